@@ -1,0 +1,182 @@
+"""Cgroup: what the control group of a process allows and says, version 1, 2 or both mounted side by side.
+
+A limit may stand on any group between the process's own and the root, so the tightest of the whole ancestry counts. Limits
+change while programs run (a pod is resized), so they are read anew, not kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from opentelemetry.instrumentation.hardware.drivers import Kernel
+from opentelemetry.instrumentation.hardware.machine import Group
+from opentelemetry.instrumentation.hardware.model import Unavailable
+
+_UNLIMITED = 1 << 62
+"""Version 1 says "no limit" as the largest multiple of a page in int64."""
+
+_CONTAINER_WORDS = ("docker", "kubepods", "containerd", "libpod", "lxc", "garden", "crio", "podman", "nspawn")
+_CONTAINER_FILES = ("/.dockerenv", "/run/.containerenv")
+
+
+class _Place(NamedTuple):
+    """The groups of one controller, the process's own first, and which version of the files they hold."""
+
+    version: int
+    folders: Sequence[str]
+
+
+class Cgroup:
+    """The control group of one process. Where it lies is looked up again at every :meth:`limits`."""
+
+    def __init__(self, kernel: Kernel, pid: int) -> None:
+        self._kernel = kernel
+        self._pid = pid
+        self._lines: tuple[bytes, bytes] | None = None
+        self._cpu: _Place | None = None
+        self._accounting: _Place | None = None
+        self._memory: _Place | None = None
+        self._contained = False
+
+    def limits(self) -> tuple[float | None, int | None]:
+        """CPUs and bytes, each the tightest on the way to the root; None where there is none."""
+        self._find()
+        return self._cpu_limit(), self._memory_limit()
+
+    def read(self) -> Group:
+        """What the group used, and its limits.
+
+        Raises:
+            Unavailable: where the process runs neither in a container nor under a limit.
+        """
+        cpus, bytes_ = self.limits()
+        if cpus is None and bytes_ is None and not self._contained:
+            raise Unavailable("this process runs neither in a container nor under a cgroup limit")
+        stat = self._table(self._cpu, "cpu.stat")
+        memory = self._table(self._memory, "memory.stat")
+        if self._accounting is not None and self._accounting.version == 1:
+            nanoseconds = self._number(self._accounting, "cpuacct.usage")
+            time = None if nanoseconds is None else nanoseconds / 1e9
+        else:
+            time = _scaled(stat.get("usage_usec"), 1e6)
+        throttled = _scaled(stat.get("throttled_usec"), 1e6)
+        if throttled is None:
+            throttled = _scaled(stat.get("throttled_time"), 1e9)
+        version1 = self._memory is not None and self._memory.version == 1
+        usage = self._number(self._memory, "memory.usage_in_bytes" if version1 else "memory.current")
+        droppable = memory.get("total_inactive_file" if version1 else "inactive_file")
+        working = None if usage is None or droppable is None else max(0, usage - droppable)
+        return Group(time, throttled, usage, working, cpus, bytes_)
+
+    # -- where
+
+    def _find(self) -> None:
+        try:
+            lines = self._kernel.read(f"/proc/{self._pid}/cgroup"), self._kernel.read(f"/proc/{self._pid}/mountinfo")
+        except OSError:
+            return
+        if lines == self._lines:
+            return
+        self._lines = lines
+        self._kernel.forget("/sys/fs/cgroup")
+        paths = _paths(lines[0].decode(errors="replace"))
+        mounts = _mounts(lines[1].decode(errors="replace"))
+        self._cpu = self._place("cpu", paths, mounts)
+        self._accounting = self._place("cpuacct", paths, mounts)
+        self._memory = self._place("memory", paths, mounts)
+        words = lines[0].decode(errors="replace")
+        self._contained = any(word in words for word in _CONTAINER_WORDS) or any(
+            map(self._kernel.exists, _CONTAINER_FILES)
+        )
+
+    def _place(self, controller: str, paths: dict[str, str], mounts: dict[str, tuple[str, str]]) -> _Place | None:
+        for name, version in ((controller, 1), ("", 2)):
+            if name in paths and name in mounts:
+                root, point = mounts[name]
+                return _Place(version, _ancestry(paths[name], root, point))
+        return None
+
+    # -- what
+
+    def _cpu_limit(self) -> float | None:
+        if self._cpu is None:
+            return None
+        found = []
+        for folder in self._cpu.folders:
+            if self._cpu.version == 2:
+                words = (self._text(folder + "/cpu.max") or "").split()
+                quota, period = words if len(words) == 2 else ("max", "0")
+            else:
+                quota = self._text(folder + "/cpu.cfs_quota_us") or "-1"
+                period = self._text(folder + "/cpu.cfs_period_us") or "0"
+            if quota.isdigit() and period.isdigit() and int(period) > 0:
+                found.append(int(quota) / int(period))
+        return min(found, default=None)
+
+    def _memory_limit(self) -> int | None:
+        if self._memory is None:
+            return None
+        file = "/memory.max" if self._memory.version == 2 else "/memory.limit_in_bytes"
+        texts = [self._text(folder + file) for folder in self._memory.folders]
+        limits = [int(text) for text in texts if text is not None and text.isdigit()]
+        return min((limit for limit in limits if limit < _UNLIMITED), default=None)
+
+    def _text(self, path: str) -> str | None:
+        try:
+            return self._kernel.read(path).decode().strip()
+        except (OSError, UnicodeDecodeError):
+            return None
+
+    def _number(self, place: _Place | None, file: str) -> int | None:
+        text = None if place is None else self._text(f"{place.folders[0]}/{file}")
+        return int(text) if text is not None and text.isdigit() else None
+
+    def _table(self, place: _Place | None, file: str) -> dict[str, int]:
+        text = (None if place is None else self._text(f"{place.folders[0]}/{file}")) or ""
+        pairs = (line.split() for line in text.splitlines())
+        return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
+
+
+def _scaled(value: int | None, divisor: float) -> float | None:
+    return None if value is None else value / divisor
+
+
+def _paths(text: str) -> dict[str, str]:
+    """The group of each controller of version 1, and under "" of version 2."""
+    found = {}
+    for line in text.splitlines():
+        _, controllers, path = line.split(":", 2)
+        for controller in controllers.split(","):
+            found[controller] = path
+    return found
+
+
+def _mounts(text: str) -> dict[str, tuple[str, str]]:
+    """Root and mount point of the hierarchy of each controller of version 1, and under "" of version 2."""
+    found: dict[str, tuple[str, str]] = {}
+    for line in text.splitlines():
+        before, _, after = line.partition(" - ")
+        fields, kind = before.split(), after.split()
+        if len(fields) < 5 or not kind:
+            continue
+        if kind[0] == "cgroup2":
+            found.setdefault("", (fields[3], fields[4]))
+        elif kind[0] == "cgroup" and len(kind) > 2:
+            for option in kind[2].split(","):
+                found.setdefault(option, (fields[3], fields[4]))
+    return found
+
+
+def _ancestry(path: str, root: str, point: str) -> list[str]:
+    """The folders from a group up to the root of its mount, the group's own first.
+
+    A container sees its own group as the root: by a namespace (the path is then "/", or begins with ".." for a group outside of
+    it), or because only a part of the hierarchy is mounted (the mount's root is then a prefix of the path).
+    """
+    if root != "/" and (path == root or path.startswith(root + "/")):
+        path = path[len(root) :]
+    parts = [part for part in path.split("/") if part and part != ".."]
+    if path.startswith("/.."):
+        parts = []
+    return [point + "".join("/" + part for part in parts[:depth]) for depth in range(len(parts), -1, -1)]

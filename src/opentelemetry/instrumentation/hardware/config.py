@@ -1,0 +1,194 @@
+"""Config: every setting, from arguments, declarative configuration and the environment, in the same words.
+
+A value that makes no sense costs one warning that names the setting and the accepted form; the default is used. Arguments win
+over ``OTEL_PYTHON_HARDWARE_<NAME>``.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+from opentelemetry.instrumentation.hardware.model import Metric
+from opentelemetry.instrumentation.hardware.vocabulary import CATALOG
+
+PREFIX: Final = "OTEL_PYTHON_HARDWARE_"
+DETAILS: Final = ("cpu", "connections", "processes")
+ORIGINS: Final = ("boot", "start")
+
+_LOG = logging.getLogger(__name__)
+
+
+def _words(value: object) -> list[str]:
+    """A list, or text with commas; what is neither raises."""
+    if isinstance(value, str):
+        return [word for part in value.split(",") if (word := part.strip())]
+    if isinstance(value, (list, tuple, set, frozenset)) and all(isinstance(item, str) for item in value):
+        return [item.strip() for item in value if item.strip()]
+    raise ValueError
+
+
+def _seconds(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise ValueError
+    seconds = float(value)
+    if not math.isfinite(seconds) or seconds < 0 or seconds > 3600:
+        raise ValueError
+    return seconds
+
+
+def _details(value: object) -> list[str]:
+    words = _words(value)
+    if any(word not in DETAILS for word in words):
+        raise ValueError
+    return words
+
+
+def _origin(value: object) -> str:
+    if not isinstance(value, str) or value.strip().lower() not in ORIGINS:
+        raise ValueError
+    return value.strip().lower()
+
+
+def _paths(value: object) -> list[str]:
+    words = _words(value)
+    if not all(os.path.isabs(word) for word in words):
+        raise ValueError
+    return words
+
+
+def _globs(value: object) -> list[str]:
+    words = _words(value)
+    idle = [word for word in words if not any(fnmatchcase(row.name, word.lower()) for row in CATALOG)]
+    if idle:
+        raise ValueError(f"{', '.join(idle)} matches no metric")
+    return [word.lower() for word in words]
+
+
+def _setting(read: Callable[[object], Any], default: str, form: str, help: str) -> Any:  # noqa: A002
+    return field(default=None, metadata={"read": read, "default": default, "form": form, "help": help})
+
+
+@dataclass(frozen=True)
+class Config:
+    """The settings; ``None`` means the default. Construct it from the user's words with :meth:`read`."""
+
+    sources: list[str] | None = _setting(
+        _words,
+        "auto",
+        "names with commas, such as host,process, or -filesystem for all but that one",
+        "Which sources to read. auto: all that this machine has.",
+    )
+    sample_interval: float | None = _setting(
+        _seconds,
+        "2",
+        "seconds, 0 to 3600, such as 2 or 0.5",
+        "How often the sources are read between collections. 0: only when a collection is due.",
+    )
+    include_metrics: list[str] | None = _setting(
+        _globs,
+        "none",
+        "metric names or globs with commas, such as system.cpu.load_average.*",
+        "Rows on request; a row of the default set named here comes in full.",
+    )
+    exclude_metrics: list[str] | None = _setting(
+        _globs,
+        "none",
+        "metric names or globs with commas, such as system.paging.*",
+        "Rows that are not wanted.",
+    )
+    detail: list[str] | None = _setting(
+        _details,
+        "none",
+        "some of cpu, connections, processes, with commas",
+        "Per-core, per-connection and process-count rows.",
+    )
+    disk_paths: list[str] | None = _setting(
+        _paths,
+        "auto",
+        "absolute paths with commas, such as /,/data",
+        "File systems to report, each by a path on it. auto: the stable mounts of real file systems.",
+    )
+    interfaces: list[str] | None = _setting(
+        _words,
+        "auto",
+        "interface names with commas, such as eth0,bond0",
+        "Network interfaces to report. auto: those with a device behind them, and bonds instead of their members.",
+    )
+    counter_origin: str | None = _setting(
+        _origin,
+        "boot, or start where OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE asks for deltas",
+        "boot or start",
+        "What counters count from: the machine's or process's own start, or the moment of instrumenting.",
+    )
+
+    @classmethod
+    def read(cls, options: Mapping[str, object] | None = None, environ: Mapping[str, str] | None = None) -> Config:
+        """Make a Config of the user's words.
+
+        Never raises: whatever is wrong is said once, in a warning that names the setting and the accepted form, and the
+        default stands.
+        """
+        environ = os.environ if environ is None else environ
+        options = dict(options or {})
+        values: dict[str, Any] = {}
+        for setting in fields(cls):
+            variable = PREFIX + setting.name.upper()
+            name, value = setting.name, options.pop(setting.name, None)
+            if value is None:
+                name, value = variable, environ.get(variable, "").strip() or None
+            if value is None:
+                continue
+            try:
+                values[setting.name] = setting.metadata["read"](value)
+            except (ValueError, TypeError) as error:
+                why = str(error) if "matches no metric" in str(error) else f"it takes {setting.metadata['form']}"
+                _LOG.warning(
+                    "%s=%s is not understood: %s; using the default (%s)", name, value, why, setting.metadata["default"]
+                )
+        for name in options:
+            _LOG.warning(
+                "There is no setting %s; the settings are %s", name, ", ".join(setting.name for setting in fields(cls))
+            )
+        if "counter_origin" not in values:
+            preference = environ.get("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "").strip().lower()
+            values["counter_origin"] = "start" if preference == "delta" else "boot"
+        return cls(**values)
+
+    @property
+    def interval(self) -> float:
+        """Seconds between two samples; 0: only when a collection is due."""
+        return 2.0 if self.sample_interval is None else self.sample_interval
+
+    def wants(self, metric: Metric) -> bool:
+        """Whether the row is reported at all."""
+        if any(fnmatchcase(metric.name, glob) for glob in self.exclude_metrics or ()):
+            return False
+        return not metric.detail or metric.detail in (self.detail or ()) or self.names(metric)
+
+    def names(self, metric: Metric) -> bool:
+        """Whether ``INCLUDE_METRICS`` asks for the row, which then comes in full."""
+        return any(fnmatchcase(metric.name, glob) for glob in self.include_metrics or ())
+
+    def selects(self, source: str) -> bool:
+        """Whether ``SOURCES`` lets the source be read."""
+        words = [word for word in self.sources or () if word != "auto"]
+        if "-" + source in words:
+            return False
+        named = [word for word in words if not word.startswith("-")]
+        return not named or source in named
+
+
+def export_interval(environ: Mapping[str, str] | None = None) -> float:
+    """Seconds between two exports, as far as the environment tells: the SDK's own default is 60."""
+    text = (os.environ if environ is None else environ).get("OTEL_METRIC_EXPORT_INTERVAL", "")
+    try:
+        seconds = float(text) / 1000
+    except ValueError:
+        return 60.0
+    return seconds if math.isfinite(seconds) and seconds > 0 else 60.0

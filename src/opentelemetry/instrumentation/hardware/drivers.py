@@ -1,0 +1,277 @@
+"""The ways to reach a driver: the kernel's files and calls, and Python modules.
+
+Every answer is plain data (bytes, numbers, lists, dicts), so that :mod:`replay` can write it down and say it again.
+Each source has drivers of its own and one thread that uses them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import os
+import struct
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+from opentelemetry.instrumentation.hardware.model import Unavailable
+
+
+class Usage(NamedTuple):
+    """What ``getrusage`` says of this process: seconds and counts since its start."""
+
+    user: float
+    system: float
+    minor: int
+    major: int
+    voluntary: int
+    involuntary: int
+
+
+class Space(NamedTuple):
+    """What ``statvfs`` says of a file system, in bytes; ``available`` is free for everybody, ``free`` for root too."""
+
+    total: int
+    free: int
+    available: int
+
+
+class Kernel(Protocol):
+    """What a source asks of the operating system itself."""
+
+    def read(self, path: str) -> bytes:
+        """The whole of a small file that is read again and again; its descriptor stays open."""
+
+    def once(self, path: str) -> bytes:
+        """The whole of a small file; nothing stays open."""
+
+    def names(self, path: str) -> Sequence[str]:
+        """The entries of a folder."""
+
+    def count(self, path: str) -> int:
+        """How many entries a folder has."""
+
+    def exists(self, path: str) -> bool:
+        """Whether there is such a file or folder."""
+
+    def space(self, path: str) -> Space:
+        """The space of the file system that a path lies on. May block for as long as a dead server likes."""
+
+    def usage(self) -> Usage:
+        """CPU time, faults and context switches of this process."""
+
+    def affinity(self, pid: int) -> int:
+        """How many logical CPUs a process may run on."""
+
+    def online(self) -> int:
+        """How many logical CPUs are online."""
+
+    def uptime(self) -> float:
+        """Seconds since the system started."""
+
+    def forget(self, path: str) -> None:
+        """Close what was kept open below a path."""
+
+    def close(self) -> None:
+        """Let go of everything."""
+
+
+class Linux:
+    """The Linux kernel. Files of ``/proc`` and ``/sys`` are read without letting go of the interpreter lock.
+
+    Beside a busy thread every system call that lets go of the lock waits up to 5 ms to get it back; these files are made by
+    the kernel on the spot, in microseconds, so holding the lock is what disturbs the program least. Calls that can block
+    (:meth:`space`) let go of it.
+    """
+
+    _FIRST = 4096
+
+    def __init__(self) -> None:
+        if not sys.platform.startswith("linux"):
+            raise Unavailable("this system is not Linux")
+        self._libc = ctypes.PyDLL(None, use_errno=True)
+        self._libc.pread.restype = self._libc.read.restype = ctypes.c_ssize_t
+        self._libc.pread.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64]
+        self._libc.read.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t]
+        self._libc.open.argtypes = [ctypes.c_char_p, ctypes.c_int]
+        self._entries = getattr(self._libc, "getdents64", None)
+        if self._entries is not None:
+            self._entries.restype = ctypes.c_ssize_t
+            self._entries.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t]
+        self._open: dict[str, int] = {}
+        self._buffer = ctypes.create_string_buffer(self._FIRST)
+
+    def _failed(self, path: str) -> OSError:
+        number = ctypes.get_errno()
+        return OSError(number, os.strerror(number), path)
+
+    def _descriptor(self, path: str, flags: int = 0) -> int:
+        descriptor: int = self._libc.open(os.fsencode(path), os.O_RDONLY | os.O_CLOEXEC | flags)
+        if descriptor < 0:
+            raise self._failed(path)
+        return descriptor
+
+    def _whole(self, descriptor: int, path: str) -> bytes:
+        while True:
+            size = len(self._buffer)
+            count: int = self._libc.pread(descriptor, self._buffer, size, 0)
+            if count < 0:
+                raise self._failed(path)
+            if count < size:
+                return ctypes.string_at(self._buffer, count)
+            self._buffer = ctypes.create_string_buffer(size * 4)
+
+    def read(self, path: str) -> bytes:
+        descriptor = self._open.get(path)
+        if descriptor is None:
+            descriptor = self._open[path] = self._descriptor(path)
+        try:
+            return self._whole(descriptor, path)
+        except OSError:  # the process, device or cgroup behind it is gone; another may come under the same name
+            os.close(self._open.pop(path))
+            raise
+
+    def once(self, path: str) -> bytes:
+        descriptor = self._descriptor(path)
+        try:
+            return self._whole(descriptor, path)
+        finally:
+            self._libc.close(descriptor)
+
+    def names(self, path: str) -> Sequence[str]:
+        if self._entries is None:
+            return os.listdir(path)
+        descriptor = self._descriptor(path, os.O_DIRECTORY)
+        try:
+            found: list[str] = []
+            while (count := self._entries(descriptor, self._buffer, len(self._buffer))) > 0:
+                found += _entries(ctypes.string_at(self._buffer, count))
+            if count < 0:
+                raise self._failed(path)
+            return found
+        finally:
+            self._libc.close(descriptor)
+
+    def count(self, path: str) -> int:
+        # From 6.2 on the kernel says it as the size of /proc/{pid}/fd; before, and of other folders, it has to be counted.
+        size = os.stat(path).st_size
+        return size if size and path.endswith("/fd") else len(self.names(path))
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def space(self, path: str) -> Space:
+        answer = os.statvfs(path)
+        size = answer.f_frsize
+        return Space(answer.f_blocks * size, answer.f_bfree * size, answer.f_bavail * size)
+
+    def usage(self) -> Usage:
+        import resource
+
+        answer = resource.getrusage(resource.RUSAGE_SELF)
+        return Usage(
+            answer.ru_utime, answer.ru_stime, answer.ru_minflt, answer.ru_majflt, answer.ru_nvcsw, answer.ru_nivcsw
+        )
+
+    def affinity(self, pid: int) -> int:
+        return len(os.sched_getaffinity(pid))
+
+    def online(self) -> int:
+        return os.sysconf("SC_NPROCESSORS_ONLN")
+
+    def uptime(self) -> float:
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+    def forget(self, path: str) -> None:
+        for name in [name for name in self._open if name.startswith(path)]:
+            os.close(self._open.pop(name))
+
+    def close(self) -> None:
+        self.forget("")
+
+
+def _entries(packed: bytes) -> list[str]:
+    """The names in a buffer of ``struct linux_dirent64`` records."""
+    found = []
+    at = 0
+    while at < len(packed):
+        (length,) = struct.unpack_from("=H", packed, at + 16)
+        name = os.fsdecode(packed[at + 19 : packed.index(b"\0", at + 19)])
+        if name not in (".", ".."):
+            found.append(name)
+        at += length
+    return found
+
+
+class Module:
+    """A Python module, resolved on first use; its named tuples come back as dicts."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._module: Any = None
+        self._objects: dict[tuple[str, object], Any] = {}
+
+    def call(self, function: str, *arguments: object) -> Any:
+        """Call a function of the module.
+
+        ``call("Process.name", 1)`` is ``module.Process(1).name()``; the object is made once and kept.
+
+        Raises:
+            Unavailable: where the module is not installed, or has no such function on this system.
+        """
+        if self._module is None:
+            try:
+                self._module = importlib.import_module(self._name)
+            except ImportError as error:
+                raise Unavailable(
+                    f"the Python module {self._name} cannot be imported: {error}", f"pip install {self._name}"
+                ) from None
+        kind, _, method = function.rpartition(".")
+        owner = self._module
+        if kind:
+            key, arguments = (kind, arguments[0]), arguments[1:]
+            if key not in self._objects:
+                self._objects[key] = getattr(self._module, kind)(key[1])
+            owner = self._objects[key]
+        found = getattr(owner, method, None)
+        if found is None:
+            raise Unavailable(f"{self._name} has no {function} on this system")
+        return plain(found(*arguments))
+
+
+def plain(answer: Any) -> Any:
+    """An answer as plain data: named tuples as dicts, other containers as lists and dicts, a process as its pid."""
+    if hasattr(answer, "_asdict"):
+        return {name: plain(value) for name, value in answer._asdict().items()}
+    if isinstance(answer, dict):
+        return {str(name): plain(value) for name, value in answer.items()}
+    if isinstance(answer, (list, tuple)):
+        return [plain(value) for value in answer]
+    return answer.pid if hasattr(answer, "pid") else answer
+
+
+class Drivers:
+    """What one source reaches its drivers through; a recorded machine stands in by having the same two methods."""
+
+    def __init__(self) -> None:
+        self._kernel: Linux | None = None
+
+    def kernel(self) -> Kernel:
+        """The operating system's own files and calls.
+
+        Raises:
+            Unavailable: where it is not Linux.
+        """
+        if self._kernel is None:
+            self._kernel = Linux()
+        return self._kernel
+
+    def module(self, name: str) -> Module:
+        """A Python module by its name; it is imported at the first call, not here."""
+        return Module(name)
+
+    def close(self) -> None:
+        """Close what the kernel keeps open."""
+        if self._kernel is not None:
+            self._kernel.close()

@@ -1,0 +1,184 @@
+"""HardwareInstrumentor: hardware telemetry as OpenTelemetry instruments. The only file that makes instruments."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import sys
+import weakref
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
+from typing import Any, ClassVar
+
+from opentelemetry.instrumentation.hardware.config import Config
+from opentelemetry.instrumentation.hardware.cycle import Cycle
+from opentelemetry.instrumentation.hardware.model import Kind, Metric
+from opentelemetry.instrumentation.hardware.session import Session
+from opentelemetry.instrumentation.hardware.version import __version__
+from opentelemetry.instrumentation.hardware.vocabulary import CATALOG, SCHEMA_URL
+from opentelemetry.instrumentation.instrumentor import BaseInstrumentor  # type: ignore[attr-defined]
+from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation, get_meter_provider
+
+_LOG = logging.getLogger(__name__)
+
+SCOPE = "opentelemetry.instrumentation.hardware"
+
+_LAST_CALL = 0.1
+"""Seconds that the end of the program waits for a last reading."""
+
+_PEER = "opentelemetry.instrumentation.system_metrics"
+
+
+class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
+    """Reports the host, its container, this process and its accelerators.
+
+    ``instrument()`` takes ``meter_provider`` (the global one by default, also before it is set) and every setting of
+    :class:`~opentelemetry.instrumentation.hardware.Config` as an argument, in the words of
+    ``OTEL_PYTHON_HARDWARE_<NAME>``; arguments win. Called again with another provider it reports there too. It never raises.
+    After ``uninstrument()`` nothing is exported, and no thread, descriptor or child process of ours is left.
+    """
+
+    configuration: ClassVar[type[Config]] = Config
+    """Makes declarative configuration (``instrumentation/development: python: hardware:``) typed."""
+
+    _session: ClassVar[Session | None] = None
+    _meters: ClassVar[weakref.WeakKeyDictionary[MeterProvider, _Instruments]] = weakref.WeakKeyDictionary()
+    _attached: ClassVar[list[_Instruments]] = []
+    _hooked: ClassVar[bool] = False
+
+    def instrumentation_dependencies(self) -> Collection[str]:
+        """Nothing: what a machine has is found at run time."""
+        return ()
+
+    def instrument(self, **kwargs: Any) -> None:
+        """See the class; another provider may be added while the first is reported to."""
+        provider = kwargs.get("meter_provider")
+        if self._session is not None and provider is not None and not self._reports_to(provider):
+            self._attach(provider)
+            return
+        super().instrument(**kwargs)
+
+    def _reports_to(self, provider: MeterProvider) -> bool:
+        return self._instruments_of(provider) in self._attached
+
+    def _instrument(self, **kwargs: Any) -> None:
+        try:
+            provider = kwargs.pop("meter_provider", None)
+            kwargs.pop("tracer_provider", None)
+            kwargs.pop("logger_provider", None)
+            session = Session(Config.read(kwargs), notice=_warn_of_peer)
+            HardwareInstrumentor._session = session
+            self._attach(get_meter_provider() if provider is None else provider)
+            self._hook()
+            session.start()
+        except Exception:
+            _LOG.exception("Hardware telemetry could not start; the program goes on without it")
+            self._uninstrument()
+
+    def _attach(self, provider: MeterProvider) -> None:
+        session = self._session
+        if session is not None:
+            instruments = self._instruments_of(provider)
+            instruments.register(session.config)
+            self._attached.append(instruments)
+
+    def _instruments_of(self, provider: MeterProvider) -> _Instruments:
+        """The instruments of a provider. They cannot be unregistered, so they are made once and found again.
+
+        Those made before any provider was set became the global provider's when it was.
+        """
+        found = self._meters.get(provider)
+        if found is None and provider is get_meter_provider():
+            found = next((each for key, each in self._meters.items() if _is_proxy(key)), None)
+        if found is None:
+            found = self._meters[provider] = _Instruments(provider, self)
+        return found
+
+    def _hook(self) -> None:
+        """Be told of the end of the program and of forks; once, since neither can be taken back."""
+        if not self._hooked:
+            HardwareInstrumentor._hooked = True
+            atexit.register(self._last_call)
+            if hasattr(os, "register_at_fork"):
+                os.register_at_fork(after_in_child=self._forked)
+
+    def _last_call(self) -> None:
+        """One more reading before the provider's own exit hook makes the last collection."""
+        session = self._session
+        if session is not None and session.pid == os.getpid():
+            session.board.fresh(_LAST_CALL)
+
+    def _forked(self) -> None:
+        """In a child: nothing of the parent's is used, and ``instrument()`` begins anew."""
+        session, HardwareInstrumentor._session = self._session, None
+        self._is_instrumented_by_opentelemetry = False
+        self._attached.clear()
+        if session is not None:
+            session.abandon()
+
+    def _uninstrument(self, **kwargs: Any) -> None:
+        session, HardwareInstrumentor._session = self._session, None
+        self._attached.clear()
+        if session is not None:
+            session.close()
+
+    def observe(self, metric: Metric, instruments: _Instruments) -> Iterable[Observation]:
+        """The values of a metric in the collection that asks; nothing when nobody instruments."""
+        session = self._session
+        if session is None or instruments not in self._attached:
+            return ()
+        try:
+            snapshot = instruments.cycle.snapshot(metric, session.board, session.rhythm)
+        except Exception:
+            if not instruments.complained:
+                instruments.complained = True
+                _LOG.exception("Hardware telemetry failed to collect; it is said once")
+            return ()
+        return [Observation(value, attributes) for value, attributes in snapshot.values.get(metric, ())]
+
+
+class _Instruments:
+    """The instruments of one MeterProvider, and its Cycle."""
+
+    def __init__(self, provider: MeterProvider, owner: HardwareInstrumentor) -> None:
+        self.cycle = Cycle()
+        self.complained = False
+        self._owner = owner
+        self._meter: Meter = provider.get_meter(SCOPE, __version__, SCHEMA_URL)
+        self._made: set[Metric] = set()
+
+    def register(self, config: Config) -> None:
+        """Make the instruments of all rows that are wanted and have none yet."""
+        make: dict[Kind, Callable[..., object]] = {
+            Kind.COUNTER: self._meter.create_observable_counter,
+            Kind.UPDOWN: self._meter.create_observable_up_down_counter,
+            Kind.GAUGE: self._meter.create_observable_gauge,
+        }
+        for metric in CATALOG:
+            if metric not in self._made and config.wants(metric):
+                self._made.add(metric)
+                callback = partial(self._callback, metric)
+                make[metric.kind](metric.name, [callback], unit=metric.unit, description=metric.help)
+
+    def _callback(self, metric: Metric, options: CallbackOptions) -> Iterable[Observation]:
+        return self._owner.observe(metric, self)
+
+
+def _is_proxy(provider: MeterProvider) -> bool:
+    return type(provider).__name__ == "_ProxyMeterProvider"
+
+
+def _warn_of_peer() -> bool:
+    """Say once that opentelemetry-instrumentation-system-metrics reports the same names, where it is active.
+
+    Called from a thread of ours, after the instrumentors that run behind us.
+    """
+    peer = getattr(sys.modules.get(_PEER), "SystemMetricsInstrumentor", None)
+    if not getattr(getattr(peer, "_instance", None), "is_instrumented_by_opentelemetry", False):
+        return False
+    _LOG.warning(
+        "opentelemetry-instrumentation-system-metrics is active and reports some of the same metrics a second time; "
+        "switch it off with OTEL_PYTHON_DISABLED_INSTRUMENTATIONS=system_metrics"
+    )
+    return True

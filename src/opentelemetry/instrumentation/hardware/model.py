@@ -1,0 +1,171 @@
+"""The words everything else is said in: Metric, Series, Point, Snapshot, and how a source says that it cannot.
+
+A :class:`Metric` is a frozen row of the vocabulary. Calling it makes a :class:`Point`; an attribute that the row does not
+know is an error where it is written. Standard library only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+from typing import NamedTuple, TypeAlias
+
+Attributes: TypeAlias = Mapping[str, "str | int"]
+
+NONE: Attributes = MappingProxyType({})
+
+
+class Kind(Enum):
+    """What instrument carries a metric."""
+
+    COUNTER = "counter"
+    UPDOWN = "updowncounter"
+    GAUGE = "gauge"
+
+
+class Scope(Enum):
+    """Whose number it is: the host's is reported once per job, a process's by every process."""
+
+    HOST = "host"
+    PROCESS = "process"
+
+
+class Window(Enum):
+    """How the samples between two collections become one value."""
+
+    LAST = "last"
+    """The newest reading: counters, up-down counters and facts."""
+    MEAN = "mean"
+    """The mean over time; each reading stands for the interval that it ends."""
+    PEAK = "peak"
+    """The highest reading."""
+    SHARE = "share"
+    """The increase of one running total over the increase of another; the value is a :class:`Share`."""
+
+
+class Share(NamedTuple):
+    """A ratio still to be taken: two running totals, of which a window takes the increases."""
+
+    part: float
+    whole: float
+
+
+Number: TypeAlias = "int | float"
+Value: TypeAlias = "int | float | Share"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Metric:
+    """One row of the vocabulary.
+
+    Attributes:
+        name: the metric's name, spelled nowhere else.
+        kind: the instrument.
+        unit: UCUM; ratios are "1" and lie in 0..1.
+        help: one sentence for people who see the metric in a backend.
+        attributes: the attribute keys that its points may carry.
+        window: how a window of samples becomes one value.
+        scope: whose number it is.
+        detail: "" for a row of the default set; otherwise the word in ``DETAIL`` that asks for it, or "request" for a
+            row that only ``INCLUDE_METRICS`` asks for.
+        more: what naming the row in ``INCLUDE_METRICS`` adds to a row of the default set.
+        source: where the number comes from.
+        wandb: the W&B keys that the row answers to.
+        standard: whether the semantic conventions define it.
+    """
+
+    name: str
+    kind: Kind
+    unit: str
+    help: str
+    attributes: tuple[str, ...] = ()
+    window: Window = Window.LAST
+    scope: Scope = Scope.HOST
+    detail: str = ""
+    more: str = ""
+    source: str = ""
+    wandb: str = ""
+    standard: bool = True
+
+    def __call__(self, value: Value, attributes: Attributes = NONE) -> Point:
+        """Make a point of this metric.
+
+        Raises:
+            ValueError: for an attribute that the row does not have.
+        """
+        return Point(Series(self, attributes), value)
+
+
+class Series:
+    """A metric with its attributes: what one line on a graph stands for.
+
+    Equal to another of the same metric and attributes. A source that reads the same thing again and again keeps its
+    series and calls them: ``user = Series(CPU_TIME, {CPU_MODE: "user"})`` once, ``yield user(12.5)`` at every reading.
+    """
+
+    __slots__ = ("_hash", "_key", "attributes", "metric")
+
+    def __init__(self, metric: Metric, attributes: Attributes = NONE) -> None:
+        for name in attributes:
+            if name not in metric.attributes:
+                raise ValueError(
+                    f"{metric.name} has no attribute {name!r}; it has {', '.join(metric.attributes) or 'none'}"
+                )
+        self.metric = metric
+        self.attributes = dict(attributes)
+        self._key = (metric, frozenset(self.attributes.items()))
+        self._hash = hash(self._key)
+
+    def __call__(self, value: Value) -> Point:
+        return Point(self, value)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Series) and self._key == other._key)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return f"{self.metric.name}{self.attributes or ''}"
+
+
+class Point(NamedTuple):
+    """One number that a source read."""
+
+    series: Series
+    value: Value
+
+
+class Unavailable(Exception):  # noqa: N818 - it is a state of the machine, not an error
+    """A source has nothing to read on this machine: why, and what to do about it."""
+
+    def __init__(self, reason: str, fix: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.fix = fix
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong with a source, in one sentence."""
+
+    source: str
+    reason: str
+    fix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All numbers of one collection, and what is missing from it.
+
+    Attributes:
+        values: by metric, the value and attributes of each of its series; a series appears once.
+        problems: the sources that failed, hung or lied.
+        read: by source, the monotonic time of the reading that the values come from.
+    """
+
+    values: Mapping[Metric, list[tuple[Number, Mapping[str, str | int]]]] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+    read: Mapping[str, float] = field(default_factory=dict)

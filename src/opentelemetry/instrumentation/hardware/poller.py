@@ -1,0 +1,280 @@
+"""Poller: one source, read in a thread of its own.
+
+The thread opens the source, reads it at every sampling interval and once more just before a collection is due, and publishes
+each reading for others to look at. Whatever the driver does (hang, raise, lie) happens here and costs this source alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from enum import Enum
+from math import inf
+
+from opentelemetry.instrumentation.hardware.model import Number, Problem, Series, Unavailable
+from opentelemetry.instrumentation.hardware.rhythm import Rhythm
+from opentelemetry.instrumentation.hardware.sources import Source
+from opentelemetry.instrumentation.hardware.windows import Track
+
+_LOG = logging.getLogger(__name__)
+
+PERIODS = 3
+"""A reading older than this many of its own periods is dropped; a source that is silent for so long hangs."""
+
+_PAUSES = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+"""Seconds until a failed source is opened again."""
+
+_DOZE = 5.0
+"""The longest sleep: a rhythm that was learned meanwhile is noticed after so many seconds."""
+
+
+class State(Enum):
+    """How a source is."""
+
+    STARTING = "starting"
+    UP = "up"
+    ABSENT = "absent"
+    ILL = "ill"
+
+
+class Poller:
+    """One source and the thread that reads it.
+
+    Args:
+        make: makes the source; a new one for each time that it is opened.
+        interval: seconds between samples; 0: only when a collection is due.
+        rhythm: when collections come.
+        from_start: counters count from their first reading.
+        clock: monotonic seconds.
+        after: called by the thread after each reading.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], Source],
+        name: str,
+        interval: float,
+        rhythm: Rhythm,
+        from_start: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+        after: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.name = name
+        self.state = State.STARTING
+        self.problem: Problem | None = None
+        self.cpu_time = 0.0
+        self.duration: float | None = None
+        self.busy_since: float | None = None
+        self.source: Source | None = None
+        self._make = make
+        self._interval = interval
+        self._rhythm = rhythm
+        self._clock = clock
+        self._after = after
+        self._hung = False
+        self._failures = 0
+        self._retry = -inf
+        self._often = Track(from_start)
+        self._seldom = Track(from_start)
+        self._wake = threading.Event()
+        self._answered = threading.Condition()
+        self._asked = self._served = 0
+        self._stopping = False
+        self._thread: threading.Thread | None = None
+
+    # -- the thread
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread = threading.Thread(target=self._run, name=f"otel-hardware-{self.name}", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask the thread to close the source and end; see :meth:`join`."""
+        self._stopping = True
+        self._wake.set()
+
+    def abandon(self) -> None:
+        """In a forked child: close what came with the fork; the thread did not."""
+        if self.source is not None:
+            self.source.site.drivers.close()
+
+    def join(self, seconds: float) -> bool:
+        """Wait for the thread to end; False for one that hangs in its driver, which ends when the driver lets it."""
+        if self._thread is None or self._thread is threading.current_thread():
+            return True
+        self._thread.join(max(0.0, seconds))
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        started = time.thread_time()
+        while not self._stopping:
+            asked = self._asked
+            now = self._clock()
+            if asked > self._served or now >= self.next_reading(now):
+                self.step(asked > self._served)
+                self._after()
+                self.cpu_time += time.thread_time() - started
+                started = time.thread_time()
+                with self._answered:
+                    self._served = asked
+                    self._answered.notify_all()
+                continue
+            self._wake.wait(min(_DOZE, max(0.0, self.next_reading(now) - now)))
+            self._wake.clear()
+        self._close()
+
+    def ask(self) -> None:
+        """Have the source read as soon as its thread can; wait with :meth:`answered`."""
+        with self._answered:
+            self._asked += 1
+        self._wake.set()
+
+    def answered(self, seconds: float) -> bool:
+        """Wait until what was asked for is there, at most so long. Never called from a callback.
+
+        Returns:
+            Whether the reading was made (or tried) in time.
+        """
+        with self._answered:
+            ticket = self._asked
+            return self._answered.wait_for(lambda: self._served >= ticket or self._stopping, max(0.0, seconds))
+
+    # -- one step
+
+    def next_reading(self, now: float) -> float:
+        """When the next reading should be made."""
+        if self.state is State.ABSENT:
+            return inf
+        if self.state is State.ILL:
+            return self._retry
+        last = self._often.time
+        if last is None:
+            return now
+        if self._rhythm.paused(now):
+            return inf
+        sample = last + self._interval if self._interval else inf
+        lead = self._lead()
+        return min(
+            sample, self._rhythm.due(last + 2 * lead) - lead
+        )  # a reading within two leads served that collection
+
+    def _lead(self) -> float:
+        """How long before a collection its reading is made: late enough to be fresh, early enough to be there."""
+        return min(0.05 + 3 * (self.duration or 0.0), 0.25 * self._rhythm.shortest())
+
+    def step(self, due: bool = False) -> None:
+        """Open the source if need be, and read it once. Never raises.
+
+        Args:
+            due: whether a collection is about to come, so that the seldom read is made as well.
+        """
+        begun = time.perf_counter()
+        self.busy_since = self._clock()
+        try:
+            if self.source is None:
+                source = self._make()
+                source.open()
+                self.source = source
+                due = True
+            self._read(self.source, due)
+        except Unavailable as gone:
+            self.state = State.ABSENT
+            self.problem = Problem(self.name, gone.reason, gone.fix)
+            self._close()
+            _LOG.info("Source %s: %s%s", self.name, gone.reason, f" ({gone.fix})" if gone.fix else "")
+        except Exception as error:
+            self._fail(f"{type(error).__name__}: {error}")
+        finally:
+            self.duration = time.perf_counter() - begun
+            self.busy_since = None
+
+    def _read(self, source: Source, due: bool) -> None:
+        now = self._clock()
+        before = self._often.time
+        if before is not None and now - before > PERIODS * self.period() + 1.0:
+            self._often.interrupt()  # a pause: nothing is known of it
+            self._seldom.interrupt()
+        wrong = self._often.take(now, source.read())
+        last = self._seldom.time
+        coming = due or self._rhythm.due(now) - now <= 2 * self._lead()
+        if last is None or (coming and now - last >= source.seldom - 0.1):
+            wrong += self._seldom.take(self._clock(), source.read_seldom())
+        if wrong:
+            more = f", and {len(wrong) - 1} more of the kind" if len(wrong) > 1 else ""
+            self._ill(Problem(self.name, wrong[0] + more))
+        elif self.state is not State.UP or self._hung:
+            self._well()
+
+    def _fail(self, reason: str) -> None:
+        """Close the source, to open it again after a pause that grows."""
+        self._close()
+        self._retry = self._clock() + _PAUSES[min(self._failures, len(_PAUSES) - 1)]
+        self._failures += 1
+        self._ill(Problem(self.name, reason))
+        self.state = State.ILL
+
+    def _ill(self, problem: Problem) -> None:
+        if self.problem is None:
+            _LOG.warning("Source %s: %s; its numbers are missing until it recovers", self.name, problem.reason)
+        self.problem = problem
+
+    def _well(self) -> None:
+        if self.problem is not None or self._hung:
+            _LOG.info("Source %s has recovered", self.name)
+        self.state, self.problem, self._failures, self._hung = State.UP, None, 0, False
+
+    def _close(self) -> None:
+        source, self.source = self.source, None
+        self._often.interrupt()
+        self._seldom.interrupt()
+        if source is not None:
+            try:
+                source.close()
+            except Exception:
+                _LOG.debug("Source %s did not close cleanly", self.name, exc_info=True)
+
+    # -- what others see; no lock, no wait
+
+    def period(self) -> float:
+        """Seconds between two readings."""
+        return self._interval or self._rhythm.shortest()
+
+    def watch(self, now: float) -> None:
+        """Say once that the source hangs; called by the threads of its neighbours."""
+        since = self.busy_since
+        if since is not None and not self._hung and now - since > self._patience():
+            self._hung = True
+            _LOG.warning(
+                "Source %s has not answered for %.0f s; its numbers are missing until it does", self.name, now - since
+            )
+
+    def _patience(self) -> float:
+        return PERIODS * max(self.period(), 1.0)
+
+    def health(self, now: float) -> Problem | None:
+        """What is wrong with the source now."""
+        since = self.busy_since
+        if since is not None and now - since > self._patience():
+            return Problem(self.name, f"it has not answered for {now - since:.0f} s", "its driver or file system hangs")
+        return self.problem
+
+    def window(
+        self, since: tuple[float, float] | None, now: float
+    ) -> tuple[list[tuple[Series, Number]], tuple[float, float]]:
+        """The value of every series since the window before.
+
+        Readings older than three of their own periods are left out.
+        """
+        found: list[tuple[Series, Number]] = []
+        ends = [0.0, 0.0]
+        seldom = max(self.source.seldom if self.source else 0.0, self.period(), self._rhythm.longest())
+        for at, (track, period) in enumerate(((self._often, self.period()), (self._seldom, seldom))):
+            answer = track.window(since[at] if since else None, self._interval)
+            if answer is not None:
+                ends[at] = answer[1]
+                if now - answer[1] <= PERIODS * period:
+                    found += answer[0]
+        return found, (ends[0], ends[1])

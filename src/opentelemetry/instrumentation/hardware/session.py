@@ -1,0 +1,118 @@
+"""Session: what is open between ``instrument()`` and ``uninstrument()``."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, MutableMapping
+
+from opentelemetry.instrumentation.hardware import identity
+from opentelemetry.instrumentation.hardware.board import Board
+from opentelemetry.instrumentation.hardware.config import PREFIX, Config, export_interval
+from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.model import Scope
+from opentelemetry.instrumentation.hardware.poller import Poller
+from opentelemetry.instrumentation.hardware.rhythm import Rhythm
+from opentelemetry.instrumentation.hardware.sources import Site, Source, discover
+
+_LOG = logging.getLogger(__name__)
+
+_FAREWELL = 1.0
+"""Seconds that closing waits for the threads; one that hangs in its driver ends by itself, later."""
+
+
+class Session:
+    """The sources of this process, each with its thread, and their Board.
+
+    Args:
+        config: the settings.
+        pid: the observed process; by default this one.
+        interval: seconds between collections, as long as none has come; by default what the environment says.
+        drivers: makes the drivers of a source.
+        environ: where the job's key is kept.
+        clock: monotonic seconds.
+        notice: called by our threads after each reading until it says True.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        pid: int | None = None,
+        interval: float | None = None,
+        drivers: Callable[[str], Drivers] = lambda source: Drivers(),
+        environ: MutableMapping[str, str] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        notice: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.config = config
+        self.pid = os.getpid()
+        self._environ = os.environ if environ is None else environ
+        self.member = identity.join(self._environ, self.pid)
+        self.rhythm = Rhythm(clock(), export_interval(self._environ) if interval is None else interval)
+        observed = self.pid if pid is None else pid
+        pollers = [
+            Poller(
+                lambda make=make, name=name: make(Site(config, drivers(name), observed)),  # type: ignore[misc]
+                name,
+                config.interval,
+                self.rhythm,
+                config.counter_origin == "start",
+                clock,
+                self._after,
+            )
+            for name, make in self._sources().items()
+        ]
+        self.board = Board(pollers, config, clock)
+        self._notice: Callable[[], bool] | None = notice
+
+    def _after(self) -> None:
+        self.board.watch()
+        notice = self._notice
+        if notice is not None:
+            self._notice = None  # another thread must not say it as well
+            if not notice():
+                self._notice = notice
+
+    def _sources(self) -> dict[str, type[Source]]:
+        """The classes of the sources to read. One that cannot be loaded costs a warning and nothing else."""
+        known = discover()
+        for word in self.config.sources or ():
+            if word.removeprefix("-") not in known and word != "auto":
+                _LOG.warning(
+                    "%sSOURCES: there is no source %s; the sources are %s",
+                    PREFIX,
+                    word.removeprefix("-"),
+                    ", ".join(known),
+                )
+        found = {}
+        for name, load in known.items():
+            if self.config.selects(name):
+                try:
+                    source = load()
+                except Exception as error:
+                    _LOG.warning("Source %s cannot be loaded: %s: %s", name, type(error).__name__, error)
+                    continue
+                if not self.member or source.scope is Scope.PROCESS:
+                    found[name] = source
+        return found
+
+    def start(self) -> None:
+        """Begin to sample."""
+        for poller in self.board.pollers:
+            poller.start()
+
+    def close(self) -> None:
+        """Let go of everything; waits for a second at most, and only for a driver that hangs."""
+        for poller in self.board.pollers:
+            poller.stop()
+        deadline = time.monotonic() + _FAREWELL
+        for poller in self.board.pollers:
+            if not poller.join(deadline - time.monotonic()):
+                _LOG.debug("Source %s hangs; its thread ends when its driver answers", poller.name)
+        identity.leave(self._environ, self.pid)
+
+    def abandon(self) -> None:
+        """In a forked child: close the descriptors that came with the fork. No lock, no thread, no wait."""
+        for poller in self.board.pollers:
+            poller.abandon()

@@ -1,0 +1,95 @@
+"""Source: a driver and the reads to make of it; and :func:`discover`, which finds them.
+
+A source is one file in this folder. Third parties add theirs through the entry point group ``opentelemetry_hardware_source``:
+the name is the source's name, the object its class.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import pkgutil
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import ClassVar
+
+from opentelemetry.instrumentation.hardware.config import Config
+from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.model import Point, Scope
+
+GROUP = "opentelemetry_hardware_source"
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where a source works: the settings, its way to the drivers, and the process whose numbers are wanted."""
+
+    config: Config
+    drivers: Drivers
+    pid: int
+
+
+class Source(ABC):
+    """A driver and the reads to make of it. One thread opens it, reads it and closes it.
+
+    Attributes:
+        name: one word: file, capture folder, switch and health label.
+        scope: whose numbers these are; members of a job read the sources of process scope only.
+        seldom: seconds between two :meth:`read_seldom`, at least.
+        missing: what this machine does not say, each with the reason; ``doctor`` lists it.
+    """
+
+    name: ClassVar[str]
+    scope: ClassVar[Scope] = Scope.HOST
+    seldom: ClassVar[float] = 10.0
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.missing: list[str] = []
+
+    @abstractmethod
+    def open(self) -> None:
+        """Find the devices.
+
+        Raises:
+            Unavailable: where there is nothing to read here.
+        """
+
+    @abstractmethod
+    def read(self) -> Iterable[Point]:
+        """Read what is cheap, counters included; at every sampling interval.
+
+        Raises:
+            Exception: anything but success closes the source; it is opened again after a pause.
+        """
+
+    def read_seldom(self) -> Iterable[Point]:
+        """Read what is dear; when a collection is due, and no more often than every :attr:`seldom` seconds."""
+        return ()
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self.site.drivers.close()
+
+
+def discover() -> dict[str, Callable[[], type[Source]]]:
+    """Every source by name, with what loads its class: the modules of this folder, then other packages' entry points."""
+    found: dict[str, Callable[[], type[Source]]] = {}
+    for module in pkgutil.iter_modules(__path__):
+        found[module.name] = lambda name=module.name: _of(name)  # type: ignore[misc]
+    for entry in entry_points(group=GROUP):
+        if entry.name in found:
+            _LOG.warning("A source named %s exists already; %s is left out", entry.name, entry.value)
+        else:
+            found[entry.name] = entry.load
+    return found
+
+
+def _of(name: str) -> type[Source]:
+    module = importlib.import_module(f"{__name__}.{name}")
+    source: type[Source] = getattr(module, name.capitalize())
+    return source

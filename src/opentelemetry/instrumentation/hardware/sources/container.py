@@ -1,0 +1,40 @@
+"""The container: what the control group of the observed process used, and the limits that it lives under."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from opentelemetry.instrumentation.hardware import vocabulary as v
+from opentelemetry.instrumentation.hardware.machine import machine
+from opentelemetry.instrumentation.hardware.model import Point
+from opentelemetry.instrumentation.hardware.sources import Source
+
+
+class Container(Source):
+    """The cgroup of the observed process; limits are read anew, because a running container can be resized."""
+
+    name = "container"
+
+    def open(self) -> None:
+        """Find the group.
+
+        Raises:
+            Unavailable: where the process runs neither in a container nor under a limit.
+        """
+        self._machine = machine(self.site.drivers)
+        self._machine.group(self.site.pid)
+
+    def read(self) -> Iterator[Point]:
+        """A handful of the group's files."""
+        group = self._machine.group(self.site.pid)
+        rows = (
+            (v.CONTAINER_CPU_TIME, group.cpu_time),
+            (v.CONTAINER_CPU_LIMIT, group.cpu_limit),
+            (v.CONTAINER_CPU_THROTTLED_TIME, group.throttled),
+            (v.CONTAINER_MEMORY_USAGE, group.memory),
+            (v.CONTAINER_MEMORY_WORKING_SET, group.working_set),
+            (v.CONTAINER_MEMORY_LIMIT, group.memory_limit),
+        )
+        for row, value in rows:
+            if value is not None:
+                yield row(value)

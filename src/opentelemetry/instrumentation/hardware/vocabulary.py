@@ -1,0 +1,652 @@
+"""THE vocabulary: every metric, one row each, and every attribute's name.
+
+The only place where a metric's name is spelled. Instruments, documentation and the tests of completeness are functions of
+:data:`CATALOG`. Rows with ``standard=True`` carry the name, kind and unit of the semantic conventions (a test compares them
+with the installed package); the others are ours, because the conventions have none.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from opentelemetry.instrumentation.hardware.model import Kind, Metric, Scope, Window
+
+SCHEMA_URL: Final = "https://opentelemetry.io/schemas/1.44.0"
+"""The version of the semantic conventions that the standard rows are taken from."""
+
+# Attributes.
+CPU_MODE: Final = "cpu.mode"
+CPU_NUMBER: Final = "cpu.logical_number"
+MEMORY_STATE: Final = "system.memory.state"
+PAGING_STATE: Final = "system.paging.state"
+PAGING_DIRECTION: Final = "system.paging.direction"
+FAULT_TYPE: Final = "system.paging.fault.type"
+DEVICE: Final = "system.device"
+DISK_DIRECTION: Final = "disk.io.direction"
+FILESYSTEM_STATE: Final = "system.filesystem.state"
+FILESYSTEM_MOUNTPOINT: Final = "system.filesystem.mountpoint"
+FILESYSTEM_TYPE: Final = "system.filesystem.type"
+INTERFACE: Final = "network.interface.name"
+NETWORK_DIRECTION: Final = "network.io.direction"
+NETWORK_TRANSPORT: Final = "network.transport"
+CONNECTION_STATE: Final = "network.connection.state"
+PROCESS_STATE: Final = "process.state"
+SWITCH_TYPE: Final = "process.context_switch.type"
+PRESSURE_RESOURCE: Final = "system.pressure.resource"
+PRESSURE_KIND: Final = "system.pressure.kind"
+GC_GENERATION: Final = "cpython.gc.generation"
+HW_ID: Final = "hw.id"
+HW_NAME: Final = "hw.name"
+HW_TYPE: Final = "hw.type"
+ERROR_TYPE: Final = "error.type"
+SOURCE: Final = "otel_hardware.source"
+
+# Host: processor.
+SYSTEM_CPU_TIME = Metric(
+    "system.cpu.time",
+    Kind.COUNTER,
+    "s",
+    "CPU time by mode, all logical CPUs together.",
+    (CPU_MODE, CPU_NUMBER),
+    more="with DETAIL=cpu one series per logical CPU instead of their sum",
+    source="/proc/stat; elsewhere psutil.cpu_times",
+)
+SYSTEM_CPU_UTILIZATION = Metric(
+    "system.cpu.utilization",
+    Kind.GAUGE,
+    "1",
+    "Share of the CPU time spent in a mode, exact over the window.",
+    (CPU_MODE, CPU_NUMBER),
+    Window.SHARE,
+    more="mode idle; with DETAIL=cpu one series per logical CPU",
+    source="increase of the time in a mode over the increase of all of them",
+    wandb="cpu.{i}.cpu_percent",
+)
+SYSTEM_CPU_LOGICAL_COUNT = Metric(
+    "system.cpu.logical.count",
+    Kind.UPDOWN,
+    "{cpu}",
+    "Logical CPUs of the host.",
+    source="sysconf(_SC_NPROCESSORS_ONLN); elsewhere psutil.cpu_count",
+)
+SYSTEM_CPU_PHYSICAL_COUNT = Metric(
+    "system.cpu.physical.count",
+    Kind.UPDOWN,
+    "{cpu}",
+    "Physical cores of the host.",
+    source="/sys/devices/system/cpu/cpu*/topology; elsewhere psutil.cpu_count(logical=False)",
+)
+SYSTEM_CPU_FREQUENCY = Metric(
+    "system.cpu.frequency",
+    Kind.GAUGE,
+    "Hz",
+    "Operating frequency of a logical CPU.",
+    (CPU_NUMBER,),
+    Window.MEAN,
+    detail="cpu",
+    source="/sys/devices/system/cpu/cpu*/cpufreq/scaling_cur_freq; elsewhere psutil.cpu_freq",
+)
+SYSTEM_CPU_LOAD_1M = Metric(
+    "system.cpu.load_average.1m",
+    Kind.GAUGE,
+    "{thread}",
+    "Threads running or waiting for a CPU or a disk, averaged by the kernel over a minute.",
+    source="/proc/loadavg; elsewhere psutil.getloadavg",
+    standard=False,
+)
+SYSTEM_CPU_LOAD_5M = Metric(
+    "system.cpu.load_average.5m",
+    Kind.GAUGE,
+    "{thread}",
+    "The same over five minutes.",
+    detail="request",
+    source="/proc/loadavg; elsewhere psutil.getloadavg",
+    standard=False,
+)
+SYSTEM_CPU_LOAD_15M = Metric(
+    "system.cpu.load_average.15m",
+    Kind.GAUGE,
+    "{thread}",
+    "The same over fifteen minutes.",
+    detail="request",
+    source="/proc/loadavg; elsewhere psutil.getloadavg",
+    standard=False,
+)
+
+# Host: memory.
+SYSTEM_MEMORY_USAGE = Metric(
+    "system.memory.usage",
+    Kind.UPDOWN,
+    "By",
+    "Memory by state; the states sum to the limit.",
+    (MEMORY_STATE,),
+    source="/proc/meminfo: MemFree, Buffers, Cached + SReclaimable, used is the rest; elsewhere psutil.virtual_memory",
+)
+SYSTEM_MEMORY_UTILIZATION = Metric(
+    "system.memory.utilization",
+    Kind.GAUGE,
+    "1",
+    "Memory in a state over the limit.",
+    (MEMORY_STATE,),
+    Window.MEAN,
+    more="states free, cached, buffers",
+    source="system.memory.usage over system.memory.limit",
+    wandb="memory, memory_percent",
+)
+SYSTEM_MEMORY_LIMIT = Metric(
+    "system.memory.limit",
+    Kind.UPDOWN,
+    "By",
+    "Memory of the host.",
+    source="/proc/meminfo: MemTotal; elsewhere psutil.virtual_memory",
+)
+SYSTEM_MEMORY_LINUX_AVAILABLE = Metric(
+    "system.memory.linux.available",
+    Kind.UPDOWN,
+    "By",
+    "Memory that programs can still take without swapping, by the kernel's estimate.",
+    source="/proc/meminfo: MemAvailable",
+    wandb="proc.memory.availableMB",
+)
+SYSTEM_MEMORY_AVAILABLE = Metric(
+    "system.memory.available",
+    Kind.UPDOWN,
+    "By",
+    "The same where the system is not Linux.",
+    source="psutil.virtual_memory",
+    wandb="proc.memory.availableMB",
+    standard=False,
+)
+
+# Host: paging.
+SYSTEM_PAGING_USAGE = Metric(
+    "system.paging.usage",
+    Kind.UPDOWN,
+    "By",
+    "Swap space by state.",
+    (PAGING_STATE,),
+    source="/proc/meminfo: SwapTotal, SwapFree; elsewhere psutil.swap_memory",
+)
+SYSTEM_PAGING_UTILIZATION = Metric(
+    "system.paging.utilization",
+    Kind.GAUGE,
+    "1",
+    "Swap space in a state over all of it; absent where there is none.",
+    (PAGING_STATE,),
+    Window.MEAN,
+    more="state free",
+    source="system.paging.usage over its sum",
+)
+SYSTEM_PAGING_FAULTS = Metric(
+    "system.paging.faults",
+    Kind.COUNTER,
+    "{fault}",
+    "Page faults of the host; major ones had to read from a disk.",
+    (FAULT_TYPE,),
+    source="/proc/vmstat: pgfault, pgmajfault",
+)
+SYSTEM_PAGING_OPERATIONS = Metric(
+    "system.paging.operations",
+    Kind.COUNTER,
+    "{operation}",
+    "Pages swapped in and out.",
+    (PAGING_DIRECTION,),
+    detail="request",
+    source="/proc/vmstat: pswpin, pswpout; elsewhere psutil.swap_memory",
+)
+
+# Host: disks.
+SYSTEM_DISK_IO = Metric(
+    "system.disk.io",
+    Kind.COUNTER,
+    "By",
+    "Bytes read from and written to a whole disk.",
+    (DEVICE, DISK_DIRECTION),
+    source="/proc/diskstats, sectors of 512 bytes; elsewhere psutil.disk_io_counters",
+    wandb="disk.in, disk.out",
+)
+SYSTEM_DISK_OPERATIONS = Metric(
+    "system.disk.operations",
+    Kind.COUNTER,
+    "{operation}",
+    "Reads and writes that a disk completed.",
+    (DEVICE, DISK_DIRECTION),
+    source="/proc/diskstats; elsewhere psutil.disk_io_counters",
+)
+SYSTEM_DISK_OPERATION_TIME = Metric(
+    "system.disk.operation_time",
+    Kind.COUNTER,
+    "s",
+    "Time that the operations took, summed over all of them; over their number it is the mean latency.",
+    (DEVICE, DISK_DIRECTION),
+    detail="request",
+    source="/proc/diskstats; elsewhere psutil.disk_io_counters",
+)
+SYSTEM_DISK_IO_TIME = Metric(
+    "system.disk.io_time",
+    Kind.COUNTER,
+    "s",
+    "Time that a disk had something to do; its rate is the share of time that the disk was busy.",
+    (DEVICE,),
+    source="/proc/diskstats; elsewhere psutil.disk_io_counters (busy_time)",
+)
+
+# Host: file systems.
+SYSTEM_FILESYSTEM_USAGE = Metric(
+    "system.filesystem.usage",
+    Kind.UPDOWN,
+    "By",
+    "Space of a file system by state; reserved is what only root may use. The states sum to the limit.",
+    (DEVICE, FILESYSTEM_STATE, FILESYSTEM_TYPE, FILESYSTEM_MOUNTPOINT),
+    source="statvfs",
+    wandb="disk.{path}.usageGB",
+)
+SYSTEM_FILESYSTEM_UTILIZATION = Metric(
+    "system.filesystem.utilization",
+    Kind.GAUGE,
+    "1",
+    "Space in a state over all of it.",
+    (DEVICE, FILESYSTEM_STATE, FILESYSTEM_TYPE, FILESYSTEM_MOUNTPOINT),
+    Window.MEAN,
+    more="states free, reserved",
+    source="statvfs",
+    wandb="disk.{path}.usagePercent",
+)
+SYSTEM_FILESYSTEM_LIMIT = Metric(
+    "system.filesystem.limit",
+    Kind.UPDOWN,
+    "By",
+    "Size of a file system.",
+    (DEVICE, FILESYSTEM_TYPE, FILESYSTEM_MOUNTPOINT),
+    source="statvfs",
+)
+
+# Host: network.
+SYSTEM_NETWORK_IO = Metric(
+    "system.network.io",
+    Kind.COUNTER,
+    "By",
+    "Bytes that an interface sent and received.",
+    (INTERFACE, NETWORK_DIRECTION),
+    source="/proc/net/dev; elsewhere psutil.net_io_counters",
+    wandb="network.sent, network.recv",
+)
+SYSTEM_NETWORK_PACKET_COUNT = Metric(
+    "system.network.packet.count",
+    Kind.COUNTER,
+    "{packet}",
+    "Packets that an interface sent and received.",
+    (INTERFACE, NETWORK_DIRECTION),
+    detail="request",
+    source="/proc/net/dev; elsewhere psutil.net_io_counters",
+)
+SYSTEM_NETWORK_PACKET_DROPPED = Metric(
+    "system.network.packet.dropped",
+    Kind.COUNTER,
+    "{packet}",
+    "Packets dropped, though there was no error.",
+    (INTERFACE, NETWORK_DIRECTION),
+    source="/proc/net/dev; elsewhere psutil.net_io_counters",
+)
+SYSTEM_NETWORK_ERRORS = Metric(
+    "system.network.errors",
+    Kind.COUNTER,
+    "{error}",
+    "Network errors of an interface.",
+    (INTERFACE, NETWORK_DIRECTION),
+    source="/proc/net/dev; elsewhere psutil.net_io_counters",
+)
+SYSTEM_NETWORK_CONNECTION_COUNT = Metric(
+    "system.network.connection.count",
+    Kind.UPDOWN,
+    "{connection}",
+    "Sockets by transport and state, from the kernel's statistics (no walk over sockets).",
+    (NETWORK_TRANSPORT, CONNECTION_STATE),
+    detail="connections",
+    source="/proc/net/sockstat, sockstat6, snmp (CurrEstab); absent elsewhere",
+)
+
+# Host: the rest.
+SYSTEM_UPTIME = Metric(
+    "system.uptime",
+    Kind.GAUGE,
+    "s",
+    "Time since the system started.",
+    source="CLOCK_BOOTTIME; elsewhere psutil.boot_time",
+)
+SYSTEM_PROCESS_COUNT = Metric(
+    "system.process.count",
+    Kind.UPDOWN,
+    "{process}",
+    "Processes by state.",
+    (PROCESS_STATE,),
+    detail="processes",
+    source="psutil.process_iter (a walk over all processes, every 10 s at most)",
+)
+SYSTEM_PRESSURE_TIME = Metric(
+    "system.pressure.linux.time",
+    Kind.COUNTER,
+    "s",
+    "Time that some or all (full) tasks waited for a resource; its rate is the share of time lost.",
+    (PRESSURE_RESOURCE, PRESSURE_KIND),
+    source="/proc/pressure/{cpu,memory,io}, total",
+    standard=False,
+)
+HW_ENERGY = Metric(
+    "hw.energy",
+    Kind.COUNTER,
+    "J",
+    "Energy that a component used.",
+    (HW_ID, HW_NAME, HW_TYPE),
+    source="/sys/class/powercap/intel-rapl:*: package (cpu) and dram (memory), where readable",
+)
+HW_HOST_ENERGY = Metric(
+    "hw.host.energy",
+    Kind.COUNTER,
+    "J",
+    "Energy that the whole machine used.",
+    (HW_ID, HW_NAME),
+    source="/sys/class/powercap/intel-rapl:*: psys, where readable",
+)
+HW_NETWORK_IO = Metric(
+    "hw.network.io",
+    Kind.COUNTER,
+    "By",
+    "Bytes that an InfiniBand or RoCE port sent and received.",
+    (HW_ID, HW_NAME, NETWORK_DIRECTION),
+    source="/sys/class/infiniband/*/ports/*/counters: port_xmit_data, port_rcv_data (words of 4 bytes)",
+)
+HW_NETWORK_UP = Metric(
+    "hw.network.up",
+    Kind.UPDOWN,
+    "1",
+    "1 where the port is active, 0 where it is not.",
+    (HW_ID, HW_NAME),
+    source="/sys/class/infiniband/*/ports/*/state",
+)
+HW_ERRORS = Metric(
+    "hw.errors",
+    Kind.COUNTER,
+    "{error}",
+    "Errors of a component by type.",
+    (HW_ID, HW_NAME, HW_TYPE, ERROR_TYPE),
+    source="/sys/class/infiniband/*/ports/*/counters",
+)
+
+# Container (of the observed process).
+CONTAINER_CPU_TIME = Metric(
+    "container.cpu.time",
+    Kind.COUNTER,
+    "s",
+    "CPU time that the container used.",
+    source="cgroup v2 cpu.stat usage_usec; v1 cpuacct.usage",
+)
+CONTAINER_MEMORY_USAGE = Metric(
+    "container.memory.usage",
+    Kind.UPDOWN,
+    "By",
+    "Memory charged to the container, page cache included.",
+    source="cgroup v2 memory.current; v1 memory.usage_in_bytes",
+)
+CONTAINER_MEMORY_WORKING_SET = Metric(
+    "container.memory.working_set",
+    Kind.UPDOWN,
+    "By",
+    "Memory charged to the container without the page cache that the kernel can drop at once.",
+    source="usage - inactive_file (memory.stat; v1 total_inactive_file), at least 0",
+)
+CONTAINER_MEMORY_LIMIT = Metric(
+    "container.memory.limit",
+    Kind.UPDOWN,
+    "By",
+    "The tightest memory limit on the way from the process's cgroup to the root; absent where there is none.",
+    source="cgroup v2 memory.max; v1 memory.limit_in_bytes",
+    standard=False,
+)
+CONTAINER_CPU_LIMIT = Metric(
+    "container.cpu.limit",
+    Kind.UPDOWN,
+    "{cpu}",
+    "The tightest CPU limit on the way from the process's cgroup to the root; absent where there is none.",
+    source="cgroup v2 cpu.max; v1 cpu.cfs_quota_us over cpu.cfs_period_us",
+    standard=False,
+)
+CONTAINER_CPU_THROTTLED_TIME = Metric(
+    "container.cpu.throttled.time",
+    Kind.COUNTER,
+    "s",
+    "Time that the container's tasks wanted to run and its CPU limit kept them waiting.",
+    source="cgroup cpu.stat: v2 throttled_usec, v1 throttled_time",
+    standard=False,
+)
+
+# Process.
+PROCESS_CPU_TIME = Metric(
+    "process.cpu.time",
+    Kind.COUNTER,
+    "s",
+    "CPU time of the process by mode.",
+    (CPU_MODE,),
+    scope=Scope.PROCESS,
+    source="getrusage; of another process /proc/{pid}/stat; elsewhere psutil.Process.cpu_times",
+)
+PROCESS_CPU_UTILIZATION = Metric(
+    "process.cpu.utilization",
+    Kind.GAUGE,
+    "1",
+    "CPU time of the process over the time of the CPUs that it may use (affinity, cgroup limit), exact over the window.",
+    (CPU_MODE,),
+    Window.SHARE,
+    Scope.PROCESS,
+    source="increase of process.cpu.time over elapsed time x CPUs available",
+    wandb="cpu",
+)
+PROCESS_THREAD_COUNT = Metric(
+    "process.thread.count",
+    Kind.UPDOWN,
+    "{thread}",
+    "Threads of the process.",
+    scope=Scope.PROCESS,
+    source="/proc/{pid}/stat num_threads; elsewhere psutil.Process.num_threads",
+    wandb="proc.cpu.threads",
+)
+PROCESS_MEMORY_USAGE = Metric(
+    "process.memory.usage",
+    Kind.UPDOWN,
+    "By",
+    "Resident memory of the process.",
+    scope=Scope.PROCESS,
+    source="/proc/{pid}/statm; elsewhere psutil.Process.memory_info().rss",
+    wandb="proc.memory.rssMB",
+)
+PROCESS_MEMORY_VIRTUAL = Metric(
+    "process.memory.virtual",
+    Kind.UPDOWN,
+    "By",
+    "Address space of the process.",
+    scope=Scope.PROCESS,
+    source="/proc/{pid}/statm; elsewhere psutil.Process.memory_info().vms",
+)
+PROCESS_MEMORY_UTILIZATION = Metric(
+    "process.memory.utilization",
+    Kind.GAUGE,
+    "1",
+    "Resident memory over what the process may use: the tightest cgroup limit, else the host's memory.",
+    window=Window.MEAN,
+    scope=Scope.PROCESS,
+    source="process.memory.usage over the limit",
+    wandb="proc.memory.percent",
+)
+PROCESS_MEMORY_PEAK = Metric(
+    "process.memory.peak",
+    Kind.GAUGE,
+    "By",
+    "Highest resident memory of the window's samples.",
+    window=Window.PEAK,
+    scope=Scope.PROCESS,
+    source="as process.memory.usage",
+    standard=False,
+)
+PROCESS_DISK_IO = Metric(
+    "process.disk.io",
+    Kind.COUNTER,
+    "By",
+    "Bytes that the process made storage read and write.",
+    (DISK_DIRECTION,),
+    scope=Scope.PROCESS,
+    source="/proc/{pid}/io read_bytes, write_bytes; elsewhere psutil.Process.io_counters",
+)
+PROCESS_DISK_OPERATIONS = Metric(
+    "process.disk.operations",
+    Kind.COUNTER,
+    "{operation}",
+    "Read and write calls of the process.",
+    (DISK_DIRECTION,),
+    scope=Scope.PROCESS,
+    detail="request",
+    source="/proc/{pid}/io syscr, syscw; elsewhere psutil.Process.io_counters",
+)
+PROCESS_CONTEXT_SWITCHES = Metric(
+    "process.context_switches",
+    Kind.COUNTER,
+    "{context_switch}",
+    "Times that a thread of the process left a CPU: voluntarily (it waited) or not (its time was up).",
+    (SWITCH_TYPE,),
+    scope=Scope.PROCESS,
+    source="getrusage; absent for another process, where Linux counts the main thread alone",
+)
+PROCESS_PAGING_FAULTS = Metric(
+    "process.paging.faults",
+    Kind.COUNTER,
+    "{fault}",
+    "Page faults of the process; major ones had to read from a disk.",
+    (FAULT_TYPE,),
+    scope=Scope.PROCESS,
+    source="/proc/{pid}/stat minflt, majflt",
+)
+PROCESS_FILE_DESCRIPTOR_COUNT = Metric(
+    "process.unix.file_descriptor.count",
+    Kind.UPDOWN,
+    "{file_descriptor}",
+    "Open file descriptors of the process.",
+    scope=Scope.PROCESS,
+    source="/proc/{pid}/fd; elsewhere psutil.Process.num_fds",
+)
+PROCESS_HANDLE_COUNT = Metric(
+    "process.windows.handle.count",
+    Kind.UPDOWN,
+    "{handle}",
+    "Open handles of the process.",
+    scope=Scope.PROCESS,
+    source="psutil.Process.num_handles, on Windows",
+)
+PROCESS_UPTIME = Metric(
+    "process.uptime",
+    Kind.GAUGE,
+    "s",
+    "Time since the process started.",
+    scope=Scope.PROCESS,
+    source="/proc/{pid}/stat starttime; elsewhere psutil.Process.create_time",
+)
+PROCESS_TREE_COUNT = Metric(
+    "process.tree.count",
+    Kind.UPDOWN,
+    "{process}",
+    "The process and all its descendants (1 without children; the other tree rows are then absent).",
+    scope=Scope.PROCESS,
+    source="/proc/{pid}/task/*/children; elsewhere psutil.Process.children",
+    standard=False,
+)
+PROCESS_TREE_MEMORY_USAGE = Metric(
+    "process.tree.memory.usage",
+    Kind.UPDOWN,
+    "By",
+    "Resident memory of the process and its descendants; pages that they share count once for each.",
+    scope=Scope.PROCESS,
+    source="as process.memory.usage",
+    standard=False,
+)
+PROCESS_TREE_CPU_UTILIZATION = Metric(
+    "process.tree.cpu.utilization",
+    Kind.GAUGE,
+    "1",
+    "CPU time of the process and its descendants over the time of the CPUs that they may use.",
+    window=Window.SHARE,
+    scope=Scope.PROCESS,
+    source="as process.cpu.utilization",
+    standard=False,
+)
+PROCESS_TREE_THREAD_COUNT = Metric(
+    "process.tree.thread.count",
+    Kind.UPDOWN,
+    "{thread}",
+    "Threads of the process and its descendants.",
+    scope=Scope.PROCESS,
+    source="as process.thread.count",
+    standard=False,
+)
+GC_COLLECTIONS = Metric(
+    "cpython.gc.collections",
+    Kind.COUNTER,
+    "{collection}",
+    "Runs of the garbage collector.",
+    (GC_GENERATION,),
+    scope=Scope.PROCESS,
+    detail="request",
+    source="gc.get_stats",
+)
+GC_COLLECTED = Metric(
+    "cpython.gc.collected_objects",
+    Kind.COUNTER,
+    "{object}",
+    "Objects that the garbage collector freed.",
+    (GC_GENERATION,),
+    scope=Scope.PROCESS,
+    detail="request",
+    source="gc.get_stats",
+)
+GC_UNCOLLECTABLE = Metric(
+    "cpython.gc.uncollectable_objects",
+    Kind.COUNTER,
+    "{object}",
+    "Objects that the garbage collector could not free.",
+    (GC_GENERATION,),
+    scope=Scope.PROCESS,
+    detail="request",
+    source="gc.get_stats",
+)
+
+# Ourselves.
+SOURCE_UP = Metric(
+    "otel_hardware.source.up",
+    Kind.GAUGE,
+    "1",
+    "1 where a source is read, 0 where it failed, hangs or lies.",
+    (SOURCE,),
+    scope=Scope.PROCESS,
+    source="this package",
+    standard=False,
+)
+SOURCE_READ_DURATION = Metric(
+    "otel_hardware.source.read.duration",
+    Kind.GAUGE,
+    "s",
+    "Wall time of the newest reading of a source.",
+    (SOURCE,),
+    scope=Scope.PROCESS,
+    detail="request",
+    source="this package",
+    standard=False,
+)
+OWN_CPU_TIME = Metric(
+    "otel_hardware.cpu.time",
+    Kind.COUNTER,
+    "s",
+    "CPU time of this package's own threads.",
+    scope=Scope.PROCESS,
+    source="CLOCK_THREAD_CPUTIME_ID of each reading thread",
+    standard=False,
+)
+
+CATALOG: Final[tuple[Metric, ...]] = tuple(row for row in tuple(globals().values()) if isinstance(row, Metric))
+"""Every row, in the order above."""

@@ -1,0 +1,125 @@
+"""The files in `collector-config/` are what users copy: a real Collector accepts them and does what they promise."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from tests.tools import need, otelcol
+from tests.tools.collector import LOCAL, Collector, Point
+from tests.tools.daemon import wait
+
+SHIPPED = sorted(LOCAL.parent.glob("*.yaml"))
+HONEYCOMB, DATADOG, JAEGER = (LOCAL.with_name(f"{name}.yaml") for name in ("honeycomb", "datadog", "jaeger"))
+KEYS = {"HONEYCOMB_API_KEY": "none", "DD_API_KEY": "none"}
+
+
+@pytest.mark.parametrize(
+    "paths",
+    [[path] for path in SHIPPED] + [[LOCAL, path] for path in SHIPPED if path != LOCAL],
+    ids=lambda paths: "+".join(path.stem for path in paths),
+)
+def test_is_valid(paths: Sequence[Path]) -> None:
+    command = [str(need(otelcol)), "validate", *(f"--config={path}" for path in paths)]
+    outcome = subprocess.run(command, env=os.environ | KEYS, capture_output=True, text=True, check=False)
+    assert outcome.returncode == 0, outcome.stderr
+
+
+def test_all_go_together_under_names_that_will_last(tmp_path: Path) -> None:
+    need(otelcol)
+    with Collector(tmp_path, LOCAL, HONEYCOMB, DATADOG, JAEGER, environment=KEYS) as collector:
+        # A component's former name still works, with a warning, until a later release drops it.
+        assert "deprecated" not in collector.log.read_text()
+
+
+@contextmanager
+def program(collector: Collector) -> Iterator[tuple[MeterProvider, TracerProvider]]:
+    """What a program that uses the OpenTelemetry SDK has; what it holds back is sent at the end."""
+    resource = Resource({"service.name": "trial", "host.name": "desk"})
+    reader = PeriodicExportingMetricReader(OTLPMetricExporter(collector.grpc), export_interval_millis=3_600_000)
+    meters = MeterProvider([reader], resource, shutdown_on_exit=False)
+    tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
+    tracers.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter(collector.grpc)))
+    try:
+        yield meters, tracers
+    finally:
+        meters.shutdown()
+        tracers.shutdown()
+
+
+def values(points: list[Point], name: str) -> list[int | float]:
+    return [point.value for point in points if point.name == name]
+
+
+def test_local_shows_everything_on_the_console_in_a_file_and_to_prometheus(tmp_path: Path) -> None:
+    need(otelcol)
+    with Collector(tmp_path) as collector:
+        with program(collector) as (meters, tracers):
+            meters.get_meter("trial").create_counter("trial.io", "By").add(7, {"direction": "read"})
+            tracers.get_tracer("trial").start_span("step").end()
+        points = collector.wait(lambda points: values(points, "trial.io") == [7])
+        (point,) = [each for each in points if each.name == "trial.io"]
+        assert (point.attributes, point.resource["host.name"]) == ({"direction": "read"}, "desk")
+        wait(lambda: any("resourceSpans" in line for line in collector.lines()), 10, "a span in the file")
+        series = 'trial_io_bytes_total{direction="read",host_name="desk"'
+        wait(lambda: series in collector.exposition(), 10, collector.exposition)
+        assert '"metrics": 1' in collector.log.read_text()
+
+
+def test_honeycomb_gets_metrics_and_traces(tmp_path: Path) -> None:
+    need(otelcol)
+    with Collector(tmp_path) as far:
+        environment = KEYS | {"HONEYCOMB_ENDPOINT": far.http}
+        with Collector(tmp_path, LOCAL, HONEYCOMB, environment=environment) as near:
+            with program(near) as (meters, tracers):
+                meters.get_meter("trial").create_counter("trial.io").add(7)
+                tracers.get_tracer("trial").start_span("step").end()
+            far.wait(lambda points: values(points, "trial.io") == [7])
+            wait(lambda: any("resourceSpans" in line for line in far.lines()), 10, "a span at the far end")
+            assert values(near.metrics(), "trial.io") == [7]
+
+
+def test_datadog_gets_differences(tmp_path: Path) -> None:
+    need(otelcol)
+    with Collector(tmp_path) as far:
+        here = {"exporters": {"otlp_http/datadog": {"endpoint": far.http}}}
+        with Collector(tmp_path, LOCAL, DATADOG, here, environment=KEYS) as near:
+            with program(near) as (meters, _):
+                counter = meters.get_meter("trial").create_counter("trial.io")
+                level = meters.get_meter("trial").create_up_down_counter("trial.level")
+                for amount in (5, 2):
+                    counter.add(amount)
+                    level.add(amount)
+                    meters.force_flush()
+            far.wait(lambda points: len(values(points, "trial.level")) == 3)
+            near.wait(lambda points: len(values(points, "trial.level")) == 3)
+            assert values(far.metrics(), "trial.level") == [5, 7, 7]
+            assert [(each.temporality, each.value) for each in far.metrics() if each.name == "trial.io"] == [
+                ("delta", 5),
+                ("delta", 2),
+                ("delta", 0),
+            ]
+            assert values(near.metrics(), "trial.io") == [5, 7, 7]
+
+
+def test_jaeger_gets_traces(tmp_path: Path) -> None:
+    need(otelcol)
+    with Collector(tmp_path) as far:
+        environment = {"JAEGER_ENDPOINT": far.grpc.removeprefix("http://")}
+        with Collector(tmp_path, LOCAL, JAEGER, environment=environment) as near:
+            with program(near) as (meters, tracers):
+                meters.get_meter("trial").create_counter("trial.io").add(7)
+                tracers.get_tracer("trial").start_span("step").end()
+            wait(lambda: any("resourceSpans" in line for line in far.lines()), 10, "a span at the far end")
+            assert values(far.metrics(), "trial.io") == []
