@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from opentelemetry.instrumentation.hardware.config import Config
-from opentelemetry.instrumentation.hardware.model import Metric, Number, Problem, Series, Snapshot
+from opentelemetry.instrumentation.hardware.model import Metric, Number, Problem, Series, Snapshot, Values
 from opentelemetry.instrumentation.hardware.poller import Poller, State
 from opentelemetry.instrumentation.hardware.vocabulary import OWN_CPU_TIME, SOURCE, SOURCE_READ_DURATION, SOURCE_UP
 
@@ -37,36 +37,32 @@ class Board:
     def collect(self, marks: Marks) -> Snapshot:
         """All values since the marks, which are moved on. The first of two sources that claim a series has it."""
         now = self._clock()
-        values: dict[Metric, list[tuple[Number, dict[str, str | int]]]] = {}
+        values: Values = {}
         seen: set[Series] = set()
         problems: list[Problem] = []
         for poller in self.pollers:
             points, marks[poller.name] = poller.window(marks.get(poller.name), now)
-            poller_problem = poller.health(now)
-            if poller_problem is not None and poller.state is not State.ABSENT:
-                problems.append(poller_problem)
+            problem = poller.health(now)
+            if problem is not None and poller.state is not State.ABSENT:
+                problems.append(problem)
             for series, value in points:
                 if series in seen:
                     problems.append(Problem(poller.name, f"{series!r} is reported by another source already"))
                     continue
                 seen.add(series)
                 self._put(values, series, value)
-            self._vital(values, poller, poller_problem)
+            self._vital(values, poller, problem)
         self._put(values, Series(OWN_CPU_TIME), sum(poller.cpu_time for poller in self.pollers))
         return Snapshot(values, tuple(problems), {name: end[0] for name, end in marks.items()})
 
-    def _vital(
-        self, values: dict[Metric, list[tuple[Number, dict[str, str | int]]]], poller: Poller, problem: Problem | None
-    ) -> None:
+    def _vital(self, values: Values, poller: Poller, problem: Problem | None) -> None:
         up, duration = self._own[poller.name]
         if poller.state is State.UP or (problem is not None and poller.state is not State.ABSENT):
             self._put(values, up, int(problem is None))
         if poller.duration is not None and poller.state is State.UP:
             self._put(values, duration, poller.duration)
 
-    def _put(
-        self, values: dict[Metric, list[tuple[Number, dict[str, str | int]]]], series: Series, value: Number
-    ) -> None:
+    def _put(self, values: Values, series: Series, value: Number) -> None:
         metric = series.metric
         found = values.get(metric)
         if found is None:
@@ -85,7 +81,9 @@ class Board:
             poller.watch(now)
 
     def fresh(self, seconds: float) -> None:
-        """Have every source read now, and wait for all of them together at most so long. Never called from a callback."""
+        """Have every source read now, and wait for all of them together at most so long. Never called from a
+        callback.
+        """
         deadline = self._clock() + seconds
         for poller in self.pollers:
             poller.ask()

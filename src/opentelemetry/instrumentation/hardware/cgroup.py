@@ -1,7 +1,7 @@
 """Cgroup: what the control group of a process allows and says, version 1, 2 or both mounted side by side.
 
-A limit may stand on any group between the process's own and the root, so the tightest of the whole ancestry counts. Limits
-change while programs run (a pod is resized), so they are read anew, not kept.
+A limit may stand on any group between the process's own and the root, so the tightest of the whole ancestry counts.
+Limits change while programs run (a pod is resized), so they are read anew, not kept.
 """
 
 from __future__ import annotations
@@ -171,8 +171,9 @@ def _mounts(text: str) -> dict[str, tuple[str, str]]:
 def _ancestry(path: str, root: str, point: str) -> list[str]:
     """The folders from a group up to the root of its mount, the group's own first.
 
-    A container sees its own group as the root: by a namespace (the path is then "/", or begins with ".." for a group outside of
-    it), or because only a part of the hierarchy is mounted (the mount's root is then a prefix of the path).
+    A container sees its own group as the root: by a namespace (the path is then "/", or begins with ".." for a group
+    outside of it), or because only a part of the hierarchy is mounted (the mount's root is then a prefix of the
+    path).
     """
     if root != "/" and (path == root or path.startswith(root + "/")):
         path = path[len(root) :]

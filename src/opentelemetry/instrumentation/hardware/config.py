@@ -1,7 +1,7 @@
 """Config: every setting, from arguments, declarative configuration and the environment, in the same words.
 
-A value that makes no sense costs one warning that names the setting and the accepted form; the default is used. Arguments win
-over ``OTEL_PYTHON_HARDWARE_<NAME>``.
+A value that makes no sense costs one warning that names the setting and the accepted form; the default is used.
+Arguments win over ``OTEL_PYTHON_HARDWARE_<NAME>``.
 """
 
 from __future__ import annotations
@@ -71,6 +71,7 @@ def _globs(value: object) -> list[str]:
 
 
 def _setting(read: Callable[[object], Any], default: str, form: str, help: str) -> Any:  # noqa: A002
+    """A setting: how its value is read, and what ``doctor``, warnings and the documentation say of it."""
     return field(default=None, metadata={"read": read, "default": default, "form": form, "help": help})
 
 

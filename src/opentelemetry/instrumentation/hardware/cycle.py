@@ -17,8 +17,8 @@ _READERS = 64
 class Cycle:
     """Hands every instrument the same Snapshot, until one comes back for the next.
 
-    An instrument that was served already, or another thread, means that a new collection has begun: no clock, no hook. The SDK
-    runs the collections of one provider one after the other, so no lock is needed either.
+    An instrument that was served already, or another thread, means that a new collection has begun: no clock, no
+    hook. The SDK runs the collections of one provider one after the other, so no lock is needed either.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

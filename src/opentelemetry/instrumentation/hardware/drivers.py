@@ -80,9 +80,9 @@ class Kernel(Protocol):
 class Linux:
     """The Linux kernel. Files of ``/proc`` and ``/sys`` are read without letting go of the interpreter lock.
 
-    Beside a busy thread every system call that lets go of the lock waits up to 5 ms to get it back; these files are made by
-    the kernel on the spot, in microseconds, so holding the lock is what disturbs the program least. Calls that can block
-    (:meth:`space`) let go of it.
+    Beside a busy thread every system call that lets go of the lock waits up to 5 ms to get it back; these files are
+    made by the kernel on the spot, in microseconds, so holding the lock is what disturbs the program least. Calls
+    that can block (:meth:`space`) let go of it.
     """
 
     _FIRST = 4096
@@ -154,7 +154,7 @@ class Linux:
             self._libc.close(descriptor)
 
     def count(self, path: str) -> int:
-        # From 6.2 on the kernel says it as the size of /proc/{pid}/fd; before, and of other folders, it has to be counted.
+        # From 6.2 on the kernel says it as the size of /proc/{pid}/fd; before, and elsewhere, it has to be counted.
         size = os.stat(path).st_size
         return size if size and path.endswith("/fd") else len(self.names(path))
 

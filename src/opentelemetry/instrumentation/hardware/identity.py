@@ -1,7 +1,7 @@
 """Who we are among the processes of a job: whether one of our ancestors already reports the host.
 
-The first process that is instrumented puts a key into the environment that its children inherit. A process that finds the key
-of another one that is still alive is a member of its job, and leaves the host's numbers to it.
+The first process that is instrumented puts a key into the environment that its children inherit. A process that finds
+the key of another one that is still alive is a member of its job, and leaves the host's numbers to it.
 """
 
 from __future__ import annotations

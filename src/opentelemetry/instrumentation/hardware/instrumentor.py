@@ -11,14 +11,15 @@ from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import Any, ClassVar
 
+from opentelemetry.instrumentation.instrumentor import BaseInstrumentor  # type: ignore[attr-defined]
+from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation, get_meter_provider
+
 from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.cycle import Cycle
 from opentelemetry.instrumentation.hardware.model import Kind, Metric
 from opentelemetry.instrumentation.hardware.session import Session
 from opentelemetry.instrumentation.hardware.version import __version__
 from opentelemetry.instrumentation.hardware.vocabulary import CATALOG, SCHEMA_URL
-from opentelemetry.instrumentation.instrumentor import BaseInstrumentor  # type: ignore[attr-defined]
-from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation, get_meter_provider
 
 _LOG = logging.getLogger(__name__)
 
@@ -35,8 +36,8 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
 
     ``instrument()`` takes ``meter_provider`` (the global one by default, also before it is set) and every setting of
     :class:`~opentelemetry.instrumentation.hardware.Config` as an argument, in the words of
-    ``OTEL_PYTHON_HARDWARE_<NAME>``; arguments win. Called again with another provider it reports there too. It never raises.
-    After ``uninstrument()`` nothing is exported, and no thread, descriptor or child process of ours is left.
+    ``OTEL_PYTHON_HARDWARE_<NAME>``; arguments win. Called again with another provider it reports there too. It never
+    raises. After ``uninstrument()`` nothing is exported, and no thread, descriptor or child process of ours is left.
     """
 
     configuration: ClassVar[type[Config]] = Config

@@ -216,9 +216,8 @@ class LinuxMachine:
             found = []
             for name in self._names("/sys/class/net"):
                 folder = f"/sys/class/net/{name}"
-                if self._kernel.exists(folder + "/bonding"):
-                    found.append(name)
-                elif self._kernel.exists(folder + "/device") and not self._kernel.exists(folder + "/master/bonding"):
+                member = self._kernel.exists(folder + "/master/bonding")
+                if self._kernel.exists(folder + "/bonding") or (self._kernel.exists(folder + "/device") and not member):
                     found.append(name)
             self._physical = now, found or self._routed()
         return self._physical[1]
@@ -274,7 +273,9 @@ class LinuxMachine:
         return self._kernel.uptime()
 
     def energy(self) -> Sequence[Zone]:
-        """Zones of powercap: package is the processor, dram its memory, psys the machine. core and uncore lie inside package."""
+        """Zones of powercap: package is the processor, dram its memory, psys the machine. core and uncore lie inside
+        package.
+        """
         return [
             Zone(f"{kind}-{name.split(':')[1]}" if kind == "dram" else label, kind, joules)
             for name, label, kind in self._zones()
@@ -293,7 +294,9 @@ class LinuxMachine:
         return self._powercap
 
     def _joules(self, name: str) -> float | None:
-        """Energy of a zone since boot or since it was first read; the counter wraps within minutes on a large machine."""
+        """Energy of a zone since boot or since it was first read; the counter wraps within minutes on a large
+        machine.
+        """
         micro = self._number(f"/sys/class/powercap/{name}/energy_uj")
         if micro is None:
             return None
@@ -356,7 +359,7 @@ class LinuxMachine:
     def mount(self, path: str) -> Mount:
         best = None
         for _, _, mount in self._mounted():
-            inside = mount.path == "/" or path == mount.path or path.startswith(mount.path + "/")
+            inside = mount.path in ("/", path) or path.startswith(mount.path + "/")
             if inside and (best is None or len(mount.path) >= len(best.path)):  # a later mount covers an earlier one
                 best = mount
         if best is None:

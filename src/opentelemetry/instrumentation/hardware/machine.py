@@ -1,8 +1,8 @@
 """What a machine can say of itself, in base units, however it is asked.
 
-Two readers give the same shapes: :class:`~.linux.LinuxMachine` parses the kernel's files, :class:`~.portable.PortableMachine`
-asks psutil. The sources turn the shapes into points; so a number means the same on every system.
-``None`` and a missing key mean that this machine does not say it.
+Two readers give the same shapes: :class:`~.linux.LinuxMachine` parses the kernel's files,
+:class:`~.portable.PortableMachine` asks psutil. The sources turn the shapes into points; so a number means the same
+on every system. ``None`` and a missing key mean that this machine does not say it.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ class Machine(Protocol):
 
 
 def machine(drivers: Drivers) -> Machine:
-    """This machine, by the kernel's files where it is Linux, else by psutil."""
+    """The machine we run on, by the kernel's files where it is Linux, else by psutil."""
     from opentelemetry.instrumentation.hardware.linux import LinuxMachine
     from opentelemetry.instrumentation.hardware.portable import PortableMachine
 

@@ -1,7 +1,7 @@
 """The words everything else is said in: Metric, Series, Point, Snapshot, and how a source says that it cannot.
 
-A :class:`Metric` is a frozen row of the vocabulary. Calling it makes a :class:`Point`; an attribute that the row does not
-know is an error where it is written. Standard library only.
+A :class:`Metric` is a frozen row of the vocabulary. Calling it makes a :class:`Point`; an attribute that the row does
+not know is an error where it is written. Standard library only.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
-Attributes: TypeAlias = Mapping[str, "str | int"]
+Attributes: TypeAlias = "Mapping[str, str | int]"
 
 NONE: Attributes = MappingProxyType({})
 
@@ -156,6 +156,10 @@ class Problem:
     fix: str = ""
 
 
+Values: TypeAlias = "dict[Metric, list[tuple[Number, Attributes]]]"
+"""By metric, the value and attributes of each of its series."""
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """All numbers of one collection, and what is missing from it.
@@ -166,6 +170,6 @@ class Snapshot:
         read: by source, the monotonic time of the reading that the values come from.
     """
 
-    values: Mapping[Metric, list[tuple[Number, Mapping[str, str | int]]]] = field(default_factory=dict)
+    values: Values = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
     read: Mapping[str, float] = field(default_factory=dict)

@@ -1,7 +1,8 @@
 """Poller: one source, read in a thread of its own.
 
-The thread opens the source, reads it at every sampling interval and once more just before a collection is due, and publishes
-each reading for others to look at. Whatever the driver does (hang, raise, lie) happens here and costs this source alone.
+The thread opens the source, reads it at every sampling interval and once more just before a collection is due, and
+publishes each reading for others to look at. Whatever the driver does (hang, raise, lie) happens here and costs this
+source alone.
 """
 
 from __future__ import annotations

@@ -55,7 +55,9 @@ _ATTRIBUTES = (
 
 
 class PortableMachine:
-    """A machine as psutil knows it. Not run by us on macOS or Windows: shown on Linux, with the kernel's files left alone."""
+    """A machine as psutil knows it. Not run by us on macOS or Windows: shown on Linux, with the kernel's files left
+    alone.
+    """
 
     linux = False
 

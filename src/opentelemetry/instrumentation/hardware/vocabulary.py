@@ -1,8 +1,8 @@
 """THE vocabulary: every metric, one row each, and every attribute's name.
 
-The only place where a metric's name is spelled. Instruments, documentation and the tests of completeness are functions of
-:data:`CATALOG`. Rows with ``standard=True`` carry the name, kind and unit of the semantic conventions (a test compares them
-with the installed package); the others are ours, because the conventions have none.
+The only place where a metric's name is spelled. Instruments, documentation and the tests of completeness are
+functions of :data:`CATALOG`. Rows with ``standard=True`` carry the name, kind and unit of the semantic conventions (a
+test compares them with the installed package); the others are ours, because the conventions have none.
 """
 
 from __future__ import annotations
@@ -434,7 +434,7 @@ PROCESS_CPU_UTILIZATION = Metric(
     "process.cpu.utilization",
     Kind.GAUGE,
     "1",
-    "CPU time of the process over the time of the CPUs that it may use (affinity, cgroup limit), exact over the window.",
+    "CPU time of the process over the time of the CPUs it may use (affinity, cgroup limit), exact over the window.",
     (CPU_MODE,),
     Window.SHARE,
     Scope.PROCESS,

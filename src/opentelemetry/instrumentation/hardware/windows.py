@@ -1,11 +1,11 @@
 """Windows: how the readings between two collections become one value for each series.
 
-Nothing is drained. A :class:`Track` keeps, for the last ten minutes, running integrals of every gauge and the extremes of its
-peaks; a window is the difference of two frames. Windows of one reader lie end to end, so that their means, each times its length,
-add up to the integral; windows of two readers do not disturb each other.
+Nothing is drained. A :class:`Track` keeps, for the last ten minutes, running integrals of every gauge and the
+extremes of its peaks; a window is the difference of two frames. Windows of one reader lie end to end, so that their
+means, each times its length, add up to the integral; windows of two readers do not disturb each other.
 
-Each reading stands for the interval that it ends. So the first reading of a track is a baseline: it has no weight in a mean,
-unless it is all there is.
+Each reading stands for the interval that it ends. So the first reading of a track is a baseline: it has no weight in
+a mean, unless it is all there is.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class _Published(NamedTuple):
     means: list[tuple[Series, int, Number | None]]
     peaks: list[tuple[Series, int]]
     frames: list[Frame]
-    count: int
+    length: int
 
 
 class Track:
@@ -92,7 +92,8 @@ class Track:
     def take(self, now: float, points: Iterable[Point]) -> list[str]:
         """Add a reading.
 
-        Points that cannot be exported are left out: a value that is no int64 and no finite float, a series that appears twice.
+        Points that cannot be exported are left out: a value that is no int64 and no finite float, a series that
+        appears twice.
 
         Returns:
             What was wrong with the points, a sentence each.
@@ -134,7 +135,7 @@ class Track:
                     self._weight[index] += elapsed
                 means.append((slot.series, index, value))  # type: ignore[arg-type]
             else:
-                self._peaks[index] = value  # type: ignore[call-overload]
+                self._peaks[index] = value  # type: ignore[assignment]
                 peaks.append((slot.series, index))
         self._publish(now, lasts, means, peaks)
         return wrong
@@ -166,7 +167,7 @@ class Track:
         return slot
 
     def _counted(self, slot: _Slot, value: Number) -> Number:
-        """A counter that never falls: a device that starts anew goes on where it was, a small step back is waited out."""
+        """A counter that never falls: a device that starts anew goes on where it was, a small dip is waited out."""
         if slot.base is None:
             slot.base = value if self._from_start else 0
         if value < slot.last:
@@ -190,12 +191,12 @@ class Track:
         published = self._published
         if published is None:
             return None
-        frames, count = published.frames, published.count
+        frames, length = published.frames, published.length
         start = 0
         if since is not None:
             latest = min(since, published.time - shortest + 1e-3)
-            start = max(0, bisect_right(frames, latest, 0, count, key=lambda frame: frame.time) - 1)
-        first, last = frames[start], frames[count - 1]
+            start = max(0, bisect_right(frames, latest, 0, length, key=lambda frame: frame.time) - 1)
+        first, last = frames[start], frames[length - 1]
         values = list(published.lasts)
         known = len(first.area)
         for series, index, value in published.means:
@@ -204,10 +205,10 @@ class Track:
                 values.append((series, (last.area[index] - (first.area[index] if index < known else 0.0)) / weight))
             elif value is not None:
                 values.append((series, value))
-        after = min(start + 1, count - 1)
+        after = min(start + 1, length - 1)
         for series, index in published.peaks:
             values.append(
-                (series, max(frame.peaks[index] for frame in frames[after:count] if index < len(frame.peaks)))
+                (series, max(frame.peaks[index] for frame in frames[after:length] if index < len(frame.peaks)))
             )
         return values, published.time
 

@@ -1,7 +1,7 @@
 """Source: a driver and the reads to make of it; and :func:`discover`, which finds them.
 
-A source is one file in this folder. Third parties add theirs through the entry point group ``opentelemetry_hardware_source``:
-the name is the source's name, the object its class.
+A source is one file in this folder. Third parties add theirs through the entry point group
+``opentelemetry_hardware_source``: the name is the source's name, the object its class.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Source(ABC):
 
 
 def discover() -> dict[str, Callable[[], type[Source]]]:
-    """Every source by name, with what loads its class: the modules of this folder, then other packages' entry points."""
+    """Every source by name, with what loads its class: the modules of this folder, then other packages'."""
     found: dict[str, Callable[[], type[Source]]] = {}
     for module in pkgutil.iter_modules(__path__):
         found[module.name] = lambda name=module.name: _of(name)  # type: ignore[misc]

@@ -45,7 +45,7 @@ class Filesystem(Source):
             except OSError as error:
                 self.missing.append(f"{path}: {error.strerror or error}")
                 _LOG.warning(
-                    "%sDISK_PATHS: %s cannot be read (%s) and is left out; it takes absolute paths that exist, such as /,/data",
+                    "%sDISK_PATHS: %s cannot be read (%s), left out; it takes absolute paths that exist: /,/data",
                     PREFIX,
                     path,
                     error.strerror or error,

@@ -37,7 +37,7 @@ class Host(Source):
             self.missing.append(f"{v.SYSTEM_PRESSURE_TIME.name}: this kernel has no /proc/pressure (CONFIG_PSI)")
         if not self._machine.energy():
             self.missing.append(
-                f"{v.HW_ENERGY.name}: no readable intel-rapl zone in /sys/class/powercap (energy_uj is often root's alone)"
+                f"{v.HW_ENERGY.name}: no intel-rapl zone in /sys/class/powercap that this user may read"
             )
         if not self._machine.ports():
             self.missing.append(f"{v.HW_NETWORK_IO.name}: no adapter in /sys/class/infiniband")

@@ -1,0 +1,26 @@
+"""A program that knows nothing of hardware telemetry: it works for a while, in a span of its own."""
+
+import math
+import os
+import time
+
+from opentelemetry import trace
+
+tracer = trace.get_tracer("example.zero_code")
+
+
+def step(number: int) -> float:
+    with tracer.start_as_current_span("train.step") as span:
+        span.set_attribute("train.step.number", number)
+        data = bytearray(20 * 2**20)
+        return sum(math.sqrt(at) for at in range(0, len(data), 64))
+
+
+if __name__ == "__main__":
+    end = time.monotonic() + float(os.environ.get("SECONDS_TO_RUN", "10"))
+    number = 0
+    while time.monotonic() < end:
+        step(number)
+        number += 1
+        time.sleep(0.05)
+    print(f"{number} steps done")

@@ -1,0 +1,155 @@
+"""A real OpenTelemetry Collector for one test, and what arrived in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from tests.tools import ROOT, otelcol
+from tests.tools.daemon import Daemon, free_addresses, get, own, wait
+
+LOCAL = ROOT / "collector-config" / "local.yaml"
+
+Value = str | bool | int | float | list[Any] | dict[str, Any] | None
+Config = Path | str | Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One data point of a sum or a gauge, with all that OTLP says about it on the levels above; times are Unix ns."""
+
+    name: str
+    kind: Literal["sum", "gauge"]
+    monotonic: bool
+    temporality: Literal["delta", "cumulative"] | None
+    unit: str
+    description: str
+    attributes: Mapping[str, Value]
+    value: int | float
+    start: int | None
+    time: int
+    resource: Mapping[str, Value]
+    scope: str
+    version: str
+    schema_url: str
+
+
+class Collector(Daemon):
+    """The Collector on free ports of the loopback interface, writing into a new directory inside `directory`.
+
+    A configuration is a file, YAML text or a mapping; several are put together by the Collector itself, later ones
+    over earlier ones. Without any it is `collector-config/local.yaml`. One of the test's own takes its addresses and
+    its file from the variables that `local.yaml` names, and has to have the extension `health_check`.
+    """
+
+    def __init__(
+        self, directory: Path, *configs: Config, environment: Mapping[str, str] | None = None, seconds: float = 30.0
+    ) -> None:
+        directory = own(directory, "otelcol")
+        grpc, http, prometheus, health = free_addresses(4)
+        self.grpc = f"http://{grpc}"
+        self.http = f"http://{http}"
+        self.prometheus = f"http://{prometheus}/metrics"
+        self.file = directory / "telemetry.jsonl"
+        settings = {
+            "OTLP_GRPC_ENDPOINT": grpc,
+            "OTLP_HTTP_ENDPOINT": http,
+            "PROMETHEUS_ENDPOINT": prometheus,
+            "HEALTH_CHECK_ENDPOINT": health,
+            "TELEMETRY_FILE": str(self.file),
+        }
+        # The Collector's metrics about itself would be served on a fixed port, which only one can have.
+        command: list[str | Path] = [otelcol(), "--set=service.telemetry.metrics.level=none"]
+        for number, config in enumerate(configs or [LOCAL]):
+            if isinstance(config, Path):
+                path = config.resolve()
+            else:
+                path = directory / f"collector-{number}.yaml"
+                path.write_text(config if isinstance(config, str) else json.dumps(config))
+            command.append(f"--config={path}")
+            if path == LOCAL:
+                command.append("--set=exporters.file.flush_interval=50ms")
+        super().__init__(command, f"http://{health}/", directory, settings | dict(environment or {}), seconds)
+
+    def lines(self) -> list[dict[str, Any]]:
+        """The OTLP messages that arrived so far, each with `resourceMetrics`, `resourceSpans` or `resourceLogs`."""
+        if not self.file.exists():
+            return []
+        # The last line may be half written: it ends where nothing follows the last line feed yet.
+        complete, _, _ = self.file.read_bytes().rpartition(b"\n")
+        return [json.loads(line) for line in complete.splitlines()]
+
+    def metrics(self) -> list[Point]:
+        """The points of sums and gauges that arrived so far, oldest message first; histograms are left out."""
+        return [point for line in self.lines() for each in line.get("resourceMetrics", []) for point in _points(each)]
+
+    def wait(self, predicate: Callable[[list[Point]], bool], seconds: float = 10.0) -> list[Point]:
+        """What has arrived by the time that `predicate` is true of it; fails with the names seen and the log."""
+        points: list[Point] = []
+
+        def satisfied() -> bool:
+            points[:] = self.metrics()
+            return predicate(points)
+
+        wait(satisfied, seconds, lambda: f"saw {sorted({each.name for each in points})}; {self._log_tail()}")
+        return points
+
+    def exposition(self) -> str:
+        """What Prometheus would scrape now."""
+        return get(self.prometheus)
+
+
+def _points(message: Mapping[str, Any]) -> Iterator[Point]:
+    resource = _attributes(message.get("resource", {}))
+    for group in message.get("scopeMetrics", []):
+        scope = group.get("scope", {})
+        for metric in group.get("metrics", []):
+            yield from _of_metric(metric, resource, scope, group.get("schemaUrl", ""))
+
+
+def _of_metric(
+    metric: Mapping[str, Any], resource: Mapping[str, Value], scope: Mapping[str, Any], schema_url: str
+) -> Iterator[Point]:
+    kinds: tuple[Literal["sum", "gauge"], ...] = ("sum", "gauge")
+    temporalities: dict[int, Literal["delta", "cumulative"]] = {1: "delta", 2: "cumulative"}
+    for kind in kinds:
+        data = metric.get(kind, {})
+        for point in data.get("dataPoints", []):
+            yield Point(
+                name=metric["name"],
+                kind=kind,
+                monotonic=data.get("isMonotonic", False),
+                temporality=temporalities.get(data.get("aggregationTemporality", 0)),
+                unit=metric.get("unit", ""),
+                description=metric.get("description", ""),
+                attributes=_attributes(point),
+                value=int(point["asInt"]) if "asInt" in point else float(point["asDouble"]),
+                start=int(point["startTimeUnixNano"]) if "startTimeUnixNano" in point else None,
+                time=int(point["timeUnixNano"]),
+                resource=resource,
+                scope=scope.get("name", ""),
+                version=scope.get("version", ""),
+                schema_url=schema_url,
+            )
+
+
+def _attributes(owner: Mapping[str, Any]) -> dict[str, Value]:
+    return {each["key"]: _value(each.get("value", {})) for each in owner.get("attributes", [])}
+
+
+def _value(value: Mapping[str, Any]) -> Value:
+    for kind, content in value.items():
+        if kind == "intValue":
+            return int(content)
+        if kind == "doubleValue":
+            return float(content)
+        if kind == "arrayValue":
+            return [_value(each) for each in content.get("values", [])]
+        if kind == "kvlistValue":
+            return {each["key"]: _value(each.get("value", {})) for each in content.get("values", [])}
+        plain: Value = content
+        return plain
+    return None
