@@ -147,10 +147,15 @@ class Config:
                 continue
             try:
                 values[setting.name] = setting.metadata["read"](value)
-            except (ValueError, TypeError) as error:
-                why = str(error) if "matches no metric" in str(error) else f"it takes {setting.metadata['form']}"
+            except (ValueError, TypeError, OverflowError) as error:
+                why = f"{error}; " if "matches no metric" in str(error) else ""
                 _LOG.warning(
-                    "%s=%s is not understood: %s; using the default (%s)", name, value, why, setting.metadata["default"]
+                    "%s=%s is not understood: %sit takes %s; using the default (%s)",
+                    name,
+                    value,
+                    why,
+                    setting.metadata["form"],
+                    setting.metadata["default"],
                 )
         for name in options:
             _LOG.warning(

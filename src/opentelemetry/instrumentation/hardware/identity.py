@@ -41,7 +41,7 @@ def key(pid: int) -> str:
 def is_member(environ: MutableMapping[str, str], pid: int) -> bool:
     """Whether another process that is still alive reports the host for this one."""
     reporter, _, started = environ.get(JOB, "").partition(".")
-    if not reporter.isdigit() or int(reporter) == pid:
+    if not reporter.isdecimal() or len(reporter) > 19 or int(reporter) == pid:
         return False
     return born(int(reporter)) == started
 

@@ -43,10 +43,21 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     configuration: ClassVar[type[Config]] = Config
     """Makes declarative configuration (``instrumentation/development: python: hardware:``) typed."""
 
-    _session: ClassVar[Session | None] = None
-    _meters: ClassVar[weakref.WeakKeyDictionary[MeterProvider, _Instruments]] = weakref.WeakKeyDictionary()
-    _attached: ClassVar[list[_Instruments]] = []
-    _hooked: ClassVar[bool] = False
+    _session: Session | None
+    _meters: weakref.WeakKeyDictionary[MeterProvider, _Instruments]
+    _attached: list[_Instruments]
+    _hooked: bool
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> HardwareInstrumentor:
+        """There is one instrumentor in a process; what it holds survives being constructed again."""
+        known = cls._instance
+        self: HardwareInstrumentor = super().__new__(cls, *args, **kwargs)
+        if known is None:
+            self._session = None
+            self._meters = weakref.WeakKeyDictionary()
+            self._attached = []
+            self._hooked = False
+        return self
 
     def instrumentation_dependencies(self) -> Collection[str]:
         """Nothing: what a machine has is found at run time."""
@@ -69,7 +80,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
             kwargs.pop("tracer_provider", None)
             kwargs.pop("logger_provider", None)
             session = Session(Config.read(kwargs), notice=_warn_of_peer)
-            HardwareInstrumentor._session = session
+            self._session = session
             self._attach(get_meter_provider() if provider is None else provider)
             self._hook()
             session.start()
@@ -99,7 +110,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     def _hook(self) -> None:
         """Be told of the end of the program and of forks; once, since neither can be taken back."""
         if not self._hooked:
-            HardwareInstrumentor._hooked = True
+            self._hooked = True
             atexit.register(self._last_call)
             if hasattr(os, "register_at_fork"):
                 os.register_at_fork(after_in_child=self._forked)
@@ -112,14 +123,14 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
 
     def _forked(self) -> None:
         """In a child: nothing of the parent's is used, and ``instrument()`` begins anew."""
-        session, HardwareInstrumentor._session = self._session, None
+        session, self._session = self._session, None
         self._is_instrumented_by_opentelemetry = False
         self._attached.clear()
         if session is not None:
             session.abandon()
 
     def _uninstrument(self, **kwargs: Any) -> None:
-        session, HardwareInstrumentor._session = self._session, None
+        session, self._session = self._session, None
         self._attached.clear()
         if session is not None:
             session.close()

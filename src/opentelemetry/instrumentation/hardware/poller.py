@@ -164,7 +164,7 @@ class Poller:
 
     def _lead(self) -> float:
         """How long before a collection its reading is made: late enough to be fresh, early enough to be there."""
-        return min(0.05 + 3 * (self.duration or 0.0), 0.25 * self._rhythm.shortest())
+        return min(0.05 + 3 * (self.duration or 0.0), 0.25 * self._rhythm.shortest(self._clock()))
 
     def step(self, due: bool = False) -> None:
         """Open the source if need be, and read it once. Never raises.
@@ -241,7 +241,7 @@ class Poller:
 
     def period(self) -> float:
         """Seconds between two readings."""
-        return self._interval or self._rhythm.shortest()
+        return self._interval or self._rhythm.shortest(self._clock())
 
     def watch(self, now: float) -> None:
         """Say once that the source hangs; called by the threads of its neighbours."""
@@ -271,7 +271,7 @@ class Poller:
         """
         found: list[tuple[Series, Number]] = []
         ends = [0.0, 0.0]
-        seldom = max(self.source.seldom if self.source else 0.0, self.period(), self._rhythm.longest())
+        seldom = max(self.source.seldom if self.source else 0.0, self.period(), self._rhythm.longest(now))
         for at, (track, period) in enumerate(((self._often, self.period()), (self._seldom, seldom))):
             answer = track.window(since[at] if since else None, self._interval)
             if answer is not None:

@@ -13,7 +13,7 @@ from typing import Final
 
 from opentelemetry.instrumentation.hardware import wandb
 from opentelemetry.instrumentation.hardware.config import PREFIX, Config
-from opentelemetry.instrumentation.hardware.model import Kind, Metric, Scope, Window
+from opentelemetry.instrumentation.hardware.model import Kind, Metric, Window
 from opentelemetry.instrumentation.hardware.vocabulary import CATALOG, SCHEMA_URL
 
 _NOTE: Final = "<!-- Made by `python -m opentelemetry.instrumentation.hardware.render .`; a test keeps it in step. -->"
@@ -40,6 +40,55 @@ _GROUPS: Final = (
     ("Process", ("process.", "cpython.")),
     ("This package", ("otel_hardware.",)),
 )
+
+
+_METRICS: Final = f"""
+# Metrics
+
+{_NOTE}
+
+Names, kinds and units follow the semantic conventions (schema {SCHEMA_URL.rpartition("/")[2]}); rows marked *ours* are
+named by this package because the conventions have none. A row is *default*, or *named*: reported, in full, when
+`{PREFIX}INCLUDE_METRICS` names it. Rows of scope *process* are reported by every process, rows of scope *host* once per
+job. A gauge is a value over the window since the same reader's collection before.
+"""
+
+_CONFIGURATION: Final = f"""
+# Configuration
+
+{_NOTE}
+
+%s
+
+The same words in lower case, without the prefix, are arguments of `HardwareInstrumentor().instrument(...)`, flags of
+`opentelemetry-instrument` (`--hardware_sample_interval 1`) and options of declarative configuration. An argument wins
+over the environment. A value that makes no sense costs one warning, and the default is used.
+
+Declarative configuration (`OTEL_CONFIG_FILE`) needs `pip install 'opentelemetry-sdk[file-configuration]'`:
+
+```yaml
+instrumentation/development:
+  python:
+    hardware:
+      enabled: true
+%s
+```
+
+The standard variables of OpenTelemetry decide where the numbers go and how often: `OTEL_EXPORTER_OTLP_ENDPOINT`,
+`OTEL_EXPORTER_OTLP_PROTOCOL`, `OTEL_METRIC_EXPORT_INTERVAL` (milliseconds, 60000), `OTEL_SERVICE_NAME`,
+`OTEL_EXPERIMENTAL_RESOURCE_DETECTORS`. `OTEL_PYTHON_DISABLED_INSTRUMENTATIONS=hardware` switches this package off.
+"""
+
+_WANDB: Final = f"""
+# W&B's system metrics
+
+{_NOTE}
+
+`otel-hardware snapshot --format wandb` prints these keys with W&B's own formula and unit. In OpenTelemetry the same
+numbers have the names on the right, in base units, with devices and paths as attributes instead of parts of a key.
+
+%s
+"""
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -72,66 +121,41 @@ def _asked(row: Metric) -> str:
 
 def metrics() -> str:
     """docs/metrics.md."""
-    parts = [
-        "# Metrics",
-        _NOTE,
-        f"Names, kinds and units follow the semantic conventions (`{SCHEMA_URL.rpartition('/')[2]}`); rows marked *ours* are "
-        "named by this package because the conventions have none. A row is *default*, or *named*: reported when "
-        f"`{PREFIX}INCLUDE_METRICS` names it, in full. Rows of scope *process* are reported by every process, rows of scope "
-        "*host* once per job. A gauge is a value over the window since the same reader's collection before.",
-    ]
+    parts = [_METRICS.strip()]
     for heading, rows in groups():
         parts.append(f"## {heading}")
-        for row in rows:
-            attributes = ", ".join(f"`{name}`" for name in row.attributes) or "none"
-            facts = [
-                f"{_KINDS[row.kind]}, `{row.unit}`, {_WINDOWS[row.window]}",
-                f"scope {row.scope.value}",
-                _asked(row),
-                "semantic conventions" if row.standard else "ours",
-            ]
-            lines = [f"### `{row.name}`", row.help, "; ".join(facts) + ".", f"Attributes: {attributes}.", f"Source: {row.source}."]
-            if row.wandb:
-                lines.append(f"W&B: `{row.wandb}`.")
-            parts.append("\n\n".join(lines))
+        parts += [_row(row) for row in rows]
     return "\n\n".join(parts) + "\n"
+
+
+def _row(row: Metric) -> str:
+    facts = (
+        f"{_KINDS[row.kind]}, `{row.unit}`, {_WINDOWS[row.window]}",
+        f"scope {row.scope.value}",
+        _asked(row),
+        "semantic conventions" if row.standard else "ours",
+    )
+    lines = [
+        f"### `{row.name}`",
+        row.help,
+        f"- {'; '.join(facts)}\n- attributes: {', '.join(f'`{name}`' for name in row.attributes) or 'none'}\n"
+        f"- source: {row.source}" + (f"\n- W&B: `{row.wandb}`" if row.wandb else ""),
+    ]
+    return "\n\n".join(lines)
 
 
 def configuration() -> str:
     """docs/configuration.md."""
-    rows = []
-    for setting in fields(Config):
-        facts = setting.metadata
-        rows.append((f"`{PREFIX}{setting.name.upper()}`", facts["help"], facts["default"], facts["form"]))
-    options = "\n".join(f"      # {setting.name}: {setting.metadata['default']}" for setting in fields(Config))
-    return "\n\n".join(
-        [
-            "# Configuration",
-            _NOTE,
-            table(("environment variable", "meaning", "default", "it takes"), rows),
-            "The same words in lower case, without the prefix, are arguments of `HardwareInstrumentor().instrument(...)`, "
-            "flags of `opentelemetry-instrument` (`--hardware_sample_interval 1`), and options of declarative configuration. "
-            "An argument wins over the environment. A value that makes no sense costs one warning, and the default is used.",
-            "Declarative configuration (`OTEL_CONFIG_FILE`, needs `pip install 'opentelemetry-sdk[file-configuration]'`):",
-            "```yaml\ninstrumentation/development:\n  python:\n    hardware:\n      enabled: true\n" + options + "\n```",
-            "The standard variables of OpenTelemetry decide where the numbers go and how often: `OTEL_EXPORTER_OTLP_ENDPOINT`, "
-            "`OTEL_EXPORTER_OTLP_PROTOCOL`, `OTEL_METRIC_EXPORT_INTERVAL` (milliseconds, 60000), `OTEL_SERVICE_NAME`, "
-            "`OTEL_EXPERIMENTAL_RESOURCE_DETECTORS`. `OTEL_PYTHON_DISABLED_INSTRUMENTATIONS=hardware` switches this package off.",
-        ]
-    ) + "\n"
+    facts = [(setting.name, setting.metadata) for setting in fields(Config)]
+    rows = [(f"`{PREFIX}{name.upper()}`", each["help"], each["default"], each["form"]) for name, each in facts]
+    options = "\n".join(f"      # {name}: {each['form']}" for name, each in facts)
+    head = ("environment variable", "meaning", "default", "it takes")
+    return (_CONFIGURATION % (table(head, rows), options)).lstrip()
 
 
 def wandb_keys() -> str:
     """docs/wandb.md."""
-    return "\n\n".join(
-        [
-            "# W&B's system metrics",
-            _NOTE,
-            "`otel-hardware snapshot --format wandb` prints these keys with W&B's own formula and unit. In OpenTelemetry the same "
-            "numbers have the names on the right, in base units, with devices and paths as attributes instead of parts of a key.",
-            table(("W&B key", "formula", "unit", "metric"), wandb.reference()),
-        ]
-    ) + "\n"
+    return (_WANDB % table(("W&B key", "formula", "unit", "metric"), wandb.reference())).lstrip()
 
 
 def summary() -> str:

@@ -7,6 +7,9 @@ from math import inf
 _LOST = 3.0
 """A reader that has not come for so many of its own intervals is gone."""
 
+_FINEST = 0.05
+"""Seconds; two collections closer to each other are one reader's flush, not its rhythm."""
+
 
 class Rhythm:
     """The collections of every reader, told apart by thread: each periodic reader has one of its own.
@@ -25,30 +28,31 @@ class Rhythm:
     def note(self, reader: int, now: float) -> None:
         """A collection begins."""
         before = self._readers.get(reader)
-        interval = self._guess if before is None else now - before[0]
-        readers = {key: each for key, each in self._readers.items() if now - each[0] <= _LOST * each[1]}
-        readers[reader] = now, max(interval, 0.05)
-        self._readers = readers
+        interval = self._guess if before is None else max(now - before[0], _FINEST)
+        self._readers = {**self._alive(now), reader: (now, interval)}
         self._last = now
 
+    def _alive(self, now: float) -> dict[int, tuple[float, float]]:
+        """The newest collection and the interval of each reader that still comes."""
+        return {key: each for key, each in self._readers.items() if now - each[0] <= _LOST * each[1]}
+
     def due(self, after: float) -> float:
-        """When the first collection after a moment is expected."""
-        readers = self._readers
-        if not readers:
+        """When the first collection after a moment is expected; infinity where nobody comes any more."""
+        if not self._readers:
             return _next(self._start, self._guess, after)
-        return min((_next(last, interval, after) for last, interval in readers.values()), default=inf)
+        return min((_next(last, interval, after) for last, interval in self._alive(after).values()), default=inf)
 
-    def shortest(self) -> float:
+    def shortest(self, now: float) -> float:
         """Seconds between the collections of the reader that comes most often."""
-        return min((interval for _, interval in self._readers.values()), default=self._guess)
+        return min((interval for _, interval in self._alive(now).values()), default=self._guess)
 
-    def longest(self) -> float:
+    def longest(self, now: float) -> float:
         """Seconds between the collections of the reader that comes most seldom."""
-        return max((interval for _, interval in self._readers.values()), default=self._guess)
+        return max((interval for _, interval in self._alive(now).values()), default=self._guess)
 
     def paused(self, now: float) -> bool:
         """Whether nobody has asked for three intervals: a program without a reader costs nothing."""
-        return now - self._last > _LOST * self.longest()
+        return now - self._last > _LOST * self.longest(now)
 
 
 def _next(last: float, interval: float, after: float) -> float:

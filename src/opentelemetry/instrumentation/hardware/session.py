@@ -6,6 +6,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, MutableMapping
+from dataclasses import replace
 
 from opentelemetry.instrumentation.hardware import identity
 from opentelemetry.instrumentation.hardware.board import Board
@@ -77,8 +78,10 @@ class Session:
     def _sources(self) -> dict[str, type[Source]]:
         """The classes of the sources to read. One that cannot be loaded costs a warning and nothing else."""
         known = discover()
-        for word in self.config.sources or ():
+        config = self.config
+        for word in config.sources or ():
             if word.removeprefix("-") not in known and word != "auto":
+                config = replace(config, sources=[other for other in config.sources or () if other != word])
                 _LOG.warning(
                     "%sSOURCES: there is no source %s; the sources are %s",
                     PREFIX,
@@ -87,7 +90,7 @@ class Session:
                 )
         found = {}
         for name, load in known.items():
-            if self.config.selects(name):
+            if config.selects(name):
                 try:
                     source = load()
                 except Exception as error:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable
-from math import inf, isfinite
+from math import inf
 from typing import NamedTuple
 
 from opentelemetry.instrumentation.hardware.model import Kind, Number, Point, Series, Share, Window
@@ -22,6 +22,9 @@ KEPT = 600.0
 """Seconds of history. A reader that asks more seldom gets the mean of the last ten minutes."""
 
 _INT64 = 1 << 63
+
+_HUGE = 1e100
+"""No quantity is that large; the integral of one that is would end in infinity."""
 
 
 class Frame(NamedTuple):
@@ -114,7 +117,7 @@ class Track:
             if slot.turn == turn:
                 wrong.append(f"{series!r} was read twice")
                 continue
-            if not _sound(value):
+            if not _sound(value, slot.rule):
                 wrong.append(f"{series!r} was read as {value!r}, which no backend takes")
                 continue
             seen, slot.turn = slot.turn == turn - 1 and not broken, turn
@@ -162,7 +165,7 @@ class Track:
             self._weight.append(0.0)
         elif rule is Window.PEAK:
             index = len(self._peaks)
-            self._peaks.append(0.0)
+            self._peaks.append(-inf)
         slot = self._slots[series] = _Slot(series, rule, index)
         return slot
 
@@ -192,11 +195,9 @@ class Track:
         if published is None:
             return None
         frames, length = published.frames, published.length
-        start = 0
-        if since is not None:
-            latest = min(since, published.time - shortest + 1e-3)
-            start = max(0, bisect_right(frames, latest, 0, length, key=lambda frame: frame.time) - 1)
-        first, last = frames[start], frames[length - 1]
+        latest = -inf if since is None else min(since, published.time - shortest + 1e-3)
+        after = bisect_right(frames, latest, 0, length, key=lambda frame: frame.time)
+        first, last = frames[max(0, after - 1)], frames[length - 1]
         values = list(published.lasts)
         known = len(first.area)
         for series, index, value in published.means:
@@ -205,11 +206,9 @@ class Track:
                 values.append((series, (last.area[index] - (first.area[index] if index < known else 0.0)) / weight))
             elif value is not None:
                 values.append((series, value))
-        after = min(start + 1, length - 1)
+        within = frames[min(after, length - 1) : length]
         for series, index in published.peaks:
-            values.append(
-                (series, max(frame.peaks[index] for frame in frames[after:length] if index < len(frame.peaks)))
-            )
+            values.append((series, max(frame.peaks[index] for frame in within if index < len(frame.peaks))))
         return values, published.time
 
     def integral(self, series: Series) -> float:
@@ -218,11 +217,16 @@ class Track:
         return self._area[slot.index]
 
 
-def _sound(value: object) -> bool:
-    """Whether an exporter takes the value: one int beyond int64, one bool or one NaN can cost a whole batch."""
+def _sound(value: object, rule: Window | None) -> bool:
+    """Whether an exporter takes the value: one int beyond int64, one bool or one NaN can cost a whole batch.
+
+    Counters (no rule) are not negative, and only they that are taken the ratio of are shares.
+    """
     kind = type(value)
+    if rule is Window.SHARE:
+        return kind is Share and _sound(value.part, None) and _sound(value.whole, None)  # type: ignore[attr-defined]
     if kind is float:
-        return isfinite(value)  # type: ignore[arg-type]
-    if kind is int:
-        return -_INT64 <= value < _INT64  # type: ignore[operator]
-    return kind is Share and _sound(value.part) and _sound(value.whole)  # type: ignore[attr-defined]
+        least = -_HUGE if rule else 0.0
+        return least <= value < _HUGE  # type: ignore[operator]
+    least = -_INT64 if rule else 0
+    return kind is int and least <= value < _INT64  # type: ignore[operator]
