@@ -1,4 +1,4 @@
-"""A program that knows nothing of hardware telemetry: it works for a while, in a span of its own."""
+"""A program that knows nothing of hardware telemetry: it works for a while, each step in a span of its own."""
 
 import math
 import os
@@ -12,8 +12,8 @@ tracer = trace.get_tracer("example.zero_code")
 def step(number: int) -> float:
     with tracer.start_as_current_span("train.step") as span:
         span.set_attribute("train.step.number", number)
-        data = bytearray(20 * 2**20)
-        return sum(math.sqrt(at) for at in range(0, len(data), 64))
+        batch = bytearray(20 * 2**20)
+        return sum(math.sqrt(place) for place in range(0, len(batch), 64))
 
 
 if __name__ == "__main__":

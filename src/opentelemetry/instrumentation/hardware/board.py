@@ -46,11 +46,12 @@ class Board:
             if problem is not None and poller.state is not State.ABSENT:
                 problems.append(problem)
             for series, value in points:
-                if series in seen:
-                    problems.append(Problem(poller.name, f"{series!r} is reported by another source already"))
-                    continue
+                known = len(seen)
                 seen.add(series)
-                self._put(values, series, value)
+                if len(seen) == known:
+                    problems.append(Problem(poller.name, f"{series!r} is reported by another source already"))
+                else:
+                    self._put(values, series, value)
             self._vital(values, poller, problem)
         self._put(values, Series(OWN_CPU_TIME), sum(poller.cpu_time for poller in self.pollers))
         return Snapshot(values, tuple(problems), {name: end[0] for name, end in marks.items()})

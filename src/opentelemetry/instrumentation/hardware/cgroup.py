@@ -33,7 +33,7 @@ class Cgroup:
     def __init__(self, kernel: Kernel, pid: int) -> None:
         self._kernel = kernel
         self._pid = pid
-        self._lines: tuple[bytes, bytes] | None = None
+        self._lines: bytes | None = None
         self._cpu: _Place | None = None
         self._accounting: _Place | None = None
         self._memory: _Place | None = None
@@ -53,19 +53,18 @@ class Cgroup:
         cpus, bytes_ = self.limits()
         if cpus is None and bytes_ is None and not self._contained:
             raise Unavailable("this process runs neither in a container nor under a cgroup limit")
-        stat = self._table(self._cpu, "cpu.stat")
-        memory = self._table(self._memory, "memory.stat")
+        stat = self._own(self._cpu, "cpu.stat")
         if self._accounting is not None and self._accounting.version == 1:
-            nanoseconds = self._number(self._accounting, "cpuacct.usage")
-            time = None if nanoseconds is None else nanoseconds / 1e9
+            time = _scaled(_whole(self._own(self._accounting, "cpuacct.usage")), 1e9)
         else:
-            time = _scaled(stat.get("usage_usec"), 1e6)
-        throttled = _scaled(stat.get("throttled_usec"), 1e6)
+            time = _scaled(_entry(stat, "usage_usec"), 1e6)
+        throttled = _scaled(_entry(stat, "throttled_usec"), 1e6)
         if throttled is None:
-            throttled = _scaled(stat.get("throttled_time"), 1e9)
+            throttled = _scaled(_entry(stat, "throttled_time"), 1e9)
         version1 = self._memory is not None and self._memory.version == 1
-        usage = self._number(self._memory, "memory.usage_in_bytes" if version1 else "memory.current")
-        droppable = memory.get("total_inactive_file" if version1 else "inactive_file")
+        usage = _whole(self._own(self._memory, "memory.usage_in_bytes" if version1 else "memory.current"))
+        memory = self._own(self._memory, "memory.stat")
+        droppable = _entry(memory, "total_inactive_file" if version1 else "inactive_file")
         working = None if usage is None or droppable is None else max(0, usage - droppable)
         return Group(time, throttled, usage, working, cpus, bytes_)
 
@@ -73,21 +72,24 @@ class Cgroup:
 
     def _find(self) -> None:
         try:
-            lines = self._kernel.read(f"/proc/{self._pid}/cgroup"), self._kernel.read(f"/proc/{self._pid}/mountinfo")
+            lines = self._kernel.read(f"/proc/{self._pid}/cgroup")
+            if lines == self._lines:
+                return
+            mounted = self._kernel.once(f"/proc/{self._pid}/mountinfo")
         except OSError:
-            return
-        if lines == self._lines:
             return
         self._lines = lines
         self._kernel.forget("/sys/fs/cgroup")
-        paths = _paths(lines[0].decode(errors="replace"))
-        mounts = _mounts(lines[1].decode(errors="replace"))
+        paths = _paths(lines.decode(errors="replace"))
+        mounts = _mounts(mounted.decode(errors="replace"))
         self._cpu = self._place("cpu", paths, mounts)
         self._accounting = self._place("cpuacct", paths, mounts)
         self._memory = self._place("memory", paths, mounts)
-        words = lines[0].decode(errors="replace")
-        self._contained = any(word in words for word in _CONTAINER_WORDS) or any(
-            map(self._kernel.exists, _CONTAINER_FILES)
+        words = lines.decode(errors="replace")
+        self._contained = (
+            any(word in words for word in _CONTAINER_WORDS)
+            or any(map(self._kernel.exists, _CONTAINER_FILES))
+            or (paths.get("") == "/" and _has_overlay_root(mounted))
         )
 
     def _place(self, controller: str, paths: dict[str, str], mounts: dict[str, tuple[str, str]]) -> _Place | None:
@@ -128,18 +130,28 @@ class Cgroup:
         except (OSError, UnicodeDecodeError):
             return None
 
-    def _number(self, place: _Place | None, file: str) -> int | None:
-        text = None if place is None else self._text(f"{place.folders[0]}/{file}")
-        return int(text) if text is not None and text.isdigit() else None
+    def _own(self, place: _Place | None, file: str) -> str:
+        """A file of the process's own group; nothing where there is none."""
+        return (None if place is None else self._text(f"{place.folders[0]}/{file}")) or ""
 
-    def _table(self, place: _Place | None, file: str) -> dict[str, int]:
-        text = (None if place is None else self._text(f"{place.folders[0]}/{file}")) or ""
-        pairs = (line.split() for line in text.splitlines())
-        return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
+
+def _whole(text: str) -> int | None:
+    return int(text) if text.isdigit() else None
+
+
+def _entry(table: str, name: str) -> int | None:
+    """The number behind a name; a table has many, of which few are wanted."""
+    _, _, rest = f"\n{table}\n".partition(f"\n{name} ")
+    return _whole(rest.partition("\n")[0])
 
 
 def _scaled(value: int | None, divisor: float) -> float | None:
     return None if value is None else value / divisor
+
+
+def _has_overlay_root(mountinfo: bytes) -> bool:
+    """With a group that is called "/", the mark of a container in a namespace of its own."""
+    return any(b" / / " in line and b" - overlay " in line for line in mountinfo.splitlines())
 
 
 def _paths(text: str) -> dict[str, str]:

@@ -17,6 +17,9 @@ from typing import Any, NamedTuple, Protocol
 
 from opentelemetry.instrumentation.hardware.model import Unavailable
 
+if sys.platform != "win32":
+    import resource
+
 
 class Usage(NamedTuple):
     """What ``getrusage`` says of this process: seconds and counts since its start."""
@@ -86,13 +89,16 @@ class Linux:
     """
 
     _FIRST = 4096
+    _SHORT = 2048
+    """Half a page: longer than a record of any file that is read again and again."""
 
     def __init__(self) -> None:
         if not sys.platform.startswith("linux"):
             raise Unavailable("this system is not Linux")
         self._libc = ctypes.PyDLL(None, use_errno=True)
-        self._libc.pread.restype = self._libc.read.restype = ctypes.c_ssize_t
-        self._libc.pread.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64]
+        self._pread = self._libc.pread
+        self._pread.restype = self._libc.read.restype = ctypes.c_ssize_t
+        self._pread.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64]
         self._libc.read.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t]
         self._libc.open.argtypes = [ctypes.c_char_p, ctypes.c_int]
         self._entries = getattr(self._libc, "getdents64", None)
@@ -112,22 +118,28 @@ class Linux:
             raise self._failed(path)
         return descriptor
 
-    def _whole(self, descriptor: int, path: str) -> bytes:
+    def _whole(self, descriptor: int, path: str, short: int = 0) -> bytes:
+        # The kernel gives tables (mounts, disks, interfaces) a page at a time, whatever is asked for, and ends a page
+        # before the record that does not fit: only an empty answer means the end, or one with room for a record more.
+        got = 0
         while True:
-            size = len(self._buffer)
-            count: int = self._libc.pread(descriptor, self._buffer, size, 0)
+            left = len(self._buffer) - got
+            count: int = self._pread(descriptor, ctypes.byref(self._buffer, got) if got else self._buffer, left, got)
             if count < 0:
                 raise self._failed(path)
-            if count < size:
-                return ctypes.string_at(self._buffer, count)
-            self._buffer = ctypes.create_string_buffer(size * 4)
+            got += count
+            if count == 0 or got < short:
+                return ctypes.string_at(self._buffer, got)
+            if got == len(self._buffer):
+                self._buffer = ctypes.create_string_buffer(got * 4)
+                got = 0
 
     def read(self, path: str) -> bytes:
         descriptor = self._open.get(path)
         if descriptor is None:
             descriptor = self._open[path] = self._descriptor(path)
         try:
-            return self._whole(descriptor, path)
+            return self._whole(descriptor, path, self._SHORT)
         except OSError:  # the process, device or cgroup behind it is gone; another may come under the same name
             os.close(self._open.pop(path))
             raise
@@ -156,7 +168,9 @@ class Linux:
     def count(self, path: str) -> int:
         # From 6.2 on the kernel says it as the size of /proc/{pid}/fd; before, and elsewhere, it has to be counted.
         size = os.stat(path).st_size
-        return size if size and path.endswith("/fd") else len(self.names(path))
+        if size and path.endswith("/fd"):
+            return size
+        return len(self.names(path)) - (path == "/proc/self/fd")  # where the descriptor that lists them is one of them
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
@@ -167,8 +181,6 @@ class Linux:
         return Space(answer.f_blocks * size, answer.f_bfree * size, answer.f_bavail * size)
 
     def usage(self) -> Usage:
-        import resource
-
         answer = resource.getrusage(resource.RUSAGE_SELF)
         return Usage(
             answer.ru_utime, answer.ru_stime, answer.ru_minflt, answer.ru_majflt, answer.ru_nvcsw, answer.ru_nivcsw

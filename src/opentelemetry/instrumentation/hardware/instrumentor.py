@@ -38,6 +38,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     :class:`~opentelemetry.instrumentation.hardware.Config` as an argument, in the words of
     ``OTEL_PYTHON_HARDWARE_<NAME>``; arguments win. Called again with another provider it reports there too. It never
     raises. After ``uninstrument()`` nothing is exported, and no thread, descriptor or child process of ours is left.
+    A ``session`` that the caller made is used instead of one of our own; so the agent observes another process.
     """
 
     configuration: ClassVar[type[Config]] = Config
@@ -66,8 +67,12 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     def instrument(self, **kwargs: Any) -> None:
         """See the class; another provider may be added while the first is reported to."""
         provider = kwargs.get("meter_provider")
-        if self._session is not None and provider is not None and not self._reports_to(provider):
-            self._attach(provider)
+        try:
+            if self._session is not None and provider is not None and not self._reports_to(provider):
+                self._attach(provider)
+                return
+        except Exception:
+            _LOG.exception("Hardware telemetry cannot be reported to %r", provider)
             return
         super().instrument(**kwargs)
 
@@ -79,7 +84,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
             provider = kwargs.pop("meter_provider", None)
             kwargs.pop("tracer_provider", None)
             kwargs.pop("logger_provider", None)
-            session = Session(Config.read(kwargs), notice=_warn_of_peer)
+            session = kwargs.pop("session", None) or Session(Config.read(kwargs), notice=_warn_of_peer)
             self._session = session
             self._attach(get_meter_provider() if provider is None else provider)
             self._hook()

@@ -63,15 +63,23 @@ class LinuxMachine:
         self._kernel = kernel
         self._psutil = psutil
         self._groups: dict[int, Cgroup] = {}
-        self._pressures = [
-            (resource, path)
-            for resource in ("cpu", "memory", "io")
-            if self._answers(path := f"/proc/pressure/{resource}")
-        ]
+        self._pressures: list[tuple[str, str]] | None = None
         self._whole: dict[str, bool] = {}
         self._physical: tuple[float, list[str]] | None = None
         self._powercap: list[tuple[str, str, str]] | None = None
         self._energy: dict[str, tuple[int, int]] = {}
+
+    def _file(self, path: str) -> bytes:
+        """A file; nothing where this kernel, or the sandbox around us, has none."""
+        try:
+            return self._kernel.read(path)
+        except OSError:
+            return b""
+
+    def _lines(self, path: str) -> list[bytes]:
+        """The lines of a file, complete ones only: a number that was cut is a wrong number."""
+        text = self._file(path)
+        return text[: text.rfind(b"\n") + 1].splitlines()
 
     def _answers(self, path: str) -> bool:
         try:
@@ -93,12 +101,12 @@ class LinuxMachine:
     # -- processor
 
     def cpu(self) -> Mapping[str, float]:
-        stat = self._kernel.read("/proc/stat")
-        return _modes(stat[: stat.index(b"\n")].split())
+        first, end, _ = self._file("/proc/stat").partition(b"\n")
+        return _modes(first.split()) if end else {}
 
     def cpus(self) -> Mapping[int, Mapping[str, float]]:
         found = {}
-        for line in self._kernel.read("/proc/stat").splitlines()[1:]:
+        for line in self._lines("/proc/stat")[1:]:
             if not line.startswith(b"cpu"):
                 break
             columns = line.split()
@@ -127,31 +135,26 @@ class LinuxMachine:
         return found
 
     def load(self) -> tuple[float, float, float] | None:
-        one, five, fifteen = self._kernel.read("/proc/loadavg").split()[:3]
-        return float(one), float(five), float(fifteen)
+        columns = self._file("/proc/loadavg").split()
+        return (float(columns[0]), float(columns[1]), float(columns[2])) if len(columns) > 3 else None
 
     # -- memory
 
-    def memory(self) -> tuple[Memory, Swap]:
-        kib = {}
-        for line in self._kernel.read("/proc/meminfo").splitlines():
-            name, _, rest = line.partition(b":")
-            if name in _MEMINFO:
-                kib[name] = int(rest.split()[0])
-                if len(kib) == len(_MEMINFO):
-                    break
-        total, available = kib[b"MemTotal"], kib.get(b"MemAvailable")
-        memory = Memory(
-            total << 10,
-            None if available is None else available << 10,
-            kib[b"MemFree"] << 10,
-            kib.get(b"Cached", 0) + kib.get(b"SReclaimable", 0) << 10,
-            kib.get(b"Buffers", 0) << 10,
-        )
-        return memory, Swap(kib.get(b"SwapTotal", 0) << 10, kib.get(b"SwapFree", 0) << 10)
+    def memory(self) -> tuple[Memory | None, Swap | None]:
+        meminfo = b"\n" + self._file("/proc/meminfo")
+        total, free = _kib(meminfo, b"MemTotal"), _kib(meminfo, b"MemFree")
+        buffers, cached = _kib(meminfo, b"Buffers"), _kib(meminfo, b"Cached")
+        memory = swap = None
+        if total is not None and free is not None and buffers is not None and cached is not None:
+            cached += _kib(meminfo, b"SReclaimable") or 0
+            memory = Memory(total, _kib(meminfo, b"MemAvailable"), free, cached, buffers)
+        total, free = _kib(meminfo, b"SwapTotal"), _kib(meminfo, b"SwapFree")
+        if total is not None and free is not None:
+            swap = Swap(total, free)
+        return memory, swap
 
     def paging(self) -> Paging:
-        vmstat = self._kernel.read("/proc/vmstat")
+        vmstat = self._file("/proc/vmstat")
         faults, major = _entry(vmstat, b"\npgfault "), _entry(vmstat, b"\npgmajfault ")
         minor = None if faults is None or major is None else faults - major
         return Paging(minor, major, _entry(vmstat, b"\npswpin "), _entry(vmstat, b"\npswpout "))
@@ -162,13 +165,13 @@ class LinuxMachine:
         return dict(self._disks(self._is_whole))
 
     def _disks(self, chosen: Callable[[str], bool]) -> Iterator[tuple[str, Disk]]:
-        for line in self._kernel.read("/proc/diskstats").splitlines():
-            columns = line.split()
-            name = columns[2].decode()
-            if chosen(name):
-                reads, _, sectors_read, read_ms, writes, _, sectors_written, write_ms, _, busy_ms = map(
-                    int, columns[3:13]
-                )
+        for line in self._lines("/proc/diskstats"):
+            columns = line.split(None, 3)
+            if len(columns) > 3 and chosen(name := columns[2].decode()):
+                counts = [int(column) for column in columns[3].split(None, 10)[:10]]
+                if len(counts) < 10:
+                    continue
+                reads, _, sectors_read, read_ms, writes, _, sectors_written, write_ms, _, busy_ms = counts
                 yield (
                     name,
                     Disk(
@@ -196,7 +199,7 @@ class LinuxMachine:
         return dict(self._interfaces(self._chosen() if names is None else names))
 
     def _interfaces(self, names: Sequence[str] | None) -> Iterator[tuple[str, Interface]]:
-        for line in self._kernel.read("/proc/net/dev").splitlines()[2:]:
+        for line in self._lines("/proc/net/dev")[2:]:
             label, _, rest = line.partition(b":")
             name = label.strip().decode()
             if names is None or name in names:
@@ -227,23 +230,23 @@ class LinuxMachine:
         return sorted({columns[0] for line in routes if len(columns := line.split()) > 1 and columns[1] == "00000000"})
 
     def connections(self) -> Mapping[tuple[str, str], int]:
-        four = _sockets(self._text("/proc/net/sockstat") or "")
-        six = _sockets(self._text("/proc/net/sockstat6") or "")
+        four, six = _sockets(self._lines("/proc/net/sockstat")), _sockets(self._lines("/proc/net/sockstat6"))
         found: dict[tuple[str, str], int] = {}
         if "TCP" in four:
             established = self._established()
             if established is not None:
                 found["tcp", "established"] = established
-            found["tcp", "time_wait"] = four["TCP"].get("tw", 0)
-        if "UDP" in four:
-            found["udp", ""] = four["UDP"].get("inuse", 0) + six.get("UDP6", {}).get("inuse", 0)
+            if "tw" in four["TCP"]:
+                found["tcp", "time_wait"] = four["TCP"]["tw"]
+        if "inuse" in four.get("UDP", {}):
+            found["udp", ""] = four["UDP"]["inuse"] + six.get("UDP6", {}).get("inuse", 0)
         return found
 
     def _established(self) -> int | None:
-        lines = [line.split() for line in (self._text("/proc/net/snmp") or "").splitlines() if line.startswith("Tcp:")]
-        if len(lines) != 2 or "CurrEstab" not in lines[0]:
+        lines = [line.split() for line in self._lines("/proc/net/snmp") if line.startswith(b"Tcp:")]
+        if len(lines) != 2 or b"CurrEstab" not in lines[0]:
             return None
-        return int(lines[1][lines[0].index("CurrEstab")])
+        return int(lines[1][lines[0].index(b"CurrEstab")])
 
     def states(self) -> Mapping[str, int]:
         found: dict[str, int] = {}
@@ -261,12 +264,15 @@ class LinuxMachine:
     # -- the rest of the host
 
     def pressure(self) -> Mapping[tuple[str, str], float]:
+        if self._pressures is None:
+            paths = [(resource, f"/proc/pressure/{resource}") for resource in ("cpu", "memory", "io")]
+            self._pressures = [(resource, path) for resource, path in paths if self._answers(path)]
         found = {}
         for resource, path in self._pressures:
-            for line in self._kernel.read(path).splitlines():
-                kind = line[: line.index(b" ")].decode()
+            for line in self._lines(path):
+                kind = line.partition(b" ")[0].decode()
                 if (resource, kind) != ("cpu", "full"):  # means nothing for a whole system: always 0
-                    found[resource, kind] = int(line[line.rindex(b"=") + 1 :]) / 1e6
+                    found[resource, kind] = int(line.rpartition(b"=")[2]) / 1e6
         return found
 
     def uptime(self) -> float:
@@ -385,31 +391,25 @@ class LinuxMachine:
         fields = _stat(self._kernel.read(folder + "/stat"))
         statm = self._kernel.read(folder + "/statm").split()
         usage = self._kernel.usage() if mine else None
-        io = self._io(folder)
+        ended = fields[0] == b"Z"  # its parent has not looked yet
+        io = self._file(folder + "/io")  # nothing of another user's process
         return Process(
             user=usage.user if usage else int(fields[11]) / TICKS,
             system=usage.system if usage else int(fields[12]) / TICKS,
-            threads=int(fields[17]),
-            resident=int(statm[1]) * PAGE,
-            virtual=int(statm[0]) * PAGE,
+            threads=None if ended else int(fields[17]),
+            resident=None if ended else int(statm[1]) * PAGE,
+            virtual=None if ended else int(statm[0]) * PAGE,
             minor=usage.minor if usage else int(fields[7]),
             major=usage.major if usage else int(fields[9]),
             uptime=self._kernel.uptime() - int(fields[19]) / TICKS,
             voluntary=usage.voluntary if usage else None,
             involuntary=usage.involuntary if usage else None,
-            read=io.get(b"read_bytes"),
-            written=io.get(b"write_bytes"),
-            reads=io.get(b"syscr"),
-            writes=io.get(b"syscw"),
-            descriptors=self._count(folder + "/fd"),
+            read=_entry(io, b"\nread_bytes: "),
+            written=_entry(io, b"\nwrite_bytes: "),
+            reads=_entry(io, b"\nsyscr: "),
+            writes=_entry(io, b"\nsyscw: "),
+            descriptors=None if ended else self._count(folder + "/fd"),
         )
-
-    def _io(self, folder: str) -> dict[bytes, int]:
-        try:
-            lines = self._kernel.read(folder + "/io").splitlines()
-        except OSError:  # another user's process
-            return {}
-        return {name: int(value) for name, _, value in (line.partition(b":") for line in lines)}
 
     def _count(self, folder: str) -> int | None:
         try:
@@ -467,10 +467,6 @@ class LinuxMachine:
         )
 
 
-_MEMINFO = frozenset(
-    {b"MemTotal", b"MemFree", b"MemAvailable", b"Buffers", b"Cached", b"SReclaimable", b"SwapTotal", b"SwapFree"}
-)
-
 _STATES = {
     b"R": "running",
     b"S": "sleeping",
@@ -484,14 +480,23 @@ _STATES = {
 
 
 def _modes(columns: Sequence[bytes]) -> dict[str, float]:
-    modes = {mode: int(columns[at]) / TICKS for mode, at in _MODES}
-    modes["interrupt"] = (int(columns[6]) + int(columns[7])) / TICKS
+    modes = {mode: int(columns[at]) / TICKS for mode, at in _MODES if at < len(columns)}
+    if len(columns) > 7:
+        modes["interrupt"] = (int(columns[6]) + int(columns[7])) / TICKS
     return modes
 
 
 def _entry(text: bytes, label: bytes) -> int | None:
     at = text.find(label)
-    return None if at < 0 else int(text[at + len(label) : text.index(b"\n", at + 1)])
+    end = text.find(b"\n", at + 1)
+    return None if at < 0 or end < 0 else int(text[at + len(label) : end])
+
+
+def _kib(meminfo: bytes, name: bytes) -> int | None:
+    """A line of /proc/meminfo, in bytes."""
+    at = meminfo.find(b"\n" + name + b":")
+    end = meminfo.find(b" kB\n", at)
+    return None if at < 0 or end < 0 else int(meminfo[at + len(name) + 2 : end]) << 10
 
 
 def _stat(text: bytes) -> list[bytes]:
@@ -499,10 +504,10 @@ def _stat(text: bytes) -> list[bytes]:
     return text[text.rindex(b")") + 2 :].split()
 
 
-def _sockets(text: str) -> dict[str, dict[str, int]]:
+def _sockets(lines: Sequence[bytes]) -> dict[str, dict[str, int]]:
     found = {}
-    for line in text.splitlines():
-        label, _, rest = line.partition(":")
+    for line in lines:
+        label, _, rest = line.decode().partition(":")
         words = rest.split()
         found[label] = {name: int(count) for name, count in zip(words[::2], words[1::2])}
     return found

@@ -114,13 +114,13 @@ class Group(NamedTuple):
 
 
 class Process(NamedTuple):
-    """One process: seconds and counts since its start, bytes now."""
+    """One process: seconds and counts since its start, bytes now; of one that has ended the totals remain."""
 
     user: float
     system: float
-    threads: int
-    resident: int
-    virtual: int
+    threads: int | None
+    resident: int | None
+    virtual: int | None
     minor: int | None
     major: int | None
     uptime: float
@@ -164,7 +164,7 @@ class Machine(Protocol):
     def load(self) -> tuple[float, float, float] | None:
         """Load over 1, 5 and 15 minutes."""
 
-    def memory(self) -> tuple[Memory, Swap]:
+    def memory(self) -> tuple[Memory | None, Swap | None]:
         """Memory and swap, of one reading."""
 
     def paging(self) -> Paging:
@@ -234,4 +234,4 @@ def machine(drivers: Drivers) -> Machine:
     try:
         return LinuxMachine(drivers.kernel(), drivers.module("psutil"))
     except Unavailable:
-        return PortableMachine(drivers.module("psutil"))
+        return PortableMachine(drivers.module("psutil"), drivers.module("time"))

@@ -115,7 +115,8 @@ class Poller:
             asked = self._asked
             now = self._clock()
             if asked > self._served or now >= self.next_reading(now):
-                self.step(asked > self._served)
+                if not self._resting(now):
+                    self.step(asked > self._served)
                 self._after()
                 self.cpu_time += time.thread_time() - started
                 started = time.thread_time()
@@ -145,6 +146,10 @@ class Poller:
 
     # -- one step
 
+    def _resting(self, now: float) -> bool:
+        """Whether the source is not to be tried now, whoever asks."""
+        return self.state is State.ABSENT or (self.state is State.ILL and now < self._retry)
+
     def next_reading(self, now: float) -> float:
         """When the next reading should be made."""
         if self.state is State.ABSENT:
@@ -170,15 +175,13 @@ class Poller:
         """Open the source if need be, and read it once. Never raises.
 
         Args:
-            due: whether a collection is about to come, so that the seldom read is made as well.
+            due: whether somebody asked for this reading, so that the seldom read is made as well.
         """
-        begun = time.perf_counter()
-        self.busy_since = self._clock()
+        begun = self.busy_since = self._clock()
         try:
             if self.source is None:
-                source = self._make()
-                source.open()
-                self.source = source
+                self.source = self._make()  # before it is opened: what a failed or forked opening holds is closed too
+                self.source.open()
                 due = True
             self._read(self.source, due)
         except Unavailable as gone:
@@ -189,7 +192,7 @@ class Poller:
         except Exception as error:
             self._fail(f"{type(error).__name__}: {error}")
         finally:
-            self.duration = time.perf_counter() - begun
+            self.duration = self._clock() - begun
             self.busy_since = None
 
     def _read(self, source: Source, due: bool) -> None:
@@ -200,13 +203,14 @@ class Poller:
             self._seldom.interrupt()
         wrong = self._often.take(now, source.read())
         last = self._seldom.time
-        coming = due or self._rhythm.due(now) - now <= 2 * self._lead()
-        if last is None or (coming and now - last >= source.seldom - 0.1):
+        coming = self._rhythm.due(now) - now <= 2 * self._lead()
+        if last is None or due or (coming and now - last >= source.seldom - 0.1):
             wrong += self._seldom.take(self._clock(), source.read_seldom())
         if wrong:
             more = f", and {len(wrong) - 1} more of the kind" if len(wrong) > 1 else ""
             self._ill(Problem(self.name, wrong[0] + more))
-        elif self.state is not State.UP or self._hung:
+            self.state = State.UP  # it lies, but it is read
+        elif self.state is not State.UP or self._hung or self.problem is not None:
             self._well()
 
     def _fail(self, reason: str) -> None:
@@ -218,7 +222,7 @@ class Poller:
         self.state = State.ILL
 
     def _ill(self, problem: Problem) -> None:
-        if self.problem is None:
+        if self.problem is None and not self._hung:  # else it has been said
             _LOG.warning("Source %s: %s; its numbers are missing until it recovers", self.name, problem.reason)
         self.problem = problem
 
@@ -270,12 +274,12 @@ class Poller:
         Readings older than three of their own periods are left out.
         """
         found: list[tuple[Series, Number]] = []
-        ends = [0.0, 0.0]
-        seldom = max(self.source.seldom if self.source else 0.0, self.period(), self._rhythm.longest(now))
+        ends = list(since or (0.0, 0.0))
+        source = self.source  # once: its thread may close it meanwhile
+        seldom = max(source.seldom if source else 0.0, self.period(), self._rhythm.longest(now))
         for at, (track, period) in enumerate(((self._often, self.period()), (self._seldom, seldom))):
             answer = track.window(since[at] if since else None, self._interval)
-            if answer is not None:
+            if answer is not None and now - answer[1] <= PERIODS * period:
                 ends[at] = answer[1]
-                if now - answer[1] <= PERIODS * period:
-                    found += answer[0]
+                found += answer[0]
         return found, (ends[0], ends[1])

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping, Sequence
+from errno import ESRCH
+from typing import Any
 
 from opentelemetry.instrumentation.hardware.drivers import Module, Space
 from opentelemetry.instrumentation.hardware.machine import (
@@ -61,8 +62,9 @@ class PortableMachine:
 
     linux = False
 
-    def __init__(self, psutil: Module) -> None:
+    def __init__(self, psutil: Module, clock: Module) -> None:
         self._psutil = psutil
+        self._clock = clock
         self._attributes: list[str] | None = None
 
     def cpu(self) -> Mapping[str, float]:
@@ -126,7 +128,11 @@ class PortableMachine:
         return {}
 
     def uptime(self) -> float:
-        return time.time() - float(self._psutil.call("boot_time"))
+        return self._now() - float(self._psutil.call("boot_time"))
+
+    def _now(self) -> float:
+        """Seconds since 1970, as psutil counts the start of things."""
+        return float(self._clock.call("time"))
 
     def energy(self) -> Sequence[Zone]:
         return []
@@ -159,9 +165,8 @@ class PortableMachine:
 
     def process(self, pid: int) -> Process:
         if self._attributes is None:
-            known = self._psutil.call("Process.as_dict", pid)
-            self._attributes = [name for name in _ATTRIBUTES if name in known]
-        each = self._psutil.call("Process.as_dict", pid, self._attributes)
+            self._attributes = [name for name in _ATTRIBUTES if self._has(pid, name)]
+        each = self._about(pid, self._attributes)
         memory, io, switches = each["memory_info"], each.get("io_counters"), each.get("num_ctx_switches")
         return Process(
             user=each["cpu_times"]["user"],
@@ -171,7 +176,7 @@ class PortableMachine:
             virtual=memory["vms"],
             minor=None,
             major=None,
-            uptime=time.time() - each["create_time"],
+            uptime=self._now() - each["create_time"],
             voluntary=switches["voluntary"] if switches and os.name == "nt" else None,
             involuntary=None,
             read=io["read_bytes"] if io else None,
@@ -182,12 +187,36 @@ class PortableMachine:
             handles=each.get("num_handles"),
         )
 
+    def _has(self, pid: int, name: str) -> bool:
+        """Whether psutil knows it of a process on this system. Asking for all would read environment and sockets."""
+        try:
+            self._psutil.call("Process.as_dict", pid, [name])
+        except ValueError:
+            return False
+        return True
+
+    def _about(self, pid: int, names: Sequence[str]) -> Any:
+        """What psutil says of a process.
+
+        Raises:
+            ProcessLookupError: where it has ended, also where its parent has not noticed yet.
+        """
+        try:
+            found = self._psutil.call("Process.as_dict", pid, names)
+        except Exception as error:
+            if type(error).__name__ == "NoSuchProcess":
+                raise ProcessLookupError(ESRCH, "it has ended", str(pid)) from None
+            raise
+        if found["memory_info"] is None or found["cpu_times"] is None:
+            raise ProcessLookupError(ESRCH, "it has ended", str(pid))
+        return found
+
     def tree(self, pid: int) -> Sequence[int]:
         return [int(child) for child in self._psutil.call("Process.children", pid, True)]
 
     def relative(self, pid: int) -> Relative:
         names = ["cpu_times", "num_threads", "memory_info", "create_time"]
-        each = self._psutil.call("Process.as_dict", pid, names)
+        each = self._about(pid, names)
         times = each["cpu_times"]
         return Relative(
             pid, each["create_time"], times["user"] + times["system"], each["memory_info"]["rss"], each["num_threads"]

@@ -49,7 +49,7 @@ class Session:
         self.config = config
         self.pid = os.getpid()
         self._environ = os.environ if environ is None else environ
-        self.member = identity.join(self._environ, self.pid)
+        self.member = identity.is_member(self._environ, self.pid)
         self.rhythm = Rhythm(clock(), export_interval(self._environ) if interval is None else interval)
         observed = self.pid if pid is None else pid
         pollers = [
@@ -93,6 +93,8 @@ class Session:
             if config.selects(name):
                 try:
                     source = load()
+                    if not issubclass(source, Source):
+                        raise TypeError(f"{source!r} is no source")
                 except Exception as error:
                     _LOG.warning("Source %s cannot be loaded: %s: %s", name, type(error).__name__, error)
                     continue
@@ -101,7 +103,8 @@ class Session:
         return found
 
     def start(self) -> None:
-        """Begin to sample."""
+        """Begin to sample; from now on our children are members of our job."""
+        identity.join(self._environ, self.pid)
         for poller in self.board.pollers:
             poller.start()
 

@@ -179,7 +179,8 @@ class Track:
             else:
                 slot.offset += slot.last
         slot.last = value
-        return value + slot.offset - slot.base
+        total = value + slot.offset - slot.base
+        return min(total, _INT64 - 1) if type(total) is int else total
 
     def window(self, since: float | None, shortest: float) -> tuple[list[tuple[Series, Number]], float] | None:
         """The value of every series over a window that ends with the newest reading.

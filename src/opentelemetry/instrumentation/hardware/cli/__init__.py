@@ -1,2 +1,104 @@
-def main() -> int:
-    return 0
+"""The command ``otel-hardware``: one class per sub-command, in a file of its own."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import textwrap
+from collections.abc import Sequence
+from typing import Protocol
+
+from opentelemetry.instrumentation.hardware.version import __version__
+
+_DESCRIPTION = """\
+Hardware telemetry for OpenTelemetry: the host, its container, its processes and its accelerators.
+
+first steps:
+  otel-hardware doctor                  what this machine can say, and whether it would arrive
+  otel-hardware snapshot                all numbers now, as a table
+  otel-hardware run                     report them over OTLP until Ctrl-C
+  otel-hardware run -- python train.py  start a program and report what it uses
+"""
+
+_EPILOG = """\
+Settings are the standard OTEL_* variables, our own OTEL_PYTHON_HARDWARE_* variables, and the flags of a command;
+flags win. 'otel-hardware COMMAND --help' says more of each.
+"""
+
+
+class _Layout(argparse.RawDescriptionHelpFormatter):
+    """Text that was laid out by hand stays so, other text is wrapped."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if "\n" in text:
+            return super()._fill_text(text, width, indent)
+        return textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent)
+
+
+class Command(Protocol):
+    """One sub-command."""
+
+    name: str
+    help: str
+    """One line, for the list of commands."""
+    description: str
+    """What it is for, with examples and the exit status."""
+
+    def arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the flags."""
+
+    def run(self, arguments: argparse.Namespace) -> int:
+        """Do it.
+
+        Returns:
+            The exit status.
+
+        Raises:
+            Mistake: for what the user has to change; its sentence is shown instead of a traceback.
+        """
+
+
+def commands() -> list[Command]:
+    """Every sub-command. What is heavy they import when they run."""
+    from opentelemetry.instrumentation.hardware.cli.doctor import Doctor
+    from opentelemetry.instrumentation.hardware.cli.metrics import Metrics
+    from opentelemetry.instrumentation.hardware.cli.record import Record
+    from opentelemetry.instrumentation.hardware.cli.run import Run
+    from opentelemetry.instrumentation.hardware.cli.snapshot import Snapshot
+
+    return [Run(), Snapshot(), Doctor(), Metrics(), Record()]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a sub-command.
+
+    Returns:
+        Its exit status; 2 for a mistake in the arguments, 130 after Ctrl-C.
+    """
+    from opentelemetry.instrumentation.hardware.cli.messages import Mistake, listen, say
+
+    parser = argparse.ArgumentParser("otel-hardware", description=_DESCRIPTION, epilog=_EPILOG, formatter_class=_Layout)
+    parser.add_argument("--version", action="version", version=f"otel-hardware {__version__}")
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in commands():
+        subparser = subparsers.add_parser(
+            command.name, help=command.help, description=command.description, formatter_class=_Layout
+        )
+        command.arguments(subparser)
+        subparser.set_defaults(command=command)
+    arguments = parser.parse_args(argv)
+    try:
+        with listen():
+            status: int = arguments.command.run(arguments)
+            sys.stdout.flush()
+            return status
+    except Mistake as mistake:
+        say(str(mistake))
+        return mistake.status
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # Who read our output has enough of it; the interpreter must not find the closed pipe again when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0

@@ -15,6 +15,10 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import ClassVar
 
+# The machine is imported here, by the thread that instruments: a child that is forked while a thread of ours imports a
+# module would wait for ever for that import.
+from opentelemetry.instrumentation.hardware import linux as _linux  # noqa: F401
+from opentelemetry.instrumentation.hardware import portable as _portable  # noqa: F401
 from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Point, Scope

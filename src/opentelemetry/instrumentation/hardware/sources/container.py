@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
 from opentelemetry.instrumentation.hardware.machine import machine
-from opentelemetry.instrumentation.hardware.model import Point
+from opentelemetry.instrumentation.hardware.model import Kept, Point
 from opentelemetry.instrumentation.hardware.sources import Source
 
 
@@ -22,6 +22,7 @@ class Container(Source):
             Unavailable: where the process runs neither in a container nor under a limit.
         """
         self._machine = machine(self.site.drivers)
+        self._of = Kept()
         self._machine.group(self.site.pid)
 
     def read(self) -> Iterator[Point]:
@@ -37,4 +38,4 @@ class Container(Source):
         )
         for row, value in rows:
             if value is not None:
-                yield row(value)
+                yield self._of[row](value)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from opentelemetry.instrumentation.hardware import vocabulary as v
 from opentelemetry.instrumentation.hardware.config import PREFIX
 from opentelemetry.instrumentation.hardware.machine import Mount, machine
-from opentelemetry.instrumentation.hardware.model import Point, Unavailable
+from opentelemetry.instrumentation.hardware.model import Kept, Point, Unavailable
 from opentelemetry.instrumentation.hardware.sources import Source
 
 _LOG = logging.getLogger(__name__)
@@ -33,6 +33,7 @@ class Filesystem(Source):
                 f"none of {', '.join(paths)} can be read" if paths else "no real file system is mounted",
                 f"set {PREFIX}DISK_PATHS to paths that exist, such as /",
             )
+        self._of = Kept()
         self._full = self.site.config.names(v.SYSTEM_FILESYSTEM_UTILIZATION)
 
     def _named(self, paths: list[str]) -> list[Mount]:
@@ -60,15 +61,15 @@ class Filesystem(Source):
             space = self._machine.space(mount.path)
             if not space.total:
                 continue
-            which = {v.DEVICE: mount.device, v.FILESYSTEM_TYPE: mount.type, v.FILESYSTEM_MOUNTPOINT: mount.path}
+            which = (v.DEVICE, mount.device, v.FILESYSTEM_TYPE, mount.type, v.FILESYSTEM_MOUNTPOINT, mount.path)
             states = {
                 "used": space.total - space.free,
                 "free": space.available,
                 "reserved": space.free - space.available,
             }
             for state, amount in states.items():
-                attributes = {**which, v.FILESYSTEM_STATE: state}
-                yield v.SYSTEM_FILESYSTEM_USAGE(amount, attributes)
+                one = (*which, v.FILESYSTEM_STATE, state)
+                yield self._of[(v.SYSTEM_FILESYSTEM_USAGE, *one)](amount)
                 if self._full or state == "used":
-                    yield v.SYSTEM_FILESYSTEM_UTILIZATION(amount / space.total, attributes)
-            yield v.SYSTEM_FILESYSTEM_LIMIT(space.total, which)
+                    yield self._of[(v.SYSTEM_FILESYSTEM_UTILIZATION, *one)](amount / space.total)
+            yield self._of[(v.SYSTEM_FILESYSTEM_LIMIT, *which)](space.total)

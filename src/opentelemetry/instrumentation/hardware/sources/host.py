@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
-from opentelemetry.instrumentation.hardware.machine import Disk, Interface, machine
-from opentelemetry.instrumentation.hardware.model import Metric, Point, Series, Share
+from opentelemetry.instrumentation.hardware.machine import Disk, Interface, Swap, machine
+from opentelemetry.instrumentation.hardware.model import Kept, Metric, Point, Series, Share
 from opentelemetry.instrumentation.hardware.sources import Source
 
 T = TypeVar("T")
@@ -27,7 +27,7 @@ class Host(Source):
         self._states = ("used", "free", "cached", "buffers") if config.names(v.SYSTEM_MEMORY_UTILIZATION) else ("used",)
         self._paging_states = ("used", "free") if config.names(v.SYSTEM_PAGING_UTILIZATION) else ("used",)
         self._counts = self._machine.counts()
-        self._series: dict[tuple[Metric, tuple[object, ...]], Series] = {}
+        self._of = Kept()
         self._modes: dict[tuple[int, str], tuple[Series, Series | None]] = {}
         self._disks: dict[str, list[tuple[Series, Callable[[Disk], int | float | None]]]] = {}
         self._interfaces: dict[str, list[tuple[Series, Callable[[Interface], int]]]] = {}
@@ -63,31 +63,24 @@ class Host(Source):
                 )
         if self._wants[v.SYSTEM_PRESSURE_TIME]:
             for (resource, kind), seconds in self._machine.pressure().items():
-                yield self._of(v.SYSTEM_PRESSURE_TIME, v.PRESSURE_RESOURCE, resource, v.PRESSURE_KIND, kind)(seconds)
+                yield self._of[v.SYSTEM_PRESSURE_TIME, v.PRESSURE_RESOURCE, resource, v.PRESSURE_KIND, kind](seconds)
         for zone in self._machine.energy():
             if zone.kind == "psys":
-                yield self._of(v.HW_HOST_ENERGY, v.HW_ID, zone.id, v.HW_NAME, "machine")(zone.joules)
+                yield self._of[v.HW_HOST_ENERGY, v.HW_ID, zone.id, v.HW_NAME, "machine"](zone.joules)
             else:
                 kind = "cpu" if zone.kind == "package" else "memory"
                 name = f"{kind.upper() if kind == 'cpu' else 'Memory'} {zone.id.rpartition('-')[2]}"
-                yield self._of(v.HW_ENERGY, v.HW_ID, zone.id, v.HW_NAME, name, v.HW_TYPE, kind)(zone.joules)
+                yield self._of[v.HW_ENERGY, v.HW_ID, zone.id, v.HW_NAME, name, v.HW_TYPE, kind](zone.joules)
 
     def read_seldom(self) -> Iterator[Point]:
         """What hardly changes, and what has to be counted."""
         for row, count in zip((v.SYSTEM_CPU_LOGICAL_COUNT, v.SYSTEM_CPU_PHYSICAL_COUNT), self._counts):
             if count:
-                yield self._of(row)(count)
+                yield self._of[row](count)
         if self._wants[v.SYSTEM_PROCESS_COUNT]:
             for state, count in self._machine.states().items():
                 yield v.SYSTEM_PROCESS_COUNT(count, {v.PROCESS_STATE: state})
         yield from self._ports()
-
-    def _of(self, row: Metric, *pairs: str | int) -> Series:
-        """A series that is made once; attributes as name, value, name, value."""
-        series = self._series.get((row, pairs))
-        if series is None:
-            series = self._series[row, pairs] = Series(row, dict(zip(pairs[::2], pairs[1::2])))  # type: ignore[arg-type]
-        return series
 
     def _processor(self) -> Iterator[Point]:
         cpus: Mapping[int, Mapping[str, float]] = self._machine.cpus() if self._per_core else {-1: self._machine.cpu()}
@@ -101,11 +94,11 @@ class Host(Source):
         load = self._machine.load()
         if load is not None:
             for row, value in zip((v.SYSTEM_CPU_LOAD_1M, v.SYSTEM_CPU_LOAD_5M, v.SYSTEM_CPU_LOAD_15M), load):
-                yield self._of(row)(value)
+                yield self._of[row](value)
         if self._wants[v.SYSTEM_CPU_FREQUENCY]:
             for number, hertz in self._machine.frequencies().items():
-                yield self._of(v.SYSTEM_CPU_FREQUENCY, v.CPU_NUMBER, number)(hertz)
-        yield self._of(v.SYSTEM_UPTIME)(self._machine.uptime())
+                yield self._of[v.SYSTEM_CPU_FREQUENCY, v.CPU_NUMBER, number](hertz)
+        yield self._of[v.SYSTEM_UPTIME](self._machine.uptime())
 
     def _mode(self, number: int, mode: str) -> tuple[Series, Series | None]:
         attributes: dict[str, str | int] = {v.CPU_MODE: mode}
@@ -117,32 +110,35 @@ class Host(Source):
 
     def _memory(self) -> Iterator[Point]:
         memory, swap = self._machine.memory()
-        for state in ("used", "free", "cached", "buffers"):
-            yield self._of(v.SYSTEM_MEMORY_USAGE, v.MEMORY_STATE, state)(getattr(memory, state))
-        if memory.total:
+        if memory is not None:
+            for state in ("used", "free", "cached", "buffers"):
+                yield self._of[v.SYSTEM_MEMORY_USAGE, v.MEMORY_STATE, state](getattr(memory, state))
             for state in self._states:
-                yield self._of(v.SYSTEM_MEMORY_UTILIZATION, v.MEMORY_STATE, state)(
-                    getattr(memory, state) / memory.total
-                )
-        yield self._of(v.SYSTEM_MEMORY_LIMIT)(memory.total)
-        if memory.available is not None:
-            row = v.SYSTEM_MEMORY_LINUX_AVAILABLE if self._machine.linux else v.SYSTEM_MEMORY_AVAILABLE
-            yield self._of(row)(memory.available)
+                share = getattr(memory, state) / memory.total
+                yield self._of[v.SYSTEM_MEMORY_UTILIZATION, v.MEMORY_STATE, state](share)
+            yield self._of[v.SYSTEM_MEMORY_LIMIT](memory.total)
+            if memory.available is not None:
+                row = v.SYSTEM_MEMORY_LINUX_AVAILABLE if self._machine.linux else v.SYSTEM_MEMORY_AVAILABLE
+                yield self._of[row](memory.available)
+        if swap is not None:
+            yield from self._swap(swap)
+
+    def _swap(self, swap: Swap) -> Iterator[Point]:
         used = {"used": swap.total - swap.free, "free": swap.free}
         for state, amount in used.items():
-            yield self._of(v.SYSTEM_PAGING_USAGE, v.PAGING_STATE, state)(amount)
+            yield self._of[v.SYSTEM_PAGING_USAGE, v.PAGING_STATE, state](amount)
         if swap.total:
             for state in self._paging_states:
-                yield self._of(v.SYSTEM_PAGING_UTILIZATION, v.PAGING_STATE, state)(used[state] / swap.total)
+                yield self._of[v.SYSTEM_PAGING_UTILIZATION, v.PAGING_STATE, state](used[state] / swap.total)
 
     def _paging(self) -> Iterator[Point]:
         paging = self._machine.paging()
         for kind, count in (("minor", paging.minor), ("major", paging.major)):
             if count is not None:
-                yield self._of(v.SYSTEM_PAGING_FAULTS, v.FAULT_TYPE, kind)(count)
+                yield self._of[v.SYSTEM_PAGING_FAULTS, v.FAULT_TYPE, kind](count)
         for direction, count in (("in", paging.swapped_in), ("out", paging.swapped_out)):
             if count is not None:
-                yield self._of(v.SYSTEM_PAGING_OPERATIONS, v.PAGING_DIRECTION, direction)(count)
+                yield self._of[v.SYSTEM_PAGING_OPERATIONS, v.PAGING_DIRECTION, direction](count)
 
     def _storage(self) -> Iterator[Point]:
         for name, disk in self._machine.disks().items():
@@ -197,9 +193,9 @@ class Host(Source):
         for port in self._machine.ports():
             which = (v.HW_ID, port.id, v.HW_NAME, port.id)
             if port.up is not None:
-                yield self._of(v.HW_NETWORK_UP, *which)(int(port.up))
+                yield self._of[(v.HW_NETWORK_UP, *which)](int(port.up))
             for way, count in (("transmit", port.sent), ("receive", port.received)):
                 if count is not None:
-                    yield self._of(v.HW_NETWORK_IO, *which, v.NETWORK_DIRECTION, way)(count)
+                    yield self._of[(v.HW_NETWORK_IO, *which, v.NETWORK_DIRECTION, way)](count)
             for kind, count in port.errors.items():
-                yield self._of(v.HW_ERRORS, *which, v.HW_TYPE, "network", v.ERROR_TYPE, kind)(count)
+                yield self._of[(v.HW_ERRORS, *which, v.HW_TYPE, "network", v.ERROR_TYPE, kind)](count)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from opentelemetry.instrumentation.hardware import vocabulary as v
 from opentelemetry.instrumentation.hardware.machine import Process as Reading
 from opentelemetry.instrumentation.hardware.machine import Relative, machine
-from opentelemetry.instrumentation.hardware.model import Metric, Point, Scope, Series, Share
+from opentelemetry.instrumentation.hardware.model import Kept, Point, Scope, Share
 from opentelemetry.instrumentation.hardware.sources import Source
 
 
@@ -29,72 +29,93 @@ class Process(Source):
         self._machine.process(self.site.pid)
         self._wants = {row: self.site.config.wants(row) for row in v.CATALOG}
         self._gc = [row for row in (v.GC_COLLECTIONS, v.GC_COLLECTED, v.GC_UNCOLLECTABLE) if self._wants[row]]
+        memory = self._machine.memory()[0]
+        self._total = memory and memory.total
         self._limit()
         self._available = 0.0
         self._last: float | None = None
+        self._alive: Reading | None = None
+        self._ended = False
+        self._tree_points: list[Point] = []
         self._tree: dict[tuple[int, float], float] = {}
         self._tree_cpu = 0.0
-        self._series: dict[tuple[Metric, str, str], Series] = {}
+        self._of = Kept()
 
     def _limit(self) -> None:
         limits = self._machine.limits(self.site.pid)
         self._cpus = limits.cpus
-        total = self._machine.memory()[0].total
-        self._memory = min(limits.memory or total, total)
-
-    def _of(self, row: Metric, name: str = "", value: str = "") -> Series:
-        series = self._series.get((row, name, value))
-        if series is None:
-            series = self._series[row, name, value] = Series(row, {name: value} if name else {})
-        return series
+        sizes = [size for size in (limits.memory, self._total) if size]
+        self._memory = min(sizes, default=None)
 
     def read(self) -> Iterator[Point]:
         """A few files of the process, each read once."""
-        reading = self._machine.process(self.site.pid)
+        reading = self._reading()
         if self._last is not None:
             self._available += (reading.uptime - self._last) * self._cpus
         self._last = reading.uptime
         for mode, seconds in (("user", reading.user), ("system", reading.system)):
-            yield self._of(v.PROCESS_CPU_TIME, v.CPU_MODE, mode)(seconds)
-            yield self._of(v.PROCESS_CPU_UTILIZATION, v.CPU_MODE, mode)(Share(seconds, self._available))
-        yield self._of(v.PROCESS_THREAD_COUNT)(reading.threads)
-        yield self._of(v.PROCESS_MEMORY_USAGE)(reading.resident)
-        yield self._of(v.PROCESS_MEMORY_VIRTUAL)(reading.virtual)
-        yield self._of(v.PROCESS_MEMORY_PEAK)(reading.resident)
-        if self._memory:
-            yield self._of(v.PROCESS_MEMORY_UTILIZATION)(reading.resident / self._memory)
-        yield self._of(v.PROCESS_UPTIME)(reading.uptime)
+            yield self._of[v.PROCESS_CPU_TIME, v.CPU_MODE, mode](seconds)
+            yield self._of[v.PROCESS_CPU_UTILIZATION, v.CPU_MODE, mode](Share(seconds, self._available))
+        yield from self._size(reading)
+        yield self._of[v.PROCESS_UPTIME](reading.uptime)
         yield from self._counters(reading)
         for row, key in zip(
             (v.GC_COLLECTIONS, v.GC_COLLECTED, v.GC_UNCOLLECTABLE), ("collections", "collected", "uncollectable")
         ):
             if row in self._gc and self.site.pid == os.getpid():
                 for generation, stats in enumerate(gc.get_stats()):
-                    yield row(stats[key], {v.GC_GENERATION: generation})
+                    yield self._of[row, v.GC_GENERATION, generation](stats[key])
+
+    def _reading(self) -> Reading:
+        """The process as it is; of one that has ended the final totals, and its size while it lived."""
+        reading = self._machine.process(self.site.pid)
+        self._ended = reading.resident is None
+        if not self._ended:
+            self._alive = reading
+        elif self._alive is not None:
+            kept = ("threads", "resident", "virtual", "descriptors", "handles")
+            return reading._replace(**{name: getattr(self._alive, name) for name in kept})
+        return reading
+
+    def _size(self, reading: Reading) -> Iterator[Point]:
+        if reading.threads is not None:
+            yield self._of[v.PROCESS_THREAD_COUNT](reading.threads)
+        if reading.virtual is not None:
+            yield self._of[v.PROCESS_MEMORY_VIRTUAL](reading.virtual)
+        if reading.resident is not None:
+            yield self._of[v.PROCESS_MEMORY_USAGE](reading.resident)
+            yield self._of[v.PROCESS_MEMORY_PEAK](reading.resident)
+            if self._memory:
+                yield self._of[v.PROCESS_MEMORY_UTILIZATION](reading.resident / self._memory)
 
     def _counters(self, reading: Reading) -> Iterator[Point]:
         columns = (
-            (v.PROCESS_DISK_IO, v.DISK_DIRECTION, "read", reading.read),
-            (v.PROCESS_DISK_IO, v.DISK_DIRECTION, "write", reading.written),
-            (v.PROCESS_DISK_OPERATIONS, v.DISK_DIRECTION, "read", reading.reads),
-            (v.PROCESS_DISK_OPERATIONS, v.DISK_DIRECTION, "write", reading.writes),
-            (v.PROCESS_CONTEXT_SWITCHES, v.SWITCH_TYPE, "voluntary", reading.voluntary),
-            (v.PROCESS_CONTEXT_SWITCHES, v.SWITCH_TYPE, "involuntary", reading.involuntary),
-            (v.PROCESS_PAGING_FAULTS, v.FAULT_TYPE, "minor", reading.minor),
-            (v.PROCESS_PAGING_FAULTS, v.FAULT_TYPE, "major", reading.major),
-            (v.PROCESS_FILE_DESCRIPTOR_COUNT, "", "", reading.descriptors),
-            (v.PROCESS_HANDLE_COUNT, "", "", reading.handles),
+            ((v.PROCESS_DISK_IO, v.DISK_DIRECTION, "read"), reading.read),
+            ((v.PROCESS_DISK_IO, v.DISK_DIRECTION, "write"), reading.written),
+            ((v.PROCESS_DISK_OPERATIONS, v.DISK_DIRECTION, "read"), reading.reads),
+            ((v.PROCESS_DISK_OPERATIONS, v.DISK_DIRECTION, "write"), reading.writes),
+            ((v.PROCESS_CONTEXT_SWITCHES, v.SWITCH_TYPE, "voluntary"), reading.voluntary),
+            ((v.PROCESS_CONTEXT_SWITCHES, v.SWITCH_TYPE, "involuntary"), reading.involuntary),
+            ((v.PROCESS_PAGING_FAULTS, v.FAULT_TYPE, "minor"), reading.minor),
+            ((v.PROCESS_PAGING_FAULTS, v.FAULT_TYPE, "major"), reading.major),
+            (v.PROCESS_FILE_DESCRIPTOR_COUNT, reading.descriptors),
+            (v.PROCESS_HANDLE_COUNT, reading.handles),
         )
-        for row, name, value, number in columns:
+        for series, number in columns:
             if number is not None:
-                yield self._of(row, name, value)(number)
+                yield self._of[series](number)
 
     def read_seldom(self) -> Iterator[Point]:
-        """The limits anew, and one walk over the descendants."""
-        self._limit()
-        reading = self._machine.process(self.site.pid)
-        me = Relative(self.site.pid, 0.0, reading.user + reading.system, reading.resident, reading.threads)
-        tree = [me]
+        """The limits anew, and one walk over the descendants; once the process has ended, what the last walk found."""
+        me = self._alive
+        if me is not None and not self._ended:
+            self._limit()
+            root = Relative(self.site.pid, 0.0, me.user + me.system, me.resident or 0, me.threads or 0)
+            self._tree_points = list(self._walk(root))
+        yield from self._tree_points
+
+    def _walk(self, root: Relative) -> Iterator[Point]:
+        tree = [root]
         for pid in self._machine.tree(self.site.pid):
             try:
                 tree.append(self._machine.relative(pid))
@@ -108,7 +129,4 @@ class Process(Source):
         if len(tree) > 1:
             yield v.PROCESS_TREE_MEMORY_USAGE(sum(each.resident for each in tree))
             yield v.PROCESS_TREE_THREAD_COUNT(sum(each.threads for each in tree))
-            yield v.PROCESS_TREE_CPU_UTILIZATION(Share(self._tree_cpu, self._available_at(reading.uptime)))
-
-    def _available_at(self, uptime: float) -> float:
-        return self._available + (0.0 if self._last is None else (uptime - self._last) * self._cpus)
+            yield v.PROCESS_TREE_CPU_UTILIZATION(Share(self._tree_cpu, self._available))

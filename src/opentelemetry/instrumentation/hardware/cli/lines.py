@@ -1,0 +1,76 @@
+"""Views for programs: JSON, CSV, and OTLP's own JSON, each one line or one block per moment."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import socket
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from opentelemetry.instrumentation.hardware.cli.view import View
+from opentelemetry.instrumentation.hardware.model import Attributes
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.metrics.export import MetricsData
+
+HEADER = ("time", "host", "name", "kind", "unit", "attributes", "value")
+
+
+def when(seconds: float) -> str:
+    """A moment as RFC 3339 has it, in UTC."""
+    return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def as_json(view: View) -> str:
+    """One object: time, host, window, pid, the numbers, and what is missing."""
+    numbers = [
+        {
+            "name": metric.name,
+            "kind": metric.kind.value,
+            "unit": metric.unit,
+            "attributes": dict(attributes),
+            "value": value,
+        }
+        for metric, points in view.rows()
+        for value, attributes in points
+    ]
+    problems = [{"source": each.source, "reason": each.reason, "fix": each.fix} for each in view.snapshot.problems]
+    return json.dumps(
+        {
+            "time": when(view.time),
+            "host": socket.gethostname(),
+            "window": round(view.window, 3),
+            "pid": view.pid,
+            "metrics": numbers,
+            "problems": problems,
+            "missing": list(view.missing),
+        }
+    )
+
+
+def as_csv(view: View, header: bool) -> str:
+    """One line per number, in the columns of :data:`HEADER`; attributes are ``name=value``, joined by semicolons."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    if header:
+        writer.writerow(HEADER)
+    time, host = when(view.time), socket.gethostname()
+    for metric, points in view.rows():
+        for value, attributes in points:
+            writer.writerow((time, host, metric.name, metric.kind.value, metric.unit, _pairs(attributes), value))
+    return text.getvalue().rstrip("\n")
+
+
+def _pairs(attributes: Attributes) -> str:
+    return ";".join(f"{name}={quote(str(value), safe='/:@ ')}" for name, value in sorted(attributes.items()))
+
+
+def as_otlp(data: MetricsData) -> str:
+    """What OTLP over HTTP sends in its JSON encoding: enumerations as numbers, 64-bit integers as text."""
+    from google.protobuf.json_format import MessageToDict  # type: ignore[import-untyped]
+    from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
+
+    return json.dumps(MessageToDict(encode_metrics(data), use_integers_for_enums=True))

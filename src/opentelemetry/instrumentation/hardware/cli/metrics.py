@@ -1,0 +1,145 @@
+"""``otel-hardware metrics``: the catalogue."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import textwrap
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+
+from opentelemetry.instrumentation.hardware.cli.messages import Mistake
+from opentelemetry.instrumentation.hardware.config import PREFIX
+from opentelemetry.instrumentation.hardware.model import Metric, Scope
+
+_DESCRIPTION = """\
+The catalogue: every metric that this package can report, on any machine; 'otel-hardware snapshot' shows those
+of this one.
+
+examples:
+  otel-hardware metrics                         every metric, one line each
+  otel-hardware metrics system.cpu.utilization  all about one: attributes, source, how to ask for it
+  otel-hardware metrics '*memory*'              all about those that match
+  otel-hardware metrics --default               only those that are reported unless a setting says otherwise
+  otel-hardware metrics --format json           for programs
+
+exit status: 0; 2 where nothing matches.
+"""
+
+
+class Metrics:
+    """The catalogue."""
+
+    name = "metrics"
+    help = "list every metric: name, kind, unit, attributes, source, W&B key"
+    description = _DESCRIPTION
+
+    def arguments(self, parser: argparse.ArgumentParser) -> None:
+        """The flags."""
+        parser.add_argument("glob", nargs="?", metavar="NAME", help="a name or a glob, such as 'system.disk.*'")
+        parser.add_argument("--default", action="store_true", help="leave out what is reported on request only")
+        parser.add_argument("--format", choices=("table", "json"), default="table", help="default: table")
+
+    def run(self, arguments: argparse.Namespace) -> int:
+        """Print."""
+        from opentelemetry.instrumentation.hardware.vocabulary import CATALOG
+
+        rows = [row for row in CATALOG if not (arguments.default and row.detail)]
+        if arguments.glob is not None:
+            rows = [row for row in rows if fnmatchcase(row.name, arguments.glob.lower())]
+        if not rows:
+            raise Mistake(f"no metric is called {arguments.glob}; 'otel-hardware metrics' lists them all")
+        if arguments.format == "json":
+            _print(json.dumps([_object(row) for row in rows], indent=2))
+            return 0
+        width = shutil.get_terminal_size((100, 24)).columns
+        for line in _overview(rows, width) if arguments.glob is None else _details(rows, width):
+            _print(line)
+        return 0
+
+
+def _object(row: Metric) -> dict[str, object]:
+    return {
+        "name": row.name,
+        "kind": row.kind.value,
+        "unit": row.unit,
+        "help": row.help,
+        "attributes": list(row.attributes),
+        "window": row.window.value,
+        "scope": row.scope.value,
+        "default": not row.detail,
+        "how": how(row),
+        "source": row.source,
+        "wandb": _keys(row),
+        "standard": row.standard,
+    }
+
+
+def _keys(row: Metric) -> list[str]:
+    return [key.strip() for key in row.wandb.split(",") if key.strip()]
+
+
+def how(row: Metric) -> str:
+    """How one gets the row, and more of it."""
+    if row.detail == "request":
+        return f"on request: {PREFIX}INCLUDE_METRICS={row.name}"
+    if row.detail:
+        return f"on request: {PREFIX}DETAIL={row.detail}"
+    if row.more.startswith("with "):
+        return f"by default; {row.more}"
+    if row.more:
+        return f"by default; {PREFIX}INCLUDE_METRICS={row.name} adds {row.more}"
+    return "by default"
+
+
+def _overview(rows: Sequence[Metric], width: int) -> Iterator[str]:
+    columns = [
+        ("NAME", [row.name for row in rows]),
+        ("KIND", [row.kind.value for row in rows]),
+        ("UNIT", [row.unit for row in rows]),
+        ("REPORTED", ["on request" if row.detail else "by default" for row in rows]),
+        ("W&B KEY", [row.wandb for row in rows]),
+    ]
+    sizes = [max(len(title), *map(len, cells)) for title, cells in columns]
+    for cells in ([title for title, _ in columns], *zip(*(cells for _, cells in columns))):
+        text = "  ".join(f"{cell:{size}}" for cell, size in zip(cells, sizes)).rstrip()
+        yield text if len(text) <= width else text[: width - 1] + "…"
+    yield ""
+    yield f"{len(rows)} metrics; 'otel-hardware metrics NAME' tells all about one"
+
+
+def _details(rows: Sequence[Metric], width: int) -> Iterator[str]:
+    for number, row in enumerate(rows):
+        if number:
+            yield ""
+        yield row.name
+        for title, fact in _facts(row).items():
+            if fact:
+                yield textwrap.fill(
+                    fact,
+                    max(width, 40),
+                    initial_indent=f"  {title:<10}  " if title else "  ",
+                    subsequent_indent=" " * 14 if title else "  ",
+                    break_long_words=False,
+                    break_on_hyphens=False,
+                )
+
+
+def _facts(row: Metric) -> dict[str, str]:
+    window = row.window.value
+    by = "every process" if row.scope is Scope.PROCESS else "one process per host and job"
+    return {
+        "": row.help,
+        "kind": row.kind.value if window == "last" else f"{row.kind.value}; {window} of the window",
+        "unit": row.unit,
+        "attributes": ", ".join(row.attributes) or "none",
+        "reported": f"{how(row)}; by {by}",
+        "source": row.source,
+        "W&B": row.wandb,
+        "name from": "the semantic conventions" if row.standard else "this package; the conventions have none",
+    }
+
+
+def _print(text: str) -> None:
+    print(text)  # noqa: T201

@@ -1,0 +1,127 @@
+"""Where metrics go, as the standard ``OTEL_*`` variables say it, and whether somebody is there."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping, MutableMapping
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+
+SERVICE: Final = "otel-hardware"
+"""The service name of our own commands, unless the environment says another."""
+
+_PORTS: Final = {"grpc": 4317, "http/protobuf": 4318}
+_EXPORTERS: Final = {"otlp_proto_grpc": "grpc", "otlp_proto_http": "http/protobuf"}
+
+
+class Destination(NamedTuple):
+    """Where OTLP metrics go.
+
+    Attributes:
+        exporter: the word in ``OTEL_METRICS_EXPORTER`` that chose OTLP.
+        protocol: grpc or http/protobuf, or what the environment says instead.
+        url: the endpoint, as the exporter will use it.
+        variable: which variable set it; "" for the default endpoint.
+    """
+
+    exporter: str
+    protocol: str
+    url: str
+    variable: str
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port."""
+        parts = urlsplit(self.url if "://" in self.url else f"//{self.url}")
+        return parts.hostname or "localhost", parts.port or (443 if parts.scheme == "https" else 80)
+
+    @property
+    def mismatch(self) -> str:
+        """The classic mistake, in a sentence: one protocol spoken at the other one's port."""
+        port = self.address[1]
+        for other, usual in _PORTS.items():
+            if port == usual and other != self.protocol and self.protocol in _PORTS:
+                return (
+                    f"{self.url} is spoken to in {self.protocol}, but port {port} is usually {other}; set "
+                    f"OTEL_EXPORTER_OTLP_PROTOCOL={other}, or take port {_PORTS[self.protocol]}"
+                )
+        return ""
+
+
+def exporters(environ: Mapping[str, str]) -> list[str]:
+    """The words of ``OTEL_METRICS_EXPORTER``; OTLP where it is not set, as our commands and the distro have it."""
+    words = [word.strip() for word in (environ.get("OTEL_METRICS_EXPORTER") or "otlp").split(",")]
+    return [word for word in words if word and word.lower() != "none"]
+
+
+def destination(environ: Mapping[str, str]) -> Destination | None:
+    """Where the environment sends OTLP metrics; None where it does not."""
+    chosen = next((word for word in exporters(environ) if word == "otlp" or word in _EXPORTERS), None)
+    if chosen is None:
+        return None
+    said = _first(environ, "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")[1]
+    protocol = _EXPORTERS.get(chosen) or said or "grpc"
+    variable, url = _first(environ, "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+    if protocol == "http/protobuf" and variable == "OTEL_EXPORTER_OTLP_ENDPOINT":
+        url = url.rstrip("/") + "/v1/metrics"
+    if not url:
+        url = "http://localhost:4318/v1/metrics" if protocol == "http/protobuf" else "http://localhost:4317"
+    return Destination(chosen, protocol, url, variable)
+
+
+def _first(environ: Mapping[str, str], *names: str) -> tuple[str, str]:
+    return next(((name, value) for name in names if (value := environ.get(name, "").strip())), ("", ""))
+
+
+def silence(where: Destination, seconds: float = 2.0) -> str:
+    """Why nobody answers there; "" where a TCP connection opens."""
+    try:
+        socket.create_connection(where.address, seconds).close()
+    except OSError as error:
+        return "no answer in time" if isinstance(error, TimeoutError) else (error.strerror or str(error)).lower()
+    return ""
+
+
+def prepare(environ: MutableMapping[str, str], interval: float | None) -> None:
+    """Fill in what the user left open, for a program of our own: metrics alone, this host's name, a service name.
+
+    Args:
+        environ: where the SDK will look.
+        interval: seconds between exports that the user asked for on the command line.
+    """
+    environ.setdefault("OTEL_TRACES_EXPORTER", "none")
+    environ.setdefault("OTEL_LOGS_EXPORTER", "none")
+    environ["OTEL_METRICS_EXPORTER"] = environ.get("OTEL_METRICS_EXPORTER") or "otlp"
+    if interval is not None:
+        environ["OTEL_METRIC_EXPORT_INTERVAL"] = str(round(interval * 1000) or 1)
+    elif not environ.get("OTEL_METRIC_EXPORT_INTERVAL"):
+        environ["OTEL_METRIC_EXPORT_INTERVAL"] = "15000"
+    detectors = [word.strip() for word in environ.get("OTEL_EXPERIMENTAL_RESOURCE_DETECTORS", "").split(",")]
+    if not {"host", "*"} & set(detectors):
+        environ["OTEL_EXPERIMENTAL_RESOURCE_DETECTORS"] = ",".join([*filter(None, detectors), "host"])
+    if "service.name=" not in environ.get("OTEL_RESOURCE_ATTRIBUTES", ""):
+        environ.setdefault("OTEL_SERVICE_NAME", SERVICE)
+
+
+def configure() -> None:
+    """Set the SDK up by the environment, as ``opentelemetry-instrument`` does with a distro.
+
+    Raises:
+        Mistake: where the environment asks for what there is not.
+    """
+    from opentelemetry.sdk._configuration import _OTelSDKConfigurator
+
+    from opentelemetry.instrumentation.hardware.cli.messages import Mistake
+
+    class Configurator(_OTelSDKConfigurator):
+        """The SDK's own, which is not to be used by itself."""
+
+    try:
+        Configurator().configure()  # type: ignore[no-untyped-call]
+    except Exception as error:
+        metrics = {
+            name: value for name, value in os.environ.items() if name.startswith(("OTEL_METRICS", "OTEL_EXPORTER"))
+        }
+        shown = ", ".join(f"{name}={value}" for name, value in sorted(metrics.items()) if "HEADERS" not in name)
+        raise Mistake(f"the SDK does not take this configuration: {error} ({shown})") from None

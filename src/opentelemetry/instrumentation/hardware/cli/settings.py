@@ -1,0 +1,64 @@
+"""The settings as flags of a command: every one that ``OTEL_PYTHON_HARDWARE_<NAME>`` knows, in the same words."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+from opentelemetry.instrumentation.hardware.cli.messages import Mistake
+from opentelemetry.instrumentation.hardware.config import PREFIX, Config
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add a flag for each setting."""
+    group = parser.add_argument_group("settings", f"the same as {PREFIX}<NAME> in the environment; a flag wins")
+    for setting in fields(Config):
+        facts = setting.metadata
+        group.add_argument(
+            "--" + setting.name.replace("_", "-"),
+            type=_reader(facts["read"], facts["form"]),
+            metavar=setting.name.rpartition("_")[2].upper(),
+            help=f"{facts['help']} Takes {facts['form']}; default: {facts['default']}.",
+        )
+
+
+def _reader(read: Callable[[object], Any], form: str) -> Callable[[str], Any]:
+    def value(text: str) -> Any:
+        try:
+            return read(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error) or f"{text!r} is not understood: it takes {form}") from None
+
+    return value
+
+
+def config(arguments: argparse.Namespace) -> Config:
+    """The settings of the flags and, below them, of the environment."""
+    return Config.read({setting.name: getattr(arguments, setting.name) for setting in fields(Config)})
+
+
+def seconds(text: str) -> float:
+    """A span of time given by hand."""
+    try:
+        value = float(text.removesuffix("s"))
+    except ValueError:
+        value = -1.0
+    if not 0 < value <= 86400 * 366:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time: it takes seconds, such as 15 or 0.5")
+    return value
+
+
+def pid(text: str) -> int:
+    """The pid of a process that runs.
+
+    Raises:
+        Mistake: where there is none.
+    """
+    from opentelemetry.instrumentation.hardware.identity import born
+
+    if not text.isdigit() or born(int(text)) is None:
+        raise Mistake(f"there is no process {text}; --pid takes the number of one that runs, such as {os.getpid()}")
+    return int(text)

@@ -1,0 +1,119 @@
+"""View: all numbers of one moment, with what a person wants beside them: rates, and what is missing and why."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from typing import NamedTuple, TypeAlias
+
+from opentelemetry.instrumentation.hardware.board import Marks
+from opentelemetry.instrumentation.hardware.model import Attributes, Kind, Metric, Number, Snapshot
+from opentelemetry.instrumentation.hardware.poller import State
+from opentelemetry.instrumentation.hardware.session import Session
+from opentelemetry.instrumentation.hardware.vocabulary import CATALOG
+
+_FIRST, _NEXT = 2.0, 0.5
+"""Seconds that the first and every further reading may take; a source that hangs is then shown as what it is."""
+
+Line: TypeAlias = "tuple[Metric, frozenset[tuple[str, str | int]]]"
+
+
+class View(NamedTuple):
+    """What was seen.
+
+    Attributes:
+        time: Unix seconds.
+        window: seconds that means, shares and rates are about.
+        snapshot: the numbers.
+        rates: of each counter that moved, its increase per second.
+        missing: what this machine does not say and what fails, a sentence each.
+        pid: the observed process.
+    """
+
+    time: float
+    window: float
+    snapshot: Snapshot
+    rates: Mapping[Line, float]
+    missing: tuple[str, ...]
+    pid: int
+
+    def of_process(self) -> View:
+        """The same with the numbers of the process alone."""
+        kept = {metric: points for metric, points in self.snapshot.values.items() if metric.name.startswith("process.")}
+        return self._replace(snapshot=Snapshot(kept), missing=())
+
+    def rows(self) -> list[tuple[Metric, list[tuple[Number, Attributes]]]]:
+        """The metrics in the order of the catalogue, others behind."""
+        order = {metric: at for at, metric in enumerate(CATALOG)}
+        return sorted(self.snapshot.values.items(), key=lambda row: order.get(row[0], len(order)))
+
+
+def line(metric: Metric, attributes: Attributes) -> Line:
+    """What tells a series from all others."""
+    return metric, frozenset(attributes.items())
+
+
+class Viewer:
+    """Looks at a Session now and then; each look is about the time since the one before.
+
+    Args:
+        session: a started session. Its other readers are not disturbed.
+        pid: the process that the session observes.
+    """
+
+    def __init__(self, session: Session, pid: int) -> None:
+        self._session = session
+        self._pid = pid
+        self._marks: Marks = {}
+        session.board.fresh(_FIRST)
+        self._before = session.board.collect(self._marks)
+
+    def look(self) -> View:
+        """Read everything once more and see."""
+        board = self._session.board
+        board.fresh(_NEXT)
+        snapshot = board.collect(self._marks)
+        self.stay()
+        before, self._before = self._before, snapshot
+        elapsed = _elapsed(before, snapshot)
+        return View(
+            time.time(), elapsed, snapshot, _rates(before, snapshot, elapsed), _missing(self._session), self._pid
+        )
+
+    def stay(self) -> None:
+        """Keep the sources sampling while nobody looks."""
+        self._session.rhythm.note(threading.get_ident(), time.monotonic())
+
+
+def _elapsed(before: Snapshot, after: Snapshot) -> float:
+    spans = [
+        after.read[name] - start for name, start in before.read.items() if start and after.read.get(name, 0.0) > start
+    ]
+    return sum(spans) / len(spans) if spans else 0.0
+
+
+def _rates(before: Snapshot, after: Snapshot, elapsed: float) -> dict[Line, float]:
+    old = {line(metric, attributes): value for metric, points in before.values.items() for value, attributes in points}
+    found = {}
+    for metric, points in after.values.items():
+        if metric.kind is Kind.COUNTER and elapsed > 0:
+            for value, attributes in points:
+                key = line(metric, attributes)
+                if value > old.get(key, value):
+                    found[key] = (value - old[key]) / elapsed
+    return found
+
+
+def _missing(session: Session) -> tuple[str, ...]:
+    found = []
+    for poller in session.board.pollers:
+        problem, source = poller.health(time.monotonic()), poller.source
+        if problem is not None:
+            fix = f"; {problem.fix}" if problem.fix else ""
+            found.append(f"{poller.name}: {problem.reason}{fix}")
+        elif poller.state is State.STARTING:
+            found.append(f"{poller.name}: it has not answered yet")
+        if source is not None:
+            found += source.missing
+    return tuple(found)

@@ -1,0 +1,220 @@
+"""The keys of W&B's system metrics, each with W&B's own formula, denominators and sums.
+
+A key is a formula over raw readings of the machine, not one of our metrics in another unit: W&B counts loopback,
+divides by all logical CPUs and calls MiB "MB", and whoever compares a new dashboard with an old one wants the same
+numbers. The keys are spelled as W&B's pages document them (an export of W&B's own history writes ``system.`` before
+each).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from opentelemetry.instrumentation.hardware.drivers import Space
+from opentelemetry.instrumentation.hardware.machine import Disk, Interface, Machine, Memory, Process
+from opentelemetry.instrumentation.hardware.model import Metric
+from opentelemetry.instrumentation.hardware.vocabulary import CATALOG
+
+_MIB = 1 << 20
+_GIB = 1 << 30
+
+
+class Reading(NamedTuple):
+    """What the formulas need of a machine and one of its processes, at one moment."""
+
+    time: float
+    clock: float
+    logical: int | None
+    cpus: Mapping[int, Mapping[str, float]]
+    memory: Memory | None
+    disks: Mapping[str, Disk]
+    interfaces: Mapping[str, Interface]
+    process: Process
+    spaces: Mapping[str, Space]
+
+
+def take(machine: Machine, pid: int, paths: Sequence[str] = ("/",)) -> Reading:
+    """Read the machine once.
+
+    Args:
+        machine: the machine.
+        pid: the process that the ``cpu`` and ``proc.`` keys are about.
+        paths: where file systems are looked at, W&B's ``x_stats_disk_paths``; one that cannot be read is left out.
+
+    Raises:
+        OSError: where the process is gone.
+    """
+    disks, interfaces = machine.everything()
+    spaces = {}
+    for path in paths:
+        try:
+            spaces[path] = machine.space(path)
+        except OSError:
+            continue
+    return Reading(
+        time.time(),
+        time.monotonic(),
+        machine.counts()[0],
+        machine.cpus(),
+        machine.memory()[0],
+        disks,
+        interfaces,
+        machine.process(pid),
+        spaces,
+    )
+
+
+class Span(NamedTuple):
+    """The readings that a row of values is made of: the first of all, the one before, the newest."""
+
+    first: Reading
+    before: Reading
+    now: Reading
+
+
+class Key(NamedTuple):
+    """One key as W&B's pages document it.
+
+    Attributes:
+        key: ``{i}`` and ``{path}`` stand for a number and a path.
+        unit: W&B's own.
+        formula: W&B's, in words.
+        values: the key filled in, with its value; nothing where the machine does not say it.
+    """
+
+    key: str
+    unit: str
+    formula: str
+    values: Callable[[Span], Iterator[tuple[str, float]]]
+
+    @property
+    def rows(self) -> tuple[Metric, ...]:
+        """Our own rows that say the same thing."""
+        return tuple(row for row in CATALOG if self.key in (key.strip() for key in row.wandb.split(",")))
+
+
+def _cpu(span: Span) -> Iterator[tuple[str, float]]:
+    elapsed = span.now.clock - span.before.clock
+    if elapsed > 0 and span.now.logical:
+        before, now = (each.process.user + each.process.system for each in (span.before, span.now))
+        yield "cpu", max(0.0, now - before) / elapsed * 100 / span.now.logical
+
+
+def _cpus(span: Span) -> Iterator[tuple[str, float]]:
+    for number, modes in span.now.cpus.items():
+        before = span.before.cpus.get(number)
+        if before is not None:
+            grown = {mode: max(0.0, seconds - before.get(mode, seconds)) for mode, seconds in modes.items()}
+            whole = sum(grown.values())
+            if whole > 0:
+                busy = whole - grown.get("idle", 0.0) - grown.get("iowait", 0.0)
+                yield f"cpu.{number}.cpu_percent", busy / whole * 100
+
+
+def _used(span: Span) -> Iterator[float]:
+    memory = span.now.memory
+    if memory is not None and memory.total and memory.available is not None:
+        yield (memory.total - memory.available) / memory.total * 100
+
+
+def _memory(span: Span) -> Iterator[tuple[str, float]]:
+    return (("memory", percent) for percent in _used(span))
+
+
+def _memory_percent(span: Span) -> Iterator[tuple[str, float]]:
+    return (("memory_percent", percent) for percent in _used(span))
+
+
+def _available(span: Span) -> Iterator[tuple[str, float]]:
+    if span.now.memory is not None and span.now.memory.available is not None:
+        yield "proc.memory.availableMB", span.now.memory.available / _MIB
+
+
+def _rss(span: Span) -> Iterator[tuple[str, float]]:
+    if span.now.process.resident is not None:
+        yield "proc.memory.rssMB", span.now.process.resident / _MIB
+
+
+def _percent(span: Span) -> Iterator[tuple[str, float]]:
+    if span.now.memory is not None and span.now.memory.total and span.now.process.resident is not None:
+        yield "proc.memory.percent", span.now.process.resident / span.now.memory.total * 100
+
+
+def _threads(span: Span) -> Iterator[tuple[str, float]]:
+    if span.now.process.threads is not None:
+        yield "proc.cpu.threads", span.now.process.threads
+
+
+def _usage_percent(span: Span) -> Iterator[tuple[str, float]]:
+    for path, space in span.now.spaces.items():
+        used = space.total - space.free
+        if used + space.available:
+            yield f"disk.{path}.usagePercent", used / (used + space.available) * 100
+
+
+def _usage(span: Span) -> Iterator[tuple[str, float]]:
+    for path, space in span.now.spaces.items():
+        yield f"disk.{path}.usageGB", (space.total - space.free) / _GIB
+
+
+def _read(span: Span) -> Iterator[tuple[str, float]]:
+    if span.now.disks:
+        first, now = (sum(disk.read for disk in each.disks.values()) for each in (span.first, span.now))
+        yield "disk.in", (now - first) / _MIB
+
+
+def _written(span: Span) -> Iterator[tuple[str, float]]:
+    if span.now.disks:
+        first, now = (sum(disk.written for disk in each.disks.values()) for each in (span.first, span.now))
+        yield "disk.out", (now - first) / _MIB
+
+
+def _sent(span: Span) -> Iterator[tuple[str, float]]:
+    first, now = (sum(card.sent for card in each.interfaces.values()) for each in (span.first, span.now))
+    yield "network.sent", now - first
+
+
+def _received(span: Span) -> Iterator[tuple[str, float]]:
+    first, now = (sum(card.received for card in each.interfaces.values()) for each in (span.first, span.now))
+    yield "network.recv", now - first
+
+
+KEYS: Final[tuple[Key, ...]] = (
+    Key("cpu", "%", "CPU time of the process over elapsed time, divided by the number of logical CPUs", _cpu),
+    Key("cpu.{i}.cpu_percent", "%", "time of a logical CPU that was neither idle nor iowait, over all of it", _cpus),
+    Key("memory", "%", "(total - available) / total", _memory),
+    Key("memory_percent", "%", "the same; newer versions of W&B call it so", _memory_percent),
+    Key("proc.memory.availableMB", "MiB", "available memory of the whole system", _available),
+    Key("proc.memory.rssMB", "MiB", "resident memory of the process", _rss),
+    Key("proc.memory.percent", "%", "resident memory of the process / total memory of the system", _percent),
+    Key("proc.cpu.threads", "threads", "threads of the process", _threads),
+    Key("disk.{path}.usagePercent", "%", "used / (used + available to users without privilege)", _usage_percent),
+    Key("disk.{path}.usageGB", "GiB", "used space of the file system at the path", _usage),
+    Key("disk.in", "MiB", "bytes read from all disks, loop and ram devices included, since the first sample", _read),
+    Key(
+        "disk.out", "MiB", "bytes written to all disks, loop and ram devices included, since the first sample", _written
+    ),
+    Key("network.sent", "bytes", "bytes sent by all interfaces, loopback included, since the first sample", _sent),
+    Key(
+        "network.recv",
+        "bytes",
+        "bytes received by all interfaces, loopback included, since the first sample",
+        _received,
+    ),
+)
+"""Every key about the host, its disks and network, its memory and the process; accelerators bring theirs along."""
+
+
+def row(span: Span) -> dict[str, float]:
+    """One row as W&B logs it: ``_timestamp`` (Unix seconds), ``_runtime`` (seconds since the first), the keys."""
+    values: dict[str, float] = {"_timestamp": span.now.time, "_runtime": span.now.clock - span.first.clock}
+    for key in KEYS:
+        values.update((name, value if isinstance(value, int) else round(value, 4)) for name, value in key.values(span))
+    return values
+
+
+def reference() -> list[tuple[str, str, str, str]]:
+    """Each key with its formula, its unit and the metrics that say the same: for people who come from W&B."""
+    return [(f"`{key.key}`", key.formula, key.unit, ", ".join(f"`{row.name}`" for row in key.rows)) for key in KEYS]

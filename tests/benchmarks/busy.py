@@ -1,0 +1,174 @@
+"""Beside a program that computes without pause: what a reading does with the interpreter lock, and who waits for it.
+
+The program's thread and those that read are on CPUs of their own, as the scheduler of an idle machine would have it;
+there every call that lets go of the lock waits up to 5 ms to have it back.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from tests.benchmarks import peer
+from tests.benchmarks.figure import Figure
+from tests.benchmarks.locks import releases
+from tests.benchmarks.ours import ByHand
+from tests.benchmarks.steady import work
+from tests.waiting import wait_for
+
+from opentelemetry.instrumentation.hardware import Config
+from opentelemetry.instrumentation.hardware.poller import State
+from opentelemetry.instrumentation.hardware.session import Session
+
+_PAUSE = 0.05
+"""Seconds between two readings."""
+
+
+class Reading(Protocol):
+    """Something that reads in threads of its own."""
+
+    def begin(self) -> None:
+        """Have it read once; does not wait."""
+
+    def done(self) -> bool:
+        """Whether it has."""
+
+
+def figures(quick: bool) -> list[Figure]:
+    theirs = peer.Callbacks()
+    peer.instrument(theirs)
+    theirs.read()
+    whole = ByHand()
+    let_go, peers = releases(whole.read), releases(theirs.read)
+    seconds = 0.5 if quick else 1.0
+    with _apart() as elsewhere:
+        with elsewhere:
+            ours = _Ours()
+        wait, latency = beside(ours, 2 if quick else 12, seconds)
+        ours.close()
+        with elsewhere:
+            official = _Official(theirs.read)
+        peer_wait, peer_latency = beside(official, 1 if quick else 4, seconds)
+        official.close()
+    return [
+        Figure("lock releases of a reading of every source", let_go, "", peer.NAME, peers, 12.0),
+        Figure("latency of that reading beside a busy thread", latency, "ms", peer.NAME, peer_latency, 20.0),
+        Figure("what the busy thread waits for it", wait, "ms", peer.NAME, peer_wait, 1.0),
+    ]
+
+
+def beside(reading: Reading, pairs: int, seconds: float) -> tuple[float, float]:
+    """What this thread, busy, waits for one reading, and how long the reading takes; medians in milliseconds.
+
+    Segments with and without readings come in turn: what is waited anyhow, on a shared machine, is taken off.
+    """
+    waits, latencies = [], []
+    for _ in range(pairs):
+        idle_wait, idle_time, _ = _segment(None, seconds)
+        wait, length, took = _segment(reading, seconds)
+        waits.append((wait - idle_wait * length / idle_time) / len(took))
+        latencies += took
+    return 1e3 * statistics.median(waits), 1e3 * statistics.median(latencies)
+
+
+def _segment(reading: Reading | None, seconds: float) -> tuple[float, float, list[float]]:
+    """Compute for so long: the seconds that were spent off the CPU, all seconds, and how long each reading took.
+
+    A hypervisor that takes the CPU away shows in wall and in CPU time, so it cancels.
+    """
+    waited, took, begun = 0.0, [], None
+    start = last = time.perf_counter()
+    used = time.thread_time()
+    due = start + _PAUSE
+    while last < start + seconds or begun is not None:
+        work(2500)
+        now, cpu = time.perf_counter(), time.thread_time()
+        waited += now - last - (cpu - used)
+        last, used = now, cpu
+        if reading is None:
+            continue
+        if begun is None and now >= due:
+            reading.begin()
+            begun = now
+        elif begun is not None and reading.done():
+            took.append(now - begun)
+            begun, due = None, now + _PAUSE
+    return waited, last - start, took
+
+
+@contextmanager
+def _apart() -> Iterator[_Elsewhere]:
+    """This thread on the first CPU; threads that begin within what this gives, on the last one."""
+    cpus = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cpus)})
+    try:
+        yield _Elsewhere(max(cpus), min(cpus))
+    finally:
+        os.sched_setaffinity(0, cpus)
+
+
+class _Elsewhere:
+    def __init__(self, there: int, here: int) -> None:
+        self._there, self._here = there, here
+
+    def __enter__(self) -> None:
+        os.sched_setaffinity(0, {self._there})
+
+    def __exit__(self, *_: object) -> None:
+        os.sched_setaffinity(0, {self._here})
+
+
+class _Ours:
+    """All sources, each in its thread, as in a program; a reading is one that a collection has asked for."""
+
+    def __init__(self) -> None:
+        self._session = Session(Config(sample_interval=3600.0), environ={}, interval=3600.0)
+        self._session.start()
+        pollers = self._session.board.pollers
+        wait_for(lambda: all(poller.state is not State.STARTING for poller in pollers), 30, "first reading")
+        self._pollers = [poller for poller in pollers if poller.state is State.UP]
+
+    def begin(self) -> None:
+        for poller in self._pollers:
+            poller.ask()
+
+    def done(self) -> bool:
+        return all(poller._served == poller._asked for poller in self._pollers)
+
+    def close(self) -> None:
+        self._session.close()
+
+
+class _Official(threading.Thread):
+    """The official package reads in the thread that collects."""
+
+    def __init__(self, read: Callable[[], None]) -> None:
+        super().__init__(daemon=True)
+        self._read = read
+        self._asked = threading.Event()
+        self._idle = True
+        self._over = False
+        self.start()
+
+    def run(self) -> None:
+        while self._asked.wait() and not self._over:
+            self._asked.clear()
+            self._read()
+            self._idle = True
+
+    def begin(self) -> None:
+        self._idle = False
+        self._asked.set()
+
+    def done(self) -> bool:
+        return self._idle
+
+    def close(self) -> None:
+        self._over = True
+        self._asked.set()
+        self.join()

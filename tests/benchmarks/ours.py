@@ -1,0 +1,93 @@
+"""Our own package, set up to be measured: its sources by themselves, and the whole of it, read by hand."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+from unittest.mock import patch
+
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader, MetricsData
+
+from opentelemetry.instrumentation.hardware import Config, HardwareInstrumentor, instrumentor
+from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.session import Session
+from opentelemetry.instrumentation.hardware.sources import Site, Source
+from opentelemetry.instrumentation.hardware.sources.filesystem import Filesystem
+from opentelemetry.instrumentation.hardware.sources.host import Host
+from opentelemetry.instrumentation.hardware.sources.process import Process
+
+
+def opened(kind: Callable[[Site], Source]) -> Source:
+    """A source of this machine at the defaults, open and warm."""
+    source = kind(Site(Config(), Drivers(), os.getpid()))
+    source.open()
+    for _ in range(3):
+        list(source.read())
+        list(source.read_seldom())
+    return source
+
+
+def samples() -> dict[str, Callable[[], object]]:
+    """What each sampling interval reads, by source; the container's is left out, since not every machine has one."""
+    return {kind.name: partial(_drain, opened(kind).read) for kind in (Host, Process, Filesystem)}
+
+
+def full() -> dict[str, Callable[[], object]]:
+    """What is read before a collection, by source, but for the walk over the process's descendants."""
+    host = opened(Host)
+    return {**samples(), "host": lambda: (list(host.read()), list(host.read_seldom()))}
+
+
+def _drain(read: Callable[[], object]) -> None:
+    list(read())  # type: ignore[call-overload]
+
+
+class ByHand:
+    """The instrumentor on a real provider, with no threads and a clock of our own: nothing is read but on request."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.reader = InMemoryMetricReader()
+        provider = MeterProvider([self.reader], shutdown_on_exit=False)
+        with patch.object(instrumentor, "Session", self._still):
+            HardwareInstrumentor().instrument(meter_provider=provider)
+        self.minute()
+        self.reader.get_metrics_data()
+
+    def _still(self, config: Config, **options: Any) -> Session:
+        self.session = _Still(config, interval=60.0, environ={}, clock=lambda: self.now, **options)
+        return self.session
+
+    def sample(self) -> None:
+        """What our threads do at every sampling interval."""
+        self.now += 2.0
+        for poller in self.session.board.pollers:
+            poller.step()
+
+    def read(self) -> None:
+        """What our threads do just before a collection."""
+        self.now += 2.0
+        for poller in self.session.board.pollers:
+            poller.step(due=True)
+
+    def minute(self) -> None:
+        """All that lies between two collections at the defaults."""
+        for _ in range(29):
+            self.sample()
+        self.read()
+
+    def collected(self) -> MetricsData:
+        """What an exporter would be given."""
+        data = self.reader.get_metrics_data()
+        assert data is not None
+        return data
+
+
+class _Still(Session):
+    """A Session whose sources are read by hand."""
+
+    def start(self) -> None:
+        """No threads."""

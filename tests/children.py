@@ -1,0 +1,67 @@
+"""Programs that a test starts as children: with a clean environment, a deadline, and never left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+PROGRAMS = Path(__file__).parent / "programs"
+PATIENCE = 60.0
+"""Seconds until a child counts as hung: far more than any of them takes, because machines are slow at times."""
+
+
+def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What a user's shell would have: nothing of OpenTelemetry, but what the test says."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("OTEL_", "PYTEST_"))}
+    clean["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{clean.get('PATH', os.defpath)}"
+    return clean | dict(extra or {})
+
+
+def command(program: str, *arguments: object) -> list[str]:
+    """How one of the programs is started."""
+    return [sys.executable, str(PROGRAMS / f"{program}.py"), *map(str, arguments)]
+
+
+def instrumented(program: str, *arguments: object, flags: tuple[str, ...] = ()) -> list[str]:
+    """How one of the programs is started that knows nothing of OpenTelemetry."""
+    return ["opentelemetry-instrument", *flags, *command(program, *arguments)]
+
+
+@contextmanager
+def started(line: list[str], env: Mapping[str, str] | None = None, **options: Any) -> Iterator[subprocess.Popen[str]]:
+    """A child in a process group of its own, which is killed at the end of the block, with all of its children."""
+    child = subprocess.Popen(
+        line,
+        env=environment(env),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        **options,
+    )
+    try:
+        yield child
+    finally:
+        for stop in (child.kill, lambda: os.killpg(child.pid, signal.SIGKILL)):
+            with suppress(ProcessLookupError):
+                stop()
+        child.communicate()
+
+
+def run(line: list[str], env: Mapping[str, str] | None = None, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a child to its end; a test fails with what the child said where it does not come."""
+    with started(line, env, **options) as child:
+        try:
+            out, err = child.communicate(timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, signal.SIGKILL)
+            out, err = child.communicate()
+            raise AssertionError(f"{' '.join(line)} did not end within {PATIENCE:g} s\n{out}\n{err}") from None
+    return subprocess.CompletedProcess(line, child.returncode, out, err)

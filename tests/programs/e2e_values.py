@@ -1,0 +1,52 @@
+"""Reports by code to four readers of one provider, and writes down what each of them exported, before it does.
+
+Called with the addresses of a Collector for gRPC and for HTTP, and a folder, in which each reader has one file: a line
+for each export, as the SDK itself tells it. Ends when standard input does.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter as Grpc
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter as Http
+from opentelemetry.sdk.metrics import MeterProvider, ObservableCounter
+from opentelemetry.sdk.metrics.export import AggregationTemporality as Temporality
+from opentelemetry.sdk.metrics.export import MetricExportResult, MetricsData, PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import Resource
+
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor
+
+
+def reader(
+    exporter: type[Any], endpoint: str, temporality: Temporality, journal: Path
+) -> PeriodicExportingMetricReader:
+    class Told(exporter):  # type: ignore[misc]
+        """The real exporter, which also says what it is given."""
+
+        def export(self, metrics_data: MetricsData, *args: Any, **kwargs: Any) -> MetricExportResult:
+            with journal.open("a") as file:
+                file.write(metrics_data.to_json(indent=None) + "\n")
+            outcome: MetricExportResult = super().export(metrics_data, *args, **kwargs)
+            return outcome
+
+    preference = {ObservableCounter: temporality}
+    return PeriodicExportingMetricReader(Told(endpoint=endpoint, preferred_temporality=preference), 500)
+
+
+def main(grpc: str, http: str, folder: Path) -> None:
+    readers = [
+        reader(exporter, endpoint, temporality, folder / f"{name}-{temporality.name.lower()}.jsonl")
+        for name, exporter, endpoint in (("grpc", Grpc, grpc), ("http", Http, f"{http}/v1/metrics"))
+        for temporality in (Temporality.CUMULATIVE, Temporality.DELTA)
+    ]
+    provider = MeterProvider(readers, Resource({"service.name": "values"}), shutdown_on_exit=False)
+    HardwareInstrumentor().instrument(meter_provider=provider)
+    for line in sys.stdin:
+        sum(number * number for number in range(int(line)))
+    provider.shutdown()
+    HardwareInstrumentor().uninstrument()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))

@@ -1,0 +1,83 @@
+"""Forks many times while sources are read and collections run as often as they can; every fourth child instruments.
+
+Usage: fork_storm.py COUNT SECONDS; prints the status of each child, "hung" for one that did not end in so many seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+
+import traces
+from journal import Journal
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import MetricsData, PeriodicExportingMetricReader
+
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor
+
+COUNT, SECONDS = int(sys.argv[1]), float(sys.argv[2])
+
+
+class Nowhere(Journal):
+    def export(self, metrics_data: MetricsData, *args: object, **kwargs: object) -> object:  # type: ignore[override]
+        self.count += 1
+        return None
+
+
+def child(number: int) -> int:
+    """Zero where all is well in a child; otherwise the number says what is not."""
+    instrumentor = HardwareInstrumentor()
+    if instrumentor.is_instrumented_by_opentelemetry:
+        return 2
+    if traces.threads():
+        return 3
+    if len(traces.descriptors()) > 1:  # one that is read once and closed may have been open at the very moment
+        return 4
+    if number % 4:
+        return 0
+    instrumentor.instrument(sample_interval=0.01, meter_provider=provider)
+    session = instrumentor._session
+    if session is None:
+        return 5
+    session.board.fresh(SECONDS)
+    snapshot = session.board.collect({})
+    if snapshot.problems:
+        return 6
+    if not snapshot.values:
+        return 7
+    instrumentor.uninstrument()
+    return 8 if traces.threads() or len(traces.descriptors()) > 1 else 0
+
+
+def outcome(pid: int) -> object:
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        threading.Event().wait(0.001)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    return "hung"
+
+
+exporter = Nowhere("/dev/null")
+provider = MeterProvider([PeriodicExportingMetricReader(exporter, export_interval_millis=20)])
+HardwareInstrumentor().instrument(sample_interval=0.001, meter_provider=provider)
+outcomes: list[object] = []
+for number in range(COUNT):
+    pid = os.fork()
+    if not pid:
+        try:
+            os._exit(child(number))
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    outcomes.append(outcome(pid))
+print(json.dumps({"outcomes": outcomes, "collections": exporter.count}))
+provider.shutdown()

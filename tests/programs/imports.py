@@ -1,0 +1,27 @@
+"""Prints, as JSON, what is imported by threads of ours after ``instrument()``, while all sources are read."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from importlib.abc import MetaPathFinder
+
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor
+
+asked: list[tuple[str, str]] = []
+
+
+class Witness(MetaPathFinder):
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        asked.append((threading.current_thread().name, name))
+
+
+sys.meta_path.insert(0, Witness())
+instrumentor = HardwareInstrumentor()
+instrumentor.instrument(sample_interval=0.1, detail=["cpu", "connections", "processes"], include_metrics=["*"])
+session = instrumentor._session
+assert session is not None
+session.board.fresh(10)
+session.board.fresh(10)
+print(json.dumps(sorted({name for thread, name in asked if thread.startswith("otel-hardware")})))

@@ -1,0 +1,47 @@
+"""A program that instruments itself by code and reports into a journal; and its relatives.
+
+Usage: job.py JOURNAL alone           reports once and ends
+       job.py JOURNAL wait            reports until its standard input is closed
+       job.py JOURNAL launch COUNT    reports, and so do COUNT ranks that it starts
+       job.py JOURNAL again           reports once, then becomes `alone` under the same pid
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from journal import exports, provider
+from opentelemetry.metrics import set_meter_provider
+
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor
+
+JOURNAL, ROLE, *REST = sys.argv[1:]
+
+meters = provider(JOURNAL, 60)
+set_meter_provider(meters)
+instrumentor = HardwareInstrumentor()
+instrumentor.instrument(sample_interval=0.1)
+
+
+def report() -> None:
+    """Export what there is now."""
+    session = instrumentor._session
+    assert session is not None
+    session.board.fresh(10)
+    meters.force_flush()
+
+
+report()
+print(os.getpid(), os.environ["OTEL_PYTHON_HARDWARE_JOB"], flush=True)
+if ROLE == "wait":
+    sys.stdin.read()
+elif ROLE == "launch":
+    ranks = [subprocess.Popen([sys.executable, __file__, JOURNAL, "alone"]) for _ in range(int(REST[0]))]
+    statuses = [rank.wait() for rank in ranks]
+    report()
+    sys.exit(max(statuses))
+elif ROLE == "again":
+    assert exports(JOURNAL)
+    os.execv(sys.executable, [sys.executable, __file__, JOURNAL, "alone"])

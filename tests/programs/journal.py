@@ -1,0 +1,122 @@
+"""Journal: an exporter that writes every collection into a file that a test reads: one line each, with its process."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import (
+    MetricExporter,
+    MetricExportResult,
+    MetricsData,
+    PeriodicExportingMetricReader,
+)
+
+OURS = "opentelemetry.instrumentation.hardware"
+APPLICATION = "application"
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """One exported point, with what stood around it."""
+
+    scope: str
+    name: str
+    value: Any
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def series(self) -> tuple[str, str, tuple[tuple[str, Any], ...]]:
+        """What tells it from every other point of one export."""
+        return self.scope, self.name, tuple(sorted(self.attributes.items()))
+
+
+@dataclass(frozen=True)
+class Export:
+    """One collection of one process."""
+
+    pid: int
+    time: float
+    points: list[Arrived]
+
+    def names(self, scope: str = OURS) -> set[str]:
+        """The metrics of a scope."""
+        return {point.name for point in self.points if point.scope == scope}
+
+    def values(self, name: str, **attributes: object) -> list[Any]:
+        """The values of a metric, where the attributes (dots as ``_``) are these."""
+        wanted = attributes.items()
+        return [
+            point.value
+            for point in self.points
+            if point.name == name
+            and wanted <= {key.replace(".", "_"): value for key, value in point.attributes.items()}.items()
+        ]
+
+
+def flatten(data: MetricsData | None) -> Iterator[Arrived]:
+    """Every point of a collection."""
+    for resource in data.resource_metrics if data else ():
+        for scope in resource.scope_metrics:
+            for metric in scope.metrics:
+                for point in metric.data.data_points:
+                    value = getattr(point, "value", None)
+                    yield Arrived(scope.scope.name, metric.name, value, dict(point.attributes or {}))
+
+
+class Journal(MetricExporter):
+    """Appends to the file; several processes may write into one."""
+
+    def __init__(self, path: str | Path, **options: Any) -> None:
+        super().__init__(**options)
+        self._path = path
+        self.count = 0
+
+    def export(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: Any) -> MetricExportResult:
+        points = [(each.scope, each.name, each.value, dict(each.attributes)) for each in flatten(metrics_data)]
+        line = json.dumps({"pid": os.getpid(), "time": time.monotonic(), "points": points}) + "\n"
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            os.write(descriptor, line.encode())
+        finally:
+            os.close(descriptor)
+        self.count += 1
+        return MetricExportResult.SUCCESS
+
+    def force_flush(self, timeout_millis: float = 10_000) -> bool:
+        return True
+
+    def shutdown(self, timeout_millis: float = 30_000, **kwargs: Any) -> None:
+        pass
+
+
+def provider(path: str | Path, interval: float) -> MeterProvider:
+    """A provider as programs set it up, with a counter of the application's own; seconds between two exports."""
+    reader = PeriodicExportingMetricReader(Journal(path), export_interval_millis=interval * 1000)
+    made = MeterProvider([reader])
+    made.get_meter(APPLICATION).create_counter("application.steps").add(1)
+    return made
+
+
+def exports(path: str | Path) -> list[Export]:
+    """What was written so far; a line that is still being written is left out."""
+    try:
+        lines = Path(path).read_text().split("\n")[:-1]
+    except FileNotFoundError:
+        return []
+    return [
+        Export(line["pid"], line["time"], [Arrived(*point) for point in line["points"]])
+        for line in map(json.loads, lines)
+    ]
+
+
+def repeated(points: Iterable[Arrived]) -> list[object]:
+    """The series that stand more than once in one export."""
+    seen: set[object] = set()
+    return [point.series for point in points if point.series in seen or seen.add(point.series)]  # type: ignore[func-returns-value]

@@ -1,0 +1,45 @@
+"""Instruments before there is a provider, sets one, and does everything once more.
+
+Prints, as JSON, how often each series of ours is in one export: after the provider was set, after ``uninstrument()``,
+after ``instrument()`` with the provider that is global now, and after the same one is given explicitly as well.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+from journal import OURS, flatten
+from opentelemetry.metrics import get_meter_provider, set_meter_provider
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor
+
+instrumentor = HardwareInstrumentor()
+reader = InMemoryMetricReader()
+
+
+def counts() -> dict[str, int]:
+    """How many metrics of ours are exported, and how often the most frequent series."""
+    if instrumentor._session is not None:
+        instrumentor._session.board.fresh(10)
+    ours = [point for point in flatten(reader.get_metrics_data()) if point.scope == OURS]
+    series = Counter(point.series for point in ours)
+    return {"metrics": len({point.name for point in ours}), "most": max(series.values(), default=0)}
+
+
+said = {}
+instrumentor.instrument(sources="process")
+set_meter_provider(MeterProvider([reader]))
+said["set later"] = counts()
+instrumentor.uninstrument()
+said["uninstrumented"] = counts()
+instrumentor.instrument(sources="process")
+said["again"] = counts()
+instrumentor.instrument(meter_provider=get_meter_provider())
+said["explicit too"] = counts()
+instrumentor.uninstrument()
+instrumentor.instrument(meter_provider=get_meter_provider(), sources="process")
+said["explicit alone"] = counts()
+print(json.dumps(said))

@@ -1,0 +1,108 @@
+"""Sink: what OTLP over HTTP brings to a socket of this machine, decoded."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any
+
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+    ExportMetricsServiceResponse,
+)
+from opentelemetry.proto.common.v1.common_pb2 import KeyValue
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, NumberDataPoint
+from tests.programs.journal import Arrived, Export
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Who a batch of metrics says that it comes from."""
+
+    name: str
+    version: str
+    schema_url: str
+
+
+class Sink:
+    """An OTLP receiver for metrics while its block lasts.
+
+    Attributes:
+        exports: what arrived, oldest first; the pid is the one that the ``process`` resource detector found.
+        scopes: the scopes that it came from.
+    """
+
+    def __init__(self) -> None:
+        self.exports: list[Export] = []
+        self.scopes: set[Scope] = set()
+        sink = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                sink._take(ExportMetricsServiceRequest.FromString(body))
+                answer = ExportMetricsServiceResponse().SerializeToString()
+                self.send_response(200)
+                self.send_header("Content-Type", "application/x-protobuf")
+                self.send_header("Content-Length", str(len(answer)))
+                self.end_headers()
+                self.wfile.write(answer)
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
+
+    def __enter__(self) -> Sink:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def environment(self, interval: float = 60.0) -> dict[str, str]:
+        """What sends a program's metrics here, and nothing else anywhere."""
+        return {
+            "OTEL_METRICS_EXPORTER": "otlp",
+            "OTEL_TRACES_EXPORTER": "none",
+            "OTEL_LOGS_EXPORTER": "none",
+            "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+            "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{self._server.server_port}",
+            "OTEL_METRIC_EXPORT_INTERVAL": str(int(interval * 1000)),
+            "OTEL_EXPERIMENTAL_RESOURCE_DETECTORS": "process",
+            "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "system_metrics",
+            "NO_PROXY": "*",
+        }
+
+    def _take(self, request: ExportMetricsServiceRequest) -> None:
+        for batch in request.resource_metrics:
+            resource = _plain(batch.resource.attributes)
+            points = []
+            for part in batch.scope_metrics:
+                self.scopes.add(Scope(part.scope.name, part.scope.version, part.schema_url))
+                points += [
+                    Arrived(part.scope.name, metric.name, _number(point), _plain(point.attributes))
+                    for metric in part.metrics
+                    for point in _points(metric)
+                ]
+            self.exports.append(Export(resource.get("process.pid", 0), 0.0, points))
+
+
+def _points(metric: Metric) -> list[NumberDataPoint]:
+    return list(getattr(metric, metric.WhichOneof("data") or "gauge").data_points)
+
+
+def _number(point: NumberDataPoint) -> Any:
+    return getattr(point, point.WhichOneof("value") or "as_int", None)
+
+
+def _plain(attributes: Iterable[KeyValue]) -> dict[str, Any]:
+    return {pair.key: getattr(pair.value, pair.value.WhichOneof("value") or "string_value") for pair in attributes}

@@ -1,0 +1,107 @@
+"""A source on given drivers, played through the real instrumentor and the real SDK, one tick after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader, MetricsData, Sum
+from opentelemetry.sdk.resources import Resource
+from tests.stage import Clock
+
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor, instrumentor
+from opentelemetry.instrumentation.hardware.config import Config
+from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.poller import State
+from opentelemetry.instrumentation.hardware.session import Session
+
+
+class _Stepped(Session):
+    """A session whose sources are read when the test says so, by the test's own thread."""
+
+    def start(self) -> None:
+        pass
+
+
+class Playing:
+    """An instrumented program whose clock the test turns.
+
+    Attributes:
+        clock: what the session takes for the time.
+    """
+
+    def __init__(self, reader: InMemoryMetricReader, session: Session, clock: Clock) -> None:
+        self._reader = reader
+        self._session = session
+        self.clock = clock
+        self._remarked: list[str] = []
+
+    def tick(self) -> list[str]:
+        """Read every source, make a collection, and say what it brought, and what is newly missing."""
+        for poller in self._session.board.pollers:
+            poller.step(due=True)
+        before, self._remarked = self._remarked, self.remarks()
+        return [remark for remark in self._remarked if remark not in before] + self.collect()
+
+    def collect(self) -> list[str]:
+        """What the SDK collects now, a sorted line for each point."""
+        data = self._reader.get_metrics_data()
+        return sorted(_lines(data)) if data is not None else []
+
+    def remarks(self) -> list[str]:
+        """What is not there, and why: what ``doctor`` says of the sources."""
+        found = []
+        for poller in self._session.board.pollers:
+            found += [f"# missing: {sentence}" for sentence in (poller.source.missing if poller.source else [])]
+            if poller.problem is not None:
+                fix = f" ({poller.problem.fix})" if poller.problem.fix else ""
+                word = "absent" if poller.state is State.ABSENT else "ill"
+                found.append(f"# {word}: {poller.problem.reason}{fix}")
+        return sorted(found)
+
+
+@contextmanager
+def playing(
+    drivers: Callable[[str], Drivers], settings: dict[str, Any] | None = None, pid: int | None = None
+) -> Iterator[Playing]:
+    """Instrument with the given drivers; afterwards uninstrument, and see that nothing is exported any more."""
+    clock = Clock()
+    made: list[Session] = []
+
+    def session(config: Config, **others: object) -> Session:
+        made.append(_Stepped(config, pid, 60.0, drivers, {}, clock))
+        return made[0]
+
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader], resource=Resource({}), shutdown_on_exit=False)
+    ours = HardwareInstrumentor()
+    with patch.object(instrumentor, "Session", session):
+        ours.instrument(meter_provider=provider, **(settings or {}))
+    try:
+        yield Playing(reader, made[0], clock)
+        ours.uninstrument()
+        data = reader.get_metrics_data()
+        assert data is None or not list(_lines(data)), "something is exported after uninstrument()"
+    finally:
+        ours.uninstrument() if ours.is_instrumented_by_opentelemetry else None
+        provider.shutdown()
+
+
+def _lines(data: MetricsData) -> Iterator[str]:
+    for resource in data.resource_metrics:
+        for scope in resource.scope_metrics:
+            for metric in scope.metrics:
+                kind = "gauge"
+                if isinstance(metric.data, Sum):
+                    kind = "counter" if metric.data.is_monotonic else "updowncounter"
+                for point in metric.data.data_points:
+                    attributes = ",".join(f"{name}={value}" for name, value in sorted(point.attributes.items()))
+                    yield f"{metric.name}{{{attributes}}} {_number(point.value)} {metric.unit} {kind}"
+
+
+def _number(value: float) -> str:
+    """A value as text; of a float so much that the order of a sum does not show."""
+    return str(value) if isinstance(value, int) else repr(float(f"{value:.12g}"))

@@ -1,0 +1,82 @@
+"""Sources without the SDK: open one, read it, and compare with somebody else who reads the same machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from opentelemetry.instrumentation.hardware.config import Config
+from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.model import Attributes, Metric, Point, Series, Unavailable, Value
+from opentelemetry.instrumentation.hardware.sources import Site, Source, discover
+
+
+class Portable(Drivers):
+    """This machine without its kernel: what psutil alone can say."""
+
+    def kernel(self) -> None:  # type: ignore[override]
+        raise Unavailable("this system is not Linux")
+
+
+@contextmanager
+def opened(name: str, drivers: Drivers | None = None, pid: int | None = None, **settings: object) -> Iterator[Source]:
+    """A source that is open, and is closed afterwards."""
+    site = Site(Config.read(settings, {}), drivers or Drivers(), pid or os.getpid())
+    source = discover()[name]()(site)
+    source.open()
+    try:
+        yield source
+    finally:
+        source.close()
+
+
+def all_of(source: Source) -> dict[Series, Value]:
+    """One reading, the seldom part included; what is read twice fails the test."""
+    return _once([*source.read(), *source.read_seldom()])
+
+
+def often(source: Source) -> dict[Series, Value]:
+    """One reading without the seldom part."""
+    return _once([*source.read()])
+
+
+def _once(points: list[Point]) -> dict[Series, Value]:
+    found: dict[Series, Value] = {}
+    for series, value in points:
+        assert series not in found, f"{series!r} was read twice"
+        found[series] = value
+    return found
+
+
+def series_of(found: dict[Series, Value], metric: Metric) -> dict[Series, Value]:
+    """The series of one metric."""
+    return {series: value for series, value in found.items() if series.metric is metric}
+
+
+def value(found: dict[Series, Value], metric: Metric, attributes: Attributes | None = None) -> float:
+    """The value of one series, which has to be there."""
+    series = Series(metric, attributes or {})
+    assert series in found, f"{series!r} was not read"
+    number = found[series]
+    assert isinstance(number, (int, float))
+    return number
+
+
+def rises_between(before: float, ours: float, after: float, what: str, slack: float = 0.0) -> None:
+    """A counter that was read between two readings of somebody else's lies between them."""
+    assert before - slack <= ours <= after + slack, f"{what}: {before} then, {ours} by us, {after} later"
+
+
+def agrees(theirs: Callable[[], float], ours: Callable[[], float], allowed: float, what: str) -> None:
+    """A gauge lies within somebody else's readings before and after it, give or take what is allowed.
+
+    The machine goes on meanwhile, so a bracket may miss; a number that means something else misses all of them.
+    """
+    told = []
+    for _ in range(50):
+        before, mine, after = theirs(), ours(), theirs()
+        if min(before, after) - allowed <= mine <= max(before, after) + allowed:
+            return
+        told.append((before, mine, after))
+    raise AssertionError(f"{what}: never once between theirs before and after; the last three: {told[-3:]}")

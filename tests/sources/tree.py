@@ -1,0 +1,148 @@
+"""A made-up machine: the kernel's files and answers as a dict, and modules whose functions are dicts too.
+
+``/proc/{pid}`` is the process that reads; ask for it as ``/proc/self`` or by its number.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from errno import ENOENT, ESRCH
+from typing import Any, cast
+
+from opentelemetry.instrumentation.hardware.drivers import Drivers, Kernel, Module, Space, Usage
+from opentelemetry.instrumentation.hardware.model import Unavailable
+
+
+def _place(path: str) -> str:
+    parts = ["{pid}" if part == str(os.getpid()) else part for part in path.split("/")]
+    if parts[1:3] == ["proc", "self"]:
+        parts[2] = "{pid}"
+    return "/".join(parts)
+
+
+def _missing(path: str) -> FileNotFoundError:
+    return FileNotFoundError(ENOENT, os.strerror(ENOENT), path)
+
+
+class Tree:
+    """A kernel that answers from a dict of files. A file that is an exception is raised."""
+
+    def __init__(
+        self,
+        files: Mapping[str, str | bytes | OSError] | None = None,
+        spaces: Mapping[str, Space] | None = None,
+        cpus: int = 4,
+        up: float = 1000.0,
+        usage: Usage | None = None,
+        descriptors: Mapping[str, int] | None = None,
+    ) -> None:
+        self.files = dict(files or {})
+        self.spaces = dict(spaces or {})
+        self.cpus = cpus
+        self.up = up
+        self.spent = usage
+        self.descriptors = dict(descriptors or {})
+        self.asked: list[str] = []
+
+    def become(self, other: Tree) -> None:
+        """The machine goes on: everything is as it is there."""
+        self.__dict__.update(other.__dict__)
+
+    def read(self, path: str) -> bytes:
+        self.asked.append(path)
+        found = self.files.get(_place(path))
+        if found is None:
+            raise _missing(path)
+        if isinstance(found, OSError):
+            raise found
+        return found.encode() if isinstance(found, str) else found
+
+    once = read
+
+    def names(self, path: str) -> Sequence[str]:
+        folder = _place(path).rstrip("/") + "/"
+        found = {name[len(folder) :].split("/", 1)[0] for name in self.files if name.startswith(folder)}
+        if not found:
+            raise _missing(path)
+        return sorted(str(os.getpid()) if name == "{pid}" else name for name in found)
+
+    def count(self, path: str) -> int:
+        if _place(path) not in self.descriptors:
+            raise _missing(path)
+        return self.descriptors[_place(path)]
+
+    def exists(self, path: str) -> bool:
+        place = _place(path)
+        return place in self.files or any(name.startswith(place + "/") for name in self.files)
+
+    def space(self, path: str) -> Space:
+        if path not in self.spaces:
+            raise _missing(path)
+        return self.spaces[path]
+
+    def usage(self) -> Usage:
+        assert self.spent is not None, "nobody said what this process used"
+        return self.spent
+
+    def affinity(self, pid: int) -> int:
+        if not self.exists(f"/proc/{pid}"):
+            raise ProcessLookupError(ESRCH, os.strerror(ESRCH))
+        return self.cpus
+
+    def online(self) -> int:
+        return self.cpus
+
+    def uptime(self) -> float:
+        return self.up
+
+    def forget(self, path: str) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class Answers:
+    """A Python module: what each of its functions answers, whatever the arguments; an exception is raised."""
+
+    def __init__(self, name: str, functions: Mapping[str, Any] | None) -> None:
+        self.name = name
+        self.functions = functions
+
+    def call(self, function: str, *arguments: object) -> Any:
+        if self.functions is None or function not in self.functions:
+            raise Unavailable(f"{self.name} has no {function} on this system")
+        answer = self.functions[function]
+        if callable(answer):
+            answer = answer(*arguments)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+class Fabricated(Drivers):
+    """Drivers of a made-up machine; without a tree it is none that runs Linux."""
+
+    def __init__(self, tree: Tree | None, modules: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+        super().__init__()
+        self.tree = tree
+        self.modules = {name: dict(functions) for name, functions in (modules or {}).items()}
+
+    def kernel(self) -> Kernel:
+        if self.tree is None:
+            raise Unavailable("this system is not Linux")
+        return self.tree
+
+    def module(self, name: str) -> Module:
+        return cast(Module, Answers(name, self.modules.get(name)))
+
+    def become(self, other: Fabricated) -> None:
+        """The machine goes on: everything is as it is there."""
+        if self.tree is not None and other.tree is not None:
+            self.tree.become(other.tree)
+        for name, functions in other.modules.items():
+            self.modules[name].update(functions)
+
+    def close(self) -> None:
+        pass

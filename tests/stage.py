@@ -1,0 +1,177 @@
+"""A made-up source and a clock that is turned by hand: the engine without a machine and without a thread."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from math import inf
+
+import pytest
+
+from opentelemetry.instrumentation.hardware.board import Board
+from opentelemetry.instrumentation.hardware.config import Config
+from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.model import Kind, Metric, Number, Point, Series, Snapshot, Window
+from opentelemetry.instrumentation.hardware.poller import Poller
+from opentelemetry.instrumentation.hardware.rhythm import Rhythm
+from opentelemetry.instrumentation.hardware.sources import Site, Source
+from opentelemetry.instrumentation.hardware.vocabulary import SOURCE_UP
+
+POWER = Metric("test.power", Kind.GAUGE, "W", "Power.", ("part",), Window.MEAN)
+POWER_PEAK = Metric("test.power.peak", Kind.GAUGE, "W", "Highest power.", ("part",), Window.PEAK)
+ENERGY = Metric("test.energy", Kind.COUNTER, "J", "Energy.", ("part",))
+LEVEL = Metric("test.level", Kind.UPDOWN, "1", "Level.", ("part",))
+BUSY = Metric("test.busy", Kind.GAUGE, "1", "Share of time.", ("part",), Window.SHARE)
+USERS = Metric("test.users", Kind.UPDOWN, "1", "Something dear.", ("part",))
+
+
+class Clock:
+    """Monotonic seconds, as far as somebody turns them."""
+
+    def __init__(self, now: float = 1000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Player:
+    """What a made-up source does when it is opened, read and closed; the parts can be exchanged at any time."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        read: Callable[[float], Iterable[Point]] = lambda now: [POWER(1.0)],
+        seldom: Callable[[float], Iterable[Point]] = lambda now: (),
+        every: float = 10.0,
+    ) -> None:
+        self.clock = clock
+        self.open: Callable[[], None] = lambda: None
+        self.read = read
+        self.seldom = seldom
+        self.every = every
+        self.opened: list[float] = []
+        self.closed: list[float] = []
+        self.readings: list[float] = []
+        self.seldom_readings: list[float] = []
+
+    def make(self) -> Source:
+        """A source that plays this part; a new one for each time that it is opened."""
+        return _Played(self)
+
+
+class _Played(Source):
+    name = "player"
+
+    def __init__(self, player: Player) -> None:
+        super().__init__(Site(Config(), Drivers(), 1))
+        self.player = player
+        self.seldom = player.every  # type: ignore[misc]
+
+    def open(self) -> None:
+        self.player.opened.append(self.player.clock())
+        self.player.open()
+
+    def read(self) -> Iterable[Point]:
+        self.player.readings.append(self.player.clock())
+        return self.player.read(self.player.clock())
+
+    def read_seldom(self) -> Iterable[Point]:
+        self.player.seldom_readings.append(self.player.clock())
+        return self.player.seldom(self.player.clock())
+
+    def close(self) -> None:
+        self.player.closed.append(self.player.clock())
+        super().close()
+
+
+class Stage:
+    """Sources with their pollers and board, and readers that collect from them; :meth:`run` turns the clock.
+
+    Args:
+        interval: seconds between samples.
+        expected: seconds between collections, as long as none has come.
+        names: of the sources; the first is the one that the tests look at.
+    """
+
+    def __init__(
+        self,
+        interval: float = 2.0,
+        expected: float = 60.0,
+        from_start: bool = False,
+        names: tuple[str, ...] = ("player",),
+    ) -> None:
+        self.clock = Clock()
+        self.start = self.clock.now
+        self.rhythm = Rhythm(self.clock.now, expected)
+        self.players = {name: Player(self.clock) for name in names}
+        self.pollers = {
+            name: Poller(player.make, name, interval, self.rhythm, from_start, self.clock)
+            for name, player in self.players.items()
+        }
+        self.board = Board(list(self.pollers.values()), Config(), self.clock)
+        self.player = self.players[names[0]]
+        self.poller = self.pollers[names[0]]
+        self.marks: dict[int, dict[str, tuple[float, float]]] = {}
+
+    def run(self, until: float, readers: Mapping[float, Callable[[Snapshot], None]] | None = None) -> None:
+        """Turn the clock to a time after the start, doing what comes due: readings, and each reader's collections."""
+        begin = self.clock.now
+        due = {step: self.start + step * (int((begin - self.start) / step + 1e-9) + 1) for step in readers or {}}
+        end = self.start + until
+        while True:
+            reading = min(poller.next_reading(self.clock.now) for poller in self.pollers.values())
+            collection = min(due.values(), default=inf)
+            at = max(self.clock.now, min(reading, collection))
+            if at > end + 1e-9:
+                self.clock.now = end
+                return
+            self.clock.now = at
+            if collection <= reading:
+                step = min(due, key=due.__getitem__)
+                due[step] += step
+                (readers or {})[step](self.collect(int(step * 1000)))
+            else:
+                for poller in self.pollers.values():
+                    if poller.next_reading(at) <= at:
+                        poller.step()
+
+    def collect(self, reader: int = 1) -> Snapshot:
+        """One collection, as a reader's thread makes it."""
+        snapshot = self.board.collect(self.marks.setdefault(reader, {}))
+        self.rhythm.note(reader, self.clock.now)
+        return snapshot
+
+    def up(self) -> dict[str, Number]:
+        """What the board says of the health of each source; absent where it says nothing."""
+        values = self.board.collect({}).values.get(SOURCE_UP, [])
+        return {str(attributes["otel_hardware.source"]): value for value, attributes in values}
+
+
+def values(snapshot: Snapshot, metric: Metric) -> dict[Series, Number]:
+    """The values of one metric by series; a series that appears twice fails the test."""
+    found: dict[Series, Number] = {}
+    for value, attributes in snapshot.values.get(metric, ()):
+        series = Series(metric, attributes)
+        assert series not in found, f"{series!r} appears twice in one snapshot"
+        found[series] = value
+    return found
+
+
+def one(snapshot: Snapshot, metric: Metric) -> Number:
+    """The value of a metric that has one series."""
+    (value,) = values(snapshot, metric).values()
+    return value
+
+
+def said(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
+    """The messages of one level so far."""
+    return [record.getMessage() for record in caplog.records if record.levelno == level]
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return said(caplog, logging.WARNING)
+
+
+def news(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return said(caplog, logging.INFO)

@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import threading
+
+import pytest
+from tests.stage import BUSY, ENERGY, LEVEL, POWER, Stage, one, values
+from tests.waiting import wait_for
+
+from opentelemetry.instrumentation.hardware.board import Board
+from opentelemetry.instrumentation.hardware.config import Config
+from opentelemetry.instrumentation.hardware.model import Kind, Metric, Series, Share, Unavailable
+from opentelemetry.instrumentation.hardware.vocabulary import (
+    OWN_CPU_TIME,
+    SOURCE,
+    SOURCE_READ_DURATION,
+    SOURCE_UP,
+    SYSTEM_CPU_LOAD_1M,
+    SYSTEM_CPU_LOAD_5M,
+)
+
+
+def test_all_sources_are_in_one_snapshot() -> None:
+    stage = Stage(names=("player", "neighbour"))
+    stage.player.read = lambda now: [POWER(1.0), ENERGY(5)]
+    stage.players["neighbour"].read = lambda now: [POWER(2.0, {"part": "b"})]
+    stage.run(1.0)
+    snapshot = stage.collect()
+    assert values(snapshot, POWER) == {Series(POWER): 1.0, Series(POWER, {"part": "b"}): 2.0}
+    assert one(snapshot, ENERGY) == 5
+    assert snapshot.problems == ()
+    assert snapshot.read == {"player": stage.start, "neighbour": stage.start}
+
+
+def test_a_series_that_two_sources_claim_belongs_to_the_first_and_nothing_else_is_lost() -> None:
+    stage = Stage(names=("player", "neighbour"))
+    stage.player.read = lambda now: [ENERGY(5, {"part": "a"})]
+    stage.players["neighbour"].read = lambda now: [
+        ENERGY(6, {"part": "a"}),
+        ENERGY(7, {"part": "b"}),
+        LEVEL(8, {"part": "a"}),
+    ]
+    stage.run(1.0)
+    for _ in range(2):
+        snapshot = stage.collect()
+        assert values(snapshot, ENERGY) == {Series(ENERGY, {"part": "a"}): 5, Series(ENERGY, {"part": "b"}): 7}
+        assert values(snapshot, LEVEL) == {Series(LEVEL, {"part": "a"}): 8}
+        (problem,) = snapshot.problems
+        assert problem.source == "neighbour"
+        assert "test.energy" in problem.reason
+
+
+def test_a_share_is_a_ratio_when_it_leaves_the_board() -> None:
+    stage = Stage(interval=1.0, expected=10.0)
+    stage.player.read = lambda now: [BUSY(Share(now / 4, now))]
+    stage.run(0.5)
+    assert values(stage.collect(), BUSY) == {}, "nothing has grown yet"
+    stage.run(5.0)
+    assert one(stage.collect(), BUSY) == 0.25
+
+
+def test_rows_that_are_not_wanted_are_left_out() -> None:
+    stage = Stage()
+    stage.player.read = lambda now: [SYSTEM_CPU_LOAD_1M(1.0), SYSTEM_CPU_LOAD_5M(5.0)]
+    stage.run(1.0)
+
+    def rows(config: Config) -> set[Metric]:
+        return set(Board(list(stage.pollers.values()), config, stage.clock).collect({}).values)
+
+    own = {SOURCE_UP, OWN_CPU_TIME}
+    assert rows(Config()) == {SYSTEM_CPU_LOAD_1M} | own
+    assert (
+        rows(Config(include_metrics=["system.cpu.load_average.5m"])) == {SYSTEM_CPU_LOAD_1M, SYSTEM_CPU_LOAD_5M} | own
+    )
+    assert rows(Config(exclude_metrics=["system.*"])) == own
+    assert rows(Config(exclude_metrics=["*"])) == set()
+
+
+def test_the_board_reports_itself() -> None:
+    stage = Stage(names=("player", "neighbour"))
+    stage.run(1.0)
+    stage.poller.cpu_time = 0.25
+    stage.pollers["neighbour"].cpu_time = 0.5
+    stage.poller.duration = 0.125
+    config = Config(include_metrics=["otel_hardware.*"])
+    snapshot = Board(list(stage.pollers.values()), config, stage.clock).collect({})
+    assert one(snapshot, OWN_CPU_TIME) == 0.75
+    assert values(snapshot, SOURCE_UP) == {
+        Series(SOURCE_UP, {SOURCE: "player"}): 1,
+        Series(SOURCE_UP, {SOURCE: "neighbour"}): 1,
+    }
+    assert values(snapshot, SOURCE_READ_DURATION)[Series(SOURCE_READ_DURATION, {SOURCE: "player"})] == 0.125
+
+
+def test_a_source_that_has_not_been_read_yet_is_neither_up_nor_down() -> None:
+    stage = Stage()
+    assert stage.up() == {}
+    snapshot = stage.collect()
+    assert snapshot.problems == ()
+    assert set(snapshot.values) == {OWN_CPU_TIME}
+
+
+def test_a_source_that_is_not_there_is_no_problem_to_others() -> None:
+    stage = Stage(names=("player", "neighbour"))
+
+    def missing() -> None:
+        raise Unavailable("none here")
+
+    stage.player.open = missing
+    stage.run(10.0)
+    snapshot = stage.collect()
+    assert stage.up() == {"neighbour": 1}
+    assert snapshot.problems == ()
+    assert one(snapshot, POWER) == 1.0
+
+
+def test_each_reader_has_its_own_windows() -> None:
+    stage = Stage(interval=1.0, expected=10.0)
+    stage.player.read = lambda now: [POWER(now - stage.start)]
+    stage.run(10.5)
+    first = stage.collect(1)
+    stage.run(20.5)
+    assert one(first, POWER) == pytest.approx(5.5, abs=0.5)
+    assert one(stage.collect(1), POWER) == pytest.approx(15.5, abs=0.5)
+    assert one(stage.collect(2), POWER) == pytest.approx(10.5, abs=0.5), "the other reader has not collected yet"
+
+
+def test_a_fresh_reading_does_not_wait_for_a_source_that_hangs() -> None:
+    stage = Stage(interval=3600.0, expected=3600.0, names=("player", "neighbour"))
+    released = threading.Event()
+    for poller in stage.pollers.values():
+        poller.start()
+    try:
+        wait_for(lambda: stage.up() == {"player": 1, "neighbour": 1}, 10, "first reading")
+        stage.player.read = lambda now: [POWER(1.0)] if released.wait(60.0) else []
+        Board(list(stage.pollers.values()), Config()).fresh(0.01)  # a board whose clock goes
+        wait_for(lambda: len(stage.players["neighbour"].readings) == 2, 10, "fresh reading of the other source")
+        assert stage.poller.busy_since is not None
+        assert not released.is_set()
+    finally:
+        released.set()
+        for poller in stage.pollers.values():
+            poller.stop()
+        for poller in stage.pollers.values():
+            assert poller.join(20.0)
+
+
+def test_metrics_outside_the_catalogue_pass() -> None:
+    row = Metric("acme.widgets", Kind.UPDOWN, "{widget}", "Widgets.")
+    stage = Stage()
+    stage.player.read = lambda now: [row(3)]
+    stage.run(1.0)
+    assert one(stage.collect(), row) == 3

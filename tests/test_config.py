@@ -1,0 +1,287 @@
+from __future__ import annotations
+
+import logging
+from dataclasses import FrozenInstanceError, fields
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.stage import warnings
+
+from opentelemetry.instrumentation.hardware import environment_variables
+from opentelemetry.instrumentation.hardware.config import PREFIX, Config, export_interval
+from opentelemetry.instrumentation.hardware.session import Session
+from opentelemetry.instrumentation.hardware.vocabulary import CATALOG, SYSTEM_CPU_FREQUENCY, SYSTEM_CPU_TIME
+
+SETTINGS = [setting.name for setting in fields(Config)]
+DEFAULT = Config(counter_origin="boot")
+
+PREFERENCE = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"
+
+RIGHT: dict[str, list[tuple[object, object]]] = {
+    "sources": [
+        ("host", ["host"]),
+        (" host , process ,", ["host", "process"]),
+        ("-filesystem", ["-filesystem"]),
+        ("auto", ["auto"]),
+        (["host"], ["host"]),
+        (("host", "process"), ["host", "process"]),
+    ],
+    "sample_interval": [("2", 2.0), ("0", 0.0), ("0.5", 0.5), (" 3 ", 3.0), (5, 5.0), (0.25, 0.25), ("3600", 3600.0)],
+    "include_metrics": [
+        ("system.cpu.load_average.*", ["system.cpu.load_average.*"]),
+        ("SYSTEM.cpu.time,cpython.*", ["system.cpu.time", "cpython.*"]),
+        (["*"], ["*"]),
+    ],
+    "exclude_metrics": [("system.paging.*", ["system.paging.*"]), ([], [])],
+    "detail": [("cpu", ["cpu"]), ("cpu, connections,processes", ["cpu", "connections", "processes"])],
+    "disk_paths": [("/,/data", ["/", "/data"]), (["/mnt/a b"], ["/mnt/a b"])],
+    "interfaces": [("eth0,bond0", ["eth0", "bond0"])],
+    "counter_origin": [("boot", "boot"), ("Start", "start"), (" start ", "start")],
+}
+
+WRONG: dict[str, list[object]] = {
+    "sources": [5, 1.5, True, [1], {"host": 1}, b"host", object()],
+    "sample_interval": ["fast", "2s", "-1", -1, "nan", "inf", float("nan"), "3601", 1e9, True, [], {}, 10**400, "1,5"],
+    "include_metrics": ["system.cpu.tim", "system.cpu.time,nothing.*", 7, [7]],
+    "exclude_metrics": ["sytem.*", {}, 0],
+    "detail": ["cpus", "cpu,everything", 1, ["cpu", "disk"]],
+    "disk_paths": ["data", "/,./here", 3, [None]],
+    "interfaces": [3, [3], 0.5],
+    "counter_origin": ["now", "0", 0, ["boot"], False],
+}
+
+FORMS = {
+    "sources": "names with commas",
+    "sample_interval": "seconds, 0 to 3600",
+    "include_metrics": "metric names or globs with commas",
+    "exclude_metrics": "metric names or globs with commas",
+    "detail": "some of cpu, connections, processes",
+    "disk_paths": "absolute paths with commas",
+    "interfaces": "interface names with commas",
+    "counter_origin": "boot or start",
+}
+
+
+def table(cases: dict[str, list[object]]) -> list[object]:
+    return [pytest.param(name, value, id=f"{name}={value!r:.40}") for name, values in cases.items() for value in values]
+
+
+def test_the_tables_below_know_every_setting() -> None:
+    for known in (RIGHT, WRONG, FORMS):
+        assert sorted(known) == sorted(SETTINGS)
+
+
+def test_every_setting_is_a_variable_that_tools_can_find() -> None:
+    assert {name for name in vars(environment_variables) if name.isupper()} == {
+        PREFIX + name.upper() for name in SETTINGS
+    }
+    for name, value in vars(environment_variables).items():
+        assert not name.isupper() or name == value
+
+
+@pytest.mark.parametrize(("name", "case"), table(RIGHT))  # type: ignore[arg-type]
+def test_a_right_value(name: str, case: tuple[object, object], caplog: pytest.LogCaptureFixture) -> None:
+    value, meaning = case
+    config = Config.read({name: value}, {})
+    assert getattr(config, name) == meaning
+    if isinstance(value, str):
+        assert Config.read({}, {PREFIX + name.upper(): value}) == config
+    assert warnings(caplog) == []
+
+
+@pytest.mark.parametrize(("name", "value"), table(WRONG))  # type: ignore[arg-type]
+def test_a_wrong_argument_costs_one_warning(name: str, value: object, caplog: pytest.LogCaptureFixture) -> None:
+    assert Config.read({name: value}, {}) == DEFAULT
+    (warning,) = warnings(caplog)
+    assert warning.startswith(f"{name}={value}")
+    assert FORMS[name] in warning, "the accepted form is not said"
+    assert "default" in warning
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    table({name: [value for value in values if isinstance(value, str)] for name, values in WRONG.items()}),  # type: ignore[arg-type]
+)
+def test_a_wrong_variable_costs_one_warning(name: str, value: str, caplog: pytest.LogCaptureFixture) -> None:
+    variable = PREFIX + name.upper()
+    assert Config.read({}, {variable: value}) == DEFAULT
+    (warning,) = warnings(caplog)
+    assert warning.startswith(f"{variable}={value}")
+    assert FORMS[name] in warning, "the accepted form is not said"
+
+
+def test_what_a_metric_name_does_not_match_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    Config.read({"include_metrics": "system.cpu.time,gpu.*,nope"}, {})
+    assert "gpu.*, nope matches no metric" in warnings(caplog)[0]
+
+
+def test_every_wrong_setting_is_said_and_the_right_ones_stand(caplog: pytest.LogCaptureFixture) -> None:
+    environ = {PREFIX + name.upper(): str(values[0]) for name, values in WRONG.items() if name not in ("sources",)}
+    environ[PREFIX + "SOURCES"] = "host"
+    environ[PREFIX + "INTERFACES"] = "eth0"
+    environ[PREFIX + "DISK_PATHS"] = "/"
+    config = Config.read({}, environ)
+    assert config == Config(sources=["host"], interfaces=["eth0"], disk_paths=["/"], counter_origin="boot")
+    assert len(warnings(caplog)) == 5
+
+
+def test_an_argument_wins_over_the_environment(caplog: pytest.LogCaptureFixture) -> None:
+    environ = {PREFIX + "SAMPLE_INTERVAL": "7", PREFIX + "DETAIL": "cpu"}
+    config = Config.read({"sample_interval": 3, "detail": None}, environ)
+    assert config.sample_interval == 3.0
+    assert config.detail == ["cpu"], "an argument that is None is not given"
+    assert Config.read({"sample_interval": "0"}, environ).interval == 0.0
+    assert Config.read({"sample_interval": 3}, {PREFIX + "SAMPLE_INTERVAL": "fast"}).interval == 3.0
+    assert warnings(caplog) == [], "what is not used is not complained of"
+
+
+def test_an_empty_variable_is_not_given(caplog: pytest.LogCaptureFixture) -> None:
+    assert Config.read({}, {PREFIX + name.upper(): "  " for name in SETTINGS}) == DEFAULT
+    assert warnings(caplog) == []
+
+
+def test_an_argument_that_there_is_not_costs_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    assert Config.read({"interval": 5, "sample_interval": 5}, {}).interval == 5.0
+    (warning,) = warnings(caplog)
+    assert "interval" in warning
+    assert "sample_interval" in warning, "the settings are not listed"
+
+
+def test_the_options_of_the_caller_are_left_alone() -> None:
+    options: dict[str, object] = {"sample_interval": 3, "other": 1}
+    Config.read(options, {})
+    assert options == {"sample_interval": 3, "other": 1}
+
+
+anything = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(),
+    st.binary(),
+    st.lists(st.one_of(st.text(), st.integers())),
+    st.dictionaries(st.text(), st.text()),
+)
+
+
+@given(
+    st.dictionaries(st.sampled_from([*SETTINGS, "other"]), anything),
+    st.dictionaries(st.sampled_from(SETTINGS), st.text()),
+)
+def test_nothing_that_anybody_writes_raises(options: dict[str, object], variables: dict[str, str]) -> None:
+    logging.disable(logging.CRITICAL)
+    try:
+        config = Config.read(options, {PREFIX + name.upper(): value for name, value in variables.items()})
+        assert 0.0 <= config.interval <= 3600.0
+        assert config.counter_origin in ("boot", "start")
+        for row in CATALOG:
+            config.wants(row)
+        config.selects("host")
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+@pytest.mark.parametrize(
+    ("preference", "origin"),
+    [
+        ("delta", "start"),
+        (" DELTA ", "start"),
+        ("cumulative", "boot"),
+        ("lowmemory", "boot"),
+        ("", "boot"),
+        ("x", "boot"),
+    ],
+)
+def test_counters_begin_at_the_start_where_deltas_are_asked_for(preference: str, origin: str) -> None:
+    assert Config.read({}, {PREFERENCE: preference}).counter_origin == origin
+    assert Config.read({"counter_origin": "boot"}, {PREFERENCE: preference}).counter_origin == "boot"
+    assert Config.read({}, {PREFERENCE: preference, PREFIX + "COUNTER_ORIGIN": "start"}).counter_origin == "start"
+    assert Config.read({"counter_origin": "never"}, {PREFERENCE: preference}).counter_origin == origin
+
+
+def test_the_environment_is_the_process_s_own_unless_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PREFIX + "SAMPLE_INTERVAL", "11")
+    assert Config.read().interval == 11.0
+
+
+def test_settings_cannot_be_changed() -> None:
+    with pytest.raises(FrozenInstanceError):
+        Config().sample_interval = 1.0  # type: ignore[misc]
+
+
+def test_the_default_interval_is_two_seconds() -> None:
+    assert Config().interval == 2.0
+
+
+def test_which_rows_are_wanted() -> None:
+    usual, asked_for = SYSTEM_CPU_TIME, SYSTEM_CPU_FREQUENCY
+    assert Config().wants(usual)
+    assert not Config().wants(asked_for)
+    assert Config(detail=["cpu"]).wants(asked_for)
+    assert not Config(detail=["processes"]).wants(asked_for)
+    assert Config(include_metrics=["system.cpu.*"]).wants(asked_for)
+    assert not Config(exclude_metrics=["system.cpu.*"]).wants(usual)
+    assert not Config(detail=["cpu"], include_metrics=["*"], exclude_metrics=["*.frequency"]).wants(asked_for)
+    assert Config(include_metrics=["*.time"]).names(usual)
+    assert not Config().names(usual)
+
+
+@pytest.mark.parametrize(
+    ("words", "selected"),
+    [
+        (None, {"host", "process", "filesystem"}),
+        ([], {"host", "process", "filesystem"}),
+        (["auto"], {"host", "process", "filesystem"}),
+        (["host"], {"host"}),
+        (["host", "process"], {"host", "process"}),
+        (["-filesystem"], {"host", "process"}),
+        (["auto", "-filesystem"], {"host", "process"}),
+        (["host", "filesystem", "-filesystem"], {"host"}),
+    ],
+)
+def test_which_sources_are_selected(words: list[str] | None, selected: set[str]) -> None:
+    assert {name for name in ("host", "process", "filesystem") if Config(sources=words).selects(name)} == selected
+
+
+def sources_of(config: Config) -> set[str]:
+    """The sources that a session of these settings would read; no thread is started."""
+    return {poller.name for poller in Session(config, environ={}).board.pollers}
+
+
+@pytest.mark.parametrize("words", [["gpus"], ["-gpus"], ["gpus", "auto"], ["gpus", "hosts"]])
+def test_a_source_that_there_is_not_costs_a_warning_and_the_default_is_used(
+    words: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    everything = sources_of(Config())
+    assert everything >= {"host", "process", "filesystem", "container"}
+    assert warnings(caplog) == []
+    assert sources_of(Config(sources=words)) == everything
+    assert len(warnings(caplog)) == len([word for word in words if word != "auto"])
+    for warning in warnings(caplog):
+        assert "OTEL_PYTHON_HARDWARE_SOURCES" in warning
+        assert "host" in warning, "the sources that there are are not listed"
+
+
+def test_a_source_that_there_is_not_takes_no_other_with_it(caplog: pytest.LogCaptureFixture) -> None:
+    assert sources_of(Config(sources=["host", "gpus"])) == {"host"}
+    assert "gpus" in warnings(caplog)[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("", 60.0),
+        ("5000", 5.0),
+        ("250.5", 0.2505),
+        ("fast", 60.0),
+        ("0", 60.0),
+        ("-5", 60.0),
+        ("nan", 60.0),
+        ("inf", 60.0),
+    ],
+)
+def test_the_interval_of_collections_as_far_as_the_environment_tells(text: str, seconds: float) -> None:
+    assert export_interval({"OTEL_METRIC_EXPORT_INTERVAL": text}) == seconds
+    assert export_interval({}) == 60.0

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import threading
+
+import pytest
+from tests.stage import ENERGY, LEVEL, POWER, USERS, Stage, one
+
+from opentelemetry.instrumentation.hardware.cycle import Cycle
+from opentelemetry.instrumentation.hardware.model import Metric, Snapshot
+
+
+class Collector:
+    """Asks a cycle for metrics as the SDK does, and counts the readings of the board."""
+
+    def __init__(self) -> None:
+        self.stage = Stage(interval=1.0, expected=10.0)
+        self.stage.player.read = lambda now: [POWER(now - self.stage.start), LEVEL(1), ENERGY(2)]
+        self.cycle = Cycle(self.stage.clock)
+
+    def ask(self, metric: Metric) -> Snapshot:
+        return self.cycle.snapshot(metric, self.stage.board, self.stage.rhythm)
+
+    def elsewhere(self, *metrics: Metric) -> list[Snapshot]:
+        """Ask in another thread."""
+        found: list[Snapshot] = []
+        thread = threading.Thread(target=lambda: found.extend(self.ask(metric) for metric in metrics))
+        thread.start()
+        thread.join(20.0)
+        assert len(found) == len(metrics)
+        return found
+
+
+def test_every_instrument_of_a_collection_gets_the_same_snapshot() -> None:
+    at = Collector()
+    first = at.ask(POWER)
+    assert at.ask(LEVEL) is first
+    assert at.ask(ENERGY) is first
+    second = at.ask(POWER)
+    assert second is not first
+    assert at.ask(LEVEL) is second
+
+
+def test_an_instrument_that_comes_back_begins_a_new_collection_whatever_the_order() -> None:
+    at = Collector()
+    first = at.ask(POWER)
+    assert at.ask(LEVEL) is first
+    second = at.ask(LEVEL)
+    assert second is not first
+    assert at.ask(POWER) is second
+    assert at.ask(USERS) is second, "an instrument that was made meanwhile"
+
+
+def test_another_thread_begins_a_new_collection() -> None:
+    at = Collector()
+    first = at.ask(POWER)
+    other = at.elsewhere(LEVEL, ENERGY)
+    assert other[0] is other[1]
+    assert other[0] is not first
+    third = at.ask(LEVEL)
+    assert third is not first
+    assert third is not other[0]
+
+
+def test_each_reader_has_windows_of_its_own() -> None:
+    at = Collector()
+    at.stage.run(10.5)
+    assert one(at.ask(POWER), POWER) == pytest.approx(5.5, abs=0.5)
+    at.stage.run(20.5)
+    (snapshot,) = at.elsewhere(POWER)
+    assert one(snapshot, POWER) == pytest.approx(10.5, abs=0.5), "a new reader gets all there is"
+    assert one(at.ask(POWER), POWER) == pytest.approx(15.5, abs=0.5)
+
+
+def test_two_providers_do_not_disturb_each_other() -> None:
+    at = Collector()
+    other = Cycle(at.stage.clock)
+    at.stage.run(10.5)
+    first = at.ask(POWER)
+    theirs = other.snapshot(POWER, at.stage.board, at.stage.rhythm)
+    assert at.ask(LEVEL) is first
+    assert other.snapshot(LEVEL, at.stage.board, at.stage.rhythm) is theirs
+    assert one(theirs, POWER) == one(first, POWER)
+
+
+def test_a_collection_is_noted_once() -> None:
+    at = Collector()
+    for now in (1000.0, 1007.0):
+        at.stage.clock.now = now
+        for metric in (POWER, LEVEL, ENERGY):
+            at.ask(metric)
+    assert at.stage.rhythm.due(1007.0) == 1014.0
+    assert at.stage.rhythm.shortest(1007.0) == 7.0
+
+
+def test_readers_that_come_no_more_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    at = Collector()
+    current = [0]
+    monkeypatch.setattr(threading, "get_ident", lambda: current[0])
+    at.stage.run(10.5)
+    at.ask(POWER)
+    at.stage.run(20.5)
+    for current[0] in range(1, 64):
+        at.ask(POWER)
+    current[0] = 0
+    assert one(at.ask(POWER), POWER) == pytest.approx(15.5, abs=0.5), "64 readers are remembered"
+    for current[0] in range(100, 164):
+        at.ask(POWER)
+    current[0] = 0
+    assert one(at.ask(POWER), POWER) == pytest.approx(10.5, abs=0.5), "the 65th is not"

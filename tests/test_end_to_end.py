@@ -1,0 +1,537 @@
+"""From an unchanged Python program into a real Collector and a real Prometheus: what was read is what arrives."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from tests import children
+from tests.tools import need, program
+from tests.tools.collector import Collector, Point
+from tests.tools.daemon import Prometheus, wait
+
+from opentelemetry.instrumentation.hardware import Config, __version__
+from opentelemetry.instrumentation.hardware import vocabulary as v
+from opentelemetry.instrumentation.hardware.model import Kind, Metric, Number, Scope
+from opentelemetry.instrumentation.hardware.vocabulary import CATALOG, SCHEMA_URL
+
+OURS = "opentelemetry.instrumentation.hardware"
+ROWS = {row.name: row for row in CATALOG}
+
+WORK = "20000\n"
+"""A line for the programs: a millisecond or two of work."""
+
+Series = tuple[str, frozenset[tuple[str, Any]]]
+
+
+def series(point: Point) -> Series:
+    return point.name, frozenset(point.attributes.items())
+
+
+def by_series(points: Sequence[Point]) -> dict[Series, list[Point]]:
+    """The points of each series, oldest first."""
+    found: dict[Series, list[Point]] = {}
+    for point in sorted(points, key=lambda point: point.time):
+        found.setdefault(series(point), []).append(point)
+    return found
+
+
+# -- an unchanged program, in four ways
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a program is told to export."""
+
+    protocol: str
+    temporality: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.protocol}-{self.temporality}"
+
+    def environment(self, collector: Collector) -> dict[str, str]:
+        return {
+            "OTEL_SERVICE_NAME": self.name,
+            "OTEL_EXPORTER_OTLP_PROTOCOL": {"grpc": "grpc", "http": "http/protobuf"}[self.protocol],
+            "OTEL_EXPORTER_OTLP_ENDPOINT": {"grpc": collector.grpc, "http": collector.http}[self.protocol],
+            "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE": self.temporality,
+            "OTEL_METRIC_EXPORT_INTERVAL": "500",
+            "OTEL_EXPERIMENTAL_RESOURCE_DETECTORS": "host,process",
+            "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "system_metrics",
+            "NO_PROXY": "*",
+        }
+
+
+WAYS = [Way(protocol, temporality) for protocol in ("grpc", "http") for temporality in ("cumulative", "delta")]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What came of one program."""
+
+    way: Way
+    pid: int
+    points: list[Point]
+
+
+@dataclass(frozen=True)
+class Programs:
+    """What came of all of them.
+
+    Attributes:
+        runs: one for each way.
+        grown: how much psutil saw the counters of the host grow, from before they started until after they had ended.
+        collector: the Collector that they reported to, still up.
+    """
+
+    runs: Mapping[str, Run]
+    grown: Mapping[Series, float]
+    collector: Collector
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
+    """The four run beside each other, each the reporter of a job of its own."""
+    with need(lambda: Collector(tmp_path_factory.mktemp("programs"))) as collector:
+        before = host_counters()
+        pids = run_all(collector)
+        after = host_counters()
+        points = collector.metrics()
+        runs = {
+            way.name: Run(way, pid, [point for point in points if point.resource["service.name"] == way.name])
+            for way, pid in zip(WAYS, pids)
+        }
+        yield Programs(runs, {key: after[key] - before[key] for key in before.keys() & after.keys()}, collector)
+
+
+def run_all(collector: Collector) -> list[int]:
+    """Have the four programs work until each has exported some times, end them, and wait for their last exports."""
+    with ExitStack() as stack:
+        line = children.instrumented("e2e_plain")
+        processes = [stack.enter_context(children.started(line, way.environment(collector))) for way in WAYS]
+
+        def exported_some(points: Sequence[Point]) -> bool:
+            exports = {(point.resource["service.name"], point.time) for point in points}
+            counts = Counter(name for name, _ in exports)
+            return all(counts[way.name] >= 4 for way in WAYS)
+
+        work_until(exported_some, collector, processes)
+        end = time.time_ns()
+        for each in processes:
+            out, err = each.communicate(timeout=children.PATIENCE)
+            assert (each.returncode, out, err) == (0, "", "")
+        collector.wait(lambda points: all(lately(points, way, end) for way in WAYS))
+        return [each.pid for each in processes]
+
+
+def work_until(
+    predicate: Callable[[Sequence[Point]], bool], collector: Collector, processes: Sequence[subprocess.Popen[str]]
+) -> None:
+    """Give programs something to do, until what arrived is enough."""
+    size = -1
+
+    def enough() -> bool:
+        for each in processes:
+            assert each.stdin is not None
+            each.stdin.write(WORK)
+            each.stdin.flush()
+        nonlocal size
+        before, size = size, collector.file.stat().st_size if collector.file.exists() else -1
+        return size != before and predicate(collector.metrics())
+
+    wait(enough, children.PATIENCE, "enough exports")
+
+
+def lately(points: Sequence[Point], way: Way, moment: int) -> bool:
+    return any(point.resource["service.name"] == way.name and point.time > moment for point in points)
+
+
+def host_counters() -> dict[Series, float]:
+    """Some of the host's counters, as psutil reads them, under our names."""
+    found: dict[Series, float] = {}
+
+    def put(row: Metric, value: float, **attributes: str) -> None:
+        words = {"mode": v.CPU_MODE, "device": v.DEVICE, "interface": v.INTERFACE}
+        way = v.DISK_DIRECTION if "device" in attributes else v.NETWORK_DIRECTION
+        found[row.name, frozenset((words.get(word, way), text) for word, text in attributes.items())] = value
+
+    cpu = psutil.cpu_times()
+    for mode in ("user", "nice", "system", "steal"):
+        put(v.SYSTEM_CPU_TIME, getattr(cpu, mode), mode=mode)
+    for name, disk in psutil.disk_io_counters(perdisk=True).items():
+        for way in ("read", "write"):
+            put(v.SYSTEM_DISK_IO, getattr(disk, f"{way}_bytes"), device=name, direction=way)
+            put(v.SYSTEM_DISK_OPERATIONS, getattr(disk, f"{way}_count"), device=name, direction=way)
+    for name, interface in psutil.net_io_counters(pernic=True).items():
+        put(v.SYSTEM_NETWORK_IO, interface.bytes_sent, interface=name, direction="transmit")
+        put(v.SYSTEM_NETWORK_IO, interface.bytes_recv, interface=name, direction="receive")
+    return found
+
+
+@pytest.fixture
+def run(request: pytest.FixtureRequest, programs: Programs) -> Run:
+    way: Way = request.param
+    return programs.runs[way.name]
+
+
+def ways(*temporalities: str) -> pytest.MarkDecorator:
+    """The test is about one program after the other, of those that export counters like this."""
+    chosen = [way for way in WAYS if way.temporality in temporalities]
+    return pytest.mark.parametrize("run", chosen, ids=lambda way: way.name, indirect=True)
+
+
+KINDS = {Kind.COUNTER: ("sum", True), Kind.UPDOWN: ("sum", False), Kind.GAUGE: ("gauge", False)}
+
+
+def check_words(points: Sequence[Point], temporality: str) -> None:
+    """What stands beside the values is what the vocabulary has, for every point."""
+    assert {point.name for point in points} <= ROWS.keys()
+    for point in points:
+        row = ROWS[point.name]
+        counted = temporality if row.kind is Kind.COUNTER else "cumulative"
+        assert (point.kind, point.monotonic) == KINDS[row.kind], point.name
+        assert point.temporality == (None if row.kind is Kind.GAUGE else counted), point.name
+        assert (point.unit, point.description) == (row.unit, row.help), point.name
+        # The number of the CPU is there on request only.
+        assert point.attributes.keys() == set(row.attributes) - {v.CPU_NUMBER}, point.name
+        assert all(isinstance(text, str) and text for text in point.attributes.values()), point
+    assert {(point.scope, point.version, point.schema_url) for point in points} == {(OURS, __version__, SCHEMA_URL)}
+
+
+@ways("cumulative", "delta")
+def test_metrics_arrive_as_the_vocabulary_has_them(run: Run) -> None:
+    check_words(run.points, run.way.temporality)
+
+
+OPTIONAL = {
+    v.SYSTEM_CPU_PHYSICAL_COUNT: "some virtual machines have no topology",
+    v.SYSTEM_MEMORY_AVAILABLE: "it is called system.memory.linux.available on Linux",
+    v.SYSTEM_PAGING_UTILIZATION: "no swap, no share of it",
+    v.SYSTEM_DISK_IO: "no whole disk with a device",
+    v.SYSTEM_DISK_OPERATIONS: "no whole disk with a device",
+    v.SYSTEM_DISK_IO_TIME: "no whole disk with a device",
+    v.SYSTEM_NETWORK_IO: "a network of its own, without a route",
+    v.SYSTEM_NETWORK_PACKET_DROPPED: "a network of its own, without a route",
+    v.SYSTEM_NETWORK_ERRORS: "a network of its own, without a route",
+    v.SYSTEM_PRESSURE_TIME: "a kernel without CONFIG_PSI",
+    v.HW_ENERGY: "no readable powercap",
+    v.HW_HOST_ENERGY: "no readable powercap",
+    v.HW_NETWORK_IO: "no InfiniBand",
+    v.HW_NETWORK_UP: "no InfiniBand",
+    v.HW_ERRORS: "no InfiniBand",
+    v.CONTAINER_CPU_TIME: "not in a container",
+    v.CONTAINER_MEMORY_USAGE: "not in a container",
+    v.CONTAINER_MEMORY_WORKING_SET: "not in a container",
+    v.CONTAINER_MEMORY_LIMIT: "no such limit",
+    v.CONTAINER_CPU_LIMIT: "no such limit",
+    v.CONTAINER_CPU_THROTTLED_TIME: "no such limit",
+    v.PROCESS_DISK_IO: "some sandboxes have no /proc/self/io",
+    v.PROCESS_HANDLE_COUNT: "Windows has it",
+    v.PROCESS_TREE_MEMORY_USAGE: "a program without children",
+    v.PROCESS_TREE_CPU_UTILIZATION: "a program without children",
+    v.PROCESS_TREE_THREAD_COUNT: "a program without children",
+}
+"""Rows of the default set that not every Linux machine has; all others have to arrive."""
+
+
+@ways("cumulative", "delta")
+def test_every_row_of_the_default_set_arrives(run: Run) -> None:
+    wanted = {row.name for row in CATALOG if Config().wants(row)}
+    arrived = {point.name for point in run.points}
+    assert wanted - {row.name for row in OPTIONAL} - arrived == set()
+    assert arrived - wanted == set()
+
+
+@ways("cumulative", "delta")
+def test_a_series_comes_once_in_each_export(run: Run) -> None:
+    counts = Counter((series(point), point.time) for point in run.points)
+    assert [key for key, count in counts.items() if count != 1] == []
+    exports = {point.time for point in run.points}
+    lengths = {len(points) for key, points in by_series(run.points).items() if key[0] == v.SYSTEM_CPU_TIME.name}
+    assert lengths == {len(exports)}, "what the host always has is missing from some exports"
+
+
+@ways("cumulative", "delta")
+def test_the_resource_says_who_reports(run: Run, programs: Programs) -> None:
+    resources = {json.dumps(point.resource, sort_keys=True) for point in run.points}
+    assert len(resources) == 1
+    resource = run.points[0].resource
+    assert resource["service.name"] == run.way.name
+    assert resource["host.name"] == os.uname().nodename
+    assert resource["process.pid"] == run.pid
+    assert resource["telemetry.sdk.language"] == "python"
+    instances = {each.points[0].resource["service.instance.id"] for each in programs.runs.values()}
+    assert len(instances) == len(WAYS)
+
+
+@ways("cumulative")
+def test_cumulative_counters_never_fall(run: Run) -> None:
+    for key, points in by_series([point for point in run.points if point.monotonic]).items():
+        values = [point.value for point in points]
+        assert values == sorted(values), key
+        assert len({point.start for point in points}) == 1, key
+
+
+@ways("delta")
+def test_deltas_are_what_happened_meanwhile(run: Run, programs: Programs) -> None:
+    """Not the total since boot, which the first export would begin with, and never less than nothing."""
+    found = by_series([point for point in run.points if point.monotonic])
+    assert [key for key, points in found.items() if min(point.value for point in points) < 0] == []
+    compared = found.keys() & programs.grown.keys()
+    assert {name for name, _ in compared} >= {v.SYSTEM_CPU_TIME.name}
+    for key in compared:
+        # psutil reads the same files before and after, so there is nothing to tolerate but the sum of floats.
+        assert sum(point.value for point in found[key]) <= programs.grown[key] + 1e-6, key
+    busy = sum(sum(point.value for point in points) for key, points in found.items() if key[0] == "system.cpu.time")
+    assert busy > 0
+
+
+@pytest.mark.parametrize("way", [WAYS[0], WAYS[-1]], ids=lambda way: way.name)
+def test_the_agent_reports_in_the_same_words(way: Way, tmp_path: Path) -> None:
+    with need(lambda: Collector(tmp_path)) as collector:
+        line = ["otel-hardware", "run", "--interval", "0.5", "--duration", "1.6"]
+        done = children.run(line, way.environment(collector))
+        assert (done.returncode, done.stdout) == (0, ""), done.stderr
+        points = collector.wait(lambda points: len({point.time for point in points}) >= 3)
+    check_words(points, way.temporality)
+    host = {row.name for row in CATALOG if row.scope is Scope.HOST and Config().wants(row)}
+    assert host - {row.name for row in OPTIONAL} - {point.name for point in points} == set()
+    counts = Counter((series(point), point.time) for point in points)
+    assert [key for key, count in counts.items() if count != 1] == []
+    assert {point.resource["host.name"] for point in points} == {os.uname().nodename}
+
+
+# -- the values, bit by bit
+
+
+@dataclass(frozen=True)
+class Told:
+    """One data point, as the SDK gave it to an exporter or as the Collector wrote it down."""
+
+    name: str
+    attributes: frozenset[tuple[str, Any]]
+    start: int | None
+    time: int
+    value: Number
+    type: type
+
+    @property
+    def series(self) -> Series:
+        return self.name, self.attributes
+
+
+def exported(journal: Path) -> list[list[Told]]:
+    """What a reader exported, one list for each export."""
+    return [
+        [
+            Told(
+                metric["name"],
+                frozenset(point["attributes"].items()),
+                point["start_time_unix_nano"],
+                point["time_unix_nano"],
+                point["value"],
+                type(point["value"]),
+            )
+            for resource in json.loads(line)["resource_metrics"]
+            for scope in resource["scope_metrics"]
+            for metric in scope["metrics"]
+            for point in metric["data"]["data_points"]
+        ]
+        for line in journal.read_text().splitlines()
+    ]
+
+
+@dataclass(frozen=True)
+class Values:
+    """What each reader exported, and what arrived of all of them."""
+
+    exports: Mapping[str, list[list[Told]]]
+    arrived: list[Told]
+
+
+@pytest.fixture(scope="module")
+def values(tmp_path_factory: pytest.TempPathFactory) -> Values:
+    folder = tmp_path_factory.mktemp("values")
+    with need(lambda: Collector(folder)) as collector:
+        line = children.command("e2e_values", collector.grpc, collector.http, folder)
+        with children.started(line, {"NO_PROXY": "*"}) as process:
+            work_until(lambda points: len({point.time for point in points}) >= 4 * len(WAYS), collector, [process])
+            out, err = process.communicate(timeout=children.PATIENCE)
+            assert (process.returncode, out, err) == (0, "", "")
+        exports = {way.name: exported(folder / f"{way.name}.jsonl") for way in WAYS}
+        total = sum(len(points) for each in exports.values() for points in each)
+        points = collector.wait(lambda points: len(points) >= total)
+    arrived = [
+        Told(
+            point.name,
+            frozenset(point.attributes.items()),
+            point.start,
+            point.time,
+            point.value,
+            type(point.value),
+        )
+        for point in points
+    ]
+    return Values(exports, arrived)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
+def test_values_arrive_exactly_as_they_were_read(way: Way, values: Values) -> None:
+    sent = [point for export in values.exports[way.name] for point in export]
+    times = {point.time for point in sent}
+    assert len(times) == len(values.exports[way.name]) >= 4
+    arrived = [point for point in values.arrived if point.time in times]
+    # Equal numbers, of equal types: ints are exact, and a float has survived JSON twice to the last bit.
+    assert Counter(arrived) == Counter(sent)
+    assert {int, float} == {point.type for point in sent}
+
+
+def test_nothing_arrives_that_no_reader_exported(values: Values) -> None:
+    sent = Counter(point for each in values.exports.values() for export in each for point in export)
+    assert Counter(values.arrived) == sent
+
+
+READINGS = {"system.": v.SYSTEM_UPTIME, "process.": v.PROCESS_UPTIME}
+"""By the beginning of a name, the row that tells one reading of its source from another."""
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way.temporality == "delta"], ids=lambda way: way.name)
+@pytest.mark.parametrize("prefix", READINGS)
+def test_deltas_sum_to_what_a_cumulative_reader_says(prefix: str, way: Way, values: Values) -> None:
+    """Of two readers that exported the same reading of a source, which its uptime shows."""
+    clock = READINGS[prefix]
+    totals = running_totals(values.exports[way.name], prefix, clock)
+    cumulative = {
+        reading_of(export, clock): {point.series: point.value for point in export if is_counter(point.name, prefix)}
+        for name, exports in values.exports.items()
+        if name.endswith("cumulative")
+        for export in exports
+    }
+    common = totals.keys() & cumulative.keys()
+    assert common, "no reading was exported by both"
+    for reading in common:
+        assert totals[reading].keys() == cumulative[reading].keys()
+        for key, total in totals[reading].items():
+            expected = cumulative[reading][key]
+            # Sums of floats: each addition and each difference may round by half a unit of the last place.
+            slack = 2 * len(values.exports[way.name]) * math.ulp(expected) if isinstance(expected, float) else 0
+            assert abs(total - expected) <= slack, key
+
+
+def is_counter(name: str, prefix: str) -> bool:
+    return name.startswith(prefix) and ROWS[name].kind is Kind.COUNTER
+
+
+def reading_of(export: Sequence[Told], clock: Metric) -> Number:
+    (uptime,) = [point.value for point in export if point.name == clock.name]
+    return uptime
+
+
+def running_totals(exports: Sequence[Sequence[Told]], prefix: str, clock: Metric) -> dict[Number, dict[Series, Number]]:
+    """By reading, the deltas of each counter added up until then."""
+    found: dict[Number, dict[Series, Number]] = {}
+    total: dict[Series, Number] = {}
+    for export in exports:
+        for point in export:
+            if is_counter(point.name, prefix):
+                total[point.series] = total.get(point.series, 0) + point.value
+        found[reading_of(export, clock)] = dict(total)
+    return found
+
+
+def test_counters_of_the_host_are_the_same_for_every_job(programs: Programs) -> None:
+    """Four programs read one machine: what all had read before, none may say less than afterwards."""
+    found = [by_series(run.points) for run in programs.runs.values() if run.way.temporality == "cumulative"]
+    first, second = found
+    for key in first.keys() & second.keys():
+        row = ROWS[key[0]]
+        if row.kind is Kind.COUNTER and row.scope is Scope.HOST and row.name.startswith("system."):
+            low, high = sorted((first[key], second[key]), key=lambda points: points[0].value)
+            assert high[0].value <= low[-1].value, f"{key} of two programs that ran at the same time"
+
+
+# -- Prometheus
+
+PROMETHEUS = {
+    v.SYSTEM_CPU_TIME: "system_cpu_time_seconds_total",
+    v.SYSTEM_CPU_UTILIZATION: "system_cpu_utilization_ratio",
+    v.SYSTEM_CPU_LOAD_1M: "system_cpu_load_average_1m",
+    v.SYSTEM_CPU_LOGICAL_COUNT: "system_cpu_logical_count",
+    v.SYSTEM_MEMORY_USAGE: "system_memory_usage_bytes",
+    v.SYSTEM_PAGING_FAULTS: "system_paging_faults_total",
+    v.SYSTEM_FILESYSTEM_LIMIT: "system_filesystem_limit_bytes",
+    v.SYSTEM_UPTIME: "system_uptime_seconds",
+    v.PROCESS_CPU_TIME: "process_cpu_time_seconds_total",
+    v.PROCESS_CONTEXT_SWITCHES: "process_context_switches_total",
+    v.PROCESS_MEMORY_PEAK: "process_memory_peak_bytes",
+    v.SOURCE_UP: "otel_hardware_source_up_ratio",
+}
+"""Our names, and what the Collector's Prometheus exporter makes of them."""
+
+
+@pytest.fixture(scope="module")
+def prometheus(tmp_path_factory: pytest.TempPathFactory, programs: Programs) -> Iterator[Prometheus]:
+    target = {"hardware": programs.collector.prometheus.split("/")[2]}
+    with need(lambda: Prometheus(tmp_path_factory.mktemp("prometheus"), target)) as server:
+        # A scrape is written down as a whole: when one series of it is there, all are.
+        wait(lambda: server.query("system_uptime_seconds"), 20, "a series in Prometheus")
+        yield server
+
+
+@pytest.mark.parametrize("row", PROMETHEUS, ids=lambda row: row.name)
+def test_prometheus_has_the_last_value_of_every_series(row: Metric, prometheus: Prometheus, programs: Programs) -> None:
+    run = programs.runs["grpc-cumulative"]
+    # The programs' own label job is in the way of the one that Prometheus sets.
+    answer = prometheus.query(f'{PROMETHEUS[row]}{{exported_job="{run.way.name}"}}')
+    labels = [name.replace(".", "_") for name in row.attributes]
+    stored = {frozenset((name, each[name]) for name in labels if name in each): value for each, value in answer}
+    expected = {
+        frozenset((name.replace(".", "_"), text) for name, text in attributes): float(points[-1].value)
+        for (name, attributes), points in by_series(run.points).items()
+        if name == row.name
+    }
+    assert expected
+    assert stored == expected
+
+
+def test_prometheus_sums_deltas_to_the_same(prometheus: Prometheus, programs: Programs) -> None:
+    """What the Collector adds up for the programs that export deltas."""
+    run = programs.runs["http-delta"]
+    answer = prometheus.query(f'process_context_switches_total{{exported_job="{run.way.name}"}}')
+    sums = {
+        dict(attributes)[v.SWITCH_TYPE]: sum(point.value for point in points)
+        for (name, attributes), points in by_series(run.points).items()
+        if name == v.PROCESS_CONTEXT_SWITCHES.name
+    }
+    assert {labels["process_context_switch_type"]: value for labels, value in answer} == sums
+
+
+def test_promtool_has_nothing_else_against_our_names(programs: Programs) -> None:
+    """OpenTelemetry's own names end in .count, which Prometheus keeps for histograms: that is all it has to say."""
+    promtool = need(lambda: program("promtool"))
+    outcome = subprocess.run(
+        [promtool, "check", "metrics"],
+        input=programs.collector.exposition(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    complaints = dict(line.split(" ", 1) for line in (outcome.stdout + outcome.stderr).splitlines())
+    expected = 'non-histogram and non-summary metrics should not have "_count" suffix'
+    assert set(complaints.values()) <= {expected}, complaints
+    counts = {re.sub(r"\W", "_", row.name) for row in CATALOG if row.name.endswith(".count")}
+    assert complaints.keys() <= counts

@@ -1,0 +1,138 @@
+"""The examples are run as their READMEs tell it, word for word, against a real Collector."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests import children
+from tests.tools import ROOT, need
+from tests.tools.collector import LOCAL, Collector, Point
+from tests.tools.daemon import wait
+
+FOLDER = ROOT / "examples" / "zero_code"
+README = FOLDER / "README.md"
+
+
+def block(first_word: str) -> str:
+    """The one block of shell commands in the README that has a line which begins like this."""
+    blocks: list[str] = re.findall(r"^```sh\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
+    (found,) = [text for text in blocks if re.search(rf"^\s*{re.escape(first_word)}\b", text, re.MULTILINE)]
+    return found
+
+
+def promised() -> set[str]:
+    """The names in the README's excerpt of the page for Prometheus."""
+    return set(re.findall(r"^(\w+)(?:\{.*\})? [\d.e+]+$", README.read_text(), re.MULTILINE))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the README's command brought: messages as they arrived, points, and what else the README shows."""
+
+    printed: str
+    spans: list[dict[str, Any]]
+    points: list[Point]
+    messages: list[dict[str, Any]]
+    page: str
+    console: str
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    folder: Path = tmp_path_factory.mktemp("example")
+    with need(lambda: Collector(folder)) as collector:
+        # Only what differs from a user's machine: ports, patience, and what else happens to be installed here.
+        here = {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": collector.grpc,
+            "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "system_metrics",
+            "SECONDS_TO_RUN": "2",
+            "NO_PROXY": "*",
+        }
+        done = children.run(["sh", "-c", block("opentelemetry-instrument")], here, cwd=ROOT)
+        assert (done.returncode, done.stderr) == (0, "")
+        wait(lambda: collector.metrics() and spans(collector.lines()), 10, "metrics and spans in the file")
+        wait(lambda: "system_uptime_seconds" in collector.exposition(), 10, "metrics on the page for Prometheus")
+        messages = collector.lines()
+        return Outcome(
+            done.stdout,
+            spans(messages),
+            collector.metrics(),
+            messages,
+            collector.exposition(),
+            collector.log.read_text(),
+        )
+
+
+def spans(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        span
+        for message in messages
+        for resource in message.get("resourceSpans", [])
+        for scope in resource["scopeSpans"]
+        for span in scope["spans"]
+    ]
+
+
+def test_the_program_does_its_work(outcome: Outcome) -> None:
+    (steps,) = re.findall(r"\A(\d+) steps done\n\Z", outcome.printed)
+    assert len(outcome.spans) == int(steps) > 0
+    assert {span["name"] for span in outcome.spans} == {"train.step"}
+
+
+def test_host_and_process_arrive(outcome: Outcome) -> None:
+    assert {point.name.partition(".")[0] for point in outcome.points} >= {"system", "process", "otel_hardware"}
+
+
+def test_spans_and_metrics_have_one_resource(outcome: Outcome) -> None:
+    resources = {
+        kind: {
+            json.dumps(sorted(each["resource"]["attributes"], key=lambda pair: pair["key"]))
+            for message in outcome.messages
+            for each in message.get(kind, [])
+        }
+        for kind in ("resourceSpans", "resourceMetrics")
+    }
+    assert len(resources["resourceSpans"]) == 1
+    assert resources["resourceSpans"] == resources["resourceMetrics"]
+    resource = outcome.points[0].resource
+    assert resource["service.name"] == "zero-code"
+    assert resource["host.name"] == os.uname().nodename
+    assert {"service.instance.id", "host.id", "process.pid"} <= resource.keys()
+
+
+def test_one_sees_what_the_readme_shows(outcome: Outcome) -> None:
+    assert len(promised()) >= 5
+    optional = set() if "system_disk_" in outcome.page else {"system_disk_io_bytes_total"}
+    assert promised() - optional <= set(re.findall(r"^\w+", outcome.page, re.MULTILINE))
+    for signal in ("traces", "metrics"):
+        assert f'"otelcol.signal": "{signal}"' in outcome.console
+
+
+def test_the_readme_can_be_typed_in() -> None:
+    install = shlex.split(block("pip install"))
+    assert install[:2] == ["pip", "install"]
+    assert {"opentelemetry-instrumentation-hardware", "opentelemetry-distro"} == set(install[2:])
+    assert all(version(distribution) for distribution in install[2:])
+    collector = shlex.split(block("otelcol-contrib"))
+    assert collector[1] == "--config"
+    assert ROOT / collector[2] == LOCAL
+
+
+def test_the_readmes_query_finds_one_instance(outcome: Outcome, tmp_path: Path) -> None:
+    if shutil.which("jq") is None:
+        pytest.skip("jq is not installed")
+    lines = [json.dumps(message) for message in outcome.messages]
+    (tmp_path / "telemetry.jsonl").write_text("\n".join(lines) + "\n")
+    done = children.run(["sh", "-c", block("jq")], cwd=tmp_path)
+    count, instance = done.stdout.split()
+    assert instance == outcome.points[0].resource["service.instance.id"]
+    assert int(count) >= 2

@@ -1,0 +1,517 @@
+"""Others read the same machine at the same time: Debian's node exporter, and the Collector's own host metrics receiver.
+
+Each of our readings lies between two of theirs in time. So a counter has to lie between theirs in value, and a gauge
+too, give or take as much as the other reader itself saw it move during the test. Where the two do not mean the same by
+a name, the translation below says so, and compares what can be compared.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import psutil
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from tests import children
+from tests.tools import need, otelcol
+from tests.tools.collector import Collector, Point
+from tests.tools.daemon import NodeExporter, get, wait
+
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor
+from opentelemetry.instrumentation.hardware import vocabulary as v
+from opentelemetry.instrumentation.hardware.model import Kind, Metric
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the other readers are asked about Linux here")
+
+ROUNDS = 6
+INTERVAL = 0.1
+"""Seconds between our samples."""
+
+Series: TypeAlias = "tuple[Metric, frozenset[tuple[str, Any]]]"
+Reading: TypeAlias = "dict[Series, float]"
+
+ROWS = {row.name: row for row in v.CATALOG}
+
+
+@dataclass(frozen=True)
+class Translation:
+    """How a name of theirs, with its labels, becomes a series of ours.
+
+    Attributes:
+        row: ours.
+        attributes: by attribute of ours, the label of theirs that it is, or "=" and its value.
+        words: what we call the values of their labels; empty where we use the same words.
+    """
+
+    row: Metric
+    attributes: Mapping[str, str]
+    words: Mapping[str, str]
+
+    def __call__(self, labels: Mapping[str, str]) -> Series | None:
+        """The series; None where a value of theirs has no counterpart."""
+        found = {}
+        for name, label in self.attributes.items():
+            value = label[1:] if label.startswith("=") else labels[label]
+            if self.words and value not in self.words:
+                return None
+            found[name] = self.words.get(value, value)
+        return self.row, frozenset(found.items())
+
+
+def of(row: Metric, attributes: Mapping[str, str] | None = None, words: Mapping[str, str] | None = None) -> Translation:
+    return Translation(row, attributes or {}, words or {})
+
+
+# -- ours
+
+
+class Ours:
+    """This process, instrumented, with a reader that collects when it is asked."""
+
+    def __init__(self) -> None:
+        self._reader = InMemoryMetricReader()
+        self._provider = MeterProvider([self._reader], shutdown_on_exit=False)
+
+    def __enter__(self) -> Ours:
+        HardwareInstrumentor().instrument(
+            meter_provider=self._provider,
+            sample_interval=INTERVAL,
+            counter_origin="boot",
+            interfaces=list(psutil.net_io_counters(pernic=True)),
+            include_metrics=[
+                "system.cpu.load_average.*",
+                "system.disk.operation_time",
+                "system.network.packet.count",
+                "system.paging.operations",
+            ],
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        HardwareInstrumentor().uninstrument()
+        self._provider.shutdown()
+
+    def collect(self) -> Reading:
+        data = self._reader.get_metrics_data()
+        return {
+            (ROWS[metric.name], frozenset((point.attributes or {}).items())): point.value
+            for resource in (data.resource_metrics if data else ())
+            for scope in resource.scope_metrics
+            for metric in scope.metrics
+            for point in metric.data.data_points
+        }
+
+    def fresh(self) -> Reading:
+        """A collection of readings that all began after the call.
+
+        The reading that is under way may have begun before it, the next one cannot have; a new uptime tells a new
+        reading. File systems have no such mark, but no reading is handed out that is older than three intervals.
+        """
+        begun = time.monotonic()
+        marks: dict[Metric, set[float]] = {v.SYSTEM_UPTIME: set(), v.PROCESS_UPTIME: set()}
+        reading: Reading = {}
+
+        def renewed() -> bool:
+            reading.clear()
+            reading.update(self.collect())
+            for clock, seen in marks.items():
+                seen |= {value for (row, _), value in reading.items() if row is clock}
+            known = {row for row, _ in reading}
+            complete = {v.SYSTEM_UPTIME, v.PROCESS_UPTIME, v.SYSTEM_FILESYSTEM_LIMIT} <= known
+            late = time.monotonic() - begun > 3 * INTERVAL
+            return complete and late and all(len(seen) > 2 for seen in marks.values())
+
+        wait(renewed, 20, "two new readings of each of our sources")
+        return reading
+
+
+# -- the node exporter
+
+MODES = {mode: mode for mode in ("user", "nice", "system", "idle", "iowait", "steal")}
+INTERRUPTS = {"irq": "interrupt", "softirq": "interrupt"}
+
+
+def disk(direction: str) -> dict[str, str]:
+    return {v.DEVICE: "device", v.DISK_DIRECTION: direction}
+
+
+def interface(direction: str) -> dict[str, str]:
+    return {v.INTERFACE: "device", v.NETWORK_DIRECTION: direction}
+
+
+def pressure(resource: str, kind: str) -> Translation:
+    return of(v.SYSTEM_PRESSURE_TIME, {v.PRESSURE_RESOURCE: f"={resource}", v.PRESSURE_KIND: f"={kind}"})
+
+
+# Both of us count what guests ran as user time, as the kernel does; node_cpu_guest_seconds_total tells that part again.
+NODE = {
+    "node_cpu_seconds_total": of(v.SYSTEM_CPU_TIME, {v.CPU_MODE: "mode"}, MODES | INTERRUPTS),
+    "node_load1": of(v.SYSTEM_CPU_LOAD_1M),
+    "node_load5": of(v.SYSTEM_CPU_LOAD_5M),
+    "node_load15": of(v.SYSTEM_CPU_LOAD_15M),
+    "node_memory_MemTotal_bytes": of(v.SYSTEM_MEMORY_LIMIT),
+    "node_memory_MemAvailable_bytes": of(v.SYSTEM_MEMORY_LINUX_AVAILABLE),
+    "node_memory_MemFree_bytes": of(v.SYSTEM_MEMORY_USAGE, {v.MEMORY_STATE: "=free"}),
+    "node_memory_Buffers_bytes": of(v.SYSTEM_MEMORY_USAGE, {v.MEMORY_STATE: "=buffers"}),
+    # Ours holds what of the kernel's own memory can be reclaimed; theirs are two samples, which are added up.
+    "node_memory_Cached_bytes": of(v.SYSTEM_MEMORY_USAGE, {v.MEMORY_STATE: "=cached"}),
+    "node_memory_SReclaimable_bytes": of(v.SYSTEM_MEMORY_USAGE, {v.MEMORY_STATE: "=cached"}),
+    "node_vmstat_pgmajfault": of(v.SYSTEM_PAGING_FAULTS, {v.FAULT_TYPE: "=major"}),
+    "node_vmstat_pswpin": of(v.SYSTEM_PAGING_OPERATIONS, {v.PAGING_DIRECTION: "=in"}),
+    "node_vmstat_pswpout": of(v.SYSTEM_PAGING_OPERATIONS, {v.PAGING_DIRECTION: "=out"}),
+    "node_disk_read_bytes_total": of(v.SYSTEM_DISK_IO, disk("=read")),
+    "node_disk_written_bytes_total": of(v.SYSTEM_DISK_IO, disk("=write")),
+    "node_disk_reads_completed_total": of(v.SYSTEM_DISK_OPERATIONS, disk("=read")),
+    "node_disk_writes_completed_total": of(v.SYSTEM_DISK_OPERATIONS, disk("=write")),
+    "node_disk_read_time_seconds_total": of(v.SYSTEM_DISK_OPERATION_TIME, disk("=read")),
+    "node_disk_write_time_seconds_total": of(v.SYSTEM_DISK_OPERATION_TIME, disk("=write")),
+    "node_disk_io_time_seconds_total": of(v.SYSTEM_DISK_IO_TIME, {v.DEVICE: "device"}),
+    "node_network_transmit_bytes_total": of(v.SYSTEM_NETWORK_IO, interface("=transmit")),
+    "node_network_receive_bytes_total": of(v.SYSTEM_NETWORK_IO, interface("=receive")),
+    "node_network_transmit_packets_total": of(v.SYSTEM_NETWORK_PACKET_COUNT, interface("=transmit")),
+    "node_network_receive_packets_total": of(v.SYSTEM_NETWORK_PACKET_COUNT, interface("=receive")),
+    "node_network_transmit_drop_total": of(v.SYSTEM_NETWORK_PACKET_DROPPED, interface("=transmit")),
+    "node_network_receive_drop_total": of(v.SYSTEM_NETWORK_PACKET_DROPPED, interface("=receive")),
+    "node_network_transmit_errs_total": of(v.SYSTEM_NETWORK_ERRORS, interface("=transmit")),
+    "node_network_receive_errs_total": of(v.SYSTEM_NETWORK_ERRORS, interface("=receive")),
+    "node_pressure_cpu_waiting_seconds_total": pressure("cpu", "some"),
+    "node_pressure_memory_waiting_seconds_total": pressure("memory", "some"),
+    "node_pressure_memory_stalled_seconds_total": pressure("memory", "full"),
+    "node_pressure_io_waiting_seconds_total": pressure("io", "some"),
+    "node_pressure_io_stalled_seconds_total": pressure("io", "full"),
+}
+
+NODE_SPACE = {v.DEVICE: "device", v.FILESYSTEM_TYPE: "fstype", v.FILESYSTEM_MOUNTPOINT: "mountpoint"}
+
+# The exporter knows all of a file system, what is free for root, and what is free for everybody; we know states.
+NODE_SPACES: dict[str, dict[str, int]] = {
+    "node_filesystem_size_bytes": {"used": 1},
+    "node_filesystem_free_bytes": {"used": -1, "reserved": 1},
+    "node_filesystem_avail_bytes": {"free": 1, "reserved": -1},
+}
+
+
+def of_node_exporter(text: str) -> Reading:
+    """A scrape under our names. What is one series of ours and several samples of theirs is added up."""
+    samples = [
+        (name, dict(re.findall(r'(\w+)="([^"]*)"', labels)), float(number))
+        for name, labels, number in re.findall(r"^(\w+)(?:\{(.*)\})? (\S+)$", text, re.MULTILINE)
+    ]
+    reading: Reading = {}
+
+    def add(key: Series | None, number: float) -> None:
+        if key is not None:
+            reading[key] = reading.get(key, 0.0) + number
+
+    for name, labels, number in samples:
+        if name in NODE:
+            add(NODE[name](labels), number)
+        if name == "node_filesystem_size_bytes":
+            add(of(v.SYSTEM_FILESYSTEM_LIMIT, NODE_SPACE)(labels), number)
+        for state, sign in NODE_SPACES.get(name, {}).items():
+            add(of(v.SYSTEM_FILESYSTEM_USAGE, NODE_SPACE | {v.FILESYSTEM_STATE: f"={state}"})(labels), sign * number)
+    plain = {name: number for name, _, number in samples}
+    minor = plain["node_vmstat_pgfault"] - plain["node_vmstat_pgmajfault"]
+    add(of(v.SYSTEM_PAGING_FAULTS, {v.FAULT_TYPE: "=minor"})({}), minor)
+    used = plain["node_memory_MemTotal_bytes"] - plain["node_memory_MemFree_bytes"] - plain["node_memory_Buffers_bytes"]
+    used -= plain["node_memory_Cached_bytes"] + plain["node_memory_SReclaimable_bytes"]
+    add(of(v.SYSTEM_MEMORY_USAGE, {v.MEMORY_STATE: "=used"})({}), used)
+    add(of(v.SYSTEM_UPTIME)({}), plain["node_time_seconds"] - plain["node_boot_time_seconds"])
+    return reading
+
+
+# -- the Collector's receiver
+
+
+def enabled(*names: str) -> dict[str, Any]:
+    return {"metrics": {name: {"enabled": True} for name in names}}
+
+
+RECEIVER: dict[str, Any] = {
+    "receivers": {
+        "host_metrics": {
+            "collection_interval": "200ms",
+            "initial_delay": "0s",
+            "scrapers": {
+                "cpu": enabled("system.cpu.logical.count", "system.cpu.physical.count"),
+                "load": {},
+                "memory": enabled("system.memory.limit", "system.linux.memory.available"),
+                "disk": {},
+                "filesystem": {},
+                "network": {},
+                "paging": {},
+                "system": {},
+                "process": enabled(
+                    "process.threads", "process.open_file_descriptors", "process.paging.faults", "process.uptime"
+                )
+                | {
+                    "include": {"names": [psutil.Process().name()], "match_type": "strict"},
+                    "mute_process_all_errors": True,
+                },
+            },
+        }
+    },
+    "exporters": {"file": {"path": "${env:TELEMETRY_FILE}", "flush_interval": "50ms"}},
+    "extensions": {"health_check": {"endpoint": "${env:HEALTH_CHECK_ENDPOINT}"}},
+    "service": {
+        "extensions": ["health_check"],
+        "pipelines": {"metrics": {"receivers": ["host_metrics"], "exporters": ["file"]}},
+    },
+}
+
+FAULT = 4096
+"""What the receiver counts for a fault of the host: the library beneath it gives bytes, a page for each."""
+
+# Left out, because it means something else there: system.memory.usage "used", which is limit - available (ours is what
+# makes the states sum to the limit); process.disk.io, which counts what went through caches, pipes and sockets as well
+# (ours is what storage had to do); process.context_switches, which are those of the main thread (ours of all).
+SCRAPED = {
+    "system.cpu.time": of(
+        v.SYSTEM_CPU_TIME,
+        {v.CPU_MODE: "state"},
+        MODES | {"wait": "iowait", "interrupt": "interrupt", "softirq": "interrupt"},
+    ),
+    "system.cpu.logical.count": of(v.SYSTEM_CPU_LOGICAL_COUNT),
+    "system.cpu.physical.count": of(v.SYSTEM_CPU_PHYSICAL_COUNT),
+    "system.cpu.load_average.1m": of(v.SYSTEM_CPU_LOAD_1M),
+    "system.cpu.load_average.5m": of(v.SYSTEM_CPU_LOAD_5M),
+    "system.cpu.load_average.15m": of(v.SYSTEM_CPU_LOAD_15M),
+    "system.memory.limit": of(v.SYSTEM_MEMORY_LIMIT),
+    "system.linux.memory.available": of(v.SYSTEM_MEMORY_LINUX_AVAILABLE),
+    "system.memory.usage": of(
+        v.SYSTEM_MEMORY_USAGE,
+        {v.MEMORY_STATE: "state"},
+        {"free": "free", "buffered": "buffers", "cached": "cached"},
+    ),
+    "system.paging.faults": of(v.SYSTEM_PAGING_FAULTS, {v.FAULT_TYPE: "type"}),
+    "system.disk.io": of(v.SYSTEM_DISK_IO, disk("direction")),
+    "system.disk.operations": of(v.SYSTEM_DISK_OPERATIONS, disk("direction")),
+    "system.disk.operation_time": of(v.SYSTEM_DISK_OPERATION_TIME, disk("direction")),
+    "system.disk.io_time": of(v.SYSTEM_DISK_IO_TIME, {v.DEVICE: "device"}),
+    "system.filesystem.usage": of(
+        v.SYSTEM_FILESYSTEM_USAGE,
+        {
+            v.DEVICE: "device",
+            v.FILESYSTEM_TYPE: "type",
+            v.FILESYSTEM_MOUNTPOINT: "mountpoint",
+            v.FILESYSTEM_STATE: "state",
+        },
+    ),
+    "system.network.io": of(v.SYSTEM_NETWORK_IO, interface("direction")),
+    "system.network.packets": of(v.SYSTEM_NETWORK_PACKET_COUNT, interface("direction")),
+    "system.network.dropped": of(v.SYSTEM_NETWORK_PACKET_DROPPED, interface("direction")),
+    "system.network.errors": of(v.SYSTEM_NETWORK_ERRORS, interface("direction")),
+    "system.uptime": of(v.SYSTEM_UPTIME),
+    # A third state of theirs, the time that the process waited for disks, is none of the conventions' modes.
+    "process.cpu.time": of(v.PROCESS_CPU_TIME, {v.CPU_MODE: "state"}, {"user": "user", "system": "system"}),
+    "process.memory.usage": of(v.PROCESS_MEMORY_USAGE),
+    "process.memory.virtual": of(v.PROCESS_MEMORY_VIRTUAL),
+    "process.threads": of(v.PROCESS_THREAD_COUNT),
+    "process.open_file_descriptors": of(v.PROCESS_FILE_DESCRIPTOR_COUNT),
+    "process.paging.faults": of(v.PROCESS_PAGING_FAULTS, {v.FAULT_TYPE: "type"}),
+    "process.uptime": of(v.PROCESS_UPTIME),
+}
+
+
+def of_receiver(points: Sequence[Point]) -> dict[Series, list[tuple[int, float]]]:
+    """What was scraped under our names: by series, times and values, oldest first."""
+    found: dict[Series, dict[int, float]] = {}
+    for point in points:
+        somebody_else = point.name.startswith("process.") and point.resource.get("process.pid") != os.getpid()
+        if point.name in SCRAPED and not somebody_else:
+            key = SCRAPED[point.name]({name: str(text) for name, text in point.attributes.items()})
+            if key is not None:
+                value = point.value / FAULT if key[0] is v.SYSTEM_PAGING_FAULTS else point.value
+                times = found.setdefault(key, {})
+                times[point.time] = times.get(point.time, 0.0) + value
+    return {key: sorted(times.items()) for key, times in found.items()}
+
+
+# -- both at once
+
+
+@dataclass(frozen=True)
+class Bracket:
+    """Three readings of one series, in this order."""
+
+    before: float
+    ours: float
+    after: float
+
+    def outside(self, steady: bool) -> float:
+        """How far ours lies outside theirs; a counter that falls does not agree with itself."""
+        low, high = (self.before, self.after) if steady else sorted((self.before, self.after))
+        return max(0.0, low - self.ours, self.ours - high)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One other reader against us.
+
+    Attributes:
+        brackets: by series of ours, one for each round; empty for a series that the other one does not have.
+        seen: by series, every value that the other one read.
+    """
+
+    brackets: Mapping[Series, list[Bracket]]
+    seen: Mapping[Series, list[float]]
+
+
+@dataclass(frozen=True)
+class Comparisons:
+    node_exporter: Comparison
+    receiver: Comparison
+
+
+@contextmanager
+def busy(file: Path) -> Iterator[None]:
+    """The machine has something to do."""
+    with children.started(children.command("e2e_busy", file)) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "busy\n"
+        yield
+        _, err = process.communicate(timeout=children.PATIENCE)
+        assert (process.returncode, err) == (0, "")
+
+
+@pytest.fixture(scope="module")
+def comparisons(tmp_path_factory: pytest.TempPathFactory) -> Comparisons:
+    folder = tmp_path_factory.mktemp("independent")
+    with ExitStack() as stack:
+        need(otelcol)
+        exporter = stack.enter_context(need(lambda: NodeExporter(folder, "--collector.netdev.device-exclude=^$")))
+        # We begin before the receiver does, so that it does not see our own threads come as something that moved.
+        ours = stack.enter_context(Ours())
+        ours.fresh()
+        collector = stack.enter_context(Collector(folder, RECEIVER))
+        stack.enter_context(busy(folder / "busy"))
+        scrapes, readings, moments = [of_node_exporter(get(exporter.url))], [], []
+        collector.wait(lambda points: enough(points, 0), 20)
+        for _ in range(ROUNDS):
+            begin = time.time_ns()
+            readings.append(ours.fresh())
+            moments.append((begin, time.time_ns()))
+            scrapes.append(of_node_exporter(get(exporter.url)))
+        points = collector.wait(lambda points: enough(points, moments[-1][1]), 20)
+    return Comparisons(with_node_exporter(scrapes, readings), with_receiver(of_receiver(points), readings, moments))
+
+
+def enough(points: Sequence[Point], moment: int) -> bool:
+    """Whether each of the receiver's scrapers has come round twice since a moment."""
+    names = {point.name for point in points} | {"system.cpu.time", "process.cpu.time", "system.disk.io"}
+    return all(len({each.time for each in points if each.name == name and each.time > moment}) >= 2 for name in names)
+
+
+def with_node_exporter(scrapes: Sequence[Reading], readings: Sequence[Reading]) -> Comparison:
+    """Each of our readings began after one scrape had been answered, and was there before the next was asked for."""
+    brackets = {
+        key: [
+            Bracket(before[key], reading[key], after[key])
+            for before, reading, after in zip(scrapes, readings, scrapes[1:])
+            if key in reading and key in before
+        ]
+        for key in readings[-1]
+    }
+    return Comparison(brackets, {key: [scrape[key] for scrape in scrapes if key in scrape] for key in brackets})
+
+
+def with_receiver(
+    scraped: Mapping[Series, Sequence[tuple[int, float]]],
+    readings: Sequence[Reading],
+    moments: Sequence[tuple[int, int]],
+) -> Comparison:
+    """By the times that the receiver gives its points, which may be taken before or after it read.
+
+    Its scrapes come one after the other. So the last but one before a moment had been read by then, and of those that
+    come after it, the second one has certainly been read later.
+    """
+    brackets: dict[Series, list[Bracket]] = {key: [] for key in readings[-1]}
+    for key, found in brackets.items():
+        for (begin, end), reading in zip(moments, readings):
+            before = [value for at, value in scraped.get(key, ()) if at < begin]
+            after = [value for at, value in scraped.get(key, ()) if at > end]
+            if key in reading and len(before) >= 2 and len(after) >= 2:
+                found.append(Bracket(before[-2], reading[key], after[1]))
+    return Comparison(brackets, {key: [value for _, value in scraped.get(key, ())] for key in brackets})
+
+
+TICK = 1 / os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 0.01
+"""Seconds in which the kernel tells CPU time; it rounds down."""
+
+GRAIN = {
+    # The exporter adds up the CPUs, each rounded for itself; the kernel rounds the sum once. And its time of waiting
+    # for disks is an estimate that can fall by a tick.
+    v.SYSTEM_CPU_TIME: ((os.cpu_count() or 1) + 1) * TICK,
+    # Ours comes in microseconds, theirs in ticks.
+    v.PROCESS_CPU_TIME: TICK,
+    # Both others take it from the time of boot, which the kernel tells in whole seconds; the receiver rounds it, too.
+    v.SYSTEM_UPTIME: 1.0,
+    v.PROCESS_UPTIME: 1.0,
+}
+"""How coarse a number is, in its unit, by its source."""
+
+STEADY = (v.SYSTEM_UPTIME, v.PROCESS_UPTIME)
+"""Gauges that never fall."""
+
+
+def check(comparison: Comparison, row: Metric, apart: Series | None = None) -> None:
+    """Every series of ours, but the one set apart, is one of theirs as well, and agrees in every round."""
+    found = {key: brackets for key, brackets in comparison.brackets.items() if key[0] is row and key != apart}
+    if not found:
+        pytest.skip(f"this machine has no {row.name}")
+    steady = row.kind is Kind.COUNTER or row in STEADY
+    for key, brackets in found.items():
+        name = f"{row.name} {dict(key[1])}"
+        assert len(brackets) == ROUNDS, f"{name}: the other reader has it in {len(brackets)} of {ROUNDS} rounds"
+        moved = 0.0 if steady else max(comparison.seen[key]) - min(comparison.seen[key])
+        # The last term is for floats: seconds that were divided and added up in another order.
+        allowed = moved + GRAIN.get(row, 0.0) + 1e-6
+        wrong = [bracket for bracket in brackets if bracket.outside(steady) > allowed]
+        # What somebody takes and gives back between two looks, no other reader has to have seen: a gauge that means
+        # something else is outside every time, such a visitor makes it so once.
+        assert len(wrong) <= (0 if steady else ROUNDS // 3), f"{name} lies outside by more than {allowed:g}: {wrong}"
+
+
+def rows(translations: Mapping[str, Translation], *more: Metric) -> list[Metric]:
+    """The rows that are compared, each once."""
+    return sorted({each.row for each in translations.values()} | {*more}, key=lambda row: row.name)
+
+
+@pytest.mark.parametrize(
+    "row",
+    rows(NODE, v.SYSTEM_FILESYSTEM_USAGE, v.SYSTEM_FILESYSTEM_LIMIT, v.SYSTEM_UPTIME),
+    ids=lambda row: row.name,
+)
+def test_the_node_exporter_agrees(row: Metric, comparisons: Comparisons) -> None:
+    check(comparisons.node_exporter, row)
+
+
+@pytest.mark.parametrize("row", rows(SCRAPED), ids=lambda row: row.name)
+def test_the_receiver_of_the_collector_agrees(row: Metric, comparisons: Comparisons) -> None:
+    # It means something else by the memory that is in use; see above.
+    used = of(v.SYSTEM_MEMORY_USAGE, {v.MEMORY_STATE: "=used"})({})
+    check(comparisons.receiver, row, used)
+
+
+@pytest.mark.parametrize("other", ["node_exporter", "receiver"])
+def test_the_machine_was_busy(other: str, comparisons: Comparisons) -> None:
+    """A bracket around numbers that stand still would prove little."""
+    comparison: Comparison = getattr(comparisons, other)
+    moved = {
+        key[0]
+        for key, brackets in comparison.brackets.items()
+        if brackets and all(bracket.before < bracket.after for bracket in brackets)
+    }
+    expected = {v.SYSTEM_CPU_TIME, v.SYSTEM_NETWORK_IO, v.SYSTEM_NETWORK_PACKET_COUNT, v.SYSTEM_PAGING_FAULTS}
+    if any(key[0] is v.SYSTEM_DISK_IO for key in comparison.brackets):
+        expected |= {v.SYSTEM_DISK_IO, v.SYSTEM_DISK_OPERATIONS}
+    assert expected <= moved

@@ -1,0 +1,321 @@
+"""HardwareInstrumentor by code: again and again, with one provider or several, any settings, and without a trace."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader, PeriodicExportingMetricReader
+from tests import children
+from tests.programs import traces
+from tests.programs.journal import OURS, Arrived, Journal, exports, flatten, repeated
+from tests.waiting import wait_for
+
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor, identity, session
+from opentelemetry.instrumentation.hardware.model import Point, Unavailable
+from opentelemetry.instrumentation.hardware.sources import Source, discover
+from opentelemetry.instrumentation.hardware.version import __version__
+from opentelemetry.instrumentation.hardware.vocabulary import SCHEMA_URL
+
+
+@pytest.fixture
+def instrumentor() -> Iterator[HardwareInstrumentor]:
+    made = HardwareInstrumentor()
+    assert not made.is_instrumented_by_opentelemetry, "a test before this one left it instrumented"
+    yield made
+    if made.is_instrumented_by_opentelemetry:
+        made.uninstrument()
+
+
+Left = tuple[list[str], list[str]]
+
+
+def left() -> Left:
+    """Threads of ours that live, and files of the kernel that are open."""
+    return traces.threads(), traces.descriptors()
+
+
+@pytest.fixture
+def before() -> Left:
+    """What other tests left."""
+    return left()
+
+
+class Application:
+    """A provider with a reader and a counter of its own."""
+
+    def __init__(self) -> None:
+        self.reader = InMemoryMetricReader()
+        self.provider = MeterProvider([self.reader], shutdown_on_exit=False)
+        self.provider.get_meter("application").create_counter("application.steps").add(1)
+
+    def points(self) -> list[Arrived]:
+        """What is exported of a reading that is made now; the application's own is always there."""
+        opened = HardwareInstrumentor()._session
+        if opened is not None:
+            opened.board.fresh(10)
+        points = list(flatten(self.reader.get_metrics_data()))
+        assert [point.value for point in points if point.scope == "application"] == [1]
+        assert repeated(points) == []
+        return [point for point in points if point.scope == OURS]
+
+    def names(self) -> set[str]:
+        return {point.name for point in self.points()}
+
+
+@pytest.fixture
+def application() -> Iterator[Application]:
+    made = Application()
+    yield made
+    made.provider.shutdown()
+
+
+def test_again_and_again(instrumentor: HardwareInstrumentor, application: Application) -> None:
+    for _ in range(4):
+        instrumentor.instrument(meter_provider=application.provider)
+        assert {"system.cpu.time", "process.cpu.time", "otel_hardware.source.up"} <= application.names()
+        instrumentor.uninstrument()
+        assert application.points() == []
+
+
+def test_nothing_is_left(instrumentor: HardwareInstrumentor, application: Application, before: Left) -> None:
+    def cycle() -> None:
+        instrumentor.instrument(meter_provider=application.provider, detail=["cpu", "connections", "processes"])
+        assert application.points()
+        assert {"otel-hardware-host", "otel-hardware-process"} <= set(traces.threads())
+        assert len(traces.descriptors()) > len(before[1])
+        assert identity.JOB in os.environ
+        instrumentor.uninstrument()
+
+    cycle()  # the first one also opens what the process keeps, such as imported libraries
+    descriptors = len(os.listdir("/proc/self/fd"))
+    cycle()
+    assert left() == before
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+    assert psutil.Process().children() == []
+    assert identity.JOB not in os.environ
+
+
+def test_an_absent_source_leaves_nothing_open(
+    instrumentor: HardwareInstrumentor, application: Application, before: Left, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Absent(Source):
+        name = "absent"
+
+        def open(self) -> None:
+            self.site.drivers.kernel().read("/proc/self/cgroup")
+            raise Unavailable("there is no such device")
+
+        def read(self) -> Iterator[Point]:
+            raise AssertionError("it was never open")
+
+    monkeypatch.setattr(session, "discover", lambda: {"absent": lambda: Absent})
+    instrumentor.instrument(meter_provider=application.provider)
+    assert application.names() == {"otel_hardware.cpu.time"}
+    assert traces.descriptors() == before[1]
+
+
+def test_two_providers_at_once(
+    instrumentor: HardwareInstrumentor, application: Application, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = Application()
+    instrumentor.instrument(meter_provider=application.provider)
+    instrumentor.instrument(meter_provider=other.provider)
+    assert caplog.records == []
+    assert application.names() >= {"system.cpu.time", "process.cpu.time"} <= other.names()
+    threads = traces.threads()
+    assert len(threads) == len(set(threads)), "the second provider shares the readings of the first"
+    instrumentor.uninstrument()
+    assert application.points() == other.points() == []
+    instrumentor.instrument(meter_provider=other.provider)
+    assert other.points()
+    assert application.points() == [], "it was not asked to report there again"
+    other.provider.shutdown()
+
+
+def test_the_same_provider_twice_reports_once(
+    instrumentor: HardwareInstrumentor, application: Application, caplog: pytest.LogCaptureFixture
+) -> None:
+    instrumentor.instrument(meter_provider=application.provider)
+    instrumentor.instrument(meter_provider=application.provider)
+    assert [record.getMessage() for record in caplog.records] == ["Attempting to instrument while already instrumented"]
+    assert application.points()  # which fails where a series is there twice
+
+
+def test_before_a_provider_is_set_and_with_the_global_one() -> None:
+    outcome = children.run(children.command("late_provider"))
+    assert outcome.returncode == 0, outcome.stderr
+    said: dict[str, dict[str, int]] = json.loads(outcome.stdout)
+    there = said["set later"]
+    assert there["metrics"] > 10
+    assert there["most"] == 1
+    assert said == {
+        "set later": there,
+        "uninstrumented": {"metrics": 0, "most": 0},
+        "again": there,
+        "explicit too": there,
+        "explicit alone": there,
+    }
+
+
+def test_two_readers_with_different_steps(instrumentor: HardwareInstrumentor, tmp_path: Path) -> None:
+    quick, slow = tmp_path / "quick", tmp_path / "slow"
+    readers = [
+        PeriodicExportingMetricReader(Journal(path), export_interval_millis=step)
+        for path, step in ((quick, 100), (slow, 350))
+    ]
+    provider = MeterProvider(readers, shutdown_on_exit=False)
+    instrumentor.instrument(meter_provider=provider, sample_interval=0.05)
+    try:
+        wait_for(lambda: sum("process.cpu.time" in each.names() for each in exports(slow)) >= 3, 30, "slow exports")
+    finally:
+        instrumentor.uninstrument()
+        provider.shutdown()
+    for path in (quick, slow):
+        ours = [each for each in exports(path) if each.names()]
+        assert [repeated(each.points) for each in ours if repeated(each.points)] == []
+        first, *rest = [each.names() for each in ours if "system.cpu.utilization" in each.names()]
+        assert [first - names for names in rest if first - names] == [], "what was there once stays there"
+        uptime = [each.values("process.uptime")[0] for each in ours if each.values("process.uptime")]
+        assert uptime == sorted(uptime)
+        assert uptime[0] < uptime[-1]
+
+
+def test_other_settings_on_the_next_time(instrumentor: HardwareInstrumentor, application: Application) -> None:
+    instrumentor.instrument(meter_provider=application.provider, sources="host", sample_interval=0.5)
+    plain = application.names()
+    assert {name for name in plain if name.startswith(("process.", "container."))} == set()
+    instrumentor.uninstrument()
+    instrumentor.instrument(
+        meter_provider=application.provider,
+        sources=["host", "process"],
+        detail="processes,cpu",
+        exclude_metrics=["system.network.*"],
+    )
+    more = application.points()
+    names = {point.name for point in more}
+    assert {"system.process.count", "process.cpu.time"} <= names - plain
+    assert {name for name in names if name.startswith("system.network")} == set()
+    cpus = {point.attributes.get("cpu.logical_number") for point in more if point.name == "system.cpu.time"}
+    assert cpus == set(range(os.cpu_count() or 0))
+    instrumentor.uninstrument()
+    instrumentor.instrument(meter_provider=application.provider, sources="host")
+    # A utilization needs two readings, of which there may be one.
+    assert {name for name in application.names() ^ plain if "utilization" not in name} == set()
+
+
+def test_the_scope_says_who_and_by_which_conventions(
+    instrumentor: HardwareInstrumentor, application: Application
+) -> None:
+    instrumentor.instrument(meter_provider=application.provider)
+    application.points()
+    data = application.reader.get_metrics_data()
+    assert data
+    (scope,) = [
+        part.scope for batch in data.resource_metrics for part in batch.scope_metrics if part.scope.name == OURS
+    ]
+    assert (scope.version, scope.schema_url) == (__version__, SCHEMA_URL)
+    assert __version__
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"sample_interval": "fast"}, ("sample_interval", "fast", "seconds")),
+        ({"sample_interval": True}, ("sample_interval", "seconds")),
+        ({"sample_interval": -1}, ("sample_interval", "seconds")),
+        ({"sources": 5}, ("sources", "5", "names")),
+        ({"sources": ["gpux", "host", "process"]}, ("SOURCES", "gpux", "host, process")),
+        ({"detail": ["all"]}, ("detail", "cpu, connections, processes")),
+        ({"disk_paths": "data"}, ("disk_paths", "data", "absolute")),
+        ({"counter_origin": 0}, ("counter_origin", "boot or start")),
+        ({"include_metrics": "cpu"}, ("include_metrics", "cpu", "matches no metric")),
+        ({"nonsense": 1}, ("nonsense", "sample_interval")),
+    ],
+    ids=lambda value: "-".join(f"{name}={wrong}" for name, wrong in value.items()) if isinstance(value, dict) else "",
+)
+def test_a_wrong_argument_costs_one_warning(
+    instrumentor: HardwareInstrumentor,
+    application: Application,
+    caplog: pytest.LogCaptureFixture,
+    options: dict[str, object],
+    words: tuple[str, ...],
+) -> None:
+    instrumentor.instrument(meter_provider=application.provider, **options)
+    (record,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert record.levelno == logging.WARNING
+    assert [word for word in words if word not in record.getMessage()] == []
+    assert {"system.cpu.time", "process.cpu.time"} <= application.names()
+
+
+@pytest.mark.parametrize("provider", ["rubbish", object(), 5])
+def test_a_provider_that_is_none_raises_nothing(
+    instrumentor: HardwareInstrumentor,
+    application: Application,
+    before: Left,
+    caplog: pytest.LogCaptureFixture,
+    provider: object,
+) -> None:
+    instrumentor.instrument(meter_provider=provider)
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR]
+    assert left() == before
+    instrumentor.uninstrument()
+    instrumentor.instrument(meter_provider=application.provider)
+    instrumentor.instrument(meter_provider=provider)  # beside one that is
+    assert application.points()
+
+
+def test_broken_discovery_raises_nothing_and_leaves_nothing(
+    instrumentor: HardwareInstrumentor,
+    application: Application,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def broken() -> None:
+        raise RuntimeError("no metadata")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(session, "discover", broken)
+        instrumentor.instrument(meter_provider=application.provider)
+    assert "the program goes on" in caplog.text
+    assert application.points() == []
+    assert identity.JOB not in os.environ, "our children would leave the host's numbers to us"
+    instrumentor.uninstrument()
+    instrumentor.instrument(meter_provider=application.provider)
+    assert application.points()
+
+
+def test_one_broken_source_costs_itself(
+    instrumentor: HardwareInstrumentor,
+    application: Application,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def broken() -> None:
+        raise ImportError("no such library")
+
+    monkeypatch.setattr(session, "discover", lambda: {**discover(), "vendor": broken})
+    instrumentor.instrument(meter_provider=application.provider)
+    (record,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert "vendor" in record.getMessage()
+    assert "no such library" in record.getMessage()
+    assert {"system.cpu.time", "process.cpu.time"} <= application.names()
+
+
+def test_a_machine_without_proc_and_sys_costs_numbers_and_nothing_else() -> None:
+    outcome = children.run(children.command("without_proc"))
+    if outcome.returncode == 77:
+        pytest.skip(f"a mount namespace cannot be made here: {outcome.stdout.strip()}")
+    assert outcome.returncode == 0, outcome.stderr
+    said = json.loads(outcome.stdout)
+    assert said["application"] == [1]
+    assert "otel_hardware.source.up" in said["ours"]
+    lines = [line for line in outcome.stderr.splitlines() if line.startswith("Source ")]
+    assert len(lines) == len({line.split()[1] for line in lines}), f"one sentence for each source:\n{outcome.stderr}"
+    assert "Traceback" not in outcome.stderr

@@ -1,0 +1,226 @@
+"""Who may know whom: a module imports from the lines above its own."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.children import run
+
+import opentelemetry.instrumentation.hardware as package
+
+ROOT = Path(package.__file__).parent
+NAME = package.__name__
+
+# Lowest first. The modules of a line do not know each other, but where they are siblings.
+LAYERS = (
+    ("version", "package", "environment_variables"),
+    ("model",),
+    ("vocabulary",),
+    ("drivers", "identity", "config"),
+    ("replay",),
+    ("machine", "cgroup", "linux", "portable"),
+    ("sources",),
+    ("sources.*",),
+    ("windows", "rhythm", "poller", "board", "cycle"),
+    ("session",),
+    ("instrumentor", "wandb"),
+    ("render",),
+    ("",),
+    ("cli", "cli.*"),
+)
+SIBLINGS = ("machine", "windows", "cli")
+"""The first of each line whose modules know each other."""
+
+TALKS_TO_THE_SDK = ("instrumentor", "cli")
+DRIVERS = ("psutil", "pynvml", "grpc", "amdsmi", "libtpu", "torch")
+CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]*|__all__")
+MUTABLE = ("list", "dict", "set", "bytearray", "defaultdict", "deque", "OrderedDict", "Counter", "array")
+CHANGES = ("append", "add", "update", "pop", "popitem", "clear", "setdefault", "extend", "insert", "remove", "discard")
+
+MODULES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix("__init__").removesuffix("."): path
+    for path in sorted(ROOT.rglob("*.py"))
+}
+
+
+def layer(module: str) -> int:
+    """The line that a module stands on."""
+    for number, line in enumerate(LAYERS):
+        if module in line or ("." in module and f"{module.partition('.')[0]}.*" in line):
+            return number
+    raise AssertionError(f"{module}.py stands on no line of the layers yet: decide what it may know")
+
+
+def imports(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    """What a module imports, in functions too: full dotted names, with the line."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, node.lineno
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"line {node.lineno}: imports are absolute"
+            for alias in node.names:
+                below = f"{node.module}.{alias.name}"
+                inside = below == NAME or below.removeprefix(f"{NAME}.") in MODULES
+                yield (below if inside else str(node.module)), node.lineno
+
+
+def breaches(module: str, tree: ast.AST) -> list[str]:
+    """What a module imports that it should not know."""
+    own = layer(module)
+    found = []
+    for name, line in imports(tree):
+        if name == NAME or name.startswith(f"{NAME}."):
+            other = name.removeprefix(NAME).removeprefix(".")
+            if other == module:
+                continue
+            known = layer(other)
+            siblings = known == own and LAYERS[own][0] in SIBLINGS
+            if known >= own and not siblings:
+                found.append(f"{module}:{line} imports {other or NAME}, which is not below it")
+        elif name.partition(".")[0] == "opentelemetry" and module.partition(".")[0] not in TALKS_TO_THE_SDK:
+            found.append(f"{module}:{line} imports {name}; only {', '.join(TALKS_TO_THE_SDK)} do")
+    return found
+
+
+def at_module_level(tree: ast.Module) -> Iterator[ast.stmt]:
+    """The statements that run when a module is imported, apart from those of classes."""
+    waiting: list[ast.stmt] = list(tree.body)
+    while waiting:
+        statement = waiting.pop()
+        yield statement
+        for part in ("body", "orelse", "finalbody"):
+            if not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                waiting += getattr(statement, part, [])
+        for handler in getattr(statement, "handlers", []):
+            waiting += handler.body
+
+
+def eager(tree: ast.Module) -> list[str]:
+    """The drivers that importing a module loads."""
+    return [
+        name
+        for statement in at_module_level(tree)
+        if isinstance(statement, (ast.Import, ast.ImportFrom))
+        for name, _ in imports(ast.Module([statement], []))
+        if name.partition(".")[0] in DRIVERS
+    ]
+
+
+def is_mutable(value: ast.expr | None) -> bool:
+    if isinstance(value, ast.Call):
+        name = value.func.attr if isinstance(value.func, ast.Attribute) else getattr(value.func, "id", "")
+        return name in MUTABLE or name.startswith("Weak")
+    return isinstance(value, (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp))
+
+
+def state(tree: ast.Module) -> list[str]:
+    """What a module keeps of its own: variables that can change, and what changes them."""
+    found = []
+    for statement in at_module_level(tree):
+        if isinstance(statement, (ast.Assign, ast.AnnAssign)) and is_mutable(statement.value):
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            names = [target.id for target in targets if isinstance(target, ast.Name)]
+            found += [f"line {statement.lineno}: {name}" for name in names if not CONSTANT.fullmatch(name)]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Global):
+            found.append(f"line {node.lineno}: global {', '.join(node.names)}")
+        changed: ast.expr | None = None
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, (ast.Store, ast.Del)):
+            changed = node.value
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGES:
+            changed = node.func.value
+        if isinstance(changed, ast.Name) and CONSTANT.fullmatch(changed.id):
+            found.append(f"line {node.lineno}: {changed.id} is changed")  # type: ignore[attr-defined]
+    return found
+
+
+def test_there_is_something_to_look_at() -> None:
+    assert {"model", "vocabulary", "poller", "sources", "sources.host", "session", "instrumentor", ""} <= set(MODULES)
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module or "__init__")
+def test_a_module_knows_only_what_is_below_it(module: str) -> None:
+    assert breaches(module, ast.parse(MODULES[module].read_text())) == []
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module or "__init__")
+def test_a_driver_is_loaded_on_first_use(module: str) -> None:
+    assert eager(ast.parse(MODULES[module].read_text())) == []
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module or "__init__")
+def test_a_module_keeps_no_state(module: str) -> None:
+    assert state(ast.parse(MODULES[module].read_text())) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "line"),
+    [
+        ("model", f"from {NAME}.vocabulary import CATALOG"),
+        ("model", f"from {NAME} import vocabulary"),
+        ("windows", f"def f():\n    import {NAME}.session"),
+        ("sources.host", f"from {NAME}.sources.process import Process"),
+        ("sources.host", f"from {NAME}.sources import process"),
+        ("sources.host", f"from {NAME}.poller import Poller"),
+        ("drivers", f"from {NAME}.config import Config"),
+        ("session", f"import {NAME}"),
+        ("poller", "from opentelemetry.context import attach"),
+        ("session", "import opentelemetry.metrics"),
+        ("instrumentor", f"from {NAME}.cli import main"),
+    ],
+)
+def test_a_breach_is_found(module: str, line: str) -> None:
+    assert len(breaches(module, ast.parse(line))) == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "line"),
+    [
+        ("sources.host", f"from {NAME}.sources import Source"),
+        ("poller", f"from {NAME}.windows import Track"),
+        ("linux", f"from {NAME}.cgroup import Cgroup"),
+        ("instrumentor", "from opentelemetry.metrics import Meter"),
+        ("cli.run", "from opentelemetry.sdk.metrics import MeterProvider"),
+        ("", f"from {NAME}.instrumentor import HardwareInstrumentor"),
+    ],
+)
+def test_what_is_allowed_is_no_breach(module: str, line: str) -> None:
+    assert breaches(module, ast.parse(line)) == []
+
+
+@pytest.mark.parametrize("line", ["import psutil", "try:\n    import pynvml as n\nexcept ImportError:\n    n = None"])
+def test_a_driver_at_module_level_is_found(line: str) -> None:
+    assert len(eager(ast.parse(line))) == 1
+    assert eager(ast.parse(f"def f():\n    {line.splitlines()[0].replace('try:', 'import grpc')}")) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "known = {}",
+        "known: list[str] = []",
+        "import collections\nknown = collections.defaultdict(list)",
+        "known = [word for word in 'abc']",
+        "A = {}\ndef f():\n    A['x'] = 1",
+        "A = []\ndef f():\n    A.append(1)",
+        "a = 0\ndef f():\n    global a\n    a = 1",
+    ],
+)
+def test_state_is_found(line: str) -> None:
+    assert len(state(ast.parse(line))) == 1
+
+
+def test_constants_are_no_state() -> None:
+    assert state(ast.parse("__all__ = ['a']\n_KNOWN = {1: 2}\nKNOWN = [1]\nclass A:\n    x = []\nname = 'a'\n")) == []
+
+
+def test_importing_the_package_loads_no_driver() -> None:
+    program = f"import {NAME}, sys; print([name for name in {DRIVERS!r} if name in sys.modules])"
+    child = run([sys.executable, "-c", program])
+    assert (child.returncode, child.stdout.strip()) == (0, "[]"), child.stderr

@@ -1,0 +1,627 @@
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from math import inf
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.stage import BUSY, ENERGY, POWER, POWER_PEAK, USERS, Stage, news, one, values, warnings
+from tests.waiting import wait_for
+
+from opentelemetry.instrumentation.hardware.model import Point, Series, Share, Snapshot, Unavailable
+from opentelemetry.instrumentation.hardware.poller import PERIODS, State
+
+
+@pytest.fixture(autouse=True)
+def _everything_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "opentelemetry.instrumentation.hardware")
+
+
+def fail(error: Exception) -> Callable[..., Iterable[Point]]:
+    def raising(*arguments: object) -> Iterable[Point]:
+        raise error
+
+    return raising
+
+
+def nothing(snapshot: Snapshot) -> None:
+    """A reader that does not look."""
+
+
+# -- windows
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_20_hz_trace_is_right_for_readers_of_one_and_five_seconds_at_once(seed: int) -> None:
+    dice = random.Random(seed)
+    stage = Stage(interval=0.05, expected=1.0, from_start=True)
+    heard: list[tuple[float, float]] = []
+    joules = 100.0
+
+    def read(now: float) -> list[Point]:
+        nonlocal joules
+        watts = 9000.0 + len(heard) if dice.random() < 0.02 else dice.uniform(50.0, 400.0)
+        joules += watts * (now - heard[-1][0]) if heard else 0.0
+        heard.append((now, watts))
+        return [POWER(watts), POWER_PEAK(watts), ENERGY(joules), BUSY(Share(joules, 500.0 * now))]
+
+    stage.player.read = read
+    collected: dict[float, list[tuple[float, Snapshot]]] = {1.0: [], 5.0: []}
+
+    def keep(step: float) -> Callable[[Snapshot], None]:
+        return lambda snapshot: collected[step].append((snapshot.read["player"], snapshot))
+
+    stage.run(60.2, {step: keep(step) for step in collected})
+    spikes = [(at, watts) for at, watts in heard if watts >= 9000.0]
+    assert len(spikes) > 10, "the trace has no spikes to lose"
+    for step, snapshots in collected.items():
+        assert len(snapshots) == int(60 / step)
+        begin, energy, peaks = heard[0][0], 0.0, []
+        for end, snapshot in snapshots:
+            length = end - begin
+            area = sum(watts * (at - before) for (before, _), (at, watts) in pairwise(heard) if begin < at <= end)
+            assert length >= 0.05
+            assert one(snapshot, POWER) * length == pytest.approx(area, rel=1e-9)
+            assert one(snapshot, ENERGY) - energy == pytest.approx(area, rel=1e-9), "mean x window is not the increase"
+            assert one(snapshot, BUSY) == pytest.approx(area / (500.0 * length), rel=1e-7)
+            first = begin == heard[0][0]
+            assert one(snapshot, POWER_PEAK) == max(
+                watts for at, watts in heard if begin < at <= end or (first and at == begin)
+            )
+            peaks.append((begin, end, one(snapshot, POWER_PEAK)))
+            begin, energy = end, float(one(snapshot, ENERGY))
+        for at, watts in spikes:
+            if at <= begin:
+                (peak,) = [peak for since, until, peak in peaks if since < at <= until]
+                assert peak >= watts
+    assert stage.board.pollers[0].problem is None
+
+
+def test_a_source_that_fails_while_one_collects_does_not_undo_the_windows() -> None:
+    stage = Stage(interval=1.0, expected=10.0)
+    level = 100.0
+    stage.player.read = lambda now: [POWER(level), POWER_PEAK(level)]
+    stage.run(10.0, {10.0: nothing})
+    level = 1.0
+    working, stage.player.read = stage.player.read, fail(OSError("gone for a moment"))
+    stage.run(11.1)
+    assert stage.collect(10000).values.get(POWER) is None
+    stage.player.read = working
+    stage.run(16.0)
+    snapshot = stage.collect(10000)
+    assert one(snapshot, POWER) == 1.0, "the window reached back to what was reported before"
+    assert one(snapshot, POWER_PEAK) == 1.0
+
+
+# -- when readings are made
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    interval=st.sampled_from([0.0, 0.3, 1.0, 2.0, 7.0]),
+    step=st.sampled_from([0.5, 1.0, 2.5, 5.0, 15.0]),
+    cost=st.floats(0.0, 0.05),
+)
+def test_one_reading_is_placed_just_before_each_collection(interval: float, step: float, cost: float) -> None:
+    stage = Stage(interval=interval, expected=step)
+
+    def read(now: float) -> list[Point]:
+        stage.clock.now += cost
+        return [POWER(1.0)]
+
+    stage.player.read = read
+    collections: list[float] = []
+    stage.run(step * 10 + 0.01, {step: lambda snapshot: collections.append(stage.clock.now)})
+    lead = min(0.05 + 3 * cost, step / 4)
+    readings = stage.player.readings
+    assert len(collections) >= 9
+    for at in collections:
+        ages = [at - reading for reading in readings if reading <= at]
+        assert min(ages) <= 2 * lead + 1e-6, f"no reading was placed before the collection at {at}: {ages[-3:]}"
+        if not 0.0 < interval <= 2 * lead + cost:  # else the samples alone are as close
+            assert sum(age < 2 * lead - 1e-6 for age in ages) <= 1, f"several for the collection at {at}: {ages[-3:]}"
+    if not interval:
+        assert len(readings) <= len(collections) + 2, "more than one reading for a collection"
+    elif interval > 2 * lead:
+        elapsed = stage.clock.now - stage.start
+        assert len(readings) <= elapsed / interval + len(collections) + 2
+
+
+def test_two_readers_have_a_reading_each() -> None:
+    stage = Stage(interval=4.0, expected=60.0)
+    ages: dict[float, list[float]] = {5.0: [], 7.0: []}
+    stage.run(
+        200.0,
+        {
+            step: lambda snapshot, found=found: found.append(stage.clock.now - snapshot.read["player"])  # type: ignore[misc]
+            for step, found in ages.items()
+        },
+    )
+    for step, found in ages.items():
+        learned = found[2:]
+        assert len(learned) > 20
+        assert max(learned) <= 0.1 + 1e-9, f"the reader of {step} s got a reading {max(learned)} s old"
+
+
+def test_without_sampling_a_source_is_read_only_when_a_collection_is_due() -> None:
+    stage = Stage(interval=0.0, expected=60.0)
+    ages: list[float] = []
+    stage.run(600.5, {60.0: lambda snapshot: ages.append(stage.clock.now - snapshot.read["player"])})
+    assert stage.player.readings[0] == stage.start
+    assert [stage.start + 60.0 * (number + 1) - at for number, at in enumerate(stage.player.readings[1:])] == (
+        pytest.approx([0.05] * 10)
+    )
+    assert ages == pytest.approx([0.05] * 10)
+
+
+@pytest.mark.parametrize("step", [1.0, 4.0, 15.0])
+def test_the_dear_read_is_made_when_a_collection_is_due_and_not_more_often(step: float) -> None:
+    stage = Stage(interval=0.5, expected=step)
+    collections: list[float] = []
+    ages: list[float] = []
+    stage.player.seldom = lambda now: [USERS(int(now))]
+    stage.run(
+        121.0,
+        {
+            step: lambda snapshot: (
+                collections.append(stage.clock.now),
+                ages.append(stage.clock.now - float(one(snapshot, USERS))),
+            )
+        },  # type: ignore[dict-item]
+    )
+    dear = stage.player.seldom_readings
+    assert dear[0] == stage.start, "once at the beginning"
+    assert len(dear) > 120 / (10 + step)
+    for before, at in pairwise(dear):
+        assert at - before >= 9.9 - 1e-9
+        assert any(0 <= collection - at <= 0.1 + 1e-9 for collection in collections), f"{at}: no collection is due"
+    assert max(ages) <= 10 + 2 * step
+
+
+def test_a_dear_read_of_its_own_period() -> None:
+    stage = Stage(interval=1.0, expected=1.0)
+    stage.player.every = 30.0
+    stage.run(100.0, {1.0: nothing})
+    assert len(stage.player.seldom_readings) == 4
+
+
+# -- what is too old, and pauses
+
+
+def test_a_reading_older_than_three_of_its_own_periods_is_dropped() -> None:
+    stage = Stage(interval=2.0, expected=20.0)
+    stage.player.seldom = lambda now: [USERS(3)]
+    stage.run(20.0, {20.0: nothing})
+    last, dear = stage.player.readings[-1], stage.player.seldom_readings[-1]
+    stage.clock.now = last + PERIODS * 2.0
+    assert one(stage.collect(), POWER) == 1.0
+    stage.clock.now = last + PERIODS * 2.0 + 0.01
+    snapshot = stage.collect()
+    assert values(snapshot, POWER) == {}
+    assert one(snapshot, USERS) == 3, "the dear read has a period of its own"
+    stage.rhythm.note(1, stage.clock.now + 20.0)
+    stage.clock.now = dear + PERIODS * 20.0 + 0.5
+    assert values(stage.collect(), USERS) == {}
+
+
+def test_without_sampling_the_period_is_that_of_the_reader() -> None:
+    stage = Stage(interval=0.0, expected=10.0)
+    stage.run(40.0, {10.0: nothing})
+    last = stage.player.readings[-1]
+    stage.clock.now = last + 29.0
+    assert one(stage.collect(), POWER) == 1.0
+    stage.clock.now = last + 31.0
+    assert values(stage.collect(9), POWER) == {}
+
+
+def test_sampling_pauses_when_nobody_asks_and_resumes_without_a_guess_about_the_pause() -> None:
+    stage = Stage(interval=1.0, expected=5.0, from_start=True)
+    level = 100.0
+    stage.player.read = lambda now: [POWER(level), ENERGY(now), BUSY(Share(now if level == 100.0 else 0.0, now))]
+    stage.run(20.0, {5.0: nothing})
+    asked = stage.clock.now
+    stage.run(300.0)
+    assert stage.poller.next_reading(stage.clock.now) == inf
+    assert stage.player.readings[-1] == pytest.approx(asked + 15.0, abs=1.01), "it went on after three intervals"
+    before = len(stage.player.readings)
+    level = 1.0
+    silent = stage.collect(5000)
+    assert values(silent, POWER) == {}, "what was read before the pause is not the present"
+    assert stage.poller.next_reading(stage.clock.now) <= stage.clock.now
+    stage.run(310.0)
+    assert len(stage.player.readings) >= before + 10
+    snapshot = stage.collect(5000)
+    assert one(snapshot, ENERGY) == pytest.approx(310.0, abs=1.0), "a counter counts through a pause"
+    after = stage.player.readings[before:]
+    lead_in = [at for at in stage.player.readings[:before] if at > asked - 0.5]
+    weight = (lead_in[-1] - lead_in[0], after[-1] - after[0])
+    expected = (100.0 * weight[0] + 1.0 * weight[1]) / sum(weight)
+    assert one(snapshot, POWER) == pytest.approx(expected, rel=0.1)
+
+
+def test_a_program_without_a_reader_costs_nothing_after_three_intervals() -> None:
+    stage = Stage(interval=1.0, expected=10.0)
+    stage.run(1000.0)
+    assert 28 <= len(stage.player.readings) <= 36
+
+
+# -- errors
+
+
+def test_a_source_that_is_not_there_is_said_once_and_never_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage()
+    stage.player.open = fail(Unavailable("no such device", "plug it in"))  # type: ignore[assignment]
+    stage.run(10_000.0, {60.0: nothing})
+    assert len(stage.player.opened) == len(stage.player.closed) == 1
+    assert stage.poller.state is State.ABSENT
+    assert stage.poller.next_reading(stage.clock.now) == inf
+    assert news(caplog) == ["Source player: no such device (plug it in)"]
+    assert warnings(caplog) == []
+    assert stage.up() == {}
+    assert stage.collect().problems == ()
+
+
+def test_a_source_that_is_not_there_is_not_tried_again_by_those_who_ask_either(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    stage = Stage()
+    stage.player.open = fail(Unavailable("no such device"))  # type: ignore[assignment]
+    with running(stage):
+        wait_for(lambda: stage.poller.state is State.ABSENT, 10, "attempt to open the source")
+        for _ in range(3):
+            stage.board.fresh(10.0)
+    assert len(stage.player.opened) == 1
+    assert len(news(caplog)) == 1
+
+
+def test_a_failing_source_is_tried_again_with_growing_pauses_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage(interval=2.0, expected=10.0)
+    stage.player.open = fail(RuntimeError("the driver is confused"))  # type: ignore[assignment]
+    stage.run(250.0, {10.0: nothing})
+    assert len(stage.player.closed) == len(stage.player.opened), "what could not be opened was left half open"
+    attempts = [at - stage.start for at in stage.player.opened]
+    assert attempts == pytest.approx([0, 1, 3, 8, 18, 48, 108, 168, 228])
+    assert len(warnings(caplog)) == 1
+    assert "player" in warnings(caplog)[0]
+    assert "RuntimeError: the driver is confused" in warnings(caplog)[0]
+    assert stage.up() == {"player": 0}
+    (problem,) = stage.collect().problems
+    assert (problem.source, problem.reason) == ("player", "RuntimeError: the driver is confused")
+    assert news(caplog) == []
+    stage.player.open = lambda: None
+    stage.run(300.0, {10.0: nothing})
+    assert stage.up() == {"player": 1}
+    assert stage.collect().problems == ()
+    assert one(stage.collect(), POWER) == 1.0
+    assert news(caplog) == ["Source player has recovered"]
+    assert len(warnings(caplog)) == 1
+
+
+@pytest.mark.parametrize("where", ["read", "seldom"])
+def test_a_source_that_raises_is_closed_and_opened_again(where: str, caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage(interval=2.0, expected=10.0, from_start=True)
+    stage.player.every = 0.0
+    stage.player.read = lambda now: [POWER(now), ENERGY(now)]
+    stage.run(30.0, {10.0: nothing})
+    assert stage.up() == {"player": 1}
+    working = getattr(stage.player, where)
+
+    def in_the_middle(now: float) -> Iterator[Point]:
+        yield POWER(5.0, {"part": "first"})
+        raise OSError("device lost")
+
+    setattr(stage.player, where, in_the_middle)
+    stage.run(41.0, {10.0: nothing})
+    assert stage.poller.state is State.ILL
+    assert stage.up() == {"player": 0}
+    assert values(stage.collect(), POWER) == {}, "a failed source has no numbers"
+    assert len(stage.player.closed) == len(stage.player.opened), "what failed was left open"
+    setattr(stage.player, where, working)
+    stage.run(60.0, {10.0: nothing})
+    assert stage.up() == {"player": 1}
+    assert len(stage.player.opened) == len(stage.player.closed) + 1
+    assert len(warnings(caplog)) == 1
+    assert "OSError: device lost" in warnings(caplog)[0]
+    assert news(caplog) == ["Source player has recovered"]
+    assert one(stage.collect(), ENERGY) == pytest.approx(60.0, abs=2.0), "a counter goes on where it was"
+
+
+def test_the_pauses_begin_anew_after_a_recovery() -> None:
+    stage = Stage(interval=1.0, expected=5.0)
+    for until in (100.0, 200.0):
+        begun = len(stage.player.opened)
+        now = stage.clock.now - stage.start
+        stage.player.open = stage.player.read = fail(OSError("no"))  # type: ignore[assignment]
+        stage.run(now + 5.0, {5.0: nothing})
+        attempts = stage.player.opened[begun:]
+        gaps = [at - before for before, at in pairwise(attempts)]
+        assert pytest.approx([2.0]) in (gaps[:1], gaps[1:2]), gaps
+        stage.player.open, stage.player.read = lambda: None, lambda now: [POWER(1.0)]
+        stage.run(until, {5.0: nothing})
+        assert stage.up() == {"player": 1}
+
+
+@pytest.mark.parametrize(
+    "garbage", [None, 5, [5], ["x"], [(POWER, 1.0)], [None]], ids=["none", "number", "numbers", "text", "row", "nones"]
+)
+def test_an_answer_that_is_no_reading_at_all_is_a_failure(garbage: object, caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage()
+    stage.player.read = lambda now: garbage  # type: ignore[assignment, return-value]
+    stage.run(30.0, {10.0: nothing})
+    assert stage.up() == {"player": 0}
+    assert len(warnings(caplog)) == 1
+    assert len(stage.player.opened) <= 6
+
+
+def test_a_source_that_lies_keeps_its_other_numbers_and_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage(interval=2.0, expected=10.0)
+    liar = POWER(float("nan"), {"part": "liar"})
+    stage.player.read = lambda now: [POWER(7.0), liar, liar]
+    stage.run(60.0, {10.0: nothing})
+    assert len(stage.player.opened) == 1, "it is not opened again for that"
+    snapshot = stage.collect()
+    assert one(snapshot, POWER) == 7.0
+    (problem,) = snapshot.problems
+    assert "liar" in problem.reason
+    assert "1 more" in problem.reason
+    assert stage.up() == {"player": 0}
+    assert len(warnings(caplog)) == 1
+    assert len(stage.player.readings) < 60, "a liar is read no more often than others"
+    stage.player.read = lambda now: [POWER(7.0)]
+    stage.run(70.0, {10.0: nothing})
+    assert stage.up() == {"player": 1}
+    assert stage.collect().problems == ()
+    assert news(caplog) == ["Source player has recovered"]
+
+
+def test_a_source_that_lies_after_it_failed_is_read_at_its_own_pace(caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage(interval=2.0, expected=10.0)
+    stage.player.open = fail(OSError("not yet"))  # type: ignore[assignment]
+    stage.run(0.5)
+    stage.player.open = lambda: None
+    stage.player.read = lambda now: [POWER(float("nan"))]
+    stage.clock.now = stage.poller.next_reading(stage.clock.now)
+    stage.poller.step()
+    assert stage.poller.next_reading(stage.clock.now) >= stage.clock.now + 1.0
+    assert len(warnings(caplog)) == 1
+
+
+def test_a_source_that_does_not_close_cleanly_is_opened_again_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage()
+    source = stage.player.make()
+    source.close = fail(OSError("cannot close"))  # type: ignore[method-assign, assignment]
+    made = iter([source, stage.player.make()])
+    stage.poller._make = lambda: next(made)
+    stage.player.read = fail(OSError("no"))
+    stage.run(0.5)
+    stage.player.read = lambda now: [POWER(1.0)]
+    stage.run(5.0)
+    assert stage.up() == {"player": 1}
+    assert len(warnings(caplog)) == 1
+
+
+def test_making_the_source_may_fail_too(caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage()
+    stage.poller._make = fail(TypeError("not a source"))  # type: ignore[assignment]
+    stage.run(20.0)
+    assert stage.up() == {"player": 0}
+    assert len(warnings(caplog)) == 1
+    assert "not a source" in warnings(caplog)[0]
+
+
+# -- threads
+
+
+@contextmanager
+def running(*stages: Stage) -> Iterator[None]:
+    """The pollers in threads of their own; none is left."""
+    pollers = [poller for stage in stages for poller in stage.pollers.values()]
+    for poller in pollers:
+        poller.start()
+    try:
+        yield
+    finally:
+        for poller in pollers:
+            poller.stop()
+        for poller in pollers:
+            assert poller.join(20.0), f"the thread of {poller.name} did not end"
+
+
+def ours() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("otel-hardware-")]
+
+
+def test_a_source_that_hangs_costs_its_own_numbers_alone_and_recovers(caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage(interval=2.0, expected=5.0, names=("player", "neighbour", "third"))
+    released = threading.Event()
+    stage.run(10.0, {5.0: nothing})
+
+    def hang(now: float) -> list[Point]:
+        assert released.wait(60.0), "nobody let the source go"
+        return [ENERGY(2)]
+
+    stage.player.read = hang
+    stage.players["neighbour"].read = lambda now: [ENERGY(now, {"part": "neighbour"})]
+    stage.players["third"].read = lambda now: []
+    hung, neighbour = stage.poller, stage.pollers["neighbour"]
+    try:
+        stage.clock.now += 1.0  # nothing is due but what is asked for
+        hung.start()
+        hung.ask()
+        wait_for(lambda: hung.busy_since is not None, 10, "reading that hangs")
+        begun = stage.clock.now
+        for after in (2.0, 4.0, 6.0):
+            stage.clock.now = begun + after
+            neighbour.step()
+            stage.board.watch()
+        assert stage.up() == {"player": 1, "neighbour": 1, "third": 1}
+        assert warnings(caplog) == []
+        for after in (7.0, 9.0, 30.0, 100.0):
+            stage.clock.now = begun + after
+            neighbour.step()
+            for _ in range(3):
+                stage.board.watch()
+            snapshot = stage.collect()
+            assert stage.up() == {"player": 0, "neighbour": 1, "third": 1}
+            assert one(snapshot, ENERGY) == stage.clock.now, "a neighbour's number is not its newest"
+            (problem,) = snapshot.problems
+            assert problem.source == "player"
+            assert f"{after:.0f} s" in problem.reason
+        (warning,) = warnings(caplog)
+        assert "Source player has not answered for 7 s" in warning
+        assert not hung.answered(0.01)
+        assert not hung.join(0.01)
+    finally:
+        released.set()
+    assert hung.answered(10.0)
+    wait_for(lambda: hung.state is State.UP and hung.problem is None, 10, "recovery")
+    wait_for(lambda: "Source player has recovered" in news(caplog), 10, "word of the recovery")
+    hung.ask()
+    assert hung.answered(10.0)
+    assert stage.up()["player"] == 1
+    assert values(stage.collect(), ENERGY)[Series(ENERGY)] == 2
+    hung.stop()
+    assert hung.join(20.0)
+    assert (len(warnings(caplog)), len(news(caplog))) == (1, 1)
+
+
+def test_a_source_that_hangs_and_then_raises_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage(interval=1.0)
+
+    def hang(now: float) -> list[Point]:
+        stage.clock.now += 30.0
+        stage.board.watch()
+        raise OSError("timed out")
+
+    stage.player.read = hang
+    stage.run(20.0)
+    assert stage.up() == {"player": 0}
+    stage.player.read = lambda now: [POWER(1.0)]
+    stage.run(200.0)
+    assert stage.up() == {"player": 1}
+    assert len(warnings(caplog)) == 1
+    assert news(caplog) == ["Source player has recovered"]
+
+
+def test_what_a_hang_was_about_has_no_weight() -> None:
+    stage = Stage(interval=1.0, expected=10.0)
+
+    hung: list[float] = []
+
+    def read(now: float) -> list[Point]:
+        if now >= stage.start + 11.0 and len(hung) < 2:
+            hung.append(now)
+            stage.clock.now += 50.0 if len(hung) == 1 else 0.0
+            return [POWER(float(len(hung)) * 500.0 - 499.0)]
+        return [POWER(1.0)]
+
+    stage.player.read = read
+    stage.run(80.0, {10.0: nothing})
+    assert len(hung) == 2
+    assert one(stage.board.collect({}), POWER) == 1.0, "the reading after the hang stands for the time of the hang"
+
+
+def test_stopping_closes_the_source_and_leaves_no_thread() -> None:
+    stage = Stage(names=("player", "neighbour"))
+    before = ours()
+    with running(stage):
+        wait_for(lambda: all(poller.state is State.UP for poller in stage.pollers.values()), 10, "first reading")
+        assert len(ours()) == len(before) + 2
+    assert ours() == before
+    for player in stage.players.values():
+        assert len(player.opened) == len(player.closed) == 1
+
+
+def test_stopping_while_the_source_hangs_waits_no_longer_than_told_and_it_ends_when_let_go() -> None:
+    stage = Stage()
+    released = threading.Event()
+    stage.player.open = lambda: released.wait(60.0) and None
+    stage.poller.start()
+    wait_for(lambda: stage.poller.busy_since is not None, 10, "attempt to open the source")
+    stage.poller.stop()
+    assert not stage.poller.join(0.01)
+    released.set()
+    assert stage.poller.join(20.0)
+    assert len(stage.player.closed) == 1
+
+
+def test_a_poller_that_was_never_started_has_nothing_to_wait_for() -> None:
+    stage = Stage()
+    stage.poller.stop()
+    assert stage.poller.join(0.0)
+
+
+def test_asking_has_every_source_read_at_once() -> None:
+    stage = Stage(interval=3600.0, expected=3600.0, names=("player", "neighbour"))
+    stage.player.seldom = lambda now: [USERS(1)]
+    with running(stage):
+        wait_for(lambda: all(poller.state is State.UP for poller in stage.pollers.values()), 10, "first reading")
+        for round_ in range(2, 5):
+            stage.clock.now += 20.0
+            stage.board.fresh(10.0)
+            assert [len(player.readings) for player in stage.players.values()] == [round_, round_]
+            assert len(stage.player.seldom_readings) == round_, "what is asked for includes the dear read"
+            assert stage.collect().read["player"] == stage.clock.now
+
+
+def test_asking_does_not_shorten_the_pause_of_a_failed_source() -> None:
+    stage = Stage()
+    stage.player.open = fail(OSError("no"))  # type: ignore[assignment]
+    with running(stage):
+        wait_for(lambda: stage.poller.state is State.ILL, 10, "failure")
+        for _ in range(5):
+            stage.board.fresh(10.0)
+        assert len(stage.player.opened) == 1
+        stage.clock.now += 1.5
+        stage.board.fresh(10.0)
+        assert len(stage.player.opened) == 2
+
+
+def test_the_thread_accounts_for_its_own_processor_time() -> None:
+    stage = Stage()
+
+    def work(now: float) -> list[Point]:
+        return [ENERGY(sum(range(300_000)))]
+
+    stage.player.read = work
+    with running(stage):
+        stage.board.fresh(10.0)
+        wait_for(lambda: stage.poller.cpu_time > 0.0, 10, "processor time")
+
+
+def test_closing_while_others_look_loses_nothing_but_the_numbers() -> None:
+    stage = Stage(interval=0.5, expected=1.0)
+    failing = False
+
+    def read(now: float) -> list[Point]:
+        nonlocal failing
+        failing = not failing
+        if failing:
+            raise OSError("every other time")
+        return [POWER(1.0)]
+
+    stage.player.read = read
+    done = threading.Event()
+
+    def collect() -> None:
+        while not done.is_set():
+            stage.board.collect({})
+
+    with running(stage):
+        looker = threading.Thread(target=collect)
+        looker.start()
+        try:
+            for _ in range(300):
+                stage.clock.now += 61.0
+                stage.board.fresh(5.0)
+        finally:
+            done.set()
+            looker.join(20.0)
+    assert not looker.is_alive()
+    assert len(stage.player.opened) >= 100

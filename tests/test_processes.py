@@ -1,0 +1,189 @@
+"""One program, many processes: forks, spawned interpreters, ranks of a launcher, programs that become others."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.version import Version
+from tests import children
+from tests.programs.journal import OURS, Export, exports
+from tests.sink import Sink
+from tests.waiting import wait_for
+
+from opentelemetry.instrumentation.hardware import identity
+from opentelemetry.instrumentation.hardware.model import Scope
+from opentelemetry.instrumentation.hardware.vocabulary import CATALOG
+
+HOST = {row.name for row in CATALOG if row.scope is Scope.HOST} - {
+    "otel_hardware.cpu.time",
+    "otel_hardware.source.up",
+    "otel_hardware.source.read.duration",
+}
+
+inherited = pytest.mark.skipif(
+    Version(version("opentelemetry-instrumentation")) < Version("0.63b0"),
+    reason="before 0.63b0 opentelemetry-instrument does not instrument child interpreters",
+)
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    return tmp_path / "journal"
+
+
+@pytest.fixture
+def sink() -> Iterator[Sink]:
+    with Sink() as opened:
+        yield opened
+
+
+def of(pid: int, found: list[Export]) -> list[Export]:
+    return [export for export in found if export.pid == pid]
+
+
+def names(found: list[Export]) -> set[str]:
+    """What we exported in any of these collections."""
+    return set().union(*(export.names() for export in found)) if found else set()
+
+
+def reporters(found: list[Export]) -> set[int]:
+    """The processes that reported the host."""
+    return {export.pid for export in found if export.names() & HOST}
+
+
+# -- fork
+
+
+def fork(journal: Path, way: str, equipment: str) -> dict[str, Any]:
+    """Run the forking program; what its child wrote about itself."""
+    report = journal.with_name(f"report-{equipment}")
+    outcome = children.run(children.command("forks", journal, report, way, equipment))
+    assert outcome.returncode == 0, outcome.stderr
+    assert outcome.stderr == ""
+    said: dict[str, Any] = json.loads(report.read_text())
+    return said
+
+
+@pytest.mark.parametrize("way", ["os", "multiprocessing"])
+def test_a_forked_child_is_silent_until_it_instruments_itself(journal: Path, way: str) -> None:
+    said = fork(journal, way, "ours")
+    child = of(said["pid"], exports(journal))
+    silent, loud = child[: said["last silent export"]], child[said["last silent export"] :]
+    assert said["silent"] == {"threads": [], "open": [], "instrumented": False}
+    assert len(silent) >= 3
+    assert [export.names() for export in silent if export.names()] == []
+    assert all(export.values("application.steps") for export in child), "the child's own counter lost a collection"
+    # Its own numbers: it took 200 MiB that its parent, which reports too, does not have.
+    parent = [export for export in exports(journal) if export.pid != said["pid"]]
+    assert loud[-1].values("process.memory.usage")[0] >= 200 << 20
+    assert parent[-1].values("process.memory.usage")[0] < 200 << 20
+    assert said["loud"] == {"threads": ["otel-hardware-process"]}
+    assert names(loud) & HOST == set(), "the parent lives and reports the host already"
+    assert "system.cpu.time" in parent[-1].names(), "the parent went on after the fork"
+
+
+def test_the_end_of_a_forked_child_is_not_delayed(journal: Path) -> None:
+    bare = fork(journal, "os", "bare")["shutdown"]
+    ours = fork(journal.with_name("other"), "os", "ours")["shutdown"]
+    assert ours <= bare + 5.0, "a provider that waits for a lost thread waits for 30 s"
+
+
+def test_forks_in_the_midst_of_readings_and_collections_never_hang() -> None:
+    outcome = children.run(children.command("fork_storm", 200, 20))
+    assert outcome.returncode == 0, outcome.stderr
+    said = json.loads(outcome.stdout)
+    assert said["outcomes"] == [0] * 200, outcome.stderr
+    assert said["collections"] > 0
+
+
+def test_our_threads_import_nothing() -> None:
+    """A child that is forked while a thread imports a module waits for ever when it imports the same one."""
+    outcome = children.run(children.command("imports"))
+    assert outcome.returncode == 0, outcome.stderr
+    assert json.loads(outcome.stdout) == []
+
+
+# -- spawn
+
+
+def pids(child: subprocess.Popen[str]) -> dict[str, int]:
+    """Who is who, as the program says."""
+    assert child.stdout
+    lines = [child.stdout.readline().split() for _ in range(2)]
+    return {name: int(pid) for name, pid in lines}
+
+
+@inherited
+@pytest.mark.parametrize("way", ["spawn", "forkserver"])
+def test_other_interpreters_report_their_own_process_alone(sink: Sink, way: str) -> None:
+    # A child of the fork server is a fork: it says nothing until it instruments itself.
+    extra = ["instrument"] if way == "forkserver" else []
+    line = children.instrumented("spawns", way, *extra)
+    with children.started(line, sink.environment(0.2)) as program:
+        who = pids(program)
+        wait_for(lambda: names(of(who["child"], sink.exports)), 30, "export of the child")
+        wait_for(lambda: reporters(sink.exports), 30, "export of the host")
+        seen = len(sink.exports)
+        wait_for(lambda: len(sink.exports) >= seen + 5, 30, "further exports")
+        out, err = program.communicate("", timeout=children.PATIENCE)
+    assert (program.returncode, out, err) == (0, "", "")
+    assert reporters(sink.exports) == {who["parent"]}
+    own = names(of(who["child"], sink.exports))
+    assert {"process.cpu.time", "process.memory.usage"} <= own
+    assert {name for name in own if not name.startswith(("process.", "otel_hardware."))} == set()
+
+
+# -- the job
+
+
+@pytest.mark.parametrize("ranks", [2])
+def test_ranks_of_one_launcher_do_not_report_the_host_again(journal: Path, ranks: int) -> None:
+    outcome = children.run(children.command("job", journal, "launch", ranks))
+    assert outcome.returncode == 0, outcome.stderr
+    launcher = int(outcome.stdout.split()[0])
+    found = exports(journal)
+    assert len({export.pid for export in found if "process.cpu.time" in export.names()}) == ranks + 1
+    assert reporters(found) == {launcher}
+    (key,) = {line.split()[1] for line in outcome.stdout.splitlines()}
+    assert key.startswith(f"{launcher}.")
+
+
+def test_when_the_reporter_is_dead_the_next_process_reports_the_host(journal: Path) -> None:
+    with children.started(children.command("job", journal, "wait")) as reporter:
+        assert reporter.stdout
+        pid, key = reporter.stdout.readline().split()
+        job = {identity.JOB: key}
+        member = children.run(children.command("job", journal, "alone"), job)
+        assert member.stdout.split()[1] == key
+        assert reporters(exports(journal)) == {int(pid)}
+        reporter.kill()
+        # Not waited for yet: a dead process that its parent has not buried is dead all the same.
+        wait_for(lambda: identity.born(int(pid)) is None, 10, "end of the reporter")
+        heir = children.run(children.command("job", journal, "alone"), job)
+    assert heir.stdout.split() != [pid, key]
+    assert reporters(exports(journal)) == {int(pid), int(heir.stdout.split()[0])}
+
+
+def test_a_key_whose_pid_belongs_to_another_by_now_silences_nobody(journal: Path) -> None:
+    with children.started(children.command("job", journal, "wait")) as other:
+        assert other.stdout
+        pid, key = other.stdout.readline().split()
+        outcome = children.run(children.command("job", journal, "alone"), {identity.JOB: f"{pid}.1"})
+        assert key != f"{pid}.1"
+        assert int(outcome.stdout.split()[0]) in reporters(exports(journal))
+
+
+def test_a_process_that_becomes_another_program_goes_on_reporting_the_host(journal: Path) -> None:
+    outcome = children.run(children.command("job", journal, "again"))
+    assert outcome.returncode == 0, outcome.stderr
+    (before, key), (after, again) = (line.split() for line in outcome.stdout.splitlines())
+    assert (before, key) == (after, again)
+    *_, first, final = exports(journal)
+    assert first.names(OURS) & HOST
+    assert final.names(OURS) & HOST

@@ -1,0 +1,59 @@
+"""The reference documentation says what the code does: it is made of the vocabulary and the settings, and kept in step."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from opentelemetry.instrumentation.hardware import environment_variables, render
+from opentelemetry.instrumentation.hardware.config import PREFIX, Config
+from opentelemetry.instrumentation.hardware.vocabulary import CATALOG
+
+ROOT = Path(__file__).resolve().parents[1]
+AGAIN = "make it anew: python -m opentelemetry.instrumentation.hardware.render ."
+
+
+@pytest.mark.parametrize(
+    ("page", "made"),
+    [
+        ("docs/metrics.md", render.metrics),
+        ("docs/configuration.md", render.configuration),
+        ("docs/wandb.md", render.wandb_keys),
+    ],
+)
+def test_a_page_is_what_the_code_says(page: str, made: object) -> None:
+    assert callable(made)
+    assert (ROOT / page).read_text() == made(), AGAIN
+
+
+def test_the_readmes_table_is_what_the_code_says() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert text == render.readme(text), AGAIN
+
+
+def test_every_row_has_its_heading_once() -> None:
+    headings = re.findall(r"^### `(.+)`$", render.metrics(), re.MULTILINE)
+    assert sorted(headings) == sorted(row.name for row in CATALOG)
+
+
+def test_every_setting_is_a_flag_of_opentelemetry_instrument() -> None:
+    flags = {name: value for name, value in vars(environment_variables).items() if name.startswith("OTEL_")}
+    assert flags == {name: name for name in (PREFIX + setting.name.upper() for setting in fields(Config))}
+
+
+def test_writing_again_changes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text((ROOT / "README.md").read_text())
+    command = [sys.executable, "-m", "opentelemetry.instrumentation.hardware.render", str(tmp_path)]
+    subprocess.run(command, check=True, timeout=60)
+    for page in ("README.md", "docs/metrics.md", "docs/configuration.md", "docs/wandb.md"):
+        assert (tmp_path / page).read_text() == (ROOT / page).read_text(), AGAIN
+
+
+def test_the_readmes_links_lead_somewhere() -> None:
+    links = re.findall(r"\]\(([^)#:]+)\)", (ROOT / "README.md").read_text())
+    assert links
+    assert [link for link in links if not (ROOT / link).exists()] == []

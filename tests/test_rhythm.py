@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opentelemetry.instrumentation.hardware.rhythm import Rhythm
+
+
+def test_before_any_collection_the_expected_interval_counts_from_the_start() -> None:
+    rhythm = Rhythm(100.0, 60.0)
+    assert rhythm.due(100.0) == 160.0
+    assert rhythm.due(159.9) == 160.0
+    assert rhythm.due(160.0) == 220.0
+    assert rhythm.shortest(100.0) == rhythm.longest(100.0) == 60.0
+
+
+def test_the_interval_of_a_reader_is_learned_from_its_collections() -> None:
+    rhythm = Rhythm(0.0, 60.0)
+    rhythm.note(1, 5.0)
+    assert rhythm.due(5.0) == 65.0
+    rhythm.note(1, 15.0)
+    assert rhythm.due(15.0) == 25.0
+    assert rhythm.due(25.5) == 35.0, "a collection that is late is not waited for"
+    rhythm.note(1, 25.2)
+    assert rhythm.due(25.2) == pytest.approx(35.4)
+
+
+def test_the_next_collection_is_the_next_of_all_readers() -> None:
+    rhythm = Rhythm(0.0, 60.0)
+    for at in (10.0, 15.0):
+        rhythm.note(1, at)
+    for at in (11.0, 18.0):
+        rhythm.note(2, at)
+    assert (rhythm.shortest(18.0), rhythm.longest(18.0)) == (5.0, 7.0)
+    assert rhythm.due(18.0) == 20.0
+    assert rhythm.due(20.0) == 25.0
+    assert rhythm.due(23.9) == 25.0
+    rhythm.note(1, 20.0)
+    rhythm.note(1, 25.0)
+    assert rhythm.due(25.0) == 30.0
+    assert rhythm.due(31.0) == 32.0
+
+
+def test_a_reader_that_stopped_coming_is_expected_no_more() -> None:
+    rhythm = Rhythm(0.0, 60.0)
+    for at in (0.0, 10.0):
+        rhythm.note(1, at)
+    for at in (10.5, 11.0):
+        rhythm.note(2, at)
+    assert rhythm.due(11.0) == 11.5
+    assert rhythm.due(12.4) == 12.5
+    assert rhythm.due(12.6) == 20.0, "the second reader has missed three of its intervals"
+    assert rhythm.shortest(12.6) == 10.0
+    assert rhythm.due(41.0) == inf, "so has the first"
+
+
+def test_two_flushes_in_a_row_are_no_rhythm() -> None:
+    rhythm = Rhythm(0.0, 60.0)
+    for at in (10.0, 10.0, 10.0001):
+        rhythm.note(1, at)
+    assert rhythm.due(10.001) >= 10.05
+    assert rhythm.due(10.5) == inf
+    assert not rhythm.paused(20.0)
+    assert not rhythm.paused(190.0)
+    assert rhythm.paused(190.1)
+
+
+@pytest.mark.parametrize("expected", [1.0, 60.0])
+def test_sampling_pauses_when_nobody_asks_for_three_intervals(expected: float) -> None:
+    rhythm = Rhythm(0.0, expected)
+    assert not rhythm.paused(3 * expected)
+    assert rhythm.paused(3 * expected + 0.1)
+    rhythm.note(1, 3 * expected + 0.1)
+    assert not rhythm.paused(3 * expected + 0.1)
+
+
+def test_one_reader_that_goes_on_is_enough() -> None:
+    rhythm = Rhythm(0.0, 60.0)
+    for at in (0.0, 100.0):
+        rhythm.note(1, at)
+    for at in (100.5, 101.0):
+        rhythm.note(2, at)
+    assert not rhythm.paused(199.0)
+    rhythm.note(1, 200.0)
+    assert not rhythm.paused(500.0)
+    assert rhythm.paused(500.1)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 3), st.floats(0.0, 100.0)), max_size=20),
+    st.floats(0.05, 100.0),
+    st.floats(0.0, 1000.0),
+)
+def test_what_is_expected_lies_ahead(notes: list[tuple[int, float]], interval: float, ahead: float) -> None:
+    rhythm = Rhythm(0.0, interval)
+    now = 0.0
+    for reader, step in notes:
+        now += step
+        rhythm.note(reader, now)
+        assert 0.05 <= rhythm.shortest(now) <= rhythm.longest(now)
+    due = rhythm.due(now + ahead)
+    assert due > now + ahead - 1e-9
+    assert due == inf or due <= now + ahead + max(interval, rhythm.longest(now + ahead)) + 1e-9

@@ -1,0 +1,542 @@
+"""What the SDK does that this package is built around, shown on the installed SDK; and that the package copes.
+
+When one of these fails after an update of the SDK, the design has lost a reason or gained one.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from decimal import Decimal
+from importlib.metadata import version
+from typing import Any
+
+import psutil
+import pytest
+from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
+from opentelemetry.instrumentation.auto_instrumentation import _load
+from opentelemetry.instrumentation.distro import DefaultDistro
+from opentelemetry.instrumentation.utils import is_instrumentation_enabled
+from opentelemetry.metrics import CallbackOptions, Observation
+from opentelemetry.sdk.metrics import MeterProvider, ObservableCounter
+from opentelemetry.sdk.metrics.export import (
+    AggregationTemporality,
+    InMemoryMetricReader,
+    MetricExportResult,
+    MetricsData,
+    PeriodicExportingMetricReader,
+)
+from opentelemetry.sdk.metrics.view import DropAggregation, View
+from packaging.version import Version
+from tests import children
+from tests.programs.journal import OURS, Arrived, Journal, flatten, repeated
+from tests.sink import Sink
+
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor, session
+from opentelemetry.instrumentation.hardware.model import NONE, Attributes, Metric, Point, Series
+from opentelemetry.instrumentation.hardware.sources import Source
+from opentelemetry.instrumentation.hardware.vocabulary import (
+    CATALOG,
+    SYSTEM_CPU_LOAD_1M,
+    SYSTEM_MEMORY_LIMIT,
+    SYSTEM_NETWORK_ERRORS,
+    SYSTEM_UPTIME,
+)
+
+SDK = Version(version("opentelemetry-sdk"))
+CONTRIB = Version(version("opentelemetry-instrumentation"))
+
+Callback = Callable[[CallbackOptions], Iterable[Observation]]
+
+
+class Bench:
+    """A provider with one reader, to try things on."""
+
+    def __init__(self, *views: View, deltas: bool = False) -> None:
+        temporality: dict[type, AggregationTemporality] = (
+            {ObservableCounter: AggregationTemporality.DELTA} if deltas else {}
+        )
+        self.reader = InMemoryMetricReader(preferred_temporality=temporality)
+        self.provider = MeterProvider([self.reader], views=views, shutdown_on_exit=False)
+        self.meter = self.provider.get_meter("bench")
+
+    def collect(self) -> MetricsData | None:
+        data = self.reader.get_metrics_data()
+        return data if isinstance(data, MetricsData) else None
+
+    def values(self, name: str) -> list[Any]:
+        return [point.value for point in flatten(self.collect()) if point.name == name]
+
+    def ours(self) -> list[Arrived]:
+        """What the package exports, of a reading that is made now."""
+        opened = HardwareInstrumentor()._session
+        assert opened is not None
+        opened.board.fresh(10)
+        return [point for point in flatten(self.collect()) if point.scope == OURS]
+
+    def instruments(self) -> int:
+        return len(self.provider._measurement_consumer._async_instruments)  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    yield from _bench()
+
+
+@pytest.fixture
+def deltas() -> Iterator[Bench]:
+    yield from _bench(deltas=True)
+
+
+def _bench(**options: Any) -> Iterator[Bench]:
+    made = Bench(**options)
+    yield made
+    made.provider.shutdown()
+
+
+@pytest.fixture
+def instrument(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """``instrument()`` with the bench's provider, or another's, for a machine that has the given sources alone."""
+
+    def start(*sources: type[Source], **options: Any) -> None:
+        if sources:
+            found = {source.name: lambda source=source: source for source in sources}
+            monkeypatch.setattr(session, "discover", lambda: found)
+        HardwareInstrumentor().instrument(**{"meter_provider": bench.provider, "sample_interval": 0, **options})
+
+    yield start
+    if HardwareInstrumentor().is_instrumented_by_opentelemetry:
+        HardwareInstrumentor().uninstrument()
+
+
+def source(called: str, *readings: Iterable[tuple[Metric, Any, Attributes]]) -> type[Source]:
+    """A source that says one reading after the other, and the last one for ever."""
+    left = list(readings)
+
+    class Made(Source):
+        name = called
+
+        def open(self) -> None:
+            pass
+
+        def read(self) -> Iterator[Point]:
+            for metric, value, attributes in left.pop(0) if len(left) > 1 else left[0]:
+                yield Series(metric, attributes)(value)
+
+    return Made
+
+
+def gauge(value: Any) -> Callback:
+    return lambda options: [Observation(value)]
+
+
+# -- A second instrument of the same name silently loses its callback.
+
+
+def test_a_second_instrument_loses_its_callback(bench: Bench, instrument: Callable[..., None]) -> None:
+    called = []
+    for owner in ("first", "second"):
+
+        def callback(options: CallbackOptions, owner: str = owner) -> list[Observation]:
+            called.append(owner)
+            return [Observation(1)]
+
+        bench.meter.create_observable_gauge("twice", [callback])
+    bench.collect()
+    assert called == ["first"]
+
+    instrument()
+    assert bench.ours()
+    HardwareInstrumentor().uninstrument()
+    instrument()
+    assert "system.uptime" in {point.name for point in bench.ours()}, "the first callbacks serve the second session"
+
+
+# -- The same attribute set twice in one collection: added for counters, last wins for gauges.
+
+
+def test_a_series_that_is_observed_twice_is_added_up(bench: Bench, instrument: Callable[..., None]) -> None:
+    def twice(options: CallbackOptions) -> list[Observation]:
+        return [Observation(5, {"a": 1}), Observation(7, {"a": 1})]
+
+    bench.meter.create_observable_counter("counter", [twice])
+    bench.meter.create_observable_gauge("gauge", [twice])
+    assert (bench.values("counter"), bench.values("gauge")) == ([12], [7])
+
+    way = {"network.interface.name": "eth0", "network.io.direction": "receive"}
+    one = source("one", [(SYSTEM_NETWORK_ERRORS, 5, way), (SYSTEM_NETWORK_ERRORS, 6, dict(reversed(way.items())))])
+    instrument(one, source("two", [(SYSTEM_NETWORK_ERRORS, 7, way)]))
+    ours = bench.ours()
+    assert [point.value for point in ours if point.name == "system.network.errors"] == [5]
+    assert repeated(ours) == []
+
+
+# -- One lock that is not re-entrant is held over all callbacks of all libraries.
+
+
+def test_an_instrument_cannot_be_made_while_callbacks_run(bench: Bench, instrument: Callable[..., None]) -> None:
+    inside, made, waited = threading.Event(), threading.Event(), []
+
+    def register() -> None:
+        inside.wait(10)
+        bench.meter.create_observable_gauge("late", [gauge(1)])
+        made.set()
+
+    def callback(options: CallbackOptions) -> list[Observation]:
+        if not made.is_set():
+            inside.set()
+            waited.append(not made.wait(0.2))  # in this thread it would be for ever
+        return []
+
+    bench.meter.create_observable_gauge("early", [callback])
+    thread = threading.Thread(target=register)
+    thread.start()
+    bench.collect()
+    thread.join(10)
+    assert waited == [True]
+    assert made.is_set()
+
+    instrument(detail=["cpu", "connections", "processes"])
+    before = bench.instruments()
+    assert bench.ours()
+    assert bench.instruments() == before
+
+
+# -- A slow callback followed by another loses the whole collection.
+
+
+def test_a_slow_callback_loses_everything(
+    bench: Bench, instrument: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        slow = Bench()
+        slow.meter.create_observable_gauge("slow", [lambda options: [Observation(threading.Event().wait(0.1) or 1)]])
+        slow.meter.create_observable_gauge("other", [gauge(1)])
+        slow.meter.create_counter("application").add(1)
+        with pytest.raises(Exception, match="Timed out"):
+            slow.reader.collect(timeout_millis=50)
+        patch.setattr(slow.reader, "collect", lambda: None)
+        assert slow.reader.get_metrics_data() is None
+        slow.provider.shutdown()
+
+    answer = threading.Event()
+
+    class Hanging(source("hanging", [])):  # type: ignore[misc]
+        def read(self) -> Iterator[Point]:
+            answer.wait(60)
+            return iter(())
+
+    bench.meter.create_counter("application").add(1)
+    instrument(Hanging, source("well", [(SYSTEM_UPTIME, 5.0, NONE)]))
+    try:
+        opened = HardwareInstrumentor()._session
+        assert opened is not None
+        opened.board.fresh(0.3)
+        bench.reader.collect(timeout_millis=1000)
+        values = {point.name: point.value for point in flatten(bench.collect())}
+        assert (values["application"], values["system.uptime"]) == (1, 5.0)
+    finally:
+        answer.set()
+
+
+# -- A value that no backend takes costs the batch of everybody, or the reader's thread.
+
+
+def test_a_bad_value_costs_everybody(bench: Bench, instrument: Callable[..., None]) -> None:
+    for bad in (2**63, True):
+        broken = Bench()
+        broken.meter.create_counter("application").add(1)
+        broken.meter.create_observable_gauge("bad", [gauge(bad)])
+        data = broken.collect()
+        assert data
+        with pytest.raises(Exception, match="bad|out of range|bool"):
+            encode_metrics(data)
+        broken.provider.shutdown()
+    mixed = Bench()
+    mixed.meter.create_observable_counter("mixed", [lambda options: [Observation(1.5), Observation(Decimal(2))]])  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        mixed.collect()
+    mixed.provider.shutdown()
+    lost = Bench()
+    lost.meter.create_observable_gauge("nan", [gauge(float("nan"))])
+    assert bool(lost.values("nan")) == (Version("1.44") > SDK), "not a number: dropped from 1.44 on, exported before"
+    lost.provider.shutdown()
+
+    bad_values: list[Any] = [2**63, -(2**63) - 1, True, Decimal(1), float("nan"), float("inf"), "5", None, [1]]
+    rows = [(SYSTEM_NETWORK_ERRORS, bad, {"network.interface.name": f"i{i}"}) for i, bad in enumerate(bad_values)]
+    edge = [(SYSTEM_NETWORK_ERRORS, 2**63 - 1, {"network.interface.name": "edge"}), (SYSTEM_UPTIME, 1.5, NONE)]
+    instrument(source("odd", [*rows, *edge]))
+    ours = bench.ours()
+    assert [point.value for point in ours if point.name == "system.network.errors"] == [2**63 - 1]
+    assert [point.value for point in ours if point.name == "system.uptime"] == [1.5]
+    data = bench.collect()
+    assert data
+    assert encode_metrics(data).SerializeToString()
+
+
+# -- Instruments cannot be unregistered.
+
+
+def test_instruments_stay_for_ever(bench: Bench, instrument: Callable[..., None]) -> None:
+    made = bench.meter.create_observable_gauge("stays", [gauge(1)])
+    assert [name for name in dir(made) + dir(bench.meter) if "unregister" in name or name in ("close", "remove")] == []
+    del made
+    assert bench.values("stays") == [1]
+
+    instrument()
+    assert bench.ours()
+    before = bench.instruments()
+    HardwareInstrumentor().uninstrument()
+    assert bench.instruments() == before
+    assert [point for point in flatten(bench.collect()) if point.scope == OURS] == []
+    instrument()
+    assert bench.ours()
+    assert bench.instruments() == before, "they are found again, not made again"
+
+
+# -- A limit of 2000 attribute sets per instrument over the life of the process.
+
+
+def test_series_are_never_let_go(bench: Bench, instrument: Callable[..., None]) -> None:
+    turn = iter(range(3))
+
+    def churn(options: CallbackOptions) -> list[Observation]:
+        first = next(turn) * 1200
+        return [Observation(1, {"pid": number}) for number in range(first, first + 1200)]
+
+    bench.meter.create_observable_gauge("churn", [churn])
+    overflows = []
+    for _ in range(3):
+        points = [point for point in flatten(bench.collect()) if point.name == "churn"]
+        overflows.append(any("otel.metric.overflow" in point.attributes for point in points))
+    assert overflows == [False, *[Version("1.45.2") <= SDK] * 2]
+
+    instrument(detail=["cpu", "connections", "processes"], include_metrics="*")
+    quiet = {point.series for point in bench.ours()}
+    for _ in range(10):
+        subprocess.run(
+            [sys.executable, "-S", "-c", "import socket; socket.create_server(('127.0.0.1', 0))"], check=True
+        )
+        quiet |= {point.series for point in bench.ours() if point.name.startswith("process.tree.")}
+        loud = {series for series in {point.series for point in bench.ours()} if "connection.count" not in series[1]}
+        fresh = {name for _, name, _ in loud - quiet}
+        assert fresh <= {"system.process.count"}, "processes that come and go made series"
+        quiet |= loud
+
+
+# -- Views do not save work.
+
+
+def test_a_dropped_stream_is_still_asked_for(instrument: Callable[..., None]) -> None:
+    asked = []
+
+    def callback(options: CallbackOptions) -> list[Observation]:
+        asked.append(1)
+        return [Observation(1)]
+
+    dropped = Bench(View(instrument_name="*", aggregation=DropAggregation()))
+    dropped.meter.create_observable_gauge("dropped", [callback])
+    assert (dropped.values("dropped"), asked) == ([], [1])
+    dropped.provider.shutdown()
+
+    part, whole = Bench(), Bench()
+    instrument(meter_provider=whole.provider)
+    HardwareInstrumentor().uninstrument()
+    instrument(meter_provider=part.provider, exclude_metrics="system.*")
+    assert 0 < part.instruments() < whole.instruments(), "what is not wanted is not made"
+    for each in (part, whole):
+        each.provider.shutdown()
+
+
+# -- An exception out of ``_instrument`` aborts every instrumentation not yet run.
+
+
+class _Entry:
+    group, dist = "opentelemetry_instrumentor", None
+
+    def __init__(self, name: str, done: list[str]) -> None:
+        self.name = self.value = name
+        self._done = done
+
+    def load(self) -> Callable[[], Any]:
+        entry = self
+
+        class Instrumentor:
+            def instrument(self, **options: object) -> None:
+                if entry.name == "bad":
+                    raise RuntimeError("this machine is odd")
+                entry._done.append(entry.name)
+
+        return Instrumentor
+
+
+def test_one_that_raises_stops_the_others(
+    instrument: Callable[..., None], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    done: list[str] = []
+
+    def points(group: str) -> list[_Entry]:
+        return [_Entry(name, done) for name in ("good", "bad", "late")] if group == _Entry.group else []
+
+    monkeypatch.setattr(_load, "entry_points", points)
+    monkeypatch.setattr(_load, "get_dist_dependency_conflicts", lambda dist: None)
+    with pytest.raises(RuntimeError, match="odd"):
+        _load._load_instrumentors(DefaultDistro())
+    assert done == ["good"]
+
+    def broken() -> None:
+        raise RuntimeError("this machine is odd")
+
+    monkeypatch.setattr(session, "discover", broken)
+    instrument()
+    assert "this machine is odd" in caplog.text
+
+
+# -- Child interpreters and forked children are instrumented too.
+
+
+def test_children_are_instrumented_too() -> None:
+    ask = "from opentelemetry.metrics import get_meter_provider as get; print(type(get()).__name__, flush=True)"
+    code = f"import subprocess, sys; {ask}; subprocess.run([sys.executable, '-c', {ask!r}], check=True)"
+    with Sink() as sink:
+        line = ["opentelemetry-instrument", sys.executable, "-c", code]
+        outcome = children.run(line, sink.environment())
+    parent, child = outcome.stdout.split()
+    assert (parent, child == "MeterProvider") == ("MeterProvider", Version("0.63b0") <= CONTRIB)
+    hosts = {export.pid for export in sink.exports if "system.uptime" in export.names()}
+    assert len(hosts) == 1, "the child is of the same job and leaves the host to its parent"
+
+
+def test_a_forked_child_collects_too() -> None:
+    there = hasattr(PeriodicExportingMetricReader, "_at_fork_reinit")
+    assert there == hasattr(os, "register_at_fork")
+    # That ours are silent in it, with a real fork, is shown where processes are tested.
+
+
+# -- The SDK does not suppress instrumentation inside callbacks.
+
+
+class _Witness(Journal):
+    """Notes whether instrumentation was on while it exported."""
+
+    def __init__(self) -> None:
+        super().__init__(os.devnull)
+        self.enabled: list[bool] = []
+
+    def export(self, metrics_data: MetricsData, timeout_millis: float = 0, **kwargs: Any) -> MetricExportResult:
+        self.enabled.append(is_instrumentation_enabled())
+        return MetricExportResult.SUCCESS
+
+
+def test_callbacks_run_with_instrumentation_on(bench: Bench, instrument: Callable[..., None]) -> None:
+    inside: list[bool] = []
+
+    def callback(options: CallbackOptions) -> list[Observation]:
+        inside.append(is_instrumentation_enabled())
+        return [Observation(1)]
+
+    witness = _Witness()
+    provider = MeterProvider(
+        [PeriodicExportingMetricReader(witness, export_interval_millis=3_600_000)], shutdown_on_exit=False
+    )
+    provider.get_meter("bench").create_observable_gauge("seen", [callback])
+    provider.force_flush()
+    provider.shutdown()
+    assert (inside[0], witness.enabled[0]) == (True, False)
+
+    # So nothing is called there that could be instrumented: no socket, no child.
+    instrument()
+    seen: list[str] = []
+
+    def audit(event: str, args: object) -> None:
+        if watching and event.startswith(("socket.", "subprocess.", "os.posix_spawn", "os.fork", "os.exec", "urllib.")):
+            seen.append(event)
+
+    watching = True
+    sys.addaudithook(audit)  # cannot be taken back: it looks away afterwards
+    try:
+        assert bench.ours()
+    finally:
+        watching = False
+    assert seen == []
+    assert psutil.Process().children() == []
+
+
+# -- Names are lower-cased on export; some are refused.
+
+
+def test_names_are_lowered_or_refused(bench: Bench) -> None:
+    bench.meter.create_observable_gauge("DCGM_Upper", [gauge(1)])
+    assert (bench.values("dcgm_upper"), bench.values("DCGM_Upper")) == ([1], [])
+    for name in ("_leading", "job:rate", "9th", "a b", "50%"):
+        with pytest.raises(Exception, match="Expected ASCII"):
+            bench.meter.create_observable_gauge(name, [gauge(1)])
+    with pytest.raises(Exception, match="Expected ASCII"):
+        bench.meter.create_observable_gauge("unit", [gauge(1)], unit="°C")
+
+    for row in CATALOG:
+        made = bench.meter.create_observable_gauge(row.name, [gauge(1)], unit=row.unit)
+        assert (made.name, row.name) == (row.name, row.name.lower())  # type: ignore[attr-defined]
+
+
+# -- Each observation costs, and each attribute.
+
+
+def _cost(instruments: int, attributes: int) -> float:
+    """CPU seconds of collecting and encoding so many instruments of twenty observations, the least of five times."""
+    measured = Bench()
+    for number in range(instruments):
+        seen = [Observation(1, {f"key{a}": f"{i}" for a in range(attributes)} | {"i": i}) for i in range(20)]
+        measured.meter.create_observable_gauge(f"g{number}", [lambda options, seen=seen: seen])
+    costs = []
+    for _ in range(5):
+        begun = time.thread_time()
+        data = measured.collect()
+        assert data
+        encode_metrics(data).SerializeToString()
+        costs.append(time.thread_time() - begun)
+    measured.provider.shutdown()
+    return min(costs)
+
+
+def test_observations_and_attributes_are_what_costs(bench: Bench, instrument: Callable[..., None]) -> None:
+    few, many, rich = _cost(2, 1), _cost(20, 1), _cost(20, 6)
+    assert many > 4 * few
+    assert rich > 1.1 * many
+
+    assert max(len(row.attributes) for row in CATALOG) <= 4
+    instrument()
+    ours = bench.ours()
+    assert max(len(point.attributes) for point in ours) <= 4
+    spoken = [value for point in ours for value in point.attributes.values() if isinstance(value, str)]
+    assert max(map(len, spoken)) <= 64
+
+
+# -- With deltas the first point is the total since boot, and a reset is negative.
+
+
+def test_deltas_begin_with_the_total_and_fall(deltas: Bench, instrument: Callable[..., None]) -> None:
+    totals = iter((1000, 1010, 5))
+    deltas.meter.create_observable_counter("raw", [lambda options: [Observation(next(totals))]])
+    assert [deltas.values("raw")[0] for _ in range(3)] == [1000, 10, -1005]
+
+    way = {"network.interface.name": "eth0"}
+    readings = [[(SYSTEM_NETWORK_ERRORS, total, way)] for total in (1000, 1010, 5, 7)]
+    instrument(source("odd", *readings), meter_provider=deltas.provider, counter_origin="start")
+    seen = [point.value for _ in range(4) for point in deltas.ours() if point.name == "system.network.errors"]
+    assert min(seen) >= 0
+    assert sum(seen) == 10 + 5 + 2, "it counts from the start, and goes on after a reset"
+
+
+def test_the_origin_follows_the_preference_for_deltas(
+    deltas: Bench, instrument: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "delta")
+    instrument(source("odd", [(SYSTEM_NETWORK_ERRORS, 1000, NONE)]), meter_provider=deltas.provider)
+    assert [point.value for point in deltas.ours() if point.name == "system.network.errors"] == [0]
+    assert SYSTEM_CPU_LOAD_1M in CATALOG
+    assert SYSTEM_MEMORY_LIMIT in CATALOG

@@ -1,0 +1,138 @@
+"""``opentelemetry-instrument python app.py``: an unchanged program reports, and never notices."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import fields
+
+import pytest
+from tests import children
+from tests.programs.journal import OURS, Export, repeated
+from tests.sink import Scope, Sink
+
+from opentelemetry.instrumentation.hardware import Config
+from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.machine import machine
+from opentelemetry.instrumentation.hardware.model import Unavailable
+from opentelemetry.instrumentation.hardware.sources import discover
+from opentelemetry.instrumentation.hardware.version import __version__
+from opentelemetry.instrumentation.hardware.vocabulary import SCHEMA_URL
+
+PREFIX = "OTEL_PYTHON_HARDWARE_"
+
+
+@pytest.fixture
+def sink() -> Iterator[Sink]:
+    with Sink() as opened:
+        yield opened
+
+
+def last(sink: Sink) -> Export:
+    assert sink.exports, "nothing arrived"
+    return sink.exports[-1]
+
+
+def groups(export: Export) -> set[str]:
+    """The first words of the names that we exported."""
+    return {name.partition(".")[0] for name in export.names()}
+
+
+def in_container() -> bool:
+    """Whether there is a container or a limit to report for a child of this process."""
+    drivers = Drivers()
+    try:
+        machine(drivers).group(os.getpid())
+    except Unavailable:
+        return False
+    finally:
+        drivers.close()
+    return True
+
+
+def test_host_container_and_process_arrive_each_series_once(sink: Sink) -> None:
+    outcome = children.run(children.instrumented("app", 0.1, 0), sink.environment())
+    assert (outcome.returncode, outcome.stderr) == (0, "")
+    expected = {"system", "process", "otel_hardware"} | ({"container"} if in_container() else set())
+    assert groups(last(sink)) - {"hw"} == expected
+    assert repeated(last(sink).points) == []
+    assert sink.scopes == {Scope(OURS, __version__, SCHEMA_URL)}
+    assert set(last(sink).values("otel_hardware.source.up")) == {1}
+
+
+@pytest.mark.parametrize(("seconds", "status"), [(0.3, 7), (3.0, 0)], ids=["shorter than a sample", "longer"])
+def test_a_program_exports_true_numbers_at_its_end(sink: Sink, seconds: float, status: int) -> None:
+    outcome = children.run(children.instrumented("app", seconds, status), sink.environment())
+    assert outcome.returncode == status
+    assert len(sink.exports) == 1, "the interval is a minute: there is the export at the end and no other"
+    burnt = json.loads(outcome.stdout)["cpu"]
+    reported = sum(last(sink).values("process.cpu.time"))
+    assert burnt - 0.05 <= reported <= burnt + 0.15
+    assert sum(last(sink).values("process.cpu.utilization")) > 0
+
+
+def test_switched_off_by_name(sink: Sink) -> None:
+    env = sink.environment() | {"OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "hardware,system_metrics"}
+    assert children.run(children.instrumented("app", 0.1, 0), env).returncode == 0
+    assert [export.names() for export in sink.exports if export.names()] == []
+
+
+def test_settings_come_from_the_environment(sink: Sink) -> None:
+    env = sink.environment() | {
+        PREFIX + "SOURCES": "-filesystem,-container",
+        PREFIX + "DETAIL": "cpu",
+        PREFIX + "INCLUDE_METRICS": "system.cpu.load_average.*",
+        PREFIX + "EXCLUDE_METRICS": "system.network.*,process.*",
+    }
+    assert children.run(children.instrumented("app", 0.1, 0), env).returncode == 0
+    names = last(sink).names()
+    assert {"system.cpu.load_average.5m", "system.cpu.load_average.15m"} <= names
+    assert [name for name in names if name.startswith(("system.network", "process.", "system.filesystem"))] == []
+    cpus = {
+        point.attributes.get("cpu.logical_number") for point in last(sink).points if point.name == "system.cpu.time"
+    }
+    assert cpus == set(range(os.cpu_count() or 0))
+
+
+def test_settings_come_as_flags(sink: Sink) -> None:
+    flags = ("--hardware_sources", "process", "--hardware_exclude_metrics", "process.memory.*")
+    line = children.instrumented("app", 0.1, 0, flags=flags)
+    assert children.run(line, sink.environment()).returncode == 0
+    assert groups(last(sink)) == {"process", "otel_hardware"}
+    assert [name for name in last(sink).names() if name.startswith("process.memory")] == []
+
+
+BAD = {
+    "SAMPLE_INTERVAL": ("fast", "seconds, 0 to 3600"),
+    "SOURCES": ("host,process,gpux", ", ".join(discover())),
+    "DISK_PATHS": ("/,/no/such/place", "absolute paths that exist"),
+    "DETAIL": ("everything", "cpu, connections, processes"),
+    "INCLUDE_METRICS": ("sytem.cpu.*", "matches no metric"),
+    "COUNTER_ORIGIN": ("birth", "boot or start"),
+}
+
+
+def test_bad_settings_cost_one_warning_each_and_the_program_runs(sink: Sink) -> None:
+    env = sink.environment() | {PREFIX + name: value for name, (value, _) in BAD.items()}
+    env[PREFIX + "SOURCES"] += ",filesystem"
+    outcome = children.run(children.instrumented("app", 0.1, 3), env)
+    assert outcome.returncode == 3
+    lines = outcome.stderr.splitlines()
+    for name, (_, form) in BAD.items():
+        (line,) = [line for line in lines if PREFIX + name in line]
+        assert form in line
+    assert len(lines) == len(BAD), outcome.stderr
+    assert {"system.cpu.time", "process.cpu.time", "system.filesystem.usage"} <= last(sink).names()
+
+
+def test_the_disabled_sdk_costs_nothing_and_breaks_nothing(sink: Sink) -> None:
+    outcome = children.run(children.instrumented("app", 0.1, 5), sink.environment() | {"OTEL_SDK_DISABLED": "true"})
+    assert outcome.returncode == 5
+    assert "Traceback" not in outcome.stderr
+    assert sink.exports == []
+
+
+def test_every_setting_is_a_flag() -> None:
+    outcome = children.run(["opentelemetry-instrument", "--help"])
+    assert [field.name for field in fields(Config) if f"--hardware_{field.name}" not in outcome.stdout] == []
