@@ -119,6 +119,7 @@ class Stage:
         begin = self.clock.now
         due = {step: self.start + step * (int((begin - self.start) / step + 1e-9) + 1) for step in readers or {}}
         end = self.start + until
+        at_once = 0
         while True:
             reading = min(poller.next_reading(self.clock.now) for poller in self.pollers.values())
             collection = min(due.values(), default=inf)
@@ -126,6 +127,8 @@ class Stage:
             if at > end + 1e-9:
                 self.clock.now = end
                 return
+            at_once = at_once + 1 if at == self.clock.now else 0
+            assert at_once < 20, "the sources are read again and again without a pause"
             self.clock.now = at
             if collection <= reading:
                 step = min(due, key=due.__getitem__)

@@ -7,7 +7,6 @@ import math
 import os
 import re
 import subprocess
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -17,7 +16,7 @@ from typing import Any
 
 import psutil
 import pytest
-from tests import children
+from tests import children, marker
 from tests.tools import need, program
 from tests.tools.collector import Collector, Point
 from tests.tools.daemon import Prometheus, wait
@@ -129,11 +128,10 @@ def run_all(collector: Collector) -> list[int]:
             return all(counts[way.name] >= 4 for way in WAYS)
 
         work_until(exported_some, collector, processes)
-        end = time.time_ns()
         for each in processes:
             out, err = each.communicate(timeout=children.PATIENCE)
             assert (each.returncode, out, err) == (0, "", "")
-        collector.wait(lambda points: all(lately(points, way, end) for way in WAYS))
+        marker.settle(collector)
         return [each.pid for each in processes]
 
 
@@ -153,10 +151,6 @@ def work_until(
         return size != before and predicate(collector.metrics())
 
     wait(enough, children.PATIENCE, "enough exports")
-
-
-def lately(points: Sequence[Point], way: Way, moment: int) -> bool:
-    return any(point.resource["service.name"] == way.name and point.time > moment for point in points)
 
 
 def host_counters() -> dict[Series, float]:
@@ -305,7 +299,9 @@ def test_the_agent_reports_in_the_same_words(way: Way, tmp_path: Path) -> None:
         line = ["otel-hardware", "run", "--interval", "0.5", "--duration", "1.6"]
         done = children.run(line, way.environment(collector))
         assert (done.returncode, done.stdout) == (0, ""), done.stderr
-        points = collector.wait(lambda points: len({point.time for point in points}) >= 3)
+        marker.settle(collector)
+        points = [point for point in collector.metrics() if point.name != marker.NAME]
+    assert len({point.time for point in points}) >= 3
     check_words(points, way.temporality)
     host = {row.name for row in CATALOG if row.scope is Scope.HOST and Config().wants(row)}
     assert host - {row.name for row in OPTIONAL} - {point.name for point in points} == set()
@@ -371,9 +367,9 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> Values:
             work_until(lambda points: len({point.time for point in points}) >= 4 * len(WAYS), collector, [process])
             out, err = process.communicate(timeout=children.PATIENCE)
             assert (process.returncode, out, err) == (0, "", "")
-        exports = {way.name: exported(folder / f"{way.name}.jsonl") for way in WAYS}
-        total = sum(len(points) for each in exports.values() for points in each)
-        points = collector.wait(lambda points: len(points) >= total)
+        marker.settle(collector)
+        points = [point for point in collector.metrics() if point.name != marker.NAME]
+    exports = {way.name: exported(folder / f"{way.name}.jsonl") for way in WAYS}
     arrived = [
         Told(
             point.name,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests import children
+from tests import children, marker
 from tests.tools import ROOT, need
 from tests.tools.collector import LOCAL, Collector, Point
 from tests.tools.daemon import wait
@@ -38,7 +38,7 @@ def promised() -> set[str]:
 class Outcome:
     """What the README's command brought: messages as they arrived, points, and what else the README shows."""
 
-    printed: str
+    steps: int
     spans: list[dict[str, Any]]
     points: list[Point]
     messages: list[dict[str, Any]]
@@ -59,17 +59,28 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
         }
         done = children.run(["sh", "-c", block("opentelemetry-instrument")], here, cwd=ROOT)
         assert (done.returncode, done.stderr) == (0, "")
-        wait(lambda: collector.metrics() and spans(collector.lines()), 10, "metrics and spans in the file")
+        steps = int(re.findall(r"\A(\d+) steps done\n\Z", done.stdout)[0])
+        marker.settle(collector)
+        wait(lambda: len(spans(collector.lines())) >= steps, 10, "a span for each step")
         wait(lambda: "system_uptime_seconds" in collector.exposition(), 10, "metrics on the page for Prometheus")
-        messages = collector.lines()
+        messages = without_marker(collector.lines())
         return Outcome(
-            done.stdout,
+            steps,
             spans(messages),
-            collector.metrics(),
+            [point for point in collector.metrics() if point.name != marker.NAME],
             messages,
             collector.exposition(),
             collector.log.read_text(),
         )
+
+
+def without_marker(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The messages as they would be without it: it may have come in one with what we are about."""
+    for message in messages:
+        if "resourceMetrics" in message:
+            kept = [each for each in message["resourceMetrics"] if marker.NAME not in json.dumps(each["resource"])]
+            message["resourceMetrics"] = kept
+    return messages
 
 
 def spans(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -83,8 +94,7 @@ def spans(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def test_the_program_does_its_work(outcome: Outcome) -> None:
-    (steps,) = re.findall(r"\A(\d+) steps done\n\Z", outcome.printed)
-    assert len(outcome.spans) == int(steps) > 0
+    assert len(outcome.spans) == outcome.steps > 0
     assert {span["name"] for span in outcome.spans} == {"train.step"}
 
 

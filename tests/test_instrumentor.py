@@ -102,22 +102,27 @@ def test_nothing_is_left(instrumentor: HardwareInstrumentor, application: Applic
     assert identity.JOB not in os.environ
 
 
-def test_an_absent_source_leaves_nothing_open(
-    instrumentor: HardwareInstrumentor, application: Application, before: Left, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("error", [Unavailable("there is no such device"), OSError("it failed")], ids=["absent", "ill"])
+def test_a_source_that_does_not_open_leaves_nothing_open(
+    instrumentor: HardwareInstrumentor,
+    application: Application,
+    before: Left,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
 ) -> None:
-    class Absent(Source):
-        name = "absent"
+    class Closed(Source):
+        name = "closed"
 
         def open(self) -> None:
             self.site.drivers.kernel().read("/proc/self/cgroup")
-            raise Unavailable("there is no such device")
+            raise error
 
         def read(self) -> Iterator[Point]:
             raise AssertionError("it was never open")
 
-    monkeypatch.setattr(session, "discover", lambda: {"absent": lambda: Absent})
+    monkeypatch.setattr(session, "discover", lambda: {"closed": lambda: Closed})
     instrumentor.instrument(meter_provider=application.provider)
-    assert application.names() == {"otel_hardware.cpu.time"}
+    assert application.names() - {"otel_hardware.source.up"} == {"otel_hardware.cpu.time"}
     assert traces.descriptors() == before[1]
 
 

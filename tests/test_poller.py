@@ -3,6 +3,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -15,7 +16,8 @@ from tests.stage import BUSY, ENERGY, POWER, POWER_PEAK, USERS, Stage, news, one
 from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware.model import Point, Series, Share, Snapshot, Unavailable
-from opentelemetry.instrumentation.hardware.poller import PERIODS, State
+from opentelemetry.instrumentation.hardware.poller import PERIODS, Poller, State
+from opentelemetry.instrumentation.hardware.rhythm import Rhythm
 
 
 @pytest.fixture(autouse=True)
@@ -525,6 +527,19 @@ def test_what_a_hang_was_about_has_no_weight() -> None:
     stage.run(80.0, {10.0: nothing})
     assert len(hung) == 2
     assert one(stage.board.collect({}), POWER) == 1.0, "the reading after the hang stands for the time of the hang"
+
+
+def test_the_thread_keeps_time_by_itself() -> None:
+    stage = Stage()
+    begun = time.monotonic()
+    poller = Poller(stage.player.make, "player", 0.02, Rhythm(begun, 60.0))
+    poller.start()
+    try:
+        wait_for(lambda: len(stage.player.readings) >= 10, 30, "ten readings")
+        assert time.monotonic() - begun >= 9 * 0.02, "it reads without a pause"
+    finally:
+        poller.stop()
+        assert poller.join(20.0)
 
 
 def test_stopping_closes_the_source_and_leaves_no_thread() -> None:

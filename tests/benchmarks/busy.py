@@ -22,6 +22,7 @@ from tests.benchmarks.steady import work
 from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import Config
+from opentelemetry.instrumentation.hardware.drivers import Linux
 from opentelemetry.instrumentation.hardware.poller import State
 from opentelemetry.instrumentation.hardware.session import Session
 
@@ -44,16 +45,16 @@ def figures(quick: bool) -> list[Figure]:
     peer.instrument(theirs)
     theirs.read()
     whole = ByHand()
+    whole.wait()
     let_go, peers = releases(whole.read), releases(theirs.read)
-    seconds = 0.5 if quick else 1.0
     with _apart() as elsewhere:
         with elsewhere:
             ours = _Ours()
-        wait, latency = beside(ours, 2 if quick else 12, seconds)
+        wait, latency = beside(ours, 15 if quick else 150)
         ours.close()
         with elsewhere:
             official = _Official(theirs.read)
-        peer_wait, peer_latency = beside(official, 1 if quick else 4, seconds)
+        peer_wait, peer_latency = beside(official, 2 if quick else 15)
         official.close()
     return [
         Figure("lock releases of a reading of every source", let_go, "", peer.NAME, peers, 12.0),
@@ -62,43 +63,40 @@ def figures(quick: bool) -> list[Figure]:
     ]
 
 
-def beside(reading: Reading, pairs: int, seconds: float) -> tuple[float, float]:
+def beside(reading: Reading, times: int) -> tuple[float, float]:
     """What this thread, busy, waits for one reading, and how long the reading takes; medians in milliseconds.
 
-    Segments with and without readings come in turn: what is waited anyhow, on a shared machine, is taken off.
+    From the moment that a reading is asked for until it is there: wall time, less CPU time, less what the scheduler
+    kept the thread waiting for a CPU. A hypervisor that takes the CPU away shows in both times, so it cancels.
     """
-    waits, latencies = [], []
-    for _ in range(pairs):
-        idle_wait, idle_time, _ = _segment(None, seconds)
-        wait, length, took = _segment(reading, seconds)
-        waits.append((wait - idle_wait * length / idle_time) / len(took))
-        latencies += took
+    waits: list[float] = []
+    latencies: list[float] = []
+    queue = Queue()
+    while len(waits) < times:
+        _compute(_PAUSE)
+        queued, begun, used = queue.seconds(), time.perf_counter(), time.thread_time()
+        reading.begin()
+        while not reading.done():
+            work(1000)
+        latencies.append(time.perf_counter() - begun)
+        waits.append(latencies[-1] - (time.thread_time() - used) - (queue.seconds() - queued))
     return 1e3 * statistics.median(waits), 1e3 * statistics.median(latencies)
 
 
-def _segment(reading: Reading | None, seconds: float) -> tuple[float, float, list[float]]:
-    """Compute for so long: the seconds that were spent off the CPU, all seconds, and how long each reading took.
+class Queue:
+    """How long the thread that makes this has waited for a CPU; read without letting go of the interpreter lock."""
 
-    A hypervisor that takes the CPU away shows in wall and in CPU time, so it cancels.
-    """
-    waited, took, begun = 0.0, [], None
-    start = last = time.perf_counter()
-    used = time.thread_time()
-    due = start + _PAUSE
-    while last < start + seconds or begun is not None:
-        work(2500)
-        now, cpu = time.perf_counter(), time.thread_time()
-        waited += now - last - (cpu - used)
-        last, used = now, cpu
-        if reading is None:
-            continue
-        if begun is None and now >= due:
-            reading.begin()
-            begun = now
-        elif begun is not None and reading.done():
-            took.append(now - begun)
-            begun, due = None, now + _PAUSE
-    return waited, last - start, took
+    def __init__(self) -> None:
+        self._kernel = Linux()
+
+    def seconds(self) -> float:
+        return int(self._kernel.read("/proc/thread-self/schedstat").split()[1]) / 1e9
+
+
+def _compute(seconds: float) -> None:
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        work(1000)
 
 
 @contextmanager

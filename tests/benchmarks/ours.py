@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader, MetricsData
+from tests.benchmarks.steady import milliseconds
 
 from opentelemetry.instrumentation.hardware import Config, HardwareInstrumentor, instrumentor
 from opentelemetry.instrumentation.hardware.drivers import Drivers
@@ -54,7 +55,8 @@ class ByHand:
         provider = MeterProvider([self.reader], shutdown_on_exit=False)
         with patch.object(instrumentor, "Session", self._still):
             HardwareInstrumentor().instrument(meter_provider=provider)
-        self.minute()
+        self.read()
+        self.cost()
         self.reader.get_metrics_data()
 
     def _still(self, config: Config, **options: Any) -> Session:
@@ -67,17 +69,21 @@ class ByHand:
         for poller in self.session.board.pollers:
             poller.step()
 
+    def wait(self) -> None:
+        """All that lies between two collections at the defaults, but for the reading just before one."""
+        for _ in range(29):
+            self.sample()
+        self.now += 2.0
+
     def read(self) -> None:
         """What our threads do just before a collection."""
-        self.now += 2.0
         for poller in self.session.board.pollers:
             poller.step(due=True)
 
-    def minute(self) -> None:
-        """All that lies between two collections at the defaults."""
-        for _ in range(29):
-            self.sample()
-        self.read()
+    def cost(self) -> float:
+        """CPU milliseconds of one such reading."""
+        self.wait()
+        return milliseconds(self.read)
 
     def collected(self) -> MetricsData:
         """What an exporter would be given."""

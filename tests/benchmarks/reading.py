@@ -33,9 +33,7 @@ def figures(quick: bool) -> list[Figure]:
     beside = "psutil, each call once"
     return [
         Figure("full reading of host and process, warm", cost["reading"], "ms CPU", beside, cost["psutil"], 0.2),
-        Figure(
-            "sample of host and process", cost["sample"], "ms CPU", "the full one", cost["reading"], cost["reading"]
-        ),
+        Figure("sample of host and process", cost["sample"], "ms CPU", "full", cost["reading"], cost["reading"]),
         Figure("sample of every source, kept in windows", cost["step"], "ms CPU", beside, cost["psutil"]),
     ]
 

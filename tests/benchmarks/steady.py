@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 
 REFERENCE = "BENCHMARK_YARDSTICK"
-"""The environment variable that tells our child processes how fast the yardstick can be, in milliseconds."""
+"""The environment variable that says how fast the yardstick can be, in milliseconds; "inf": any speed will do."""
 
 PATIENCE = 1.15
 """How much slower than its best the yardstick may be."""
@@ -50,7 +50,7 @@ def calibrate(seconds: float) -> float:
 
 
 def reference() -> float:
-    """How fast the yardstick can be: what our parent found out, or what a second shows."""
+    """How fast the yardstick can be: what the whole run found out, or what a second shows."""
     if REFERENCE not in os.environ:
         os.environ[REFERENCE] = f"{calibrate(1.0):.4f}"
     return float(os.environ[REFERENCE])

@@ -9,27 +9,18 @@ import json
 import multiprocessing
 import os
 import sys
-import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import traces
 from journal import exports, provider
 from opentelemetry.metrics import set_meter_provider
+from traces import until
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 
 JOURNAL, REPORT, WAY, WITH = sys.argv[1:]
 LARGE = 200 << 20
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        if time.monotonic() > deadline:
-            raise SystemExit(f"process {os.getpid()}: no {what}")
-        threading.Event().wait(0.01)
 
 
 def mine() -> int:

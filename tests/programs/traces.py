@@ -1,9 +1,11 @@
-"""What of ours is to be found in a process: threads, and the kernel's files that are open."""
+"""What of ours is to be found in a process (threads, open files of the kernel), and waiting for it."""
 
 from __future__ import annotations
 
 import os
 import threading
+import time
+from collections.abc import Callable
 
 
 def threads() -> list[str]:
@@ -22,3 +24,12 @@ def descriptors() -> list[str]:
         if path.startswith(("/proc/", "/sys/")) and not path.endswith("/fd"):
             found.append(path)
     return sorted(found)
+
+
+def until(condition: Callable[[], object], what: str) -> None:
+    """Wait for something that a program needs before it goes on; the program ends where it does not come."""
+    deadline = time.monotonic() + 30
+    while not condition():
+        if time.monotonic() > deadline:
+            raise SystemExit(f"process {os.getpid()}: no {what}")
+        threading.Event().wait(0.01)

@@ -91,23 +91,6 @@ def test_the_states_of_memory_sum_to_the_limit_exactly() -> None:
     assert sum(series_of(ours, v.SYSTEM_MEMORY_UTILIZATION).values()) == pytest.approx(1)  # type: ignore[arg-type]
 
 
-def test_memory_in_use_grows_by_what_a_program_takes() -> None:
-    size = 256 << 20
-
-    def used() -> float:
-        return value(often(host), v.SYSTEM_MEMORY_USAGE, {v.MEMORY_STATE: "used"})
-
-    with opened("host") as host:
-        for _ in range(10):  # others take and give meanwhile
-            before = used()
-            with mmap.mmap(-1, size) as taken:
-                taken.write(b"x" * size)
-                grown = used() - before
-            if abs(grown - size) < size / 8:
-                return
-    raise AssertionError(f"the memory in use grew by {grown} when {size} bytes were taken")
-
-
 def test_swap_agrees_with_psutil() -> None:
     with opened("host", include_metrics="system.paging.*") as host:
         before, ours, after = psutil.swap_memory(), often(host), psutil.swap_memory()
@@ -347,7 +330,7 @@ def test_a_file_that_is_cut_short_gives_no_wrong_number(path: str) -> None:
     whole = _read(metal(0))
     text = _files(metal(0))[path]
     assert isinstance(text, str)
-    step = max(1, len(text) // 150)
+    step = max(1, len(text) // 50)
     for cut in range(0, len(text), step):
         machine = metal(0)
         _files(machine)[path] = text[:cut]
@@ -436,12 +419,6 @@ def test_without_ipv6_the_sockets_are_those_of_ipv4() -> None:
     assert value(_read(machine), v.SYSTEM_NETWORK_CONNECTION_COUNT, udp) == 9 + 5
     del _files(machine)["/proc/net/sockstat6"]
     assert value(_read(machine), v.SYSTEM_NETWORK_CONNECTION_COUNT, udp) == 9
-
-
-def test_a_capture_that_nobody_asked_for_details_has_none() -> None:
-    with opened("host", metal(0)) as host:
-        rows = {series.metric for series in all_of(host)}
-    assert {row for row in rows if row.detail} == set()
 
 
 MANY = """

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from opentelemetry.instrumentation.hardware.config import Config
-from opentelemetry.instrumentation.hardware.model import Metric, Number, Problem, Series, Snapshot, Values
+from opentelemetry.instrumentation.hardware.model import Metric, Problem, Series, Snapshot, Values
 from opentelemetry.instrumentation.hardware.poller import Poller, State
 from opentelemetry.instrumentation.hardware.vocabulary import OWN_CPU_TIME, SOURCE, SOURCE_READ_DURATION, SOURCE_UP
 
@@ -29,15 +30,11 @@ class Board:
         self._config = config
         self._clock = clock
         self._wanted: dict[Metric, bool] = {}
-        self._own = {
-            poller.name: (Series(SOURCE_UP, {SOURCE: poller.name}), Series(SOURCE_READ_DURATION, {SOURCE: poller.name}))
-            for poller in pollers
-        }
 
     def collect(self, marks: Marks) -> Snapshot:
         """All values since the marks, which are moved on. The first of two sources that claim a series has it."""
         now = self._clock()
-        values: Values = {}
+        values: Values = defaultdict(list)
         seen: set[Series] = set()
         problems: list[Problem] = []
         for poller in self.pollers:
@@ -51,29 +48,24 @@ class Board:
                 if len(seen) == known:
                     problems.append(Problem(poller.name, f"{series!r} is reported by another source already"))
                 else:
-                    self._put(values, series, value)
+                    values[series.metric].append((value, series.attributes))
             self._vital(values, poller, problem)
-        self._put(values, Series(OWN_CPU_TIME), sum(poller.cpu_time for poller in self.pollers))
-        return Snapshot(values, tuple(problems), {name: end[0] for name, end in marks.items()})
+        values[OWN_CPU_TIME].append((sum(poller.cpu_time for poller in self.pollers), {}))
+        wanted = {metric: found for metric, found in values.items() if self._wants(metric)}
+        return Snapshot(wanted, tuple(problems), {name: end[0] for name, end in marks.items()})
 
     def _vital(self, values: Values, poller: Poller, problem: Problem | None) -> None:
-        up, duration = self._own[poller.name]
+        which = {SOURCE: poller.name}
         if poller.state is State.UP or (problem is not None and poller.state is not State.ABSENT):
-            self._put(values, up, int(problem is None))
+            values[SOURCE_UP].append((int(problem is None), which))
         if poller.duration is not None and poller.state is State.UP:
-            self._put(values, duration, poller.duration)
+            values[SOURCE_READ_DURATION].append((poller.duration, which))
 
-    def _put(self, values: Values, series: Series, value: Number) -> None:
-        metric = series.metric
-        found = values.get(metric)
-        if found is None:
-            wanted = self._wanted.get(metric)
-            if wanted is None:
-                wanted = self._wanted[metric] = self._config.wants(metric)
-            if not wanted:
-                return
-            found = values[metric] = []
-        found.append((value, series.attributes))
+    def _wants(self, metric: Metric) -> bool:
+        wanted = self._wanted.get(metric)
+        if wanted is None:
+            wanted = self._wanted[metric] = self._config.wants(metric)
+        return wanted
 
     def watch(self) -> None:
         """Notice who hangs; called from a poller's own thread, never from a callback."""

@@ -140,7 +140,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         if session is not None:
             session.close()
 
-    def observe(self, metric: Metric, instruments: _Instruments) -> Iterable[Observation]:
+    def observe(self, metric: Metric, instruments: _Instruments, options: CallbackOptions) -> Iterable[Observation]:
         """The values of a metric in the collection that asks; nothing when nobody instruments."""
         session = self._session
         if session is None or instruments not in self._attached:
@@ -175,11 +175,8 @@ class _Instruments:
         for metric in CATALOG:
             if metric not in self._made and config.wants(metric):
                 self._made.add(metric)
-                callback = partial(self._callback, metric)
+                callback = partial(self._owner.observe, metric, self)
                 make[metric.kind](metric.name, [callback], unit=metric.unit, description=metric.help)
-
-    def _callback(self, metric: Metric, options: CallbackOptions) -> Iterable[Observation]:
-        return self._owner.observe(metric, self)
 
 
 def _is_proxy(provider: MeterProvider) -> bool:

@@ -373,7 +373,11 @@ class LinuxMachine:
         return best
 
     def _mounted(self) -> Iterator[tuple[str, str, Mount]]:
-        for line in self._kernel.once("/proc/self/mountinfo").decode(errors="surrogateescape").splitlines():
+        try:
+            text = self._kernel.once("/proc/self/mountinfo").decode(errors="surrogateescape")
+        except OSError:
+            return
+        for line in text.split("\n")[:-1]:
             before, _, after = line.partition(" - ")
             fields, kind = before.split(), after.split()
             yield fields[2], _unescape(fields[3]), Mount(_unescape(fields[4]), _unescape(kind[1]), kind[0])

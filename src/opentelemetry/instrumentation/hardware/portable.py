@@ -25,6 +25,7 @@ from opentelemetry.instrumentation.hardware.machine import (
 from opentelemetry.instrumentation.hardware.model import Unavailable
 
 _MODES = ("user", "nice", "system", "idle", "iowait", "interrupt", "steal")
+_NO_DISK = ("loop", "ram", "zram", "nbd", "sr")
 _VIRTUAL = (
     "lo",
     "Loopback",
@@ -104,19 +105,20 @@ class PortableMachine:
         return Paging(None, None, swap["sin"] // page, swap["sout"] // page)
 
     def disks(self) -> Mapping[str, Disk]:
-        found = {name: _disk(each) for name, each in self._psutil.call("disk_io_counters", True).items()}
-        whole = self.everything()[0]
-        return {
-            name: disk
-            for name, disk in found.items()
-            if name in whole and not name.startswith(("loop", "ram", "zram", "nbd", "sr"))
-        }
+        return {name: disk for name, disk in self._disks().items() if not name.startswith(_NO_DISK)}
+
+    def _disks(self) -> dict[str, Disk]:
+        found = self._psutil.call("disk_io_counters", True) or {}
+        return {name: _disk(each) for name, each in found.items() if not _partition(name, found)}
 
     def interfaces(self, names: Sequence[str] | None = None) -> Mapping[str, Interface]:
-        found = self.everything()[1]
+        found = self._interfaces()
         if names is not None:
             return {name: each for name, each in found.items() if name in names}
         return {name: each for name, each in found.items() if not name.startswith(_VIRTUAL)}
+
+    def _interfaces(self) -> dict[str, Interface]:
+        return {name: _interface(each) for name, each in self._psutil.call("net_io_counters", True).items()}
 
     def connections(self) -> Mapping[tuple[str, str], int]:
         return {}
@@ -233,13 +235,7 @@ class PortableMachine:
         raise Unavailable("control groups are a thing of Linux")
 
     def everything(self) -> tuple[Mapping[str, Disk], Mapping[str, Interface]]:
-        disks = self._psutil.call("disk_io_counters", True)
-        total = self._psutil.call("disk_io_counters", False)
-        interfaces = self._psutil.call("net_io_counters", True)
-        return (
-            {name: _disk(each) for name, each in disks.items() if not _partition(name, disks)} if total else {},
-            {name: _interface(each) for name, each in interfaces.items()},
-        )
+        return self._disks(), self._interfaces()
 
 
 def _partition(name: str, names: Mapping[str, object]) -> bool:

@@ -114,7 +114,7 @@ class Record(Drivers):
         output: where the capture goes; the caller opens and closes it.
         capture: the source that asks.
         header: more for the first line: ``nature`` where it is not "recorded", ``settings`` that are not the default.
-        mask: applied to every line before it is written, to leave out what says whose machine it is.
+        mask: applied to every text before it is written, to leave out what says whose machine it is.
         clock: seconds.
     """
 
@@ -124,7 +124,7 @@ class Record(Drivers):
         output: TextIO,
         capture: str,
         header: Mapping[str, object] | None = None,
-        mask: Callable[[str], str] = lambda line: line,
+        mask: Callable[[str], str] = lambda text: text,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__()
@@ -182,7 +182,16 @@ class Record(Drivers):
         return answer
 
     def _line(self, content: object) -> None:
-        self._output.write(self._mask(json.dumps(content)) + "\n")
+        self._output.write(json.dumps(self._masked(content)) + "\n")
+
+    def _masked(self, content: Any) -> Any:
+        if isinstance(content, str):
+            return self._mask(content)
+        if isinstance(content, list):
+            return [self._masked(each) for each in content]
+        if isinstance(content, dict):
+            return {self._mask(name): self._masked(each) for name, each in content.items()}
+        return content
 
 
 class _Heard:

@@ -10,13 +10,14 @@ import socket
 import sys
 import textwrap
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import fields
 from importlib.metadata import PackageNotFoundError, entry_points, version
 from typing import TYPE_CHECKING, NamedTuple
 
 from opentelemetry.instrumentation.hardware.cli import settings
 from opentelemetry.instrumentation.hardware.config import PREFIX, Config, export_interval
+from opentelemetry.instrumentation.hardware.identity import JOB, is_member
 
 if TYPE_CHECKING:
     from opentelemetry.instrumentation.hardware.cli.otlp import Destination
@@ -154,6 +155,7 @@ def _source(poller: Poller) -> Iterator[Finding]:
 def _found(poller: Poller, now: float) -> str:
     """What a source is about, from its own points: how many, of which things, under which limits."""
     from opentelemetry.instrumentation.hardware.cli.table import WHO, quantity
+    from opentelemetry.instrumentation.hardware.vocabulary import SYSTEM_CPU_LOGICAL_COUNT, SYSTEM_MEMORY_LIMIT
 
     points, _ = poller.window(None, now)
     things: dict[str, dict[str, None]] = {}
@@ -163,9 +165,12 @@ def _found(poller: Poller, now: float) -> str:
         who = next((key for key in WHO if key in metric.attributes), "")
         if who in _NOUNS:
             things.setdefault(_NOUNS[who], {})[str(series.attributes[who])] = None
-        if not metric.attributes and metric.name.endswith((".limit", ".logical.count")):
-            words = metric.name.split(".")
-            facts.append(f"{words[1]} {words[-1]} {quantity(value, metric.unit)}".replace("cpu count", "logical CPUs"))
+        if metric is SYSTEM_CPU_LOGICAL_COUNT:
+            facts.append(f"{value} logical CPUs")
+        elif metric is SYSTEM_MEMORY_LIMIT:
+            facts.append(f"{quantity(value, metric.unit)} of memory")
+        elif not metric.attributes and metric.name.endswith(".limit"):
+            facts.append(f"{metric.name.split('.')[1]} limit {quantity(value, metric.unit)}")
     parts = [f"{len(points)} series", *facts]
     parts += [f"{noun}{'s' if len(names) > 1 else ''} {', '.join(names)}" for noun, names in things.items()]
     return "; ".join(parts)
@@ -194,7 +199,7 @@ def _settings(arguments: argparse.Namespace, config: Config, said: Sequence[str]
 # -- zero code
 
 
-def _zero_code(environ: Mapping[str, str]) -> Iterator[Finding]:
+def _zero_code(environ: MutableMapping[str, str]) -> Iterator[Finding]:
     part = "zero code"
     if entry_points(group="opentelemetry_configurator"):
         distros = ", ".join(
@@ -220,6 +225,11 @@ def _zero_code(environ: Mapping[str, str]) -> Iterator[Finding]:
     if entry_points(group="opentelemetry_instrumentor", name="system_metrics") and not off & {"system_metrics", "*"}:
         twice = "opentelemetry-instrumentation-system-metrics is installed beside us and reports some metrics twice"
         yield Finding(part, "note", "duplicates", twice, "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS=system_metrics")
+    if is_member(environ, os.getpid()):
+        text = (
+            f"process {environ[JOB].partition('.')[0]}, which started this shell, reports the host for all its children"
+        )
+        yield Finding(part, "note", "job", text, f"unset {JOB} to report it once more")
     detectors = {word.strip() for word in environ.get("OTEL_EXPERIMENTAL_RESOURCE_DETECTORS", "").split(",")}
     if "host.name=" in environ.get("OTEL_RESOURCE_ATTRIBUTES", "") or detectors & {"host", "*"}:
         yield Finding(part, "ok", "host.name", "is on the resource")

@@ -66,5 +66,5 @@ def _fitting(table: str, note: str, rows: int) -> list[str]:
     lines = ([note] if note else []) + table.rstrip("\n").split("\n")
     if len(lines) > rows:
         left = len(lines) - rows + 1
-        lines = [*lines[: rows - 1], f"… {left} more lines; a taller window shows them"]
+        lines = [*lines[: rows - 1], f"… {left} more lines; a taller window shows them, --sources leaves some out"]
     return lines

@@ -37,6 +37,9 @@ _LARGE = 8
 _FEW = 3
 """Numbers on a line that stand below those of its neighbours; where there are more, a line is a grid of its own."""
 
+_NAME_WIDTH = 20
+"""Columns of the names; a longer one pushes its numbers aside instead of those of all others."""
+
 _WHO_WIDTH = 24
 _GAP = 2
 
@@ -70,7 +73,7 @@ def draw(view: View, width: int, bold: bool = False) -> str:
     mark = ("\x1b[1m", "\x1b[0m") if bold else ("", "")
     lines = [f"{mark[0]}{_clip(_title(view), width)}{mark[1]}"]
     families = _families(view)
-    name_width = max((len(each.name) for rows in families.values() for each in rows), default=0)
+    name_width = min(max((len(each.name) for rows in families.values() for each in rows), default=0), _NAME_WIDTH)
     for family, rows in families.items():
         lines += ["", f"{mark[0]}{_clip(_heading(family, view), width)}{mark[1]}"]
         lines += _family(rows, name_width, width)

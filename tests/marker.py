@@ -1,0 +1,24 @@
+"""A marker: what a Collector got before it stands before it in what the Collector wrote down."""
+
+from __future__ import annotations
+
+from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import Resource
+from tests.tools.collector import Collector
+
+NAME = "marker"
+
+
+def settle(collector: Collector) -> None:
+    """Wait until all metrics that were sent before the call are in the Collector's file; call it once for each.
+
+    Also to be called before a Collector is told to end: one that still holds a batch then closes its file first, when
+    several pipelines share it, and falls over the batch.
+    """
+    reader = PeriodicExportingMetricReader(OTLPMetricExporter(collector.grpc), 3_600_000)
+    provider = MeterProvider([reader], Resource({"service.name": NAME}), shutdown_on_exit=False)
+    provider.get_meter(NAME).create_counter(NAME, description="What was sent before has arrived.").add(1)
+    provider.shutdown()
+    collector.wait(lambda points: any(point.name == NAME for point in points))

@@ -1,0 +1,11 @@
+"""A program that does nothing for its metrics; it prints, as JSON, the settings that reached the package."""
+
+import json
+import sys
+
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor
+
+session = HardwareInstrumentor()._session
+settings = {} if session is None else {name: value for name, value in vars(session.config).items() if value is not None}
+print(json.dumps({name: [type(value).__name__, value] for name, value in settings.items()}))
+sys.exit(0)

@@ -1,0 +1,65 @@
+"""A program with metrics, told to report the disk of a server that does not answer.
+
+Usage: dead_disk.py JOURNAL FOLDER heal|uninstrument|leave
+
+It waits until the numbers say that the source is down; then the server begins to answer, or the program takes the
+instrumentation away, or it just ends. Prints, as JSON, what it saw.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+import time
+
+import traces
+from journal import Export, exports, provider
+from opentelemetry.metrics import set_meter_provider
+from traces import until
+
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor
+
+JOURNAL, FOLDER, END = sys.argv[1:]
+heard: list[str] = []
+
+
+class Ear(logging.StreamHandler):  # type: ignore[type-arg]
+    """Shows what is logged, and remembers it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        super().emit(record)
+        heard.append(record.getMessage())
+
+
+logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", handlers=[Ear()])
+
+
+def last() -> Export:
+    return exports(JOURNAL)[-1]
+
+
+def health() -> list[int]:
+    return last().values("otel_hardware.source.up", otel_hardware_source="filesystem")
+
+
+meters = provider(JOURNAL, 0.1)
+set_meter_provider(meters)
+instrumentor = HardwareInstrumentor()
+instrumentor.instrument(disk_paths=[FOLDER, "/"], sample_interval=0.2)
+until(lambda: exports(JOURNAL), "export")
+until(lambda: health() == [0], "number that says that the disk is dead")
+until(lambda: any("Source filesystem" in text for text in heard), "sentence that says so")
+said: dict[str, object] = {"others": sorted(last().names())}
+if END == "heal":
+    os.kill(int(os.environ["DEAD_MOUNT_SERVER"]), signal.SIGUSR1)
+    until(lambda: health() == [1], "recovery")
+    said["limit"] = last().values("system.filesystem.limit", system_filesystem_mountpoint=FOLDER)
+elif END == "uninstrument":
+    begun = time.monotonic()
+    instrumentor.uninstrument()
+    said["seconds"] = time.monotonic() - begun
+    said["threads"] = traces.threads()
+print(json.dumps(said), flush=True)

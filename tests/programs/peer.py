@@ -1,0 +1,39 @@
+"""A program that reports with opentelemetry-instrumentation-system-metrics as well.
+
+Usage: peer.py JOURNAL ours|theirs; which one is switched on first. Ends when both have reported thrice.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from journal import OURS, exports, provider
+from opentelemetry.instrumentation.system_metrics import SystemMetricsInstrumentor
+from opentelemetry.metrics import set_meter_provider
+from traces import until
+
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor
+
+JOURNAL, FIRST = sys.argv[1:]
+THEIRS = "opentelemetry.instrumentation.system_metrics"
+# Without what opens sockets and processes of its own, which is slow and says nothing here.
+CONFIG = {"system.cpu.time": ["user", "system"], "system.memory.usage": ["used", "free"], "process.cpu.time": ["user"]}
+
+
+def both() -> bool:
+    last = exports(JOURNAL)[-3:]
+    return len(last) == 3 and all(
+        "process.cpu.time" in export.names(OURS) & export.names(THEIRS)
+        and {"system.cpu.time", "system.memory.usage"} <= export.names(OURS)
+        for export in last
+    )
+
+
+set_meter_provider(provider(JOURNAL, 0.2))
+instrumentors = [
+    (HardwareInstrumentor(), {"sample_interval": 0.1}),
+    (SystemMetricsInstrumentor(config=CONFIG), {}),
+]
+for instrumentor, options in instrumentors if FIRST == "ours" else reversed(instrumentors):
+    instrumentor.instrument(**options)
+until(both, "reports of both")

@@ -1,0 +1,34 @@
+"""A program with metrics and whatever sources other packages bring; see it end with one that hangs.
+
+Usage: third_party.py JOURNAL uninstrument|leave; prints, as JSON, what it saw.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+
+import traces
+from journal import exports, provider
+from opentelemetry.metrics import set_meter_provider
+from traces import until
+
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor
+
+JOURNAL, END = sys.argv[1:]
+logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
+meters = provider(JOURNAL, 0.1)
+set_meter_provider(meters)
+instrumentor = HardwareInstrumentor()
+instrumentor.instrument(sample_interval=0.1)
+until(lambda: any(export.values("hw.errors") for export in exports(JOURNAL)), "number of the other package's")
+until(lambda: any("system.uptime" in export.names() for export in exports(JOURNAL)), "number of ours")
+said: dict[str, object] = {"threads": traces.threads()}
+if END == "uninstrument":
+    begun = time.monotonic()
+    instrumentor.uninstrument()
+    said["seconds"] = time.monotonic() - begun
+    said["left"] = traces.threads()
+print(json.dumps(said), flush=True)

@@ -1,0 +1,294 @@
+"""The container's numbers and limits, over made-up groups and over real ones that this machine lets us make."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.children import started
+from tests.sources.machines import CGROUP2, GIB, INNER, POD, ROOT, docker, kubernetes, metal, mountinfo, namespace
+from tests.sources.reading import agrees, all_of, often, opened, rises_between, series_of, value
+from tests.sources.tree import Fabricated, Tree
+from tests.waiting import wait_for
+
+from opentelemetry.instrumentation.hardware import vocabulary as v
+from opentelemetry.instrumentation.hardware.model import Unavailable
+
+TOP = "/sys/fs/cgroup"
+
+
+def _files(machine: Fabricated) -> dict[str, str | bytes | OSError]:
+    assert machine.tree is not None
+    return machine.tree.files
+
+
+def _limits(machine: Fabricated) -> tuple[float | None, float | None]:
+    with opened("container", machine) as container:
+        found = often(container)
+        cpu, memory = series_of(found, v.CONTAINER_CPU_LIMIT), series_of(found, v.CONTAINER_MEMORY_LIMIT)
+        return next(iter(cpu.values()), None), next(iter(memory.values()), None)  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("files", "limits"),
+    [
+        ({}, (4.0, 8 * GIB)),
+        ({POD + "/cpu.max": "max 100000\n"}, (None, 8 * GIB)),
+        ({INNER + "/cpu.max": "50000 100000\n"}, (0.5, 8 * GIB)),
+        ({INNER + "/cpu.max": "900000 100000\n"}, (4.0, 8 * GIB)),
+        ({"/kubepods.slice/cpu.max": "20000 10000\n"}, (2.0, 8 * GIB)),
+        ({INNER + "/memory.max": f"{GIB}\n"}, (4.0, GIB)),
+        ({POD + "/memory.max": "max\n"}, (4.0, 60 * GIB)),
+        ({POD + "/memory.max": "max\n", "/kubepods.slice/memory.max": "max\n"}, (4.0, None)),
+        ({POD + "/memory.max": "0\n"}, (4.0, 0)),
+        ({POD + "/memory.max": "", POD + "/cpu.max": ""}, (None, 60 * GIB)),
+        ({POD + "/memory.max": "lots\n", POD + "/cpu.max": "some of it\n"}, (None, 60 * GIB)),
+    ],
+)
+def test_the_tightest_limit_of_the_ancestry_counts(files: Mapping[str, str], limits: tuple[object, object]) -> None:
+    machine = kubernetes(0)
+    _files(machine).update({TOP + path: text for path, text in files.items()})
+    assert _limits(machine) == limits
+
+
+def test_a_limit_that_changes_is_seen_at_the_next_reading() -> None:
+    machine = kubernetes(0)
+    with opened("container", machine) as container:
+        assert value(often(container), v.CONTAINER_CPU_LIMIT) == 4.0
+        _files(machine)[TOP + POD + "/cpu.max"] = "100000 100000\n"
+        _files(machine)[TOP + POD + "/memory.max"] = f"{3 * GIB}\n"
+        found = often(container)
+        assert value(found, v.CONTAINER_CPU_LIMIT) == 1.0
+        assert value(found, v.CONTAINER_MEMORY_LIMIT) == 3 * GIB
+        _files(machine)[TOP + POD + "/cpu.max"] = "max 100000\n"
+        assert not series_of(often(container), v.CONTAINER_CPU_LIMIT)
+
+
+def test_a_process_that_moves_to_another_group_takes_our_eyes_along() -> None:
+    machine = kubernetes(0)
+    with opened("container", machine) as container:
+        often(container)
+        files = _files(machine)
+        files["/proc/{pid}/cgroup"] = "0::/docker/other\n"
+        files[TOP + "/docker/other/memory.max"] = f"{7 * GIB}\n"
+        files[TOP + "/docker/other/memory.current"] = "12345678\n"
+        found = often(container)
+    assert value(found, v.CONTAINER_MEMORY_LIMIT) == 7 * GIB
+    assert value(found, v.CONTAINER_MEMORY_USAGE) == 12_345_678
+    assert not series_of(found, v.CONTAINER_CPU_TIME), "the old group's time is not the new one's"
+
+
+def test_no_limit_of_version_1_is_no_number() -> None:
+    machine = docker(0)
+    memory, cpu = TOP + "/memory/memory.limit_in_bytes", TOP + "/cpu,cpuacct/cpu.cfs_quota_us"
+    assert _limits(machine) == (1.5, 2 * GIB)
+    _files(machine)[memory], _files(machine)[cpu] = "9223372036854771712\n", "-1\n"
+    assert _limits(machine) == (None, None)
+
+
+def test_a_group_outside_of_the_namespace_has_the_limits_that_can_be_seen() -> None:
+    machine = namespace(0)
+    files = _files(machine)
+    files["/proc/{pid}/cgroup"] = "0::/../other\n"
+    files[TOP + "/memory.max"] = f"{5 * GIB}\n"
+    assert _limits(machine) == (None, 5 * GIB)
+
+
+def test_the_working_set_is_never_negative() -> None:
+    machine = kubernetes(0)
+    _files(machine)[TOP + INNER + "/memory.current"] = "4096\n"
+    with opened("container", machine) as container:
+        assert value(often(container), v.CONTAINER_MEMORY_WORKING_SET) == 0
+
+
+@pytest.mark.parametrize("path", ["/cpu.stat", "/memory.current", "/memory.stat"])
+@pytest.mark.parametrize("text", [None, "", "nonsense\n", "nonsense more than that\n"])
+def test_a_file_of_the_group_that_says_nothing_costs_its_own_numbers(path: str, text: str | None) -> None:
+    machine = kubernetes(0)
+    with opened("container", machine) as container:
+        whole = often(container)
+        if text is None:
+            del _files(machine)[TOP + INNER + path]
+        else:
+            _files(machine)[TOP + INNER + path] = text
+        left = often(container)
+    assert left.items() < whole.items()
+    assert len(left) >= len(whole) - 2
+
+
+def test_a_session_of_a_bare_machine_is_no_container() -> None:
+    with (
+        pytest.raises(Unavailable, match="neither in a container nor under a cgroup limit"),
+        opened("container", metal(0)),
+    ):
+        pass
+
+
+def test_a_service_with_a_limit_counts_as_a_container() -> None:
+    machine = metal(0)
+    _files(machine)[TOP + "/user.slice/user-1000.slice/memory.max"] = f"{GIB}\n"
+    assert _limits(machine) == (None, GIB)
+
+
+def test_a_process_may_use_what_its_cgroup_lets_it() -> None:
+    """Of 16 CPUs four, of 61 GiB eight: the process's shares are of those."""
+    machine = kubernetes(0)
+    with opened("process", machine) as process:
+        found = all_of(process)
+        resident = value(found, v.PROCESS_MEMORY_USAGE)
+        assert value(found, v.PROCESS_MEMORY_UTILIZATION) == resident / (8 * GIB)
+        machine.become(kubernetes(1))
+        whole = next(iter(series_of(often(process), v.PROCESS_CPU_UTILIZATION).values()))
+        assert whole.whole == pytest.approx(10 * 4)  # type: ignore[union-attr]
+        all_of(process)
+        machine.become(kubernetes(2))
+        all_of(process)
+        assert value(all_of(process), v.PROCESS_MEMORY_UTILIZATION) == pytest.approx(
+            value(often(process), v.PROCESS_MEMORY_USAGE) / (12 * GIB)
+        )
+
+
+def test_a_limit_above_the_memory_of_the_host_is_none() -> None:
+    machine = Fabricated(kubernetes(0).tree)
+    _files(machine)[TOP + POD + "/memory.max"] = f"{4000 * GIB}\n"
+    _files(machine)[TOP + "/kubepods.slice/memory.max"] = "max\n"
+    with opened("process", machine) as process:
+        found = often(process)
+    total = 64_000_000 << 10
+    assert value(found, v.PROCESS_MEMORY_UTILIZATION) == value(found, v.PROCESS_MEMORY_USAGE) / total
+
+
+def test_without_cgroups_mounted_there_is_no_container() -> None:
+    files: dict[str, str | bytes | OSError] = {
+        "/proc/{pid}/cgroup": "0::/user.slice\n",
+        "/proc/{pid}/mountinfo": mountinfo(ROOT),
+    }
+    with pytest.raises(Unavailable), opened("container", Fabricated(Tree(files))):
+        pass
+    files["/proc/{pid}/mountinfo"] = mountinfo(ROOT, CGROUP2)
+    with pytest.raises(Unavailable), opened("container", Fabricated(Tree(files))):
+        pass
+
+
+# -- real groups
+
+BUSY = """
+import sys
+held = bytearray(int(sys.argv[1])); held[::4096] = b"x" * len(held[::4096])
+print("ready", flush=True)
+while True:
+    pass
+"""
+
+
+def _own(controller: str) -> str:
+    """The path of our own group in a hierarchy of version 1."""
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, names, path = line.split(":", 2)
+        if controller in names.split(","):
+            return path.rstrip("/")
+    return ""
+
+
+@contextmanager
+def _groups(controllers: tuple[str, ...]) -> Iterator[dict[str, Path]]:
+    """A group of our own below ours in each hierarchy of version 1, removed afterwards with all that is in it."""
+    made: dict[str, Path] = {}
+    try:
+        for controller in controllers:
+            folder = Path(f"{TOP}/{controller}{_own(controller)}/otel-hardware-{os.getpid()}")
+            try:
+                folder.mkdir()
+            except OSError as error:
+                pytest.skip(f"no {controller} group of version 1 can be made here: {error}")
+            made[controller] = folder
+        yield made
+    finally:
+        for folder in made.values():
+            wait_for(lambda folder=folder: not (folder / "cgroup.procs").read_text(), 20, f"end of what is in {folder}")  # type: ignore[misc]
+            folder.rmdir()
+
+
+def _put(child: subprocess.Popen[str], groups: dict[str, Path]) -> None:
+    for folder in groups.values():
+        (folder / "cgroup.procs").write_text(str(child.pid))
+
+
+@pytest.mark.skipif(not Path(TOP, "memory/memory.stat").exists(), reason="cgroup v1 is not mounted")
+def test_a_real_group_of_version_1() -> None:
+    """A child that computes in a group with limits, which are then changed."""
+    size = 64 << 20
+    with _groups(("memory", "cpu", "cpuacct")) as groups:
+        (groups["memory"] / "memory.limit_in_bytes").write_text(str(512 << 20))
+        (groups["cpu"] / "cpu.cfs_quota_us").write_text("30000")
+        (groups["cpu"] / "cpu.cfs_period_us").write_text("100000")
+        with started([sys.executable, "-c", "input()\n" + BUSY, str(size)]) as child:
+            _put(child, groups)
+            assert child.stdin is not None
+            assert child.stdout is not None
+            child.stdin.write("go\n")
+            child.stdin.flush()
+            assert child.stdout.readline() == "ready\n"
+            with opened("container", pid=child.pid) as container:
+                first = often(container)
+                assert value(first, v.CONTAINER_CPU_LIMIT) == pytest.approx(0.3)
+                assert value(first, v.CONTAINER_MEMORY_LIMIT) == 512 << 20
+                assert value(first, v.CONTAINER_MEMORY_USAGE) >= size
+                assert value(first, v.CONTAINER_MEMORY_WORKING_SET) <= value(first, v.CONTAINER_MEMORY_USAGE)
+                _compare_with_psutil(container, child.pid)
+                wait_for(
+                    lambda: (
+                        value(often(container), v.CONTAINER_CPU_THROTTLED_TIME)
+                        > value(first, v.CONTAINER_CPU_THROTTLED_TIME)
+                    ),
+                    30,
+                    "throttling of a child that wants more than its limit",
+                )
+                (groups["cpu"] / "cpu.cfs_quota_us").write_text("70000")
+                (groups["memory"] / "memory.limit_in_bytes").write_text(str(300 << 20))
+                later = often(container)
+                assert value(later, v.CONTAINER_CPU_LIMIT) == pytest.approx(0.7)
+                assert value(later, v.CONTAINER_MEMORY_LIMIT) == 300 << 20
+            with opened("process", pid=child.pid) as process:
+                found = all_of(process)
+                resident = value(found, v.PROCESS_MEMORY_USAGE)
+                assert value(found, v.PROCESS_MEMORY_UTILIZATION) == resident / (300 << 20)
+
+
+def _compare_with_psutil(container: object, pid: int) -> None:
+    """The group has one process, so its time is that process's, from when it was put in."""
+    process = psutil.Process(pid)
+
+    def spent() -> float:
+        times = process.cpu_times()
+        return times.user + times.system
+
+    def group() -> float:
+        return value(often(container), v.CONTAINER_CPU_TIME)  # type: ignore[arg-type]
+
+    start, mine = spent(), group()
+    wait_for(lambda: spent() - start > 0.3, 30, "CPU time of a busy child")
+    before, ours, after = spent() - start, group() - mine, spent() - start
+    rises_between(before, ours, after, "CPU time of the group", 0.05)
+
+
+@pytest.mark.skipif(not Path(TOP, "memory/memory.stat").exists(), reason="cgroup v1 is not mounted")
+def test_the_numbers_of_our_own_group_are_those_of_its_files() -> None:
+    folder = Path(f"{TOP}/memory{_own('memory')}")
+    with opened("container") as container:
+        agrees(
+            lambda: int((folder / "memory.usage_in_bytes").read_text()),
+            lambda: value(often(container), v.CONTAINER_MEMORY_USAGE),
+            1 << 20,
+            "memory of the group",
+        )
+        before = int(Path(f"{TOP}/cpuacct{_own('cpuacct')}/cpuacct.usage").read_text()) / 1e9
+        ours = value(often(container), v.CONTAINER_CPU_TIME)
+        after = int(Path(f"{TOP}/cpuacct{_own('cpuacct')}/cpuacct.usage").read_text()) / 1e9
+        rises_between(before, ours, after, "CPU time of the group")

@@ -1,0 +1,149 @@
+"""File systems against psutil and against what is mounted; the one that hangs is another test's."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.sources.machines import FILESYSTEMS, metal, mounts, unmounted
+from tests.sources.reading import agrees, often, opened, series_of, value
+from tests.sources.tree import Fabricated, Tree
+
+from opentelemetry.instrumentation.hardware import vocabulary as v
+from opentelemetry.instrumentation.hardware.drivers import Space
+from opentelemetry.instrumentation.hardware.model import Series, Unavailable, Value
+
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the Linux kernel")
+
+
+def _points(found: dict[Series, Value]) -> set[str]:
+    return {str(series.attributes[v.FILESYSTEM_MOUNTPOINT]) for series in found}
+
+
+@linux
+def test_the_space_agrees_with_psutil(tmp_path: Path) -> None:
+    with opened("filesystem", disk_paths=[str(tmp_path)]) as source:
+        (limit,) = series_of(often(source), v.SYSTEM_FILESYSTEM_LIMIT)
+        point = str(limit.attributes[v.FILESYSTEM_MOUNTPOINT])
+        assert os.path.ismount(point)
+        (part,) = [each for each in psutil.disk_partitions(all=True) if each.mountpoint == point][-1:]
+        assert limit.attributes[v.DEVICE] == part.device
+        assert limit.attributes[v.FILESYSTEM_TYPE] == part.fstype
+        assert often(source)[limit] == psutil.disk_usage(str(tmp_path)).total
+        for state, theirs in (("used", "used"), ("free", "free")):
+            where = {**limit.attributes, v.FILESYSTEM_STATE: state}
+            agrees(
+                lambda theirs=theirs: getattr(psutil.disk_usage(str(tmp_path)), theirs),  # type: ignore[misc]
+                lambda where=where: value(often(source), v.SYSTEM_FILESYSTEM_USAGE, where),  # type: ignore[misc]
+                1 << 20,
+                f"{state} of {point}",
+            )
+
+
+@linux
+def test_a_file_that_is_written_is_seen(tmp_path: Path) -> None:
+    size = 32 << 20
+    with opened("filesystem", disk_paths=[str(tmp_path)]) as source:
+        (limit,) = series_of(often(source), v.SYSTEM_FILESYSTEM_LIMIT)
+        where = {**limit.attributes, v.FILESYSTEM_STATE: "used"}
+        for attempt in range(10):  # others write and delete meanwhile
+            before = value(often(source), v.SYSTEM_FILESYSTEM_USAGE, where)
+            with open(tmp_path / f"file{attempt}", "wb") as file:
+                file.write(os.urandom(size))
+                os.fsync(file.fileno())
+            grown = value(often(source), v.SYSTEM_FILESYSTEM_USAGE, where) - before
+            if abs(grown - size) < size / 4:
+                return
+    raise AssertionError(f"{size} bytes were written, the space in use grew by {grown}")
+
+
+@linux
+def test_the_states_sum_to_the_limit_exactly() -> None:
+    with opened("filesystem", include_metrics="system.filesystem.utilization") as source:
+        found = often(source)
+    limits = series_of(found, v.SYSTEM_FILESYSTEM_LIMIT)
+    assert limits
+    for limit, size in limits.items():
+        states = [dict(limit.attributes, **{v.FILESYSTEM_STATE: state}) for state in ("used", "free", "reserved")]
+        assert sum(value(found, v.SYSTEM_FILESYSTEM_USAGE, state) for state in states) == size
+        assert sum(value(found, v.SYSTEM_FILESYSTEM_UTILIZATION, state) for state in states) == pytest.approx(1)
+
+
+@linux
+def test_by_default_the_root_is_there_and_no_pseudo_file_system() -> None:
+    with opened("filesystem") as source:
+        found = often(source)
+    assert "/" in _points(found)
+    kinds = {str(series.attributes[v.FILESYSTEM_TYPE]) for series in found}
+    assert not kinds & {"proc", "sysfs", "tmpfs", "devtmpfs", "devpts", "cgroup", "cgroup2", "squashfs", "autofs"}
+
+
+def test_what_is_mounted_twice_or_in_passing_is_not_counted() -> None:
+    with opened("filesystem", mounts(0)) as source:
+        assert _points(often(source)) == {"/", "/boot/efi", "/data", "/media/with a blank", "/srv/tree"}
+
+
+def test_a_path_inside_a_mount_is_reported_as_the_mount() -> None:
+    machine = mounts(0)
+    assert machine.tree is not None
+    machine.tree.spaces["/data/run/7"] = machine.tree.spaces["/data"]
+    machine.tree.spaces["/database"] = machine.tree.spaces["/"]
+    with opened("filesystem", machine, disk_paths="/data/run/7,/data,/database") as source:
+        assert _points(often(source)) == {"/data", "/"}, "/database lies on / though its name begins with /data"
+
+
+def test_a_path_that_does_not_exist_is_said_and_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING), opened("filesystem", metal(0), disk_paths="/data,/nowhere") as source:
+        assert _points(often(source)) == {"/data"}
+        assert [sentence.partition(":")[0] for sentence in source.missing] == ["/nowhere"]
+    (warning,) = caplog.messages
+    assert "OTEL_PYTHON_HARDWARE_DISK_PATHS: /nowhere cannot be read" in warning
+
+
+def test_without_any_there_is_a_reason() -> None:
+    with pytest.raises(Unavailable, match="no real file system"), opened("filesystem", unmounted(0)):
+        pass
+    with pytest.raises(Unavailable, match="none of /nowhere"), opened("filesystem", metal(0), disk_paths="/nowhere"):
+        pass
+
+
+def test_a_file_system_of_no_size_says_nothing() -> None:
+    machine = metal(0)
+    assert machine.tree is not None
+    machine.tree.spaces["/data"] = Space(0, 0, 0)
+    with opened("filesystem", machine) as source:
+        assert _points(often(source)) == {"/"}
+
+
+@pytest.mark.parametrize("cut", range(0, 160, 8))
+def test_a_list_of_mounts_that_is_cut_short_gives_no_wrong_mount(cut: int) -> None:
+    machine = metal(0)
+    assert machine.tree is not None
+    with opened("filesystem", machine) as source:
+        whole = often(source)
+    text = machine.tree.files["/proc/{pid}/mountinfo"]
+    assert isinstance(text, str)
+    machine.tree.files["/proc/{pid}/mountinfo"] = text[:cut]
+    try:
+        with opened("filesystem", machine) as source:
+            assert often(source).items() <= whole.items()
+    except Unavailable:
+        pass
+
+
+def test_an_overlay_is_counted_as_a_root_and_nowhere_else() -> None:
+    lines = [
+        "90 80 0:60 / / rw - overlay overlay rw,lowerdir=/a",
+        "91 90 0:61 / /opt/x rw - overlay overlay rw,lowerdir=/b",
+        "92 90 0:62 / /etc/hosts rw - tmpfs tmpfs rw",
+    ]
+    files = {"/proc/filesystems": FILESYSTEMS, "/proc/{pid}/mountinfo": "\n".join([*lines, ""])}
+    with opened("filesystem", Fabricated(Tree(files, {"/": Space(100, 40, 30)}))) as source:
+        found = often(source)
+    assert _points(found) == {"/"}
+    where = {v.DEVICE: "overlay", v.FILESYSTEM_TYPE: "overlay", v.FILESYSTEM_MOUNTPOINT: "/"}
+    assert value(found, v.SYSTEM_FILESYSTEM_USAGE, {**where, v.FILESYSTEM_STATE: "reserved"}) == 10

@@ -1,0 +1,207 @@
+"""The way on every system but Linux, shown on Linux with the kernel's files left alone: psutil in our shapes."""
+
+from __future__ import annotations
+
+import sys
+
+import psutil
+import pytest
+from tests.children import started
+from tests.sources.machines import windows
+from tests.sources.reading import Portable, all_of, often, opened, series_of, value
+from tests.sources.tree import Answers, Fabricated
+from tests.waiting import wait_for
+
+from opentelemetry.instrumentation.hardware import vocabulary as v
+from opentelemetry.instrumentation.hardware.config import Config
+from opentelemetry.instrumentation.hardware.model import Metric, Series, Unavailable, Value
+from opentelemetry.instrumentation.hardware.portable import PortableMachine
+from opentelemetry.instrumentation.hardware.session import Session
+
+IDLE = "import sys; print('ready', flush=True); sys.stdin.read()"
+
+ONLY_LINUX = {
+    v.SYSTEM_MEMORY_LINUX_AVAILABLE: "another name elsewhere",
+    v.SYSTEM_PAGING_FAULTS: "psutil does not say",
+    v.SYSTEM_NETWORK_CONNECTION_COUNT: "psutil walks over every socket",
+    v.SYSTEM_PROCESS_COUNT: "psutil walks over every process",
+    v.SYSTEM_PRESSURE_TIME: "psutil does not say",
+    v.PROCESS_PAGING_FAULTS: "psutil does not say",
+    v.PROCESS_CONTEXT_SWITCHES: "psutil counts the main thread alone",
+}
+STEADY = 0.05
+"""Seconds by which counters of time may differ that are rounded in different places."""
+
+COUNTERS_OF_TIME = {v.SYSTEM_CPU_TIME, v.PROCESS_CPU_TIME}
+
+
+def _everything(name: str, drivers: Portable | None) -> dict[Series, Value]:
+    with opened(name, drivers, include_metrics="*", detail="cpu,connections,processes") as source:
+        return all_of(source)
+
+
+def _rows(found: dict[Series, Value]) -> set[Metric]:
+    return {series.metric for series in found}
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="compares with the reader of the Linux kernel")
+@pytest.mark.parametrize("name", ["host", "filesystem", "process"])
+def test_every_row_that_psutil_can_say_is_said(name: str) -> None:
+    kernel, portable = _rows(_everything(name, None)), _rows(_everything(name, Portable()))
+    assert kernel - portable <= set(ONLY_LINUX), "rows that the portable reader has lost"
+    assert portable - kernel <= {v.SYSTEM_MEMORY_AVAILABLE, v.SYSTEM_CPU_FREQUENCY}, (
+        "psutil guesses a frequency at times"
+    )
+    assert not portable & set(ONLY_LINUX)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="compares with the reader of the Linux kernel")
+@pytest.mark.parametrize("name", ["host", "filesystem", "process"])
+def test_its_counters_lie_between_two_of_the_kernel(name: str) -> None:
+    with (
+        opened(name, include_metrics="*", exclude_metrics="cpython.gc.*") as kernel,
+        opened(name, Portable(), include_metrics="*", exclude_metrics="cpython.gc.*") as portable,
+    ):
+        before, ours, after = all_of(kernel), all_of(portable), all_of(kernel)
+    compared = set()
+    for series, number in ours.items():
+        if series.metric.kind.value != "counter" or series not in before or series.metric.name.startswith("cpython"):
+            continue
+        first, last = before[series], after[series]
+        slack = 0.2 if series.metric in COUNTERS_OF_TIME else 1e-9
+        assert first - slack <= number <= last + slack, f"{series!r}: {first}, {number}, {last}"  # type: ignore[operator]
+        compared.add(series.metric)
+    assert compared or name == "filesystem"
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="compares with the reader of the Linux kernel")
+@pytest.mark.parametrize(
+    ("name", "row", "allowed"),
+    [
+        ("host", v.SYSTEM_MEMORY_USAGE, 1 << 18),
+        ("host", v.SYSTEM_MEMORY_LIMIT, 0),
+        ("host", v.SYSTEM_PAGING_USAGE, 1 << 18),
+        ("host", v.SYSTEM_CPU_LOGICAL_COUNT, 0),
+        ("host", v.SYSTEM_CPU_PHYSICAL_COUNT, 0),
+        ("host", v.SYSTEM_CPU_LOAD_1M, 0.01),
+        ("host", v.SYSTEM_UPTIME, 1.5),
+        ("filesystem", v.SYSTEM_FILESYSTEM_USAGE, 1 << 20),
+        ("filesystem", v.SYSTEM_FILESYSTEM_LIMIT, 0),
+        ("process", v.PROCESS_MEMORY_USAGE, 1 << 18),
+        ("process", v.PROCESS_MEMORY_VIRTUAL, 1 << 20),
+        ("process", v.PROCESS_THREAD_COUNT, 0),
+        ("process", v.PROCESS_UPTIME, 1.5),
+        ("process", v.PROCESS_TREE_COUNT, 0),
+    ],
+    ids=lambda each: each.name if isinstance(each, Metric) else None,
+)
+def test_its_gauges_agree_with_the_kernel(name: str, row: Metric, allowed: float) -> None:
+    told: list[tuple[object, ...]] = []
+    with opened(name) as kernel, opened(name, Portable()) as portable:
+        for _ in range(50):
+            before, ours, after = (series_of(all_of(each), row) for each in (kernel, portable, kernel))
+            if name == "filesystem":  # psutil cannot tell an overlay from what it lies on, nor a mount from a bind
+                ours = {series: number for series, number in ours.items() if series in before}
+            told.append((before, ours, after))
+            if ours and all(
+                min(before[series], after[series]) - allowed <= number <= max(before[series], after[series]) + allowed  # type: ignore[operator, type-var]
+                for series, number in ours.items()
+            ):
+                return
+    raise AssertionError(f"{row.name} never once lay between the kernel's before and after: {told[-1]}")
+
+
+def test_descriptors_are_those_that_psutil_counts() -> None:
+    process = psutil.Process()
+    with opened("process", Portable()) as source:
+        assert value(often(source), v.PROCESS_FILE_DESCRIPTOR_COUNT) == process.num_fds()
+
+
+def test_the_states_of_memory_sum_to_the_limit() -> None:
+    with opened("host", Portable()) as source:
+        found = often(source)
+    assert sum(series_of(found, v.SYSTEM_MEMORY_USAGE).values()) == value(found, v.SYSTEM_MEMORY_LIMIT)  # type: ignore[arg-type]
+
+
+def test_a_session_without_a_kernel_reports_all_but_the_container() -> None:
+    """The engine whole, in its own threads, on drivers that are not Linux."""
+    session = Session(Config(sample_interval=0.1), interval=1.0, drivers=lambda source: Portable(), environ={})
+    session.start()
+    try:
+        wait_for(lambda: not any(each.state.value == "starting" for each in session.board.pollers), 30, "first reading")
+        snapshot = session.board.collect({})
+    finally:
+        session.close()
+    states = {poller.name: poller.state.value for poller in session.board.pollers}
+    assert states == {"host": "up", "filesystem": "up", "process": "up", "container": "absent"}
+    assert not snapshot.problems
+    names = {row.name for row in snapshot.values}
+    assert {"system.cpu.time", "system.memory.available", "system.filesystem.usage", "process.cpu.time"} <= names
+
+
+def test_a_child_that_ends_while_it_is_looked_at_is_left_out() -> None:
+    with opened("process", Portable()) as source:
+        with started([sys.executable, "-c", IDLE]) as child:
+            assert child.stdout is not None
+            child.stdout.readline()
+            before = value(all_of(source), v.PROCESS_TREE_COUNT)
+            child.kill()
+            wait_for(lambda: psutil.Process(child.pid).status() == psutil.STATUS_ZOMBIE, 20, "dead child")
+            all_of(source)  # nobody has fetched it yet: psutil still knows it, or says that it has ended
+        assert value(all_of(source), v.PROCESS_TREE_COUNT) == before - 1
+
+
+def _machine(**functions: object) -> PortableMachine:
+    drivers = Fabricated(None, {"psutil": functions, "time": {"time": 2_000.0}})
+    return PortableMachine(drivers.module("psutil"), drivers.module("time"))
+
+
+def test_a_process_that_psutil_does_not_find_has_ended() -> None:
+    gone = type("NoSuchProcess", (Exception,), {})("it is gone")
+    with pytest.raises(ProcessLookupError):
+        _machine(**{"Process.as_dict": gone}).relative(77)
+    unknown = {"cpu_times": None, "num_threads": None, "memory_info": None, "create_time": 1.0}
+    with pytest.raises(ProcessLookupError):
+        _machine(**{"Process.as_dict": unknown}).relative(77)
+
+
+def test_what_psutil_does_not_have_on_a_system_is_absent() -> None:
+    assert _machine().frequencies() == {}
+    assert _machine(cpu_count=6).limits(1).cpus == 6
+    process = windows(0)
+    with opened("process", process) as source:
+        found = all_of(source)
+    assert value(found, v.PROCESS_HANDLE_COUNT) == 412
+    assert not series_of(found, v.PROCESS_FILE_DESCRIPTOR_COUNT)
+
+
+@pytest.mark.parametrize(
+    ("names", "whole"),
+    [
+        (["sda", "sda1", "sda2", "sdb"], {"sda", "sdb"}),
+        (["nvme0n1", "nvme0n1p1", "nvme1n1"], {"nvme0n1", "nvme1n1"}),
+        (["disk0", "disk1", "disk2"], {"disk0", "disk1", "disk2"}),
+        (["PhysicalDrive0", "PhysicalDrive1"], {"PhysicalDrive0", "PhysicalDrive1"}),
+        (["ada0", "ada0p1", "cd0"], {"ada0", "cd0"}),
+        (["loop0", "ram0", "zram0", "nbd0", "sr0", "sda"], {"sda"}),
+    ],
+)
+def test_disks_are_told_from_their_partitions_by_name(names: list[str], whole: set[str]) -> None:
+    each = {"read_bytes": 1, "write_bytes": 2, "read_count": 3, "write_count": 4}
+    machine = _machine(disk_io_counters=lambda perdisk: dict.fromkeys(names, each) if perdisk else each)
+    assert set(machine.disks()) == whole
+
+
+def test_the_loopback_and_virtual_interfaces_are_left_out_by_name() -> None:
+    each = dict.fromkeys(
+        ("bytes_sent", "bytes_recv", "packets_sent", "packets_recv", "errin", "errout", "dropin", "dropout"), 1
+    )
+    names = ["lo", "lo0", "Loopback Pseudo-Interface 1", "en0", "Ethernet", "veth9", "docker0", "utun3", "awdl0"]
+    machine = _machine(net_io_counters=lambda pernic: dict.fromkeys(names, each))
+    assert set(machine.interfaces()) == {"en0", "Ethernet"}
+    assert set(machine.interfaces(["lo0"])) == {"lo0"}
+
+
+def test_a_module_that_is_not_installed_is_said() -> None:
+    with pytest.raises(Unavailable, match="psutil has no cpu_times"):
+        Answers("psutil", None).call("cpu_times")

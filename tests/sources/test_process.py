@@ -1,0 +1,355 @@
+"""The process's numbers, and its tree's, against psutil and against what real children do."""
+
+from __future__ import annotations
+
+import gc
+import mmap
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.children import started
+from tests.sources.machines import STRANGER, foreign, metal, tree
+from tests.sources.reading import agrees, all_of, often, opened, rises_between, series_of, value
+from tests.waiting import wait_for
+
+from opentelemetry.instrumentation.hardware import vocabulary as v
+from opentelemetry.instrumentation.hardware.model import Share
+from opentelemetry.instrumentation.hardware.sources import Source
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the Linux kernel")
+
+IDLE = "import sys; print('ready', flush=True); sys.stdin.read()"
+BUSY = "print('ready', flush=True)\nwhile True: pass"
+NEST = (
+    "import subprocess, sys\n"
+    f"child = subprocess.Popen([sys.executable, '-c', {BUSY!r}], stdout=subprocess.PIPE)\n"
+    "child.stdout.readline(); print('ready', flush=True)\n"
+    "try:\n    sys.stdin.read()\nfinally:\n    child.kill(); child.wait()\n"
+)
+
+
+@contextmanager
+def _child(program: str) -> Iterator[psutil.Process]:
+    """A child that has begun its work."""
+    with started([sys.executable, "-c", program]) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        yield psutil.Process(child.pid)
+
+
+def _now(source: Source, row: object, **attributes: str) -> Callable[[], float]:
+    names = {"mode": v.CPU_MODE, "direction": v.DISK_DIRECTION, "kind": v.SWITCH_TYPE, "fault": v.FAULT_TYPE}
+    where = {names[name]: word for name, word in attributes.items()}
+    return lambda: value(often(source), row, where)  # type: ignore[arg-type]
+
+
+def _spent(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return times.user + times.system
+
+
+# -- one process
+
+
+@pytest.mark.parametrize("whose", ["ours", "another"])
+def test_cpu_time_lies_between_two_readings_of_psutil(whose: str) -> None:
+    """psutil counts in ticks of 10 ms, getrusage to the microsecond."""
+    with _child(BUSY) as child:
+        process = psutil.Process() if whose == "ours" else child
+        with opened("process", pid=process.pid) as source:
+            wait_for(lambda: _spent(child) > 0.2, 30, "CPU time of a busy child")
+            before, ours, after = process.cpu_times(), often(source), process.cpu_times()
+    for mode in ("user", "system"):
+        mine = value(ours, v.PROCESS_CPU_TIME, {v.CPU_MODE: mode})
+        rises_between(getattr(before, mode), mine, getattr(after, mode), mode, 0.021)
+
+
+def test_cpu_utilization_is_of_the_cpus_that_the_process_may_use() -> None:
+    with _child(BUSY) as child:
+        cpus = child.cpu_affinity()
+        assert cpus is not None
+        child.cpu_affinity(cpus[:1])
+        with opened("process", pid=child.pid) as source:
+            first = series_of(often(source), v.PROCESS_CPU_UTILIZATION)
+            start, begun = _spent(child), sum(share.part for share in first.values())  # type: ignore[union-attr]
+            wait_for(lambda: _spent(child) - start > 0.5, 60, "CPU time of a busy child")
+            last = series_of(often(source), v.PROCESS_CPU_UTILIZATION)
+    part = sum(share.part for share in last.values()) - begun  # type: ignore[union-attr]
+    whole = {share.whole for share in last.values()} - {0.0}  # type: ignore[union-attr]
+    assert len(whole) == 1, "both modes are shares of the same time"
+    assert part >= 0.5 - 0.03
+    assert part <= whole.pop() + 0.03, "one CPU cannot be used more than all of the time"
+
+
+@pytest.mark.parametrize("whose", ["ours", "another"])
+def test_memory_threads_and_descriptors_agree_with_psutil(whose: str) -> None:
+    with _child(IDLE) as child:
+        process = psutil.Process() if whose == "ours" else child
+        with opened("process", pid=process.pid) as source:
+            agrees(lambda: process.memory_info().rss, _now(source, v.PROCESS_MEMORY_USAGE), 1 << 18, "resident")
+            agrees(lambda: process.memory_info().vms, _now(source, v.PROCESS_MEMORY_VIRTUAL), 1 << 20, "virtual")
+            agrees(process.num_threads, _now(source, v.PROCESS_THREAD_COUNT), 0, "threads")
+            agrees(lambda: process.memory_percent() / 100, _now(source, v.PROCESS_MEMORY_UTILIZATION), 1e-4, "share")
+            listing = whose == "ours"  # psutil has the folder open while it counts
+            agrees(lambda: process.num_fds() - listing, _now(source, v.PROCESS_FILE_DESCRIPTOR_COUNT), 0, "descriptors")
+            assert value(often(source), v.PROCESS_MEMORY_PEAK) == value(often(source), v.PROCESS_MEMORY_USAGE)
+
+
+def test_memory_grows_by_what_is_taken_and_shrinks_again() -> None:
+    size = 64 << 20
+    with opened("process") as source:
+        resident = _now(source, v.PROCESS_MEMORY_USAGE)
+        before = resident()
+        with mmap.mmap(-1, size) as taken:
+            taken.write(b"x" * size)
+            assert size <= resident() - before <= size + (8 << 20)
+        assert resident() - before < size / 2
+
+
+def test_threads_and_descriptors_count_what_is_opened() -> None:
+    release = threading.Event()
+    with opened("process") as source:
+        threads, descriptors = _now(source, v.PROCESS_THREAD_COUNT), _now(source, v.PROCESS_FILE_DESCRIPTOR_COUNT)
+        before = threads(), descriptors()
+        more = [threading.Thread(target=release.wait) for _ in range(7)]
+        pipes = [end for _ in range(5) for end in os.pipe()]
+        for thread in more:
+            thread.start()
+        after = threads(), descriptors()
+        release.set()
+        for thread in more:
+            thread.join()
+        for end in pipes:
+            os.close(end)
+    assert (after[0] - before[0], after[1] - before[1]) == (7, 10)
+
+
+def test_faults_and_context_switches_rise_with_what_causes_them() -> None:
+    pages = 3_000
+    with opened("process") as source, mmap.mmap(-1, pages * mmap.PAGESIZE) as area:
+        area.madvise(mmap.MADV_NOHUGEPAGE)
+        faults, waits = (
+            _now(source, v.PROCESS_PAGING_FAULTS, fault="minor"),
+            _now(source, v.PROCESS_CONTEXT_SWITCHES, kind="voluntary"),
+        )
+        before = faults(), waits()
+        for page in range(pages):
+            area[page * mmap.PAGESIZE] = 1
+        nobody = threading.Event()
+        for _ in range(50):
+            nobody.wait(0.001)
+        assert faults() - before[0] >= pages
+        assert waits() - before[1] >= 50
+
+
+def test_context_switches_lie_between_two_readings_of_getrusage() -> None:
+    import resource
+
+    with opened("process") as source:
+        before, ours, after = (
+            resource.getrusage(resource.RUSAGE_SELF),
+            often(source),
+            resource.getrusage(resource.RUSAGE_SELF),
+        )
+    for kind, word in (("voluntary", "ru_nvcsw"), ("involuntary", "ru_nivcsw")):
+        mine = value(ours, v.PROCESS_CONTEXT_SWITCHES, {v.SWITCH_TYPE: kind})
+        rises_between(getattr(before, word), mine, getattr(after, word), kind)
+
+
+def test_io_lies_between_two_readings_of_psutil(tmp_path: Path) -> None:
+    size = 4 << 20
+    process = psutil.Process()
+    with opened("process", include_metrics="process.disk.*") as source:
+        start = value(often(source), v.PROCESS_DISK_IO, {v.DISK_DIRECTION: "write"})
+        with open(tmp_path / "file", "wb") as file:
+            file.write(os.urandom(size))
+            os.fsync(file.fileno())
+        before, ours, after = process.io_counters(), often(source), process.io_counters()
+    for row, word, way in (
+        (v.PROCESS_DISK_IO, "read_bytes", "read"),
+        (v.PROCESS_DISK_IO, "write_bytes", "write"),
+        (v.PROCESS_DISK_OPERATIONS, "read_count", "read"),
+        (v.PROCESS_DISK_OPERATIONS, "write_count", "write"),
+    ):
+        rises_between(getattr(before, word), value(ours, row, {v.DISK_DIRECTION: way}), getattr(after, word), word)
+    if os.stat(tmp_path).st_dev == os.stat("/").st_dev and Path("/sys/dev/block").exists():
+        assert value(ours, v.PROCESS_DISK_IO, {v.DISK_DIRECTION: "write"}) - start >= size
+
+
+def test_uptime_agrees_with_psutil() -> None:
+    import time
+
+    with _child(IDLE) as child, opened("process", pid=child.pid) as source:
+        agrees(lambda: time.time() - child.create_time(), _now(source, v.PROCESS_UPTIME), 1.5, "uptime")
+
+
+def test_the_garbage_collector_says_what_the_interpreter_says() -> None:
+    with opened("process", include_metrics="cpython.gc.*") as source:
+        gc.collect()
+        before, ours, after = gc.get_stats(), often(source), gc.get_stats()
+    for row, key in (
+        (v.GC_COLLECTIONS, "collections"),
+        (v.GC_COLLECTED, "collected"),
+        (v.GC_UNCOLLECTABLE, "uncollectable"),
+    ):
+        assert len(series_of(ours, row)) == len(before)
+        for generation, (first, last) in enumerate(zip(before, after)):
+            rises_between(first[key], value(ours, row, {v.GC_GENERATION: generation}), last[key], key)
+
+
+def test_the_garbage_collector_of_another_process_is_not_ours_to_tell() -> None:
+    with _child(IDLE) as child, opened("process", pid=child.pid, include_metrics="cpython.gc.*") as source:
+        assert not series_of(all_of(source), v.GC_COLLECTIONS)
+
+
+# -- the tree
+
+
+def test_a_process_without_children_has_a_count_and_no_more() -> None:
+    with _child(IDLE) as child, opened("process", pid=child.pid) as source:
+        found = all_of(source)
+    assert value(found, v.PROCESS_TREE_COUNT) == 1
+    for row in (v.PROCESS_TREE_MEMORY_USAGE, v.PROCESS_TREE_THREAD_COUNT, v.PROCESS_TREE_CPU_UTILIZATION):
+        assert not series_of(found, row)
+
+
+def test_a_tree_of_real_children_agrees_with_psutil() -> None:
+    """Ours is whoever runs the tests; below are an idle child, and one that has a busy child of its own."""
+    me = psutil.Process()
+
+    def family() -> list[psutil.Process]:
+        return [me, *me.children(recursive=True)]
+
+    before = len(family())
+    with _child(IDLE), _child(NEST), opened("process") as source:
+        assert len(family()) == before + 3
+        for row, theirs, allowed in (
+            (v.PROCESS_TREE_COUNT, lambda: len(family()), 0),
+            (v.PROCESS_TREE_MEMORY_USAGE, lambda: sum(each.memory_info().rss for each in family()), 1 << 20),
+            (v.PROCESS_TREE_THREAD_COUNT, lambda: sum(each.num_threads() for each in family()), 0),
+        ):
+            agrees(theirs, lambda row=row: value(all_of(source), row), allowed, row.name)  # type: ignore[misc]
+
+
+def test_the_time_of_a_tree_is_that_of_all_its_processes() -> None:
+    me = psutil.Process()
+
+    def spent() -> float:
+        return sum(_spent(each) for each in [me, *me.children(recursive=True)])
+
+    def ours() -> float:
+        (share,) = series_of(all_of(source), v.PROCESS_TREE_CPU_UTILIZATION).values()
+        assert isinstance(share, Share)
+        return share.part
+
+    with _child(NEST), opened("process") as source:
+        early, mine, late = spent(), ours(), spent()
+        wait_for(lambda: spent() - late > 0.5, 60, "CPU time of a busy grandchild")
+        before, more, after = spent(), ours(), spent()
+    rises_between(before - late, more - mine, after - early, "CPU time of the tree", 0.05)
+
+
+def test_a_child_that_ends_takes_no_time_away() -> None:
+    with opened("process") as source:
+        with _child(BUSY) as child:
+            wait_for(lambda: _spent(child) > 0.3, 30, "CPU time of a busy child")
+            all_of(source)
+            first = series_of(all_of(source), v.PROCESS_TREE_CPU_UTILIZATION)
+        with _child(IDLE):
+            second = series_of(all_of(source), v.PROCESS_TREE_CPU_UTILIZATION)
+    assert next(iter(second.values())).part >= next(iter(first.values())).part  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("ended", [False, True], ids=["that lives", "that has ended"])
+def test_a_child_of_a_thread_is_found(ended: bool) -> None:
+    """The kernel keeps children under the thread that started them, until that thread ends."""
+    release, children = threading.Event(), []
+
+    def begin() -> None:
+        children.append(subprocess.Popen([sys.executable, "-c", IDLE], stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+        if not ended:
+            release.wait()
+
+    with opened("process") as source:
+        before = value(all_of(source), v.PROCESS_TREE_COUNT)
+        thread = threading.Thread(target=begin)
+        thread.start()
+        try:
+            wait_for(lambda: children, 30, "child of a thread")
+            if ended:
+                thread.join()
+            assert value(all_of(source), v.PROCESS_TREE_COUNT) == before + 1
+        finally:
+            release.set()
+            thread.join()
+            for child in children:
+                child.kill()
+                child.communicate()
+        assert value(all_of(source), v.PROCESS_TREE_COUNT) == before
+
+
+def test_children_that_nobody_can_be_asked_about_are_left_out() -> None:
+    machine = tree(1)
+    with opened("process", machine) as source:
+        assert value(all_of(source), v.PROCESS_TREE_COUNT) == 4
+        assert machine.tree is not None
+        del machine.tree.files[f"/proc/{STRANGER + 1}/stat"]  # it ended between the walk and the look
+        assert value(all_of(source), v.PROCESS_TREE_COUNT) == 3
+
+
+def test_a_kernel_that_does_not_list_children_leaves_it_to_psutil() -> None:
+    machine = tree(1)
+    assert machine.tree is not None
+    files = machine.tree.files
+    for path in [path for path in files if path.endswith("/children")]:
+        files[path.replace("/children", "/comm")] = "python\n"
+        del files[path]
+    machine.modules["psutil"] = {"Process.children": [STRANGER, STRANGER + 1]}
+    with opened("process", machine) as source:
+        assert value(all_of(source), v.PROCESS_TREE_COUNT) == 3
+
+
+# -- made-up processes
+
+
+@pytest.mark.parametrize("path", ["/proc/{pid}/io", "/proc/{pid}/cgroup", "/proc/{pid}/mountinfo", "/proc/meminfo"])
+@pytest.mark.parametrize("damage", ["gone", "empty", "forbidden"])
+def test_a_file_that_cannot_be_read_costs_its_own_numbers(path: str, damage: str) -> None:
+    with opened("process", metal(0)) as source:
+        whole = all_of(source)
+    machine = metal(0)
+    assert machine.tree is not None
+    machine.tree.files[path] = PermissionError(13, "Permission denied") if damage == "forbidden" else b""
+    if damage == "gone":
+        del machine.tree.files[path]
+    with opened("process", machine) as source:
+        left = all_of(source)
+    assert left.items() <= whole.items()
+    assert len(whole) - len(left) <= 4
+
+
+def test_the_name_of_a_process_may_hold_anything() -> None:
+    machine = foreign(0)
+    assert machine.tree is not None
+    path = f"/proc/{STRANGER}/stat"
+    with opened("process", machine, pid=STRANGER) as source:
+        whole = all_of(source)
+    machine.tree.files[path] = str(machine.tree.files[path]).replace("(python)", "(a) R 7 (\n) 8)")
+    with opened("process", machine, pid=STRANGER) as source:
+        assert all_of(source) == whole
+
+
+def test_a_process_that_is_gone_is_no_number() -> None:
+    machine = foreign(0)
+    assert machine.tree is not None
+    with opened("process", machine, pid=STRANGER) as source:
+        del machine.tree.files[f"/proc/{STRANGER}/stat"]
+        with pytest.raises(OSError, match="No such file"):
+            often(source)

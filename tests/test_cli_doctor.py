@@ -1,0 +1,257 @@
+"""``otel-hardware doctor``: every fault is named with what to do, and what is well is not called a fault."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+from typing import Any
+
+import grpc
+import pytest
+from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metrics_service_pb2_grpc
+from tests.children import run
+from tests.sink import Sink
+
+from opentelemetry.instrumentation.hardware.cli import doctor
+from opentelemetry.instrumentation.hardware.cli.otlp import Destination, destination
+from opentelemetry.instrumentation.hardware.identity import JOB, key
+
+QUICK = ["--sources", "process"]
+
+
+@pytest.fixture(scope="module")
+def sink() -> Iterator[Sink]:
+    with Sink() as each:
+        yield each
+
+
+@pytest.fixture(scope="module")
+def collector() -> Iterator[str]:
+    """The endpoint of an OTLP receiver that speaks gRPC."""
+
+    class Service(metrics_service_pb2_grpc.MetricsServiceServicer):
+        def Export(self, request: Any, context: Any) -> Any:  # noqa: N802 - the service calls it so
+            return metrics_service_pb2.ExportMetricsServiceResponse()
+
+    with ThreadPoolExecutor(2) as threads:
+        server = grpc.server(threads)
+        metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server(Service(), server)
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        yield f"http://127.0.0.1:{port}"
+        server.stop(None).wait()
+
+
+@pytest.fixture(scope="module")
+def stranger() -> Iterator[str]:
+    """A web server that knows nothing of OTLP."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            self.send_error(404)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def nobody() -> str:
+    """An endpoint where nobody listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{probe.getsockname()[1]}"
+
+
+def examined(env: dict[str, str], *arguments: str) -> tuple[int, list[doctor.Finding]]:
+    """Exit status and findings of the command under an environment."""
+    answer = run(["otel-hardware", "doctor", "--json", *(arguments or QUICK)], env)
+    assert answer.stderr == ""
+    said = json.loads(answer.stdout)
+    findings = [doctor.Finding(**finding) for finding in said["findings"]]
+    assert said["wrong"] == sum(finding.state == "wrong" for finding in findings)
+    return answer.returncode, findings
+
+
+def wrong(findings: list[doctor.Finding]) -> list[doctor.Finding]:
+    return [finding for finding in findings if finding.state == "wrong"]
+
+
+def subject(findings: list[doctor.Finding], name: str) -> doctor.Finding:
+    (found,) = [finding for finding in findings if finding.subject == name]
+    return found
+
+
+def test_where_all_is_well_the_status_is_0(sink: Sink) -> None:
+    status, findings = examined(sink.environment(), "--sources", "host,process,filesystem")
+    assert (status, wrong(findings)) == (0, [])
+    assert subject(findings, "request").state == "ok"
+    host = subject(findings, "host")
+    assert (host.part, host.state) == ("sources", "ok")
+    assert f"{os.sysconf('SC_NPROCESSORS_ONLN')} logical CPUs" in host.text
+    assert "mount" in subject(findings, "filesystem").text
+    assert subject(findings, "container").text == "switched off by SOURCES"
+
+
+def test_grpc_is_asked_in_grpc(collector: str) -> None:
+    status, findings = examined({"OTEL_EXPORTER_OTLP_ENDPOINT": collector})
+    assert (status, wrong(findings)) == (0, [])
+    assert subject(findings, "request").state == "ok"
+
+
+def test_an_endpoint_where_nobody_answers(nobody: str) -> None:
+    status, findings = examined({"OTEL_EXPORTER_OTLP_ENDPOINT": nobody})
+    assert status == 1
+    (found,) = wrong(findings)
+    assert found.subject == "connection"
+    assert "connection refused" in found.text
+    assert "OTEL_EXPORTER_OTLP_ENDPOINT" in found.fix
+
+
+def test_an_endpoint_that_is_no_otlp_receiver(stranger: str) -> None:
+    env = {"OTEL_EXPORTER_OTLP_ENDPOINT": stranger, "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf", "NO_PROXY": "*"}
+    status, findings = examined(env)
+    assert status == 1
+    (found,) = wrong(findings)
+    assert found.subject == "request"
+    assert "404" in found.text
+    assert "/v1/metrics" in found.fix
+
+
+def test_grpc_spoken_to_a_web_server(stranger: str) -> None:
+    status, findings = examined({"OTEL_EXPORTER_OTLP_ENDPOINT": stranger, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"})
+    assert status == 1
+    assert [finding.subject for finding in wrong(findings)] == ["request"]
+
+
+@pytest.mark.parametrize(
+    ("env", "part", "name", "word"),
+    [
+        ({"OTEL_METRICS_EXPORTER": "none"}, "otlp", "exporter", "OTEL_METRICS_EXPORTER=none"),
+        ({"OTEL_METRICS_EXPORTER": "abacus"}, "otlp", "exporter", "abacus"),
+        ({"OTEL_SDK_DISABLED": "true", "OTEL_METRICS_EXPORTER": "console"}, "otlp", "SDK", "OTEL_SDK_DISABLED"),
+        ({"OTEL_EXPORTER_OTLP_PROTOCOL": "carrier/pigeon"}, "otlp", "protocol", "carrier/pigeon"),
+        ({"OTEL_CONFIG_FILE": "/no/such/file.yaml"}, "otlp", "configuration", "/no/such/file.yaml"),
+        (
+            {"OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "flask, hardware", "OTEL_METRICS_EXPORTER": "console"},
+            "zero code",
+            "entry point",
+            "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS",
+        ),
+    ],
+)
+def test_a_variable_that_loses_all_numbers_is_named(env: dict[str, str], part: str, name: str, word: str) -> None:
+    status, findings = examined(env)
+    assert status == 1
+    (found,) = wrong(findings)
+    assert (found.part, found.subject) == (part, name)
+    assert word in found.text
+    assert found.fix
+
+
+@pytest.mark.parametrize(
+    ("env", "name", "word"),
+    [
+        ({}, "host.name", "OTEL_EXPERIMENTAL_RESOURCE_DETECTORS=host,process"),
+        ({}, "duplicates", "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS=system_metrics"),
+        ({"OTEL_PYTHON_HARDWARE_SAMPLE_INTERVAL": "fast"}, "sample_interval", "seconds"),
+        ({JOB: key(os.getpid())}, "job", JOB),
+    ],
+)
+def test_what_is_good_to_know_is_no_fault(env: dict[str, str], name: str, word: str) -> None:
+    status, findings = examined(env | {"OTEL_METRICS_EXPORTER": "console"})
+    assert status == 0
+    (found,) = [finding for finding in findings if finding.subject == name and finding.state == "note"]
+    assert word in found.text + found.fix
+
+
+def test_the_settings_are_shown_with_their_origin() -> None:
+    env = {"OTEL_PYTHON_HARDWARE_SAMPLE_INTERVAL": "0.5", "OTEL_METRICS_EXPORTER": "console"}
+    _, findings = examined(env, *QUICK, "--detail", "cpu")
+    assert subject(findings, "sample_interval").text == "0.5 (from OTEL_PYTHON_HARDWARE_SAMPLE_INTERVAL)"
+    assert subject(findings, "detail").text == "cpu (from the command line)"
+    assert subject(findings, "disk_paths").text == "auto (default)"
+
+
+def test_a_path_that_cannot_be_read_is_said() -> None:
+    env = {"OTEL_PYTHON_HARDWARE_DISK_PATHS": "/,/no/such/path", "OTEL_METRICS_EXPORTER": "console"}
+    status, findings = examined(env, "--sources", "filesystem")
+    assert status == 0
+    assert subject(findings, "/no/such/path").text == "No such file or directory"
+
+
+def test_without_a_distro_zero_code_is_said_to_need_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "entry_points", lambda **chosen: [])
+    findings = list(doctor._zero_code({}))
+    assert "pip install opentelemetry-distro" in subject(findings, "distro").fix
+    assert subject(findings, "entry point").state == "wrong"
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_the_report_reads_well(columns: int) -> None:
+    answer = run(["otel-hardware", "doctor", *QUICK], {"OTEL_METRICS_EXPORTER": "console", "COLUMNS": str(columns)})
+    assert answer.returncode == 0
+    lines = answer.stdout.splitlines()
+    assert lines[-1] == "All is well."
+    headings = [line for line in lines if line in ("sources", "settings", "zero code", "otlp")]
+    assert headings == ["sources", "settings", "zero code", "otlp"]
+    long = [
+        line for line in lines if len(line) > columns and not any(len(word) > columns - 26 for word in line.split())
+    ]
+    assert long == lines[:1] * (len(lines[0]) > columns)
+
+
+@pytest.mark.parametrize(
+    ("env", "expected"),
+    [
+        ({}, Destination("otlp", "grpc", "http://localhost:4317", "")),
+        (
+            {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"},
+            Destination("otlp", "http/protobuf", "http://localhost:4318/v1/metrics", ""),
+        ),
+        (
+            {"OTEL_METRICS_EXPORTER": "console,otlp_proto_http", "OTEL_EXPORTER_OTLP_ENDPOINT": "https://a.example/x/"},
+            Destination(
+                "otlp_proto_http", "http/protobuf", "https://a.example/x/v1/metrics", "OTEL_EXPORTER_OTLP_ENDPOINT"
+            ),
+        ),
+        (
+            {
+                "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL": "http/protobuf",
+                "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://b.example:99/metrics",
+                "OTEL_EXPORTER_OTLP_ENDPOINT": "http://a.example",
+            },
+            Destination("otlp", "http/protobuf", "http://b.example:99/metrics", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"),
+        ),
+        ({"OTEL_METRICS_EXPORTER": "console"}, None),
+    ],
+)
+def test_the_endpoint_is_the_one_that_the_sdk_takes(env: dict[str, str], expected: Destination | None) -> None:
+    assert destination(env) == expected
+
+
+@pytest.mark.parametrize(
+    ("url", "protocol", "right"),
+    [
+        ("http://c.example:4318", "grpc", "http/protobuf"),
+        ("http://c.example:4317/v1/metrics", "http/protobuf", "grpc"),
+        ("http://c.example:4317", "grpc", ""),
+        ("https://c.example", "grpc", ""),
+    ],
+)
+def test_a_protocol_at_the_others_port_is_noticed(url: str, protocol: str, right: str) -> None:
+    said = Destination("otlp", protocol, url, "OTEL_EXPORTER_OTLP_ENDPOINT").mismatch
+    assert bool(said) == bool(right)
+    assert f"OTEL_EXPORTER_OTLP_PROTOCOL={right}" in said or not right

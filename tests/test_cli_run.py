@@ -1,0 +1,384 @@
+"""``otel-hardware run``: the agent as a process of its own, with real signals, programs, exit codes and receivers."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.children import PATIENCE, environment, run, started
+from tests.sink import Sink
+from tests.waiting import wait_for
+
+from opentelemetry.instrumentation.hardware.identity import JOB, key
+
+AGENT = ["otel-hardware", "run"]
+FAST = {"OTEL_PYTHON_HARDWARE_SAMPLE_INTERVAL": "0.05"}
+NO_COLLECTOR = "no endpoint is set and nobody answers at http://localhost:4317"
+
+
+@pytest.fixture
+def sink() -> Iterator[Sink]:
+    with Sink() as each:
+        yield each
+
+
+@pytest.fixture
+def alone() -> list[str]:
+    """How to start a command where nobody listens at the default port: in a network of its own, if we may."""
+    line = ["unshare", "--user", "--map-root-user", "--net"]
+    if shutil.which("unshare") and subprocess.run([*line, "true"], capture_output=True, check=False).returncode == 0:
+        return line
+    with socket.socket() as probe:
+        if probe.connect_ex(("localhost", 4317)) == 0:
+            pytest.skip("somebody listens at localhost:4317, and this user may not have a network of their own")
+    return []
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """An endpoint that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0), backlog=16) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.fixture
+def nobody() -> str:
+    """An endpoint where nobody listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{probe.getsockname()[1]}"
+
+
+def newest(sink: Sink, name: str) -> list[float]:
+    """The values of a metric in the last export."""
+    return [point.value for point in sink.exports[-1].points if point.name == name]
+
+
+def names(sink: Sink) -> set[str]:
+    return {point.name for export in sink.exports for point in export.points}
+
+
+# -- the agent by itself
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_ends_it_with_the_last_numbers(sink: Sink, number: signal.Signals) -> None:
+    with started(AGENT, sink.environment(interval=3600) | FAST) as agent:
+        assert agent.stderr is not None
+        line = agent.stderr.readline()
+        assert "is reported every 3600 s" in line
+        agent.send_signal(number)
+        out, err = agent.communicate(timeout=PATIENCE)
+    assert (agent.returncode, out, err) == (0, "", "")
+    assert {"system.cpu.time", "system.memory.usage", "system.filesystem.usage", "process.cpu.time"} <= names(sink)
+
+
+def test_it_exports_again_and_again_until_the_duration_ends(sink: Sink) -> None:
+    answer = run([*AGENT, "--interval", "0.2", "--duration", "1.5"], sink.environment() | FAST)
+    assert answer.returncode == 0, answer.stderr
+    assert len(sink.exports) >= 3, "an explicit --interval wins over OTEL_METRIC_EXPORT_INTERVAL"
+    counts = [sum(point.name == "system.cpu.time" for point in export.points) for export in sink.exports]
+    assert len(set(counts)) == 1, "every export has every series once"
+
+
+def test_its_resource_names_the_host_and_the_service() -> None:
+    answer = run([*AGENT, "--duration", "0.1"], {"OTEL_METRICS_EXPORTER": "console"})
+    assert answer.returncode == 0, answer.stderr
+    found = json.loads(answer.stdout)["resource_metrics"][0]["resource"]["attributes"]
+    assert found["host.name"] == socket.gethostname()
+    assert found["service.name"] == "otel-hardware"
+    machine = Path("/etc/machine-id")
+    if machine.exists() and _sdk() >= (1, 45):
+        assert found["host.id"] == machine.read_text().strip()
+
+
+def _sdk() -> tuple[int, ...]:
+    from opentelemetry.sdk.version import __version__
+
+    return tuple(map(int, re.findall(r"\d+", __version__)[:2]))
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "service"),
+    [
+        ("OTEL_SERVICE_NAME", "mine", "mine"),
+        ("OTEL_RESOURCE_ATTRIBUTES", "service.name=theirs,team=a", "theirs"),
+        ("OTEL_EXPERIMENTAL_RESOURCE_DETECTORS", "process", "otel-hardware"),
+    ],
+)
+def test_what_the_environment_says_of_the_resource_stays(variable: str, value: str, service: str) -> None:
+    answer = run([*AGENT, "--duration", "0.1"], {"OTEL_METRICS_EXPORTER": "console", variable: value})
+    found = json.loads(answer.stdout)["resource_metrics"][0]["resource"]["attributes"]
+    assert found["service.name"] == service
+    assert found["host.name"] == socket.gethostname()
+    assert ("process.pid" in found) == (value == "process")
+
+
+def test_without_a_collector_it_says_so_once_and_shows_tables(alone: list[str]) -> None:
+    with started([*alone, *AGENT, "--interval", "0.2"], FAST) as agent:
+        assert agent.stdout is not None
+        shown = ""
+        while shown.count("system.cpu\n") < 3:
+            shown += agent.stdout.readline()
+        agent.send_signal(signal.SIGINT)
+        rest, err = agent.communicate(timeout=PATIENCE)
+    assert agent.returncode == 0
+    assert err.count(NO_COLLECTOR) == len(err.splitlines()) == 1
+    assert "\x1b" not in shown + rest, "control sequences are for terminals"
+    assert re.search(r"^  utilization +user [\d.<]+ %", shown, re.MULTILINE)
+
+
+def test_on_a_terminal_the_table_is_redrawn_in_place(alone: list[str]) -> None:
+    ours, theirs = pty.openpty()
+    line = [*alone, *AGENT, "--interval", "0.2", "--duration", "1"]
+    env = environment(FAST | {"TERM": "xterm", "COLUMNS": "80", "LINES": "30"})
+    with subprocess.Popen(line, env=env, stdin=theirs, stdout=theirs, stderr=subprocess.DEVNULL) as agent:
+        os.close(theirs)
+        shown = _all(ours)
+        assert agent.wait(PATIENCE) == 0
+    screen, _, after = shown.partition("\x1b[?1049l")
+    assert screen.startswith("\x1b[?1049h")
+    frames = screen.split("\x1b[H")[1:]
+    assert len(frames) >= 2
+    assert all(frame.count("\n") < 30 for frame in frames), "a frame never scrolls"
+    assert "a taller window" in frames[0]
+    assert "system.cpu" in after, "the last table stays behind"
+
+
+def _all(descriptor: int) -> str:
+    """What a terminal shows until its last program has ended."""
+    shown = b""
+    while True:
+        try:
+            more = os.read(descriptor, 65536)
+        except OSError:  # nobody has it open any more
+            more = b""
+        if not more:
+            os.close(descriptor)
+            return shown.decode().replace("\r\n", "\n")
+        shown += more
+
+
+def test_the_live_table_can_stand_beside_the_export(sink: Sink) -> None:
+    answer = run([*AGENT, "--console", "--interval", "0.3", "--duration", "1"], sink.environment() | FAST)
+    assert answer.returncode == 0, answer.stderr
+    assert "system.memory" in answer.stdout
+    assert "system.memory.usage" in names(sink)
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
+def test_an_endpoint_where_nobody_answers_is_said_once_and_tried_on(nobody: str, protocol: str) -> None:
+    env = {"OTEL_EXPORTER_OTLP_ENDPOINT": nobody, "OTEL_EXPORTER_OTLP_PROTOCOL": protocol} | FAST
+    answer = run([*AGENT, "--interval", "0.3", "--duration", "2"], env)
+    assert answer.returncode == 0
+    said = answer.stderr.splitlines()
+    assert len(said) <= 4, "the SDK repeats itself, we do not"
+    assert "nobody answers at" in said[0]
+    assert "the last numbers are lost" in said[-1]
+    assert "Traceback" not in answer.stderr
+
+
+def test_an_endpoint_that_never_answers_does_not_hold_the_end(silent: str) -> None:
+    env = {"OTEL_EXPORTER_OTLP_ENDPOINT": silent, "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}
+    answer = run([*AGENT, "--duration", "0.2"], env | {"OTEL_EXPORTER_OTLP_TIMEOUT": str(10 * PATIENCE)})
+    assert answer.returncode == 0
+
+
+def test_below_a_program_that_reports_the_host_it_reports_its_process_alone(sink: Sink) -> None:
+    answer = run([*AGENT, "--duration", "0.3"], sink.environment() | {JOB: key(os.getpid())})
+    assert answer.returncode == 0
+    assert f"process {os.getpid()}" in answer.stderr
+    assert not any(name.startswith("system.") for name in names(sink))
+    assert "process.cpu.time" in names(sink)
+
+
+@pytest.mark.parametrize(
+    ("env", "sentence"),
+    [
+        ({"OTEL_METRICS_EXPORTER": "none"}, "OTEL_METRICS_EXPORTER=none leaves nothing to report to"),
+        ({"OTEL_SDK_DISABLED": "true"}, "OTEL_SDK_DISABLED=true leaves nothing to report to"),
+        (
+            {"OTEL_EXPORTER_OTLP_PROTOCOL": "carrier/pigeon", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"},
+            "carrier/pigeon",
+        ),
+        ({"OTEL_METRICS_EXPORTER": "abacus"}, "abacus"),
+    ],
+)
+def test_a_configuration_that_cannot_work_is_one_sentence(env: dict[str, str], sentence: str) -> None:
+    answer = run([*AGENT, "--duration", "5"], env)
+    assert answer.returncode == 2
+    assert sentence in answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--interval", "fast"], ["--duration", "-1"], ["--detail", "everything"], ["--duration", "1", "--", "true"]],
+)
+def test_a_mistake_in_the_arguments_is_one_sentence(arguments: list[str]) -> None:
+    answer = run([*AGENT, *arguments])
+    assert answer.returncode == 2
+    assert "Traceback" not in answer.stderr
+    assert arguments[0] in answer.stderr
+
+
+def test_the_wrong_protocol_for_a_port_is_said() -> None:
+    env = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
+    answer = run([*AGENT, "--duration", "0.1"], env)
+    assert "port 4318 is usually http/protobuf" in answer.stderr
+
+
+# -- around a program
+
+
+def around(*program: str) -> list[str]:
+    return [*AGENT, "--", *program]
+
+
+def python(code: str) -> list[str]:
+    return around(sys.executable, "-c", code)
+
+
+@pytest.mark.parametrize(("code", "status"), [("raise SystemExit(7)", 7), ("import os; os.kill(os.getpid(), 9)", 137)])
+def test_the_programs_exit_code_is_ours(sink: Sink, code: str, status: int) -> None:
+    assert run(python(code), sink.environment()).returncode == status
+    assert sink.exports, "even so short a program is reported"
+
+
+def test_a_program_that_cannot_be_started_is_said_as_shells_do(sink: Sink, tmp_path: Path) -> None:
+    answer = run(around("/no/such/program"), sink.environment())
+    assert (answer.returncode, len(answer.stderr.splitlines())) == (127, 1)
+    (tmp_path / "text").write_text("no program")
+    answer = run(around(str(tmp_path / "text")), sink.environment())
+    assert (answer.returncode, len(answer.stderr.splitlines())) == (126, 1)
+
+
+def test_its_numbers_are_those_at_its_end(sink: Sink) -> None:
+    code = """
+import time
+held = bytearray(150_000_000)
+while time.process_time() < 0.7:
+    pass
+print(time.process_time())
+"""
+    answer = run(python(code), sink.environment() | FAST)
+    assert answer.returncode == 0, answer.stderr
+    own = float(answer.stdout)
+    seen = sum(newest(sink, "process.cpu.time"))
+    assert own - 0.02 <= seen <= own + 0.3, "CPU time of the whole program, the end of it included"
+    assert newest(sink, "process.memory.peak")[0] >= 150_000_000
+    assert newest(sink, "process.memory.usage")[0] >= 1_000_000, "not the empty shell that it leaves behind"
+
+
+def test_its_children_count_as_its_tree(sink: Sink) -> None:
+    code = """
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+input()
+child.communicate(b"\\n")
+"""
+    with started(python(code), sink.environment(interval=0.2) | FAST) as agent:
+        wait_for(lambda: sink.exports and newest(sink, "process.tree.count") == [2], PATIENCE, "tree of two processes")
+        agent.communicate("\n", timeout=PATIENCE)
+    assert agent.returncode == 0
+
+
+def test_it_has_its_own_environment_and_streams(sink: Sink) -> None:
+    code = "import json, os, sys; print(json.dumps([dict(os.environ), sys.stdin.read()])); sys.stderr.write('heard')"
+    env = sink.environment()
+    with started(python(code), env) as agent:
+        out, err = agent.communicate("said", timeout=PATIENCE)
+    theirs, said = json.loads(out)
+    assert theirs.pop(JOB).startswith(f"{agent.pid}.")
+    theirs.pop("LC_CTYPE", None)  # Python sets it for itself
+    assert theirs == {name: value for name, value in environment(env).items() if name != "LC_CTYPE"}
+    assert (said, err) == ("said", "heard")
+
+
+def test_an_instrumented_program_leaves_the_host_to_us(sink: Sink) -> None:
+    program = [
+        "opentelemetry-instrument",
+        "--service_name",
+        "inner",
+        sys.executable,
+        "-c",
+        "import time; time.sleep(0.5)",
+    ]
+    assert run(around(*program), sink.environment() | FAST).returncode == 0
+    with_host = [export for export in sink.exports if any(point.name == "system.cpu.time" for point in export.points)]
+    without = [export for export in sink.exports if export not in with_host]
+    assert len({export.pid for export in with_host}) == 1
+    assert without, "the program reports itself"
+    assert all(point.name.startswith(("process.", "otel_hardware.")) for export in without for point in export.points)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_signals_reach_the_program(sink: Sink, number: signal.Signals) -> None:
+    code = f"""
+import signal, sys
+signal.signal({int(number)}, lambda *_: sys.exit(5))
+print("ready", flush=True)
+signal.pause()
+"""
+    with started(python(code), sink.environment()) as agent:
+        assert agent.stdout is not None
+        assert agent.stdout.readline() == "ready\n"
+        agent.send_signal(number)
+        agent.communicate(timeout=PATIENCE)
+    assert agent.returncode == 5
+    assert sink.exports
+
+
+@pytest.mark.skipif(shutil.which("setsid") is None, reason="setsid of util-linux gives a terminal to a program")
+def test_ctrl_c_on_a_terminal_reaches_the_program_once(nobody: str) -> None:
+    code = """
+import signal, sys, threading
+seen = []
+signal.signal(signal.SIGINT, lambda *_: seen.append(1))
+print("ready", flush=True)
+while not seen:
+    threading.Event().wait(0.01)
+threading.Event().wait(1.0)
+sys.exit(40 + len(seen))
+"""
+    ours, theirs = pty.openpty()
+    env = environment({"OTEL_EXPORTER_OTLP_ENDPOINT": nobody})
+    line = ["setsid", "--ctty", "--wait", *python(code)]
+    with subprocess.Popen(line, env=env, stdin=theirs, stdout=theirs, stderr=theirs) as agent:
+        os.close(theirs)
+        shown = b""
+        while b"ready" not in shown:
+            shown += os.read(ours, 1024)
+        os.write(ours, b"\x03")
+        rest = _all(ours)
+        assert agent.wait(PATIENCE) == 41, rest
+
+
+def test_without_a_collector_a_table_of_what_it_used_follows(alone: list[str]) -> None:
+    answer = run([*alone, *python("print('its own output')")], FAST)
+    assert answer.returncode == 0
+    assert answer.stdout == "its own output\n", "standard output belongs to the program"
+    assert NO_COLLECTOR in answer.stderr.splitlines()[0]
+    assert re.search(r"^process   pid \d+", answer.stderr, re.MULTILINE)
+    assert re.search(r"^  cpu.time +user [\d.]+ s", answer.stderr, re.MULTILINE)
+
+
+def test_telemetry_that_cannot_start_does_not_cost_the_program() -> None:
+    answer = run(python("print('ran'); raise SystemExit(3)"), {"OTEL_METRICS_EXPORTER": "none"})
+    assert (answer.returncode, answer.stdout) == (3, "ran\n")
+    assert "OTEL_METRICS_EXPORTER=none" in answer.stderr
+
+
+def test_a_backend_that_never_answers_does_not_hold_the_programs_end(silent: str) -> None:
+    env = {"OTEL_EXPORTER_OTLP_ENDPOINT": silent, "OTEL_EXPORTER_OTLP_TIMEOUT": str(10 * PATIENCE)}
+    assert run(python("raise SystemExit(4)"), env).returncode == 4

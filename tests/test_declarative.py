@@ -1,0 +1,104 @@
+"""Settings in OpenTelemetry's configuration file (``OTEL_CONFIG_FILE``) instead of variables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests import children
+from tests.programs.journal import OURS
+from tests.sink import Sink
+
+pytest.importorskip("opentelemetry.configuration", reason="needs opentelemetry-sdk[file-configuration]")
+pytest.importorskip("jsonschema", reason="needs opentelemetry-sdk[file-configuration]")
+pytest.importorskip("yaml", reason="needs opentelemetry-sdk[file-configuration]")
+
+
+@pytest.fixture
+def sink() -> Iterator[Sink]:
+    with Sink() as opened:
+        yield opened
+
+
+def configure(sink: Sink, folder: Path, hardware: Mapping[str, object]) -> dict[str, str]:
+    """Write a configuration file; the environment that makes the SDK read it, and that would say the contrary."""
+    endpoint = sink.environment()["OTEL_EXPORTER_OTLP_ENDPOINT"] + "/v1/metrics"
+    exporter = {"otlp_http": {"endpoint": endpoint}}
+    content = {
+        "file_format": "1.1",
+        "meter_provider": {"readers": [{"periodic": {"interval": 60000, "exporter": exporter}}]},
+        "instrumentation/development": {"python": {"hardware": hardware}},
+    }
+    path = folder / "otel.yaml"
+    path.write_text(json.dumps(content))  # JSON is YAML
+    return {
+        "OTEL_CONFIG_FILE": str(path),
+        "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "system_metrics",
+        "NO_PROXY": "*",
+    }
+
+
+def said(outcome: Any) -> list[str]:
+    """What the program's user reads, but for what OpenTelemetry says of itself under any such file."""
+    usual = ("OTEL_CONFIG_FILE is set; ignoring", "Attempting to instrument while already instrumented")
+    return sorted(line for line in outcome.stderr.splitlines() if not line.startswith(usual))
+
+
+def settings(outcome: Any) -> dict[str, list[object]]:
+    assert outcome.returncode == 0, outcome.stderr
+    found: dict[str, list[object]] = json.loads(outcome.stdout)
+    return found
+
+
+def test_options_arrive_with_their_types(sink: Sink, tmp_path: Path) -> None:
+    options = {
+        "sources": ["host", "process"],
+        "sample_interval": 0.5,
+        "detail": ["cpu"],
+        "exclude_metrics": ["system.network.*"],
+        "counter_origin": "start",
+    }
+    env = configure(sink, tmp_path, options)
+    outcome = children.run(children.instrumented("configured"), env)
+    assert settings(outcome) == {name: [type(value).__name__, value] for name, value in options.items()}
+    assert said(outcome) == []
+    (export,) = sink.exports
+    names = export.names()
+    assert {"system.cpu.time", "process.cpu.time"} <= names
+    assert [name for name in names if name.startswith(("system.network", "system.filesystem"))] == []
+    assert {"cpu.logical_number"} <= set().union(*(point.attributes for point in export.points))
+
+
+def test_a_bad_option_costs_one_warning_and_the_default_stands(sink: Sink, tmp_path: Path) -> None:
+    outcome = children.run(
+        children.instrumented("configured"), configure(sink, tmp_path, {"sample_interval": "fast", "detail": ["all"]})
+    )
+    assert settings(outcome) == {"counter_origin": ["str", "boot"]}
+    first, second = said(outcome)
+    assert "detail" in first
+    assert "cpu, connections, processes" in first
+    assert "sample_interval=fast" in second
+    assert "seconds, 0 to 3600" in second
+    assert "system.cpu.time" in sink.exports[-1].names()
+
+
+def test_an_option_that_there_is_not_is_named_and_the_defaults_report(sink: Sink, tmp_path: Path) -> None:
+    # OpenTelemetry drops the section, with words of its own, and then instruments as it does without a file.
+    outcome = children.run(
+        children.instrumented("configured"), configure(sink, tmp_path, {"sample_intervall": 1, "detail": ["cpu"]})
+    )
+    assert settings(outcome) == {"counter_origin": ["str", "boot"]}
+    assert "'hardware'" in outcome.stderr
+    assert "'sample_intervall'" in outcome.stderr
+    assert {"system.cpu.time", "process.cpu.time"} <= sink.exports[-1].names()
+
+
+def test_switched_off_in_the_file(sink: Sink, tmp_path: Path) -> None:
+    env = configure(sink, tmp_path, {"enabled": False}) | {
+        "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "system_metrics,hardware"
+    }
+    assert settings(children.run(children.instrumented("configured"), env)) == {}
+    assert [export for export in sink.exports if export.names(OURS)] == []

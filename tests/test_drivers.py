@@ -1,0 +1,335 @@
+"""The drivers: the kernel's files whole and fresh, nothing left open, and Python modules on first use."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import resource
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.waiting import wait_for
+
+from opentelemetry.instrumentation.hardware.drivers import Drivers, Linux, Module, Space, plain
+from opentelemetry.instrumentation.hardware.model import Unavailable
+
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks the Linux kernel")
+
+
+@pytest.fixture
+def kernel() -> Iterator[Linux]:
+    each = Linux()
+    yield each
+    each.close()
+
+
+def _descriptors() -> dict[str, str]:
+    """What is open in this process: descriptor and what it leads to."""
+    found = {}
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            found[name] = os.readlink(f"/proc/self/fd/{name}")
+        except OSError:
+            continue  # the one that listed them
+    return found
+
+
+# -- files
+
+
+@linux
+@pytest.mark.parametrize("size", [0, 1, 4095, 4096, 4097, 16384, 65536, 1_000_003])
+@pytest.mark.parametrize("way", ["read", "once"])
+def test_a_file_is_read_whole(kernel: Linux, tmp_path: Path, size: int, way: str) -> None:
+    content = os.urandom(size)
+    (tmp_path / "file").write_bytes(content)
+    assert getattr(kernel, way)(str(tmp_path / "file")) == content
+
+
+@linux
+@pytest.mark.parametrize("way", ["read", "once"])
+def test_a_table_that_the_kernel_gives_a_page_at_a_time_is_read_whole(kernel: Linux, way: str) -> None:
+    """Every mapping is a line of /proc/self/maps; no more than a page comes at once, whatever is asked for."""
+    areas = [mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | (mmap.PROT_WRITE if n % 2 else 0)) for n in range(400)]
+    try:
+        descriptor = os.open("/proc/self/maps", os.O_RDONLY)
+        first = os.read(descriptor, 1 << 20)
+        os.close(descriptor)
+        ours = getattr(kernel, way)("/proc/self/maps")
+        assert len(first) <= mmap.PAGESIZE < len(ours)
+        assert ours.endswith(b"\n")
+        assert len(ours.splitlines()) >= 200
+        assert b"[stack]" in ours, "it is near the end"
+    finally:
+        for area in areas:
+            area.close()
+
+
+@linux
+def test_a_file_that_is_read_again_is_read_anew_by_the_same_descriptor(kernel: Linux, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("first, and longer")
+    assert kernel.read(str(path)) == b"first, and longer"
+    open_now = [name for name, target in _descriptors().items() if target == str(path)]
+    assert len(open_now) == 1
+    path.write_text("second")
+    assert kernel.read(str(path)) == b"second"
+    assert [name for name, target in _descriptors().items() if target == str(path)] == open_now
+
+
+@linux
+def test_a_file_that_is_read_once_leaves_nothing_open(kernel: Linux, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("x")
+    before = _descriptors()
+    kernel.once(str(path))
+    kernel.names(str(tmp_path))
+    assert _descriptors() == before
+
+
+@linux
+@pytest.mark.parametrize("way", ["read", "once", "names"])
+def test_what_is_not_there_is_an_error_of_the_system(kernel: Linux, tmp_path: Path, way: str) -> None:
+    before = _descriptors()
+    with pytest.raises(FileNotFoundError) as caught:
+        getattr(kernel, way)(str(tmp_path / "nothing"))
+    assert caught.value.filename == str(tmp_path / "nothing")
+    if way != "names":
+        with pytest.raises(IsADirectoryError):
+            getattr(kernel, way)(str(tmp_path))
+    else:
+        (tmp_path / "file").write_text("x")
+        with pytest.raises(NotADirectoryError):
+            kernel.names(str(tmp_path / "file"))
+    assert _descriptors() == before
+
+
+@linux
+def test_the_file_of_a_process_that_ended_is_an_error_and_is_let_go_of(kernel: Linux) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        path = f"/proc/{child.pid}/statm"
+        assert kernel.read(path)
+        child.kill()
+        child.wait()
+    with pytest.raises(ProcessLookupError):
+        kernel.read(path)
+    assert path not in _descriptors().values()
+    with pytest.raises(FileNotFoundError):
+        kernel.read(path)
+
+
+@linux
+def test_closing_lets_go_of_everything_and_forgetting_of_a_part(tmp_path: Path) -> None:
+    kernel = Linux()
+    for name in ("a1", "a2", "b"):
+        (tmp_path / name).write_text(name)
+        kernel.read(str(tmp_path / name))
+    kernel.forget(str(tmp_path / "a"))
+    left = [target for target in _descriptors().values() if target.startswith(str(tmp_path))]
+    assert left == [str(tmp_path / "b")]
+    kernel.close()
+    assert not [target for target in _descriptors().values() if target.startswith(str(tmp_path))]
+    assert kernel.read(str(tmp_path / "b")) == b"b", "it can be used again"
+    kernel.close()
+
+
+@linux
+def test_descriptors_are_not_inherited_by_programs(kernel: Linux, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("x")
+    kernel.read(str(path))
+    code = (
+        "import os\n"
+        "for name in os.listdir('/proc/self/fd'):\n"
+        "    if os.path.exists(f'/proc/self/fd/{name}'): print(os.readlink(f'/proc/self/fd/{name}'))"
+    )
+    listed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, close_fds=False, check=True)
+    assert str(path) not in listed.stdout
+
+
+# -- folders
+
+
+@linux
+@pytest.mark.parametrize("count", [0, 1, 50, 700])
+def test_a_folder_is_listed_whole(kernel: Linux, tmp_path: Path, count: int) -> None:
+    names = [f"entry-{number}-{'x' * (number % 200)}" for number in range(count)]
+    for name in names:
+        (tmp_path / name).write_text("")
+    assert sorted(kernel.names(str(tmp_path))) == sorted(names)
+    assert kernel.count(str(tmp_path)) == count
+
+
+@linux
+def test_names_that_are_no_utf8_come_as_python_has_them(kernel: Linux, tmp_path: Path) -> None:
+    (tmp_path / os.fsdecode(b"caf\xe9")).write_text("")
+    assert list(kernel.names(str(tmp_path))) == os.listdir(tmp_path)
+
+
+@linux
+def test_a_kernel_without_the_call_for_it_lists_folders_too(kernel: Linux, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    kernel._entries = None
+    assert list(kernel.names(str(tmp_path))) == ["file"]
+
+
+@linux
+@pytest.mark.parametrize("size", ["that the kernel says", "that has to be counted"])
+def test_open_descriptors_are_counted_without_our_own(
+    kernel: Linux, size: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kernels from 6.2 on say the number as the size of the folder."""
+    if size == "that has to be counted":
+        real = os.stat
+        monkeypatch.setattr(os, "stat", lambda path: os.stat_result((*real(path)[:6], 0, *real(path)[7:])))
+    elif not os.stat("/proc/self/fd").st_size:
+        pytest.skip("this kernel is older than 6.2")
+    before = kernel.count("/proc/self/fd")
+    assert before == len(os.listdir("/proc/self/fd")) - 1, "listdir sees the descriptor that it lists by"
+    ends = os.pipe()
+    assert kernel.count("/proc/self/fd") == before + 2
+    for end in ends:
+        os.close(end)
+
+
+# -- other answers
+
+
+@linux
+def test_space_is_what_df_says(kernel: Linux, tmp_path: Path) -> None:
+    answer = os.statvfs(tmp_path)
+    space = kernel.space(str(tmp_path))
+    assert space.total == answer.f_blocks * answer.f_frsize
+    assert space.total >= space.free >= space.available
+    with pytest.raises(FileNotFoundError):
+        kernel.space(str(tmp_path / "nothing"))
+    columns = ["df", "--block-size=1", "--output=size,used", str(tmp_path)]
+    size, used = subprocess.run(columns, capture_output=True, text=True, check=True).stdout.splitlines()[-1].split()
+    assert space.total == int(size)
+    assert abs(space.total - space.free - int(used)) < 64 << 20
+    assert isinstance(space, Space)
+
+
+@linux
+def test_usage_affinity_online_and_uptime(kernel: Linux) -> None:
+    before, ours, after = (
+        resource.getrusage(resource.RUSAGE_SELF),
+        kernel.usage(),
+        resource.getrusage(resource.RUSAGE_SELF),
+    )
+    assert before.ru_utime <= ours.user <= after.ru_utime
+    assert before.ru_stime <= ours.system <= after.ru_stime
+    assert before.ru_minflt <= ours.minor <= after.ru_minflt
+    assert kernel.affinity(os.getpid()) == len(os.sched_getaffinity(0))
+    assert kernel.online() == os.cpu_count()
+    first = float(Path("/proc/uptime").read_text().split()[0])
+    assert first <= kernel.uptime() + 0.011
+    assert kernel.uptime() <= float(Path("/proc/uptime").read_text().split()[0]) + 0.011
+    assert kernel.exists("/proc/self/stat")
+    assert not kernel.exists("/proc/self/nothing")
+
+
+@linux
+def test_affinity_of_a_process_that_is_gone_is_an_error(kernel: Linux) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as child:
+        child.wait()
+    with pytest.raises(ProcessLookupError):
+        kernel.affinity(child.pid)
+
+
+@linux
+def test_files_are_read_without_letting_go_of_the_interpreter() -> None:
+    """Another thread that only waits for the lock gets it no sooner because of us."""
+    kernel = Linux()
+    kernel.read("/proc/self/stat")
+    turns, running, stop = [0], threading.Event(), threading.Event()
+
+    def spin() -> None:
+        running.set()
+        while not stop.is_set():
+            turns[0] += 1
+
+    thread = threading.Thread(target=spin)
+    old = sys.getswitchinterval()
+    sys.setswitchinterval(30.0)  # the other thread may run when we let go, and not otherwise
+    try:
+        thread.start()
+        wait_for(running.is_set, 10, "second thread")
+        time.perf_counter()
+        before = turns[0]
+        for _ in range(200):
+            kernel.read("/proc/self/stat")
+            kernel.once("/proc/self/stat")
+            kernel.names("/proc/self/task")
+        assert turns[0] == before
+    finally:
+        sys.setswitchinterval(old)
+        stop.set()
+        thread.join()
+        kernel.close()
+
+
+# -- drivers and modules
+
+
+@linux
+def test_one_source_has_one_kernel_and_closing_is_safe_at_any_time() -> None:
+    drivers = Drivers()
+    drivers.close()
+    kernel = drivers.kernel()
+    assert drivers.kernel() is kernel
+    kernel.read("/proc/stat")
+    drivers.close()
+    drivers.close()
+    assert "/proc/stat" not in _descriptors().values()
+
+
+def test_a_system_that_is_not_linux_has_no_such_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(Unavailable, match="this system is not Linux"):
+        Drivers().kernel()
+
+
+def test_a_module_is_imported_at_its_first_call() -> None:
+    code = (
+        "import sys; from opentelemetry.instrumentation.hardware.drivers import Drivers\n"
+        "module = Drivers().module('psutil'); assert 'psutil' not in sys.modules\n"
+        "module.call('cpu_count'); assert 'psutil' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_module_that_is_not_installed_is_unavailable_and_says_what_to_do() -> None:
+    with pytest.raises(Unavailable) as caught:
+        Module("no_such_module_anywhere").call("anything")
+    assert "no_such_module_anywhere cannot be imported" in caught.value.reason
+    assert caught.value.fix == "pip install no_such_module_anywhere"
+
+
+def test_a_function_that_a_module_does_not_have_is_unavailable() -> None:
+    with pytest.raises(Unavailable, match="psutil has no win_service_iter on this system"):
+        Module("psutil").call("win_service_iter")
+    with pytest.raises(Unavailable, match=r"psutil has no Process\.num_handles on this system"):
+        Module("psutil").call("Process.num_handles", os.getpid())
+
+
+def test_a_method_is_called_on_an_object_that_is_made_of_the_first_argument() -> None:
+    psutil = Module("psutil")
+    assert psutil.call("Process.name", os.getpid()) == psutil.call("Process.as_dict", os.getpid(), ["name"])["name"]
+
+
+def test_answers_are_plain_data() -> None:
+    import psutil
+
+    memory = Module("psutil").call("virtual_memory")
+    assert type(memory) is dict
+    assert memory["total"] == psutil.virtual_memory().total
+    for core in Module("psutil").call("cpu_times", True):
+        assert type(core) is dict
+    assert plain({1: (2, Space(1, 2, 3))}) == {"1": [2, {"total": 1, "free": 2, "available": 3}]}
+    assert plain(psutil.Process()) == os.getpid()

@@ -1,0 +1,234 @@
+"""Sources that hang, raise and lie cost their own numbers, and one sentence; the program does not notice."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.metrics import CallbackOptions, Observation
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+from tests import children
+from tests.programs.journal import Export, Journal, exports
+from tests.waiting import wait_for
+
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor, session
+from opentelemetry.instrumentation.hardware.model import Point
+from opentelemetry.instrumentation.hardware.sources import Source, discover
+from opentelemetry.instrumentation.hardware.vocabulary import HW_ERRORS, SOURCE
+
+
+class Faulty:
+    """The ways in which a driver goes wrong, all ended at once by a switch."""
+
+    def __init__(self) -> None:
+        self.faulty = False
+        self.answer = threading.Event()
+        self.attempts = 0
+
+    def raising(self) -> None:
+        self.attempts += 1
+        raise OSError("the driver failed")
+
+    def sources(self) -> dict[str, type[Source]]:
+        """A source for each way, by name."""
+        bad: list[Any] = [2**63, float("nan"), True, "N/A", None]
+        ways: dict[str, Callable[[], Any]] = {
+            "hanging": lambda: self.answer.wait(60) and (),
+            "raising": self.raising,
+            "lying": lambda: [HW_ERRORS(value, {"hw.id": f"lie{at}"}) for at, value in enumerate(bad)],
+            "babbling": lambda: [5, None, "N/A", object()],
+        }
+        return {name: self._source(name, way) for name, way in ways.items()}
+
+    def _source(self, called: str, way: Callable[[], Any]) -> type[Source]:
+        faults = self
+
+        class Made(Source):
+            name = called
+
+            def open(self) -> None:
+                pass
+
+            def read(self) -> Iterator[Point]:
+                if faults.faulty:
+                    yield from way() or ()
+                yield HW_ERRORS(7, {"hw.id": called})
+
+        return Made
+
+
+@pytest.fixture
+def faults(monkeypatch: pytest.MonkeyPatch) -> Iterator[Faulty]:
+    made = Faulty()
+    found = discover()
+    for name, source in made.sources().items():
+        found[name] = lambda source=source: source  # type: ignore[misc]
+    monkeypatch.setattr(session, "discover", lambda: found)
+    yield made
+    made.faulty = False
+    made.answer.set()
+    if HardwareInstrumentor().is_instrumented_by_opentelemetry:
+        HardwareInstrumentor().uninstrument()
+
+
+@pytest.fixture
+def provider(tmp_path: Path) -> Iterator[MeterProvider]:
+    """Exports every 100 ms, with a counter of the application's that counts its own collections."""
+    reader = PeriodicExportingMetricReader(Journal(tmp_path / "journal"), export_interval_millis=100)
+    made = MeterProvider([reader], shutdown_on_exit=False)
+    collections = count(1)
+
+    def collected(options: CallbackOptions) -> list[Observation]:
+        return [Observation(next(collections))]
+
+    made.get_meter("application").create_observable_counter("application.collections", [collected])
+    yield made
+    made.shutdown()
+
+
+def up(export: Export) -> dict[str, int]:
+    """What the numbers say of the health of each source."""
+    return {
+        str(point.attributes[SOURCE]): point.value for point in export.points if point.name == "otel_hardware.source.up"
+    }
+
+
+def test_faults_cost_their_own_numbers_and_one_sentence(
+    faults: Faulty, provider: MeterProvider, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = set(faults.sources())
+    all_up, all_down = dict.fromkeys(names, 1), dict.fromkeys(names, 0)
+
+    def last() -> Export:
+        return exports(tmp_path / "journal")[-1]
+
+    def health() -> dict[str, int]:
+        return {name: value for name, value in up(last()).items() if name in names}
+
+    with caplog.at_level(logging.INFO, "opentelemetry.instrumentation.hardware"):
+        HardwareInstrumentor().instrument(meter_provider=provider, sample_interval=0.1)
+        wait_for(lambda: exports(tmp_path / "journal"), 30, "export")
+        wait_for(lambda: health() == all_up and "process.cpu.time" in last().names(), 30, "health")
+        faults.faulty = True
+        wait_for(lambda: health() == all_down, 30, f"illness of all: {names}")
+        wait_for(lambda: faults.attempts >= 3, 30, "third attempt of a source that raises")
+        ill = last()
+        faults.faulty = False
+        faults.answer.set()
+        wait_for(lambda: health() == all_up, 60, f"recovery of all: {names}")
+        wait_for(lambda: len(last().values("hw.errors")) == len(names), 30, "numbers of all")
+
+    # The others stay, and so does what a liar says that is true.
+    assert {"system.cpu.time", "process.cpu.time", "system.filesystem.usage"} <= ill.names()
+    assert {value for name, value in up(ill).items() if name not in names} == {1}
+    assert {point.attributes["hw.id"] for point in ill.points if point.name == "hw.errors"} <= {"lying"}
+    # No collection was lost.
+    HardwareInstrumentor().uninstrument()
+    seen = [export.values("application.collections")[0] for export in exports(tmp_path / "journal")]
+    assert seen == list(range(1, len(seen) + 1))
+    # Each is said once when it begins and once when it ends.
+    said = [(record.levelname, record.getMessage()) for record in caplog.records]
+    for name in names:
+        assert [level for level, text in said if f"Source {name}" in text] == ["WARNING", "INFO"], (name, said)
+    assert [text for level, text in said if level == "ERROR"] == []
+
+
+# -- Sources of other packages, found by entry point.
+
+PACKAGE = """
+import threading
+from opentelemetry.instrumentation.hardware.sources import Source
+from opentelemetry.instrumentation.hardware.vocabulary import HW_ERRORS
+
+class Good(Source):
+    name = "good"
+    def open(self): pass
+    def read(self): yield HW_ERRORS(3, {"hw.id": "card0", "hw.type": "gpu"})
+
+class Stuck(Source):
+    name = "stuck"
+    def open(self): pass
+    def read(self): threading.Event().wait()
+"""
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> dict[str, str]:
+    """An installed package with sources of its own, one of which cannot be loaded and another hangs."""
+    site = tmp_path / "site"
+    about = site / "vendor-1.0.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: vendor\nVersion: 1.0\n")
+    entries = {"good": "vendor:Good", "stuck": "vendor:Stuck", "lost": "vendor:Missing", "host": "vendor:Good"}
+    lines = "".join(f"{name} = {value}\n" for name, value in entries.items())
+    (about / "entry_points.txt").write_text(f"[opentelemetry_hardware_source]\n{lines}")
+    (site / "vendor.py").write_text(PACKAGE)
+    return {"PYTHONPATH": str(site)}
+
+
+@pytest.mark.parametrize("end", ["uninstrument", "leave"])
+def test_a_source_of_another_package_may_hang_and_the_program_ends(
+    package: dict[str, str], tmp_path: Path, end: str
+) -> None:
+    outcome = children.run(children.command("third_party", tmp_path / "journal", end), package)
+    assert outcome.returncode == 0, outcome.stderr
+    said = json.loads(outcome.stdout)
+    assert {"otel-hardware-good", "otel-hardware-stuck", "otel-hardware-host"} <= set(said["threads"])
+    if end == "uninstrument":
+        assert said["left"] == ["otel-hardware-stuck"]
+        assert said["seconds"] < 4, "it waits for a second, and for no more"
+    warnings = [line for line in outcome.stderr.splitlines() if line.startswith("WARNING")]
+    assert len(warnings) == 2, outcome.stderr
+    (lost,) = [line for line in warnings if "lost" in line]
+    (taken,) = [line for line in warnings if "host" in line]
+    assert ("Missing" in lost, "vendor:Good" in taken) == (True, True)
+    assert "ERROR" not in outcome.stderr
+
+
+# -- A disk whose server does not answer: a real mount.
+
+
+@pytest.mark.parametrize("end", ["heal", "uninstrument", "leave"])
+def test_a_dead_mount_costs_the_file_systems(tmp_path: Path, end: str) -> None:
+    folder = tmp_path / "server"
+    folder.mkdir()
+    program = children.command("dead_disk", tmp_path / "journal", folder, end)
+    outcome = children.run(children.command("dead_mount", folder, *program))
+    if outcome.returncode == 77:
+        pytest.skip(f"a mount that never answers cannot be made here: {outcome.stdout.strip()}")
+    assert outcome.returncode == 0, outcome.stderr
+    said = json.loads(outcome.stdout)
+    assert {"system.cpu.time", "system.disk.io", "process.cpu.time"} <= set(said["others"])
+    assert [name for name in said["others"] if name.startswith("system.filesystem")] == []
+    found = exports(tmp_path / "journal")
+    assert [at for at, export in enumerate(found) if not export.values("application.steps")] == []
+    lines = [line for line in outcome.stderr.splitlines() if "Source filesystem" in line]
+    assert [line.split()[0] for line in lines] == ["WARNING", "INFO"][: 1 + (end == "heal")], outcome.stderr
+    if end == "heal":
+        assert said["limit"] == [4096 * 1000]
+    elif end == "uninstrument":
+        assert said["threads"] == ["otel-hardware-filesystem"]
+        assert said["seconds"] < 4, "it waits for a second, and for no more"
+
+
+# -- A program that leaves no room.
+
+
+def test_beside_four_busy_threads_readings_are_fresh() -> None:
+    period = 0.5
+    outcome = children.run(children.command("busy", period, 3))
+    assert outcome.returncode == 0, outcome.stderr
+    collections = json.loads(outcome.stdout)
+    assert len(collections) >= 3
+    for at, sources in enumerate(collections):
+        for name, (age, value) in sources.items():
+            assert value > 0, f"collection {at} had no numbers of {name}"
+            assert age <= 3 * period, f"collection {at} had a reading of {name} that was {age:.2f} s old"
+    assert collections[-1]["process"][1] > collections[0]["process"][1]
