@@ -12,11 +12,7 @@ NAME = "marker"
 
 
 def settle(collector: Collector) -> None:
-    """Wait until all metrics that were sent before the call are in the Collector's file; call it once for each.
-
-    Also to be called before a Collector is told to end: one that still holds a batch then closes its file first, when
-    several pipelines share it, and falls over the batch.
-    """
+    """Wait until all metrics that were sent before the call are in the Collector's file; call it once for each."""
     reader = PeriodicExportingMetricReader(OTLPMetricExporter(collector.grpc), 3_600_000)
     provider = MeterProvider([reader], Resource({"service.name": NAME}), shutdown_on_exit=False)
     provider.get_meter(NAME).create_counter(NAME, description="What was sent before has arrived.").add(1)

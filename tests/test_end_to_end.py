@@ -147,7 +147,7 @@ def work_until(
             each.stdin.write(WORK)
             each.stdin.flush()
         nonlocal size
-        before, size = size, collector.file.stat().st_size if collector.file.exists() else -1
+        before, size = size, collector.size()
         return size != before and predicate(collector.metrics())
 
     wait(enough, children.PATIENCE, "enough exports")

@@ -140,8 +140,9 @@ def test_the_readme_can_be_typed_in() -> None:
 def test_the_readmes_query_finds_one_instance(outcome: Outcome, tmp_path: Path) -> None:
     if shutil.which("jq") is None:
         pytest.skip("jq is not installed")
-    lines = [json.dumps(message) for message in outcome.messages]
-    (tmp_path / "telemetry.jsonl").write_text("\n".join(lines) + "\n")
+    for name, key in (("metrics.jsonl", "resourceMetrics"), ("traces.jsonl", "resourceSpans")):
+        lines = [json.dumps(message) for message in outcome.messages if key in message]
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
     done = children.run(["sh", "-c", block("jq")], cwd=tmp_path)
     count, instance = done.stdout.split()
     assert instance == outcome.points[0].resource["service.instance.id"]

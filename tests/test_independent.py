@@ -260,7 +260,7 @@ RECEIVER: dict[str, Any] = {
             },
         }
     },
-    "exporters": {"file": {"path": "${env:TELEMETRY_FILE}", "flush_interval": "50ms"}},
+    "exporters": {"file": {"path": "${env:TELEMETRY_DIRECTORY}/metrics.jsonl", "flush_interval": "50ms"}},
     "extensions": {"health_check": {"endpoint": "${env:HEALTH_CHECK_ENDPOINT}"}},
     "service": {
         "extensions": ["health_check"],

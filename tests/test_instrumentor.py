@@ -153,6 +153,15 @@ def test_the_same_provider_twice_reports_once(
     assert application.points()  # which fails where a series is there twice
 
 
+@pytest.mark.parametrize("providers", ["one", "two"])
+def test_the_last_export_is_true_for_every_provider(tmp_path: Path, providers: str) -> None:
+    outcome = children.run(children.command("ending", tmp_path / "journal", providers))
+    assert outcome.returncode == 0, outcome.stderr
+    (export,) = exports(tmp_path / "journal")
+    burnt = float(outcome.stdout)
+    assert burnt - 0.05 <= sum(export.values("process.cpu.time")) <= burnt + 0.15
+
+
 def test_before_a_provider_is_set_and_with_the_global_one() -> None:
     outcome = children.run(children.command("late_provider"))
     assert outcome.returncode == 0, outcome.stderr

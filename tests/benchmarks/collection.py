@@ -1,7 +1,7 @@
 """A collection of our default set: beside the same points as constants, and beside the official package.
 
-The official package reads while it collects; we read before, in threads of our own. So both are shown: what a collection
-costs, and what it costs with the reading that it was made for.
+The official package reads while it collects; we read before, in threads of our own. So both are shown: what a
+collection costs, and what it costs with the reading that was made for it.
 """
 
 from __future__ import annotations

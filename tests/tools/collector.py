@@ -37,12 +37,15 @@ class Point:
     schema_url: str
 
 
+SIGNALS = ("metrics", "traces", "logs")
+
+
 class Collector(Daemon):
     """The Collector on free ports of the loopback interface, writing into a new directory inside `directory`.
 
     A configuration is a file, YAML text or a mapping; several are put together by the Collector itself, later ones
     over earlier ones. Without any it is `collector-config/local.yaml`. One of the test's own takes its addresses and
-    its file from the variables that `local.yaml` names, and has to have the extension `health_check`.
+    its folder from the variables that `local.yaml` names, and has to have the extension `health_check`.
     """
 
     def __init__(
@@ -53,13 +56,13 @@ class Collector(Daemon):
         self.grpc = f"http://{grpc}"
         self.http = f"http://{http}"
         self.prometheus = f"http://{prometheus}/metrics"
-        self.file = directory / "telemetry.jsonl"
+        self.files = [directory / f"{signal}.jsonl" for signal in SIGNALS]
         settings = {
             "OTLP_GRPC_ENDPOINT": grpc,
             "OTLP_HTTP_ENDPOINT": http,
             "PROMETHEUS_ENDPOINT": prometheus,
             "HEALTH_CHECK_ENDPOINT": health,
-            "TELEMETRY_FILE": str(self.file),
+            "TELEMETRY_DIRECTORY": str(directory),
         }
         # The Collector's metrics about itself would be served on a fixed port, which only one can have.
         command: list[str | Path] = [otelcol(), "--set=service.telemetry.metrics.level=none"]
@@ -71,16 +74,18 @@ class Collector(Daemon):
                 path.write_text(config if isinstance(config, str) else json.dumps(config))
             command.append(f"--config={path}")
             if path == LOCAL:
-                command.append("--set=exporters.file.flush_interval=50ms")
+                command += [f"--set=exporters.file/{signal}.flush_interval=50ms" for signal in SIGNALS]
         super().__init__(command, f"http://{health}/", directory, settings | dict(environment or {}), seconds)
 
     def lines(self) -> list[dict[str, Any]]:
         """The OTLP messages that arrived so far, each with `resourceMetrics`, `resourceSpans` or `resourceLogs`."""
-        if not self.file.exists():
-            return []
         # The last line may be half written: it ends where nothing follows the last line feed yet.
-        complete, _, _ = self.file.read_bytes().rpartition(b"\n")
-        return [json.loads(line) for line in complete.splitlines()]
+        texts = [file.read_bytes().rpartition(b"\n")[0] for file in self.files if file.exists()]
+        return [json.loads(line) for text in texts for line in text.splitlines()]
+
+    def size(self) -> int:
+        """Bytes written so far."""
+        return sum(file.stat().st_size for file in self.files if file.exists())
 
     def metrics(self) -> list[Point]:
         """The points of sums and gauges that arrived so far, oldest message first; histograms are left out."""

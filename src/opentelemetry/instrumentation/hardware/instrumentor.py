@@ -99,6 +99,8 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
             instruments = self._instruments_of(provider)
             instruments.register(session.config)
             self._attached.append(instruments)
+            atexit.unregister(self._last_call)
+            atexit.register(self._last_call)  # behind the provider's own exit hook, so that it runs before that
 
     def _instruments_of(self, provider: MeterProvider) -> _Instruments:
         """The instruments of a provider. They cannot be unregistered, so they are made once and found again.
@@ -113,10 +115,9 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         return found
 
     def _hook(self) -> None:
-        """Be told of the end of the program and of forks; once, since neither can be taken back."""
+        """Be told of forks; once, since it cannot be taken back."""
         if not self._hooked:
             self._hooked = True
-            atexit.register(self._last_call)
             if hasattr(os, "register_at_fork"):
                 os.register_at_fork(after_in_child=self._forked)
 

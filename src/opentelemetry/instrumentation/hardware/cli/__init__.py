@@ -28,12 +28,16 @@ flags win. 'otel-hardware COMMAND --help' says more of each.
 
 
 class _Layout(argparse.RawDescriptionHelpFormatter):
-    """Text that was laid out by hand stays so, other text is wrapped."""
+    """Paragraphs are wrapped; one that holds an indented line was laid out by hand and stays."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        if "\n" in text:
-            return super()._fill_text(text, width, indent)
-        return textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent)
+        paragraphs = [
+            super(_Layout, self)._fill_text(paragraph, width, indent)
+            if "\n " in paragraph
+            else textwrap.fill(paragraph, width, initial_indent=indent, subsequent_indent=indent)
+            for paragraph in text.split("\n\n")
+        ]
+        return "\n\n".join(paragraphs)
 
 
 class Command(Protocol):

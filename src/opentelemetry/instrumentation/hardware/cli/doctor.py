@@ -31,7 +31,7 @@ same Python as the program that is to be reported.
 
 examples:
   otel-hardware doctor
-  OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4318 OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf otel-hardware doctor
+  OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4317 otel-hardware doctor
   otel-hardware doctor --json | jq '.findings[] | select(.state == "wrong")'
 
 exit status: 0; 1 where something is wrong that loses numbers; 2 for a mistake in the arguments.
@@ -74,6 +74,7 @@ class Doctor:
 
     def arguments(self, parser: argparse.ArgumentParser) -> None:
         """The flags."""
+        parser.usage = "otel-hardware doctor [flags]"
         parser.add_argument("--json", action="store_true", help="for programs")
         settings.add(parser)
 

@@ -19,9 +19,9 @@ of this one.
 
 examples:
   otel-hardware metrics                         every metric, one line each
-  otel-hardware metrics system.cpu.utilization  all about one: attributes, source, how to ask for it
+  otel-hardware metrics system.cpu.utilization  all about one
   otel-hardware metrics '*memory*'              all about those that match
-  otel-hardware metrics --default               only those that are reported unless a setting says otherwise
+  otel-hardware metrics --default               without those on request
   otel-hardware metrics --format json           for programs
 
 exit status: 0; 2 where nothing matches.

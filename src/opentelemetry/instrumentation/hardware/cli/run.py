@@ -31,8 +31,8 @@ The standalone agent: reports this machine over OTLP until it is told to end, or
 what it and its children use, seen from outside, until the program ends.
 
 examples:
-  otel-hardware run                                  to the Collector on this machine, every 15 seconds
-  otel-hardware run -- python train.py --epochs 3    the same, and what the program uses
+  otel-hardware run                        to the Collector on this machine
+  otel-hardware run -- python train.py     the same, and what the program uses
   OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4317 otel-hardware run --interval 5
   OTEL_METRICS_EXPORTER=console otel-hardware run --duration 20
 

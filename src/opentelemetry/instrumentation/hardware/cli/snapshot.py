@@ -23,19 +23,22 @@ since the process began; shares, means and rates (+) are those of the window.
 
 examples:
   otel-hardware snapshot                               a table of everything
-  otel-hardware snapshot --watch                       the same, redrawn every two seconds
-  otel-hardware snapshot --pid 4242 --sources process  one process and its children
+  otel-hardware snapshot --watch                       redrawn every two seconds
+  otel-hardware snapshot --pid 4242 --sources process  one process and its tree
   otel-hardware snapshot --format csv --every 10 >> numbers.csv
-  otel-hardware snapshot --format wandb --every 15     rows with the keys and formulas of W&B's system metrics
-  otel-hardware snapshot --format otlp-json | curl -d @- -H 'Content-Type: application/json' http://localhost:4318/v1/metrics
+  otel-hardware snapshot --format wandb --every 15
+  otel-hardware snapshot --format otlp-json | curl -d @- \\
+      -H 'Content-Type: application/json' http://localhost:4318/v1/metrics
 
 formats:
-  table      for people; what this machine does not say, and why, stands below
-  json       one object per moment: time, host, window, metrics (name, kind, unit, attributes, value), problems, missing
+  table      for people; what this machine does not say stands below, with why
+  json       one object per moment: time, host, window, pid, problems, missing,
+             and metrics, each with name, kind, unit, attributes, value
   csv        one line per number, under a header
-  wandb      one object per moment: _timestamp, _runtime and the keys as W&B documents them (cpu, proc.memory.rssMB,
-             disk./.usagePercent …; W&B's history export writes "system." before each)
-  otlp-json  one ExportMetricsServiceRequest per moment, as OTLP over HTTP takes it
+  wandb      one object per moment: _timestamp, _runtime, and the keys as W&B's
+             pages have them (cpu, proc.memory.rssMB, disk./.usagePercent ...;
+             W&B's own history export writes "system." before each)
+  otlp-json  one ExportMetricsServiceRequest per moment, as OTLP/HTTP takes it
 
 exit status: 0; 2 for a mistake in the arguments; 130 when interrupted before there was anything to print.
 """
@@ -52,6 +55,7 @@ class Snapshot:
 
     def arguments(self, parser: argparse.ArgumentParser) -> None:
         """The flags."""
+        parser.usage = "otel-hardware snapshot [flags]"
         parser.add_argument(
             "--format", choices=("table", "json", "csv", "wandb", "otlp-json"), default="table", help="default: table"
         )

@@ -1,0 +1,23 @@
+"""A program that computes for a while and ends; the end makes the only export.
+
+Usage: ending.py JOURNAL one|two; with "two" the journal's provider is the second that is reported to, and the younger one.
+Prints the CPU seconds that it used.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from journal import provider
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor
+
+JOURNAL, PROVIDERS = sys.argv[1:]
+
+for path in ([os.devnull] if PROVIDERS == "two" else []) + [JOURNAL]:
+    HardwareInstrumentor().instrument(meter_provider=provider(path, 3600))
+until = time.process_time() + 0.7
+while time.process_time() < until:
+    sum(range(1000))
+print(time.process_time())
