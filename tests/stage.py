@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from math import inf
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from opentelemetry.instrumentation.hardware.board import Board
 from opentelemetry.instrumentation.hardware.config import Config
@@ -24,14 +25,19 @@ LEVEL = Metric("test.level", Kind.UPDOWN, "1", "Level.", ("part",))
 BUSY = Metric("test.busy", Kind.GAUGE, "1", "Share of time.", ("part",), Window.SHARE)
 USERS = Metric("test.users", Kind.UPDOWN, "1", "Something dear.", ("part",))
 
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""For properties: a machine that is slow at times is no finding."""
+
 
 class Clock:
-    """Monotonic seconds, as far as somebody turns them."""
+    """Monotonic seconds, as far as somebody turns them; ``looked`` counts who wanted to know."""
 
     def __init__(self, now: float = 1000.0) -> None:
         self.now = now
+        self.looked = 0
 
     def __call__(self) -> float:
+        self.looked += 1
         return self.now
 
 

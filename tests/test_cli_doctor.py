@@ -18,9 +18,10 @@ from tests.children import run
 from tests.sink import Sink
 
 from opentelemetry.instrumentation.hardware.cli import doctor
-from opentelemetry.instrumentation.hardware.cli.otlp import Destination, destination
+from opentelemetry.instrumentation.hardware.cli.otlp import Destination, destination, silence
 from opentelemetry.instrumentation.hardware.identity import JOB, key
 
+ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 QUICK = ["--sources", "process"]
 
 
@@ -240,6 +241,36 @@ def test_the_report_reads_well(columns: int) -> None:
 )
 def test_the_endpoint_is_the_one_that_the_sdk_takes(env: dict[str, str], expected: Destination | None) -> None:
     assert destination(env) == expected
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("http://c.example:4317", ("c.example", 4317)),
+        ("c.example:4317", ("c.example", 4317)),
+        ("https://c.example/otlp", ("c.example", 443)),
+        ("http://[::1]:4317", ("::1", 4317)),
+        ("unix:/run/otlp.sock", None),
+        ("dns:///c.example:4317", None),
+    ],
+)
+def test_an_endpoint_has_an_address(url: str, address: tuple[str, int] | None) -> None:
+    assert Destination("otlp", "grpc", url, ENDPOINT).address == address
+
+
+def test_an_endpoint_that_is_no_address_is_said() -> None:
+    status, findings = examined({ENDPOINT: "http://collector:port"})
+    assert status == 1
+    assert "no address" in wrong(findings)[0].text
+
+
+def test_what_goes_through_a_proxy_is_left_to_the_exporter(monkeypatch: pytest.MonkeyPatch, nobody: str) -> None:
+    where = Destination("otlp", "http/protobuf", nobody, ENDPOINT)
+    for name in ("http_proxy", "HTTP_PROXY", "no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    assert silence(where) == "connection refused"
+    monkeypatch.setenv("http_proxy", "http://proxy.example:3128")
+    assert silence(where) == ""
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from dataclasses import FrozenInstanceError, fields
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.stage import warnings
+from tests.stage import PATIENT, warnings
 
 from opentelemetry.instrumentation.hardware import environment_variables
 from opentelemetry.instrumentation.hardware.config import PREFIX, Config, export_interval
@@ -166,6 +166,7 @@ anything = st.one_of(
 )
 
 
+@PATIENT
 @given(
     st.dictionaries(st.sampled_from([*SETTINGS, "other"]), anything),
     st.dictionaries(st.sampled_from(SETTINGS), st.text()),

@@ -10,9 +10,9 @@ from itertools import pairwise
 from math import inf
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from tests.stage import BUSY, ENERGY, POWER, POWER_PEAK, USERS, Stage, news, one, values, warnings
+from tests.stage import BUSY, ENERGY, PATIENT, POWER, POWER_PEAK, USERS, Stage, news, one, values, warnings
 from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware.model import Point, Series, Share, Snapshot, Unavailable
@@ -104,7 +104,7 @@ def test_a_source_that_fails_while_one_collects_does_not_undo_the_windows() -> N
 # -- when readings are made
 
 
-@settings(deadline=None, max_examples=60)
+@PATIENT
 @given(
     interval=st.sampled_from([0.0, 0.3, 1.0, 2.0, 7.0]),
     step=st.sampled_from([0.5, 1.0, 2.5, 5.0, 15.0]),
@@ -451,22 +451,24 @@ def test_a_source_that_hangs_costs_its_own_numbers_alone_and_recovers(caplog: py
     stage.player.read = hang
     stage.players["neighbour"].read = lambda now: [ENERGY(now, {"part": "neighbour"})]
     stage.players["third"].read = lambda now: []
-    hung, neighbour = stage.poller, stage.pollers["neighbour"]
+    hung, neighbour, third = stage.poller, stage.pollers["neighbour"], stage.pollers["third"]
     try:
         stage.clock.now += 1.0  # nothing is due but what is asked for
         hung.start()
         hung.ask()
         wait_for(lambda: hung.busy_since is not None, 10, "reading that hangs")
         begun = stage.clock.now
-        for after in (2.0, 4.0, 6.0):
+        for after in (2.0, 4.0):
             stage.clock.now = begun + after
             neighbour.step()
+            third.step()
             stage.board.watch()
         assert stage.up() == {"player": 1, "neighbour": 1, "third": 1}
         assert warnings(caplog) == []
         for after in (7.0, 9.0, 30.0, 100.0):
             stage.clock.now = begun + after
             neighbour.step()
+            third.step()
             for _ in range(3):
                 stage.board.watch()
             snapshot = stage.collect()
@@ -540,6 +542,16 @@ def test_the_thread_keeps_time_by_itself() -> None:
     finally:
         poller.stop()
         assert poller.join(20.0)
+
+
+def test_a_thread_that_has_nothing_to_do_sleeps() -> None:
+    stage, other = Stage(interval=3600.0, expected=3600.0), Stage(interval=3600.0, expected=3600.0)
+    with running(stage, other):
+        stage.board.fresh(10.0)
+        looked = stage.clock.looked
+        for _ in range(200):
+            other.board.fresh(10.0)
+        assert stage.clock.looked - looked < 100, "it looks at the clock again and again"
 
 
 def test_stopping_closes_the_source_and_leaves_no_thread() -> None:
@@ -640,3 +652,26 @@ def test_closing_while_others_look_loses_nothing_but_the_numbers() -> None:
             looker.join(20.0)
     assert not looker.is_alive()
     assert len(stage.player.opened) >= 100
+
+
+def test_a_reading_that_is_too_old_is_a_problem_unless_sampling_pauses() -> None:
+    stage = Stage(interval=2.0, expected=60.0)
+    stage.run(10.0)
+    stage.clock.now += 6.5  # the thread did not get to run
+    (problem,) = stage.board.collect({}).problems
+    assert "old" in problem.reason
+    assert stage.up() == {"player": 0}
+    stage.clock.now += 400.0  # nobody asked for three intervals: it is not read, and that is no trouble
+    assert stage.board.collect({}).problems == ()
+
+
+def test_a_device_that_goes_away_is_looked_for_again(caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage()
+    stage.run(5.0)
+    stage.player.read = fail(Unavailable("unplugged"))  # type: ignore[assignment]
+    stage.run(10.0)
+    assert stage.up() == {"player": 0}
+    stage.player.read = lambda now: [POWER(1.0)]
+    stage.run(40.0)
+    assert stage.up() == {"player": 1}
+    assert len(warnings(caplog)) == 1

@@ -127,12 +127,13 @@ def test_other_interpreters_report_their_own_process_alone(sink: Sink, way: str)
     # A child of the fork server is a fork: it says nothing until it instruments itself.
     extra = ["instrument"] if way == "forkserver" else []
     line = children.instrumented("spawns", way, *extra)
-    with children.started(line, sink.environment(0.2)) as program:
+    # The SDK cannot export in a child that was forked during an export; so few of them, and none at first.
+    with children.started(line, sink.environment(1.0)) as program:
         who = pids(program)
         wait_for(lambda: names(of(who["child"], sink.exports)), 30, "export of the child")
         wait_for(lambda: reporters(sink.exports), 30, "export of the host")
         seen = len(sink.exports)
-        wait_for(lambda: len(sink.exports) >= seen + 5, 30, "further exports")
+        wait_for(lambda: len(sink.exports) >= seen + 3, 30, "further exports")
         out, err = program.communicate("", timeout=children.PATIENCE)
     assert (program.returncode, out, err) == (0, "", "")
     assert reporters(sink.exports) == {who["parent"]}

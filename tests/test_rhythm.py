@@ -5,6 +5,7 @@ from math import inf
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.stage import PATIENT
 
 from opentelemetry.instrumentation.hardware.rhythm import Rhythm
 
@@ -89,6 +90,7 @@ def test_one_reader_that_goes_on_is_enough() -> None:
     assert rhythm.paused(500.1)
 
 
+@PATIENT
 @given(
     st.lists(st.tuples(st.integers(1, 3), st.floats(0.0, 100.0)), max_size=20),
     st.floats(0.05, 100.0),

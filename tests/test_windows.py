@@ -8,7 +8,7 @@ from itertools import accumulate, pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.stage import BUSY, ENERGY, LEVEL, POWER, POWER_PEAK
+from tests.stage import BUSY, ENERGY, LEVEL, PATIENT, POWER, POWER_PEAK
 
 from opentelemetry.instrumentation.hardware.model import Metric, Number, Point, Series, Share
 from opentelemetry.instrumentation.hardware.windows import KEPT, Track
@@ -95,6 +95,7 @@ steps = st.lists(st.floats(0.01, 3.0), min_size=2, max_size=60)
 watts = st.floats(-1e6, 1e6, allow_nan=False).map(lambda number: round(number, 3))
 
 
+@PATIENT
 @given(data=st.data(), gaps=steps, shortest=st.floats(0.0, 4.0))
 def test_any_windows_over_any_samples_are_exact(data: st.DataObject, gaps: list[float], shortest: float) -> None:
     times = list(accumulate(gaps, initial=50.0))
@@ -123,6 +124,7 @@ def test_any_windows_over_any_samples_are_exact(data: st.DataObject, gaps: list[
         assert found[POWER_PEAK] == max(value for _, value in samples[min(passed, last) : last + 1])
 
 
+@PATIENT
 @given(data=st.data(), gaps=steps)
 def test_windows_of_one_reader_lie_end_to_end(data: st.DataObject, gaps: list[float]) -> None:
     times = list(accumulate(gaps, initial=0.0))
@@ -180,6 +182,7 @@ def test_the_first_reading_is_a_baseline() -> None:
     assert value_of(track, Series(POWER_PEAK)) == 500.0, "what the first sample saw was never reported"
 
 
+@PATIENT
 @given(data=st.data(), whole=st.lists(st.floats(0.0, 1e4), min_size=2, max_size=40))
 def test_a_share_is_exact_whatever_the_sampling_was(data: st.DataObject, whole: list[float]) -> None:
     totals = list(accumulate(whole, initial=123.0))
@@ -225,6 +228,7 @@ def test_a_share_of_totals_that_begin_anew_is_what_is_known() -> None:
 counts = st.one_of(st.lists(each, min_size=1, max_size=30) for each in (st.integers(0, 2**63 - 1), st.floats(0, 1e18)))
 
 
+@PATIENT
 @given(counts, st.booleans())
 def test_a_counter_never_falls_whatever_the_device_says(readings: list[Number], from_start: bool) -> None:
     track = Track(from_start)
@@ -239,6 +243,7 @@ def test_a_counter_never_falls_whatever_the_device_says(readings: list[Number], 
         before = value
 
 
+@PATIENT
 @given(st.lists(st.integers(0, 10**9), min_size=1, max_size=30), st.integers(0, 10**12))
 def test_a_counter_that_only_rises_is_passed_on_and_from_the_start_it_conserves(rises: list[int], boot: int) -> None:
     totals = list(accumulate(rises, initial=boot))

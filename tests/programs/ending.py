@@ -1,6 +1,6 @@
 """A program that computes for a while and ends; the end makes the only export.
 
-Usage: ending.py JOURNAL one|two; with "two" the journal's provider is the second that is reported to, and the younger one.
+Usage: ending.py JOURNAL one|two; with "two" the journal's provider is the second that is reported to.
 Prints the CPU seconds that it used.
 """
 
@@ -11,6 +11,7 @@ import sys
 import time
 
 from journal import provider
+
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 
 JOURNAL, PROVIDERS = sys.argv[1:]

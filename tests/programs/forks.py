@@ -55,7 +55,9 @@ def seen() -> int:
     return max((sum(export.values("process.memory.usage")) for export in own), default=0)
 
 
-meters = provider(JOURNAL, 0.05)
+# What is waited for is an export, and the SDK cannot export in a child that was forked during one: there is time until
+# the next.
+meters = provider(JOURNAL, 0.1)
 set_meter_provider(meters)
 if WITH == "ours":
     HardwareInstrumentor().instrument(sample_interval=0.05)

@@ -205,3 +205,18 @@ def test_the_loopback_and_virtual_interfaces_are_left_out_by_name() -> None:
 def test_a_module_that_is_not_installed_is_said() -> None:
     with pytest.raises(Unavailable, match="psutil has no cpu_times"):
         Answers("psutil", None).call("cpu_times")
+
+
+def test_each_of_psutils_words_is_put_where_it_belongs() -> None:
+    words = ["bytes_sent", "bytes_recv", "packets_sent", "packets_recv", "errin", "errout", "dropin", "dropout"]
+    counted = {word: number for number, word in enumerate(words, 1)}
+    interface = _machine(net_io_counters=lambda pernic: {"en0": counted}).interfaces()["en0"]
+    assert (interface.sent, interface.received) == (1, 2)
+    assert (interface.packets_sent, interface.packets_received) == (3, 4)
+    assert (interface.errors_received, interface.errors_sent) == (5, 6)
+    assert (interface.dropped_received, interface.dropped_sent) == (7, 8)
+    words = ["read_count", "write_count", "read_bytes", "write_bytes", "read_time", "write_time", "busy_time"]
+    counted = {word: 1000 * number for number, word in enumerate(words, 1)}
+    disk = _machine(disk_io_counters=lambda perdisk: {"disk0": counted}).disks()["disk0"]
+    assert (disk.reads, disk.writes, disk.read, disk.written) == (1000, 2000, 3000, 4000)
+    assert (disk.read_time, disk.write_time, disk.busy) == (5.0, 6.0, 7.0)

@@ -153,7 +153,8 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
                 instruments.complained = True
                 _LOG.exception("Hardware telemetry failed to collect; it is said once")
             return ()
-        return [Observation(value, attributes) for value, attributes in snapshot.values.get(metric, ())]
+        # No attributes at all, instead of none in a mapping, is a copy less in the SDK.
+        return [Observation(value, attributes or None) for value, attributes in snapshot.values.get(metric, ())]
 
 
 class _Instruments:

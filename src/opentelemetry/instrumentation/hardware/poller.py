@@ -110,23 +110,32 @@ class Poller:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        started = time.thread_time()
-        while not self._stopping:
-            asked = self._asked
-            now = self._clock()
-            if asked > self._served or now >= self.next_reading(now):
-                if not self._resting(now):
-                    self.step(asked > self._served)
+        while not self._over():
+            asked, now = self._asked, self._clock()
+            wait = self.next_reading(now) - now
+            if wait <= 0 or (
+                asked > self._served and self.state is not State.ILL
+            ):  # an ill one has its pause, whoever asks
+                self.step(asked > self._served)
                 self._after()
-                self.cpu_time += time.thread_time() - started
-                started = time.thread_time()
-                with self._answered:
-                    self._served = asked
-                    self._answered.notify_all()
-                continue
-            self._wake.wait(min(_DOZE, max(0.0, self.next_reading(now) - now)))
-            self._wake.clear()
+                self.cpu_time = time.thread_time()
+            elif asked == self._served:
+                self._wake.wait(min(_DOZE, wait))
+                self._wake.clear()
+            self._serve(asked)
         self._close()
+        self._serve(self._asked)
+
+    def _over(self) -> bool:
+        """Whether there is nothing more to read."""
+        return self._stopping or self.state is State.ABSENT
+
+    def _serve(self, asked: int) -> None:
+        """Tell those who wait that what they asked for was done."""
+        if asked > self._served:
+            with self._answered:
+                self._served = asked
+                self._answered.notify_all()
 
     def ask(self) -> None:
         """Have the source read as soon as its thread can; wait with :meth:`answered`."""
@@ -142,13 +151,9 @@ class Poller:
         """
         with self._answered:
             ticket = self._asked
-            return self._answered.wait_for(lambda: self._served >= ticket or self._stopping, max(0.0, seconds))
+            return self._answered.wait_for(lambda: self._served >= ticket or self._over(), max(0.0, seconds))
 
     # -- one step
-
-    def _resting(self, now: float) -> bool:
-        """Whether the source is not to be tried now, whoever asks."""
-        return self.state is State.ABSENT or (self.state is State.ILL and now < self._retry)
 
     def next_reading(self, now: float) -> float:
         """When the next reading should be made."""
@@ -162,10 +167,8 @@ class Poller:
         if self._rhythm.paused(now):
             return inf
         sample = last + self._interval if self._interval else inf
-        lead = self._lead()
-        return min(
-            sample, self._rhythm.due(last + 2 * lead) - lead
-        )  # a reading within two leads served that collection
+        lead = self._lead()  # a reading within two of them served that collection
+        return min(sample, self._rhythm.due(last + 2 * lead) - lead)
 
     def _lead(self) -> float:
         """How long before a collection its reading is made: late enough to be fresh, early enough to be there."""
@@ -185,10 +188,10 @@ class Poller:
                 due = True
             self._read(self.source, due)
         except Unavailable as gone:
-            self.state = State.ABSENT
-            self.problem = Problem(self.name, gone.reason, gone.fix)
-            self._close()
-            _LOG.info("Source %s: %s%s", self.name, gone.reason, f" ({gone.fix})" if gone.fix else "")
+            if self.state is State.STARTING:
+                self._absent(gone)
+            else:
+                self._fail(gone.reason)  # it was there: it may come back
         except Exception as error:
             self._fail(f"{type(error).__name__}: {error}")
         finally:
@@ -212,6 +215,13 @@ class Poller:
             self.state = State.UP  # it lies, but it is read
         elif self.state is not State.UP or self._hung or self.problem is not None:
             self._well()
+
+    def _absent(self, gone: Unavailable) -> None:
+        """There is no such thing on this machine; that is no trouble, and not tried again."""
+        self._close()
+        self.problem = Problem(self.name, gone.reason, gone.fix)
+        self.state = State.ABSENT
+        _LOG.info("Source %s: %s%s", self.name, gone.reason, f" ({gone.fix})" if gone.fix else "")
 
     def _fail(self, reason: str) -> None:
         """Close the source, to open it again after a pause that grows."""
@@ -264,7 +274,14 @@ class Poller:
         since = self.busy_since
         if since is not None and now - since > self._patience():
             return Problem(self.name, f"it has not answered for {now - since:.0f} s", "its driver or file system hangs")
+        last = self._often.time
+        if self.problem is None and last is not None and now - last > PERIODS * self.period() and not self.paused(now):
+            return Problem(self.name, f"its newest reading is {now - last:.0f} s old", "the machine may be overloaded")
         return self.problem
+
+    def paused(self, now: float) -> bool:
+        """Whether nobody has asked for so long that the source is not read."""
+        return self._rhythm.paused(now)
 
     def window(
         self, since: tuple[float, float] | None, now: float

@@ -24,7 +24,10 @@ KEPT = 600.0
 _INT64 = 1 << 63
 
 _HUGE = 1e100
-"""No quantity is that large; the integral of one that is would end in infinity."""
+"""No quantity is that large."""
+
+_HUGE_MEAN = 1e15
+"""Nor a mean: once it is in a running integral, what is added later would be lost in the rounding."""
 
 
 class Frame(NamedTuple):
@@ -127,10 +130,12 @@ class Track:
             elif rule is Window.LAST:
                 lasts.append((slot.series, value))  # type: ignore[arg-type]
             elif rule is Window.SHARE:
-                before, slot.totals = slot.totals, value  # type: ignore[assignment]
+                part, whole = value  # type: ignore[misc]
                 if seen:
-                    self._area[index] += max(0.0, slot.totals.part - before.part)
-                    self._weight[index] += max(0.0, slot.totals.whole - before.whole)
+                    part, whole = _waited(slot.totals.part, part), _waited(slot.totals.whole, whole)
+                    self._area[index] += max(0.0, part - slot.totals.part)
+                    self._weight[index] += max(0.0, whole - slot.totals.whole)
+                slot.totals = Share(part, whole)
                 means.append((slot.series, index, None))
             elif rule is Window.MEAN:
                 if seen:
@@ -173,11 +178,9 @@ class Track:
         """A counter that never falls: a device that starts anew goes on where it was, a small dip is waited out."""
         if slot.base is None:
             slot.base = value if self._from_start else 0
+        value = _waited(slot.last, value)
         if value < slot.last:
-            if value > slot.last / 2:
-                value = slot.last
-            else:
-                slot.offset += slot.last
+            slot.offset += slot.last
         slot.last = value
         total = value + slot.offset - slot.base
         return min(total, _INT64 - 1) if type(total) is int else total
@@ -218,6 +221,11 @@ class Track:
         return self._area[slot.index]
 
 
+def _waited(last: Number, value: Number) -> Number:
+    """A running total, or the one before where it went back a little: the kernel's iowait does. Less is a new start."""
+    return last if last / 2 < value < last else value
+
+
 def _sound(value: object, rule: Window | None) -> bool:
     """Whether an exporter takes the value: one int beyond int64, one bool or one NaN can cost a whole batch.
 
@@ -226,8 +234,5 @@ def _sound(value: object, rule: Window | None) -> bool:
     kind = type(value)
     if rule is Window.SHARE:
         return kind is Share and _sound(value.part, None) and _sound(value.whole, None)  # type: ignore[attr-defined]
-    if kind is float:
-        least = -_HUGE if rule else 0.0
-        return least <= value < _HUGE  # type: ignore[operator]
-    least = -_INT64 if rule else 0
-    return kind is int and least <= value < _INT64  # type: ignore[operator]
+    most: Number = _HUGE_MEAN if rule is Window.MEAN else _INT64 if kind is int else _HUGE
+    return kind in (int, float) and (-most if rule else 0) <= value < most  # type: ignore[operator]

@@ -303,13 +303,12 @@ def _way(where: Destination) -> Iterator[Finding]:
     if where.mismatch:
         text, _, fix = where.mismatch.partition("; ")
         yield Finding(part, "wrong", "protocol", text, fix)
-    host, port = where.address
     reason = otlp.silence(where)
     if reason:
         start = "start a Collector there, or set OTEL_EXPORTER_OTLP_ENDPOINT to where one listens"
-        yield Finding(part, "wrong", "connection", f"nobody answers at {host}:{port}: {reason}", start)
+        yield Finding(part, "wrong", "connection", f"nobody answers at {where.url}: {reason}", start)
         return
-    yield Finding(part, "ok", "connection", f"{host}:{port} answers")
+    yield Finding(part, "ok", "connection", "somebody answers")
     said = _offer(where)
     if said is None:
         yield Finding(part, "ok", "request", "an empty request was accepted")

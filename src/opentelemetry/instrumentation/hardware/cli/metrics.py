@@ -98,7 +98,7 @@ def _overview(rows: Sequence[Metric], width: int) -> Iterator[str]:
         ("NAME", [row.name for row in rows]),
         ("KIND", [row.kind.value for row in rows]),
         ("UNIT", [row.unit for row in rows]),
-        ("REPORTED", ["on request" if row.detail else "by default" for row in rows]),
+        ("REPORTED", ["on request" if row.detail else "default" for row in rows]),
         ("W&B KEY", [row.wandb for row in rows]),
     ]
     sizes = [max(len(title), *map(len, cells)) for title, cells in columns]

@@ -31,15 +31,27 @@ class Destination(NamedTuple):
     variable: str
 
     @property
-    def address(self) -> tuple[str, int]:
-        """Host and port."""
-        parts = urlsplit(self.url if "://" in self.url else f"//{self.url}")
+    def address(self) -> tuple[str, int] | None:
+        """Host and port; None where gRPC is given another kind of address, such as ``unix:/run/otlp``.
+
+        Raises:
+            ValueError: where the port is no number.
+        """
+        url = self.url
+        if "://" not in url:
+            url = f"//{url}"
+        parts = urlsplit(url)
+        if parts.scheme not in ("", "http", "https") or url.startswith(("//unix:", "//dns:", "//ipv4:", "//ipv6:")):
+            return None
         return parts.hostname or "localhost", parts.port or (443 if parts.scheme == "https" else 80)
 
     @property
     def mismatch(self) -> str:
         """The classic mistake, in a sentence: one protocol spoken at the other one's port."""
-        port = self.address[1]
+        try:
+            _, port = self.address or ("", 0)
+        except ValueError:
+            return ""
         for other, usual in _PORTS.items():
             if port == usual and other != self.protocol and self.protocol in _PORTS:
                 return (
@@ -75,12 +87,24 @@ def _first(environ: Mapping[str, str], *names: str) -> tuple[str, str]:
 
 
 def silence(where: Destination, seconds: float = 2.0) -> str:
-    """Why nobody answers there; "" where a TCP connection opens."""
+    """Why nobody answers there; "" where a TCP connection opens, and where only the exporter can tell (a proxy)."""
     try:
-        socket.create_connection(where.address, seconds).close()
+        address = where.address
+    except ValueError:
+        return "that is no address; it takes one such as http://collector:4317"
+    if address is None or (where.variable and _is_proxied(where.url, address[0])):
+        return ""
+    try:
+        socket.create_connection(address, seconds).close()
     except OSError as error:
         return "no answer in time" if isinstance(error, TimeoutError) else (error.strerror or str(error)).lower()
     return ""
+
+
+def _is_proxied(url: str, host: str) -> bool:
+    from urllib.request import getproxies, proxy_bypass
+
+    return bool((urlsplit(url).scheme or "http") in getproxies() and not proxy_bypass(host))
 
 
 def prepare(environ: MutableMapping[str, str], interval: float | None) -> None:

@@ -33,7 +33,7 @@ what it and its children use, seen from outside, until the program ends.
 examples:
   otel-hardware run                        to the Collector on this machine
   otel-hardware run -- python train.py     the same, and what the program uses
-  OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4317 otel-hardware run --interval 5
+  OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4317 otel-hardware run
   OTEL_METRICS_EXPORTER=console otel-hardware run --duration 20
 
 The standard variables say where to: OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_PROTOCOL (grpc or
