@@ -153,7 +153,7 @@ def test_the_same_provider_twice_reports_once(
     assert application.points()  # which fails where a series is there twice
 
 
-@pytest.mark.parametrize("providers", ["one", "two"])
+@pytest.mark.parametrize("providers", ["one", "two", "late"])
 def test_the_last_export_is_true_for_every_provider(tmp_path: Path, providers: str) -> None:
     outcome = children.run(children.command("ending", tmp_path / "journal", providers))
     assert outcome.returncode == 0, outcome.stderr

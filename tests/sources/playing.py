@@ -42,7 +42,8 @@ class Playing:
     def tick(self) -> list[str]:
         """Read every source, make a collection, and say what it brought, and what is newly missing."""
         for poller in self._session.board.pollers:
-            poller.step(due=True)
+            if poller.state is not State.ABSENT:  # its thread has ended
+                poller.step(due=True)
         before, self._remarked = self._remarked, self.remarks()
         return [remark for remark in self._remarked if remark not in before] + self.collect()
 

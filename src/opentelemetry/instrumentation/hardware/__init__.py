@@ -1,4 +1,4 @@
-"""Hardware telemetry for OpenTelemetry: the host, its container, this process and its accelerators.
+"""Hardware telemetry for OpenTelemetry: the host, its file systems, its container and this process.
 
 Run ``opentelemetry-instrument python app.py``, or::
 

@@ -32,7 +32,7 @@ _PEER = "opentelemetry.instrumentation.system_metrics"
 
 
 class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
-    """Reports the host, its container, this process and its accelerators.
+    """Reports the host, its file systems, its container and this process.
 
     ``instrument()`` takes ``meter_provider`` (the global one by default, also before it is set) and every setting of
     :class:`~opentelemetry.instrumentation.hardware.Config` as an argument, in the words of
@@ -48,6 +48,8 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     _meters: weakref.WeakKeyDictionary[MeterProvider, _Instruments]
     _attached: list[_Instruments]
     _hooked: bool
+    _waiting: bool
+    _warned: bool
 
     def __new__(cls, *args: Any, **kwargs: Any) -> HardwareInstrumentor:
         """There is one instrumentor in a process; what it holds survives being constructed again."""
@@ -58,6 +60,8 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
             self._meters = weakref.WeakKeyDictionary()
             self._attached = []
             self._hooked = False
+            self._waiting = False
+            self._warned = False
         return self
 
     def instrumentation_dependencies(self) -> Collection[str]:
@@ -84,8 +88,8 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
             provider = kwargs.pop("meter_provider", None)
             kwargs.pop("tracer_provider", None)
             kwargs.pop("logger_provider", None)
-            session = kwargs.pop("session", None) or Session(Config.read(kwargs), notice=_warn_of_peer)
-            self._session = session
+            session = kwargs.pop("session", None) or Session(Config.read(kwargs), notice=self._look_round)
+            self._session, self._warned = session, False
             self._attach(get_meter_provider() if provider is None else provider)
             self._hook()
             session.start()
@@ -99,8 +103,8 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
             instruments = self._instruments_of(provider)
             instruments.register(session.config)
             self._attached.append(instruments)
-            atexit.unregister(self._last_call)
-            atexit.register(self._last_call)  # behind the provider's own exit hook, so that it runs before that
+            self._waiting = _is_proxy(get_meter_provider())
+            self._come_last()
 
     def _instruments_of(self, provider: MeterProvider) -> _Instruments:
         """The instruments of a provider. They cannot be unregistered, so they are made once and found again.
@@ -120,6 +124,23 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
             self._hooked = True
             if hasattr(os, "register_at_fork"):
                 os.register_at_fork(after_in_child=self._forked)
+
+    def _come_last(self) -> None:
+        """Register our exit hook behind the provider's own, so that it runs before that."""
+        atexit.unregister(self._last_call)
+        atexit.register(self._last_call)
+
+    def _look_round(self) -> None:
+        """Notice what came after ``instrument()``: a provider was set, another instrumentor ran. Our threads call it."""
+        if self._waiting and not _is_proxy(get_meter_provider()):
+            self._waiting = False
+            self._come_last()
+        if not self._warned and _is_peer_active():
+            self._warned = True
+            _LOG.warning(
+                "opentelemetry-instrumentation-system-metrics is active and reports some of the same metrics a second "
+                "time; switch it off with OTEL_PYTHON_DISABLED_INSTRUMENTATIONS=system_metrics"
+            )
 
     def _last_call(self) -> None:
         """One more reading before the provider's own exit hook makes the last collection."""
@@ -185,16 +206,7 @@ def _is_proxy(provider: MeterProvider) -> bool:
     return type(provider).__name__ == "_ProxyMeterProvider"
 
 
-def _warn_of_peer() -> bool:
-    """Say once that opentelemetry-instrumentation-system-metrics reports the same names, where it is active.
-
-    Called from a thread of ours, after the instrumentors that run behind us.
-    """
+def _is_peer_active() -> bool:
+    """Whether opentelemetry-instrumentation-system-metrics, with metrics of the same names, instruments as well."""
     peer = getattr(sys.modules.get(_PEER), "SystemMetricsInstrumentor", None)
-    if not getattr(getattr(peer, "_instance", None), "is_instrumented_by_opentelemetry", False):
-        return False
-    _LOG.warning(
-        "opentelemetry-instrumentation-system-metrics is active and reports some of the same metrics a second time; "
-        "switch it off with OTEL_PYTHON_DISABLED_INSTRUMENTATIONS=system_metrics"
-    )
-    return True
+    return bool(getattr(getattr(peer, "_instance", None), "is_instrumented_by_opentelemetry", False))

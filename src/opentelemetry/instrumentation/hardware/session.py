@@ -33,7 +33,7 @@ class Session:
         drivers: makes the drivers of a source.
         environ: where the job's key is kept.
         clock: monotonic seconds.
-        notice: called by our threads after each reading until it says True.
+        notice: called by our threads after their readings, by one at a time.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Session:
         drivers: Callable[[str], Drivers] = lambda source: Drivers(),
         environ: MutableMapping[str, str] | None = None,
         clock: Callable[[], float] = time.monotonic,
-        notice: Callable[[], bool] = lambda: False,
+        notice: Callable[[], None] = lambda: None,
     ) -> None:
         self.config = config
         self.pid = os.getpid()
@@ -65,15 +65,14 @@ class Session:
             for name, make in self._sources().items()
         ]
         self.board = Board(pollers, config, clock)
-        self._notice: Callable[[], bool] | None = notice
+        self._notice: Callable[[], None] | None = notice
 
     def _after(self) -> None:
         self.board.watch()
-        notice = self._notice
+        notice, self._notice = self._notice, None  # one thread at a time
         if notice is not None:
-            self._notice = None  # another thread must not say it as well
-            if not notice():
-                self._notice = notice
+            notice()
+            self._notice = notice
 
     def _sources(self) -> dict[str, type[Source]]:
         """The classes of the sources to read. One that cannot be loaded costs a warning and nothing else."""

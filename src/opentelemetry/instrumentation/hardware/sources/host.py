@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import fsum
 from typing import TypeVar
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
@@ -85,7 +86,7 @@ class Host(Source):
     def _processor(self) -> Iterator[Point]:
         cpus: Mapping[int, Mapping[str, float]] = self._machine.cpus() if self._per_core else {-1: self._machine.cpu()}
         for number, modes in cpus.items():
-            whole = sum(modes.values())
+            whole = fsum(modes.values())
             for mode, seconds in modes.items():
                 time, utilization = self._modes.get((number, mode)) or self._mode(number, mode)
                 yield time(seconds)
