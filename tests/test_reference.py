@@ -1,4 +1,4 @@
-"""The reference documentation says what the code does: it is made of the vocabulary and the settings, and kept in step."""
+"""The reference documentation says what the code does: it is made of the vocabulary and the settings."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+
 from opentelemetry.instrumentation.hardware import environment_variables, render
 from opentelemetry.instrumentation.hardware.config import PREFIX, Config
 from opentelemetry.instrumentation.hardware.vocabulary import CATALOG

@@ -75,9 +75,12 @@ def _setting(read: Callable[[object], Any], default: str, form: str, help: str) 
     return field(default=None, metadata={"read": read, "default": default, "form": form, "help": help})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Config:
-    """The settings; ``None`` means the default. Construct it from the user's words with :meth:`read`."""
+    """The settings; ``None`` means the default. Construct it from the user's words with :meth:`read`.
+
+    A setting that does not exist costs a warning, not an exception: declarative configuration constructs this class.
+    """
 
     sources: list[str] | None = _setting(
         _words,
@@ -128,6 +131,13 @@ class Config:
         "What counters count from: the machine's or process's own start, or the moment of instrumenting.",
     )
 
+    def __init__(self, **values: Any) -> None:
+        names = [setting.name for setting in fields(self)]
+        for name in names:
+            object.__setattr__(self, name, values.pop(name, None))
+        for name in values:
+            _LOG.warning("There is no setting %s; the settings are %s", name, ", ".join(names))
+
     @classmethod
     def read(cls, options: Mapping[str, object] | None = None, environ: Mapping[str, str] | None = None) -> Config:
         """Make a Config of the user's words.
@@ -157,14 +167,10 @@ class Config:
                     setting.metadata["form"],
                     setting.metadata["default"],
                 )
-        for name in options:
-            _LOG.warning(
-                "There is no setting %s; the settings are %s", name, ", ".join(setting.name for setting in fields(cls))
-            )
         if "counter_origin" not in values:
             preference = environ.get("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "").strip().lower()
             values["counter_origin"] = "start" if preference == "delta" else "boot"
-        return cls(**values)
+        return cls(**values, **options)
 
     @property
     def interval(self) -> float:

@@ -131,7 +131,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         atexit.register(self._last_call)
 
     def _look_round(self) -> None:
-        """Notice what came after ``instrument()``: a provider was set, another instrumentor ran. Our threads call it."""
+        """Notice what came after ``instrument()``: a provider, another instrumentor. Our threads call it."""
         if self._waiting and not _is_proxy(get_meter_provider()):
             self._waiting = False
             self._come_last()
