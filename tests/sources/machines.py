@@ -166,7 +166,7 @@ def _sys() -> Files:
     files: Files = {}
     for cpu in range(64):
         topology = f"/sys/devices/system/cpu/cpu{cpu}/topology"
-        files[topology + "/physical_package_id"], files[topology + "/core_id"] = f"{cpu // 32}\n", f"{cpu % 32}\n"
+        files[topology + "/core_cpus_list"] = f"{cpu}\n"
         files[f"/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq"] = f"{2_100_000 + 10_000 * cpu}\n"
     for disk in [*DISKS, *OTHERS]:
         files[f"/sys/block/{disk}/stat"] = "0\n"

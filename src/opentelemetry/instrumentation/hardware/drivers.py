@@ -222,12 +222,12 @@ class Module:
     def __init__(self, name: str) -> None:
         self._name = name
         self._module: Any = None
-        self._objects: dict[tuple[str, object], Any] = {}
 
     def call(self, function: str, *arguments: object) -> Any:
         """Call a function of the module.
 
-        ``call("Process.name", 1)`` is ``module.Process(1).name()``; the object is made once and kept.
+        ``call("Process.name", 1)`` is ``module.Process(1).name()``; the object is made anew each time: the process
+        of a pid may be another one by now.
 
         Raises:
             Unavailable: where the module is not installed, or has no such function on this system.
@@ -242,10 +242,7 @@ class Module:
         kind, _, method = function.rpartition(".")
         owner = self._module
         if kind:
-            key, arguments = (kind, arguments[0]), arguments[1:]
-            if key not in self._objects:
-                self._objects[key] = getattr(self._module, kind)(key[1])
-            owner = self._objects[key]
+            owner, arguments = getattr(self._module, kind)(arguments[0]), arguments[1:]
         found = getattr(owner, method, None)
         if found is None:
             raise Unavailable(f"{self._name} has no {function} on this system")

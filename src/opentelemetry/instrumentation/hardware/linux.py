@@ -114,16 +114,18 @@ class LinuxMachine:
         return found
 
     def counts(self) -> tuple[int | None, int | None]:
-        cores = set()
-        for name in self._names("/sys/devices/system/cpu"):
-            if name.startswith("cpu") and name[3:].isdigit():
-                topology = f"/sys/devices/system/cpu/{name}/topology/"
-                try:
-                    where = self._kernel.once(topology + "physical_package_id"), self._kernel.once(topology + "core_id")
-                except OSError:
-                    continue  # offline
-                cores.add(where)
+        cpus = [name for name in self._names("/sys/devices/system/cpu") if name[:3] == "cpu" and name[3:].isdigit()]
+        cores = {self._core(f"/sys/devices/system/cpu/{name}/topology/") for name in cpus} - {None}
         return self._kernel.online(), len(cores) or None
+
+    def _core(self, topology: str) -> bytes | None:
+        """The logical CPUs of a core, which tell it from all others; before 4.18 they have another name."""
+        for file in ("core_cpus_list", "thread_siblings_list"):
+            try:
+                return self._kernel.once(topology + file)
+            except OSError:
+                continue  # offline
+        return None
 
     def frequencies(self) -> Mapping[int, float]:
         found = {}
