@@ -84,22 +84,27 @@ class Linux:
     """The Linux kernel. Files of ``/proc`` and ``/sys`` are read without letting go of the interpreter lock.
 
     Beside a busy thread every system call that lets go of the lock waits up to 5 ms to get it back; these files are
-    made by the kernel on the spot, in microseconds, so holding the lock is what disturbs the program least. Calls
-    that can block (:meth:`space`) let go of it.
+    made by the kernel on the spot, in microseconds, so holding the lock is what disturbs the program least. What can
+    block lets go of it: :meth:`space`, and files behind which a device is asked.
     """
 
     _FIRST = 4096
     _SHORT = 2048
     """Half a page: longer than a record of any file that is read again and again."""
 
+    _ASKING = "/sys/class/infiniband/"
+    """Reading these makes the driver ask its adapter's firmware, which takes a while."""
+
     def __init__(self) -> None:
         if not sys.platform.startswith("linux"):
             raise Unavailable("this system is not Linux")
         self._libc = ctypes.PyDLL(None, use_errno=True)
-        self._pread = self._libc.pread
-        self._pread.restype = self._libc.read.restype = ctypes.c_ssize_t
-        self._pread.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64]
-        self._libc.read.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t]
+        self._holding, self._letting_go = (
+            getattr(library, "pread64", library.pread) for library in (self._libc, ctypes.CDLL(None, use_errno=True))
+        )
+        for pread in (self._holding, self._letting_go):
+            pread.restype = ctypes.c_ssize_t
+            pread.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64]
         self._libc.open.argtypes = [ctypes.c_char_p, ctypes.c_int]
         self._entries = getattr(self._libc, "getdents64", None)
         if self._entries is not None:
@@ -121,10 +126,11 @@ class Linux:
     def _whole(self, descriptor: int, path: str, short: int = 0) -> bytes:
         # The kernel gives tables (mounts, disks, interfaces) a page at a time, whatever is asked for, and ends a page
         # before the record that does not fit: only an empty answer means the end, or one with room for a record more.
+        pread = self._letting_go if path.startswith(self._ASKING) else self._holding
         got = 0
         while True:
             left = len(self._buffer) - got
-            count: int = self._pread(descriptor, ctypes.byref(self._buffer, got) if got else self._buffer, left, got)
+            count: int = pread(descriptor, ctypes.byref(self._buffer, got) if got else self._buffer, left, got)
             if count < 0:
                 raise self._failed(path)
             got += count
