@@ -325,10 +325,11 @@ def test_an_instrumented_program_leaves_the_host_to_us(sink: Sink) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_signals_reach_the_program(sink: Sink, number: signal.Signals) -> None:
     code = f"""
-import signal, sys
+import signal, sys, time
 signal.signal({int(number)}, lambda *_: sys.exit(5))
 print("ready", flush=True)
-signal.pause()
+while True:
+    time.sleep(0.05)
 """
     with started(python(code), sink.environment()) as agent:
         assert agent.stdout is not None

@@ -55,15 +55,15 @@ def seen() -> int:
     return max((sum(export.values("process.memory.usage")) for export in own), default=0)
 
 
-# What is waited for is an export, and the SDK cannot export in a child that was forked during one: there is time until
-# the next.
-meters = provider(JOURNAL, 0.1)
+meters = provider(JOURNAL, 0.5)
 set_meter_provider(meters)
 if WITH == "ours":
     HardwareInstrumentor().instrument(sample_interval=0.05)
     until(lambda: exports(JOURNAL) and exports(JOURNAL)[-1].values("process.memory.usage"), "numbers of the parent")
 else:
     until(lambda: exports(JOURNAL), "export of the parent")
+# The SDK cannot export in a child that was forked during an export: this is the middle of the pause between two.
+until(lambda: 0.1 < time.monotonic() - exports(JOURNAL)[-1].time < 0.3, "pause between two exports")
 if WAY == "os":
     pid = os.fork()
     if not pid:
