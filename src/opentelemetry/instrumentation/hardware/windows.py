@@ -14,7 +14,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterable
 from math import inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from opentelemetry.instrumentation.hardware.model import Kind, Number, Point, Series, Share, Window
 
@@ -39,20 +39,127 @@ class Frame(NamedTuple):
     peaks: array[float]
 
 
+class _Reading:
+    """A reading in the making: what its points say, and the running totals that they are added to."""
+
+    __slots__ = ("area", "elapsed", "lasts", "means", "peaks", "tops", "weight")
+
+    def __init__(self, elapsed: float, area: array[float], weight: array[float], tops: int) -> None:
+        self.elapsed = elapsed
+        self.area = area
+        self.weight = weight
+        self.tops = array("d", [-inf]) * tops
+        self.lasts: list[tuple[Series, Number]] = []
+        self.means: list[tuple[Series, int, Number | None]] = []
+        self.peaks: list[tuple[Series, int]] = []
+
+
 class _Slot:
-    """What is kept for one series: the place of its running totals, or what makes its counter steady."""
+    """What is kept for one series; each way of making a window into a value has a class of its own.
 
-    __slots__ = ("base", "index", "last", "offset", "rule", "series", "totals", "turn")
+    ``take`` adds a value to the reading in the making. It refuses, by saying False, what no exporter takes: one int
+    beyond int64, one bool or one NaN can cost a whole batch.
+    """
 
-    def __init__(self, series: Series, rule: Window | None, index: int) -> None:
+    __slots__ = ("index", "series", "turn")
+
+    def __init__(self, series: Series, index: int = -1) -> None:
         self.series = series
-        self.rule = rule
         self.index = index
         self.turn = -1
-        self.last: Number = 0
-        self.offset: Number = 0
-        self.base: Number | None = None
-        self.totals = Share(0.0, 0.0)
+
+    def take(self, value: Any, seen: bool, reading: _Reading) -> bool:
+        raise NotImplementedError
+
+
+class _Last(_Slot):
+    """The newest reading."""
+
+    __slots__ = ()
+
+    def take(self, value: Any, seen: bool, reading: _Reading) -> bool:
+        if not _sound(value):
+            return False
+        reading.lasts.append((self.series, value))
+        return True
+
+
+class _Counter(_Slot):
+    """A counter that never falls: a device that starts anew goes on where it was, a small dip is waited out."""
+
+    __slots__ = ("_last", "_shift")
+
+    def __init__(self, series: Series, from_start: bool) -> None:
+        super().__init__(series)
+        self._last: Number = 0
+        self._shift: Number | None = None if from_start else 0
+
+    def take(self, value: Any, seen: bool, reading: _Reading) -> bool:
+        if not _sound(value, 0):
+            return False
+        if self._shift is None:
+            self._shift = -value
+        if value < self._last:
+            value = _waited(self._last, value)
+            if value < self._last:
+                self._shift += self._last
+        self._last = value
+        if self._shift:
+            value += self._shift
+            if type(value) is int:
+                value = min(value, _INT64 - 1)
+        reading.lasts.append((self.series, value))
+        return True
+
+
+class _Mean(_Slot):
+    """The mean over time: a value times the interval that its reading ends."""
+
+    __slots__ = ()
+
+    def take(self, value: Any, seen: bool, reading: _Reading) -> bool:
+        if not _sound(value, -_HUGE_MEAN, _HUGE_MEAN):
+            return False
+        if seen:
+            reading.area[self.index] += value * reading.elapsed
+            reading.weight[self.index] += reading.elapsed
+        reading.means.append((self.series, self.index, value))
+        return True
+
+
+class _Ratio(_Slot):
+    """The increase of one running total over the increase of another."""
+
+    __slots__ = ("_part", "_whole")
+
+    def __init__(self, series: Series, index: int) -> None:
+        super().__init__(series, index)
+        self._part = self._whole = 0.0
+
+    def take(self, value: Any, seen: bool, reading: _Reading) -> bool:
+        if type(value) is not Share or not (_sound(value.part, 0) and _sound(value.whole, 0)):
+            return False
+        part, whole = value
+        if seen:
+            part, whole = _waited(self._part, part), _waited(self._whole, whole)
+            reading.area[self.index] += max(0.0, part - self._part)
+            reading.weight[self.index] += max(0.0, whole - self._whole)
+        self._part, self._whole = part, whole
+        reading.means.append((self.series, self.index, None))
+        return True
+
+
+class _Peak(_Slot):
+    """The highest reading."""
+
+    __slots__ = ()
+
+    def take(self, value: Any, seen: bool, reading: _Reading) -> bool:
+        if not _sound(value):
+            return False
+        reading.tops[self.index] = value
+        reading.peaks.append((self.series, self.index))
+        return True
 
 
 class _Published(NamedTuple):
@@ -78,7 +185,7 @@ class Track:
         self._slots: dict[Series, _Slot] = {}
         self._area: array[float] = array("d")
         self._weight: array[float] = array("d")
-        self._peaks: array[float] = array("d")
+        self._tops = 0
         self._frames: list[Frame] = []
         self._turn = 0
         self._broken = True
@@ -105,85 +212,43 @@ class Track:
             What was wrong with the points, a sentence each.
         """
         wrong: list[str] = []
-        lasts: list[tuple[Series, Number]] = []
-        means: list[tuple[Series, int, Number | None]] = []
-        peaks: list[tuple[Series, int]] = []
         self._turn += 1
-        elapsed = 0.0 if self._broken else now - self._frames[-1].time
         broken, self._broken = self._broken, False
+        reading = _Reading(0.0 if broken else now - self._frames[-1].time, self._area, self._weight, self._tops)
         slots, turn = self._slots, self._turn
-        self._peaks = array("d", [-inf]) * len(self._peaks)
+        before = -1 if broken else turn - 1
         for series, value in points:
-            slot = slots.get(series)
-            if slot is None:
-                slot = self._slot(series)
+            slot = slots.get(series) or self._slot(series, reading)
             if slot.turn == turn:
                 wrong.append(f"{series!r} was read twice")
-                continue
-            if not _sound(value, slot.rule):
-                wrong.append(f"{series!r} was read as {value!r}, which no backend takes")
-                continue
-            seen, slot.turn = slot.turn == turn - 1 and not broken, turn
-            rule, index = slot.rule, slot.index
-            if rule is None:
-                lasts.append((slot.series, self._counted(slot, value)))  # type: ignore[arg-type]
-            elif rule is Window.LAST:
-                lasts.append((slot.series, value))  # type: ignore[arg-type]
-            elif rule is Window.SHARE:
-                part, whole = value  # type: ignore[misc]
-                if seen:
-                    part, whole = _waited(slot.totals.part, part), _waited(slot.totals.whole, whole)
-                    self._area[index] += max(0.0, part - slot.totals.part)
-                    self._weight[index] += max(0.0, whole - slot.totals.whole)
-                slot.totals = Share(part, whole)
-                means.append((slot.series, index, None))
-            elif rule is Window.MEAN:
-                if seen:
-                    self._area[index] += value * elapsed  # type: ignore[operator]
-                    self._weight[index] += elapsed
-                means.append((slot.series, index, value))  # type: ignore[arg-type]
+            elif slot.take(value, slot.turn == before, reading):
+                slot.turn = turn
             else:
-                self._peaks[index] = value  # type: ignore[assignment]
-                peaks.append((slot.series, index))
-        self._publish(now, lasts, means, peaks)
+                wrong.append(f"{series!r} was read as {value!r}, which no backend takes")
+        self._publish(now, reading)
         return wrong
 
-    def _publish(
-        self,
-        now: float,
-        lasts: list[tuple[Series, Number]],
-        means: list[tuple[Series, int, Number | None]],
-        peaks: list[tuple[Series, int]],
-    ) -> None:
+    def _publish(self, now: float, reading: _Reading) -> None:
         if len(self._frames) > 8 and self._frames[len(self._frames) // 2].time < now - KEPT:
             self._frames = self._frames[len(self._frames) // 2 :]  # a new list: others may be looking at the old one
-        self._frames.append(Frame(now, self._area[:], self._weight[:], self._peaks[:]))
-        self._published = _Published(now, lasts, means, peaks, self._frames, len(self._frames))
+        self._frames.append(Frame(now, self._area[:], self._weight[:], reading.tops))
+        self._published = _Published(now, reading.lasts, reading.means, reading.peaks, self._frames, len(self._frames))
 
-    def _slot(self, series: Series) -> _Slot:
+    def _slot(self, series: Series, reading: _Reading) -> _Slot:
         metric = series.metric
-        rule = None if metric.kind is Kind.COUNTER else metric.window
-        index = -1
-        if rule in (Window.MEAN, Window.SHARE):
-            index = len(self._area)
+        slot: _Slot = _Last(series)
+        if metric.kind is Kind.COUNTER:
+            slot = _Counter(series, self._from_start)
+        elif metric.window in (Window.MEAN, Window.SHARE):
+            slot = (_Mean if metric.window is Window.MEAN else _Ratio)(series, len(self._area))
             self._area.append(0.0)
             self._weight.append(0.0)
-        elif rule is Window.PEAK:
-            index = len(self._peaks)
-            self._peaks.append(-inf)
-        slot = self._slots[series] = _Slot(series, rule, index)
+        elif metric.window is Window.PEAK:
+            slot = _Peak(series, self._tops)
+            self._tops += 1
+            reading.tops.append(-inf)
+        self._slots[series] = slot
         return slot
-
-    def _counted(self, slot: _Slot, value: Number) -> Number:
-        """A counter that never falls: a device that starts anew goes on where it was, a small dip is waited out."""
-        if slot.base is None:
-            slot.base = value if self._from_start else 0
-        value = _waited(slot.last, value)
-        if value < slot.last:
-            slot.offset += slot.last
-        slot.last = value
-        total = value + slot.offset - slot.base
-        return min(total, _INT64 - 1) if type(total) is int else total
 
     def window(self, since: float | None, shortest: float) -> tuple[list[tuple[Series, Number]], float] | None:
         """The value of every series over a window that ends with the newest reading.
@@ -221,18 +286,12 @@ class Track:
         return self._area[slot.index]
 
 
+def _sound(value: Any, least: float = -_HUGE, most: float = _HUGE) -> bool:
+    """Whether an exporter takes the value, and it lies in the range."""
+    kind = type(value)
+    return (kind is float or (kind is int and -_INT64 <= value < _INT64)) and least <= value < most
+
+
 def _waited(last: Number, value: Number) -> Number:
     """A running total, or the one before where it went back a little: the kernel's iowait does. Less is a new start."""
     return last if last / 2 < value < last else value
-
-
-def _sound(value: object, rule: Window | None) -> bool:
-    """Whether an exporter takes the value: one int beyond int64, one bool or one NaN can cost a whole batch.
-
-    Counters (no rule) are not negative, and only they that are taken the ratio of are shares.
-    """
-    kind = type(value)
-    if rule is Window.SHARE:
-        return kind is Share and _sound(value.part, None) and _sound(value.whole, None)  # type: ignore[attr-defined]
-    most: Number = _HUGE_MEAN if rule is Window.MEAN else _INT64 if kind is int else _HUGE
-    return kind in (int, float) and (-most if rule else 0) <= value < most  # type: ignore[operator]
