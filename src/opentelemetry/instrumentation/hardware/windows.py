@@ -10,6 +10,7 @@ a mean, unless it is all there is.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable
@@ -54,7 +55,7 @@ class _Reading:
         self.peaks: list[tuple[Series, int]] = []
 
 
-class _Slot:
+class _Slot(ABC):
     """What is kept for one series; each way of making a window into a value has a class of its own.
 
     ``take`` adds a value to the reading in the making. It refuses, by saying False, what no exporter takes: one int
@@ -68,8 +69,9 @@ class _Slot:
         self.index = index
         self.turn = -1
 
+    @abstractmethod
     def take(self, value: Any, seen: bool, reading: _Reading) -> bool:
-        raise NotImplementedError
+        """Add a value; ``seen`` says that the reading before had one, so that the interval between counts."""
 
 
 class _Last(_Slot):
