@@ -331,7 +331,11 @@ print("ready", flush=True)
 while True:
     time.sleep(0.05)
 """
-    with started(python(code), sink.environment()) as agent:
+
+    def heeded() -> None:  # whoever runs the tests under nohup has SIGHUP ignored, which we would respect
+        signal.signal(number, signal.SIG_DFL)
+
+    with started(python(code), sink.environment(), preexec_fn=heeded) as agent:
         assert agent.stdout is not None
         assert agent.stdout.readline() == "ready\n"
         agent.send_signal(number)

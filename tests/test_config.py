@@ -23,7 +23,7 @@ RIGHT: dict[str, list[tuple[object, object]]] = {
         ("host", ["host"]),
         (" host , process ,", ["host", "process"]),
         ("-filesystem", ["-filesystem"]),
-        ("auto", ["auto"]),
+        ("auto", None),
         (["host"], ["host"]),
         (("host", "process"), ["host", "process"]),
     ],

@@ -67,7 +67,7 @@ def test_each_reader_has_windows_of_its_own() -> None:
     assert one(at.ask(POWER), POWER) == pytest.approx(5.5, abs=0.5)
     at.stage.run(20.5)
     (snapshot,) = at.elsewhere(POWER)
-    assert one(snapshot, POWER) == pytest.approx(10.5, abs=0.5), "a new reader gets all there is"
+    assert one(snapshot, POWER) == pytest.approx(15.5, abs=0.5), "a new reader goes on where the newest one ended"
     assert one(at.ask(POWER), POWER) == pytest.approx(15.5, abs=0.5)
 
 
@@ -106,4 +106,6 @@ def test_readers_that_come_no_more_are_forgotten(monkeypatch: pytest.MonkeyPatch
     for current[0] in range(100, 164):
         at.ask(POWER)
     current[0] = 0
-    assert one(at.ask(POWER), POWER) == pytest.approx(10.5, abs=0.5), "the 65th is not"
+    assert one(at.ask(POWER), POWER) == pytest.approx(20.0, abs=0.5), (
+        "the 65th is not: it goes on where the newest ended"
+    )

@@ -308,5 +308,5 @@ def test_answers_are_plain_data() -> None:
     assert memory["total"] == psutil.virtual_memory().total
     for core in Module("psutil").call("cpu_times", True):
         assert type(core) is dict
-    assert plain({1: (2, Space(1, 2, 3))}) == {"1": [2, {"total": 1, "free": 2, "available": 3}]}
+    assert plain({1: (2, Space(1, 2, 3))}) == {"1": [2, {"total": 1, "free": 2, "available": 3, "id": 0}]}
     assert plain(psutil.Process()) == os.getpid()

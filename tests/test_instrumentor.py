@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 import logging
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader, PeriodicExportingMetricReader
+from opentelemetry.sdk.metrics import MeterProvider, ObservableCounter
+from opentelemetry.sdk.metrics.export import (
+    AggregationTemporality,
+    InMemoryMetricReader,
+    PeriodicExportingMetricReader,
+)
 from tests import children
 from tests.programs import traces
 from tests.programs.journal import OURS, Arrived, Journal, exports, flatten, repeated
@@ -333,3 +338,38 @@ def test_a_machine_without_proc_and_sys_costs_numbers_and_nothing_else() -> None
     lines = [line for line in outcome.stderr.splitlines() if line.startswith("Source ")]
     assert len(lines) == len({line.split()[1] for line in lines}), f"one sentence for each source:\n{outcome.stderr}"
     assert "Traceback" not in outcome.stderr
+
+
+def test_a_thread_that_cannot_be_started_raises_nothing_and_leaves_nothing(
+    instrumentor: HardwareInstrumentor, before: Left, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    provider = MeterProvider(shutdown_on_exit=False)
+    with monkeypatch.context() as limited:
+        limited.setattr(threading.Thread, "start", refuse)
+        instrumentor.instrument(meter_provider=provider)
+    assert "can't start new thread" in caplog.text
+    assert left() == before
+    assert identity.JOB not in os.environ, "children would leave the host to us"
+
+
+def test_no_delta_is_negative_when_instrumenting_begins_again(instrumentor: HardwareInstrumentor) -> None:
+    deltas = {ObservableCounter: AggregationTemporality.DELTA}
+    reader = InMemoryMetricReader(preferred_temporality=deltas)
+    provider = MeterProvider([reader], shutdown_on_exit=False)
+    seen: dict[str, list[float]] = {}
+    for _ in range(3):
+        instrumentor.instrument(meter_provider=provider, counter_origin="start", sources=["process"])
+        session_ = instrumentor._session
+        assert session_ is not None
+        for _ in range(2):
+            sum(range(1_000_000))
+            session_.board.fresh(10.0)
+            for point in flatten(reader.get_metrics_data()):
+                if point.name in ("process.cpu.time", "process.paging.faults", "otel_hardware.cpu.time"):
+                    seen.setdefault(f"{point.name}{point.attributes}", []).append(point.value)
+        instrumentor.uninstrument()
+    assert {name: min(values) for name, values in seen.items() if min(values) < 0} == {}
+    assert sum(seen["process.cpu.time{'cpu.mode': 'user'}"]) > 0

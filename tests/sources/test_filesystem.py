@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from tests.sources.tree import Fabricated, Tree
 from opentelemetry.instrumentation.hardware import vocabulary as v
 from opentelemetry.instrumentation.hardware.drivers import Space
 from opentelemetry.instrumentation.hardware.model import Series, Unavailable, Value
+from opentelemetry.instrumentation.hardware.sources import Source
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the Linux kernel")
 
@@ -147,3 +149,30 @@ def test_an_overlay_is_counted_as_a_root_and_nowhere_else() -> None:
     assert _points(found) == {"/"}
     where = {v.DEVICE: "overlay", v.FILESYSTEM_TYPE: "overlay", v.FILESYSTEM_MOUNTPOINT: "/"}
     assert value(found, v.SYSTEM_FILESYSTEM_USAGE, {**where, v.FILESYSTEM_STATE: "reserved"}) == 10
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux") or os.geteuid() != 0, reason="mounts a file system")
+def test_what_is_unmounted_is_not_reported_with_its_parents_numbers(tmp_path: Path) -> None:
+    place = tmp_path / "small"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=10m", "small", place], check=True)
+    mounted = True
+    try:
+        with opened("filesystem", disk_paths=[str(place)]) as source:
+            assert sizes(source) == {str(place): 10 << 20}
+            subprocess.run(["umount", place], check=True)
+            mounted = False
+            assert sizes(source) == {}, "whose numbers would these be?"
+            assert str(place) not in sizes(source), "it is what lies below that is there now"
+    finally:
+        if mounted:
+            subprocess.run(["umount", place], check=True)
+
+
+def sizes(source: Source) -> dict[str, object]:
+    """The size of each file system by its mount point."""
+    return {
+        str(point.series.attributes[v.FILESYSTEM_MOUNTPOINT]): point.value
+        for point in source.read()
+        if point.series.metric is v.SYSTEM_FILESYSTEM_LIMIT
+    }

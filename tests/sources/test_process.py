@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -20,8 +21,10 @@ from tests.sources.reading import agrees, all_of, often, opened, rises_between, 
 from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
+from opentelemetry.instrumentation.hardware.machine import Relative
 from opentelemetry.instrumentation.hardware.model import Share
 from opentelemetry.instrumentation.hardware.sources import Source
+from opentelemetry.instrumentation.hardware.sources.process import Process
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the Linux kernel")
 
@@ -353,3 +356,21 @@ def test_a_process_that_is_gone_is_no_number() -> None:
         del machine.tree.files[f"/proc/{STRANGER}/stat"]
         with pytest.raises(OSError, match="No such file"):
             often(source)
+
+
+def test_a_descendant_that_one_walk_overlooked_counts_from_then_on() -> None:
+    with opened("process") as process:
+        assert isinstance(process, Process)
+        old = Relative(77, born=1.0, age=50_000.0, cpu=36_000.0, resident=1, threads=1)
+        young = Relative(78, born=50_000.0, age=5.0, cpu=4.0, resident=1, threads=1)
+        root = Relative(os.getpid(), born=0.0, age=60_000.0, cpu=10.0, resident=1, threads=1)
+        walks = [[], [old], [old._replace(cpu=36_001.0), young]]
+        spent = []
+        for number, found in enumerate(walks):
+            by_pid = {each.pid: each for each in found}
+            process._machine = SimpleNamespace(
+                tree=lambda pid, by_pid=by_pid: list(by_pid), relative=by_pid.__getitem__
+            )  # type: ignore[assignment]
+            list(process._walk(root._replace(age=60_000.0 + 10 * number)))
+            spent.append(process._tree_cpu)
+        assert spent == [0.0, 0.0, 5.0]

@@ -85,6 +85,7 @@ class Cgroup:
         self._cpu = self._place("cpu", paths, mounts)
         self._accounting = self._place("cpuacct", paths, mounts)
         self._memory = self._place("memory", paths, mounts)
+        self._leave_the_machines_own()
         words = lines.decode(errors="replace")
         self._contained = (
             any(word in words for word in _CONTAINER_WORDS)
@@ -98,6 +99,14 @@ class Cgroup:
                 root, point = mounts[name]
                 return _Place(version, _ancestry(paths[name], root, point))
         return None
+
+    def _leave_the_machines_own(self) -> None:
+        """Version 1 has a group for each controller: where one is a part of the machine, another's root is no part."""
+        places = [self._cpu, self._accounting, self._memory]
+        if any(place and len(place.folders) > 1 for place in places):
+            self._cpu, self._accounting, self._memory = (
+                None if place and place.version == 1 and len(place.folders) == 1 else place for place in places
+            )
 
     # -- what
 

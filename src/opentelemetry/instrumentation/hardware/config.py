@@ -153,7 +153,7 @@ class Config:
             name, value = setting.name, options.pop(setting.name, None)
             if value is None:
                 name, value = variable, environ.get(variable, "").strip() or None
-            if value is None:
+            if value is None or (value == setting.metadata["default"] and value in ("auto", "none")):
                 continue
             try:
                 values[setting.name] = setting.metadata["read"](value)

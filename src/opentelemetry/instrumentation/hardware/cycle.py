@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from opentelemetry.instrumentation.hardware.board import Board, Marks
-from opentelemetry.instrumentation.hardware.model import Metric, Snapshot
+from opentelemetry.instrumentation.hardware.model import Metric, Snapshot, Values
 from opentelemetry.instrumentation.hardware.rhythm import Rhythm
 
 _READERS = 64
@@ -39,9 +39,15 @@ class Cycle:
         self._served.add(metric)
         return self._snapshot
 
+    def newest(self) -> Values:
+        """The values of the newest collection."""
+        return self._snapshot.values
+
     def _marks(self, reader: int) -> Marks:
         """Where the windows of a reader ended; the newest reader is the last in the dict."""
-        marks = self._readers.pop(reader, {})
+        marks = self._readers.pop(reader, None)
+        if marks is None:  # a scrape may have a new thread each time: it goes on where the newest collection ended
+            marks = dict(next(reversed(self._readers.values()), {}))
         self._readers[reader] = marks
         if len(self._readers) > _READERS:
             del self._readers[next(iter(self._readers))]

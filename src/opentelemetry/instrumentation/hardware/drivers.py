@@ -13,6 +13,7 @@ import struct
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
 from opentelemetry.instrumentation.hardware.model import Unavailable
@@ -33,11 +34,15 @@ class Usage(NamedTuple):
 
 
 class Space(NamedTuple):
-    """What ``statvfs`` says of a file system, in bytes; ``available`` is free for everybody, ``free`` for root too."""
+    """What ``statvfs`` says of a file system, in bytes; ``available`` is free for everybody, ``free`` for root too.
+
+    ``id`` tells it from another one that is mounted in its place; 0 where that is not known.
+    """
 
     total: int
     free: int
     available: int
+    id: int = 0
 
 
 class Kernel(Protocol):
@@ -92,8 +97,8 @@ class Linux:
     _SHORT = 2048
     """Half a page: longer than a record of any file that is read again and again."""
 
-    _ASKING = "/sys/class/infiniband/"
-    """Reading these makes the driver ask its adapter's firmware, which takes a while."""
+    _ASKING = ("/sys/class/infiniband/", "/sys/class/powercap/", "/sys/devices/system/cpu/")
+    """Reading these makes the kernel ask a device or another CPU and wait: before 5.18 10 ms for a CPU's frequency."""
 
     def __init__(self) -> None:
         if not sys.platform.startswith("linux"):
@@ -184,7 +189,7 @@ class Linux:
     def space(self, path: str) -> Space:
         answer = os.statvfs(path)
         size = answer.f_frsize
-        return Space(answer.f_blocks * size, answer.f_bfree * size, answer.f_bavail * size)
+        return Space(answer.f_blocks * size, answer.f_bfree * size, answer.f_bavail * size, answer.f_fsid)
 
     def usage(self) -> Usage:
         answer = resource.getrusage(resource.RUSAGE_SELF)
@@ -193,7 +198,12 @@ class Linux:
         )
 
     def affinity(self, pid: int) -> int:
-        return len(os.sched_getaffinity(pid))
+        # Of all threads: OpenMP and the like pin the first one to a CPU and let the others run on all.
+        cpus = os.sched_getaffinity(pid)
+        with suppress(OSError):  # one that ended
+            for thread in self.names(f"/proc/{pid}/task"):
+                cpus |= os.sched_getaffinity(int(thread))
+        return len(cpus)
 
     def online(self) -> int:
         return os.sysconf("SC_NPROCESSORS_ONLN")

@@ -8,15 +8,16 @@ import os
 import sys
 import weakref
 from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from opentelemetry.instrumentation.instrumentor import BaseInstrumentor  # type: ignore[attr-defined]
 from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation, get_meter_provider
 
 from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.cycle import Cycle
-from opentelemetry.instrumentation.hardware.model import Kind, Metric
+from opentelemetry.instrumentation.hardware.model import Attributes, Kind, Metric, Number
 from opentelemetry.instrumentation.hardware.session import Session
 from opentelemetry.instrumentation.hardware.version import __version__
 from opentelemetry.instrumentation.hardware.vocabulary import CATALOG, SCHEMA_URL
@@ -95,12 +96,14 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
             session.start()
         except Exception:
             _LOG.exception("Hardware telemetry could not start; the program goes on without it")
-            self._uninstrument()
+            with suppress(Exception):
+                self._uninstrument()
 
     def _attach(self, provider: MeterProvider) -> None:
         session = self._session
         if session is not None:
             instruments = self._instruments_of(provider)
+            instruments.begin(session.config.counter_origin == "start")
             instruments.register(session.config)
             self._attached.append(instruments)
             self._waiting = _is_proxy(get_meter_provider())
@@ -174,8 +177,20 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
                 instruments.complained = True
                 _LOG.exception("Hardware telemetry failed to collect; it is said once")
             return ()
+        points: _Points = snapshot.values.get(metric, ())
+        if metric.kind is Kind.COUNTER:
+            points = instruments.continued(metric, points)
         # No attributes at all, instead of none in a mapping, is a copy less in the SDK.
-        return [Observation(value, attributes or None) for value, attributes in snapshot.values.get(metric, ())]
+        return [Observation(value, attributes or None) for value, attributes in points]
+
+
+_Points: TypeAlias = "Iterable[tuple[Number, Attributes]]"
+
+_Line: TypeAlias = "tuple[Metric, frozenset[tuple[str, str | int]]]"
+
+
+def _line(metric: Metric, attributes: Attributes) -> _Line:
+    return metric, frozenset(attributes.items())
 
 
 class _Instruments:
@@ -187,6 +202,36 @@ class _Instruments:
         self._owner = owner
         self._meter: Meter = provider.get_meter(SCOPE, __version__, SCHEMA_URL)
         self._made: set[Metric] = set()
+        self._floors: dict[_Line, Number] = {}
+        self._shifts: dict[_Line, Number] = {}
+
+    def begin(self, from_start: bool) -> None:
+        """A session begins, in this process or in a forked child.
+
+        Counters that count from its start are at 0 again. The SDK goes on from what it had, also in the child, and
+        would make a negative delta of it; so they go on as well. Others are the totals that they are.
+        """
+        floors = {
+            _line(metric, attributes): value
+            for metric, points in self.cycle.newest().items()
+            if metric.kind is Kind.COUNTER
+            for value, attributes in self.continued(metric, points)
+        }
+        self._floors = {**self._floors, **floors} if from_start else {}
+        self._shifts = {}
+
+    def continued(self, metric: Metric, points: _Points) -> _Points:
+        """The points of a counter, each going on from where the sessions before left it: a counter never falls."""
+        if not self._floors:
+            return points
+        found = []
+        for value, attributes in points:
+            line = _line(metric, attributes)
+            if line not in self._shifts:
+                floor = self._floors.get(line, 0)
+                self._shifts[line] = floor if value < floor else 0
+            found.append((value + self._shifts[line], attributes))
+        return found
 
     def register(self, config: Config) -> None:
         """Make the instruments of all rows that are wanted and have none yet."""

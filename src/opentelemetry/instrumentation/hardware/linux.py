@@ -221,7 +221,8 @@ class LinuxMachine:
             found = []
             for name in self._names("/sys/class/net"):
                 folder = f"/sys/class/net/{name}"
-                member = self._kernel.exists(folder + "/master/bonding")
+                # Of a bond, or of a virtual machine's adapter that counts what its hardware one carries (Azure).
+                member = any(self._kernel.exists(f"{folder}/master/{mark}") for mark in ("bonding", "device"))
                 if self._kernel.exists(folder + "/bonding") or (self._kernel.exists(folder + "/device") and not member):
                     found.append(name)
             self._physical = now, found or self._routed()
@@ -446,6 +447,7 @@ class LinuxMachine:
         return Relative(
             pid,
             int(fields[19]) / TICKS,
+            self._kernel.uptime() - int(fields[19]) / TICKS,
             (int(fields[11]) + int(fields[12])) / TICKS,
             int(fields[21]) * PAGE,
             int(fields[17]),

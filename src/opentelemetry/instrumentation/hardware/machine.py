@@ -139,6 +139,7 @@ class Relative(NamedTuple):
 
     pid: int
     born: float
+    age: float
     cpu: float
     resident: int
     threads: int

@@ -89,8 +89,9 @@ class Poller:
 
     def start(self) -> None:
         """Begin."""
-        self._thread = threading.Thread(target=self._run, name=f"otel-hardware-{self.name}", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._run, name=f"otel-hardware-{self.name}", daemon=True)
+        thread.start()  # raises where the process may have no more threads
+        self._thread = thread
 
     def stop(self) -> None:
         """Ask the thread to close the source and end; see :meth:`join`."""

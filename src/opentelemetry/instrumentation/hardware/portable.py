@@ -221,7 +221,12 @@ class PortableMachine:
         each = self._about(pid, names)
         times = each["cpu_times"]
         return Relative(
-            pid, each["create_time"], times["user"] + times["system"], each["memory_info"]["rss"], each["num_threads"]
+            pid,
+            each["create_time"],
+            self._now() - each["create_time"],
+            times["user"] + times["system"],
+            each["memory_info"]["rss"],
+            each["num_threads"],
         )
 
     def limits(self, pid: int) -> Limits:

@@ -85,7 +85,9 @@ _WANDB: Final = f"""
 {_NOTE}
 
 `otel-hardware snapshot --format wandb` prints these keys with W&B's own formula and unit. In OpenTelemetry the same
-numbers have the names on the right, in base units, with devices and paths as attributes instead of parts of a key.
+quantities have the names on the right, in base units, with devices and paths as attributes instead of parts of a key.
+Where a formula differs, so does the number: W&B's used memory is all that is not available, its disk percentage leaves
+reserved space out (as `df` does), and its totals count loopback, loop devices and the like.
 
 %s
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
 from collections.abc import Callable, MutableMapping
 from dataclasses import replace
@@ -65,14 +66,18 @@ class Session:
             for name, make in self._sources().items()
         ]
         self.board = Board(pollers, config, clock)
-        self._notice: Callable[[], None] | None = notice
+        self._notice = notice
+        self._noticing = threading.Lock()
 
     def _after(self) -> None:
         self.board.watch()
-        notice, self._notice = self._notice, None  # one thread at a time
-        if notice is not None:
-            notice()
-            self._notice = notice
+        if self._noticing.acquire(blocking=False):
+            try:
+                self._notice()
+            except Exception:
+                _LOG.debug("Looking round failed", exc_info=True)
+            finally:
+                self._noticing.release()
 
     def _sources(self) -> dict[str, type[Source]]:
         """The classes of the sources to read. One that cannot be loaded costs a warning and nothing else."""
@@ -82,10 +87,11 @@ class Session:
             if word.removeprefix("-") not in known and word != "auto":
                 config = replace(config, sources=[other for other in config.sources or () if other != word])
                 _LOG.warning(
-                    "%sSOURCES: there is no source %s; the sources are %s",
+                    "%sSOURCES: there is no source %s, left out; the sources are %s%s",
                     PREFIX,
                     word.removeprefix("-"),
                     ", ".join(known),
+                    "" if config.sources else "; all of them are read",
                 )
         found = {}
         for name, load in known.items():
@@ -109,13 +115,13 @@ class Session:
 
     def close(self) -> None:
         """Let go of everything; waits for a second at most, and only for a driver that hangs."""
+        identity.leave(self._environ, self.pid)
         for poller in self.board.pollers:
             poller.stop()
         deadline = time.monotonic() + _FAREWELL
         for poller in self.board.pollers:
             if not poller.join(deadline - time.monotonic()):
                 _LOG.debug("Source %s hangs; its thread ends when its driver answers", poller.name)
-        identity.leave(self._environ, self.pid)
 
     def abandon(self) -> None:
         """In a forked child: close the descriptors that came with the fork. No lock, no thread, no wait."""

@@ -245,7 +245,7 @@ SYSTEM_FILESYSTEM_UTILIZATION = Metric(
     "system.filesystem.utilization",
     Kind.GAUGE,
     "1",
-    "Space in a state over all of it.",
+    "Space in a state over all of it, reserved space included; df's Use% is used / (used + free).",
     (DEVICE, FILESYSTEM_STATE, FILESYSTEM_TYPE, FILESYSTEM_MOUNTPOINT),
     Window.MEAN,
     more="states free, reserved",
@@ -321,7 +321,7 @@ SYSTEM_PROCESS_COUNT = Metric(
     "Processes by state.",
     (PROCESS_STATE,),
     detail="processes",
-    source="psutil.process_iter (a walk over all processes, every 10 s at most)",
+    source="/proc/{pid}/stat of all processes, every 10 s at most; absent elsewhere",
 )
 SYSTEM_PRESSURE_TIME = Metric(
     "system.pressure.linux.time",

@@ -22,6 +22,9 @@ from opentelemetry.instrumentation.hardware.model import Kind, Number, Point, Se
 KEPT = 600.0
 """Seconds of history. A reader that asks more seldom gets the mean of the last ten minutes."""
 
+_MOST = 1 << 13
+"""Half of the frames that are kept at most, however short the sampling interval is."""
+
 _INT64 = 1 << 63
 
 _HUGE = 1e100
@@ -231,8 +234,9 @@ class Track:
         return wrong
 
     def _publish(self, now: float, reading: _Reading) -> None:
-        if len(self._frames) > 8 and self._frames[len(self._frames) // 2].time < now - KEPT:
-            self._frames = self._frames[len(self._frames) // 2 :]  # a new list: others may be looking at the old one
+        half = len(self._frames) // 2
+        if half > _MOST or (half > 4 and self._frames[half].time < now - KEPT):
+            self._frames = self._frames[half:]  # a new list: others may be looking at the old one
         self._frames.append(Frame(now, self._area[:], self._weight[:], reading.tops))
         self._published = _Published(now, reading.lasts, reading.means, reading.peaks, self._frames, len(self._frames))
 
@@ -266,7 +270,7 @@ class Track:
         if published is None:
             return None
         frames, length = published.frames, published.length
-        latest = -inf if since is None else min(since, published.time - shortest + 1e-3)
+        latest = min(published.time - KEPT if since is None else since, published.time - shortest + 1e-3)
         after = bisect_right(frames, latest, 0, length, key=lambda frame: frame.time)
         first, last = frames[max(0, after - 1)], frames[length - 1]
         values = list(published.lasts)

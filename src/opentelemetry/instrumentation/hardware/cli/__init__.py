@@ -84,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     parser = argparse.ArgumentParser("otel-hardware", description=_DESCRIPTION, epilog=_EPILOG, formatter_class=_Layout)
     parser.add_argument("--version", action="version", version=f"otel-hardware {__version__}")
-    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND")
     for command in commands():
         subparser = subparsers.add_parser(
             command.name, help=command.help, description=command.description, formatter_class=_Layout
@@ -92,6 +92,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         command.arguments(subparser)
         subparser.set_defaults(command=command)
     arguments = parser.parse_args(argv)
+    if "command" not in arguments:
+        parser.print_help()
+        return 2
     try:
         with listen():
             status: int = arguments.command.run(arguments)

@@ -41,9 +41,11 @@ http/protobuf), OTEL_EXPORTER_OTLP_HEADERS, OTEL_METRICS_EXPORTER, OTEL_RESOURCE
 (default: otel-hardware). With no endpoint set and nobody at the default one, a table in the terminal shows the
 numbers instead.
 
-exit status: 0 after SIGINT, SIGTERM or --duration, when the last numbers have been sent; around a program the
-program's own (128 + n where signal n killed it, 126 or 127 where it cannot be started); 2 for a mistake in the
-arguments or the variables.
+At the end the last numbers are sent, for which it waits 5 seconds at most; a line says so where they are lost.
+
+exit status: 0 after SIGINT, SIGTERM or --duration; around a program the program's own (128 + n where signal n
+killed it, 126 or 127 where it cannot be started); 2 for a mistake in the arguments. A variable that makes no sense
+costs a warning, and its default is used.
 """
 
 _LAST_READING = 0.5

@@ -149,7 +149,7 @@ def _rows(arguments: argparse.Namespace, config: Config, pid: int) -> None:
     from opentelemetry.instrumentation.hardware.machine import machine
 
     drivers = Drivers()
-    paths = [path for path in config.disk_paths or () if path != "auto"] or ["/"]
+    paths = config.disk_paths or ["/"]
     try:
         asked = machine(drivers)
         first = before = wandb.take(asked, pid, paths)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
 from opentelemetry.instrumentation.hardware.config import PREFIX
-from opentelemetry.instrumentation.hardware.machine import Mount, machine
+from opentelemetry.instrumentation.hardware.machine import machine
 from opentelemetry.instrumentation.hardware.model import Kept, Point, Unavailable
 from opentelemetry.instrumentation.hardware.sources import Source
 
@@ -18,6 +18,7 @@ class Filesystem(Source):
     """The stable mounts of real file systems, or those that ``DISK_PATHS`` names."""
 
     name = "filesystem"
+    seldom = 60.0
 
     def open(self) -> None:
         """Find the mounts.
@@ -26,39 +27,50 @@ class Filesystem(Source):
             Unavailable: where none of them is there.
         """
         self._machine = machine(self.site.drivers)
-        paths = [path for path in self.site.config.disk_paths or () if path != "auto"]
-        self._mounts = self._named(paths) if paths else list(self._machine.mounts())
+        named = self.site.config.disk_paths or []
+        self._paths = self._answering(named)
+        self._find()
         if not self._mounts:
             raise Unavailable(
-                f"none of {', '.join(paths)} can be read" if paths else "no real file system is mounted",
+                f"none of {', '.join(named)} can be read" if named else "no real file system is mounted",
                 f"set {PREFIX}DISK_PATHS to paths that exist, such as /",
             )
         self._of = Kept()
         self._full = self.site.config.names(v.SYSTEM_FILESYSTEM_UTILIZATION)
 
-    def _named(self, paths: list[str]) -> list[Mount]:
-        found: dict[str, Mount] = {}
+    def _find(self) -> None:
+        """What is mounted now; ``id`` 0 of a mount stands for one that has not been read yet."""
+        paths, named = self._paths, self.site.config.disk_paths
+        mounts = {self._machine.mount(path) for path in paths} if named else self._machine.mounts()
+        self._mounts = dict.fromkeys(sorted(mounts), 0)
+
+    def _answering(self, paths: list[str]) -> list[str]:
+        """The paths that can be read; the others cost a warning each."""
+        found = []
         self.missing = []
         for path in paths:
             try:
                 self._machine.space(path)
-                mount = self._machine.mount(path)
             except OSError as error:
                 self.missing.append(f"{path}: {error.strerror or error}")
                 _LOG.warning(
-                    "%sDISK_PATHS: %s cannot be read (%s), left out; it takes absolute paths that exist: /,/data",
+                    "%sDISK_PATHS: %s cannot be read (%s), left out; it takes absolute paths that exist, such as /",
                     PREFIX,
                     path,
                     error.strerror or error,
                 )
             else:
-                found[mount.path] = mount
-        return list(found.values())
+                found.append(path)
+        return found
 
     def read(self) -> Iterator[Point]:
         """One statvfs for each mount."""
-        for mount in self._mounts:
+        for mount, known in self._mounts.items():
             space = self._machine.space(mount.path)
+            if known and space.id != known:  # something else is mounted there now: whose numbers are these?
+                self._find()
+                return
+            self._mounts[mount] = space.id
             if not space.total:
                 continue
             which = (v.DEVICE, mount.device, v.FILESYSTEM_TYPE, mount.type, v.FILESYSTEM_MOUNTPOINT, mount.path)
@@ -73,3 +85,10 @@ class Filesystem(Source):
                 if self._full or state == "used":
                     yield self._of[(v.SYSTEM_FILESYSTEM_UTILIZATION, *one)](amount / space.total)
             yield self._of[(v.SYSTEM_FILESYSTEM_LIMIT, *which)](space.total)
+
+    def read_seldom(self) -> Iterator[Point]:
+        """Look for what was mounted meanwhile."""
+        before = self._mounts
+        self._find()
+        self._mounts = {mount: before.get(mount, 0) for mount in self._mounts}
+        yield from ()

@@ -46,7 +46,7 @@ class Host(Source):
             self.missing.append(
                 f"{v.SYSTEM_DISK_IO.name}: no whole disk in /proc/diskstats with a device in /sys/block"
             )
-        for name in set(config.interfaces or ()) - set(self._machine.interfaces(config.interfaces)) - {"auto"}:
+        for name in set(config.interfaces or ()) - set(self._machine.interfaces(config.interfaces)):
             self.missing.append(f"{v.SYSTEM_NETWORK_IO.name}: there is no interface {name}")
 
     def read(self) -> Iterator[Point]:
@@ -167,8 +167,7 @@ class Host(Source):
         return rows
 
     def _network(self) -> Iterator[Point]:
-        chosen = self.site.config.interfaces
-        for name, interface in self._machine.interfaces(None if chosen is None or "auto" in chosen else chosen).items():
+        for name, interface in self._machine.interfaces(self.site.config.interfaces).items():
             for series, value in self._interfaces.get(name) or self._interface(name):
                 yield series(value(interface))
 

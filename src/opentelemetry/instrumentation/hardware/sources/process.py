@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterator
+from math import inf
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
 from opentelemetry.instrumentation.hardware.machine import Process as Reading
@@ -39,6 +40,7 @@ class Process(Source):
         self._tree_points: list[Point] = []
         self._tree: dict[tuple[int, float], float] = {}
         self._tree_cpu = 0.0
+        self._walked = inf
         self._of = Kept()
 
     def _limit(self) -> None:
@@ -110,7 +112,7 @@ class Process(Source):
         me = self._alive
         if me is not None and not self._ended:
             self._limit()
-            root = Relative(self.site.pid, 0.0, me.user + me.system, me.resident or 0, me.threads or 0)
+            root = Relative(self.site.pid, 0.0, me.uptime, me.user + me.system, me.resident or 0, me.threads or 0)
             self._tree_points = list(self._walk(root))
         yield from self._tree_points
 
@@ -121,10 +123,13 @@ class Process(Source):
                 tree.append(self._machine.relative(pid))
             except OSError:
                 continue  # it ended meanwhile
-        seen = {(each.pid, each.born): each.cpu for each in tree}
-        for key, cpu in seen.items():
-            self._tree_cpu += max(0.0, cpu - self._tree.get(key, cpu if not self._tree else 0.0))
-        self._tree = seen
+        seen = {(each.pid, each.born): each for each in tree}
+        for key, each in seen.items():
+            # One that was born since the last walk counts in full; one that the walk overlooked, from now on.
+            young = each.age <= root.age - self._walked + 0.05
+            self._tree_cpu += max(0.0, each.cpu - self._tree.get(key, 0.0 if young else each.cpu))
+        self._tree = {key: each.cpu for key, each in seen.items()}
+        self._walked = root.age
         yield v.PROCESS_TREE_COUNT(len(tree))
         if len(tree) > 1:
             yield v.PROCESS_TREE_MEMORY_USAGE(sum(each.resident for each in tree))
