@@ -116,7 +116,9 @@ def test_spans_and_metrics_have_one_resource(outcome: Outcome) -> None:
     resource = outcome.points[0].resource
     assert resource["service.name"] == "zero-code"
     assert resource["host.name"] == os.uname().nodename
-    assert {"service.instance.id", "host.id", "process.pid"} <= resource.keys()
+    assert "process.pid" in resource
+    assert "service.instance.id" in resource or not sdk.INSTANCES
+    assert "host.id" in resource or not sdk.HOST_ID
 
 
 def test_one_sees_what_the_readme_shows(outcome: Outcome) -> None:
@@ -140,6 +142,8 @@ def test_the_readme_can_be_typed_in() -> None:
 def test_the_readmes_query_finds_one_instance(outcome: Outcome, tmp_path: Path) -> None:
     if shutil.which("jq") is None:
         pytest.skip("jq is not installed")
+    if not sdk.INSTANCES:
+        pytest.skip("this SDK makes no service.instance.id")
     for name, key in (("metrics.jsonl", "resourceMetrics"), ("traces.jsonl", "resourceSpans")):
         lines = [json.dumps(message) for message in outcome.messages if key in message]
         (tmp_path / name).write_text("\n".join(lines) + "\n")
