@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 import pytest
-from tests import children, marker
+from tests import children, marker, sdk
 from tests.tools import need, program
 from tests.tools.collector import Collector, Point
 from tests.tools.daemon import Prometheus, wait
