@@ -25,6 +25,11 @@ def _missing(path: str) -> FileNotFoundError:
     return FileNotFoundError(ENOENT, os.strerror(ENOENT), path)
 
 
+def _order(name: str) -> tuple[bool, str]:
+    """By name, and our own process first, whatever its number."""
+    return name != "{pid}", name
+
+
 class Tree:
     """A kernel that answers from a dict of files. A file that is an exception is raised."""
 
@@ -65,7 +70,7 @@ class Tree:
         found = {name[len(folder) :].split("/", 1)[0] for name in self.files if name.startswith(folder)}
         if not found:
             raise _missing(path)
-        return sorted(str(os.getpid()) if name == "{pid}" else name for name in found)
+        return [str(os.getpid()) if name == "{pid}" else name for name in sorted(found, key=_order)]
 
     def count(self, path: str) -> int:
         if _place(path) not in self.descriptors:

@@ -276,7 +276,8 @@ class Poller:
         if since is not None and now - since > self._patience():
             return Problem(self.name, f"it has not answered for {now - since:.0f} s", "its driver or file system hangs")
         last = self._often.time
-        if self.problem is None and last is not None and now - last > PERIODS * self.period() and not self.paused(now):
+        idle = self.problem is None and since is None and not self.paused(now)
+        if idle and last is not None and now - last > PERIODS * self.period():
             return Problem(self.name, f"its newest reading is {now - last:.0f} s old", "the machine may be overloaded")
         return self.problem
 
