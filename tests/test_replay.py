@@ -14,7 +14,7 @@ from tests.sources.tree import Fabricated, Tree
 from tests.stage import Clock
 
 from opentelemetry.instrumentation.hardware.config import Config
-from opentelemetry.instrumentation.hardware.drivers import Drivers, Kernel, Module, Space, Usage
+from opentelemetry.instrumentation.hardware.drivers import Drivers, Kernel, Module, Refusal, Space, Usage
 from opentelemetry.instrumentation.hardware.model import Series, Unavailable, Value
 from opentelemetry.instrumentation.hardware.replay import Record, Replay
 from opentelemetry.instrumentation.hardware.sources import Site, discover
@@ -306,3 +306,25 @@ def test_both_stand_where_drivers_stand() -> None:
         modules: Module = each.module("psutil")
         assert modules is not None
         each.close()
+
+
+class Counted:
+    """A driver of a source's own."""
+
+    def power(self, device: str) -> int:
+        if device == "lost":
+            raise Refusal(15, "GPU is lost")
+        return 250
+
+
+def test_a_driver_of_a_source_is_written_down_and_said_again() -> None:
+    output = StringIO()
+    heard = Record(Drivers(), output, "counted").own("counted", Counted)
+    assert heard.power("0") == 250
+    with pytest.raises(Refusal, match="lost"):
+        heard.power("lost")
+    said = Replay(output.getvalue().splitlines()).own("counted", Counted)
+    assert said.power("0") == 250
+    with pytest.raises(Refusal) as refused:
+        said.power("lost")
+    assert (refused.value.code, refused.value.text) == (15, "GPU is lost")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.stage import BUSY, ENERGY, LEVEL, PATIENT, POWER, POWER_PEAK
 
-from opentelemetry.instrumentation.hardware.model import Metric, Number, Point, Series, Share
+from opentelemetry.instrumentation.hardware.model import Metric, Number, Point, Rate, Series, Share
 from opentelemetry.instrumentation.hardware.windows import KEPT, Track
 
 EXACT = 1e-9
@@ -439,3 +439,34 @@ def test_a_reader_within_the_history_is_exact_while_old_frames_are_dropped() -> 
         assert since is not None
         assert found[POWER] * (end - since) == pytest.approx(area(samples, since, end), rel=EXACT)
         assert found[POWER_PEAK] == 96.0
+
+
+def test_a_rate_becomes_a_counter_whose_increase_is_the_mean_times_the_window() -> None:
+    track = Track()
+    power, energy = Series(POWER), Series(ENERGY)
+    samples = trace(7, 40.0, 2.0)
+    reader, totals = Reader(track, 0.0), []
+    for number, (at, watts) in enumerate(samples):
+        assert track.take(at, [power(watts), energy(Rate(watts))]) == []
+        if number % 10 == 5:
+            reader.collect()
+            totals.append((reader.windows[-1][1], reader.windows[-1][2]))
+    for (begin, before), (end, after) in pairwise(totals):
+        assert after[ENERGY] - before[ENERGY] == pytest.approx(after[POWER] * (end - begin), rel=EXACT)
+
+
+def test_a_rate_counts_nothing_for_what_was_not_seen() -> None:
+    track = Track(from_start=False)
+    energy = Series(ENERGY)
+    for at, watts in ((0.0, 5.0), (1.0, 5.0), (2.0, None), (3.0, 7.0), (4.0, 7.0)):
+        track.take(at, [] if watts is None else [energy(Rate(watts))])
+    assert value_of(track, energy) == 5.0 + 7.0
+    track.interrupt()
+    track.take(100.0, [energy(Rate(9.0))])
+    assert value_of(track, energy) == 12.0
+
+
+@pytest.mark.parametrize("rate", [-1.0, float("nan"), float("inf"), True])
+def test_a_rate_that_is_none_is_refused(rate: float) -> None:
+    track = Track()
+    assert len(track.take(0.0, [Point(Series(ENERGY), Rate(rate))])) == 1

@@ -12,9 +12,9 @@ import os
 import struct
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from opentelemetry.instrumentation.hardware.model import Unavailable
 
@@ -276,6 +276,18 @@ def plain(answer: Any) -> Any:
     return answer.pid if hasattr(answer, "pid") else answer
 
 
+class Refusal(Exception):  # noqa: N818 - an answer, if not the one that was hoped for
+    """What a library answers instead of a number: its own code, and what that means."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(f"{text} ({code})")
+        self.code = code
+        self.text = text
+
+
+T = TypeVar("T")
+
+
 class Drivers:
     """What one source reaches its drivers through; a recorded machine stands in by having the same two methods."""
 
@@ -295,6 +307,10 @@ class Drivers:
     def module(self, name: str) -> Module:
         """A Python module by its name; it is imported at the first call, not here."""
         return Module(name)
+
+    def own(self, name: str, make: Callable[[], T]) -> T:
+        """A driver that a source brings along: an object whose answers are plain data and whose errors are Refusals."""
+        return make()
 
     def close(self) -> None:
         """Close what the kernel keeps open."""

@@ -53,8 +53,14 @@ class Share(NamedTuple):
     whole: float
 
 
+class Rate(NamedTuple):
+    """What a counter grows by in a second, of something that does not count itself: its time integral is exported."""
+
+    per_second: float
+
+
 Number: TypeAlias = "int | float"
-Value: TypeAlias = "int | float | Share"
+Value: TypeAlias = "int | float | Share | Rate"
 
 
 @dataclass(frozen=True, eq=False, slots=True)

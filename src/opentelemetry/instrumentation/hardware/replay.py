@@ -26,7 +26,7 @@ from datetime import date
 from errno import ENOENT
 from typing import Any, TextIO, cast
 
-from opentelemetry.instrumentation.hardware.drivers import Drivers, Kernel, Module, Space, Usage
+from opentelemetry.instrumentation.hardware.drivers import Drivers, Kernel, Module, Refusal, Space, T, Usage
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.version import __version__
 
@@ -68,6 +68,8 @@ def _read(said: Any) -> Any:
 def _write_error(error: Exception) -> Any:
     if isinstance(error, Unavailable):
         return {"error": ["Unavailable", None, error.reason, error.fix]}
+    if isinstance(error, Refusal):
+        return {"error": ["Refusal", error.code, error.text]}
     if isinstance(error, OSError):
         return {"error": [type(error).__name__, error.errno, error.strerror or str(error)]}
     return {"error": [type(error).__name__, None, str(error)]}
@@ -80,6 +82,8 @@ def _read_error(said: Any) -> Exception | None:
     kind, number, text, *fix = said["error"]
     if kind == "Unavailable":
         return Unavailable(text, *fix)
+    if kind == "Refusal":
+        return Refusal(number, text)
     if number is not None:
         return OSError(number, text)
     known = getattr(builtins, kind, None)
@@ -151,6 +155,9 @@ class Record(Drivers):
 
     def module(self, name: str) -> Module:
         return cast(Module, self._opened(name, lambda: self._drivers.module(name)))
+
+    def own(self, name: str, make: Callable[[], T]) -> T:
+        return cast(T, self._opened(name, lambda: self._drivers.own(name, make)))
 
     def close(self) -> None:
         self._drivers.close()
@@ -270,6 +277,10 @@ class Replay(Drivers):
     def module(self, name: str) -> Module:
         self._open(name)
         return cast(Module, _Saying(self, name))
+
+    def own(self, name: str, make: Callable[[], T]) -> T:
+        self._open(name)
+        return cast(T, _Saying(self, name))
 
     def close(self) -> None:
         """Nothing is open."""

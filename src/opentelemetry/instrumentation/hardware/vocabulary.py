@@ -38,6 +38,22 @@ GC_GENERATION: Final = "cpython.gc.generation"
 HW_ID: Final = "hw.id"
 HW_NAME: Final = "hw.name"
 HW_TYPE: Final = "hw.type"
+HW_PARENT: Final = "hw.parent"
+HW_STATE: Final = "hw.state"
+HW_VENDOR: Final = "hw.vendor"
+HW_MODEL: Final = "hw.model"
+HW_SERIAL_NUMBER: Final = "hw.serial_number"
+HW_DRIVER_VERSION: Final = "hw.driver_version"
+HW_FIRMWARE_VERSION: Final = "hw.firmware_version"
+HW_LIMIT_TYPE: Final = "hw.limit_type"
+HW_SENSOR_LOCATION: Final = "hw.sensor_location"
+GPU_TASK: Final = "hw.gpu.task"
+GPU_INDEX: Final = "hw.gpu.index"
+GPU_TYPE: Final = "hw.gpu.type"
+GPU_LINK: Final = "hw.gpu.link"
+THROTTLE_REASON: Final = "hw.gpu.throttle.reason"
+FREQUENCY_DOMAIN: Final = "hw.frequency.domain"
+PCI_BDF: Final = "pci.bdf"
 ERROR_TYPE: Final = "error.type"
 SOURCE: Final = "otel_hardware.source"
 
@@ -337,8 +353,9 @@ HW_ENERGY = Metric(
     Kind.COUNTER,
     "J",
     "Energy that a component used.",
-    (HW_ID, HW_NAME, HW_TYPE),
-    source="/sys/class/powercap/intel-rapl:*: package (cpu) and dram (memory), where readable",
+    (HW_ID, HW_NAME, HW_TYPE, HW_PARENT),
+    source="/sys/class/powercap/intel-rapl:*: package (cpu) and dram (memory), where readable; NVML field "
+    "NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION, and for a GPU that does not count, the integral of its power",
 )
 HW_HOST_ENERGY = Metric(
     "hw.host.energy",
@@ -369,8 +386,256 @@ HW_ERRORS = Metric(
     Kind.COUNTER,
     "{error}",
     "Errors of a component by type.",
-    (HW_ID, HW_NAME, HW_TYPE, ERROR_TYPE),
-    source="/sys/class/infiniband/*/ports/*/counters",
+    (HW_ID, HW_NAME, HW_TYPE, HW_PARENT, ERROR_TYPE),
+    source="/sys/class/infiniband/*/ports/*/counters; NVML: lifetime ECC errors (corrected, uncorrected), "
+    "retired_page, row_remap, pcie_replay, nvlink_crc, nvlink_replay, nvlink_recovery; xid counts the critical events "
+    "since this package began to listen",
+    wandb="gpu.{i}.correctedMemoryErrors, gpu.{i}.unCorrectedMemoryErrors",
+)
+
+# GPU.
+HW_GPU_INFO = Metric(
+    "hw.gpu.info",
+    Kind.GAUGE,
+    "1",
+    "Always 1: what the GPU is. The other rows carry its hw.id only.",
+    (
+        HW_ID,
+        HW_NAME,
+        HW_PARENT,
+        HW_VENDOR,
+        HW_MODEL,
+        HW_SERIAL_NUMBER,
+        HW_DRIVER_VERSION,
+        HW_FIRMWARE_VERSION,
+        PCI_BDF,
+        GPU_INDEX,
+        GPU_TYPE,
+    ),
+    source="nvmlDeviceGetName, GetUUID, GetSerial, GetPciInfo_v3, GetVbiosVersion, nvmlSystemGetDriverVersion",
+    standard=False,
+)
+HW_STATUS = Metric(
+    "hw.status",
+    Kind.UPDOWN,
+    "1",
+    "1 for the state that a component is in, 0 for the others.",
+    (HW_ID, HW_NAME, HW_TYPE, HW_PARENT, HW_STATE),
+    source="failed: the driver lost the device or wants it reset; degraded: memory rows or pages wait to be taken out "
+    "of use, or could not be",
+)
+HW_GPU_UTILIZATION = Metric(
+    "hw.gpu.utilization",
+    Kind.GAUGE,
+    "1",
+    "Share of time that the GPU was busy with a task; sm, tensor, dram and fp* are shares of the unit's peak.",
+    (HW_ID, HW_NAME, HW_PARENT, GPU_TASK),
+    Window.MEAN,
+    source="general: nvmlDeviceGetSamples, else GetUtilizationRates, which says memory too; "
+    "nvmlDeviceGetEncoderUtilization and the like; sm, tensor, dram, fp64, fp32, fp16: nvmlGpmMetricsGet",
+    wandb="gpu.{i}.gpu, gpu.{i}.memory, gpu.{i}.encoderUtilization, gpu.{i}.smActive, gpu.{i}.pipeTensorActive, "
+    "gpu.{i}.dramActive, gpu.{i}.pipeFp64Active, gpu.{i}.pipeFp32Active, gpu.{i}.pipeFp16Active",
+)
+HW_GPU_UTILIZATION_PEAK = Metric(
+    "hw.gpu.utilization.peak",
+    Kind.GAUGE,
+    "1",
+    "Highest sample of the general utilization.",
+    (HW_ID, HW_NAME, HW_PARENT),
+    Window.PEAK,
+    source="as hw.gpu.utilization",
+    standard=False,
+)
+HW_GPU_TIME = Metric(
+    "hw.gpu.time",
+    Kind.COUNTER,
+    "s",
+    "Seconds that the GPU was busy with a task, since this package began to look.",
+    (HW_ID, HW_NAME, HW_PARENT, GPU_TASK),
+    source="integral of hw.gpu.utilization",
+    standard=False,
+)
+HW_GPU_SM_OCCUPANCY = Metric(
+    "hw.gpu.sm.occupancy",
+    Kind.GAUGE,
+    "1",
+    "Warps resident on the SMs over the most that fit.",
+    (HW_ID, HW_NAME, HW_PARENT),
+    Window.MEAN,
+    source="nvmlGpmMetricsGet: NVML_GPM_METRIC_SM_OCCUPANCY",
+    wandb="gpu.{i}.smOccupancy",
+    standard=False,
+)
+HW_GPU_MEMORY_USAGE = Metric(
+    "hw.gpu.memory.usage",
+    Kind.UPDOWN,
+    "By",
+    "Memory in use, without what the driver keeps for itself where it says that apart.",
+    (HW_ID, HW_NAME, HW_PARENT),
+    source="nvmlDeviceGetMemoryInfo_v2: used; older drivers GetMemoryInfo",
+    wandb="gpu.{i}.memoryAllocatedBytes",
+)
+HW_GPU_MEMORY_LIMIT = Metric(
+    "hw.gpu.memory.limit",
+    Kind.UPDOWN,
+    "By",
+    "Memory of the device.",
+    (HW_ID, HW_NAME, HW_PARENT),
+    source="nvmlDeviceGetMemoryInfo_v2: total",
+)
+HW_GPU_MEMORY_UTILIZATION = Metric(
+    "hw.gpu.memory.utilization",
+    Kind.GAUGE,
+    "1",
+    "Memory in use over all of it.",
+    (HW_ID, HW_NAME, HW_PARENT),
+    Window.MEAN,
+    source="hw.gpu.memory.usage over hw.gpu.memory.limit",
+    wandb="gpu.{i}.memoryAllocated",
+)
+HW_GPU_MEMORY_PEAK = Metric(
+    "hw.gpu.memory.peak",
+    Kind.GAUGE,
+    "By",
+    "Highest sample of the memory in use.",
+    (HW_ID, HW_NAME, HW_PARENT),
+    Window.PEAK,
+    source="as hw.gpu.memory.usage",
+    standard=False,
+)
+HW_GPU_IO = Metric(
+    "hw.gpu.io",
+    Kind.COUNTER,
+    "By",
+    "Bytes that the GPU sent and received over a link.",
+    (HW_ID, HW_NAME, HW_PARENT, NETWORK_DIRECTION, GPU_LINK),
+    source="NVML fields PCIE_COUNT_TX_BYTES, PCIE_COUNT_RX_BYTES, NVLINK_THROUGHPUT_DATA_TX, _RX (all links together)",
+    wandb="gpu.{i}.pcieTxBytes, gpu.{i}.pcieRxBytes, gpu.{i}.nvlinkTxBytes, gpu.{i}.nvlinkRxBytes",
+)
+HW_POWER = Metric(
+    "hw.power",
+    Kind.GAUGE,
+    "W",
+    "Power that a component draws.",
+    (HW_ID, HW_NAME, HW_TYPE, HW_PARENT),
+    Window.MEAN,
+    source="nvmlDeviceGetPowerUsage",
+    wandb="gpu.{i}.powerWatts",
+)
+HW_POWER_PEAK = Metric(
+    "hw.power.peak",
+    Kind.GAUGE,
+    "W",
+    "Highest sample of the power.",
+    (HW_ID, HW_NAME, HW_TYPE, HW_PARENT),
+    Window.PEAK,
+    source="as hw.power",
+    standard=False,
+)
+HW_POWER_LIMIT = Metric(
+    "hw.power.limit",
+    Kind.GAUGE,
+    "W",
+    "Power that a component may draw.",
+    (HW_ID, HW_NAME, HW_TYPE, HW_PARENT, HW_LIMIT_TYPE),
+    source="nvmlDeviceGetEnforcedPowerLimit, GetPowerManagementLimitConstraints (max), GetPowerManagementDefaultLimit",
+    wandb="gpu.{i}.enforcedPowerLimitWatts",
+    standard=False,
+)
+HW_POWER_UTILIZATION = Metric(
+    "hw.power.utilization",
+    Kind.GAUGE,
+    "1",
+    "Power over the enforced limit; may exceed 1 for a moment.",
+    (HW_ID, HW_NAME, HW_TYPE, HW_PARENT),
+    Window.MEAN,
+    source="hw.power over hw.power.limit{hw.limit_type=enforced}",
+    wandb="gpu.{i}.powerPercent",
+    standard=False,
+)
+HW_TEMPERATURE = Metric(
+    "hw.temperature",
+    Kind.GAUGE,
+    "Cel",
+    "Temperature of a component at a sensor.",
+    (HW_ID, HW_NAME, HW_TYPE, HW_PARENT, HW_SENSOR_LOCATION),
+    Window.MEAN,
+    source="nvmlDeviceGetTemperature (gpu); NVML field MEMORY_TEMP (memory)",
+    wandb="gpu.{i}.temp",
+)
+HW_TEMPERATURE_PEAK = Metric(
+    "hw.temperature.peak",
+    Kind.GAUGE,
+    "Cel",
+    "Highest sample of the temperature.",
+    (HW_ID, HW_NAME, HW_TYPE, HW_PARENT, HW_SENSOR_LOCATION),
+    Window.PEAK,
+    source="as hw.temperature",
+    standard=False,
+)
+HW_TEMPERATURE_LIMIT = Metric(
+    "hw.temperature.limit",
+    Kind.GAUGE,
+    "Cel",
+    "Temperature at which a component slows down (high.degraded) or shuts down (high.critical), and the highest that it "
+    "is made to work at (max).",
+    (HW_ID, HW_NAME, HW_TYPE, HW_PARENT, HW_SENSOR_LOCATION, HW_LIMIT_TYPE),
+    source="nvmlDeviceGetTemperatureThreshold: SLOWDOWN, SHUTDOWN, GPU_MAX, MEM_MAX",
+)
+HW_GPU_FREQUENCY = Metric(
+    "hw.gpu.frequency",
+    Kind.GAUGE,
+    "Hz",
+    "Clock frequency of a part of the GPU.",
+    (HW_ID, HW_NAME, HW_PARENT, FREQUENCY_DOMAIN),
+    Window.MEAN,
+    source="nvmlDeviceGetClockInfo",
+    wandb="gpu.{i}.smClock, gpu.{i}.memoryClock, gpu.{i}.graphicsClock",
+    standard=False,
+)
+HW_GPU_FREQUENCY_LIMIT = Metric(
+    "hw.gpu.frequency.limit",
+    Kind.GAUGE,
+    "Hz",
+    "Highest clock frequency of a part of the GPU.",
+    (HW_ID, HW_NAME, HW_PARENT, FREQUENCY_DOMAIN),
+    source="nvmlDeviceGetMaxClockInfo",
+    standard=False,
+)
+HW_GPU_THROTTLE_TIME = Metric(
+    "hw.gpu.throttle.time",
+    Kind.COUNTER,
+    "s",
+    "Seconds that the clocks were held down, by reason; several may hold at a time.",
+    (HW_ID, HW_NAME, HW_PARENT, THROTTLE_REASON),
+    source="integral of nvmlDeviceGetCurrentClocksEventReasons as sampled",
+    standard=False,
+)
+HW_GPU_PERFORMANCE_STATE = Metric(
+    "hw.gpu.performance_state",
+    Kind.GAUGE,
+    "1",
+    "Performance state, 0 (P0, the fastest) to 15.",
+    (HW_ID, HW_NAME, HW_PARENT),
+    source="nvmlDeviceGetPerformanceState",
+    standard=False,
+)
+HW_FAN_SPEED_RATIO = Metric(
+    "hw.fan.speed_ratio",
+    Kind.GAUGE,
+    "1",
+    "Fan speed over its maximum.",
+    (HW_ID, HW_NAME, HW_PARENT),
+    source="nvmlDeviceGetFanSpeed_v2: what the fan is told to do",
+    wandb="gpu.{i}.fanSpeed",
+)
+HW_FAN_SPEED = Metric(
+    "hw.fan.speed",
+    Kind.GAUGE,
+    "rpm",
+    "Fan speed.",
+    (HW_ID, HW_NAME, HW_PARENT),
+    source="nvmlDeviceGetFanSpeedRPM",
 )
 
 # Container (of the observed process).
@@ -614,6 +879,27 @@ GC_UNCOLLECTABLE = Metric(
     scope=Scope.PROCESS,
     detail="request",
     source="gc.get_stats",
+)
+PROCESS_GPU_MEMORY_USAGE = Metric(
+    "process.gpu.memory.usage",
+    Kind.UPDOWN,
+    "By",
+    "GPU memory of the process and all its descendants; present while they use the GPU.",
+    (HW_ID,),
+    scope=Scope.PROCESS,
+    source="nvmlDeviceGetComputeRunningProcesses, GetGraphicsRunningProcesses",
+    standard=False,
+)
+PROCESS_GPU_UTILIZATION = Metric(
+    "process.gpu.utilization",
+    Kind.GAUGE,
+    "1",
+    "Share of the GPU that the process and all its descendants used.",
+    (HW_ID, GPU_TASK),
+    Window.MEAN,
+    scope=Scope.PROCESS,
+    source="nvmlDeviceGetProcessUtilization",
+    standard=False,
 )
 
 # Ourselves.

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from math import inf
 from typing import Any, NamedTuple
 
-from opentelemetry.instrumentation.hardware.model import Kind, Number, Point, Series, Share, Window
+from opentelemetry.instrumentation.hardware.model import Kind, Number, Point, Rate, Series, Share, Value, Window
 
 KEPT = 600.0
 """Seconds of history. A reader that asks more seldom gets the mean of the last ten minutes."""
@@ -114,6 +114,24 @@ class _Counter(_Slot):
             if type(value) is int:
                 value = min(value, _INT64 - 1)
         reading.lasts.append((self.series, value))
+        return True
+
+
+class _Integral(_Slot):
+    """A counter made of a rate: each reading stands for the interval that it ends, as in a mean."""
+
+    __slots__ = ("_total",)
+
+    def __init__(self, series: Series) -> None:
+        super().__init__(series)
+        self._total = 0.0
+
+    def take(self, value: Any, seen: bool, reading: _Reading) -> bool:
+        if type(value) is not Rate or not _sound(value.per_second, 0, _HUGE_MEAN):
+            return False
+        if seen:
+            self._total += value.per_second * reading.elapsed
+        reading.lasts.append((self.series, self._total))
         return True
 
 
@@ -223,7 +241,7 @@ class Track:
         slots, turn = self._slots, self._turn
         before = -1 if broken else turn - 1
         for series, value in points:
-            slot = slots.get(series) or self._slot(series, reading)
+            slot = slots.get(series) or self._slot(series, value, reading)
             if slot.turn == turn:
                 wrong.append(f"{series!r} was read twice")
             elif slot.take(value, slot.turn == before, reading):
@@ -240,11 +258,11 @@ class Track:
         self._frames.append(Frame(now, self._area[:], self._weight[:], reading.tops))
         self._published = _Published(now, reading.lasts, reading.means, reading.peaks, self._frames, len(self._frames))
 
-    def _slot(self, series: Series, reading: _Reading) -> _Slot:
+    def _slot(self, series: Series, value: Value, reading: _Reading) -> _Slot:
         metric = series.metric
         slot: _Slot = _Last(series)
         if metric.kind is Kind.COUNTER:
-            slot = _Counter(series, self._from_start)
+            slot = _Integral(series) if type(value) is Rate else _Counter(series, self._from_start)
         elif metric.window in (Window.MEAN, Window.SHARE):
             slot = (_Mean if metric.window is Window.MEAN else _Ratio)(series, len(self._area))
             self._area.append(0.0)
