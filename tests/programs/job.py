@@ -34,7 +34,8 @@ def report() -> None:
 
 
 report()
-print(os.getpid(), os.environ["OTEL_PYTHON_HARDWARE_JOB"], flush=True)
+sys.stdout.write(f"{os.getpid()} {os.environ['OTEL_PYTHON_HARDWARE_JOB']}\n")  # in one piece: several ranks write at a time
+sys.stdout.flush()
 if ROLE == "wait":
     sys.stdin.read()
 elif ROLE == "launch":

@@ -577,8 +577,8 @@ HW_TEMPERATURE_LIMIT = Metric(
     "hw.temperature.limit",
     Kind.GAUGE,
     "Cel",
-    "Temperature at which a component slows down (high.degraded) or shuts down (high.critical), and the highest that it "
-    "is made to work at (max).",
+    "Temperature at which a component slows down (high.degraded) or shuts down (high.critical), and the highest that "
+    "it is made to work at (max).",
     (HW_ID, HW_NAME, HW_TYPE, HW_PARENT, HW_SENSOR_LOCATION, HW_LIMIT_TYPE),
     source="nvmlDeviceGetTemperatureThreshold: SLOWDOWN, SHUTDOWN, GPU_MAX, MEM_MAX",
 )
