@@ -34,7 +34,8 @@ def report() -> None:
 
 
 report()
-sys.stdout.write(f"{os.getpid()} {os.environ['OTEL_PYTHON_HARDWARE_JOB']}\n")  # in one piece: several ranks write at a time
+# In one piece, also where output is not buffered: several ranks write at a time.
+sys.stdout.write(f"{os.getpid()} {os.environ['OTEL_PYTHON_HARDWARE_JOB']}\n")
 sys.stdout.flush()
 if ROLE == "wait":
     sys.stdin.read()
