@@ -15,6 +15,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -51,9 +52,45 @@ def need(get: Callable[[], T]) -> T:
         raise pytest.skip.Exception(str(missing)) from None
 
 
+@dataclass(frozen=True)
+class Recipe:
+    """How a program is made of the sources in a folder beside this file; the path of what is made ends the command."""
+
+    folder: str
+    product: str
+    command: tuple[str, ...]
+    compiler: str
+    environment: tuple[tuple[str, str], ...] = ()
+
+
 def otelcol() -> Path:
     """The OpenTelemetry Collector of the sources in `otelcol/`, built on first use."""
-    return _compiled("otelcol")
+    return _made(
+        Recipe(
+            folder="otelcol",
+            product="otelcol",
+            command=("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-tags=grpcnotrace", "-o"),
+            compiler="https://go.dev/doc/install",
+            environment=(("CGO_ENABLED", "0"), ("GOWORK", "off")),
+        )
+    )
+
+
+def fake_nvml(without: tuple[str, ...] = ()) -> Path:
+    """The library of `fakenvml/`, built on first use; of an old driver, `without` some of the functions."""
+    # A function is taken away by another name, which nobody looks for.
+    absent = [f"-D{function}=absent_{function}" for function in sorted(without)]
+    return _made(
+        Recipe(
+            folder="fakenvml",
+            product="libnvidia-ml.so.1",
+            command=(
+                *("gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", "-pthread"),
+                *("-Wl,-soname,libnvidia-ml.so.1", *absent, "fakenvml.c", "-lm", "-o"),
+            ),
+            compiler="apt-get install gcc libc6-dev",
+        )
+    )
 
 
 def program(name: str) -> Path:
@@ -65,40 +102,37 @@ def program(name: str) -> Path:
     return Path(found)
 
 
-def _compiled(name: str) -> Path:
-    """The binary for exactly the present sources, kept under `.tools/` and built once however many ask at a time."""
-    outcome = _compile(name)
+def _made(recipe: Recipe) -> Path:
+    """The product of exactly the present sources, kept under `.tools/` and made once however many ask at a time."""
+    outcome = _make(recipe)
     if isinstance(outcome, Missing):
         raise outcome
     return outcome
 
 
 @functools.cache
-def _compile(name: str) -> Path | Missing:
+def _make(recipe: Recipe) -> Path | Missing:
     # A failure is returned, not raised, so that it is remembered too and not every test waits for it anew.
-    source = SOURCES / name
-    kept = BUILT / f"{name}-{_fingerprint(source)}"
-    binary = kept / name
-    if binary.exists():
-        return binary
-    go = shutil.which("go")
-    if go is None:
-        return Missing(f"{name} is built from Go sources, and there is no go command: https://go.dev/doc/install")
+    kept = BUILT / f"{recipe.folder}-{_fingerprint(recipe)}"
+    product = kept / recipe.product
+    if product.exists():
+        return product
+    if shutil.which(recipe.command[0]) is None:
+        return Missing(
+            f"{recipe.folder} is built from sources, and there is no {recipe.command[0]} command: {recipe.compiler}"
+        )
     BUILT.mkdir(exist_ok=True)
-    with _lock(BUILT / f"{name}.lock"):
-        if binary.exists():
-            return binary
-        with tempfile.TemporaryDirectory(dir=BUILT, prefix=f"{name}-") as scratch:
+    with _lock(BUILT / f"{recipe.folder}.lock"):
+        if product.exists():
+            return product
+        with tempfile.TemporaryDirectory(dir=BUILT, prefix=f"{recipe.folder}-") as scratch:
             fresh = Path(scratch) / "fresh"
             fresh.mkdir()
-            command = [go, "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-tags=grpcnotrace"]
-            command += ["-o", str(fresh / name), "."]
-            environment = os.environ | {"CGO_ENABLED": "0", "GOWORK": "off"}
             try:
                 subprocess.run(
-                    command,
-                    cwd=source,
-                    env=environment,
+                    [*recipe.command, str(fresh / recipe.product)],
+                    cwd=SOURCES / recipe.folder,
+                    env=os.environ | dict(recipe.environment),
                     check=True,
                     timeout=BUILD_SECONDS,
                     stdout=subprocess.PIPE,
@@ -107,18 +141,18 @@ def _compile(name: str) -> Path | Missing:
                     errors="replace",
                 )
             except subprocess.CalledProcessError as failure:
-                return Missing(f"building {name} failed:\n{failure.stdout[-2000:].strip()}")
+                return Missing(f"building {recipe.folder} failed:\n{failure.stdout[-2000:].strip()}")
             except subprocess.TimeoutExpired:
-                return Missing(f"building {name} took more than {BUILD_SECONDS} s")
-            # Renamed as a whole: another run sees either no binary or a finished one.
+                return Missing(f"building {recipe.folder} took more than {BUILD_SECONDS} s")
+            # Renamed as a whole: another run sees either no product or a finished one.
             fresh.rename(kept)
-    return binary
+    return product
 
 
-def _fingerprint(source: Path) -> str:
-    digest = hashlib.sha256()
-    for part in ("go.mod", "go.sum", "main.go"):
-        digest.update((source / part).read_bytes())
+def _fingerprint(recipe: Recipe) -> str:
+    digest = hashlib.sha256("\0".join(recipe.command).encode())
+    for part in sorted((SOURCES / recipe.folder).iterdir()):
+        digest.update(part.read_bytes())
     return digest.hexdigest()[:16]
 
 

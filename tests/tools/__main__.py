@@ -8,11 +8,11 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from tests.tools import PACKAGES, Missing, otelcol, program
+from tests.tools import PACKAGES, Missing, fake_nvml, otelcol, program
 
 
 def main() -> int:
-    wanted: dict[str, Callable[[], Path]] = {"otelcol": otelcol}
+    wanted: dict[str, Callable[[], Path]] = {"otelcol": otelcol, "fakenvml": fake_nvml}
     wanted |= {name: partial(program, name) for name in PACKAGES}
     missing = 0
     for name, get in wanted.items():

@@ -1,0 +1,715 @@
+/* A libnvidia-ml.so.1 that answers what a text file says.
+ *
+ * FAKE_NVML_STATE names the file. It holds lines of a key and a value; a key is the name of an NVML call without
+ * "nvml", "nvmlDeviceGet" or "nvmlSystemGet", behind the device and in front of what the call selects:
+ *
+ *     DriverVersion 570.86.15              a call about the system
+ *     gpu.EccMode 1 1                      every GPU, unless a line about gpu0 says otherwise
+ *     gpu0.ClockInfo.1 1980                nvmlDeviceGetClockInfo(first GPU, NVML_CLOCK_SM)
+ *     gpu0.mig0.UUID MIG-...               the first MIG device of the first GPU: only its own lines hold for it
+ *     gpu0.MemoryInfo_v2 !25               a version of a call has its own line, else the one without a version
+ *     gpu0 !15                             every call about this device
+ *
+ * A value that begins with "!15" refuses with that code; "!15*3" does so three times, and then says what follows or,
+ * where nothing does, what other lines say; "!hang" does not return before the line says something else. What has no
+ * line is not supported. A number may move: "1000+250@77.5" is 1000 at 77.5 s of the clock, and 250 more each second.
+ * The clock is CLOCK_MONOTONIC, or the line "Clock" where there is one. -1 is NVML's "not available", all bits one.
+ *
+ * The file is read again when it is replaced, while calls go on. A file that cannot be read is a driver that is not
+ * loaded. FAKE_NVML_CALLS names a file to which each call appends its key.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+enum {
+    SUCCESS, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND = 6, INSUFFICIENT_SIZE, DRIVER_NOT_LOADED = 9,
+    TIMEOUT, NO_DATA = 21, VERSION_MISMATCH = 25, INVALID_STATE = 29,
+    ABSENT = -1, HANG = -2, /* not NVML's: no line says anything; do not return */
+};
+enum { GPUS = 64, PARTS = 8, METRICS = 512, KEY = 96 };
+
+typedef struct { int gpu, part; } Device; /* part: the MIG device's number, -1 for the whole GPU */
+typedef struct { char *key, *value; int left; } Line;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all that follows */
+static int users;                                        /* nvmlInit less nvmlShutdown */
+static Line *lines;
+static size_t line_count;
+static struct stat seen;
+static Device devices[GPUS][PARTS + 1];
+
+/* ---- the file ---- */
+
+static int by_key(const void *a, const void *b) { return strcmp(((const Line *)a)->key, ((const Line *)b)->key); }
+
+static Line *line(const char *key) {
+    Line wanted = {.key = (char *)key};
+    return line_count ? bsearch(&wanted, lines, line_count, sizeof *lines, by_key) : NULL;
+}
+
+/* How often a refusal "!15*3" refuses. */
+static int times(const char *value) {
+    const char *star = *value == '!' ? value + strcspn(value, "* ") : "";
+    return *star == '*' ? atoi(star + 1) : -1;
+}
+
+static void parse(char *text) {
+    Line *fresh = NULL;
+    size_t count = 0;
+    for (char *rest = text, *each; (each = strsep(&rest, "\n"));) {
+        size_t length = strcspn(each, " ");
+        if (!length) continue;
+        char *value = each[length] ? each + length + 1 : each + length;
+        each[length] = 0;
+        Line *before = line(each);
+        /* A line that stays as it was goes on counting. */
+        int left = before && !strcmp(before->value, value) ? before->left : times(value);
+        fresh = realloc(fresh, (count + 1) * sizeof *fresh);
+        fresh[count++] = (Line){strdup(each), strdup(value), left};
+    }
+    for (size_t i = 0; i < line_count; i++) free(lines[i].key), free(lines[i].value);
+    free(lines);
+    qsort(fresh, count, sizeof *fresh, by_key);
+    lines = fresh, line_count = count;
+}
+
+static void refresh(void) {
+    const char *path = getenv("FAKE_NVML_STATE");
+    struct stat now;
+    if (!path || stat(path, &now)) return;
+    if (lines && now.st_ino == seen.st_ino && now.st_mtim.tv_sec == seen.st_mtim.tv_sec &&
+        now.st_mtim.tv_nsec == seen.st_mtim.tv_nsec)
+        return;
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0) return;
+    fstat(file, &now);
+    char *text = calloc(1, now.st_size + 1);
+    if (read(file, text, now.st_size) == now.st_size) {
+        parse(text);
+        seen = now;
+    }
+    free(text);
+    close(file);
+}
+
+static double seconds(void) {
+    const Line *fixed = line("Clock");
+    struct timespec now;
+    if (fixed) return strtod(fixed->value, NULL);
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec + now.tv_nsec / 1e9;
+}
+
+/* ---- one call: enter, read what the state says, leave ---- */
+
+/* The code of a line and, in `value`, what it says; ABSENT where it only refused, as often as it was to. */
+static int said(Line *from, const char **value) {
+    *value = from->value;
+    if (*from->value != '!') return SUCCESS;
+    if (from->left) {
+        if (from->left > 0) from->left--;
+        return strncmp(from->value, "!hang", 5) ? atoi(from->value + 1) : HANG;
+    }
+    *value += strcspn(*value, " ");
+    return **value ? SUCCESS : ABSENT;
+}
+
+/* What the line of this key says, ABSENT where there is none. */
+static int ask(const char **value, const char *format, ...) {
+    char key[2 * KEY];
+    va_list parts;
+    va_start(parts, format);
+    vsnprintf(key, sizeof key, format, parts);
+    va_end(parts);
+    Line *found = line(key);
+    return found ? said(found, value) : ABSENT;
+}
+
+/* What the state says to a call: of its device, of the call with its version, of the call without. */
+static int verdict(const Device *d, const char *key, const char **value) {
+#define TRY(...) if ((code = ask(value, __VA_ARGS__)) != ABSENT) return code
+    char plain[KEY];
+    char *version = strstr(strcpy(plain, key), "_v");
+    if (version) memmove(version, version + 3, strlen(version + 3) + 1);
+    const char *keys[] = {key, plain};
+    int code;
+    if (d) {
+        TRY("gpu");
+        TRY("gpu%d", d->gpu);
+        if (d->part >= 0) TRY("gpu%d.mig%d", d->gpu, d->part);
+    }
+    for (int k = 0; k < 2; k++)
+        if (!d) {
+            TRY("%s", keys[k]);
+        } else if (d->part >= 0) {
+            TRY("gpu%d.mig%d.%s", d->gpu, d->part, keys[k]);
+        } else {
+            TRY("gpu%d.%s", d->gpu, keys[k]);
+            TRY("gpu.%s", keys[k]);
+        }
+    return ABSENT;
+}
+
+static void note(const Device *d, const char *key) {
+    const char *path = getenv("FAKE_NVML_CALLS");
+    int file = path ? open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666) : -1;
+    if (file < 0) return;
+    if (!d) dprintf(file, "%s\n", key);
+    else if (d->part < 0) dprintf(file, "gpu%d.%s\n", d->gpu, key);
+    else dprintf(file, "gpu%d.mig%d.%s\n", d->gpu, d->part, key);
+    close(file);
+}
+
+static void wait_a_little(void) {
+    pthread_mutex_unlock(&lock);
+    nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+    pthread_mutex_lock(&lock);
+}
+
+/* Begins a call: notes it, takes the lock and says its code and value. ABSENT stands where no line says anything. */
+static int begin(const Device *d, const char **value, const char *format, ...) {
+    char key[KEY];
+    va_list parts;
+    va_start(parts, format);
+    vsnprintf(key, sizeof key, format, parts);
+    va_end(parts);
+    note(d, key);
+    pthread_mutex_lock(&lock);
+    for (;;) {
+        refresh();
+        if (!users && strcmp(key, "Init")) return UNINITIALIZED;
+        int code = verdict(d, key, value);
+        if (code != HANG) return code;
+        wait_a_little();
+    }
+}
+
+/* Ends a call. What the state does not know is not supported. */
+static int end(int code) {
+    pthread_mutex_unlock(&lock);
+    return code == ABSENT ? NOT_SUPPORTED : code;
+}
+
+/* Ends a call that works unless a line refuses it. */
+static int end_allowed(int code) { return end(code == ABSENT ? SUCCESS : code); }
+
+/* ---- values ---- */
+
+/* What a moving number has gained by now. */
+static double gained(const char **text) {
+    if (**text != '+') return 0;
+    char *next;
+    double rate = strtod(*text + 1, &next), since = *next == '@' ? strtod(next + 1, &next) : 0;
+    *text = next;
+    return rate * (seconds() - since);
+}
+
+static int whole(const char **text, u64 *number) {
+    char *next;
+    *number = strtoull(*text, &next, 0);
+    if (next == *text) return 0;
+    *text = next;
+    *number += (long long)gained(text);
+    return 1;
+}
+
+static int real(const char **text, double *number) {
+    char *next;
+    *number = strtod(*text, &next);
+    if (next == *text) return 0;
+    *text = next;
+    *number += gained(text);
+    return 1;
+}
+
+/* The next word of a list, "pid:bytes:..." and the like: up to `most` numbers, all ones where it has fewer. */
+static int item(const char **text, u64 *numbers, int most) {
+    *text += strspn(*text, " ");
+    if (!**text) return 0;
+    for (int i = 0; i < most; i++) {
+        numbers[i] = -1;
+        if (**text == ':') ++*text;
+        whole(text, &numbers[i]);
+    }
+    return 1;
+}
+
+/* A call that hands out numbers: each of `out`, up to NULL, is `width` bytes wide. */
+static int tell(const Device *d, size_t width, void *const *out, const char *format, ...) {
+    char key[KEY];
+    va_list parts;
+    va_start(parts, format);
+    vsnprintf(key, sizeof key, format, parts);
+    va_end(parts);
+    const char *value;
+    int code = begin(d, &value, "%s", key);
+    for (u64 number; code == SUCCESS && *out; out++) {
+        if (!whole(&value, &number)) code = INVALID_STATE;
+        else memcpy(*out, &number, width); /* the low bytes: little endian */
+    }
+    return end(code);
+}
+#define OUT(...) ((void *const[]){__VA_ARGS__, NULL})
+
+static int text(const Device *d, const char *key, char *out, u32 room) {
+    const char *value;
+    int code = begin(d, &value, "%s", key);
+    if (code == SUCCESS && strlen(value) >= room) code = INSUFFICIENT_SIZE;
+    if (code == SUCCESS) strcpy(out, value);
+    return end(code);
+}
+
+/* ---- the library and its devices ---- */
+
+int nvmlInitWithFlags(u32 flags) {
+    const char *value;
+    int code = begin(NULL, &value, "Init");
+    (void)flags;
+    if (code == ABSENT) code = lines ? SUCCESS : DRIVER_NOT_LOADED;
+    if (code == SUCCESS) users++;
+    return end(code);
+}
+int nvmlInit_v2(void) { return nvmlInitWithFlags(0); }
+int nvmlInit(void) { return nvmlInitWithFlags(0); }
+
+int nvmlShutdown(void) {
+    const char *value;
+    int code = begin(NULL, &value, "Shutdown");
+    if (code == ABSENT) users--;
+    return end_allowed(code);
+}
+
+const char *nvmlErrorString(int code) {
+    static const char *const texts[] = {
+        "Success", "Uninitialized", "Invalid Argument", "Not Supported", "Insufficient Permissions",
+        "Already Initialized", "Not Found", "Insufficient Size", "Insufficient External Power", "Driver Not Loaded",
+        "Timeout", "Interrupt Request Issue", "NVML Shared Library Not Found", "Function Not Found",
+        "Corrupted infoROM", "GPU is lost", "GPU requires reset", "The operating system has blocked the request.",
+        "Driver/library version mismatch", "In use by another client", "Insufficient Memory", "No data",
+        "vGPU ECC not supported", "Insufficient resources", "Frequency not supported",
+        "Argument version mismatch", "Deprecated", "Not ready", "GPU not found", "Invalid state"};
+    return code >= 0 && code < (int)(sizeof texts / sizeof *texts) ? texts[code] : "Unknown Error";
+}
+
+int nvmlSystemGetDriverVersion(char *out, u32 room) { return text(NULL, "DriverVersion", out, room); }
+int nvmlSystemGetNVMLVersion(char *out, u32 room) { return text(NULL, "NVMLVersion", out, room); }
+int nvmlSystemGetCudaDriverVersion(u32 *out) { return tell(NULL, 4, OUT(out), "CudaDriverVersion"); }
+int nvmlSystemGetCudaDriverVersion_v2(u32 *out) { return tell(NULL, 4, OUT(out), "CudaDriverVersion_v2"); }
+int nvmlDeviceGetCount_v2(u32 *out) { return tell(NULL, 4, OUT(out), "Count"); }
+int nvmlDeviceGetCount(u32 *out) { return nvmlDeviceGetCount_v2(out); }
+
+/* The devices are numbers in a table, made at the first question for one. */
+static Device *device(int gpu, int part) {
+    Device *d = &devices[gpu][part + 1];
+    *d = (Device){gpu, part};
+    return d;
+}
+
+static u64 count(void) {
+    const char *value;
+    u64 number = 0;
+    if (ask(&value, "Count") == SUCCESS) whole(&value, &number);
+    return number < GPUS ? number : GPUS;
+}
+
+int nvmlDeviceGetHandleByIndex_v2(u32 index, Device **out) {
+    Device wanted = {index, -1};
+    const char *value;
+    int code = begin(index < GPUS ? &wanted : NULL, &value, "HandleByIndex");
+    if (code == ABSENT && index >= count()) code = INVALID_ARGUMENT;
+    if (code == ABSENT) *out = device(index, -1);
+    return end_allowed(code);
+}
+
+int nvmlDeviceGetHandleByUUID(const char *uuid, Device **out) {
+    const char *value;
+    int code = begin(NULL, &value, "HandleByUUID");
+    if (code == ABSENT) code = NOT_FOUND;
+    for (u64 gpu = 0; code == NOT_FOUND && gpu < count(); gpu++)
+        for (int part = -1; code == NOT_FOUND && part < PARTS; part++)
+            if (verdict(&(Device){gpu, part}, "UUID", &value) == SUCCESS && !strcmp(value, uuid)) {
+                *out = device(gpu, part);
+                code = SUCCESS;
+            }
+    return end(code);
+}
+
+int nvmlDeviceGetIndex(Device *d, u32 *out) {
+    const char *value;
+    int code = begin(d, &value, "Index");
+    if (code == ABSENT) *out = d->part < 0 ? d->gpu : d->part;
+    return end_allowed(code);
+}
+
+typedef struct { char legacy[16]; u32 domain, bus, device, id, subsystem; char address[32]; } Pci;
+int nvmlDeviceGetPciInfo_v3(Device *d, Pci *out) {
+    const char *value;
+    int code = begin(d, &value, "PciInfo_v3"); /* "0000:1a:00.0 0x233010de 0x16c110de" */
+    memset(out, 0, sizeof *out);
+    if (code == SUCCESS && sscanf(value, "%x:%x:%x.0 %x %x", &out->domain, &out->bus, &out->device, &out->id,
+                                  &out->subsystem) < 4)
+        code = INVALID_STATE;
+    snprintf(out->legacy, sizeof out->legacy, "%04X:%02X:%02X.0", out->domain & 0xffff, out->bus & 0xff,
+             out->device & 0xff);
+    snprintf(out->address, sizeof out->address, "%08X:%02X:%02X.0", out->domain, out->bus & 0xff, out->device & 0xff);
+    return end(code);
+}
+
+/* ---- the many calls of one shape ---- */
+
+#define TEXT(name) \
+    int nvmlDeviceGet##name(Device *d, char *out, u32 room) { return text(d, #name, out, room); }
+#define ONE(name) \
+    int nvmlDeviceGet##name(Device *d, u32 *out) { return tell(d, 4, OUT(out), #name); }
+#define LONG(name) \
+    int nvmlDeviceGet##name(Device *d, u64 *out) { return tell(d, 8, OUT(out), #name); }
+#define TWO(name) \
+    int nvmlDeviceGet##name(Device *d, u32 *a, u32 *b) { return tell(d, 4, OUT(a, b), #name); }
+#define ONE_OF(name) \
+    int nvmlDeviceGet##name(Device *d, u32 of, u32 *out) { return tell(d, 4, OUT(out), #name ".%u", of); }
+#define ONE_OF_TWO(name) \
+    int nvmlDeviceGet##name(Device *d, u32 of, u32 and, u32 *out) { \
+        return tell(d, 4, OUT(out), #name ".%u.%u", of, and); \
+    }
+#define LONG_OF_TWO(name) \
+    int nvmlDeviceGet##name(Device *d, u32 of, u32 and, u64 *out) { \
+        return tell(d, 8, OUT(out), #name ".%u.%u", of, and); \
+    }
+
+TEXT(Name) TEXT(UUID) TEXT(Serial) TEXT(VbiosVersion) TEXT(BoardPartNumber) TEXT(GspFirmwareVersion)
+ONE(MinorNumber) ONE(Brand) ONE(Architecture) ONE(BoardId) ONE(MultiGpuBoard) ONE(NumGpuCores) ONE(MemoryBusWidth)
+ONE(PersistenceMode) ONE(ComputeMode) ONE(DisplayMode) ONE(DisplayActive) ONE(PerformanceState)
+TWO(CudaComputeCapability)
+ONE(PowerUsage) ONE(EnforcedPowerLimit) ONE(PowerManagementMode) ONE(PowerManagementLimit)
+ONE(PowerManagementDefaultLimit) TWO(PowerManagementLimitConstraints) LONG(TotalEnergyConsumption)
+ONE_OF(Temperature) ONE_OF(TemperatureThreshold)
+ONE_OF(ClockInfo) ONE_OF(MaxClockInfo) ONE_OF(ApplicationsClock) ONE_OF_TWO(Clock)
+LONG(CurrentClocksEventReasons) LONG(CurrentClocksThrottleReasons) LONG(SupportedClocksEventReasons)
+LONG(SupportedClocksThrottleReasons) LONG(SupportedEventTypes)
+TWO(EncoderUtilization) TWO(DecoderUtilization) TWO(JpgUtilization) TWO(OfaUtilization)
+ONE(NumFans) ONE(FanSpeed) ONE_OF(FanSpeed_v2) TWO(MinMaxFanSpeed)
+ONE(CurrPcieLinkGeneration) ONE(CurrPcieLinkWidth) ONE(MaxPcieLinkGeneration) ONE(MaxPcieLinkWidth)
+ONE(PcieReplayCounter) ONE_OF(PcieThroughput)
+ONE_OF(NvLinkState) ONE_OF(NvLinkVersion) LONG_OF_TWO(NvLinkErrorCounter)
+TWO(EccMode) LONG_OF_TWO(TotalEccErrors) ONE(RetiredPagesPendingStatus)
+TWO(MigMode) ONE(MaxMigDeviceCount) ONE(GpuInstanceId) ONE(ComputeInstanceId)
+
+int nvmlDeviceGetMemoryErrorCounter(Device *d, u32 type, u32 counter, u32 place, u64 *out) {
+    return tell(d, 8, OUT(out), "MemoryErrorCounter.%u.%u.%u", type, counter, place);
+}
+int nvmlDeviceGetUtilizationRates(Device *d, u32 out[2]) {
+    return tell(d, 4, OUT(out, out + 1), "UtilizationRates");
+}
+int nvmlDeviceGetBAR1MemoryInfo(Device *d, u64 out[3]) {
+    return tell(d, 8, OUT(out, out + 1, out + 2), "BAR1MemoryInfo");
+}
+int nvmlDeviceGetViolationStatus(Device *d, u32 policy, u64 out[2]) {
+    return tell(d, 8, OUT(out, out + 1), "ViolationStatus.%u", policy);
+}
+int nvmlDeviceGetRemappedRows(Device *d, u32 *corrected, u32 *uncorrected, u32 *pending, u32 *failed) {
+    return tell(d, 4, OUT(corrected, uncorrected, pending, failed), "RemappedRows");
+}
+
+/* Structures that begin with their version: a size and a number. */
+
+typedef struct { u32 version, of, out; } One;
+int nvmlDeviceGetTemperatureV(Device *d, One *t) {
+    return t->version == 0x100000C ? tell(d, 4, OUT(&t->out), "TemperatureV.%u", t->of) : VERSION_MISMATCH;
+}
+int nvmlDeviceGetFanSpeedRPM(Device *d, One *f) {
+    return f->version == 0x100000C ? tell(d, 4, OUT(&f->out), "FanSpeedRPM.%u", f->of) : VERSION_MISMATCH;
+}
+int nvmlDeviceGetMarginTemperature(Device *d, u32 t[2]) {
+    return t[0] == 0x1000008 ? tell(d, 4, OUT(t + 1), "MarginTemperature") : VERSION_MISMATCH;
+}
+
+/* The state's order is total, reserved, free, used; the older call counts what is reserved as used. */
+int nvmlDeviceGetMemoryInfo(Device *d, u64 out[3]) {
+    u64 reserved = 0;
+    int code = tell(d, 8, OUT(out, &reserved, out + 1, out + 2), "MemoryInfo");
+    if (code == SUCCESS && out[2] != (u64)-1) out[2] += reserved;
+    return code;
+}
+typedef struct { u32 version; u64 total, reserved, free, used; } Memory;
+int nvmlDeviceGetMemoryInfo_v2(Device *d, Memory *m) {
+    if (m->version != 0x2000028) return VERSION_MISMATCH;
+    return tell(d, 8, OUT(&m->total, &m->reserved, &m->free, &m->used), "MemoryInfo_v2");
+}
+
+/* ---- parts: MIG devices ---- */
+
+int nvmlDeviceGetMigDeviceHandleByIndex(Device *d, u32 index, Device **out) {
+    const char *value;
+    int code = begin(d, &value, "MigDeviceHandleByIndex");
+    if (code == ABSENT && index >= PARTS) code = INVALID_ARGUMENT;
+    if (code == ABSENT && ask(&value, "gpu%d.mig%u.UUID", d->gpu, index) == ABSENT) code = NOT_FOUND;
+    if (code == ABSENT) *out = device(d->gpu, index);
+    return end_allowed(code);
+}
+int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(Device *part, Device **out) {
+    const char *value;
+    int code = begin(part, &value, "DeviceHandleFromMigDeviceHandle");
+    if (code == ABSENT) *out = device(part->gpu, -1);
+    return end_allowed(code);
+}
+int nvmlDeviceIsMigDeviceHandle(Device *d, u32 *out) {
+    const char *value;
+    int code = begin(d, &value, "IsMigDeviceHandle");
+    *out = d->part >= 0;
+    return end_allowed(code);
+}
+typedef struct { u32 counts[8]; u64 mib; } Attributes;
+int nvmlDeviceGetAttributes_v2(Device *d, Attributes *a) {
+    u32 *c = a->counts;
+    a->mib = 0;
+    return tell(d, 4, OUT(c, c + 1, c + 2, c + 3, c + 4, c + 5, c + 6, c + 7, &a->mib), "Attributes_v2");
+}
+
+/* ---- lists ---- */
+
+typedef struct { u32 pid; u64 bytes; } Narrow;
+typedef struct { u32 pid; u64 bytes; u32 gpu_instance, compute_instance; } Wide;
+
+/* Words "pid:bytes:gpu instance:compute instance"; an empty line is an empty list. */
+static int processes(Device *d, u32 *count, Narrow *narrow, Wide *wide, const char *key) {
+    const char *value;
+    u64 n[4];
+    u32 found = 0, room = narrow || wide ? *count : 0;
+    int code = begin(d, &value, "%s", key);
+    for (; code == SUCCESS && item(&value, n, 4); found++) {
+        if (found >= room) continue;
+        if (narrow) narrow[found] = (Narrow){n[0], n[1]};
+        else wide[found] = (Wide){n[0], n[1], n[2], n[3]};
+    }
+    if (code == SUCCESS) *count = found;
+    return end(found > room ? INSUFFICIENT_SIZE : code);
+}
+#define PROCESSES(name) \
+    int nvmlDeviceGet##name(Device *d, u32 *n, Narrow *out) { return processes(d, n, out, NULL, #name); } \
+    int nvmlDeviceGet##name##_v2(Device *d, u32 *n, Wide *out) { return processes(d, n, NULL, out, #name "_v2"); } \
+    int nvmlDeviceGet##name##_v3(Device *d, u32 *n, Wide *out) { return processes(d, n, NULL, out, #name "_v3"); }
+PROCESSES(ComputeRunningProcesses) PROCESSES(GraphicsRunningProcesses) PROCESSES(MPSComputeRunningProcesses)
+
+typedef struct { u32 pid; u64 time; u32 sm, memory, encoder, decoder; } Share;
+
+/* Words "pid:microseconds:sm:memory:encoder:decoder". */
+int nvmlDeviceGetProcessUtilization(Device *d, Share *out, u32 *count, u64 after) {
+    const char *value;
+    u64 n[6];
+    u32 found = 0, room = out ? *count : 0;
+    int code = begin(d, &value, "ProcessUtilization");
+    while (code == SUCCESS && item(&value, n, 6)) {
+        if (n[1] <= after) continue;
+        if (found < room) out[found] = (Share){n[0], n[1], n[2], n[3], n[4], n[5]};
+        found++;
+    }
+    if (code == SUCCESS) *count = found;
+    if (code == SUCCESS && !found) code = NOT_FOUND;
+    return end(found > room ? INSUFFICIENT_SIZE : code);
+}
+
+/* NVML's value types by name, and a value of one. */
+typedef union { double real; u64 whole; } Value;
+static int typed(const char **text, u32 *type, Value *out) {
+    static const char *const names[] = {"double", "uint", "ulong", "ullong", "llong", "int", "ushort"};
+    size_t length = strcspn(*text, " ");
+    for (*type = 0; *type < 7; ++*type)
+        if (strlen(names[*type]) == length && !strncmp(*text, names[*type], length)) {
+            *text += length + strspn(*text + length, " ");
+            return out ? (*type ? whole(text, &out->whole) : real(text, &out->real)) : 1;
+        }
+    return 0;
+}
+
+/* A value type, and words "microseconds:value". */
+typedef struct { u64 time; Value value; } Moment;
+int nvmlDeviceGetSamples(Device *d, u32 kind, u64 after, u32 *type, u32 *count, Moment *out) {
+    const char *value;
+    u64 n[2];
+    u32 found = 0, room = out ? *count : 0;
+    int code = begin(d, &value, "Samples.%u", kind);
+    if (code == SUCCESS && !typed(&value, type, NULL)) code = INVALID_STATE;
+    while (code == SUCCESS && item(&value, n, 2)) {
+        if (n[0] <= after) continue;
+        if (found < room) out[found] = (Moment){n[0], *type ? (Value){.whole = n[1]} : (Value){.real = n[1]}};
+        found++;
+    }
+    if (code == SUCCESS) *count = found;
+    if (code == SUCCESS && !found) code = NOT_FOUND;
+    return end(out && found > room ? INSUFFICIENT_SIZE : code);
+}
+
+/* Addresses. */
+int nvmlDeviceGetRetiredPages(Device *d, u32 cause, u32 *count, u64 *out) {
+    const char *value;
+    u64 address;
+    u32 found = 0, room = out ? *count : 0;
+    int code = begin(d, &value, "RetiredPages.%u", cause);
+    for (; code == SUCCESS && item(&value, &address, 1); found++)
+        if (found < room) out[found] = address;
+    if (code == SUCCESS) *count = found;
+    return end(found > room ? INSUFFICIENT_SIZE : code);
+}
+
+/* "FieldValues.83 ullong 1000": one line for each field, and one for each scope other than 0: "FieldValues.140.3". */
+typedef struct { u32 id, scope; long long time, latency; u32 type, code; Value value; } Field;
+int nvmlDeviceGetFieldValues(Device *d, int count, Field *fields) {
+    const char *value;
+    int code = begin(d, &value, "FieldValues");
+    for (Field *f = fields; code == ABSENT && f < fields + count; f++) {
+        char key[KEY];
+        snprintf(key, sizeof key, f->scope ? "FieldValues.%u.%u" : "FieldValues.%u", f->id, f->scope);
+        int said = verdict(d, key, &value);
+        while (said == HANG) {
+            wait_a_little();
+            refresh();
+            said = verdict(d, key, &value);
+        }
+        f->time = seconds() * 1e6;
+        f->latency = 0;
+        f->value.whole = 0;
+        if (said == SUCCESS && !typed(&value, &f->type, &f->value)) said = INVALID_STATE;
+        f->code = said == ABSENT ? NOT_SUPPORTED : said;
+    }
+    return end_allowed(code);
+}
+
+/* ---- GPM: metrics between two samples ---- */
+
+/* A sample holds counters; a metric is what its counter gained each second between two samples. The state has
+ * "GpmCounter.2 500" for a GPU and "GpmCounter.2 500" of "gpu0.gi1" for a GPU instance. */
+typedef struct { int gpu, instance; double time, counters[METRICS]; } Sample;
+
+static void take(Sample *sample, int gpu, int instance) {
+    char prefix[3][KEY] = {"gpu.GpmCounter."};
+    snprintf(prefix[1], KEY, "gpu%d.GpmCounter.", gpu);
+    snprintf(prefix[2], KEY, "gpu%d.gi%d.GpmCounter.", gpu, instance);
+    *sample = (Sample){gpu, instance, seconds(), {0}};
+    for (int id = 0; id < METRICS; id++) sample->counters[id] = NAN;
+    for (int p = instance < 0 ? 0 : 2; p <= (instance < 0 ? 1 : 2); p++)
+        for (Line *l = lines; l < lines + line_count; l++) {
+            size_t length = strlen(prefix[p]);
+            u32 id = strncmp(l->key, prefix[p], length) ? METRICS : atoi(l->key + length);
+            const char *value = l->value;
+            if (id < METRICS) real(&value, &sample->counters[id]);
+        }
+}
+
+int nvmlGpmQueryDeviceSupport(Device *d, u32 support[2]) {
+    return support[0] == 1 ? tell(d, 4, OUT(support + 1), "GpmQueryDeviceSupport") : VERSION_MISMATCH;
+}
+int nvmlGpmSampleAlloc(Sample **out) {
+    const char *value;
+    int code = begin(NULL, &value, "GpmSampleAlloc");
+    if (code == ABSENT) *out = calloc(1, sizeof **out);
+    return end_allowed(code);
+}
+int nvmlGpmSampleFree(Sample *sample) {
+    const char *value;
+    int code = begin(NULL, &value, "GpmSampleFree");
+    if (code == ABSENT) free(sample);
+    return end_allowed(code);
+}
+int nvmlGpmSampleGet(Device *d, Sample *out) {
+    const char *value;
+    int code = begin(d, &value, "GpmSampleGet");
+    if (code == ABSENT) take(out, d->gpu, -1);
+    return end_allowed(code);
+}
+int nvmlGpmMigSampleGet(Device *d, u32 instance, Sample *out) {
+    const char *value;
+    int code = begin(d, &value, "GpmMigSampleGet.%u", instance);
+    if (code == ABSENT) take(out, d->gpu, instance);
+    return end_allowed(code);
+}
+
+typedef struct { u32 id, code; double value; const char *short_name, *long_name, *unit; } Metric;
+typedef struct { u32 version, count; Sample *first, *second; Metric metrics[]; } Metrics;
+int nvmlGpmMetricsGet(Metrics *get) {
+    const char *value;
+    const Sample *a = get->first, *b = get->second;
+    int code = begin(NULL, &value, "GpmMetricsGet");
+    if (code == ABSENT && get->version != 1) code = VERSION_MISMATCH;
+    if (code == ABSENT && (a->gpu != b->gpu || a->instance != b->instance)) code = INVALID_ARGUMENT;
+    for (Metric *m = get->metrics; code == ABSENT && m < get->metrics + get->count; m++) {
+        double gain = m->id < METRICS ? b->counters[m->id] - a->counters[m->id] : NAN;
+        m->code = isnan(gain) ? NOT_SUPPORTED : b->time > a->time ? SUCCESS : NO_DATA;
+        if (m->code == SUCCESS) m->value = gain / (b->time - a->time);
+    }
+    return end_allowed(code);
+}
+
+/* ---- events ---- */
+
+/* "Event.7 0 8 79": the seventh event, on the first GPU, of type 8 (Xid), with its data and perhaps two instances.
+ * A set is told each event once, if it was registered for it and the event came after the set was made. */
+typedef struct { u64 told, types[GPUS]; } Set;
+
+static const Line *next_event(u64 after) {
+    const Line *next = NULL;
+    for (const Line *l = lines; l < lines + line_count; l++)
+        if (!strncmp(l->key, "Event.", 6) && strtoull(l->key + 6, NULL, 10) > after &&
+            (!next || strtoull(l->key + 6, NULL, 10) < strtoull(next->key + 6, NULL, 10)))
+            next = l;
+    return next;
+}
+
+int nvmlEventSetCreate(Set **out) {
+    const char *value;
+    int code = begin(NULL, &value, "EventSetCreate");
+    if (code == ABSENT) {
+        *out = calloc(1, sizeof **out);
+        for (const Line *l; (l = next_event((*out)->told));) (*out)->told = strtoull(l->key + 6, NULL, 10);
+    }
+    return end_allowed(code);
+}
+int nvmlEventSetFree(Set *set) {
+    const char *value;
+    int code = begin(NULL, &value, "EventSetFree");
+    if (code == ABSENT) free(set);
+    return end_allowed(code);
+}
+int nvmlDeviceRegisterEvents(Device *d, u64 types, Set *set) {
+    const char *value;
+    int code = begin(d, &value, "RegisterEvents");
+    if (code == ABSENT) set->types[d->gpu] |= types;
+    return end_allowed(code);
+}
+
+typedef struct { Device *d; u64 type, data; u32 gpu_instance, compute_instance; } Event;
+int nvmlEventSetWait_v2(Set *set, Event *out, u32 milliseconds) {
+    const char *value;
+    struct timespec began, now;
+    int code = begin(NULL, &value, "EventSetWait");
+    for (clock_gettime(CLOCK_MONOTONIC, &began); code == ABSENT;) {
+        const Line *event = next_event(set->told);
+        if (event) {
+            u64 n[5];
+            set->told = strtoull(event->key + 6, NULL, 10);
+            value = event->value;
+            for (int i = 0; i < 5; i++)
+                if (!whole(&value, &n[i])) n[i] = -1;
+            if (n[0] >= GPUS || !(set->types[n[0]] & n[1])) continue;
+            *out = (Event){device(n[0], -1), n[1], n[2], n[3], n[4]};
+            return end(SUCCESS);
+        }
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        if ((now.tv_sec - began.tv_sec) * 1000 + (now.tv_nsec - began.tv_nsec) / 1000000 >= milliseconds)
+            code = TIMEOUT;
+        else wait_a_little(), refresh();
+    }
+    return end_allowed(code);
+}

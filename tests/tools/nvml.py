@@ -1,0 +1,405 @@
+"""NVIDIA drivers for tests: what machines say to NVML, told by the library of `fakenvml/` to programs that ask it.
+
+A GPU is a mapping from the name of an NVML call to its answer; `fakenvml.c` says how both are written. The numbers of
+the GPUs below are made up, after data sheets and published outputs; what a GPU does not know is not in its mapping.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
+from pathlib import Path
+
+from tests.tools import fake_nvml
+
+Value = int | float | str | Sequence[int | float | str]
+"""Numbers and words of an answer, in the units of NVML."""
+
+Gpu = dict[str, Value]
+
+MIB = 1024 * 1024
+NOT_AVAILABLE = -1
+"""All bits one, which is how NVML says that a number inside an answer is not known."""
+ALL_LINKS = 0xFFFFFFFF
+"""The scope of an NVLink field that counts all links of a GPU."""
+HANG = "!hang"
+"""The answer of a call that does not return before there is another answer."""
+
+XID = 8
+
+
+def refused(code: int, times: int | None = None, then: Value = "") -> str:
+    """The answer of a call that fails, always or so many times and then answers."""
+    return f"!{code}" if times is None else f"!{code}*{times} {_words(then)}".rstrip()
+
+
+def moving(start: int, rate: float, since: float | None = None) -> str:
+    """A number that is `start` at `since`, now where that is not given, and gains `rate` a second."""
+    return f"{start}+{rate}@{time.monotonic() if since is None else since!r}"
+
+
+def unfold(text: str, now: float) -> int:
+    """What the library says for such a number at the time `now`."""
+    start, _, motion = text.partition("+")
+    rate, _, since = motion.partition("@")
+    return int(start) + int(float(rate) * (now - float(since)))
+
+
+class FakeNvml:
+    """A machine with an NVIDIA driver, for programs with its `environment`; what it says can change as they run."""
+
+    def __init__(self, folder: Path, *gpus: Mapping[str, Value], without: tuple[str, ...] = ()) -> None:
+        """A machine that keeps its files in `folder`; its library lacks the functions `without`."""
+        self.library = fake_nvml(without)
+        self._state = folder / "nvml-state"
+        self._calls = folder / "nvml-calls"
+        self._events = count(1)
+        self._written = 0
+        self._lines: dict[str, Value] = {
+            "DriverVersion": "570.86.15",
+            "NVMLVersion": "12.570.86.15",
+            "CudaDriverVersion": 12080,
+            "Count": len(gpus),
+        }
+        for index, gpu in enumerate(gpus):
+            self._lines |= {f"gpu{index}.{call}": value for call, value in gpu.items()}
+        self._write()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a program needs to find this driver in place of the machine's."""
+        return {
+            "OTEL_PYTHON_HARDWARE_NVML": str(self.library),
+            "LD_LIBRARY_PATH": str(self.library.parent),
+            "FAKE_NVML_STATE": str(self._state),
+            "FAKE_NVML_CALLS": str(self._calls),
+        }
+
+    def say(self, lines: Mapping[str, Value | None]) -> None:
+        """Change these lines, all at once, and take away those that are None."""
+        for key, value in lines.items():
+            if value is None:
+                self._lines.pop(key, None)
+            else:
+                self._lines[key] = value
+        self._write()
+
+    def event(self, gpu: int, data: int, kind: int = XID) -> None:
+        """Something happens to a GPU: an Xid with its number, or an event of another kind."""
+        self.say({f"Event.{next(self._events)}": (gpu, kind, data)})
+
+    def calls(self) -> Counter[str]:
+        """How often each call was made, by every program of this machine and since `forget_calls`."""
+        return Counter(self._calls.read_text().splitlines()) if self._calls.exists() else Counter()
+
+    def forget_calls(self) -> None:
+        self._calls.unlink(missing_ok=True)
+
+    def _write(self) -> None:
+        fresh = self._state.with_suffix(".fresh")
+        fresh.write_text("".join(f"{key} {_words(value)}\n" for key, value in self._lines.items()))
+        # Two versions may be made within one tick of the file system's clock, and the second lie where the first lay.
+        self._written = max(self._written + 1, time.time_ns())
+        os.utime(fresh, ns=(self._written, self._written))
+        fresh.replace(self._state)
+
+
+def _words(value: Value) -> str:
+    return " ".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)
+
+
+def _power(typical: int, enforced: int, least: int) -> Iterator[tuple[str, Value]]:
+    """Power in milliwatts, and the energy in millijoules that comes of it."""
+    energy = moving(5_000_000_000, typical)
+    yield "PowerUsage", typical
+    yield "TotalEnergyConsumption", energy
+    yield "FieldValues.83", f"ullong {energy}"
+    for call in ("EnforcedPowerLimit", "PowerManagementLimit", "PowerManagementDefaultLimit"):
+        yield call, enforced
+    yield "PowerManagementLimitConstraints", (least, enforced)
+
+
+def _clocks(now: Sequence[int], most: Sequence[int]) -> Iterator[tuple[str, Value]]:
+    """Megahertz of graphics, SM, memory and video."""
+    for domain in range(4):
+        yield f"ClockInfo.{domain}", now[domain]
+        yield f"MaxClockInfo.{domain}", most[domain]
+
+
+def _identity(index: int, name: str, bus: int, device: int) -> Gpu:
+    return {
+        "Name": name,
+        "UUID": f"GPU-{device:08x}-0000-4000-8000-{index:012x}",
+        "Serial": f"16501230{index:05d}",
+        "MinorNumber": index,
+        "PciInfo": f"0000:{bus:02x}:00.0 {device << 16 | 0x10DE:#010x} 0x16c110de",
+        "VbiosVersion": "96.00.74.00.01",
+        "PersistenceMode": 1,
+        "ComputeMode": 0,
+        "MultiGpuBoard": 0,
+    }
+
+
+def _engines() -> Gpu:
+    """Encoder, decoder, JPEG and optical flow, with the length of their sampling period in microseconds."""
+    return {
+        "EncoderUtilization": (3, 167_000),
+        "DecoderUtilization": (11, 167_000),
+        "JpgUtilization": (0, 167_000),
+        "OfaUtilization": (0, 167_000),
+    }
+
+
+def _reliable() -> Gpu:
+    """Error-correcting memory: corrected and uncorrected errors since the driver started, and ever."""
+    return {
+        "EccMode": (1, 1),
+        "TotalEccErrors.0.0": 2,
+        "TotalEccErrors.0.1": 37,
+        "TotalEccErrors.1.0": 0,
+        "TotalEccErrors.1.1": 1,
+        "FieldValues.3": "ullong 2",
+        "FieldValues.4": "ullong 0",
+        "FieldValues.5": "ullong 37",
+        "FieldValues.6": "ullong 1",
+        "SupportedEventTypes": 0x1FF,
+    }
+
+
+def t4(index: int = 0) -> Gpu:
+    """Turing, for inference: retired pages, temperatures as limits, and no engines but encoder and decoder."""
+    engines = _engines()
+    return {
+        **_identity(index, "Tesla T4", 0x1E + index, 0x1EB8),
+        **_reliable(),
+        **dict(_power(38_120, 70_000, 60_000)),
+        **dict(_clocks((1065, 1065, 5000, 990), (1590, 1590, 5001, 1470))),
+        "Architecture": 5,
+        "CudaComputeCapability": (7, 5),
+        "UtilizationRates": (41, 17),
+        "EncoderUtilization": engines["EncoderUtilization"],
+        "DecoderUtilization": engines["DecoderUtilization"],
+        "MemoryInfo": (15_360 * MIB, 449 * MIB, 9_911 * MIB, 5_000 * MIB),
+        "BAR1MemoryInfo": (256 * MIB, 251 * MIB, 5 * MIB),
+        "Temperature.0": 52,
+        "TemperatureV.0": 52,
+        "TemperatureThreshold.0": 96,
+        "TemperatureThreshold.1": 93,
+        "TemperatureThreshold.3": 85,
+        "CurrentClocksEventReasons": 4,
+        "CurrentClocksThrottleReasons": 4,
+        "PerformanceState": 0,
+        "CurrPcieLinkGeneration": 3,
+        "CurrPcieLinkWidth": 8,
+        "PcieReplayCounter": 0,
+        "FieldValues.94": "uint 0",
+        "FieldValues.29": "uint 1",
+        "FieldValues.30": "uint 2",
+        "FieldValues.31": "uint 0",
+        "FieldValues.74": f"ullong {moving(12_000_000_000, 250_000_000.0)}",
+        "FieldValues.75": "ullong 0",
+        "RetiredPages.0": "0x1a000",
+        "RetiredPages.1": "0x2b000 0x2c000",
+        "RetiredPagesPendingStatus": 0,
+        "ComputeRunningProcesses": "",
+        "GraphicsRunningProcesses": "",
+    }
+
+
+def geforce(index: int = 0) -> Gpu:
+    """A consumer's card: two fans, no error-correcting memory, no energy before Volta but this one is newer."""
+    return {
+        **_identity(index, "NVIDIA GeForce RTX 4090", 0x01 + index, 0x2684),
+        **_engines(),
+        **dict(_power(287_450, 450_000, 150_000)),
+        **dict(_clocks((2520, 2520, 10501, 1980), (3105, 3105, 10501, 2415))),
+        "Architecture": 8,
+        "CudaComputeCapability": (8, 9),
+        "UtilizationRates": (97, 44),
+        "MemoryInfo": (24_564 * MIB, 350 * MIB, 14_214 * MIB, 10_000 * MIB),
+        "Temperature.0": 64,
+        "TemperatureV.0": 64,
+        "TemperatureThreshold.0": 99,
+        "TemperatureThreshold.1": 96,
+        "TemperatureThreshold.3": 84,
+        "CurrentClocksEventReasons": 0,
+        "CurrentClocksThrottleReasons": 0,
+        "PerformanceState": 2,
+        "NumFans": 2,
+        "FanSpeed": 45,
+        "FanSpeed.0": 45,
+        "FanSpeed.1": 47,
+        "FanSpeedRPM.0": 1620,
+        "FanSpeedRPM.1": 1690,
+        "MinMaxFanSpeed": (30, 100),
+        "CurrPcieLinkGeneration": 4,
+        "CurrPcieLinkWidth": 16,
+        "PcieReplayCounter": 0,
+        "FieldValues.94": "uint 0",
+        "ComputeRunningProcesses": "",
+        "GraphicsRunningProcesses": "",
+    }
+
+
+def a100(index: int = 0) -> Gpu:
+    """Ampere, for training: remapped rows, NVLink, temperature of the memory."""
+    return {
+        **_identity(index, "NVIDIA A100-SXM4-80GB", 0x07 + 8 * index, 0x20B2),
+        **_reliable(),
+        **_engines(),
+        **dict(_power(312_340, 400_000, 100_000)),
+        **dict(_clocks((1410, 1410, 1593, 1275), (1410, 1410, 1593, 1290))),
+        **dict(_nvlink(12, 3)),
+        "Architecture": 7,
+        "CudaComputeCapability": (8, 0),
+        "UtilizationRates": (88, 53),
+        "MemoryInfo": (81_920 * MIB, 693 * MIB, 41_227 * MIB, 40_000 * MIB),
+        "BAR1MemoryInfo": (131_072 * MIB, 131_071 * MIB, 1 * MIB),
+        "Temperature.0": 61,
+        "TemperatureV.0": 61,
+        "TemperatureThreshold.0": 92,
+        "TemperatureThreshold.1": 89,
+        "TemperatureThreshold.2": 95,
+        "TemperatureThreshold.3": 85,
+        "FieldValues.82": "uint 72",
+        "CurrentClocksEventReasons": 0,
+        "CurrentClocksThrottleReasons": 0,
+        "PerformanceState": 0,
+        "CurrPcieLinkGeneration": 4,
+        "CurrPcieLinkWidth": 16,
+        "PcieReplayCounter": 5,
+        "FieldValues.94": "uint 5",
+        **{f"FieldValues.{policy}": "ullong 0" for policy in range(74, 82)},
+        "FieldValues.74": f"ullong {moving(90_000_000_000, 125_000_000.0)}",
+        "FieldValues.185": "uint 312340",
+        "FieldValues.186": "uint 330000",
+        "FieldValues.187": "uint 100000",
+        "FieldValues.188": "uint 400000",
+        "FieldValues.189": "uint 400000",
+        "FieldValues.190": "uint 400000",
+        "RemappedRows": (2, 1, 0, 0),
+        "FieldValues.142": "uint 2",
+        "FieldValues.143": "uint 1",
+        "FieldValues.144": "uint 0",
+        "FieldValues.145": "uint 0",
+        "MigMode": (0, 0),
+        "MaxMigDeviceCount": 7,
+        "ComputeRunningProcesses": "",
+        "GraphicsRunningProcesses": "",
+    }
+
+
+def h100(index: int = 0) -> Gpu:
+    """Hopper: GPM, margins in place of limits of temperature, bytes over PCIe counted."""
+    gpu = {
+        **a100(index),
+        **_identity(index, "NVIDIA H100 80GB HBM3", 0x1A + index, 0x2330),
+        **dict(_power(512_600, 700_000, 200_000)),
+        **dict(_clocks((1980, 1980, 2619, 1545), (1980, 1980, 2619, 1545))),
+        **dict(_nvlink(18, 4)),
+        "Architecture": 9,
+        "CudaComputeCapability": (9, 0),
+        "MemoryInfo": (81_559 * MIB, 557 * MIB, 31_002 * MIB, 50_000 * MIB),
+        "MarginTemperature": 26,
+        "FieldValues.185": "uint 512600",
+        "FieldValues.186": "uint 548000",
+        "FieldValues.187": "uint 200000",
+        "FieldValues.188": "uint 700000",
+        "FieldValues.189": "uint 700000",
+        "FieldValues.190": "uint 700000",
+        "FieldValues.193": "int -8",
+        "FieldValues.194": "int -2",
+        "FieldValues.195": "int 0",
+        "FieldValues.196": "int 0",
+        "FieldValues.197": f"ullong {moving(7_000_000_000, 300_000_000.0)}",
+        "FieldValues.198": f"ullong {moving(9_000_000_000, 100_000_000.0)}",
+        "GpmQueryDeviceSupport": 1,
+        **{f"GpmCounter.{metric}": moving(0, rate) for metric, rate in GPM_RATES.items()},
+    }
+    return {call: value for call, value in gpu.items() if not call.startswith("TemperatureThreshold")}
+
+
+GPM_RATES: Mapping[int, float] = {
+    1: 88,
+    2: 76,
+    3: 41,
+    5: 62,
+    10: 53,
+    11: 4,
+    12: 12,
+    13: 2,
+    20: 95,
+    21: 286,
+    60: 0,
+    61: 0,
+}
+"""GPM metrics that a busy GPU has by themselves: percent, and MiB/s from 20 on."""
+
+
+def _nvlink(links: int, version: int) -> Iterator[tuple[str, Value]]:
+    """Links that each send 2 GiB/s and receive 1, in KiB, and count four kinds of errors."""
+    for fields, of in ((("138", "140"), 2), (("139", "141"), 1)):
+        for field in fields:
+            rate = of * 1024 * 1024
+            yield f"FieldValues.{field}.{ALL_LINKS}", f"ullong {moving(1_000_000 * links, rate * links)}"
+            for link in range(links):
+                scope = f".{link}" if link else ""
+                yield f"FieldValues.{field}{scope}", f"ullong {moving(1_000_000, rate)}"
+    for kind, total in enumerate((38, 45, 52, 59)):
+        yield f"FieldValues.{total}", f"ullong {kind}"
+    yield "FieldValues.91", f"uint {links}"
+    for link in range(links):
+        yield f"NvLinkState.{link}", 1
+        yield f"NvLinkVersion.{link}", version
+        for counter in range(4):
+            yield f"NvLinkErrorCounter.{link}.{counter}", counter if link == 0 else 0
+
+
+def mig(gpu: Mapping[str, Value], index: int, slots: Mapping[int, tuple[int, int]]) -> Gpu:
+    """The GPU in seven parts of which those in `slots` are taken, by their GPU and compute instance.
+
+    Each part uses as many GiB as its slot's number and one, of ten. The whole says no utilization any more.
+    """
+    silent = ("UtilizationRates", "EncoderUtilization", "DecoderUtilization", "JpgUtilization", "OfaUtilization")
+    kept = {call: value for call, value in gpu.items() if call not in silent and not call.startswith("GpmCounter")}
+    kept |= {"MigMode": (1, 1), "MaxMigDeviceCount": 7}
+    for slot, (gpu_instance, compute_instance) in slots.items():
+        used = (slot + 1) * 1024 * MIB
+        parts: Gpu = {
+            "Name": f"{gpu['Name']} MIG 1g.10gb",
+            "UUID": f"MIG-00000000-0000-5000-8000-{index:06x}{slot:06x}",
+            "GpuInstanceId": gpu_instance,
+            "ComputeInstanceId": compute_instance,
+            "Attributes": (16, 1, 1, 0, 1, 0, 1, 1, 9984),
+            "MemoryInfo": (9_984 * MIB, 16 * MIB, 9_968 * MIB - used, used),
+            "ComputeRunningProcesses": "",
+            "GraphicsRunningProcesses": "",
+        }
+        kept |= {f"mig{slot}.{call}": value for call, value in parts.items()}
+        if "GpmQueryDeviceSupport" in gpu:
+            kept |= {f"gi{gpu_instance}.GpmCounter.{metric}": moving(0, 10 * slot + 5) for metric in (1, 2, 10)}
+    return kept
+
+
+def unified(index: int = 0) -> Gpu:
+    """A part that shares the machine's memory with its processor: none of its own, no limits of power."""
+    gpu = {**geforce(index), "Name": "NVIDIA GB10", "PowerUsage": 14_020, "Temperature.0": 48, "TemperatureV.0": 48}
+    lacks = ("MemoryInfo", "NumFans", "Fan", "EnforcedPower", "PowerManagement", "MinMaxFan", "ClockInfo.2")
+    return {call: value for call, value in gpu.items() if not call.startswith(lacks)}
+
+
+def wsl(index: int = 0) -> Gpu:
+    """A GPU inside Windows' Linux: what goes through the desktop's driver fails for unknown reasons."""
+    failing = dict.fromkeys(("UtilizationRates", "ComputeRunningProcesses", "GraphicsRunningProcesses"), refused(999))
+    lacks = ("Fan", "NumFans", "MinMaxFan", "FieldValues", "Encoder", "Decoder", "Jpg", "Ofa")
+    return {call: value for call, value in geforce(index).items() if not call.startswith(lacks)} | failing
+
+
+def vgpu(index: int = 0) -> Gpu:
+    """A share of a GPU in a virtual machine: utilization and memory, nothing of the board."""
+    kept = ("Name", "UUID", "PciInfo", "MinorNumber", "UtilizationRates", "Encoder", "Decoder", "MemoryInfo", "Compute")
+    gpu = {call: value for call, value in a100(index).items() if call.startswith(kept)}
+    return {**gpu, "Name": "GRID A100D-10C", "MemoryInfo": (10_240 * MIB, 0, 7_240 * MIB, 3_000 * MIB)}
