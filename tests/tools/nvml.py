@@ -36,6 +36,11 @@ def refused(code: int, times: int | None = None, then: Value = "") -> str:
     return f"!{code}" if times is None else f"!{code}*{times} {_words(then)}".rstrip()
 
 
+def listed(*items: Sequence[int]) -> str:
+    """Processes as pid and bytes, samples as microseconds and value, and whatever else NVML gives in lists."""
+    return " ".join(":".join(map(str, item)) for item in items)
+
+
 def moving(start: int, rate: float, since: float | None = None) -> str:
     """A number that is `start` at `since`, now where that is not given, and gains `rate` a second."""
     return f"{start}+{rate}@{time.monotonic() if since is None else since!r}"
@@ -210,7 +215,7 @@ def t4(index: int = 0) -> Gpu:
 
 
 def geforce(index: int = 0) -> Gpu:
-    """A consumer's card: two fans, no error-correcting memory, no energy before Volta but this one is newer."""
+    """A consumer's card: two fans, no error-correcting memory, no NVLink."""
     return {
         **_identity(index, "NVIDIA GeForce RTX 4090", 0x01 + index, 0x2684),
         **_engines(),
@@ -220,6 +225,7 @@ def geforce(index: int = 0) -> Gpu:
         "CudaComputeCapability": (8, 9),
         "UtilizationRates": (97, 44),
         "MemoryInfo": (24_564 * MIB, 350 * MIB, 14_214 * MIB, 10_000 * MIB),
+        "BAR1MemoryInfo": (32_768 * MIB, 32_758 * MIB, 10 * MIB),
         "Temperature.0": 64,
         "TemperatureV.0": 64,
         "TemperatureThreshold.0": 99,
@@ -375,6 +381,7 @@ def mig(gpu: Mapping[str, Value], index: int, slots: Mapping[int, tuple[int, int
             "ComputeInstanceId": compute_instance,
             "Attributes": (16, 1, 1, 0, 1, 0, 1, 1, 9984),
             "MemoryInfo": (9_984 * MIB, 16 * MIB, 9_968 * MIB - used, used),
+            "BAR1MemoryInfo": (16_383 * MIB, 16_382 * MIB, 1 * MIB),
             "ComputeRunningProcesses": "",
             "GraphicsRunningProcesses": "",
         }

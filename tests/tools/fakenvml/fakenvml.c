@@ -105,11 +105,11 @@ static void refresh(void) {
     close(file);
 }
 
-static double seconds(void) {
+static double seconds(clockid_t clock) {
     const Line *fixed = line("Clock");
     struct timespec now;
     if (fixed) return strtod(fixed->value, NULL);
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(clock, &now);
     return now.tv_sec + now.tv_nsec / 1e9;
 }
 
@@ -173,10 +173,19 @@ static void note(const Device *d, const char *key) {
     close(file);
 }
 
+/* Lets other calls go on for two milliseconds, and sees what the file says then. */
 static void wait_a_little(void) {
     pthread_mutex_unlock(&lock);
     nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
     pthread_mutex_lock(&lock);
+    refresh();
+}
+
+/* The verdict, once it is not to hang. */
+static int settled(const Device *d, const char *key, const char **value) {
+    int code;
+    while ((code = verdict(d, key, value)) == HANG) wait_a_little();
+    return code;
 }
 
 /* Begins a call: notes it, takes the lock and says its code and value. ABSENT stands where no line says anything. */
@@ -188,13 +197,8 @@ static int begin(const Device *d, const char **value, const char *format, ...) {
     va_end(parts);
     note(d, key);
     pthread_mutex_lock(&lock);
-    for (;;) {
-        refresh();
-        if (!users && strcmp(key, "Init")) return UNINITIALIZED;
-        int code = verdict(d, key, value);
-        if (code != HANG) return code;
-        wait_a_little();
-    }
+    refresh();
+    return users || !strcmp(key, "Init") ? settled(d, key, value) : UNINITIALIZED;
 }
 
 /* Ends a call. What the state does not know is not supported. */
@@ -214,7 +218,7 @@ static double gained(const char **text) {
     char *next;
     double rate = strtod(*text + 1, &next), since = *next == '@' ? strtod(next + 1, &next) : 0;
     *text = next;
-    return rate * (seconds() - since);
+    return rate * (seconds(CLOCK_MONOTONIC) - since);
 }
 
 static int whole(const char **text, u64 *number) {
@@ -241,9 +245,11 @@ static int item(const char **text, u64 *numbers, int most) {
     if (!**text) return 0;
     for (int i = 0; i < most; i++) {
         numbers[i] = -1;
-        if (**text == ':') ++*text;
+        if (i && **text != ':') continue;
+        if (i) ++*text;
         whole(text, &numbers[i]);
     }
+    *text += strcspn(*text, " ");
     return 1;
 }
 
@@ -392,7 +398,7 @@ int nvmlDeviceGetPciInfo_v3(Device *d, Pci *out) {
 TEXT(Name) TEXT(UUID) TEXT(Serial) TEXT(VbiosVersion) TEXT(BoardPartNumber) TEXT(GspFirmwareVersion)
 ONE(MinorNumber) ONE(Brand) ONE(Architecture) ONE(BoardId) ONE(MultiGpuBoard) ONE(NumGpuCores) ONE(MemoryBusWidth)
 ONE(PersistenceMode) ONE(ComputeMode) ONE(DisplayMode) ONE(DisplayActive) ONE(PerformanceState)
-TWO(CudaComputeCapability)
+TWO(CudaComputeCapability) TWO(DriverModel) TWO(DriverModel_v2)
 ONE(PowerUsage) ONE(EnforcedPowerLimit) ONE(PowerManagementMode) ONE(PowerManagementLimit)
 ONE(PowerManagementDefaultLimit) TWO(PowerManagementLimitConstraints) LONG(TotalEnergyConsumption)
 ONE_OF(Temperature) ONE_OF(TemperatureThreshold)
@@ -572,13 +578,8 @@ int nvmlDeviceGetFieldValues(Device *d, int count, Field *fields) {
     for (Field *f = fields; code == ABSENT && f < fields + count; f++) {
         char key[KEY];
         snprintf(key, sizeof key, f->scope ? "FieldValues.%u.%u" : "FieldValues.%u", f->id, f->scope);
-        int said = verdict(d, key, &value);
-        while (said == HANG) {
-            wait_a_little();
-            refresh();
-            said = verdict(d, key, &value);
-        }
-        f->time = seconds() * 1e6;
+        int said = settled(d, key, &value);
+        f->time = seconds(CLOCK_REALTIME) * 1e6;
         f->latency = 0;
         f->value.whole = 0;
         if (said == SUCCESS && !typed(&value, &f->type, &f->value)) said = INVALID_STATE;
@@ -597,7 +598,7 @@ static void take(Sample *sample, int gpu, int instance) {
     char prefix[3][KEY] = {"gpu.GpmCounter."};
     snprintf(prefix[1], KEY, "gpu%d.GpmCounter.", gpu);
     snprintf(prefix[2], KEY, "gpu%d.gi%d.GpmCounter.", gpu, instance);
-    *sample = (Sample){gpu, instance, seconds(), {0}};
+    *sample = (Sample){gpu, instance, seconds(CLOCK_MONOTONIC), {0}};
     for (int id = 0; id < METRICS; id++) sample->counters[id] = NAN;
     for (int p = instance < 0 ? 0 : 2; p <= (instance < 0 ? 1 : 2); p++)
         for (Line *l = lines; l < lines + line_count; l++) {
@@ -709,7 +710,7 @@ int nvmlEventSetWait_v2(Set *set, Event *out, u32 milliseconds) {
         clock_gettime(CLOCK_MONOTONIC, &now);
         if ((now.tv_sec - began.tv_sec) * 1000 + (now.tv_nsec - began.tv_nsec) / 1000000 >= milliseconds)
             code = TIMEOUT;
-        else wait_a_little(), refresh();
+        else wait_a_little();
     }
     return end_allowed(code);
 }

@@ -1,0 +1,439 @@
+"""The simulated NVIDIA driver says to the real binding what its state says, and fails as it is told to."""
+
+from __future__ import annotations
+
+import json
+import select
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.children import PATIENCE, run, started
+from tests.tools import Missing, fake_nvml, need
+from tests.tools.nvml import (
+    ALL_LINKS,
+    HANG,
+    MIB,
+    NOT_AVAILABLE,
+    FakeNvml,
+    Gpu,
+    a100,
+    geforce,
+    h100,
+    listed,
+    mig,
+    refused,
+    t4,
+    unfold,
+    unified,
+    vgpu,
+    wsl,
+)
+from tests.waiting import wait_for
+
+CLOCK = 5000.0
+PROGRAM = """
+import ctypes, json, os, sys
+library = ctypes.CDLL(os.environ["OTEL_PYTHON_HARDWARE_NVML"])
+import pynvml
+
+def plain(value):
+    if isinstance(value, ctypes.Structure):
+        return {name: getattr(value, name) for name, *_ in value._fields_}
+    return getattr(value, "__dict__", None) or str(value)
+
+def gpm(first, second, *metrics):
+    get = pynvml.c_nvmlGpmMetricsGet_t(version=1, numMetrics=len(metrics), sample1=first, sample2=second)
+    for i, metric in enumerate(metrics):
+        get.metrics[i].metricId = metric
+    pynvml.nvmlGpmMetricsGet(get)
+    return [(metric.nvmlReturn, metric.value) for metric in get.metrics[:len(metrics)]]
+
+def samples(kind, after):
+    type_, buffer = pynvml.nvmlDeviceGetSamples(pynvml.gpu, kind, after)
+    return type_, [(sample.timeStamp, sample.sampleValue.uiVal) for sample in buffer]
+
+def event(events, milliseconds):
+    found = pynvml.nvmlEventSetWait_v2(events, milliseconds)
+    return pynvml.nvmlDeviceGetIndex(found.device), found.eventType, found.eventData
+
+def oldest_processes():
+    room, count = (ctypes.c_uint * 8)(), ctypes.c_uint(2)
+    code = library.nvmlDeviceGetComputeRunningProcesses(pynvml.gpu, ctypes.byref(count), room)
+    return code, count.value, room[0]
+
+names = vars(pynvml)
+names.update(gpm=gpm, samples=samples, event=event, oldest_processes=oldest_processes, plain=plain)
+for line in sys.stdin:
+    try:
+        answer = eval(line, names)
+    except pynvml.NVMLError as error:
+        answer = {"refused": error.value}
+    except NameError:
+        answer = {"unknown": line}
+    print(json.dumps(answer, default=plain), flush=True)
+"""
+"""Answers each line, an expression over the names of the real binding, with its value or with NVML's code."""
+
+
+class Reader:
+    """A program that has loaded the driver by its path, as this package does, and the first GPU in `gpu`."""
+
+    def __init__(self, child: subprocess.Popen[str]) -> None:
+        self._child = child
+
+    def ask(self, question: str) -> Any:
+        self.begin(question)
+        return self.answer()
+
+    def begin(self, question: str) -> None:
+        assert self._child.stdin is not None
+        self._child.stdin.write(question + "\n")
+        self._child.stdin.flush()
+
+    def answered(self) -> bool:
+        return bool(select.select([self._child.stdout], [], [], 0)[0])
+
+    def answer(self) -> Any:
+        assert self._child.stdout is not None
+        ready, _, _ = select.select([self._child.stdout], [], [], PATIENCE)
+        line = self._child.stdout.readline() if ready else ""
+        assert line, f"no answer; {self._child.poll()}"
+        return json.loads(line)
+
+
+Start = Callable[..., "tuple[FakeNvml, Reader]"]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts a machine of these GPUs and a program on it that has called `nvmlInit`."""
+    with ExitStack() as stack:
+
+        def begin(*gpus: Gpu, without: tuple[str, ...] = ()) -> tuple[FakeNvml, Reader]:
+            need(lambda: fake_nvml(without))
+            fake = FakeNvml(tmp_path, *gpus, without=without)
+            fake.say({"Clock": CLOCK})
+            environment = {name: value for name, value in fake.environment.items() if name != "LD_LIBRARY_PATH"}
+            child = stack.enter_context(started([sys.executable, "-c", PROGRAM], environment))
+            reader = Reader(child)
+            reader.ask("nvmlInit()")
+            reader.ask("(gpu := nvmlDeviceGetHandleByIndex(0)) and None")
+            return fake, reader
+
+        yield begin
+
+
+def _refused(code: int) -> dict[str, int]:
+    return {"refused": code}
+
+
+def _numbers(answer: Any) -> list[Any]:
+    """The numbers in an answer, in their order."""
+    if isinstance(answer, dict):
+        answer = answer.values()
+    return [part for each in answer for part in _numbers(each)] if not isinstance(answer, (int, str)) else [answer]
+
+
+def _question(call: str) -> str:
+    """How the binding is asked for what a line of a GPU says."""
+    name, *selected = call.split(".")
+    if name == "FanSpeed" and selected:
+        name = "FanSpeed_v2"
+    if name == "MemoryInfo":
+        selected = ["nvmlMemory_v2"]
+    if name == "FieldValues":
+        return f"nvmlDeviceGetFieldValues(gpu, [({selected[0]}, {(*selected, '0')[1]})])[0]"
+    if name == "FanSpeedRPM":
+        selected = []
+    if name == "GpmQueryDeviceSupport":
+        return "nvmlGpmQueryDeviceSupport(gpu).isSupportedDevice"
+    return f"nvmlDeviceGet{name}({', '.join(['gpu', *selected])})"
+
+
+def _expected(value: Any) -> list[Any]:
+    words = value if isinstance(value, tuple) else (str(value).split() if isinstance(value, str) else [value])
+    return [unfold(word, CLOCK) if isinstance(word, str) and "@" in word else word for word in words]
+
+
+@pytest.mark.parametrize("profile", [t4, geforce, a100, h100, unified, vgpu])
+def test_every_line_of_a_gpu_is_what_the_binding_reads(start: Start, profile: Callable[[], Gpu]) -> None:
+    gpu = profile()
+    _, reader = start(gpu)
+    texts = {"Name", "UUID", "Serial", "VbiosVersion"}
+    unknown = []
+    for call, value in gpu.items():
+        if call.startswith("GpmCounter") or call == "FanSpeedRPM.1":
+            continue  # the binding asks for the first fan only; GPM has a test of its own
+        answer = reader.ask(_question(call))
+        if isinstance(answer, dict) and "unknown" in answer:
+            unknown.append(call)
+        elif call == "PciInfo":
+            assert f"{answer['busId'][4:].lower()} {answer['pciDeviceId']:#010x}" in str(value)
+        elif call in texts:
+            assert answer == value
+        elif call.startswith("FieldValues"):
+            assert (answer["nvmlReturn"], answer["timestamp"]) == (0, CLOCK * 1e6), call
+            kind, number = _expected(value)
+            read = {"ullong": "ullVal", "uint": "uiVal", "int": "siVal"}[kind]
+            assert reader.ask(f"{_question(call)}.value.{read}") == int(number), call
+        else:
+            skipped = 1 if call == "MemoryInfo" else 0  # its first number is the structure's version
+            assert _numbers(answer)[skipped:] == [int(str(n), 0) for n in _expected(value)], call
+    # What an old binding does not know yet.
+    assert set(unknown) <= {"TemperatureV.0", "MarginTemperature", "JpgUtilization", "OfaUtilization", "FanSpeedRPM.0"}
+
+
+def test_what_a_gpu_does_not_know_is_not_supported(start: Start) -> None:
+    _, reader = start(t4())
+    for call in ("FanSpeed", "RemappedRows", "MigMode", "NvLinkState.0", "Samples.0.0", "ProcessUtilization.0"):
+        assert reader.ask(_question(call)) == _refused(3), call
+    several = "[f.nvmlReturn for f in nvmlDeviceGetFieldValues(gpu, [83, 82, (140, 1), 31])]"
+    assert reader.ask(several) == [0, 3, 3, 0]
+
+
+def test_a_number_moves_with_the_clock_and_without_one_by_itself(start: Start) -> None:
+    fake, reader = start(h100())
+    fake.say({"gpu0.TotalEnergyConsumption": f"1000+250@{CLOCK}"})
+    question = "nvmlDeviceGetTotalEnergyConsumption(gpu)"
+    assert reader.ask(question) == 1000
+    fake.say({"Clock": CLOCK + 4})
+    assert reader.ask(question) == 2000
+    fake.say({"Clock": None, "gpu0.TotalEnergyConsumption": "0+1e9@0"})
+    first = reader.ask(question)
+    assert reader.ask(question) > first
+
+
+def test_numbers_that_are_not_available_are_all_ones(start: Start) -> None:
+    fake, reader = start(h100())
+    fake.say(
+        {"gpu0.PowerUsage": NOT_AVAILABLE, "gpu0.MemoryInfo": [NOT_AVAILABLE] * 4, "gpu0.FieldValues.3": "ullong -1"}
+    )
+    assert reader.ask("nvmlDeviceGetPowerUsage(gpu)") == 2**32 - 1
+    assert reader.ask("nvmlDeviceGetMemoryInfo(gpu).used") == 2**64 - 1
+    assert reader.ask("nvmlDeviceGetFieldValues(gpu, [3])[0].value.ullVal") == 2**64 - 1
+
+
+def test_a_lost_gpu_refuses_everything_and_the_others_nothing(start: Start) -> None:
+    fake, reader = start(h100(0), h100(1))
+    questions = ("nvmlDeviceGetHandleByIndex(0) and 0", "nvmlDeviceGetName(gpu)", "nvmlDeviceGetFieldValues(gpu, [83])")
+    fake.say({"gpu0": refused(15)})
+    assert [reader.ask(question) for question in questions] == [_refused(15)] * 3
+    assert reader.ask("nvmlDeviceGetName(nvmlDeviceGetHandleByIndex(1))") == "NVIDIA H100 80GB HBM3"
+    fake.say({"gpu0": None, "gpu": refused(16)})
+    assert reader.ask("nvmlDeviceGetHandleByIndex(1) and 0") == _refused(16)
+    fake.say({"gpu": None, "gpu0.HandleByIndex": refused(999), "Count": 1})
+    assert reader.ask("nvmlDeviceGetHandleByIndex(0) and 0") == _refused(999)
+    assert reader.ask("nvmlDeviceGetHandleByIndex(1) and 0") == _refused(2)
+    assert reader.ask("nvmlDeviceGetCount()") == 1
+    assert reader.ask("nvmlDeviceGetPowerUsage(gpu)") == 512_600
+
+
+def test_a_refusal_may_pass(start: Start) -> None:
+    fake, reader = start(h100())
+    fake.say({"gpu0.PowerUsage": refused(999, times=2, then=77), "gpu0": refused(4, times=1)})
+    power = "nvmlDeviceGetPowerUsage(gpu)"
+    answers = [reader.ask(power) for _ in range(3)]
+    fake.say({"gpu0.FanSpeed": 30})  # a line that stays as it was goes on counting
+    answers += [reader.ask(power) for _ in range(2)]
+    assert answers == [_refused(4), _refused(999), _refused(999), 77, 77]
+
+
+def test_a_call_hangs_until_the_state_says_otherwise(start: Start) -> None:
+    fake, reader = start(h100())
+    fake.say({"gpu0.PowerUsage": HANG})
+    reader.begin("nvmlDeviceGetPowerUsage(gpu)")
+    wait_for(lambda: fake.calls()["gpu0.PowerUsage"], PATIENCE, "call")
+    assert not reader.answered()
+    fake.say({"gpu0.PowerUsage": 1234})
+    assert reader.answer() == 1234
+
+
+def test_a_driver_that_does_not_start(start: Start) -> None:
+    fake, reader = start(h100())
+    reader.ask("nvmlShutdown()")
+    assert reader.ask("nvmlDeviceGetPowerUsage(gpu)") == _refused(1)
+    for code in (9, 12, 18):
+        fake.say({"Init": refused(code)})
+        assert reader.ask("nvmlInit()") == _refused(code)
+    fake.say({"Init": None})
+    assert reader.ask("nvmlInit()") is None
+    assert reader.ask("nvmlSystemGetDriverVersion()") == "570.86.15"
+    assert reader.ask("str(NVMLError(15))") == "GPU is lost"
+
+
+def test_an_old_driver_lacks_functions_and_versions(start: Start) -> None:
+    gone = ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetCurrentClocksEventReasons")
+    fake, reader = start(a100(), without=gone)
+    fake.say({"gpu0.ComputeRunningProcesses": listed((4711, 2 * MIB)), "gpu0.MemoryInfo_v2": refused(25)})
+    processes = "nvmlDeviceGetComputeRunningProcesses_v{}(gpu)"
+    assert reader.ask(processes.format(3)) == _refused(13)
+    (process,) = reader.ask(processes.format(2))
+    assert (process["pid"], process["usedGpuMemory"]) == (4711, 2 * MIB)
+    assert reader.ask("nvmlDeviceGetMemoryInfo(gpu, nvmlMemory_v2)") == _refused(25)
+    # The old structure counts what the driver keeps for itself as used.
+    assert reader.ask("nvmlDeviceGetMemoryInfo(gpu)") == {
+        "total": 81_920 * MIB,
+        "free": 41_227 * MIB,
+        "used": 40_693 * MIB,
+    }
+    assert reader.ask("nvmlDeviceGetCurrentClocksThrottleReasons(gpu)") == 0
+    assert reader.ask("oldest_processes()") == [0, 1, 4711]
+
+
+def test_processes_and_their_shares(start: Start) -> None:
+    fake, reader = start(h100())
+    assert reader.ask("nvmlDeviceGetComputeRunningProcesses(gpu)") == []
+    # One with its memory known, one of a part, one without, and a number that no process can have.
+    fake.say(
+        {
+            "gpu0.ComputeRunningProcesses": listed((100, 5 * MIB), (101, 6 * MIB, 3, 0), (102,), (2**32 - 7, 1)),
+            "gpu0.ProcessUtilization": listed((100, 1_000, 40, 30, 0, 1), (101, 2_000, 50, 20, 0, 0)),
+        }
+    )
+    found = reader.ask("nvmlDeviceGetComputeRunningProcesses(gpu)")
+    nowhere = 2**32 - 1
+    assert [tuple(process.values()) for process in found] == [
+        (100, 5 * MIB, nowhere, nowhere),
+        (101, 6 * MIB, 3, 0),
+        (102, None, nowhere, nowhere),
+        (2**32 - 7, 1, nowhere, nowhere),
+    ]
+    shares = "[list(plain(share).values()) for share in nvmlDeviceGetProcessUtilization(gpu, {})]"
+    assert reader.ask(shares.format(0)) == [[100, 1_000, 40, 30, 0, 1], [101, 2_000, 50, 20, 0, 0]]
+    assert reader.ask(shares.format(1_000)) == [[101, 2_000, 50, 20, 0, 0]]
+    assert reader.ask(shares.format(2_000)) == _refused(6)
+
+
+def test_the_buffer_of_samples(start: Start) -> None:
+    fake, reader = start(h100())
+    fake.say({"gpu0.Samples.1": "uint " + listed((1_000, 55), (2_000, 60), (3_000, 0)), "gpu0.Samples.0": "uint"})
+    assert reader.ask("samples(1, 0)") == [1, [[1_000, 55], [2_000, 60], [3_000, 0]]]
+    assert reader.ask("samples(1, 2_000)") == [1, [[3_000, 0]]]
+    assert reader.ask("samples(1, 3_000)") == _refused(6)
+    assert reader.ask("samples(0, 0)") == _refused(6)
+
+
+def test_parts_of_a_gpu_with_an_empty_slot_between_them(start: Start) -> None:
+    fake, reader = start(mig(h100(), 0, {0: (1, 0), 2: (3, 0)}), h100(1))
+    assert reader.ask("nvmlDeviceGetMigMode(gpu)") == [1, 1]
+    assert reader.ask("nvmlDeviceGetMaxMigDeviceCount(gpu)") == 7
+    slots = [reader.ask(f"nvmlDeviceGetMigDeviceHandleByIndex(gpu, {slot}) and 0") for slot in range(4)]
+    assert slots == [0, _refused(6), 0, _refused(6)]
+    reader.ask("(part := nvmlDeviceGetMigDeviceHandleByIndex(gpu, 2)) and None")
+    assert reader.ask("nvmlDeviceGetUUID(part)") == "MIG-00000000-0000-5000-8000-000000000002"
+    assert reader.ask("nvmlDeviceGetMemoryInfo(part, nvmlMemory_v2).used") == 3 * 1024 * MIB
+    assert reader.ask("(nvmlDeviceGetGpuInstanceId(part), nvmlDeviceGetComputeInstanceId(part))") == [3, 0]
+    assert reader.ask("nvmlDeviceGetAttributes(part).memorySizeMB") == 9984
+    assert reader.ask("nvmlDeviceGetUUID(nvmlDeviceGetDeviceHandleFromMigDeviceHandle(part))") == h100()["UUID"]
+    assert reader.ask("nvmlDeviceGetName(nvmlDeviceGetHandleByUUID(nvmlDeviceGetUUID(part)))").endswith("1g.10gb")
+    for alone in ("PowerUsage(part)", "Temperature(part, 0)", "UtilizationRates(part)", "UtilizationRates(gpu)"):
+        assert reader.ask(f"nvmlDeviceGet{alone}") == _refused(3), alone
+    fake.say({"gpu0": refused(15)})
+    assert reader.ask("nvmlDeviceGetUUID(part)") == _refused(15)
+
+
+def test_gpm_metrics_are_what_counters_gained_between_two_samples(start: Start) -> None:
+    counters = {"GpmCounter.2": 100, "GpmCounter.10": f"0+30@{CLOCK}", "gi3.GpmCounter.2": 7}
+    fake, reader = start({**t4(), "GpmQueryDeviceSupport": 1, **counters})
+    reader.ask("[globals().update({name: nvmlGpmSampleAlloc()}) for name in 'abc'] and None")
+    reader.ask("nvmlGpmSampleGet(gpu, a) and None")
+    assert reader.ask("gpm(a, a, 2, 10, 77)")[0][0] == 21
+    fake.say({"Clock": CLOCK + 2, "gpu0.GpmCounter.2": 260})
+    reader.ask("nvmlGpmSampleGet(gpu, b) and None")
+    fake.say({"Clock": CLOCK + 3, "gpu0.GpmCounter.2": 270})
+    reader.ask("nvmlGpmSampleGet(gpu, c) and None")
+    # Two windows hold together what the one around them holds: 2 s of 80 and 1 s of 10 are 3 s of 56.7.
+    assert reader.ask("gpm(a, b, 2, 10, 77)")[:2] == [[0, 80], [0, 30]]
+    assert reader.ask("gpm(b, c, 2, 10, 77)")[:2] == [[0, 10], [0, 30]]
+    assert reader.ask("gpm(a, c, 2, 10, 77)") == [[0, 170 / 3], [0, 30], [3, 0]]
+    reader.ask("nvmlGpmMigSampleGet(gpu, 3, a) and None")
+    assert reader.ask("gpm(a, c, 2, 10, 77)") == _refused(2)
+    fake.say({"Clock": CLOCK + 4, "gpu0.gi3.GpmCounter.2": 57})
+    reader.ask("nvmlGpmMigSampleGet(gpu, 3, b) and None")
+    assert reader.ask("gpm(a, b, 2, 10, 77)")[:2] == [[0, 50], [3, 0]]
+    assert reader.ask("[nvmlGpmSampleFree(sample) for sample in (a, b, c)]") == [None] * 3
+
+
+def test_events_are_told_once_to_each_who_registered_before(start: Start) -> None:
+    fake, reader = start(h100(0), h100(1))
+    fake.event(0, 13)
+    for name in ("one", "two"):
+        reader.ask(f"({name} := nvmlEventSetCreate()) and None")
+    reader.ask("nvmlDeviceRegisterEvents(gpu, 8, one)")
+    reader.ask("[nvmlDeviceRegisterEvents(nvmlDeviceGetHandleByIndex(i), 9, two) for i in (0, 1)] and None")
+    assert reader.ask("event(one, 0)") == _refused(10)
+    fake.event(1, 79)
+    fake.event(0, 48)
+    fake.event(0, 1, kind=1)
+    assert reader.ask("event(one, 0)") == [0, 8, 48]
+    assert reader.ask("event(one, 1)") == _refused(10)
+    assert [reader.ask("event(two, 0)") for _ in range(3)] == [[1, 8, 79], [0, 8, 48], [0, 1, 1]]
+    # One that waits is told at once of what comes.
+    before = fake.calls()["EventSetWait"]
+    reader.begin(f"event(two, {PATIENCE * 1000:.0f})")
+    wait_for(lambda: fake.calls()["EventSetWait"] > before, PATIENCE, "wait")
+    assert not reader.answered()
+    fake.event(1, 94)
+    assert reader.answer() == [1, 8, 94]
+
+
+def test_calls_are_counted(start: Start) -> None:
+    fake, reader = start(mig(h100(), 0, {0: (1, 0)}))
+    fake.forget_calls()
+    reader.ask("[nvmlDeviceGetPowerUsage(gpu) for _ in range(3)]")
+    reader.ask(f"nvmlDeviceGetFieldValues(gpu, [83, 82, (140, {ALL_LINKS})]) and None")
+    reader.ask("nvmlDeviceGetUUID(nvmlDeviceGetMigDeviceHandleByIndex(gpu, 0))")
+    assert fake.calls() == {
+        "gpu0.PowerUsage": 3,
+        "gpu0.FieldValues": 1,
+        "gpu0.MigDeviceHandleByIndex": 1,
+        "gpu0.mig0.UUID": 1,
+    }
+
+
+def test_windows_linux_knows_memory_and_not_who_uses_it(start: Start) -> None:
+    _, reader = start(wsl())
+    assert reader.ask("nvmlDeviceGetMemoryInfo(gpu).total") == 24_564 * MIB
+    assert reader.ask("nvmlDeviceGetUtilizationRates(gpu)") == _refused(999)
+    assert reader.ask("nvmlDeviceGetComputeRunningProcesses(gpu)") == _refused(999)
+
+
+NVITOP = """
+import json
+from nvitop import Device, NA
+print(json.dumps([
+    [None if value is NA else value for value in (
+        device.name(), device.uuid(), device.gpu_utilization(), device.memory_used(), device.memory_total(),
+        device.power_usage(), device.power_limit(), device.temperature(), device.fan_speed(), device.sm_clock(),
+    )] for device in Device.all()
+]))
+"""
+
+
+def test_a_reader_that_is_not_ours_finds_the_same_numbers(tmp_path: Path) -> None:
+    def nvitop() -> None:
+        try:
+            import nvitop  # noqa: F401
+        except ImportError:
+            raise Missing("nvitop is not installed: pip install nvitop") from None
+
+    need(nvitop)
+    need(fake_nvml)
+    gpus = [h100(0), t4(1), geforce(2)]
+    fake = FakeNvml(tmp_path, *gpus)
+    result = run([sys.executable, "-c", NVITOP], fake.environment)
+    assert result.returncode == 0, result.stderr
+    wanted = (
+        *("Name", "UUID", "UtilizationRates", "MemoryInfo", "MemoryInfo"),
+        *("PowerUsage", "EnforcedPowerLimit", "Temperature.0", "FanSpeed", "ClockInfo.1"),
+    )
+    part = {2: 0, 3: 3, 4: 0}  # of an answer of several numbers
+    assert json.loads(result.stdout) == [
+        [_expected(gpu.get(call))[part[i]] if i in part else gpu.get(call) for i, call in enumerate(wanted)]
+        for gpu in gpus
+    ]
