@@ -20,7 +20,7 @@ NAME = package.__name__
 LAYERS = (
     ("version", "package", "environment_variables"),
     ("model",),
-    ("vocabulary",),
+    ("vocabulary", "command"),
     ("drivers", "identity", "config"),
     ("replay",),
     ("machine", "cgroup", "linux", "portable"),

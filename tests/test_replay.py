@@ -13,6 +13,7 @@ from tests.sources.reading import Portable
 from tests.sources.tree import Fabricated, Tree
 from tests.stage import Clock
 
+from opentelemetry.instrumentation.hardware.command import Output, Tool
 from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.drivers import Drivers, Kernel, Module, Refusal, Space, Usage
 from opentelemetry.instrumentation.hardware.model import Series, Unavailable, Value
@@ -118,6 +119,7 @@ ANSWERS: list[Any] = [
     True,
     Space(10, 4, 3),
     Usage(1.5, 0.25, 1, 2, 3, 4),
+    Output(-11, b"<gpu>\xff\x00", b""),
     {"bytes": 3, "packets": 4},
     {"bytes": {"sent": 1}},
     {"eth0": {"sent": 1, "names": ["x", {"y": None}]}},
@@ -328,3 +330,29 @@ def test_a_driver_of_a_source_is_written_down_and_said_again() -> None:
     with pytest.raises(Refusal) as refused:
         said.power("lost")
     assert (refused.value.code, refused.value.text) == (15, "GPU is lost")
+
+
+def test_a_command_is_written_down_and_said_again() -> None:
+    output = StringIO()
+    heard = Record(Drivers(), output, "tool").command(Tool("sh"))
+    said = Output(3, b"out\n", b"err\n")
+    assert heard.run(["-c", "echo out; echo err >&2; exit 3"], 60.0) == said
+    with pytest.raises(TimeoutError):
+        heard.run(["-c", "sleep 3600"], 0.1)
+    lines = output.getvalue().splitlines()
+    answer = {"Output": {"code": 3, "stdout": {"bytes": "out\n"}, "stderr": {"bytes": "err\n"}}}
+    assert json.loads(lines[2]) == ["sh", "run", [["-c", "echo out; echo err >&2; exit 3"], 60.0], answer]
+    again = Replay(lines).command(Tool("sh"))
+    assert again.run(["-c", "echo out; echo err >&2; exit 3"], 60.0) == said
+    with pytest.raises(TimeoutError, match=r"sh did not end within 0\.1 s"):
+        again.run(["-c", "sleep 3600"], 0.1)
+    with pytest.raises(Unavailable, match=r"the capture has no answer to sh\.run"):
+        again.run(["--help"], 60.0)
+
+
+def test_a_command_that_is_nowhere_is_nowhere_again() -> None:
+    tool = Tool("no-such-tool", fix="install it")
+    lines = _recorded(Drivers(), lambda record: _raised(lambda: record.command(tool)))
+    gone = _raised(lambda: Replay(lines).command(tool))
+    assert isinstance(gone, Unavailable)
+    assert (gone.reason, gone.fix) == ("there is no no-such-tool", "install it")

@@ -1,4 +1,4 @@
-"""The ways to reach a driver: the kernel's files and calls, and Python modules.
+"""The ways to reach a driver: the kernel's files and calls, Python modules, and commands.
 
 Every answer is plain data (bytes, numbers, lists, dicts), so that :mod:`replay` can write it down and say it again.
 Each source has drivers of its own and one thread that uses them.
@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from opentelemetry.instrumentation.hardware.command import Command, Tool
 from opentelemetry.instrumentation.hardware.model import Unavailable
 
 if sys.platform != "win32":
@@ -62,6 +63,9 @@ class Kernel(Protocol):
 
     def exists(self, path: str) -> bool:
         """Whether there is such a file or folder."""
+
+    def link(self, path: str) -> str:
+        """What a symbolic link says."""
 
     def space(self, path: str) -> Space:
         """The space of the file system that a path lies on. May block for as long as a dead server likes."""
@@ -186,6 +190,9 @@ class Linux:
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
 
+    def link(self, path: str) -> str:
+        return os.readlink(path)
+
     def space(self, path: str) -> Space:
         answer = os.statvfs(path)
         size = answer.f_frsize
@@ -293,6 +300,7 @@ class Drivers:
 
     def __init__(self) -> None:
         self._kernel: Linux | None = None
+        self._commands: dict[Tool, Command] = {}
 
     def kernel(self) -> Kernel:
         """The operating system's own files and calls.
@@ -307,6 +315,16 @@ class Drivers:
     def module(self, name: str) -> Module:
         """A Python module by its name; it is imported at the first call, not here."""
         return Module(name)
+
+    def command(self, tool: Tool) -> Command:
+        """A tool of a vendor; the same one each time: it knows whether it has left a child behind.
+
+        Raises:
+            Unavailable: where there is no such tool.
+        """
+        if tool not in self._commands:
+            self._commands[tool] = Command(tool)
+        return self._commands[tool]
 
     def own(self, name: str, make: Callable[[], T]) -> T:
         """A driver that a source brings along: an object whose answers are plain data and whose errors are Refusals."""

@@ -26,6 +26,7 @@ from datetime import date
 from errno import ENOENT
 from typing import Any, TextIO, cast
 
+from opentelemetry.instrumentation.hardware.command import Command, Output, Tool
 from opentelemetry.instrumentation.hardware.drivers import Drivers, Kernel, Module, Refusal, Space, T, Usage
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.version import __version__
@@ -33,7 +34,7 @@ from opentelemetry.instrumentation.hardware.version import __version__
 _SILENT = ("forget", "close")
 """Calls that have no answer."""
 
-_TUPLES = {each.__name__: each for each in (Usage, Space)}
+_TUPLES = {each.__name__: each for each in (Usage, Space, Output)}
 
 _SELF = "{pid}"
 
@@ -43,7 +44,7 @@ def _write(value: Any) -> Any:
     if isinstance(value, bytes):
         return {"bytes": value.decode(errors="surrogateescape")}
     if type(value).__name__ in _TUPLES:
-        return {type(value).__name__: value._asdict()}
+        return {type(value).__name__: {name: _write(each) for name, each in value._asdict().items()}}
     if isinstance(value, (list, tuple)):
         return [_write(each) for each in value]
     if isinstance(value, dict):
@@ -60,7 +61,7 @@ def _read(said: Any) -> Any:
         if name == "bytes" and isinstance(inner, str):
             return inner.encode(errors="surrogateescape")
         if name in _TUPLES and isinstance(inner, dict):
-            return _TUPLES[name](**inner)
+            return _TUPLES[name](**{field: _read(each) for field, each in inner.items()})
         return {name: _read(each) for name, each in said.items()}
     return said
 
@@ -155,6 +156,9 @@ class Record(Drivers):
 
     def module(self, name: str) -> Module:
         return cast(Module, self._opened(name, lambda: self._drivers.module(name)))
+
+    def command(self, tool: Tool) -> Command:
+        return cast(Command, self._opened(tool.name, lambda: self._drivers.command(tool)))
 
     def own(self, name: str, make: Callable[[], T]) -> T:
         return cast(T, self._opened(name, lambda: self._drivers.own(name, make)))
@@ -277,6 +281,10 @@ class Replay(Drivers):
     def module(self, name: str) -> Module:
         self._open(name)
         return cast(Module, _Saying(self, name))
+
+    def command(self, tool: Tool) -> Command:
+        self._open(tool.name)
+        return cast(Command, _Saying(self, tool.name))
 
     def own(self, name: str, make: Callable[[], T]) -> T:
         self._open(name)

@@ -1,0 +1,397 @@
+"""Commands: whatever a tool does, its deadline holds, nothing of it is left, and what it said is whole or an error."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.children import PROGRAMS, environment, started
+from tests.waiting import wait_for
+
+from opentelemetry.instrumentation.hardware.command import LIMIT, Command, Output, Tool
+from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.model import Unavailable
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="starts tools as POSIX has them")
+
+forks = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+
+LONG = 60.0
+"""Seconds that no tool here takes, but one that hangs."""
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Callable[..., Command]:
+    """Makes a command of a Python program."""
+
+    def make(program: str, interpreter: str = sys.executable, **more: Any) -> Command:
+        path = tmp_path / "tool"
+        path.write_text(f"#!{interpreter}\n{program}\n")
+        path.chmod(0o755)
+        return Command(Tool("tool", str(path), **more))
+
+    return make
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left() -> Iterator[None]:
+    """After each test there are the descriptors of before it, and no child, not even a dead one."""
+    before = _descriptors()
+    yield
+    assert _descriptors() == before
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+def _descriptors() -> dict[str, str]:
+    found = {}
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            found[name] = os.readlink(f"/proc/self/fd/{name}")
+        except OSError:
+            continue  # the one that listed them
+    return found
+
+
+def _lives(pid: int) -> bool:
+    """Whether a process is there and is no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def _pid_in(path: Path) -> int:
+    """The number that a tool wrote into a file."""
+    wait_for(lambda: path.exists() and path.read_text().endswith("\n"), LONG, f"pid in {path}")
+    return int(path.read_text())
+
+
+# -- what it says
+
+
+def test_what_a_tool_says_is_whole(made: Callable[..., Command]) -> None:
+    command = made("import sys; print(sys.argv[1:]); print('hm', file=sys.stderr); sys.exit(7)")
+    assert command.run(["-q", "a b"], LONG) == Output(7, b"['-q', 'a b']\n", b"hm\n")
+    assert command.run([], LONG).stdout == b"[]\n", "and again"
+
+
+@pytest.mark.parametrize("size", [0, 1, 65536, 65537, 3_000_000, LIMIT])
+def test_output_of_any_allowed_size_is_whole(made: Callable[..., Command], size: int) -> None:
+    said = made(f"import sys; sys.stdout.write('x' * {size})").run([], LONG)
+    assert (said.code, len(said.stdout), said.stdout.count(b"x")) == (0, size, size)
+
+
+@pytest.mark.parametrize("stop", ["sys.exit(1)", "time.sleep(3600)"], ids=["that ends", "that goes on"])
+def test_a_flood_is_an_error_that_says_so(made: Callable[..., Command], stop: str) -> None:
+    command = made(f"import sys, time\nfor _ in range(100): sys.stdout.write('x' * (1 << 20))\n{stop}")
+    with pytest.raises(ChildProcessError, match="tool printed more than 16 MiB"):
+        command.run([], LONG)
+
+
+def test_a_flood_of_errors_costs_no_memory_and_its_end_is_kept(made: Callable[..., Command]) -> None:
+    said = made("import sys; sys.stderr.write('x' * (20 << 20) + 'at last'); print('fine')").run([], LONG)
+    assert (said.code, said.stdout) == (0, b"fine\n")
+    assert len(said.stderr) == 4096
+    assert said.stderr.endswith(b"at last")
+
+
+def test_garbage_is_what_it_is(made: Callable[..., Command]) -> None:
+    said = made("import os; os.write(1, bytes(range(256)) * 300)").run([], LONG)
+    assert said == Output(0, bytes(range(256)) * 300)
+
+
+@pytest.mark.parametrize(("signum", "name"), [(signal.SIGSEGV, "SIGSEGV"), (signal.SIGKILL, "SIGKILL")])
+def test_a_tool_that_dies_in_the_middle_of_a_line(made: Callable[..., Command], signum: int, name: str) -> None:
+    program = f"import os, signal; os.write(1, b'<gpu><te'); os.kill(os.getpid(), signal.{name}); signal.pause()"
+    assert made(program).run([], LONG) == Output(-signum, b"<gpu><te")
+
+
+def test_a_tool_that_closes_its_output_and_works_on_is_waited_for(made: Callable[..., Command]) -> None:
+    program = "import os, sys, time; print('x', flush=True); os.close(1); os.close(2); time.sleep(0.2); os._exit(5)"
+    assert made(program).run([], LONG) == Output(5, b"x\n")
+
+
+# -- deadlines
+
+HANGS = {
+    "that hangs": "import time; time.sleep(3600)",
+    "that ignores signals": (
+        "import signal, time\n"
+        "for each in range(1, 32):\n"
+        "    if each not in (signal.SIGKILL, signal.SIGSTOP): signal.signal(each, signal.SIG_IGN)\n"
+        "time.sleep(3600)"
+    ),
+    "that is stopped": "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)",
+    "that talks for ever": "import time\nwhile True: print('x', flush=True); time.sleep(0.001)",
+    "that closes its output": "import os, time; os.close(1); os.close(2); time.sleep(3600)",
+    "that prints half a line": "import time; print('<gpu', end='', flush=True); time.sleep(3600)",
+}
+
+
+@pytest.mark.parametrize("program", HANGS.values(), ids=HANGS)
+def test_a_tool_is_killed_at_its_deadline(made: Callable[..., Command], program: str, tmp_path: Path) -> None:
+    note = f"import os; open({str(tmp_path / 'pid')!r}, 'w').write(f'{{os.getpid()}}\\n')\n"
+    command = made(note + program)
+    with pytest.raises(TimeoutError, match=r"tool did not end within 0\.5 s"):
+        command.run([], 0.5)
+    if (tmp_path / "pid").exists():  # else it was too slow to begin
+        assert not _lives(_pid_in(tmp_path / "pid"))
+    with pytest.raises(TimeoutError):  # nothing hinders the next one
+        command.run([], 0.01)
+
+
+GRANDCHILD = """
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
+open({path!r}, "w").write(f"{{child.pid}}\\n")
+print("said", flush=True)
+"""
+
+
+def test_a_grandchild_that_keeps_the_output_open_is_not_waited_for(
+    made: Callable[..., Command], tmp_path: Path
+) -> None:
+    said = made(GRANDCHILD.format(path=str(tmp_path / "pid")) + "import os; os._exit(3)").run([], LONG)
+    assert said == Output(3, b"said\n")
+    grandchild = _pid_in(tmp_path / "pid")
+    wait_for(lambda: not _lives(grandchild), LONG, "end of the grandchild: it goes with the group")
+
+
+def test_at_the_deadline_grandchildren_are_killed_too(made: Callable[..., Command], tmp_path: Path) -> None:
+    command = made(GRANDCHILD.format(path=str(tmp_path / "pid")) + "child.wait()")
+    with pytest.raises(TimeoutError):
+        command.run([], 2.0)
+    grandchild = _pid_in(tmp_path / "pid")
+    wait_for(lambda: not _lives(grandchild), LONG, "end of the grandchild")
+
+
+def test_what_cannot_be_killed_is_abandoned_and_no_second_one_is_started_while_it_lives(
+    made: Callable[..., Command], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that sleeps in its driver; here, one that our signals do not reach."""
+    command = made(
+        "import os, time\n"
+        f"with open({str(tmp_path / 'pids')!r}, 'a') as pids: pids.write(f'{{os.getpid()}}\\n')\n"
+        "time.sleep(3600)"
+    )
+    reached = os.killpg
+    monkeypatch.setattr(os, "killpg", lambda *arguments: None)
+    with pytest.raises(TimeoutError):
+        command.run([], 1.0)
+    pid = command._left.pid if command._left else 0
+    assert _lives(pid)
+    for _ in range(3):
+        begun = time.thread_time()
+        with pytest.raises(ChildProcessError, match=f"tool hangs, cannot be killed, .* while process {pid} lives"):
+            command.run([], LONG)
+        assert time.thread_time() - begun < 0.1
+    monkeypatch.setattr(os, "killpg", reached)
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: not _lives(pid), LONG, "end of the tool")
+    with pytest.raises(TimeoutError):  # it is gone: the next one is started, and hangs too
+        command.run([], 1.0)
+    assert len((tmp_path / "pids").read_text().splitlines()) == 2
+
+
+# -- how it is started
+
+
+def test_its_input_is_empty_and_it_has_a_session_of_its_own(made: Callable[..., Command]) -> None:
+    program = "import os, sys; print([sys.stdin.read(), os.getsid(0) == os.getpgid(0) == os.getpid(), os.getcwd()])"
+    assert made(program).run([], LONG).stdout == b"['', True, '/']\n"
+
+
+def test_it_is_told_of_the_environment_what_it_needs(
+    made: Callable[..., Command], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OTEL_PYTHON_CONFIGURATOR", "PYTHONPATH", "PYTHONSTARTUP", "LD_PRELOAD", "AWS_SECRET", "NVIDIA_X"):
+        monkeypatch.setenv(name, "/nowhere")
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/driver")
+    monkeypatch.setenv("LANG", "de_DE.UTF-8")
+    program = "import os; print({name: os.environ[name] for name in os.environ if name != 'LC_CTYPE'})"
+    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    expected = {**kept, "LD_LIBRARY_PATH": "/driver", "LANG": "C", "LC_ALL": "C"}
+    assert eval(made(program).run([], LONG).stdout) == expected
+    assert eval(made(program, keep=("NVIDIA_",)).run([], LONG).stdout) == {**expected, "NVIDIA_X": "/nowhere"}
+
+
+def test_it_inherits_no_descriptor(made: Callable[..., Command]) -> None:
+    ends = os.pipe()
+    os.set_inheritable(ends[1], True)
+    try:
+        said = made("import os; print(sorted(map(int, os.listdir('/proc/self/fd')))[:-1])").run([], LONG)
+    finally:
+        for end in ends:
+            os.close(end)
+    assert said.stdout == b"[0, 1, 2]\n"
+
+
+def test_a_tool_is_found_on_the_path_then_in_its_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in ("path", "vendor"):
+        (tmp_path / folder).mkdir()
+    tool = Tool("some-smi", folders=(str(tmp_path / "vendor"),), fix="install it")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'path'}:/usr/bin:/bin")
+
+    def put(folder: str) -> None:
+        (tmp_path / folder / "some-smi").write_text(f"#!/bin/sh\necho {folder}\n")
+        (tmp_path / folder / "some-smi").chmod(0o755)
+
+    with pytest.raises(Unavailable, match="there is no some-smi") as missing:
+        Command(tool)
+    assert missing.value.fix == "install it"
+    put("vendor")
+    assert Command(tool).run([], LONG).stdout == b"vendor\n"
+    put("path")
+    assert Command(tool).run([], LONG).stdout == b"path\n"
+    assert Command(tool._replace(path=f"{tmp_path}/vendor/some-smi")).run([], LONG).stdout == b"vendor\n"
+    with pytest.raises(Unavailable, match="/nowhere/some-smi is no program"):
+        Command(tool._replace(path="/nowhere/some-smi"))
+    (tmp_path / "path/some-smi").chmod(0o644)
+    assert Command(tool).run([], LONG).stdout == b"vendor\n", "what may not be run is no tool"
+
+
+def test_a_tool_that_is_taken_away_is_unavailable(made: Callable[..., Command], tmp_path: Path) -> None:
+    command = made("print('x')", fix="bring it back")
+    assert command.run([], LONG).code == 0
+    (tmp_path / "tool").unlink()
+    with pytest.raises(Unavailable, match="tool is no program any more") as gone:
+        command.run([], LONG)
+    assert gone.value.fix == "bring it back"
+
+
+@pytest.mark.parametrize("launched", [True, False], ids=["setpriv", "without it"])
+def test_what_is_no_program_is_no_output(
+    made: Callable[..., Command], tmp_path: Path, launched: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = made("", interpreter="/nowhere/python")
+    if not launched:
+        monkeypatch.setattr(command, "_launcher", ())
+        with pytest.raises(Unavailable, match=r"tool cannot be started: No such file"):
+            command.run([], LONG)
+    else:
+        said = command.run([], LONG) if _dies_with_us() else Output(127, b"")
+        assert (said.code, said.stdout) == (127, b"")
+
+
+def test_one_source_has_one_command_of_a_tool() -> None:
+    drivers, tool = Drivers(), Tool("sh")
+    assert drivers.command(tool) is drivers.command(Tool("sh"))
+    drivers.close()
+    assert drivers.command(tool).run(["-c", "echo x"], LONG).stdout == b"x\n", "after it was closed, too"
+    with pytest.raises(Unavailable, match="there is no no-such-tool"):
+        drivers.command(Tool("no-such-tool"))
+
+
+# -- the program around it
+
+
+def _dies_with_us() -> bool:
+    """Whether this machine has what the kernel is told by that a child is to die with its parent."""
+    tried = subprocess.run(
+        ["sh", "-c", "setpriv --pdeathsig KILL --version"], env=environment(), capture_output=True, check=False
+    )
+    return tried.returncode == 0
+
+
+def test_a_tool_dies_with_the_program_that_runs_it_even_if_that_is_killed(tmp_path: Path) -> None:
+    if not _dies_with_us():
+        assert not os.environ.get("CI"), "there is no setpriv that knows --pdeathsig"
+        pytest.skip("there is no setpriv that knows --pdeathsig")
+    with started([sys.executable, str(PROGRAMS / "runs_tool.py"), str(tmp_path / "pid")]) as parent:
+        tool = _pid_in(tmp_path / "pid")
+        assert _lives(tool)
+        parent.kill()
+        parent.wait()
+        wait_for(lambda: not _lives(tool), LONG, "end of the tool after its parent was killed")
+
+
+@forks
+def test_a_forked_child_runs_tools_of_its_own(made: Callable[..., Command], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also while its parent has abandoned one, and without touching that."""
+    command = made("import sys, time; print('x', flush=True); time.sleep(float(sys.argv[1]))")
+    assert command.run(["0"], LONG).stdout == b"x\n"
+    reached = os.killpg
+    monkeypatch.setattr(os, "killpg", lambda *arguments: None)
+    with pytest.raises(TimeoutError):
+        command.run(["3600"], 1.0)
+    left = command._left
+    assert left is not None
+    monkeypatch.setattr(os, "killpg", reached)
+    child = os.fork()
+    if not child:
+        try:
+            os._exit(0 if command.run(["0"], LONG) == Output(0, b"x\n") else 1)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert _lives(left.pid)
+    assert left.end()
+
+
+@forks
+def test_a_fork_while_a_tool_runs_does_not_keep_its_output_open(made: Callable[..., Command], tmp_path: Path) -> None:
+    """A child that is forked between the making of the pipes and their use has them for good."""
+    go = tmp_path / "go"
+    command = made(f"import os, time\nprint('x', flush=True)\nwhile not os.path.exists({str(go)!r}): time.sleep(0.01)")
+    said: list[Output] = []
+    thread = threading.Thread(target=lambda: said.append(command.run([], LONG)))
+    thread.start()
+    wait_for(lambda: len(_pipes()) >= 2, LONG, "pipe to the tool")
+    child = os.fork()
+    if not child:
+        time.sleep(3600)
+        os._exit(0)
+    try:
+        go.touch()
+        thread.join(LONG)
+        assert said == [Output(0, b"x\n")]
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def _pipes() -> list[str]:
+    return [target for target in _descriptors().values() if target.startswith("pipe:")]
+
+
+@pytest.mark.parametrize("how", ["signal.SIG_IGN", "lambda *_: os.waitpid(-1, os.WNOHANG)"], ids=["ignores", "reaps"])
+def test_a_program_that_reaps_every_child_costs_the_exit_code_alone(how: str) -> None:
+    program = (
+        "import os, signal, time\n"
+        "from opentelemetry.instrumentation.hardware.command import Command, Tool\n"
+        f"signal.signal(signal.SIGCHLD, {how})\n"
+        "command = Command(Tool('sh'))\n"
+        "for line in ('echo x; exit 3', 'echo y'):\n"
+        "    print(command.run(['-c', line], 60.0).stdout)\n"
+        "try: command.run(['-c', 'sleep 3600'], 0.2)\n"
+        "except TimeoutError as error: print(error)\n"
+    )
+    with started([sys.executable, "-c", program]) as child:
+        out, err = child.communicate(timeout=LONG)
+    assert out.splitlines() == ["b'x\\n'", "b'y\\n'", "sh did not end within 0.2 s"], err
+
+
+def test_tools_that_run_beside_each_other_do_not_mind(made: Callable[..., Command]) -> None:
+    command = made("import sys; sys.stdout.write(sys.argv[1] * 200000)")
+    found: dict[str, bytes] = {}
+
+    def work(letter: str) -> None:
+        own = Command(command._tool)
+        for _ in range(5):
+            found[letter] = own.run([letter], LONG).stdout
+
+    threads = [threading.Thread(target=work, args=(letter,)) for letter in "abcd"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LONG)
+    assert found == {letter: letter.encode() * 200000 for letter in "abcd"}
