@@ -240,7 +240,6 @@ def geforce(index: int = 0) -> Gpu:
         "FanSpeed.1": 47,
         "FanSpeedRPM.0": 1620,
         "FanSpeedRPM.1": 1690,
-        "MinMaxFanSpeed": (30, 100),
         "CurrPcieLinkGeneration": 4,
         "CurrPcieLinkWidth": 16,
         "PcieReplayCounter": 0,
@@ -394,14 +393,14 @@ def mig(gpu: Mapping[str, Value], index: int, slots: Mapping[int, tuple[int, int
 def unified(index: int = 0) -> Gpu:
     """A part that shares the machine's memory with its processor: none of its own, no limits of power."""
     gpu = {**geforce(index), "Name": "NVIDIA GB10", "PowerUsage": 14_020, "Temperature.0": 48, "TemperatureV.0": 48}
-    lacks = ("MemoryInfo", "NumFans", "Fan", "EnforcedPower", "PowerManagement", "MinMaxFan", "ClockInfo.2")
+    lacks = ("MemoryInfo", "NumFans", "Fan", "EnforcedPower", "PowerManagement", "ClockInfo.2")
     return {call: value for call, value in gpu.items() if not call.startswith(lacks)}
 
 
 def wsl(index: int = 0) -> Gpu:
     """A GPU inside Windows' Linux: what goes through the desktop's driver fails for unknown reasons."""
     failing = dict.fromkeys(("UtilizationRates", "ComputeRunningProcesses", "GraphicsRunningProcesses"), refused(999))
-    lacks = ("Fan", "NumFans", "MinMaxFan", "FieldValues", "Encoder", "Decoder", "Jpg", "Ofa")
+    lacks = ("Fan", "NumFans", "FieldValues", "Encoder", "Decoder", "Jpg", "Ofa")
     return {call: value for call, value in geforce(index).items() if not call.startswith(lacks)} | failing
 
 

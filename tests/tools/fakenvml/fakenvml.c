@@ -406,7 +406,7 @@ ONE_OF(ClockInfo) ONE_OF(MaxClockInfo) ONE_OF(ApplicationsClock) ONE_OF_TWO(Cloc
 LONG(CurrentClocksEventReasons) LONG(CurrentClocksThrottleReasons) LONG(SupportedClocksEventReasons)
 LONG(SupportedClocksThrottleReasons) LONG(SupportedEventTypes)
 TWO(EncoderUtilization) TWO(DecoderUtilization) TWO(JpgUtilization) TWO(OfaUtilization)
-ONE(NumFans) ONE(FanSpeed) ONE_OF(FanSpeed_v2) TWO(MinMaxFanSpeed)
+ONE(NumFans) ONE(FanSpeed) ONE_OF(FanSpeed_v2)
 ONE(CurrPcieLinkGeneration) ONE(CurrPcieLinkWidth) ONE(MaxPcieLinkGeneration) ONE(MaxPcieLinkWidth)
 ONE(PcieReplayCounter) ONE_OF(PcieThroughput)
 ONE_OF(NvLinkState) ONE_OF(NvLinkVersion) LONG_OF_TWO(NvLinkErrorCounter)
