@@ -268,6 +268,17 @@ def test_a_driver_that_does_not_start(start: Start) -> None:
     assert reader.ask("str(NVMLError(15))") == "GPU is lost"
 
 
+def test_without_a_state_no_driver_is_loaded(tmp_path: Path) -> None:
+    need(fake_nvml)
+    fake = FakeNvml(tmp_path)
+    start = "import pynvml; pynvml.nvmlInit(); print(pynvml.nvmlDeviceGetCount())"
+    # By its name this time, as programs look for it that know nothing of this simulation.
+    result = run([sys.executable, "-c", start], fake.environment)
+    assert result.stdout == "0\n", result.stderr
+    result = run([sys.executable, "-c", start], fake.environment | {"FAKE_NVML_STATE": str(tmp_path / "nowhere")})
+    assert "NVMLError_DriverNotLoaded" in result.stderr
+
+
 def test_an_old_driver_lacks_functions_and_versions(start: Start) -> None:
     gone = ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetCurrentClocksEventReasons")
     fake, reader = start(a100(), without=gone)
