@@ -37,6 +37,14 @@ RIGHT: dict[str, list[tuple[object, object]]] = {
     "detail": [("cpu", ["cpu"]), ("cpu, connections,processes", ["cpu", "connections", "processes"])],
     "disk_paths": [("/,/data", ["/", "/data"]), (["/mnt/a b"], ["/mnt/a b"])],
     "interfaces": [("eth0,bond0", ["eth0", "bond0"])],
+    "devices": [
+        ("all", ["all"]),
+        ("Visible", ["visible"]),
+        ("0, GPU-8f6a", ["0", "GPU-8f6a"]),
+        (["MIG-1"], ["MIG-1"]),
+    ],
+    "nvml": [("off", "off"), ("Auto", "auto"), ("/opt/libnvidia-ml.so.1", "/opt/libnvidia-ml.so.1")],
+    "nvidia_smi": [("OFF", "off"), (" /usr/bin/nvidia-smi ", "/usr/bin/nvidia-smi")],
     "counter_origin": [("boot", "boot"), ("Start", "start"), (" start ", "start")],
 }
 
@@ -48,6 +56,9 @@ WRONG: dict[str, list[object]] = {
     "detail": ["cpus", "cpu,everything", 1, ["cpu", "disk"]],
     "disk_paths": ["data", "/,./here", 3, [None]],
     "interfaces": [3, [3], 0.5],
+    "devices": ["all,0", 0, "visible,process", {}, ","],
+    "nvml": ["libnvidia-ml.so.1", "on", 1, ["off"]],
+    "nvidia_smi": ["nvidia-smi", True, 0.5],
     "counter_origin": ["now", "0", 0, ["boot"], False],
 }
 
@@ -59,6 +70,9 @@ FORMS = {
     "detail": "some of cpu, connections, processes",
     "disk_paths": "absolute paths with commas",
     "interfaces": "interface names with commas",
+    "devices": "all, visible, process, or indices and UUIDs",
+    "nvml": "the path of libnvidia-ml.so.1, auto or off",
+    "nvidia_smi": "the path of nvidia-smi, auto or off",
     "counter_origin": "boot or start",
 }
 
@@ -123,7 +137,7 @@ def test_every_wrong_setting_is_said_and_the_right_ones_stand(caplog: pytest.Log
     environ[PREFIX + "DISK_PATHS"] = "/"
     config = Config.read({}, environ)
     assert config == Config(sources=["host"], interfaces=["eth0"], disk_paths=["/"], counter_origin="boot")
-    assert len(warnings(caplog)) == 5
+    assert len(warnings(caplog)) == 8
 
 
 def test_an_argument_wins_over_the_environment(caplog: pytest.LogCaptureFixture) -> None:

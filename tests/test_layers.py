@@ -23,7 +23,8 @@ LAYERS = (
     ("vocabulary", "command"),
     ("drivers", "identity", "config"),
     ("replay",),
-    ("machine", "cgroup", "linux", "portable"),
+    ("machine", "cgroup", "linux", "portable", "devices"),
+    ("owners",),
     ("sources",),
     ("sources.*",),
     ("windows", "rhythm", "poller", "board", "cycle"),
@@ -34,7 +35,7 @@ LAYERS = (
     ("cli", "cli.*"),
 )
 SIBLINGS = ("machine", "windows", "cli")
-"""The first of each line whose modules know each other."""
+"""The first of each line whose modules know each other; and so do those of one vendor."""
 
 TALKS_TO_THE_SDK = ("instrumentor", "cli")
 DRIVERS = ("psutil", "pynvml", "grpc", "amdsmi", "libtpu", "torch")
@@ -80,7 +81,8 @@ def breaches(module: str, tree: ast.AST) -> list[str]:
             if other == module:
                 continue
             known = layer(other)
-            siblings = known == own and LAYERS[own][0] in SIBLINGS
+            vendor = module.startswith("sources.") and module.split(".")[1] == other.partition(".")[2].partition(".")[0]
+            siblings = known == own and (LAYERS[own][0] in SIBLINGS or vendor)
             if known >= own and not siblings:
                 found.append(f"{module}:{line} imports {other or NAME}, which is not below it")
         elif name.partition(".")[0] == "opentelemetry" and module.partition(".")[0] not in TALKS_TO_THE_SDK:

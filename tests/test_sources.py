@@ -15,7 +15,7 @@ from opentelemetry.instrumentation.hardware.model import Scope
 from opentelemetry.instrumentation.hardware.session import Session
 from opentelemetry.instrumentation.hardware.sources import GROUP, Site, Source, discover
 
-OWN = ["container", "filesystem", "host", "process"]
+OWN = ["container", "filesystem", "host", "nvidia", "process"]
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ class Widgets(Source):
 
 def test_every_file_of_the_folder_is_a_source() -> None:
     folder = Path(sys.modules[Source.__module__].__file__ or "").parent
-    files = sorted(path.stem for path in folder.glob("*.py") if path.stem != "__init__")
+    files = sorted(path.stem for path in (*folder.glob("*.py"), *folder.glob("*/")) if not path.stem.startswith("__"))
     found = discover()
     assert [name for name in found if name in files] == files
     assert set(OWN) <= set(files)
@@ -161,7 +161,7 @@ def test_what_is_no_source_costs_a_warning_and_nothing_else(
 ) -> None:
     install(elsewhere, "acme-widgets", {"widgets": "acme_widgets:Widgets"}, {"acme_widgets": text})
     session = Session(Config(), environ={JOB: key_of_another()} if member else {})
-    assert sorted(poller.name for poller in session.board.pollers) == (["process"] if member else OWN)
+    assert sorted(poller.name for poller in session.board.pollers) == (["nvidia", "process"] if member else OWN)
     (warning,) = warnings(caplog)
     assert "widgets" in warning
 
@@ -176,7 +176,7 @@ def test_a_member_of_a_job_reads_the_sources_of_process_scope_alone(elsewhere: P
     environ = {JOB: key_of_another()}
     session = Session(Config(), environ=environ)
     assert session.member
-    assert sorted(poller.name for poller in session.board.pollers) == ["process", "widgets"]
+    assert sorted(poller.name for poller in session.board.pollers) == ["nvidia", "process", "widgets"]
     session.close()
     assert environ == {JOB: key_of_another()}
 

@@ -20,7 +20,17 @@ from opentelemetry.instrumentation.hardware.vocabulary import CATALOG, SCHEMA_UR
 COMPLETE = Version("0.66b0")
 
 # The conventions have no such attribute; ours, until they have.
-OWN_ATTRIBUTES = {"system.pressure.resource", "system.pressure.kind", "otel_hardware.source"}
+OWN_ATTRIBUTES = {
+    "system.pressure.resource",
+    "system.pressure.kind",
+    "hw.frequency.domain",
+    "hw.gpu.index",
+    "hw.gpu.link",
+    "hw.gpu.throttle.reason",
+    "hw.gpu.type",
+    "otel_hardware.source",
+    "pci.bdf",
+}
 
 KINDS = {
     "create_counter": Kind.COUNTER,

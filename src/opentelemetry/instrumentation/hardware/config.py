@@ -20,6 +20,7 @@ from opentelemetry.instrumentation.hardware.vocabulary import CATALOG
 PREFIX: Final = "OTEL_PYTHON_HARDWARE_"
 DETAILS: Final = ("cpu", "connections", "processes")
 ORIGINS: Final = ("boot", "start")
+CHOICES: Final = ("all", "visible", "process")
 
 _LOG = logging.getLogger(__name__)
 
@@ -68,6 +69,20 @@ def _globs(value: object) -> list[str]:
     if idle:
         raise ValueError(f"{', '.join(idle)} matches no metric")
     return [word.lower() for word in words]
+
+
+def _devices(value: object) -> list[str]:
+    words = _words(value)
+    if not words or (len(words) > 1 and {word.lower() for word in words} & {*CHOICES}):
+        raise ValueError
+    return [word.lower() if word.lower() in CHOICES else word for word in words]
+
+
+def _tool(value: object) -> str:
+    if not isinstance(value, str) or not (value.strip().lower() in ("auto", "off") or os.path.isabs(value.strip())):
+        raise ValueError
+    word = value.strip()
+    return word.lower() if word.lower() in ("auto", "off") else word
 
 
 def _setting(read: Callable[[object], Any], default: str, form: str, help: str) -> Any:  # noqa: A002
@@ -123,6 +138,25 @@ class Config:
         "auto",
         "interface names with commas, such as eth0,bond0",
         "Network interfaces to report. auto: those with a device behind them, and bonds instead of their members.",
+    )
+    devices: list[str] | None = _setting(
+        _devices,
+        "all, or visible where a scheduler restricted them",
+        "all, visible, process, or indices and UUIDs with commas, such as 0,1 or GPU-8f6a",
+        "Which GPUs to report. visible: those of CUDA_VISIBLE_DEVICES; process: those that the program and its "
+        "children use.",
+    )
+    nvml: str | None = _setting(
+        _tool,
+        "auto",
+        "the path of libnvidia-ml.so.1, auto or off",
+        "Where NVIDIA's management library is. off: nvidia-smi is asked instead.",
+    )
+    nvidia_smi: str | None = _setting(
+        _tool,
+        "auto",
+        "the path of nvidia-smi, auto or off",
+        "Where the tool is that is asked if the library cannot be used.",
     )
     counter_origin: str | None = _setting(
         _origin,

@@ -55,7 +55,7 @@ class Session:
         observed = self.pid if pid is None else pid
         pollers = [
             Poller(
-                lambda make=make, name=name: make(Site(config, drivers(name), observed)),  # type: ignore[misc]
+                lambda make=make, name=name: make(Site(config, drivers(name), observed, self.member)),  # type: ignore[misc]
                 name,
                 config.interval,
                 self.rhythm,
@@ -100,6 +100,7 @@ class Session:
                     source = load()
                     if not issubclass(source, Source):
                         raise TypeError(f"{source!r} is no source")
+                    source.prepare(config)
                 except Exception as error:
                     _LOG.warning("Source %s cannot be loaded: %s: %s", name, type(error).__name__, error)
                     continue

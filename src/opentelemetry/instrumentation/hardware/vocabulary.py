@@ -633,7 +633,7 @@ HW_FAN_SPEED = Metric(
     "hw.fan.speed",
     Kind.GAUGE,
     "rpm",
-    "Fan speed.",
+    "Speed of a fan.",
     (HW_ID, HW_NAME, HW_PARENT),
     source="nvmlDeviceGetFanSpeedRPM",
 )

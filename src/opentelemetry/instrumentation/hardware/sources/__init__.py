@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import ClassVar
 
-# The machine is imported here, by the thread that instruments: a child that is forked while a thread of ours imports a
-# module would wait for ever for that import.
+# The machine is imported here, by the thread that instruments; see Source.prepare.
 from opentelemetry.instrumentation.hardware import linux as _linux  # noqa: F401
 from opentelemetry.instrumentation.hardware import portable as _portable  # noqa: F401
 from opentelemetry.instrumentation.hardware.config import Config
@@ -35,6 +34,8 @@ class Site:
     config: Config
     drivers: Drivers
     pid: int
+    member: bool = False
+    """Whether another process reports the host's rows for this one."""
 
 
 class Source(ABC):
@@ -42,7 +43,8 @@ class Source(ABC):
 
     Attributes:
         name: one word: file, capture folder, switch and health label.
-        scope: whose numbers these are; members of a job read the sources of process scope only.
+        scope: whose numbers these are; members of a job read the sources of process scope only. One that has both
+            kinds is of process scope, and leaves the host's rows out where its site says so.
         seldom: seconds between two :meth:`read_seldom`, at least.
         missing: what this machine does not say, each with the reason; ``doctor`` lists it.
     """
@@ -54,6 +56,14 @@ class Source(ABC):
     def __init__(self, site: Site) -> None:
         self.site = site
         self.missing: list[str] = []
+
+    @classmethod
+    def prepare(cls, config: Config) -> None:
+        """Import what reading needs: called by the thread that instruments, because ours must not import.
+
+        A child that is forked while a thread of ours imports would wait for ever for that import.
+        """
+        del config
 
     @abstractmethod
     def open(self) -> None:

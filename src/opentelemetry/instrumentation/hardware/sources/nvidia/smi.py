@@ -75,7 +75,7 @@ Raises:
 
 def _measure(unit: str, most: float, least: float = 0, *, times: int = 1, per: int = 1) -> Parse:
     """Numbers with a unit; the most and the least of them that can be true; and what makes base units of them."""
-    form = re.compile(r"([0-9]{1,18})(\.[0-9]{1,9})?" + (f" *{re.escape(unit)}" if unit else ""))
+    form = re.compile(r"([0-9]{1,18})" + (rf"(\.[0-9]{{1,9}})? *{re.escape(unit)}" if unit else "()"))
 
     def parse(text: str) -> Number:
         found = form.fullmatch(text)
@@ -84,7 +84,7 @@ def _measure(unit: str, most: float, least: float = 0, *, times: int = 1, per: i
         number = float(text[: found.end(2)]) if found[2] else int(found[1])
         if not least <= number <= most:
             raise ValueError(f"{text} cannot be true")
-        return number * times / per if per > 1 else number * times
+        return number / per if per > 1 else round(number * times) if times > 1 else number
 
     return parse
 

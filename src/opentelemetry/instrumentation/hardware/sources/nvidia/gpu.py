@@ -1,0 +1,569 @@
+"""One NVIDIA GPU by NVML: which calls are made, how often, and what they say in our words."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from opentelemetry.instrumentation.hardware import vocabulary as v
+from opentelemetry.instrumentation.hardware.devices import QUANTITIES, Device, Reading
+from opentelemetry.instrumentation.hardware.drivers import Refusal
+from opentelemetry.instrumentation.hardware.model import Number, Point, Rate
+from opentelemetry.instrumentation.hardware.sources.nvidia import nvml as n
+from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import Nvml
+
+T = TypeVar("T")
+
+_LOG = logging.getLogger(__name__)
+
+_NEVER = (n.NOT_SUPPORTED, n.FUNCTION_NOT_FOUND, n.DEPRECATED, n.NO_PERMISSION, n.INVALID_ARGUMENT, n.ARGUMENT_VERSION)
+"""Codes of a call that a device does not know, and will not know before the driver is another one."""
+
+_NOTHING = (n.NOT_FOUND, n.NO_DATA)
+"""Codes that say that there is nothing to say just now."""
+
+_GONE = (n.LOST, n.RESET_REQUIRED)
+"""Codes of a device that is out of order."""
+
+_END = (n.UNINITIALIZED, n.DRIVER_NOT_LOADED, n.LIBRARY_NOT_FOUND, n.VERSION_MISMATCH)
+"""Codes of a library that is out of order, for all devices."""
+
+_MOST = 32
+"""Readings that a call, or a device, that failed is left out at most before it is tried again."""
+
+_MEMORY_V2 = 0x02000028
+
+_GENERAL_SAMPLES = 1
+"""The driver's own buffer of general utilization."""
+
+_ENGINES: Final = {"Encoder": "encoder", "Decoder": "decoder", "Jpg": "jpeg", "Ofa": "ofa"}
+"""``nvmlDeviceGet<engine>Utilization``, and the task that it is busy with."""
+
+_TASKS: Final = ("sm", "memory", "encoder", "decoder")
+"""What ``nvmlDeviceGetProcessUtilization`` tells apart."""
+
+_REASONS: Final = {
+    "application_clocks": 0x02,
+    "power_cap": 0x04,
+    "slowdown_hw": 0x08,
+    "sync_boost": 0x10,
+    "thermal_sw": 0x20,
+    "thermal_hw": 0x40,
+    "power_brake": 0x80,
+}
+"""Bits of ``nvmlDeviceGetCurrentClocksEventReasons``."""
+
+_DOMAINS: Final = {"graphics": 0, "sm": 1, "memory": 2, "video": 3}
+"""``nvmlClockType_t``."""
+
+_THRESHOLDS: Final = {
+    "gpu.high.critical": 0,
+    "gpu.high.degraded": 1,
+    "memory.max": 2,
+    "gpu.max": 3,
+}
+"""``nvmlTemperatureThresholds_t``."""
+
+_OFTEN: Final[Mapping[tuple[int, int], tuple[str, float]]] = {
+    (82, 0): ("temperature.memory", 1),
+    (83, 0): ("energy", 1e-3),
+    (74, 0): ("throttle.power_cap", 1e-9),
+    (76, 0): ("throttle.sync_boost", 1e-9),
+    (138, n.ALL_LINKS): ("io.nvlink.transmit", 1024),
+    (139, n.ALL_LINKS): ("io.nvlink.receive", 1024),
+    (197, 0): ("io.pcie.transmit", 1),
+    (198, 0): ("io.pcie.receive", 1),
+}
+"""Fields (with their scope) that are sampled: the quantity and what a unit of the field is. No field of 199 or above:
+their numbers differ between versions of the driver.
+"""
+
+_SELDOM: Final[Mapping[int, str]] = {
+    22: "device.corrected",
+    23: "device.uncorrected",
+    5: "total.corrected",
+    6: "total.uncorrected",
+    29: "retired.sbe",
+    30: "retired.dbe",
+    31: "retired.pending",
+    142: "remapped.corrected",
+    143: "remapped.uncorrected",
+    144: "remapped.pending",
+    145: "remapped.failure",
+    94: "errors.pcie_replay",
+    38: "nvlink.flit",
+    45: "nvlink.data",
+    52: "errors.nvlink_replay",
+    59: "errors.nvlink_recovery",
+}
+"""Fields that count what went wrong."""
+
+_SUMS: Final = {
+    "errors.retired_page": ("retired.sbe", "retired.dbe"),
+    "errors.row_remap": ("remapped.corrected", "remapped.uncorrected"),
+    "errors.nvlink_crc": ("nvlink.flit", "nvlink.data"),
+}
+
+_SIGNS: Final = ("retired.pending", "remapped.pending", "remapped.failure")
+"""Fields that say that a device wants to be looked after."""
+
+_GPM: Final = {
+    2: "utilization.sm",
+    3: "occupancy",
+    5: "utilization.tensor",
+    10: "utilization.dram",
+    11: "utilization.fp64",
+    12: "utilization.fp32",
+    13: "utilization.fp16",
+    20: "io.pcie.transmit",
+    21: "io.pcie.receive",
+    60: "io.nvlink.receive",
+    61: "io.nvlink.transmit",
+}
+"""``NVML_GPM_METRIC_*``: percent, and for the links MiB a second, which a device that counts the bytes overrules."""
+
+
+def _known(said: Mapping[str, T | None]) -> dict[str, T]:
+    """What was said of all that was asked."""
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def _share(percent: Any) -> float | None:
+    """Percent as a share; what is no percentage is nothing."""
+    return percent / 100 if isinstance(percent, (int, float)) and 0 <= percent <= 100 else None
+
+
+def _rate(mib: Any) -> Rate | None:
+    """MiB a second as bytes a second."""
+    return Rate(mib * 2.0**20) if isinstance(mib, (int, float)) and 0 <= mib < math.inf else None
+
+
+def _times(number: Any, factor: float) -> Number | None:
+    return None if number is None else number * factor
+
+
+class Failed(Exception):  # noqa: N818 - a state of a device
+    """A device is out of order; the others are not."""
+
+
+class Read:
+    """One call to a device, what it says, and how long it is left alone after it failed.
+
+    Args:
+        ask: makes the call.
+        quantities: what nobody else says of the device; ``doctor`` lists them where the call is refused.
+    """
+
+    def __init__(self, ask: Callable[[], Reading], *quantities: str) -> None:
+        self.ask = ask
+        self.quantities = quantities
+        self.wait = 0
+        self._strikes = 0
+
+    def failed(self) -> None:
+        """Leave it alone for twice as many readings as the time before."""
+        self.wait = min(2**self._strikes, _MOST)
+        self._strikes += 1
+
+    def well(self) -> None:
+        """It answered."""
+        self._strikes = 0
+
+
+class Gpu:
+    """A GPU and the calls that it answers.
+
+    Args:
+        nvml: the library.
+        name: what the library calls it.
+
+    Attributes:
+        device: makes its points; as long as it never answered, by its index.
+        missing: the quantities that it does not say, with the driver's reason.
+        trouble: why it is out of order.
+        facts: the attributes of ``hw.gpu.info``.
+        parts: its MIG instances by slot.
+        xids: critical events since we listen.
+    """
+
+    def __init__(self, nvml: Nvml, name: str) -> None:
+        self.nvml = nvml
+        self.name = name
+        self.device = Device(f"gpu{name}", f"GPU {name}")
+        self.missing: dict[str, str] = {}
+        self.trouble = ""
+        self.xids: int | None = None
+        self._wait = self._strikes = 0
+        self.facts: dict[str, str | int] = {}
+        self._fixed: dict[str, Number | Rate] = {}
+        self.parts: dict[int, Part] = {}
+        self._degraded = self._divided = False
+        self._seen = self._shared = -1
+        self._often: list[Read] = []
+        self._seldom: list[Read] = []
+        self._fans: list[tuple[Device, Reading]] = []
+
+    # -- what it is
+
+    def open(self) -> None:
+        """Find out what the device is and what it never changes.
+
+        Raises:
+            Failed: where it does not answer.
+            Refusal: where the library does not.
+        """
+        self.missing = {}
+        try:
+            self._identify()
+            self._fixed = self._limits()
+        except Refusal as refusal:
+            if refusal.code in _END:
+                raise
+            raise Failed(refusal.text) from None
+        self._often, self._seldom = self._reads()
+
+    def _identify(self) -> None:
+        uuid = str(self.get("UUID"))
+        if uuid != self.device.id:
+            self.device = Device(uuid, f"GPU {self.name}")
+        self._fans = [(self._fan(number), {}) for number in range(self._perhaps("NumFans") or 0)]
+        self._divided = (self._perhaps("MigMode") or [0])[0] == 1
+        bus = self._perhaps("PciInfo") or {}
+        self.facts = _known(
+            {
+                v.HW_VENDOR: "NVIDIA",
+                v.HW_MODEL: self._perhaps("Name"),
+                v.HW_SERIAL_NUMBER: self._perhaps("Serial"),
+                v.HW_DRIVER_VERSION: self.nvml.system("DriverVersion"),
+                v.HW_FIRMWARE_VERSION: self._perhaps("VbiosVersion"),
+                v.PCI_BDF: str(bus.get("busIdLegacy") or bus.get("busId") or "").lower() or None,
+                v.GPU_INDEX: int(self.name),
+                v.GPU_TYPE: "discrete",
+            }
+        )
+
+    def _fan(self, number: int) -> Device:
+        return Device(f"{self.device.id}/fan{number}", f"{self.device.name} fan {number}", "fan", self.device.id)
+
+    def _reads(self) -> tuple[list[Read], list[Read]]:
+        """The calls that are made at every reading, and those that are made seldom."""
+        return [
+            Read(self._utilization, "utilization.general", "utilization.memory"),
+            Read(self._samples),
+            Read(self._memory, "memory.used", "memory.total"),
+            Read(lambda: _known({"temperature.gpu": self.get("Temperature", 0)}), "temperature.gpu"),
+            Read(lambda: _known({"power": _times(self.get("PowerUsage"), 1e-3)}), "power"),
+            *(self._clock(domain) for domain in ("sm", "memory")),
+            Read(self._reasons, "throttle.thermal_hw"),
+            Read(self._gpm, *_GPM.values()),
+            Read(self._counters, *(quantity for quantity, _ in _OFTEN.values())),
+        ], [
+            *(self._engine(engine, task) for engine, task in _ENGINES.items()),
+            *(self._clock(domain) for domain in ("graphics", "video")),
+            Read(self._state, "performance_state"),
+            Read(self._enforced, "power.limit.enforced"),
+            Read(self._errors, "errors.corrected", "errors.uncorrected"),
+            *([Read(self._cooling, "fan.ratio")] if self._fans else []),
+        ]
+
+    def get(self, name: str, *arguments: object) -> Any:
+        """``nvmlDeviceGet<name>`` of this device."""
+        return self.nvml.get(self.name, name, *arguments)
+
+    def _perhaps(self, name: str, *arguments: object) -> Any:
+        """The same, of something that need not be known; None where it is not."""
+        try:
+            return self.get(name, *arguments)
+        except Refusal as refusal:
+            if refusal.code in (*_GONE, *_END):
+                raise
+            return None
+
+    def _limits(self) -> dict[str, Number | Rate]:
+        """What a device may draw, heat up and clock to at most."""
+        found: dict[str, Any] = {
+            "power.limit.default": _times(self._perhaps("PowerManagementDefaultLimit"), 1e-3),
+            "power.limit.max": _times((self._perhaps("PowerManagementLimitConstraints") or [None, None])[1], 1e-3),
+            "power.limit.enforced": _times(self._perhaps("EnforcedPowerLimit"), 1e-3),
+        }
+        for limit, number in _THRESHOLDS.items():
+            found[f"temperature.limit.{limit}"] = self._perhaps("TemperatureThreshold", number)
+        for domain, number in _DOMAINS.items():
+            found[f"frequency.limit.{domain}"] = _times(self._perhaps("MaxClockInfo", number), 1_000_000)
+        return {name: value for name, value in found.items() if value}
+
+    def start(self) -> None:
+        """Open it; one that does not answer is tried again later."""
+        try:
+            self.open()
+        except Failed as failed:
+            self._ill(str(failed))
+
+    # -- what it does, sampled
+
+    def _utilization(self) -> Reading:
+        said = self.get("UtilizationRates")
+        return _known({"utilization.general": _share(said["gpu"]), "utilization.memory": _share(said["memory"])})
+
+    def _samples(self) -> Reading:
+        """The driver looks several times a second and remembers: nothing between two readings is missed."""
+        first = self._seen < 0
+        self._seen, percents = self.nvml.samples(self.name, _GENERAL_SAMPLES, max(0, self._seen))
+        shares = [share for share in map(_share, percents) if share is not None]
+        if first or not shares:  # what was before us is nobody's
+            return {}
+        return {"utilization.general": sum(shares) / len(shares), "utilization.peak": max(shares)}
+
+    def _memory(self) -> Reading:
+        try:
+            said = self.get("MemoryInfo", _MEMORY_V2)
+        except Refusal as refusal:
+            if refusal.code not in (n.FUNCTION_NOT_FOUND, n.ARGUMENT_VERSION, n.INVALID_ARGUMENT):
+                raise
+            said = self.get("MemoryInfo")
+        used, total = said["used"], said["total"]
+        if used is not None and total is not None and not used <= total:
+            raise Refusal(n.NO_DATA, "the driver says that more is in use than there is")
+        return _known({"memory.used": used, "memory.total": total or None})
+
+    def _clock(self, domain: str) -> Read:
+        def ask() -> Reading:
+            return {f"frequency.{domain}": self.get("ClockInfo", _DOMAINS[domain]) * 1_000_000}
+
+        return Read(ask, f"frequency.{domain}")
+
+    def _reasons(self) -> Reading:
+        try:
+            bits = self.get("CurrentClocksEventReasons")
+        except Refusal as refusal:
+            if refusal.code != n.FUNCTION_NOT_FOUND:
+                raise
+            bits = self.get("CurrentClocksThrottleReasons")  # its name before 535
+        return {f"throttle.{reason}": Rate(float(bool(bits & bit))) for reason, bit in _REASONS.items()}
+
+    def _counters(self) -> Reading:
+        said = self._fields(list(_OFTEN), [quantity for quantity, _ in _OFTEN.values()])
+        return {quantity: said[quantity] * unit for quantity, unit in _OFTEN.values() if quantity in said}
+
+    def _fields(self, fields: list[tuple[int, int]], names: Iterable[str]) -> dict[str, Number]:
+        """The fields that have a value, by the names that we give them; each is refused for itself."""
+        found: dict[str, Number] = {}
+        for name, (code, said) in zip(names, self.nvml.fields(self.name, fields)):
+            if code in _GONE:
+                raise Refusal(code, said)
+            if code and name in QUANTITIES:
+                self.missing[name] = said
+            if not code and said >= 0:
+                found[name] = said
+        return found
+
+    def _gpm(self) -> Reading:
+        return self._metrics(self.nvml.gpm(self.name, list(_GPM)))
+
+    def _metrics(self, said: list[Any] | None) -> Reading:
+        known = {name: value for name, (code, value) in zip(_GPM.values(), said or ()) if code == 0}
+        return _known(
+            {name: _rate(value) if name.startswith("io.") else _share(value) for name, value in known.items()}
+        )
+
+    # -- what it does, seldom
+
+    def _engine(self, engine: str, task: str) -> Read:
+        quantity = f"utilization.{task}"
+        return Read(lambda: _known({quantity: _share(self.get(f"{engine}Utilization")[0])}), quantity)
+
+    def _enforced(self) -> Reading:
+        return _known({"power.limit.enforced": _times(self.get("EnforcedPowerLimit"), 1e-3)})
+
+    def _state(self) -> Reading:
+        state = self.get("PerformanceState")
+        return {"performance_state": state} if 0 <= state <= 15 else {}
+
+    def _errors(self) -> Reading:
+        said = self._fields([(field, 0) for field in _SELDOM], _SELDOM.values())
+        found = {name: value for name, value in said.items() if name.startswith("errors.")}
+        for name, parts in _SUMS.items():
+            known = [said[part] for part in parts if part in said]
+            if known:
+                found[name] = sum(known)
+        for kind in ("corrected", "uncorrected"):
+            count = said.get(f"device.{kind}", said.get(f"total.{kind}"))
+            if count is not None:
+                found[f"errors.{kind}"] = count
+        self._degraded = any(said.get(sign) for sign in _SIGNS)
+        return found
+
+    def _cooling(self) -> Reading:
+        """The fans are devices of their own."""
+        for number, (fan, _) in enumerate(self._fans):
+            said = {"fan.ratio": _times(self.get("FanSpeed_v2", number), 1e-2)}
+            if number == 0:  # the binding asks the first one only
+                said["fan.speed"] = self._perhaps("FanSpeedRPM")
+            self._fans[number] = fan, _known(said)
+        return {}
+
+    # -- reading it
+
+    def read(self) -> Iterator[Point]:
+        """What is sampled. A device that is out of order says nothing, until it is tried again."""
+        if self._wait:
+            self._wait -= 1
+            return
+        try:
+            if self.trouble:
+                self.nvml.forget(self.name)
+                self.open()
+            reading = self._said(self._often)
+        except Failed as failed:
+            self._ill(str(failed))
+        else:
+            self._well()
+            yield from self.device.points(reading)
+
+    def read_seldom(self) -> Iterator[Point]:
+        """What hardly changes, and how the device is."""
+        if not self.trouble:
+            try:
+                reading = {**self._fixed, **self._said(self._seldom)}
+            except Failed as failed:
+                self._ill(str(failed))
+            else:
+                if self.xids is not None:
+                    reading["errors.xid"] = self.xids
+                yield from self.device.points(reading)
+                for fan, said in self._fans:
+                    yield from fan.points(said)
+        yield self.device.info(self.facts)
+        yield from self.device.status("failed" if self.trouble else "degraded" if self._degraded else "ok")
+
+    def _said(self, reads: list[Read]) -> dict[str, Number | Rate]:
+        reading: dict[str, Number | Rate] = {}
+        for read in list(reads):
+            if read.wait:
+                read.wait -= 1
+                continue
+            try:
+                reading.update(read.ask())
+            except Refusal as refusal:
+                self._refused(reads, read, refusal)
+            else:
+                read.well()
+                for quantity in read.quantities:
+                    if quantity in reading:
+                        self.missing.pop(quantity, None)
+        return reading
+
+    def _refused(self, reads: list[Read], read: Read, refusal: Refusal) -> None:
+        """Tell apart: nothing new, a call that is not known, a device out of order, a driver out of order."""
+        code = refusal.code
+        if code in _END:
+            raise refusal
+        if code in _GONE:
+            raise Failed(refusal.text)
+        if code in _NOTHING:
+            return
+        self.missing.update(dict.fromkeys(read.quantities, refusal.text))
+        if code in _NEVER:
+            reads.remove(read)
+            return
+        if code == n.UNKNOWN:
+            self._ping()
+        read.failed()
+
+    def _ping(self) -> None:
+        """Tell a device that is gone from a call that does not work on it."""
+        self.nvml.forget(self.name)
+        try:
+            self.get("UUID")
+        except Refusal as refusal:
+            raise Failed(refusal.text) from None
+
+    def _ill(self, reason: str) -> None:
+        if not self.trouble:
+            _LOG.warning(
+                "%s (%s): %s; its numbers are missing until it answers", self.device.name, self.device.id, reason
+            )
+        self.trouble = reason
+        self._wait = min(2**self._strikes, _MOST)
+        self._strikes += 1
+
+    def _well(self) -> None:
+        if self.trouble:
+            _LOG.info("%s (%s) answers again", self.device.name, self.device.id)
+        self.trouble, self._strikes = "", 0
+
+    # -- its parts, and who uses it
+
+    def divide(self) -> Iterable[Part]:
+        """The MIG instances that there are now."""
+        if self._divided and not self.trouble:
+            try:
+                before, self.parts = self.parts, {}
+                for slot in self.nvml.slots(self.name):
+                    part = Part(self.nvml, self, slot)
+                    part.start()
+                    known = before.get(slot)
+                    self.parts[slot] = known if known is not None and known.device.id == part.device.id else part
+            except Refusal as refusal:
+                if refusal.code in _END:
+                    raise
+                self.missing["MIG instances"] = refusal.text
+        return self.parts.values()
+
+    def users(self) -> Mapping[int, int | None]:
+        """The processes that use it, by the driver's numbers, with the bytes that each has in use, where known."""
+        found: dict[int, int | None] = {}
+        for kind in ("Compute", "Graphics", "MPSCompute"):
+            try:
+                for pid, used in self.nvml.processes(self.name, kind):
+                    found[pid] = max((each for each in (used, found.get(pid)) if each is not None), default=None)
+            except Refusal as refusal:
+                if refusal.code in _END:
+                    raise
+                if kind == "Compute":
+                    self.missing["process.gpu.memory.usage"] = refusal.text
+        return found
+
+    def shares(self) -> Mapping[int, Mapping[str, float]]:
+        """What each process used of the device since this was asked before: the mean share by task."""
+        try:
+            said = self.nvml.shares(self.name, max(0, self._shared))
+        except Refusal as refusal:
+            if refusal.code in _END:
+                raise
+            if refusal.code not in _NOTHING:
+                self.missing["process.gpu.utilization"] = refusal.text
+            return {}
+        first, self._shared = self._shared < 0, max([self._shared, *(at for _, at, *_ in said)])
+        samples: dict[int, list[Sequence[int]]] = {}
+        for pid, _, *percents in () if first else said:  # what was before us is nobody's
+            if all(0 <= percent <= 100 for percent in percents):
+                samples.setdefault(pid, []).append(percents)
+        return {
+            pid: {task: sum(column) / len(each) / 100 for task, column in zip(_TASKS, zip(*each))}
+            for pid, each in samples.items()
+        }
+
+
+class Part(Gpu):
+    """A MIG instance: a part of a GPU, which has memory and units of its own, and everything else in common."""
+
+    def __init__(self, nvml: Nvml, whole: Gpu, slot: int) -> None:
+        super().__init__(nvml, f"{whole.name}/{slot}")
+        self._whole = whole
+
+    def _identify(self) -> None:
+        self.device = Device(str(self.get("UUID")), f"MIG {self.name}", parent=self._whole.device.id)
+        self._instance = int(self.get("GpuInstanceId"))
+        self.facts = {**self._whole.facts, **_known({v.HW_MODEL: self._perhaps("Name")}), v.GPU_TYPE: "partition"}
+
+    def _limits(self) -> dict[str, Number | Rate]:
+        return {}
+
+    def _reads(self) -> tuple[list[Read], list[Read]]:
+        return [Read(self._memory, "memory.used", "memory.total"), Read(self._gpm, *_GPM.values())], []
+
+    def _gpm(self) -> Reading:
+        return self._metrics(self.nvml.gpm(self._whole.name, list(_GPM), self._instance))

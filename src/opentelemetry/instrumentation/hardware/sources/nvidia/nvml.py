@@ -1,0 +1,390 @@
+"""NVIDIA's management library (NVML), through its Python binding: each method is one call, and what it says.
+
+Answers are plain data; whatever is not an answer is a :class:`~..drivers.Refusal` with NVML's own code. GPUs are named
+by their index as text, ``"0"``; their MIG instances by index and slot, ``"0/3"``. Documentation of every call:
+https://docs.nvidia.com/deploy/nvml-api/
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, Final, TypeAlias
+
+from opentelemetry.instrumentation.hardware.drivers import Refusal
+
+UNINITIALIZED: Final = 1
+INVALID_ARGUMENT: Final = 2
+NOT_SUPPORTED: Final = 3
+NO_PERMISSION: Final = 4
+NOT_FOUND: Final = 6
+INSUFFICIENT_SIZE: Final = 7
+DRIVER_NOT_LOADED: Final = 9
+TIMEOUT: Final = 10
+LIBRARY_NOT_FOUND: Final = 12
+FUNCTION_NOT_FOUND: Final = 13
+LOST: Final = 15
+RESET_REQUIRED: Final = 16
+VERSION_MISMATCH: Final = 18
+NO_DATA: Final = 21
+ARGUMENT_VERSION: Final = 25
+DEPRECATED: Final = 26
+UNKNOWN: Final = 999
+
+XID: Final = 8
+"""The type of event that says that something critical happened on a GPU."""
+
+ALL_LINKS: Final = 0xFFFFFFFF
+"""The scope of an NVLink field that stands for the sum over all links."""
+
+_ABSENT = (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF)
+"""NVML's "not available", in a number of 32 or 64 bits."""
+
+_FIELD = struct.Struct("=IIqqii8s")
+"""``nvmlFieldValue_t``."""
+
+_KINDS = ("=d", "=I", "=Q", "=Q", "=q", "=i", "=H")
+"""How the 8 bytes of a value are read, by ``nvmlValueType_t``."""
+
+_SAMPLE = struct.Struct("=Q8s")
+"""``nvmlSample_t``."""
+
+_SAMPLES = 256
+"""Samples fetched at a time; the driver's buffers hold some 100."""
+
+_EVENTS = 64
+"""Events fetched at a time: a storm of them is counted over several readings."""
+
+_GPM_LEAST = 0.1
+"""Seconds between two GPM samples: below, the library has nothing to compare."""
+
+Answer: TypeAlias = "Any"
+"""Numbers, text, lists and dicts."""
+
+
+SIGNS: Final = (
+    "/sys/module/nvidia/initstate",
+    "/proc/driver/nvidia/version",
+    "/usr/lib/wsl/lib/libnvidia-ml.so.1",
+    "C:\\Windows\\System32\\nvml.dll",
+)
+"""One of them is there where a driver is loaded: on Linux, in WSL (where the module is Windows's), on Windows."""
+
+
+def is_here(exists: Callable[[str], bool]) -> bool:
+    """Whether there is a driver to talk to.
+
+    To be asked before the library is loaded: initialized as root without the kernel module it makes a device node, and
+    tries to load the module.
+    """
+    return any(exists(path) for path in SIGNS)
+
+
+class Nvml:
+    """The library, initialized; one thread uses it.
+
+    Args:
+        path: where the library is; empty: where the system's loader finds it.
+
+    Raises:
+        Refusal: where it cannot be loaded or initialized.
+    """
+
+    def __init__(self, path: str = "") -> None:
+        import pynvml
+
+        self._binding = pynvml
+        self._reasons: dict[int, str] = {}
+        self._handles: dict[str, Any] = {}
+        self._fields: dict[tuple[str, str], tuple[Any, int]] = {}
+        self._gpm: dict[str, _Chain] = {}
+        self._events: Any = None
+        self._heard: dict[int | None, str] = {}
+        self._samples = ctypes.create_string_buffer(_SAMPLE.size * _SAMPLES)
+        if path:
+            try:
+                ctypes.CDLL(path)  # the binding asks for it by its name, and is then given this one
+            except OSError as error:
+                raise Refusal(LIBRARY_NOT_FOUND, str(error)) from None
+        with self._said():
+            pynvml.nvmlInit()
+
+    @contextmanager
+    def _said(self) -> Iterator[None]:
+        try:
+            yield
+        except self._binding.NVMLError as error:
+            raise Refusal(getattr(error, "value", FUNCTION_NOT_FOUND), str(error)) from None
+
+    def _check(self, code: int) -> None:
+        if code:
+            raise Refusal(code, self._reason(code))
+
+    def _reason(self, code: int) -> str:
+        if code not in self._reasons:
+            self._reasons[code] = str(self._binding.NVMLError(code))
+        return self._reasons[code]
+
+    def _raw(self, name: str) -> Callable[..., int]:
+        """A function of the library itself, where the binding makes two calls of one, or too much of its answer."""
+        try:
+            found: Callable[..., int] = getattr(self._binding.nvmlLib, name)
+        except AttributeError:
+            raise Refusal(FUNCTION_NOT_FOUND, f"the driver has no {name}") from None
+        return found
+
+    def _handle(self, device: str) -> Any:
+        handle = self._handles.get(device)
+        if handle is None:
+            index, _, slot = device.partition("/")
+            with self._said():
+                if slot:
+                    parent = self._handle(index)
+                    handle = self._binding.nvmlDeviceGetMigDeviceHandleByIndex(parent, int(slot))
+                else:
+                    handle = self._binding.nvmlDeviceGetHandleByIndex(int(index))
+            self._handles[device] = handle
+        return handle
+
+    def forget(self, device: str) -> None:
+        """Look a device up anew at the next call; what was kept of it and of its parts is dropped."""
+        for name in [name for name in self._handles if name.partition("/")[0] == device]:
+            del self._handles[name]
+        for name in [name for name in self._gpm if name.partition("/")[0] == device]:
+            self._gpm.pop(name).free()
+
+    # -- one call each
+
+    def system(self, name: str) -> Answer:
+        """``nvmlSystemGet<name>``."""
+        return self._plain(self._call(f"nvmlSystemGet{name}"))
+
+    def count(self) -> int:
+        """How many GPUs there are."""
+        return int(self._call("nvmlDeviceGetCount"))
+
+    def get(self, device: str, name: str, *arguments: object) -> Answer:
+        """``nvmlDeviceGet<name>`` of a device; structures come back as dicts.
+
+        NVML's "not available", a number of all ones, is None in a structure or list, else a Refusal.
+        """
+        answer = self._plain(self._call(f"nvmlDeviceGet{name}", self._handle(device), *arguments))
+        if answer is None:
+            raise Refusal(NO_DATA, "the driver has no value")
+        return answer
+
+    def _call(self, name: str, *arguments: object) -> Any:
+        function = getattr(self._binding, name, None)
+        if function is None:
+            raise Refusal(FUNCTION_NOT_FOUND, f"this nvidia-ml-py has no {name}")
+        with self._said():
+            return function(*arguments)
+
+    def _plain(self, answer: Any) -> Answer:
+        if isinstance(answer, ctypes.Structure):
+            fields = [name for name, *_ in answer._fields_]
+            return {name: self._plain(getattr(answer, name)) for name in fields}
+        if isinstance(answer, bytes):
+            return answer.decode(errors="replace")
+        if isinstance(answer, (list, tuple)):
+            return [self._plain(each) for each in answer]
+        return None if answer in _ABSENT else answer
+
+    def fields(self, device: str, ids: Sequence[Sequence[int]]) -> list[Sequence[Any]]:
+        """``nvmlDeviceGetFieldValues``: for each pair of field and scope 0 and the value, or NVML's code and reason."""
+        key = device, repr(ids)
+        if key not in self._fields:
+            packed = b"".join(_FIELD.pack(field, scope, 0, 0, 0, NOT_SUPPORTED, bytes(8)) for field, scope in ids)
+            self._fields[key] = ctypes.create_string_buffer(packed, len(packed)), len(ids)
+        buffer, count = self._fields[key]
+        self._check(self._raw("nvmlDeviceGetFieldValues")(self._handle(device), count, buffer))
+        found: list[Sequence[Any]] = []
+        for _, _, _, _, kind, code, value in _FIELD.iter_unpack(buffer.raw):
+            number = _number(kind, value)
+            failed = code or (NO_DATA if number is None else 0)
+            found.append((failed, self._reason(failed) if failed else number))
+        return found
+
+    def samples(self, device: str, kind: int, since: int) -> Sequence[Any]:
+        """``nvmlDeviceGetSamples``: the time of the newest sample (microseconds), and all that are newer than
+        ``since``.
+        """
+        count, form = ctypes.c_uint(_SAMPLES), ctypes.c_int()
+        ask = self._raw("nvmlDeviceGetSamples")
+        arguments = ctypes.byref(form), ctypes.byref(count), self._samples
+        self._check(ask(self._handle(device), kind, ctypes.c_ulonglong(since), *arguments))
+        taken = self._samples.raw[: count.value * _SAMPLE.size]
+        pairs = [(at, _number(form.value, value)) for at, value in _SAMPLE.iter_unpack(taken)]
+        said = [(at, number) for at, number in pairs if at > since and number is not None]
+        return max((at for at, _ in said), default=since), [number for _, number in said]
+
+    def processes(self, device: str, kind: str) -> list[Sequence[Any]]:
+        """``nvmlDeviceGet<kind>RunningProcesses``: pid and bytes in use, which are None where they are not known."""
+        for version in ("_v3", "_v2", ""):
+            try:
+                return self._processes(device, f"nvmlDeviceGet{kind}RunningProcesses{version}", version)
+            except Refusal as refusal:
+                if refusal.code != FUNCTION_NOT_FOUND or not version:
+                    raise
+        raise AssertionError  # the last version was asked
+
+    def _processes(self, device: str, name: str, version: str) -> list[Sequence[Any]]:
+        form = struct.Struct("=IxxxxQII" if version else "=IxxxxQ")
+        ask, room = self._raw(name), 64
+        while True:
+            count, buffer = ctypes.c_uint(room), ctypes.create_string_buffer(form.size * room)
+            code = ask(self._handle(device), ctypes.byref(count), buffer)
+            if code != INSUFFICIENT_SIZE:
+                break
+            room = 2 * max(room, count.value)
+        self._check(code)
+        taken = form.iter_unpack(buffer.raw[: count.value * form.size])
+        return [(pid, None if used in _ABSENT else used) for pid, used, *_ in taken]
+
+    def shares(self, device: str, since: int) -> list[Sequence[int]]:
+        """``nvmlDeviceGetProcessUtilization``: pid, time (us), percent of SM, memory, encoder and decoder."""
+        with self._said():
+            try:
+                said = self._binding.nvmlDeviceGetProcessUtilization(self._handle(device), since)
+            except self._binding.NVMLError as error:
+                if getattr(error, "value", None) == 0:  # the binding takes an empty list for an error
+                    return []
+                raise
+        return [(each.pid, each.timeStamp, each.smUtil, each.memUtil, each.encUtil, each.decUtil) for each in said]
+
+    def slots(self, device: str) -> list[int]:
+        """The slots of a GPU in which there is a MIG instance now."""
+        found = []
+        for slot in range(self.get(device, "MaxMigDeviceCount")):
+            name = f"{device}/{slot}"
+            self._handles.pop(name, None)
+            try:
+                self._handle(name)
+            except Refusal as refusal:
+                if refusal.code not in (NOT_FOUND, INVALID_ARGUMENT):
+                    raise
+            else:
+                found.append(slot)
+        return found
+
+    # -- GPM: what happened between two samples
+
+    def gpm(self, device: str, ids: Sequence[int], instance: int | None = None) -> list[Sequence[Any]] | None:
+        """GPM metrics over the time since this was asked before: for each id NVML's code and the value.
+
+        Windows lie end to end, so nothing is missed, however seldom it is asked.
+
+        Args:
+            device: a GPU.
+            ids: ``NVML_GPM_METRIC_*``.
+            instance: a GPU instance of it instead of the whole.
+
+        Returns:
+            None at the first time, and within a tenth of a second.
+
+        Raises:
+            Refusal: also on a GPU that is older than Hopper.
+        """
+        key = device if instance is None else f"{device}/{instance}"
+        chain = self._gpm.get(key)
+        if chain is None:
+            with self._said():
+                if not self._binding.nvmlGpmQueryDeviceSupport(self._handle(device)).isSupportedDevice:
+                    raise Refusal(NOT_SUPPORTED, "GPM needs a Hopper GPU or a newer one")
+                chain = self._gpm[key] = _Chain(self._binding, ids)
+        now = time.monotonic()
+        if chain.taken is not None and now - chain.taken < _GPM_LEAST:
+            return None
+        name = "nvmlGpmSampleGet" if instance is None else "nvmlGpmMigSampleGet"
+        which = () if instance is None else (instance,)
+        self._check(self._raw(name)(self._handle(device), *which, chain.newer))
+        if not chain.take(now):
+            return None
+        self._check(self._raw("nvmlGpmMetricsGet")(ctypes.byref(chain.metrics)))
+        return chain.values()
+
+    # -- events
+
+    def listen(self, devices: Sequence[str]) -> list[str]:
+        """Ask to be told of critical events (Xid) on the devices; those that can say them."""
+        with self._said():
+            self._events = self._binding.nvmlEventSetCreate()
+        for device in devices:
+            with suppress(Refusal):
+                if self.get(device, "SupportedEventTypes") & XID:
+                    with self._said():
+                        self._binding.nvmlDeviceRegisterEvents(self._handle(device), XID, self._events)
+                    self._heard[_address(self._handle(device))] = device
+        return list(self._heard.values())
+
+    def events(self) -> list[Sequence[Any]]:
+        """``nvmlEventSetWait_v2`` without waiting: device and Xid of what happened since it was asked before."""
+        found: list[Sequence[Any]] = []
+        while len(found) < _EVENTS:
+            try:
+                with self._said():
+                    event = self._binding.nvmlEventSetWait_v2(self._events, 0)
+            except Refusal as refusal:
+                if refusal.code == TIMEOUT:
+                    break
+                raise
+            if event.eventType == XID:
+                found.append((self._heard.get(_address(event.device)), event.eventData))
+        return found
+
+    def release(self) -> None:
+        """Let go of the GPUs: an open library keeps them from being reset."""
+        for chain in self._gpm.values():
+            chain.free()
+        with self._said():
+            if self._events is not None:
+                self._binding.nvmlEventSetFree(self._events)
+            self._binding.nvmlShutdown()
+
+
+class _Chain:
+    """Two GPM samples, of which the newer one becomes the older one; and the structure that compares them."""
+
+    def __init__(self, binding: Any, ids: Sequence[int]) -> None:
+        self._binding = binding
+        self.metrics = binding.c_nvmlGpmMetricsGet_t()
+        self.metrics.version = binding.NVML_GPM_METRICS_GET_VERSION
+        self.metrics.numMetrics = len(ids)
+        self._each = [self.metrics.metrics[at] for at in range(len(ids))]
+        for metric, number in zip(self._each, ids):
+            metric.metricId = number
+        self._older, self.newer = binding.nvmlGpmSampleAlloc(), binding.nvmlGpmSampleAlloc()
+        self.taken: float | None = None
+
+    def take(self, now: float) -> bool:
+        """The newer sample has been filled; whether there is an older one to compare it with."""
+        first, self.taken = self.taken is None, now
+        self.metrics.sample1, self.metrics.sample2 = self._older, self.newer
+        self._older, self.newer = self.newer, self._older
+        return not first
+
+    def values(self) -> list[Sequence[Any]]:
+        """What the comparison said."""
+        return [(each.nvmlReturn, None if each.nvmlReturn else each.value) for each in self._each]
+
+    def free(self) -> None:
+        """Give the samples back."""
+        for sample in (self._older, self.newer):
+            with suppress(self._binding.NVMLError):
+                self._binding.nvmlGpmSampleFree(sample)
+
+
+def _address(handle: Any) -> int | None:
+    return ctypes.cast(handle, ctypes.c_void_p).value
+
+
+def _number(kind: int, packed: bytes) -> int | float | None:
+    """A value of NVML's union; None for its "not available"."""
+    if not 0 <= kind < len(_KINDS):
+        return None
+    form = _KINDS[kind]
+    number: int | float = struct.unpack_from(form, packed)[0]
+    return None if number in _ABSENT else number
