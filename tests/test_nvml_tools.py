@@ -191,11 +191,15 @@ def test_every_line_of_a_gpu_is_what_the_binding_reads(start: Start, profile: Ca
 
 
 def test_what_a_gpu_does_not_know_is_not_supported(start: Start) -> None:
-    _, reader = start(t4())
+    fake, reader = start(t4())
     for call in ("FanSpeed", "RemappedRows", "MigMode", "NvLinkState.0", "Samples.0.0", "ProcessUtilization.0"):
         assert reader.ask(_question(call)) == _refused(3), call
     several = "[f.nvmlReturn for f in nvmlDeviceGetFieldValues(gpu, [83, 82, (140, 1), 31])]"
     assert reader.ask(several) == [0, 3, 3, 0]
+    fake.say(
+        {"gpu0.FieldValues.31": refused(4), "gpu0.FieldValues.140.1": "ullong 8", "gpu0.FieldValues.82": "uint 70"}
+    )
+    assert reader.ask(several) == [0, 0, 0, 4]
 
 
 def test_a_number_moves_with_the_clock_and_without_one_by_itself(start: Start) -> None:

@@ -1,4 +1,4 @@
-"""The programs that tests run against: real ones, built from pinned sources or taken from Debian.
+"""The programs that tests run against: real ones, built or taken from Debian, and drivers for what is not there.
 
 Every program is asked for by a function that returns its path or raises `Missing` with the reason. A test wraps the
 question in `need`, which skips it on a laptop and fails it where the environment variable CI is set.

@@ -127,20 +127,24 @@ static int said(Line *from, const char **value) {
     return **value ? SUCCESS : ABSENT;
 }
 
-/* What the line of this key says, ABSENT where there is none. */
-static int ask(const char **value, const char *format, ...) {
-    char key[2 * KEY];
+static char *composed(char *key, const char *format, ...) {
     va_list parts;
     va_start(parts, format);
-    vsnprintf(key, sizeof key, format, parts);
+    vsnprintf(key, KEY, format, parts);
     va_end(parts);
+    return key;
+}
+#define COMPOSED(...) composed((char[KEY]){0}, __VA_ARGS__)
+
+/* What the line of this key says, ABSENT where there is none. */
+static int ask(const char **value, const char *key) {
     Line *found = line(key);
     return found ? said(found, value) : ABSENT;
 }
 
 /* What the state says to a call: of its device, of the call with its version, of the call without. */
 static int verdict(const Device *d, const char *key, const char **value) {
-#define TRY(...) if ((code = ask(value, __VA_ARGS__)) != ABSENT) return code
+#define TRY(...) if ((code = ask(value, COMPOSED(__VA_ARGS__))) != ABSENT) return code
     char plain[KEY];
     char *version = strstr(strcpy(plain, key), "_v");
     if (version) memmove(version, version + 3, strlen(version + 3) + 1);
@@ -189,12 +193,7 @@ static int settled(const Device *d, const char *key, const char **value) {
 }
 
 /* Begins a call: notes it, takes the lock and says its code and value. ABSENT stands where no line says anything. */
-static int begin(const Device *d, const char **value, const char *format, ...) {
-    char key[KEY];
-    va_list parts;
-    va_start(parts, format);
-    vsnprintf(key, sizeof key, format, parts);
-    va_end(parts);
+static int begin(const Device *d, const char **value, const char *key) {
     note(d, key);
     pthread_mutex_lock(&lock);
     refresh();
@@ -209,6 +208,13 @@ static int end(int code) {
 
 /* Ends a call that works unless a line refuses it. */
 static int end_allowed(int code) { return end(code == ABSENT ? SUCCESS : code); }
+
+/* A call that has an effect and works unless a line refuses it. */
+#define DO(effect, device, key) \
+    const char *value; \
+    int code = begin(device, &value, key); \
+    if (code == ABSENT) effect; \
+    return end_allowed(code)
 
 /* ---- values ---- */
 
@@ -254,14 +260,9 @@ static int item(const char **text, u64 *numbers, int most) {
 }
 
 /* A call that hands out numbers: each of `out`, up to NULL, is `width` bytes wide. */
-static int tell(const Device *d, size_t width, void *const *out, const char *format, ...) {
-    char key[KEY];
-    va_list parts;
-    va_start(parts, format);
-    vsnprintf(key, sizeof key, format, parts);
-    va_end(parts);
+static int tell(const Device *d, size_t width, void *const *out, const char *key) {
     const char *value;
-    int code = begin(d, &value, "%s", key);
+    int code = begin(d, &value, key);
     for (u64 number; code == SUCCESS && *out; out++) {
         if (!whole(&value, &number)) code = INVALID_STATE;
         else memcpy(*out, &number, width); /* the low bytes: little endian */
@@ -272,7 +273,7 @@ static int tell(const Device *d, size_t width, void *const *out, const char *for
 
 static int text(const Device *d, const char *key, char *out, u32 room) {
     const char *value;
-    int code = begin(d, &value, "%s", key);
+    int code = begin(d, &value, key);
     if (code == SUCCESS && strlen(value) >= room) code = INSUFFICIENT_SIZE;
     if (code == SUCCESS) strcpy(out, value);
     return end(code);
@@ -292,10 +293,7 @@ int nvmlInit_v2(void) { return nvmlInitWithFlags(0); }
 int nvmlInit(void) { return nvmlInitWithFlags(0); }
 
 int nvmlShutdown(void) {
-    const char *value;
-    int code = begin(NULL, &value, "Shutdown");
-    if (code == ABSENT) users--;
-    return end_allowed(code);
+    DO(users--, NULL, "Shutdown");
 }
 
 const char *nvmlErrorString(int code) {
@@ -354,10 +352,7 @@ int nvmlDeviceGetHandleByUUID(const char *uuid, Device **out) {
 }
 
 int nvmlDeviceGetIndex(Device *d, u32 *out) {
-    const char *value;
-    int code = begin(d, &value, "Index");
-    if (code == ABSENT) *out = d->part < 0 ? d->gpu : d->part;
-    return end_allowed(code);
+    DO(*out = d->part < 0 ? d->gpu : d->part, d, "Index");
 }
 
 typedef struct { char legacy[16]; u32 domain, bus, device, id, subsystem; char address[32]; } Pci;
@@ -385,14 +380,14 @@ int nvmlDeviceGetPciInfo_v3(Device *d, Pci *out) {
 #define TWO(name) \
     int nvmlDeviceGet##name(Device *d, u32 *a, u32 *b) { return tell(d, 4, OUT(a, b), #name); }
 #define ONE_OF(name) \
-    int nvmlDeviceGet##name(Device *d, u32 of, u32 *out) { return tell(d, 4, OUT(out), #name ".%u", of); }
+    int nvmlDeviceGet##name(Device *d, u32 of, u32 *out) { return tell(d, 4, OUT(out), COMPOSED(#name ".%u", of)); }
 #define ONE_OF_TWO(name) \
     int nvmlDeviceGet##name(Device *d, u32 of, u32 and, u32 *out) { \
-        return tell(d, 4, OUT(out), #name ".%u.%u", of, and); \
+        return tell(d, 4, OUT(out), COMPOSED(#name ".%u.%u", of, and)); \
     }
 #define LONG_OF_TWO(name) \
     int nvmlDeviceGet##name(Device *d, u32 of, u32 and, u64 *out) { \
-        return tell(d, 8, OUT(out), #name ".%u.%u", of, and); \
+        return tell(d, 8, OUT(out), COMPOSED(#name ".%u.%u", of, and)); \
     }
 
 TEXT(Name) TEXT(UUID) TEXT(Serial) TEXT(VbiosVersion) TEXT(BoardPartNumber) TEXT(GspFirmwareVersion)
@@ -414,7 +409,7 @@ TWO(EccMode) LONG_OF_TWO(TotalEccErrors) ONE(RetiredPagesPendingStatus)
 TWO(MigMode) ONE(MaxMigDeviceCount) ONE(GpuInstanceId) ONE(ComputeInstanceId)
 
 int nvmlDeviceGetMemoryErrorCounter(Device *d, u32 type, u32 counter, u32 place, u64 *out) {
-    return tell(d, 8, OUT(out), "MemoryErrorCounter.%u.%u.%u", type, counter, place);
+    return tell(d, 8, OUT(out), COMPOSED("MemoryErrorCounter.%u.%u.%u", type, counter, place));
 }
 int nvmlDeviceGetUtilizationRates(Device *d, u32 out[2]) {
     return tell(d, 4, OUT(out, out + 1), "UtilizationRates");
@@ -423,7 +418,7 @@ int nvmlDeviceGetBAR1MemoryInfo(Device *d, u64 out[3]) {
     return tell(d, 8, OUT(out, out + 1, out + 2), "BAR1MemoryInfo");
 }
 int nvmlDeviceGetViolationStatus(Device *d, u32 policy, u64 out[2]) {
-    return tell(d, 8, OUT(out, out + 1), "ViolationStatus.%u", policy);
+    return tell(d, 8, OUT(out, out + 1), COMPOSED("ViolationStatus.%u", policy));
 }
 int nvmlDeviceGetRemappedRows(Device *d, u32 *corrected, u32 *uncorrected, u32 *pending, u32 *failed) {
     return tell(d, 4, OUT(corrected, uncorrected, pending, failed), "RemappedRows");
@@ -433,10 +428,10 @@ int nvmlDeviceGetRemappedRows(Device *d, u32 *corrected, u32 *uncorrected, u32 *
 
 typedef struct { u32 version, of, out; } One;
 int nvmlDeviceGetTemperatureV(Device *d, One *t) {
-    return t->version == 0x100000C ? tell(d, 4, OUT(&t->out), "TemperatureV.%u", t->of) : VERSION_MISMATCH;
+    return t->version == 0x100000C ? tell(d, 4, OUT(&t->out), COMPOSED("TemperatureV.%u", t->of)) : VERSION_MISMATCH;
 }
 int nvmlDeviceGetFanSpeedRPM(Device *d, One *f) {
-    return f->version == 0x100000C ? tell(d, 4, OUT(&f->out), "FanSpeedRPM.%u", f->of) : VERSION_MISMATCH;
+    return f->version == 0x100000C ? tell(d, 4, OUT(&f->out), COMPOSED("FanSpeedRPM.%u", f->of)) : VERSION_MISMATCH;
 }
 int nvmlDeviceGetMarginTemperature(Device *d, u32 t[2]) {
     return t[0] == 0x1000008 ? tell(d, 4, OUT(t + 1), "MarginTemperature") : VERSION_MISMATCH;
@@ -461,15 +456,12 @@ int nvmlDeviceGetMigDeviceHandleByIndex(Device *d, u32 index, Device **out) {
     const char *value;
     int code = begin(d, &value, "MigDeviceHandleByIndex");
     if (code == ABSENT && index >= PARTS) code = INVALID_ARGUMENT;
-    if (code == ABSENT && ask(&value, "gpu%d.mig%u.UUID", d->gpu, index) == ABSENT) code = NOT_FOUND;
+    if (code == ABSENT && ask(&value, COMPOSED("gpu%d.mig%u.UUID", d->gpu, index)) == ABSENT) code = NOT_FOUND;
     if (code == ABSENT) *out = device(d->gpu, index);
     return end_allowed(code);
 }
 int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(Device *part, Device **out) {
-    const char *value;
-    int code = begin(part, &value, "DeviceHandleFromMigDeviceHandle");
-    if (code == ABSENT) *out = device(part->gpu, -1);
-    return end_allowed(code);
+    DO(*out = device(part->gpu, -1), part, "DeviceHandleFromMigDeviceHandle");
 }
 int nvmlDeviceIsMigDeviceHandle(Device *d, u32 *out) {
     const char *value;
@@ -494,7 +486,7 @@ static int processes(Device *d, u32 *count, Narrow *narrow, Wide *wide, const ch
     const char *value;
     u64 n[4];
     u32 found = 0, room = narrow || wide ? *count : 0;
-    int code = begin(d, &value, "%s", key);
+    int code = begin(d, &value, key);
     for (; code == SUCCESS && item(&value, n, 4); found++) {
         if (found >= room) continue;
         if (narrow) narrow[found] = (Narrow){n[0], n[1]};
@@ -546,7 +538,7 @@ int nvmlDeviceGetSamples(Device *d, u32 kind, u64 after, u32 *type, u32 *count, 
     const char *value;
     u64 n[2];
     u32 found = 0, room = out ? *count : 0;
-    int code = begin(d, &value, "Samples.%u", kind);
+    int code = begin(d, &value, COMPOSED("Samples.%u", kind));
     if (code == SUCCESS && !typed(&value, type, NULL)) code = INVALID_STATE;
     while (code == SUCCESS && item(&value, n, 2)) {
         if (n[0] <= after) continue;
@@ -563,7 +555,7 @@ int nvmlDeviceGetRetiredPages(Device *d, u32 cause, u32 *count, u64 *out) {
     const char *value;
     u64 address;
     u32 found = 0, room = out ? *count : 0;
-    int code = begin(d, &value, "RetiredPages.%u", cause);
+    int code = begin(d, &value, COMPOSED("RetiredPages.%u", cause));
     for (; code == SUCCESS && item(&value, &address, 1); found++)
         if (found < room) out[found] = address;
     if (code == SUCCESS) *count = found;
@@ -576,8 +568,7 @@ int nvmlDeviceGetFieldValues(Device *d, int count, Field *fields) {
     const char *value;
     int code = begin(d, &value, "FieldValues");
     for (Field *f = fields; code == ABSENT && f < fields + count; f++) {
-        char key[KEY];
-        snprintf(key, sizeof key, f->scope ? "FieldValues.%u.%u" : "FieldValues.%u", f->id, f->scope);
+        const char *key = COMPOSED(f->scope ? "FieldValues.%u.%u" : "FieldValues.%u", f->id, f->scope);
         int said = settled(d, key, &value);
         f->time = seconds(CLOCK_REALTIME) * 1e6;
         f->latency = 0;
@@ -613,28 +604,16 @@ int nvmlGpmQueryDeviceSupport(Device *d, u32 support[2]) {
     return support[0] == 1 ? tell(d, 4, OUT(support + 1), "GpmQueryDeviceSupport") : VERSION_MISMATCH;
 }
 int nvmlGpmSampleAlloc(Sample **out) {
-    const char *value;
-    int code = begin(NULL, &value, "GpmSampleAlloc");
-    if (code == ABSENT) *out = calloc(1, sizeof **out);
-    return end_allowed(code);
+    DO(*out = calloc(1, sizeof **out), NULL, "GpmSampleAlloc");
 }
 int nvmlGpmSampleFree(Sample *sample) {
-    const char *value;
-    int code = begin(NULL, &value, "GpmSampleFree");
-    if (code == ABSENT) free(sample);
-    return end_allowed(code);
+    DO(free(sample), NULL, "GpmSampleFree");
 }
 int nvmlGpmSampleGet(Device *d, Sample *out) {
-    const char *value;
-    int code = begin(d, &value, "GpmSampleGet");
-    if (code == ABSENT) take(out, d->gpu, -1);
-    return end_allowed(code);
+    DO(take(out, d->gpu, -1), d, "GpmSampleGet");
 }
 int nvmlGpmMigSampleGet(Device *d, u32 instance, Sample *out) {
-    const char *value;
-    int code = begin(d, &value, "GpmMigSampleGet.%u", instance);
-    if (code == ABSENT) take(out, d->gpu, instance);
-    return end_allowed(code);
+    DO(take(out, d->gpu, instance), d, COMPOSED("GpmMigSampleGet.%u", instance));
 }
 
 typedef struct { u32 id, code; double value; const char *short_name, *long_name, *unit; } Metric;
@@ -678,16 +657,10 @@ int nvmlEventSetCreate(Set **out) {
     return end_allowed(code);
 }
 int nvmlEventSetFree(Set *set) {
-    const char *value;
-    int code = begin(NULL, &value, "EventSetFree");
-    if (code == ABSENT) free(set);
-    return end_allowed(code);
+    DO(free(set), NULL, "EventSetFree");
 }
 int nvmlDeviceRegisterEvents(Device *d, u64 types, Set *set) {
-    const char *value;
-    int code = begin(d, &value, "RegisterEvents");
-    if (code == ABSENT) set->types[d->gpu] |= types;
-    return end_allowed(code);
+    DO(set->types[d->gpu] |= types, d, "RegisterEvents");
 }
 
 typedef struct { Device *d; u64 type, data; u32 gpu_instance, compute_instance; } Event;
