@@ -469,13 +469,11 @@ class _Part:
         """The elements of a name below it."""
         return (part for each, part in self.parts if each == name)
 
-    def text(self, path: str) -> str | None:
-        """What is said at a path; what a folder says instead of what is in it, is said of all that."""
-        while path:
-            said = self.said.get(path)
-            if said is not None:
-                return said
-            path = path.rpartition("/")[0]
+    def instead(self, path: str) -> str | None:
+        """What is said of a folder instead of what is at a path in it."""
+        while path := path.rpartition("/")[0]:
+            if path in self.said:
+                return _clean(self.said[path])
         return None
 
 
@@ -497,7 +495,9 @@ class _Taken:
         parser.CharacterDataHandler = self._text.append
         try:
             parser.Parse(text, True)
-        except (expat.ExpatError, ValueError) as error:
+        except expat.ExpatError as error:
+            return expat.ErrorString(error.code)
+        except ValueError as error:
             return str(error)
         return None
 
@@ -558,12 +558,12 @@ def _believed(
     for quantity, (read, spellings) in table.items():
         refused = None
         for spelling in spellings:
-            texts = [part.text(path) for path in spelling.split(" + ")]
-            said = [_clean(text) for text in texts if text is not None]
-            if len(said) < len(texts):
+            paths = spelling.split(" + ")
+            if any(path not in part.said for path in paths):
+                refused = refused or part.instead(paths[0])
                 continue
             try:
-                values = [read(text) for text in said]
+                values = [read(_clean(part.said[path])) for path in paths]
             except ValueError as error:
                 refused = refused or str(error)[:200]
                 continue
