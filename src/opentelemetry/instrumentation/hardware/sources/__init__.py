@@ -46,12 +46,14 @@ class Source(ABC):
         scope: whose numbers these are; members of a job read the sources of process scope only. One that has both
             kinds is of process scope, and leaves the host's rows out where its site says so.
         seldom: seconds between two :meth:`read_seldom`, at least.
+        pace: seconds between two :meth:`read`, at least; a source that opened a slow way raises its own.
         missing: what this machine does not say, each with the reason; ``doctor`` lists it.
     """
 
     name: ClassVar[str]
     scope: ClassVar[Scope] = Scope.HOST
     seldom: ClassVar[float] = 10.0
+    pace: float = 0.0
 
     def __init__(self, site: Site) -> None:
         self.site = site

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
 from opentelemetry.instrumentation.hardware.config import Config
@@ -13,8 +13,11 @@ from opentelemetry.instrumentation.hardware.model import Kept, Point, Scope, Una
 from opentelemetry.instrumentation.hardware.owners import Owners
 from opentelemetry.instrumentation.hardware.sources import Source
 from opentelemetry.instrumentation.hardware.sources.nvidia import nvml as n
+from opentelemetry.instrumentation.hardware.sources.nvidia import smi
 from opentelemetry.instrumentation.hardware.sources.nvidia.library import Library
+from opentelemetry.instrumentation.hardware.sources.nvidia.listing import PACE, Listing
 from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import Nvml
+from opentelemetry.instrumentation.hardware.sources.nvidia.smi import Smi
 
 _COMPUTE = "/dev/nvidia-uvm"
 """What a program opens to compute; NVML does not."""
@@ -23,6 +26,11 @@ _HOST_PIDS = (
     "process.gpu.*: the driver names processes by the numbers of the host, which cannot be seen from this container; "
     "start it in the host's process namespace (--pid=host, hostPID: true)"
 )
+
+
+_NO_DRIVER = "no NVIDIA driver is loaded: there is neither /sys/module/nvidia nor /proc/driver/nvidia"
+
+_FIX = "nvidia-smi should work in the same environment; in a container the NVIDIA Container Toolkit brings the library"
 
 
 class Nvidia(Source):
@@ -34,7 +42,7 @@ class Nvidia(Source):
     @classmethod
     def prepare(cls, config: Config) -> None:
         """Import the library's binding, where there is something to bind to."""
-        if config.nvml not in (None, "auto", "off") or n.is_here(os.path.exists):
+        if config.nvml != "off" and (_named(config.nvml) or n.is_here(os.path.exists)):
             import pynvml  # noqa: F401
 
     def open(self) -> None:
@@ -44,13 +52,10 @@ class Nvidia(Source):
             Unavailable: where there is no driver, or no way to ask it.
         """
         self._of = Kept()
+        self._blind = False
         kernel = self._kernel()
-        self._machine = machine(self.site.drivers)
-        self._nvml = self._library(kernel)
-        self._gpus = Library(self._nvml)
-        self._owners = Owners(self._machine, kernel, self.site.pid, _COMPUTE)
-        if not self.site.member:
-            self._gpus.listen()
+        self._owners = Owners(machine(self.site.drivers), kernel, self.site.pid, _COMPUTE)
+        self._gpus = self._way(os.path.exists if kernel is None else kernel.exists)
 
     def _kernel(self) -> Kernel | None:
         try:
@@ -58,15 +63,42 @@ class Nvidia(Source):
         except Unavailable:
             return None
 
-    def _library(self, kernel: Kernel | None) -> Nvml:
-        where = self.site.config.nvml or "auto"
-        path = "" if where == "auto" else where
-        if not path and not n.is_here(os.path.exists if kernel is None else kernel.exists):
-            raise Unavailable("no NVIDIA driver is loaded: there is neither /sys/module/nvidia nor /proc/driver/nvidia")
+    def _way(self, exists: Callable[[str], bool]) -> Library | Listing:
+        """The library, else the tool.
+
+        Raises:
+            Unavailable: where neither can be used, with the reasons of both.
+        """
+        config = self.site.config
+        here = n.is_here(exists)
+        reasons = ["NVML is switched off"] if config.nvml == "off" else [] if here else [_NO_DRIVER]
+        self._instead = ""
+        if config.nvml != "off" and (here or _named(config.nvml)):
+            try:
+                return self._library()
+            except Refusal as refusal:
+                reasons = [f"NVML: {refusal.text}"]
+        if config.nvidia_smi != "off" and (here or _named(config.nvidia_smi)):
+            try:
+                listing = Listing(Smi(self.site.drivers.command(smi.TOOL._replace(path=_named(config.nvidia_smi)))))
+            except Unavailable as gone:
+                reasons.append(f"nvidia-smi: {gone.reason}")
+            else:
+                self.pace = PACE
+                self._instead = f"{reasons[0]}; nvidia-smi is asked instead" if reasons else ""
+                return listing
+        raise Unavailable("; ".join(reasons), _FIX if here else "")
+
+    def _library(self) -> Library:
+        nvml = self.site.drivers.own("nvml", lambda: Nvml(_named(self.site.config.nvml)))
         try:
-            return self.site.drivers.own("nvml", lambda: Nvml(path))
-        except Refusal as refusal:
-            raise Unavailable(f"NVML: {refusal.text}") from None
+            library = Library(nvml)
+            if not self.site.member:
+                library.listen()
+        except BaseException:
+            nvml.release()
+            raise
+        return library
 
     def read(self) -> Iterator[Point]:
         """Some ten calls for each GPU."""
@@ -78,7 +110,7 @@ class Nvidia(Source):
         if not self.site.member:
             yield from self._gpus.read_seldom()
         yield from self._used()
-        self.missing = self._gpus.missing()
+        self.missing = [self._instead, *self._gpus.missing()] if self._instead else self._gpus.missing()
         if self._blind:
             self.missing.append(_HOST_PIDS)
 
@@ -102,7 +134,13 @@ class Nvidia(Source):
 
     def close(self) -> None:
         """Let go of the GPUs: an open library keeps them from being reset."""
-        nvml = getattr(self, "_nvml", None)
-        if nvml is not None:
-            nvml.release()
-        super().close()
+        try:
+            if hasattr(self, "_gpus"):
+                self._gpus.release()
+        finally:
+            super().close()
+
+
+def _named(setting: str | None) -> str:
+    """The path that a setting names, if it does."""
+    return "" if setting in (None, "auto", "off") else str(setting)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from opentelemetry.instrumentation.hardware.devices import QUANTITIES
 from opentelemetry.instrumentation.hardware.drivers import Refusal
 from opentelemetry.instrumentation.hardware.model import Point
 from opentelemetry.instrumentation.hardware.sources.nvidia.gpu import Gpu
+from opentelemetry.instrumentation.hardware.sources.nvidia.missing import sentences
 from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import Nvml
 
 _LOG = logging.getLogger(__name__)
@@ -80,13 +80,8 @@ class Library:
 
     def missing(self) -> list[str]:
         """What the devices do not say, a sentence for each reason."""
-        reasons: dict[str, dict[str, list[str]]] = {}
-        for gpu in self.gpus:
-            if gpu.trouble:
-                reasons.setdefault(f"{gpu.device.id} does not answer: {gpu.trouble}", {})
-            for quantity, reason in gpu.missing.items():
-                reasons.setdefault(reason, {}).setdefault(_label(quantity), []).append(gpu.name)
-        return [_sentence(reason, labels, len(self.gpus)) for reason, labels in reasons.items()]
+        found = [f"{gpu.device.id} does not answer: {gpu.trouble}" for gpu in self.gpus if gpu.trouble]
+        return [*found, *sentences([(gpu.device.name, gpu.missing) for gpu in self.gpus if not gpu.trouble])]
 
     def users(self) -> Iterator[tuple[Gpu, Mapping[int, int | None]]]:
         """Each device, or its parts, with the processes that use it: the driver's number, and the bytes in use."""
@@ -102,23 +97,10 @@ class Library:
                 for device in gpu.parts.values() or (gpu,):
                     yield device, device.users()
 
+    def release(self) -> None:
+        """Let go of the GPUs."""
+        self._nvml.release()
+
 
 def _version(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split(".") if part.isdecimal())
-
-
-def _label(quantity: str) -> str:
-    """A quantity as the row that lacks it, with what tells it from others of the row."""
-    if quantity not in QUANTITIES:
-        return quantity
-    metric, attributes = QUANTITIES[quantity][0]
-    words = ", ".join(str(word) for word in attributes.values())
-    return f"{metric.name} ({words})" if words else metric.name
-
-
-def _sentence(reason: str, names: Mapping[str, Sequence[str]], count: int) -> str:
-    """What is missing for one reason; devices are named where it is not all of them."""
-    parts = []
-    for name, gpus in names.items():
-        parts.append(name if len(gpus) == count else f"{name} of GPU {', '.join(gpus)}")
-    return f"{', '.join(parts)}: {reason}" if parts else reason

@@ -94,8 +94,10 @@ class Nvml:
     """
 
     def __init__(self, path: str = "") -> None:
-        import pynvml
-
+        try:
+            import pynvml
+        except ImportError as error:
+            raise Refusal(LIBRARY_NOT_FOUND, f"its Python binding cannot be imported: {error}") from None
         self._binding = pynvml
         self._reasons: dict[int, str] = {}
         self._handles: dict[str, Any] = {}

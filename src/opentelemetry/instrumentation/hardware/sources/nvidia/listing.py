@@ -1,0 +1,163 @@
+"""NVIDIA's GPUs by nvidia-smi: one run of the tool says all of them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from opentelemetry.instrumentation.hardware import vocabulary as v
+from opentelemetry.instrumentation.hardware.devices import QUANTITIES, REASONS, Device
+from opentelemetry.instrumentation.hardware.model import Number, Point, Rate
+from opentelemetry.instrumentation.hardware.sources.nvidia import smi
+from opentelemetry.instrumentation.hardware.sources.nvidia.missing import sentences
+from opentelemetry.instrumentation.hardware.sources.nvidia.smi import Smi
+
+_LOG = logging.getLogger(__name__)
+
+PACE: Final = 10.0
+"""Seconds between two runs, at least: each costs tens of milliseconds, and seconds where no driver stays loaded."""
+
+_WANTING: Final = ("retired.pending", "remapped.pending", "remapped.failure", "reset.required", "recovery.needed")
+"""What says that a device wants to be looked after."""
+
+
+@dataclass
+class Shown:
+    """A GPU, or a MIG instance of one, as the newest document shows it."""
+
+    device: Device
+    processes: Mapping[int, int | None]
+
+    def users(self) -> Mapping[int, int | None]:
+        """The processes that use it, by the driver's numbers, with the bytes that each has in use, where known."""
+        return self.processes
+
+    def shares(self) -> Mapping[int, Mapping[str, float]]:
+        """Nothing: the tool does not say what each process uses of a device in this form."""
+        return {}
+
+
+class Listing:
+    """All GPUs, with their MIG instances, as the tool lists them.
+
+    Args:
+        nvidia_smi: runs the tool.
+
+    Raises:
+        Unavailable: where there is no driver or no GPU.
+        OSError: where the tool hangs.
+        ValueError: where it says nothing that can be understood.
+    """
+
+    def __init__(self, nvidia_smi: Smi, wanted: Callable[[smi.Device], bool] = lambda device: True) -> None:
+        self._smi = nvidia_smi
+        self._wanted = wanted
+        self._made: dict[str, Device] = {}
+        self._ill: dict[str, str] = {}
+        self._document: smi.Document | None = nvidia_smi.read()
+
+    def read(self) -> Iterator[Point]:
+        """What one run of the tool says of all devices."""
+        document = self._document if not self._made and self._document is not None else self._smi.read()
+        self._document = document
+        for device in self._devices():
+            yield from self._gpu(device, document.driver_version)
+
+    def read_seldom(self) -> Iterator[Point]:
+        """Nothing: what hardly changes was said as well."""
+        yield from ()
+
+    def _devices(self) -> Iterator[smi.Device]:
+        for device in self._document.devices if self._document else ():
+            if self._wanted(device):
+                yield device
+
+    def _of(self, id: str, name: str, kind: str = "gpu", parent: str = "") -> Device:  # noqa: A002
+        if id not in self._made:
+            self._made[id] = Device(id, name, kind, parent)
+        return self._made[id]
+
+    def _whole(self, device: smi.Device) -> Device:
+        return self._of(device.uuid or f"gpu{device.index}", f"GPU {device.index}")
+
+    def _part(self, device: smi.Device, instance: smi.Instance) -> Device:
+        parent = self._whole(device)
+        known = instance.uuid or f"{parent.id}/{instance.gpu_instance}/{instance.compute_instance}"
+        return self._of(known, f"MIG {device.index}/{instance.index}", parent=parent.id)
+
+    def _gpu(self, device: smi.Device, driver: str | None) -> Iterator[Point]:
+        whole = self._whole(device)
+        self._note(whole, device.lost)
+        facts = {
+            v.HW_VENDOR: "NVIDIA",
+            v.HW_MODEL: device.name,
+            v.HW_SERIAL_NUMBER: device.serial,
+            v.HW_DRIVER_VERSION: driver,
+            v.HW_FIRMWARE_VERSION: device.vbios,
+            v.PCI_BDF: device.bdf,
+            v.GPU_INDEX: device.index,
+            v.GPU_TYPE: "integrated" if "memory.total" in device.refused else "discrete",
+        }
+        known = {name: fact for name, fact in facts.items() if fact is not None}
+        yield whole.info(known)
+        if device.lost:
+            yield from whole.status("failed")
+            return
+        yield from whole.status("degraded" if any(device.flags.get(sign) for sign in _WANTING) else "ok")
+        reading = _reading(device)
+        fan = reading.pop("fan.ratio", None)
+        yield from whole.points(reading)
+        if fan is not None:
+            each = self._of(f"{whole.id}/fan0", f"{whole.name} fan 0", "fan", whole.id)
+            yield from each.points({"fan.ratio": fan})
+        for instance in device.instances:
+            part = self._part(device, instance)
+            yield part.info({**known, v.GPU_TYPE: "partition"})
+            yield from part.points({name: value for name, value in instance.numbers.items() if name in QUANTITIES})
+
+    def _note(self, device: Device, lost: str | None) -> None:
+        """Say once that a device is gone, and once that it is back."""
+        if lost and device.id not in self._ill:
+            _LOG.warning("%s (%s): %s; its numbers are missing until it answers", device.name, device.id, lost)
+            self._ill[device.id] = lost
+        elif not lost and device.id in self._ill:
+            del self._ill[device.id]
+            _LOG.info("%s (%s) answers again", device.name, device.id)
+
+    def missing(self) -> list[str]:
+        """What the devices do not say, a sentence for each reason."""
+        said = [
+            (f"GPU {device.index}", {name: reason for name, reason in device.refused.items() if name in QUANTITIES})
+            for device in self._devices()
+            if not device.lost
+        ]
+        found = [f"{device} does not answer: {reason}" for device, reason in self._ill.items()]
+        if self._document is not None and self._document.problem:
+            found.append(self._document.problem)
+        return [*found, *sentences(said)]
+
+    def users(self) -> Iterator[tuple[Shown, Mapping[int, int | None]]]:
+        """Each device, or its parts, with the processes that use it: the driver's number, and the bytes in use."""
+        for device in self._devices():
+            whole = self._whole(device)
+            instances = {(each.gpu_instance, each.compute_instance): each for each in device.instances}
+            for key, instance in instances.items() if instances else (((None, None), None),):
+                shown = whole if instance is None else self._part(device, instance)
+                processes: dict[int, int | None] = {}
+                for process in device.processes:
+                    if instance is None or (process.gpu_instance, process.compute_instance) == key:
+                        memory = None if process.memory is None else int(process.memory)
+                        processes[process.pid] = memory
+                yield Shown(shown, processes), processes
+
+    def release(self) -> None:
+        """Nothing is held between two runs."""
+
+
+def _reading(device: smi.Device) -> dict[str, Number | Rate]:
+    """What is said of a device in our words: reasons that hold, and newer drivers' seconds that they held."""
+    flags = {f"throttle.{reason}": device.flags.get(f"throttled.{reason}") for reason in REASONS}
+    held: dict[str, Number | Rate] = {name: Rate(float(flag)) for name, flag in flags.items() if flag is not None}
+    return {**held, **{name: value for name, value in device.numbers.items() if name in QUANTITIES}}
