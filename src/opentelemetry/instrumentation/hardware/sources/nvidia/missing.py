@@ -2,36 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from opentelemetry.instrumentation.hardware.devices import QUANTITIES
 
 
-def sentences(devices: Sequence[tuple[str, Mapping[str, str]]]) -> Iterable[str]:
-    """A sentence for each reason.
+def sentences(devices: Sequence[tuple[str, Mapping[str, str]]]) -> Iterator[str]:
+    """A sentence for each reason and the devices that it holds for.
 
     Args:
         devices: their names, each with the driver's reason for every quantity that it does not say.
     """
-    reasons: dict[str, dict[str, list[str]]] = {}
+    lacking: dict[tuple[str, str], list[str]] = {}
     for device, missing in devices:
         for quantity, reason in missing.items():
-            names = reasons.setdefault(reason, {}).setdefault(_label(quantity), [])
-            if device not in names:
-                names.append(device)
-    for reason, labels in reasons.items():
-        everywhere = [label for label, names in labels.items() if len(names) == len(devices)]
-        if everywhere:
-            yield f"{', '.join(everywhere)}: {reason}"
-        for label, names in labels.items():
-            if len(names) < len(devices):
-                yield f"{label} of {', '.join(names)}: {reason}"
+            lacking.setdefault((quantity, reason), []).append(device)
+    alike: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for (quantity, reason), names in lacking.items():
+        alike.setdefault((reason, tuple(names)), []).append(quantity)
+    for (reason, names), quantities in alike.items():
+        where = "" if len(names) == len(devices) else f" of {', '.join(names)}"
+        yield f"{_rows(quantities)}{where}: {reason}"
 
 
-def _label(quantity: str) -> str:
-    """A quantity as the row that lacks it, with what tells it from others of the row."""
-    if quantity not in QUANTITIES:
-        return quantity
-    metric, attributes = QUANTITIES[quantity][0]
-    words = ", ".join(str(word) for word in attributes.values())
-    return f"{metric.name} ({words})" if words else metric.name
+def _rows(quantities: Sequence[str]) -> str:
+    """Quantities as the rows that lack them, with what tells them apart; other words as they are."""
+    rows: dict[str, list[str]] = {}
+    for quantity in quantities:
+        for metric, attributes in QUANTITIES.get(quantity, ())[:1]:
+            rows.setdefault(metric.name, []).append(" ".join(str(word) for word in attributes.values()))
+        if quantity not in QUANTITIES:
+            rows.setdefault(quantity, [])
+    return ", ".join(f"{name} ({', '.join(words)})" if any(words) else name for name, words in rows.items())
