@@ -7,13 +7,13 @@ more than the deadline, and memory up to a bound.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
 import shutil
 import signal
-import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -152,23 +152,46 @@ class Command:
 
 
 class _Child:
-    """One run of a tool, with all that it starts: a session and process group of its own."""
+    """One run of a tool, with all that it starts: a session and process group of its own.
+
+    It is spawned in one call, not by :mod:`subprocess`: that waits for the end of a pipe, which a process that the
+    program forks at this moment, a worker say, keeps open for as long as it lives.
+    """
 
     def __init__(self, name: str, line: list[str], environment: dict[str, str]) -> None:
         self._name = name
-        self._process = subprocess.Popen(
-            line,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            bufsize=0,
-            env=environment,
-            cwd="/",
-            start_new_session=True,
-        )
-        self.pid = self._process.pid
         self._code: int | None = None
         self._ours = True
+        self._reading: list[int] = []
+        writing: list[int] = []
+        try:
+            for _ in range(2):
+                ends = os.pipe()
+                self._reading.append(_moved(ends[0]))
+                writing.append(_moved(ends[1]))
+            self.pid = os.posix_spawn(
+                line[0],
+                line,
+                environment,
+                file_actions=[
+                    *((os.POSIX_SPAWN_CLOSE, each) for each in _inheritable()),
+                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                    *((os.POSIX_SPAWN_DUP2, end, stream) for stream, end in enumerate(writing, 1)),
+                ],
+                setsid=True,
+                setsigmask=(),
+                setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),  # Python ignores them, and a child would
+            )
+        except BaseException:
+            self._close()
+            raise
+        finally:
+            for end in writing:
+                os.close(end)
+
+    def _close(self) -> None:
+        while self._reading:
+            os.close(self._reading.pop())
 
     def read(self, deadline: float) -> Output:
         """What it says until it ends.
@@ -177,9 +200,7 @@ class _Child:
             TimeoutError: it does not end.
             ChildProcessError: it says too much.
         """
-        assert self._process.stdout is not None
-        assert self._process.stderr is not None
-        out, err = self._process.stdout.fileno(), self._process.stderr.fileno()
+        out, err = self._reading
         said = {out: bytearray(), err: bytearray()}
         waiting = select.poll()
         for stream in said:
@@ -208,9 +229,7 @@ class _Child:
 
     def end(self) -> bool:
         """Kill it with all that it started, and reap it; False where it does not die."""
-        for stream in (self._process.stdout, self._process.stderr):
-            if stream is not None:
-                stream.close()
+        self._close()
         self._ended()
         if self._ours:  # else its number may be another's by now
             with suppress(ProcessLookupError, PermissionError):
@@ -220,9 +239,13 @@ class _Child:
 
     def gone(self) -> bool:
         """Whether it has ended; it is reaped then."""
-        if self._ended():
-            self._process.wait()
-        return self._code is not None
+        if not self._ended():
+            return False
+        if self._ours:
+            self._ours = False
+            with suppress(ChildProcessError):
+                os.waitpid(self.pid, 0)
+        return True
 
     def _ended(self) -> bool:
         """Whether it has ended; it is not reaped yet, so that its number and its group's stay its own."""
@@ -246,3 +269,21 @@ class _Child:
             pause = min(2 * pause, _LOOK)
             time.sleep(min(pause, left))
         return True
+
+
+def _moved(descriptor: int) -> int:
+    """The descriptor, or another one in its place that no standard stream has: a program may have closed its own."""
+    if descriptor > 2:
+        return descriptor
+    moved: int = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
+    os.close(descriptor)
+    return moved
+
+
+def _inheritable() -> Iterator[int]:
+    """What a child would have of our descriptors: those that a library or the program opened for all to have."""
+    with suppress(FileNotFoundError):  # where a program has a root folder without devices, they are its own affair
+        for name in os.listdir("/dev/fd"):
+            with suppress(OSError):  # the one that listed them
+                if int(name) > 2 and os.get_inheritable(int(name)):
+                    yield int(name)
