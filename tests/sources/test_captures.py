@@ -1,7 +1,7 @@
 """Every capture through the real instrumentor and the real SDK: what comes out is what stands beside it, byte for byte.
 
 ``pytest tests/sources --rewrite`` writes the files anew that are made from something else: the captures of made-up
-machines and all expected output. Look at what changed.
+machines and simulated drivers, and all expected output. Look at what changed.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from tests.sources.machines import STORIES, Story
 from tests.sources.playing import playing
+from tests.sources.simulated import SIMULATIONS, capture
 from tests.stage import Clock
 
 from opentelemetry.instrumentation.hardware.config import Config
@@ -25,8 +26,9 @@ from opentelemetry.instrumentation.hardware.sources import Site, discover
 from opentelemetry.instrumentation.hardware.vocabulary import CATALOG
 
 FOLDER = Path(__file__).parent
+SIMULATED = {FOLDER / "nvidia" / f"{name}.jsonl": name for name in SIMULATIONS}
 MADE = {FOLDER / story.source / f"{story.name}.jsonl": story for story in STORIES}
-CAPTURES = sorted({*FOLDER.glob("*/*.jsonl"), *MADE})
+CAPTURES = sorted({*FOLDER.glob("*/*.jsonl"), *MADE, *SIMULATED})
 
 NOT_IN_A_CAPTURE = {
     "cpython.gc.collections": "asked of the interpreter, not of a driver; test_process.py",
@@ -51,6 +53,8 @@ def _compare(found: str, path: Path, rewrite: bool) -> None:
 def test_a_capture_gives_what_is_written_beside_it(path: Path, rewrite: bool) -> None:
     if rewrite and path in MADE:
         path.write_text(_told(MADE[path]), encoding="utf-8")
+    elif rewrite and path in SIMULATED:
+        path.write_text(capture(SIMULATED[path]), encoding="utf-8")
     replay = Replay(path.read_text(encoding="utf-8").splitlines())
     source, settings = replay.header["capture"], replay.header.get("settings", {})
     assert source == path.parent.name, "a capture lies in the folder of its source"

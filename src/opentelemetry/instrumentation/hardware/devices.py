@@ -113,6 +113,9 @@ class Device:
         name: ``hw.name``.
         kind: ``hw.type``.
         parent: ``hw.id`` of the device that it is a part of.
+
+    Attributes:
+        limit: watts that it may draw, the newest that was said.
     """
 
     def __init__(self, id: str, name: str, kind: str = "gpu", parent: str = "") -> None:  # noqa: A002
@@ -122,7 +125,7 @@ class Device:
         self._kind = kind
         self._series: dict[str, tuple[Series, ...]] = {}
         self._status: dict[str, Series] = {}
-        self._limit: Number | Rate = 0
+        self.limit: Number | Rate = 0
 
     def series(self, metric: Metric, attributes: Attributes = NONE) -> Series:
         """A series of this device."""
@@ -161,11 +164,11 @@ class Device:
         used, total = reading.get("memory.used"), reading.get("memory.total")
         if isinstance(used, int) and isinstance(total, int) and total:
             found["memory.utilization"] = used / total
-        self._limit = reading.get("power.limit.enforced", self._limit)
+        self.limit = reading.get("power.limit.enforced", self.limit)
         power = reading.get("power")
         if isinstance(power, (int, float)):
-            if isinstance(self._limit, (int, float)) and self._limit > 0:
-                found["power.utilization"] = power / self._limit
+            if isinstance(self.limit, (int, float)) and self.limit > 0:
+                found["power.utilization"] = power / self.limit
             if "energy" not in reading:
                 found["energy"] = Rate(power)
         return found

@@ -31,7 +31,7 @@ from opentelemetry.instrumentation.hardware.drivers import Drivers, Kernel, Modu
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.version import __version__
 
-_SILENT = ("forget", "close")
+_SILENT = ("forget", "release", "close")
 """Calls that have no answer."""
 
 _TUPLES = {each.__name__: each for each in (Usage, Space, Output)}

@@ -80,34 +80,25 @@ _OFTEN: Final[Mapping[tuple[int, int], tuple[str, float]]] = {
 their numbers differ between versions of the driver.
 """
 
-_SELDOM: Final[Mapping[int, str]] = {
-    22: "device.corrected",
-    23: "device.uncorrected",
-    5: "total.corrected",
-    6: "total.uncorrected",
-    29: "retired.sbe",
-    30: "retired.dbe",
-    31: "retired.pending",
-    142: "remapped.corrected",
-    143: "remapped.uncorrected",
-    144: "remapped.pending",
-    145: "remapped.failure",
-    94: "errors.pcie_replay",
-    38: "nvlink.flit",
-    45: "nvlink.data",
-    52: "errors.nvlink_replay",
-    59: "errors.nvlink_recovery",
+_ERRORS: Final[Mapping[str, tuple[int, ...]]] = {
+    "errors.retired_page": (29, 30),
+    "errors.row_remap": (142, 143),
+    "errors.pcie_replay": (94,),
+    "errors.nvlink_crc": (38, 45),
+    "errors.nvlink_replay": (52,),
+    "errors.nvlink_recovery": (59,),
 }
-"""Fields that count what went wrong."""
+"""Fields that count what went wrong; a sum stands for all of its parts or for nothing."""
 
-_SUMS: Final = {
-    "errors.retired_page": ("retired.sbe", "retired.dbe"),
-    "errors.row_remap": ("remapped.corrected", "remapped.uncorrected"),
-    "errors.nvlink_crc": ("nvlink.flit", "nvlink.data"),
-}
+_MEMORY_ERRORS: Final[Mapping[str, tuple[int, ...]]] = {"errors.corrected": (22, 5), "errors.uncorrected": (23, 6)}
+"""Lifetime errors of the device's memory, or else of all that is protected; what was counted first is counted on."""
 
-_SIGNS: Final = ("retired.pending", "remapped.pending", "remapped.failure")
-"""Fields that say that a device wants to be looked after."""
+_SIGNS: Final = (31, 144, 145)
+"""Fields that say that a device wants to be looked after: pages and rows that wait for a reset, or had no spare."""
+
+_SELDOM: Final = tuple(
+    field for fields in (*_ERRORS.values(), *_MEMORY_ERRORS.values(), _SIGNS) for field in fields
+)
 
 _GPM: Final = {
     2: "utilization.sm",
@@ -138,6 +129,12 @@ def _share(percent: Any) -> float | None:
 def _rate(mib: Any) -> Rate | None:
     """MiB a second as bytes a second."""
     return Rate(mib * 2.0**20) if isinstance(mib, (int, float)) and 0 <= mib < math.inf else None
+
+
+def _address(bus: str | None) -> str | None:
+    """NVML's PCI address as the kernel writes it: a domain of four digits, or of more where it needs them."""
+    domain, colon, rest = (bus or "").lower().partition(":")
+    return f"{domain.lstrip('0'):0>4}:{rest}" if colon else None
 
 
 def _times(number: Any, factor: float) -> Number | None:
@@ -203,7 +200,9 @@ class Gpu:
         self._seen = self._shared = -1
         self._often: list[Read] = []
         self._seldom: list[Read] = []
-        self._fans: list[tuple[Device, Reading]] = []
+        self._fans: list[Device] = []
+        self._turning: dict[int, Reading] = {}
+        self._counted: dict[str, int] = {}
 
     # -- what it is
 
@@ -218,6 +217,7 @@ class Gpu:
         try:
             self._identify()
             self._fixed = self._limits()
+            self.device.limit = self._fixed.get("power.limit.enforced", 0)
         except Refusal as refusal:
             if refusal.code in _END:
                 raise
@@ -228,7 +228,7 @@ class Gpu:
         uuid = str(self.get("UUID"))
         if uuid != self.device.id:
             self.device = Device(uuid, f"GPU {self.name}")
-        self._fans = [(self._fan(number), {}) for number in range(self._perhaps("NumFans") or 0)]
+        self._fans = [self._fan(number) for number in range(self._perhaps("NumFans") or 0)]
         self._divided = (self._perhaps("MigMode") or [0])[0] == 1
         bus = self._perhaps("PciInfo") or {}
         self.facts = _known(
@@ -236,9 +236,9 @@ class Gpu:
                 v.HW_VENDOR: "NVIDIA",
                 v.HW_MODEL: self._perhaps("Name"),
                 v.HW_SERIAL_NUMBER: self._perhaps("Serial"),
-                v.HW_DRIVER_VERSION: self.nvml.system("DriverVersion"),
+                v.HW_DRIVER_VERSION: self.nvml.driver() or None,
                 v.HW_FIRMWARE_VERSION: self._perhaps("VbiosVersion"),
-                v.PCI_BDF: str(bus.get("busIdLegacy") or bus.get("busId") or "").lower() or None,
+                v.PCI_BDF: _address(bus.get("busId")),
                 v.GPU_INDEX: int(self.name),
                 v.GPU_TYPE: "discrete",
             }
@@ -264,8 +264,8 @@ class Gpu:
             *(self._clock(domain) for domain in ("graphics", "video")),
             Read(self._state, "performance_state"),
             Read(self._enforced, "power.limit.enforced"),
-            Read(self._errors, "errors.corrected", "errors.uncorrected"),
-            *([Read(self._cooling, "fan.ratio")] if self._fans else []),
+            Read(self._errors, *_ERRORS, *_MEMORY_ERRORS),
+            *(self._cooling(number) for number in range(len(self._fans))),
         ]
 
     def get(self, name: str, *arguments: object) -> Any:
@@ -286,7 +286,6 @@ class Gpu:
         found: dict[str, Any] = {
             "power.limit.default": _times(self._perhaps("PowerManagementDefaultLimit"), 1e-3),
             "power.limit.max": _times((self._perhaps("PowerManagementLimitConstraints") or [None, None])[1], 1e-3),
-            "power.limit.enforced": _times(self._perhaps("EnforcedPowerLimit"), 1e-3),
         }
         for limit, number in _THRESHOLDS.items():
             found[f"temperature.limit.{limit}"] = self._perhaps("TemperatureThreshold", number)
@@ -326,7 +325,7 @@ class Gpu:
         used, total = said["used"], said["total"]
         if used is not None and total is not None and not used <= total:
             raise Refusal(n.NO_DATA, "the driver says that more is in use than there is")
-        return _known({"memory.used": used, "memory.total": total or None})
+        return _known({"memory.used": used, "memory.total": total}) if total != 0 else {}
 
     def _clock(self, domain: str) -> Read:
         def ask() -> Reading:
@@ -344,19 +343,21 @@ class Gpu:
         return {f"throttle.{reason}": Rate(float(bool(bits & bit))) for reason, bit in _REASONS.items()}
 
     def _counters(self) -> Reading:
-        said = self._fields(list(_OFTEN), [quantity for quantity, _ in _OFTEN.values()])
-        return {quantity: said[quantity] * unit for quantity, unit in _OFTEN.values() if quantity in said}
-
-    def _fields(self, fields: list[tuple[int, int]], names: Iterable[str]) -> dict[str, Number]:
-        """The fields that have a value, by the names that we give them; each is refused for itself."""
         found: dict[str, Number] = {}
-        for name, (code, said) in zip(names, self.nvml.fields(self.name, fields)):
+        for (quantity, unit), (code, said) in zip(_OFTEN.values(), self._fields(list(_OFTEN))):
+            if code:
+                self.missing[quantity] = said
+            else:
+                found[quantity] = said * unit
+        return found
+
+    def _fields(self, fields: list[tuple[int, int]]) -> list[Sequence[Any]]:
+        """For each field 0 and its value, or NVML's code and reason: each is refused for itself."""
+        found: list[Sequence[Any]] = []
+        for code, said in self.nvml.fields(self.name, fields):
             if code in _GONE:
                 raise Refusal(code, said)
-            if code and name in QUANTITIES:
-                self.missing[name] = said
-            if not code and said >= 0:
-                found[name] = said
+            found.append((code, said) if code or said >= 0 else (n.NO_DATA, "the driver has no value"))
         return found
 
     def _gpm(self) -> Reading:
@@ -382,27 +383,34 @@ class Gpu:
         return {"performance_state": state} if 0 <= state <= 15 else {}
 
     def _errors(self) -> Reading:
-        said = self._fields([(field, 0) for field in _SELDOM], _SELDOM.values())
-        found = {name: value for name, value in said.items() if name.startswith("errors.")}
-        for name, parts in _SUMS.items():
-            known = [said[part] for part in parts if part in said]
-            if known:
-                found[name] = sum(known)
-        for kind in ("corrected", "uncorrected"):
-            count = said.get(f"device.{kind}", said.get(f"total.{kind}"))
-            if count is not None:
-                found[f"errors.{kind}"] = count
-        self._degraded = any(said.get(sign) for sign in _SIGNS)
+        said = dict(zip(_SELDOM, self._fields([(field, 0) for field in _SELDOM])))
+        found: dict[str, Number] = {}
+        for quantity, fields in (*_ERRORS.items(), *self._memory_errors(said)):
+            reasons = [reason for code, reason in map(said.__getitem__, fields) if code]
+            if reasons:
+                self.missing[quantity] = reasons[0]
+            else:
+                found[quantity] = sum(said[field][1] for field in fields)
+        self._degraded = any(said[sign][1] for sign in _SIGNS if not said[sign][0])
         return found
 
-    def _cooling(self) -> Reading:
-        """The fans are devices of their own."""
-        for number, (fan, _) in enumerate(self._fans):
-            said = {"fan.ratio": _times(self.get("FanSpeed_v2", number), 1e-2)}
-            if number == 0:  # the binding asks the first one only
-                said["fan.speed"] = self._perhaps("FanSpeedRPM")
-            self._fans[number] = fan, _known(said)
-        return {}
+    def _memory_errors(self, said: Mapping[int, Sequence[Any]]) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """The field that counts each kind of error."""
+        for quantity, fields in _MEMORY_ERRORS.items():
+            answered = [field for field in fields if not said[field][0]]
+            if answered:
+                self._counted.setdefault(quantity, answered[0])
+            yield quantity, (self._counted.get(quantity, fields[-1]),)
+
+    def _cooling(self, number: int) -> Read:
+        """A fan, which is a device of its own."""
+
+        def ask() -> Reading:
+            speed = self._perhaps("FanSpeedRPM") if number == 0 else None  # the binding asks the first one only
+            self._turning[number] = _known({"fan.ratio": self.get("FanSpeed_v2", number) * 1e-2, "fan.speed": speed})
+            return {}
+
+        return Read(ask, "fan.ratio")
 
     # -- reading it
 
@@ -416,6 +424,8 @@ class Gpu:
                 self.nvml.forget(self.name)
                 self.open()
             reading = self._said(self._often)
+            if "power" in reading:
+                self.missing.pop("energy", None)  # its integral
         except Failed as failed:
             self._ill(str(failed))
         else:
@@ -426,17 +436,21 @@ class Gpu:
         """What hardly changes, and how the device is."""
         if not self.trouble:
             try:
+                self._turning = {}
                 reading = {**self._fixed, **self._said(self._seldom)}
             except Failed as failed:
                 self._ill(str(failed))
             else:
-                if self.xids is not None:
-                    reading["errors.xid"] = self.xids
                 yield from self.device.points(reading)
-                for fan, said in self._fans:
-                    yield from fan.points(said)
+                for number, said in self._turning.items():
+                    yield from self._fans[number].points(said)
+        if self.xids is not None:  # also of a device that is out of order: they say why
+            yield from self.device.points({"errors.xid": self.xids})
         yield self.device.info(self.facts)
-        yield from self.device.status("failed" if self.trouble else "degraded" if self._degraded else "ok")
+        yield from self.device.status(self._condition())
+
+    def _condition(self) -> str:
+        return "failed" if self.trouble else "degraded" if self._degraded else "ok"
 
     def _said(self, reads: list[Read]) -> dict[str, Number | Rate]:
         reading: dict[str, Number | Rate] = {}
@@ -445,14 +459,14 @@ class Gpu:
                 read.wait -= 1
                 continue
             try:
-                reading.update(read.ask())
+                said = read.ask()
             except Refusal as refusal:
                 self._refused(reads, read, refusal)
             else:
                 read.well()
-                for quantity in read.quantities:
-                    if quantity in reading:
-                        self.missing.pop(quantity, None)
+                reading.update(said)
+                for quantity in said:
+                    self.missing.pop(quantity, None)
         return reading
 
     def _refused(self, reads: list[Read], read: Read, refusal: Refusal) -> None:
@@ -500,34 +514,55 @@ class Gpu:
         """The MIG instances that there are now."""
         if self._divided and not self.trouble:
             try:
-                before, self.parts = self.parts, {}
-                for slot in self.nvml.slots(self.name):
-                    part = Part(self.nvml, self, slot)
-                    part.start()
-                    known = before.get(slot)
-                    self.parts[slot] = known if known is not None and known.device.id == part.device.id else part
+                found = {slot: self._part(slot) for slot in self.nvml.slots(self.name)}
             except Refusal as refusal:
                 if refusal.code in _END:
                     raise
                 self.missing["MIG instances"] = refusal.text
+            else:
+                self.missing.pop("MIG instances", None)
+                self.parts = {slot: part for slot, part in found.items() if part is not None}
         return self.parts.values()
+
+    def _part(self, slot: int) -> Part | None:
+        """The instance in a slot; None for one that does not say who it is, such as one of another container."""
+        known = self.parts.get(slot)
+        if known is not None and known.is_there():
+            return known
+        part = Part(self.nvml, self, slot)
+        self.nvml.forget(part.name)
+        try:
+            part.open()
+        except Failed as failed:
+            self.missing[f"MIG instance {part.name}"] = str(failed)
+            return None
+        self.missing.pop(f"MIG instance {part.name}", None)
+        return part
 
     def users(self) -> Mapping[int, int | None]:
         """The processes that use it, by the driver's numbers, with the bytes that each has in use, where known."""
         found: dict[int, int | None] = {}
         for kind in ("Compute", "Graphics", "MPSCompute"):
             try:
-                for pid, used in self.nvml.processes(self.name, kind):
-                    found[pid] = max((each for each in (used, found.get(pid)) if each is not None), default=None)
+                processes = self.nvml.processes(self.name, kind)
             except Refusal as refusal:
                 if refusal.code in _END:
                     raise
                 if kind == "Compute":
                     self.missing["process.gpu.memory.usage"] = refusal.text
+                continue
+            if kind == "Compute":
+                self.missing.pop("process.gpu.memory.usage", None)
+            for pid, used in processes:
+                found[pid] = max((each for each in (used, found.get(pid)) if each is not None), default=None)
         return found
 
-    def shares(self) -> Mapping[int, Mapping[str, float]]:
-        """What each process used of the device since this was asked before: the mean share by task."""
+    def shares(self) -> Mapping[int, Mapping[str, float]] | None:
+        """What each process used of the device since this was asked before: the mean share by task.
+
+        A process that is not named used nothing. None where that is not known.
+        """
+        first = self._shared < 0
         try:
             said = self.nvml.shares(self.name, max(0, self._shared))
         except Refusal as refusal:
@@ -535,10 +570,14 @@ class Gpu:
                 raise
             if refusal.code not in _NOTHING:
                 self.missing["process.gpu.utilization"] = refusal.text
-            return {}
-        first, self._shared = self._shared < 0, max([self._shared, *(at for _, at, *_ in said)])
+                return None
+            said = []
+        self.missing.pop("process.gpu.utilization", None)
+        self._shared = max([0, self._shared, *(at for _, at, *_ in said)])
+        if first:  # what was before us is nobody's
+            return None
         samples: dict[int, list[Sequence[int]]] = {}
-        for pid, _, *percents in () if first else said:  # what was before us is nobody's
+        for pid, _, *percents in said:
             if all(0 <= percent <= 100 for percent in percents):
                 samples.setdefault(pid, []).append(percents)
         return {
@@ -566,4 +605,16 @@ class Part(Gpu):
         return [Read(self._memory, "memory.used", "memory.total"), Read(self._gpm, *_GPM.values())], []
 
     def _gpm(self) -> Reading:
-        return self._metrics(self.nvml.gpm(self._whole.name, list(_GPM), self._instance))
+        return self._metrics(self.nvml.gpm(self.name, list(_GPM), self._instance))
+
+    def is_there(self) -> bool:
+        """Whether the instance is still the one in its slot, and says something."""
+        return bool(self._often) and self._perhaps("UUID") == self.device.id
+
+    def read(self) -> Iterator[Point]:
+        """What is sampled; nothing as long as the whole is out of order."""
+        if not self._whole.trouble:
+            yield from super().read()
+
+    def _condition(self) -> str:
+        return "failed" if self._whole.trouble else super()._condition()

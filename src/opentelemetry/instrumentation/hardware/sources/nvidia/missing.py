@@ -18,8 +18,8 @@ def sentences(devices: Sequence[tuple[str, Mapping[str, str]]]) -> Iterator[str]
         for quantity, reason in missing.items():
             lacking.setdefault((quantity, reason), []).append(device)
     alike: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for (quantity, reason), names in lacking.items():
-        alike.setdefault((reason, tuple(names)), []).append(quantity)
+    for (quantity, reason), found in lacking.items():
+        alike.setdefault((reason, tuple(found)), []).append(quantity)
     for (reason, names), quantities in alike.items():
         where = "" if len(names) == len(devices) else f" of {', '.join(names)}"
         yield f"{_rows(quantities)}{where}: {reason}"

@@ -1,0 +1,191 @@
+"""Captures of NVIDIA's source over simulated drivers: ``python -m tests.sources.simulated NAME`` writes one.
+
+Each is recorded in a process of its own, because a driver library is loaded once: the real source asks the real binding
+of a library that says what `tests/tools/nvml.py` tells it, or runs a tool that prints a file.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from tests.sources.machines import SPARSE, STRANGER
+from tests.tools import nvml
+
+from opentelemetry.instrumentation.hardware.config import Config
+from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.model import Unavailable
+from opentelemetry.instrumentation.hardware.replay import Record
+from opentelemetry.instrumentation.hardware.sources import Site, discover
+
+FOLDER = Path(__file__).parent
+LIBRARY = "/simulated/libnvidia-ml.so.1"
+TOOL = "/simulated/nvidia-smi"
+STEP = 10.0
+"""Seconds between two ticks."""
+
+PROGRAM = STRANGER + 1
+"""The pid of the observed program."""
+
+Lines = Mapping[str, "nvml.Value | None"]
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """A machine with an NVIDIA driver, as the source sees it over time.
+
+    Attributes:
+        machine: what the capture says of where it was recorded.
+        gpus: what the driver says at first; none for a machine that has the tool alone.
+        changes: by tick, the lines of the driver that change before it.
+        prints: the files that the tool prints, one after the other.
+    """
+
+    machine: str
+    gpus: Sequence[Callable[[], nvml.Gpu]] = ()
+    changes: Mapping[int, Lines] = field(default_factory=dict)
+    prints: Sequence[str] = ()
+    ticks: int = 3
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        if self.prints:
+            return {**SPARSE, "nvml": "off", "nvidia_smi": TOOL}
+        return {**SPARSE, "nvml": LIBRARY}
+
+
+def _busy() -> nvml.Gpu:
+    """An H100 that the observed program and another one compute on."""
+    return {
+        **nvml.h100(),
+        "ComputeRunningProcesses": nvml.listed((PROGRAM, 40_000 * nvml.MIB), (4242, 9_000 * nvml.MIB)),
+        **_work(0),
+    }
+
+
+def _work(tick: int) -> nvml.Gpu:
+    """What the driver's buffers hold: the general utilization four times a tick, and what each process used."""
+    begin = 1_000_000_000 + int(STEP * 1e6) * tick
+    samples = [(begin + 2_500_000 * quarter, (20, 95, 60, 85)[quarter]) for quarter in range(4)]
+    shares = [(PROGRAM, begin, 50, 20, 0, 3), (4242, begin, 30, 10, 0, 0), (PROGRAM, begin + 5_000_000, 70, 30, 1, 5)]
+    return {"Samples.1": "uint " + nvml.listed(*samples), "ProcessUtilization": nvml.listed(*shares)}
+
+
+def _gpu(index: int, lines: nvml.Gpu) -> nvml.Gpu:
+    return {f"gpu{index}.{call}": value for call, value in lines.items()}
+
+
+def _parts(slots: Mapping[int, tuple[int, int]]) -> nvml.Gpu:
+    """The lines of an H100 that are about its parts."""
+    whole = nvml.mig(nvml.h100(), 0, slots)
+    return {call: value for call, value in whole.items() if call.startswith(("mig", "gi"))}
+
+
+SIMULATIONS: Mapping[str, Simulation] = {
+    "h100": Simulation(
+        "a simulated driver: an H100 at work, with an Xid",
+        [_busy],
+        {1: {**_gpu(0, _work(1)), "Event.1": (0, nvml.XID, 31)}, 2: _gpu(0, _work(2))},
+    ),
+    "h100-mig": Simulation(
+        "a simulated driver: an H100 in parts, of which one goes and another comes",
+        [lambda: nvml.mig(nvml.h100(), 0, {0: (7, 0), 2: (9, 0)})],
+        {
+            2: {
+                **{f"gpu0.{call}": None for call in _parts({2: (9, 0)})},
+                **_gpu(0, _parts({4: (11, 0)})),
+            }
+        },
+    ),
+    "geforce-t4": Simulation("a simulated driver: a GeForce with fans beside a T4", [nvml.geforce, lambda: nvml.t4(1)]),
+    "lost": Simulation(
+        "a simulated driver: two A100s, of which the second falls off the bus and comes back",
+        [nvml.a100, lambda: nvml.a100(1)],
+        {1: {"gpu1": nvml.refused(15)}, 3: {"gpu1": None}},
+        ticks=6,
+    ),
+    "wsl": Simulation("a simulated driver: WSL", [nvml.wsl]),
+    "vgpu": Simulation("a simulated driver: a share of a GPU in a virtual machine", [nvml.vgpu]),
+    "unified": Simulation("a simulated driver: a part without memory of its own", [nvml.unified]),
+    "smi-v10": Simulation("nvidia-smi as it printed with driver 418", prints=["v10-v100.xml"]),
+    "smi-v11-mig": Simulation("nvidia-smi as it printed with driver 510", prints=["v11-a100-mig.xml"]),
+    "smi-v13": Simulation("nvidia-smi as it prints with driver 590", prints=["v13-h200.xml"]),
+    "smi-lost": Simulation(
+        "nvidia-smi: a lost GPU, then a document that breaks off", prints=["v12-lost.xml", "v12-truncated.xml"]
+    ),
+}
+
+
+def capture(name: str) -> str:
+    """Record a simulation, in a child."""
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("OTEL_")}
+        line = [sys.executable, "-m", "tests.sources.simulated", name, folder]
+        told = subprocess.run(line, env=environment, check=True, capture_output=True, text=True, cwd=FOLDER.parents[1])
+        return told.stdout
+
+
+def _tool(folder: Path, prints: Sequence[str]) -> Callable[[int], None]:
+    """A tool that prints one file after the other; what turns the page."""
+    page = folder / "page.xml"
+    tool = folder / "nvidia-smi"
+    tool.write_text(f"#!/bin/sh\ncat {page}\n")
+    tool.chmod(0o755)
+
+    def turn(tick: int) -> None:
+        page.write_bytes((FOLDER / "nvidia" / "smi" / prints[min(tick, len(prints) - 1)]).read_bytes())
+
+    turn(0)
+    return turn
+
+
+def _driver(folder: Path, simulation: Simulation, start: float) -> Callable[[int], None]:
+    """A driver that says what it should at every tick."""
+    driver = nvml.FakeNvml(folder, *(make() for make in simulation.gpus))
+    os.environ.update(driver.environment)
+
+    def turn(tick: int) -> None:
+        lines = {"Clock": start + STEP * tick, **simulation.changes.get(tick, {})}
+        driver.say(lines)
+
+    turn(0)
+    return turn
+
+
+def record(name: str, folder: Path) -> None:
+    """Write the capture to the standard output."""
+    simulation, now = SIMULATIONS[name], [float(int(time.monotonic()) + 1)]
+    start = now[0]
+    turn = _tool(folder, simulation.prints) if simulation.prints else _driver(folder, simulation, start)
+    words = {
+        "nvml": os.environ.get("OTEL_PYTHON_HARDWARE_NVML", "off"),
+        "nvidia_smi": str(folder / "nvidia-smi") if simulation.prints else "off",
+    }
+    header = {"machine": simulation.machine, "settings": simulation.settings, "pid": PROGRAM}
+    drivers = Record(Drivers(), sys.stdout, "nvidia", header, clock=lambda: now[0])
+    source = discover()["nvidia"]()(Site(Config.read(words, {}), drivers, PROGRAM))
+    with patch("time.monotonic", lambda: now[0]) if simulation.gpus else patch("time.daylight", 0):
+        try:
+            source.open()
+            for tick in range(simulation.ticks):
+                if tick:
+                    now[0] = start + STEP * tick
+                    turn(tick)
+                    drivers.next()
+                for _ in (*source.read(), *source.read_seldom()):
+                    pass
+        except Unavailable:
+            pass  # the capture is of its absence
+        source.close()
+
+
+if __name__ == "__main__":
+    record(sys.argv[1], Path(sys.argv[2] if len(sys.argv) > 2 else tempfile.mkdtemp()))
