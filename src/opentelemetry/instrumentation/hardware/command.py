@@ -103,13 +103,13 @@ class Command:
             OSError: the system cannot start it now.
             Unavailable: the tool is gone, or is no program of this machine.
         """
+        if self._launcher is None:
+            self._launcher = self._probed()
         if self._left is not None and not self._left.gone():
             raise ChildProcessError(
                 f"{self._tool.name} hangs, cannot be killed, and none is started while process {self._left.pid} lives"
             )
         self._left = None
-        if self._launcher is None:
-            self._launcher = self._probed()
         if not os.access(self._path, os.X_OK):
             raise Unavailable(f"{self._path} is no program any more", self._tool.fix)
         return self._captured([*self._launcher, self._path, *arguments], seconds)
@@ -124,7 +124,7 @@ class Command:
         setpriv = shutil.which("setpriv")
         launcher = (setpriv, "--pdeathsig", "KILL") if setpriv else ()
         with suppress(OSError, Unavailable):
-            if launcher and self._captured([*launcher, "--version"], 2.0).code == 0:
+            if launcher and b"util-linux" in self._captured([*launcher, "--version"], 2.0).stdout:
                 return launcher
         return ()
 
