@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
 import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from typing import ClassVar
 
@@ -36,6 +37,8 @@ class Site:
     pid: int
     member: bool = False
     """Whether another process reports the host's rows for this one."""
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    """What tells which devices the program may use."""
 
 
 class Source(ABC):
