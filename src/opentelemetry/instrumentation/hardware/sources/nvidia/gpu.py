@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
-from opentelemetry.instrumentation.hardware.devices import QUANTITIES, Device, Reading
+from opentelemetry.instrumentation.hardware.devices import Device, Reading
 from opentelemetry.instrumentation.hardware.drivers import Refusal
 from opentelemetry.instrumentation.hardware.model import Number, Point, Rate
 from opentelemetry.instrumentation.hardware.sources.nvidia import nvml as n
@@ -27,7 +27,7 @@ _NOTHING = (n.NOT_FOUND, n.NO_DATA)
 _GONE = (n.LOST, n.RESET_REQUIRED)
 """Codes of a device that is out of order."""
 
-_END = (n.UNINITIALIZED, n.DRIVER_NOT_LOADED, n.LIBRARY_NOT_FOUND, n.VERSION_MISMATCH)
+END = (n.UNINITIALIZED, n.DRIVER_NOT_LOADED, n.LIBRARY_NOT_FOUND, n.VERSION_MISMATCH)
 """Codes of a library that is out of order, for all devices."""
 
 _MOST = 32
@@ -96,9 +96,7 @@ _MEMORY_ERRORS: Final[Mapping[str, tuple[int, ...]]] = {"errors.corrected": (22,
 _SIGNS: Final = (31, 144, 145)
 """Fields that say that a device wants to be looked after: pages and rows that wait for a reset, or had no spare."""
 
-_SELDOM: Final = tuple(
-    field for fields in (*_ERRORS.values(), *_MEMORY_ERRORS.values(), _SIGNS) for field in fields
-)
+_SELDOM: Final = tuple(field for fields in (*_ERRORS.values(), *_MEMORY_ERRORS.values(), _SIGNS) for field in fields)
 
 _GPM: Final = {
     2: "utilization.sm",
@@ -196,7 +194,7 @@ class Gpu:
         self.facts: dict[str, str | int] = {}
         self._fixed: dict[str, Number | Rate] = {}
         self.parts: dict[int, Part] = {}
-        self._degraded = self._divided = False
+        self._degraded = self.divided = False
         self._seen = self._shared = -1
         self._often: list[Read] = []
         self._seldom: list[Read] = []
@@ -219,7 +217,7 @@ class Gpu:
             self._fixed = self._limits()
             self.device.limit = self._fixed.get("power.limit.enforced", 0)
         except Refusal as refusal:
-            if refusal.code in _END:
+            if refusal.code in END:
                 raise
             raise Failed(refusal.text) from None
         self._often, self._seldom = self._reads()
@@ -229,14 +227,14 @@ class Gpu:
         if uuid != self.device.id:
             self.device = Device(uuid, f"GPU {self.name}")
         self._fans = [self._fan(number) for number in range(self._perhaps("NumFans") or 0)]
-        self._divided = (self._perhaps("MigMode") or [0])[0] == 1
+        self.divided = (self._perhaps("MigMode") or [0])[0] == 1
         bus = self._perhaps("PciInfo") or {}
         self.facts = _known(
             {
                 v.HW_VENDOR: "NVIDIA",
                 v.HW_MODEL: self._perhaps("Name"),
                 v.HW_SERIAL_NUMBER: self._perhaps("Serial"),
-                v.HW_DRIVER_VERSION: self.nvml.driver() or None,
+                v.HW_DRIVER_VERSION: n.driver(self.nvml) or None,
                 v.HW_FIRMWARE_VERSION: self._perhaps("VbiosVersion"),
                 v.PCI_BDF: _address(bus.get("busId")),
                 v.GPU_INDEX: int(self.name),
@@ -277,7 +275,7 @@ class Gpu:
         try:
             return self.get(name, *arguments)
         except Refusal as refusal:
-            if refusal.code in (*_GONE, *_END):
+            if refusal.code in (*_GONE, *END):
                 raise
             return None
 
@@ -465,14 +463,14 @@ class Gpu:
             else:
                 read.well()
                 reading.update(said)
-                for quantity in said:
-                    self.missing.pop(quantity, None)
+        for quantity in reading:
+            self.missing.pop(quantity, None)
         return reading
 
     def _refused(self, reads: list[Read], read: Read, refusal: Refusal) -> None:
         """Tell apart: nothing new, a call that is not known, a device out of order, a driver out of order."""
         code = refusal.code
-        if code in _END:
+        if code in END:
             raise refusal
         if code in _GONE:
             raise Failed(refusal.text)
@@ -512,11 +510,11 @@ class Gpu:
 
     def divide(self) -> Iterable[Part]:
         """The MIG instances that there are now."""
-        if self._divided and not self.trouble:
+        if self.divided and not self.trouble:
             try:
                 found = {slot: self._part(slot) for slot in self.nvml.slots(self.name)}
             except Refusal as refusal:
-                if refusal.code in _END:
+                if refusal.code in END:
                     raise
                 self.missing["MIG instances"] = refusal.text
             else:
@@ -546,7 +544,7 @@ class Gpu:
             try:
                 processes = self.nvml.processes(self.name, kind)
             except Refusal as refusal:
-                if refusal.code in _END:
+                if refusal.code in END:
                     raise
                 if kind == "Compute":
                     self.missing["process.gpu.memory.usage"] = refusal.text
@@ -566,7 +564,7 @@ class Gpu:
         try:
             said = self.nvml.shares(self.name, max(0, self._shared))
         except Refusal as refusal:
-            if refusal.code in _END:
+            if refusal.code in END:
                 raise
             if refusal.code not in _NOTHING:
                 self.missing["process.gpu.utilization"] = refusal.text

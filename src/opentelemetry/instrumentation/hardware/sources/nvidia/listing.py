@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
 from opentelemetry.instrumentation.hardware.devices import QUANTITIES, REASONS, Device
-from opentelemetry.instrumentation.hardware.model import Number, Point, Rate
+from opentelemetry.instrumentation.hardware.model import Attributes, Number, Point, Rate
 from opentelemetry.instrumentation.hardware.sources.nvidia import smi
+from opentelemetry.instrumentation.hardware.sources.nvidia.choice import Choice, Found, Part
 from opentelemetry.instrumentation.hardware.sources.nvidia.missing import sentences
 from opentelemetry.instrumentation.hardware.sources.nvidia.smi import Smi
 
@@ -34,9 +35,9 @@ class Shown:
         """The processes that use it, by the driver's numbers, with the bytes that each has in use, where known."""
         return self.processes
 
-    def shares(self) -> Mapping[int, Mapping[str, float]]:
-        """Nothing: the tool does not say what each process uses of a device in this form."""
-        return {}
+    def shares(self) -> Mapping[int, Mapping[str, float]] | None:
+        """Not known: the tool does not say what each process uses of a device in this form."""
+        return None
 
 
 class Listing:
@@ -44,6 +45,7 @@ class Listing:
 
     Args:
         nvidia_smi: runs the tool.
+        choice: which of them are reported.
 
     Raises:
         Unavailable: where there is no driver or no GPU.
@@ -51,9 +53,9 @@ class Listing:
         ValueError: where it says nothing that can be understood.
     """
 
-    def __init__(self, nvidia_smi: Smi, wanted: Callable[[smi.Device], bool] = lambda device: True) -> None:
+    def __init__(self, nvidia_smi: Smi, choice: Choice | None = None) -> None:
         self._smi = nvidia_smi
-        self._wanted = wanted
+        self._choice = choice or Choice()
         self._made: dict[str, Device] = {}
         self._ill: dict[str, str] = {}
         self._document: smi.Document | None = nvidia_smi.read()
@@ -62,6 +64,7 @@ class Listing:
         """What one run of the tool says of all devices."""
         document = self._document if not self._made and self._document is not None else self._smi.read()
         self._document = document
+        self.look()
         for device in self._devices():
             yield from self._gpu(device, document.driver_version)
 
@@ -69,10 +72,20 @@ class Listing:
         """Nothing: what hardly changes was said as well."""
         yield from ()
 
-    def _devices(self) -> Iterator[smi.Device]:
-        for device in self._document.devices if self._document else ():
-            if self._wanted(device):
-                yield device
+    def look(self) -> None:
+        """Choose among the devices of the newest document."""
+        self._choice.look([self._found(device) for device in self._devices()])
+
+    def _found(self, device: smi.Device) -> Found:
+        parts = tuple(
+            Part(self._part(device, each).id, each.index, (each.gpu_instance, each.compute_instance))
+            for each in device.instances
+        )
+        divided = bool(parts) or device.flags.get("mig", False)
+        return Found(device.index, self._whole(device).id, device.name or "", device.bdf or "", divided, parts)
+
+    def _devices(self) -> Sequence[smi.Device]:
+        return self._document.devices if self._document else ()
 
     def _of(self, id: str, name: str, kind: str = "gpu", parent: str = "") -> Device:  # noqa: A002
         if id not in self._made:
@@ -89,7 +102,8 @@ class Listing:
 
     def _gpu(self, device: smi.Device, driver: str | None) -> Iterator[Point]:
         whole = self._whole(device)
-        self._note(whole, device.lost)
+        if whole.id in self._choice:
+            self._note(whole, device.lost)
         facts = {
             v.HW_VENDOR: "NVIDIA",
             v.HW_MODEL: device.name,
@@ -101,7 +115,17 @@ class Listing:
             v.GPU_TYPE: "integrated" if "memory.total" in device.refused else "discrete",
         }
         known = {name: fact for name, fact in facts.items() if fact is not None}
-        yield whole.info(known)
+        if whole.id in self._choice:
+            yield from self._own(whole, device, known)
+        for instance in device.instances:
+            part = self._part(device, instance)
+            if part.id in self._choice:
+                yield part.info({**known, v.GPU_TYPE: "partition"})
+                yield from part.points({name: value for name, value in instance.numbers.items() if name in QUANTITIES})
+
+    def _own(self, whole: Device, device: smi.Device, facts: Attributes) -> Iterator[Point]:
+        """What is said of a GPU but not of its parts."""
+        yield whole.info(facts)
         if device.lost:
             yield from whole.status("failed")
             return
@@ -112,10 +136,6 @@ class Listing:
         if fan is not None:
             each = self._of(f"{whole.id}/fan0", f"{whole.name} fan 0", "fan", whole.id)
             yield from each.points({"fan.ratio": fan})
-        for instance in device.instances:
-            part = self._part(device, instance)
-            yield part.info({**known, v.GPU_TYPE: "partition"})
-            yield from part.points({name: value for name, value in instance.numbers.items() if name in QUANTITIES})
 
     def _note(self, device: Device, lost: str | None) -> None:
         """Say once that a device is gone, and once that it is back."""
@@ -131,7 +151,7 @@ class Listing:
         said = [
             (f"GPU {device.index}", {name: reason for name, reason in device.refused.items() if name in QUANTITIES})
             for device in self._devices()
-            if not device.lost
+            if not device.lost and self._whole(device).id in self._choice
         ]
         found = [f"{device} does not answer: {reason}" for device, reason in self._ill.items()]
         if self._document is not None and self._document.problem:
@@ -150,7 +170,8 @@ class Listing:
                     if instance is None or (process.gpu_instance, process.compute_instance) == key:
                         memory = None if process.memory is None else int(process.memory)
                         processes[process.pid] = memory
-                yield Shown(shown, processes), processes
+                if self._choice.by_use or shown.id in self._choice:
+                    yield Shown(shown, processes), processes
 
     def release(self) -> None:
         """Nothing is held between two runs."""

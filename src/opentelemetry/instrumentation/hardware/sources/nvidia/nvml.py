@@ -58,6 +58,9 @@ _SAMPLES = 256
 _EVENTS = 64
 """Events fetched at a time: a storm of them is counted over several readings."""
 
+_ROOMS = (64, 1024, 16384)
+"""Processes that there is room for, at the first try and at the next ones."""
+
 _GPM_LEAST = 0.1
 """Seconds between two GPM samples: below, the library has nothing to compare."""
 
@@ -153,9 +156,10 @@ class Nvml:
 
     def forget(self, device: str) -> None:
         """Look a device up anew at the next call; what was kept of it and of its parts is dropped."""
-        for name in [name for name in self._handles if name.partition("/")[0] == device]:
+        parts = f"{device}/"
+        for name in [name for name in self._handles if name == device or name.startswith(parts)]:
             del self._handles[name]
-        for name in [name for name in self._gpm if name.partition("/")[0] == device]:
+        for name in [name for name in self._gpm if name == device or name.startswith(parts)]:
             self._gpm.pop(name).free()
 
     # -- one call each
@@ -235,15 +239,14 @@ class Nvml:
 
     def _processes(self, device: str, name: str, version: str) -> list[Sequence[Any]]:
         form = struct.Struct("=IxxxxQII" if version else "=IxxxxQ")
-        ask, room = self._raw(name), 64
-        while True:
+        ask = self._raw(name)
+        for room in _ROOMS:
             count, buffer = ctypes.c_uint(room), ctypes.create_string_buffer(form.size * room)
             code = ask(self._handle(device), ctypes.byref(count), buffer)
             if code != INSUFFICIENT_SIZE:
                 break
-            room = 2 * max(room, count.value)
         self._check(code)
-        taken = form.iter_unpack(buffer.raw[: count.value * form.size])
+        taken = form.iter_unpack(buffer.raw[: min(room, count.value) * form.size])
         return [(pid, None if used in _ABSENT else used) for pid, used, *_ in taken]
 
     def shares(self, device: str, since: int) -> list[Sequence[int]]:
@@ -266,7 +269,7 @@ class Nvml:
             try:
                 self._handle(name)
             except Refusal as refusal:
-                if refusal.code not in (NOT_FOUND, INVALID_ARGUMENT):
+                if refusal.code not in (NOT_FOUND, INVALID_ARGUMENT, NO_PERMISSION):  # empty, or not ours
                     raise
             else:
                 found.append(slot)
@@ -280,33 +283,34 @@ class Nvml:
         Windows lie end to end, so nothing is missed, however seldom it is asked.
 
         Args:
-            device: a GPU.
+            device: a GPU or a MIG instance.
             ids: ``NVML_GPM_METRIC_*``.
-            instance: a GPU instance of it instead of the whole.
+            instance: the GPU instance that a MIG instance lies in.
 
         Returns:
-            None at the first time, and within a tenth of a second.
+            None at the first time; within a tenth of a second the same as before.
 
         Raises:
             Refusal: also on a GPU that is older than Hopper.
         """
-        key = device if instance is None else f"{device}/{instance}"
-        chain = self._gpm.get(key)
+        whole = self._handle(device.partition("/")[0])
+        chain = self._gpm.get(device)
         if chain is None:
             with self._said():
-                if not self._binding.nvmlGpmQueryDeviceSupport(self._handle(device)).isSupportedDevice:
+                if not self._binding.nvmlGpmQueryDeviceSupport(whole).isSupportedDevice:
                     raise Refusal(NOT_SUPPORTED, "GPM needs a Hopper GPU or a newer one")
-                chain = self._gpm[key] = _Chain(self._binding, ids)
+                chain = self._gpm[device] = _Chain(self._binding, ids)
         now = time.monotonic()
         if chain.taken is not None and now - chain.taken < _GPM_LEAST:
-            return None
+            return chain.said
         name = "nvmlGpmSampleGet" if instance is None else "nvmlGpmMigSampleGet"
         which = () if instance is None else (instance,)
-        self._check(self._raw(name)(self._handle(device), *which, chain.newer))
-        if not chain.take(now):
-            return None
-        self._check(self._raw("nvmlGpmMetricsGet")(ctypes.byref(chain.metrics)))
-        return chain.values()
+        self._check(self._raw(name)(whole, *which, chain.newer))
+        chain.said = None
+        if chain.take(now):
+            self._check(self._raw("nvmlGpmMetricsGet")(ctypes.byref(chain.metrics)))
+            chain.said = chain.values()
+        return chain.said
 
     # -- events
 
@@ -341,10 +345,19 @@ class Nvml:
         """Let go of the GPUs: an open library keeps them from being reset."""
         for chain in self._gpm.values():
             chain.free()
-        with self._said():
-            if self._events is not None:
+        if self._events is not None:
+            with suppress(self._binding.NVMLError):
                 self._binding.nvmlEventSetFree(self._events)
+        with self._said():
             self._binding.nvmlShutdown()
+
+
+def driver(nvml: Nvml) -> str:
+    """The driver's version; empty where it does not say it."""
+    try:
+        return str(nvml.system("DriverVersion"))
+    except Refusal:
+        return ""
 
 
 class _Chain:
@@ -360,6 +373,7 @@ class _Chain:
             metric.metricId = number
         self._older, self.newer = binding.nvmlGpmSampleAlloc(), binding.nvmlGpmSampleAlloc()
         self.taken: float | None = None
+        self.said: list[Sequence[Any]] | None = None
 
     def take(self, now: float) -> bool:
         """The newer sample has been filled; whether there is an older one to compare it with."""
@@ -389,4 +403,4 @@ def _number(kind: int, packed: bytes) -> int | float | None:
         return None
     form = _KINDS[kind]
     number: int | float = struct.unpack_from(form, packed)[0]
-    return None if number in _ABSENT else number
+    return None if number in _ABSENT or (form == "=H" and number == 0xFFFF) else number
