@@ -14,6 +14,7 @@ from opentelemetry.instrumentation.hardware.owners import Owners
 from opentelemetry.instrumentation.hardware.sources import Source
 from opentelemetry.instrumentation.hardware.sources.nvidia import nvml as n
 from opentelemetry.instrumentation.hardware.sources.nvidia import smi
+from opentelemetry.instrumentation.hardware.sources.nvidia.choice import Choice
 from opentelemetry.instrumentation.hardware.sources.nvidia.library import Library
 from opentelemetry.instrumentation.hardware.sources.nvidia.listing import PACE, Listing
 from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import Nvml
@@ -53,6 +54,7 @@ class Nvidia(Source):
         """
         self._of = Kept()
         self._blind = False
+        self.choice = Choice(self.site.config.devices, self.site.environ)
         kernel = self._kernel()
         self._owners = Owners(machine(self.site.drivers), kernel, self.site.pid, _COMPUTE)
         self._gpus = self._way(os.path.exists if kernel is None else kernel.exists)
@@ -80,7 +82,8 @@ class Nvidia(Source):
                 reasons = [f"NVML: {refusal.text}"]
         if config.nvidia_smi != "off" and (here or _named(config.nvidia_smi)):
             try:
-                listing = Listing(Smi(self.site.drivers.command(smi.TOOL._replace(path=_named(config.nvidia_smi)))))
+                command = self.site.drivers.command(smi.TOOL._replace(path=_named(config.nvidia_smi)))
+                listing = Listing(Smi(command), self.choice)
             except Unavailable as gone:
                 reasons.append(f"nvidia-smi: {gone.reason}")
             else:
@@ -92,7 +95,7 @@ class Nvidia(Source):
     def _library(self) -> Library:
         nvml = self.site.drivers.own("nvml", lambda: Nvml(_named(self.site.config.nvml)))
         try:
-            library = Library(nvml)
+            library = Library(nvml, self.choice)
             if not self.site.member:
                 library.listen()
         except BaseException:
@@ -107,10 +110,13 @@ class Nvidia(Source):
 
     def read_seldom(self) -> Iterator[Point]:
         """What hardly changes, errors, and whose processes use the GPUs."""
+        self._gpus.look()
+        used = [*self._used()]  # first: it may be for their use that devices are reported
         if not self.site.member:
             yield from self._gpus.read_seldom()
-        yield from self._used()
-        self.missing = [self._instead, *self._gpus.missing()] if self._instead else self._gpus.missing()
+        yield from used
+        self.missing = [sentence for sentence in (self._instead, *self.choice.missing()) if sentence]
+        self.missing += self._gpus.missing()
         if self._blind:
             self.missing.append(_HOST_PIDS)
 
@@ -123,11 +129,14 @@ class Nvidia(Source):
             seen = seen or bool(ours)
             if not ours:
                 continue
+            self.choice.use(gpu.device.id)
             sizes = [size for pid in ours if (size := users[pid]) is not None]
             if sizes:
                 yield self._of[v.PROCESS_GPU_MEMORY_USAGE, v.HW_ID, gpu.device.id](sum(sizes))
             shares = gpu.shares()
-            for task in ("sm", "memory", "encoder", "decoder") if shares else ():
+            if shares is None:
+                continue
+            for task in ("sm", "memory", "encoder", "decoder"):
                 share = sum(shares[pid][task] for pid in ours if pid in shares)
                 yield self._of[v.PROCESS_GPU_UTILIZATION, v.HW_ID, gpu.device.id, v.GPU_TASK, task](min(1.0, share))
         self._blind = not (seen or self._owners.on_host) and self._owners.computing()

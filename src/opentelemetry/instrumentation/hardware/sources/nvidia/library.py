@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
 
+from opentelemetry.instrumentation.hardware import vocabulary as v
 from opentelemetry.instrumentation.hardware.drivers import Refusal
 from opentelemetry.instrumentation.hardware.model import Point
-from opentelemetry.instrumentation.hardware.sources.nvidia.gpu import Gpu
+from opentelemetry.instrumentation.hardware.sources.nvidia.choice import Choice, Found
+from opentelemetry.instrumentation.hardware.sources.nvidia.choice import Part as Slot
+from opentelemetry.instrumentation.hardware.sources.nvidia.gpu import END, Gpu, Part
 from opentelemetry.instrumentation.hardware.sources.nvidia.missing import sentences
-from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import Nvml
+from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import Nvml, driver
 
 _LOG = logging.getLogger(__name__)
 
@@ -23,19 +27,46 @@ class Library:
 
     Args:
         nvml: the library, initialized.
-        wanted: which GPUs are read.
+        choice: which of them are read.
 
     Raises:
         Refusal: where the library does not answer at all.
     """
 
-    def __init__(self, nvml: Nvml, wanted: Callable[[Gpu], bool] = lambda gpu: True) -> None:
+    def __init__(self, nvml: Nvml, choice: Choice | None = None) -> None:
         self._nvml = nvml
+        self._choice = choice or Choice()
         self._told: set[tuple[str, int]] = set()
         self.gpus = [Gpu(nvml, str(index)) for index in range(nvml.count())]
         for gpu in self.gpus:
             gpu.start()
-        self.gpus = [gpu for gpu in self.gpus if wanted(gpu)]
+        self.look()
+
+    def look(self) -> None:
+        """MIG instances come and go; choose anew."""
+        for gpu in self.gpus:
+            gpu.divide()
+            if gpu.trouble and gpu.device.id not in self._choice:
+                for _ in gpu.read():  # it may be one of those that are wanted, once it answers
+                    pass
+        self._choice.look([self._found(gpu) for gpu in self.gpus])
+
+    def _found(self, gpu: Gpu) -> Found:
+        parts = tuple(Slot(part.device.id, slot, self._instance(part)) for slot, part in gpu.parts.items())
+        model, address = str(gpu.facts.get(v.HW_MODEL, "")), str(gpu.facts.get(v.PCI_BDF, ""))
+        return Found(int(gpu.name), gpu.device.id, model, address, gpu.divided, parts)
+
+    def _instance(self, part: Part) -> tuple[int | None, int | None]:
+        with suppress(Refusal):
+            return part.get("GpuInstanceId"), part.get("ComputeInstanceId")
+        return None, None
+
+    def _chosen(self) -> Iterator[Gpu]:
+        """The devices that are wanted, GPUs and parts of them."""
+        for gpu in self.gpus:
+            for device in (gpu, *gpu.parts.values()):
+                if device.device.id in self._choice:
+                    yield device
 
     def listen(self) -> None:
         """Count critical events from now on."""
@@ -53,39 +84,45 @@ class Library:
     def read(self) -> Iterator[Point]:
         """What is sampled, of all devices."""
         self._hear()
-        for gpu in self.gpus:
-            yield from gpu.read()
-            for part in gpu.parts.values():
-                yield from part.read()
+        for device in self._chosen():
+            yield from device.read()
 
     def read_seldom(self) -> Iterator[Point]:
-        """What hardly changes, of all devices; MIG instances come and go."""
-        for gpu in self.gpus:
-            yield from gpu.read_seldom()
-            for part in gpu.divide():
-                yield from part.read_seldom()
+        """What hardly changes, of all devices."""
+        for device in self._chosen():
+            yield from device.read_seldom()
 
     def _hear(self) -> None:
         listening = {gpu.name: gpu for gpu in self.gpus if gpu.xids is not None}
-        for name, xid in self._nvml.events() if listening else ():
+        for name, xid in self._events() if listening else ():
             gpu = listening.get(name)
             if gpu is None or gpu.xids is None:
                 continue
             gpu.xids += 1
-            if (name, xid) not in self._told:
+            if (name, xid) not in self._told and gpu.device.id in self._choice:
                 self._told.add((name, xid))
                 _LOG.warning(
                     "%s (%s): Xid %d, which NVIDIA's list of Xid errors explains", gpu.device.name, gpu.device.id, xid
                 )
 
+    def _events(self) -> Sequence[Sequence[Any]]:
+        """What happened; nothing where that cannot be asked, as while a device is lost."""
+        try:
+            return self._nvml.events()
+        except Refusal as refusal:
+            if refusal.code in END:
+                raise
+            return ()
+
     def missing(self) -> list[str]:
         """What the devices do not say, a sentence for each reason."""
-        found = [f"{gpu.device.id} does not answer: {gpu.trouble}" for gpu in self.gpus if gpu.trouble]
-        return [*found, *sentences([(gpu.device.name, gpu.missing) for gpu in self.gpus if not gpu.trouble])]
+        wanted = [gpu for gpu in self.gpus if gpu.device.id in self._choice]
+        found = [f"{gpu.device.id} does not answer: {gpu.trouble}" for gpu in wanted if gpu.trouble]
+        return [*found, *sentences([(gpu.device.name, gpu.missing) for gpu in wanted if not gpu.trouble])]
 
     def users(self) -> Iterator[tuple[Gpu, Mapping[int, int | None]]]:
         """Each device, or its parts, with the processes that use it: the driver's number, and the bytes in use."""
-        version = _version(self._nvml.system("DriverVersion"))
+        version = _version(driver(self._nvml))
         if _GARBLED[0] <= version < _GARBLED[1]:
             for gpu in self.gpus:
                 gpu.missing["process.gpu.memory.usage"] = (
@@ -95,7 +132,8 @@ class Library:
         for gpu in self.gpus:
             if not gpu.trouble:
                 for device in gpu.parts.values() or (gpu,):
-                    yield device, device.users()
+                    if self._choice.by_use or device.device.id in self._choice:
+                        yield device, device.users()
 
     def release(self) -> None:
         """Let go of the GPUs."""
