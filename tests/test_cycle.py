@@ -3,10 +3,15 @@ from __future__ import annotations
 import threading
 
 import pytest
-from tests.stage import ENERGY, LEVEL, POWER, USERS, Stage, one
+from tests.stage import ENERGY, LEVEL, POWER, POWER_PEAK, USERS, Stage, one
 
 from opentelemetry.instrumentation.hardware.cycle import Cycle
 from opentelemetry.instrumentation.hardware.model import Metric, Snapshot
+
+
+def whole(snapshot: Snapshot) -> dict[Metric, list[Snapshot]]:
+    """Hands each metric the whole Snapshot."""
+    return {metric: [snapshot] for metric in (POWER, LEVEL, ENERGY, USERS)}
 
 
 class Collector:
@@ -15,10 +20,17 @@ class Collector:
     def __init__(self) -> None:
         self.stage = Stage(interval=1.0, expected=10.0)
         self.stage.player.read = lambda now: [POWER(now - self.stage.start), LEVEL(1), ENERGY(2)]
-        self.cycle = Cycle(self.stage.clock)
+        self.cycle = self.another()
+
+    def another(self) -> Cycle[Snapshot]:
+        """A cycle of one more provider."""
+        cycle = Cycle(whole, self.stage.clock)
+        cycle.open(self.stage.board, self.stage.rhythm)
+        return cycle
 
     def ask(self, metric: Metric) -> Snapshot:
-        return self.cycle.snapshot(metric, self.stage.board, self.stage.rhythm)
+        (snapshot,) = self.cycle.part(metric)
+        return snapshot
 
     def elsewhere(self, *metrics: Metric) -> list[Snapshot]:
         """Ask in another thread."""
@@ -73,12 +85,12 @@ def test_each_reader_has_windows_of_its_own() -> None:
 
 def test_two_providers_do_not_disturb_each_other() -> None:
     at = Collector()
-    other = Cycle(at.stage.clock)
+    other = at.another()
     at.stage.run(10.5)
     first = at.ask(POWER)
-    theirs = other.snapshot(POWER, at.stage.board, at.stage.rhythm)
+    (theirs,) = other.part(POWER)
     assert at.ask(LEVEL) is first
-    assert other.snapshot(LEVEL, at.stage.board, at.stage.rhythm) is theirs
+    assert other.part(LEVEL)[0] is theirs
     assert one(theirs, POWER) == one(first, POWER)
 
 
@@ -109,3 +121,37 @@ def test_readers_that_come_no_more_are_forgotten(monkeypatch: pytest.MonkeyPatch
     assert one(at.ask(POWER), POWER) == pytest.approx(20.0, abs=0.5), (
         "the 65th is not: it goes on where the newest ended"
     )
+
+
+def test_a_metric_without_values_has_an_empty_part_and_begins_nothing() -> None:
+    at = Collector()
+    first = at.ask(POWER)
+    assert at.cycle.part(POWER_PEAK) == ()
+    assert at.ask(LEVEL) is first
+    assert at.cycle.part(POWER_PEAK) == ()
+    assert at.ask(LEVEL) is not first
+
+
+def test_nothing_is_handed_out_before_it_is_opened_and_after_it_is_closed() -> None:
+    at = Collector()
+    assert Cycle(whole).part(POWER) == ()
+    at.stage.run(1.0)
+    at.ask(POWER)
+    at.cycle.close()
+    assert at.cycle.part(LEVEL) == at.cycle.part(POWER) == at.cycle.part(POWER) == ()
+    at.cycle.open(at.stage.board, at.stage.rhythm)
+    assert one(at.ask(LEVEL), ENERGY) == 2
+
+
+def test_a_collection_that_fails_is_empty_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    at = Collector()
+
+    def fail(snapshot: Snapshot) -> dict[Metric, list[Snapshot]]:
+        raise RuntimeError("no memory")
+
+    broken = Cycle(fail, at.stage.clock)
+    broken.open(at.stage.board, at.stage.rhythm)
+    for _ in range(3):
+        assert broken.part(POWER) == broken.part(LEVEL) == ()
+    (record,) = caplog.records
+    assert "failed to collect" in record.getMessage()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from decimal import Decimal
 from itertools import accumulate, pairwise
 
@@ -10,10 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.stage import BUSY, ENERGY, LEVEL, PATIENT, POWER, POWER_PEAK
 
-from opentelemetry.instrumentation.hardware.model import Metric, Number, Point, Rate, Series, Share
+from opentelemetry.instrumentation.hardware.model import Metric, Number, Point, Rate, Series, Share, Values
 from opentelemetry.instrumentation.hardware.windows import KEPT, Track
 
 EXACT = 1e-9
+
+
+def by_series(values: Values) -> dict[Series, Number]:
+    """The values of a window; a series that appears twice fails the test."""
+    rows = [(Series(metric, attributes), value) for metric, points in values.items() for value, attributes in points]
+    assert len(dict(rows)) == len(rows)
+    return dict(rows)
 
 
 class Reader:
@@ -29,7 +37,9 @@ class Reader:
         answer = self.track.window(self.end, self.shortest)
         if answer is not None:
             before, self.end = self.end, answer[1]
-            self.windows.append((before, self.end, {series.metric: value for series, value in answer[0]}))
+            self.windows.append(
+                (before, self.end, {series.metric: value for series, value in by_series(answer[0]).items()})
+            )
 
 
 def trace(seed: int, seconds: float, rate: float) -> list[tuple[float, float]]:
@@ -52,7 +62,7 @@ def area(samples: list[tuple[float, float]], begin: float, end: float) -> float:
 def value_of(track: Track, series: Series, since: float | None = None, shortest: float = 0.0) -> Number | None:
     answer = track.window(since, shortest)
     assert answer is not None
-    return dict(answer[0]).get(series)
+    return by_series(answer[0]).get(series)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -176,7 +186,7 @@ def test_the_first_reading_is_a_baseline() -> None:
     assert track.time == 0.0
     answer = track.window(None, 1.0)
     assert answer is not None
-    assert dict(answer[0]) == {Series(POWER): 500.0, Series(POWER_PEAK): 500.0, Series(ENERGY): 7}
+    assert by_series(answer[0]) == {Series(POWER): 500.0, Series(POWER_PEAK): 500.0, Series(ENERGY): 7}
     track.take(2.0, [POWER(100.0), POWER_PEAK(100.0)])
     assert value_of(track, Series(POWER)) == 100.0
     assert value_of(track, Series(POWER_PEAK)) == 500.0, "what the first sample saw was never reported"
@@ -291,7 +301,7 @@ def test_a_counter_beyond_what_backends_take_is_left_out() -> None:
         track.take(float(at), [ENERGY(reading)])
     answer = track.window(None, 0.0)
     assert answer is not None
-    for series, value in answer[0]:
+    for series, value in by_series(answer[0]).items():
         assert value <= most, f"{series} is exported as {value}"
 
 
@@ -352,7 +362,7 @@ def test_an_unsafe_value_is_refused_and_nothing_else_is_lost(metric: Metric, bad
         assert repr(bad) in problem
     answer = track.window(None, 0.0)
     assert answer is not None
-    assert dict(answer[0]) == {**dict(good), Series(BUSY): 0.25}
+    assert by_series(answer[0]) == {**dict(good), Series(BUSY): 0.25}
 
 
 @pytest.mark.parametrize(
@@ -378,7 +388,7 @@ def test_a_value_that_does_not_suit_its_row_is_refused(lie: Point) -> None:
         assert len(track.take(at, [lie, ENERGY(5, {"part": "good"})])) == 1
     answer = track.window(None, 0.0)
     assert answer is not None
-    assert dict(answer[0]) == {Series(ENERGY, {"part": "good"}): 5}
+    assert by_series(answer[0]) == {Series(ENERGY, {"part": "good"}): 5}
 
 
 def test_a_lie_leaves_no_trace_in_the_peaks() -> None:
@@ -397,7 +407,7 @@ def test_a_series_that_is_read_twice_is_refused_once_and_the_first_stands() -> N
     assert all("twice" in problem for problem in wrong)
     answer = track.window(None, 0.0)
     assert answer is not None
-    assert dict(answer[0]) == {Series(ENERGY): 5, Series(POWER): 1.0, Series(LEVEL): 1}
+    assert by_series(answer[0]) == {Series(ENERGY): 5, Series(POWER): 1.0, Series(LEVEL): 1}
 
 
 def test_an_interruption_has_no_weight() -> None:
@@ -470,3 +480,34 @@ def test_a_rate_counts_nothing_for_what_was_not_seen() -> None:
 def test_a_rate_that_is_none_is_refused(rate: float) -> None:
     track = Track()
     assert len(track.take(0.0, [Point(Series(ENERGY), Rate(rate))])) == 1
+
+
+def test_a_counter_does_not_go_on_as_an_integral_nor_the_other_way_round() -> None:
+    energy, other = Series(ENERGY, {"part": "counts"}), Series(ENERGY, {"part": "does not"})
+    track = Track()
+    assert track.take(0.0, [energy(100.0), other(Rate(5.0))]) == []
+    assert track.take(1.0, [energy(Rate(5.0)), other(100.0)]) == []
+    assert value_of(track, energy) is None
+    assert value_of(track, other) is None
+    assert track.take(2.0, [energy(110.0), other(Rate(5.0))]) == []
+    assert value_of(track, energy) == 110.0
+
+
+def test_peaks_keep_their_time_where_a_reading_lacks_them_or_fails() -> None:
+    track = Track()
+    series = Series(POWER_PEAK)
+    track.take(0.0, [series(5.0)])
+    track.take(1.0, [LEVEL(1)])
+
+    def failing() -> Iterator[Point]:
+        yield series(9.0)
+        raise OSError("gone")
+
+    with pytest.raises(OSError, match="gone"):
+        track.take(2.0, failing())
+    track.interrupt()
+    track.take(3.0, [series(2.0)])
+    track.take(4.0, [series(1.0)])
+    assert value_of(track, series) == 5.0
+    assert value_of(track, series, since=0.0) == 2.0
+    assert value_of(track, series, since=3.0) == 1.0

@@ -5,14 +5,26 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TypeAlias
 
 from opentelemetry.instrumentation.hardware.config import Config
-from opentelemetry.instrumentation.hardware.model import Metric, Problem, Series, Snapshot, Values
-from opentelemetry.instrumentation.hardware.poller import Poller, State
+from opentelemetry.instrumentation.hardware.model import (
+    NONE,
+    Attributes,
+    Metric,
+    Number,
+    Problem,
+    Series,
+    Snapshot,
+    Values,
+)
+from opentelemetry.instrumentation.hardware.poller import Ends, Poller, State
 from opentelemetry.instrumentation.hardware.vocabulary import OWN_CPU_TIME, SOURCE, SOURCE_READ_DURATION, SOURCE_UP
 
-Marks: TypeAlias = "dict[str, tuple[float, float]]"
+_Points: TypeAlias = "list[tuple[Number, Attributes]]"
+
+Marks: TypeAlias = "dict[str, Ends]"
 """Where each source's last window ended, for one reader."""
 
 
@@ -27,45 +39,36 @@ class Board:
 
     def __init__(self, pollers: Sequence[Poller], config: Config, clock: Callable[[], float] = time.monotonic) -> None:
         self.pollers = pollers
-        self._config = config
         self._clock = clock
-        self._wanted: dict[Metric, bool] = {}
+        self._wants = cache(config.wants)
 
     def collect(self, marks: Marks) -> Snapshot:
         """All values since the marks, which are moved on. The first of two sources that claim a series has it."""
         now = self._clock()
-        values: Values = defaultdict(list)
-        seen: set[Series] = set()
+        values: Values = {}
+        own: Values = defaultdict(list)
         problems: list[Problem] = []
         for poller in self.pollers:
-            points, marks[poller.name] = poller.window(marks.get(poller.name), now)
+            found, marks[poller.name] = poller.values(marks.get(poller.name), now)
             problem = poller.health(now)
             if problem is not None and poller.state is not State.ABSENT:
                 problems.append(problem)
-            for series, value in points:
-                known = len(seen)
-                seen.add(series)
-                if len(seen) == known:
+            for part in found:
+                for series in self._add(values, part):
                     problems.append(Problem(poller.name, f"{series!r} is reported by another source already"))
-                else:
-                    values[series.metric].append((value, series.attributes))
-            self._vital(values, poller, problem)
-        values[OWN_CPU_TIME].append((sum(poller.cpu_time for poller in self.pollers), {}))
-        wanted = {metric: found for metric, found in values.items() if self._wants(metric)}
-        return Snapshot(wanted, tuple(problems), {name: end[0] for name, end in marks.items()})
+            _vital(own, poller, problem)
+        own[OWN_CPU_TIME].append((sum([poller.cpu_time for poller in self.pollers]), NONE))
+        self._add(values, own)
+        return Snapshot(values, tuple(problems), {name: end[0] for name, end in marks.items()})
 
-    def _vital(self, values: Values, poller: Poller, problem: Problem | None) -> None:
-        which = {SOURCE: poller.name}
-        if poller.state is State.UP or (problem is not None and poller.state is not State.ABSENT):
-            values[SOURCE_UP].append((int(problem is None), which))
-        if poller.duration is not None and poller.state is State.UP:
-            values[SOURCE_READ_DURATION].append((poller.duration, which))
-
-    def _wants(self, metric: Metric) -> bool:
-        wanted = self._wanted.get(metric)
-        if wanted is None:
-            wanted = self._wanted[metric] = self._config.wants(metric)
-        return wanted
+    def _add(self, values: Values, part: Values) -> list[Series]:
+        """Add the rows that are wanted. Series that were there already are left out, and returned."""
+        twice: list[Series] = []
+        for metric, points in part.items():
+            if self._wants(metric):
+                before = values.get(metric)
+                values[metric] = points if before is None else before + _others(metric, points, before, twice)
+        return twice
 
     def watch(self) -> None:
         """Notice who hangs; called from a poller's own thread, never from a callback."""
@@ -82,3 +85,25 @@ class Board:
             poller.ask()
         for poller in self.pollers:
             poller.answered(deadline - self._clock())
+
+
+def _others(metric: Metric, points: _Points, before: _Points, twice: list[Series]) -> _Points:
+    """The points whose series are not among those before; the others' series are added to ``twice``."""
+    known = {Series(metric, attributes) for _, attributes in before}
+    found = []
+    for value, attributes in points:
+        series = Series(metric, attributes)
+        if series in known:
+            twice.append(series)
+        else:
+            found.append((value, attributes))
+    return found
+
+
+def _vital(own: Values, poller: Poller, problem: Problem | None) -> None:
+    """Whether a source is up, and how long it takes."""
+    which = {SOURCE: poller.name}
+    if poller.state is State.UP or (problem is not None and poller.state is not State.ABSENT):
+        own[SOURCE_UP].append((int(problem is None), which))
+    if poller.duration is not None and poller.state is State.UP:
+        own[SOURCE_READ_DURATION].append((poller.duration, which))

@@ -10,14 +10,15 @@ import weakref
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from functools import partial
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
+from opentelemetry.context import Context
 from opentelemetry.instrumentation.instrumentor import BaseInstrumentor  # type: ignore[attr-defined]
-from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation, get_meter_provider
+from opentelemetry.metrics import Meter, MeterProvider, Observation, get_meter_provider
 
 from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.cycle import Cycle
-from opentelemetry.instrumentation.hardware.model import Attributes, Kind, Metric, Number
+from opentelemetry.instrumentation.hardware.model import Attributes, Kind, Metric, Number, Snapshot
 from opentelemetry.instrumentation.hardware.session import Session
 from opentelemetry.instrumentation.hardware.version import __version__
 from opentelemetry.instrumentation.hardware.vocabulary import CATALOG, SCHEMA_URL
@@ -105,6 +106,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
             instruments = self._instruments_of(provider)
             instruments.begin(session.config.counter_origin == "start")
             instruments.register(session.config)
+            instruments.cycle.open(session.board, session.rhythm)
             self._attached.append(instruments)
             self._waiting = _is_proxy(get_meter_provider())
             self._come_last()
@@ -118,7 +120,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         if found is None and provider is get_meter_provider():
             found = next((each for key, each in self._meters.items() if _is_proxy(key)), None)
         if found is None:
-            found = self._meters[provider] = _Instruments(provider, self)
+            found = self._meters[provider] = _Instruments(provider)
         return found
 
     def _hook(self) -> None:
@@ -153,36 +155,38 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
 
     def _forked(self) -> None:
         """In a child: nothing of the parent's is used, and ``instrument()`` begins anew."""
-        session, self._session = self._session, None
+        session = self._let_go()
         self._is_instrumented_by_opentelemetry = False
-        self._attached.clear()
         if session is not None:
             session.abandon()
 
     def _uninstrument(self, **kwargs: Any) -> None:
-        session, self._session = self._session, None
-        self._attached.clear()
+        session = self._let_go()
         if session is not None:
             session.close()
 
-    def observe(self, metric: Metric, instruments: _Instruments, options: CallbackOptions) -> Iterable[Observation]:
-        """The values of a metric in the collection that asks; nothing when nobody instruments."""
-        session = self._session
-        if session is None or instruments not in self._attached:
-            return ()
-        try:
-            snapshot = instruments.cycle.snapshot(metric, session.board, session.rhythm)
-        except Exception:
-            if not instruments.complained:
-                instruments.complained = True
-                _LOG.exception("Hardware telemetry failed to collect; it is said once")
-            return ()
-        points: _Points = snapshot.values.get(metric, ())
-        if metric.kind is Kind.COUNTER:
-            points = instruments.continued(metric, points)
-        # No attributes at all, instead of none in a mapping, is a copy less in the SDK.
-        return [Observation(value, attributes or None) for value, attributes in points]
+    def _let_go(self) -> Session | None:
+        """The session, which from now on nobody reports."""
+        session, self._session = self._session, None
+        for instruments in self._attached:
+            instruments.cycle.close()
+        self._attached.clear()
+        return session
 
+
+class _Fields(NamedTuple):
+    """What the SDK reads of an Observation."""
+
+    value: Number
+    attributes: Attributes | None
+    context: Context | None
+
+
+class _Observed(_Fields, Observation):
+    """An Observation that is made, and whose fields are read, without a function of Python's: there are many."""
+
+
+_observed = partial(tuple.__new__, _Observed)
 
 _Points: TypeAlias = "Iterable[tuple[Number, Attributes]]"
 
@@ -196,10 +200,8 @@ def _line(metric: Metric, attributes: Attributes) -> _Line:
 class _Instruments:
     """The instruments of one MeterProvider, and its Cycle."""
 
-    def __init__(self, provider: MeterProvider, owner: HardwareInstrumentor) -> None:
-        self.cycle = Cycle()
-        self.complained = False
-        self._owner = owner
+    def __init__(self, provider: MeterProvider) -> None:
+        self.cycle = Cycle(self._observations)
         self._meter: Meter = provider.get_meter(SCOPE, __version__, SCHEMA_URL)
         self._made: set[Metric] = set()
         self._floors: dict[_Line, Number] = {}
@@ -215,15 +217,24 @@ class _Instruments:
             _line(metric, attributes): value
             for metric, points in self.cycle.newest().items()
             if metric.kind is Kind.COUNTER
-            for value, attributes in self.continued(metric, points)
+            for value, attributes in self._continued(metric, points)
         }
         self._floors = {**self._floors, **floors} if from_start else {}
         self._shifts = {}
 
-    def continued(self, metric: Metric, points: _Points) -> _Points:
+    def _observations(self, snapshot: Snapshot) -> dict[Metric, list[Observation]]:
+        """The values of a collection as the SDK wants them."""
+        found: dict[Metric, list[Observation]] = {}
+        for metric, values in snapshot.values.items():
+            points: _Points = values
+            if self._floors and metric.kind is Kind.COUNTER:
+                points = self._continued(metric, points)
+            # No attributes at all, instead of none in a mapping, is a copy less in the SDK.
+            found[metric] = [_observed((value, attributes or None, None)) for value, attributes in points]
+        return found
+
+    def _continued(self, metric: Metric, points: _Points) -> _Points:
         """The points of a counter, each going on from where the sessions before left it: a counter never falls."""
-        if not self._floors:
-            return points
         found = []
         for value, attributes in points:
             line = _line(metric, attributes)
@@ -243,7 +254,7 @@ class _Instruments:
         for metric in CATALOG:
             if metric not in self._made and config.wants(metric):
                 self._made.add(metric)
-                callback = partial(self._owner.observe, metric, self)
+                callback = partial(self.cycle.part, metric)
                 make[metric.kind](metric.name, [callback], unit=metric.unit, description=metric.help)
 
 

@@ -13,11 +13,15 @@ import time
 from collections.abc import Callable
 from enum import Enum
 from math import inf
+from typing import TypeAlias
 
-from opentelemetry.instrumentation.hardware.model import Number, Problem, Series, Unavailable
+from opentelemetry.instrumentation.hardware.model import Number, Problem, Series, Unavailable, Values
 from opentelemetry.instrumentation.hardware.rhythm import Rhythm
 from opentelemetry.instrumentation.hardware.sources import Source
 from opentelemetry.instrumentation.hardware.windows import Track
+
+Ends: TypeAlias = "tuple[float, float]"
+"""Where the last windows of a source ended, of what is read often and of what is read seldom."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -276,8 +280,8 @@ class Poller:
         if since is not None and now - since > self._patience():
             return Problem(self.name, f"it has not answered for {now - since:.0f} s", "its driver or file system hangs")
         last = self._often.time
-        idle = self.problem is None and since is None and not self.paused(now)
-        if idle and last is not None and now - last > PERIODS * self.period():
+        idle = self.problem is None and since is None
+        if idle and last is not None and now - last > PERIODS * self.period() and not self.paused(now):
             return Problem(self.name, f"its newest reading is {now - last:.0f} s old", "the machine may be overloaded")
         return self.problem
 
@@ -285,20 +289,30 @@ class Poller:
         """Whether nobody has asked for so long that the source is not read."""
         return self._rhythm.paused(now)
 
-    def window(
-        self, since: tuple[float, float] | None, now: float
-    ) -> tuple[list[tuple[Series, Number]], tuple[float, float]]:
-        """The value of every series since the window before.
+    def values(self, since: Ends | None, now: float) -> tuple[list[Values], Ends]:
+        """The values of both reads since the windows before, by metric, and where these windows ended.
 
         Readings older than three of their own periods are left out.
         """
-        found: list[tuple[Series, Number]] = []
+        found: list[Values] = []
         ends = list(since or (0.0, 0.0))
-        source = self.source  # once: its thread may close it meanwhile
-        seldom = max(source.seldom if source else 0.0, self.period(), self._rhythm.longest(now))
-        for at, (track, period) in enumerate(((self._often, self.period()), (self._seldom, seldom))):
+        for at, track in enumerate((self._often, self._seldom)):
             answer = track.window(since[at] if since else None, self._interval)
-            if answer is not None and now - answer[1] <= PERIODS * period:
+            if answer is not None and self._counts(now - answer[1], track, now):
                 ends[at] = answer[1]
-                found += answer[0]
+                found.append(answer[0])
         return found, (ends[0], ends[1])
+
+    def _counts(self, age: float, track: Track, now: float) -> bool:
+        """Whether a reading is young enough to be believed."""
+        if age <= PERIODS * self.period():
+            return True
+        source = self.source  # once: its thread may close it meanwhile
+        seldom = max(source.seldom if source else 0.0, self._rhythm.longest(now))
+        return track is self._seldom and age <= PERIODS * seldom
+
+    def window(self, since: Ends | None, now: float) -> tuple[list[tuple[Series, Number]], Ends]:
+        """The same as :meth:`values`, series by series."""
+        found, ends = self.values(since, now)
+        rows = [row for values in found for row in values.items()]
+        return [(Series(metric, attributes), value) for metric, points in rows for value, attributes in points], ends

@@ -13,11 +13,25 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from array import array
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterable
+from itertools import repeat
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
-from opentelemetry.instrumentation.hardware.model import Kind, Number, Point, Rate, Series, Share, Value, Window
+from opentelemetry.instrumentation.hardware.model import (
+    Attributes,
+    Kind,
+    Metric,
+    Number,
+    Point,
+    Rate,
+    Series,
+    Share,
+    Value,
+    Values,
+    Window,
+)
 
 KEPT = 600.0
 """Seconds of history. A reader that asks more seldom gets the mean of the last ten minutes."""
@@ -33,29 +47,33 @@ _HUGE = 1e100
 _HUGE_MEAN = 1e15
 """Nor a mean: once it is in a running integral, what is added later would be lost in the rounding."""
 
+_Means: TypeAlias = "dict[Metric, list[tuple[Number | None, Attributes, int]]]"
+"""By metric, of each of its series: the newest value, if one has a meaning by itself, and where its totals are."""
+
+_Peaks: TypeAlias = "dict[Metric, list[tuple[array[float], Attributes]]]"
+"""By metric, of each of its series: its value in every frame."""
+
 
 class Frame(NamedTuple):
     """The running totals as of one reading."""
 
-    time: float
     area: array[float]
     weight: array[float]
-    peaks: array[float]
 
 
 class _Reading:
     """A reading in the making: what its points say, and the running totals that they are added to."""
 
-    __slots__ = ("area", "elapsed", "lasts", "means", "peaks", "tops", "weight")
+    __slots__ = ("area", "elapsed", "lasts", "means", "number", "peaks", "weight")
 
-    def __init__(self, elapsed: float, area: array[float], weight: array[float], tops: int) -> None:
+    def __init__(self, number: int, elapsed: float, area: array[float], weight: array[float]) -> None:
+        self.number = number
         self.elapsed = elapsed
         self.area = area
         self.weight = weight
-        self.tops = array("d", [-inf]) * tops
-        self.lasts: list[tuple[Series, Number]] = []
-        self.means: list[tuple[Series, int, Number | None]] = []
-        self.peaks: list[tuple[Series, int]] = []
+        self.lasts: Values = defaultdict(list)
+        self.means: _Means = defaultdict(list)
+        self.peaks: _Peaks = defaultdict(list)
 
 
 class _Slot(ABC):
@@ -65,10 +83,11 @@ class _Slot(ABC):
     beyond int64, one bool or one NaN can cost a whole batch.
     """
 
-    __slots__ = ("index", "series", "turn")
+    __slots__ = ("attributes", "index", "metric", "turn")
 
     def __init__(self, series: Series, index: int = -1) -> None:
-        self.series = series
+        self.metric = series.metric
+        self.attributes = series.attributes
         self.index = index
         self.turn = -1
 
@@ -85,12 +104,15 @@ class _Last(_Slot):
     def take(self, value: Any, seen: bool, reading: _Reading) -> bool:
         if not _sound(value):
             return False
-        reading.lasts.append((self.series, value))
+        reading.lasts[self.metric].append((value, self.attributes))
         return True
 
 
 class _Counter(_Slot):
-    """A counter that never falls: a device that starts anew goes on where it was, a small dip is waited out."""
+    """A counter that never falls: a device that starts anew goes on where it was, a small dip is waited out.
+
+    What was a counter at first does not go on as an integral, nor the other way round: such a value is left out.
+    """
 
     __slots__ = ("_last", "_shift")
 
@@ -101,7 +123,7 @@ class _Counter(_Slot):
 
     def take(self, value: Any, seen: bool, reading: _Reading) -> bool:
         if not _sound(value, 0):
-            return False
+            return type(value) is Rate
         if self._shift is None:
             self._shift = -value
         if value < self._last:
@@ -113,7 +135,7 @@ class _Counter(_Slot):
             value += self._shift
             if type(value) is int:
                 value = min(value, _INT64 - 1)
-        reading.lasts.append((self.series, value))
+        reading.lasts[self.metric].append((value, self.attributes))
         return True
 
 
@@ -127,11 +149,13 @@ class _Integral(_Slot):
         self._total = 0.0
 
     def take(self, value: Any, seen: bool, reading: _Reading) -> bool:
-        if type(value) is not Rate or not _sound(value.per_second, 0, _HUGE_MEAN):
+        if type(value) is not Rate:
+            return _sound(value, 0)
+        if not _sound(value.per_second, 0, _HUGE_MEAN):
             return False
         if seen:
             self._total += value.per_second * reading.elapsed
-        reading.lasts.append((self.series, self._total))
+        reading.lasts[self.metric].append((self._total, self.attributes))
         return True
 
 
@@ -146,7 +170,7 @@ class _Mean(_Slot):
         if seen:
             reading.area[self.index] += value * reading.elapsed
             reading.weight[self.index] += reading.elapsed
-        reading.means.append((self.series, self.index, value))
+        reading.means[self.metric].append((value, self.attributes, self.index))
         return True
 
 
@@ -168,20 +192,27 @@ class _Ratio(_Slot):
             reading.area[self.index] += max(0.0, part - self._part)
             reading.weight[self.index] += max(0.0, whole - self._whole)
         self._part, self._whole = part, whole
-        reading.means.append((self.series, self.index, None))
+        reading.means[self.metric].append((None, self.attributes, self.index))
         return True
 
 
 class _Peak(_Slot):
-    """The highest reading."""
+    """The highest reading: all of them are kept, one for each frame."""
 
-    __slots__ = ()
+    __slots__ = ("highs",)
+
+    def __init__(self, series: Series) -> None:
+        super().__init__(series)
+        self.highs: array[float] = array("d")
 
     def take(self, value: Any, seen: bool, reading: _Reading) -> bool:
         if not _sound(value):
             return False
-        reading.tops[self.index] = value
-        reading.peaks.append((self.series, self.index))
+        highs = self.highs
+        del highs[reading.number :]  # of a reading that failed before it was complete
+        highs.extend(repeat(-inf, reading.number - len(highs)))  # readings in which it was missing
+        highs.append(value)
+        reading.peaks[self.metric].append((highs, self.attributes))
         return True
 
 
@@ -189,9 +220,10 @@ class _Published(NamedTuple):
     """One reading, complete and never changed again: what other threads look at."""
 
     time: float
-    lasts: list[tuple[Series, Number]]
-    means: list[tuple[Series, int, Number | None]]
-    peaks: list[tuple[Series, int]]
+    lasts: Values
+    means: _Means
+    peaks: _Peaks
+    times: array[float]
     frames: list[Frame]
     length: int
 
@@ -208,7 +240,8 @@ class Track:
         self._slots: dict[Series, _Slot] = {}
         self._area: array[float] = array("d")
         self._weight: array[float] = array("d")
-        self._tops = 0
+        self._peaks: list[_Peak] = []
+        self._times: array[float] = array("d")
         self._frames: list[Frame] = []
         self._turn = 0
         self._broken = True
@@ -237,7 +270,9 @@ class Track:
         wrong: list[str] = []
         self._turn += 1
         broken, self._broken = self._broken, False
-        reading = _Reading(0.0 if broken else now - self._frames[-1].time, self._area, self._weight, self._tops)
+        elapsed = 0.0 if broken else now - self._times[-1]
+        self._forget(now)
+        reading = _Reading(len(self._times), elapsed, self._area, self._weight)
         slots, turn = self._slots, self._turn
         before = -1 if broken else turn - 1
         for series, value in points:
@@ -251,12 +286,20 @@ class Track:
         self._publish(now, reading)
         return wrong
 
+    def _forget(self, now: float) -> None:
+        """Let go of the older half of the frames, where nobody needs it; others may still look at what is replaced."""
+        half = len(self._times) // 2
+        if half > _MOST or (half > 4 and self._times[half] < now - KEPT):
+            self._times, self._frames = self._times[half:], self._frames[half:]
+            for slot in self._peaks:
+                slot.highs = slot.highs[half:]
+
     def _publish(self, now: float, reading: _Reading) -> None:
-        half = len(self._frames) // 2
-        if half > _MOST or (half > 4 and self._frames[half].time < now - KEPT):
-            self._frames = self._frames[half:]  # a new list: others may be looking at the old one
-        self._frames.append(Frame(now, self._area[:], self._weight[:], reading.tops))
-        self._published = _Published(now, reading.lasts, reading.means, reading.peaks, self._frames, len(self._frames))
+        self._times.append(now)
+        self._frames.append(Frame(self._area[:], self._weight[:]))
+        self._published = _Published(
+            now, reading.lasts, reading.means, reading.peaks, self._times, self._frames, len(self._times)
+        )
 
     def _slot(self, series: Series, value: Value, reading: _Reading) -> _Slot:
         metric = series.metric
@@ -268,13 +311,12 @@ class Track:
             self._area.append(0.0)
             self._weight.append(0.0)
         elif metric.window is Window.PEAK:
-            slot = _Peak(series, self._tops)
-            self._tops += 1
-            reading.tops.append(-inf)
+            slot = _Peak(series)
+            self._peaks.append(slot)
         self._slots[series] = slot
         return slot
 
-    def window(self, since: float | None, shortest: float) -> tuple[list[tuple[Series, Number]], float] | None:
+    def window(self, since: float | None, shortest: float) -> tuple[Values, float] | None:
         """The value of every series over a window that ends with the newest reading.
 
         Args:
@@ -282,26 +324,32 @@ class Track:
             shortest: seconds that the window has at least, as far as there are readings.
 
         Returns:
-            The series with their values, and the end of the window; None before the first reading.
+            The values by metric, which are not to be changed, and the end of the window; None before the first reading.
         """
         published = self._published
         if published is None:
             return None
-        frames, length = published.frames, published.length
+        values = dict(published.lasts)
+        length = published.length
         latest = min(published.time - KEPT if since is None else since, published.time - shortest + 1e-3)
-        after = bisect_right(frames, latest, 0, length, key=lambda frame: frame.time)
-        first, last = frames[max(0, after - 1)], frames[length - 1]
-        values = list(published.lasts)
+        after = bisect_right(published.times, latest, 0, length)
+        first, last = published.frames[max(0, after - 1)], published.frames[length - 1]
         known = len(first.area)
-        for series, index, value in published.means:
-            weight = last.weight[index] - (first.weight[index] if index < known else 0.0)
-            if weight > 0:
-                values.append((series, (last.area[index] - (first.area[index] if index < known else 0.0)) / weight))
-            elif value is not None:
-                values.append((series, value))
-        within = frames[min(after, length - 1) : length]
-        for series, index in published.peaks:
-            values.append((series, max(frame.peaks[index] for frame in within if index < len(frame.peaks))))
+        for metric, means in published.means.items():
+            points = []
+            for newest, attributes, index in means:
+                area, weight = last.area[index], last.weight[index]
+                if index < known:
+                    area -= first.area[index]
+                    weight -= first.weight[index]
+                value = area / weight if weight > 0 else newest
+                if value is not None:
+                    points.append((value, attributes))
+            if points:
+                values[metric] = points
+        begin = min(after, length - 1)
+        for metric, peaks in published.peaks.items():
+            values[metric] = [(max(highs[begin:length]), attributes) for highs, attributes in peaks]
         return values, published.time
 
     def integral(self, series: Series) -> float:
