@@ -4,29 +4,50 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import signal
 import socket
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import psutil
 import pytest
-from tests.children import run
+from tests.children import PATIENCE, run, started
+from tests.tools import fake_nvml, need
+from tests.tools.nvml import (
+    HANG,
+    NOT_AVAILABLE,
+    FakeNvml,
+    Value,
+    a100,
+    geforce,
+    h100,
+    listed,
+    mig,
+    moving,
+    refused,
+    t4,
+    vgpu,
+)
+from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import wandb
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.machine import Machine, machine
 from opentelemetry.instrumentation.hardware.portable import PortableMachine
+from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import is_here
 from opentelemetry.instrumentation.hardware.vocabulary import CATALOG
 
 MIB, GIB = 2**20, 2**30
 TICK = 0.01
 """Seconds: what psutil and the kernel's files count CPU time in."""
 
-DOCUMENTED = (
+HOST = (
     "cpu",
     "cpu.{i}.cpu_percent",
     "proc.cpu.threads",
@@ -43,6 +64,53 @@ DOCUMENTED = (
     "network.recv",
 )
 """What W&B's pages list about host, disk, network, memory and process, old and new (typing errors mended)."""
+
+TWINS = (
+    "gpu",
+    "memory",
+    "memoryAllocated",
+    "memoryAllocatedBytes",
+    "temp",
+    "powerWatts",
+    "powerPercent",
+    "enforcedPowerLimitWatts",
+)
+"""What W&B says of a GPU and, of one that the process uses, again as ``gpu.process``; all documented but the last."""
+
+CARD = (
+    *TWINS,
+    "smClock",
+    "memoryClock",
+    "graphicsClock",
+    "correctedMemoryErrors",
+    "unCorrectedMemoryErrors",
+    "encoderUtilization",
+)
+"""What W&B's pages list about NVIDIA's GPUs, and one that they do not."""
+
+EMITTED = (
+    "uncorrectedMemoryErrors",
+    "fanSpeed",
+    "smActive",
+    "smOccupancy",
+    "pipeTensorActive",
+    "pipeTensorHmmaActive",
+    "dramActive",
+    "pipeFp64Active",
+    "pipeFp32Active",
+    "pipeFp16Active",
+    "pcieTxBytes",
+    "pcieRxBytes",
+    "nvlinkTxBytes",
+    "nvlinkRxBytes",
+)
+"""What W&B's program says of NVIDIA's GPUs, and its pages do not."""
+
+KNOWN = {
+    *HOST,
+    *(f"gpu.{{i}}.{name}" for name in CARD + EMITTED),
+    *(f"gpu.process.{{i}}.{name}" for name in TWINS),
+}
 
 
 class Truth(NamedTuple):
@@ -221,12 +289,11 @@ def _grew(counter: Callable[[Truth], int], first: Bracket, second: Bracket, ours
 
 def test_every_documented_key_is_printed(tmp_path: Path) -> None:
     paths = ["/", str(tmp_path)]
-    answer = run(
-        ["otel-hardware", "snapshot", "--format", "wandb", "--window", "0.1", "--disk-paths", ",".join(paths)],
-    )
+    line = ["otel-hardware", "snapshot", "--format", "wandb", "--window", "0.1", "--sources=-nvidia"]
+    answer = run([*line, "--disk-paths", ",".join(paths)])
     assert answer.returncode == 0, answer.stderr
     expected = {"_timestamp", "_runtime"}
-    for key in DOCUMENTED:
+    for key in HOST:
         numbers = range(psutil.cpu_count()) if "{i}" in key else [0]
         expected |= {key.format(i=number, path=path) for number in numbers for path in paths}
     if psutil.disk_io_counters() is None:
@@ -237,12 +304,13 @@ def test_every_documented_key_is_printed(tmp_path: Path) -> None:
 
 
 def test_the_keys_and_the_vocabulary_name_each_other() -> None:
-    documented = {key.key for key in wandb.KEYS}
-    assert documented == set(DOCUMENTED)
+    keys = [key.key for key in wandb.KEYS]
+    assert set(keys) == KNOWN
+    assert len(keys) == len(KNOWN)
     named = {key.strip() for row in CATALOG for key in row.wandb.split(",") if key.strip()}
-    assert {key for key in named if not key.startswith(("gpu", "tpu", "trn", "ipu", "openmetrics"))} == documented
+    assert {key for key in named if not key.startswith(("tpu", "trn", "ipu", "openmetrics"))} <= KNOWN
     for key in wandb.KEYS:
-        assert key.rows, f"no row of ours answers to {key.key}"
+        assert key.rows or key.key == "gpu.{i}.pipeTensorHmmaActive", f"no row of ours answers to {key.key}"
 
 
 def test_waiting_for_a_disk_is_not_work(asked: Machine) -> None:
@@ -271,3 +339,272 @@ def test_nothing_is_said_of_no_time_at_all(asked: Machine) -> None:
     assert "cpu" not in keys
     assert not any(key.endswith("cpu_percent") for key in keys)
     assert keys["network.sent"] == keys["network.recv"] == 0
+
+
+# -- NVIDIA's GPUs: what the simulated driver was told is what W&B would say
+
+
+def card(gpu: Mapping[str, Value], **more: Value) -> dict[str, Value]:
+    """A GPU with errors of its own memory, which W&B counts apart from the others."""
+    return {**gpu, "MemoryErrorCounter.0.0.2": 6, "MemoryErrorCounter.1.0.2": 3, **more}
+
+
+def rows(machine: FakeNvml, *arguments: str, window: str = "0.2", env: Mapping[str, str] | None = None) -> Answer:
+    """What a real ``otel-hardware`` prints on that machine about the GPUs, and on stderr."""
+    line = ["otel-hardware", "snapshot", "--format", "wandb", "--window", window, *arguments]
+    answer = run(line, {**machine.environment, **(env or {})})
+    assert answer.returncode == 0, answer.stderr
+    return Answer([of_gpus(line) for line in answer.stdout.splitlines()], answer.stderr)
+
+
+def of_gpus(line: str) -> dict[str, float]:
+    row = json.loads(line)
+    assert "proc.memory.rssMB" in row, "whatever the GPUs do, the host's keys are there"
+    return {key: value for key, value in row.items() if key.startswith("gpu.")}
+
+
+class Answer(NamedTuple):
+    rows: list[dict[str, float]]
+    stderr: str
+
+
+@pytest.fixture
+def machine_of(tmp_path: Path) -> Callable[..., FakeNvml]:
+    need(fake_nvml)
+    return lambda *gpus, **options: FakeNvml(tmp_path, *gpus, **options)
+
+
+HOPPER = {
+    "gpu": 88,
+    "memory": 53,
+    "memoryAllocated": 50_000 / 81_559 * 100,
+    "memoryAllocatedBytes": 50_000 * MIB,
+    "temp": 61,
+    "powerWatts": 512.6,
+    "enforcedPowerLimitWatts": 700,
+    "powerPercent": 512.6 / 700 * 100,
+    "smClock": 1980,
+    "memoryClock": 2619,
+    "graphicsClock": 1980,
+    "correctedMemoryErrors": 6,
+    "unCorrectedMemoryErrors": 3,
+    "uncorrectedMemoryErrors": 3,
+    "encoderUtilization": 3,
+    "smActive": 76,
+    "smOccupancy": 41,
+    "pipeTensorActive": 62,
+    "pipeTensorHmmaActive": 33,
+    "dramActive": 53,
+    "pipeFp64Active": 4,
+    "pipeFp32Active": 12,
+    "pipeFp16Active": 2,
+    "pcieTxBytes": 95,
+    "pcieRxBytes": 286,
+    "nvlinkTxBytes": 1_800,
+    "nvlinkRxBytes": 900,
+}
+"""What W&B's formulas make of what :func:`hopper` says: percent, MHz, watts, bytes; links in MiB a second."""
+
+CONSUMER = {
+    "gpu": 97,
+    "memory": 44,
+    "memoryAllocated": 10_000 / 24_564 * 100,
+    "memoryAllocatedBytes": 10_000 * MIB,
+    "temp": 64,
+    "powerWatts": 287.45,
+    "enforcedPowerLimitWatts": 450,
+    "powerPercent": 287.45 / 450 * 100,
+    "smClock": 2520,
+    "memoryClock": 10_501,
+    "graphicsClock": 2520,
+    "encoderUtilization": 3,
+    "fanSpeed": 45,
+}
+"""The same of a card that counts no errors and has a fan."""
+
+
+def hopper(**more: Value) -> dict[str, Value]:
+    gpm: Mapping[str, Value] = {
+        "GpmCounter.7": moving(0, 33),
+        "GpmCounter.61": moving(0, 1_800),
+        "GpmCounter.60": moving(0, 900),
+    }
+    return card(h100(0), **gpm, **more)
+
+
+def numbers(index: int, expected: Mapping[str, float], prefix: str = "gpu") -> dict[str, float]:
+    return {f"{prefix}.{index}.{name}": value for name, value in expected.items()}
+
+
+def test_gpus_have_wandbs_numbers_by_nvmls_index(machine_of: Callable[..., FakeNvml]) -> None:
+    machine = machine_of(hopper(), geforce(1))
+    answer = rows(machine)
+    assert answer.stderr == ""
+    (row,) = answer.rows
+    assert row == pytest.approx({**numbers(0, HOPPER), **numbers(1, CONSUMER)}, rel=1e-3)
+    assert {name for index in (0, 1) for name in of(row, index)} == {*CARD, *EMITTED}, "every key is tried"
+    assert machine.calls()["Init"] == machine.calls()["Shutdown"] > 0
+    assert machine.calls()["GpmSampleAlloc"] == machine.calls()["GpmSampleFree"] > 0
+
+
+def of(row: Mapping[str, float], index: int) -> dict[str, float]:
+    return {key.removeprefix(f"gpu.{index}."): row[key] for key in row if key.startswith(f"gpu.{index}.")}
+
+
+def test_a_gpu_that_the_process_uses_is_said_again_as_the_whole(machine_of: Callable[..., FakeNvml]) -> None:
+    ours, foreign = listed((os.getpid(), 5 * MIB)), listed((1, 7 * MIB))
+    machine = machine_of(
+        card(a100(0), ComputeRunningProcesses=foreign), card(h100(1), ComputeRunningProcesses=ours), geforce(2)
+    )
+    (row,) = rows(machine, "--pid", str(os.getpid())).rows
+    twins = {key: value for key, value in row.items() if key.startswith("gpu.process.")}
+    assert set(twins) == {f"gpu.process.1.{name}" for name in TWINS}
+    assert twins == numbers(1, {name: row[f"gpu.1.{name}"] for name in TWINS}, "gpu.process")
+    assert twins["gpu.process.1.memoryAllocatedBytes"] == 50_000 * MIB
+
+
+def test_a_child_of_the_process_counts_as_the_process(machine_of: Callable[..., FakeNvml]) -> None:
+    with started([sys.executable, "-c", "import sys; sys.stdin.read()"]) as child:
+        machine = machine_of(card(h100(0), GraphicsRunningProcesses=listed((child.pid, 5 * MIB))))
+        (row,) = rows(machine, "--pid", str(os.getpid())).rows
+    assert row["gpu.process.0.powerWatts"] == 512.6
+
+
+@pytest.mark.parametrize(
+    ("gpu", "absent"),
+    [
+        (card(t4()), {"fanSpeed"}),
+        (vgpu(), {*CARD[4:13], "fanSpeed", "uncorrectedMemoryErrors"}),
+        (
+            {**geforce(), "EnforcedPowerLimit": 0},
+            {"powerPercent", "correctedMemoryErrors", "unCorrectedMemoryErrors", "uncorrectedMemoryErrors"},
+        ),
+        (
+            card({**h100(), "GpmQueryDeviceSupport": 0}, **{"Temperature.0": NOT_AVAILABLE, "PowerUsage": refused(4)}),
+            {"temp", "powerWatts", "powerPercent", "fanSpeed"},
+        ),
+    ],
+    ids=["t4", "vgpu", "no limit", "no permission"],
+)
+def test_what_is_refused_is_absent(
+    machine_of: Callable[..., FakeNvml], gpu: Mapping[str, Value], absent: set[str]
+) -> None:
+    (row,) = rows(machine_of(gpu)).rows
+    assert set(of(row, 0)) == {*CARD, *EMITTED[:2]} - absent
+
+
+def test_an_older_driver_counts_its_own_memory_as_used(machine_of: Callable[..., FakeNvml]) -> None:
+    (row,) = rows(machine_of(card(a100(0)), without=("nvmlDeviceGetMemoryInfo_v2",))).rows
+    assert row["gpu.0.memoryAllocatedBytes"] == (40_000 + 693) * MIB
+    assert row["gpu.0.memoryAllocated"] == pytest.approx((40_000 + 693) / 81_920 * 100, rel=1e-3)
+
+
+def test_instances_have_no_keys_and_their_users_use_the_whole(machine_of: Callable[..., FakeNvml]) -> None:
+    divided = mig(card(a100(0)), 0, {0: (7, 0), 3: (9, 0)})
+    machine = machine_of({**divided, "mig3.ComputeRunningProcesses": listed((os.getpid(), 5 * MIB))})
+    (row,) = rows(machine, "--pid", str(os.getpid())).rows
+    assert set(of(row, 0)) == {*CARD, "uncorrectedMemoryErrors"} - {"gpu", "memory", "encoderUtilization"}
+    assert row["gpu.0.memoryAllocatedBytes"] == row["gpu.process.0.memoryAllocatedBytes"] == 40_000 * MIB
+    assert {key.split(".")[1] for key in row} == {"0", "process"}
+
+
+@contextmanager
+def series(machine: FakeNvml) -> Iterator[Callable[[], dict[str, float]]]:
+    """A series of rows, of which the next one can be had."""
+    line = ["otel-hardware", "snapshot", "--format", "wandb", "--every", "0.2", "--window", "0.2"]
+    with started(line, machine.environment) as child:
+        assert child.stdout is not None
+        stdout = child.stdout
+        yield lambda: of_gpus(stdout.readline())
+        child.send_signal(signal.SIGINT)
+        child.communicate(timeout=PATIENCE)
+        assert child.returncode == 0
+
+
+def test_gpm_is_about_the_time_since_the_row_before(machine_of: Callable[..., FakeNvml]) -> None:
+    machine = machine_of(hopper())
+    with series(machine) as following:
+        assert following()["gpu.0.smActive"] == pytest.approx(76, rel=1e-3)
+        machine.say({"gpu0.GpmCounter.2": moving(0, 10)})
+        wait_for(
+            lambda: following().get("gpu.0.smActive") == pytest.approx(10, rel=1e-3), PATIENCE, "window of its own"
+        )
+
+
+@pytest.mark.parametrize(
+    "ill", [{"gpu0": refused(15)}, {"gpu0.UtilizationRates": refused(18)}], ids=["lost", "driver reloaded"]
+)
+def test_a_gpu_that_comes_back_is_read_again(machine_of: Callable[..., FakeNvml], ill: dict[str, str]) -> None:
+    machine = machine_of(hopper())
+    with series(machine) as following:
+        assert "gpu.0.memoryAllocatedBytes" in following()
+        machine.say(ill)
+        wait_for(lambda: following() == {}, PATIENCE, "row without the GPU")
+        machine.say(dict.fromkeys(ill) | {"gpu0.UtilizationRates": (88, 53)})
+        wait_for(lambda: following().get("gpu.0.gpu") == 88, PATIENCE, "row with the GPU again")
+
+
+def test_a_driver_that_hangs_costs_its_own_keys(machine_of: Callable[..., FakeNvml]) -> None:
+    machine = machine_of({**h100(0), "UtilizationRates": HANG})
+    answer = rows(machine)
+    assert answer.rows == [{}]
+    assert "does not answer" in answer.stderr
+
+
+def test_a_driver_that_cannot_be_used_is_one_sentence(machine_of: Callable[..., FakeNvml]) -> None:
+    machine = machine_of(h100(0))
+    machine.say({"Init": refused(18)})
+    answer = rows(machine, "--nvidia-smi", "off", "--every", "0.1", "--count", "2", window="0.1")
+    assert answer.rows == [{}, {}]
+    assert answer.stderr.splitlines() == [
+        "otel-hardware: there are no gpu. keys: NVML: RM has detected an NVML/RM version mismatch."
+    ]
+
+
+def test_a_driver_that_is_not_wanted_is_left_alone(machine_of: Callable[..., FakeNvml]) -> None:
+    machine = machine_of(h100(0))
+    assert rows(machine, "--sources=-nvidia") == Answer([{}], "")
+    assert not machine.calls()
+
+
+@pytest.mark.skipif(is_here(os.path.exists), reason="this machine has an NVIDIA driver")
+def test_nothing_is_loaded_where_nothing_says_that_there_is_a_driver(machine_of: Callable[..., FakeNvml]) -> None:
+    machine = machine_of(h100(0))
+    found = {name: value for name, value in machine.environment.items() if not name.startswith("OTEL_")}
+    program = (
+        "import sys; from opentelemetry.instrumentation.hardware.cli import main\n"
+        "status = main(['snapshot', '--format', 'wandb', '--window', '0.1'])\n"
+        "maps = open('/proc/self/maps').read() if sys.platform == 'linux' else ''\n"
+        "print(status, 'pynvml' in sys.modules, 'libnvidia-ml' in maps)"
+    )
+    answer = run([sys.executable, "-c", program], found)
+    assert (answer.stdout.splitlines()[-1], answer.stderr) == ("0 False False", "")
+    assert of_gpus(answer.stdout.splitlines()[0]) == {}
+    assert not machine.calls()
+
+
+def test_nvidia_smi_says_what_it_knows_where_the_library_cannot_be_used(tmp_path: Path) -> None:
+    said = Path(__file__).parent / "sources" / "nvidia" / "smi" / "v13-h200.xml"
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text(f"#!/bin/sh\ncat {shlex.quote(str(said))}\n")
+    tool.chmod(0o755)
+    line = ["otel-hardware", "snapshot", "--format", "wandb", "--window", "0.1", "--nvml", "off"]
+    answer = run([*line, "--nvidia-smi", str(tool)])
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert of(of_gpus(answer.stdout), 0) == pytest.approx(
+        {
+            "gpu": 100,
+            "memory": 55,
+            "memoryAllocated": 92_160 / 143_771 * 100,
+            "memoryAllocatedBytes": 92_160 * MIB,
+            "temp": 52,
+            "powerWatts": 628.14,
+            "enforcedPowerLimitWatts": 700,
+            "powerPercent": 628.14 / 700 * 100,
+            "smClock": 1755,
+            "memoryClock": 3201,
+            "graphicsClock": 1755,
+            "encoderUtilization": 0,
+        },
+        rel=1e-5,
+    )

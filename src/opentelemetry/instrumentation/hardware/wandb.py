@@ -10,15 +10,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeAlias
 
 from opentelemetry.instrumentation.hardware.drivers import Space
 from opentelemetry.instrumentation.hardware.machine import Disk, Interface, Machine, Memory, Process
 from opentelemetry.instrumentation.hardware.model import Metric
+from opentelemetry.instrumentation.hardware.sources.nvidia.raw import Moment
 from opentelemetry.instrumentation.hardware.vocabulary import CATALOG
 
 _MIB = 1 << 20
 _GIB = 1 << 30
+_NONE: Final[Mapping[int, Moment]] = MappingProxyType({})
 
 
 class Reading(NamedTuple):
@@ -33,15 +36,17 @@ class Reading(NamedTuple):
     interfaces: Mapping[str, Interface]
     process: Process
     spaces: Mapping[str, Space]
+    gpus: Mapping[int, Moment]
 
 
-def take(machine: Machine, pid: int, paths: Sequence[str] = ("/",)) -> Reading:
+def take(machine: Machine, pid: int, paths: Sequence[str] = ("/",), gpus: Mapping[int, Moment] = _NONE) -> Reading:
     """Read the machine once.
 
     Args:
         machine: the machine.
         pid: the process that the ``cpu`` and ``proc.`` keys are about.
         paths: where file systems are looked at, W&B's ``x_stats_disk_paths``; one that cannot be read is left out.
+        gpus: what NVIDIA's GPUs say at this moment, by their indices.
 
     Raises:
         OSError: where the process is gone.
@@ -63,6 +68,7 @@ def take(machine: Machine, pid: int, paths: Sequence[str] = ("/",)) -> Reading:
         interfaces,
         machine.process(pid),
         spaces,
+        gpus,
     )
 
 
@@ -78,21 +84,24 @@ class Key(NamedTuple):
     """One key as W&B's pages document it.
 
     Attributes:
-        key: ``{i}`` and ``{path}`` stand for a number and a path.
+        key: ``{i}`` and ``{path}`` stand for a number (of a GPU, NVML's index) and a path.
         unit: W&B's own.
         formula: W&B's, in words.
         values: the key filled in, with its value; nothing where the machine does not say it.
+        like: another key that has the same rows.
     """
 
     key: str
     unit: str
     formula: str
     values: Callable[[Span], Iterator[tuple[str, float]]]
+    like: str = ""
 
     @property
     def rows(self) -> tuple[Metric, ...]:
         """Our own rows that say the same thing."""
-        return tuple(row for row in CATALOG if self.key in (key.strip() for key in row.wandb.split(",")))
+        documented = self.like or self.key
+        return tuple(row for row in CATALOG if documented in (key.strip() for key in row.wandb.split(",")))
 
 
 def _cpu(span: Span) -> Iterator[tuple[str, float]]:
@@ -181,6 +190,110 @@ def _received(span: Span) -> Iterator[tuple[str, float]]:
     yield "network.recv", now - first
 
 
+_Formula: TypeAlias = "Callable[[Moment], float | None]"
+
+
+def _plain(quantity: str) -> _Formula:
+    return lambda gpu: gpu.said.get(quantity)
+
+
+def _times(quantity: str, factor: float) -> _Formula:
+    return lambda gpu: gpu.said[quantity] * factor if quantity in gpu.said else None
+
+
+def _ratio(part: str, whole: str) -> _Formula:
+    def percent(gpu: Moment) -> float | None:
+        most = gpu.said.get(whole)
+        return gpu.said[part] / most * 100 if most and part in gpu.said else None
+
+    return percent
+
+
+def _gpm(number: int) -> _Formula:
+    return lambda gpu: gpu.gpm.get(number)
+
+
+def _of_gpus(key: str, formula: _Formula, used: bool = False) -> Callable[[Span], Iterator[tuple[str, float]]]:
+    """A key of each GPU, or of each that the observed process or one of its children uses."""
+
+    def values(span: Span) -> Iterator[tuple[str, float]]:
+        for index, gpu in span.now.gpus.items():
+            value = formula(gpu)
+            if value is not None and (gpu.used or not used):
+                yield key.format(i=index), value
+
+    return values
+
+
+class _Gpu(NamedTuple):
+    """What W&B says of a GPU; ``twin``: again for the process, of a GPU that it uses; ``like`` as in :class:`Key`."""
+
+    name: str
+    unit: str
+    formula: str
+    value: _Formula
+    twin: bool = False
+    like: str = ""
+
+    def own(self) -> Iterator[Key]:
+        key = f"gpu.{{i}}.{self.name}"
+        yield Key(key, self.unit, self.formula, _of_gpus(key, self.value), self.like and f"gpu.{{i}}.{self.like}")
+
+    def twins(self) -> Iterator[Key]:
+        if self.twin:
+            key, like = f"gpu.process.{{i}}.{self.name}", f"gpu.{{i}}.{self.name}"
+            words = f"`{like}` of each GPU that the process or a child of it uses: of the whole GPU"
+            yield Key(key, self.unit, words, _of_gpus(key, self.value, used=True), like)
+
+
+_GPUS: Final = (
+    _Gpu("gpu", "%", "share of time in which a kernel ran", _times("utilization.general", 100), twin=True),
+    _Gpu("memory", "%", "share of time in which memory was accessed", _times("utilization.memory", 100), twin=True),
+    _Gpu("memoryAllocated", "%", "memory in use / memory", _ratio("memory.used", "memory.total"), twin=True),
+    _Gpu("memoryAllocatedBytes", "bytes", "memory in use, without the driver's own", _plain("memory.used"), twin=True),
+    _Gpu("temp", "°C", "temperature of the GPU", _plain("temperature.gpu"), twin=True),
+    _Gpu("powerWatts", "W", "power draw", _plain("power"), twin=True),
+    _Gpu("enforcedPowerLimitWatts", "W", "power limit in force", _plain("power.limit.enforced"), twin=True),
+    _Gpu("powerPercent", "%", "power draw / power limit in force", _ratio("power", "power.limit.enforced"), twin=True),
+    _Gpu("smClock", "MHz", "clock of the streaming multiprocessors", _times("frequency.sm", 1e-6)),
+    _Gpu("memoryClock", "MHz", "clock of the memory", _times("frequency.memory", 1e-6)),
+    _Gpu("graphicsClock", "MHz", "clock of graphics", _times("frequency.graphics", 1e-6)),
+    _Gpu(
+        "correctedMemoryErrors",
+        "errors",
+        "corrected errors of the device's memory since the driver was loaded",
+        _plain("volatile.corrected"),
+    ),
+    _Gpu(
+        "unCorrectedMemoryErrors",
+        "errors",
+        "uncorrected errors of the device's memory since the driver was loaded",
+        _plain("volatile.uncorrected"),
+    ),
+    _Gpu(
+        "uncorrectedMemoryErrors",
+        "errors",
+        "the same; W&B's pages spell it as above, its program so",
+        _plain("volatile.uncorrected"),
+        like="unCorrectedMemoryErrors",
+    ),
+    _Gpu("fanSpeed", "%", "speed of the first fan", _times("fan.ratio", 100)),
+    _Gpu("encoderUtilization", "%", "share of time in which the encoder worked", _times("utilization.encoder", 100)),
+    _Gpu("smActive", "%", "SM utilization (GPM: Hopper and newer, between two samples)", _gpm(2)),
+    _Gpu("smOccupancy", "%", "SM occupancy (GPM)", _gpm(3)),
+    _Gpu("pipeTensorActive", "%", "utilization of the tensor cores, any kind (GPM)", _gpm(5)),
+    _Gpu("pipeTensorHmmaActive", "%", "utilization of the tensor cores, HMMA alone (GPM)", _gpm(7)),
+    _Gpu("dramActive", "%", "utilization of the memory's bandwidth (GPM)", _gpm(10)),
+    _Gpu("pipeFp64Active", "%", "utilization of the FP64 pipe (GPM)", _gpm(11)),
+    _Gpu("pipeFp32Active", "%", "utilization of the FP32 pipe (GPM)", _gpm(12)),
+    _Gpu("pipeFp16Active", "%", "utilization of the FP16 pipe (GPM)", _gpm(13)),
+    _Gpu("pcieTxBytes", "MiB/s", "sent over PCIe (GPM): MiB a second, whatever the name says", _gpm(20)),
+    _Gpu("pcieRxBytes", "MiB/s", "received over PCIe (GPM): MiB a second, whatever the name says", _gpm(21)),
+    _Gpu("nvlinkTxBytes", "MiB/s", "sent over all NVLinks (GPM): MiB a second, whatever the name says", _gpm(61)),
+    _Gpu("nvlinkRxBytes", "MiB/s", "received over all NVLinks (GPM): MiB a second, whatever the name says", _gpm(60)),
+)
+"""What W&B says of an NVIDIA GPU, now or once, by default. Of MIG instances it says nothing."""
+
 KEYS: Final[tuple[Key, ...]] = (
     Key("cpu", "%", "CPU time of the process over elapsed time, divided by the number of logical CPUs", _cpu),
     Key("cpu.{i}.cpu_percent", "%", "time of a logical CPU that was neither idle nor iowait, over all of it", _cpus),
@@ -203,8 +316,10 @@ KEYS: Final[tuple[Key, ...]] = (
         "bytes received by all interfaces, loopback included, since the first sample",
         _received,
     ),
+    *(key for gpu in _GPUS for key in gpu.own()),
+    *(key for gpu in _GPUS for key in gpu.twins()),
 )
-"""Every key about the host, its disks and network, its memory and the process; accelerators bring theirs along."""
+"""Every key about the host, its disks and network, its memory, the process, and NVIDIA's GPUs."""
 
 
 def row(span: Span) -> dict[str, float]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 from opentelemetry.instrumentation.hardware.cli import settings
@@ -16,6 +18,7 @@ from opentelemetry.instrumentation.hardware.cli.settings import seconds
 if TYPE_CHECKING:
     from opentelemetry.instrumentation.hardware.config import Config
     from opentelemetry.instrumentation.hardware.session import Session
+    from opentelemetry.instrumentation.hardware.sources.nvidia.raw import Moment, Raw
 
 _DESCRIPTION = """\
 Reads everything, waits for the window, reads again, and prints the numbers. Counters are totals since boot or
@@ -36,7 +39,7 @@ formats:
              and metrics, each with name, kind, unit, attributes, value
   csv        one line per number, under a header
   wandb      one object per moment: _timestamp, _runtime, and the keys as W&B's
-             pages have them (cpu, proc.memory.rssMB, disk./.usagePercent ...;
+             pages have them (cpu, proc.memory.rssMB, gpu.0.powerWatts ...;
              W&B's own history export writes "system." before each)
   otlp-json  one ExportMetricsServiceRequest per moment, as OTLP/HTTP takes it
 
@@ -44,6 +47,9 @@ exit status: 0; 2 for a mistake in the arguments; 130 when interrupted before th
 """
 
 _WATCH = 2.0
+
+_PATIENCE = 5.0
+"""Seconds that the driver of GPUs may take for an answer; nvidia-smi needs some where no driver stays loaded."""
 
 
 class Snapshot:
@@ -141,27 +147,75 @@ def _views(arguments: argparse.Namespace, config: Config, pid: int) -> None:
         session.close()
 
 
+class _Aside:
+    """GPUs that are read in a thread of their own: a driver that hangs costs their numbers, and nobody else's.
+
+    Args:
+        gpus: them.
+    """
+
+    def __init__(self, gpus: Raw) -> None:
+        self._gpus = gpus
+        self._asked: SimpleQueue[bool] = SimpleQueue()
+        self._said: SimpleQueue[Mapping[int, Moment]] = SimpleQueue()
+        self._due = 0
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        while self._asked.get():
+            self._said.put(self._gpus.read())
+        self._gpus.close()
+
+    def read(self) -> Mapping[int, Moment]:
+        """What they say, or nothing as long as an answer is overdue; that one is too old when it comes."""
+        while self._due and not self._said.empty():
+            self._said.get()
+            self._due -= 1
+        if self._due:
+            return {}
+        self._asked.put(True)
+        try:
+            return self._said.get(timeout=_PATIENCE)
+        except Empty:
+            self._due += 1
+            say("the NVIDIA driver does not answer, so there are no gpu. keys until it does")
+            return {}
+
+    def close(self) -> None:
+        """Let go of them, unless they hang."""
+        self._asked.put(False)
+        self._thread.join(0 if self._due else _PATIENCE)
+
+
 def _rows(arguments: argparse.Namespace, config: Config, pid: int) -> None:
     import json
 
     from opentelemetry.instrumentation.hardware import wandb
     from opentelemetry.instrumentation.hardware.drivers import Drivers
     from opentelemetry.instrumentation.hardware.machine import machine
+    from opentelemetry.instrumentation.hardware.sources.nvidia.raw import Raw
 
     drivers = Drivers()
     paths = config.disk_paths or ["/"]
+    raw = Raw(config, pid)
+    gpus = _Aside(raw) if raw.expected and config.selects("nvidia") else None
     try:
         asked = machine(drivers)
-        first = before = wandb.take(asked, pid, paths)
+        first = before = wandb.take(asked, pid, paths, gpus.read() if gpus else {})
         for path in sorted(set(paths) - set(first.spaces)):
             say(f"{path} cannot be read, so there are no disk.{path} keys")
+        if raw.trouble:
+            say(f"there are no gpu. keys: {raw.trouble}")
         for _ in _moments(arguments):
-            now = wandb.take(asked, pid, paths)
+            now = wandb.take(asked, pid, paths, gpus.read() if gpus else {})
             _print(json.dumps(wandb.row(wandb.Span(first, before, now))))
             before = now
     except FileNotFoundError:
         raise Mistake(f"process {pid} has ended", 1) from None
     finally:
+        if gpus:
+            gpus.close()
         drivers.close()
 
 

@@ -1,0 +1,220 @@
+"""NVIDIA's GPUs as they stand at one moment, for formulas that are not ours: no means over a window but GPM's own."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from typing import Any, Final, NamedTuple
+
+from opentelemetry.instrumentation.hardware import vocabulary as v
+from opentelemetry.instrumentation.hardware.config import Config
+from opentelemetry.instrumentation.hardware.devices import QUANTITIES, Reading
+from opentelemetry.instrumentation.hardware.drivers import Drivers, Refusal, T
+from opentelemetry.instrumentation.hardware.model import Number, Point
+from opentelemetry.instrumentation.hardware.sources import Site
+from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia
+from opentelemetry.instrumentation.hardware.sources.nvidia.gpu import Failed, Gpu, Read
+from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import Nvml, is_here
+
+GPM: Final = (2, 3, 5, 7, 10, 11, 12, 13, 20, 21, 60, 61)
+"""``NVML_GPM_METRIC_*`` that are read: shares in percent, from 20 on MiB a second."""
+
+_DEVICE_MEMORY = 2
+"""``NVML_MEMORY_LOCATION_DEVICE_MEMORY``."""
+
+_VOLATILE = 0
+"""``NVML_VOLATILE_ECC``: since the driver was loaded."""
+
+_WHOSE = (v.HW_ID, v.HW_NAME, v.HW_TYPE, v.HW_PARENT)
+"""The attributes that say which device a series is of."""
+
+_QUANTITY: Final = {
+    (rows[0].metric, frozenset(rows[0].attributes.items())): quantity for quantity, rows in QUANTITIES.items()
+}
+"""The quantity that a series carries, by its row and what it has beside the device."""
+
+
+class Moment(NamedTuple):
+    """What is known of one GPU at one moment.
+
+    Attributes:
+        said: by quantity of :data:`~..devices.QUANTITIES`, in base units; and ``volatile.corrected`` and
+            ``volatile.uncorrected``, the errors of the device's memory since its driver was loaded.
+        gpm: by number of :data:`GPM`, over the time since the moment before.
+        used: whether the observed process or one of its children uses it.
+    """
+
+    said: Mapping[str, Number]
+    gpm: Mapping[int, float]
+    used: bool
+
+
+class _Asked(Gpu):
+    """A GPU that is asked for nothing but what belongs to a :class:`Moment`."""
+
+    def __init__(self, nvml: Nvml, name: str) -> None:
+        super().__init__(nvml, name)
+        self._calls = self._reads()[0]
+        self._over: dict[int, float] = {}
+
+    def _reads(self) -> tuple[list[Read], list[Read]]:
+        return [
+            Read(self._utilization),
+            Read(self._memory),
+            Read(lambda: {"temperature.gpu": self.get("Temperature", 0)}),
+            Read(lambda: {"power": self.get("PowerUsage") / 1000}),
+            Read(self._enforced),
+            *(self._clock(domain) for domain in ("sm", "memory", "graphics")),
+            self._engine("Encoder", "encoder"),
+            Read(lambda: {"fan.ratio": self.get("FanSpeed_v2", 0) / 100}),
+            *(self._volatile(number, kind) for number, kind in enumerate(("corrected", "uncorrected"))),
+            Read(self._gpm),
+        ], []
+
+    def _volatile(self, number: int, kind: str) -> Read:
+        def ask() -> Reading:
+            return {f"volatile.{kind}": self.get("MemoryErrorCounter", number, _VOLATILE, _DEVICE_MEMORY)}
+
+        return Read(ask)
+
+    def _gpm(self) -> Reading:
+        said = self.nvml.gpm(self.name, GPM) or ()
+        self._over = {number: value for number, (code, value) in zip(GPM, said) if not code and 0 <= value < math.inf}
+        return {}
+
+    def now(self, used: bool) -> Moment:
+        """Ask it. One that is out of order says nothing, and is looked up anew the next time."""
+        self._over = {}
+        try:
+            said = self._said(self._calls)
+        except Failed:
+            self.nvml.forget(self.name)
+            self._calls = self._reads()[0]
+            return Moment({}, {}, used)
+        return Moment(_numbers(said), self._over, used)
+
+
+class _Remembering(Drivers):
+    """Drivers that remember how the source makes its own, so that there can be another one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: dict[str, Callable[[], Any]] = {}
+
+    def own(self, name: str, make: Callable[[], T]) -> T:
+        driver = super().own(name, make)
+        self.made[name] = make
+        return driver
+
+
+class Raw:
+    """The GPUs that the settings choose, by the way that the source :class:`~..nvidia.Nvidia` finds to them.
+
+    Where that is the library, each is asked by calls of its own; where it is nvidia-smi, its last output has to do.
+
+    Args:
+        config: the settings.
+        pid: the observed process.
+
+    Attributes:
+        expected: whether there is a driver, or the settings say where one is; if not, there is nothing to read.
+        trouble: why there was nothing to read the last time.
+    """
+
+    def __init__(self, config: Config, pid: int) -> None:
+        self.trouble = ""
+        self._config = config
+        self._pid = pid
+        self.expected = is_here(os.path.exists) or any(
+            way not in (None, "auto", "off") for way in (config.nvml, config.nvidia_smi)
+        )
+        self._held = ExitStack()
+        self._source: Nvidia | None = None
+        self._nvml: Nvml | None = None
+        self._asked: dict[int, _Asked] = {}
+
+    def read(self) -> Mapping[int, Moment]:
+        """Each GPU by its index; none where the driver does not answer, which is looked for anew the next time."""
+        try:
+            source = self._source or self._open()
+            moments = self._moments([*source.read(), *source.read_seldom()])
+        except Exception as error:
+            self.close()
+            self.trouble = str(error)
+            return {}
+        self.trouble = ""
+        return moments
+
+    def _open(self) -> Nvidia:
+        drivers = _Remembering()
+        source = Nvidia(Site(self._config, drivers, self._pid))
+        self._held.callback(source.close)
+        source.open()
+        if "nvml" in drivers.made:
+            with suppress(Refusal):  # then it is the tool that the source goes by
+                nvml = drivers.made["nvml"]()
+                self._held.callback(nvml.release)
+                nvml.count()
+                self._nvml = nvml
+        self._source = source
+        return source
+
+    def _moments(self, points: Sequence[Point]) -> dict[int, Moment]:
+        indices = _indices(points)
+        used = {indices.get(device) for device in _users(points)}
+        said = _said(points) if self._nvml is None else {}
+        found = {}
+        for device in _wholes(points):
+            index = indices[device]
+            if self._nvml is None:
+                found[index] = Moment(said.get(device, {}), {}, index in used)
+                continue
+            if index not in self._asked:
+                self._asked[index] = _Asked(self._nvml, str(index))
+            found[index] = self._asked[index].now(index in used)
+        return found
+
+    def close(self) -> None:
+        """Let go of the GPUs."""
+        self._source = self._nvml = None
+        self._asked = {}
+        with suppress(Refusal):  # a driver that is gone holds nothing
+            self._held.close()
+
+
+def _facts(points: Iterable[Point]) -> Iterator[Mapping[str, str | int]]:
+    """What each device is."""
+    return (series.attributes for series, _ in points if series.metric is v.HW_GPU_INFO)
+
+
+def _indices(points: Iterable[Point]) -> dict[str, int]:
+    """The index of each device; that of a part is its GPU's."""
+    return {str(each[v.HW_ID]): int(each[v.GPU_INDEX]) for each in _facts(points)}
+
+
+def _wholes(points: Iterable[Point]) -> list[str]:
+    """The devices that are no parts."""
+    return [str(each[v.HW_ID]) for each in _facts(points) if each[v.GPU_TYPE] != "partition"]
+
+
+def _users(points: Iterable[Point]) -> set[str]:
+    """The devices that the observed process or one of its children uses."""
+    rows = (v.PROCESS_GPU_MEMORY_USAGE, v.PROCESS_GPU_UTILIZATION)
+    return {str(series.attributes[v.HW_ID]) for series, _ in points if series.metric in rows}
+
+
+def _said(points: Iterable[Point]) -> dict[str, dict[str, Number]]:
+    """What points say of each device; what they say of its first fan is said of itself."""
+    found: dict[str, dict[str, Number]] = {}
+    for series, value in points:
+        beside = {name: word for name, word in series.attributes.items() if name not in _WHOSE}
+        quantity = _QUANTITY.get((series.metric, frozenset(beside.items())))
+        if quantity is not None and isinstance(value, (int, float)):
+            found.setdefault(str(series.attributes[v.HW_ID]).removesuffix("/fan0"), {})[quantity] = value
+    return found
+
+
+def _numbers(said: Reading) -> dict[str, Number]:
+    return {quantity: value for quantity, value in said.items() if isinstance(value, (int, float))}
