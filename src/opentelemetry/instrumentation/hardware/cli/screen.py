@@ -8,11 +8,15 @@ import sys
 from types import TracebackType
 from typing import TextIO
 
-from opentelemetry.instrumentation.hardware.cli.table import draw
+from opentelemetry.instrumentation.hardware.cli.glance import glance, overview
+from opentelemetry.instrumentation.hardware.cli.table import clip, draw
 from opentelemetry.instrumentation.hardware.cli.view import View
 
 _PLAIN_WIDTH = 100
 """Columns where there is no terminal to ask."""
+
+_ONE = 2
+"""Lines of an overview of one GPU, its heading included."""
 
 
 class Screen:
@@ -47,12 +51,20 @@ class Screen:
             self._write("\x1b[?25h\x1b[?1049l" + self._last)
 
     def show(self, view: View, note: str = "") -> None:
-        """Draw a table, with a line of ours above it in place."""
+        """Draw a table. In place it has a line of ours above it, and what people look for first; the rest as it fits.
+
+        Elsewhere the GPUs stand first where there are several.
+        """
         columns, rows = shutil.get_terminal_size((_PLAIN_WIDTH, 24))
-        table = draw(view, columns, self._terminal and "NO_COLOR" not in os.environ)
+        bold = self._terminal and "NO_COLOR" not in os.environ
+        several = overview(view, columns)
+        table = draw(view, columns, bold, several if len(several) > _ONE else ())
         if self._live:
             self._last = table
-            self._write("\x1b[H" + "".join(f"{line}\x1b[K\n" for line in _fitting(table, note, rows))[:-1] + "\x1b[J")
+            table = draw(view, columns, bold, glance(view, columns))
+            self._write(
+                "\x1b[H" + "".join(f"{line}\x1b[K\n" for line in _fitting(table, note, columns, rows))[:-1] + "\x1b[J"
+            )
         else:
             self._write(("\n" if self._shown else "") + table)
         self._shown += 1
@@ -62,9 +74,10 @@ class Screen:
         self._out.flush()
 
 
-def _fitting(table: str, note: str, rows: int) -> list[str]:
-    lines = ([note] if note else []) + table.rstrip("\n").split("\n")
+def _fitting(table: str, note: str, columns: int, rows: int) -> list[str]:
+    lines = ([clip(note, columns)] if note else []) + table.rstrip("\n").split("\n")
     if len(lines) > rows:
         left = len(lines) - rows + 1
-        lines = [*lines[: rows - 1], f"… {left} more lines; a taller window shows them, --sources leaves some out"]
+        more = f"… {left} more lines; a taller window shows them, --sources leaves some out"
+        lines = [*lines[: rows - 1], clip(more, columns)]
     return lines

@@ -7,10 +7,11 @@ import os
 import socket
 import textwrap
 import time
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
+from opentelemetry.instrumentation.hardware.cli.gpus import Gpu, gpus, place
 from opentelemetry.instrumentation.hardware.cli.view import View, line
 from opentelemetry.instrumentation.hardware.model import Attributes, Kind, Metric, Number, Window
 
@@ -28,8 +29,23 @@ WHO = (
 )
 """Attributes that name a thing rather than an aspect of it: each thing has a line of its own."""
 
-_HIDDEN = frozenset({v.FILESYSTEM_TYPE, v.HW_TYPE, v.DEVICE, v.HW_ID})
+_HIDDEN = frozenset({v.FILESYSTEM_TYPE, v.HW_TYPE, v.DEVICE, v.HW_ID, v.HW_NAME, v.HW_PARENT})
 """Attributes that say nothing new beside the thing's name."""
+
+_FACTS = {
+    v.HW_DRIVER_VERSION: "driver",
+    v.PCI_BDF: "address",
+    v.HW_SERIAL_NUMBER: "serial",
+    v.HW_FIRMWARE_VERSION: "firmware",
+    v.GPU_TYPE: "type",
+}
+"""What is shown of what a GPU is, beside its model in the heading."""
+
+_ORDER = {v.HW_GPU_INFO: 0, v.HW_STATUS: 1, None: 2, v.HW_ENERGY: 3, v.HW_ERRORS: 4}
+"""Where rows stand among those of a GPU; the others stand at None."""
+
+_BEHIND = ("container", "process", "cpython", "otel_hardware")
+"""Families that follow the GPUs, which follow the host."""
 
 _LARGE = 8
 """Rows that a family may have before it is split by its second word; a process stays together."""
@@ -37,11 +53,17 @@ _LARGE = 8
 _FEW = 3
 """Numbers on a line that stand below those of its neighbours; where there are more, a line is a grid of its own."""
 
-_NAME_WIDTH = 20
+_NAME_WIDTH = 22
 """Columns of the names; a longer one pushes its numbers aside instead of those of all others."""
 
 _WHO_WIDTH = 24
+
+_SUBJECT = 40
+"""Letters that may stand before the reason why something is missing."""
+
 _GAP = 2
+
+_Points: TypeAlias = "Sequence[tuple[Number, Attributes]]"
 
 
 class _Cell(NamedTuple):
@@ -62,25 +84,27 @@ class _Line(NamedTuple):
     cells: list[_Cell]
 
 
-def draw(view: View, width: int, bold: bool = False) -> str:
+def draw(view: View, width: int, bold: bool = False, first: Sequence[str] = ()) -> str:
     """The table.
 
     Args:
         view: what was seen.
         width: columns of the terminal.
         bold: whether headings are set off by the terminal's own means.
+        first: lines that stand above the families, under the title.
     """
     mark = ("\x1b[1m", "\x1b[0m") if bold else ("", "")
-    lines = [f"{mark[0]}{_clip(_title(view), width)}{mark[1]}"]
+    lines = [f"{mark[0]}{clip(_title(view), width)}{mark[1]}"]
+    lines += ["", *first] if first else []
     families = _families(view)
     name_width = min(max((len(each.name) for rows in families.values() for each in rows), default=0), _NAME_WIDTH)
-    for family, rows in families.items():
-        lines += ["", f"{mark[0]}{_clip(_heading(family, view), width)}{mark[1]}"]
+    for heading, rows in families.items():
+        lines += ["", f"{mark[0]}{clip(heading, width)}{mark[1]}"]
         lines += _family(rows, name_width, width)
     if view.missing:
         lines += ["", f"{mark[0]}not here{mark[1]}"]
         for sentence in view.missing:
-            lines += _wrapped(sentence, width)
+            lines += _wrapped(reason_first(sentence), width)
     return "\n".join(lines) + "\n"
 
 
@@ -96,6 +120,11 @@ def _heading(family: str, view: View) -> str:
     return f"{family}   pid {view.pid}{f' ({whose})' if whose else ''}"
 
 
+def _gpu_heading(id: str, gpu: Gpu) -> str:  # noqa: A002
+    words = (gpu.name, gpu.model, f"part of {gpu.whole.name}" if gpu.whole else "", id)
+    return "   ".join(word for word in words if word)
+
+
 def _command(pid: int) -> str:
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
@@ -105,8 +134,27 @@ def _command(pid: int) -> str:
 
 
 def _families(view: View) -> dict[str, list[_Line]]:
+    """Lines by heading: the host's, each GPU's, the program's, and ours."""
+    known = gpus(view)
+    blocks: dict[str, list[_Line]] = {_gpu_heading(gpu, each): [] for gpu, each in known.items()}
+    headings = dict(zip(known, blocks))
+    others: list[tuple[Metric, _Points]] = []
+    for metric, points in sorted(view.rows(), key=lambda row: _ORDER.get(row[0], _ORDER[None])):
+        places = [place(attributes, known) for _, attributes in points]
+        for gpu in dict.fromkeys(places):
+            own = [point for point, where in zip(points, places) if where == gpu]
+            if gpu:
+                blocks[headings[gpu]] += _lines(view, metric, own, metric.name.removeprefix("hw."), known)
+            else:
+                others.append((metric, own))
+    found = _by_name(view, others, known)
+    behind = [family for family in found if family.startswith(_BEHIND)]
+    host = {family: rows for family, rows in found.items() if family not in behind}
+    return {**host, **blocks, **{_heading(family, view): found[family] for family in behind}}
+
+
+def _by_name(view: View, rows: Sequence[tuple[Metric, _Points]], known: Mapping[str, Gpu]) -> dict[str, list[_Line]]:
     """Lines by the beginning of their metric's name: its first word, and its second where there are many."""
-    rows = view.rows()
     words = [row[0].name.split(".") for row in rows]
     large = {first for first in {each[0] for each in words} if sum(each[0] == first for each in words) > _LARGE} - {
         "process"
@@ -116,25 +164,51 @@ def _families(view: View) -> dict[str, list[_Line]]:
     for (metric, points), parts in zip(rows, words):
         depth = 2 if parts[0] in large and len(parts) > 2 and pairs.count((parts[0], parts[1])) > 1 else 1
         family = ".".join(parts[:depth])
-        found.setdefault(family, []).extend(_lines(view, metric, points, ".".join(parts[depth:])))
+        found.setdefault(family, []).extend(_lines(view, metric, points, ".".join(parts[depth:]), known))
     return dict(sorted(found.items(), key=lambda item: item[0] == "otel_hardware"))
 
 
-def _lines(view: View, metric: Metric, points: Sequence[tuple[Number, Attributes]], name: str) -> Iterator[_Line]:
+def _lines(view: View, metric: Metric, points: _Points, name: str, known: Mapping[str, Gpu]) -> Iterator[_Line]:
     who = next((key for key in WHO if key in metric.attributes), "")
     things: dict[str, list[_Cell]] = {}
     for value, attributes in points:
+        part = _part(attributes, known)
         aspects = [str(word) for key, word in attributes.items() if key != who and key not in _HIDDEN]
-        cell = _Cell(" ".join(aspects), said(metric, value, view.rates.get(line(metric, attributes))))
-        things.setdefault(_thing(who, attributes), []).append(cell)
+        label = " ".join([part, *aspects] if part else aspects)
+        rate = view.rates.get(line(metric, attributes))
+        things.setdefault(_thing(who, attributes, known), []).extend(_cells(metric, value, rate, attributes, label))
     for thing, cells in things.items():
         yield _Line(name, thing, cells)
         name = ""
 
 
-def _thing(who: str, attributes: Attributes) -> str:
-    value = attributes.get(who, "")
-    return f"cpu {value}" if who == v.CPU_NUMBER and value != "" else str(value)
+def _cells(metric: Metric, value: Number, rate: float | None, attributes: Attributes, label: str) -> list[_Cell]:
+    """A number; of facts their words, and of states the one that holds."""
+    if metric is v.HW_GPU_INFO:
+        return [_Cell(word, str(attributes[key])) for key, word in _FACTS.items() if key in attributes]
+    if metric is v.HW_STATUS:
+        return [_Cell("", f"{label.rpartition(' ')[0]} {attributes[v.HW_STATE]}".strip())] if value else []
+    if metric is v.HW_GPU_PERFORMANCE_STATE:
+        return [_Cell("", f"P{value}")]
+    return [_Cell(label, said(metric, value, rate))]
+
+
+def _thing(who: str, attributes: Attributes, known: Mapping[str, Gpu]) -> str:
+    """What a line is about; nothing where its heading says it."""
+    if place(attributes, known):
+        return ""
+    value = str(attributes.get(who, ""))
+    if value in known:
+        return known[value].name
+    return f"cpu {value}" if who == v.CPU_NUMBER and value else value
+
+
+def _part(attributes: Attributes, known: Mapping[str, Gpu]) -> str:
+    """What a number is of that belongs to a GPU and is none, such as "fan 0"."""
+    whole = known.get(str(attributes.get(v.HW_PARENT, "")))
+    if whole is None or attributes.get(v.HW_ID) in known:
+        return ""
+    return str(attributes.get(v.HW_NAME, "")).removeprefix(f"{whole.name} ")
 
 
 def _family(rows: list[_Line], name_width: int, width: int) -> Iterator[str]:
@@ -145,14 +219,21 @@ def _family(rows: list[_Line], name_width: int, width: int) -> Iterator[str]:
     for row in rows:
         start = f"{'':{_GAP}}{row.name:{name_width}}{'':{_GAP}}"
         if who_width:
-            start += f"{_clip(row.who, who_width):{who_width}}{'':{_GAP}}"
-        widths = pairs if len(row.cells) <= _FEW else [len(str(cell)) for cell in row.cells]
-        column = min(max(widths, default=0), room)
+            start += f"{clip(row.who, who_width):{who_width}}{'':{_GAP}}"
+        column = min(max(pairs, default=0), room)
+        if len(row.cells) > _FEW or len(row.cells) * (column + _GAP) > room + _GAP:
+            column = min(max((len(str(cell)) for cell in row.cells), default=0), room)
         fit = max(1, (room + _GAP) // (column + _GAP))
         for at in range(0, len(row.cells), fit):
-            cells = (" " * _GAP).join(f"{_clip(str(cell), room):{column}}" for cell in row.cells[at : at + fit])
+            cells = (" " * _GAP).join(f"{clip(str(cell), room):{column}}" for cell in row.cells[at : at + fit])
             yield (start + cells).rstrip()
             start = " " * left
+
+
+def reason_first(sentence: str) -> str:
+    """What is missing and why, the other way round where what is missing is a long list."""
+    subject, _, why = sentence.partition(": ")
+    return f"{why}: {subject}" if len(subject) > _SUBJECT else sentence
 
 
 def _wrapped(sentence: str, width: int) -> list[str]:
@@ -161,7 +242,7 @@ def _wrapped(sentence: str, width: int) -> list[str]:
     )
 
 
-def _clip(text: str, width: int) -> str:
+def clip(text: str, width: int) -> str:
     """Text that fits; of a path the end says more than the middle."""
     if len(text) <= width:
         return text

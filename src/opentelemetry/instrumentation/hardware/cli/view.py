@@ -11,7 +11,7 @@ from opentelemetry.instrumentation.hardware.board import Marks
 from opentelemetry.instrumentation.hardware.model import Attributes, Kind, Metric, Number, Snapshot
 from opentelemetry.instrumentation.hardware.poller import State
 from opentelemetry.instrumentation.hardware.session import Session
-from opentelemetry.instrumentation.hardware.vocabulary import CATALOG
+from opentelemetry.instrumentation.hardware.vocabulary import CATALOG, HW_GPU_INFO, HW_ID
 
 _FIRST, _NEXT = 2.0, 0.5
 """Seconds that the first and every further reading may take; a source that hangs is then shown as what it is."""
@@ -39,9 +39,12 @@ class View(NamedTuple):
     pid: int
 
     def of_process(self) -> View:
-        """The same with the numbers of the process alone."""
-        kept = {metric: points for metric, points in self.snapshot.values.items() if metric.name.startswith("process.")}
-        return self._replace(snapshot=Snapshot(kept), missing=())
+        """The same with the numbers of the process alone, and what the GPUs are that it uses."""
+        values = self.snapshot.values
+        kept = {metric: points for metric, points in values.items() if metric.name.startswith("process.")}
+        used = {attributes[HW_ID] for points in kept.values() for _, attributes in points if HW_ID in attributes}
+        gpus = [point for point in values.get(HW_GPU_INFO, ()) if point[1][HW_ID] in used]
+        return self._replace(snapshot=Snapshot({HW_GPU_INFO: gpus, **kept} if gpus else kept), missing=())
 
     def rows(self) -> list[tuple[Metric, list[tuple[Number, Attributes]]]]:
         """The metrics in the order of the catalogue, others behind."""
