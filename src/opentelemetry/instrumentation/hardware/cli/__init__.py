@@ -66,12 +66,13 @@ class Command(Protocol):
 def commands() -> list[Command]:
     """Every sub-command. What is heavy they import when they run."""
     from opentelemetry.instrumentation.hardware.cli.doctor import Doctor
+    from opentelemetry.instrumentation.hardware.cli.free import Free
     from opentelemetry.instrumentation.hardware.cli.metrics import Metrics
     from opentelemetry.instrumentation.hardware.cli.record import Record
     from opentelemetry.instrumentation.hardware.cli.run import Run
     from opentelemetry.instrumentation.hardware.cli.snapshot import Snapshot
 
-    return [Run(), Snapshot(), Doctor(), Metrics(), Record()]
+    return [Run(), Snapshot(), Doctor(), Free(), Metrics(), Record()]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
