@@ -517,8 +517,8 @@ def series(machine: FakeNvml) -> Iterator[Callable[[], dict[str, float]]]:
         stdout = child.stdout
         yield lambda: of_gpus(stdout.readline())
         child.send_signal(signal.SIGINT)
-        child.communicate(timeout=PATIENCE)
-        assert child.returncode == 0
+        _, err = child.communicate(timeout=PATIENCE)
+        assert child.returncode == 0, err
 
 
 def test_gpm_is_about_the_time_since_the_row_before(machine_of: Callable[..., FakeNvml]) -> None:
@@ -544,11 +544,25 @@ def test_a_gpu_that_comes_back_is_read_again(machine_of: Callable[..., FakeNvml]
         wait_for(lambda: following().get("gpu.0.gpu") == 88, PATIENCE, "row with the GPU again")
 
 
-def test_a_driver_that_hangs_costs_its_own_keys(machine_of: Callable[..., FakeNvml]) -> None:
-    machine = machine_of({**h100(0), "UtilizationRates": HANG})
-    answer = rows(machine)
-    assert answer.rows == [{}]
-    assert "does not answer" in answer.stderr
+def test_a_gpu_that_never_answered_costs_its_own_keys(machine_of: Callable[..., FakeNvml]) -> None:
+    machine = machine_of(h100(0), geforce(1))
+    machine.say({"gpu0": refused(15)})
+    (row,) = rows(machine).rows
+    assert row == pytest.approx(numbers(1, CONSUMER), rel=1e-5)
+
+
+def test_only_the_wanted_devices_are_said(machine_of: Callable[..., FakeNvml]) -> None:
+    answer = rows(machine_of(hopper(), geforce(1)), "--devices", "1")
+    assert answer == Answer([pytest.approx(numbers(1, CONSUMER), rel=1e-5)], "")
+
+
+def test_a_driver_that_hangs_costs_its_own_keys_until_it_answers(machine_of: Callable[..., FakeNvml]) -> None:
+    machine = machine_of(hopper(UtilizationRates=HANG))
+    with series(machine) as following:
+        assert following() == following() == {}
+        machine.say({"gpu0.UtilizationRates": (88, 53)})
+        wait_for(lambda: following().get("gpu.0.gpu") == 88, PATIENCE, "row with the GPU")
+        machine.say({"gpu0.UtilizationRates": HANG})
 
 
 def test_a_driver_that_cannot_be_used_is_one_sentence(machine_of: Callable[..., FakeNvml]) -> None:

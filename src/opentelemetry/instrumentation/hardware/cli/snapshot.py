@@ -158,7 +158,7 @@ class _Aside:
         self._gpus = gpus
         self._asked: SimpleQueue[bool] = SimpleQueue()
         self._said: SimpleQueue[Mapping[int, Moment]] = SimpleQueue()
-        self._due = 0
+        self._overdue = False
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
 
@@ -168,24 +168,25 @@ class _Aside:
         self._gpus.close()
 
     def read(self) -> Mapping[int, Moment]:
-        """What they say, or nothing as long as an answer is overdue; that one is too old when it comes."""
-        while self._due and not self._said.empty():
+        """What they say; nothing as long as an answer is overdue, which is too old when it comes."""
+        if self._overdue:
+            if self._said.empty():
+                return {}
             self._said.get()
-            self._due -= 1
-        if self._due:
-            return {}
         self._asked.put(True)
         try:
-            return self._said.get(timeout=_PATIENCE)
+            said = self._said.get(timeout=_PATIENCE)
         except Empty:
-            self._due += 1
+            self._overdue = True
             say("the NVIDIA driver does not answer, so there are no gpu. keys until it does")
             return {}
+        self._overdue = False
+        return said
 
     def close(self) -> None:
         """Let go of them, unless they hang."""
         self._asked.put(False)
-        self._thread.join(0 if self._due else _PATIENCE)
+        self._thread.join(0 if self._overdue else _PATIENCE)
 
 
 def _rows(arguments: argparse.Namespace, config: Config, pid: int) -> None:

@@ -185,8 +185,9 @@ class Raw:
 
 
 def _facts(points: Iterable[Point]) -> Iterator[Mapping[str, str | int]]:
-    """What each device is."""
-    return (series.attributes for series, _ in points if series.metric is v.HW_GPU_INFO)
+    """What each device is; without those that never answered."""
+    infos = (series.attributes for series, _ in points if series.metric is v.HW_GPU_INFO)
+    return (facts for facts in infos if v.GPU_INDEX in facts)
 
 
 def _indices(points: Iterable[Point]) -> dict[str, int]:
