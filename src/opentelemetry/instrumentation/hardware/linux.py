@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from opentelemetry.instrumentation.hardware.cgroup import Cgroup
 from opentelemetry.instrumentation.hardware.drivers import Kernel, Module, Space
@@ -65,6 +65,7 @@ class LinuxMachine:
         self._groups: dict[int, Cgroup] = {}
         self._pressures: list[tuple[str, str]] | None = None
         self._whole: dict[str, bool] = {}
+        self._stable: tuple[bytes, Sequence[Mount]] = b"", ()
         self._physical: tuple[float, list[str]] | None = None
         self._powercap: list[tuple[str, str, str]] | None = None
         self._energy: dict[str, tuple[int, int]] = {}
@@ -347,13 +348,19 @@ class LinuxMachine:
     # -- file systems
 
     def mounts(self) -> Sequence[Mount]:
+        text = self._mountinfo()
+        if text != self._stable[0]:
+            self._stable = text, self._choose(_mounted(text))
+        return self._stable[1]
+
+    def _choose(self, mounted: Iterable[tuple[str, str, Mount]]) -> Sequence[Mount]:
         real = _UNBACKED | {
             line.strip()
             for line in (self._text("/proc/filesystems") or "").splitlines()
             if not line.startswith("nodev")
         }
         found: dict[str, Mount] = {}
-        for number, root, mount in self._mounted():
+        for number, root, mount in mounted:
             if mount.type not in real or mount.type in _IMAGES or (mount.type == "overlay" and mount.path != "/"):
                 continue
             if mount.path != "/" and (root != "/" and mount.type != "btrfs"):
@@ -367,7 +374,7 @@ class LinuxMachine:
 
     def mount(self, path: str) -> Mount:
         best = None
-        for _, _, mount in self._mounted():
+        for _, _, mount in _mounted(self._mountinfo()):
             inside = mount.path in ("/", path) or path.startswith(mount.path + "/")
             if inside and (best is None or len(mount.path) >= len(best.path)):  # a later mount covers an earlier one
                 best = mount
@@ -375,15 +382,11 @@ class LinuxMachine:
             raise FileNotFoundError(f"no file system is mounted on the way to {path}")
         return best
 
-    def _mounted(self) -> Iterator[tuple[str, str, Mount]]:
+    def _mountinfo(self) -> bytes:
         try:
-            text = self._kernel.once("/proc/self/mountinfo").decode(errors="surrogateescape")
+            return self._kernel.once("/proc/self/mountinfo")
         except OSError:
-            return
-        for line in text.split("\n")[:-1]:
-            before, _, after = line.partition(" - ")
-            fields, kind = before.split(), after.split()
-            yield fields[2], _unescape(fields[3]), Mount(_unescape(fields[4]), _unescape(kind[1]), kind[0])
+            return b""
 
     def space(self, path: str) -> Space:
         return self._kernel.space(path)
@@ -519,6 +522,14 @@ def _sockets(lines: Sequence[bytes]) -> dict[str, dict[str, int]]:
         words = rest.split()
         found[label] = {name: int(count) for name, count in zip(words[::2], words[1::2])}
     return found
+
+
+def _mounted(mountinfo: bytes) -> Iterator[tuple[str, str, Mount]]:
+    """Device number, root and mount of each line."""
+    for line in mountinfo.decode(errors="surrogateescape").split("\n")[:-1]:
+        before, _, after = line.partition(" - ")
+        fields, kind = before.split(), after.split()
+        yield fields[2], _unescape(fields[3]), Mount(_unescape(fields[4]), _unescape(kind[1]), kind[0])
 
 
 def _unescape(path: str) -> str:

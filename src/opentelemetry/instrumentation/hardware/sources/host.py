@@ -40,7 +40,8 @@ class Host(Source):
             self.missing.append(
                 f"{v.HW_ENERGY.name}: no intel-rapl zone in /sys/class/powercap that this user may read"
             )
-        if not self._machine.ports():
+        self._has_ports = bool(self._machine.ports())
+        if not self._has_ports:
             self.missing.append(f"{v.HW_NETWORK_IO.name}: no adapter in /sys/class/infiniband")
         if not self._machine.disks():
             self.missing.append(
@@ -81,7 +82,8 @@ class Host(Source):
         if self._wants[v.SYSTEM_PROCESS_COUNT]:
             for state, count in self._machine.states().items():
                 yield v.SYSTEM_PROCESS_COUNT(count, {v.PROCESS_STATE: state})
-        yield from self._ports()
+        if self._has_ports:
+            yield from self._ports()
 
     def _processor(self) -> Iterator[Point]:
         cpus: Mapping[int, Mapping[str, float]] = self._machine.cpus() if self._per_core else {-1: self._machine.cpu()}
