@@ -50,12 +50,14 @@ class Player:
         read: Callable[[float], Iterable[Point]] = lambda now: [POWER(1.0)],
         seldom: Callable[[float], Iterable[Point]] = lambda now: (),
         every: float = 10.0,
+        pace: float = 0.0,
     ) -> None:
         self.clock = clock
         self.open: Callable[[], None] = lambda: None
         self.read = read
         self.seldom = seldom
         self.every = every
+        self.pace = pace
         self.opened: list[float] = []
         self.closed: list[float] = []
         self.readings: list[float] = []
@@ -73,6 +75,7 @@ class _Played(Source):
         super().__init__(Site(Config(), Drivers(), 1))
         self.player = player
         self.seldom = player.every  # type: ignore[misc]
+        self.pace = player.pace
 
     def open(self) -> None:
         self.player.opened.append(self.player.clock())

@@ -196,6 +196,21 @@ def test_a_dear_read_of_its_own_period() -> None:
 # -- what is too old, and pauses
 
 
+@pytest.mark.parametrize("step", [3.0, 60.0])
+def test_a_source_that_is_slow_to_ask_is_read_at_its_own_pace(step: float) -> None:
+    stage = Stage(interval=2.0, expected=step)
+    stage.player.pace = 10.0
+    found: list[Snapshot] = []
+    stage.run(125.0, {step: found.append})
+    apart = [after - before for before, after in pairwise(stage.player.readings)]
+    assert min(apart) >= 10.0 - 1e-9
+    assert len(apart) >= 9
+    assert not any(snapshot.problems for snapshot in found)
+    assert all(POWER in snapshot.values for snapshot in found), (
+        "a reading is not too old before three of its own periods"
+    )
+
+
 def test_a_reading_older_than_three_of_its_own_periods_is_dropped() -> None:
     stage = Stage(interval=2.0, expected=20.0)
     stage.player.seldom = lambda now: [USERS(3)]

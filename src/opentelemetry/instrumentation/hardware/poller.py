@@ -116,11 +116,12 @@ class Poller:
 
     def _run(self) -> None:
         while not self._over():
-            asked, now = self._asked, self._clock()
-            wait = self.next_reading(now) - now
-            if wait <= 0 or (
-                asked > self._served and self.state is not State.ILL
-            ):  # an ill one has its pause, whoever asks
+            asked = self._asked
+            wait = 0.0
+            if asked == self._served or self.state is State.ILL:  # an ill one has its pause, whoever asks
+                now = self._clock()
+                wait = self.next_reading(now) - now
+            if wait <= 0:
                 self.step(asked > self._served)
                 self._after()
                 self.cpu_time = time.thread_time()
@@ -173,7 +174,7 @@ class Poller:
             return inf
         sample = last + self._interval if self._interval else inf
         lead = self._lead()  # a reading within two of them served that collection
-        return min(sample, self._rhythm.due(last + 2 * lead) - lead)
+        return max(min(sample, self._rhythm.due(last + 2 * lead) - lead), last + self._pace())
 
     def _lead(self) -> float:
         """How long before a collection its reading is made: late enough to be fresh, early enough to be there."""
@@ -260,7 +261,12 @@ class Poller:
 
     def period(self) -> float:
         """Seconds between two readings."""
-        return self._interval or self._rhythm.shortest(self._clock())
+        return max(self._interval or self._rhythm.shortest(self._clock()), self._pace())
+
+    def _pace(self) -> float:
+        """Seconds that the source wants between two readings, at least."""
+        source = self.source  # once: its thread may close it meanwhile
+        return source.pace if source else 0.0
 
     def watch(self, now: float) -> None:
         """Say once that the source hangs; called by the threads of its neighbours."""

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, MutableMapping
 from dataclasses import replace
+from functools import partial
 
 from opentelemetry.instrumentation.hardware import identity
 from opentelemetry.instrumentation.hardware.board import Board
@@ -53,9 +54,10 @@ class Session:
         self.member = identity.is_member(self._environ, self.pid)
         self.rhythm = Rhythm(clock(), export_interval(self._environ) if interval is None else interval)
         observed = self.pid if pid is None else pid
+        # A site is made once: its drivers know, also after a source is opened again, which child could not be killed.
         pollers = [
             Poller(
-                lambda make=make, name=name: make(Site(config, drivers(name), observed, self.member)),  # type: ignore[misc]
+                partial(make, Site(config, drivers(name), observed, self.member)),
                 name,
                 config.interval,
                 self.rhythm,
