@@ -29,26 +29,29 @@ class Rhythm:
         """A collection begins."""
         before = self._readers.get(reader)
         interval = self._guess if before is None else max(now - before[0], _FINEST)
-        self._readers = {**self._alive(now), reader: (now, interval)}
+        alive = {key: each for key, each in self._readers.items() if now - each[0] <= _LOST * each[1]}
+        self._readers = {**alive, reader: (now, interval)}
         self._last = now
 
-    def _alive(self, now: float) -> dict[int, tuple[float, float]]:
-        """The newest collection and the interval of each reader that still comes."""
-        return {key: each for key, each in self._readers.items() if now - each[0] <= _LOST * each[1]}
+    def _intervals(self, now: float) -> list[float]:
+        """Seconds between the collections of each reader that still comes."""
+        return [interval for last, interval in self._readers.values() if now - last <= _LOST * interval]
 
     def due(self, after: float) -> float:
         """When the first collection after a moment is expected; infinity where nobody comes any more."""
         if not self._readers:
             return _next(self._start, self._guess, after)
-        return min((_next(last, interval, after) for last, interval in self._alive(after).values()), default=inf)
+        readers = self._readers.values()
+        dues = [_next(last, interval, after) for last, interval in readers if after - last <= _LOST * interval]
+        return min(dues, default=inf)
 
     def shortest(self, now: float) -> float:
         """Seconds between the collections of the reader that comes most often."""
-        return min((interval for _, interval in self._alive(now).values()), default=self._guess)
+        return min(self._intervals(now), default=self._guess)
 
     def longest(self, now: float) -> float:
         """Seconds between the collections of the reader that comes most seldom."""
-        return max((interval for _, interval in self._alive(now).values()), default=self._guess)
+        return max(self._intervals(now), default=self._guess)
 
     def paused(self, now: float) -> bool:
         """Whether nobody has asked for three intervals: a program without a reader costs nothing."""
