@@ -597,28 +597,53 @@ def test_nothing_is_loaded_where_nothing_says_that_there_is_a_driver(machine_of:
     assert not machine.calls()
 
 
-def test_nvidia_smi_says_what_it_knows_where_the_library_cannot_be_used(tmp_path: Path) -> None:
-    said = Path(__file__).parent / "sources" / "nvidia" / "smi" / "v13-h200.xml"
-    tool = tmp_path / "nvidia-smi"
-    tool.write_text(f"#!/bin/sh\ncat {shlex.quote(str(said))}\n")
+def by_tool(folder: Path, document: str, pid: int) -> dict[str, float]:
+    """The same row, of a machine without the library, and with a tool that prints one of our documents.
+
+    Process 9100 of the document is the observed one.
+    """
+    said = Path(__file__).parent / "sources" / "nvidia" / "smi" / f"{document}.xml"
+    (folder / "said.xml").write_text(said.read_text().replace("<pid>9100</pid>", f"<pid>{pid}</pid>"))
+    tool = folder / "nvidia-smi"
+    tool.write_text(f"#!/bin/sh\ncat {shlex.quote(str(folder / 'said.xml'))}\n")
     tool.chmod(0o755)
     line = ["otel-hardware", "snapshot", "--format", "wandb", "--window", "0.1", "--nvml", "off"]
-    answer = run([*line, "--nvidia-smi", str(tool)])
+    answer = run([*line, "--nvidia-smi", str(tool), "--pid", str(pid)])
     assert (answer.returncode, answer.stderr) == (0, "")
-    assert of(of_gpus(answer.stdout), 0) == pytest.approx(
-        {
-            "gpu": 100,
-            "memory": 55,
-            "memoryAllocated": 92_160 / 143_771 * 100,
-            "memoryAllocatedBytes": 92_160 * MIB,
-            "temp": 52,
-            "powerWatts": 628.14,
-            "enforcedPowerLimitWatts": 700,
-            "powerPercent": 628.14 / 700 * 100,
-            "smClock": 1755,
-            "memoryClock": 3201,
-            "graphicsClock": 1755,
-            "encoderUtilization": 0,
-        },
-        rel=1e-5,
-    )
+    return of_gpus(answer.stdout)
+
+
+def test_nvidia_smi_says_what_it_knows_where_the_library_cannot_be_used(tmp_path: Path) -> None:
+    said = {
+        "gpu": 100,
+        "memory": 55,
+        "memoryAllocated": 92_160 / 143_771 * 100,
+        "memoryAllocatedBytes": 92_160 * MIB,
+        "temp": 52,
+        "powerWatts": 628.14,
+        "enforcedPowerLimitWatts": 700,
+        "powerPercent": 628.14 / 700 * 100,
+        "smClock": 1755,
+        "memoryClock": 3201,
+        "graphicsClock": 1755,
+        "encoderUtilization": 0,
+    }
+    assert by_tool(tmp_path, "v13-h200", os.getpid()) == pytest.approx(numbers(0, said), rel=1e-5)
+
+
+def test_instances_that_nvidia_smi_shows_have_no_keys_either(tmp_path: Path) -> None:
+    row = by_tool(tmp_path, "v11-a100-mig", os.getpid())
+    whole = {
+        "memoryAllocated": 4_680 / 81_251 * 100,
+        "memoryAllocatedBytes": 4_680 * MIB,
+        "temp": 40,
+        "powerWatts": 98.1,
+        "enforcedPowerLimitWatts": 350,
+        "powerPercent": 98.1 / 350 * 100,
+    }
+    clocks = {"smClock": 1155, "memoryClock": 1593, "graphicsClock": 1155}
+    assert row == pytest.approx({**numbers(0, {**whole, **clocks}), **numbers(0, whole, "gpu.process")}, rel=1e-5)
+
+
+def test_nvidia_smi_knows_the_fan(tmp_path: Path) -> None:
+    assert by_tool(tmp_path, "v12-rtx3090", os.getpid())["gpu.0.fanSpeed"] == 30
