@@ -138,15 +138,20 @@ def _by_name(words: Sequence[str], found: Sequence[Found]) -> Chosen:
     """Those that are called by name. One that does not answer is meant by a word that means no other."""
     ids, strange = set[str](), []
     for word in words:
-        meant = frozenset[str]().union(*_named(word, found)) or (frozenset() if _is_index(word) else _unknown(found))
+        meant = frozenset[str]().union(*_named(word, found)) or (_unknown(found) if _is_lasting(word) else frozenset())
         ids |= meant
         if not meant:
             strange.append(word)
     return Chosen(frozenset(ids), strange=tuple(strange))
 
 
-def _is_index(word: str) -> bool:
-    return re.fullmatch(r"[0-9]{1,9}(:[0-9]{1,9})?", word) is not None
+def _is_uuid(word: str) -> bool:
+    return word[:4].casefold() in ("gpu-", "mig-")
+
+
+def _is_lasting(word: str) -> bool:
+    """Whether it may be the name of a device that does not say its name."""
+    return _is_uuid(word) or _address(word.casefold()) is not None
 
 
 def _named(word: str, found: Sequence[Found]) -> Iterator[frozenset[str]]:
@@ -213,7 +218,7 @@ def _by_uuid(word: str, found: Sequence[Found]) -> frozenset[str]:
 
     Where it is none of those that answer, it is one of the others.
     """
-    if word[:4].casefold() not in ("gpu-", "mig-"):
+    if not _is_uuid(word):
         return frozenset()
     meant = list(_named(word, found)) or [_unknown(found)]
     return meant[0] if len(meant) == 1 else frozenset()
@@ -225,7 +230,7 @@ def _printable(text: str) -> str:
 
 def _doubt(environ: Mapping[str, str], found: Sequence[Found]) -> str:
     """Why a number of CUDA's is not known to be the same GPU as NVML's."""
-    if any(gpu.unknown for gpu in found):
+    if any(gpu.unknown or not gpu.model for gpu in found):
         return "a GPU does not answer, so it is not known how CUDA counts the others; UUIDs would tell"
     if any(gpu.divided for gpu in found):
         return "a GPU is divided, so that numbers do not tell which MIG instance is meant; UUIDs would tell"
