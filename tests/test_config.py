@@ -45,6 +45,9 @@ RIGHT: dict[str, list[tuple[object, object]]] = {
     ],
     "nvml": [("off", "off"), ("Auto", "auto"), ("/opt/libnvidia-ml.so.1", "/opt/libnvidia-ml.so.1")],
     "nvidia_smi": [("OFF", "off"), (" /usr/bin/nvidia-smi ", "/usr/bin/nvidia-smi")],
+    "amdgpu": [("off", "off"), (" Auto ", "auto")],
+    "amd_smi": [("off", "off"), ("/opt/rocm/bin/amd-smi", "/opt/rocm/bin/amd-smi")],
+    "rocm_smi": [("Off", "off"), ("/opt/rocm/bin/rocm-smi", "/opt/rocm/bin/rocm-smi")],
     "counter_origin": [("boot", "boot"), ("Start", "start"), (" start ", "start")],
 }
 
@@ -59,6 +62,9 @@ WRONG: dict[str, list[object]] = {
     "devices": ["all,0", 0, "visible,process", {}, ","],
     "nvml": ["libnvidia-ml.so.1", "on", 1, ["off"]],
     "nvidia_smi": ["nvidia-smi", True, 0.5],
+    "amdgpu": ["on", "/sys", 0],
+    "amd_smi": ["amd-smi", False],
+    "rocm_smi": ["rocm-smi", 2],
     "counter_origin": ["now", "0", 0, ["boot"], False],
 }
 
@@ -73,6 +79,9 @@ FORMS = {
     "devices": "all, visible, process, or indices and UUIDs",
     "nvml": "the path of libnvidia-ml.so.1, auto or off",
     "nvidia_smi": "the path of nvidia-smi, auto or off",
+    "amdgpu": "auto or off",
+    "amd_smi": "the path of amd-smi, auto or off",
+    "rocm_smi": "the path of rocm-smi, auto or off",
     "counter_origin": "boot or start",
 }
 

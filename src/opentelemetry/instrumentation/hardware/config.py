@@ -56,6 +56,12 @@ def _origin(value: object) -> str:
     return value.strip().lower()
 
 
+def _switch(value: object) -> str:
+    if not isinstance(value, str) or value.strip().lower() not in ("auto", "off"):
+        raise ValueError
+    return value.strip().lower()
+
+
 def _paths(value: object) -> list[str]:
     words = _words(value)
     if not all(os.path.isabs(word) for word in words):
@@ -157,6 +163,24 @@ class Config:
         "auto",
         "the path of nvidia-smi, auto or off",
         "Where the tool is that is asked if the library cannot be used.",
+    )
+    amdgpu: str | None = _setting(
+        _switch,
+        "auto",
+        "auto or off",
+        "Whether AMD's GPUs are read from the files of their driver. off: AMD's tools are asked instead.",
+    )
+    amd_smi: str | None = _setting(
+        _tool,
+        "auto",
+        "the path of amd-smi, auto or off",
+        "Where the tool is that is asked if the files of AMD's driver cannot be read.",
+    )
+    rocm_smi: str | None = _setting(
+        _tool,
+        "auto",
+        "the path of rocm-smi, auto or off",
+        "Where the tool is that is asked if there is no amd-smi either.",
     )
     counter_origin: str | None = _setting(
         _origin,

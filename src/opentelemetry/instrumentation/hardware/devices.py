@@ -25,11 +25,12 @@ REASONS: Final = (
     "slowdown_hw",
     "sync_boost",
     "application_clocks",
+    "current_cap",
 )
 """Why clocks are held down."""
 
-BUSY: Final = ("general", "memory", "encoder", "decoder", "jpeg", "ofa")
-"""The tasks whose utilization is a share of time."""
+BUSY: Final = ("general", "memory", "encoder", "decoder", "jpeg", "ofa", "video")
+"""The tasks whose utilization is a share of time; video is encoder and decoder in one."""
 
 UNITS: Final = ("sm", "tensor", "dram", "fp64", "fp32", "fp16")
 """The tasks whose utilization is a share of what the unit could do at most."""
@@ -37,6 +38,10 @@ UNITS: Final = ("sm", "tensor", "dram", "fp64", "fp32", "fp16")
 _ERRORS = (
     "corrected",
     "uncorrected",
+    "deferred",
+    "chip_corrected",
+    "chip_uncorrected",
+    "chip_deferred",
     "xid",
     "retired_page",
     "row_remap",
@@ -84,12 +89,17 @@ QUANTITIES: Final[Mapping[str, tuple[_Row, ...]]] = {
     "memory.utilization": (_Row(v.HW_GPU_MEMORY_UTILIZATION),),
     **_link("pcie"),
     **_link("nvlink"),
+    **_link("xgmi"),
     "power": (_Row(v.HW_POWER), _Row(v.HW_POWER_PEAK)),
     **_by("power.limit", v.HW_POWER_LIMIT, v.HW_LIMIT_TYPE, ("enforced", "max", "default")),
     "power.utilization": (_Row(v.HW_POWER_UTILIZATION),),
     "energy": (_Row(v.HW_ENERGY),),
     **_temperature("gpu"),
     **_temperature("memory"),
+    **_temperature("edge"),
+    **_temperature("junction"),
+    **{name: rows for stack in range(4) for name, rows in _temperature(f"hbm{stack}").items()},
+    **_by("voltage", v.HW_VOLTAGE, v.HW_SENSOR_LOCATION, ("gpu", "soc", "memory")),
     **_by("frequency", v.HW_GPU_FREQUENCY, v.FREQUENCY_DOMAIN, ("graphics", "sm", "memory", "video")),
     **_by("frequency.limit", v.HW_GPU_FREQUENCY_LIMIT, v.FREQUENCY_DOMAIN, ("graphics", "sm", "memory", "video")),
     **_by("throttle", v.HW_GPU_THROTTLE_TIME, v.THROTTLE_REASON, REASONS),
@@ -100,7 +110,7 @@ QUANTITIES: Final[Mapping[str, tuple[_Row, ...]]] = {
 }
 """Every quantity, with the rows that carry it.
 
-Shares are 0..1; bytes, watts, joules, degrees Celsius, hertz, revolutions a minute, counts. A quantity of a counter's
+Shares are 0..1; bytes, watts, joules, volts, degrees Celsius, hertz, revolutions a minute, counts. A quantity of a counter's
 row is a running total, or a :class:`~.model.Rate` where the device counts nothing.
 """
 

@@ -101,7 +101,13 @@ class Linux:
     _SHORT = 2048
     """Half a page: longer than a record of any file that is read again and again."""
 
-    _ASKING = ("/sys/class/infiniband/", "/sys/class/powercap/", "/sys/devices/system/cpu/")
+    _ASKING = (
+        "/sys/class/infiniband/",
+        "/sys/class/powercap/",
+        "/sys/class/drm/",
+        "/sys/class/hwmon/",
+        "/sys/devices/system/cpu/",
+    )
     """Reading these makes the kernel ask a device or another CPU and wait: before 5.18 10 ms for a CPU's frequency."""
 
     def __init__(self) -> None:

@@ -412,7 +412,8 @@ HW_GPU_INFO = Metric(
         GPU_INDEX,
         GPU_TYPE,
     ),
-    source="nvmlDeviceGetName, GetUUID, GetSerial, GetPciInfo_v3, GetVbiosVersion, nvmlSystemGetDriverVersion",
+    source="nvmlDeviceGetName, GetUUID, GetSerial, GetPciInfo_v3, GetVbiosVersion, nvmlSystemGetDriverVersion; "
+    "amdgpu: unique_id, product_name or libdrm's amdgpu.ids, serial_number, vbios_version",
     standard=False,
 )
 HW_STATUS = Metric(
@@ -422,7 +423,7 @@ HW_STATUS = Metric(
     "1 for the state that a component is in, 0 for the others.",
     (HW_ID, HW_NAME, HW_TYPE, HW_PARENT, HW_STATE),
     source="failed: the driver lost the device or wants it reset; degraded: memory rows or pages wait to be taken out "
-    "of use, or could not be",
+    "of use, or could not be (AMD: gpu_vram_bad_pages)",
 )
 HW_GPU_UTILIZATION = Metric(
     "hw.gpu.utilization",
@@ -432,7 +433,8 @@ HW_GPU_UTILIZATION = Metric(
     (HW_ID, HW_NAME, HW_PARENT, GPU_TASK),
     Window.MEAN,
     source="general: nvmlDeviceGetSamples, else GetUtilizationRates, which says memory too; "
-    "nvmlDeviceGetEncoderUtilization and the like; sm, tensor, dram, fp64, fp32, fp16: nvmlGpmMetricsGet",
+    "nvmlDeviceGetEncoderUtilization and the like; sm, tensor, dram, fp64, fp32, fp16: nvmlGpmMetricsGet; "
+    "amdgpu: gpu_busy_percent, mem_busy_percent (memory), gpu_metrics (video, jpeg)",
     wandb="gpu.{i}.gpu, gpu.{i}.memory, gpu.{i}.encoderUtilization, gpu.{i}.smActive, gpu.{i}.pipeTensorActive, "
     "gpu.{i}.dramActive, gpu.{i}.pipeFp64Active, gpu.{i}.pipeFp32Active, gpu.{i}.pipeFp16Active",
 )
@@ -472,7 +474,7 @@ HW_GPU_MEMORY_USAGE = Metric(
     "By",
     "Memory in use, without what the driver keeps for itself where it says that apart.",
     (HW_ID, HW_NAME, HW_PARENT),
-    source="nvmlDeviceGetMemoryInfo_v2: used; older drivers GetMemoryInfo",
+    source="nvmlDeviceGetMemoryInfo_v2: used; older drivers GetMemoryInfo; amdgpu: mem_info_vram_used",
     wandb="gpu.{i}.memoryAllocatedBytes",
 )
 HW_GPU_MEMORY_LIMIT = Metric(
@@ -481,7 +483,7 @@ HW_GPU_MEMORY_LIMIT = Metric(
     "By",
     "Memory of the device.",
     (HW_ID, HW_NAME, HW_PARENT),
-    source="nvmlDeviceGetMemoryInfo_v2: total",
+    source="nvmlDeviceGetMemoryInfo_v2: total; amdgpu: mem_info_vram_total",
 )
 HW_GPU_MEMORY_UTILIZATION = Metric(
     "hw.gpu.memory.utilization",
@@ -509,7 +511,8 @@ HW_GPU_IO = Metric(
     "By",
     "Bytes that the GPU sent and received over a link.",
     (HW_ID, HW_NAME, HW_PARENT, NETWORK_DIRECTION, GPU_LINK),
-    source="NVML fields PCIE_COUNT_TX_BYTES, PCIE_COUNT_RX_BYTES, NVLINK_THROUGHPUT_DATA_TX, _RX (all links together)",
+    source="NVML fields PCIE_COUNT_TX_BYTES, PCIE_COUNT_RX_BYTES, NVLINK_THROUGHPUT_DATA_TX, _RX (all links together); "
+    "amdgpu: gpu_metrics (xgmi)",
     wandb="gpu.{i}.pcieTxBytes, gpu.{i}.pcieRxBytes, gpu.{i}.nvlinkTxBytes, gpu.{i}.nvlinkRxBytes",
 )
 HW_POWER = Metric(
@@ -519,7 +522,7 @@ HW_POWER = Metric(
     "Power that a component draws.",
     (HW_ID, HW_NAME, HW_TYPE, HW_PARENT),
     Window.MEAN,
-    source="nvmlDeviceGetPowerUsage",
+    source="nvmlDeviceGetPowerUsage; amdgpu: hwmon power1_average, else power1_input",
     wandb="gpu.{i}.powerWatts",
 )
 HW_POWER_PEAK = Metric(
@@ -538,7 +541,8 @@ HW_POWER_LIMIT = Metric(
     "W",
     "Power that a component may draw.",
     (HW_ID, HW_NAME, HW_TYPE, HW_PARENT, HW_LIMIT_TYPE),
-    source="nvmlDeviceGetEnforcedPowerLimit, GetPowerManagementLimitConstraints (max), GetPowerManagementDefaultLimit",
+    source="nvmlDeviceGetEnforcedPowerLimit, GetPowerManagementLimitConstraints (max), GetPowerManagementDefaultLimit; "
+    "amdgpu: hwmon power1_cap, power1_cap_max, power1_cap_default",
     wandb="gpu.{i}.enforcedPowerLimitWatts",
     standard=False,
 )
@@ -560,7 +564,7 @@ HW_TEMPERATURE = Metric(
     "Temperature of a component at a sensor.",
     (HW_ID, HW_NAME, HW_TYPE, HW_PARENT, HW_SENSOR_LOCATION),
     Window.MEAN,
-    source="nvmlDeviceGetTemperature (gpu); NVML field MEMORY_TEMP (memory)",
+    source="nvmlDeviceGetTemperature (gpu); NVML field MEMORY_TEMP (memory); amdgpu: hwmon temp*_input, by label",
     wandb="gpu.{i}.temp",
 )
 HW_TEMPERATURE_PEAK = Metric(
@@ -580,7 +584,8 @@ HW_TEMPERATURE_LIMIT = Metric(
     "Temperature at which a component slows down (high.degraded) or shuts down (high.critical), and the highest that "
     "it is made to work at (max).",
     (HW_ID, HW_NAME, HW_TYPE, HW_PARENT, HW_SENSOR_LOCATION, HW_LIMIT_TYPE),
-    source="nvmlDeviceGetTemperatureThreshold: SLOWDOWN, SHUTDOWN, GPU_MAX, MEM_MAX",
+    source="nvmlDeviceGetTemperatureThreshold: SLOWDOWN, SHUTDOWN, GPU_MAX, MEM_MAX; amdgpu: hwmon temp*_crit, "
+    "temp*_emergency",
 )
 HW_GPU_FREQUENCY = Metric(
     "hw.gpu.frequency",
@@ -589,7 +594,7 @@ HW_GPU_FREQUENCY = Metric(
     "Clock frequency of a part of the GPU.",
     (HW_ID, HW_NAME, HW_PARENT, FREQUENCY_DOMAIN),
     Window.MEAN,
-    source="nvmlDeviceGetClockInfo",
+    source="nvmlDeviceGetClockInfo; amdgpu: hwmon freq*_input, by label",
     wandb="gpu.{i}.smClock, gpu.{i}.memoryClock, gpu.{i}.graphicsClock",
     standard=False,
 )
@@ -599,7 +604,7 @@ HW_GPU_FREQUENCY_LIMIT = Metric(
     "Hz",
     "Highest clock frequency of a part of the GPU.",
     (HW_ID, HW_NAME, HW_PARENT, FREQUENCY_DOMAIN),
-    source="nvmlDeviceGetMaxClockInfo",
+    source="nvmlDeviceGetMaxClockInfo; amdgpu: pp_dpm_sclk, pp_dpm_mclk",
     standard=False,
 )
 HW_GPU_THROTTLE_TIME = Metric(
@@ -608,7 +613,7 @@ HW_GPU_THROTTLE_TIME = Metric(
     "s",
     "Seconds that the clocks were held down, by reason; several may hold at a time.",
     (HW_ID, HW_NAME, HW_PARENT, THROTTLE_REASON),
-    source="integral of nvmlDeviceGetCurrentClocksEventReasons as sampled",
+    source="integral of nvmlDeviceGetCurrentClocksEventReasons as sampled; amdgpu: gpu_metrics",
     standard=False,
 )
 HW_GPU_PERFORMANCE_STATE = Metric(
@@ -626,7 +631,7 @@ HW_FAN_SPEED_RATIO = Metric(
     "1",
     "Fan speed over its maximum.",
     (HW_ID, HW_NAME, HW_PARENT),
-    source="nvmlDeviceGetFanSpeed_v2: what the fan is told to do",
+    source="nvmlDeviceGetFanSpeed_v2: what the fan is told to do; amdgpu: hwmon pwm1",
     wandb="gpu.{i}.fanSpeed",
 )
 HW_FAN_SPEED = Metric(
@@ -635,7 +640,16 @@ HW_FAN_SPEED = Metric(
     "rpm",
     "Speed of a fan.",
     (HW_ID, HW_NAME, HW_PARENT),
-    source="nvmlDeviceGetFanSpeedRPM",
+    source="nvmlDeviceGetFanSpeedRPM; amdgpu: hwmon fan1_input",
+)
+HW_VOLTAGE = Metric(
+    "hw.voltage",
+    Kind.GAUGE,
+    "V",
+    "Voltage that a part of a component is fed with.",
+    (HW_ID, HW_NAME, HW_PARENT, HW_SENSOR_LOCATION),
+    Window.MEAN,
+    source="amdgpu: hwmon in*_input, by label",
 )
 
 # Container (of the observed process).
@@ -887,7 +901,8 @@ PROCESS_GPU_MEMORY_USAGE = Metric(
     "GPU memory of the process and all its descendants; present while they use the GPU.",
     (HW_ID,),
     scope=Scope.PROCESS,
-    source="nvmlDeviceGetComputeRunningProcesses, GetGraphicsRunningProcesses",
+    source="nvmlDeviceGetComputeRunningProcesses, GetGraphicsRunningProcesses; amdgpu: /sys/class/kfd/kfd/proc, "
+    "/proc/{pid}/fdinfo",
     standard=False,
 )
 PROCESS_GPU_UTILIZATION = Metric(
@@ -898,7 +913,7 @@ PROCESS_GPU_UTILIZATION = Metric(
     (HW_ID, GPU_TASK),
     Window.MEAN,
     scope=Scope.PROCESS,
-    source="nvmlDeviceGetProcessUtilization",
+    source="nvmlDeviceGetProcessUtilization; amdgpu: /proc/{pid}/fdinfo",
     standard=False,
 )
 
