@@ -110,8 +110,8 @@ QUANTITIES: Final[Mapping[str, tuple[_Row, ...]]] = {
 }
 """Every quantity, with the rows that carry it.
 
-Shares are 0..1; bytes, watts, joules, volts, degrees Celsius, hertz, revolutions a minute, counts. A quantity of a counter's
-row is a running total, or a :class:`~.model.Rate` where the device counts nothing.
+Shares are 0..1; bytes, watts, joules, volts, degrees Celsius, hertz, revolutions a minute, counts. A quantity of a
+counter's row is a running total, or a :class:`~.model.Rate` where the device counts nothing.
 """
 
 
