@@ -65,6 +65,9 @@ class Tree:
 
     once = read
 
+    def link(self, path: str) -> str:
+        return self.read(path).decode()
+
     def names(self, path: str) -> Sequence[str]:
         folder = _place(path).rstrip("/") + "/"
         found = {name[len(folder) :].split("/", 1)[0] for name in self.files if name.startswith(folder)}

@@ -57,7 +57,7 @@ class Session:
         # A site is made once: its drivers know, also after a source is opened again, which child could not be killed.
         pollers = [
             Poller(
-                partial(make, Site(config, drivers(name), observed, self.member)),
+                partial(make, Site(config, drivers(name), observed, self.member, self._environ)),
                 name,
                 config.interval,
                 self.rhythm,

@@ -17,6 +17,7 @@ from opentelemetry.instrumentation.hardware.sources.nvidia import smi
 from opentelemetry.instrumentation.hardware.sources.nvidia.choice import Choice
 from opentelemetry.instrumentation.hardware.sources.nvidia.library import Library
 from opentelemetry.instrumentation.hardware.sources.nvidia.listing import PACE, Listing
+from opentelemetry.instrumentation.hardware.sources.nvidia.naps import Naps
 from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import Nvml
 from opentelemetry.instrumentation.hardware.sources.nvidia.smi import Smi
 
@@ -28,6 +29,8 @@ _HOST_PIDS = (
     "start it in the host's process namespace (--pid=host, hostPID: true)"
 )
 
+
+_ASLEEP = "hw.gpu.*: the GPUs sleep, and are not woken to be asked; they are reported as soon as a program uses them"
 
 _NO_DRIVER = "no NVIDIA driver is loaded: there is neither /sys/module/nvidia nor /proc/driver/nvidia"
 
@@ -56,8 +59,16 @@ class Nvidia(Source):
         self._blind = False
         self.choice = Choice(self.site.config.devices, self.site.environ)
         kernel = self._kernel()
+        self._exists = os.path.exists if kernel is None else kernel.exists
+        self._naps = Naps(kernel)
         self._owners = Owners(machine(self.site.drivers), kernel, self.site.pid, _COMPUTE)
-        self._gpus = self._way(os.path.exists if kernel is None else kernel.exists)
+        self._gpus: Library | Listing | None = None
+        self._wake()
+
+    def _wake(self) -> None:
+        """Look for a way to the GPUs, unless that would wake them: as soon as a program has."""
+        if self._gpus is None and not self._naps.all():
+            self._gpus = self._way(self._exists)
 
     def _kernel(self) -> Kernel | None:
         try:
@@ -83,7 +94,7 @@ class Nvidia(Source):
         if config.nvidia_smi != "off" and (here or _named(config.nvidia_smi)):
             try:
                 command = self.site.drivers.command(smi.TOOL._replace(path=_named(config.nvidia_smi)))
-                listing = Listing(Smi(command), self.choice)
+                listing = Listing(Smi(command), self.choice, self._naps)
             except Unavailable as gone:
                 reasons.append(f"nvidia-smi: {gone.reason}")
             else:
@@ -95,7 +106,7 @@ class Nvidia(Source):
     def _library(self) -> Library:
         nvml = self.site.drivers.own("nvml", lambda: Nvml(_named(self.site.config.nvml)))
         try:
-            library = Library(nvml, self.choice)
+            library = Library(nvml, self.choice, self._naps)
             if not self.site.member:
                 library.listen()
         except BaseException:
@@ -105,13 +116,17 @@ class Nvidia(Source):
 
     def read(self) -> Iterator[Point]:
         """Some ten calls for each GPU."""
-        if not self.site.member:
+        if self._gpus is not None and not self.site.member:
             yield from self._gpus.read()
 
     def read_seldom(self) -> Iterator[Point]:
         """What hardly changes, errors, and whose processes use the GPUs."""
+        self._wake()
+        if self._gpus is None:
+            self.missing = [_ASLEEP]
+            return
         self._gpus.look()
-        used = [*self._used()]  # first: it may be for their use that devices are reported
+        used = [*self._used(self._gpus)]  # first: it may be for their use that devices are reported
         if not self.site.member:
             yield from self._gpus.read_seldom()
         yield from used
@@ -120,11 +135,11 @@ class Nvidia(Source):
         if self._blind:
             self.missing.append(_HOST_PIDS)
 
-    def _used(self) -> Iterator[Point]:
+    def _used(self, gpus: Library | Listing) -> Iterator[Point]:
         """What the observed program uses of each device."""
         self._owners.look()
         seen = False
-        for gpu, users in self._gpus.users():
+        for gpu, users in gpus.users():
             ours = self._owners.among(users)
             seen = seen or bool(ours)
             if not ours:
@@ -144,8 +159,9 @@ class Nvidia(Source):
     def close(self) -> None:
         """Let go of the GPUs: an open library keeps them from being reset."""
         try:
-            if hasattr(self, "_gpus"):
-                self._gpus.release()
+            gpus: Library | Listing | None = getattr(self, "_gpus", None)  # opening may have failed
+            if gpus is not None:
+                gpus.release()
         finally:
             super().close()
 

@@ -14,6 +14,7 @@ from opentelemetry.instrumentation.hardware.sources.nvidia.choice import Choice,
 from opentelemetry.instrumentation.hardware.sources.nvidia.choice import Part as Slot
 from opentelemetry.instrumentation.hardware.sources.nvidia.gpu import END, Gpu, Part
 from opentelemetry.instrumentation.hardware.sources.nvidia.missing import sentences
+from opentelemetry.instrumentation.hardware.sources.nvidia.naps import Naps
 from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import Nvml, driver
 
 _LOG = logging.getLogger(__name__)
@@ -28,13 +29,15 @@ class Library:
     Args:
         nvml: the library, initialized.
         choice: which of them are read.
+        naps: which of them sleep; those are not asked.
 
     Raises:
         Refusal: where the library does not answer at all.
     """
 
-    def __init__(self, nvml: Nvml, choice: Choice | None = None) -> None:
+    def __init__(self, nvml: Nvml, choice: Choice | None = None, naps: Naps | None = None) -> None:
         self._nvml = nvml
+        self._naps = naps or Naps(None)
         self._choice = choice or Choice()
         self._told: set[tuple[str, int]] = set()
         self.gpus = [Gpu(nvml, str(index)) for index in range(nvml.count())]
@@ -65,8 +68,11 @@ class Library:
         """The devices that are wanted, GPUs and parts of them."""
         for gpu in self.gpus:
             for device in (gpu, *gpu.parts.values()):
-                if device.device.id in self._choice:
+                if device.device.id in self._choice and not self._sleeps(device):
                     yield device
+
+    def _sleeps(self, gpu: Gpu) -> bool:
+        return gpu.facts.get(v.PCI_BDF) in self._naps
 
     def listen(self) -> None:
         """Count critical events from now on."""
@@ -118,6 +124,7 @@ class Library:
         """What the devices do not say, a sentence for each reason."""
         wanted = [gpu for gpu in self.gpus if gpu.device.id in self._choice]
         found = [f"{gpu.device.id} does not answer: {gpu.trouble}" for gpu in wanted if gpu.trouble]
+        found += [f"{gpu.device.id} sleeps, and is not woken to be asked" for gpu in wanted if self._sleeps(gpu)]
         return [*found, *sentences([(gpu.device.name, gpu.missing) for gpu in wanted if not gpu.trouble])]
 
     def users(self) -> Iterator[tuple[Gpu, Mapping[int, int | None]]]:
@@ -130,7 +137,7 @@ class Library:
                 )
             return
         for gpu in self.gpus:
-            if not gpu.trouble:
+            if not gpu.trouble and not self._sleeps(gpu):
                 for device in gpu.parts.values() or (gpu,):
                     if self._choice.by_use or device.device.id in self._choice:
                         yield device, device.users()

@@ -13,6 +13,7 @@ from opentelemetry.instrumentation.hardware.model import Attributes, Number, Poi
 from opentelemetry.instrumentation.hardware.sources.nvidia import smi
 from opentelemetry.instrumentation.hardware.sources.nvidia.choice import Choice, Found, Part
 from opentelemetry.instrumentation.hardware.sources.nvidia.missing import sentences
+from opentelemetry.instrumentation.hardware.sources.nvidia.naps import Naps
 from opentelemetry.instrumentation.hardware.sources.nvidia.smi import Smi
 
 _LOG = logging.getLogger(__name__)
@@ -46,6 +47,7 @@ class Listing:
     Args:
         nvidia_smi: runs the tool.
         choice: which of them are reported.
+        naps: which of them sleep; the tool would wake them all.
 
     Raises:
         Unavailable: where there is no driver or no GPU.
@@ -53,20 +55,25 @@ class Listing:
         ValueError: where it says nothing that can be understood.
     """
 
-    def __init__(self, nvidia_smi: Smi, choice: Choice | None = None) -> None:
+    def __init__(self, nvidia_smi: Smi, choice: Choice | None = None, naps: Naps | None = None) -> None:
         self._smi = nvidia_smi
+        self._naps = naps or Naps(None)
         self._choice = choice or Choice()
         self._made: dict[str, Device] = {}
         self._ill: dict[str, str] = {}
-        self._document: smi.Document | None = nvidia_smi.read()
+        self._document = nvidia_smi.read()
+        self._news = True
 
     def read(self) -> Iterator[Point]:
         """What one run of the tool says of all devices."""
-        document = self._document if not self._made and self._document is not None else self._smi.read()
-        self._document = document
+        if self._naps.all():
+            return
+        if not self._news:
+            self._document = self._smi.read()
+        self._news = False
         self.look()
         for device in self._devices():
-            yield from self._gpu(device, document.driver_version)
+            yield from self._gpu(device, self._document.driver_version)
 
     def read_seldom(self) -> Iterator[Point]:
         """Nothing: what hardly changes was said as well."""
@@ -85,7 +92,7 @@ class Listing:
         return Found(device.index, self._whole(device).id, device.name or "", device.bdf or "", divided, parts)
 
     def _devices(self) -> Sequence[smi.Device]:
-        return self._document.devices if self._document else ()
+        return self._document.devices
 
     def _of(self, id: str, name: str, kind: str = "gpu", parent: str = "") -> Device:  # noqa: A002
         if id not in self._made:
@@ -154,7 +161,7 @@ class Listing:
             if not device.lost and self._whole(device).id in self._choice
         ]
         found = [f"{device} does not answer: {reason}" for device, reason in self._ill.items()]
-        if self._document is not None and self._document.problem:
+        if self._document.problem:
             found.append(self._document.problem)
         return [*found, *sentences(said)]
 
