@@ -8,6 +8,7 @@ import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
@@ -16,9 +17,11 @@ import pytest
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metrics_service_pb2_grpc
 from tests.children import run
 from tests.sink import Sink
+from tests.tools import nvml
 
 from opentelemetry.instrumentation.hardware.cli import doctor
 from opentelemetry.instrumentation.hardware.cli.otlp import Destination, destination, silence
+from opentelemetry.instrumentation.hardware.cli.view import told
 from opentelemetry.instrumentation.hardware.identity import JOB, key
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
@@ -168,6 +171,7 @@ def test_a_variable_that_loses_all_numbers_is_named(env: dict[str, str], part: s
         ({}, "host.name", "OTEL_EXPERIMENTAL_RESOURCE_DETECTORS=host,process"),
         ({}, "duplicates", "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS=system_metrics"),
         ({"OTEL_PYTHON_HARDWARE_SAMPLE_INTERVAL": "fast"}, "sample_interval", "seconds"),
+        ({"OTEL_PYTHON_HARDWARE_SAMPEL_INTERVAL": "1"}, "warning", "OTEL_PYTHON_HARDWARE_SAMPLE_INTERVAL"),
         ({JOB: key(os.getpid())}, "job", JOB),
     ],
 )
@@ -191,6 +195,36 @@ def test_a_path_that_cannot_be_read_is_said() -> None:
     status, findings = examined(env, "--sources", "filesystem")
     assert status == 0
     assert subject(findings, "/no/such/path").text == "No such file or directory"
+
+
+def test_gpus_are_said_by_their_models_and_what_they_lack_by_its_reason(tmp_path: Path) -> None:
+    fake = nvml.FakeNvml(tmp_path, nvml.h100(0), nvml.h100(1), nvml.geforce(2))
+    env = fake.environment | {"OTEL_METRICS_EXPORTER": "console"}
+    status, findings = examined(env, "--sources", "nvidia")
+    assert status == 0
+    source, lacking = subject(findings, "nvidia"), subject(findings, "GPU 2")
+    assert "2 x NVIDIA H100 80GB HBM3; NVIDIA GeForce RTX 4090; driver 570.86.15" in source.text
+    assert lacking.text.startswith("Not Supported: hw.gpu.utilization (sm, tensor")
+    answer = run(["otel-hardware", "doctor", "--sources", "nvidia"], env | {"COLUMNS": "80"})
+    lines = answer.stdout.partition("\nsettings")[0].splitlines()
+    assert max(map(len, lines[1:])) <= 80
+    assert any(line.startswith("  note   GPU 2            Not Supported: hw.gpu") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "subject", "text"),
+    [
+        ("hw.energy: no zone", "hw.energy", "no zone"),
+        ("hw.errors (xid) of GPU 1: not told", "hw.errors (xid) of GPU 1", "not told"),
+        ("hw.gpu.io (a, b), hw.power of GPU 1: no", "GPU 1", "no: hw.gpu.io (a, b), hw.power"),
+        ("hw.gpu.io (a, b), hw.temperature: no", "", "no: hw.gpu.io (a, b), hw.temperature"),
+        (f"hw.power of {'GPU 1, ' * 9}GPU 9: no", "", f"{'GPU 1, ' * 9}GPU 9: no: hw.power"),
+        ("GPU-00002330-0000-4000 does not answer: lost", "", "GPU-00002330-0000-4000 does not answer: lost"),
+        ("nvidia-smi is asked instead", "", "nvidia-smi is asked instead"),
+    ],
+)
+def test_a_long_list_of_what_is_missing_stands_behind_its_reason(sentence: str, subject: str, text: str) -> None:
+    assert told(sentence, 24) == (subject, text)
 
 
 def test_without_a_distro_zero_code_is_said_to_need_one(monkeypatch: pytest.MonkeyPatch) -> None:

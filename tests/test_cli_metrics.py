@@ -50,10 +50,19 @@ def test_a_glob_and_the_default_set_narrow_it() -> None:
     assert names == ["system.cpu.load_average.1m"]
 
 
-def test_an_unknown_metric_is_a_mistake() -> None:
-    answer = run(["otel-hardware", "metrics", "no.such.metric"])
+@pytest.mark.parametrize(
+    ("word", "instead"),
+    [
+        ("xyzzy", "'otel-hardware metrics' lists them all"),
+        ("system.cpu.utilisation", "did you mean system.cpu.utilization or "),
+        ("Throttle", "'*throttle*' finds those"),
+        ("*utilizatoin", "did you mean "),
+    ],
+)
+def test_an_unknown_metric_is_a_mistake(word: str, instead: str) -> None:
+    answer = run(["otel-hardware", "metrics", word])
     assert answer.returncode == 2
-    assert answer.stderr.startswith("otel-hardware: no metric is called no.such.metric")
+    assert answer.stderr.startswith(f"otel-hardware: no metric is called {word}; {instead}")
     assert len(answer.stderr.splitlines()) == 1
 
 

@@ -223,13 +223,33 @@ def test_a_configuration_that_cannot_work_is_one_sentence(env: dict[str, str], s
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--interval", "fast"], ["--duration", "-1"], ["--detail", "everything"], ["--duration", "1", "--", "true"]],
+    [
+        ["--interval", "fast"],
+        ["--sources", "gpu"],
+        ["--sources", "host,-gpu"],
+        ["--duration", "-1"],
+        ["--detail", "everything"],
+        ["--duration", "1", "--", "true"],
+    ],
 )
 def test_a_mistake_in_the_arguments_is_one_sentence(arguments: list[str]) -> None:
     answer = run([*AGENT, *arguments])
     assert answer.returncode == 2
     assert "Traceback" not in answer.stderr
     assert arguments[0] in answer.stderr
+
+
+@pytest.mark.parametrize("columns", [50, 90])
+def test_what_is_said_is_wrapped_on_a_terminal(nobody: str, columns: int) -> None:
+    ours, theirs = pty.openpty()
+    env = environment({"OTEL_EXPORTER_OTLP_ENDPOINT": nobody, "COLUMNS": str(columns)})
+    with subprocess.Popen([*AGENT, "--duration", "0.1"], env=env, stdin=theirs, stdout=theirs, stderr=theirs) as agent:
+        os.close(theirs)
+        lines = _all(ours).splitlines()
+        assert agent.wait(PATIENCE) == 0
+    assert max(map(len, lines)) <= columns
+    assert lines[0].startswith("otel-hardware: nobody answers at")
+    assert "exporting goes on trying" in " ".join(" ".join(lines).split())
 
 
 def test_the_wrong_protocol_for_a_port_is_said() -> None:

@@ -10,6 +10,7 @@ from tests.stage import PATIENT, warnings
 
 from opentelemetry.instrumentation.hardware import environment_variables
 from opentelemetry.instrumentation.hardware.config import PREFIX, Config, export_interval
+from opentelemetry.instrumentation.hardware.identity import JOB
 from opentelemetry.instrumentation.hardware.session import Session
 from opentelemetry.instrumentation.hardware.vocabulary import CATALOG, SYSTEM_CPU_FREQUENCY, SYSTEM_CPU_TIME
 
@@ -291,6 +292,29 @@ def test_a_source_that_there_is_not_costs_a_warning_and_the_default_is_used(
 def test_a_source_that_there_is_not_takes_no_other_with_it(caplog: pytest.LogCaptureFixture) -> None:
     assert sources_of(Config(sources=["host", "gpus"])) == {"host"}
     assert "gpus" in warnings(caplog)[0]
+
+
+@pytest.mark.parametrize(
+    ("variable", "sentence"),
+    [
+        ("OTEL_PYTHON_HARDWARE_SAMPEL_INTERVAL", "did you mean OTEL_PYTHON_HARDWARE_SAMPLE_INTERVAL?"),
+        ("OTEL_PYTHON_HARDWARE_SOURCE", "did you mean OTEL_PYTHON_HARDWARE_SOURCES?"),
+        ("otel_python_hardware_detail", "did you mean OTEL_PYTHON_HARDWARE_DETAIL?"),
+        ("OTEL_PYTHON_HARDWARE_XYZZY", "the settings are sources, sample_interval, "),
+    ],
+)
+def test_a_variable_that_is_no_setting_is_named_once(
+    variable: str, sentence: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert Config.read(environ={variable: "1"}) == DEFAULT
+    (warning,) = warnings(caplog)
+    assert warning.startswith(f"{variable} is no setting")
+    assert sentence in warning
+
+
+def test_what_is_set_by_us_or_to_nothing_is_no_mistake(caplog: pytest.LogCaptureFixture) -> None:
+    Config.read(environ={JOB: "1.2", f"{PREFIX}SAMPEL": " ", "OTEL_PYTHON_LOG_LEVEL": "info"})
+    assert warnings(caplog) == []
 
 
 @pytest.mark.parametrize(

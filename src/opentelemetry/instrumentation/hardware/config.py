@@ -11,6 +11,7 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
@@ -18,6 +19,9 @@ from opentelemetry.instrumentation.hardware.model import Metric
 from opentelemetry.instrumentation.hardware.vocabulary import CATALOG
 
 PREFIX: Final = "OTEL_PYTHON_HARDWARE_"
+_OURS: Final = PREFIX + "JOB"
+"""Set by us, for our children; it is no setting."""
+
 DETAILS: Final = ("cpu", "connections", "processes")
 ORIGINS: Final = ("boot", "start")
 CHOICES: Final = ("all", "visible", "process")
@@ -225,6 +229,7 @@ class Config:
                     setting.metadata["form"],
                     setting.metadata["default"],
                 )
+        _doubt(environ)
         if "counter_origin" not in values:
             preference = environ.get("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "").strip().lower()
             values["counter_origin"] = "start" if preference == "delta" else "boot"
@@ -252,6 +257,19 @@ class Config:
             return False
         named = [word for word in words if not word.startswith("-")]
         return not named or source in named
+
+
+def _doubt(environ: Mapping[str, str]) -> None:
+    """Say which variables look like settings and are none: they would be lost in silence."""
+    known = [setting.name.upper() for setting in fields(Config)]
+    for variable in sorted(environ):
+        name = variable.upper().removeprefix(PREFIX)
+        idle = not environ[variable].strip() or variable in (_OURS, *(PREFIX + word for word in known))
+        if idle or not variable.upper().startswith(PREFIX):
+            continue
+        alike = get_close_matches(name, known, 1)
+        said = f"did you mean {PREFIX}{alike[0]}?" if alike else f"the settings are {', '.join(known).lower()}"
+        _LOG.warning("%s is no setting and changes nothing; %s", variable, said)
 
 
 def export_interval(environ: Mapping[str, str] | None = None) -> float:

@@ -10,6 +10,7 @@ import socket
 import sys
 import textwrap
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import fields
 from importlib.metadata import PackageNotFoundError, entry_points, version
@@ -39,6 +40,9 @@ exit status: 0; 1 where something is wrong that loses numbers; 2 for a mistake i
 
 _PATIENCE = 3.0
 _DEADLINE = 2
+_SUBJECT = 24
+"""Letters of a subject, which is a column of the report."""
+
 _NOUNS = {
     "system.device": "disk",
     "network.interface.name": "interface",
@@ -133,6 +137,7 @@ def _sources(config: Config) -> Iterator[Finding]:
 
 
 def _source(poller: Poller) -> Iterator[Finding]:
+    from opentelemetry.instrumentation.hardware.cli.view import told
     from opentelemetry.instrumentation.hardware.poller import State
 
     now = time.monotonic()
@@ -149,22 +154,28 @@ def _source(poller: Poller) -> Iterator[Finding]:
     else:
         yield Finding("sources", "ok", poller.name, _found(poller, now))
     for sentence in source.missing if source is not None else ():
-        subject, _, why = sentence.partition(": ")
-        yield Finding("sources", "note", subject, why)
+        subject, why = told(sentence, _SUBJECT)
+        yield Finding("sources", "note", subject or poller.name, why)
 
 
 def _found(poller: Poller, now: float) -> str:
     """What a source is about, from its own points: how many, of which things, under which limits."""
     from opentelemetry.instrumentation.hardware.cli.table import WHO, quantity
-    from opentelemetry.instrumentation.hardware.vocabulary import SYSTEM_CPU_LOGICAL_COUNT, SYSTEM_MEMORY_LIMIT
+    from opentelemetry.instrumentation.hardware.vocabulary import (
+        HW_GPU_INFO,
+        HW_ID,
+        SYSTEM_CPU_LOGICAL_COUNT,
+        SYSTEM_MEMORY_LIMIT,
+    )
 
     points, _ = poller.window(None, now)
+    gpus = [series.attributes for series, _ in points if series.metric is HW_GPU_INFO]
     things: dict[str, dict[str, None]] = {}
     facts = []
     for series, value in points:
         metric = series.metric
         who = next((key for key in WHO if key in metric.attributes), "")
-        if who in _NOUNS:
+        if who in _NOUNS and not (gpus and HW_ID in series.attributes):
             things.setdefault(_NOUNS[who], {})[str(series.attributes[who])] = None
         if metric is SYSTEM_CPU_LOGICAL_COUNT:
             facts.append(f"{value} logical CPUs")
@@ -172,9 +183,23 @@ def _found(poller: Poller, now: float) -> str:
             facts.append(f"{quantity(value, metric.unit)} of memory")
         elif not metric.attributes and metric.name.endswith(".limit"):
             facts.append(f"{metric.name.split('.')[1]} limit {quantity(value, metric.unit)}")
-    parts = [f"{len(points)} series", *facts]
+    parts = [f"{len(points)} series", *facts, *_gpus(gpus)]
     parts += [f"{noun}{'s' if len(names) > 1 else ''} {', '.join(names)}" for noun, names in things.items()]
     return "; ".join(parts)
+
+
+def _gpus(found: Sequence[Mapping[str, str | int]]) -> Iterator[str]:
+    """GPUs by their model, MIG instances, and their drivers."""
+    from opentelemetry.instrumentation.hardware.vocabulary import HW_DRIVER_VERSION, HW_MODEL, HW_PARENT
+
+    models = Counter(str(facts.get(HW_MODEL, "a GPU")) for facts in found if HW_PARENT not in facts)
+    parts = sum(HW_PARENT in facts for facts in found)
+    drivers = {str(facts[HW_DRIVER_VERSION]): None for facts in found if HW_DRIVER_VERSION in facts}
+    yield from (f"{count} x {model}" if count > 1 else model for model, count in models.items())
+    if parts:
+        yield f"{parts} MIG instance{'s' if parts > 1 else ''}"
+    if drivers:
+        yield f"driver {', '.join(drivers)}"
 
 
 # -- settings
@@ -187,13 +212,14 @@ def _settings(arguments: argparse.Namespace, config: Config, said: Sequence[str]
         shown = ",".join(value) if isinstance(value, list) else f"{value}"
         if getattr(arguments, setting.name) is not None:
             yield Finding("settings", "ok", setting.name, f"{shown} (from the command line)")
-        elif os.environ.get(variable, "").strip() and not any(variable in sentence for sentence in said):
+        elif os.environ.get(variable, "").strip() and not any(f"{variable}=" in sentence for sentence in said):
             yield Finding("settings", "ok", setting.name, f"{shown} (from {variable})")
         else:
             default = setting.metadata["default"] if value is None or setting.name != "counter_origin" else shown
             yield Finding("settings", "ok", setting.name, f"{default} (default)")
     for sentence in said:
-        subject = next((setting.name for setting in fields(Config) if setting.name.upper() in sentence), "warning")
+        named = sentence.replace(":", "=").partition("=")[0].removeprefix(PREFIX).lower()
+        subject = named if named in {setting.name for setting in fields(Config)} else "warning"
         yield Finding("settings", "note", subject, sentence)
 
 

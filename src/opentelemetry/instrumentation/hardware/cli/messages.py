@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -21,9 +23,20 @@ class Mistake(Exception):  # noqa: N818 - it is the user's, and no error of ours
 
 
 def say(sentence: str) -> None:
-    """Say something beside the output."""
-    with suppress(OSError):  # nobody listens
-        print(f"otel-hardware: {sentence}", file=sys.stderr, flush=True)  # noqa: T201
+    """Say something beside the output: in one line, on a terminal in as many as it takes."""
+    text = f"otel-hardware: {sentence}"
+    with suppress(OSError, ValueError):  # nobody listens
+        if sys.stderr.isatty():
+            text = _wrapped(text)
+        print(text, file=sys.stderr, flush=True)  # noqa: T201
+
+
+def _wrapped(text: str) -> str:
+    columns = os.environ.get("COLUMNS", "")
+    width = int(columns) if columns.isdecimal() else os.get_terminal_size(sys.stderr.fileno()).columns
+    return textwrap.fill(
+        text, max(width or 80, 40), subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
 
 
 class Messages(logging.Handler):

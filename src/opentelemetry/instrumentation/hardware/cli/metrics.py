@@ -7,6 +7,7 @@ import json
 import shutil
 import textwrap
 from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake
@@ -49,7 +50,7 @@ class Metrics:
         if arguments.glob is not None:
             rows = [row for row in rows if fnmatchcase(row.name, arguments.glob.lower())]
         if not rows:
-            raise Mistake(f"no metric is called {arguments.glob}; 'otel-hardware metrics' lists them all")
+            raise Mistake(f"no metric is called {arguments.glob}; {_near(arguments.glob.lower().strip('*'))}")
         if arguments.format == "json":
             _print(json.dumps([_object(row) for row in rows], indent=2))
             return 0
@@ -57,6 +58,17 @@ class Metrics:
         for line in _overview(rows, width) if arguments.glob is None else _details(rows, width):
             _print(line)
         return 0
+
+
+def _near(word: str) -> str:
+    """What to try instead."""
+    from opentelemetry.instrumentation.hardware.vocabulary import CATALOG
+
+    names = [row.name for row in CATALOG]
+    if any(word in name for name in names):
+        return f"'*{word}*' finds those that have it in their names"
+    alike = get_close_matches(word, names, 3)
+    return f"did you mean {' or '.join(alike)}?" if alike else "'otel-hardware metrics' lists them all"
 
 
 def _object(row: Metric) -> dict[str, object]:

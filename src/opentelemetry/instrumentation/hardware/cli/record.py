@@ -19,6 +19,9 @@ from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.sources import Site, Source, discover
 
+_ELSEWHERE = ("sources", "sample_interval", "counter_origin")
+"""Settings that a source does not see."""
+
 
 class Record:
     """Reads one source a few times and keeps every answer of its drivers as a capture."""
@@ -56,7 +59,7 @@ shows; 2 where a flag or the file to write makes no sense."""
         parser.add_argument(
             "--hide", action="append", default=[], metavar="WORD", help="write xxxx for this word; may be repeated"
         )
-        settings.add(parser)
+        settings.add(parser, but=_ELSEWHERE)
 
     def run(self, arguments: argparse.Namespace) -> int:
         """Write the capture."""
@@ -114,6 +117,5 @@ def _record(make: type[Source], output: TextIO, arguments: argparse.Namespace) -
 def _header(config: Config, pid: int) -> dict[str, object]:
     """What a replay has to know besides the answers: the settings, and whose numbers these are."""
     chosen = {setting.name: getattr(config, setting.name) for setting in fields(config)}
-    idle = ("sources", "counter_origin")
-    said = {name: value for name, value in chosen.items() if value is not None and name not in idle}
+    said = {name: value for name, value in chosen.items() if value is not None and name not in _ELSEWHERE}
     return ({"settings": said} if said else {}) | ({"pid": pid} if pid != os.getpid() else {})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import fields
 from typing import Any
 
@@ -12,17 +12,37 @@ from opentelemetry.instrumentation.hardware.cli.messages import Mistake
 from opentelemetry.instrumentation.hardware.config import PREFIX, Config
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Add a flag for each setting."""
+def add(parser: argparse.ArgumentParser, but: Collection[str] = ()) -> None:
+    """Add a flag for each setting but these, which mean nothing to the command."""
     group = parser.add_argument_group("settings", f"the same as {PREFIX}<NAME> in the environment; a flag wins")
     for setting in fields(Config):
+        if setting.name in but:
+            continue
         facts = setting.metadata
+        read = _sources if setting.name == "sources" else facts["read"]
         group.add_argument(
             "--" + setting.name.replace("_", "-"),
-            type=_reader(facts["read"], facts["form"]),
+            type=_reader(read, facts["form"]),
             metavar=setting.name.rpartition("_")[2].upper(),
             help=f"{facts['help']} Takes {facts['form']}; default: {facts['default']}.",
         )
+
+
+def _sources(value: object) -> list[str]:
+    """The words of ``--sources``.
+
+    Raises:
+        ValueError: for one that names no source; in the environment it costs a warning.
+    """
+    from opentelemetry.instrumentation.hardware.sources import discover
+
+    read = {setting.name: setting.metadata["read"] for setting in fields(Config)}["sources"]
+    words: list[str] = read(value)
+    known = [*discover(), "auto"]
+    for word in words:
+        if word.removeprefix("-") not in known:
+            raise ValueError(f"there is no source {word.removeprefix('-')}; the sources are {', '.join(known[:-1])}")
+    return words
 
 
 def _reader(read: Callable[[object], Any], form: str) -> Callable[[str], Any]:
@@ -37,7 +57,7 @@ def _reader(read: Callable[[object], Any], form: str) -> Callable[[str], Any]:
 
 def config(arguments: argparse.Namespace) -> Config:
     """The settings of the flags and, below them, of the environment."""
-    return Config.read({setting.name: getattr(arguments, setting.name) for setting in fields(Config)})
+    return Config.read({setting.name: getattr(arguments, setting.name, None) for setting in fields(Config)})
 
 
 def seconds(text: str) -> float:

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
 from opentelemetry.instrumentation.hardware.cli.gpus import Gpu, gpus, place
-from opentelemetry.instrumentation.hardware.cli.view import View, line
+from opentelemetry.instrumentation.hardware.cli.view import View, line, told
 from opentelemetry.instrumentation.hardware.model import Attributes, Kind, Metric, Number, Window
 
 WHO = (
@@ -104,7 +104,7 @@ def draw(view: View, width: int, bold: bool = False, first: Sequence[str] = ()) 
     if view.missing:
         lines += ["", f"{mark[0]}not here{mark[1]}"]
         for sentence in view.missing:
-            lines += _wrapped(reason_first(sentence), width)
+            lines += _wrapped(": ".join(filter(None, told(sentence, _SUBJECT))), width)
     return "\n".join(lines) + "\n"
 
 
@@ -228,12 +228,6 @@ def _family(rows: list[_Line], name_width: int, width: int) -> Iterator[str]:
             cells = (" " * _GAP).join(f"{clip(str(cell), room):{column}}" for cell in row.cells[at : at + fit])
             yield (start + cells).rstrip()
             start = " " * left
-
-
-def reason_first(sentence: str) -> str:
-    """What is missing and why, the other way round where what is missing is a long list."""
-    subject, _, why = sentence.partition(": ")
-    return f"{why}: {subject}" if len(subject) > _SUBJECT else sentence
 
 
 def _wrapped(sentence: str, width: int) -> list[str]:

@@ -57,6 +57,25 @@ def line(metric: Metric, attributes: Attributes) -> Line:
     return metric, frozenset(attributes.items())
 
 
+def told(sentence: str, most: int) -> tuple[str, str]:
+    """What is missing and why, as a subject and what is said of it.
+
+    Args:
+        sentence: as sources say it: ``rows of devices: reason``.
+        most: letters that a subject may have. A longer list of rows stands behind the reason, and its devices, where
+            they are named, are the subject; else there is none.
+    """
+    subject, _, why = sentence.partition(": ")
+    if why and len(subject) <= most:
+        return subject, why
+    if not why or not subject.startswith(("hw.", "process.", "system.")):
+        return "", sentence
+    rows, _, devices = subject.rpartition(" of ")
+    short = len(devices) <= most
+    where = f"{devices}: " if rows and not short else ""
+    return devices if rows and short else "", f"{where}{why}: {rows or subject}"
+
+
 class Viewer:
     """Looks at a Session now and then; each look is about the time since the one before.
 
