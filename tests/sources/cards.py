@@ -1,0 +1,135 @@
+"""NVIDIA GPUs that are not there, read through the real binding, the real instrumentor and the real SDK."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+from tests.sources.playing import Playing, playing
+from tests.tools import fake_nvml, need
+from tests.tools.nvml import FakeNvml, Gpu, Value
+
+from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.poller import Poller
+from opentelemetry.instrumentation.hardware.sources.nvidia import nvml
+
+START = 1000.0
+"""When what a GPU counts begins to move."""
+
+
+class Cards:
+    """A program on a machine with these GPUs, whose clock the test turns.
+
+    Attributes:
+        fake: the driver.
+        stage: the program.
+    """
+
+    def __init__(self, fake: FakeNvml, stage: Playing) -> None:
+        self.fake = fake
+        self.stage = stage
+        fake.say({"Clock": stage.clock.now})
+
+    @property
+    def poller(self) -> Poller:
+        (found,) = self.stage._session.board.pollers
+        return found
+
+    def pass_time(self, seconds: float) -> None:
+        self.stage.clock.now += seconds
+        self.fake.say({"Clock": self.stage.clock.now})
+
+    def tick(self, seconds: float = 2.0, changes: Mapping[str, Value | None] | None = None) -> Exported:
+        """Some time later, when the driver says something else, read all and collect."""
+        self.sample(seconds, changes, due=True)
+        return self.collect()
+
+    def sample(
+        self, seconds: float = 2.0, changes: Mapping[str, Value | None] | None = None, due: bool = False
+    ) -> None:
+        """The same without a collection, nor what is read seldom where nothing is due."""
+        self.pass_time(seconds)
+        self.fake.say(changes or {})
+        self.poller.step(due)
+
+    def collect(self) -> Exported:
+        return Exported(self.stage.collect())
+
+    def up(self) -> bool:
+        """Whether the source says that it is well."""
+        return self.poller.health(self.stage.clock.now) is None
+
+    def missing(self, words: str = "") -> list[str]:
+        """The sentences on what is missing that have these words."""
+        source = self.poller.source
+        return [sentence for sentence in (source.missing if source else ()) if words in sentence]
+
+
+class Exported:
+    """The points of one collection.
+
+    Attributes:
+        points: by name and attributes, the value.
+    """
+
+    def __init__(self, lines: list[str]) -> None:
+        self.points: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}
+        self.units: dict[str, str] = {}
+        for line in lines:
+            name, attributes, value, unit, kind = _LINE.fullmatch(line).groups()  # type: ignore[union-attr]
+            pairs = re.findall(r"([a-z._]+)=((?:(?!,[a-z._]+=).)*)(?:,|$)", attributes)
+            self.points[name, frozenset(pairs)] = float(value)
+            self.units[name] = f"{unit} {kind}"
+
+    def of(self, name: str, **attributes: str) -> dict[frozenset[tuple[str, str]], float]:
+        """The points of a metric that have these attributes, with dots as ``_``."""
+        wanted = attributes.items()
+        return {
+            pairs: value
+            for (metric, pairs), value in self.points.items()
+            if metric == name and wanted <= {key.replace(".", "_"): text for key, text in pairs}.items()
+        }
+
+    def values(self, name: str, **attributes: str) -> list[float]:
+        """Their values, in order of size."""
+        return sorted(self.of(name, **attributes).values())
+
+    def one(self, name: str, **attributes: str) -> float:
+        """The value of one of them; that there is another, or none, fails the test."""
+        (value,) = self.values(name, **attributes)
+        return value
+
+    def names(self) -> set[str]:
+        """The metrics, without what the package says of itself."""
+        return {name for name, _ in self.points if not name.startswith("otel_hardware.")}
+
+
+_LINE = re.compile(r"(\S+?)\{(.*)\} (\S+) (\S+) (\S+)")
+
+
+def still(gpu: Mapping[str, Value]) -> Gpu:
+    """The GPU, whose counters begin to move at :data:`START`."""
+    return {call: re.sub("@.*", f"@{START}", said) if isinstance(said, str) else said for call, said in gpu.items()}
+
+
+@contextmanager
+def plugged(
+    folder: Path, *gpus: Gpu, say: Mapping[str, Value] | None = None, pid: int | None = None, **settings: Any
+) -> Iterator[Cards]:
+    """Instruments this program on a machine with these GPUs, whose files are in the folder."""
+    library = need(fake_nvml)
+    fake = FakeNvml(folder, *map(still, gpus))
+    fake.say({"Clock": START, **(say or {})})
+    settings = {"sources": ["nvidia"], "nvml": str(library), "nvidia_smi": "off", **settings}
+    with (
+        patch.dict(os.environ, fake.environment),
+        playing(lambda source: Drivers(), settings, pid) as stage,
+        patch.object(nvml, "time", SimpleNamespace(monotonic=lambda: stage.clock.now)),
+    ):
+        yield Cards(fake, stage)
