@@ -125,11 +125,10 @@ class Raw:
 
     def __init__(self, config: Config, pid: int) -> None:
         self.trouble = ""
-        self._config = config
-        self._pid = pid
-        self.expected = is_here(os.path.exists) or any(
-            way not in (None, "auto", "off") for way in (config.nvml, config.nvidia_smi)
-        )
+        named = (way not in (None, "auto", "off") for way in (config.nvml, config.nvidia_smi))
+        self.expected = is_here(os.path.exists) or any(named)
+        self._drivers = _Remembering()  # for good: they know which child could not be killed
+        self._site = Site(config, self._drivers, pid)
         self._held = ExitStack()
         self._source: Nvidia | None = None
         self._nvml: Nvml | None = None
@@ -148,13 +147,13 @@ class Raw:
         return moments
 
     def _open(self) -> Nvidia:
-        drivers = _Remembering()
-        source = Nvidia(Site(self._config, drivers, self._pid))
+        self._drivers.made.clear()
+        source = Nvidia(self._site)
         self._held.callback(source.close)
         source.open()
-        if "nvml" in drivers.made:
+        if "nvml" in self._drivers.made:
             with suppress(Refusal):  # then it is the tool that the source goes by
-                nvml = drivers.made["nvml"]()
+                nvml = self._drivers.made["nvml"]()
                 self._held.callback(nvml.release)
                 nvml.count()
                 self._nvml = nvml
