@@ -33,6 +33,9 @@ END = (n.UNINITIALIZED, n.DRIVER_NOT_LOADED, n.LIBRARY_NOT_FOUND, n.VERSION_MISM
 _MOST = 32
 """Readings that a call, or a device, that failed is left out at most before it is tried again."""
 
+_FANS = 16
+"""Fans that a device has at most; a driver that says more says nonsense."""
+
 _MEMORY_V2 = 0x02000028
 
 _GENERAL_SAMPLES = 1
@@ -226,7 +229,7 @@ class Gpu:
         uuid = str(self.get("UUID"))
         if uuid != self.device.id:
             self.device = Device(uuid, f"GPU {self.name}")
-        self._fans = [self._fan(number) for number in range(self._perhaps("NumFans") or 0)]
+        self._fans = [self._fan(number) for number in range(min(self._perhaps("NumFans") or 0, _FANS))]
         self.divided = (self._perhaps("MigMode") or [0])[0] == 1
         bus = self._perhaps("PciInfo") or {}
         self.facts = _known(
@@ -321,9 +324,9 @@ class Gpu:
                 raise
             said = self.get("MemoryInfo")
         used, total = said["used"], said["total"]
-        if used is not None and total is not None and not used <= total:
-            raise Refusal(n.NO_DATA, "the driver says that more is in use than there is")
-        return _known({"memory.used": used, "memory.total": total}) if total != 0 else {}
+        if total == 0 or (used is not None and total is not None and used > total):
+            raise Refusal(n.NO_DATA, f"the driver says that {used} of {total} bytes are in use")
+        return _known({"memory.used": used, "memory.total": total})
 
     def _clock(self, domain: str) -> Read:
         def ask() -> Reading:
@@ -342,14 +345,14 @@ class Gpu:
 
     def _counters(self) -> Reading:
         found: dict[str, Number] = {}
-        for (quantity, unit), (code, said) in zip(_OFTEN.values(), self._fields(list(_OFTEN))):
+        for (quantity, unit), (code, said) in zip(_OFTEN.values(), self._fields(tuple(_OFTEN))):
             if code:
                 self.missing[quantity] = said
             else:
                 found[quantity] = said * unit
         return found
 
-    def _fields(self, fields: list[tuple[int, int]]) -> list[Sequence[Any]]:
+    def _fields(self, fields: n.Fields) -> list[Sequence[Any]]:
         """For each field 0 and its value, or NVML's code and reason: each is refused for itself."""
         found: list[Sequence[Any]] = []
         for code, said in self.nvml.fields(self.name, fields):
@@ -381,7 +384,7 @@ class Gpu:
         return {"performance_state": state} if 0 <= state <= 15 else {}
 
     def _errors(self) -> Reading:
-        said = dict(zip(_SELDOM, self._fields([(field, 0) for field in _SELDOM])))
+        said = dict(zip(_SELDOM, self._fields(tuple((field, 0) for field in _SELDOM))))
         found: dict[str, Number] = {}
         for quantity, fields in (*_ERRORS.items(), *self._memory_errors(said)):
             reasons = [reason for code, reason in map(said.__getitem__, fields) if code]
@@ -474,9 +477,9 @@ class Gpu:
             raise refusal
         if code in _GONE:
             raise Failed(refusal.text)
+        self.missing.update(dict.fromkeys(read.quantities, refusal.text))
         if code in _NOTHING:
             return
-        self.missing.update(dict.fromkeys(read.quantities, refusal.text))
         if code in _NEVER:
             reads.remove(read)
             return

@@ -10,8 +10,8 @@ from __future__ import annotations
 import ctypes
 import struct
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 from opentelemetry.instrumentation.hardware.drivers import Refusal
@@ -46,11 +46,25 @@ _ABSENT = (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF)
 _FIELD = struct.Struct("=IIqqii8s")
 """``nvmlFieldValue_t``."""
 
-_KINDS = ("=d", "=I", "=Q", "=Q", "=q", "=i", "=H")
+_KINDS = tuple(struct.Struct(form) for form in ("=d", "=I", "=Q", "=Q", "=q", "=i", "=H"))
 """How the 8 bytes of a value are read, by ``nvmlValueType_t``."""
+
+_SHORT = 6
+"""``NVML_VALUE_TYPE_UNSIGNED_SHORT``."""
 
 _SAMPLE = struct.Struct("=Q8s")
 """``nvmlSample_t``."""
+
+_METRIC = struct.Struct("@IIdPPP")
+"""``nvmlGpmMetric_t``: number, code, value, and three texts."""
+
+_PROCESSES = {
+    version: struct.Struct(form) for version, form in (("_v3", "=IxxxxQII"), ("_v2", "=IxxxxQII"), ("", "=IxxxxQ"))
+}
+"""``nvmlProcessInfo_t`` by the version of the call."""
+
+_SHARE = struct.Struct("=IxxxxQIIII")
+"""``nvmlProcessUtilizationSample_t``."""
 
 _SAMPLES = 256
 """Samples fetched at a time; the driver's buffers hold some 100."""
@@ -59,13 +73,19 @@ _EVENTS = 64
 """Events fetched at a time: a storm of them is counted over several readings."""
 
 _ROOMS = (64, 1024, 16384)
-"""Processes that there is room for, at the first try and at the next ones."""
+"""Processes, or samples of them, that there is room for at the first try and at the next ones."""
+
+_GPUS, _SLOTS = 256, 64
+"""GPUs of a machine and MIG instances of a GPU at most; a driver that says more says nonsense."""
 
 _GPM_LEAST = 0.1
 """Seconds between two GPM samples: below, the library has nothing to compare."""
 
 Answer: TypeAlias = "Any"
 """Numbers, text, lists and dicts."""
+
+Fields: TypeAlias = "tuple[tuple[int, int], ...]"
+"""Pairs of a field and its scope."""
 
 
 SIGNS: Final = (
@@ -102,9 +122,10 @@ class Nvml:
         except ImportError as error:
             raise Refusal(LIBRARY_NOT_FOUND, f"its Python binding cannot be imported: {error}") from None
         self._binding = pynvml
+        self._said = _Said(pynvml.NVMLError)
         self._reasons: dict[int, str] = {}
         self._handles: dict[str, Any] = {}
-        self._fields: dict[tuple[str, str], tuple[Any, int]] = {}
+        self._fields: dict[tuple[str, Fields], Any] = {}
         self._gpm: dict[str, _Chain] = {}
         self._events: Any = None
         self._heard: dict[int | None, str] = {}
@@ -114,15 +135,8 @@ class Nvml:
                 ctypes.CDLL(path)  # the binding asks for it by its name, and is then given this one
             except OSError as error:
                 raise Refusal(LIBRARY_NOT_FOUND, str(error)) from None
-        with self._said():
+        with self._said:
             pynvml.nvmlInit()
-
-    @contextmanager
-    def _said(self) -> Iterator[None]:
-        try:
-            yield
-        except self._binding.NVMLError as error:
-            raise Refusal(getattr(error, "value", FUNCTION_NOT_FOUND), str(error)) from None
 
     def _check(self, code: int) -> None:
         if code:
@@ -145,7 +159,7 @@ class Nvml:
         handle = self._handles.get(device)
         if handle is None:
             index, _, slot = device.partition("/")
-            with self._said():
+            with self._said:
                 if slot:
                     parent = self._handle(index)
                     handle = self._binding.nvmlDeviceGetMigDeviceHandleByIndex(parent, int(slot))
@@ -170,7 +184,7 @@ class Nvml:
 
     def count(self) -> int:
         """How many GPUs there are."""
-        return int(self._call("nvmlDeviceGetCount"))
+        return min(int(self._call("nvmlDeviceGetCount")), _GPUS)
 
     def get(self, device: str, name: str, *arguments: object) -> Answer:
         """``nvmlDeviceGet<name>`` of a device; structures come back as dicts.
@@ -186,27 +200,26 @@ class Nvml:
         function = getattr(self._binding, name, None)
         if function is None:
             raise Refusal(FUNCTION_NOT_FOUND, f"this nvidia-ml-py has no {name}")
-        with self._said():
+        with self._said:
             return function(*arguments)
 
     def _plain(self, answer: Any) -> Answer:
         if isinstance(answer, ctypes.Structure):
-            fields = [name for name, *_ in answer._fields_]
-            return {name: self._plain(getattr(answer, name)) for name in fields}
+            # Past the binding's own way to an attribute, which is slow and fails where text is no text.
+            return {name: self._plain(_attribute(answer, name)) for name, *_ in answer._fields_}
         if isinstance(answer, bytes):
             return answer.decode(errors="replace")
         if isinstance(answer, (list, tuple)):
             return [self._plain(each) for each in answer]
         return None if answer in _ABSENT else answer
 
-    def fields(self, device: str, ids: Sequence[Sequence[int]]) -> list[Sequence[Any]]:
+    def fields(self, device: str, ids: Fields) -> list[Sequence[Any]]:
         """``nvmlDeviceGetFieldValues``: for each pair of field and scope 0 and the value, or NVML's code and reason."""
-        key = device, repr(ids)
-        if key not in self._fields:
+        buffer = self._fields.get((device, ids))
+        if buffer is None:
             packed = b"".join(_FIELD.pack(field, scope, 0, 0, 0, NOT_SUPPORTED, bytes(8)) for field, scope in ids)
-            self._fields[key] = ctypes.create_string_buffer(packed, len(packed)), len(ids)
-        buffer, count = self._fields[key]
-        self._check(self._raw("nvmlDeviceGetFieldValues")(self._handle(device), count, buffer))
+            buffer = self._fields[device, ids] = ctypes.create_string_buffer(packed, len(packed))
+        self._check(self._raw("nvmlDeviceGetFieldValues")(self._handle(device), len(ids), buffer))
         found: list[Sequence[Any]] = []
         for _, _, _, _, kind, code, value in _FIELD.iter_unpack(buffer.raw):
             number = _number(kind, value)
@@ -238,32 +251,34 @@ class Nvml:
         raise AssertionError  # the last version was asked
 
     def _processes(self, device: str, name: str, version: str) -> list[Sequence[Any]]:
-        form = struct.Struct("=IxxxxQII" if version else "=IxxxxQ")
-        ask = self._raw(name)
-        for room in _ROOMS:
-            count, buffer = ctypes.c_uint(room), ctypes.create_string_buffer(form.size * room)
-            code = ask(self._handle(device), ctypes.byref(count), buffer)
-            if code != INSUFFICIENT_SIZE:
-                break
-        self._check(code)
-        taken = form.iter_unpack(buffer.raw[: min(room, count.value) * form.size])
-        return [(pid, None if used in _ABSENT else used) for pid, used, *_ in taken]
+        ask, handle = self._raw(name), self._handle(device)
+        said = self._listed(_PROCESSES[version], lambda count, room: ask(handle, count, room))
+        return [(pid, None if used in _ABSENT else used) for pid, used, *_ in said]
 
     def shares(self, device: str, since: int) -> list[Sequence[int]]:
         """``nvmlDeviceGetProcessUtilization``: pid, time (us), percent of SM, memory, encoder and decoder."""
-        with self._said():
-            try:
-                said = self._binding.nvmlDeviceGetProcessUtilization(self._handle(device), since)
-            except self._binding.NVMLError as error:
-                if getattr(error, "value", None) == 0:  # the binding takes an empty list for an error
-                    return []
-                raise
-        return [(each.pid, each.timeStamp, each.smUtil, each.memUtil, each.encUtil, each.decUtil) for each in said]
+        ask, handle, after = (
+            self._raw("nvmlDeviceGetProcessUtilization"),
+            self._handle(device),
+            ctypes.c_ulonglong(since),
+        )
+        said = self._listed(_SHARE, lambda count, room: ask(handle, room, count, after))
+        return [share for share in said if share[1] > since]
+
+    def _listed(self, form: struct.Struct, ask: Callable[[Any, Any], int]) -> list[tuple[Any, ...]]:
+        """A list, by one call as a rule, where the binding would first ask how long it is."""
+        for most in _ROOMS:
+            count, room = ctypes.c_uint(most), ctypes.create_string_buffer(form.size * most)
+            code = ask(ctypes.byref(count), room)
+            if code != INSUFFICIENT_SIZE:
+                break
+        self._check(code)
+        return list(form.iter_unpack(room.raw[: min(most, count.value) * form.size]))
 
     def slots(self, device: str) -> list[int]:
         """The slots of a GPU in which there is a MIG instance now."""
         found = []
-        for slot in range(self.get(device, "MaxMigDeviceCount")):
+        for slot in range(min(self.get(device, "MaxMigDeviceCount"), _SLOTS)):
             name = f"{device}/{slot}"
             self._handles.pop(name, None)
             try:
@@ -296,7 +311,7 @@ class Nvml:
         whole = self._handle(device.partition("/")[0])
         chain = self._gpm.get(device)
         if chain is None:
-            with self._said():
+            with self._said:
                 if not self._binding.nvmlGpmQueryDeviceSupport(whole).isSupportedDevice:
                     raise Refusal(NOT_SUPPORTED, "GPM needs a Hopper GPU or a newer one")
                 chain = self._gpm[device] = _Chain(self._binding, ids)
@@ -316,12 +331,12 @@ class Nvml:
 
     def listen(self, devices: Sequence[str]) -> list[str]:
         """Ask to be told of critical events (Xid) on the devices; those that can say them."""
-        with self._said():
+        with self._said:
             self._events = self._binding.nvmlEventSetCreate()
         for device in devices:
             with suppress(Refusal):
                 if self.get(device, "SupportedEventTypes") & XID:
-                    with self._said():
+                    with self._said:
                         self._binding.nvmlDeviceRegisterEvents(self._handle(device), XID, self._events)
                     self._heard[_address(self._handle(device))] = device
         return list(self._heard.values())
@@ -331,7 +346,7 @@ class Nvml:
         found: list[Sequence[Any]] = []
         while len(found) < _EVENTS:
             try:
-                with self._said():
+                with self._said:
                     event = self._binding.nvmlEventSetWait_v2(self._events, 0)
             except Refusal as refusal:
                 if refusal.code == TIMEOUT:
@@ -348,7 +363,7 @@ class Nvml:
         if self._events is not None:
             with suppress(self._binding.NVMLError):
                 self._binding.nvmlEventSetFree(self._events)
-        with self._said():
+        with self._said:
             self._binding.nvmlShutdown()
 
 
@@ -368,9 +383,11 @@ class _Chain:
         self.metrics = binding.c_nvmlGpmMetricsGet_t()
         self.metrics.version = binding.NVML_GPM_METRICS_GET_VERSION
         self.metrics.numMetrics = len(ids)
-        self._each = [self.metrics.metrics[at] for at in range(len(ids))]
-        for metric, number in zip(self._each, ids):
-            metric.metricId = number
+        for at, number in enumerate(ids):
+            self.metrics.metrics[at].metricId = number
+        self._each = (ctypes.c_char * (_METRIC.size * len(ids))).from_buffer(
+            self.metrics, type(self.metrics).metrics.offset
+        )
         self._older, self.newer = binding.nvmlGpmSampleAlloc(), binding.nvmlGpmSampleAlloc()
         self.taken: float | None = None
         self.said: list[Sequence[Any]] | None = None
@@ -384,13 +401,31 @@ class _Chain:
 
     def values(self) -> list[Sequence[Any]]:
         """What the comparison said."""
-        return [(each.nvmlReturn, None if each.nvmlReturn else each.value) for each in self._each]
+        said = _METRIC.iter_unpack(self._each.raw)
+        return [(code, None if code else value) for _, code, value, *_ in said]
 
     def free(self) -> None:
         """Give the samples back."""
         for sample in (self._older, self.newer):
             with suppress(self._binding.NVMLError):
                 self._binding.nvmlGpmSampleFree(sample)
+
+
+class _Said:
+    """What the binding raises within this is a Refusal."""
+
+    def __init__(self, error: type[Exception]) -> None:
+        self._error = error
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if isinstance(error, self._error):
+            raise Refusal(getattr(error, "value", FUNCTION_NOT_FOUND), str(error)) from None
+
+
+_attribute = object.__getattribute__
 
 
 def _address(handle: Any) -> int | None:
@@ -401,6 +436,5 @@ def _number(kind: int, packed: bytes) -> int | float | None:
     """A value of NVML's union; None for its "not available"."""
     if not 0 <= kind < len(_KINDS):
         return None
-    form = _KINDS[kind]
-    number: int | float = struct.unpack_from(form, packed)[0]
-    return None if number in _ABSENT or (form == "=H" and number == 0xFFFF) else number
+    number: int | float = _KINDS[kind].unpack_from(packed)[0]
+    return None if number in _ABSENT or (kind == _SHORT and number == 0xFFFF) else number
