@@ -14,6 +14,7 @@ from tests.benchmarks.steady import milliseconds
 
 from opentelemetry.instrumentation.hardware import Config, HardwareInstrumentor, instrumentor
 from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.poller import Poller, State
 from opentelemetry.instrumentation.hardware.session import Session
 from opentelemetry.instrumentation.hardware.sources import Site, Source
 from opentelemetry.instrumentation.hardware.sources.filesystem import Filesystem
@@ -66,7 +67,7 @@ class ByHand:
     def sample(self) -> None:
         """What our threads do at every sampling interval."""
         self.now += 2.0
-        for poller in self.session.board.pollers:
+        for poller in self._present():
             poller.step()
 
     def wait(self) -> None:
@@ -77,8 +78,12 @@ class ByHand:
 
     def read(self) -> None:
         """What our threads do just before a collection."""
-        for poller in self.session.board.pollers:
+        for poller in self._present():
             poller.step(due=True)
+
+    def _present(self) -> list[Poller]:
+        """Those whose thread would not have ended."""
+        return [poller for poller in self.session.board.pollers if poller.state is not State.ABSENT]
 
     def cost(self) -> float:
         """CPU milliseconds of one such reading."""
