@@ -218,7 +218,7 @@ class Gpu:
         try:
             self._identify()
             self._fixed = self._limits()
-            self.device.limit = self._fixed.get("power.limit.enforced", 0)
+            self.device.limit = _times(self._perhaps("EnforcedPowerLimit"), 1e-3) or 0
         except Refusal as refusal:
             if refusal.code in END:
                 raise
@@ -241,9 +241,19 @@ class Gpu:
                 v.HW_FIRMWARE_VERSION: self._perhaps("VbiosVersion"),
                 v.PCI_BDF: _address(bus.get("busId")),
                 v.GPU_INDEX: int(self.name),
-                v.GPU_TYPE: "discrete",
+                v.GPU_TYPE: self._type(),
             }
         )
+
+    def _type(self) -> str:
+        """A part that shares the machine's memory has none of its own to tell of."""
+        try:
+            self._memory()
+        except Refusal as refusal:
+            if refusal.code in (*_GONE, *END):
+                raise
+            return "integrated" if refusal.code == n.NOT_SUPPORTED else "discrete"
+        return "discrete"
 
     def _fan(self, number: int) -> Device:
         return Device(f"{self.device.id}/fan{number}", f"{self.device.name} fan {number}", "fan", self.device.id)
