@@ -1,0 +1,125 @@
+"""AMD: its GPUs, by the files of the kernel's driver amdgpu, or by AMD's tools where these cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from opentelemetry.instrumentation.hardware import vocabulary as v
+from opentelemetry.instrumentation.hardware.drivers import Kernel
+from opentelemetry.instrumentation.hardware.machine import machine
+from opentelemetry.instrumentation.hardware.model import Kept, Point, Scope, Unavailable
+from opentelemetry.instrumentation.hardware.sources import Source
+from opentelemetry.instrumentation.hardware.sources.amd import amd_smi, rocm_smi
+from opentelemetry.instrumentation.hardware.sources.amd.files import Files, is_here
+from opentelemetry.instrumentation.hardware.sources.amd.listing import PACE, Listing, by_amd_smi, by_rocm_smi
+from opentelemetry.instrumentation.hardware.sources.amd.processes import Processes
+
+_NO_DRIVER = "no AMD driver is loaded: there is no /sys/module/amdgpu, and no GPU of it in /sys/class/drm"
+
+_FIX = "rocm-smi or amd-smi should list the GPUs in the same environment"
+
+_QUEUES = (
+    "process.gpu.utilization (general): the driver does not count the time of ROCm's queues for each process, only "
+    "that of graphics"
+)
+
+_HIDDEN = (
+    "process.gpu.*: the program computes on a GPU, and it cannot be seen on which: in a container ROCm names processes "
+    "by the numbers of the host; start it in the host's process namespace (--pid=host, hostPID: true)"
+)
+
+
+class Amd(Source):
+    """The GPUs, and what of them the observed program and its children use."""
+
+    name = "amd"
+    scope = Scope.PROCESS
+
+    def open(self) -> None:
+        """Find the GPUs.
+
+        Raises:
+            Unavailable: where there is no driver, or no way to ask it.
+        """
+        self._of = Kept()
+        kernel = self.site.drivers.kernel()
+        self._instead = ""
+        self._gpus = self._way(kernel)
+        self._processes = Processes(kernel, machine(self.site.drivers), self.site.pid)
+
+    def _way(self, kernel: Kernel) -> Files | Listing:
+        """The files, else a tool.
+
+        Raises:
+            Unavailable: where none can be used, with the reasons of all.
+            OSError: where a tool could not be asked now.
+        """
+        config = self.site.config
+        here = is_here(kernel)
+        if not (here or _named(config.amd_smi) or _named(config.rocm_smi)):
+            raise Unavailable(_NO_DRIVER)
+        reasons = [] if here else [_NO_DRIVER]
+        if config.amdgpu == "off":
+            reasons.append("the files of amdgpu are switched off")
+        else:
+            try:
+                return Files(kernel)
+            except Unavailable as gone:
+                reasons.append(gone.reason)
+        failure: Exception | None = None
+        for tool, setting, by in (
+            (amd_smi.TOOL, config.amd_smi, by_amd_smi),
+            (rocm_smi.TOOL, config.rocm_smi, by_rocm_smi),
+        ):
+            if setting == "off" or not (here or _named(setting)):
+                continue
+            try:
+                listing = Listing(by(self.site.drivers.command(tool._replace(path=_named(setting)))))
+            except Unavailable as gone:
+                reasons.append(gone.reason)
+            except (OSError, ValueError) as error:
+                failure = error
+                reasons.append(str(error))
+            else:
+                self.pace = PACE
+                self._instead = f"{'; '.join(reasons)}; {tool.name} is asked instead"
+                return listing
+        if failure is not None:  # it may go by
+            raise OSError("; ".join(reasons)) from failure
+        raise Unavailable("; ".join(reasons), _FIX if here else "")
+
+    def read(self) -> Iterator[Point]:
+        """Some ten files of each GPU, or a run of a tool."""
+        if not self.site.member:
+            yield from self._gpus.read()
+
+    def read_seldom(self) -> Iterator[Point]:
+        """What hardly changes, errors, and what the observed program uses."""
+        if not self.site.member:
+            yield from self._gpus.read_seldom()
+        yield from self._used()
+        said = [*([self._instead] if self._instead else []), *self._gpus.missing()]
+        if self._processes.blind:
+            said.append(_HIDDEN)
+        elif self._processes.computing:
+            said.append(_QUEUES)
+        self.missing = said
+
+    def _used(self) -> Iterator[Point]:
+        """What the observed program uses of each device."""
+        used = self._processes.look()
+        shares = self._processes.shares(used, self.site.drivers.kernel().uptime())
+        for bdf, device in self._gpus.devices():
+            if bdf not in used:
+                continue
+            memory = used[bdf].memory
+            if memory is not None:
+                yield self._of[v.PROCESS_GPU_MEMORY_USAGE, v.HW_ID, device.id](memory)
+            for task, share in shares.get(bdf, {}).items():
+                if task != "general" or not self._processes.computing:
+                    yield self._of[v.PROCESS_GPU_UTILIZATION, v.HW_ID, device.id, v.GPU_TASK, task](share)
+
+
+def _named(setting: str | None) -> str:
+    """The path that a setting names, if it does."""
+    return "" if setting in (None, "auto", "off") else str(setting)

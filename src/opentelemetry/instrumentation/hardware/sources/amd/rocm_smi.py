@@ -1,0 +1,126 @@
+"""AMD's GPUs by ``rocm-smi -a --json``, in the spellings of ROCm 4.3 to 7.
+
+Every value is text. A number is believed when it was spelled, in the form that the tool gives it, and can be true: for
+what it cannot read the tool says ``N/A``, leaves the key out, or says 0, which differs from version to version. So 0 is
+believed of what can be 0 only: a share of time, a clock, a count, a fan. https://rocm.docs.amd.com/projects/rocm_smi_lib
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from opentelemetry.instrumentation.hardware.command import Tool
+from opentelemetry.instrumentation.hardware.sources.amd.reading import (
+    Card,
+    Parse,
+    Spellings,
+    address,
+    believed,
+    documents,
+    fact,
+    measure,
+)
+
+TOOL: Final = Tool(
+    "rocm-smi",
+    folders=("/opt/rocm/bin", "/usr/bin"),
+    keep=("ROCM_", "HIP_", "HSA_"),
+    fix="it comes with ROCm, or as Debian's package rocm-smi",
+)
+
+ARGUMENTS: Final = ("-a", "--showmeminfo", "vram", "--json")
+"""All that it says, which was without the memory's size at first."""
+
+_SHARE = measure("#", 100, per=100)
+_CELSIUS = measure("#", 150, 1)
+_WATTS = measure("#", 20_000, 0.01)
+_BYTES = measure("#", 1 << 50, 1)
+_CLOCK = measure(r"(?:[0-9]+ )?\(?#Mhz\)?", 50_000, times=10**6)
+_RANGE = measure("[0-9]+Mhz - #Mhz", 50_000, 1, times=10**6)
+_VOLTS = measure("#", 100_000, 1, per=1000)
+_COUNT = measure("#", (1 << 32) - 2)
+_ENERGY = measure("#", 1 << 62, 1, per=1 << 16)
+
+NUMBERS: Final[Mapping[str, tuple[Parse, Spellings]]] = {
+    "utilization.general": (_SHARE, ("GPU use (%)",)),
+    "utilization.memory": (_SHARE, ("GPU Memory Read/Write Activity (%)", "GPU memory use (%)")),
+    "memory.total": (_BYTES, ("VRAM Total Memory (B)",)),
+    "memory.used": (_BYTES, ("VRAM Total Used Memory (B)",)),
+    **{
+        f"temperature.{ours}": (_CELSIUS, (f"Temperature (Sensor {theirs}) (C)",))
+        for ours, theirs in {
+            "edge": "edge",
+            "junction": "junction",
+            "memory": "memory",
+            **{f"hbm{stack}": f"HBM {stack}" for stack in range(4)},
+        }.items()
+    },
+    "power": (
+        _WATTS,
+        (
+            "Current Socket Graphics Package Power (W)",
+            "Average Graphics Package Power (W)",
+            "Socket Graphics Package Power (W)",
+        ),
+    ),
+    "power.limit.enforced": (_WATTS, ("Max Graphics Package Power (W)",)),
+    "energy": (_ENERGY, ("Energy counter",)),
+    "frequency.graphics": (_CLOCK, ("sclk clock speed:", "sclk clock speed", "sclk clock level")),
+    "frequency.memory": (_CLOCK, ("mclk clock speed:", "mclk clock speed", "mclk clock level")),
+    "frequency.limit.graphics": (_RANGE, ("Valid sclk range",)),
+    "frequency.limit.memory": (_RANGE, ("Valid mclk range",)),
+    "voltage.gpu": (_VOLTS, ("Voltage (mV)",)),
+    "fan.ratio": (_SHARE, ("Fan speed (%)", "Fan Speed (%)")),
+    "fan.speed": (measure("#", 100_000), ("Fan RPM",)),
+    "errors.pcie_replay": (_COUNT, ("PCIe Replay Count",)),
+}
+"""Every quantity: how its text is read, and what it is called.
+
+``GPU memory use (%)`` of ROCm 5 is the share of time that memory was read or written, whatever its name says. Left out:
+``Accumulated Energy (uJ)``, the energy counter times a factor that was rounded in some versions.
+"""
+
+_CARD = re.compile("card([0-9]{1,4})")
+_NUMBERED = "0x[0-9a-fA-F]+"
+
+
+def parse(printed: bytes) -> tuple[str | None, list[Card]]:
+    """The driver's version and the cards, whatever else was printed; those that say nothing known are left out.
+
+    Raises:
+        ValueError: there is no document of the tool.
+    """
+    for document in documents(printed):
+        if isinstance(document, dict) and any(name == "system" or _CARD.fullmatch(name) for name in document):
+            cards = [
+                _card(int(found[1]), said)
+                for name, said in document.items()
+                if (found := _CARD.fullmatch(name)) and isinstance(said, dict)
+            ]
+            system = document.get("system")
+            driver = fact(system.get("Driver version")) if isinstance(system, dict) else None
+            return driver, [card for card in cards if card.numbers or card.refused]
+    raise ValueError("there is no document of rocm-smi")
+
+
+def _card(number: int, every: Mapping[str, Any]) -> Card:
+    said = {name: text.strip() for name, text in every.items() if isinstance(text, str)}
+
+    def named(*spellings: str) -> str | None:
+        """The first that is a name, and no number that stands for one."""
+        names = (fact(said.get(spelling)) for spelling in spellings)
+        return next((name for name in names if name and not re.fullmatch(_NUMBERED, name)), None)
+
+    unique = fact(said.get("Unique ID"), "(?:0x)?[0-9a-fA-F]{8,32}")
+    serial = fact(said.get("Serial Number"), "[0-9A-Za-z-]{1,64}")
+    facts = {
+        "unique": unique and unique.lower().removeprefix("0x"),
+        "model": named("Card Series", "Card series", "Device Name", "Card Model", "Card model"),
+        "device": fact(said.get("Device ID") or said.get("GPU ID"), _NUMBERED),
+        "serial": None if serial is None or not serial.strip("0") else serial,
+        "vbios": fact(said.get("VBIOS version"), "[0-9A-Za-z._-]{1,64}"),
+        "bdf": address(said.get("PCI Bus")),
+    }
+    return believed(number, facts, said, NUMBERS)

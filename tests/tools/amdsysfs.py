@@ -1,0 +1,248 @@
+"""AMD's GPUs as their kernel driver shows them under /sys: a dict of files, or real files under any folder.
+
+Laid out so that AMD's own library (librocm_smi64) accepts them too. All values are our own.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+Files = dict[str, "str | bytes | OSError"]
+
+DRM = "/sys/class/drm"
+KFD = "/sys/class/kfd/kfd"
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One card; ``None`` is a file that it does not have."""
+
+    number: int = 0
+    bdf: str = "0000:63:00.0"
+    device: str = "740F"
+    unique: str | None = "43cc8cc8af246700"
+    serial: str = "692139000110"
+    busy: int | None = 42
+    memory_busy: int | None = 12
+    used: int = 10_960_896_000
+    total: int = 68_702_699_520
+    edge: int | None = 33_000
+    junction: int = 35_000
+    memory: int = 46_000
+    power_file: str = "power1_average"
+    power: int | None = 41_000_000
+    cap: int = 300_000_000
+    graphics: int = 800
+    clock: int = 1600
+    millivolts: int = 793
+    rpm: int | None = None
+    pwm: int | None = None
+    replays: int = 3
+    ras: Mapping[str, str] = field(default_factory=lambda: {"umc": "ue: 0\nce: 7\n", "gfx": "ue: 1\nce: 2\n"})
+    bad_pages: str | None = "0x00000001 : 0x00001000 : R\n"
+    metrics: bytes | None = None
+    asleep: bool = False
+    product: str | None = None
+
+    @property
+    def folder(self) -> str:
+        return f"{DRM}/card{self.number}/device"
+
+    @property
+    def monitor(self) -> str:
+        return f"{self.folder}/hwmon/hwmon{self.number + 3}"
+
+    @property
+    def place(self) -> int:
+        """The PCI address as one number, without its domain."""
+        _, bus, rest = self.bdf.split(":")
+        device, function = rest.split(".")
+        return int(bus, 16) << 8 | int(device, 16) << 3 | int(function)
+
+    def files(self) -> Files:
+        folder = self.folder
+        found: dict[str, str | bytes | None] = {
+            "uevent": f"DRIVER=amdgpu\nPCI_CLASS=30000\nPCI_ID=1002:{self.device}\nPCI_SLOT_NAME={self.bdf}\n",
+            "vendor": "0x1002\n",
+            "device": f"0x{self.device.lower()}\n",
+            "revision": "0x02\n",
+            "subsystem_vendor": "0x1002\n",
+            "subsystem_device": "0x0c34\n",
+            "power/runtime_status": "suspended\n" if self.asleep else "active\n",
+            "vbios_version": "113-D67301-063\n",
+            "unique_id": None if self.unique is None else f"{self.unique}\n",
+            "serial_number": f"{self.serial}\n",
+            "product_name": None if self.product is None else f"{self.product}\n",
+            "gpu_busy_percent": _line(self.busy),
+            "mem_busy_percent": _line(self.memory_busy),
+            "mem_info_vram_used": _line(self.used),
+            "mem_info_vram_total": _line(self.total),
+            "mem_info_vis_vram_used": _line(self.used),
+            "mem_info_vis_vram_total": _line(self.total),
+            "mem_info_gtt_used": _line(11_534_336),
+            "mem_info_gtt_total": _line(270_000_000_000),
+            "mem_info_vram_vendor": "samsung\n",
+            "pcie_replay_count": _line(self.replays),
+            "current_link_speed": "16.0 GT/s PCIe\n",
+            "current_link_width": "16\n",
+            "power_dpm_force_performance_level": "auto\n",
+            "pp_dpm_sclk": f"0: 500Mhz\n1: {self.graphics}Mhz *\n2: 1700Mhz\n",
+            "pp_dpm_mclk": f"0: 400Mhz\n1: {self.clock}Mhz *\n",
+            "pp_dpm_fclk": "0: 400Mhz *\n",
+            "pp_dpm_socclk": "0: 1090Mhz *\n",
+            "pp_dpm_pcie": "0: 2.5GT/s, x16 *\n",
+            "gpu_metrics": self.metrics,
+            **{f"ras/{block}_err_count": text for block, text in self.ras.items()},
+            "ras/gpu_vram_bad_pages": self.bad_pages,
+            "ras/features": "feature mask: 0x5\n",
+        }
+        sensors: dict[str, str | None] = {
+            "name": "amdgpu\n",
+            "temp1_input": _line(self.edge),
+            "temp1_label": None if self.edge is None else "edge\n",
+            "temp1_crit": None if self.edge is None else "100000\n",
+            "temp2_input": _line(self.junction),
+            "temp2_label": "junction\n",
+            "temp2_crit": "100000\n",
+            "temp2_emergency": "105000\n",
+            "temp3_input": _line(self.memory),
+            "temp3_label": "mem\n",
+            self.power_file: _line(self.power),
+            "power1_cap": _line(self.cap),
+            "power1_cap_max": _line(self.cap),
+            "power1_cap_default": _line(self.cap),
+            "power1_cap_min": "0\n",
+            "power1_label": "PPT\n",
+            "freq1_input": _line(self.graphics * 10**6),
+            "freq1_label": "sclk\n",
+            "freq2_input": _line(self.clock * 10**6),
+            "freq2_label": "mclk\n",
+            "in0_input": _line(self.millivolts),
+            "in0_label": "vddgfx\n",
+            "fan1_input": _line(self.rpm),
+            "pwm1": _line(self.pwm),
+            "pwm1_max": None if self.pwm is None else "255\n",
+        }
+        files: Files = {f"{folder}/{name}": said for name, said in found.items() if said is not None}
+        return files | {f"{self.monitor}/{name}": said for name, said in sensors.items() if said is not None}
+
+
+def _line(number: int | None) -> str | None:
+    return None if number is None else f"{number}\n"
+
+
+def table(
+    content: int,
+    energy: int = (1 << 64) - 1,
+    residency: Sequence[int] = (),
+    xgmi: Sequence[int] = (),
+    video: Sequence[int] = (),
+    status: int | None = None,
+    hbm: Sequence[int] = (),
+) -> bytes:
+    """``gpu_metrics`` of revision 1.3 or 1.6, as the firmware of MI200 and MI300 writes it; else all ones."""
+    made = bytearray(b"\xff" * {3: 120, 6: 1664}[content])
+    struct.pack_into("<HBB", made, 0, len(made), 1, content)
+    struct.pack_into("<Q", made, {3: 24, 6: 16}[content], energy)
+    if residency:
+        struct.pack_into("<6I", made, 32, *residency)
+    if xgmi:
+        struct.pack_into(f"<{len(xgmi)}Q", made, 128, *xgmi)
+    if video:
+        struct.pack_into("<H", made, 20, *video)
+    if status is not None:
+        struct.pack_into("<Q", made, 112, status)
+    if hbm:
+        struct.pack_into(f"<{len(hbm)}H", made, 88, *hbm)
+    return bytes(made)
+
+
+def module() -> Files:
+    """The driver, loaded."""
+    return {"/sys/module/amdgpu/initstate": "live\n", "/sys/module/amdgpu/version": "6.3.6\n"}
+
+
+def topology(gpus: Sequence[Gpu]) -> Files:
+    """What ROCm's driver says of the processors: the CPU first, then the GPUs."""
+    files: Files = {f"{KFD}/topology/system_properties": "platform_oem 0\n"}
+    for node in range(len(gpus) + 1):
+        folder = f"{KFD}/topology/nodes/{node}"
+        gpu = gpus[node - 1] if node else None
+        properties = {
+            "cpu_cores_count": 0 if gpu else 8,
+            "simd_count": 416 if gpu else 0,
+            "mem_banks_count": 1,
+            "caches_count": 0,
+            "io_links_count": 1,
+            "cpu_core_id_base": 0,
+            "simd_id_base": 2147487744 if gpu else 0,
+            "max_waves_per_simd": 8,
+            "lds_size_in_kb": 64,
+            "gds_size_in_kb": 0,
+            "wave_front_size": 64,
+            "array_count": 8,
+            "simd_arrays_per_engine": 1,
+            "cu_per_simd_array": 14,
+            "simd_per_cu": 4,
+            "max_slots_scratch_cu": 32,
+            "gfx_target_version": 90010 if gpu else 0,
+            "vendor_id": 4098 if gpu else 0,
+            "device_id": int(gpu.device, 16) if gpu else 0,
+            "location_id": gpu.place if gpu else 0,
+            "domain": int(gpu.bdf.split(":")[0], 16) if gpu else 0,
+            "drm_render_minor": 128 + gpu.number if gpu else 0,
+            "hive_id": 0,
+            "unique_id": int(gpu.unique or "0", 16) if gpu else 0,
+            "num_xcc": 1 if gpu else 0,
+        }
+        files[f"{folder}/properties"] = "".join(f"{name} {value}\n" for name, value in properties.items())
+        files[f"{folder}/gpu_id"] = f"{number_of(gpu)}\n" if gpu else "0\n"
+        files[f"{folder}/name"] = "aldebaran\n" if gpu else "\n"
+        other = 1 if node == 0 else 0
+        files[f"{folder}/io_links/0/properties"] = (
+            f"type 2\nversion_major 0\nversion_minor 0\nnode_from {node}\nnode_to {other}\nweight 20\nmin_latency 0\n"
+            "max_latency 0\nmin_bandwidth 0\nmax_bandwidth 0\nrecommended_transfer_size 0\nflags 1\n"
+        )
+        files[f"{folder}/mem_banks/0/properties"] = "heap_type 1\nsize_in_bytes 68702699520\nflags 0\nwidth 4096\n"
+        files[f"{folder}/p2p_links/"] = ""
+    return files
+
+
+def number_of(gpu: Gpu) -> int:
+    """What ROCm calls the GPU."""
+    return 1024 + gpu.place
+
+
+def machine(gpus: Sequence[Gpu]) -> Files:
+    """Everything that is said of the GPUs and their driver."""
+    files = module() | topology(gpus)
+    for gpu in gpus:
+        files |= gpu.files()
+    return files
+
+
+def write(files: Files, root: Path = Path("/")) -> None:
+    """The files for real, below a folder that stands for the root; cards are links to folders named by PCI address."""
+    for gpu in {name.split("/")[4] for name in files if name.startswith(f"{DRM}/card")}:
+        said = files[f"{DRM}/{gpu}/device/uevent"]
+        bdf = str(said).partition("PCI_SLOT_NAME=")[2].strip()
+        link = root / f"{DRM}/{gpu}".lstrip("/")
+        real = root / f"sys/class/devices/pci0000:00/{bdf}/drm/{gpu}"
+        real.mkdir(parents=True, exist_ok=True)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        if not link.exists():
+            os.symlink(f"../devices/pci0000:00/{bdf}/drm/{gpu}", link)
+    for name, said in files.items():
+        path = root / name.lstrip("/")
+        if name.endswith("/"):
+            path.mkdir(parents=True, exist_ok=True)
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(said, OSError):
+            path.unlink(missing_ok=True)
+        else:
+            path.write_bytes(said if isinstance(said, bytes) else said.encode())
