@@ -147,7 +147,7 @@ def test_every_wrong_setting_is_said_and_the_right_ones_stand(caplog: pytest.Log
     environ[PREFIX + "DISK_PATHS"] = "/"
     config = Config.read({}, environ)
     assert config == Config(sources=["host"], interfaces=["eth0"], disk_paths=["/"], counter_origin="boot")
-    assert len(warnings(caplog)) == 8
+    assert len(warnings(caplog)) == 11
 
 
 def test_an_argument_wins_over_the_environment(caplog: pytest.LogCaptureFixture) -> None:
