@@ -173,14 +173,22 @@ def _percent(text: str) -> float:
 
 
 def _asked(config: Config) -> list[_Gpu]:
-    """The GPUs that the environment leaves to choose from.
+    """The GPUs that there are to choose from.
 
     Raises:
         Mistake: where none can be asked.
     """
+    from opentelemetry.instrumentation.hardware.drivers import Drivers
+    from opentelemetry.instrumentation.hardware.sources import Site
+    from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia
+
+    if config.devices == ["process"]:  # of which there is none yet
+        config = Config.read({"devices": "all"})
+    Nvidia.prepare(config)
+    source = Nvidia(Site(config, Drivers(), os.getpid()))
     answer: list[list[_Gpu] | Mistake] = []
     # A driver that hangs cannot be interrupted, but it can be left behind.
-    asking = threading.Thread(target=lambda: answer.append(_read(config)), daemon=True)
+    asking = threading.Thread(target=lambda: answer.append(_read(source)), daemon=True)
     with overhear() as said:
         asking.start()
         asking.join(_PATIENCE)
@@ -194,15 +202,9 @@ def _asked(config: Config) -> list[_Gpu]:
     return answer[0]
 
 
-def _read(config: Config) -> list[_Gpu] | Mistake:
-    from opentelemetry.instrumentation.hardware.drivers import Drivers
+def _read(source: Nvidia) -> list[_Gpu] | Mistake:
     from opentelemetry.instrumentation.hardware.model import Unavailable
-    from opentelemetry.instrumentation.hardware.sources import Site
-    from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia
 
-    if config.devices == ["process"]:  # of which there is none yet
-        config = Config.read({"devices": "all"})
-    source = Nvidia(Site(config, Drivers(), os.getpid()))
     try:
         source.open()
         return _gpus(source, [*source.read(), *source.read_seldom()])
@@ -234,9 +236,11 @@ def _gpus(source: Nvidia, points: Sequence[Point]) -> list[_Gpu]:
         for name, id, trouble in itertools.chain.from_iterable(map(_usable, found))  # noqa: A001
         if id in visible.ids and id in source.choice
     ]
+    if not found:
+        raise Mistake(next(iter(source.missing), "there is no GPU"), 1)
     if not gpus:
         said = [f"{name}={os.environ[name]}" for name in (CUDA, CONTAINER, PREFIX + "DEVICES") if name in os.environ]
-        raise Mistake(" and ".join(said) + " leaves no GPU to choose from" if said else "there is no GPU", 1)
+        raise Mistake(f"{' and '.join(said)} leaves no GPU to choose from", 1)
     return gpus
 
 
