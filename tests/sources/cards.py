@@ -15,7 +15,7 @@ from tests.sources.playing import Playing, playing
 from tests.tools import fake_nvml, need
 from tests.tools.nvml import FakeNvml, Gpu, Value
 
-from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.drivers import Drivers, Kernel, Linux
 from opentelemetry.instrumentation.hardware.poller import Poller
 from opentelemetry.instrumentation.hardware.sources.nvidia import nvml
 
@@ -110,7 +110,25 @@ class Exported:
         return {name for name, _ in self.points if not name.startswith("otel_hardware.")}
 
 
+OUTERMOST = "pid:[4026531836]"
+
 _LINE = re.compile(r"(\S+?)\{(.*)\} (\S+) (\S+) (\S+)")
+
+
+class _Host(Linux):
+    """The kernel of a machine where this process is in no container."""
+
+    def link(self, path: str) -> str:
+        return OUTERMOST if path == "/proc/self/ns/pid" else super().link(path)
+
+
+class OnHost(Drivers):
+    """Drivers of a machine on which the pids that it names are those that we see."""
+
+    def kernel(self) -> Kernel:
+        if not isinstance(self._kernel, _Host):
+            self._kernel = _Host()
+        return self._kernel
 
 
 def still(gpu: Mapping[str, Value]) -> Gpu:
@@ -129,7 +147,7 @@ def plugged(
     settings = {"sources": ["nvidia"], "nvml": str(library), "nvidia_smi": "off", **settings}
     with (
         patch.dict(os.environ, fake.environment),
-        playing(lambda source: Drivers(), settings, pid) as stage,
+        playing(lambda source: OnHost(), settings, pid) as stage,
         patch.object(nvml, "time", SimpleNamespace(monotonic=lambda: stage.clock.now)),
     ):
         yield Cards(fake, stage)

@@ -1,0 +1,140 @@
+"""What the observed program and its children use of each GPU, as the driver's process lists say."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from tests.children import started
+from tests.sources.cards import plugged
+from tests.tools.nvml import MIB, NOT_AVAILABLE, geforce, h100, listed, mig, refused
+
+ME = os.getpid()
+SOMEBODY = 1
+"""Never a child of ours."""
+
+ID = "GPU-00002330-0000-4000-8000-00000000000"
+
+
+@pytest.fixture
+def children() -> Iterator[list[int]]:
+    """Two children that live for as long as the test does."""
+    with ExitStack() as stack:
+        made = [stack.enter_context(started([sys.executable, "-c", "input()"])) for _ in range(2)]
+        yield [child.pid for child in made]
+
+
+def test_what_a_program_and_its_children_use_is_summed_and_nobody_elses_is_counted(
+    tmp_path: Path, children: list[int]
+) -> None:
+    one, other = children
+    users = {
+        "gpu0.ComputeRunningProcesses": listed((ME, 100 * MIB), (one, 20 * MIB), (SOMEBODY, 4000 * MIB)),
+        "gpu0.GraphicsRunningProcesses": listed((one, 20 * MIB), (other, 3 * MIB)),
+        "gpu1.ComputeRunningProcesses": listed((SOMEBODY, 4000 * MIB)),
+        "gpu2.MPSComputeRunningProcesses": listed((other, 7 * MIB)),
+    }
+    with plugged(tmp_path, h100(0), h100(1), h100(2), say=users) as cards:
+        now = cards.tick(0)
+        assert {dict(pairs)["hw.id"]: value for pairs, value in now.of("process.gpu.memory.usage").items()} == {
+            f"{ID}0": 123 * MIB,
+            f"{ID}2": 7 * MIB,
+        }
+        now = cards.tick(10, {"gpu0.ComputeRunningProcesses": "", "gpu0.GraphicsRunningProcesses": ""})
+        assert {dict(pairs)["hw.id"] for pairs in now.of("process.gpu.memory.usage")} == {f"{ID}2"}
+        assert cards.up()
+        assert not cards.missing("process.gpu.memory.usage")
+        assert cards.missing("process.gpu.utilization")
+
+
+def test_memory_that_the_driver_does_not_know_is_absent_and_the_rest_is_summed(
+    tmp_path: Path, children: list[int]
+) -> None:
+    unknown = {"gpu0.ComputeRunningProcesses": listed((ME, NOT_AVAILABLE))}
+    with plugged(tmp_path, h100(0), say=unknown) as cards:
+        assert cards.tick(0).of("process.gpu.memory.usage") == {}
+        now = cards.tick(10, {"gpu0.ComputeRunningProcesses": listed((ME, NOT_AVAILABLE), (children[0], 5))})
+        assert now.one("process.gpu.memory.usage") == 5
+
+
+def test_the_share_of_a_program_is_the_mean_of_each_process_summed(tmp_path: Path, children: list[int]) -> None:
+    one, other = children
+    old = [(ME, 5, 100, 100, 0, 0)]
+    users = {"gpu0.ComputeRunningProcesses": listed((ME, 1), (one, 1), (other, 1), (SOMEBODY, 1))}
+    with plugged(tmp_path, h100(0), say={**users, "gpu0.ProcessUtilization": listed(*old)}) as cards:
+        assert cards.tick(0).of("process.gpu.utilization") == {}, "what was before us"
+        shares = [(ME, 10, 20, 10, 0, 0), (ME, 20, 40, 10, 0, 6), (one, 15, 30, 5, 2, 0), (SOMEBODY, 15, 99, 99, 9, 9)]
+        now = cards.tick(10, {"gpu0.ProcessUtilization": listed(*old, *shares)})
+        tasks = {dict(pairs)["hw.gpu.task"]: value for pairs, value in now.of("process.gpu.utilization").items()}
+        assert tasks == pytest.approx({"sm": 0.3 + 0.3, "memory": 0.1 + 0.05, "encoder": 0.02, "decoder": 0.03})
+        crowd = [(pid, 30, 80, 0, 0, 0) for pid in (ME, one, other)]
+        now = cards.tick(10, {"gpu0.ProcessUtilization": listed(*shares, *crowd)})
+        assert now.one("process.gpu.utilization", hw_gpu_task="sm") == 1, "never more than the whole"
+
+
+def test_a_program_that_idles_uses_nothing_which_counts_in_the_mean(tmp_path: Path) -> None:
+    idle = {"gpu0.ComputeRunningProcesses": listed((ME, 1)), "gpu0.ProcessUtilization": ""}
+    with plugged(tmp_path, h100(0), say=idle) as cards:
+        assert cards.tick(0).of("process.gpu.utilization") == {}, "nothing is known of the time before"
+        for at, percent in ((10, 60), (20, None), (30, 30)):
+            said = "" if percent is None else listed((ME, at, percent, 0, 0, 0))
+            cards.sample(10, {"gpu0.ProcessUtilization": said}, due=True)
+        now = cards.collect()
+        # The first reading of a series is a baseline.
+        assert now.one("process.gpu.utilization", hw_gpu_task="sm") == pytest.approx((0 + 0.3) / 2)
+        now = cards.tick(10, {"gpu0.ProcessUtilization": refused(3)})
+        assert now.of("process.gpu.utilization") == {}
+        assert cards.missing("process.gpu.utilization")
+        now = cards.tick(10, {"gpu0.ProcessUtilization": listed((ME, 60, 50, 0, 0, 0))})
+        assert now.one("process.gpu.utilization", hw_gpu_task="sm") == 0.5
+        assert not cards.missing("process.gpu.utilization")
+
+
+def test_with_instances_each_says_who_uses_it(tmp_path: Path) -> None:
+    users = {
+        "gpu0.ComputeRunningProcesses": listed((ME, 30 * MIB, 5, 0)),
+        "gpu0.mig3.ComputeRunningProcesses": listed((ME, 30 * MIB, 5, 0)),
+        "gpu0.mig0.ComputeRunningProcesses": listed((SOMEBODY, 60 * MIB, 1, 0)),
+    }
+    with plugged(tmp_path, mig(h100(0), 0, {0: (1, 0), 3: (5, 0)}), say=users) as cards:
+        cards.tick(0)
+        now = cards.tick(10)
+        assert {dict(pairs)["hw.id"]: value for pairs, value in now.of("process.gpu.memory.usage").items()} == {
+            "MIG-00000000-0000-5000-8000-000000000003": 30 * MIB
+        }
+
+
+@pytest.mark.parametrize(("version", "garbled"), [("535.43.02", True), ("535.85.12", True), ("535.86.05", False)])
+def test_drivers_whose_lists_are_garbled_are_not_believed(tmp_path: Path, version: str, garbled: bool) -> None:
+    users = {"DriverVersion": version, "gpu0.ComputeRunningProcesses": listed((ME, MIB))}
+    with plugged(tmp_path, geforce(0), say=users) as cards:
+        now = cards.tick(0)
+        assert bool(now.of("process.gpu.memory.usage")) is not garbled
+        assert bool(cards.missing("535.86 and later are well")) is garbled
+        assert now.one("hw.power") == pytest.approx(287.45)
+
+
+def test_pids_that_cannot_be_are_nobodys(tmp_path: Path) -> None:
+    nonsense = listed((0, MIB), (2**32 - 1, MIB), (2**31, 2**64 - 2), (ME, 5 * MIB), (ME, 5 * MIB))
+    with plugged(tmp_path, h100(0), say={"gpu0.ComputeRunningProcesses": nonsense}) as cards:
+        assert cards.tick(0).one("process.gpu.memory.usage") == 5 * MIB
+        assert cards.up()
+
+
+def test_a_list_that_is_refused_for_a_while_is_missing_for_so_long(tmp_path: Path) -> None:
+    with plugged(tmp_path, h100(0), say={"gpu0.ComputeRunningProcesses": refused(999)}) as cards:
+        cards.tick(0)
+        assert cards.missing("process.gpu.memory.usage")
+        now = cards.tick(10, {"gpu0.ComputeRunningProcesses": listed((ME, MIB))})
+        assert now.one("process.gpu.memory.usage") == MIB
+        assert not cards.missing("process.gpu.memory.usage")
+
+
+def test_more_processes_than_there_was_room_for_are_all_read(tmp_path: Path) -> None:
+    many = listed(*((2**22 + 1 + number, MIB) for number in range(700)), (ME, 9 * MIB))
+    with plugged(tmp_path, h100(0), say={"gpu0.ComputeRunningProcesses": many}) as cards:
+        assert cards.tick(0).one("process.gpu.memory.usage") == 9 * MIB

@@ -1,0 +1,132 @@
+"""Quantities become points: which rows, with which attributes, and what follows from what was said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.stage import PATIENT
+
+from opentelemetry.instrumentation.hardware import vocabulary as v
+from opentelemetry.instrumentation.hardware.devices import BUSY, QUANTITIES, STATES, UNITS, Device
+from opentelemetry.instrumentation.hardware.model import Kind, Metric, Number, Point, Rate, Value
+
+WHO = {v.HW_ID, v.HW_NAME, v.HW_TYPE, v.HW_PARENT}
+
+
+def said(device: Device, **reading: Number | Rate) -> dict[tuple[str, str], Value]:
+    """By metric and what tells its series apart, the value; double underscores stand for dots."""
+    points = list(device.points({name.replace("__", "."): value for name, value in reading.items()}))
+    found = {_key(point): point.value for point in points}
+    assert len(found) == len(points), "a series appears twice"
+    return found
+
+
+def _key(point: Point) -> tuple[str, str]:
+    words = [str(word) for name, word in sorted(point.series.attributes.items()) if name not in WHO]
+    return point.series.metric.name, " ".join(words)
+
+
+def gpu() -> Device:
+    return Device("GPU-1", "GPU 0")
+
+
+def test_a_quantity_is_each_of_its_rows() -> None:
+    assert said(gpu(), temperature__gpu=61) == {("hw.temperature", "gpu"): 61, ("hw.temperature.peak", "gpu"): 61}
+    assert said(gpu(), memory__used=5) == {("hw.gpu.memory.usage", ""): 5, ("hw.gpu.memory.peak", ""): 5}
+    assert said(gpu(), io__pcie__transmit=Rate(3.0)) == {("hw.gpu.io", "pcie transmit"): Rate(3.0)}
+
+
+def test_nothing_follows_from_nothing() -> None:
+    assert said(gpu()) == {}
+    assert set(said(gpu(), memory__total=5)) == {("hw.gpu.memory.limit", "")}
+    assert set(said(gpu(), power__limit__enforced=5)) == {("hw.power.limit", "enforced")}
+
+
+def test_ratios_need_both_of_their_parts() -> None:
+    assert said(gpu(), memory__used=3, memory__total=12)["hw.gpu.memory.utilization", ""] == 0.25
+    assert ("hw.gpu.memory.utilization", "") not in said(gpu(), memory__used=3, memory__total=0)
+    device = gpu()
+    assert ("hw.power.utilization", "") not in said(device, power=100.0)
+    said(device, power__limit__enforced=400.0)
+    assert said(device, power=100.0)["hw.power.utilization", ""] == 0.25, "the limit is said more seldom"
+    assert said(device, power=100.0, power__limit__enforced=200.0)["hw.power.utilization", ""] == 0.5
+
+
+def test_power_is_integrated_where_energy_is_not_counted() -> None:
+    assert said(gpu(), power=100.0)["hw.energy", ""] == Rate(100.0)
+    assert said(gpu(), power=100.0, energy=7.5)["hw.energy", ""] == 7.5
+
+
+@pytest.mark.parametrize("task", BUSY)
+def test_shares_of_time_are_integrated(task: str) -> None:
+    assert said(gpu(), **{f"utilization__{task}": 0.5})["hw.gpu.time", task] == Rate(0.5)
+
+
+@pytest.mark.parametrize("task", UNITS)
+def test_shares_of_what_a_unit_could_do_are_no_time(task: str) -> None:
+    assert set(said(gpu(), **{f"utilization__{task}": 0.5})) == {("hw.gpu.utilization", task)}
+
+
+def test_the_peak_is_the_reading_where_nobody_looked_more_often() -> None:
+    assert said(gpu(), utilization__general=0.5)["hw.gpu.utilization.peak", ""] == 0.5
+    both = said(gpu(), utilization__general=0.5, utilization__peak=0.9)
+    assert both["hw.gpu.utilization.peak", ""] == 0.9
+    assert ("hw.gpu.utilization.peak", "") not in said(gpu(), utilization__memory=0.5)
+
+
+def test_a_device_is_in_one_state() -> None:
+    for state in STATES:
+        points = {point.series.attributes[v.HW_STATE]: point.value for point in gpu().status(state)}
+        assert points == {each: int(each == state) for each in STATES}
+
+
+def test_who_it_is_stands_on_every_point_as_far_as_the_row_has_it() -> None:
+    part = Device("MIG-1", "MIG 0/3", parent="GPU-1")
+    fan = Device("GPU-1/fan0", "GPU 0 fan 0", "fan", "GPU-1")
+    points = [
+        *part.points({"power": 1.0, "memory.used": 1}),
+        *part.status("ok"),
+        part.info({v.HW_VENDOR: "NVIDIA"}),
+        *fan.points({"fan.ratio": 0.5, "fan.speed": 900}),
+    ]
+    for series, _ in points:
+        own = fan if series.metric.name.startswith("hw.fan") else part
+        expected = {v.HW_ID: own.id, v.HW_NAME: own.name, v.HW_PARENT: "GPU-1"}
+        if v.HW_TYPE in series.metric.attributes:
+            expected[v.HW_TYPE] = "gpu"
+        assert expected.items() <= series.attributes.items(), series
+
+
+def test_a_quantity_that_there_is_none_of_is_a_mistake_of_the_reader() -> None:
+    with pytest.raises(KeyError):
+        list(gpu().points({"powr": 1.0}))
+
+
+def test_no_two_quantities_make_the_same_series() -> None:
+    rows: dict[tuple[Metric, frozenset[tuple[str, object]]], str] = {}
+    for quantity, made in QUANTITIES.items():
+        for row in made:
+            key = row.metric, frozenset(row.attributes.items())
+            assert key not in rows, f"{quantity} and {rows[key]}"
+            rows[key] = quantity
+
+
+@PATIENT
+@given(
+    reading=st.dictionaries(
+        st.sampled_from(sorted(QUANTITIES)), st.one_of(st.integers(0, 2**40), st.floats(0, 1e12)), max_size=20
+    )
+)
+def test_what_is_said_is_exported_unchanged_and_each_series_once(reading: Mapping[str, Number]) -> None:
+    device = gpu()
+    points = list(device.points(reading))
+    assert len({series for series, _ in points}) == len(points)
+    values = dict(points)
+    for quantity, value in reading.items():
+        for metric, attributes in QUANTITIES[quantity]:
+            assert values[device.series(metric, attributes)] == value
+    for series, value in points:
+        assert not isinstance(value, Rate) or series.metric.kind is Kind.COUNTER

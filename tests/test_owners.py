@@ -1,0 +1,116 @@
+"""Whose a process is that a driver names: by number where that proves it, in a container only with evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from errno import ENOENT
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.sources.tree import Tree
+from tests.stage import PATIENT
+
+from opentelemetry.instrumentation.hardware.drivers import Kernel
+from opentelemetry.instrumentation.hardware.machine import Machine
+from opentelemetry.instrumentation.hardware.owners import Owners
+
+HOST, CONTAINER = "pid:[4026531836]", "pid:[4026532199]"
+EVIDENCE = "/dev/nvidia-uvm"
+ROOT = 5_000_001
+"""The observed process: a number that no process of this machine has."""
+
+
+class Linked(Tree):
+    """A machine with symbolic links."""
+
+    def __init__(self, files: Mapping[str, str], links: Mapping[str, str]) -> None:
+        super().__init__({**files, **links})
+        self.links = links
+
+    def link(self, path: str) -> str:
+        if path not in self.links:
+            raise FileNotFoundError(ENOENT, "no such link", path)
+        return self.links[path]
+
+
+def owners(
+    tree: Sequence[int],
+    computing: Iterable[int] = (),
+    namespace: str | None = HOST,
+    chains: Mapping[int, Sequence[int]] | None = None,
+) -> Owners:
+    """The observed process and its descendants, those of them that compute, and their numbers in all namespaces."""
+    links = {f"/proc/{pid}/fd/7": EVIDENCE for pid in computing} | {f"/proc/{pid}/fd/0": "/dev/null" for pid in tree}
+    if namespace:
+        links["/proc/self/ns/pid"] = namespace
+    files = {
+        f"/proc/{pid}/status": "Name:\tpython\nNSpid:\t" + "\t".join(map(str, chain)) + "\n"
+        for pid, chain in (chains or {}).items()
+    }
+    machine = cast(Machine, SimpleNamespace(tree=lambda pid: list(tree[1:]) if pid == tree[0] else []))
+    made = Owners(machine, cast(Kernel, Linked(files, links)), tree[0], EVIDENCE)
+    made.look()
+    return made
+
+
+@pytest.mark.parametrize("namespace", [HOST, None])
+def test_on_the_host_a_number_says_who_it_is(namespace: str | None) -> None:
+    ours = owners([ROOT, ROOT + 1], namespace=namespace)
+    assert ours.on_host
+    assert ours.among([1, ROOT, ROOT + 1, ROOT + 2]) == {ROOT, ROOT + 1}
+    assert ours.among([]) == set()
+
+
+def test_in_a_container_an_equal_number_alone_is_a_coincidence() -> None:
+    assert owners([ROOT, ROOT + 1], namespace=CONTAINER).among([ROOT, ROOT + 1]) == set()
+
+
+def test_in_a_container_an_equal_number_of_a_process_that_computes_is_ours() -> None:
+    ours = owners([ROOT, ROOT + 1], computing=[ROOT + 1], namespace=CONTAINER)
+    assert ours.among([ROOT, ROOT + 1, ROOT + 2]) == {ROOT + 1}
+    assert ours.computing()
+
+
+def test_a_driver_that_names_an_inner_or_an_outer_number_is_understood() -> None:
+    chains = {ROOT: (ROOT, 40), ROOT + 1: (ROOT + 1, 41)}
+    ours = owners([ROOT, ROOT + 1], computing=[ROOT], namespace=CONTAINER, chains=chains)
+    assert ours.among([40, 41]) == {40}, "a number of the process that computes, in the namespace that it is in"
+    assert ours.among([ROOT]) == {ROOT}
+
+
+def test_nobody_computes_where_nobody_holds_the_device() -> None:
+    assert not owners([ROOT], namespace=CONTAINER).computing()
+    assert owners([ROOT], computing=[ROOT], namespace=CONTAINER).computing()
+    assert not owners([ROOT + 1], computing=[ROOT + 5], namespace=CONTAINER).computing(), "a process of somebody else"
+
+
+def test_a_system_without_that_kernel_goes_by_numbers() -> None:
+    machine = cast(Machine, SimpleNamespace(tree=lambda pid: [ROOT + 1]))
+    ours = Owners(machine, None, ROOT, EVIDENCE)
+    ours.look()
+    assert ours.on_host
+    assert ours.among([ROOT, ROOT + 1, 3]) == {ROOT, ROOT + 1}
+    assert not ours.computing()
+
+
+@PATIENT
+@given(
+    lines=st.lists(st.text(max_size=30), max_size=5),
+    pids=st.sets(st.integers(0, 2**32 - 1), max_size=8),
+    namespace=st.sampled_from([HOST, CONTAINER, None]),
+)
+def test_whatever_a_process_says_of_itself_only_ours_are_ours(
+    lines: list[str], pids: set[int], namespace: str | None
+) -> None:
+    status = "\n".join(["NSpid:" + line for line in lines])
+    links = {"/proc/self/ns/pid": namespace} if namespace else {}
+    machine = cast(Machine, SimpleNamespace(tree=lambda pid: []))
+    kernel = cast(Kernel, Linked({f"/proc/{ROOT}/status": status}, links))
+    ours = Owners(machine, kernel, ROOT, EVIDENCE)
+    ours.look()
+    assert ours.among(pids) <= {ROOT}
+    if namespace == CONTAINER:
+        assert ours.among({*pids, ROOT}) == set()
