@@ -40,6 +40,7 @@ class Library:
         self._naps = naps or Naps(None)
         self._choice = choice or Choice()
         self._told: set[tuple[str, int]] = set()
+        self._garbled = _GARBLED[0] <= _version(driver(nvml)) < _GARBLED[1]
         self.gpus = [Gpu(nvml, str(index)) for index in range(nvml.count())]
         for gpu in self.gpus:
             gpu.start()
@@ -129,8 +130,7 @@ class Library:
 
     def users(self) -> Iterator[tuple[Gpu, Mapping[int, int | None]]]:
         """Each device, or its parts, with the processes that use it: the driver's number, and the bytes in use."""
-        version = _version(driver(self._nvml))
-        if _GARBLED[0] <= version < _GARBLED[1]:
+        if self._garbled:
             for gpu in self.gpus:
                 gpu.missing["process.gpu.memory.usage"] = (
                     "this driver's process list is garbled; 535.86 and later are well"
