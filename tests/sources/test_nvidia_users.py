@@ -82,7 +82,7 @@ def test_a_program_that_idles_uses_nothing_which_counts_in_the_mean(tmp_path: Pa
         assert cards.tick(0).of("process.gpu.utilization") == {}, "nothing is known of the time before"
         for at, percent in ((10, 60), (20, None), (30, 30)):
             said = "" if percent is None else listed((ME, at, percent, 0, 0, 0))
-            cards.sample(10, {"gpu0.ProcessUtilization": said}, due=True)
+            cards.sample(5, {"gpu0.ProcessUtilization": said}, due=True)
         now = cards.collect()
         # The first reading of a series is a baseline.
         assert now.one("process.gpu.utilization", hw_gpu_task="sm") == pytest.approx((0 + 0.3) / 2)

@@ -163,13 +163,13 @@ class Device:
         return made
 
     def _following(self, reading: Reading) -> Reading:
-        """Ratios whose parts are known, time integrals, and the peak where nobody looked more often than we do."""
+        """Ratios whose parts are known, time integrals, and peaks: where the reading does not say them itself."""
         found: dict[str, Number | Rate] = {}
         for task in BUSY:
             share = reading.get(f"utilization.{task}")
             if isinstance(share, (int, float)):
                 found[f"time.{task}"] = Rate(share)
-        if "utilization.general" in reading and "utilization.peak" not in reading:
+        if "utilization.general" in reading:
             found["utilization.peak"] = reading["utilization.general"]
         used, total = reading.get("memory.used"), reading.get("memory.total")
         if isinstance(used, int) and isinstance(total, int) and total:
@@ -179,9 +179,8 @@ class Device:
         if isinstance(power, (int, float)):
             if isinstance(self.limit, (int, float)) and self.limit > 0:
                 found["power.utilization"] = power / self.limit
-            if "energy" not in reading:
-                found["energy"] = Rate(power)
-        return found
+            found["energy"] = Rate(power)
+        return {quantity: value for quantity, value in found.items() if quantity not in reading}
 
     def status(self, state: str) -> Iterator[Point]:
         """The operational state, one of :data:`STATES`: 1 for it, 0 for the others."""
