@@ -33,6 +33,7 @@ PACKAGES = {
     "prometheus": "prometheus",
     "promtool": "prometheus",
     "prometheus-node-exporter": "prometheus-node-exporter",
+    "rocm-smi": "rocm-smi",
 }
 
 
