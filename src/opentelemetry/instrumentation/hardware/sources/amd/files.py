@@ -1,357 +1,19 @@
-"""AMD's GPUs by the files that the kernel's driver amdgpu has for each of them under ``/sys/class/drm``.
-
-https://docs.kernel.org/gpu/amdgpu/thermal.html says what each file holds.
-"""
+"""AMD's GPUs by the files of the kernel's driver amdgpu."""
 
 from __future__ import annotations
 
-import logging
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from collections.abc import Iterator
+from typing import Final
 
-from opentelemetry.instrumentation.hardware import vocabulary as v
 from opentelemetry.instrumentation.hardware.devices import Device
 from opentelemetry.instrumentation.hardware.drivers import Kernel
-from opentelemetry.instrumentation.hardware.model import Number, Point, Rate, Unavailable
-from opentelemetry.instrumentation.hardware.sources.amd.metrics import Metrics, revision
+from opentelemetry.instrumentation.hardware.model import Point, Unavailable
+from opentelemetry.instrumentation.hardware.sources.amd.card import DRM, Card, text, why
 from opentelemetry.instrumentation.hardware.sources.amd.reading import sentences
-
-_LOG = logging.getLogger(__name__)
-
-DRM: Final = "/sys/class/drm"
 
 _NAMES: Final = ("/usr/share/libdrm/amdgpu.ids", "/opt/amdgpu/share/libdrm/amdgpu.ids")
 """Where libdrm, or ROCm's own copy of it, says what the devices are called."""
-
-FAN: Final = ("fan.ratio", "fan.speed")
-"""What is said of a fan, which is a device of its own."""
-
-_SENSORS: Final = {"edge": "edge", "junction": "junction", "mem": "memory"}
-_DOMAINS: Final = {"sclk": "graphics", "mclk": "memory"}
-_RAILS: Final = {"vddgfx": "gpu", "vddnb": "soc"}
-_APUS: Final = frozenset({"74A0", "74A9"})
-"""MI300A: chips of CPU and GPU whose table of metrics has the form of a board's."""
-
-_ALL_ONES = (1 << 32) - 1
-
-
-@dataclass(frozen=True)
-class _Form:
-    """How a number is spelled: in what unit, and what of it can be true.
-
-    A device that is awake is above freezing and draws power: a 0 there says that there is no such sensor.
-    """
-
-    per: int = 1
-    times: int = 1
-    least: int = 0
-    most: int = 1 << 62
-
-    def __call__(self, said: bytes) -> Number:
-        """The number in base units.
-
-        Raises:
-            ValueError: it is none that can be true.
-        """
-        word = said.strip()
-        if not (word.isdigit() and len(word) < 20):
-            raise ValueError(f"it says {said[:40].decode(errors='replace').strip()!r}")
-        number = int(word)
-        if not self.least <= number <= self.most:
-            raise ValueError(f"{number} cannot be true")
-        return number / self.per if self.per > 1 else number * self.times
-
-
-_PERCENT = _Form(per=100, most=100)
-_BYTES = _Form(most=1 << 50)
-_CAPACITY = _Form(least=1, most=1 << 50)
-_CELSIUS = _Form(per=1000, least=1, most=150_000)
-_THRESHOLD = _Form(per=1000, least=20_000, most=150_000)
-_WATTS = _Form(per=10**6, least=1, most=20_000 * 10**6)
-_HERTZ = _Form(most=50 * 10**9)
-_VOLTS = _Form(per=1000, least=1, most=100_000)
-_RPM = _Form(most=100_000)
-_COUNT = _Form(most=_ALL_ONES - 1)
-
-
-class _Read(NamedTuple):
-    """A file and what it says."""
-
-    path: str
-    quantity: str
-    parse: Callable[[bytes], Number]
-
-
-class Card:
-    """One GPU.
-
-    Args:
-        kernel: reads its files.
-        name: of its folder: ``card0``.
-        bdf: its PCI address.
-        index: its place in the order of the addresses.
-        pci: vendor and device number, ``1002:740F``.
-
-    Attributes:
-        device: makes its points; None as long as it was never seen awake.
-        lost: why it does not answer.
-        asleep: whether it is suspended; nothing is read of it then, because that would wake it.
-        refused: by quantity, why it is not said.
-    """
-
-    def __init__(self, kernel: Kernel, name: str, bdf: str, index: int, pci: str) -> None:
-        self.name = name
-        self.bdf = bdf
-        self.index = index
-        self.folder = f"{DRM}/{name}/device"
-        self.device: Device | None = None
-        self.fan: Device | None = None
-        self.lost = ""
-        self.asleep = False
-        self.refused: dict[str, str] = {}
-        self._kernel = kernel
-        self._pci = pci
-        self._facts: dict[str, str | int] = {}
-        self._often: list[_Read] = []
-        self._seldom: list[_Read] = []
-        self._errors: list[str] = []
-        self._metrics: Metrics | None = None
-        self._energy: Number | Rate | None = None
-        self._total: Number | None = None
-        self._found = False
-
-    # -- what there is
-
-    def find(self, taken: set[str], names: Mapping[str, str], driver: str | None) -> None:
-        """Look what files it has.
-
-        Raises:
-            OSError: it is gone.
-        """
-        kernel, folder = self._kernel, self.folder
-        present = frozenset(kernel.names(folder))
-        often = [
-            _Read(f"{folder}/gpu_busy_percent", "utilization.general", _PERCENT),
-            _Read(f"{folder}/mem_busy_percent", "utilization.memory", _PERCENT),
-            _Read(f"{folder}/mem_info_vram_used", "memory.used", _BYTES),
-        ]
-        seldom = [_Read(f"{folder}/pcie_replay_count", "errors.pcie_replay", _COUNT)]
-        seldom += [
-            _Read(f"{folder}/pp_dpm_{clock}", f"frequency.limit.{domain}", _highest)
-            for clock, domain in _DOMAINS.items()
-        ]
-        self._often = [each for each in often if each.path.rpartition("/")[2] in present]
-        self._seldom = [each for each in seldom if each.path.rpartition("/")[2] in present]
-        self._sensors()
-        self._errors = []
-        if "ras" in present:
-            blocks = [name for name in kernel.names(f"{folder}/ras") if name.endswith("_err_count")]
-            self._errors = sorted(blocks)
-        self._metrics = Metrics() if "gpu_metrics" in present else None
-        self._total = self._once("mem_info_vram_total", _CAPACITY)
-        if self.device is None:
-            self._identify(taken, names, driver)
-        self._found = True
-
-    def _sensors(self) -> None:
-        """The files of its sensors, by what their labels say."""
-        kernel = self._kernel
-        folder = next((found for found in self._monitors() if _text(kernel, f"{found}/name") == "amdgpu"), None)
-        if folder is None:
-            return
-        present = frozenset(kernel.names(folder))
-
-        def add(reads: list[_Read], file: str, quantity: str, form: _Form) -> None:
-            if file in present:
-                reads.append(_Read(f"{folder}/{file}", quantity, form))
-
-        for file in sorted(present):
-            kind, _, part = file.partition("_")
-            if part == "label":
-                label = _text(kernel, f"{folder}/{file}")
-                if label in _SENSORS:
-                    where = f"temperature.{_SENSORS[label]}"
-                    limit = f"temperature.limit.{_SENSORS[label]}"
-                    add(self._often, f"{kind}_input", where, _CELSIUS)
-                    add(self._seldom, f"{kind}_crit", f"{limit}.high.degraded", _THRESHOLD)
-                    add(self._seldom, f"{kind}_emergency", f"{limit}.high.critical", _THRESHOLD)
-                elif label in _DOMAINS:
-                    add(self._often, f"{kind}_input", f"frequency.{_DOMAINS[label]}", _HERTZ)
-                elif label in _RAILS:
-                    add(self._seldom, f"{kind}_input", f"voltage.{_RAILS[label]}", _VOLTS)
-        add(self._often, "power1_average" if "power1_average" in present else "power1_input", "power", _WATTS)
-        for file, limit in (("cap", "enforced"), ("cap_max", "max"), ("cap_default", "default")):
-            add(self._seldom, f"power1_{file}", f"power.limit.{limit}", _WATTS)
-        add(self._seldom, "fan1_input", "fan.speed", _RPM)
-        top = _text(kernel, f"{folder}/pwm1_max") if "pwm1_max" in present else "255"
-        if top.isdigit() and 0 < int(top) < 1 << 16:
-            add(self._seldom, "pwm1", "fan.ratio", _Form(per=int(top), most=int(top)))
-
-    def _monitors(self) -> Iterator[str]:
-        try:
-            found = self._kernel.names(f"{self.folder}/hwmon")
-        except OSError:  # a driver without power management
-            return iter(())
-        return (f"{self.folder}/hwmon/{name}" for name in sorted(found))
-
-    def _identify(self, taken: set[str], names: Mapping[str, str], driver: str | None) -> None:
-        unique = self._fact("unique_id", "[0-9a-f]{8,32}", "0+")
-        known = unique if unique and unique not in taken else self.bdf  # two dies of a board may have the same
-        taken.add(known)
-        self.device = Device(known, f"GPU {self.index}")
-        self.fan = Device(f"{known}/fan0", f"GPU {self.index} fan 0", "fan", known)
-        device = self._pci.partition(":")[2]
-        revised = f"{device}/{(_text(self._kernel, f'{self.folder}/revision') or '0x0').upper()[2:].zfill(2)}"
-        facts = {
-            v.HW_VENDOR: "AMD",
-            v.HW_MODEL: self._fact("product_name", ".{1,100}") or names.get(revised) or f"device 0x{device.lower()}",
-            v.HW_SERIAL_NUMBER: self._fact("serial_number", "[0-9A-Za-z-]{1,64}", "0+|N/A|unknown"),
-            v.HW_DRIVER_VERSION: driver,
-            v.HW_FIRMWARE_VERSION: self._fact("vbios_version", r"[0-9A-Za-z._-]{1,64}"),
-            v.PCI_BDF: self.bdf,
-            v.GPU_INDEX: self.index,
-            v.GPU_TYPE: self._type(device),
-        }
-        self._facts = {name: fact for name, fact in facts.items() if fact is not None}
-
-    def _fact(self, file: str, form: str, instead: str = "") -> str | None:
-        text = _text(self._kernel, f"{self.folder}/{file}")
-        wrong = not re.fullmatch(form, text) or (instead and re.fullmatch(instead, text, re.IGNORECASE))
-        return None if wrong or not text.isprintable() else text
-
-    def _type(self, device: str) -> str | None:
-        try:
-            form, _ = revision(self._kernel.once(f"{self.folder}/gpu_metrics"))
-        except (OSError, ValueError):
-            return None
-        return "integrated" if form > 1 or device in _APUS else "discrete"
-
-    def _once(self, file: str, form: _Form) -> Number | None:
-        try:
-            return form(self._kernel.once(f"{self.folder}/{file}"))
-        except (OSError, ValueError):
-            return None
-
-    # -- how it is
-
-    def sleeps(self) -> bool:
-        """Whether it is suspended; asking that does not wake it."""
-        try:
-            self.asleep = self._kernel.read(f"{self.folder}/power/runtime_status").startswith(b"suspend")
-        except OSError:  # a kernel without power management
-            self.asleep = False
-        return self.asleep
-
-    @property
-    def found(self) -> bool:
-        """Whether it is known what files it has."""
-        return self._found
-
-    def points(self) -> Iterator[Point]:
-        """What is read often. One that says nothing at all is gone."""
-        if self.device is None:
-            return
-        said, problem = self._said(self._often)
-        if not said:
-            self.lose(problem or "it has no files that say anything")
-            return
-        self._well()
-        if self._total is not None and said.get("memory.used", 0) <= self._total:
-            said["memory.total"] = self._total
-        elif "memory.used" in said:
-            self.refused["memory.used"] = "it is more than the total, or there is no total"
-            del said["memory.used"]
-        yield from self.device.points({**said, **self._table("power" in said)})
-
-    def _table(self, powered: bool) -> dict[str, Number | Rate]:
-        """What the firmware's table says beside that."""
-        found: dict[str, Number | Rate] = {}
-        if self._metrics is not None:
-            try:
-                found |= self._metrics.read(self._kernel.read(f"{self.folder}/gpu_metrics"))
-                self.refused.pop("gpu_metrics", None)
-            except ValueError as error:
-                self.refused["gpu_metrics"] = str(error)
-            except OSError as error:
-                self.refused["gpu_metrics"] = _why(error)
-        self._energy = found.get("energy", self._energy)
-        if self._energy is not None and powered:
-            found["energy"] = self._energy  # a counter that did not answer once is not replaced by an estimate
-        return found
-
-    def points_seldom(self) -> Iterator[Point]:
-        """What it is, its state, and what hardly changes."""
-        if self.device is None or self.fan is None:
-            return
-        yield self.device.info(self._facts)
-        if self.lost:
-            yield from self.device.status("failed")
-            return
-        said, _ = self._said(self._seldom)
-        fan = {str(name): said.pop(name) for name in FAN if name in said}
-        yield from self.device.status("degraded" if self._damaged() else "ok")
-        yield from self.device.points({**said, **self._counts()})
-        yield from self.fan.points(fan)
-
-    def _said(self, reads: Sequence[_Read]) -> tuple[dict[str, Number], str]:
-        """What its files say; and why the last one that did not say a number did not."""
-        found: dict[str, Number] = {}
-        problem = ""
-        read, refused = self._kernel.read, self.refused
-        for path, quantity, parse in reads:
-            try:
-                found[quantity] = parse(read(path))
-            except ValueError as error:
-                refused[quantity] = problem = str(error)
-            except OSError as error:
-                refused[quantity] = problem = _why(error)
-            else:
-                if refused:
-                    refused.pop(quantity, None)
-        return found, problem
-
-    def _counts(self) -> dict[str, Number]:
-        """Errors of its memory, and of all else that corrects or finds errors."""
-        found: dict[str, Number] = {}
-        for file in self._errors:
-            where = "" if file == "umc_err_count" else "chip_"
-            try:
-                text = self._kernel.read(f"{self.folder}/ras/{file}").decode(errors="replace")
-            except OSError as error:
-                self.refused[f"errors.{where}corrected"] = _why(error)
-                continue
-            for kind, count in re.findall(r"^(ue|ce|de): ?([0-9]{1,18})$", text, re.MULTILINE):
-                name = f"errors.{where}{_KINDS[kind]}"
-                found[name] = found.get(name, 0) + int(count)
-        return found
-
-    def _damaged(self) -> bool:
-        """Whether pages of its memory wait to be taken out of use, or could not be."""
-        if not self._errors:
-            return False
-        try:
-            pages = self._kernel.once(f"{self.folder}/ras/gpu_vram_bad_pages")
-        except OSError:
-            return False
-        return re.search(rb": [PF]\s*$", pages, re.MULTILINE) is not None
-
-    def lose(self, reason: str) -> None:
-        """Note that it does not answer."""
-        if not self.lost:
-            _LOG.warning("GPU %d (%s): %s; its numbers are missing until it answers", self.index, self.bdf, reason)
-        self.lost = reason
-        self._found = False
-        self._kernel.forget(self.folder)
-
-    def _well(self) -> None:
-        if self.lost:
-            _LOG.info("GPU %d (%s) answers again", self.index, self.bdf)
-            self.lost = ""
-
-
-_KINDS: Final = {"ce": "corrected", "ue": "uncorrected", "de": "deferred"}
 
 
 class Files:
@@ -370,7 +32,7 @@ class Files:
         if not self._cards:
             raise Unavailable("the driver amdgpu has no GPU")
         self._names = _names(kernel)
-        self._driver = _text(kernel, "/sys/module/amdgpu/version") or _text(kernel, "/proc/sys/kernel/osrelease")
+        self._driver = text(kernel, "/sys/module/amdgpu/version") or text(kernel, "/proc/sys/kernel/osrelease")
 
     def read(self) -> Iterator[Point]:
         """Some ten files of each."""
@@ -390,7 +52,7 @@ class Files:
             try:
                 card.find(self._taken, self._names, self._driver or None)
             except OSError as error:
-                card.lose(_why(error))
+                card.lose(why(error))
         return card.found
 
     def devices(self) -> Iterator[tuple[str, Device]]:
@@ -413,7 +75,7 @@ class Files:
 
 def is_here(kernel: Kernel) -> bool:
     """Whether the driver is loaded."""
-    state = _text(kernel, "/sys/module/amdgpu/initstate")
+    state = text(kernel, "/sys/module/amdgpu/initstate")
     return state == "live" if state else any(True for _ in _cards(kernel))  # it may be built into the kernel
 
 
@@ -425,7 +87,7 @@ def _cards(kernel: Kernel) -> Iterator[tuple[str, str, str]]:
         return
     for name in names:
         if re.fullmatch("card[0-9]+", name):
-            said = _text(kernel, f"{DRM}/{name}/device/uevent")
+            said = text(kernel, f"{DRM}/{name}/device/uevent")
             facts = dict(line.split("=", 1) for line in said.splitlines() if "=" in line)
             bdf, pci = facts.get("PCI_SLOT_NAME", ""), facts.get("PCI_ID", "")
             if facts.get("DRIVER") == "amdgpu" and bdf:
@@ -435,29 +97,9 @@ def _cards(kernel: Kernel) -> Iterator[tuple[str, str, str]]:
 def _names(kernel: Kernel) -> dict[str, str]:
     """What devices are called, by device number and revision: ``740F/02``."""
     for path in _NAMES:
-        lines = _text(kernel, path).splitlines()
+        lines = text(kernel, path).splitlines()
         parts = [[part.strip() for part in line.split(",", 2)] for line in lines if not line.startswith("#")]
         found = {f"{part[0].upper()}/{part[1].upper()}": part[2] for part in parts if len(part) == 3}
         if found:
             return found
     return {}
-
-
-def _text(kernel: Kernel, path: str) -> str:
-    try:
-        return kernel.once(path).decode(errors="replace").strip()
-    except OSError:
-        return ""
-
-
-def _why(error: OSError) -> str:
-    return error.strerror or str(error)
-
-
-def _highest(said: bytes) -> Number:
-    """The highest level of a table of clocks, whose lines are like ``1: 800Mhz *``."""
-    levels = re.findall(rb"^(?:[0-9]+|S): ([0-9]{1,5})Mhz", said, re.MULTILINE | re.IGNORECASE)
-    megahertz = max(map(int, levels), default=0)
-    if not megahertz:
-        raise ValueError("it says no frequency")
-    return megahertz * 10**6

@@ -10,7 +10,7 @@ from opentelemetry.instrumentation.hardware.command import Command
 from opentelemetry.instrumentation.hardware.devices import Device
 from opentelemetry.instrumentation.hardware.model import Point, Unavailable
 from opentelemetry.instrumentation.hardware.sources.amd import amd_smi, rocm_smi
-from opentelemetry.instrumentation.hardware.sources.amd.files import FAN
+from opentelemetry.instrumentation.hardware.sources.amd.card import FAN
 from opentelemetry.instrumentation.hardware.sources.amd.reading import Card, sentences
 
 PACE: Final = 10.0

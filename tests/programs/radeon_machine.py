@@ -1,0 +1,171 @@
+"""A machine with AMD's GPUs, in a mount namespace of its own: real files under /sys, for AMD's tools and for us.
+
+Usage: radeon_machine.py SCENE
+
+Prints, as JSON, what was read there; status 77, with the reason, where there may be no namespace.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tests.tools import amdsysfs
+from tests.tools.amdsysfs import Gpu, table
+
+from opentelemetry.instrumentation.hardware.config import Config
+from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.sources import Site, Source, discover
+
+NEW_NAMESPACE, PRIVATE_BELOW = 0x20000, 1 << 18 | 1 << 14
+
+HBM = table(3, energy=62_929_744_071_539, hbm=[43, 39, 42, 41], video=[15], status=0)
+FIRST = Gpu(rpm=1180, pwm=102, metrics=HBM)
+SECOND = Gpu(
+    1,
+    "0000:c9:00.0",
+    unique="43cc8cc8af246701",
+    serial="692139000111",
+    busy=100,
+    memory_busy=57,
+    used=67_000_000_000,
+    edge=61_000,
+    junction=88_000,
+    memory=79_000,
+    power=287_000_000,
+    graphics=1700,
+    clock=1600,
+    millivolts=1018,
+    replays=147,
+    metrics=HBM,
+)
+
+
+def private() -> None:
+    """Nothing of this machine's classes and modules is there from now on."""
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def check(result: int) -> None:
+        if result:
+            print(os.strerror(ctypes.get_errno()))
+            sys.exit(77)
+
+    check(libc.unshare(NEW_NAMESPACE))
+    check(libc.mount(None, b"/", None, PRIVATE_BELOW, None))
+    for folder in (b"/sys/class", b"/sys/module"):
+        check(libc.mount(b"none", folder, b"tmpfs", 0, None))
+
+
+@contextmanager
+def opened(**settings: object) -> Iterator[Source]:
+    source = discover()["amd"]()(Site(Config.read(settings, {}), Drivers(), os.getpid()))
+    source.open()
+    try:
+        yield source
+    finally:
+        source.close()
+
+
+def said(source: Source) -> dict[str, Any]:
+    """What is read now: by series, and what is missing."""
+    points = {
+        f"{series.metric.name}{sorted(series.attributes.items())}": value
+        for series, value in (*source.read(), *source.read_seldom())
+    }
+    return {"points": points, "missing": source.missing}
+
+
+def tool() -> Any:
+    line = ["rocm-smi", "-a", "--showmeminfo", "vram", "--json"]
+    return json.loads(subprocess.run(line, capture_output=True, check=False).stdout)
+
+
+def agree() -> Any:
+    """The files, the tool, and AMD's own reading of the same files."""
+    amdsysfs.write(amdsysfs.machine([SECOND, FIRST]))
+    with opened() as files, opened(amdgpu="off") as listing:
+        said(files)  # limits are known from then on
+        return {"tool": tool(), "files": said(files), "listing": said(listing), "pace": [files.pace, listing.pace]}
+
+
+def unreadable() -> Any:
+    """Files of the second card that are not there."""
+    files = amdsysfs.machine([FIRST, SECOND])
+    for name in ("mem_info_vram_used", "gpu_busy_percent", "hwmon/hwmon4/power1_average", "hwmon/hwmon4/temp1_input"):
+        del files[f"{SECOND.folder}/{name}"]
+    amdsysfs.write(files)
+    with opened() as read, opened(amdgpu="off") as listing:
+        return {"tool": tool(), "files": said(read), "listing": said(listing)}
+
+
+def vanishing() -> Any:
+    """A card that goes, and comes back."""
+    amdsysfs.write(amdsysfs.machine([FIRST, SECOND]))
+    with opened() as source:
+        before = said(source)
+        os.remove("/sys/class/drm/card1")
+        for folder in Path("/sys/class/devices").rglob("card1"):
+            shutil.rmtree(folder)
+        # The kernel's own files end with their device; these would live on for as long as they are open.
+        source.site.drivers.kernel().forget(SECOND.folder)
+        gone = said(source)
+        amdsysfs.write(SECOND.files())
+        return {"before": before, "gone": gone, "back": said(source)}
+
+
+def asleep() -> Any:
+    """A card that is suspended: whoever opens another file of it waits for ever."""
+    sleeper = replace(SECOND, asleep=True)
+    amdsysfs.write(amdsysfs.machine([FIRST, sleeper]))
+    folder = Path(sleeper.folder)
+    for path in [each for each in folder.rglob("*") if each.is_file()]:
+        if path.name not in ("uevent", "runtime_status"):
+            path.unlink()
+            os.mkfifo(path)
+    with opened() as source:
+        sleeping = said(source)
+        for path in [each for each in folder.rglob("*") if each.is_fifo()]:
+            path.unlink()
+        amdsysfs.write(SECOND.files())
+        return {"asleep": sleeping, "awake": said(source)}
+
+
+def aborting() -> Any:
+    """AMD's library ends the tool with an assertion where a folder is missing."""
+    files = amdsysfs.machine([FIRST])
+    amdsysfs.write({name: text for name, text in files.items() if "io_links" not in name})
+    with opened() as source:
+        read = said(source)
+    try:
+        with opened(amdgpu="off"):
+            return {"files": read, "error": None}
+    except Exception as error:
+        return {"files": read, "error": f"{type(error).__name__}: {error}"}
+
+
+def absent() -> Any:
+    """No driver: how many files are asked for before that is said."""
+    try:
+        with opened():
+            return None
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}", "threads": threading.active_count()}
+
+
+SCENES: dict[str, Callable[[], Any]] = {
+    each.__name__: each for each in (agree, unreadable, vanishing, asleep, aborting, absent)
+}
+
+if __name__ == "__main__":
+    private()
+    print(json.dumps(SCENES[sys.argv[1]]()))

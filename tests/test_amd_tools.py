@@ -1,0 +1,155 @@
+"""AMD's own tool and our two ways to its GPUs, on one machine: a fabricated /sys that all three read for real."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from tests import children
+from tests.tools import ROOT, need, program
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="amdgpu is a driver of Linux")
+
+FIRST, SECOND = "43cc8cc8af246700", "43cc8cc8af246701"
+
+
+def scene(name: str) -> Any:
+    """What is read in a scene of `programs/radeon_machine.py`."""
+    need(lambda: program("rocm-smi"))
+    done = subprocess.run(
+        children.command("radeon_machine", name),
+        env=children.environment({"PYTHONPATH": str(ROOT)}),
+        capture_output=True,
+        text=True,
+        timeout=children.PATIENCE,
+        check=False,
+    )
+    if done.returncode == 77:
+        pytest.skip(f"there may be no mount namespace here: {done.stdout.strip()}")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def value(points: dict[str, Any], row: str, device: str, **more: str) -> Any:
+    """The value of the one series of a device that has such attributes; None where there is none."""
+    wanted = [f"('hw.id', '{device}')", *(f"'{word}')" for word in more.values())]
+    found = [each for name, each in points.items() if name.startswith(f"{row}[") and all(w in name for w in wanted)]
+    assert len(found) <= 1, (row, device, more, found)
+    return found[0] if found else None
+
+
+TOLD: list[tuple[str, str, dict[str, str], float]] = [
+    ("GPU use (%)", "hw.gpu.utilization", {"task": "general"}, 0.01),
+    ("GPU memory use (%)", "hw.gpu.utilization", {"task": "memory"}, 0.01),
+    ("Temperature (Sensor edge) (C)", "hw.temperature", {"at": "edge"}, 1),
+    ("Temperature (Sensor junction) (C)", "hw.temperature", {"at": "junction"}, 1),
+    ("Temperature (Sensor memory) (C)", "hw.temperature", {"at": "memory"}, 1),
+    *((f"Temperature (Sensor HBM {n}) (C)", "hw.temperature", {"at": f"hbm{n}"}, 1.0) for n in range(4)),
+    ("Average Graphics Package Power (W)", "hw.power", {}, 1),
+    ("Max Graphics Package Power (W)", "hw.power.limit", {"limit": "enforced"}, 1),
+    ("Voltage (mV)", "hw.voltage", {"at": "gpu"}, 1e-3),
+    ("PCIe Replay Count", "hw.errors", {"type": "pcie_replay"}, 1),
+    ("VRAM Total Memory (B)", "hw.gpu.memory.limit", {}, 1),
+    ("VRAM Total Used Memory (B)", "hw.gpu.memory.usage", {}, 1),
+    ("Energy counter", "hw.energy", {}, 2**-16),
+]
+"""What the tool says, the row of ours that says the same, and what one of its units is in ours.
+
+ROCm 6 calls some of it otherwise; what a version does not say by that name is not compared with it.
+"""
+
+
+@pytest.fixture(scope="module")
+def agreed() -> Any:
+    return scene("agree")
+
+
+@pytest.mark.parametrize("way", ["files", "listing"])
+@pytest.mark.parametrize(("device", "card"), [(FIRST, "0000:63:00.0"), (SECOND, "0000:C9:00.0")])
+def test_we_say_what_amds_tool_says(agreed: Any, way: str, device: str, card: str) -> None:
+    theirs = next(each for each in agreed["tool"].values() if each.get("PCI Bus") == card)
+    compared = 0
+    for key, row, more, unit in TOLD:
+        if key in theirs:
+            ours = value(agreed[way]["points"], row, device, **more)
+            if way == "listing" and ours is None and key == "Energy counter":
+                continue  # this tool does not say what board it is
+            assert ours == pytest.approx(float(theirs[key]) * unit), key
+            compared += 1
+    assert compared >= 10, theirs
+    clock = theirs["sclk clock speed:"]
+    assert value(agreed[way]["points"], "hw.gpu.frequency", device, domain="graphics") == int(clock[1:-4]) * 10**6
+
+
+def test_both_ways_say_the_same_of_what_both_say(agreed: Any) -> None:
+    files, listing = agreed["files"]["points"], agreed["listing"]["points"]
+    shared = {name for name in files if name in listing and "hw.gpu.info" not in name}
+    assert len(shared) > 40
+    for name in shared:
+        assert listing[name] == pytest.approx(files[name], abs=0.003 if "ratio" in name else 1e-9), name
+    only = {name.split("[")[0] for name in listing if name not in files}
+    assert only <= {"hw.gpu.info"}, "the tool says nothing that the files do not"
+
+
+def test_both_ways_call_the_cards_alike(agreed: Any) -> None:
+    for way in ("files", "listing"):
+        for device, words in (
+            (FIRST, ("'GPU 0'", "'0000:63:00.0'", "'692139000110'", "'hw.gpu.index', 0")),
+            (SECOND, ("'GPU 1'", "'0000:c9:00.0'", "'692139000111'", "'hw.gpu.index', 1")),
+        ):
+            (info,) = (name for name in agreed[way]["points"] if "hw.gpu.info" in name and device in name)
+            assert all(word in info for word in (*words, "'AMD'", "'113-D67301-063'")), info
+
+
+def test_the_tool_has_a_pace_of_its_own(agreed: Any) -> None:
+    assert agreed["pace"] == [0, 10]
+
+
+def test_what_cannot_be_read_is_absent_and_the_rest_stays() -> None:
+    found = scene("unreadable")
+    for way in ("files", "listing"):
+        points = found[way]["points"]
+        assert value(points, "hw.gpu.memory.usage", SECOND) is None, "0 is what the tool says of what it cannot read"
+        assert value(points, "hw.gpu.utilization", SECOND, task="general") is None
+        assert value(points, "hw.power", SECOND) is None
+        assert value(points, "hw.temperature", SECOND, at="edge") is None
+        assert value(points, "hw.temperature", SECOND, at="junction") == 88
+        assert value(points, "hw.gpu.utilization", SECOND, task="memory") == 0.57
+        assert value(points, "hw.gpu.memory.usage", FIRST) == 10_960_896_000
+        assert value(points, "hw.power", FIRST) == 41
+
+
+def test_a_card_that_vanishes_fails_and_the_other_stays_and_it_may_come_back() -> None:
+    found = scene("vanishing")
+    for moment, state in (("before", "ok"), ("gone", "failed"), ("back", "ok")):
+        points = found[moment]["points"]
+        assert value(points, "hw.status", SECOND, state=state) == 1
+        assert value(points, "hw.status", FIRST, state="ok") == 1
+        assert value(points, "hw.power", FIRST) == 41
+        assert value(points, "hw.power", SECOND) == (None if moment == "gone" else 287)
+    assert any("0000:c9:00.0" in sentence for sentence in found["gone"]["missing"])
+    assert found["before"]["missing"] == found["back"]["missing"] == []
+
+
+def test_no_file_of_a_suspended_card_is_opened() -> None:
+    found = scene("asleep")
+    assert not [name for name in found["asleep"]["points"] if "GPU 1" in name]
+    assert value(found["asleep"]["points"], "hw.power", FIRST) == 41
+    assert found["asleep"]["missing"] == ["GPU 1 (0000:c9:00.0) is suspended, and is not woken for its numbers"]
+    assert value(found["awake"]["points"], "hw.power", SECOND) == 287
+
+
+def test_a_tool_that_aborts_costs_nothing_of_the_files() -> None:
+    found = scene("aborting")
+    assert value(found["files"]["points"], "hw.power", FIRST) == 41
+    assert found["error"] is not None
+    assert "rocm-smi" in found["error"]
+
+
+def test_without_a_driver_one_sentence_is_all() -> None:
+    found = scene("absent")
+    assert found["error"].startswith("Unavailable: no AMD driver is loaded")
+    assert found["threads"] == 1
