@@ -1,0 +1,60 @@
+"""What nvitop says of all GPUs: for every line on standard input one line of JSON, of what it knows."""
+
+import json
+import sys
+from contextlib import suppress
+from itertools import chain
+
+from nvitop import NA, Device, PhysicalDevice, libnvml
+
+
+def known(said):
+    """Without what nvitop does not know."""
+    return {name: value for name, value in said.items() if value is not NA and value is not None}
+
+
+def of(device):
+    rates, memory = device.utilization_rates(), device.memory_info()
+    clocks, most = device.clock_infos(), device.max_clock_infos()
+    state = device.performance_state()
+    nvlink = [each for each in device.nvlink_throughput() if NA not in each]
+    return known(
+        {
+            "name": device.name(),
+            "serial": device.serial(),
+            "bus": device.bus_id(),
+            "general": rates.gpu,
+            "memory": rates.memory,
+            "encoder": rates.encoder,
+            "decoder": rates.decoder,
+            "used": memory.used,
+            "total": memory.total,
+            "temperature": device.temperature(),
+            "power": device.power_usage(),
+            "limit": device.power_limit(),
+            "fan": device.fan_speed(),
+            "state": NA if state is NA else int(state.removeprefix("P")),
+            "transmit": sum(each.tx for each in nvlink) if nvlink else NA,
+            "receive": sum(each.rx for each in nvlink) if nvlink else NA,
+            **{f"clock.{domain}": value for domain, value in clocks._asdict().items()},
+            **{f"most.{domain}": value for domain, value in most._asdict().items()},
+        }
+    ), {str(pid): process(each) for pid, each in device.processes().items()}
+
+
+def process(each):
+    return known({"used": each.gpu_memory(), "sm": each.gpu_sm_utilization(), "memory": each.gpu_memory_utilization()})
+
+
+def parts(whole):
+    """Its list of them ends at the first empty slot."""
+    for slot in range(whole.max_mig_device_count()):
+        with suppress(libnvml.NVMLError):
+            yield whole.mig_device(slot)
+
+
+wholes = PhysicalDevice.all()
+devices = [*wholes, *chain.from_iterable(map(parts, wholes))]
+for _ in sys.stdin:
+    said = {device.uuid(): of(device) for device in devices}
+    print(json.dumps({"driver": Device.driver_version(), "devices": said}), flush=True)

@@ -1,0 +1,205 @@
+"""nvitop, a reader that is not ours, says the same of the same GPUs, value by value, in NVML's own units."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from tests.children import PATIENCE, command, started
+from tests.sources.cards import Cards, Exported, plugged
+from tests.tools import Missing, need
+from tests.tools.nvml import MIB, Gpu, Value, a100, geforce, h100, listed, mig, t4, unified, vgpu, wsl
+
+ME = os.getpid()
+SOMEBODY = 1
+
+_EVERY = 2.0
+"""Seconds between two readings."""
+
+
+class Row(NamedTuple):
+    """Where we say a number of nvitop's: the metric, its attributes, and how much of ours makes one of NVML's units."""
+
+    name: str
+    attributes: Mapping[str, str] = {}
+    unit: float = 1.0
+
+
+DOMAINS = ("graphics", "sm", "memory", "video")
+
+ROWS: Mapping[str, Row] = {
+    **{
+        task: Row("hw.gpu.utilization", {"hw_gpu_task": task}, 1e-2)
+        for task in ("general", "memory", "encoder", "decoder")
+    },
+    "used": Row("hw.gpu.memory.usage"),
+    "total": Row("hw.gpu.memory.limit"),
+    "temperature": Row("hw.temperature", {"hw_sensor_location": "gpu"}),
+    "power": Row("hw.power", unit=1e-3),
+    "limit": Row("hw.power.limit", {"hw_limit_type": "enforced"}, 1e-3),
+    "state": Row("hw.gpu.performance_state"),
+    **{f"clock.{domain}": Row("hw.gpu.frequency", {"hw_frequency_domain": domain}, 1e6) for domain in DOMAINS},
+    **{f"most.{domain}": Row("hw.gpu.frequency.limit", {"hw_frequency_domain": domain}, 1e6) for domain in DOMAINS},
+}
+
+FACTS = {"name": "hw_model", "serial": "hw_serial_number"}
+
+
+class Nvitop:
+    """nvitop in a process of its own; it says anew what it sees whenever it is asked."""
+
+    def __init__(self, child: subprocess.Popen[str]) -> None:
+        self._child = child
+
+    def says(self) -> Any:
+        assert self._child.stdin is not None
+        assert self._child.stdout is not None
+        self._child.stdin.write("\n")
+        self._child.stdin.flush()
+        line = self._child.stdout.readline()
+        assert line, f"nvitop has ended: {self._child.communicate(timeout=PATIENCE)[1]}"
+        return json.loads(line)
+
+
+def _installed() -> None:
+    if importlib.util.find_spec("nvitop") is None:
+        raise Missing("nvitop is not installed: pip install nvitop")
+
+
+@contextmanager
+def both(folder: Path, *gpus: Gpu, say: Mapping[str, Value] | None = None) -> Iterator[tuple[Cards, Nvitop]]:
+    """A machine with these GPUs, read by us and by nvitop."""
+    need(_installed)
+    with plugged(folder, *gpus, say=say) as cards, started(command("nvitop_gpus"), cards.fake.environment) as child:
+        yield cards, Nvitop(child)
+
+
+def ours(now: Exported, id: str) -> dict[str, Any]:  # noqa: A002
+    """What we say of a device, under nvitop's names and in its units."""
+    found: dict[str, Any] = {}
+    for key, (name, attributes, unit) in ROWS.items():
+        for value in now.values(name, hw_id=id, **attributes):
+            found[key] = round(value / unit, 6)
+    for value in now.values("hw.fan.speed_ratio", hw_id=f"{id}/fan0"):
+        found["fan"] = round(value * 100, 6)
+    (facts,) = now.of("hw.gpu.info", hw_id=id)
+    said = {key.replace(".", "_"): text for key, text in facts}
+    return found | {key: said[fact] for key, fact in FACTS.items() if fact in said}
+
+
+def compare(now: Exported, said: Any, but: tuple[str, ...] = ()) -> None:
+    """Every device is there on both sides, and of each all that nvitop knows of what we have a row for, and no more."""
+    infos = [dict(pairs) for pairs in now.of("hw.gpu.info")]
+    assert {info["hw.id"] for info in infos} == set(said["devices"])
+    assert {info.get("hw.driver_version") for info in infos} == {said["driver"]}
+    for id, (device, _) in said["devices"].items():  # noqa: A001
+        theirs = {key: value for key, value in device.items() if key in (*ROWS, *FACTS, "fan") and key not in but}
+        assert {key: value for key, value in ours(now, id).items() if key not in but} == theirs
+
+
+MACHINES: Mapping[str, Callable[[], tuple[Gpu, ...]]] = {
+    "h100": lambda: (h100(0), h100(1)),
+    "a100": lambda: (a100(0),),
+    "inference": lambda: (t4(0), geforce(1)),
+    "wsl": lambda: (wsl(0),),
+    "vgpu": lambda: (vgpu(0),),
+}
+
+LATER: Mapping[str, Value] = {
+    "UtilizationRates": (73, 29),
+    "EncoderUtilization": (55, 167_000),
+    "DecoderUtilization": (1, 167_000),
+    "MemoryInfo": (15_360 * MIB, 449 * MIB, 1 * MIB, 14_910 * MIB),
+    "Temperature.0": 83,
+    "TemperatureV.0": 83,
+    "PowerUsage": 69_999,
+    "EnforcedPowerLimit": 65_000,
+    "PowerManagementLimit": 65_000,
+    "ClockInfo.0": 300,
+    "ClockInfo.1": 315,
+    "ClockInfo.2": 405,
+    "ClockInfo.3": 540,
+    "PerformanceState": 8,
+    "FanSpeed": 100,
+    "FanSpeed.0": 100,
+}
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_nvitop_says_the_same_before_and_after_a_change(machine: str, tmp_path: Path) -> None:
+    gpus = MACHINES[machine]()
+    with both(tmp_path, *gpus) as (cards, nvitop):
+        compare(cards.tick(0), nvitop.says())
+        changes = {
+            f"gpu{index}.{call}": value
+            for index, gpu in enumerate(gpus)
+            for call, value in LATER.items()
+            if call in gpu and gpu[call] != "!999"
+        }
+        assert changes
+        now = cards.tick(_EVERY, changes)
+        compare(now, nvitop.says())
+        (general,) = set(now.values("hw.gpu.utilization", hw_gpu_task="general")) or {None}
+        assert general == (None if machine == "wsl" else 0.73)
+
+
+def test_nvitop_says_the_same_of_parts(tmp_path: Path) -> None:
+    with both(tmp_path, mig(h100(), 0, {0: (1, 0), 2: (3, 0)}), h100(1)) as (cards, nvitop):
+        # NVML knows nothing of the serial number of a part; we say whose part it is.
+        compare(cards.tick(0), nvitop.says(), but=("serial",))
+        now = cards.tick(_EVERY, {"gpu0.mig2.MemoryInfo": (9_984 * MIB, 16 * MIB, 0, 9_968 * MIB)})
+        said = nvitop.says()
+        compare(now, said, but=("serial",))
+        used = [device["used"] for id, (device, _) in said["devices"].items() if id.startswith("MIG")]  # noqa: A001
+        assert used == [1024 * MIB, 9_968 * MIB]
+
+
+def test_nvitop_takes_the_machines_memory_for_that_of_a_gpu_that_has_none(tmp_path: Path) -> None:
+    with both(tmp_path, unified()) as (cards, nvitop):
+        now, said = cards.tick(0), nvitop.says()
+        compare(now, said, but=("used", "total"))
+        assert not now.values("hw.gpu.memory.usage")
+
+
+def test_nvitop_finds_the_same_bytes_over_nvlink(tmp_path: Path) -> None:
+    with both(tmp_path, h100(), a100(1)) as (cards, nvitop):
+        nvitop.says()
+        before, now = cards.tick(0), cards.tick(10)
+        for id, (device, _) in nvitop.says()["devices"].items():  # noqa: A001
+            for way in ("transmit", "receive"):
+                link = {"hw_id": id, "hw_gpu_link": "nvlink", "network_io_direction": way}
+                gained = now.one("hw.gpu.io", **link) - before.one("hw.gpu.io", **link)
+                assert gained / 10 == device[way] * 1024
+
+
+def test_nvitop_finds_the_same_use_by_a_process(tmp_path: Path) -> None:
+    def share(second: int, *percents: int) -> str:
+        # nvitop asks for the last second of the real clock, we for what is newer than the newest we saw.
+        return listed((ME, int(1e6 * (time.time() + 3600 + second)), *percents))
+
+    lists = {
+        "gpu0.ComputeRunningProcesses": listed((ME, 700 * MIB), (SOMEBODY, 9 * MIB)),
+        "gpu0.ProcessUtilization": share(0, 10, 20, 30, 40),
+    }
+    with both(tmp_path, t4(0), geforce(1), say=lists) as (cards, nvitop):
+        cards.tick(0)
+        changes = {
+            "gpu0.ComputeRunningProcesses": listed((ME, 750 * MIB), (SOMEBODY, 9 * MIB)),
+            "gpu0.ProcessUtilization": share(1, 33, 7, 0, 0),
+        }
+        now = cards.tick(_EVERY, changes)
+        (device, processes), (_, none) = nvitop.says()["devices"].values()
+        mine = processes[str(ME)]
+        assert not none
+        assert now.values("process.gpu.memory.usage") == [mine["used"]] == [750 * MIB]
+        for task in ("sm", "memory"):
+            assert round(100 * now.one("process.gpu.utilization", hw_gpu_task=task), 6) == mine[task]
+        assert device["used"] == t4()["MemoryInfo"][3]  # type: ignore[index]
