@@ -21,6 +21,7 @@ LAYERS = (
     ("version", "package", "environment_variables"),
     ("model",),
     ("vocabulary", "command"),
+    ("stream",),
     ("drivers", "identity", "config"),
     ("replay",),
     ("machine", "cgroup", "linux", "portable", "devices"),

@@ -7,17 +7,20 @@ more than the deadline, and memory up to a bound.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import select
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
 from opentelemetry.instrumentation.hardware.model import Unavailable
+
+if sys.platform != "win32":
+    import fcntl
 
 LIMIT: Final = 16 << 20
 """Bytes that a tool may print; one that prints more is broken."""
@@ -28,7 +31,7 @@ _SENTENCES = 4096
 _GRACE = 1.0
 """Seconds that a killed child may take to end. One that sleeps in its driver never does."""
 
-_LOOK = 0.05
+LOOK: Final = 0.05
 """Seconds between two looks whether a silent child has ended."""
 
 _KEPT = ("PATH", "HOME", "LD_LIBRARY_PATH")
@@ -48,6 +51,15 @@ class Output(NamedTuple):
     code: int
     stdout: bytes
     stderr: bytes = b""
+
+
+_KEEPER: Final = (
+    "/bin/sh",
+    "-c",
+    '"$@" </dev/null & exec >/dev/null 2>&1; read -r _; kill -KILL 0',
+    "sh",
+)
+"""Starts a tool beside itself and, once its own input ends, kills all that it started, and itself."""
 
 
 class Tool(NamedTuple):
@@ -91,7 +103,7 @@ class Command:
         self._tool = tool
         self._path = tool.find()
         self._launcher: tuple[str, ...] | None = None
-        self._left: _Child | None = None
+        self._left: Child | None = None
 
     def run(self, arguments: Sequence[str], seconds: float) -> Output:
         """Run the tool to its end.
@@ -100,6 +112,21 @@ class Command:
             TimeoutError: it did not end in time, and was killed with all that it had started.
             ChildProcessError: it printed more than :data:`LIMIT`; or the one before could not be killed and still
                 lives, and there is never a second one.
+            OSError: the system cannot start it now.
+            Unavailable: the tool is gone, or is no program of this machine.
+        """
+        child = self.start(arguments)
+        return self._whole(child, seconds)
+
+    def start(self, arguments: Sequence[str], for_long: bool = False) -> Child:
+        """Start the tool, and leave it to the caller to listen to it, and to :meth:`end` it.
+
+        Args:
+            arguments: for the tool.
+            for_long: it dies with us, even where the kernel would not see to that.
+
+        Raises:
+            ChildProcessError: the one before could not be killed and still lives.
             OSError: the system cannot start it now.
             Unavailable: the tool is gone, or is no program of this machine.
         """
@@ -112,7 +139,13 @@ class Command:
         self._left = None
         if not os.access(self._path, os.X_OK):
             raise Unavailable(f"{self._path} is no program any more", self._tool.fix)
-        return self._captured([*self._launcher, self._path, *arguments], seconds)
+        kept = for_long and not self._launcher
+        return self._started([*(_KEEPER if kept else self._launcher), self._path, *arguments], kept)
+
+    def end(self, child: Child) -> None:
+        """Kill a child with all that it started, and reap it; one that cannot be killed is remembered."""
+        if not child.end():
+            self._left = child
 
     def _probed(self) -> tuple[str, ...]:
         """What has the kernel kill a child once the thread that started it is gone, as it is when we are killed.
@@ -124,23 +157,23 @@ class Command:
         setpriv = shutil.which("setpriv")
         launcher = (setpriv, "--pdeathsig", "KILL") if setpriv else ()
         with suppress(OSError, Unavailable):
-            if launcher and b"util-linux" in self._captured([*launcher, "--version"], 2.0).stdout:
+            if launcher and b"util-linux" in self._whole(self._started([*launcher, "--version"]), 2.0).stdout:
                 return launcher
         return ()
 
-    def _captured(self, line: list[str], seconds: float) -> Output:
-        deadline = time.monotonic() + seconds
+    def _started(self, line: list[str], kept: bool = False) -> Child:
         try:
-            child = _Child(self._tool.name, line, self._environment())
+            return Child(self._tool.name, line, self._environment(), kept)
         except (FileNotFoundError, PermissionError) as error:
             raise Unavailable(f"{line[0]} cannot be started: {error.strerror}", self._tool.fix) from None
+
+    def _whole(self, child: Child, seconds: float) -> Output:
         try:
-            return child.read(deadline)
+            return child.read(time.monotonic() + seconds)
         except TimeoutError:
             raise TimeoutError(f"{self._tool.name} did not end within {seconds:g} s") from None
         finally:
-            if not child.end():
-                self._left = child
+            self.end(child)
 
     def _environment(self) -> dict[str, str]:
         kept = {
@@ -151,32 +184,38 @@ class Command:
         return {**kept, "LANG": "C", "LC_ALL": "C"}
 
 
-class _Child:
+class Child:
     """One run of a tool, with all that it starts: a session and process group of its own.
 
     It is spawned in one call, not by :mod:`subprocess`: that waits for the end of a pipe, which a process that the
     program forks at this moment, a worker say, keeps open for as long as it lives.
     """
 
-    def __init__(self, name: str, line: list[str], environment: dict[str, str]) -> None:
+    def __init__(self, name: str, line: list[str], environment: dict[str, str], kept: bool = False) -> None:
+        """Start it; its input is empty, and where it is ``kept``, ends with us."""
+        self.stderr = bytearray()
         self._name = name
         self._code: int | None = None
         self._ours = True
-        self._reading: list[int] = []
-        writing: list[int] = []
+        self._ends: list[int] = []
+        theirs: list[int] = []
         try:
-            for _ in range(2):
-                ends = os.pipe()
-                self._reading.append(_moved(ends[0]))
-                writing.append(_moved(ends[1]))
+            for _ in range(2 + kept):
+                reading, writing = os.pipe()
+                self._ends.append(_moved(reading))
+                theirs.append(_moved(writing))
+            source: tuple[object, ...] = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
+            if kept:
+                self._ends[2], theirs[2] = theirs[2], self._ends[2]
+                source = (os.POSIX_SPAWN_DUP2, theirs[2], 0)
             self.pid = os.posix_spawn(
                 line[0],
                 line,
                 environment,
                 file_actions=[
                     *((os.POSIX_SPAWN_CLOSE, each) for each in _inheritable()),
-                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-                    *((os.POSIX_SPAWN_DUP2, end, stream) for stream, end in enumerate(writing, 1)),
+                    source,
+                    *((os.POSIX_SPAWN_DUP2, end, stream) for stream, end in enumerate(theirs[:2], 1)),
                 ],
                 setsid=True,
                 setsigmask=(),
@@ -186,12 +225,17 @@ class _Child:
             self._close()
             raise
         finally:
-            for end in writing:
+            for end in theirs:
                 os.close(end)
+        self._stdout = self._ends[0]
+        self._open = set(self._ends[:2])
+        self._waiting = select.poll()
+        for each in self._open:
+            self._waiting.register(each, select.POLLIN)
 
     def _close(self) -> None:
-        while self._reading:
-            os.close(self._reading.pop())
+        while self._ends:
+            os.close(self._ends.pop())
 
     def read(self, deadline: float) -> Output:
         """What it says until it ends.
@@ -200,32 +244,35 @@ class _Child:
             TimeoutError: it does not end.
             ChildProcessError: it says too much.
         """
-        out, err = self._reading
-        said = {out: bytearray(), err: bytearray()}
-        waiting = select.poll()
-        for stream in said:
-            waiting.register(stream, select.POLLIN)
-        streams = set(said)
-        while streams:
-            ended = self._ended()  # before it is looked what there is to read: nothing comes after that
-            left = deadline - time.monotonic()
-            ready = waiting.poll(0 if ended else 1000 * max(0.0, min(left, _LOOK)))
-            if ended and not ready:
-                break  # a child of its own still holds the streams, and has nothing to say
-            if left <= 0:
+        said = bytearray()
+        while (piece := self.hear(min(deadline - time.monotonic(), LOOK))) is not None:
+            if time.monotonic() >= deadline:
                 raise TimeoutError
-            for stream, _ in ready:
-                piece = os.read(stream, 1 << 16)
-                said[stream] += piece
-                if not piece:
-                    waiting.unregister(stream)
-                    streams.discard(stream)
-            del said[err][:-_SENTENCES]
-            if len(said[out]) > LIMIT:
+            said += piece
+            if len(said) > LIMIT:
                 raise ChildProcessError(f"{self._name} printed more than {LIMIT >> 20} MiB")
         if not self._wait(deadline):
             raise TimeoutError
-        return Output(self._code or 0, bytes(said[out]), bytes(said[err]))
+        return Output(self._code or 0, bytes(said), bytes(self.stderr))
+
+    def hear(self, seconds: float) -> bytes | None:
+        """What it prints now; waits so long for it, at most. None once it has said all that it ever will."""
+        ended = self._ended()  # before it is looked what there is to read: nothing comes after that
+        ready = self._waiting.poll(0 if ended else 1000 * max(0.0, seconds)) if self._open else []
+        if not self._open or (ended and not ready):
+            return None  # in the latter case a child of its own still holds the streams, and has nothing to say
+        said = b""
+        for stream, _ in ready:
+            piece = os.read(stream, 1 << 16)
+            if not piece:
+                self._waiting.unregister(stream)
+                self._open.discard(stream)
+            elif stream == self._stdout:
+                said = piece
+            else:
+                self.stderr += piece
+                del self.stderr[:-_SENTENCES]
+        return said
 
     def end(self) -> bool:
         """Kill it with all that it started, and reap it; False where it does not die."""
@@ -250,6 +297,8 @@ class _Child:
     def _ended(self) -> bool:
         """Whether it has ended; it is not reaped yet, so that its number and its group's stay its own."""
         if self._code is None:
+            if not hasattr(os, "waitid"):
+                return self._reaped()
             try:
                 found = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             except ChildProcessError:  # the program reaps every child or ignores them all; or this is a fork of it
@@ -259,6 +308,19 @@ class _Child:
                     self._code = found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
         return self._code is not None
 
+    def _reaped(self) -> bool:
+        """The same where the system only tells it by reaping: macOS before Python 3.13."""
+        try:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+        except ChildProcessError:
+            self._code, self._ours = 0, False
+            return True
+        if pid:
+            with suppress(ProcessLookupError, PermissionError):  # at once, as long as the group's number is its own
+                os.killpg(self.pid, signal.SIGKILL)
+            self._code, self._ours = os.waitstatus_to_exitcode(status), False
+        return bool(pid)
+
     def _wait(self, deadline: float) -> bool:
         """Wait for its end; False where it does not come."""
         pause = 0.0005
@@ -266,7 +328,7 @@ class _Child:
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
-            pause = min(2 * pause, _LOOK)
+            pause = min(2 * pause, LOOK)
             time.sleep(min(pause, left))
         return True
 

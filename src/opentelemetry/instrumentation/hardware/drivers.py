@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from opentelemetry.instrumentation.hardware.command import Command, Tool
 from opentelemetry.instrumentation.hardware.model import Unavailable
+from opentelemetry.instrumentation.hardware.stream import Stream
 
 if sys.platform != "win32":
     import resource
@@ -307,6 +308,7 @@ class Drivers:
     def __init__(self) -> None:
         self._kernel: Linux | None = None
         self._commands: dict[Tool, Command] = {}
+        self._streams: dict[Tool, Stream] = {}
 
     def kernel(self) -> Kernel:
         """The operating system's own files and calls.
@@ -332,11 +334,23 @@ class Drivers:
             self._commands[tool] = Command(tool)
         return self._commands[tool]
 
+    def stream(self, tool: Tool) -> Stream:
+        """A tool of a vendor that goes on saying lines; the same one each time: it knows when it broke off.
+
+        Raises:
+            Unavailable: where there is no such tool.
+        """
+        if tool not in self._streams:
+            self._streams[tool] = Stream(tool)
+        return self._streams[tool]
+
     def own(self, name: str, make: Callable[[], T]) -> T:
         """A driver that a source brings along: an object whose answers are plain data and whose errors are Refusals."""
         return make()
 
     def close(self) -> None:
-        """Close what the kernel keeps open."""
+        """Close what the kernel keeps open, and end the tools that go on."""
+        for stream in self._streams.values():
+            stream.close()
         if self._kernel is not None:
             self._kernel.close()

@@ -29,6 +29,7 @@ from typing import Any, TextIO, cast
 from opentelemetry.instrumentation.hardware.command import Command, Output, Tool
 from opentelemetry.instrumentation.hardware.drivers import Drivers, Kernel, Module, Refusal, Space, T, Usage
 from opentelemetry.instrumentation.hardware.model import Unavailable
+from opentelemetry.instrumentation.hardware.stream import Stream
 from opentelemetry.instrumentation.hardware.version import __version__
 
 _SILENT = ("forget", "release", "close")
@@ -160,6 +161,9 @@ class Record(Drivers):
     def command(self, tool: Tool) -> Command:
         return cast(Command, self._opened(tool.name, lambda: self._drivers.command(tool)))
 
+    def stream(self, tool: Tool) -> Stream:
+        return cast(Stream, self._opened(tool.name, lambda: self._drivers.stream(tool)))
+
     def own(self, name: str, make: Callable[[], T]) -> T:
         return cast(T, self._opened(name, lambda: self._drivers.own(name, make)))
 
@@ -285,6 +289,10 @@ class Replay(Drivers):
     def command(self, tool: Tool) -> Command:
         self._open(tool.name)
         return cast(Command, _Saying(self, tool.name))
+
+    def stream(self, tool: Tool) -> Stream:
+        self._open(tool.name)
+        return cast(Stream, _Saying(self, tool.name))
 
     def own(self, name: str, make: Callable[[], T]) -> T:
         self._open(name)

@@ -1,0 +1,464 @@
+"""Streams: a tool that goes on saying lines is heard whole, is never there twice, and never stays without us."""
+
+from __future__ import annotations
+
+import array
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.children import PROGRAMS, started
+from tests.stage import Clock
+from tests.waiting import wait_for
+
+from opentelemetry.instrumentation.hardware.command import LIMIT, Tool
+from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.model import Unavailable
+from opentelemetry.instrumentation.hardware.replay import Record, Replay
+from opentelemetry.instrumentation.hardware.stream import LINE, Stream
+
+if sys.platform != "win32":
+    import fcntl
+    import termios
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="starts tools as POSIX has them")
+
+forks = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+
+LONG = 60.0
+"""Seconds that nothing here takes."""
+
+SAY = """
+import os, signal, sys, time
+def say(text): os.write(1, text.encode())
+def note(path):
+    with open(path, "a") as pids: pids.write(f"{os.getpid()}\\n")
+def next_word(path, word):
+    while open(path).read().strip() != word: time.sleep(0.002)
+"""
+"""What the tools here have in common; they wait for words that the test writes into a file."""
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[Callable[..., Stream]]:
+    """Makes a stream of a Python program."""
+    streams = []
+
+    def make(program: str, clock: Callable[[], float] | None = None, name: str = "tool", **more: Any) -> Stream:
+        path = tmp_path / name
+        path.write_text(f"#!{sys.executable}\n{SAY}{program}\n")
+        path.chmod(0o755)
+        tool = Tool("tool", str(path), **more)
+        streams.append(Stream(tool, clock) if clock else Stream(tool))
+        return streams[-1]
+
+    yield make
+    for stream in streams:
+        stream.close()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left() -> Iterator[None]:
+    """After each test there are the descriptors of before it, and no child, not even a dead one."""
+    before = _descriptors()
+    yield
+    assert _descriptors() == before
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+@pytest.fixture(params=["setpriv", "keeper"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The two ways in which a tool dies with us."""
+    if request.param == "keeper":
+        monkeypatch.setattr("opentelemetry.instrumentation.hardware.command.shutil.which", _without_setpriv)
+    return str(request.param)
+
+
+def _without_setpriv(name: str, path: str | None = None) -> str | None:
+    return None if name == "setpriv" else name
+
+
+def _descriptors() -> dict[str, str]:
+    found = {}
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            found[name] = os.readlink(f"/proc/self/fd/{name}")
+        except OSError:
+            continue  # the one that listed them
+    return found
+
+
+def _lives(pid: int) -> bool:
+    """Whether a process is there and is no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def _pids(path: Path, count: int = 1) -> list[int]:
+    """The numbers that tools wrote into a file, so many at least."""
+
+    def found() -> list[int]:
+        return [int(line) for line in path.read_text().split()] if path.exists() else []
+
+    wait_for(lambda: len(found()) >= count, LONG, f"{count} pids in {path}")
+    return found()
+
+
+def _heard(stream: Stream, count: int) -> list[bytes]:
+    """So many lines, as they come."""
+    lines: list[bytes] = []
+    while len(lines) < count:
+        lines += stream.read(LONG)
+    return lines
+
+
+# -- what it says
+
+
+def test_lines_come_whole_and_in_order(made: Callable[..., Stream], way: str) -> None:
+    stream = made("for number in range(500): say(f'line {number} {sys.argv[1]}\\n')\nsignal.pause()")
+    stream.open(["x y"], LONG)
+    assert _heard(stream, 500) == [f"line {number} x y".encode() for number in range(500)]
+    assert stream.read() == [], "nobody waits where nothing is said"
+
+
+def test_a_line_that_comes_in_pieces_is_one_line(made: Callable[..., Stream], tmp_path: Path) -> None:
+    word = tmp_path / "word"
+    word.write_text("")
+    program = (
+        f"say('{{\"a\": '); next_word({str(word)!r}, 'go on'); say('1'); next_word({str(word)!r}, 'end')\n"
+        "say('}\\n\\nhalf'); signal.pause()"
+    )
+    stream = made(program)
+    stream.open([], LONG)
+    assert stream.read(0.3) == []
+    word.write_text("go on")
+    assert stream.read(0.3) == []
+    word.write_text("end")
+    assert _heard(stream, 2) == [b'{"a": 1}', b""]
+    assert stream.read(0.1) == []
+
+
+@pytest.mark.parametrize("size", [1, 4095, 65536, 65537, LINE])
+def test_lines_of_any_allowed_length_are_whole(made: Callable[..., Stream], size: int) -> None:
+    stream = made(f"sys.stdout.write('x' * {size} + '\\n' + 'y\\n'); sys.stdout.flush(); signal.pause()")
+    stream.open([], LONG)
+    lines = _heard(stream, 2)
+    assert [(len(line), set(line)) for line in lines] == [(size, set(b"x")), (1, set(b"y"))]
+
+
+def test_a_line_without_end_is_an_error_and_the_tool_is_killed(made: Callable[..., Stream], tmp_path: Path) -> None:
+    stream = made(f"note({str(tmp_path / 'pid')!r})\nwhile True: say('x' * 65536)")
+    stream.open([], LONG)
+    with pytest.raises(ChildProcessError, match="tool said a line of more than 1 MiB"):
+        _heard(stream, 1)
+    assert not _lives(_pids(tmp_path / "pid")[0])
+
+
+def test_a_flood_of_lines_is_an_error_and_the_tool_is_killed(
+    made: Callable[..., Stream], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("opentelemetry.instrumentation.hardware.stream.LIMIT", 2 << 20)
+    stream = made(f"note({str(tmp_path / 'pid')!r})\nwhile True: say(('x' * 1023 + '\\n') * 64)")
+    stream.open([], LONG)
+    with pytest.raises(ChildProcessError, match="tool said more than 2 MiB at once"):
+        _heard(stream, 1 << 30)
+    assert not _lives(_pids(tmp_path / "pid")[0])
+    assert LIMIT > 2 << 20
+
+
+def test_what_it_says_beside_costs_no_memory_and_ends_in_the_sentence(made: Callable[..., Stream], way: str) -> None:
+    stream = made(
+        "sys.stderr.write('x' * (5 << 20) + '\\nno such sensor\\n'); sys.stderr.flush()\nsay('a\\nhalf'); sys.exit(3)"
+    )
+    stream.open([], LONG)
+    assert _heard(stream, 1) == [b"a"]
+    with pytest.raises(ChildProcessError, match=r"tool has ended, saying: no such sensor$"):
+        stream.read(LONG)
+
+
+def test_garbage_is_what_it_is(made: Callable[..., Stream]) -> None:
+    stream = made("os.write(1, bytes(range(256)) * 3 + b'\\n'); signal.pause()")
+    stream.open([], LONG)
+    whole = bytes(range(256)) * 3
+    assert _heard(stream, 4) == whole.split(b"\n")
+
+
+# -- silence
+
+
+def test_silence_for_three_periods_is_an_error_and_the_tool_is_killed(
+    made: Callable[..., Stream], tmp_path: Path
+) -> None:
+    clock = Clock()
+    stream = made(f"note({str(tmp_path / 'pid')!r}); say('a\\n'); signal.pause()", clock)
+    stream.open([], 10.0)
+    wait_for(lambda: stream.read() == [b"a"], LONG, "first line")
+    clock.now += 29.0
+    assert stream.read() == []
+    clock.now += 2.0
+    with pytest.raises(TimeoutError, match="tool has been silent for 3 periods"):
+        stream.read()
+    assert not _lives(_pids(tmp_path / "pid")[0])
+
+
+def test_the_first_line_may_take_its_time(made: Callable[..., Stream]) -> None:
+    clock = Clock()
+    stream = made("signal.pause()", clock)
+    stream.open([], 0.5)
+    clock.now += 9.0
+    assert stream.read() == []
+    clock.now += 2.0
+    with pytest.raises(TimeoutError):
+        stream.read()
+
+
+def test_what_waited_while_nobody_listened_is_left_out_with_the_line_that_was_held_up(
+    made: Callable[..., Stream], tmp_path: Path
+) -> None:
+    """The pipe fills up, and the tool waits in the middle of a line; what comes after that is news again."""
+    clock, word = Clock(), tmp_path / "word"
+    word.write_text("")
+    program = (
+        "for number in range(200): say(f'{number:04} ' + 'x' * 1000 + '\\n')\n"
+        f"next_word({str(word)!r}, 'new'); say('new\\n'); signal.pause()"
+    )
+    stream = made(program, clock)
+    stream.open([], 1.0)
+    wait_for(lambda: _buffered(stream) > 60_000, LONG, "full pipe")
+    clock.now += 3600.0
+    assert stream.read() == [], "old"
+    word.write_text("new")
+    clock.now += 2.0
+    lines = []
+    while b"new" not in lines:
+        lines = stream.read(LONG)
+        clock.now += 1.0
+
+
+def test_lines_that_came_while_nobody_listened_for_long_are_news_where_none_was_held_up(
+    made: Callable[..., Stream], tmp_path: Path
+) -> None:
+    clock = Clock()
+    stream = made("for number in range(60): say(f'{number}\\n')\nsay('end'); signal.pause()", clock)
+    stream.open([], 1.0)
+    wait_for(lambda: _buffered(stream) == 60 * 3 - 10 + 3, LONG, "60 lines")
+    clock.now += 60.0
+    assert stream.read() == [str(number).encode() for number in range(60)]
+
+
+def _buffered(stream: Stream) -> int:
+    """Bytes that wait to be read."""
+    size = array.array("i", [0])
+    assert stream._child is not None
+    fcntl.ioctl(stream._child._stdout, termios.FIONREAD, size)
+    return size[0]
+
+
+# -- death, and what comes after it
+
+
+def test_one_that_ends_says_its_last_words_first(made: Callable[..., Stream], way: str) -> None:
+    stream = made("say('a\\nb\\nhalf a l'); os.kill(os.getpid(), signal.SIGKILL)")
+    stream.open([], LONG)
+    assert _heard(stream, 2) == [b"a", b"b"]
+    with pytest.raises(ChildProcessError, match="tool has ended"):
+        stream.read(LONG)
+    with pytest.raises(ChildProcessError, match="tool has ended"):
+        stream.read()
+
+
+def test_a_grandchild_that_keeps_the_output_open_is_not_waited_for(made: Callable[..., Stream], tmp_path: Path) -> None:
+    program = (
+        "import subprocess\n"
+        f"pid = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(3600)']).pid\n"
+        f"open({str(tmp_path / 'pid')!r}, 'w').write(f'{{pid}}\\n'); say('a\\n')"
+    )
+    stream = made(program)
+    if not stream._command._probed():
+        pytest.skip("there is no setpriv; then the end of the output is the end")
+    stream.open([], LONG)
+    assert _heard(stream, 1) == [b"a"]
+    with pytest.raises(ChildProcessError, match="tool has ended"):
+        stream.read(LONG)
+    grandchild = _pids(tmp_path / "pid")[0]
+    wait_for(lambda: not _lives(grandchild), LONG, "end of the grandchild: it goes with the group")
+
+
+def test_pauses_grow_between_deaths_and_a_long_life_forgets_them(made: Callable[..., Stream], tmp_path: Path) -> None:
+    clock, pids = Clock(), tmp_path / "pids"
+    stream = made(f"note({str(pids)!r}); sys.exit(1)", clock)
+
+    def die() -> None:
+        stream.open([], 10.0)
+        with pytest.raises(ChildProcessError, match="has ended"):
+            wait_for(lambda: stream.read(LONG), LONG, "line")
+
+    for number, pause in enumerate((1, 2, 4, 8, 16, 32, 60, 60), 1):
+        die()
+        clock.now += pause - 0.5
+        with pytest.raises(ChildProcessError, match=r"tool has ended; it is started again in [01] s"):
+            stream.open([], 10.0)
+        assert len(_pids(pids, number)) == number
+        clock.now += 0.5
+    (tmp_path / "tool").write_text(f"#!{sys.executable}\n{SAY}say('a\\n'); time.sleep(3600)")
+    stream.open([], 60.0)
+    assert _heard(stream, 1) == [b"a"]
+    clock.now += 61.0
+    child = stream._child
+    assert child is not None
+    os.kill(child.pid, signal.SIGKILL)
+    with pytest.raises(ChildProcessError, match="has ended"):
+        wait_for(stream.read, LONG, "line")
+    clock.now += 1.0
+    stream.open([], 10.0)
+
+
+def test_one_that_was_closed_is_opened_again_at_once_and_never_twice(
+    made: Callable[..., Stream], tmp_path: Path, way: str
+) -> None:
+    pids = tmp_path / "pids"
+    stream = made(f"note({str(pids)!r}); say('a\\n'); time.sleep(3600)")
+    for number in range(1, 4):
+        stream.open([], LONG)
+        assert _heard(stream, 1) == [b"a"]
+        assert [_lives(pid) for pid in _pids(pids, number)] == [False] * (number - 1) + [True]
+    stream.close()
+    assert not any(_lives(pid) for pid in _pids(pids, 3))
+    with pytest.raises(ChildProcessError, match="tool is not running"):
+        stream.read()
+
+
+def test_what_cannot_be_killed_is_abandoned_and_no_second_one_is_started_while_it_lives(
+    made: Callable[..., Stream], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that sleeps in its driver; here, one that our signals do not reach."""
+    stream = made("say('a\\n'); time.sleep(3600)")
+    stream.open([], LONG)
+    assert _heard(stream, 1) == [b"a"]
+    pid = stream._child.pid if stream._child else 0
+    reached = os.killpg
+    monkeypatch.setattr(os, "killpg", lambda *arguments: None)
+    with pytest.raises(ChildProcessError, match=f"tool hangs, cannot be killed, .* while process {pid} lives"):
+        stream.open([], LONG)
+    monkeypatch.setattr(os, "killpg", reached)
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: not _lives(pid), LONG, "end of the tool")
+    stream.open([], LONG)
+    assert _heard(stream, 1) == [b"a"]
+
+
+def test_where_a_child_is_only_known_to_have_ended_by_reaping_it(
+    made: Callable[..., Stream], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """macOS before Python 3.13."""
+    monkeypatch.delattr(os, "waitid")
+    stream = made("say('a\\n'); sys.exit(3)")
+    stream.open([], LONG)
+    assert _heard(stream, 1) == [b"a"]
+    with pytest.raises(ChildProcessError, match="tool has ended"):
+        stream.read(LONG)
+    assert Drivers().command(Tool("sh")).run(["-c", "echo x; exit 3"], LONG)[:2] == (3, b"x\n")
+
+
+def test_a_tool_that_is_nowhere_is_unavailable(made: Callable[..., Stream], tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="there is no no-such-tool"):
+        Drivers().stream(Tool("no-such-tool"))
+    stream = made("say('a\\n')", fix="bring it back")
+    (tmp_path / "tool").unlink()
+    with pytest.raises(Unavailable, match="is no program any more"):
+        stream.open([], LONG)
+
+
+# -- the program around it
+
+
+def test_it_dies_with_the_program_that_listens_even_if_that_is_killed(tmp_path: Path) -> None:
+    for way in ("setpriv", "keeper"):
+        pid = tmp_path / way
+        with started([sys.executable, str(PROGRAMS / "runs_stream.py"), str(pid), way]) as parent:
+            tool = _pids(pid)[0]
+            assert _lives(tool)
+            parent.kill()
+            parent.wait()
+            wait_for(lambda tool=tool: not _lives(tool), LONG, f"end of the tool after its parent was killed ({way})")
+
+
+@forks
+def test_a_forked_child_lets_go_of_it_and_opens_its_own(made: Callable[..., Stream], tmp_path: Path, way: str) -> None:
+    pids = tmp_path / "pids"
+    stream = made(f"note({str(pids)!r}); say('a\\n'); time.sleep(3600)")
+    stream.open([], LONG)
+    assert _heard(stream, 1) == [b"a"]
+    child = os.fork()
+    if not child:
+        try:
+            stream.close()
+            stream.open([], LONG)
+            os._exit(0 if _heard(stream, 1) == [b"a"] and not stream.close() else 1)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert [_lives(pid) for pid in _pids(pids, 2)] == [True, False]
+    assert stream.read() == []
+
+
+def test_drivers_have_one_stream_of_a_tool_and_end_it(tmp_path: Path) -> None:
+    drivers = Drivers()
+    stream = drivers.stream(Tool("sh"))
+    assert drivers.stream(Tool("sh")) is stream
+    stream.open(["-c", f"echo $$ >> {tmp_path}/pid; echo a; exec sleep 3600"], LONG)
+    assert _heard(stream, 1) == [b"a"]
+    drivers.close()
+    assert not _lives(_pids(tmp_path / "pid")[0])
+    stream.open(["-c", "echo b; exec sleep 3600"], LONG)
+    assert _heard(stream, 1) == [b"b"], "after it was closed, too"
+    drivers.close()
+
+
+def test_streams_beside_each_other_do_not_mind(made: Callable[..., Stream]) -> None:
+    streams = {
+        each: made("while True: say(sys.argv[1] * 1000 + '\\n'); time.sleep(0.001)", name=each) for each in "abc"
+    }
+    found: dict[str, set[bytes]] = {}
+
+    def work(letter: str) -> None:
+        streams[letter].open([letter], 0.001)
+        found[letter] = {*_heard(streams[letter], 50)}
+        streams[letter].close()
+
+    threads = [threading.Thread(target=work, args=(letter,)) for letter in streams]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LONG)
+    assert found == {letter: {letter.encode() * 1000} for letter in "abc"}
+
+
+def test_it_is_written_down_and_said_again() -> None:
+    output, tool = StringIO(), Tool("sh")
+    record = Record(Drivers(), output, "tool")
+
+    def listen(drivers: Drivers) -> list[object]:
+        stream = drivers.stream(tool)
+        stream.open(["-c", "echo a"], LONG)
+        said: list[object] = [stream.read(LONG)]
+        drivers.next()  # type: ignore[attr-defined]
+        try:
+            stream.read(LONG)
+        except ChildProcessError as error:
+            said.append(str(error))
+        drivers.close()
+        return said
+
+    assert listen(record) == [[b"a"], "sh has ended"]
+    assert listen(Replay(output.getvalue().splitlines())) == [[b"a"], "sh has ended"]
