@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.children import run
 from tests.sources.reading import all_of
 from tests.stage import warnings
 from tests.tools import fake_nvml, need
@@ -421,6 +423,40 @@ def test_a_device_that_is_lost_at_first_is_not_hidden(machine: FakeNvml) -> None
         for _ in range(8):
             found = reported(source)
         assert found == {FIRST}
+
+
+def test_a_device_that_is_lost_at_first_is_reported_once_it_is_used(machine: FakeNvml) -> None:
+    machine.say({"gpu0.UUID": refused(15)})
+    with opened(machine, "process", {}) as source:
+        assert reported(source) == set()
+        machine.say({"gpu0.UUID": FIRST, "gpu0.ComputeRunningProcesses": listed((os.getpid(), 1 << 30))})
+        for _ in range(8):
+            found = reported(source)
+        assert found == {FIRST}
+
+
+def test_what_ails_other_devices_is_not_told(machine: FakeNvml) -> None:
+    machine.say({"gpu2.UUID": refused(15)})
+    with opened(machine, "0", {}) as source:
+        assert reported(source) == {FIRST}
+        assert not [sentence for sentence in source.missing if "does not answer" in sentence]
+
+
+IN_A_JOB = {"SLURM_JOB_ID": "7", "CUDA_VISIBLE_DEVICES": THIRD, "OTEL_METRICS_EXPORTER": "console"}
+
+
+def test_a_snapshot_is_of_what_is_visible(machine: FakeNvml) -> None:
+    line = ["otel-hardware", "snapshot", "--sources", "nvidia", "--window", "0.1", "--format", "json"]
+    answer = run(line, {**machine.environment, **IN_A_JOB})
+    assert answer.returncode == 0
+    assert THIRD in answer.stdout
+    assert not [each for each in (FIRST, SECOND, ONE, TWO) if each in answer.stdout]
+
+
+def test_the_doctor_looks_at_what_is_visible(machine: FakeNvml) -> None:
+    answer = run(["otel-hardware", "doctor", "--sources", "nvidia", "--json"], {**machine.environment, **IN_A_JOB})
+    (found,) = [each["text"] for each in json.loads(answer.stdout)["findings"] if each["subject"] == "nvidia"]
+    assert "; NVIDIA H100 80GB HBM3" in found  # and not three of them
 
 
 def test_numbers_of_unlike_devices_are_not_guessed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,7 @@ class Session:
         pid: the observed process; by default this one.
         interval: seconds between collections, as long as none has come; by default what the environment says.
         drivers: makes the drivers of a source.
-        environ: where the job's key is kept.
+        environ: where the job's key is kept; what restricts a program's devices is always this process's own.
         clock: monotonic seconds.
         notice: called by our threads after their readings, by one at a time.
     """
@@ -57,7 +57,7 @@ class Session:
         # A site is made once: its drivers know, also after a source is opened again, which child could not be killed.
         pollers = [
             Poller(
-                partial(make, Site(config, drivers(name), observed, self.member, self._environ)),
+                partial(make, Site(config, drivers(name), observed, self.member)),
                 name,
                 config.interval,
                 self.rhythm,
