@@ -1,0 +1,381 @@
+"""NVIDIA's driver in real programs: other libraries, none at all, calls that never return, forks, containers."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests import children
+from tests.programs.journal import Export, exports
+from tests.tools import Missing, fake_nvml, need
+from tests.tools.nvml import HANG, MIB, FakeNvml, Gpu, geforce, h100, listed, mig, refused
+from tests.waiting import wait_for
+
+from opentelemetry.instrumentation.hardware.identity import JOB, key
+
+GPU_ONLY = {"OTEL_PYTHON_HARDWARE_SOURCES": "nvidia", "OTEL_PYTHON_HARDWARE_NVIDIA_SMI": "off"}
+
+
+def machine(folder: Path, *gpus: Gpu, without: tuple[str, ...] = ()) -> FakeNvml:
+    need(lambda: fake_nvml(without))
+    return FakeNvml(folder, *gpus, without=without)
+
+
+def ran(env: Mapping[str, str], before: Callable[[int], None] = lambda pid: None) -> dict[str, Any]:
+    """What the program said, which began when what was to be done before was done with its pid."""
+    with children.started(children.command("nvidia_run"), {**GPU_ONLY, **env}) as child:
+        before(child.pid)
+        out, err = child.communicate("go\n", timeout=children.PATIENCE)
+    assert child.returncode == 0, err
+    said: dict[str, Any] = json.loads(out)
+    said["heard"] = err
+    return said
+
+
+def value(said: Mapping[str, Any], name: str, **attributes: str) -> Any:
+    """The value of one point, by its attributes with dots as ``_``; None where there is none."""
+    for metric, about, number in said["points"]:
+        if (
+            metric == name
+            and attributes.items() <= {key.replace(".", "_"): each for key, each in about.items()}.items()
+        ):
+            return number
+    return None
+
+
+# -- Where there is nothing to ask.
+
+
+@pytest.mark.parametrize("setting", [None, "auto", "off"])
+def test_without_a_driver_nothing_is_imported_loaded_or_asked(tmp_path: Path, setting: str | None) -> None:
+    fake = machine(tmp_path, h100())
+    if os.path.exists("/sys/module/nvidia/initstate") and setting != "off":
+        pytest.skip("this machine has an NVIDIA driver")
+    env = {name: text for name, text in fake.environment.items() if name != "OTEL_PYTHON_HARDWARE_NVML"}
+    said = ran({**env, **({"OTEL_PYTHON_HARDWARE_NVML": setting} if setting else {})})
+    assert not said["imported"]
+    assert not said["mapped"]
+    assert fake.calls() == {}
+    assert {name for name, *_ in said["points"] if name.startswith(("hw.", "process.gpu."))} == set()
+    assert "no NVIDIA driver" in said["problem"] or "switched off" in said["problem"]
+    assert "WARNING" not in said["heard"]
+
+
+def test_our_threads_import_nothing_to_ask_it(tmp_path: Path) -> None:
+    said = ran(machine(tmp_path, h100()).environment)
+    assert said["imported"]
+    assert said["mapped"]
+    assert said["asked"] == []
+    assert value(said, "hw.power") == pytest.approx(512.6)
+
+
+def test_a_path_without_a_library_is_said(tmp_path: Path) -> None:
+    said = ran({"OTEL_PYTHON_HARDWARE_NVML": str(tmp_path / "libnvidia-ml.so.1")})
+    assert "cannot open shared object file" in said["problem"]
+    assert "WARNING" not in said["heard"]
+
+
+def test_a_file_that_is_no_library_is_said(tmp_path: Path) -> None:
+    lies = tmp_path / "libnvidia-ml.so.1"
+    lies.write_text("I am a library")
+    said = ran({"OTEL_PYTHON_HARDWARE_NVML": str(lies)})
+    assert "NVML: " in said["problem"]
+    assert str(lies) in said["problem"]
+    assert "WARNING" not in said["heard"]
+
+
+# -- Libraries of other versions.
+
+
+def test_an_old_library_is_asked_by_the_names_that_it_has(tmp_path: Path) -> None:
+    lacks = (
+        *(
+            f"nvmlDeviceGet{kind}RunningProcesses_v{n}"
+            for kind in ("Compute", "Graphics", "MPSCompute")
+            for n in (2, 3)
+        ),
+        "nvmlDeviceGetCurrentClocksEventReasons",
+        "nvmlDeviceGetMemoryInfo_v2",
+        "nvmlGpmQueryDeviceSupport",
+        "nvmlDeviceGetSamples",
+        "nvmlDeviceGetFanSpeedRPM",
+        "nvmlDeviceGetJpgUtilization",
+        "nvmlDeviceGetOfaUtilization",
+    )
+    fake = machine(tmp_path, geforce(), without=lacks)
+    fake.say({"gpu0.CurrentClocksThrottleReasons": 0x40})
+    said = ran(
+        fake.environment, lambda pid: fake.say({"gpu0.ComputeRunningProcesses": listed((pid, 12 * MIB), (1, MIB))})
+    )
+    assert value(said, "hw.gpu.memory.usage") == (10_000 + 350) * MIB
+    assert value(said, "hw.gpu.utilization", hw_gpu_task="general") == pytest.approx(0.97)
+    assert value(said, "hw.gpu.throttle.time", hw_gpu_throttle_reason="thermal_hw") > 0
+    assert value(said, "hw.fan.speed_ratio") == 0.45
+    assert value(said, "hw.fan.speed") is None
+    if not os.path.exists("/.dockerenv"):
+        assert value(said, "process.gpu.memory.usage") in (12 * MIB, None)
+    assert "Function Not Found" in " ".join(said["missing"])
+    assert "WARNING" not in said["heard"]
+
+
+def test_a_library_with_nothing_but_the_first_calls_does_no_harm(tmp_path: Path) -> None:
+    lacks = (
+        "nvmlDeviceGetFieldValues",
+        "nvmlEventSetCreate",
+        "nvmlDeviceGetProcessUtilization",
+        "nvmlDeviceGetMigMode",
+        "nvmlDeviceGetPciInfo_v3",
+        *(f"nvmlDeviceGetComputeRunningProcesses{version}" for version in ("", "_v2", "_v3")),
+    )
+    said = ran(machine(tmp_path, mig(h100(), 0, {0: (1, 0)}), without=lacks).environment)
+    assert value(said, "hw.power") == pytest.approx(512.6)
+    assert value(said, "hw.energy") >= 0
+    assert value(said, "hw.status", hw_state="ok") == 1
+    assert "WARNING" not in said["heard"]
+    assert "ERROR" not in said["heard"]
+
+
+# -- A job: members leave the GPUs to the reporter, and hear no events.
+
+
+def test_a_member_of_a_job_reports_its_own_use_alone(tmp_path: Path) -> None:
+    fake = machine(tmp_path, h100())
+    said = ran(
+        {**fake.environment, JOB: key(os.getpid())},
+        lambda pid: fake.say({"gpu0.ComputeRunningProcesses": listed((pid, 12 * MIB))}),
+    )
+    found = {name for name, *_ in said["points"] if not name.startswith("otel_hardware.")}
+    on_host = os.readlink("/proc/self/ns/pid") == "pid:[4026531836]"
+    assert found == ({"process.gpu.memory.usage"} if on_host else set())
+    calls = fake.calls()
+    assert [call for call in calls if call.startswith("Event") or "RegisterEvents" in call] == []
+    assert calls["gpu0.UtilizationRates"] == calls["gpu0.FieldValues"] == 0
+
+
+# -- A program that goes on.
+
+
+class Program:
+    """A program with metrics and NVIDIA GPUs.
+
+    Attributes:
+        fake: the driver.
+        child: the program.
+    """
+
+    def __init__(self, fake: FakeNvml, child: subprocess.Popen[str], journal: Path) -> None:
+        self.fake = fake
+        self.child = child
+        self._journal = journal
+
+    def exports(self) -> list[Export]:
+        return [export for export in exports(self._journal) if export.pid == self.child.pid]
+
+    def last(self) -> Export:
+        return self.exports()[-1]
+
+    def until(self, condition: Callable[[Export], object], what: str) -> None:
+        """Wait until an export is so."""
+
+        def holds() -> bool:
+            assert self.child.poll() is None, self.child.communicate()
+            return bool(self.exports()) and bool(condition(self.last()))
+
+        wait_for(holds, children.PATIENCE, what)
+
+    def say(self, word: str) -> None:
+        assert self.child.stdin is not None
+        self.child.stdin.write(word + "\n")
+        self.child.stdin.flush()
+
+    def ask(self, word: str) -> Any:
+        self.say(word)
+        assert self.child.stdout is not None
+        return json.loads(self.child.stdout.readline())
+
+    def end(self) -> str:
+        """See it end by itself; what it wrote to its log."""
+        _, err = self.child.communicate(timeout=children.PATIENCE)
+        assert self.child.returncode == 0, err
+        return err
+
+
+Start = Callable[..., Program]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    with ExitStack() as stack:
+
+        def start(
+            *gpus: Gpu,
+            begin: Mapping[str, str] | None = None,
+            until: Callable[[Export], object] = lambda export: export.values("hw.power"),
+        ) -> Program:
+            fake = machine(tmp_path, *gpus)
+            fake.say(begin or {})
+            journal = tmp_path / "journal"
+            env = {**fake.environment, "OTEL_PYTHON_HARDWARE_NVIDIA_SMI": "off"}
+            child = stack.enter_context(children.started(children.command("nvidia_journal", journal), env))
+            program = Program(fake, child, journal)
+            program.until(until, "export of its beginning")
+            return program
+
+        yield start
+
+
+def up(export: Export) -> list[int]:
+    found: list[int] = export.values("otel_hardware.source.up", otel_hardware_source="nvidia")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("call", "ending"), [("gpu1.PowerUsage", "heal"), ("gpu0.UUID", "uninstrument"), ("EventSetWait", "leave")]
+)
+def test_a_call_that_never_returns_costs_the_source_and_the_program_ends(start: Start, call: str, ending: str) -> None:
+    program = start(h100(0), h100(1))
+    device, _, name = call.partition(".")
+    # What is asked of a device when it is looked up again is asked after it was lost.
+    lost = {device: refused(15)} if name == "UUID" else {}
+    program.fake.say({call: HANG, **lost})
+    if lost:
+        program.until(lambda export: len(export.values("hw.power")) == 1, "export without the lost device")
+        program.fake.say({device: None})
+    program.until(lambda export: up(export) == [0], "export that says that the driver hangs")
+    program.until(lambda export: not export.values("hw.power"), "export without what has become old")
+    steps = len(program.exports())
+    program.until(lambda export: len(program.exports()) > steps + 3, "more exports")
+    assert {"system.cpu.time", "process.cpu.time", "system.memory.usage"} <= program.last().names()
+    assert program.last().values("otel_hardware.source.up", otel_hardware_source="host") == [1]
+    if ending == "heal":
+        program.fake.say({call: h100(1)[name]})
+        program.until(lambda export: up(export) == [1] and len(export.values("hw.power")) == 2, "recovery")
+    elif ending == "uninstrument":
+        assert program.ask("uninstrument")["threads"] == ["otel-hardware-nvidia"]
+    heard = [line for line in program.end().splitlines() if "Source nvidia" in line]
+    assert [line.split()[0] for line in heard] == ["WARNING", "INFO"][: 1 + (ending == "heal")], heard
+
+
+def test_a_library_that_hangs_from_the_beginning_costs_the_source_and_the_program_ends(start: Start) -> None:
+    program = start(h100(), begin={"Init": HANG}, until=lambda export: up(export) == [0])
+    assert "process.cpu.time" in program.last().names()
+    assert program.last().values("hw.power") == []
+    heard = [line for line in program.end().splitlines() if "nvidia" in line]
+    assert [line.split()[0] for line in heard] == ["WARNING"], heard
+
+
+def test_uninstrument_lets_go_of_the_driver_and_instrument_takes_it_again(start: Start) -> None:
+    program = start(h100())
+    for round_ in range(1, 4):
+        left = program.ask("uninstrument")
+        assert left == {"threads": [], "open": []}
+        calls = program.fake.calls()
+        assert (calls["Init"], calls["Shutdown"]) == (round_, round_)
+        assert calls["EventSetCreate"] == calls["EventSetFree"] == round_
+        assert calls["GpmSampleAlloc"] == calls["GpmSampleFree"] == 2 * round_
+        program.until(lambda export: not export.values("hw.power"), "export without GPUs")
+        program.say("again")
+        program.until(lambda export: export.values("hw.power"), "power again")
+    assert [line for line in program.end().splitlines() if line.startswith(("WARNING", "ERROR"))] == []
+
+
+def test_a_forked_child_reads_the_driver_anew_and_its_parent_goes_on(start: Start) -> None:
+    program = start(h100())
+    before = program.fake.calls()
+    assert program.ask("fork") == 0
+    after = program.fake.calls()
+    assert after["Init"] == before["Init"] + 1, "the child's own"
+    assert after["Shutdown"] == before["Shutdown"] + 1
+    assert after["gpu0.ComputeRunningProcesses_v3"] > before["gpu0.ComputeRunningProcesses_v3"]
+    steps = len(program.exports())
+    program.until(
+        lambda export: len(program.exports()) > steps + 2 and export.values("hw.power"), "power of the parent"
+    )
+    assert [line for line in program.end().splitlines() if line.startswith(("WARNING", "ERROR"))] == []
+
+
+def test_a_driver_that_goes_and_comes_back_while_a_program_runs(start: Start) -> None:
+    program = start(h100())
+    program.fake.say({"gpu": refused(1), "Init": refused(9)})
+    program.until(lambda export: up(export) == [0] and not export.values("hw.power"), "end of the numbers")
+    assert "process.cpu.time" in program.last().names()
+    program.fake.say({"gpu": None, "Init": None})
+    program.until(lambda export: up(export) == [1] and export.values("hw.power"), "recovery")
+    heard = [line for line in program.end().splitlines() if "nvidia" in line]
+    assert [line.split()[0] for line in heard] == ["WARNING", "INFO"], heard
+
+
+# -- Containers: a process namespace of its own, by the kernel.
+
+CONTAINER = """
+set -e
+mount -t tmpfs dev "$1"
+for name in null zero random urandom; do touch "$1/$name"; mount --bind "/dev/$name" "$1/$name"; done
+touch "$1/nvidia-uvm"
+mount --bind "$1" /dev
+shift
+exec "$@"
+"""
+"""A /dev of its own, in which there is the device that programs compute by."""
+
+
+def contained(folder: Path, fake: FakeNvml, *holds: str) -> dict[str, Any]:
+    """What a program says that runs in a process namespace of its own, as its first process."""
+    folder.mkdir(exist_ok=True)
+    unshare = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "sh", "-c", CONTAINER, "sh", str(folder)]
+    outcome = children.run([*unshare, *children.command("nvidia_container", *holds)], {**GPU_ONLY, **fake.environment})
+    assert outcome.returncode == 0, outcome.stderr
+    said: dict[str, Any] = json.loads(outcome.stdout)
+    return said
+
+
+@pytest.fixture
+def namespaces(tmp_path: Path) -> None:
+    """Process namespaces can be made here."""
+
+    def made() -> None:
+        probe = subprocess.run(
+            ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "mount", "-t", "tmpfs", "dev", str(tmp_path)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if probe.returncode:
+            raise Missing(f"process namespaces cannot be made here: {probe.stderr.strip()}")
+
+    need(made)
+
+
+@pytest.mark.usefixtures("namespaces")
+def test_in_a_container_a_number_that_happens_to_be_ours_is_somebody_elses(tmp_path: Path) -> None:
+    fake = machine(tmp_path, h100())
+    fake.say({"gpu0.ComputeRunningProcesses": listed((1, 7 * MIB), (4711, MIB))})
+    said = contained(tmp_path / "dev", fake)
+    assert said["pid"] == 1
+    assert said["used"] == {}
+    assert [sentence for sentence in said["missing"] if "--pid=host" in sentence] == [], "we do not compute"
+
+
+@pytest.mark.usefixtures("namespaces")
+def test_in_a_container_a_program_that_computes_is_known_by_its_number_there(tmp_path: Path) -> None:
+    fake = machine(tmp_path, h100())
+    fake.say({"gpu0.ComputeRunningProcesses": listed((1, 7 * MIB), (4711, MIB))})
+    said = contained(tmp_path / "dev", fake, "/dev/nvidia-uvm")
+    assert said["used"] == {"process.gpu.memory.usage": 7 * MIB}
+    assert [sentence for sentence in said["missing"] if "--pid=host" in sentence] == []
+
+
+@pytest.mark.usefixtures("namespaces")
+def test_in_a_container_whose_driver_says_numbers_of_the_host_doctor_says_what_to_do(tmp_path: Path) -> None:
+    fake = machine(tmp_path, h100())
+    fake.say({"gpu0.ComputeRunningProcesses": listed((4711, 7 * MIB))})
+    said = contained(tmp_path / "dev", fake, "/dev/nvidia-uvm")
+    assert said["used"] == {}
+    (sentence,) = [sentence for sentence in said["missing"] if "--pid=host" in sentence]
+    assert sentence.startswith("process.gpu.*: ")
