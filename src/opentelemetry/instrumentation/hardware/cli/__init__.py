@@ -12,7 +12,7 @@ from typing import Protocol
 from opentelemetry.instrumentation.hardware.version import __version__
 
 _DESCRIPTION = """\
-Hardware telemetry for OpenTelemetry: the host, its file systems, containers and processes.
+Hardware telemetry for OpenTelemetry: GPUs, the host, its file systems, containers and processes.
 
 first steps:
   otel-hardware doctor                  what this machine can say, and whether it would arrive
