@@ -20,6 +20,7 @@ from tests import children, marker, sdk
 from tests.tools import need, program
 from tests.tools.collector import Collector, Point
 from tests.tools.daemon import Prometheus, wait
+from tests.tools.nvml import FakeNvml, geforce, h100
 
 from opentelemetry.instrumentation.hardware import Config, __version__
 from opentelemetry.instrumentation.hardware import vocabulary as v
@@ -61,8 +62,9 @@ class Way:
     def name(self) -> str:
         return f"{self.protocol}-{self.temporality}"
 
-    def environment(self, collector: Collector) -> dict[str, str]:
+    def environment(self, collector: Collector, driver: FakeNvml) -> dict[str, str]:
         return {
+            **driver.environment,
             "OTEL_SERVICE_NAME": self.name,
             "OTEL_EXPORTER_OTLP_PROTOCOL": {"grpc": "grpc", "http": "http/protobuf"}[self.protocol],
             "OTEL_EXPORTER_OTLP_ENDPOINT": {"grpc": collector.grpc, "http": collector.http}[self.protocol],
@@ -101,12 +103,17 @@ class Programs:
     collector: Collector
 
 
+def gpus(folder: Path) -> FakeNvml:
+    """A simulated driver with a GPU that counts all there is, and one with fans."""
+    return need(lambda: FakeNvml(folder, h100(0), geforce(1)))
+
+
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
     """The four run beside each other, each the reporter of a job of its own."""
     with need(lambda: Collector(tmp_path_factory.mktemp("programs"))) as collector:
         before = host_counters()
-        pids = run_all(collector)
+        pids = run_all(collector, gpus(tmp_path_factory.mktemp("driver")))
         after = host_counters()
         points = collector.metrics()
         runs = {
@@ -116,11 +123,11 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
         yield Programs(runs, {key: after[key] - before[key] for key in before.keys() & after.keys()}, collector)
 
 
-def run_all(collector: Collector) -> list[int]:
+def run_all(collector: Collector, driver: FakeNvml) -> list[int]:
     """Have the four programs work until each has exported some times, end them, and wait for their last exports."""
     with ExitStack() as stack:
         line = children.instrumented("e2e_plain")
-        processes = [stack.enter_context(children.started(line, way.environment(collector))) for way in WAYS]
+        processes = [stack.enter_context(children.started(line, way.environment(collector, driver))) for way in WAYS]
 
         def exported_some(points: Sequence[Point]) -> bool:
             exports = {(point.resource["service.name"], point.time) for point in points}
@@ -199,9 +206,11 @@ def check_words(points: Sequence[Point], temporality: str) -> None:
         assert (point.kind, point.monotonic) == KINDS[row.kind], point.name
         assert point.temporality == (None if row.kind is Kind.GAUGE else counted), point.name
         assert (point.unit, point.description) == (row.unit, row.help), point.name
-        # The number of the CPU is there on request only.
-        assert point.attributes.keys() == set(row.attributes) - {v.CPU_NUMBER}, point.name
-        assert all(isinstance(text, str) and text for text in point.attributes.values()), point
+        # The number of the CPU is there on request only, and a parent where something is a part.
+        assert point.attributes.keys() | {v.HW_PARENT} == set(row.attributes) - {v.CPU_NUMBER} | {v.HW_PARENT}, (
+            point.name
+        )
+        assert all(text != "" for text in point.attributes.values()), point
     assert {(point.scope, point.version, point.schema_url) for point in points} == {(OURS, __version__, SCHEMA_URL)}
 
 
@@ -221,17 +230,18 @@ OPTIONAL = {
     v.SYSTEM_NETWORK_PACKET_DROPPED: "a network of its own, without a route",
     v.SYSTEM_NETWORK_ERRORS: "a network of its own, without a route",
     v.SYSTEM_PRESSURE_TIME: "a kernel without CONFIG_PSI",
-    v.HW_ENERGY: "no readable powercap",
     v.HW_HOST_ENERGY: "no readable powercap",
     v.HW_NETWORK_IO: "no InfiniBand",
     v.HW_NETWORK_UP: "no InfiniBand",
-    v.HW_ERRORS: "no InfiniBand",
     v.CONTAINER_CPU_TIME: "not in a container",
     v.CONTAINER_MEMORY_USAGE: "not in a container",
     v.CONTAINER_MEMORY_WORKING_SET: "not in a container",
     v.CONTAINER_MEMORY_LIMIT: "no such limit",
     v.CONTAINER_CPU_LIMIT: "no such limit",
     v.CONTAINER_CPU_THROTTLED_TIME: "no such limit",
+    v.HW_VOLTAGE: "not of these GPUs",
+    v.PROCESS_GPU_MEMORY_USAGE: "the program uses no GPU",
+    v.PROCESS_GPU_UTILIZATION: "the program uses no GPU",
     v.PROCESS_DISK_IO: "some sandboxes have no /proc/self/io",
     v.PROCESS_HANDLE_COUNT: "Windows has it",
     v.PROCESS_TREE_MEMORY_USAGE: "a program without children",
@@ -298,7 +308,7 @@ def test_deltas_are_what_happened_meanwhile(run: Run, programs: Programs) -> Non
 def test_the_agent_reports_in_the_same_words(way: Way, tmp_path: Path) -> None:
     with need(lambda: Collector(tmp_path)) as collector:
         line = ["otel-hardware", "run", "--interval", "0.5", "--duration", "1.6"]
-        done = children.run(line, way.environment(collector))
+        done = children.run(line, way.environment(collector, gpus(tmp_path)))
         assert (done.returncode, done.stdout) == (0, ""), done.stderr
         marker.settle(collector)
         points = [point for point in collector.metrics() if point.name != marker.NAME]

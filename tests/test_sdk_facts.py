@@ -503,7 +503,8 @@ def test_observations_and_attributes_are_what_costs(bench: Bench, instrument: Ca
     assert many > 4 * few
     assert rich > 1.1 * many
 
-    assert max(len(row.attributes) for row in CATALOG) <= 4
+    # A device has its id, name, type and parent, and two words of the row; what it is stands once, on an info row.
+    assert max(len(row.attributes) for row in CATALOG if not row.name.endswith(".info")) <= 6
     instrument()
     ours = bench.ours()
     assert max(len(point.attributes) for point in ours) <= 4
