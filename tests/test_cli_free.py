@@ -112,6 +112,10 @@ def test_more_than_there_are_is_said(folder: Path) -> None:
     assert told(machine, "2") == "2 GPUs wanted, 1 GPU free: there are no more"
 
 
+def test_a_machine_without_gpus_has_none(folder: Path) -> None:
+    assert told(FakeNvml(folder)) == "there is no GPU"
+
+
 def test_of_many_that_are_in_use_some_are_named(folder: Path) -> None:
     why = told(FakeNvml(folder, *(using(h100(index), 9000) for index in range(12))))
     assert why.count("in use") == 9
