@@ -50,7 +50,7 @@ _SAMPLES = 12
 
 
 def figures(quick: bool) -> list[Figure]:
-    return [figure for model in MODELS for figure in _of(model, 3 if quick else 40)]
+    return [figure for model in MODELS for figure in _of(model, 3 if quick else 15)]
 
 
 def _of(model: str, rounds: int) -> Iterator[Figure]:

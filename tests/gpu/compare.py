@@ -1,0 +1,154 @@
+"""Two readers' numbers of the same GPU, side by side: ours, and what nvidia-smi prints.
+
+A reader's numbers are by ``hw.id`` and quantity, in base units, as :data:`~..devices.QUANTITIES` has them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from opentelemetry.instrumentation.hardware import vocabulary as v
+from opentelemetry.instrumentation.hardware.devices import QUANTITIES
+from opentelemetry.instrumentation.hardware.model import Point
+
+Numbers: TypeAlias = "dict[str, dict[str, float]]"
+
+_WHOSE = (v.HW_ID, v.HW_NAME, v.HW_TYPE, v.HW_PARENT)
+
+_QUANTITY = {(rows[0].metric, frozenset(rows[0].attributes.items())): name for name, rows in QUANTITIES.items()}
+
+
+def numbers(points: Iterable[Point]) -> Numbers:
+    """What points say of devices; without what is a rate or a share still to be taken."""
+    found: Numbers = {}
+    for series, value in points:
+        beside = frozenset((name, word) for name, word in series.attributes.items() if name not in _WHOSE)
+        quantity = _QUANTITY.get((series.metric, beside))
+        if quantity is not None and isinstance(value, (int, float)):
+            found.setdefault(str(series.attributes[v.HW_ID]), {})[quantity] = value
+    return found
+
+
+class Column(NamedTuple):
+    """A field of ``--query-gpu``: our quantity, and what a unit of the field is."""
+
+    quantity: str
+    unit: float = 1.0
+
+
+_MIB = 2.0**20
+
+COLUMNS: Mapping[str, Column] = {
+    "utilization.gpu": Column("utilization.general", 0.01),
+    "utilization.memory": Column("utilization.memory", 0.01),
+    "utilization.encoder": Column("utilization.encoder", 0.01),
+    "utilization.decoder": Column("utilization.decoder", 0.01),
+    "utilization.jpeg": Column("utilization.jpeg", 0.01),
+    "utilization.ofa": Column("utilization.ofa", 0.01),
+    "memory.total": Column("memory.total", _MIB),
+    "memory.used": Column("memory.used", _MIB),
+    "temperature.gpu": Column("temperature.gpu"),
+    "temperature.memory": Column("temperature.memory"),
+    "power.draw": Column("power"),
+    "enforced.power.limit": Column("power.limit.enforced"),
+    "power.default_limit": Column("power.limit.default"),
+    "power.max_limit": Column("power.limit.max"),
+    "clocks.current.graphics": Column("frequency.graphics", 1e6),
+    "clocks.current.sm": Column("frequency.sm", 1e6),
+    "clocks.current.memory": Column("frequency.memory", 1e6),
+    "clocks.current.video": Column("frequency.video", 1e6),
+    "clocks.max.graphics": Column("frequency.limit.graphics", 1e6),
+    "clocks.max.sm": Column("frequency.limit.sm", 1e6),
+    "clocks.max.memory": Column("frequency.limit.memory", 1e6),
+    "pstate": Column("performance_state"),
+    "ecc.errors.corrected.aggregate.dram": Column("errors.corrected"),
+    "ecc.errors.uncorrected.aggregate.dram": Column("errors.uncorrected"),
+}
+"""``nvidia-smi --help-query-gpu`` lists those that a version has."""
+
+MOVING: Mapping[str, float] = {
+    "utilization.general": 0.15,
+    "utilization.memory": 0.15,
+    "memory.used": 64 * _MIB,
+    "temperature.gpu": 3,
+    "temperature.memory": 3,
+    "power": 40,
+    "frequency.graphics": 150e6,
+    "frequency.sm": 150e6,
+    "frequency.video": 150e6,
+}
+"""What changes from one moment to the next, and how far it may be beyond what we read before and after."""
+
+_COARSE: Mapping[str, float] = {
+    "memory.used": _MIB,
+    "memory.total": _MIB,
+    "power": 0.01,
+    "power.limit.enforced": 0.01,
+    "power.limit.default": 0.01,
+    "power.limit.max": 0.01,
+}
+"""How coarsely the tool prints what the library says more finely."""
+
+
+def columns(help_text: str) -> list[str]:
+    """Those of :data:`COLUMNS` that this version of the tool has, by its ``--help-query-gpu``."""
+    known = set(re.findall(r'"([a-z0-9_.]+)"', help_text))
+    return [name for name in COLUMNS if name in known]
+
+
+def queried(names: Sequence[str], printed: str) -> Numbers:
+    """What ``--query-gpu=uuid,<names> --format=csv,noheader,nounits`` printed; what is no number is left out."""
+    found: Numbers = {}
+    for line in printed.splitlines():
+        uuid, *cells = (cell.strip() for cell in line.split(","))
+        if len(cells) != len(names):
+            raise ValueError(f"{len(names)} fields were asked for: {line}")
+        said = {name: re.fullmatch(r"P?(-?\d+(?:\.\d+)?)", cell) for name, cell in zip(names, cells)}
+        found[uuid] = {
+            COLUMNS[name].quantity: float(match[1]) * COLUMNS[name].unit for name, match in said.items() if match
+        }
+    return found
+
+
+class Difference(NamedTuple):
+    """A number that the two do not agree on.
+
+    Attributes:
+        device: ``hw.id``.
+        quantity: which number.
+        ours: what we read before and after; None where we did not.
+        theirs: what the other one said in between; None where it said nothing.
+    """
+
+    device: str
+    quantity: str
+    ours: tuple[float, float] | None
+    theirs: float | None
+
+
+def differences(
+    before: Mapping[str, Mapping[str, float]],
+    theirs: Mapping[str, Mapping[str, float]],
+    after: Mapping[str, Mapping[str, float]],
+    quantities: Iterable[str],
+) -> Iterator[Difference]:
+    """Of these quantities, those that the other reader puts elsewhere than we did before it and after it.
+
+    One that only one of the two knows is a difference, too.
+    """
+    wanted = list(quantities)
+    for device in sorted({*before, *theirs, *after}):
+        said = theirs.get(device, {})
+        for quantity in wanted:
+            pair = [each[device][quantity] for each in (before, after) if quantity in each.get(device, {})]
+            other = said.get(quantity)
+            ours = (min(pair), max(pair)) if len(pair) == 2 else None
+            if ours is None or other is None:
+                if pair or other is not None:
+                    yield Difference(device, quantity, ours, other)
+                continue
+            slack = MOVING.get(quantity, 0.0) + _COARSE.get(quantity, 0.0) + 1e-9 * abs(other)
+            if not ours[0] - slack <= other <= ours[1] + slack:
+                yield Difference(device, quantity, ours, other)

@@ -1,0 +1,90 @@
+"""``python -m tests.gpu.load KIND SECONDS [SHARE]``: keeps the first GPU busy, and says how.
+
+It prints a line of JSON with the GPU's UUID when it begins, and when it is over one with the seconds that it was busy
+and that have passed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tests.gpu.cuda import Cuda
+
+KINDS = ("idle", "arithmetic", "copies", "duty")
+
+PERIOD = 0.05
+"""Seconds of a duty cycle: several lie within the shortest sampling period of a driver, a sixth of a second."""
+
+_COPIED = 256 * 1024 * 1024
+
+
+def run(kind: str, seconds: float, share: float, say: Callable[[dict[str, Any]], None]) -> None:
+    """Keep the GPU busy for so long; for a part of the time in a duty cycle."""
+    cuda = Cuda()
+    with cuda.memory(_COPIED) as one, cuda.memory(_COPIED) as other:
+        steps = {
+            "idle": lambda: _idle(PERIOD),
+            "arithmetic": _matrices() or (lambda: _timed(lambda: cuda.burn(100_000, one))),
+            "copies": lambda: _timed(lambda: (cuda.copy(other, one, _COPIED), cuda.wait())),
+            "duty": lambda: _cycle(cuda, share),
+        }
+        step = steps[kind]
+        step()  # the first one compiles and loads
+        say({"uuid": cuda.uuid, "pid": os.getpid()})
+        begun, busy = time.monotonic(), 0.0
+        while (passed := time.monotonic() - begun) < seconds:
+            busy += step()
+        say({"busy": busy, "passed": passed})
+    cuda.close()
+
+
+def _timed(work: Callable[[], object]) -> float:
+    begun = time.monotonic()
+    work()
+    return time.monotonic() - begun
+
+
+def _idle(seconds: float) -> float:
+    threading.Event().wait(seconds)
+    return 0.0
+
+
+def _cycle(cuda: Cuda, share: float) -> float:
+    """One period: a kernel for a share of it, then nothing."""
+    begun = time.monotonic()
+    cuda.spin(share * PERIOD)
+    busy = time.monotonic() - begun
+    _idle(max(0.0, PERIOD - busy))
+    return share * PERIOD
+
+
+def _matrices() -> Callable[[], float] | None:
+    """Products of matrices by a library, where there is one that can."""
+    if importlib.util.find_spec("torch") is not None:
+        import torch
+
+        if torch.cuda.is_available():
+            matrix = torch.rand(4096, 4096, device="cuda")
+            return lambda: _timed(lambda: ((matrix @ matrix), torch.cuda.synchronize()))
+    if importlib.util.find_spec("cupy") is not None:
+        import cupy
+
+        array = cupy.random.rand(4096, 4096, dtype=cupy.float32)
+        return lambda: _timed(lambda: ((array @ array), cupy.cuda.Device().synchronize()))
+    return None
+
+
+def _print(said: dict[str, Any]) -> None:
+    print(json.dumps(said), flush=True)
+
+
+if __name__ == "__main__":
+    kind, seconds, *share = sys.argv[1:]
+    run(kind, float(seconds), float(share[0]) if share else 1.0, _print)

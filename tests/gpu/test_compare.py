@@ -1,0 +1,172 @@
+"""Comparing two readers works, as far as that can be seen without a GPU: on recorded output, and on simulated GPUs."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.gpu import load
+from tests.gpu.compare import COLUMNS, MOVING, Difference, Numbers, columns, differences, numbers, queried
+from tests.gpu.cuda import PTX, Cuda
+from tests.gpu.timing import Timed
+from tests.sources.cards import OnHost
+from tests.tools import fake_nvml, need
+from tests.tools.nvml import MIB, FakeNvml, listed, t4
+
+from opentelemetry.instrumentation.hardware import Config
+from opentelemetry.instrumentation.hardware.devices import QUANTITIES
+from opentelemetry.instrumentation.hardware.sources import Site
+from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia
+
+UUID = "GPU-00001eb8-0000-4000-8000-000000000000"
+NAMES = ("utilization.gpu", "memory.used", "temperature.memory", "power.draw", "clocks.current.sm", "pstate")
+
+# As nvidia-smi prints it, by hand: of the simulated Tesla T4, and of a GPU that is lost.
+PRINTED = f"""\
+{UUID}, 41, 5000, [N/A], 38.12, 1065, P0
+GPU-5d5ba0d6-d33d-2b2c-524d-9e3d8d2b8a77, [GPU is lost], [Unknown Error], [Not Supported], [N/A], N/A, [N/A]
+"""
+
+HELP = """\
+List of valid properties to query for the switch "--query-gpu":
+
+Section about utilization properties
+"utilization.gpu"
+Percent of time over the past sample period during which one or more kernels was executing on the GPU.
+
+"pstate"
+The current performance state for the GPU. States range from P0 (maximum performance) to P12 (minimum performance).
+
+"clocks.current.sm" or "clocks.sm"
+Current frequency of SM (Streaming Multiprocessor) clock.
+"""
+
+
+@contextmanager
+def opened(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Nvidia, FakeNvml, Timed]]:
+    """Our source on a simulated Tesla T4, with its calls timed."""
+    fake = FakeNvml(folder, {**t4(), "ComputeRunningProcesses": listed((os.getpid(), MIB))})
+    for name, value in fake.environment.items():
+        monkeypatch.setenv(name, value)
+    drivers = Timed(OnHost())
+    source = Nvidia(Site(Config(nvml=str(need(fake_nvml)), nvidia_smi="off"), drivers, os.getpid()))
+    source.open()
+    try:
+        yield source, fake, drivers
+    finally:
+        source.close()
+
+
+def _said(source: Nvidia) -> Numbers:
+    return numbers([*source.read(), *source.read_seldom()])
+
+
+def test_what_the_tool_prints_is_in_base_units_and_what_is_no_number_is_absent() -> None:
+    assert queried(NAMES, PRINTED) == {
+        UUID: {
+            "utilization.general": pytest.approx(0.41),
+            "memory.used": 5000 * MIB,
+            "power": 38.12,
+            "frequency.sm": 1.065e9,
+            "performance_state": 0,
+        },
+        "GPU-5d5ba0d6-d33d-2b2c-524d-9e3d8d2b8a77": {},
+    }
+
+
+def test_a_line_with_other_fields_is_an_error() -> None:
+    with pytest.raises(ValueError, match="6 fields"):
+        queried(NAMES, f"{UUID}, 41\n")
+
+
+def test_only_what_the_tool_knows_is_asked() -> None:
+    assert columns(HELP) == ["utilization.gpu", "clocks.current.sm", "pstate"]
+
+
+def test_all_columns_and_what_moves_are_quantities() -> None:
+    assert {column.quantity for column in COLUMNS.values()} | set(MOVING) <= set(QUANTITIES)
+
+
+def test_our_source_and_the_printed_line_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(tmp_path, monkeypatch) as (source, fake, _):
+        before = _said(source)
+        asked = [COLUMNS[name].quantity for name in NAMES]
+        theirs = {UUID: queried(NAMES, PRINTED)[UUID]}
+        assert not list(differences(before, theirs, _said(source), asked))
+        fake.say({"gpu0.PerformanceState": 8, "gpu0.MemoryInfo": None})
+        found = list(differences(before, theirs, _said(source), asked))
+        assert found == [
+            Difference(UUID, "memory.used", None, 5000 * MIB),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "differs"),
+    [(100.0, False), (140.0, False), (139.9, False), (160.0, False), (59.9, True), (201.0, True)],
+)
+def test_what_moves_may_be_between_and_a_little_beyond(theirs: float, differs: bool) -> None:
+    found = list(differences({"a": {"power": 100}}, {"a": {"power": theirs}}, {"a": {"power": 160}}, ["power"]))
+    assert found == ([Difference("a", "power", (100, 160), theirs)] if differs else [])
+
+
+def test_what_stands_still_is_the_same() -> None:
+    still = {"a": {"memory.total": 16 * MIB, "power.limit.enforced": 70.0}}
+    for quantity, other in (("memory.total", 18 * MIB), ("power.limit.enforced", 70.02)):
+        assert list(differences(still, {"a": {quantity: other}}, still, [quantity]))
+        assert not list(differences(still, still, still, [quantity]))
+
+
+def test_a_device_that_one_of_them_does_not_see_is_a_difference() -> None:
+    seen = {"a": {"power": 1.0}}
+    assert list(differences(seen, {}, seen, ["power"])) == [Difference("a", "power", (1.0, 1.0), None)]
+    assert list(differences({}, seen, {}, ["power"])) == [Difference("a", "power", None, 1.0)]
+    assert not list(differences(seen, seen, seen, ["energy"]))
+
+
+def test_every_call_to_the_driver_is_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(tmp_path, monkeypatch) as (source, fake, drivers):
+        drivers.seconds.clear()
+        fake.forget_calls()
+        _said(source)
+        assert len(drivers.seconds["get PowerUsage"]) == fake.calls()["gpu0.PowerUsage"] == 1
+        assert len(drivers.seconds["processes Compute"]) == 1
+        assert len(drivers.seconds["fields"]) == fake.calls()["gpu0.FieldValues"] == 2
+        assert all(0 < second < 10 for seconds in drivers.seconds.values() for second in seconds)
+
+
+def test_kernels_have_the_parameters_that_they_are_given() -> None:
+    entries = re.findall(rb"\.entry (\w+)\(([^)]*)\)", PTX)
+    assert {name: parameters.count(b".param .u64") for name, parameters in entries} == {b"spin": 1, b"burn": 2}
+    for word in re.findall(rb"ld\.param\.u64 %\w+, \[(\w+)\]", PTX):
+        assert word in b" ".join(parameters for _, parameters in entries)
+
+
+class _Clocked:
+    """A GPU whose kernels take time on no clock but the test's."""
+
+    def __init__(self) -> None:
+        self.spun: list[float] = []
+
+    def spin(self, seconds: float) -> None:
+        self.spun.append(seconds)
+
+
+def test_a_duty_cycle_is_busy_for_its_share() -> None:
+    cuda = _Clocked()
+    assert load._cycle(cuda, 0.4) == pytest.approx(0.4 * load.PERIOD)  # type: ignore[arg-type]
+    assert cuda.spun == [pytest.approx(0.4 * load.PERIOD)]
+
+
+def test_without_a_driver_there_is_no_gpu_to_keep_busy() -> None:
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        with pytest.raises(OSError, match="libcuda"):
+            Cuda()
+    else:
+        pytest.skip("there is a driver")

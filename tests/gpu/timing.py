@@ -1,0 +1,71 @@
+"""How long each call to NVIDIA's library takes."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any, cast
+
+from opentelemetry.instrumentation.hardware.command import Command, Tool
+from opentelemetry.instrumentation.hardware.drivers import Drivers, Kernel, Module, T
+
+
+class Timed(Drivers):
+    """Drivers whose own kind, NVIDIA's library, is timed.
+
+    Args:
+        drivers: those that answer.
+
+    Attributes:
+        seconds: of each call, by the method and the function that it names.
+    """
+
+    def __init__(self, drivers: Drivers) -> None:
+        super().__init__()
+        self._drivers = drivers
+        self.seconds: defaultdict[str, list[float]] = defaultdict(list)
+
+    def kernel(self) -> Kernel:
+        return self._drivers.kernel()
+
+    def module(self, name: str) -> Module:
+        return self._drivers.module(name)
+
+    def command(self, tool: Tool) -> Command:
+        return self._drivers.command(tool)
+
+    def own(self, name: str, make: Callable[[], T]) -> T:
+        return cast("T", _Stopped(self._drivers.own(name, make), self.seconds))
+
+    def close(self) -> None:
+        self._drivers.close()
+
+    def table(self) -> dict[str, dict[str, float]]:
+        """Median and maximum in microseconds, and how often."""
+        return {
+            name: {"median_us": 1e6 * statistics.median(each), "most_us": 1e6 * max(each), "times": len(each)}
+            for name, each in sorted(self.seconds.items())
+        }
+
+
+class _Stopped:
+    """A driver with a stop watch."""
+
+    def __init__(self, driver: object, seconds: dict[str, list[float]]) -> None:
+        self._driver = driver
+        self._seconds = seconds
+
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        call: Callable[..., Any] = getattr(self._driver, method)
+
+        def timed(*arguments: Any) -> Any:
+            words = [method, *(each for each in arguments[1:2] if isinstance(each, str))]
+            begun = time.perf_counter()
+            try:
+                return call(*arguments)
+            finally:
+                self._seconds[" ".join(words)].append(time.perf_counter() - begun)
+
+        return timed
