@@ -143,8 +143,7 @@ class Card:
         self._sensors()
         self._errors = []
         if "ras" in present:
-            blocks = [name for name in kernel.names(f"{folder}/ras") if name.endswith("_err_count")]
-            self._errors = sorted(blocks)
+            self._errors = sorted(name for name in self._names("ras") if name.endswith("_err_count"))
         self._metrics = Metrics() if "gpu_metrics" in present else None
         self._total = self._once("mem_info_vram_total", _CAPACITY)
         if self.device is None:
@@ -157,7 +156,7 @@ class Card:
         folder = next((found for found in self._monitors() if text(kernel, f"{found}/name") == "amdgpu"), None)
         if folder is None:
             return
-        present = frozenset(kernel.names(folder))
+        present = frozenset(self._names(folder.removeprefix(f"{self.folder}/")))
 
         def add(reads: list[_Read], file: str, quantity: str, form: _Form) -> None:
             if file in present:
@@ -182,15 +181,18 @@ class Card:
             add(self._seldom, f"power1_{file}", f"power.limit.{limit}", _WATTS)
         add(self._seldom, "fan1_input", "fan.speed", _RPM)
         top = text(kernel, f"{folder}/pwm1_max") if "pwm1_max" in present else "255"
-        if top.isdigit() and 0 < int(top) < 1 << 16:
+        if top.isdecimal() and 0 < int(top) < 1 << 16:
             add(self._seldom, "pwm1", "fan.ratio", _Form(per=int(top), most=int(top)))
 
     def _monitors(self) -> Iterator[str]:
+        return (f"{self.folder}/hwmon/{name}" for name in sorted(self._names("hwmon")))
+
+    def _names(self, folder: str) -> Sequence[str]:
+        """What is in one of its folders; nothing where it cannot be looked into."""
         try:
-            found = self._kernel.names(f"{self.folder}/hwmon")
-        except OSError:  # a driver without power management
-            return iter(())
-        return (f"{self.folder}/hwmon/{name}" for name in sorted(found))
+            return self._kernel.names(f"{self.folder}/{folder}")
+        except OSError:
+            return ()
 
     def _identify(self, taken: set[str], names: Mapping[str, str], driver: str | None) -> None:
         unique = self._fact("unique_id", "[0-9a-f]{8,32}", "0+")

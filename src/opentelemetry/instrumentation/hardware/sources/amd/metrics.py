@@ -32,7 +32,7 @@ class _Layout(NamedTuple):
     """Where the fields of a revision are, in bytes; 0 for one that it does not have.
 
     Attributes:
-        size: of the table.
+        size: of the table; of one revision there are tables of several, which differ behind what is read here.
         video: the activity of the video engines, as many 16-bit numbers.
         jpeg: the same of the JPEG engines.
         energy: a 64-bit counter.
@@ -43,7 +43,7 @@ class _Layout(NamedTuple):
         scale: what 100 % is of an activity.
     """
 
-    size: int
+    size: tuple[int, ...]
     video: tuple[int, int] = (0, 0)
     jpeg: tuple[int, int] = (0, 0)
     energy: int = 0
@@ -55,19 +55,19 @@ class _Layout(NamedTuple):
 
 
 LAYOUTS: Final[Mapping[tuple[int, int], _Layout]] = {
-    (1, 1): _Layout(96, video=(20, 1), energy=24, hbm=88),
-    (1, 2): _Layout(104, video=(20, 1), energy=24, hbm=88),
-    (1, 3): _Layout(120, video=(20, 1), energy=24, hbm=88, status=112),
-    (1, 4): _Layout(288, video=(16, 4), energy=24, xgmi=104),
-    (1, 5): _Layout(328, video=(16, 4), jpeg=(24, 32), energy=56, xgmi=144),
-    (1, 6): _Layout(1664, energy=16, residency=32, xgmi=128),
-    (1, 7): _Layout(2208, energy=24, residency=40, xgmi=136),
-    (1, 8): _Layout(3360, energy=24, residency=40, xgmi=136),
-    (2, 1): _Layout(120),
-    (2, 2): _Layout(128, status=120),
-    (2, 3): _Layout(152, status=120),
-    (2, 4): _Layout(168, video=(30, 1), status=120, scale=10_000),
-    (3, 0): _Layout(256, video=(44, 1)),
+    (1, 1): _Layout((96,), video=(20, 1), energy=24, hbm=88),
+    (1, 2): _Layout((104,), video=(20, 1), energy=24, hbm=88),
+    (1, 3): _Layout((120,), video=(20, 1), energy=24, hbm=88, status=112),
+    (1, 4): _Layout((288,), video=(16, 4), energy=24, xgmi=104),
+    (1, 5): _Layout((360,), video=(16, 4), jpeg=(24, 32), energy=88, xgmi=176),
+    (1, 6): _Layout((1664,), energy=16, residency=32, xgmi=128),
+    (1, 7): _Layout((2208,), energy=24, residency=40, xgmi=136),
+    (1, 8): _Layout((3360, 3872), energy=24, residency=40, xgmi=136),
+    (2, 1): _Layout((120,)),
+    (2, 2): _Layout((128,), status=120),
+    (2, 3): _Layout((152,), status=120),
+    (2, 4): _Layout((168,), video=(30, 1), status=120, scale=10_000),
+    (3, 0): _Layout((264,), video=(44, 1)),
 }
 """By format and content revision; a table of any other, or of another size, is not believed.
 
@@ -90,8 +90,9 @@ def revision(table: bytes) -> tuple[int, int]:
     layout = LAYOUTS.get((form, content))
     if layout is None:
         raise ValueError(f"gpu_metrics has the unknown revision {form}.{content}")
-    if not layout.size == size <= len(table):
-        raise ValueError(f"gpu_metrics {form}.{content} is {min(size, len(table))} bytes long, not {layout.size}")
+    if size not in layout.size or size > len(table):
+        sizes = " or ".join(map(str, layout.size))
+        raise ValueError(f"gpu_metrics {form}.{content} is {min(size, len(table))} bytes long, not {sizes}")
     return form, content
 
 

@@ -116,7 +116,7 @@ class Processes:
 
     def _rocm(self, found: dict[str, Use]) -> None:
         try:
-            pids = [int(name) for name in self._kernel.names(f"{_KFD}/proc") if name.isdigit()]
+            pids = [int(name) for name in self._kernel.names(f"{_KFD}/proc") if name.isdecimal()]
         except OSError:
             return
         for pid in self._owners.among(pids):
@@ -176,5 +176,5 @@ def _nodes(kernel: Kernel) -> Iterator[tuple[str, str]]:
             continue
         said = {key: int(value) for key, value in re.findall(r"^(domain|location_id) ([0-9]{1,10})$", text, re.M)}
         place = said.get("location_id", 0)
-        if number.isdigit() and int(number) and place:
+        if number.isdecimal() and int(number) and place:
             yield number, f"{said.get('domain', 0):04x}:{place >> 8:02x}:{place >> 3 & 31:02x}.{place & 7}"

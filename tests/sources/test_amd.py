@@ -1,0 +1,564 @@
+"""AMD's readers: what they believe of files, tables and tools, and that nothing broken becomes a number."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import struct
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from errno import EBUSY, EIO, ENODEV, ENOENT, EPERM
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.sources.machines import STRANGER
+from tests.sources.radeons import Equipped, by_amd_smi, hidden, laptop, mi210, mi300x, rocm
+from tests.sources.reading import all_of, opened, series_of
+from tests.tools import amdsysfs
+from tests.tools.amdsysfs import KFD, Files, Gpu, number_of, table
+
+from opentelemetry.instrumentation.hardware import vocabulary as v
+from opentelemetry.instrumentation.hardware.devices import QUANTITIES
+from opentelemetry.instrumentation.hardware.model import Rate, Series, Share, Unavailable, Value
+from opentelemetry.instrumentation.hardware.sources.amd import amd_smi, rocm_smi
+from opentelemetry.instrumentation.hardware.sources.amd.card import Card as BoardCard
+from opentelemetry.instrumentation.hardware.sources.amd.metrics import LAYOUTS, Metrics, revision
+from opentelemetry.instrumentation.hardware.sources.amd.reading import Card
+
+SLOWLY = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def plain(value: Value) -> float:
+    if isinstance(value, Rate):
+        return value.per_second
+    assert not isinstance(value, Share)
+    return value
+
+
+def read(files: Files, **chosen: object) -> dict[Series, Value]:
+    with opened("amd", Equipped(files), STRANGER, **chosen) as source:
+        return all_of(source)
+
+
+def of(found: Mapping[Series, Value], row: v.Metric, **beside: str) -> list[float]:
+    """The values of a row's series whose attributes are among others these."""
+    return [
+        plain(value)
+        for series, value in series_of(dict(found), row).items()
+        if set(beside.values()) <= {str(word) for word in series.attributes.values()}
+    ]
+
+
+# -- the table of the firmware
+
+
+def blank(form: int, content: int) -> bytearray:
+    size = LAYOUTS[form, content].size[-1]
+    made = bytearray(b"\xff" * size)
+    struct.pack_into("<HBB", made, 0, size, form, content)
+    return made
+
+
+@pytest.mark.parametrize("which", LAYOUTS)
+def test_a_table_that_knows_nothing_says_nothing(which: tuple[int, int]) -> None:
+    metrics = Metrics()
+    assert metrics.read(bytes(blank(*which))) == {}
+    assert metrics.read(bytes(blank(*which))) == {}
+    assert revision(bytes(blank(*which))) == which
+
+
+ENERGY = {(1, 1): 24, (1, 2): 24, (1, 3): 24, (1, 4): 24, (1, 5): 88, (1, 6): 16, (1, 7): 24, (1, 8): 24}
+
+
+@pytest.mark.parametrize("which", ENERGY)
+def test_energy_is_in_steps_of_two_to_the_minus_sixteen(which: tuple[int, int]) -> None:
+    made = blank(*which)
+    struct.pack_into("<Q", made, ENERGY[which], 62_929_744_071_539)
+    if which < (1, 4):
+        assert "energy" not in Metrics().read(bytes(made)), "a board without HBM counts otherwise"
+        struct.pack_into("<H", made, 88, 41)
+        assert Metrics().read(bytes(made))["temperature.hbm0"] == 41
+    assert Metrics().read(bytes(made))["energy"] == pytest.approx(960_231_690.5, abs=1)
+    struct.pack_into("<Q", made, ENERGY[which], 0)
+    assert "energy" not in Metrics().read(bytes(made))
+
+
+@pytest.mark.parametrize(
+    ("which", "offset", "count", "percent", "task"),
+    [
+        ((1, 1), 20, 1, 100, "video"),
+        ((1, 3), 20, 1, 100, "video"),
+        ((1, 4), 16, 4, 100, "video"),
+        ((1, 5), 16, 4, 100, "video"),
+        ((1, 5), 24, 32, 100, "jpeg"),
+        ((2, 4), 30, 1, 10_000, "video"),
+        ((3, 0), 44, 1, 100, "video"),
+    ],
+)
+def test_engines_that_are_known_make_a_mean(
+    which: tuple[int, int], offset: int, count: int, percent: int, task: str
+) -> None:
+    made = blank(*which)
+    struct.pack_into("<H", made, offset, percent * 3 // 10)
+    assert Metrics().read(bytes(made)) == {f"utilization.{task}": pytest.approx(0.3)}
+    if count > 1:
+        struct.pack_into("<H", made, offset + 2 * count - 2, percent // 10)
+        assert Metrics().read(bytes(made)) == {f"utilization.{task}": pytest.approx(0.2)}
+    struct.pack_into(f"<{count}H", made, offset, *([percent + 1] * count))
+    assert Metrics().read(bytes(made)) == {}
+
+
+@pytest.mark.parametrize(("which", "offset"), [((1, 3), 112), ((2, 2), 120), ((2, 3), 120), ((2, 4), 120)])
+def test_a_status_says_what_holds_the_clocks_down(which: tuple[int, int], offset: int) -> None:
+    held = {0: "power_cap", 7: "power_cap", 16: "current_cap", 22: "current_cap", 32: "thermal_sw", 47: "thermal_hw"}
+    for bit, reason in held.items():
+        made = blank(*which)
+        struct.pack_into("<Q", made, offset, 1 << bit)
+        found = {name: value for name, value in Metrics().read(bytes(made)).items() if value == Rate(1.0)}
+        assert list(found) == [f"throttle.{reason}"]
+    struct.pack_into("<Q", made, offset, 0)
+    assert set(Metrics().read(bytes(made)).values()) == {Rate(0.0)}
+
+
+@pytest.mark.parametrize(("which", "offset"), [((1, 6), 32), ((1, 7), 40), ((1, 8), 40)])
+def test_counters_of_residency_become_shares_of_the_time_between(which: tuple[int, int], offset: int) -> None:
+    metrics, made = Metrics(), blank(*which)
+    top = (1 << 32) - 100
+    struct.pack_into("<6I", made, offset, top, 5, 10, 20, 30, 40)
+    assert metrics.read(bytes(made)) == {}, "one table alone says nothing of the time before it"
+    struct.pack_into("<6I", made, offset, (top + 1000) % (1 << 32), 5, 260, 20, 130, 540)
+    assert metrics.read(bytes(made)) == {
+        "throttle.thermal_hw": Rate(0.0),
+        "throttle.power_cap": Rate(0.25),
+        "throttle.thermal_sw": Rate(0.5),
+    }
+    assert metrics.read(bytes(made)) == {}, "the same table again says nothing"
+
+
+@pytest.mark.parametrize(
+    ("which", "offset"), [((1, 4), 104), ((1, 5), 176), ((1, 6), 128), ((1, 7), 136), ((1, 8), 136)]
+)
+def test_links_count_kib_each_way(which: tuple[int, int], offset: int) -> None:
+    made = blank(*which)
+    struct.pack_into("<16Q", made, offset, *[3] * 7, (1 << 64) - 1, *[0] * 8)
+    assert Metrics().read(bytes(made)) == {"io.xgmi.receive": 21 * 1024, "io.xgmi.transmit": 0}
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (b"", "0 bytes"),
+        (b"\x01\x02", "2 bytes"),
+        (struct.pack("<HBB", 96, 1, 9) + b"\xff" * 92, "unknown revision 1.9"),
+        (struct.pack("<HBB", 96, 4, 0) + b"\xff" * 92, "unknown revision 4.0"),
+        (bytes(blank(1, 3))[:100], "100 bytes long, not 120"),
+        (struct.pack("<HBB", 96, 1, 3) + b"\xff" * 116, "96 bytes long, not 120"),
+    ],
+)
+def test_a_table_of_no_known_layout_is_not_believed(said: bytes, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        Metrics().read(said)
+
+
+@given(st.sampled_from(sorted(LAYOUTS)), st.binary(max_size=3400), st.integers(0, 1))
+@SLOWLY
+def test_no_table_says_anything_but_numbers(which: tuple[int, int], rest: bytes, cut: int) -> None:
+    size = LAYOUTS[which].size[0]
+    said = struct.pack("<HBB", size, *which) + (rest * (size // max(1, len(rest)) + 1))[: size - 4 - cut]
+    metrics = Metrics()
+    for _ in range(2):
+        try:
+            found = metrics.read(said)
+        except ValueError:
+            continue
+        for quantity, value in found.items():
+            assert quantity in QUANTITIES
+            assert math.isfinite(plain(value))
+            assert plain(value) >= 0
+
+
+# -- the files
+
+
+ERRORS = st.sampled_from([EBUSY, EPERM, EIO, ENODEV, ENOENT]).map(lambda code: OSError(code, os.strerror(code)))
+WORDS = st.one_of(
+    st.sampled_from(["", "\n", "N/A\n", "-1\n", "nan\n", "inf", "0x10", "1e9", "4294967295\n", "65535\n", "0\n", "²"]),
+    st.integers(-(1 << 70), 1 << 70).map(str),
+    st.text(max_size=12),
+    st.binary(max_size=12),
+)
+
+
+def spelled_zeros(files: Files) -> bool:
+    return any(
+        not isinstance(said, OSError) and (said if isinstance(said, bytes) else said.encode()).strip() == b"0"
+        for said in files.values()
+    )
+
+
+@st.composite
+def broken(draw: st.DrawFn) -> Files:
+    """Two cards, some of whose files say something else or nothing."""
+    metrics = table(6, energy=1 << 50, residency=(1, 2, 3, 4, 5, 6), xgmi=[5] * 16)
+    files = amdsysfs.machine([Gpu(rpm=900, pwm=9, metrics=metrics), Gpu(1, "0000:c9:00.0", unique=None)])
+    for name in draw(st.lists(st.sampled_from(sorted(files)), max_size=12, unique=True)):
+        files[name] = draw(st.one_of(ERRORS, WORDS))
+    return files
+
+
+ZERO_IS_MADE = ("hw.status", "hw.gpu.time", "hw.gpu.throttle.time", "hw.errors")
+"""Rows whose 0 is not spelled as one: of a state that does not hold, of a flag, or of a count of ``ue: 0``."""
+
+
+@given(broken())
+@SLOWLY
+def test_no_file_makes_a_source_raise_or_a_number_untrue(files: Files) -> None:
+    try:
+        found = read(files)
+    except Unavailable:
+        return
+    zeros = spelled_zeros(files)
+    for series, value in found.items():
+        assert math.isfinite(plain(value)), series
+        assert plain(value) > 0 or zeros or series.metric.name in ZERO_IS_MADE, series
+        if series.metric.unit == "1" and series.metric is not v.HW_POWER_UTILIZATION:
+            assert 0 <= plain(value) <= 1, series
+        if series.metric is v.HW_TEMPERATURE:
+            assert 0 < plain(value) <= 150, series
+
+
+@pytest.mark.parametrize("file", ["gpu_busy_percent", "mem_info_vram_used", "hwmon/hwmon3/power1_average"])
+@pytest.mark.parametrize("said", ["-5\n", "101%\n", "", "nonsense", "99999999999999999999999"])
+def test_what_is_no_number_is_absent_and_the_rest_stays(file: str, said: str) -> None:
+    gpu = Gpu()
+    found = read(amdsysfs.machine([gpu]) | {f"{gpu.folder}/{file}": said})
+    whole = read(amdsysfs.machine([gpu]))
+    lacking = {series.metric.name for series in whole} - {series.metric.name for series in found}
+    assert lacking
+    assert (
+        lacking
+        <= {
+            "gpu_busy_percent": {"hw.gpu.utilization.peak"},
+            "mem_info_vram_used": {
+                "hw.gpu.memory.usage",
+                "hw.gpu.memory.peak",
+                "hw.gpu.memory.utilization",
+                "hw.gpu.memory.limit",
+            },
+            "hwmon/hwmon3/power1_average": {"hw.power", "hw.power.peak", "hw.power.utilization", "hw.energy"},
+        }[file]
+    )
+
+
+def test_zero_degrees_and_zero_watts_are_no_readings() -> None:
+    found = read(amdsysfs.machine([Gpu(edge=0, power=0, busy=0)]))
+    assert not of(found, v.HW_POWER)
+    assert not of(found, v.HW_TEMPERATURE, at="edge")
+    assert of(found, v.HW_TEMPERATURE, at="junction") == [35]
+    assert of(found, v.HW_GPU_UTILIZATION, task="general") == [0], "an idle device is idle"
+
+
+def test_cards_are_numbered_in_the_order_of_their_addresses() -> None:
+    found = read(amdsysfs.machine([Gpu(0, "0000:c9:00.0", unique="2" * 16), Gpu(10, "0000:03:00.0", unique="1" * 16)]))
+    indices = {series.attributes[v.HW_ID]: series.attributes[v.GPU_INDEX] for series in series_of(found, v.HW_GPU_INFO)}
+    assert indices == {"1" * 16: 0, "2" * 16: 1}
+
+
+def test_two_dies_with_one_id_are_told_apart_by_their_addresses() -> None:
+    found = read(amdsysfs.machine([Gpu(0, "0000:03:00.0"), Gpu(1, "0000:c9:00.0")]))
+    assert {series.attributes[v.HW_ID] for series in series_of(found, v.HW_POWER)} == {
+        "43cc8cc8af246700",
+        "0000:c9:00.0",
+    }
+
+
+def test_connectors_and_other_vendors_are_no_cards() -> None:
+    files = amdsysfs.machine([Gpu(1)])
+    files |= {"/sys/class/drm/card1-HDMI-A-1/status": "connected\n", "/sys/class/drm/renderD128/dev": "226:128\n"}
+    files |= {"/sys/class/drm/card0/device/uevent": "DRIVER=nouveau\nPCI_ID=10DE:1234\nPCI_SLOT_NAME=0000:01:00.0\n"}
+    assert len(series_of(read(files), v.HW_GPU_INFO)) == 1
+
+
+def test_an_energy_counter_that_pauses_is_not_replaced_by_an_estimate() -> None:
+    gpu = Gpu(metrics=table(6, energy=1 << 40))
+    files = amdsysfs.machine([gpu])
+    drivers = Equipped(files)
+    with opened("amd", drivers, STRANGER) as source:
+        first = all_of(source)
+        assert drivers.tree is not None
+        drivers.tree.files[f"{gpu.folder}/gpu_metrics"] = OSError(EBUSY, "busy")
+        second = all_of(source)
+        assert of(first, v.HW_ENERGY) == of(second, v.HW_ENERGY) == [float(1 << 24)]
+        assert source.missing == ["gpu_metrics of GPU 0: busy"]
+
+
+def test_nothing_but_the_state_of_a_sleeping_card_is_read() -> None:
+    gpu = Gpu(asleep=True)
+    drivers = Equipped(amdsysfs.machine([gpu]))
+    with opened("amd", drivers, STRANGER) as source:
+        assert all_of(source) == {}
+        assert drivers.tree is not None
+        asked = {name.removeprefix(gpu.folder) for name in drivers.tree.asked if name.startswith(gpu.folder)}
+        assert asked == {"/uevent", "/power/runtime_status"}
+
+
+def test_a_member_of_a_job_says_its_own_use_alone() -> None:
+    drivers = mi300x(0)
+    with opened("amd", drivers, STRANGER) as source:
+        object.__setattr__(source.site, "member", True)
+        rows = {series.metric for series in all_of(source)}
+    assert rows == {v.PROCESS_GPU_MEMORY_USAGE}
+
+
+# -- processes
+
+
+def used(drivers: Any) -> dict[str, float]:
+    with opened("amd", drivers, STRANGER) as source:
+        found = all_of(source)
+    return {
+        str(series.attributes[v.HW_ID]): plain(value)
+        for series, value in series_of(found, v.PROCESS_GPU_MEMORY_USAGE).items()
+    }
+
+
+def test_memory_is_that_of_the_program_and_its_children() -> None:
+    assert used(mi300x(0)) == {"43cc8cc8af246700": 71_000_000_000, "43cc8cc8af246701": 2_000_000_000}
+
+
+def test_a_number_of_the_host_proves_nothing_in_a_container() -> None:
+    assert used(hidden(0)) == {}
+    assert used(laptop(0)) == {"0000:63:00.0": (65_536 + 1_024) << 10}, "open files are certainly ours"
+
+
+def test_a_card_that_nobody_of_ours_uses_has_no_such_row() -> None:
+    assert used(mi210(0)) == {}
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(
+            [
+                "drm-driver",
+                "drm-pdev",
+                "drm-client-id",
+                "drm-memory-vram",
+                "drm-resident-vram",
+                "drm-engine-gfx",
+                "drm-engine-dec",
+            ]
+        ),
+        st.one_of(
+            WORDS.filter(lambda word: isinstance(word, str)),
+            st.sampled_from(["amdgpu", "0000:63:00.0", "7", "12 KiB", "9 ns", "1 XiB"]),
+        ),
+    ),
+    ERRORS | st.none(),
+)
+@SLOWLY
+def test_no_open_file_makes_a_source_raise(said: dict[str, str], error: OSError | None) -> None:
+    gpu = Gpu()
+    text = "".join(f"{name}:\t{value}\n" for name, value in said.items())
+    files = amdsysfs.machine([gpu]) | {
+        f"/proc/{STRANGER}/fd/7": error or "/dev/dri/renderD128",
+        f"/proc/{STRANGER}/fdinfo/7": text.encode("utf-8", "surrogatepass"),
+        f"{KFD}/proc/{STRANGER}/vram_{number_of(gpu)}": said.get("drm-pdev", "").encode("utf-8", "surrogatepass"),
+    }
+    for value in used(Equipped(files)).values():
+        assert isinstance(value, int)
+        assert value >= 0
+
+
+# -- the tools
+
+
+def leaves(document: Any) -> Iterator[str]:
+    """Every text and number anywhere in a document."""
+    if isinstance(document, dict):
+        for each in document.values():
+            yield from leaves(each)
+    elif isinstance(document, list):
+        for each in document:
+            yield from leaves(each)
+    else:
+        yield str(document)
+
+
+def believable(cards: list[Card], document: Any) -> None:
+    """Nothing that a reader believes is anything but a number that may be true; a 0 was spelled."""
+    zero = any(
+        word.strip(" (%)MHzRPJWCmVB°").partition(" ")[0].strip("0.") == "" and "0" in word for word in leaves(document)
+    )
+    for card in cards:
+        for quantity, number in card.numbers.items():
+            assert quantity in QUANTITIES
+            assert math.isfinite(number)
+            assert number > 0 or (number == 0 and zero), (quantity, document)
+            if quantity.startswith("utilization."):
+                assert number <= 1
+            assert not (number == 0 and quantity.startswith(("temperature", "power", "energy", "memory", "voltage")))
+
+
+JUNK = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.floats(),
+        st.text(max_size=8),
+        st.sampled_from(["N/A", "0", "0.0", "-1", "nan", "1e999", "(0Mhz)", "4294967295", "999999999999999999999"]),
+    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.sampled_from(["4.3", "5.7", "6.1"]), st.data())
+@SLOWLY
+def test_no_output_of_rocm_smi_becomes_an_untrue_number(version: str, data: st.DataObject) -> None:
+    document = rocm(version, 0)
+    for card in ("card0", "card1"):
+        for key in data.draw(st.lists(st.sampled_from(sorted(document[card])), max_size=8)):
+            document[card][key] = data.draw(JUNK)
+    text = json.dumps(document).encode()
+    cut = data.draw(st.integers(0, len(text)))
+    printed = data.draw(st.binary(max_size=20)) + (text if data.draw(st.booleans()) else text[:cut])
+    with suppress(ValueError):
+        believable(rocm_smi.parse(printed)[1], document)
+
+
+@given(st.sampled_from([6, 7]), st.data())
+@SLOWLY
+def test_no_output_of_amd_smi_becomes_an_untrue_number(version: int, data: st.DataObject) -> None:
+    printed = by_amd_smi(version)(0).tools["amd-smi"].said["metric"]
+    document = json.loads(printed[printed.index(b"[render]\n") + len(b"[render]\n") :])
+    entries = document if version == 6 else document["gpu_data"]
+    for entry in entries:
+        for section in data.draw(st.lists(st.sampled_from(sorted(entry)), max_size=4)):
+            inner = entry[section]
+            if isinstance(inner, dict) and inner and data.draw(st.booleans()):
+                inner[data.draw(st.sampled_from(sorted(inner)))] = data.draw(JUNK)
+            else:
+                entry[section] = data.draw(JUNK)
+    text = json.dumps(document).encode()
+    noise = data.draw(st.sampled_from([b"", b"Failed to open file: /sys \n", b"[ERROR] {half\n", b"[]{}"]))
+    with suppress(ValueError):
+        believable(amd_smi.parse(noise + text), document)
+
+
+@given(
+    st.one_of(st.binary(max_size=200), st.text(max_size=200).map(lambda text: text.encode("utf-8", "surrogatepass")))
+)
+@SLOWLY
+def test_nothing_printed_makes_a_reader_raise_anything_but_its_own_error(printed: bytes) -> None:
+    for parse in (rocm_smi.parse, amd_smi.parse, amd_smi.facts):
+        with pytest.raises(ValueError, match="there is no document"):
+            parse(printed)
+
+
+@pytest.mark.parametrize(
+    "printed", [b"[" * 200_000, b'{"a":' * 100_000, b"{" * 10 + b"\xff" * 100, b'{"card0": ' + b"9" * 5000 + b"}"]
+)
+def test_what_is_nested_without_end_is_no_document(printed: bytes) -> None:
+    with pytest.raises(ValueError, match="there is no document"):
+        rocm_smi.parse(printed)
+    with pytest.raises(ValueError, match="there is no document"):
+        amd_smi.parse(printed)
+
+
+# -- what was recorded elsewhere
+
+SAMPLES = os.environ.get("HARDWARE_SAMPLES", "")
+
+RECORDED: dict[str, list[dict[str, float]]] = {
+    "rocm-smi_telegraf_mi100_rocm571.json": [
+        {
+            "utilization.general": 0,
+            "utilization.memory": 0,
+            "power": 39,
+            "power.limit.enforced": 290,
+            "temperature.edge": 31,
+            "temperature.memory": 30,
+            "memory.used": 6_782_976,
+            "memory.total": 34_342_961_152,
+            "frequency.graphics": 300e6,
+            "frequency.memory": 1200e6,
+            "voltage.gpu": 0.662,
+            "errors.pcie_replay": 0,
+        },
+        {"power": 37, "temperature.memory": 38},
+    ],
+    "rocm-smi_telegraf_rx6700xt_rocm612.json": [
+        {
+            "utilization.general": 0,
+            "power": 6,
+            "power.limit.enforced": 211,
+            "temperature.junction": 47,
+            "frequency.graphics": 0,
+            "frequency.memory": 96e6,
+            "memory.used": 1_572_745_216,
+            "memory.total": 12_868_124_672,
+            "voltage.gpu": 0.006,
+        },
+    ],
+    "rocm-smi_rocm5_mi250_2cards.json": [
+        {
+            "utilization.general": 0.1,
+            "power": 89,
+            "power.limit.enforced": 560,
+            "temperature.hbm1": 39,
+            "errors.pcie_replay": 147,
+            "energy": 62_929_744_071_539 / 65_536,
+            "frequency.limit.graphics": 1700e6,
+        },
+        {"utilization.general": 0.2},
+    ],
+    "rocm-smi_rocm6_mi300x_minimal.json": [{"utilization.general": 0.1, "power": 89, "temperature.memory": 43}],
+    "rocm-smi_6.1.2_fakesysfs_2gpu_a.json": [{"utilization.general": 0.42, "power": 41}, {"utilization.general": 1.0}],
+    "rocm-smi_6.1.2_fakesysfs_card1_broken.json": [
+        {"memory.used": 10_960_896, "power": 41},
+        {"memory.total": 68_702_699_520},
+    ],
+    "rocm-smi_no-amd-gpus-specified.stdout.txt": [],
+}
+
+
+@pytest.mark.skipif(not SAMPLES, reason="HARDWARE_SAMPLES is not set: there are no outputs recorded elsewhere")
+@pytest.mark.parametrize("name", RECORDED)
+def test_what_was_recorded_is_understood(name: str) -> None:
+    document = (Path(SAMPLES) / "amd" / name).read_bytes()
+    _, cards = rocm_smi.parse(document)
+    if not RECORDED[name]:
+        assert cards == []
+        return
+    for card, expected in zip(cards, RECORDED[name]):
+        for quantity, number in expected.items():
+            assert card.numbers[quantity] == pytest.approx(number), (card.number, quantity)
+    believable(cards, json.loads(document))
+    if "broken" in name:
+        assert "memory.used" not in cards[1].numbers
+        assert "power" not in cards[1].numbers
+
+
+@pytest.mark.skipif(not SAMPLES, reason="HARDWARE_SAMPLES is not set: there are no outputs recorded elsewhere")
+def test_what_amd_smi_printed_is_understood() -> None:
+    cards = amd_smi.parse((Path(SAMPLES) / "amd" / "amd-smi_6.1.2_fakesysfs_metric.json.txt").read_bytes())
+    assert len(cards) == 2
+    assert cards[0].numbers == {
+        "temperature.edge": 33,
+        "temperature.junction": 35,
+        "temperature.memory": 46,
+        "memory.used": 10 << 20,
+        "memory.total": 65_520 << 20,
+    }
+
+
+def test_the_card_of_a_folder_that_is_not_there_is_lost() -> None:
+    drivers = Equipped({})
+    card = BoardCard(drivers.kernel(), "card7", "0000:03:00.0", 0, "1002:740F")
+    with pytest.raises(OSError, match="No such file"):
+        card.find(set(), {}, None)
