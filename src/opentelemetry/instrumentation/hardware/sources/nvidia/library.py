@@ -126,7 +126,7 @@ class Library:
         wanted = [gpu for gpu in self.gpus if gpu.device.id in self._choice]
         found = [f"{gpu.device.id} does not answer: {gpu.trouble}" for gpu in wanted if gpu.trouble]
         found += [f"{gpu.device.id} sleeps, and is not woken to be asked" for gpu in wanted if self._sleeps(gpu)]
-        return [*found, *sentences([(gpu.device.name, gpu.missing) for gpu in wanted if not gpu.trouble])]
+        return [*found, *sentences([(each.device.name, each.missing) for each in self._chosen() if not each.trouble])]
 
     def users(self) -> Iterator[tuple[Gpu, Mapping[int, int | None]]]:
         """Each device, or its parts, with the processes that use it: the driver's number, and the bytes in use."""
