@@ -263,9 +263,12 @@ def test_every_row_of_the_default_set_arrives(run: Run) -> None:
 def test_a_series_comes_once_in_each_export(run: Run) -> None:
     counts = Counter((series(point), point.time) for point in run.points)
     assert [key for key, count in counts.items() if count != 1] == []
-    exports = {point.time for point in run.points}
-    lengths = {len(points) for key, points in by_series(run.points).items() if key[0] == v.SYSTEM_CPU_TIME.name}
-    assert lengths == {len(exports)}, "what the host always has is missing from some exports"
+    exports = sorted({point.time for point in run.points})
+    for key, points in by_series(run.points).items():
+        if key[0] == v.SYSTEM_CPU_TIME.name:
+            lacking = [number for number, time in enumerate(exports) if time not in {point.time for point in points}]
+            # On a machine that is very busy the first export may come before the first reading.
+            assert lacking in ([], [0]), f"what the host always has is missing from these of {len(exports)} exports"
 
 
 @ways("cumulative", "delta")

@@ -125,6 +125,8 @@ class Nvidia(Source):
         if self._gpus is None:
             self.missing = [_ASLEEP]
             return
+        if self.site.member:  # others are asked by read()
+            self._gpus.refresh()
         self._gpus.look()
         used = [*self._used(self._gpus)]  # first: it may be for their use that devices are reported
         if not self.site.member:

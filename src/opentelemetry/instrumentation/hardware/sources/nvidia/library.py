@@ -46,6 +46,9 @@ class Library:
             gpu.start()
         self.look()
 
+    def refresh(self) -> None:
+        """Nothing: every call says what is so now."""
+
     def look(self) -> None:
         """MIG instances come and go; choose anew."""
         for gpu in self.gpus:

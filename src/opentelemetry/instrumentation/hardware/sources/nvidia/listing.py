@@ -68,9 +68,7 @@ class Listing:
         """What one run of the tool says of all devices."""
         if self._naps.all():
             return
-        if not self._news:
-            self._document = self._smi.read()
-        self._news = False
+        self.refresh()
         self.look()
         for device in self._devices():
             yield from self._gpu(device, self._document.driver_version)
@@ -78,6 +76,12 @@ class Listing:
     def read_seldom(self) -> Iterator[Point]:
         """Nothing: what hardly changes was said as well."""
         yield from ()
+
+    def refresh(self) -> None:
+        """Run the tool, unless nobody has seen yet what it said when we began."""
+        if not self._news:
+            self._document = self._smi.read()
+        self._news = False
 
     def look(self) -> None:
         """Choose among the devices of the newest document."""

@@ -1,0 +1,80 @@
+"""nvidia-smi as the way to the GPUs: a real child that prints one of our documents after the other."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from tests.sources.reading import often, value
+
+from opentelemetry.instrumentation.hardware import vocabulary as v
+from opentelemetry.instrumentation.hardware.config import Config
+from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.sources import Site, Source
+from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia
+from opentelemetry.instrumentation.hardware.sources.nvidia.listing import PACE
+
+TEXT = (Path(__file__).parent / "nvidia" / "smi" / "v12-l40s.xml").read_text()
+PROCESS = """<process_info><gpu_instance_id>N/A</gpu_instance_id><compute_instance_id>N/A</compute_instance_id>
+<pid>{pid}</pid><type>C</type><process_name>python</process_name><used_memory>{used} MiB</used_memory></process_info>"""
+
+
+class Machine:
+    """A folder with a tool, and what it prints."""
+
+    def __init__(self, folder: Path) -> None:
+        self.tool = folder / "nvidia-smi"
+        self._page = folder / "page.xml"
+        self._runs = folder / "runs"
+        self.tool.write_text(f"#!/bin/sh\necho run >> {self._runs}\ncat {self._page}\n")
+        self.tool.chmod(0o755)
+        self.says(0)
+
+    def says(self, used: int) -> None:
+        """This process uses so many MiB of the first GPU."""
+        begin, _, rest = TEXT.partition("<processes>")
+        process = PROCESS.format(pid=os.getpid(), used=used)
+        self._page.write_text(f"{begin}<processes>{process}</processes>{rest.partition('</processes>')[2]}")
+
+    def runs(self) -> int:
+        return len(self._runs.read_text().splitlines()) if self._runs.exists() else 0
+
+    def open(self, member: bool) -> Source:
+        config = Config.read({"nvml": "off", "nvidia_smi": str(self.tool)}, {})
+        source = Nvidia(Site(config, Drivers(), os.getpid(), member, {}))
+        source.open()
+        return source
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def test_one_run_says_everything_and_the_first_is_not_lost(machine: Machine) -> None:
+    machine.says(100)
+    source = machine.open(member=False)
+    assert source.pace == PACE
+    found = often(source)
+    assert machine.runs() == 1
+    (gpu,) = {series.attributes[v.HW_ID] for series in found if series.metric is v.HW_GPU_INFO}
+    used = {series: number for series, number in source.read_seldom() if series.metric is v.PROCESS_GPU_MEMORY_USAGE}
+    assert machine.runs() == 1, "who uses the GPUs stands in the same document"
+    assert value(used, v.PROCESS_GPU_MEMORY_USAGE, {v.HW_ID: gpu}) == 100 << 20
+    often(source)
+    assert machine.runs() == 2
+    source.close()
+
+
+def test_a_member_of_a_job_has_documents_of_its_own_and_reports_itself_alone(machine: Machine) -> None:
+    machine.says(100)
+    source = machine.open(member=True)
+    for used in (100, 250):
+        machine.says(used)
+        assert often(source) == {}
+        points = list(source.read_seldom())
+        assert {point.series.metric for point in points} == {v.PROCESS_GPU_MEMORY_USAGE}
+        assert [point.value for point in points] == [used << 20]
+    assert machine.runs() == 2
+    source.close()
