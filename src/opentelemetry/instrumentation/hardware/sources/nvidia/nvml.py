@@ -124,6 +124,7 @@ class Nvml:
         self._binding = pynvml
         self._said = _Said(pynvml.NVMLError)
         self._reasons: dict[int, str] = {}
+        self._unknown: set[tuple[object, ...]] = set()
         self._handles: dict[str, Any] = {}
         self._fields: dict[tuple[str, Fields], Any] = {}
         self._gpm: dict[str, _Chain] = {}
@@ -197,11 +198,16 @@ class Nvml:
         return answer
 
     def _call(self, name: str, *arguments: object) -> Any:
-        function = getattr(self._binding, name, None)
-        if function is None:
-            raise Refusal(FUNCTION_NOT_FOUND, f"this nvidia-ml-py has no {name}")
-        with self._said:
-            return function(*arguments)
+        function, form = getattr(self._binding, name, None), (name, *arguments[1:])
+        if function is None or form in self._unknown:
+            raise Refusal(FUNCTION_NOT_FOUND, self._reason(FUNCTION_NOT_FOUND))
+        try:
+            with self._said:
+                return function(*arguments)
+        except Refusal as refusal:
+            if refusal.code == FUNCTION_NOT_FOUND:  # the binding would look for it again, under a lock that forks copy
+                self._unknown.add(form)
+            raise
 
     def _plain(self, answer: Any) -> Answer:
         if isinstance(answer, ctypes.Structure):
