@@ -7,6 +7,7 @@ reading are kept with their arguments and made once more with nothing around the
 from __future__ import annotations
 
 import ctypes
+import importlib
 import importlib.util
 import os
 import threading
@@ -55,22 +56,21 @@ def figures(quick: bool) -> list[Figure]:
 
 def _of(model: str, rounds: int) -> Iterator[Figure]:
     found: dict[str, tuple[int, int, float]] = fresh.call(f"{__name__}:measured", model, rounds)
-    calls, points, cost = ({name: values[column] for name, values in found.items()} for column in range(3))
+    calls = {name: values[0] / GPUS for name, values in found.items()}
+    cost = {name: values[2] for name, values in found.items()}
+    each = {name: 1e3 * milliseconds / points for name, (_, points, milliseconds) in found.items()}
 
-    def beside(name: str, value: Callable[[], float]) -> tuple[str, float | None]:
-        return (PEERS[name], value()) if name in found else (f"{name} is not installed", None)
+    def beside(name: str, table: dict[str, float]) -> tuple[str, float | None]:
+        return (PEERS[name], table[name]) if name in found else (f"{name} is not installed", None)
 
     what = MODELS[model]
+    for name, ours, bound in (("openlit", "sample", SAMPLE), ("nvitop", "everything", EVERYTHING)):
+        yield Figure(f"driver calls of {ours}, for each {what}", calls[ours], "", *beside(name, calls), bound)
+    for ours, most in (("sample", 1.5), ("everything", None)):
+        heading = f"{ours} of {GPUS} {what}, {found[ours][1]} points, beyond calls"
+        yield Figure(heading, cost[ours], "ms CPU", *beside("nvitop", cost), most)
     for name in PEERS:
-        ours, bound = ("sample", SAMPLE) if name == "openlit" else ("everything", EVERYTHING)
-        theirs = beside(name, lambda name=name: calls[name] / GPUS)
-        yield Figure(f"driver calls of {ours}, for each {what}", calls[ours] / GPUS, "", *theirs, bound)
-    for ours, bound in (("sample", 1.5), ("everything", None)):
-        heading = f"{ours} of {GPUS} {what}, {points[ours]} points, beyond calls"
-        yield Figure(heading, cost[ours], "ms CPU", *beside("nvitop", lambda: cost["nvitop"]), bound)
-    for name in PEERS:
-        theirs = beside(name, lambda name=name: 1e3 * cost[name] / points[name])
-        yield Figure("  everything, a point", 1e3 * cost["everything"] / points["everything"], "us CPU", *theirs)
+        yield Figure("  everything, a point", each["everything"], "us CPU", *beside(name, each))
 
 
 def measured(model: str, rounds: int) -> dict[str, tuple[int, int, float]]:
@@ -216,19 +216,15 @@ def _has(package: str) -> bool:
 
 
 def _openlit() -> Callable[[], int]:
-    from openlit.instrumentation.gpu import GPUInstrumentor
-
     theirs = peer.Callbacks()
     metrics.set_meter_provider(theirs)
-    GPUInstrumentor().instrument()
+    importlib.import_module("openlit.instrumentation.gpu").GPUInstrumentor().instrument()
     options = metrics.CallbackOptions()
     return lambda: sum(len(list(callback(options))) for callback in theirs.kept)
 
 
 def _nvitop() -> Callable[[], int]:
-    from nvitop import Device
-
-    devices = Device.all()
+    devices = importlib.import_module("nvitop").Device.all()
 
     return lambda: sum(map(_nvitops, devices))
 

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tests.gpu.cuda import Cuda
@@ -29,13 +30,20 @@ def run(kind: str, seconds: float, share: float, say: Callable[[dict[str, Any]],
     """Keep the GPU busy for so long; for a part of the time in a duty cycle."""
     cuda = Cuda()
     with cuda.memory(_COPIED) as one, cuda.memory(_COPIED) as other:
-        steps = {
-            "idle": lambda: _idle(PERIOD),
-            "arithmetic": _matrices() or (lambda: _timed(lambda: cuda.burn(100_000, one))),
-            "copies": lambda: _timed(lambda: (cuda.copy(other, one, _COPIED), cuda.wait())),
-            "duty": lambda: _cycle(cuda, share),
-        }
-        step = steps[kind]
+
+        def burn() -> None:
+            cuda.burn(100_000, one)
+
+        def copy() -> None:
+            cuda.copy(other, one, _COPIED)
+            cuda.wait()
+
+        def step() -> float:
+            if kind == "duty":
+                return _cycle(cuda, share)
+            return _idle(PERIOD) if work is None else _timed(work)
+
+        work = copy if kind == "copies" else (_matrices() or burn) if kind == "arithmetic" else None
         step()  # the first one compiles and loads
         say({"uuid": cuda.uuid, "pid": os.getpid()})
         begun, busy = time.monotonic(), 0.0
@@ -65,20 +73,21 @@ def _cycle(cuda: Cuda, share: float) -> float:
     return share * PERIOD
 
 
-def _matrices() -> Callable[[], float] | None:
+def _matrices() -> Callable[[], object] | None:
     """Products of matrices by a library, where there is one that can."""
     if importlib.util.find_spec("torch") is not None:
-        import torch
-
+        torch: Any = importlib.import_module("torch")
         if torch.cuda.is_available():
-            matrix = torch.rand(4096, 4096, device="cuda")
-            return lambda: _timed(lambda: ((matrix @ matrix), torch.cuda.synchronize()))
+            return partial(_product, torch.rand(4096, 4096, device="cuda"), torch.cuda.synchronize)
     if importlib.util.find_spec("cupy") is not None:
-        import cupy
-
-        array = cupy.random.rand(4096, 4096, dtype=cupy.float32)
-        return lambda: _timed(lambda: ((array @ array), cupy.cuda.Device().synchronize()))
+        cupy: Any = importlib.import_module("cupy")
+        return partial(_product, cupy.random.rand(4096, 4096), cupy.cuda.Device().synchronize)
     return None
+
+
+def _product(matrix: Any, wait: Callable[[], object]) -> None:
+    matrix @ matrix
+    wait()
 
 
 def _print(said: dict[str, Any]) -> None:

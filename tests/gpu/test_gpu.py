@@ -1,0 +1,224 @@
+"""A real GPU, idle and busy: what we say of it is what nvidia-smi says, and what a known load makes true."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from tests.children import PATIENCE, started
+from tests.gpu.compare import COLUMNS, Difference, Numbers, columns, differences, numbers, queried
+from tests.gpu.load import KINDS
+from tests.gpu.timing import Timed
+from tests.waiting import wait_for
+
+from opentelemetry.instrumentation.hardware import Config, HardwareInstrumentor
+from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.poller import State
+from opentelemetry.instrumentation.hardware.replay import Record
+from opentelemetry.instrumentation.hardware.sources import Site
+from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia, smi
+from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import is_here
+
+pytestmark = pytest.mark.skipif(
+    not is_here(os.path.exists), reason="there is no NVIDIA driver, and so no GPU: no machine can be asked for one"
+)
+
+_SETTLING = 3.0
+"""Seconds until a load shows in what a driver averages."""
+
+_EXPORT = 60.0
+"""Seconds between two exports at the defaults."""
+
+_SHARE = 0.3
+"""Of the time, that the duty cycle is busy."""
+
+Report = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Report]:
+    """What was found out; it is written down at the end, whatever failed."""
+    found: Report = {}
+    yield found
+    file = _folder(tmp_path_factory) / "report.json"
+    file.write_text(json.dumps(found, indent=1) + "\n")
+    print(f"written: {file}")
+
+
+def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    named = os.environ.get("HARDWARE_GPU_REPORT")
+    folder = Path(named) if named else tmp_path_factory.mktemp("gpu")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@contextmanager
+def opened(drivers: Drivers | None = None, **settings: Any) -> Iterator[Nvidia]:
+    """Our source, by the library or by the tool, which has been read once."""
+    source = Nvidia(Site(Config(**settings), drivers or Drivers(), os.getpid()))
+    source.open()
+    try:
+        _read(source)
+        yield source
+    finally:
+        source.close()
+
+
+def _read(source: Nvidia) -> Numbers:
+    return numbers([*source.read(), *source.read_seldom()])
+
+
+@contextmanager
+def loaded(kind: str, seconds: float, share: float = 1.0) -> Iterator[tuple[Report, Callable[[], Report]]]:
+    """The first GPU under a load; what it said when it began, and what waits for its end."""
+    line = [sys.executable, "-m", "tests.gpu.load", kind, str(seconds), str(share)]
+    with started(line, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, cwd=Path(__file__).parents[2]) as child:
+
+        def said() -> Report:
+            assert child.stdout is not None
+            answer = child.stdout.readline()
+            assert answer, child.communicate(timeout=PATIENCE)[1]
+            found: Report = json.loads(answer)
+            return found
+
+        yield said(), said
+
+
+def _rest(seconds: float) -> None:
+    threading.Event().wait(seconds)
+
+
+def _query(*arguments: str) -> str:
+    line = [str(smi.TOOL.find()), *arguments]
+    return subprocess.run(line, check=True, capture_output=True, text=True, timeout=PATIENCE).stdout
+
+
+def _said(found: list[Difference]) -> list[Report]:
+    return [difference._asdict() for difference in found]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "duty"])
+def test_every_field_that_nvidia_smi_can_be_asked_for_is_what_we_say(kind: str, report: Report) -> None:
+    names = columns(_query("--help-query-gpu"))
+    with loaded(kind, 60), opened(nvidia_smi="off") as source:
+        _rest(_SETTLING)
+        before = _read(source)
+        printed = _query(f"--query-gpu=uuid,{','.join(names)}", "--format=csv,noheader,nounits")
+        after = _read(source)
+    found = list(differences(before, queried(names, printed), after, [COLUMNS[name].quantity for name in names]))
+    report[f"query, {kind}"] = {"printed": printed, "before": before, "after": after, "differences": _said(found)}
+    assert not found
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "duty"])
+def test_the_library_and_the_tool_say_the_same_by_our_two_ways(kind: str, report: Report) -> None:
+    with loaded(kind, 60), opened(nvidia_smi="off") as library, opened(nvml="off") as tool:
+        _rest(_SETTLING)
+        before, theirs, after = _read(library), _read(tool), _read(library)
+    common = {quantity for said in theirs.values() for quantity in said} - {"energy"}
+    known = {quantity for said in after.values() for quantity in said}
+    found = list(differences(before, theirs, after, sorted(common & known)))
+    report[f"two ways, {kind}"] = {
+        "differences": _said(found),
+        "only the tool": sorted(common - known),
+        "only the library": sorted(known - common),
+        "missing by the library": library.missing,
+        "missing by the tool": tool.missing,
+    }
+    assert not found
+
+
+def test_what_the_driver_answers_is_written_down(report: Report, tmp_path_factory: pytest.TempPathFactory) -> None:
+    file = _folder(tmp_path_factory) / "nvidia.jsonl"
+    with file.open("w", encoding="utf-8") as output:
+        record = Record(Drivers(), output, "nvidia", {"settings": {"nvidia_smi": "off"}})
+        with loaded("arithmetic", 60), opened(record, nvidia_smi="off") as source:
+            for _ in range(3):
+                _rest(2.0)
+                record.next()
+                said = _read(source)
+    report["capture"] = str(file)
+    assert said
+
+
+def test_calls_take_as_long_as_they_take(report: Report) -> None:
+    drivers = Timed(Drivers())
+    with loaded("arithmetic", 60), opened(drivers, nvidia_smi="off") as source:
+        drivers.seconds.clear()
+        for _ in range(20):
+            _rest(0.2)
+            _read(source)
+    report["calls"] = drivers.table()
+    sampled = sum(drivers.seconds["get PowerUsage"]) / len(drivers.seconds["get PowerUsage"])
+    assert sampled < 0.1, "a call of a sample takes so long that sampling it is a mistake"
+
+
+def test_energy_is_the_integral_of_power(report: Report) -> None:
+    with loaded("arithmetic", 60) as (load, _), opened(nvidia_smi="off") as source:
+        _rest(_SETTLING)
+        series = [(time.monotonic(), _read(source)[load["uuid"]])]
+        while series[-1][0] - series[0][0] < 20:
+            _rest(0.1)
+            series.append((time.monotonic(), _read(source)[load["uuid"]]))
+    if "energy" not in series[0][1]:
+        pytest.skip("this GPU counts no energy")
+    gained = series[-1][1]["energy"] - series[0][1]["energy"]
+    integral = sum(
+        (now - then) * (said["power"] + before["power"]) / 2 for (then, before), (now, said) in pairwise(series)
+    )
+    report["energy"] = {"counter": gained, "integral": integral, "samples": len(series)}
+    assert gained == pytest.approx(integral, rel=0.1)
+
+
+def test_a_duty_cycle_is_exported_as_the_share_that_it_is(report: Report) -> None:
+    """What is sampled every two seconds is exported every sixty; the kernels say how long they ran."""
+    reader = InMemoryMetricReader()
+    instrumentor = HardwareInstrumentor()
+    with loaded("duty", _EXPORT + 2 * _SETTLING, _SHARE) as (load, end):
+        instrumentor.instrument(meter_provider=MeterProvider([reader], shutdown_on_exit=False), nvidia_smi="off")
+        try:
+            session = instrumentor._session
+            assert session is not None
+            pollers = {poller.name: poller for poller in session.board.pollers}
+            wait_for(lambda: pollers["nvidia"].state is not State.STARTING, 30, "first reading")
+            _rest(_SETTLING)
+            before, begun = _exported(reader, load["uuid"]), time.monotonic()
+            _rest(_EXPORT)
+            after, passed = _exported(reader, load["uuid"]), time.monotonic() - begun
+        finally:
+            instrumentor.uninstrument()
+        true = end()
+    busy = true["busy"] / true["passed"]
+    time_share = (after["hw.gpu.time"] - before["hw.gpu.time"]) / passed
+    said = after["hw.gpu.utilization"]
+    report["duty cycle"] = {"true": busy, "utilization": said, "increase of time": time_share, "load": true}
+    assert said == pytest.approx(time_share, abs=0.03), "mean x window is the increase of the integral"
+    assert said == pytest.approx(busy, abs=0.1)
+
+
+def _exported(reader: InMemoryMetricReader, uuid: str) -> dict[str, float]:
+    """Of a GPU, the rows of its general utilization."""
+    data = reader.get_metrics_data()
+    assert data is not None
+    return {
+        metric.name: float(point.value)  # type: ignore[union-attr]
+        for resource in data.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+        for point in metric.data.data_points
+        if point.attributes is not None
+        and point.attributes.get("hw.id") == uuid
+        and point.attributes.get("hw.gpu.task") == "general"
+    }
