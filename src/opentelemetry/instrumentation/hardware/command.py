@@ -79,6 +79,10 @@ class Tool(NamedTuple):
     keep: tuple[str, ...] = ()
     fix: str = ""
 
+    def at(self, setting: str | None) -> Tool:
+        """The same, where a setting says that it is; ``None``, "auto" and "off" do not say it."""
+        return self if setting in (None, "auto", "off") else self._replace(path=str(setting))
+
     def find(self) -> str:
         """Where it is.
 

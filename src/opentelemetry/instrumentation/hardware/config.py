@@ -186,6 +186,25 @@ class Config:
         "the path of rocm-smi, auto or off",
         "Where the tool is that is asked if there is no amd-smi either.",
     )
+    apple_gpu_stats: str | None = _setting(
+        _tool,
+        "auto",
+        "the path of apple_gpu_stats, auto or off",
+        "Where the tool of wandb's older wheels is, the first that an Apple chip is asked by. auto: on a Mac, on PATH.",
+    )
+    macmon: str | None = _setting(
+        _tool,
+        "auto",
+        "the path of macmon, auto or off",
+        "Where macmon is, the second one; it runs for as long as the program. auto: on a Mac, on PATH or where "
+        "Homebrew puts it.",
+    )
+    ioreg: str | None = _setting(
+        _tool,
+        "auto",
+        "the path of ioreg, auto or off",
+        "Where ioreg is, the last one. auto: on a Mac, which has it.",
+    )
     counter_origin: str | None = _setting(
         _origin,
         "boot, or start where OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE asks for deltas",

@@ -32,8 +32,8 @@ REASONS: Final = (
 BUSY: Final = ("general", "memory", "encoder", "decoder", "jpeg", "ofa", "video")
 """The tasks whose utilization is a share of time; video is encoder and decoder in one."""
 
-UNITS: Final = ("sm", "tensor", "dram", "fp64", "fp32", "fp16")
-"""The tasks whose utilization is a share of what the unit could do at most."""
+UNITS: Final = ("sm", "tensor", "dram", "fp64", "fp32", "fp16", "scaled")
+"""The tasks whose utilization is a share of what the unit could do at most; scaled: the GPU, at its top frequency."""
 
 _ERRORS = (
     "corrected",
@@ -49,6 +49,7 @@ _ERRORS = (
     "nvlink_crc",
     "nvlink_replay",
     "nvlink_recovery",
+    "recovery",
 )
 
 
@@ -96,6 +97,7 @@ QUANTITIES: Final[Mapping[str, tuple[_Row, ...]]] = {
     "energy": (_Row(v.HW_ENERGY),),
     **_temperature("gpu"),
     **_temperature("memory"),
+    **_temperature("cpu"),
     **_temperature("edge"),
     **_temperature("junction"),
     **{name: rows for stack in range(4) for name, rows in _temperature(f"hbm{stack}").items()},
@@ -107,6 +109,9 @@ QUANTITIES: Final[Mapping[str, tuple[_Row, ...]]] = {
     **_by("errors", v.HW_ERRORS, v.ERROR_TYPE, _ERRORS),
     "fan.ratio": (_Row(v.HW_FAN_SPEED_RATIO),),
     "fan.speed": (_Row(v.HW_FAN_SPEED),),
+    "speed": (_Row(v.HW_CPU_SPEED),),
+    "host.power": (_Row(v.HW_HOST_POWER),),
+    "host.energy": (_Row(v.HW_HOST_ENERGY),),
 }
 """Every quantity, with the rows that carry it.
 

@@ -363,7 +363,25 @@ HW_HOST_ENERGY = Metric(
     "J",
     "Energy that the whole machine used.",
     (HW_ID, HW_NAME),
-    source="/sys/class/powercap/intel-rapl:*: psys, where readable",
+    source="/sys/class/powercap/intel-rapl:*: psys, where readable; Apple: integral of hw.host.power",
+)
+HW_HOST_POWER = Metric(
+    "hw.host.power",
+    Kind.GAUGE,
+    "W",
+    "Power that the whole machine draws.",
+    (HW_ID, HW_NAME),
+    Window.MEAN,
+    source="Apple: macmon sys_power; apple_gpu_stats systemPower",
+)
+HW_CPU_SPEED = Metric(
+    "hw.cpu.speed",
+    Kind.GAUGE,
+    "Hz",
+    "Frequency of a cluster of CPU cores, the mean of its cores while they work.",
+    (HW_ID, HW_NAME, HW_PARENT),
+    Window.MEAN,
+    source="Apple: macmon ecpu_freq_mhz, pcpu_freq_mhz; before 0.8 ecpu_usage, pcpu_usage",
 )
 HW_NETWORK_IO = Metric(
     "hw.network.io",
