@@ -1,0 +1,74 @@
+"""Eight GPUs of AMD's, as real files of a fabricated /sys: what a sample of them costs."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.benchmarks.figure import Figure
+from tests.benchmarks.steady import in_turn, milliseconds
+from tests.tools import amdsysfs
+from tests.tools.amdsysfs import Gpu, table
+
+from opentelemetry.instrumentation.hardware import Config
+from opentelemetry.instrumentation.hardware.drivers import Drivers, Kernel, Linux
+from opentelemetry.instrumentation.hardware.sources import Site
+from opentelemetry.instrumentation.hardware.sources.amd import Amd
+
+GPUS = 8
+BOUND = 2.0
+"""Milliseconds of CPU for a sample of all of them."""
+
+_TIMES = 50
+
+
+class _Below(Linux):
+    """The kernel, whose /sys lies below another folder: a benchmark may make no mounts."""
+
+    def __init__(self, root: str) -> None:
+        super().__init__()
+        self._root = root
+
+    def _descriptor(self, path: str, flags: int = 0) -> int:
+        moved = self._root + path if path.startswith("/sys/") else path
+        return super()._descriptor(moved, flags)
+
+
+class _Fabricated(Drivers):
+    def __init__(self, root: str) -> None:
+        super().__init__()
+        self._kernel = _Below(root)
+
+    def kernel(self) -> Kernel:
+        assert self._kernel is not None
+        return self._kernel
+
+
+def figures(quick: bool) -> list[Figure]:
+    metrics = table(6, energy=1 << 50, residency=(1, 2, 3, 4, 5, 6), xgmi=[1] * 16)
+    base = Gpu(power_file="power1_input", rpm=900, pwm=80, metrics=metrics)
+    gpus = [
+        replace(base, number=each, bdf=f"0000:{each + 1:02x}:00.0", unique=f"{each + 1:016x}") for each in range(GPUS)
+    ]
+    with TemporaryDirectory() as folder:
+        amdsysfs.write(amdsysfs.machine(gpus), Path(folder))
+        source = Amd(Site(Config(), _Fabricated(folder), os.getpid()))
+        source.open()
+        try:
+            said = len(list(source.read()))
+            list(source.read_seldom())
+            cost = in_turn(
+                {
+                    "sample": lambda: milliseconds(lambda: list(source.read()), _TIMES),
+                    "seldom": lambda: milliseconds(lambda: list(source.read_seldom()), _TIMES),
+                },
+                rounds=3 if quick else 25,
+            )
+        finally:
+            source.close()
+    return [
+        Figure(f"AMD: sample of {GPUS} GPUs by files, {said} points", cost["sample"], "ms CPU", "", None, BOUND),
+        Figure(f"AMD: what is read seldom of {GPUS} GPUs", cost["seldom"], "ms CPU"),
+    ]

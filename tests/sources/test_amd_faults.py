@@ -1,0 +1,129 @@
+"""AMD's tools that hang, break off, print without end or are not there: real programs, run by the real source."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.sources.playing import playing
+from tests.sources.radeons import rocm
+from tests.sources.reading import all_of, opened, series_of
+from tests.waiting import wait_for
+
+from opentelemetry.instrumentation.hardware import vocabulary as v
+from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.model import Unavailable
+from opentelemetry.instrumentation.hardware.sources.amd import listing
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="amdgpu is a driver of Linux")
+
+
+def tool(folder: Path, body: str) -> dict[str, Any]:
+    """Settings with a rocm-smi that is a shell script."""
+    path = folder / "rocm-smi"
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return {"amdgpu": "off", "amd_smi": "off", "rocm_smi": str(path)}
+
+
+def printing(folder: Path, document: object) -> str:
+    """A command that prints a document."""
+    (folder / "document").write_text(json.dumps(document))
+    return f"cat {folder}/document"
+
+
+def lines(tmp_path: Path, body: str, ticks: int = 1) -> list[list[str]]:
+    """What an instrumented program exports, tick by tick, beside a tool; the host is read as well."""
+    settings = {"sources": ["amd", "host"], **tool(tmp_path, body)}
+    with playing(lambda name: Drivers(), settings) as stage:
+        found = []
+        for _ in range(ticks):
+            found.append(stage.tick())
+            stage.clock.now += 70.0
+        return found
+
+
+def test_a_tool_that_works_has_its_numbers_exported(tmp_path: Path) -> None:
+    (said,) = lines(tmp_path, printing(tmp_path, rocm("5.7", 0)))
+    assert any(line.startswith("hw.power{") and line.endswith(" 89.0 W gauge") for line in said)
+    assert any(line.startswith("system.cpu.time") for line in said)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("echo $$ > $(dirname $0)/pid; exec sleep 1000", "did not end within 1 s"),
+        ('printf \'{"card0": {"GPU use (%%)": "4\'; kill -SEGV $$', "there is no document of rocm-smi"),
+        ("exec yes", "printed more than 16 MiB"),
+        ("exit 2", "says 'nothing' and ends with 2"),
+        ("echo 'ERROR: no devices' >&2; exit 1", "says 'ERROR: no devices' and ends with 1"),
+        ("echo '{}'", "there is no document of rocm-smi"),
+        ("echo 'Python trace'; kill -9 $$", "there is no document of rocm-smi"),
+    ],
+)
+def test_a_broken_tool_costs_its_own_numbers(
+    tmp_path: Path, body: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "SECONDS", 1.0)
+    (said,) = lines(tmp_path, body)
+    assert not [line for line in said if line.startswith("hw.")]
+    assert any(reason in line for line in said if line.startswith("# ill")), said
+    assert any(line.startswith("system.cpu.time") for line in said), "the host is not concerned"
+    if (tmp_path / "pid").exists():
+        pid = int((tmp_path / "pid").read_text())
+        wait_for(lambda: not os.path.exists(f"/proc/{pid}"), 10, "end of the tool")
+
+
+def test_a_tool_that_breaks_later_is_missed_until_it_works_again(tmp_path: Path) -> None:
+    good = printing(tmp_path, rocm("5.7", 0))
+    body = f'touch "$0.$(ls "$0".* 2>/dev/null | wc -l)"; if [ -e "$0.1" ] && [ ! -e "$0.2" ]; then exit 3; fi; {good}'
+    said = lines(tmp_path, body, ticks=3)
+    powers = [[line for line in tick if line.startswith("hw.power{")] for tick in said]
+    assert powers[0]
+    assert not powers[1]
+    assert any("# ill" in line for line in said[1])
+    assert powers[2]
+
+
+def test_a_tool_that_knows_no_gpu_is_no_trouble(tmp_path: Path) -> None:
+    (said,) = lines(tmp_path, 'echo \'WARNING: No AMD GPUs specified\'; echo \'{"system": {"Driver version": "6"}}\'')
+    assert [line for line in said if line.startswith("# absent")] == [
+        "# absent: no AMD driver is loaded: there is no /sys/module/amdgpu, and no GPU of it in /sys/class/drm; "
+        "the files of amdgpu are switched off; rocm-smi knows no GPU"
+    ]
+
+
+def test_nothing_is_run_where_there_is_no_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool(tmp_path, f"touch {tmp_path}/ran")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Unavailable, match="no AMD driver is loaded"), opened("amd"):
+        pass
+    assert not (tmp_path / "ran").exists()
+
+
+def test_the_tool_is_not_told_what_is_not_its_business(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/nowhere")
+    monkeypatch.setenv("SECRET", "secret")
+    monkeypatch.setenv("ROCM_PATH", "/opt/rocm-6")
+    settings = tool(tmp_path, f"env > {tmp_path}/env; {printing(tmp_path, rocm('6.1', 0))}")
+    with opened("amd", **settings) as source:
+        found = all_of(source)
+    assert len(series_of(found, v.HW_GPU_INFO)) == 2
+    told = (tmp_path / "env").read_text()
+    assert "ROCM_PATH=/opt/rocm-6" in told
+    assert "PYTHONPATH" not in told
+    assert "SECRET" not in told
+
+
+def test_a_tool_is_run_once_for_all_that_is_asked_of_it(tmp_path: Path) -> None:
+    settings = tool(tmp_path, f"echo ran >> {tmp_path}/runs; {printing(tmp_path, rocm('6.1', 0))}")
+    with opened("amd", **settings) as source:
+        all_of(source)
+        assert (tmp_path / "runs").read_text().splitlines() == ["ran"]
+        all_of(source)
+        assert (tmp_path / "runs").read_text().splitlines() == ["ran", "ran"]
+        assert source.pace >= 10
