@@ -14,6 +14,11 @@ import pytest
 from tests.children import PATIENCE, environment, run
 from tests.tools import nvml
 
+from opentelemetry.instrumentation.hardware import vocabulary as v
+from opentelemetry.instrumentation.hardware.cli.table import draw
+from opentelemetry.instrumentation.hardware.cli.view import View
+from opentelemetry.instrumentation.hardware.model import Snapshot, Values
+
 SNAPSHOT = ["otel-hardware", "snapshot", "--window", "0.1", "--sources", "nvidia"]
 OURS = re.compile(r"GPU-[0-9a-f-]{36}|MIG-[0-9a-f-]{36}")
 
@@ -64,6 +69,7 @@ def test_a_block_says_what_people_look_for(tmp_path: Path) -> None:
         "gpu.memory.limit 24 GiB",
         "gpu.performance_state P2",
         "fan.speed_ratio fan 0 45 % fan 1 47 %",
+        "gpu.throttle.time 0 s: application_clocks, power_cap, slowdown_hw, sync_boost,",
     ):
         assert words in said
     assert "busy" not in "".join(lines), "one GPU needs no overview"
@@ -122,3 +128,19 @@ def live(env: Mapping[str, str], columns: int, rows: int) -> tuple[list[list[str
     screen, _, after = shown.decode().replace("\r\n", "\n").partition("\x1b[?1049l")
     frames = re.sub(r"\x1b\[(K|J|\?25h)", "", screen).split("\x1b[H")[1:]
     return [frame.split("\n") for frame in frames], after
+
+
+def test_at_its_end_a_program_is_told_with_the_gpus_that_it_used() -> None:
+    def gpu(number: int) -> dict[str, str | int]:
+        return {v.HW_ID: f"GPU-{number}", v.HW_NAME: f"GPU {number}", v.HW_VENDOR: "NVIDIA", v.HW_MODEL: "NVIDIA L4"}
+
+    values: Values = {
+        v.HW_GPU_INFO: [(1, gpu(0)), (1, gpu(1))],
+        v.HW_GPU_UTILIZATION: [(0.5, {v.HW_ID: "GPU-1", v.HW_NAME: "GPU 1", v.GPU_TASK: "general"})],
+        v.PROCESS_GPU_MEMORY_USAGE: [(3 * 1024**3, {v.HW_ID: "GPU-1"})],
+    }
+    view = View(0.0, 1.0, Snapshot(values), {}, (), 2**22 + 1)
+    lines = draw(view.of_process(), 80).splitlines()
+    assert "  gpu.memory.usage  GPU 1  3 GiB" in lines
+    assert "GPU 1   NVIDIA L4   GPU-1" in lines
+    assert not any("GPU 0" in line or "utilization" in line for line in lines)

@@ -77,11 +77,12 @@ class _Cell(NamedTuple):
 
 
 class _Line(NamedTuple):
-    """The numbers of one metric and one thing."""
+    """The numbers of one metric and one thing, and in words which of many are 0."""
 
     name: str
     who: str
     cells: list[_Cell]
+    zeros: str = ""
 
 
 def draw(view: View, width: int, bold: bool = False, first: Sequence[str] = ()) -> str:
@@ -178,8 +179,16 @@ def _lines(view: View, metric: Metric, points: _Points, name: str, known: Mappin
         rate = view.rates.get(line(metric, attributes))
         things.setdefault(_thing(who, attributes, known), []).extend(_cells(metric, value, rate, attributes, label))
     for thing, cells in things.items():
-        yield _Line(name, thing, cells)
+        yield _Line(name, thing, *(_sorted_out(cells) if metric.kind is Kind.COUNTER else (cells,)))
         name = ""
+
+
+def _sorted_out(cells: list[_Cell]) -> tuple[list[_Cell], str]:
+    """The numbers of a counter that there are many of, less those that never moved; and these, in words."""
+    idle = [cell for cell in cells if cell.label and cell.value in ("0", "0 s")]
+    if len(cells) <= _FEW or len(idle) < _FEW:
+        return cells, ""
+    return [cell for cell in cells if cell not in idle], f"{idle[0].value}: {', '.join(cell.label for cell in idle)}"
 
 
 def _cells(metric: Metric, value: Number, rate: float | None, attributes: Attributes, label: str) -> list[_Cell]:
@@ -227,6 +236,9 @@ def _family(rows: list[_Line], name_width: int, width: int) -> Iterator[str]:
         for at in range(0, len(row.cells), fit):
             cells = (" " * _GAP).join(f"{clip(str(cell), room):{column}}" for cell in row.cells[at : at + fit])
             yield (start + cells).rstrip()
+            start = " " * left
+        for words in textwrap.wrap(row.zeros, room):
+            yield start + words
             start = " " * left
 
 
