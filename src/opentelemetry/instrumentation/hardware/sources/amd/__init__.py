@@ -11,7 +11,7 @@ from opentelemetry.instrumentation.hardware.model import Kept, Point, Scope, Una
 from opentelemetry.instrumentation.hardware.sources import Source
 from opentelemetry.instrumentation.hardware.sources.amd import amd_smi, rocm_smi
 from opentelemetry.instrumentation.hardware.sources.amd.files import Files, is_here
-from opentelemetry.instrumentation.hardware.sources.amd.listing import PACE, Listing, by_amd_smi, by_rocm_smi
+from opentelemetry.instrumentation.hardware.sources.amd.listing import PACE, Listing, by_amd_smi, by_rocm_smi, named
 from opentelemetry.instrumentation.hardware.sources.amd.processes import Processes
 
 _NO_DRIVER = "no AMD driver is loaded: there is no /sys/module/amdgpu, and no GPU of it in /sys/class/drm"
@@ -56,7 +56,7 @@ class Amd(Source):
         """
         config = self.site.config
         here = is_here(kernel)
-        if not (here or _named(config.amd_smi) or _named(config.rocm_smi)):
+        if not (here or named(config.amd_smi) or named(config.rocm_smi)):
             raise Unavailable(_NO_DRIVER)
         reasons = [] if here else [_NO_DRIVER]
         if config.amdgpu == "off":
@@ -71,10 +71,10 @@ class Amd(Source):
             (amd_smi.TOOL, config.amd_smi, by_amd_smi),
             (rocm_smi.TOOL, config.rocm_smi, by_rocm_smi),
         ):
-            if setting == "off" or not (here or _named(setting)):
+            if setting == "off" or not (here or named(setting)):
                 continue
             try:
-                listing = Listing(by(self.site.drivers.command(tool._replace(path=_named(setting)))))
+                listing = Listing(by(self.site.drivers.command(tool._replace(path=named(setting)))))
             except Unavailable as gone:
                 reasons.append(gone.reason)
             except (OSError, ValueError) as error:
@@ -118,8 +118,3 @@ class Amd(Source):
             for task, share in shares.get(bdf, {}).items():
                 if task != "general" or not self._processes.computing:
                     yield self._of[v.PROCESS_GPU_UTILIZATION, v.HW_ID, device.id, v.GPU_TASK, task](share)
-
-
-def _named(setting: str | None) -> str:
-    """The path that a setting names, if it does."""
-    return "" if setting in (None, "auto", "off") else str(setting)

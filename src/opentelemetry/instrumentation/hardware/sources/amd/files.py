@@ -36,9 +36,8 @@ class Files:
 
     def read(self) -> Iterator[Point]:
         """Some ten files of each."""
-        for card in self._cards:
-            if not card.sleeps() and self._known(card):
-                yield from card.points()
+        for card in self.awake():
+            yield from card.points()
 
     def read_seldom(self) -> Iterator[Point]:
         """What hardly changes, and errors."""
@@ -54,6 +53,10 @@ class Files:
             except OSError as error:
                 card.lose(why(error))
         return card.found
+
+    def awake(self) -> Iterator[Card]:
+        """The GPUs that do not sleep, and answer."""
+        return (card for card in self._cards if not card.sleeps() and self._known(card))
 
     def devices(self) -> Iterator[tuple[str, Device]]:
         """The PCI address of each GPU that answers or sleeps, and what makes its points."""

@@ -20,6 +20,11 @@ SECONDS: Final = 20.0
 """How long a run may take; 15 s were too few for sixteen dies."""
 
 
+def named(setting: str | None) -> str:
+    """The path of a tool that a setting names, if it does."""
+    return "" if setting in (None, "auto", "off") else str(setting)
+
+
 class Tool:
     """A tool that lists all cards.
 
@@ -35,7 +40,7 @@ class Tool:
 
 def by_rocm_smi(command: Command) -> Tool:
     """The older tool, which is everywhere."""
-    return Tool(rocm_smi.TOOL.name, lambda: rocm_smi.parse(_run(command, rocm_smi.TOOL.name, rocm_smi.ARGUMENTS)))
+    return Tool(rocm_smi.TOOL.name, lambda: rocm_smi.parse(run(command, rocm_smi.TOOL.name, rocm_smi.ARGUMENTS)))
 
 
 def by_amd_smi(command: Command) -> Tool:
@@ -44,14 +49,14 @@ def by_amd_smi(command: Command) -> Tool:
 
     def read() -> tuple[str | None, list[Card]]:
         if not static:
-            static.update(amd_smi.facts(_run(command, amd_smi.TOOL.name, amd_smi.STATIC)))
-        cards = amd_smi.parse(_run(command, amd_smi.TOOL.name, amd_smi.METRIC), static)
+            static.update(amd_smi.facts(run(command, amd_smi.TOOL.name, amd_smi.STATIC)))
+        cards = amd_smi.parse(run(command, amd_smi.TOOL.name, amd_smi.METRIC), static)
         return next((card.facts["driver"] for card in cards if "driver" in card.facts), None), cards
 
     return Tool(amd_smi.TOOL.name, read)
 
 
-def _run(command: Command, name: str, arguments: tuple[str, ...]) -> bytes:
+def run(command: Command, name: str, arguments: tuple[str, ...]) -> bytes:
     """What the tool prints. Its exit code is not looked at: it is 0 without a driver, and 2 beside good numbers.
 
     Raises:

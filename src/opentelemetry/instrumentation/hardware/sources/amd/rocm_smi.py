@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from opentelemetry.instrumentation.hardware.command import Tool
 from opentelemetry.instrumentation.hardware.sources.amd.reading import (
@@ -86,28 +86,36 @@ _CARD = re.compile("card([0-9]{1,4})")
 _NUMBERED = "0x[0-9a-fA-F]+"
 
 
-def parse(printed: bytes) -> tuple[str | None, list[Card]]:
-    """The driver's version and the cards, whatever else was printed; those that say nothing known are left out.
+def said(printed: bytes) -> tuple[str | None, dict[int, dict[str, str]]]:
+    """The driver's version, and the texts of each card by its number, whatever else was printed.
 
     Raises:
         ValueError: there is no document of the tool.
     """
     for document in documents(printed):
         if isinstance(document, dict) and any(name == "system" or _CARD.fullmatch(name) for name in document):
-            cards = [
-                _card(int(found[1]), said)
-                for name, said in document.items()
-                if (found := _CARD.fullmatch(name)) and isinstance(said, dict)
-            ]
+            cards = {
+                int(found[1]): {name: text.strip() for name, text in texts.items() if isinstance(text, str)}
+                for card, texts in document.items()
+                if (found := _CARD.fullmatch(card)) and isinstance(texts, dict)
+            }
             system = document.get("system")
-            driver = fact(system.get("Driver version")) if isinstance(system, dict) else None
-            return driver, [card for card in cards if card.numbers or card.refused]
+            return fact(system.get("Driver version")) if isinstance(system, dict) else None, cards
     raise ValueError("there is no document of rocm-smi")
 
 
-def _card(number: int, every: Mapping[str, Any]) -> Card:
-    said = {name: text.strip() for name, text in every.items() if isinstance(text, str)}
+def parse(printed: bytes) -> tuple[str | None, list[Card]]:
+    """The driver's version and the cards; those that say nothing known are left out.
 
+    Raises:
+        ValueError: there is no document of the tool.
+    """
+    driver, texts = said(printed)
+    cards = [_card(number, each) for number, each in texts.items()]
+    return driver, [card for card in cards if card.numbers or card.refused]
+
+
+def _card(number: int, said: Mapping[str, str]) -> Card:
     def named(*spellings: str) -> str | None:
         """The first that is a name, and no number that stands for one."""
         names = (fact(said.get(spelling)) for spelling in spellings)

@@ -1,0 +1,108 @@
+"""AMD's GPUs as ``rocm-smi`` words them at one moment, for formulas that are not ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
+
+from opentelemetry.instrumentation.hardware.config import Config
+from opentelemetry.instrumentation.hardware.devices import Reading
+from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.model import Unavailable
+from opentelemetry.instrumentation.hardware.sources.amd import amd_smi, rocm_smi
+from opentelemetry.instrumentation.hardware.sources.amd.card import Card, text
+from opentelemetry.instrumentation.hardware.sources.amd.files import Files, is_here
+from opentelemetry.instrumentation.hardware.sources.amd.listing import by_amd_smi, named, run
+
+Words: TypeAlias = "Mapping[str, str]"
+"""What the tool calls something, and its text."""
+
+_SPOKEN: Final = {
+    "GPU use (%)": ("utilization.general", 100),
+    "GPU Memory Read/Write Activity (%)": ("utilization.memory", 100),
+    "Temperature (Sensor memory) (C)": ("temperature.memory", 1),
+    "Average Graphics Package Power (W)": ("power", 1),
+    "Max Graphics Package Power (W)": ("power.limit.enforced", 1),
+}
+"""How ROCm 6 calls our quantities, and what they are times there."""
+
+
+class Raw:
+    """All GPUs: by the files of their driver, which the tool reads too; else by rocm-smi itself, else by amd-smi.
+
+    Args:
+        config: the settings.
+
+    Attributes:
+        expected: whether there is a driver, or the settings say where a tool is; if not, there is nothing to read.
+        trouble: why there was nothing to read the last time.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.trouble = ""
+        self._config = config
+        self._drivers = Drivers()
+        self._ask: Callable[[], dict[int, Words]] | None = None
+        try:
+            self._here = is_here(self._drivers.kernel())
+        except Unavailable:
+            self._here = False
+        self.expected = self._here or bool(named(config.rocm_smi) or named(config.amd_smi))
+
+    def read(self) -> Mapping[int, Words]:
+        """Each GPU by its number, in the order of their addresses; none where they do not answer."""
+        try:
+            self._ask = self._ask or self._open()
+            words = self._ask()
+        except (Unavailable, OSError, ValueError) as error:
+            self._ask = None
+            self.trouble = str(error)
+            return {}
+        self.trouble = ""
+        return words
+
+    def _open(self) -> Callable[[], dict[int, Words]]:
+        kernel = self._drivers.kernel()
+        reasons = []
+        if self._config.amdgpu != "off":
+            try:
+                files = Files(kernel)
+                return lambda: {card.index: self._of_files(card) for card in files.awake()}
+            except Unavailable as gone:
+                reasons.append(gone.reason)
+        if self._config.rocm_smi != "off":
+            try:
+                command = self._drivers.command(rocm_smi.TOOL._replace(path=named(self._config.rocm_smi)))
+                return lambda: dict(rocm_smi.said(run(command, rocm_smi.TOOL.name, rocm_smi.ARGUMENTS))[1])
+            except Unavailable as gone:
+                reasons.append(gone.reason)
+        if self._config.amd_smi != "off":
+            try:
+                tool = by_amd_smi(self._drivers.command(amd_smi.TOOL._replace(path=named(self._config.amd_smi))))
+                return lambda: {card.number: words(card.numbers) for card in tool.read()[1]}
+            except Unavailable as gone:
+                reasons.append(gone.reason)
+        raise Unavailable("; ".join(reasons) or "the files of amdgpu, rocm-smi and amd-smi are switched off")
+
+    def _of_files(self, card: Card) -> Words:
+        found = words({**card.numbers(), **card.numbers_seldom()})
+        overdrive = text(self._drivers.kernel(), f"{card.folder}/pp_mclk_od")
+        return {**found, "GPU Memory OverDrive value (%)": overdrive} if overdrive else found
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self._ask = None
+        self._drivers.close()
+
+
+def words(said: Reading) -> Words:
+    """What is said of a GPU, as ROCm 6 words it."""
+    found = {
+        name: f"{said[quantity] * times}"
+        for name, (quantity, times) in _SPOKEN.items()
+        if isinstance(said.get(quantity), (int, float))
+    }
+    used, total = said.get("memory.used"), said.get("memory.total")
+    if isinstance(used, int) and isinstance(total, int) and total:
+        found["GPU Memory Allocated (VRAM%)"] = f"{used / total * 100}"
+    return found
