@@ -99,7 +99,9 @@ _MEMORY_ERRORS: Final[Mapping[str, tuple[int, ...]]] = {"errors.corrected": (22,
 _SIGNS: Final = (31, 144, 145)
 """Fields that say that a device wants to be looked after: pages and rows that wait for a reset, or had no spare."""
 
-_SELDOM: Final = tuple(field for fields in (*_ERRORS.values(), *_MEMORY_ERRORS.values(), _SIGNS) for field in fields)
+_SELDOM: Final = tuple(
+    (field, 0) for fields in (*_ERRORS.values(), *_MEMORY_ERRORS.values(), _SIGNS) for field in fields
+)
 
 _GPM: Final = {
     2: "utilization.sm",
@@ -394,7 +396,7 @@ class Gpu:
         return {"performance_state": state} if 0 <= state <= 15 else {}
 
     def _errors(self) -> Reading:
-        said = dict(zip(_SELDOM, self._fields(tuple((field, 0) for field in _SELDOM))))
+        said = {field: answer for (field, _), answer in zip(_SELDOM, self._fields(_SELDOM))}
         found: dict[str, Number] = {}
         for quantity, fields in (*_ERRORS.items(), *self._memory_errors(said)):
             reasons = [reason for code, reason in map(said.__getitem__, fields) if code]
@@ -476,8 +478,8 @@ class Gpu:
             else:
                 read.well()
                 reading.update(said)
-        for quantity in reading:
-            self.missing.pop(quantity, None)
+        for quantity in self.missing.keys() & reading.keys():
+            del self.missing[quantity]
         return reading
 
     def _refused(self, reads: list[Read], read: Read, refusal: Refusal) -> None:
