@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from tests.sources.machines import STORIES, Story
+from tests.sources.macs import MACS
 from tests.sources.playing import playing
 from tests.sources.radeons import RADEONS
 from tests.sources.simulated import SIMULATIONS, capture
@@ -28,7 +29,7 @@ from opentelemetry.instrumentation.hardware.vocabulary import CATALOG
 
 FOLDER = Path(__file__).parent
 SIMULATED = {FOLDER / "nvidia" / f"{name}.jsonl": name for name in SIMULATIONS}
-MADE = {FOLDER / story.source / f"{story.name}.jsonl": story for story in (*STORIES, *RADEONS)}
+MADE = {FOLDER / story.source / f"{story.name}.jsonl": story for story in (*STORIES, *RADEONS, *MACS)}
 CAPTURES = sorted({*FOLDER.glob("*/*.jsonl"), *MADE, *SIMULATED})
 
 NOT_IN_A_CAPTURE = {
