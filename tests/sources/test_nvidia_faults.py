@@ -89,6 +89,11 @@ def test_a_device_that_stays_lost_is_asked_ever_more_seldom(tmp_path: Path) -> N
         asked = sum(count for call, count in cards.fake.calls().items() if call.startswith("gpu0."))
         assert asked < 20
         assert asked > 3, "but it is asked"
+        cards.fake.say({"gpu0": None})
+        until_well(cards, "GPU 0")
+        states(cards, gpu0=refused(LOST))
+        cards.fake.say({"gpu0": None})
+        assert until_well(cards, "GPU 0") <= 2, "that was long ago"
 
 
 def test_a_device_that_was_lost_before_we_came_is_failed_and_known_when_it_answers(
@@ -100,7 +105,12 @@ def test_a_device_that_was_lost_before_we_came_is_failed_and_known_when_it_answe
         cards.fake.say({"gpu0": None})
         until_well(cards, "GPU 0")
         assert cards.tick(2).one("hw.power", hw_id=f"{UUID}0") == pytest.approx(512.6)
+        cards.fake.event(0, 94)
+        cards.fake.event(1, 13)
+        assert cards.tick(2).values("hw.errors", error_type="xid") == [1, 1], "its events are heard from then on"
         assert cards.up()
+        calls = cards.fake.calls()
+    assert (calls["EventSetCreate"], calls["gpu1.RegisterEvents"], calls["gpu0.RegisterEvents"]) == (1, 1, 1)
 
 
 def test_the_event_that_says_why_a_device_is_lost_is_counted(tmp_path: Path) -> None:

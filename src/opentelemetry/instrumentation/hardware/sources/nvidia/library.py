@@ -40,6 +40,7 @@ class Library:
         self._naps = naps or Naps(None)
         self._choice = choice or Choice()
         self._told: set[tuple[str, int]] = set()
+        self._listens = False
         self._garbled = _GARBLED[0] <= _version(driver(nvml)) < _GARBLED[1]
         self.gpus = [Gpu(nvml, str(index)) for index in range(nvml.count())]
         for gpu in self.gpus:
@@ -57,6 +58,8 @@ class Library:
                 for _ in gpu.read():  # it may be one of those that are wanted, once it answers
                     pass
         self._choice.look([self._found(gpu) for gpu in self.gpus])
+        if self._listens:
+            self.listen()
 
     def _found(self, gpu: Gpu) -> Found:
         parts = tuple(Slot(part.device.id, slot, self._instance(part)) for slot, part in gpu.parts.items())
@@ -79,14 +82,18 @@ class Library:
         return gpu.facts.get(v.PCI_BDF) in self._naps
 
     def listen(self) -> None:
-        """Count critical events from now on."""
+        """Count critical events from now on; of a device that does not answer yet, from when it does."""
+        self._listens = True
+        new = [gpu for gpu in self.gpus if gpu.xids is None and "errors.xid" not in gpu.missing and not gpu.trouble]
+        if not new:
+            return
         heard: list[str] = []
         reason = "its driver does not tell"
         try:
-            heard = self._nvml.listen([gpu.name for gpu in self.gpus])
+            heard = self._nvml.listen([gpu.name for gpu in new])
         except Refusal as refusal:
             reason = refusal.text
-        for gpu in self.gpus:
+        for gpu in new:
             gpu.xids = 0 if gpu.name in heard else None
             if gpu.xids is None:
                 gpu.missing["errors.xid"] = reason

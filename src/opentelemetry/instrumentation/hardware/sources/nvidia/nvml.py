@@ -337,8 +337,9 @@ class Nvml:
 
     def listen(self, devices: Sequence[str]) -> list[str]:
         """Ask to be told of critical events (Xid) on the devices; those that can say them."""
-        with self._said:
-            self._events = self._binding.nvmlEventSetCreate()
+        if self._events is None:
+            with self._said:
+                self._events = self._binding.nvmlEventSetCreate()
         for device in devices:
             with suppress(Refusal):
                 if self.get(device, "SupportedEventTypes") & XID:
