@@ -134,8 +134,8 @@ class Library:
     def missing(self) -> list[str]:
         """What the devices do not say, a sentence for each reason."""
         wanted = [gpu for gpu in self.gpus if gpu.device.id in self._choice]
-        found = [f"{gpu.device.id} does not answer: {gpu.trouble}" for gpu in wanted if gpu.trouble]
-        found += [f"{gpu.device.id} sleeps, and is not woken to be asked" for gpu in wanted if self._sleeps(gpu)]
+        found = [f"{gpu.device.name} does not answer: {gpu.trouble}" for gpu in wanted if gpu.trouble]
+        found += [f"{gpu.device.name} sleeps, and is not woken to be asked" for gpu in wanted if self._sleeps(gpu)]
         return [*found, *sentences([(each.device.name, each.missing) for each in self._chosen() if not each.trouble])]
 
     def users(self) -> Iterator[tuple[Gpu, Mapping[int, int | None]]]:
