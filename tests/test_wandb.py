@@ -106,8 +106,12 @@ EMITTED = (
 )
 """What W&B's program says of NVIDIA's GPUs, and its pages do not."""
 
+RADEON = ("memoryReadWriteActivity", "memoryOverDrive")
+"""What W&B's program says of AMD's GPUs beside what it says of NVIDIA's."""
+
 KNOWN = {
     *HOST,
+    *(f"gpu.{{i}}.{name}" for name in RADEON),
     *(f"gpu.{{i}}.{name}" for name in CARD + EMITTED),
     *(f"gpu.process.{{i}}.{name}" for name in TWINS),
 }
@@ -310,7 +314,8 @@ def test_the_keys_and_the_vocabulary_name_each_other() -> None:
     named = {key.strip() for row in CATALOG for key in row.wandb.split(",") if key.strip()}
     assert {key for key in named if not key.startswith(("tpu", "trn", "ipu", "openmetrics"))} <= KNOWN
     for key in wandb.KEYS:
-        assert key.rows or key.key == "gpu.{i}.pipeTensorHmmaActive", f"no row of ours answers to {key.key}"
+        alone = key.key in ("gpu.{i}.pipeTensorHmmaActive", "gpu.{i}.memoryOverDrive")
+        assert key.rows or alone, f"no row of ours answers to {key.key}"
 
 
 def test_waiting_for_a_disk_is_not_work(asked: Machine) -> None:

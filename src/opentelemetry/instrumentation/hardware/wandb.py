@@ -8,6 +8,7 @@ each).
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -16,12 +17,14 @@ from typing import Final, NamedTuple, TypeAlias
 from opentelemetry.instrumentation.hardware.drivers import Space
 from opentelemetry.instrumentation.hardware.machine import Disk, Interface, Machine, Memory, Process
 from opentelemetry.instrumentation.hardware.model import Metric
+from opentelemetry.instrumentation.hardware.sources.amd.raw import Words
 from opentelemetry.instrumentation.hardware.sources.nvidia.raw import Moment
 from opentelemetry.instrumentation.hardware.vocabulary import CATALOG
 
 _MIB = 1 << 20
 _GIB = 1 << 30
 _NONE: Final[Mapping[int, Moment]] = MappingProxyType({})
+_NO_RADEONS: Final[Mapping[int, Words]] = MappingProxyType({})
 
 
 class Reading(NamedTuple):
@@ -37,9 +40,16 @@ class Reading(NamedTuple):
     process: Process
     spaces: Mapping[str, Space]
     gpus: Mapping[int, Moment]
+    radeons: Mapping[int, Words]
 
 
-def take(machine: Machine, pid: int, paths: Sequence[str] = ("/",), gpus: Mapping[int, Moment] = _NONE) -> Reading:
+def take(
+    machine: Machine,
+    pid: int,
+    paths: Sequence[str] = ("/",),
+    gpus: Mapping[int, Moment] = _NONE,
+    radeons: Mapping[int, Words] = _NO_RADEONS,
+) -> Reading:
     """Read the machine once.
 
     Args:
@@ -47,6 +57,7 @@ def take(machine: Machine, pid: int, paths: Sequence[str] = ("/",), gpus: Mappin
         pid: the process that the ``cpu`` and ``proc.`` keys are about.
         paths: where file systems are looked at, W&B's ``x_stats_disk_paths``; one that cannot be read is left out.
         gpus: what NVIDIA's GPUs say at this moment, by their indices.
+        radeons: what rocm-smi says of AMD's, by their numbers.
 
     Raises:
         OSError: where the process is gone.
@@ -69,6 +80,7 @@ def take(machine: Machine, pid: int, paths: Sequence[str] = ("/",), gpus: Mappin
         machine.process(pid),
         spaces,
         gpus,
+        radeons,
     )
 
 
@@ -225,6 +237,59 @@ def _of_gpus(key: str, formula: _Formula, used: bool = False) -> Callable[[Span]
     return values
 
 
+def _told(words: Words, *names: str) -> float | None:
+    """The first text of a name that is a number."""
+    texts = (words[name] for name in names if name in words)
+    return next((float(text) for text in texts if re.fullmatch("[0-9]{1,15}([.][0-9]{1,20})?", text)), None)
+
+
+def _share_of_limit(words: Words) -> float | None:
+    power, limit = _told(words, *_POWER), _told(words, "Max Graphics Package Power (W)")
+    return power / limit * 100 if limit and power is not None else None
+
+
+_POWER: Final = ("Average Graphics Package Power (W)", "Current Socket Graphics Package Power (W)")
+
+_RADEON: Final[Mapping[str, tuple[str, Callable[[Words], float | None]]]] = {
+    "gpu": ("`GPU use (%)`", lambda words: _told(words, "GPU use (%)")),
+    "memoryAllocated": (
+        "`GPU memory use (%)`, which is activity (ROCm 5); else `GPU Memory Allocated (VRAM%)`",
+        lambda words: _told(words, "GPU memory use (%)", "GPU Memory Allocated (VRAM%)"),
+    ),
+    "memoryReadWriteActivity": (
+        "`GPU Memory Read/Write Activity (%)`",
+        lambda words: _told(words, "GPU Memory Read/Write Activity (%)"),
+    ),
+    "memoryOverDrive": (
+        "`GPU Memory OverDrive value (%)`",
+        lambda words: _told(words, "GPU Memory OverDrive value (%)"),
+    ),
+    "temp": ("the memory's sensor", lambda words: _told(words, "Temperature (Sensor memory) (C)")),
+    "powerWatts": ("average power, else that of the socket", lambda words: _told(words, *_POWER)),
+    "powerPercent": ("the same / `Max Graphics Package Power (W)`", _share_of_limit),
+}
+"""What W&B makes of rocm-smi's words of an AMD GPU; where it says 0 of what is not there, nothing is said here."""
+
+
+def _of_radeons(name: str) -> Iterator[Callable[[Span], Iterator[tuple[str, float]]]]:
+    """A key of each AMD GPU whose number is not that of an NVIDIA GPU."""
+
+    def values(span: Span) -> Iterator[tuple[str, float]]:
+        for number, words in span.now.radeons.items():
+            value = _RADEON[name][1](words)
+            if value is not None and number not in span.now.gpus:
+                yield f"gpu.{number}.{name}", value
+
+    if name in _RADEON:
+        yield values
+
+
+def _chained(
+    *parts: Callable[[Span], Iterator[tuple[str, float]]],
+) -> Callable[[Span], Iterator[tuple[str, float]]]:
+    return lambda span: (pair for part in parts for pair in part(span))
+
+
 class _Gpu(NamedTuple):
     """What W&B says of a GPU; ``twin``: again for the process, of a GPU that it uses; ``like`` as in :class:`Key`."""
 
@@ -237,7 +302,9 @@ class _Gpu(NamedTuple):
 
     def own(self) -> Iterator[Key]:
         key = f"gpu.{{i}}.{self.name}"
-        yield Key(key, self.unit, self.formula, _of_gpus(key, self.value), self.like and f"gpu.{{i}}.{self.like}")
+        words = f"{self.formula}; AMD: {_RADEON[self.name][0]}" if self.name in _RADEON else self.formula
+        values = _chained(_of_gpus(key, self.value), *_of_radeons(self.name))
+        yield Key(key, self.unit, words, values, self.like and f"gpu.{{i}}.{self.like}")
 
     def twins(self) -> Iterator[Key]:
         if self.twin:
@@ -317,9 +384,13 @@ KEYS: Final[tuple[Key, ...]] = (
         _received,
     ),
     *(key for gpu in _GPUS for key in gpu.own()),
+    *(
+        Key(f"gpu.{{i}}.{name}", "%", f"AMD: {_RADEON[name][0]}", _chained(*_of_radeons(name)), like)
+        for name, like in (("memoryReadWriteActivity", "gpu.{i}.memory"), ("memoryOverDrive", ""))
+    ),
     *(key for gpu in _GPUS for key in gpu.twins()),
 )
-"""Every key about the host, its disks and network, its memory, the process, and NVIDIA's GPUs."""
+"""Every key about the host, its disks and network, its memory, the process, NVIDIA's GPUs and AMD's."""
 
 
 def row(span: Span) -> dict[str, float]:

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from opentelemetry.instrumentation.hardware.cli import settings
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
@@ -18,7 +18,8 @@ from opentelemetry.instrumentation.hardware.cli.settings import seconds
 if TYPE_CHECKING:
     from opentelemetry.instrumentation.hardware.config import Config
     from opentelemetry.instrumentation.hardware.session import Session
-    from opentelemetry.instrumentation.hardware.sources.nvidia.raw import Moment, Raw
+    from opentelemetry.instrumentation.hardware.sources.amd import raw as amd
+    from opentelemetry.instrumentation.hardware.sources.nvidia import raw as nvidia
 
 _DESCRIPTION = """\
 Reads everything, waits for the window, reads again, and prints the numbers. Counters are totals since boot or
@@ -152,12 +153,14 @@ class _Aside:
 
     Args:
         gpus: them.
+        vendor: who made them.
     """
 
-    def __init__(self, gpus: Raw) -> None:
+    def __init__(self, gpus: nvidia.Raw | amd.Raw, vendor: str) -> None:
         self._gpus = gpus
+        self._vendor = vendor
         self._asked: SimpleQueue[bool] = SimpleQueue()
-        self._said: SimpleQueue[Mapping[int, Moment]] = SimpleQueue()
+        self._said: SimpleQueue[Mapping[int, Any]] = SimpleQueue()
         self._overdue = False
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
@@ -167,7 +170,7 @@ class _Aside:
             self._said.put(self._gpus.read())
         self._gpus.close()
 
-    def read(self) -> Mapping[int, Moment]:
+    def read(self) -> Mapping[int, Any]:
         """What they say; nothing as long as an answer is overdue, which is too old when it comes."""
         if self._overdue:
             if self._said.empty():
@@ -178,7 +181,7 @@ class _Aside:
             said = self._said.get(timeout=_PATIENCE)
         except Empty:
             self._overdue = True
-            say("the NVIDIA driver does not answer, so there are no gpu. keys until it does")
+            say(f"the {self._vendor} driver does not answer, so there are no gpu. keys until it does")
             return {}
         self._overdue = False
         return said
@@ -195,28 +198,35 @@ def _rows(arguments: argparse.Namespace, config: Config, pid: int) -> None:
     from opentelemetry.instrumentation.hardware import wandb
     from opentelemetry.instrumentation.hardware.drivers import Drivers
     from opentelemetry.instrumentation.hardware.machine import machine
-    from opentelemetry.instrumentation.hardware.sources.nvidia.raw import Raw
+    from opentelemetry.instrumentation.hardware.sources.amd import raw as amd
+    from opentelemetry.instrumentation.hardware.sources.nvidia import raw as nvidia
 
     drivers = Drivers()
     paths = config.disk_paths or ["/"]
-    raw = Raw(config, pid)
-    gpus = _Aside(raw) if raw.expected and config.selects("nvidia") else None
+    cards, radeons = nvidia.Raw(config, pid), amd.Raw(config)
+    of_nvidia = _Aside(cards, "NVIDIA") if cards.expected and config.selects("nvidia") else None
+    of_amd = _Aside(radeons, "AMD") if radeons.expected and config.selects("amd") else None
+
+    def take() -> wandb.Reading:
+        return wandb.take(asked, pid, paths, of_nvidia.read() if of_nvidia else {}, of_amd.read() if of_amd else {})
+
     try:
         asked = machine(drivers)
-        first = before = wandb.take(asked, pid, paths, gpus.read() if gpus else {})
+        first = before = take()
         for path in sorted(set(paths) - set(first.spaces)):
             say(f"{path} cannot be read, so there are no disk.{path} keys")
-        if raw.trouble:
-            say(f"there are no gpu. keys: {raw.trouble}")
+        for trouble in filter(None, (cards.trouble, radeons.trouble)):
+            say(f"there are no gpu. keys: {trouble}")
         for _ in _moments(arguments):
-            now = wandb.take(asked, pid, paths, gpus.read() if gpus else {})
+            now = take()
             _print(json.dumps(wandb.row(wandb.Span(first, before, now))))
             before = now
     except FileNotFoundError:
         raise Mistake(f"process {pid} has ended", 1) from None
     finally:
-        if gpus:
-            gpus.close()
+        for aside in (of_nvidia, of_amd):
+            if aside:
+                aside.close()
         drivers.close()
 
 
