@@ -51,7 +51,7 @@ _SAMPLES = 12
 
 
 def figures(quick: bool) -> list[Figure]:
-    return [figure for model in MODELS for figure in _of(model, 3 if quick else 15)]
+    return [figure for model in MODELS for figure in _of(model, 3 if quick else 10)]
 
 
 def _of(model: str, rounds: int) -> Iterator[Figure]:
@@ -59,6 +59,7 @@ def _of(model: str, rounds: int) -> Iterator[Figure]:
     calls = {name: values[0] / GPUS for name, values in found.items()}
     cost = {name: values[2] for name, values in found.items()}
     each = {name: 1e3 * milliseconds / points for name, (_, points, milliseconds) in found.items()}
+    asks = {name: made / points for name, (made, points, _) in found.items()}
 
     def beside(name: str, table: dict[str, float]) -> tuple[str, float | None]:
         return (PEERS[name], table[name]) if name in found else (f"{name} is not installed", None)
@@ -71,6 +72,7 @@ def _of(model: str, rounds: int) -> Iterator[Figure]:
         yield Figure(heading, cost[ours], "ms CPU", *beside("nvitop", cost), most)
     for name in PEERS:
         yield Figure("  everything, a point", each["everything"], "us CPU", *beside(name, each))
+        yield Figure("  driver calls, a point", asks["everything"], "", *beside(name, asks))
 
 
 def measured(model: str, rounds: int) -> dict[str, tuple[int, int, float]]:
