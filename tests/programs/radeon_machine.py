@@ -26,6 +26,7 @@ from tests.tools.amdsysfs import Gpu, table
 from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.sources import Site, Source, discover
+from opentelemetry.instrumentation.hardware.sources.amd.raw import Raw
 
 NEW_NAMESPACE, PRIVATE_BELOW = 0x20000, 1 << 18 | 1 << 14
 
@@ -98,6 +99,17 @@ def agree() -> Any:
         return {"tool": tool(), "files": said(files), "listing": said(listing), "pace": [files.pace, listing.pace]}
 
 
+def words() -> Any:
+    """What W&B's formulas are given: of the files, and of the tool."""
+    amdsysfs.write(amdsysfs.machine([SECOND, FIRST]))
+    found = {}
+    for way, setting in (("files", "auto"), ("tool", "off")):
+        raw = Raw(Config.read({"amdgpu": setting}, {}))
+        found[way] = raw.read()
+        raw.close()
+    return found
+
+
 def unreadable() -> Any:
     """Files of the second card that are not there."""
     files = amdsysfs.machine([FIRST, SECOND])
@@ -163,7 +175,7 @@ def absent() -> Any:
 
 
 SCENES: dict[str, Callable[[], Any]] = {
-    each.__name__: each for each in (agree, unreadable, vanishing, asleep, aborting, absent)
+    each.__name__: each for each in (agree, words, unreadable, vanishing, asleep, aborting, absent)
 }
 
 if __name__ == "__main__":

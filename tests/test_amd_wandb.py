@@ -1,0 +1,244 @@
+"""W&B's keys of AMD's GPUs: W&B's formulas over what rocm-smi says, or the files that it reads."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from tests import children
+from tests.sources.radeons import by_amd_smi, rocm
+from tests.tools import ROOT, need, program
+
+from opentelemetry.instrumentation.hardware import wandb
+from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.machine import machine
+from opentelemetry.instrumentation.hardware.sources.amd import rocm_smi
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="amdgpu is a driver of Linux")
+
+SAMPLES = os.environ.get("HARDWARE_SAMPLES", "")
+
+
+def keys(radeons: Mapping[int, Mapping[str, str]]) -> dict[str, float]:
+    """The keys of GPUs that W&B's formulas make."""
+    now = wandb.take(machine(Drivers()), psutil.Process().pid, (), {}, radeons)
+    return {key: value for key, value in wandb.row(wandb.Span(now, now, now)).items() if key.startswith("gpu.")}
+
+
+def expected(**by_key: float) -> dict[str, float]:
+    return {f"gpu.{key[1:].replace('_', '.', 1)}": value for key, value in by_key.items()}
+
+
+def said(document: Any) -> Mapping[int, Mapping[str, str]]:
+    return rocm_smi.said(json.dumps(document).encode())[1]
+
+
+def test_rocm_5_calls_activity_memory_use() -> None:
+    assert keys(said(rocm("5.7", 0))) == expected(
+        g0_gpu=10.0,
+        g0_memoryAllocated=0.0,
+        g0_temp=43.0,
+        g0_powerWatts=89.0,
+        g0_powerPercent=15.8929,
+        g1_gpu=0.0,
+        g1_memoryAllocated=0.0,
+        g1_temp=43.0,
+    ), "a second die has no power and no limit, and nothing is made of that"
+
+
+def test_rocm_6_says_both() -> None:
+    found = keys(said(rocm("6.1", 0)))
+    assert found == expected(
+        g0_gpu=10.0,
+        g0_memoryAllocated=15.0,
+        g0_memoryReadWriteActivity=12.0,
+        g0_temp=43.0,
+        g0_powerWatts=141.0,
+        g0_powerPercent=25.1786,
+        g1_gpu=0.0,
+        g1_memoryAllocated=15.0,
+        g1_memoryReadWriteActivity=12.0,
+        g1_temp=43.0,
+    )
+
+
+def test_overdrive_is_a_key() -> None:
+    assert keys({2: {"GPU Memory OverDrive value (%)": "0"}}) == {"gpu.2.memoryOverDrive": 0.0}
+
+
+@pytest.mark.parametrize("text", ["N/A", "", "-5", "nan", "inf", "1e3", "0x10", "12 %", "1" * 40])
+def test_what_is_no_number_is_absent(text: str) -> None:
+    names = (
+        "GPU use (%)",
+        "GPU memory use (%)",
+        "Temperature (Sensor memory) (C)",
+        "Average Graphics Package Power (W)",
+    )
+    assert keys({0: dict.fromkeys(names, text)}) == {}
+
+
+def test_a_gpu_of_nvidias_keeps_its_number() -> None:
+    from opentelemetry.instrumentation.hardware.sources.nvidia.raw import Moment
+
+    now = wandb.take(machine(Drivers()), os.getpid(), (), {0: Moment({"power": 300}, {}, False)}, said(rocm("5.7", 0)))
+    row = wandb.row(wandb.Span(now, now, now))
+    assert row["gpu.0.powerWatts"] == 300
+    assert "gpu.0.gpu" not in row
+    assert row["gpu.1.gpu"] == 0
+
+
+RECORDED = {
+    "rocm-smi_telegraf_mi100_rocm571.json": {
+        **{f"gpu.{card}.gpu": 0 for card in range(6)},
+        **{f"gpu.{card}.memoryAllocated": 0 for card in range(6)},
+        **{f"gpu.{card}.memoryOverDrive": 0 for card in range(6)},
+        "gpu.0.temp": 30,
+        "gpu.1.temp": 38,
+        "gpu.2.temp": 31,
+        "gpu.0.powerWatts": 39,
+        "gpu.0.powerPercent": 13.4483,
+    },
+    "rocm-smi_telegraf_rx6700xt_rocm612.json": {
+        "gpu.0.gpu": 0,
+        "gpu.0.memoryAllocated": 12,
+        "gpu.0.memoryReadWriteActivity": 0,
+        "gpu.0.memoryOverDrive": 0,
+        "gpu.0.temp": 46,
+        "gpu.0.powerWatts": 6,
+        "gpu.0.powerPercent": 2.8436,
+    },
+    "rocm-smi_rocm5_mi250_2cards.json": {
+        "gpu.0.gpu": 10,
+        "gpu.1.gpu": 20,
+        "gpu.0.memoryAllocated": 0,
+        "gpu.0.memoryOverDrive": 0,
+        "gpu.0.temp": 43,
+        "gpu.0.powerWatts": 89,
+        "gpu.0.powerPercent": 15.8929,
+    },
+    "rocm-smi_rocm6_mi300x_minimal.json": {
+        "gpu.0.gpu": 10,
+        "gpu.0.memoryAllocated": 20,
+        "gpu.0.temp": 43,
+        "gpu.0.powerWatts": 89,
+        "gpu.0.powerPercent": 15.8929,
+    },
+    "rocm-smi_6.1.2_fakesysfs_2gpu_a.json": {
+        "gpu.0.gpu": 42,
+        "gpu.1.gpu": 100,
+        "gpu.0.memoryAllocated": 0,
+        "gpu.1.memoryAllocated": 98,
+        "gpu.1.memoryReadWriteActivity": 12,
+        "gpu.0.powerPercent": 13.6667,
+    },
+    "rocm-smi_6.1.2_fakesysfs_card1_broken.json": {
+        "gpu.0.gpu": 42,
+        "gpu.0.powerWatts": 41,
+        "gpu.1.memoryAllocated": 0,
+        "gpu.1.temp": 46,
+    },
+    "rocm-smi_no-amd-gpus-specified.stdout.txt": {},
+}
+"""What W&B's formulas make of what was recorded; the first two and the third are of real machines."""
+
+
+@pytest.mark.skipif(not SAMPLES, reason="HARDWARE_SAMPLES is not set: there are no outputs recorded elsewhere")
+@pytest.mark.parametrize("name", RECORDED)
+def test_what_was_recorded_has_wandbs_numbers(name: str) -> None:
+    found = keys(rocm_smi.said((Path(SAMPLES) / "amd" / name).read_bytes())[1])
+    assert {key: found.get(key) for key in RECORDED[name]} == RECORDED[name]
+    if "minimal" in name or "no-amd" in name:
+        assert found == RECORDED[name]
+    if "broken" in name:
+        assert "gpu.1.powerWatts" not in found
+        assert "gpu.1.gpu" not in found
+
+
+# -- the real command
+
+
+def printed(tmp_path: Path, tool: str, body: str, **env: str) -> tuple[dict[str, float], str]:
+    """What ``otel-hardware snapshot --format wandb`` prints of GPUs where a tool is a shell script; and on stderr."""
+    path = tmp_path / tool
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    settings = {"AMDGPU": "off", tool.upper().replace("-", "_"): str(path), **env}
+    line = ["otel-hardware", "snapshot", "--format", "wandb", "--window", "0.1", "--sources=-nvidia"]
+    done = subprocess.run(
+        line,
+        env=children.environment({f"OTEL_PYTHON_HARDWARE_{name}": value for name, value in settings.items()}),
+        capture_output=True,
+        text=True,
+        timeout=children.PATIENCE,
+        check=True,
+    )
+    row = json.loads(done.stdout)
+    assert "proc.memory.rssMB" in row
+    return {key: value for key, value in row.items() if key.startswith("gpu.")}, done.stderr
+
+
+def test_the_command_prints_what_rocm_smi_says(tmp_path: Path) -> None:
+    (tmp_path / "document").write_text("WARNING: something\n" + json.dumps(rocm("5.7", 0)))
+    found, complaint = printed(tmp_path, "rocm-smi", f"cat {tmp_path}/document")
+    assert found == keys(said(rocm("5.7", 0)))
+    assert complaint == ""
+
+
+def test_the_command_asks_amd_smi_where_there_is_no_rocm_smi(tmp_path: Path) -> None:
+    tools = by_amd_smi(7)(0).tools["amd-smi"].said
+    for argument in ("static", "metric"):
+        (tmp_path / argument).write_bytes(tools[argument])
+    found, _ = printed(tmp_path, "amd-smi", f"cat {tmp_path}/$1", ROCM_SMI="off")
+    assert {key: found[key] for key in found if key.startswith("gpu.0.")} == pytest.approx(
+        {
+            "gpu.0.gpu": 88,
+            "gpu.0.memoryAllocated": 284 / 196_592 * 100,
+            "gpu.0.memoryReadWriteActivity": 20,
+            "gpu.0.temp": 54,
+            "gpu.0.powerWatts": 411,
+            "gpu.0.powerPercent": 411 / 700 * 100,
+        },
+        abs=1e-3,
+    )
+
+
+def test_a_tool_that_fails_is_one_sentence(tmp_path: Path) -> None:
+    found, complaint = printed(tmp_path, "rocm-smi", "exit 3")
+    assert found == {}
+    assert complaint.count("there are no gpu. keys") == 1
+    assert "rocm-smi says 'nothing' and ends with 3" in complaint
+
+
+def test_the_files_say_what_the_tool_says() -> None:
+    need(lambda: program("rocm-smi"))
+    done = subprocess.run(
+        children.command("radeon_machine", "words"),
+        env=children.environment({"PYTHONPATH": str(ROOT)}),
+        capture_output=True,
+        text=True,
+        timeout=children.PATIENCE,
+        check=False,
+    )
+    if done.returncode == 77:
+        pytest.skip(f"there may be no mount namespace here: {done.stdout.strip()}")
+    assert done.returncode == 0, done.stderr
+    words = json.loads(done.stdout)
+    files, tool = (keys({int(card): said for card, said in words[way].items()}) for way in ("files", "tool"))
+    activity = {
+        key for key in (*files, *tool) if "Allocated" in key or "Activity" in key
+    }  # ROCm 5 says the one as the other
+    shared = (set(files) & set(tool)) - activity
+    assert len(shared) >= 8
+    assert {key: files[key] for key in shared} == {key: tool[key] for key in shared}
+    for card in (0, 1):
+        assert files[f"gpu.{card}.memoryReadWriteActivity"] in (
+            tool.get(f"gpu.{card}.memoryAllocated"),
+            tool.get(f"gpu.{card}.memoryReadWriteActivity"),
+        )
