@@ -164,7 +164,7 @@ class Listing:
             for device in self._devices()
             if not device.lost and self._whole(device).id in self._choice
         ]
-        found = [f"{self._made[id].name} does not answer: {reason}" for id, reason in self._ill.items()]
+        found = [f"{self._made[gpu].name} does not answer: {reason}" for gpu, reason in self._ill.items()]
         if self._document.problem:
             found.append(self._document.problem)
         return [*found, *sentences(said)]
