@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from opentelemetry.instrumentation.hardware.command import Tool
 from opentelemetry.instrumentation.hardware.sources.amd.reading import (
+    ABSENT,
     Card,
     Parse,
     Spellings,
@@ -151,12 +152,12 @@ def _text(value: object) -> str:
 
 
 def _card(number: int, said: Mapping[str, str]) -> Card:
-    # A section that is not there is said to be N/A as a whole.
+    # Of a section that is not there it is said as a whole; no number is believed to be one of all that is in it.
     whole = {
         path: said[section]
         for _, spellings in NUMBERS.values()
         for path in spellings
-        if path not in said and (section := path.partition("/")[0]) in said
+        if path not in said and said.get(section := path.partition("/")[0], "0").lower() in ABSENT
     }
     unique = fact(said.get("asic/asic_serial"), "(?:0x)?[0-9a-fA-F]{8,32}")
     serial = fact(said.get("board/product_serial"), "[0-9A-Za-z-]{1,64}")
