@@ -63,7 +63,7 @@ def test_a_lost_device_is_failed_and_silent_until_it_is_back_and_the_others_go_o
         }
         assert now.values("hw.errors", hw_name="GPU 1") == [0], "of its errors, the events that may say why"
         assert now.one("hw.energy", hw_name="GPU 0") > energy
-        assert cards.missing("does not answer") == [f"{UUID}1 does not answer: {words}"]
+        assert cards.missing("does not answer") == [f"GPU 1 does not answer: {words}"]
         assert cards.up(), "one device is not the source"
         assert [each for each in warnings(caplog) if "GPU 1" in each] == warnings(caplog)
         assert len(warnings(caplog)) == 1
@@ -94,6 +94,18 @@ def test_a_device_that_stays_lost_is_asked_ever_more_seldom(tmp_path: Path) -> N
         states(cards, gpu0=refused(LOST))
         cards.fake.say({"gpu0": None})
         assert until_well(cards, "GPU 0") <= 2, "that was long ago"
+
+
+def test_another_device_in_the_place_of_a_lost_one_is_not_taken_for_it(tmp_path: Path) -> None:
+    with plugged(tmp_path, h100(0), h100(1)) as cards:
+        cards.tick(0)
+        cards.tick(2, {"gpu0": refused(LOST)})
+        cards.tick(2, {"gpu0": None, "gpu0.UUID": f"{UUID}1"})
+        for _ in range(10):
+            now = cards.tick(2)
+        assert len(now.of("hw.power")) == 1
+        assert cards.missing("does not answer") == [f"GPU 0 does not answer: {UUID}1 answers in its place"]
+        assert cards.up()
 
 
 def test_a_device_that_was_lost_before_we_came_is_failed_and_known_when_it_answers(

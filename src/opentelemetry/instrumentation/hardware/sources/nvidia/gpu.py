@@ -229,6 +229,8 @@ class Gpu:
 
     def _identify(self) -> None:
         uuid = str(self.get("UUID"))
+        if self.facts and uuid != self.device.id:
+            raise Refusal(n.NOT_FOUND, f"{uuid} answers in its place")
         if uuid != self.device.id:
             self.device = Device(uuid, f"GPU {self.name}")
         self._fans = [self._fan(number) for number in range(min(self._perhaps("NumFans") or 0, _FANS))]
