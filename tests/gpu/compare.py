@@ -92,6 +92,9 @@ _COARSE: Mapping[str, float] = {
 """How coarsely the tool prints what the library says more finely."""
 
 
+_NUMBER = re.compile(r"P?(-?\d+(?:\.\d+)?)(?: (?:%|W|MiB|MHz))?")
+
+
 def columns(help_text: str) -> list[str]:
     """Those of :data:`COLUMNS` that this version of the tool has, by its ``--help-query-gpu``."""
     known = set(re.findall(r'"([a-z0-9_.]+)"', help_text))
@@ -99,13 +102,13 @@ def columns(help_text: str) -> list[str]:
 
 
 def queried(names: Sequence[str], printed: str) -> Numbers:
-    """What ``--query-gpu=uuid,<names> --format=csv,noheader,nounits`` printed; what is no number is left out."""
+    """What ``--query-gpu=uuid,<names> --format=csv,noheader`` printed; what is no number is left out."""
     found: Numbers = {}
     for line in printed.splitlines():
         uuid, *cells = (cell.strip() for cell in line.split(","))
         if len(cells) != len(names):
             raise ValueError(f"{len(names)} fields were asked for: {line}")
-        said = {name: re.fullmatch(r"P?(-?\d+(?:\.\d+)?)", cell) for name, cell in zip(names, cells)}
+        said = {name: _NUMBER.fullmatch(cell) for name, cell in zip(names, cells)}
         found[uuid] = {
             COLUMNS[name].quantity: float(match[1]) * COLUMNS[name].unit for name, match in said.items() if match
         }

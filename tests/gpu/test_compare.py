@@ -28,7 +28,7 @@ NAMES = ("utilization.gpu", "memory.used", "temperature.memory", "power.draw", "
 
 # As nvidia-smi prints it, by hand: of the simulated Tesla T4, and of a GPU that is lost.
 PRINTED = f"""\
-{UUID}, 41, 5000, [N/A], 38.12, 1065, P0
+{UUID}, 41 %, 5000 MiB, [N/A], 38.12 W, 1065 MHz, P0
 GPU-5d5ba0d6-d33d-2b2c-524d-9e3d8d2b8a77, [GPU is lost], [Unknown Error], [Not Supported], [N/A], N/A, [N/A]
 """
 
@@ -76,6 +76,35 @@ def test_what_the_tool_prints_is_in_base_units_and_what_is_no_number_is_absent()
             "performance_state": 0,
         },
         "GPU-5d5ba0d6-d33d-2b2c-524d-9e3d8d2b8a77": {},
+    }
+
+
+def test_what_the_tool_printed_of_a_busy_h200() -> None:
+    samples = os.environ.get("HARDWARE_SAMPLES")
+    if not samples:
+        pytest.skip("HARDWARE_SAMPLES names no folder of recorded output; it is not in the repository")
+    (file,) = (Path(samples) / "nvidia").glob("exporter_capture_*h200*.txt")
+    text = file.read_text()
+    assert columns(text) == list(COLUMNS)
+    heading, line = re.findall(r"^(timestamp, driver_version, .*)\n(.*)$", text, re.MULTILINE)[1]  # the busy one
+    cells = dict(zip((name.partition(" [")[0] for name in heading.split(", ")), line.split(", ")))
+    (found,) = queried(list(COLUMNS), ", ".join([cells["uuid"], *map(cells.__getitem__, COLUMNS)])).values()
+    assert found == {
+        "utilization.general": 1,
+        "utilization.memory": pytest.approx(0.07),
+        **{f"utilization.{engine}": 0 for engine in ("encoder", "decoder", "jpeg", "ofa")},
+        "memory.total": 143771 * MIB,
+        "memory.used": 32362 * MIB,
+        "temperature.gpu": 52,
+        "temperature.memory": 40,
+        "power": 627.4,
+        **{f"power.limit.{limit}": 700 for limit in ("enforced", "default", "max")},
+        **{f"frequency{kind}.{domain}": 1.98e9 for kind in ("", ".limit") for domain in ("graphics", "sm")},
+        **{f"frequency{kind}.memory": 3.201e9 for kind in ("", ".limit")},
+        "frequency.video": 1.545e9,
+        "performance_state": 0,
+        "errors.corrected": 0,
+        "errors.uncorrected": 0,
     }
 
 

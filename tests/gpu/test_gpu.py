@@ -115,7 +115,7 @@ def test_every_field_that_nvidia_smi_can_be_asked_for_is_what_we_say(kind: str, 
     with loaded(kind, 60), opened(nvidia_smi="off") as source:
         _rest(_SETTLING)
         before = _read(source)
-        printed = _query(f"--query-gpu=uuid,{','.join(names)}", "--format=csv,noheader,nounits")
+        printed = _query(f"--query-gpu=uuid,{','.join(names)}", "--format=csv,noheader")
         after = _read(source)
     found = list(differences(before, queried(names, printed), after, [COLUMNS[name].quantity for name in names]))
     report[f"query, {kind}"] = {"printed": printed, "before": before, "after": after, "differences": _said(found)}
