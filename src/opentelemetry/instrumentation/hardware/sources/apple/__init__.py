@@ -59,7 +59,11 @@ class Way(Protocol):
 
 
 class Apple(Source):
-    """An Apple chip, by the first tool that works: those that the settings name, then those that there are."""
+    """An Apple chip, by the first tool that works: those that the settings name, then those that there are.
+
+    Attributes:
+        newest: what the tool said last.
+    """
 
     name = "apple"
 
@@ -80,6 +84,7 @@ class Apple(Source):
         self._reasons: list[str] = []
         self._seen: set[tuple[str, str]] = set()
         self._way, self._said = self._first()
+        self.newest = self._said
         self.pace = self._way.pace
 
     def _first(self) -> tuple[Way, Said | None]:
@@ -119,6 +124,7 @@ class Apple(Source):
         said, self._said = self._said or self._way.read(), None
         if said is None:
             return
+        self.newest = said
         self.missing = [*self._missing(said)]
         facts: dict[str, str | int] = {v.HW_VENDOR: "Apple", v.GPU_INDEX: 0, v.GPU_TYPE: "integrated"}
         yield self._device(GPU).info({**facts, v.HW_MODEL: said.model} if said.model else facts)

@@ -41,6 +41,9 @@ TOOL: Final = Tool(
 _PATIENCE = 10.0
 """Seconds until the first line is missed."""
 
+_STRANGE = 20
+"""So many lines on end may be no documents."""
+
 _SEES_CHIP = (0, 6, 1)
 """The version from which on it can be asked to say what chip this is."""
 
@@ -69,37 +72,40 @@ class Macmon:
         if version and tuple(map(int, version.groups())) >= _SEES_CHIP:
             arguments.append("--soc-info")
         self._stream = stream
-        self._first: list[bytes] = []
+        self._strange = 0
+        self._first: Said | None = None
         stream.open(arguments, period)
         try:
-            self._first = stream.read(_PATIENCE)
-            if not self._first:
-                raise TimeoutError(f"macmon has said nothing for {_PATIENCE:g} s")
-            self._understood(self._first)
+            while self._first is None:
+                lines = stream.read(_PATIENCE)
+                if not lines:
+                    raise TimeoutError(f"macmon has said nothing for {_PATIENCE:g} s")
+                self._first = self._understood(lines)
         except BaseException:
             stream.close()
             raise
 
     def read(self) -> Said | None:
-        """The mean of the lines since the last time; None where there is none.
+        """The mean of the lines since the last time; None where there is none that is understood.
 
         Raises:
             OSError: it has ended, or is silent.
-            ValueError: it says nothing that can be understood.
+            ValueError: it has long said nothing that can be understood.
         """
-        lines, self._first = self._first or self._stream.read(), []
-        return self._understood(lines) if lines else None
+        first, self._first = self._first, None
+        return first or self._understood(self._stream.read())
 
-    def _understood(self, lines: list[bytes]) -> Said:
+    def _understood(self, lines: list[bytes]) -> Said | None:
         found = []
         for line in lines:
             try:
                 found.append(parse(line))
-            except ValueError as error:
-                wrong = error
-        if not found:
-            raise ValueError(str(wrong))
-        return mean(found)
+                self._strange = 0
+            except ValueError:
+                self._strange += 1
+                if self._strange > _STRANGE:
+                    raise
+        return mean(found) if found else None
 
 
 def parse(line: bytes) -> Said:

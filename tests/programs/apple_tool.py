@@ -1,0 +1,68 @@
+"""Plays one of a Mac's tools: ``apple_tool.py TOOL HOW ARGUMENTS``; how it works, or fails, is the second argument.
+
+TOOL is macmon (which runs on, a line every tenth of a second), ioreg or apple_gpu_stats.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import plistlib
+import sys
+import time
+
+tool, how, arguments = sys.argv[1], sys.argv[2], sys.argv[3:]
+
+DOCUMENTS = {
+    "macmon": {
+        "cpu_power": 4.5,
+        "gpu_power": 2.5,
+        "sys_power": 11.0,
+        "gpu_freq_mhz": 900,
+        "gpu_scaled_ratio": 0.25,
+        "gpu_active_ratio": 0.5,
+        "temp": {"cpu_temp_avg": 50.5, "gpu_temp_avg": 40.5},
+        "soc": {"chip_name": "Apple M4"},
+    },
+    "apple_gpu_stats": {"vendor": "Apple ", "utilization": 30.0, "mem_used": 12.5, "temperature": 42.5, "power": 7.5},
+    "ioreg": {
+        "IOObjectClass": "AGXAcceleratorG13X",
+        "model": "Apple M1 Pro",
+        "PerformanceStatistics": {
+            "Device Utilization %": 20,
+            "In use system memory": 300_000_000,
+            "Alloc system memory": 1_200_000_000,
+            "recoveryCount": 0,
+        },
+    },
+}
+
+
+def say(text: bytes) -> None:
+    while text:
+        text = text[os.write(1, text) :]
+
+
+whole = plistlib.dumps([DOCUMENTS["ioreg"]]) if tool == "ioreg" else json.dumps(DOCUMENTS[tool]).encode() + b"\n"
+if arguments == ["--version"] and how != "hangs":
+    say(b"macmon 0.8.2\n")
+    sys.exit(0)
+if how in ("hangs", "silent"):
+    time.sleep(3600)
+elif how == "dies":
+    if tool == "macmon":
+        say(whole)
+    say(whole[: len(whole) // 2])
+    os.abort()
+elif how == "floods":
+    while True:
+        say(b"x" * (1 << 20))
+elif how == "refuses":
+    print("no such sensor", file=sys.stderr)
+    sys.exit(1)
+elif how == "garbage":
+    say(b"\xff\xfe\0 hello\n" + (b"" if tool == "ioreg" else b"warning: something\n"))
+say(whole)
+while tool == "macmon":
+    time.sleep(0.1)
+    say(whole)
