@@ -6,11 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.sources.reading import often, value
+from tests.sources.reading import often, opened, value
+from tests.sources.tree import Fabricated, Tree
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
 from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.sources import Site, Source
 from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia
 from opentelemetry.instrumentation.hardware.sources.nvidia.listing import PACE
@@ -78,3 +80,9 @@ def test_a_member_of_a_job_has_documents_of_its_own_and_reports_itself_alone(mac
         assert [point.value for point in points] == [used << 20]
     assert machine.runs() == 2
     source.close()
+
+
+def test_with_both_ways_switched_off_nothing_is_asked() -> None:
+    drivers = Fabricated(Tree({"/proc/driver/nvidia/version": "NVRM"}))
+    with pytest.raises(Unavailable, match="both switched off"), opened("nvidia", drivers, nvml="off", nvidia_smi="off"):
+        pass

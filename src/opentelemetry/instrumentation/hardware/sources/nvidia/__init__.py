@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
 from opentelemetry.instrumentation.hardware.config import Config
@@ -13,13 +14,11 @@ from opentelemetry.instrumentation.hardware.model import Kept, Point, Scope, Una
 from opentelemetry.instrumentation.hardware.owners import Owners
 from opentelemetry.instrumentation.hardware.sources import Source
 from opentelemetry.instrumentation.hardware.sources.nvidia import nvml as n
-from opentelemetry.instrumentation.hardware.sources.nvidia import smi
-from opentelemetry.instrumentation.hardware.sources.nvidia.choice import Choice
-from opentelemetry.instrumentation.hardware.sources.nvidia.library import Library
-from opentelemetry.instrumentation.hardware.sources.nvidia.listing import PACE, Listing
 from opentelemetry.instrumentation.hardware.sources.nvidia.naps import Naps
-from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import Nvml
-from opentelemetry.instrumentation.hardware.sources.nvidia.smi import Smi
+
+if TYPE_CHECKING:  # the rest is imported where there is a driver
+    from opentelemetry.instrumentation.hardware.sources.nvidia.library import Library
+    from opentelemetry.instrumentation.hardware.sources.nvidia.listing import Listing
 
 _COMPUTE = "/dev/nvidia-uvm"
 """What a program opens to compute; NVML does not."""
@@ -34,6 +33,8 @@ _ASLEEP = "hw.gpu.*: the GPUs sleep, and are not woken to be asked; they are rep
 
 _NO_DRIVER = "no NVIDIA driver is loaded: there is neither /sys/module/nvidia nor /proc/driver/nvidia"
 
+_NO_WAY = "NVML and nvidia-smi are both switched off"
+
 _FIX = "nvidia-smi should work in the same environment; in a container the NVIDIA Container Toolkit brings the library"
 
 
@@ -45,9 +46,12 @@ class Nvidia(Source):
 
     @classmethod
     def prepare(cls, config: Config) -> None:
-        """Import the library's binding, where there is something to bind to."""
-        if config.nvml != "off" and (_named(config.nvml) or n.is_here(os.path.exists)):
-            import pynvml  # noqa: F401
+        """Import what asks a driver, where there may be one."""
+        if _is_expected(config, os.path.exists):
+            from opentelemetry.instrumentation.hardware.sources.nvidia import library, listing  # noqa: F401
+
+            if config.nvml != "off":
+                import pynvml  # noqa: F401
 
     def open(self) -> None:
         """Find the GPUs.
@@ -55,11 +59,15 @@ class Nvidia(Source):
         Raises:
             Unavailable: where there is no driver, or no way to ask it.
         """
+        kernel = self._kernel()
+        self._exists = os.path.exists if kernel is None else kernel.exists
+        if not _is_expected(self.site.config, self._exists):
+            raise Unavailable(_NO_WAY if n.is_here(self._exists) else _NO_DRIVER)
+        from opentelemetry.instrumentation.hardware.sources.nvidia.choice import Choice
+
         self._of = Kept()
         self._blind = False
         self.choice = Choice(self.site.config.devices, self.site.environ)
-        kernel = self._kernel()
-        self._exists = os.path.exists if kernel is None else kernel.exists
         self._naps = Naps(kernel)
         self._owners = Owners(machine(self.site.drivers), kernel, self.site.pid, _COMPUTE)
         self._gpus: Library | Listing | None = None
@@ -68,7 +76,7 @@ class Nvidia(Source):
     def _wake(self) -> None:
         """Look for a way to the GPUs, unless that would wake them: as soon as a program has."""
         if self._gpus is None and not self._naps.all():
-            self._gpus = self._way(self._exists)
+            self._gpus = self._way()
 
     def _kernel(self) -> Kernel | None:
         try:
@@ -76,14 +84,14 @@ class Nvidia(Source):
         except Unavailable:
             return None
 
-    def _way(self, exists: Callable[[str], bool]) -> Library | Listing:
+    def _way(self) -> Library | Listing:
         """The library, else the tool.
 
         Raises:
             Unavailable: where neither can be used, with the reasons of both.
         """
         config = self.site.config
-        here = n.is_here(exists)
+        here = n.is_here(self._exists)
         reasons = ["NVML is switched off"] if config.nvml == "off" else [] if here else [_NO_DRIVER]
         self._instead = ""
         if config.nvml != "off" and (here or _named(config.nvml)):
@@ -93,18 +101,27 @@ class Nvidia(Source):
                 reasons = [f"NVML: {refusal.text}"]
         if config.nvidia_smi != "off" and (here or _named(config.nvidia_smi)):
             try:
-                command = self.site.drivers.command(smi.TOOL._replace(path=_named(config.nvidia_smi)))
-                listing = Listing(Smi(command), self.choice, self._naps)
+                listing = self._listing()
             except Unavailable as gone:
                 reasons.append(f"nvidia-smi: {gone.reason}")
             else:
-                self.pace = PACE
                 self._instead = f"{reasons[0]}; nvidia-smi is asked instead" if reasons else ""
                 return listing
         raise Unavailable("; ".join(reasons), _FIX if here else "")
 
+    def _listing(self) -> Listing:
+        from opentelemetry.instrumentation.hardware.sources.nvidia.listing import PACE, Listing
+        from opentelemetry.instrumentation.hardware.sources.nvidia.smi import TOOL, Smi
+
+        command = self.site.drivers.command(TOOL._replace(path=_named(self.site.config.nvidia_smi)))
+        listing = Listing(Smi(command), self.choice, self._naps)
+        self.pace = PACE
+        return listing
+
     def _library(self) -> Library:
-        nvml = self.site.drivers.own("nvml", lambda: Nvml(_named(self.site.config.nvml)))
+        from opentelemetry.instrumentation.hardware.sources.nvidia.library import Library
+
+        nvml = self.site.drivers.own("nvml", lambda: n.Nvml(_named(self.site.config.nvml)))
         try:
             library = Library(nvml, self.choice, self._naps)
             if not self.site.member:
@@ -166,6 +183,12 @@ class Nvidia(Source):
                 gpus.release()
         finally:
             super().close()
+
+
+def _is_expected(config: Config, exists: Callable[[str], bool]) -> bool:
+    """Whether there is a driver, or the user says where to find a way to one."""
+    ways = (config.nvml, config.nvidia_smi)
+    return any(map(_named, ways)) or (n.is_here(exists) and any(way != "off" for way in ways))
 
 
 def _named(setting: str | None) -> str:
