@@ -20,10 +20,10 @@ NAME = package.__name__
 LAYERS = (
     ("version", "package", "environment_variables"),
     ("model",),
-    ("vocabulary", "command"),
+    ("vocabulary", "command", "endpoints"),
     ("stream",),
     ("drivers", "identity", "config"),
-    ("replay",),
+    ("replay", "http"),
     ("machine", "cgroup", "linux", "portable", "devices"),
     ("owners",),
     ("sources",),
@@ -39,7 +39,7 @@ SIBLINGS = ("machine", "windows", "cli")
 """The first of each line whose modules know each other; and so do those of one vendor."""
 
 TALKS_TO_THE_SDK = ("instrumentor", "cli")
-DRIVERS = ("psutil", "pynvml", "grpc", "amdsmi", "libtpu", "torch")
+DRIVERS = ("psutil", "pynvml", "prometheus_client", "yaml", "grpc", "amdsmi", "libtpu", "torch")
 CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]*|__all__")
 MUTABLE = ("list", "dict", "set", "bytearray", "defaultdict", "deque", "OrderedDict", "Counter", "array")
 CHANGES = ("append", "add", "update", "pop", "popitem", "clear", "setdefault", "extend", "insert", "remove", "discard")

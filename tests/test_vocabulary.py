@@ -28,6 +28,7 @@ OWN_ATTRIBUTES = {
     "hw.gpu.link",
     "hw.gpu.throttle.reason",
     "hw.gpu.type",
+    "openmetrics.endpoint",
     "otel_hardware.source",
     "pci.bdf",
 }

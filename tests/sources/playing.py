@@ -44,6 +44,7 @@ class Playing:
         for poller in self._session.board.pollers:
             if poller.state is not State.ABSENT:  # its thread has ended
                 poller.step(due=True)
+        self._session.after()
         before, self._remarked = self._remarked, self.remarks()
         return [remark for remark in self._remarked if remark not in before] + self.collect()
 
@@ -72,8 +73,8 @@ def playing(
     clock = Clock()
     made: list[Session] = []
 
-    def session(config: Config, **others: object) -> Session:
-        made.append(_Stepped(config, pid, 60.0, drivers, {}, clock))
+    def session(config: Config, notice: Callable[[], None]) -> Session:
+        made.append(_Stepped(config, pid, 60.0, drivers, {}, clock, notice))
         return made[0]
 
     reader = InMemoryMetricReader()

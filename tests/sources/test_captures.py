@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from tests.sources.machines import STORIES, Story
 from tests.sources.macs import MACS
+from tests.sources.pages import CAPTURES as PAGES
 from tests.sources.playing import playing
 from tests.sources.radeons import RADEONS
 from tests.sources.simulated import SIMULATIONS, capture
@@ -30,7 +31,8 @@ from opentelemetry.instrumentation.hardware.vocabulary import CATALOG
 FOLDER = Path(__file__).parent
 SIMULATED = {FOLDER / "nvidia" / f"{name}.jsonl": name for name in SIMULATIONS}
 MADE = {FOLDER / story.source / f"{story.name}.jsonl": story for story in (*STORIES, *RADEONS, *MACS)}
-CAPTURES = sorted({*FOLDER.glob("*/*.jsonl"), *MADE, *SIMULATED})
+PAGED = {FOLDER / "openmetrics" / f"{name}.jsonl": text for name, text in PAGES.items()}
+CAPTURES = sorted({*FOLDER.glob("*/*.jsonl"), *MADE, *SIMULATED, *PAGED})
 
 NOT_IN_A_CAPTURE = {
     "cpython.gc.collections": "asked of the interpreter, not of a driver; test_process.py",
@@ -57,6 +59,8 @@ def test_a_capture_gives_what_is_written_beside_it(path: Path, rewrite: bool) ->
         path.write_text(_told(MADE[path]), encoding="utf-8")
     elif rewrite and path in SIMULATED:
         path.write_text(capture(SIMULATED[path]), encoding="utf-8")
+    elif rewrite and path in PAGED:
+        path.write_text(PAGED[path], encoding="utf-8")
     replay = Replay(path.read_text(encoding="utf-8").splitlines())
     source, settings = replay.header["capture"], replay.header.get("settings", {})
     assert source == path.parent.name, "a capture lies in the folder of its source"
@@ -69,6 +73,11 @@ def test_a_capture_gives_what_is_written_beside_it(path: Path, rewrite: bool) ->
             if not replay.next():
                 break
     _compare("\n".join(blocks), path.with_suffix(".expected"), rewrite)
+
+
+@pytest.mark.parametrize("path", PAGED, ids=_name)
+def test_a_made_up_page_is_as_it_was_made(path: Path) -> None:
+    assert path.read_text(encoding="utf-8") == PAGED[path], f"{_name(path)}: run pytest tests/sources --rewrite"
 
 
 @pytest.mark.parametrize("path", MADE, ids=_name)
@@ -118,7 +127,8 @@ def _exported() -> Mapping[str, set[str]]:
     found: dict[str, set[str]] = {}
     for path in FOLDER.glob("*/*.expected"):
         for line in path.read_text(encoding="utf-8").splitlines():
-            if line and not line.startswith("#"):
+            own = line.startswith("openmetrics.") or "openmetrics.endpoint=" not in line  # not of a scraped page
+            if line and own and not line.startswith("#"):
                 found.setdefault(line.partition("{")[0], set()).add(_name(path))
     return found
 
@@ -142,6 +152,6 @@ def test_every_capture_has_expected_output_and_the_other_way_round() -> None:
 def test_every_capture_says_whether_it_was_recorded() -> None:
     for path in CAPTURES:
         header = json.loads(path.read_text(encoding="utf-8").splitlines()[0])
-        assert header["nature"] == ("made by hand" if path in MADE else "recorded"), _name(path)
+        assert header["nature"] == ("made by hand" if path in MADE or path in PAGED else "recorded"), _name(path)
         assert header["machine"], _name(path)
         assert header["date"], _name(path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import TypeAlias
 
@@ -75,6 +75,12 @@ class Board:
         now = self._clock()
         for poller in self.pollers:
             poller.watch(now)
+
+    def learned(self) -> Iterator[Metric]:
+        """Rows that are not in the vocabulary and are wanted; called from a poller's own thread."""
+        for poller in self.pollers:
+            source = poller.source  # once: its thread may close it meanwhile
+            yield from filter(self._wants, source.learned if source else ())
 
     def fresh(self, seconds: float) -> None:
         """Have every source read now, and wait for all of them together at most so long. Never called from a

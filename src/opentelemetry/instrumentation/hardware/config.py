@@ -15,6 +15,7 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
+from opentelemetry.instrumentation.hardware.endpoints import Endpoints, Misread, Words, endpoints, filters
 from opentelemetry.instrumentation.hardware.model import Metric
 from opentelemetry.instrumentation.hardware.vocabulary import CATALOG
 
@@ -95,9 +96,16 @@ def _tool(value: object) -> str:
     return word.lower() if word.lower() in ("auto", "off") else word
 
 
-def _setting(read: Callable[[object], Any], default: str, form: str, help: str) -> Any:  # noqa: A002
-    """A setting: how its value is read, and what ``doctor``, warnings and the documentation say of it."""
-    return field(default=None, metadata={"read": read, "default": default, "form": form, "help": help})
+def _setting(
+    read: Callable[[object], Any],
+    default: str,
+    form: str,
+    help: str,  # noqa: A002
+    secret: bool = False,
+) -> Any:
+    """A setting: how its value is read, what ``doctor``, warnings and the documentation say of it; secrets never."""
+    facts = {"read": read, "default": default, "form": form, "help": help, "secret": secret}
+    return field(default=None, metadata=facts)
 
 
 @dataclass(frozen=True, init=False)
@@ -205,6 +213,19 @@ class Config:
         "the path of ioreg, auto or off",
         "Where ioreg is, the last one. auto: on a Mac, which has it.",
     )
+    openmetrics: Endpoints | None = _setting(
+        endpoints,
+        "none",
+        "name=http://host:port/metrics pairs with commas, or the path of a JSON or YAML file",
+        "OpenMetrics and Prometheus endpoints to scrape with every collection.",
+        secret=True,
+    )
+    openmetrics_filters: Words | None = _setting(
+        filters,
+        "none",
+        "regular expressions with commas, or as JSON a list of them or a mapping of each to {label: expression}",
+        "Which series of the endpoints are wanted. none: all.",
+    )
     counter_origin: str | None = _setting(
         _origin,
         "boot, or start where OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE asks for deltas",
@@ -239,11 +260,11 @@ class Config:
             try:
                 values[setting.name] = setting.metadata["read"](value)
             except (ValueError, TypeError, OverflowError) as error:
-                why = f"{error}; " if "matches no metric" in str(error) else ""
+                why = f"{error}; " if isinstance(error, Misread) or "matches no metric" in str(error) else ""
                 _LOG.warning(
-                    "%s=%s is not understood: %sit takes %s; using the default (%s)",
+                    "%s%s is not understood: %sit takes %s; using the default (%s)",
                     name,
-                    value,
+                    "" if setting.metadata["secret"] else f"={value}",
                     why,
                     setting.metadata["form"],
                     setting.metadata["default"],

@@ -5,10 +5,12 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import re
 import sys
 import weakref
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
@@ -18,7 +20,7 @@ from opentelemetry.metrics import Meter, MeterProvider, Observation, get_meter_p
 
 from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.cycle import Cycle
-from opentelemetry.instrumentation.hardware.model import Attributes, Kind, Metric, Number, Snapshot
+from opentelemetry.instrumentation.hardware.model import Attributes, Kind, Metric, Number, Snapshot, Values
 from opentelemetry.instrumentation.hardware.session import Session
 from opentelemetry.instrumentation.hardware.version import __version__
 from opentelemetry.instrumentation.hardware.vocabulary import CATALOG, SCHEMA_URL
@@ -29,6 +31,9 @@ SCOPE = "opentelemetry.instrumentation.hardware"
 
 _LAST_CALL = 0.1
 """Seconds that the end of the program waits for a last reading."""
+
+_REFUSED = re.compile(r"[^A-Za-z0-9_.\-/]")
+"""What the SDK takes in no instrument's name."""
 
 _PEER = "opentelemetry.instrumentation.system_metrics"
 
@@ -136,7 +141,12 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         atexit.register(self._last_call)
 
     def _look_round(self) -> None:
-        """Notice what came after ``instrument()``: a provider, another instrumentor. Our threads call it."""
+        """Notice what came after ``instrument()``: a provider, another instrumentor, rows. Our threads call it."""
+        session = self._session
+        if session is not None:
+            rows = [*session.board.learned()]
+            for instruments in self._attached if rows else ():
+                instruments.learn(rows)
         if self._waiting and not _is_proxy(get_meter_provider()):
             self._waiting = False
             self._come_last()
@@ -202,8 +212,12 @@ class _Instruments:
 
     def __init__(self, provider: MeterProvider) -> None:
         self.cycle = Cycle(self._observations)
+        self._provider = provider
         self._meter: Meter = provider.get_meter(SCOPE, __version__, SCHEMA_URL)
         self._made: set[Metric] = set()
+        self._learned: dict[tuple[object, ...], Metric] = {}
+        self._carried: dict[Metric, Metric] = {}
+        self._names: set[tuple[str, str]] = set()
         self._floors: dict[_Line, Number] = {}
         self._shifts: dict[_Line, Number] = {}
 
@@ -215,17 +229,18 @@ class _Instruments:
         """
         floors = {
             _line(metric, attributes): value
-            for metric, points in self.cycle.newest().items()
+            for metric, points in self._carried_by(self.cycle.newest())
             if metric.kind is Kind.COUNTER
             for value, attributes in self._continued(metric, points)
         }
         self._floors = {**self._floors, **floors} if from_start else {}
         self._shifts = {}
+        self._carried = {}
 
     def _observations(self, snapshot: Snapshot) -> dict[Metric, list[Observation]]:
         """The values of a collection as the SDK wants them."""
         found: dict[Metric, list[Observation]] = {}
-        for metric, values in snapshot.values.items():
+        for metric, values in self._carried_by(snapshot.values):
             points: _Points = values
             if self._floors and metric.kind is Kind.COUNTER:
                 points = self._continued(metric, points)
@@ -246,16 +261,58 @@ class _Instruments:
 
     def register(self, config: Config) -> None:
         """Make the instruments of all rows that are wanted and have none yet."""
-        make: dict[Kind, Callable[..., object]] = {
-            Kind.COUNTER: self._meter.create_observable_counter,
-            Kind.UPDOWN: self._meter.create_observable_up_down_counter,
-            Kind.GAUGE: self._meter.create_observable_gauge,
-        }
         for metric in CATALOG:
             if metric not in self._made and config.wants(metric):
                 self._made.add(metric)
-                callback = partial(self.cycle.part, metric)
-                make[metric.kind](metric.name, [callback], unit=metric.unit, description=metric.help)
+                self._make(self._meter, metric.name, metric)
+
+    def _make(self, meter: Meter, name: str, metric: Metric) -> object:
+        make: dict[Kind, Callable[..., object]] = {
+            Kind.COUNTER: meter.create_observable_counter,
+            Kind.UPDOWN: meter.create_observable_up_down_counter,
+            Kind.GAUGE: meter.create_observable_gauge,
+        }
+        callback = partial(self.cycle.part, metric)
+        return make[metric.kind](name, [callback], unit=metric.unit, description=metric.help)
+
+    def learn(self, rows: Iterable[Metric]) -> None:
+        """Make the instruments of scraped rows that have none yet. Never called from a callback, which holds the lock.
+
+        A row that is learned again, by a later session, has the instrument of the first.
+        """
+        if _is_proxy(self._provider) and _is_proxy(get_meter_provider()):
+            return  # the instruments to come would have other names; the rows are there at the next reading, too
+        for row in rows:
+            if row not in self._carried:
+                key = (row.endpoint, row.name, row.kind, row.unit, row.help)
+                if key not in self._learned:
+                    self._learned[key] = self._scraped(row)
+                self._carried[row] = self._learned[key]
+
+    def _scraped(self, row: Metric) -> Metric:
+        """Make the instrument of a scraped row, in a scope of its endpoint: two endpoints may differ about a name.
+
+        The SDK refuses names that OTLP has nothing against (``vllm:num_requests_running``), and writes all of them in
+        lower case. So the instrument is made under a name that it takes, and has its own before the first collection
+        that shows it; where it cannot be given that, it is exported under the other.
+
+        Returns:
+            What carries the row: the row is not handed out before its instrument has its name.
+        """
+        carrier = replace(row)
+        name = "m" * (not row.name[:1].isascii() or not row.name[:1].isalpha()) + _REFUSED.sub("_", row.name)[:200]
+        while (row.endpoint, name.lower()) in self._names:
+            name += "_"
+        self._names.add((row.endpoint, name.lower()))
+        meter = self._provider.get_meter(f"{SCOPE}.openmetrics.{row.endpoint}", __version__)
+        instrument = self._make(meter, name, carrier)
+        with suppress(AttributeError):
+            instrument.name = row.name  # type: ignore[attr-defined]
+        return carrier
+
+    def _carried_by(self, values: Values) -> Iterator[tuple[Metric, _Points]]:
+        """The rows, those of scraped pages as what carries them."""
+        return ((self._carried.get(metric, metric), points) for metric, points in values.items())
 
 
 def _is_proxy(provider: MeterProvider) -> bool:

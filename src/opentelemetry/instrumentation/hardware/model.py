@@ -81,6 +81,8 @@ class Metric:
         source: where the number comes from.
         wandb: the W&B keys that the row answers to.
         standard: whether the semantic conventions define it.
+        endpoint: of a row that is not in the vocabulary but was learned from a scraped page: whose page it was. Its
+            points carry the labels that they have there.
     """
 
     name: str
@@ -95,6 +97,7 @@ class Metric:
     source: str = ""
     wandb: str = ""
     standard: bool = True
+    endpoint: str = ""
 
     def __call__(self, value: Value, attributes: Attributes = NONE) -> Point:
         """Make a point of this metric.
@@ -116,7 +119,7 @@ class Series:
 
     def __init__(self, metric: Metric, attributes: Attributes = NONE) -> None:
         for name in attributes:
-            if name not in metric.attributes:
+            if name not in metric.attributes and not metric.endpoint:
                 raise ValueError(
                     f"{metric.name} has no attribute {name!r}; it has {', '.join(metric.attributes) or 'none'}"
                 )

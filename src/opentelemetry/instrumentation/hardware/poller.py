@@ -211,6 +211,7 @@ class Poller:
             self._often.interrupt()  # a pause: nothing is known of it
             self._seldom.interrupt()
         wrong = self._often.take(now, source.read())
+        wrong += source.wrong
         last = self._seldom.time
         coming = self._rhythm.due(now) - now <= 2 * self._lead()
         if last is None or due or (coming and now - last >= source.seldom - 0.1):

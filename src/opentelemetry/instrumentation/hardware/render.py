@@ -39,6 +39,7 @@ _GROUPS: Final = (
     ("Host and all devices", ("system.", "hw.")),
     ("Container", ("container.",)),
     ("Process", ("process.", "cpython.")),
+    ("Scraped endpoints", ("openmetrics.",)),
     ("This package", ("otel_hardware.",)),
 )
 

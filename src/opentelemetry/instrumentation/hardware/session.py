@@ -57,21 +57,23 @@ class Session:
         # A site is made once: its drivers know, also after a source is opened again, which child could not be killed.
         pollers = [
             Poller(
-                partial(make, Site(config, drivers(name), observed, self.member)),
-                name,
-                config.interval,
+                partial(make, Site(config, drivers(name), observed, self.member, part=part)),
+                f"{name}:{part}" if part else name,
+                config.interval if make.sampled else 0.0,
                 self.rhythm,
                 config.counter_origin == "start",
                 clock,
-                self._after,
+                self.after,
             )
             for name, make in self._sources().items()
+            for part in make.parts(config)
         ]
         self.board = Board(pollers, config, clock)
         self._notice = notice
         self._noticing = threading.Lock()
 
-    def _after(self) -> None:
+    def after(self) -> None:
+        """What our threads do after their readings."""
         self.board.watch()
         if self._noticing.acquire(blocking=False):
             try:

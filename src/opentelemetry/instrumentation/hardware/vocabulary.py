@@ -56,6 +56,9 @@ FREQUENCY_DOMAIN: Final = "hw.frequency.domain"
 PCI_BDF: Final = "pci.bdf"
 ERROR_TYPE: Final = "error.type"
 SOURCE: Final = "otel_hardware.source"
+OPENMETRICS_ENDPOINT: Final = "openmetrics.endpoint"
+SERVER_ADDRESS: Final = "server.address"
+SERVER_PORT: Final = "server.port"
 
 # Host: processor.
 SYSTEM_CPU_TIME = Metric(
@@ -932,6 +935,35 @@ PROCESS_GPU_UTILIZATION = Metric(
     Window.MEAN,
     scope=Scope.PROCESS,
     source="nvmlDeviceGetProcessUtilization; amdgpu: /proc/{pid}/fdinfo",
+    standard=False,
+)
+
+# Scraped endpoints; what stands on their pages is not in this vocabulary, and keeps its own names.
+OPENMETRICS_UP = Metric(
+    "openmetrics.up",
+    Kind.GAUGE,
+    "1",
+    "1 where an endpoint has answered the newest scrape with a page, 0 where it has not.",
+    (OPENMETRICS_ENDPOINT, SERVER_ADDRESS, SERVER_PORT),
+    source="the endpoints of OPENMETRICS",
+    standard=False,
+)
+OPENMETRICS_DURATION = Metric(
+    "openmetrics.scrape.duration",
+    Kind.GAUGE,
+    "s",
+    "Time until the whole page of the newest scrape was there.",
+    (OPENMETRICS_ENDPOINT, SERVER_ADDRESS, SERVER_PORT),
+    source="the endpoints of OPENMETRICS",
+    standard=False,
+)
+OPENMETRICS_DROPPED = Metric(
+    "openmetrics.scrape.dropped",
+    Kind.GAUGE,
+    "{series}",
+    "Series of the newest scrape that filters want and limits leave out; otel-hardware doctor says which limits.",
+    (OPENMETRICS_ENDPOINT, SERVER_ADDRESS, SERVER_PORT),
+    source="the endpoints of OPENMETRICS",
     standard=False,
 )
 

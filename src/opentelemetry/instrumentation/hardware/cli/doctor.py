@@ -126,8 +126,10 @@ def _sources(config: Config) -> Iterator[Finding]:
         session.board.fresh(_PATIENCE)
         pollers = {poller.name: poller for poller in session.board.pollers}
         for name in discover():
-            if name in pollers:
-                yield from _source(pollers[name])
+            parts = [each for label, each in pollers.items() if label.partition(":")[0] == name]
+            if parts:
+                for poller in parts:
+                    yield from _source(poller)
             elif config.selects(name):
                 yield Finding("sources", "wrong", name, "cannot be loaded", "see the warnings below")
             else:

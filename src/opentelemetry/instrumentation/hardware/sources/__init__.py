@@ -11,7 +11,7 @@ import logging
 import os
 import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from typing import ClassVar
@@ -21,7 +21,7 @@ from opentelemetry.instrumentation.hardware import linux as _linux  # noqa: F401
 from opentelemetry.instrumentation.hardware import portable as _portable  # noqa: F401
 from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.drivers import Drivers
-from opentelemetry.instrumentation.hardware.model import Point, Scope
+from opentelemetry.instrumentation.hardware.model import Metric, Point, Scope
 
 GROUP = "opentelemetry_hardware_source"
 
@@ -39,6 +39,8 @@ class Site:
     """Whether another process reports the host's rows for this one."""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     """What tells which devices the program may use."""
+    part: str = ""
+    """Which of its parts the source is; see :meth:`Source.parts`."""
 
 
 class Source(ABC):
@@ -50,17 +52,29 @@ class Source(ABC):
             kinds is of process scope, and leaves the host's rows out where its site says so.
         seldom: seconds between two :meth:`read_seldom`, at least.
         pace: seconds between two :meth:`read`, at least; a source that opened a slow way raises its own.
+        sampled: whether it is read between collections, too.
         missing: what this machine does not say, each with the reason; ``doctor`` lists it.
+        wrong: what went wrong with the newest reading, a sentence each, though it has points: the source is ill.
+        learned: rows of its points that are not in the vocabulary; they become instruments after the reading.
     """
 
     name: ClassVar[str]
     scope: ClassVar[Scope] = Scope.HOST
     seldom: ClassVar[float] = 10.0
     pace: float = 0.0
+    sampled: ClassVar[bool] = True
 
     def __init__(self, site: Site) -> None:
         self.site = site
         self.missing: list[str] = []
+        self.wrong: list[str] = []
+        self.learned: tuple[Metric, ...] = ()
+
+    @classmethod
+    def parts(cls, config: Config) -> Sequence[str]:
+        """What has a thread of its own each, so that none waits for another; most sources are one."""
+        del config
+        return ("",)
 
     @classmethod
     def prepare(cls, config: Config) -> None:
