@@ -31,9 +31,7 @@ from opentelemetry.instrumentation.hardware.sources import Site
 from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia, smi
 from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import is_here
 
-pytestmark = pytest.mark.skipif(
-    not is_here(os.path.exists), reason="there is no NVIDIA driver, and so no GPU: no machine can be asked for one"
-)
+pytestmark = pytest.mark.skipif(not is_here(os.path.exists), reason="no NVIDIA driver is loaded on this machine")
 
 _SETTLING = 3.0
 """Seconds until a load shows in what a driver averages."""
