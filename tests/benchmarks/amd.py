@@ -31,9 +31,14 @@ class _Below(Linux):
         super().__init__()
         self._root = root
 
+    def _moved(self, path: str) -> str:
+        return self._root + path if path.startswith("/sys/") else path
+
     def _descriptor(self, path: str, flags: int = 0) -> int:
-        moved = self._root + path if path.startswith("/sys/") else path
-        return super()._descriptor(moved, flags)
+        return super()._descriptor(self._moved(path), flags)
+
+    def exists(self, path: str) -> bool:
+        return super().exists(self._moved(path))
 
 
 class _Fabricated(Drivers):

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
+from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.drivers import Kernel
 from opentelemetry.instrumentation.hardware.machine import machine
 from opentelemetry.instrumentation.hardware.model import Kept, Point, Scope, Unavailable
 from opentelemetry.instrumentation.hardware.sources import Source
-from opentelemetry.instrumentation.hardware.sources.amd import amd_smi, rocm_smi
-from opentelemetry.instrumentation.hardware.sources.amd.files import Files, is_here
-from opentelemetry.instrumentation.hardware.sources.amd.listing import PACE, Listing, by_amd_smi, by_rocm_smi, named
-from opentelemetry.instrumentation.hardware.sources.amd.processes import Processes
 
-_NO_DRIVER = "no AMD driver is loaded: there is no /sys/module/amdgpu, and no GPU of it in /sys/class/drm"
+if TYPE_CHECKING:  # imported where there may be a GPU
+    from opentelemetry.instrumentation.hardware.sources.amd.files import Files
+    from opentelemetry.instrumentation.hardware.sources.amd.listing import Listing
+
+_SIGNS: Final = ("/sys/module/amdgpu", "/sys/bus/pci/drivers/amdgpu")
+"""There is one of them where the driver is loaded, or is a part of the kernel."""
+
+_NO_DRIVER = "no AMD driver is loaded: there is no /sys/module/amdgpu"
 
 _FIX = "rocm-smi or amd-smi should list the GPUs in the same environment"
 
@@ -35,14 +41,24 @@ class Amd(Source):
     name = "amd"
     scope = Scope.PROCESS
 
+    @classmethod
+    def prepare(cls, config: Config) -> None:
+        """Import what reads GPUs, where there may be one."""
+        if is_expected(config, os.path.exists):
+            from opentelemetry.instrumentation.hardware.sources.amd import files, listing, processes  # noqa: F401
+
     def open(self) -> None:
         """Find the GPUs.
 
         Raises:
             Unavailable: where there is no driver, or no way to ask it.
         """
-        self._of = Kept()
         kernel = self.site.drivers.kernel()
+        if not is_expected(self.site.config, kernel.exists):
+            raise Unavailable(_NO_DRIVER)
+        from opentelemetry.instrumentation.hardware.sources.amd.processes import Processes
+
+        self._of = Kept()
         self._instead = ""
         self._gpus = self._way(kernel)
         self._processes = Processes(kernel, machine(self.site.drivers), self.site.pid)
@@ -54,6 +70,10 @@ class Amd(Source):
             Unavailable: where none can be used, with the reasons of all.
             OSError: where a tool could not be asked now.
         """
+        from opentelemetry.instrumentation.hardware.sources.amd import amd_smi, rocm_smi
+        from opentelemetry.instrumentation.hardware.sources.amd.files import Files, is_here
+        from opentelemetry.instrumentation.hardware.sources.amd.listing import PACE, Listing, by_amd_smi, by_rocm_smi
+
         config = self.site.config
         here = is_here(kernel)
         if not (here or named(config.amd_smi) or named(config.rocm_smi)):
@@ -118,3 +138,13 @@ class Amd(Source):
             for task, share in shares.get(bdf, {}).items():
                 if task != "general" or not self._processes.computing:
                     yield self._of[v.PROCESS_GPU_UTILIZATION, v.HW_ID, device.id, v.GPU_TASK, task](share)
+
+
+def is_expected(config: Config, exists: Callable[[str], bool]) -> bool:
+    """Whether there may be a GPU: its driver is here, or the settings say where a tool is."""
+    return bool(named(config.amd_smi) or named(config.rocm_smi)) or any(map(exists, _SIGNS))
+
+
+def named(setting: str | None) -> str:
+    """The path of a tool that a setting names, if it does."""
+    return "" if setting in (None, "auto", "off") else str(setting)

@@ -20,11 +20,6 @@ SECONDS: Final = 20.0
 """How long a run may take; 15 s were too few for sixteen dies."""
 
 
-def named(setting: str | None) -> str:
-    """The path of a tool that a setting names, if it does."""
-    return "" if setting in (None, "auto", "off") else str(setting)
-
-
 class Tool:
     """A tool that lists all cards.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
@@ -9,10 +10,10 @@ from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.devices import Reading
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Unavailable
-from opentelemetry.instrumentation.hardware.sources.amd import amd_smi, rocm_smi
+from opentelemetry.instrumentation.hardware.sources.amd import amd_smi, is_expected, named, rocm_smi
 from opentelemetry.instrumentation.hardware.sources.amd.card import Card, text
-from opentelemetry.instrumentation.hardware.sources.amd.files import Files, is_here
-from opentelemetry.instrumentation.hardware.sources.amd.listing import by_amd_smi, named, run
+from opentelemetry.instrumentation.hardware.sources.amd.files import Files
+from opentelemetry.instrumentation.hardware.sources.amd.listing import by_amd_smi, run
 
 Words: TypeAlias = "Mapping[str, str]"
 """What the tool calls something, and its text."""
@@ -43,11 +44,7 @@ class Raw:
         self._config = config
         self._drivers = Drivers()
         self._ask: Callable[[], dict[int, Words]] | None = None
-        try:
-            self._here = is_here(self._drivers.kernel())
-        except Unavailable:
-            self._here = False
-        self.expected = self._here or bool(named(config.rocm_smi) or named(config.amd_smi))
+        self.expected = is_expected(config, os.path.exists)
 
     def read(self) -> Mapping[int, Words]:
         """Each GPU by its number, in the order of their addresses; none where they do not answer."""
