@@ -584,3 +584,41 @@ def test_raw_numbers_are_those_of_the_tool(tool: Callable[..., str]) -> None:
     assert raw.read()[0]["watts"] == 7.5
     assert raw.trouble == ""
     raw.close()
+
+
+# -- W&B's keys
+
+
+@posix
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        (
+            "apple_gpu_stats",
+            {"gpu": 30.0, "memoryAllocated": 12.5, "temp": 42.5, "powerWatts": 7.5, "powerPercent": 45.4545},
+        ),
+        ("macmon", {"gpu": 25.0, "temp": 40.5, "powerWatts": 2.5, "powerPercent": 15.1515}),
+        ("ioreg", {"gpu": 20.0, "memoryAllocated": 25.0}),
+    ],
+    ids=TOOLS,
+)  # fmt: skip
+def test_wandbs_keys_are_by_its_formulas(tool: Callable[..., str], name: str, keys: dict[str, float]) -> None:
+    flag = f"--{name.replace('_', '-')}"
+    line = ["otel-hardware", "snapshot", "--format", "wandb", "--sources", "apple", "--window", "0.3"]
+    child = run([*line, flag, tool(name), "--sample-interval", "1"])
+    assert child.returncode == 0, child.stderr
+    row = json.loads(child.stdout)
+    assert {key: row[key] for key in row if key.startswith("gpu.")} == {f"gpu.0.{key}": keys[key] for key in keys}
+
+
+def test_wandbs_formulas_of_the_second_generation() -> None:
+    said = stats.parse(json.dumps(second_generation(1)).encode()).raw
+    assert said == pytest.approx({"utilization": 64, "allocated": 30, "temperature": 61.75, "watts": 31})
+
+
+@posix
+def test_wandbs_constant_is_in_no_number_of_ours(tool: Callable[..., str]) -> None:
+    with opened("apple", apple_gpu_stats=tool("apple_gpu_stats")) as source:
+        rows = {series.metric for series in all_of(source)}
+    assert v.HW_POWER in rows
+    assert not rows & {v.HW_POWER_LIMIT, v.HW_POWER_UTILIZATION}

@@ -25,6 +25,7 @@ _MIB = 1 << 20
 _GIB = 1 << 30
 _NONE: Final[Mapping[int, Moment]] = MappingProxyType({})
 _NO_RADEONS: Final[Mapping[int, Words]] = MappingProxyType({})
+_NO_APPLE: Final[Mapping[int, Mapping[str, float]]] = MappingProxyType({})
 
 
 class Reading(NamedTuple):
@@ -41,6 +42,7 @@ class Reading(NamedTuple):
     spaces: Mapping[str, Space]
     gpus: Mapping[int, Moment]
     radeons: Mapping[int, Words]
+    apple: Mapping[int, Mapping[str, float]]
 
 
 def take(
@@ -49,6 +51,7 @@ def take(
     paths: Sequence[str] = ("/",),
     gpus: Mapping[int, Moment] = _NONE,
     radeons: Mapping[int, Words] = _NO_RADEONS,
+    apple: Mapping[int, Mapping[str, float]] = _NO_APPLE,
 ) -> Reading:
     """Read the machine once.
 
@@ -58,6 +61,7 @@ def take(
         paths: where file systems are looked at, W&B's ``x_stats_disk_paths``; one that cannot be read is left out.
         gpus: what NVIDIA's GPUs say at this moment, by their indices.
         radeons: what rocm-smi says of AMD's, by their numbers.
+        apple: what a tool says of an Apple chip's, in its own numbers.
 
     Raises:
         OSError: where the process is gone.
@@ -81,6 +85,7 @@ def take(
         spaces,
         gpus,
         radeons,
+        apple,
     )
 
 
@@ -271,6 +276,22 @@ _RADEON: Final[Mapping[str, tuple[str, Callable[[Words], float | None]]]] = {
 """What W&B makes of rocm-smi's words of an AMD GPU; where it says 0 of what is not there, nothing is said here."""
 
 
+_APPLE_WATTS = 16.5
+"""What W&B takes for the most that any Apple chip draws, in its percent and nowhere else."""
+
+_APPLE: Final[Mapping[str, tuple[str, Callable[[Mapping[str, float]], float | None]]]] = {
+    "gpu": ("`utilization` (macmon: scaled by its frequency)", lambda said: said.get("utilization")),
+    "memoryAllocated": ("`mem_used`; else memory in use / allocated", lambda said: said.get("allocated")),
+    "temp": ("`temperature`; else the mean of the GPU's sensors", lambda said: said.get("temperature")),
+    "powerWatts": ("`power`; else `systemPower` (macmon: the GPU's)", lambda said: said.get("watts")),
+    "powerPercent": (
+        f"the same / {_APPLE_WATTS} W, whatever the chip",
+        lambda said: said["watts"] / _APPLE_WATTS * 100 if "watts" in said else None,
+    ),
+}
+"""What W&B makes of apple_gpu_stats's numbers, by whichever tool they are said here."""
+
+
 def _of_radeons(name: str) -> Iterator[Callable[[Span], Iterator[tuple[str, float]]]]:
     """A key of each AMD GPU whose number is not that of an NVIDIA GPU."""
 
@@ -281,6 +302,19 @@ def _of_radeons(name: str) -> Iterator[Callable[[Span], Iterator[tuple[str, floa
                 yield f"gpu.{number}.{name}", value
 
     if name in _RADEON:
+        yield values
+
+
+def _of_apple(name: str) -> Iterator[Callable[[Span], Iterator[tuple[str, float]]]]:
+    """A key of an Apple chip's GPU, where there is no other one of its number."""
+
+    def values(span: Span) -> Iterator[tuple[str, float]]:
+        for number, said in span.now.apple.items():
+            value = _APPLE[name][1](said)
+            if value is not None and number not in {*span.now.gpus, *span.now.radeons}:
+                yield f"gpu.{number}.{name}", value
+
+    if name in _APPLE:
         yield values
 
 
@@ -302,8 +336,9 @@ class _Gpu(NamedTuple):
 
     def own(self) -> Iterator[Key]:
         key = f"gpu.{{i}}.{self.name}"
-        words = f"{self.formula}; AMD: {_RADEON[self.name][0]}" if self.name in _RADEON else self.formula
-        values = _chained(_of_gpus(key, self.value), *_of_radeons(self.name))
+        others = (("AMD", _RADEON), ("Apple", _APPLE))
+        words = "; ".join([self.formula, *(f"{who}: {of[self.name][0]}" for who, of in others if self.name in of)])
+        values = _chained(_of_gpus(key, self.value), *_of_radeons(self.name), *_of_apple(self.name))
         yield Key(key, self.unit, words, values, self.like and f"gpu.{{i}}.{self.like}")
 
     def twins(self) -> Iterator[Key]:
@@ -390,7 +425,7 @@ KEYS: Final[tuple[Key, ...]] = (
     ),
     *(key for gpu in _GPUS for key in gpu.twins()),
 )
-"""Every key about the host, its disks and network, its memory, the process, NVIDIA's GPUs and AMD's."""
+"""Every key about the host, its disks and network, its memory, the process, NVIDIA's GPUs, AMD's and Apple's."""
 
 
 def row(span: Span) -> dict[str, float]:

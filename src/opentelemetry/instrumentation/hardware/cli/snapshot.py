@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from opentelemetry.instrumentation.hardware.config import Config
     from opentelemetry.instrumentation.hardware.session import Session
     from opentelemetry.instrumentation.hardware.sources.amd import raw as amd
+    from opentelemetry.instrumentation.hardware.sources.apple import raw as apple
     from opentelemetry.instrumentation.hardware.sources.nvidia import raw as nvidia
 
 _DESCRIPTION = """\
@@ -156,7 +157,7 @@ class _Aside:
         vendor: who made them.
     """
 
-    def __init__(self, gpus: nvidia.Raw | amd.Raw, vendor: str) -> None:
+    def __init__(self, gpus: nvidia.Raw | amd.Raw | apple.Raw, vendor: str) -> None:
         self._gpus = gpus
         self._vendor = vendor
         self._asked: SimpleQueue[bool] = SimpleQueue()
@@ -199,23 +200,26 @@ def _rows(arguments: argparse.Namespace, config: Config, pid: int) -> None:
     from opentelemetry.instrumentation.hardware.drivers import Drivers
     from opentelemetry.instrumentation.hardware.machine import machine
     from opentelemetry.instrumentation.hardware.sources.amd import raw as amd
+    from opentelemetry.instrumentation.hardware.sources.apple import raw as apple
     from opentelemetry.instrumentation.hardware.sources.nvidia import raw as nvidia
 
     drivers = Drivers()
     paths = config.disk_paths or ["/"]
-    cards, radeons = nvidia.Raw(config, pid), amd.Raw(config)
+    cards, radeons, chip = nvidia.Raw(config, pid), amd.Raw(config), apple.Raw(config, pid)
     of_nvidia = _Aside(cards, "NVIDIA") if cards.expected and config.selects("nvidia") else None
     of_amd = _Aside(radeons, "AMD") if radeons.expected and config.selects("amd") else None
+    of_apple = _Aside(chip, "Apple") if chip.expected and config.selects("apple") else None
+    asides = (of_nvidia, of_amd, of_apple)
 
     def take() -> wandb.Reading:
-        return wandb.take(asked, pid, paths, of_nvidia.read() if of_nvidia else {}, of_amd.read() if of_amd else {})
+        return wandb.take(asked, pid, paths, *(aside.read() if aside else {} for aside in asides))
 
     try:
         asked = machine(drivers)
         first = before = take()
         for path in sorted(set(paths) - set(first.spaces)):
             say(f"{path} cannot be read, so there are no disk.{path} keys")
-        for trouble in filter(None, (cards.trouble, radeons.trouble)):
+        for trouble in filter(None, (cards.trouble, radeons.trouble, chip.trouble)):
             say(f"there are no gpu. keys: {trouble}")
         for _ in _moments(arguments):
             now = take()
@@ -224,7 +228,7 @@ def _rows(arguments: argparse.Namespace, config: Config, pid: int) -> None:
     except FileNotFoundError:
         raise Mistake(f"process {pid} has ended", 1) from None
     finally:
-        for aside in (of_nvidia, of_amd):
+        for aside in asides:
             if aside:
                 aside.close()
         drivers.close()
