@@ -450,12 +450,14 @@ HW_GPU_UTILIZATION = Metric(
     "hw.gpu.utilization",
     Kind.GAUGE,
     "1",
-    "Share of time that the GPU was busy with a task; sm, tensor, dram and fp* are shares of the unit's peak.",
+    "Share of time that the GPU was busy with a task; sm, tensor, dram and fp* are shares of the unit's peak, scaled is "
+    "the share of all that the GPU could do at its highest frequency.",
     (HW_ID, HW_NAME, HW_PARENT, GPU_TASK),
     Window.MEAN,
     source="general: nvmlDeviceGetSamples, else GetUtilizationRates, which says memory too; "
     "nvmlDeviceGetEncoderUtilization and the like; sm, tensor, dram, fp64, fp32, fp16: nvmlGpmMetricsGet; "
-    "amdgpu: gpu_busy_percent, mem_busy_percent (memory), gpu_metrics (video, jpeg)",
+    "amdgpu: gpu_busy_percent, mem_busy_percent (memory), gpu_metrics (video, jpeg); Apple: the registry's Device "
+    "Utilization %, macmon gpu_active_ratio (general), gpu_scaled_ratio (scaled)",
     wandb="gpu.{i}.gpu, gpu.{i}.memory, gpu.{i}.encoderUtilization, gpu.{i}.smActive, gpu.{i}.pipeTensorActive, "
     "gpu.{i}.dramActive, gpu.{i}.pipeFp64Active, gpu.{i}.pipeFp32Active, gpu.{i}.pipeFp16Active",
 )
@@ -495,7 +497,8 @@ HW_GPU_MEMORY_USAGE = Metric(
     "By",
     "Memory in use, without what the driver keeps for itself where it says that apart.",
     (HW_ID, HW_NAME, HW_PARENT),
-    source="nvmlDeviceGetMemoryInfo_v2: used; older drivers GetMemoryInfo; amdgpu: mem_info_vram_used",
+    source="nvmlDeviceGetMemoryInfo_v2: used; older drivers GetMemoryInfo; amdgpu: mem_info_vram_used; "
+    "Apple: the registry's In use system memory",
     wandb="gpu.{i}.memoryAllocatedBytes",
 )
 HW_GPU_MEMORY_LIMIT = Metric(
@@ -543,7 +546,8 @@ HW_POWER = Metric(
     "Power that a component draws.",
     (HW_ID, HW_NAME, HW_TYPE, HW_PARENT),
     Window.MEAN,
-    source="nvmlDeviceGetPowerUsage; amdgpu: hwmon power1_average, else power1_input",
+    source="nvmlDeviceGetPowerUsage; amdgpu: hwmon power1_average, else power1_input; Apple: macmon "
+    "gpu_power, cpu_power, ane_power (npu), ram_power; apple_gpu_stats",
     wandb="gpu.{i}.powerWatts",
 )
 HW_POWER_PEAK = Metric(
@@ -585,7 +589,8 @@ HW_TEMPERATURE = Metric(
     "Temperature of a component at a sensor.",
     (HW_ID, HW_NAME, HW_TYPE, HW_PARENT, HW_SENSOR_LOCATION),
     Window.MEAN,
-    source="nvmlDeviceGetTemperature (gpu); NVML field MEMORY_TEMP (memory); amdgpu: hwmon temp*_input, by label",
+    source="nvmlDeviceGetTemperature (gpu); NVML field MEMORY_TEMP (memory); amdgpu: hwmon temp*_input, by label; "
+    "Apple: macmon gpu_temp_avg, cpu_temp_avg; apple_gpu_stats",
     wandb="gpu.{i}.temp",
 )
 HW_TEMPERATURE_PEAK = Metric(
@@ -615,7 +620,7 @@ HW_GPU_FREQUENCY = Metric(
     "Clock frequency of a part of the GPU.",
     (HW_ID, HW_NAME, HW_PARENT, FREQUENCY_DOMAIN),
     Window.MEAN,
-    source="nvmlDeviceGetClockInfo; amdgpu: hwmon freq*_input, by label",
+    source="nvmlDeviceGetClockInfo; amdgpu: hwmon freq*_input, by label; Apple: macmon gpu_freq_mhz",
     wandb="gpu.{i}.smClock, gpu.{i}.memoryClock, gpu.{i}.graphicsClock",
     standard=False,
 )
@@ -652,7 +657,7 @@ HW_FAN_SPEED_RATIO = Metric(
     "1",
     "Fan speed over its maximum.",
     (HW_ID, HW_NAME, HW_PARENT),
-    source="nvmlDeviceGetFanSpeed_v2: what the fan is told to do; amdgpu: hwmon pwm1",
+    source="nvmlDeviceGetFanSpeed_v2: what the fan is told to do; amdgpu: hwmon pwm1; Apple: macmon fans",
     wandb="gpu.{i}.fanSpeed",
 )
 HW_FAN_SPEED = Metric(
@@ -661,7 +666,7 @@ HW_FAN_SPEED = Metric(
     "rpm",
     "Speed of a fan.",
     (HW_ID, HW_NAME, HW_PARENT),
-    source="nvmlDeviceGetFanSpeedRPM; amdgpu: hwmon fan1_input",
+    source="nvmlDeviceGetFanSpeedRPM; amdgpu: hwmon fan1_input; Apple: macmon fans",
 )
 HW_VOLTAGE = Metric(
     "hw.voltage",
