@@ -462,3 +462,36 @@ def test_it_is_written_down_and_said_again() -> None:
 
     assert listen(record) == [[b"a"], "sh has ended"]
     assert listen(Replay(output.getvalue().splitlines())) == [[b"a"], "sh has ended"]
+
+
+# -- what it is given to read
+
+
+def test_a_document_is_there_until_the_tool_has_said_something(made: Callable[..., Stream], tmp_path: Path) -> None:
+    word = tmp_path / "word"
+    word.write_text("")
+    program = (
+        f"next_word({str(word)!r}, 'read')\ntext = open(sys.argv[2]).read()\n"
+        "say(f'{sys.argv[1]} {sys.argv[2]} {text}\\n'); signal.pause()"
+    )
+    stream = made(program)
+    stream.open(["-c", "{document}"], LONG, "a text")
+    (path,) = Path(os.environ.get("TMPDIR", "/tmp")).glob(f"otel-hardware-{os.getpid()}-*")
+    assert stream.read(0.1) == []
+    assert path.stat().st_mode & 0o777 == 0o600
+    word.write_text("read")
+    assert _heard(stream, 1) == [f"-c {path} a text".encode()]
+    assert not path.exists()
+
+
+def test_a_document_that_nobody_reads_does_not_stay(made: Callable[..., Stream]) -> None:
+    stream = made("signal.pause()")
+    stream.open(["{document}"], LONG, "a text")
+    stream.close()
+    assert not [*Path(os.environ.get("TMPDIR", "/tmp")).glob(f"otel-hardware-{os.getpid()}-*")]
+
+
+def test_arguments_that_a_tool_always_has_come_first(made: Callable[..., Stream]) -> None:
+    stream = made("say(' '.join(sys.argv[1:]) + '\\n'); signal.pause()", first=("-u", "program"))
+    stream.open(["x"], LONG)
+    assert _heard(stream, 1) == [b"-u program x"]

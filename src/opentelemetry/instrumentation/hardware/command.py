@@ -71,6 +71,7 @@ class Tool(NamedTuple):
         folders: where its vendor puts it.
         keep: how the names of environment variables begin that are its vendor's own.
         fix: what to do where there is none.
+        first: the arguments that come before all others: of an interpreter, the program.
     """
 
     name: str
@@ -78,6 +79,7 @@ class Tool(NamedTuple):
     folders: tuple[str, ...] = ()
     keep: tuple[str, ...] = ()
     fix: str = ""
+    first: tuple[str, ...] = ()
 
     def at(self, setting: str | None) -> Tool:
         """The same, where a setting says that it is; ``None``, "auto" and "off" do not say it."""
@@ -144,7 +146,7 @@ class Command:
         if not os.access(self._path, os.X_OK):
             raise Unavailable(f"{self._path} is no program any more", self._tool.fix)
         kept = for_long and not self._launcher
-        return self._started([*(_KEEPER if kept else self._launcher), self._path, *arguments], kept)
+        return self._started([*(_KEEPER if kept else self._launcher), self._path, *self._tool.first, *arguments], kept)
 
     def end(self, child: Child) -> None:
         """Kill a child with all that it started, and reap it; one that cannot be killed is remembered."""

@@ -23,10 +23,10 @@ class Owners:
         machine: knows the descendants.
         kernel: None where it is not Linux.
         pid: the process.
-        evidence: a device file that a program opens to compute, and that asking the driver does not open.
+        evidence: the device files, one of which a program opens to compute, and that asking the driver does not open.
     """
 
-    def __init__(self, machine: Machine, kernel: Kernel | None, pid: int, evidence: str) -> None:
+    def __init__(self, machine: Machine, kernel: Kernel | None, pid: int, *evidence: str) -> None:
         self._machine = machine
         self._kernel = kernel
         self._pid = pid
@@ -68,13 +68,13 @@ class Owners:
         return any(self._computes(pid) for pid in set(self._names.values()))
 
     def _computes(self, pid: int) -> bool:
-        """Whether a process holds the device file that stands for computing."""
+        """Whether a process holds a device file that stands for computing."""
         if self._kernel is None:
             return False
         folder = f"/proc/{pid}/fd"
         with suppress(OSError):
             for name in self._kernel.names(folder):
                 with suppress(OSError):
-                    if self._kernel.link(f"{folder}/{name}") == self._evidence:
+                    if self._kernel.link(f"{folder}/{name}") in self._evidence:
                         return True
         return False

@@ -7,8 +7,10 @@ a second one; one that dies, falls silent or floods us is not started again at o
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from math import inf
 from typing import Final
 
@@ -46,13 +48,16 @@ class Stream:
         self._deaths = 0
         self._not_before = -inf
         self._ended = ""
+        self._document = ""
 
-    def open(self, arguments: Sequence[str], period: float) -> None:
+    def open(self, arguments: Sequence[str], period: float, document: str = "") -> None:
         """Start the tool; the one before is ended.
 
         Args:
             arguments: for the tool.
             period: seconds between two lines.
+            document: a text that it reads from a file, which is there until it has said something; ``{document}``
+                stands for its path among the arguments.
 
         Raises:
             ChildProcessError: the one before could not be killed and still lives; or it broke off a short while ago.
@@ -63,7 +68,14 @@ class Stream:
         now = self._clock()
         if now < self._not_before:
             raise ChildProcessError(f"{self._ended}; it is started again in {self._not_before - now:.0f} s")
-        self._child = self._command.start(arguments, for_long=True)
+        if document:
+            self._document = _written(document)
+            arguments = [each.replace("{document}", self._document) for each in arguments]
+        try:
+            self._child = self._command.start(arguments, for_long=True)
+        except BaseException:
+            self._forget()
+            raise
         self._period = period
         self._opened = self._looked = now
         self._overdue = now + max(_FIRST, PERIODS * period)
@@ -94,6 +106,8 @@ class Stream:
             if not piece and left <= 0:
                 break
             got += len(piece or b"")
+            if got:
+                self._forget()
             lines += self._cut(piece or b"")
             if got > LIMIT or len(self._rest) > LINE:
                 what = (
@@ -107,6 +121,14 @@ class Stream:
         child, self._child = self._child, None
         if child is not None:
             self._command.end(child)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Remove the file of the document: the tool has read it, or never will."""
+        path, self._document = self._document, ""
+        if f"-{os.getpid()}-" in path:  # in a forked child it is its parent's
+            with suppress(OSError):
+                os.unlink(path)
 
     def _cut(self, piece: bytes) -> list[bytes]:
         """The lines that a piece makes whole."""
@@ -149,6 +171,14 @@ class Stream:
         self._ended = how
         self.close()
         return how
+
+
+def _written(document: str) -> str:
+    """The path of a new file of our own user's that has a text."""
+    path = f"{os.environ.get('TMPDIR') or '/tmp'}/otel-hardware-{os.getpid()}-{os.urandom(8).hex()}"
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(document)
+    return path
 
 
 def _saying(child: Child) -> str:
