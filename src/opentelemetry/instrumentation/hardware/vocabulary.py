@@ -450,8 +450,8 @@ HW_GPU_UTILIZATION = Metric(
     "hw.gpu.utilization",
     Kind.GAUGE,
     "1",
-    "Share of time that the GPU was busy with a task; sm, tensor, dram and fp* are shares of the unit's peak, scaled is "
-    "the share of all that the GPU could do at its highest frequency.",
+    "Share of time that the GPU was busy with a task; sm, tensor, dram and fp* are shares of the unit's peak, scaled "
+    "is the share of all that the GPU could do at its highest frequency.",
     (HW_ID, HW_NAME, HW_PARENT, GPU_TASK),
     Window.MEAN,
     source="general: nvmlDeviceGetSamples, else GetUtilizationRates, which says memory too; "
