@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.benchmarks.figure import Figure
+from tests.benchmarks.locks import releases
 from tests.benchmarks.steady import in_turn, milliseconds
 from tests.tools import amdsysfs
 from tests.tools.amdsysfs import Gpu, table
@@ -51,7 +54,9 @@ class _Fabricated(Drivers):
         return self._kernel
 
 
-def figures(quick: bool) -> list[Figure]:
+@contextmanager
+def opened() -> Iterator[Amd]:
+    """The source, open and warm, on the machine."""
     metrics = table(6, energy=1 << 50, residency=(1, 2, 3, 4, 5, 6), xgmi=[1] * 16)
     base = Gpu(power_file="power1_input", rpm=900, pwm=80, metrics=metrics)
     gpus = [
@@ -62,17 +67,29 @@ def figures(quick: bool) -> list[Figure]:
         source = Amd(Site(Config(), _Fabricated(folder), os.getpid()))
         source.open()
         try:
-            said = len(list(source.read()))
-            list(source.read_seldom())
-            cost = in_turn(
-                {
-                    "sample": lambda: milliseconds(lambda: list(source.read()), _TIMES),
-                    "seldom": lambda: milliseconds(lambda: list(source.read_seldom()), _TIMES),
-                },
-                rounds=3 if quick else 25,
-            )
+            for _ in (*source.read(), *source.read_seldom()):
+                pass
+            yield source
         finally:
             source.close()
+
+
+def let_go() -> int:
+    """How often a sample lets go of the interpreter lock."""
+    with opened() as source:
+        return releases(lambda: list(source.read()))
+
+
+def figures(quick: bool) -> list[Figure]:
+    with opened() as source:
+        said = len(list(source.read()))
+        cost = in_turn(
+            {
+                "sample": lambda: milliseconds(lambda: list(source.read()), _TIMES),
+                "seldom": lambda: milliseconds(lambda: list(source.read_seldom()), _TIMES),
+            },
+            rounds=3 if quick else 25,
+        )
     return [
         Figure(f"AMD: sample of {GPUS} GPUs by files, {said} points", cost["sample"], "ms CPU", "", None, BOUND),
         Figure(f"AMD: what is read seldom of {GPUS} GPUs", cost["seldom"], "ms CPU"),

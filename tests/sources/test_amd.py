@@ -7,6 +7,7 @@ import math
 import os
 import re
 import struct
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from errno import EBUSY, EIO, ENODEV, ENOENT, EPERM
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.benchmarks import fresh
 from tests.sources.machines import STRANGER
 from tests.sources.radeons import Equipped, by_amd_smi, hidden, laptop, mi210, mi300x, rocm
 from tests.sources.reading import all_of, opened, series_of
@@ -297,6 +299,32 @@ def test_an_energy_counter_that_pauses_is_not_replaced_by_an_estimate() -> None:
         assert source.missing == ["gpu_metrics of GPU 0: busy"]
 
 
+def test_a_total_that_could_not_be_read_once_is_read_again() -> None:
+    gpu = Gpu()
+    drivers = Equipped(amdsysfs.machine([gpu]) | {f"{gpu.folder}/mem_info_vram_total": OSError(EBUSY, "busy")})
+    with opened("amd", drivers, STRANGER) as source:
+        assert not of(all_of(source), v.HW_GPU_MEMORY_USAGE), "what is used of an unknown whole is not believed"
+        assert drivers.tree is not None
+        drivers.tree.files[f"{gpu.folder}/mem_info_vram_total"] = "68702699520\n"
+        assert of(all_of(source), v.HW_GPU_MEMORY_USAGE) == [10_960_896_000]
+        assert source.missing == []
+
+
+def test_the_parts_of_a_divided_gpu_are_one_gpu() -> None:
+    """ROCm has a node for each part, all at one address; the kernel's files are those of the whole."""
+    gpu = Gpu()
+    files = amdsysfs.machine([gpu])
+    for part in (1, 2):
+        folder = f"{KFD}/topology/nodes/{part + 1}"
+        files |= {
+            f"{folder}/gpu_id": f"{7000 + part}\n",
+            f"{folder}/properties": files[f"{KFD}/topology/nodes/1/properties"],
+        }
+        files[f"{KFD}/proc/{STRANGER}/vram_{7000 + part}"] = f"{part}000\n"
+    files[f"{KFD}/proc/{STRANGER}/vram_{number_of(gpu)}"] = "500\n"
+    assert used(Equipped(files)) == {"43cc8cc8af246700": 3500}
+
+
 def test_nothing_but_the_state_of_a_sleeping_card_is_read() -> None:
     gpu = Gpu(asleep=True)
     drivers = Equipped(amdsysfs.machine([gpu]))
@@ -551,3 +579,12 @@ def test_the_card_of_a_folder_that_is_not_there_is_lost() -> None:
     card = BoardCard(drivers.kernel(), "card7", "0000:03:00.0", 0, "1002:740F")
     with pytest.raises(OSError, match="No such file"):
         card.find(set(), {}, None)
+
+
+# -- the program around it
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="amdgpu is a driver of Linux")
+def test_files_behind_which_a_device_is_asked_let_go_of_the_interpreter_lock() -> None:
+    times: int = fresh.call("tests.benchmarks.amd:let_go")
+    assert 8 * 10 <= times <= 8 * 15, "for each file of each GPU, and no more"

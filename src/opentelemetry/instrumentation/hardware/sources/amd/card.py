@@ -145,7 +145,7 @@ class Card:
         if "ras" in present:
             self._errors = sorted(name for name in self._names("ras") if name.endswith("_err_count"))
         self._metrics = Metrics() if "gpu_metrics" in present else None
-        self._total = self._once("mem_info_vram_total", _CAPACITY)
+        self._total = None
         if self.device is None:
             self._identify(taken, names, driver)
         self._found = True
@@ -260,6 +260,8 @@ class Card:
             self.lose(problem or "it has no files that say anything")
             return {}
         self._well()
+        if self._total is None and "memory.used" in said:
+            self._total = self._once("mem_info_vram_total", _CAPACITY)
         if self._total is not None and said.get("memory.used", 0) <= self._total:
             said["memory.total"] = self._total
         elif "memory.used" in said:
