@@ -15,7 +15,7 @@ from opentelemetry.instrumentation.hardware.model import Scope
 from opentelemetry.instrumentation.hardware.session import Session
 from opentelemetry.instrumentation.hardware.sources import GROUP, Site, Source, discover
 
-OWN = ["amd", "container", "filesystem", "host", "nvidia", "openmetrics", "process"]
+OWN = ["amd", "apple", "container", "filesystem", "host", "nvidia", "openmetrics", "process"]
 
 
 @pytest.fixture
