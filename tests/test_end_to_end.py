@@ -240,6 +240,8 @@ OPTIONAL = {
     v.CONTAINER_CPU_LIMIT: "no such limit",
     v.CONTAINER_CPU_THROTTLED_TIME: "no such limit",
     v.HW_VOLTAGE: "not of these GPUs",
+    v.HW_HOST_POWER: "a Mac says it",
+    v.HW_CPU_SPEED: "a Mac says it",
     v.PROCESS_GPU_MEMORY_USAGE: "the program uses no GPU",
     v.PROCESS_GPU_UTILIZATION: "the program uses no GPU",
     v.PROCESS_DISK_IO: "some sandboxes have no /proc/self/io",
