@@ -1,0 +1,337 @@
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+import zlib
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.instrumentation.urllib import URLLibInstrumentor
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from tests.waiting import wait_for
+from tests.web import Web, page
+
+from opentelemetry.instrumentation.hardware.drivers import Refusal
+from opentelemetry.instrumentation.hardware.http import Address, Http
+
+TEXT = "x 1\n" * 1000
+
+
+def fetch(url: str, **options: Any) -> bytes:
+    body: bytes = Http(Address(url, **options)).get()["body"]
+    return body
+
+
+def test_a_page_with_its_kind_and_the_time_that_it_took() -> None:
+    with Web(page(TEXT, "text/plain; version=0.0.4")) as web:
+        answer = Http(Address(web.url + "?a=b%20c", accept="text/plain")).get()
+    assert answer["body"] == TEXT.encode()
+    assert answer["type"] == "text/plain; version=0.0.4"
+    assert 0 < answer["seconds"] < 5
+    ((path, headers),) = web.requests
+    assert path == "/metrics?a=b%20c"
+    assert headers["host"] == f"127.0.0.1:{web.port}"
+    assert headers["accept"] == "text/plain"
+    assert headers["accept-encoding"] == "gzip"
+    assert headers["x-prometheus-scrape-timeout-seconds"] == "5"
+    assert headers["user-agent"].startswith("opentelemetry-instrumentation-hardware/")
+    assert "authorization" not in headers
+
+
+def test_a_packed_page_is_unpacked() -> None:
+    with Web(page(gzip.compress(TEXT.encode()), Content_Encoding="gzip")) as web:
+        assert fetch(web.url) == TEXT.encode()
+
+
+def test_a_page_without_a_length() -> None:
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        request.wfile.write(b"HTTP/1.0 200 OK\r\n\r\nx 1\n")
+
+    with Web(answer) as web:
+        assert Http(Address(web.url)).get()["type"] == ""
+        assert fetch(web.url) == b"x 1\n"
+
+
+def test_a_page_in_pieces() -> None:
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        request.wfile.write(
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nx 1\n\r\n4\r\ny 2\n\r\n0\r\n\r\n"
+        )
+
+    with Web(answer) as web:
+        assert fetch(web.url) == b"x 1\ny 2\n"
+
+
+def test_own_headers_win_and_a_token_is_read_anew(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("first\n")
+    with Web(page(TEXT)) as web:
+        http = Http(Address(web.url, headers={"X-Scope": "a b", "User-Agent": "us"}, token_file=str(token)))
+        http.get()
+        token.write_text("second")
+        http.get()
+    (_, first), (_, second) = web.requests
+    assert (first["x-scope"], first["user-agent"]) == ("a b", "us")
+    assert (first["authorization"], second["authorization"]) == ("Bearer first", "Bearer second")
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\xff", b"a\nb", b"a b"])
+def test_a_token_that_is_none(tmp_path: Path, content: bytes | None) -> None:
+    token = tmp_path / "token"
+    if content is not None:
+        token.write_bytes(content)
+    with Web(page(TEXT)) as web, pytest.raises(Refusal, match=r"the token in .*token cannot be read"):
+        fetch(web.url, token_file=str(token))
+    assert web.requests == []
+
+
+@pytest.mark.parametrize("status", [204, 304, 401, 404, 500])
+def test_another_status(status: int) -> None:
+    with Web(page("", status=status)) as web, pytest.raises(Refusal, match=f"it answers HTTP {status}"):
+        fetch(web.url)
+
+
+def moved(places: list[str], status: int = 302) -> Callable[[BaseHTTPRequestHandler], None]:
+    left = list(places)
+
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        (page("", status=status, Location=left.pop(0)) if left else page(TEXT))(request)
+
+    return answer
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirection_on_the_same_server_is_followed(status: int) -> None:
+    with Web(moved(["/other?x=1"], status)) as web:
+        assert fetch(web.url) == TEXT.encode()
+    assert [path for path, _ in web.requests] == ["/metrics", "/other?x=1"]
+
+
+def test_a_redirection_to_another_server_is_not_followed(tmp_path: Path) -> None:
+    with Web(page(TEXT)) as other:
+        for place in (other.url, f"//localhost:{other.port}/x", "https://127.0.0.1/x", "file:///etc/passwd"):
+            with Web(moved([place])) as web, pytest.raises(Refusal, match="redirects to another server"):
+                fetch(web.url, headers={"Authorization": "Basic x"})
+        assert other.requests == []
+
+
+def test_a_redirection_without_end() -> None:
+    with Web(moved(["/a", "/b", "/c", "/d"])) as web, pytest.raises(Refusal, match="again and again"):
+        fetch(web.url)
+    assert len(web.requests) == 3
+
+
+def test_nobody_listens() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        with pytest.raises(ConnectionRefusedError):
+            fetch(f"http://127.0.0.1:{closed.getsockname()[1]}/")
+
+
+@pytest.mark.parametrize("words", [b"", b"SSH-2.0-OpenSSH_9.2\r\n", b"HTTP/1.1 abc\r\n\r\n"])
+def test_what_speaks_something_else(words: bytes) -> None:
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        request.wfile.write(words)
+
+    with Web(answer) as web, pytest.raises((Refusal, OSError)):
+        fetch(web.url)
+
+
+@pytest.mark.parametrize("packed", [b"nonsense", gzip.compress(TEXT.encode())[:-9], b""])
+def test_a_page_that_is_packed_wrongly(packed: bytes) -> None:
+    with Web(page(packed, Content_Encoding="gzip")) as web, pytest.raises(Refusal, match="its page"):
+        fetch(web.url)
+
+
+def test_a_page_that_is_packed_otherwise() -> None:
+    with Web(page(zlib.compress(b"x"), Content_Encoding="deflate")) as web, pytest.raises(Refusal, match="deflate"):
+        fetch(web.url)
+
+
+def test_a_page_that_ends_in_the_middle() -> None:
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        request.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nx 1\n")
+
+    with Web(answer) as web, pytest.raises(Refusal, match="ends in the middle"):
+        fetch(web.url)
+
+
+# -- the deadline
+
+
+def dripping(beginning: bytes, drop: bytes) -> Callable[[BaseHTTPRequestHandler], None]:
+    """An answer without end, a little at a time, so that no single wait is long."""
+
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        request.wfile.write(beginning)
+        closing = request.server.closing  # type: ignore[attr-defined]
+        while not closing.wait(0.02):
+            request.wfile.write(drop)
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("beginning", "drop"),
+    [
+        (b"", b""),
+        (b"HTTP/1.1 200 OK\r\n", b"X: y\r\n"[:1]),
+        (b"HTTP/1.1 200 OK\r\n\r\n", b"x 1\n"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", b"x"),
+    ],
+    ids=["silent", "head", "body", "length"],
+)
+def test_an_answer_that_drips_is_given_up_in_time(beginning: bytes, drop: bytes) -> None:
+    with Web(dripping(beginning, drop)) as web:
+        web._server.closing = web.closing  # type: ignore[attr-defined]
+        with pytest.raises(TimeoutError):  # no single wait is longer than 0.02 s: without a deadline it had no end
+            fetch(web.url, seconds=0.3)
+
+
+def test_who_accepts_and_says_nothing_is_given_up() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, pytest.raises(TimeoutError):
+        fetch(f"http://127.0.0.1:{server.getsockname()[1]}/", seconds=0.2)
+
+
+# -- size
+
+
+def test_a_page_may_have_just_so_many_bytes() -> None:
+    with Web(page(TEXT)) as web:
+        assert len(fetch(web.url, most=4000)) == 4000
+        with pytest.raises(Refusal, match="longer than 3999 bytes"):
+            fetch(web.url, most=3999)
+
+
+def test_a_stream_without_end_is_cut_off() -> None:
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        request.wfile.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        while True:
+            request.wfile.write(b"x 1\n" * 10_000)
+
+    with Web(answer) as web, pytest.raises(Refusal, match="longer than 1000000 bytes"):
+        fetch(web.url, most=1_000_000, seconds=60)
+
+
+def test_a_bomb_costs_no_more_memory_than_a_page_may_have() -> None:
+    import tracemalloc
+
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    bomb = b"".join(packer.compress(bytes(1 << 20)) for _ in range(200)) + packer.flush()
+    assert len(bomb) < 1 << 20
+    with Web(page(bomb, Content_Encoding="gzip")) as web:
+        http = Http(Address(web.url, most=2_000_000, seconds=60))
+        tracemalloc.start()
+        with pytest.raises(Refusal, match="longer than 2000000 bytes"):
+            http.get()
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < 8_000_000
+
+
+# -- TLS
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An authority, a server and a client of it."""
+    folder = tmp_path_factory.mktemp("certificates")
+    tool = shutil.which("openssl")
+    if tool is None:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("openssl is not installed: apt-get install openssl")
+    for name, subject in (("ca", "authority"), ("server", "127.0.0.1"), ("client", "client")):
+        command = [tool, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+        command += ["-keyout", f"{name}.key", "-out", f"{name}.pem", "-days", "2", "-subj", f"/CN={subject}"]
+        command += [] if name == "ca" else ["-CA", "ca.pem", "-CAkey", "ca.key"]
+        command += ["-addext", "subjectAltName=IP:127.0.0.1"] if name == "server" else []
+        subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=60)
+    return folder
+
+
+def serving(folder: Path, *, clients: bool = False) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "server.pem", folder / "server.key")
+    if clients:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(folder / "ca.pem")
+    return context
+
+
+def test_a_certificate_of_a_known_authority(certificates: Path) -> None:
+    with Web(page(TEXT), serving(certificates)) as web:
+        assert fetch(web.url, ca_file=str(certificates / "ca.pem")) == TEXT.encode()
+
+
+def test_a_certificate_of_an_unknown_authority(certificates: Path) -> None:
+    with Web(page(TEXT), serving(certificates)) as web, pytest.raises(Refusal, match="is not trusted"):
+        fetch(web.url)
+    assert web.requests == []
+
+
+def test_a_certificate_for_another_host(certificates: Path) -> None:
+    with Web(page(TEXT), serving(certificates)) as web, pytest.raises(Refusal, match="is not trusted"):
+        fetch(web.url.replace("127.0.0.1", "localhost"), ca_file=str(certificates / "ca.pem"))
+
+
+def test_a_server_that_wants_our_certificate(certificates: Path) -> None:
+    ca, cert, key = (str(certificates / name) for name in ("ca.pem", "client.pem", "client.key"))
+    with Web(page(TEXT), serving(certificates, clients=True)) as web:
+        assert fetch(web.url, ca_file=ca, cert_file=cert, key_file=key) == TEXT.encode()
+        with pytest.raises((Refusal, OSError)):
+            fetch(web.url, ca_file=ca)
+
+
+def test_certificates_that_are_no_files(certificates: Path) -> None:
+    with Web(page(TEXT), serving(certificates)) as web:
+        with pytest.raises(FileNotFoundError):
+            fetch(web.url, ca_file="/no/such/file")
+        with pytest.raises(Refusal, match="TLS fails"):
+            fetch(web.url, ca_file=str(certificates / "server.key"))
+
+
+# -- what others see of it
+
+
+def test_a_scrape_is_no_span_of_the_program_s() -> None:
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    URLLibInstrumentor().instrument(tracer_provider=provider)
+    try:
+        with Web(page(TEXT)) as web:
+            fetch(web.url)
+    finally:
+        URLLibInstrumentor().uninstrument()
+    assert web.requests
+    assert exporter.get_finished_spans() == ()
+
+
+def test_a_proxy_of_the_environment_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    with Web(page(TEXT)) as web:
+        assert fetch(web.url) == TEXT.encode()
+
+
+def test_nothing_stays_open() -> None:
+    def descriptors() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    if not os.path.exists("/proc/self/fd"):
+        pytest.skip("needs /proc")
+    with Web(page(TEXT)) as web:
+        http = Http(Address(web.url))
+        http.get()
+        before = descriptors()
+        for _ in range(20):
+            http.get()
+        wait_for(lambda: descriptors() <= before, 20, "end of the server's own connections")

@@ -1,0 +1,83 @@
+"""A small web server on the loopback interface, whose answers a test writes."""
+
+from __future__ import annotations
+
+import ssl
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+Answer = Callable[[BaseHTTPRequestHandler], None]
+
+
+def page(body: bytes | str, kind: str = "text/plain; version=0.0.4", status: int = 200, **headers: str) -> Answer:
+    """An answer with a body; `Content_Encoding="gzip"` is the header of that name."""
+
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        content = body.encode() if isinstance(body, str) else body
+        request.send_response(status)
+        request.send_header("Content-Type", kind)
+        request.send_header("Content-Length", str(len(content)))
+        for name, value in headers.items():
+            request.send_header(name.replace("_", "-"), value)
+        request.end_headers()
+        request.wfile.write(content)
+
+    return answer
+
+
+class Web:
+    """The server; `answer` may be exchanged at any time, and `requests` holds path and headers of all that came.
+
+    Args:
+        answer: to every request.
+        context: TLS, with the server's certificate.
+    """
+
+    def __init__(self, answer: Answer, context: ssl.SSLContext | None = None) -> None:
+        web = self
+        self.answer = answer
+        self.requests: list[tuple[str, dict[str, str]]] = []
+        self.closing = threading.Event()
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                web.requests.append((self.path, {name.lower(): value for name, value in self.headers.items()}))
+                with suppress(OSError):  # the client did not want to hear more
+                    web.answer(self)
+                self.close_connection = True
+
+            def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002
+                pass
+
+        class Server(ThreadingHTTPServer):
+            daemon_threads = True
+
+            def handle_error(self, request: object, client_address: object) -> None:
+                pass
+
+        self._server = Server(("127.0.0.1", 0), Handler)
+        if context is not None:
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        self.port = self._server.server_port
+        scheme = "http" if context is None else "https"
+        self.url = f"{scheme}://127.0.0.1:{self.port}/metrics"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.closing.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
