@@ -36,6 +36,7 @@ class Session:
         environ: where the job's key is kept; what restricts a program's devices is always this process's own.
         clock: monotonic seconds.
         notice: called by our threads after their readings, by one at a time.
+        alone: no program is observed; what sources know of each they say of all.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Session:
         environ: MutableMapping[str, str] | None = None,
         clock: Callable[[], float] = time.monotonic,
         notice: Callable[[], None] = lambda: None,
+        alone: bool = False,
     ) -> None:
         self.config = config
         self.pid = os.getpid()
@@ -57,7 +59,7 @@ class Session:
         # A site is made once: its drivers know, also after a source is opened again, which child could not be killed.
         pollers = [
             Poller(
-                partial(make, Site(config, drivers(name), observed, self.member, part=part)),
+                partial(make, Site(config, drivers(name), observed, self.member, part=part, alone=alone)),
                 f"{name}:{part}" if part else name,
                 config.interval if make.sampled else 0.0,
                 self.rhythm,
@@ -71,12 +73,15 @@ class Session:
         self.board = Board(pollers, config, clock)
         self._notice = notice
         self._noticing = threading.Lock()
+        self._news = False
 
     def after(self) -> None:
         """What our threads do after their readings."""
         self.board.watch()
-        if self._noticing.acquire(blocking=False):
+        self._news = True
+        while self._news and self._noticing.acquire(blocking=False):  # or who is at it looks once more
             try:
+                self._news = False
                 self._notice()
             except Exception:
                 _LOG.debug("Looking round failed", exc_info=True)
