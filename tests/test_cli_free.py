@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -214,7 +215,9 @@ def test_without_a_driver_a_program_is_not_started() -> None:
     env = {"OTEL_PYTHON_HARDWARE_NVML": "off", "OTEL_PYTHON_HARDWARE_NVIDIA_SMI": "off"}
     answer = run(["sh", "-c", "gpus=$(otel-hardware free) && echo started $gpus"], env)
     assert (answer.returncode, answer.stdout) == (1, "")
-    assert answer.stderr.startswith("otel-hardware: NVML is switched off")
+    assert re.match(
+        "otel-hardware: (no NVIDIA driver is loaded|NVML and nvidia-smi are both switched off)", answer.stderr
+    )
 
 
 def test_the_tool_is_asked_by_a_real_command(tmp_path: Path) -> None:
@@ -270,11 +273,11 @@ def test_without_a_driver_it_is_said_what_to_do(tmp_path: Path) -> None:
     assert "install NVIDIA's driver" in why
 
 
-@pytest.mark.parametrize("code", [9, 18, 999])
-def test_a_driver_that_refuses_is_said(folder: Path, code: int) -> None:
+@pytest.mark.parametrize(("code", "reason"), [(9, "NVML: Driver"), (18, "NVML: "), (999, "Unknown Error (999)")])
+def test_a_driver_that_refuses_is_said(folder: Path, code: int, reason: str) -> None:
     machine = FakeNvml(folder)
     machine.say({"Init": refused(code)})
-    assert told(machine, env={"OTEL_PYTHON_HARDWARE_NVIDIA_SMI": "off"}).startswith("NVML: ")
+    assert reason in told(machine, env={"OTEL_PYTHON_HARDWARE_NVIDIA_SMI": "off"})
 
 
 def test_a_driver_that_hangs_is_left_behind(folder: Path) -> None:

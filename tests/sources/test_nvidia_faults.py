@@ -408,7 +408,7 @@ def test_a_driver_that_is_exchanged_costs_the_source_which_comes_back(
     assert [text for text in news(caplog) if "recovered" in text] == ["Source nvidia has recovered"]
 
 
-@pytest.mark.parametrize("code", [4, 9, 12, 18, 999])
+@pytest.mark.parametrize("code", [4, 9, 12, 18])
 def test_a_library_that_cannot_begin_is_absent_with_its_reason(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, code: int
 ) -> None:
@@ -421,6 +421,20 @@ def test_a_library_that_cannot_begin_is_absent_with_its_reason(
         assert cards.poller.source is None
     assert warnings(caplog) == []
     assert len([text for text in news(caplog) if "nvidia" in text]) == 1
+
+
+@pytest.mark.parametrize("code", [10, 15, 999])
+def test_a_library_that_may_begin_later_is_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, code: int
+) -> None:
+    with plugged(tmp_path, h100(), say={"Init": refused(code)}) as cards:
+        assert cards.tick(0).of("hw.power") == {}
+        assert not cards.up()
+        now = cards.tick(10, {"Init": None})
+        assert now.of("hw.power")
+        assert cards.up()
+    assert len(warnings(caplog)) == 1
+    assert [text for text in news(caplog) if "recovered" in text] == ["Source nvidia has recovered"]
 
 
 def test_a_driver_that_vanishes_and_comes_back_with_other_gpus(tmp_path: Path) -> None:

@@ -29,8 +29,9 @@ def children() -> Iterator[list[int]]:
 
 
 def test_what_a_program_and_its_children_use_is_summed_and_nobody_elses_is_counted(
-    tmp_path: Path, children: list[int]
+    tmp_path: Path, children: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))  # there is a multi-process service
     one, other = children
     users = {
         "gpu0.ComputeRunningProcesses": listed((ME, 100 * MIB), (one, 20 * MIB), (SOMEBODY, 4000 * MIB)),
@@ -49,6 +50,10 @@ def test_what_a_program_and_its_children_use_is_summed_and_nobody_elses_is_count
         assert cards.up()
         assert not cards.missing("process.gpu.memory.usage")
         assert cards.missing("process.gpu.utilization")
+    monkeypatch.delenv("CUDA_MPS_PIPE_DIRECTORY")
+    with plugged(tmp_path, h100(0), h100(1), h100(2), say=users) as cards:
+        now = cards.tick(0)
+        assert {dict(pairs)["hw.id"] for pairs in now.of("process.gpu.memory.usage")} == {f"{ID}0"}, "it is not asked"
 
 
 def test_memory_that_the_driver_does_not_know_is_absent_and_the_rest_is_summed(

@@ -23,6 +23,13 @@ if TYPE_CHECKING:  # the rest is imported where there is a driver
 _COMPUTE = "/dev/nvidia-uvm"
 """What a program opens to compute; NVML does not."""
 
+_PIPES = "CUDA_MPS_PIPE_DIRECTORY"
+_MPS = "/tmp/nvidia-mps"
+"""Where programs meet CUDA's multi-process service: the variable that says it, and where it is by default."""
+
+_BARRED = (n.NO_PERMISSION, n.DRIVER_NOT_LOADED, n.LIBRARY_NOT_FOUND, n.FUNCTION_NOT_FOUND, n.VERSION_MISMATCH)
+"""Codes of a library that this process will never be able to use; a tool, started anew each time, may be."""
+
 _HOST_PIDS = (
     "process.gpu.*: the driver names processes by the numbers of the host, which cannot be seen from this container; "
     "start it in the host's process namespace (--pid=host, hostPID: true)"
@@ -98,6 +105,8 @@ class Nvidia(Source):
             try:
                 return self._library()
             except Refusal as refusal:
+                if refusal.code not in _BARRED:
+                    raise  # it may pass: tried again after a pause
                 reasons = [f"NVML: {refusal.text}"]
         if config.nvidia_smi != "off" and (here or _named(config.nvidia_smi)):
             try:
@@ -123,7 +132,7 @@ class Nvidia(Source):
 
         nvml = self.site.drivers.own("nvml", lambda: n.Nvml(_named(self.site.config.nvml)))
         try:
-            library = Library(nvml, self.choice, self._naps)
+            library = Library(nvml, self.choice, self._naps, self._exists(self.site.environ.get(_PIPES) or _MPS))
             if not self.site.member:
                 library.listen()
         except BaseException:

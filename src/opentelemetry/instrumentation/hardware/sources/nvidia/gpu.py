@@ -554,10 +554,10 @@ class Gpu:
         self.missing.pop(f"MIG instance {part.name}", None)
         return part
 
-    def users(self) -> Mapping[int, int | None]:
+    def users(self, kinds: Iterable[str] = ("Compute", "Graphics")) -> Mapping[int, int | None]:
         """The processes that use it, by the driver's numbers, with the bytes that each has in use, where known."""
         found: dict[int, int | None] = {}
-        for kind in ("Compute", "Graphics", "MPSCompute"):
+        for kind in kinds:
             try:
                 processes = self.nvml.processes(self.name, kind)
             except Refusal as refusal:

@@ -30,14 +30,18 @@ class Library:
         nvml: the library, initialized.
         choice: which of them are read.
         naps: which of them sleep; those are not asked.
+        shared: whether CUDA's multi-process service runs, whose clients have a list of their own.
 
     Raises:
         Refusal: where the library does not answer at all.
     """
 
-    def __init__(self, nvml: Nvml, choice: Choice | None = None, naps: Naps | None = None) -> None:
+    def __init__(
+        self, nvml: Nvml, choice: Choice | None = None, naps: Naps | None = None, shared: bool = False
+    ) -> None:
         self._nvml = nvml
         self._naps = naps or Naps(None)
+        self._lists = ("Compute", "Graphics", *(("MPSCompute",) if shared else ()))
         self._choice = choice or Choice()
         self._told: set[tuple[str, int]] = set()
         self._listens = False
@@ -150,7 +154,7 @@ class Library:
             if not gpu.trouble and not self._sleeps(gpu):
                 for device in gpu.parts.values() or (gpu,):
                     if self._choice.by_use or device.device.id in self._choice:
-                        yield device, device.users()
+                        yield device, device.users(self._lists)
 
     def release(self) -> None:
         """Let go of the GPUs."""
