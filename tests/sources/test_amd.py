@@ -335,6 +335,29 @@ def test_nothing_but_the_state_of_a_sleeping_card_is_read() -> None:
         assert asked == {"/uevent", "/power/runtime_status"}
 
 
+@pytest.mark.parametrize(
+    ("gpu", "pace"),
+    [
+        (Gpu(busy=0, control="auto"), 6.0),
+        (Gpu(busy=3, control="auto"), 0.0),
+        (Gpu(busy=0, control="on"), 0.0),
+        (Gpu(busy=0), 0.0),
+        (Gpu(asleep=True, control="auto"), 0.0),
+    ],
+)
+def test_an_idle_card_that_may_sleep_is_left_alone_for_long_enough(gpu: Gpu, pace: float) -> None:
+    with opened("amd", Equipped(amdsysfs.machine([gpu])), STRANGER) as source:
+        all_of(source)
+        assert source.pace == pace
+
+
+@pytest.mark.parametrize("said", [OSError(EIO, "not supported"), "0\n", "N/A\n"])
+def test_power_is_that_of_the_file_that_says_it(said: OSError | str) -> None:
+    gpu = Gpu(power_file="power1_input", power=97_000_000)
+    files = amdsysfs.machine([gpu]) | {f"{gpu.monitor}/power1_average": said}
+    assert of(read(files), v.HW_POWER) == [97]
+
+
 def test_a_member_of_a_job_says_its_own_use_alone() -> None:
     drivers = mi300x(0)
     with opened("amd", drivers, STRANGER) as source:

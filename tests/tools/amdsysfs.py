@@ -46,6 +46,7 @@ class Gpu:
     bad_pages: str | None = "0x00000001 : 0x00001000 : R\n"
     metrics: bytes | None = None
     asleep: bool = False
+    control: str | None = None
     product: str | None = None
 
     @property
@@ -73,6 +74,8 @@ class Gpu:
             "subsystem_vendor": "0x1002\n",
             "subsystem_device": "0x0c34\n",
             "power/runtime_status": "suspended\n" if self.asleep else "active\n",
+            "power/control": None if self.control is None else f"{self.control}\n",
+            "power/autosuspend_delay_ms": None if self.control is None else "5000\n",
             "vbios_version": "113-D67301-063\n",
             "unique_id": None if self.unique is None else f"{self.unique}\n",
             "serial_number": f"{self.serial}\n",

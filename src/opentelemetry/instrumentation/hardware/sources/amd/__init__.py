@@ -61,6 +61,7 @@ class Amd(Source):
         self._of = Kept()
         self._instead = ""
         self._gpus = self._way(kernel)
+        self.pace = self._gpus.pace
         self._processes = Processes(kernel, machine(self.site.drivers), self.site.pid)
 
     def _way(self, kernel: Kernel) -> Files | Listing:
@@ -72,7 +73,7 @@ class Amd(Source):
         """
         from opentelemetry.instrumentation.hardware.sources.amd import amd_smi, rocm_smi
         from opentelemetry.instrumentation.hardware.sources.amd.files import Files, is_here
-        from opentelemetry.instrumentation.hardware.sources.amd.listing import PACE, Listing, by_amd_smi, by_rocm_smi
+        from opentelemetry.instrumentation.hardware.sources.amd.listing import Listing, by_amd_smi, by_rocm_smi
 
         config = self.site.config
         here = is_here(kernel)
@@ -101,7 +102,6 @@ class Amd(Source):
                 failure = error
                 reasons.append(str(error))
             else:
-                self.pace = PACE
                 self._instead = f"{'; '.join(reasons)}; {tool.name} is asked instead"
                 return listing
         if failure is not None:  # it may go by
@@ -112,6 +112,7 @@ class Amd(Source):
         """Some ten files of each GPU, or a run of a tool."""
         if not self.site.member:
             yield from self._gpus.read()
+            self.pace = self._gpus.pace
 
     def read_seldom(self) -> Iterator[Point]:
         """What hardly changes, errors, and what the observed program uses."""

@@ -69,6 +69,7 @@ _WATTS = _Form(per=10**6, least=1, most=20_000 * 10**6)
 _HERTZ = _Form(most=50 * 10**9)
 _VOLTS = _Form(per=1000, least=1, most=100_000)
 _RPM = _Form(most=100_000)
+_DELAY = _Form(most=60_000)
 _COUNT = _Form(most=_ALL_ONES - 1)
 
 
@@ -94,6 +95,8 @@ class Card:
         device: makes its points; None as long as it was never seen awake.
         lost: why it does not answer.
         asleep: whether it is suspended; nothing is read of it then, because that would wake it.
+        rest: seconds between two readings of it that let it fall asleep meanwhile; 0 where it is at work, or never
+            sleeps.
         refused: by quantity, why it is not said.
     """
 
@@ -106,6 +109,7 @@ class Card:
         self.fan: Device | None = None
         self.lost = ""
         self.asleep = False
+        self.rest = 0.0
         self.refused: dict[str, str] = {}
         self._kernel = kernel
         self._pci = pci
@@ -116,6 +120,7 @@ class Card:
         self._metrics: Metrics | None = None
         self._energy: Number | Rate | None = None
         self._total: Number | None = None
+        self._nap = 0.0
         self._found = False
 
     # -- what there is
@@ -146,6 +151,7 @@ class Card:
             self._errors = sorted(name for name in self._names("ras") if name.endswith("_err_count"))
         self._metrics = Metrics() if "gpu_metrics" in present else None
         self._total = None
+        self._nap = self._patience()
         if self.device is None:
             self._identify(taken, names, driver)
         self._found = True
@@ -156,7 +162,8 @@ class Card:
         folder = next((found for found in self._monitors() if text(kernel, f"{found}/name") == "amdgpu"), None)
         if folder is None:
             return
-        present = frozenset(self._names(folder.removeprefix(f"{self.folder}/")))
+        place = folder.removeprefix(f"{self.folder}/")
+        present = frozenset(self._names(place))
 
         def add(reads: list[_Read], file: str, quantity: str, form: _Form) -> None:
             if file in present:
@@ -176,13 +183,22 @@ class Card:
                     add(self._often, f"{kind}_input", f"frequency.{_DOMAINS[label]}", _HERTZ)
                 elif label in _RAILS:
                     add(self._seldom, f"{kind}_input", f"voltage.{_RAILS[label]}", _VOLTS)
-        add(self._often, "power1_average" if "power1_average" in present else "power1_input", "power", _WATTS)
+        power = [file for file in ("power1_average", "power1_input") if file in present]
+        says = (file for file in power if self._once(f"{place}/{file}", _WATTS) is not None)
+        add(self._often, next(says, power[0] if power else ""), "power", _WATTS)
         for file, limit in (("cap", "enforced"), ("cap_max", "max"), ("cap_default", "default")):
             add(self._seldom, f"power1_{file}", f"power.limit.{limit}", _WATTS)
         add(self._seldom, "fan1_input", "fan.speed", _RPM)
         top = text(kernel, f"{folder}/pwm1_max") if "pwm1_max" in present else "255"
         if top.isdecimal() and 0 < int(top) < 1 << 16:
             add(self._seldom, "pwm1", "fan.ratio", _Form(per=int(top), most=int(top)))
+
+    def _patience(self) -> float:
+        """After how many seconds the system puts it to sleep when nobody asks it, and a little more; 0: never."""
+        if text(self._kernel, f"{self.folder}/power/control") != "auto":
+            return 0.0
+        milliseconds = self._once("power/autosuspend_delay_ms", _DELAY)
+        return 0.0 if milliseconds is None else milliseconds / 1000 + 1
 
     def _monitors(self) -> Iterator[str]:
         return (f"{self.folder}/hwmon/{name}" for name in sorted(self._names("hwmon")))
@@ -256,6 +272,7 @@ class Card:
     def numbers(self) -> dict[str, Number | Rate]:
         """By quantity, what is read often. One that says nothing at all is gone."""
         said, problem = self._said(self._often)
+        self.rest = 0.0 if said.get("utilization.general") else self._nap
         if not said:
             self.lose(problem or "it has no files that say anything")
             return {}

@@ -45,6 +45,11 @@ class Files:
             if not card.asleep:
                 yield from card.points_seldom()
 
+    @property
+    def pace(self) -> float:
+        """Seconds between two readings, at least: every one keeps a GPU awake that the system could put to sleep."""
+        return max((card.rest for card in self._cards if not (card.asleep or card.lost)), default=0.0)
+
     def _known(self, card: Card) -> bool:
         """Whether it is known what files it has; they are looked for after it was away."""
         if not card.found:

@@ -121,6 +121,8 @@ class Listing:
         ValueError: it says nothing that can be understood.
     """
 
+    pace: Final = PACE
+
     def __init__(self, tool: Tool) -> None:
         self._tool = tool
         self._known: dict[int, _Known] = {}
