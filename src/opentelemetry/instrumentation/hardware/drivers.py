@@ -122,6 +122,8 @@ class Linux:
             pread.restype = ctypes.c_ssize_t
             pread.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64]
         self._libc.open.argtypes = [ctypes.c_char_p, ctypes.c_int]
+        self._libc.readlink.restype = ctypes.c_ssize_t
+        self._libc.readlink.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t]
         self._entries = getattr(self._libc, "getdents64", None)
         if self._entries is not None:
             self._entries.restype = ctypes.c_ssize_t
@@ -198,7 +200,10 @@ class Linux:
         return os.path.exists(path)
 
     def link(self, path: str) -> str:
-        return os.readlink(path)
+        count: int = self._libc.readlink(os.fsencode(path), self._buffer, len(self._buffer))
+        if count < 0:
+            raise self._failed(path)
+        return os.fsdecode(ctypes.string_at(self._buffer, count))
 
     def space(self, path: str) -> Space:
         answer = os.statvfs(path)
