@@ -13,6 +13,7 @@ import (
 	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/cumulativetodeltaprocessor"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/resourceprocessor"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/receiver/hostmetricsreceiver"
+	"github.com/open-telemetry/opentelemetry-collector-contrib/receiver/prometheusreceiver"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/confmap/provider/envprovider"
@@ -36,6 +37,7 @@ func factories() (otelcol.Factories, error) {
 	receivers, inErr := otelcol.MakeFactoryMap[receiver.Factory](
 		otlpreceiver.NewFactory(),
 		hostmetricsreceiver.NewFactory(),
+		prometheusreceiver.NewFactory(),
 	)
 	processors, betweenErr := otelcol.MakeFactoryMap[processor.Factory](
 		memorylimiterprocessor.NewFactory(),
