@@ -10,8 +10,12 @@ import os
 import plistlib
 import sys
 import time
+from pathlib import Path
 
 tool, how, arguments = sys.argv[1], sys.argv[2], sys.argv[3:]
+
+SAID = Path(os.environ["APPLE_POWER"])
+"""A file that says what macmon is to say of the GPU's power; an eager one does not stop to speak until it is there."""
 
 DOCUMENTS = {
     "macmon": {
@@ -64,5 +68,8 @@ elif how == "garbage":
     say(b"\xff\xfe\0 hello\n" + (b"" if tool == "ioreg" else b"warning: something\n"))
 say(whole)
 while tool == "macmon":
-    time.sleep(0.1)
+    if how != "eager" or SAID.exists():
+        time.sleep(0.1)
+    if how == "eager" and SAID.exists():
+        whole = whole.replace(b'"gpu_power": 2.5', b'"gpu_power": ' + SAID.read_bytes())
     say(whole)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import json
 import math
 import os
@@ -26,10 +27,16 @@ from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.devices import QUANTITIES
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Unavailable
+from opentelemetry.instrumentation.hardware.poller import State
+from opentelemetry.instrumentation.hardware.session import Session
 from opentelemetry.instrumentation.hardware.sources import Site
 from opentelemetry.instrumentation.hardware.sources.apple import Apple, ioreg, macmon, stats
 from opentelemetry.instrumentation.hardware.sources.apple.raw import Raw
 from opentelemetry.instrumentation.hardware.sources.apple.reading import Said
+
+if sys.platform != "win32":
+    import fcntl
+    import termios
 
 GPU = {v.HW_ID: "gpu0", v.HW_NAME: "GPU 0"}
 TYPED = {**GPU, v.HW_TYPE: "gpu"}
@@ -403,7 +410,8 @@ def tool(tmp_path: Path) -> Callable[..., str]:
 
     def make(name: str, how: str = "works") -> str:
         path = tmp_path / name
-        path.write_text(f'#!/bin/sh\nexec {sys.executable} {PROGRAMS / "apple_tool.py"} {name} {how} "$@"\n')
+        line = f'{sys.executable} {PROGRAMS / "apple_tool.py"} {name} {how} "$@"'
+        path.write_text(f"#!/bin/sh\nAPPLE_POWER={tmp_path}/power exec {line}\n")
         path.chmod(0o755)
         return str(path)
 
@@ -469,7 +477,7 @@ FAULTS = {
     ("apple_gpu_stats", "floods"): "apple_gpu_stats printed more than 16 MiB",
     ("apple_gpu_stats", "refuses"): "apple_gpu_stats: it says nothing",
     ("macmon", "hangs"): "macmon did not end within 1 s",
-    ("macmon", "silent"): "macmon has said nothing for 1 s",
+    ("macmon", "silent"): "macmon says nothing",
     ("macmon", "floods"): "macmon said a line of more than 1 MiB",
     ("macmon", "refuses"): "macmon has ended, saying: no such sensor",
 }
@@ -537,6 +545,50 @@ def test_macmon_that_dies_in_the_middle_of_a_line_is_an_error_and_comes_back(too
         os.waitpid(-1, os.WNOHANG)
 
 
+@posix
+def test_macmon_that_was_held_up_says_how_it_is_now(tool: Callable[..., str], tmp_path: Path) -> None:
+    """The pipe of one that nobody listens to is full after a while; what is in it is old."""
+    with opened("apple", macmon=tool("macmon", "eager"), sample_interval="1") as source:
+        assert value(all_of(source), v.HW_POWER, TYPED) == 2.5
+        stream = source.site.drivers.stream(macmon.TOOL.at(source.site.config.macmon))
+        child = stream._child
+        assert child is not None
+        wait_for(lambda: _waiting(child._stdout) > 60_000, LONG, "full pipe")
+        stream._looked -= 3600.0
+        (tmp_path / "power").write_text("9.5")
+        assert value(often(source), v.HW_POWER, TYPED) == 9.5
+
+
+def _waiting(descriptor: int) -> int:
+    """Bytes that wait to be read."""
+    size = array.array("i", [0])
+    fcntl.ioctl(descriptor, termios.FIONREAD, size)
+    return size[0]
+
+
+@posix
+def test_a_program_says_once_that_macmon_is_gone_and_once_that_it_is_back(
+    tool: Callable[..., str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "opentelemetry.instrumentation.hardware")
+    settings = {"sources": "apple", "macmon": tool("macmon", "dies"), "sample_interval": "1"}
+    session = Session(Config.read(settings, {}), environ={})
+    session.start()
+    try:
+        (poller,) = session.board.pollers
+        wait_for(lambda: poller.state is State.ILL, LONG, "macmon's end")
+        tool("macmon")
+        wait_for(lambda: poller.state is State.UP, LONG, "macmon's return")
+    finally:
+        session.close()
+    said = [record.getMessage() for record in caplog.records]
+    assert said == [
+        "Source apple: ChildProcessError: macmon has ended; its numbers are missing until it recovers",
+        "Source apple has recovered",
+    ]
+    wait_for(lambda: not [*_running()], LONG, "end of macmon")
+
+
 # -- as a whole
 
 
@@ -552,7 +604,7 @@ def test_a_program_tells_what_macmon_says_and_leaves_nothing_running(tool: Calla
     assert rows["hw.power", "cpu", None] == 4.5
     assert rows["hw.gpu.utilization", "gpu0", "general"] == 0.5
     assert rows["hw.host.power", "host", None] == 11.0
-    assert not [path for path in _commands() if str(PROGRAMS / "apple_tool.py") in path]
+    assert not [*_running()]
 
 
 @posix
@@ -564,12 +616,15 @@ def test_doctor_says_which_tool_is_asked_and_what_it_does_not_say(tool: Callable
     assert "ioreg does not say this here" in texts
 
 
-def _commands() -> Iterator[str]:
+def _running() -> Iterator[int]:
+    """The tools of these tests that run."""
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            yield Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            line = Path(f"/proc/{pid}/cmdline").read_bytes()
         except OSError:
             continue
+        if os.fsencode(PROGRAMS / "apple_tool.py") in line.split(b"\0"):
+            yield int(pid)
 
 
 @posix

@@ -65,8 +65,8 @@ class Macmon:
     name = TOOL.name
 
     def __init__(self, command: Command, stream: Stream, interval: float) -> None:
-        self.pace = min(max(interval or 5.0, 1.0), 10.0)
-        period = self.pace / 2  # so that there is a line at every reading, mostly two
+        self.pace = min(max(interval or 10.0, 1.0), 20.0)
+        period = self._period = self.pace / 2  # so that there is a line at every reading, mostly two
         arguments = ["pipe", "-i", str(round(period * 1000))]
         version = re.match(rb"macmon (\d{1,4})\.(\d{1,4})\.(\d{1,4})", command.run(["--version"], _PATIENCE).stdout)
         if version and tuple(map(int, version.groups())) >= _SEES_CHIP:
@@ -77,9 +77,9 @@ class Macmon:
         stream.open(arguments, period)
         try:
             while self._first is None:
-                lines = stream.read(_PATIENCE)
+                lines = stream.read(max(_PATIENCE, 2 * period))
                 if not lines:
-                    raise TimeoutError(f"macmon has said nothing for {_PATIENCE:g} s")
+                    raise TimeoutError("macmon says nothing")
                 self._first = self._understood(lines)
         except BaseException:
             stream.close()
@@ -93,7 +93,10 @@ class Macmon:
             ValueError: it has long said nothing that can be understood.
         """
         first, self._first = self._first, None
-        return first or self._understood(self._stream.read())
+        if first:
+            return first
+        # Where it was held up, because nobody has listened for long, there is no news yet but in a period or two.
+        return self._understood(self._stream.read() or self._stream.read(2.5 * self._period))
 
     def _understood(self, lines: list[bytes]) -> Said | None:
         found = []
