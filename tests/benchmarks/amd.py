@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,8 +17,10 @@ from tests.tools.amdsysfs import Gpu, table
 
 from opentelemetry.instrumentation.hardware import Config
 from opentelemetry.instrumentation.hardware.drivers import Drivers, Kernel, Linux
+from opentelemetry.instrumentation.hardware.machine import machine
 from opentelemetry.instrumentation.hardware.sources import Site
 from opentelemetry.instrumentation.hardware.sources.amd import Amd
+from opentelemetry.instrumentation.hardware.sources.amd.processes import Processes
 
 GPUS = 8
 BOUND = 2.0
@@ -78,6 +80,20 @@ def let_go() -> int:
     """How often a sample lets go of the interpreter lock."""
     with opened() as source:
         return releases(lambda: list(source.read()))
+
+
+def looking() -> int:
+    """How often a look at what this process uses lets go of the lock, with a hundred files open."""
+    drivers = Drivers()
+    kernel = drivers.kernel()
+    with ExitStack() as files:
+        for _ in range(100):
+            files.enter_context(Path(os.devnull).open())
+        processes = Processes(kernel, machine(drivers), os.getpid())
+        processes.look()
+        times = releases(processes.look)
+    drivers.close()
+    return times
 
 
 def figures(quick: bool) -> list[Figure]:

@@ -611,3 +611,9 @@ def test_the_card_of_a_folder_that_is_not_there_is_lost() -> None:
 def test_files_behind_which_a_device_is_asked_let_go_of_the_interpreter_lock() -> None:
     times: int = fresh.call("tests.benchmarks.amd:let_go")
     assert 8 * 10 <= times <= 8 * 15, "for each file of each GPU, and no more"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="amdgpu is a driver of Linux")
+def test_open_files_are_looked_through_without_letting_go_of_the_lock() -> None:
+    times: int = fresh.call("tests.benchmarks.amd:looking")
+    assert times <= 5

@@ -84,7 +84,7 @@ class Processes:
         """By PCI address of a GPU, what the program uses of it now."""
         found: dict[str, Use] = {}
         self._owners.look()
-        self.computing = self._owners.computing()
+        self.computing = False
         if self._owners.on_host and self._nodes:
             self._rocm(found)
         for pid in (self._pid, *self._machine.tree(self._pid)):
@@ -129,6 +129,7 @@ class Processes:
                         use.kfd = (use.kfd or 0) + int(said)
 
     def _rendering(self, pid: int, found: dict[str, Use]) -> None:
+        """Look through the open files of a process: one walk tells what it draws on, and whether it computes."""
         kernel = self._kernel
         try:
             names = kernel.names(f"/proc/{pid}/fd")[:_FILES]
@@ -136,7 +137,10 @@ class Processes:
             return
         for name in names:
             with suppress(OSError):
-                if kernel.link(f"/proc/{pid}/fd/{name}").startswith("/dev/dri/"):
+                opened = kernel.link(f"/proc/{pid}/fd/{name}")
+                if opened == COMPUTE:
+                    self.computing = True
+                elif opened.startswith("/dev/dri/"):
                     _take(kernel.once(f"/proc/{pid}/fdinfo/{name}").decode(errors="replace"), found)
 
 
