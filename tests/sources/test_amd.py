@@ -387,6 +387,25 @@ def test_a_number_of_the_host_proves_nothing_in_a_container() -> None:
     assert used(laptop(0)) == {"0000:63:00.0": (65_536 + 1_024) << 10}, "open files are certainly ours"
 
 
+@pytest.mark.parametrize(
+    ("lines", "memory"),
+    [
+        ("drm-memory-vram:\t12 KiB\n", 12 << 10),
+        ("drm-resident-vram:\t3 MiB\ndrm-memory-vram:\t12 KiB\n", 3 << 20),
+        ("drm-resident-vram:\t0\ndrm-total-vram:\t12 KiB\n", 0),
+        ("drm-memory-vram:\t4096\n", 4096),
+        ("drm-memory-vram:\t12 KB\n", None),
+        ("drm-total-vram:\t12 KiB\n", None),
+    ],
+)
+def test_memory_of_an_open_file_by_any_name_it_has_had(lines: str, memory: int | None) -> None:
+    head = "drm-driver:\tamdgpu\ndrm-client-id:\t4\ndrm-pdev:\t0000:63:00.0\n"
+    opens = {f"/proc/{STRANGER}/fd/7": "/dev/dri/renderD128", f"/proc/{STRANGER}/fdinfo/7": head + lines}
+    assert used(Equipped(amdsysfs.machine([Gpu(unique=None)]) | opens)) == (
+        {} if memory is None else {"0000:63:00.0": memory}
+    )
+
+
 def test_a_card_that_nobody_of_ours_uses_has_no_such_row() -> None:
     assert used(mi210(0)) == {}
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.sources.playing import playing
-from tests.sources.radeons import rocm
+from tests.sources.radeons import by_amd_smi, rocm
 from tests.sources.reading import all_of, opened, series_of
 from tests.waiting import wait_for
 
@@ -127,3 +127,15 @@ def test_a_tool_is_run_once_for_all_that_is_asked_of_it(tmp_path: Path) -> None:
         all_of(source)
         assert (tmp_path / "runs").read_text().splitlines() == ["ran", "ran"]
         assert source.pace >= 10
+
+
+def test_amd_smi_that_says_no_static_facts_says_the_others(tmp_path: Path) -> None:
+    (tmp_path / "metric").write_bytes(by_amd_smi(6)(0).tools["amd-smi"].said["metric"])
+    path = tmp_path / "amd-smi"
+    path.write_text(f"#!/bin/sh\necho $1 >> {tmp_path}/runs; cat {tmp_path}/$1\n")
+    path.chmod(0o755)
+    with opened("amd", amdgpu="off", amd_smi=str(path)) as source:
+        all_of(source)
+        found = all_of(source)
+    assert {str(series.attributes[v.HW_ID]) for series in series_of(found, v.HW_POWER)} == {"gpu0", "gpu1"}
+    assert (tmp_path / "runs").read_text().split() == ["static", "metric", "metric"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from typing import Final
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
@@ -39,12 +40,15 @@ def by_rocm_smi(command: Command) -> Tool:
 
 
 def by_amd_smi(command: Command) -> Tool:
-    """The newer tool. What does not change, and the limits, are asked for once."""
+    """The newer tool. What does not change, and the limits, are asked for once; a version may not say that."""
     static: dict[int, dict[str, str]] = {}
+    asked: list[bool] = []
 
     def read() -> tuple[str | None, list[Card]]:
-        if not static:
-            static.update(amd_smi.facts(run(command, amd_smi.TOOL.name, amd_smi.STATIC)))
+        if not asked:
+            with suppress(ValueError):
+                static.update(amd_smi.facts(run(command, amd_smi.TOOL.name, amd_smi.STATIC)))
+            asked.append(True)
         cards = amd_smi.parse(run(command, amd_smi.TOOL.name, amd_smi.METRIC), static)
         return next((card.facts["driver"] for card in cards if "driver" in card.facts), None), cards
 

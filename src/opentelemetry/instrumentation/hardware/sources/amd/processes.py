@@ -151,9 +151,10 @@ def _take(text: str, found: dict[str, Use]) -> None:
     if said.get("drm-driver") != "amdgpu" or not re.fullmatch("[0-9]{1,18}", client) or "drm-pdev" not in said:
         return
     use = found.setdefault(said["drm-pdev"].lower(), Use())
-    memory = _bytes(said.get("drm-resident-vram", "")) or _bytes(said.get("drm-memory-vram", ""))
-    if memory is not None:
-        use.clients[int(client)] = memory
+    for name in ("drm-memory-vram", "drm-resident-vram"):  # the newer name wins
+        memory = _bytes(said.get(name, ""))
+        if memory is not None:
+            use.clients[int(client)] = memory
     for name, value in said.items():
         engine = name.removeprefix("drm-engine-")
         spent = re.fullmatch("([0-9]{1,18}) ns", value)
