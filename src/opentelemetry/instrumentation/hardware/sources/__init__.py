@@ -41,6 +41,8 @@ class Site:
     """What tells which devices the program may use."""
     part: str = ""
     """Which of its parts the source is; see :meth:`Source.parts`."""
+    alone: bool = False
+    """Whether the process is no program that is observed, but looks at all of them."""
 
 
 class Source(ABC):
