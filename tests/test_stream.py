@@ -245,6 +245,21 @@ def test_what_waited_while_nobody_listened_is_left_out_with_the_line_that_was_he
         clock.now += 1.0
 
 
+def test_the_rest_of_a_line_that_is_left_out_is_no_line(made: Callable[..., Stream], tmp_path: Path) -> None:
+    clock, word = Clock(), tmp_path / "word"
+    word.write_text("")
+    stream = made(
+        f"say('old\\nold\\nhalf'); next_word({str(word)!r}, 'on'); say(' of it\\nnew\\n'); signal.pause()", clock
+    )
+    stream.open([], 1.0)
+    wait_for(lambda: _buffered(stream) == len("old\nold\nhalf"), LONG, "two lines and a half")
+    clock.now += 3600.0
+    assert stream.read() == []
+    word.write_text("on")
+    wait_for(lambda: _buffered(stream) == len(" of it\nnew\n"), LONG, "the other half")
+    assert stream.read() == [b"new"]
+
+
 def test_lines_that_came_while_nobody_listened_for_long_are_news_where_none_was_held_up(
     made: Callable[..., Stream], tmp_path: Path
 ) -> None:
