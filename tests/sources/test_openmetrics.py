@@ -35,7 +35,7 @@ from opentelemetry.instrumentation.hardware import vocabulary as v
 from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.drivers import Drivers, Refusal
 from opentelemetry.instrumentation.hardware.endpoints import SHARE, TOTAL, Endpoint, Misread, endpoints, filters
-from opentelemetry.instrumentation.hardware.model import Kind, Unavailable
+from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.session import Session
 from opentelemetry.instrumentation.hardware.sources.openmetrics import Openmetrics
 from opentelemetry.instrumentation.hardware.sources.openmetrics.filters import Filters
@@ -608,8 +608,9 @@ def test_kinds_and_units() -> None:
     assert found["own", "room_celsius"].unit == "Cel"
     assert found["own", "job_seconds_sum"].unit == "s"
     assert found["own", "queue_bytes_gsum"].unit == "By"
-    kinds = {name: Kind.COUNTER if isinstance(metric.data, Sum) else Kind.GAUGE for (_, name), metric in found.items()}
-    assert sorted(name for name, kind in kinds.items() if kind is Kind.COUNTER) == [
+    sums = {name: metric.data for (_, name), metric in found.items() if isinstance(metric.data, Sum)}
+    assert sorted(name for name, data in sums.items() if not data.is_monotonic) == ["build_info", "mode"]
+    assert sorted(name for name, data in sums.items() if data.is_monotonic) == [
         "job_seconds_count",
         "job_seconds_sum",
         "requests_total",

@@ -1,7 +1,7 @@
 """Rows: what a sample of a page becomes, as the specification's compatibility with Prometheus has it.
 
-A counter is a counter; a gauge, an unknown, an info and a stateset are gauges; of a histogram and a summary there are
-the count and the sum, because asynchronous instruments have no histogram.
+A counter is a counter; a gauge and an unknown are gauges; an info and a stateset are sums that may fall; of a histogram
+and a summary there are the count and the sum, because asynchronous instruments have no histogram.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def kind(sample: Sample) -> Kind | None:
     if parts is not None:
         return parts.get(sample.name.removeprefix(sample.family))
     if sample.type != "counter":
-        return Kind.GAUGE
+        return Kind.UPDOWN if sample.type in ("info", "stateset") else Kind.GAUGE
     created = sample.name == f"{sample.family}_created"
     return None if created or sample.value < 0 else Kind.COUNTER
 

@@ -1,0 +1,315 @@
+"""Real endpoints, and what others make of the same pages: the Collector's own scraper, and a plain reading of them."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader, PeriodicExportingMetricReader, Sum
+from opentelemetry.sdk.resources import Resource
+from prometheus_client import CollectorRegistry, Counter, Enum, Gauge, Histogram, Info, Summary, generate_latest
+from prometheus_client.exposition import start_http_server
+from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
+from tests.sources import pages
+from tests.tools import need, otelcol, program
+from tests.tools.collector import LOCAL, Collector, Point
+from tests.tools.daemon import NodeExporter, Prometheus, get, wait
+from tests.web import Web, page
+
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor
+from opentelemetry.instrumentation.hardware.endpoints import TOTAL
+
+SAMPLES = Path(os.environ.get("HARDWARE_SAMPLES", "/")) / "openmetrics"
+
+Series = tuple[str, frozenset[tuple[str, Any]]]
+
+OURS = ("openmetrics.endpoint", "server.address", "server.port")
+
+
+def series(name: str, attributes: Mapping[str, Any] | None) -> Series:
+    return name, frozenset((key, value) for key, value in (attributes or {}).items() if key not in OURS)
+
+
+@contextmanager
+def instrumented(reader: Any, urls: Mapping[str, str], **options: Any) -> Iterator[None]:
+    """A program that scrapes; everything has been scraped once."""
+    provider = MeterProvider([reader], resource=Resource({}), shutdown_on_exit=False)
+    made = HardwareInstrumentor()
+    limit = TOTAL // len(urls)
+    named = {name: {"url": url, "max_series": limit, "timeout": 30} for name, url in urls.items()}
+    made.instrument(meter_provider=provider, sources=["openmetrics"], openmetrics=named, **options)
+    try:
+        assert made._session is not None
+        made._session.board.fresh(60)
+        assert [poller.problem for poller in made._session.board.pollers] == [None] * len(urls)
+        yield
+        provider.force_flush()
+    finally:
+        made.uninstrument()
+        provider.shutdown()
+
+
+def by_us(url: str) -> dict[Series, float]:
+    """What comes out of the SDK when we scrape the endpoint."""
+    reader = InMemoryMetricReader()
+    with instrumented(reader, {"end": url}):
+        data = reader.get_metrics_data()
+    assert data is not None
+    return {
+        series(metric.name, point.attributes): point.value
+        for resource in data.resource_metrics
+        for scope in resource.scope_metrics
+        if scope.scope.name.endswith(".openmetrics.end")
+        for metric in scope.metrics
+        for point in metric.data.data_points
+    }
+
+
+LINE = re.compile(r"([a-zA-Z_:][\w:]*)(?:\{(.*)\})? ([-+.\deE]+|NaN|[-+]?Inf)(?: \d+)?$")
+LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+
+
+def by_reading(text: str) -> dict[Series, float]:
+    """What a page of Prometheus's format says of counters, gauges, counts and sums; by a reading of our own."""
+    types: dict[str, str] = {}
+    found: dict[Series, float] = {}
+    for line in text.splitlines():
+        if line.startswith("# TYPE "):
+            _, _, name, kind = line.split()
+            types[name] = kind
+        match = None if line.startswith("#") else LINE.match(line)
+        if match is None:
+            assert line.startswith("#") or not line.strip(), line
+            continue
+        name, labels, number = match[1], dict(LABEL.findall(match[2] or "")), float(match[3])
+        family = re.sub(r"_(bucket|count|sum)$", "", name)
+        if types.get(name) == "summary" or (types.get(family) == "histogram" and name.endswith("_bucket")):
+            continue
+        if math.isfinite(number):
+            plain = {key: re.sub(r"\\(.)", r"\1", value) for key, value in labels.items() if value}
+            found[series(name, plain)] = number
+    return found
+
+
+def agree(url: str, scrape: Any = get, changing: float = 0.2) -> dict[Series, float]:
+    """What we bring of an endpoint, which has to lie between two plain readings of its page.
+
+    Series that come and go between the two readings are left out, and so are values that fall and rise meanwhile, as
+    far as they are few.
+    """
+    before, ours, after = by_reading(scrape(url)), by_us(url), by_reading(scrape(url))
+    assert set(ours) <= set(before) | set(after), sorted(map(str, set(ours) - set(before) - set(after)))[:5]
+    assert set(before) & set(after) <= set(ours), sorted(map(str, (set(before) & set(after)) - set(ours)))[:5]
+    odd = [
+        key
+        for key in set(before) & set(after)
+        if not min(before[key], after[key]) <= ours[key] <= max(before[key], after[key])
+    ]
+    assert len(odd) <= changing * len(ours), odd[:5]
+    assert all(not key[0].endswith("_total") for key in odd), odd[:5]
+    return ours
+
+
+def test_node_exporter(tmp_path: Path) -> None:
+    need(lambda: program("prometheus-node-exporter"))
+    with NodeExporter(tmp_path) as exporter:
+        found = agree(exporter.url)
+    assert len(found) > 100
+    assert {"node_cpu_seconds_total", "go_gc_duration_seconds_count", "node_load1"} <= {name for name, _ in found}
+
+
+def test_prometheus_itself(tmp_path: Path) -> None:
+    need(lambda: program("prometheus"))
+    with Prometheus(tmp_path, {}) as prometheus:
+        found = agree(f"{prometheus.url}/metrics")
+    assert len(found) > 100
+    assert "prometheus_build_info" in {name for name, _ in found}
+
+
+def test_the_collector_s_exporter_for_prometheus(tmp_path: Path) -> None:
+    need(otelcol)
+    with Collector(tmp_path) as collector:
+        exporter = OTLPMetricExporter(f"{collector.http}/v1/metrics")
+        provider = MeterProvider([PeriodicExportingMetricReader(exporter, 60_000)], shutdown_on_exit=False)
+        meter = provider.get_meter("test")
+        meter.create_counter("jobs", unit="s").add(3.5, {"queue.name": 'a"b\\c'})
+        meter.create_up_down_counter("depth").add(-2)
+        provider.force_flush()
+        wait(lambda: "jobs" in collector.exposition(), 20, "the metrics are served")
+        found = agree(collector.prometheus)
+        provider.shutdown()
+    values = {name: value for (name, labels), value in found.items() if "target_info" not in name}
+    assert (values["jobs_seconds_total"], values["depth"]) == (3.5, -2)
+
+
+def registry() -> CollectorRegistry:
+    """An application's own metrics, with prometheus_client."""
+    made = CollectorRegistry()
+    Counter("jobs", "Jobs done.", ["queue"], registry=made).labels('a"b\\c\nd').inc(7)
+    Gauge("depth", "Jobs waiting.", registry=made).set(-2.5)
+    Histogram("job_time", "Time of a job.", unit="seconds", registry=made).observe(0.3)
+    Summary("job_size", "Size of a job.", unit="bytes", registry=made).observe(4096)
+    Info("build", "What it is.", registry=made).info({"version": "1.2"})
+    Enum("mode", "How it is.", states=["idle", "busy"], registry=made).state("busy")
+    Gauge("unset", "Not known.", registry=made).set(math.nan)
+    return made
+
+
+EXPECTED = {
+    ("jobs_total", 'queue=a"b\\c\nd', 7.0),
+    ("depth", "", -2.5),
+    ("job_time_seconds_count", "", 1.0),
+    ("job_time_seconds_sum", "", 0.3),
+    ("job_size_bytes_count", "", 1.0),
+    ("job_size_bytes_sum", "", 4096.0),
+    ("build_info", "version=1.2", 1.0),
+    ("mode", "mode=idle", 0.0),
+    ("mode", "mode=busy", 1.0),
+}
+
+
+def told(found: Mapping[Series, float]) -> set[tuple[str, str, float]]:
+    return {
+        (name, ",".join(f"{key}={value}" for key, value in sorted(labels)), number)
+        for (name, labels), number in found.items()
+        if not name.endswith("_created")
+    }
+
+
+def test_prometheus_client_s_server_speaks_openmetrics_with_us() -> None:
+    server, thread = start_http_server(0, "127.0.0.1", registry())
+    try:
+        url = f"http://127.0.0.1:{server.server_port}/metrics"
+        assert told(by_us(url)) == EXPECTED
+        asked = urllib.request.Request(url, headers={"Accept": "application/openmetrics-text;version=1.0.0"})
+        with urllib.request.urlopen(asked, timeout=10) as response:
+            assert response.headers["Content-Type"].startswith("application/openmetrics-text")
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [(generate_latest(registry()), pages.PROMETHEUS), (generate_openmetrics(registry()), pages.OPENMETRICS)],
+    ids=["prometheus", "openmetrics"],
+)
+def test_both_formats_say_the_same(text: bytes, kind: str, packed: bool) -> None:
+    import gzip
+
+    answer = page(gzip.compress(text), kind, Content_Encoding="gzip") if packed else page(text, kind)
+    with Web(answer) as web:
+        assert told(by_us(web.url)) == EXPECTED
+
+
+# -- samples of other people's endpoints
+
+
+def samples() -> list[Path]:
+    return sorted(SAMPLES.glob("*.prom")) if SAMPLES.is_dir() else []
+
+
+@pytest.mark.skipif(not samples(), reason="HARDWARE_SAMPLES names no folder with samples of pages")
+@pytest.mark.parametrize("path", samples(), ids=lambda path: path.stem)
+def test_a_sample_as_it_is(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    sound = "".join(f"{line}\n" for line in text.splitlines() if line.startswith("#") or LINE.match(line))
+    with Web(page(text)) as web:
+        found = by_us(web.url)
+    expected = by_reading(sound)
+    assert len(found) > 2
+    assert found == expected
+    if "mig" in path.name:
+        assert {dict(labels).get("GPU_I_PROFILE") for _, labels in found} >= {"1g.5gb"}
+
+
+# -- beside the Collector's own scraper
+
+
+@dataclass(frozen=True)
+class Told:
+    """What matters of a point."""
+
+    kind: str
+    monotonic: bool
+    unit: str
+    description: str
+    value: float
+
+
+def of(points: Sequence[Point], renamed: Mapping[str, str] | None = None) -> dict[Series, Told]:
+    found = {}
+    for point in points:
+        attributes = {(renamed or {}).get(key, key): value for key, value in point.attributes.items()}
+        told = Told(point.kind, point.monotonic, point.unit, point.description, float(point.value))
+        found[series(point.name, attributes)] = told
+    return found
+
+
+def test_the_collector_says_the_same_of_a_page_as_we_do_by_way_of_it(tmp_path: Path) -> None:
+    """All but histograms, of which the Collector has all buckets and we have count and sum."""
+    need(otelcol)
+    texts = {"dcgm": (pages.dcgm(0), pages.PROMETHEUS), "vllm": (pages.VLLM, pages.PROMETHEUS)}
+    texts["all"] = (pages.ALL, pages.OPENMETRICS)
+    texts["client"] = (generate_latest(registry()).decode(), pages.PROMETHEUS)
+    with ExitStack() as stack:
+        webs = {name: stack.enter_context(Web(page(*each))) for name, each in texts.items()}
+        scrapes = [
+            {"job_name": name, "scrape_interval": "1s", "static_configs": [{"targets": [f"127.0.0.1:{web.port}"]}]}
+            for name, web in webs.items()
+        ]
+        extra = {
+            "receivers": {"prometheus": {"config": {"scrape_configs": scrapes}}},
+            "service": {"pipelines": {"metrics": {"receivers": ["otlp", "prometheus"]}}},
+        }
+        collector = stack.enter_context(Collector(tmp_path, LOCAL, extra))
+        exporter = OTLPMetricExporter(f"{collector.http}/v1/metrics")
+        reader = PeriodicExportingMetricReader(exporter, 60_000)
+        with instrumented(reader, {name: web.url for name, web in webs.items()}):
+            pass
+        points = collector.wait(
+            lambda found: all(
+                any(each.name == "up" and each.resource.get("service.name") == name for each in found)
+                and any(each.scope.endswith(f".openmetrics.{name}") for each in found)
+                for name in webs
+            ),
+            30,
+        )
+    for name in webs:
+        scraped = [each for each in points if each.resource.get("service.name") == name]
+        known = [each for each in scraped if each.name != "up" and not each.name.startswith("scrape_")]
+        theirs = of(known, {"server.port": "exported_server.port"})  # in the Collector ours are the resource's
+        ours = of([each for each in points if each.scope.endswith(f".openmetrics.{name}")])
+        theirs = {key: each for key, each in theirs.items() if math.isfinite(each.value)}
+        if name == "all":  # a gauge histogram is a histogram; and the Collector takes _info from a name, we do not
+            theirs = {key: each for key, each in theirs.items() if not key[0].startswith("queue_bytes")}
+            theirs = {("build_info" if key[0] == "build" else key[0], key[1]): each for key, each in theirs.items()}
+        apart = re.compile(r"(latency|job|rpc|gc_duration|job_time|job_size)_(seconds|bytes)_(count|sum)|queue_bytes_g")
+        assert {key: each for key, each in ours.items() if not apart.search(key[0])} == theirs
+        assert len(theirs) > 2
+
+
+def test_sums_are_of_the_kind_that_the_page_says() -> None:
+    reader = InMemoryMetricReader()
+    with Web(page(generate_latest(registry()))) as web, instrumented(reader, {"end": web.url}):
+        data = reader.get_metrics_data()
+    assert data is not None
+    sums = {
+        metric.name
+        for scope in data.resource_metrics[0].scope_metrics
+        for metric in scope.metrics
+        if isinstance(metric.data, Sum) and metric.data.is_monotonic and "." not in metric.name
+    }
+    assert sums == {name for name, _, _ in EXPECTED if name.endswith(("_total", "_count", "_sum"))}
