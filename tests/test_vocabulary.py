@@ -21,13 +21,24 @@ COMPLETE = Version("0.66b0")
 
 # The conventions have no such attribute; ours, until they have.
 OWN_ATTRIBUTES = {
+    "aws.neuron.execution.latency.type",
+    "aws.neuron.execution.quantile",
+    "aws.neuron.execution.result",
+    "aws.neuron.memory.category",
+    "aws.neuron.memory.type",
+    "aws.neuron.runtime.tag",
     "system.pressure.resource",
     "system.pressure.kind",
+    "google.tpu.buffer.size",
+    "google.tpu.core.type",
+    "google.tpu.link",
+    "google.tpu.transfer.kind",
     "hw.frequency.domain",
     "hw.gpu.index",
     "hw.gpu.link",
     "hw.gpu.throttle.reason",
     "hw.gpu.type",
+    "hw.npu.task",
     "openmetrics.endpoint",
     "otel_hardware.source",
     "pci.bdf",
@@ -194,5 +205,7 @@ def test_kind_window_and_scope_belong_together(row: Metric) -> None:
     assert (row.window is Window.PEAK) == row.name.endswith(".peak")
     if row.window is Window.SHARE:
         assert row.unit == "1"
-    process = row.name.startswith(("process.", "cpython.", "otel_hardware."))
+    process = row.name.startswith(
+        ("process.", "cpython.", "otel_hardware.", "aws.neuron.runtime.", "aws.neuron.execution.")
+    )
     assert (row.scope is Scope.PROCESS) == process

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from tests.sources.machines import STORIES, Story
 from tests.sources.macs import MACS
+from tests.sources.npus import NPUS
 from tests.sources.pages import CAPTURES as PAGES
 from tests.sources.playing import playing
 from tests.sources.radeons import RADEONS
@@ -30,7 +31,7 @@ from opentelemetry.instrumentation.hardware.vocabulary import CATALOG
 
 FOLDER = Path(__file__).parent
 SIMULATED = {FOLDER / "nvidia" / f"{name}.jsonl": name for name in SIMULATIONS}
-MADE = {FOLDER / story.source / f"{story.name}.jsonl": story for story in (*STORIES, *RADEONS, *MACS)}
+MADE = {FOLDER / story.source / f"{story.name}.jsonl": story for story in (*STORIES, *RADEONS, *MACS, *NPUS)}
 PAGED = {FOLDER / "openmetrics" / f"{name}.jsonl": text for name, text in PAGES.items()}
 CAPTURES = sorted({*FOLDER.glob("*/*.jsonl"), *MADE, *SIMULATED, *PAGED})
 

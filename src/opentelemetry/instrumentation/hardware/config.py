@@ -226,6 +226,24 @@ class Config:
         "regular expressions with commas, or as JSON a list of them or a mapping of each to {label: expression}",
         "Which series of the endpoints are wanted. none: all.",
     )
+    gcipuinfo: str | None = _setting(
+        _tool,
+        "auto",
+        "the path of the folder that has the Python module gcipuinfo, auto or off",
+        "Where Graphcore's module is, which a process of its own imports. auto: where Python finds it.",
+    )
+    neuron_monitor: str | None = _setting(
+        _tool,
+        "auto",
+        "the path of neuron-monitor, auto or off",
+        "Where AWS Neuron's tool is; it runs for as long as the program. auto: on PATH or in /opt/aws/neuron/bin.",
+    )
+    neuron_monitor_config: str | None = _setting(
+        _tool,
+        "auto",
+        "the path of a configuration of neuron-monitor, or auto",
+        "What neuron-monitor is told to say. auto: all that this package reports, at every sampling interval.",
+    )
     counter_origin: str | None = _setting(
         _origin,
         "boot, or start where OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE asks for deltas",

@@ -36,6 +36,7 @@ _GROUPS: Final = (
     ("Disks and file systems", ("system.disk.", "system.filesystem.")),
     ("Network", ("system.network.",)),
     ("GPU", ("hw.gpu.", "hw.status", "hw.power", "hw.temperature", "hw.fan.", "hw.voltage", "process.gpu.")),
+    ("Other accelerators", ("hw.npu.", "process.npu.", "aws.neuron.", "google.tpu.")),
     ("Host and all devices", ("system.", "hw.")),
     ("Container", ("container.",)),
     ("Process", ("process.", "cpython.")),

@@ -54,6 +54,13 @@ GPU_LINK: Final = "hw.gpu.link"
 THROTTLE_REASON: Final = "hw.gpu.throttle.reason"
 FREQUENCY_DOMAIN: Final = "hw.frequency.domain"
 PCI_BDF: Final = "pci.bdf"
+NPU_TASK: Final = "hw.npu.task"
+NEURON_MEMORY_TYPE: Final = "aws.neuron.memory.type"
+NEURON_MEMORY_CATEGORY: Final = "aws.neuron.memory.category"
+NEURON_RESULT: Final = "aws.neuron.execution.result"
+NEURON_LATENCY: Final = "aws.neuron.execution.latency.type"
+NEURON_QUANTILE: Final = "aws.neuron.execution.quantile"
+NEURON_TAG: Final = "aws.neuron.runtime.tag"
 ERROR_TYPE: Final = "error.type"
 SOURCE: Final = "otel_hardware.source"
 OPENMETRICS_ENDPOINT: Final = "openmetrics.endpoint"
@@ -410,7 +417,8 @@ HW_ERRORS = Metric(
     (HW_ID, HW_NAME, HW_TYPE, HW_PARENT, ERROR_TYPE),
     source="/sys/class/infiniband/*/ports/*/counters; NVML: lifetime ECC errors (corrected, uncorrected), "
     "retired_page, row_remap, pcie_replay, nvlink_crc, nvlink_replay, nvlink_recovery; xid counts the critical events "
-    "since this package began to listen",
+    "since this package began to listen; Neuron: mem_*, sram_* (/sys/devices/virtual/neuron_device, neuron-monitor); "
+    "gcipuinfo: link correctable error count",
     wandb="gpu.{i}.correctedMemoryErrors, gpu.{i}.unCorrectedMemoryErrors",
 )
 
@@ -444,7 +452,7 @@ HW_STATUS = Metric(
     "1 for the state that a component is in, 0 for the others.",
     (HW_ID, HW_NAME, HW_TYPE, HW_PARENT, HW_STATE),
     source="failed: the driver lost the device or wants it reset; degraded: memory rows or pages wait to be taken out "
-    "of use, or could not be (AMD: gpu_vram_bad_pages)",
+    "of use, or could not be (AMD: gpu_vram_bad_pages); an IPU speaks of errors (ipu error state)",
 )
 HW_GPU_UTILIZATION = Metric(
     "hw.gpu.utilization",
@@ -547,8 +555,9 @@ HW_POWER = Metric(
     (HW_ID, HW_NAME, HW_TYPE, HW_PARENT),
     Window.MEAN,
     source="nvmlDeviceGetPowerUsage; amdgpu: hwmon power1_average, else power1_input; Apple: macmon "
-    "gpu_power, cpu_power, ane_power (npu), ram_power; apple_gpu_stats",
-    wandb="gpu.{i}.powerWatts",
+    "gpu_power, cpu_power, ane_power (npu), ram_power; apple_gpu_stats; "
+    "gcipuinfo: ipu power, total board power",
+    wandb="gpu.{i}.powerWatts, ipu.{i}.ipu power (W)",
 )
 HW_POWER_PEAK = Metric(
     "hw.power.peak",
@@ -578,7 +587,8 @@ HW_POWER_UTILIZATION = Metric(
     "Power over the enforced limit; may exceed 1 for a moment.",
     (HW_ID, HW_NAME, HW_TYPE, HW_PARENT),
     Window.MEAN,
-    source="hw.power over hw.power.limit{hw.limit_type=enforced}",
+    source="hw.power over hw.power.limit{hw.limit_type=enforced}; Neuron: /sys/devices/virtual/neuron_device/*/stats/"
+    "power/utilization, the mean of a minute",
     wandb="gpu.{i}.powerPercent",
     standard=False,
 )
@@ -590,8 +600,9 @@ HW_TEMPERATURE = Metric(
     (HW_ID, HW_NAME, HW_TYPE, HW_PARENT, HW_SENSOR_LOCATION),
     Window.MEAN,
     source="nvmlDeviceGetTemperature (gpu); NVML field MEMORY_TEMP (memory); amdgpu: hwmon temp*_input, by label; "
-    "Apple: macmon gpu_temp_avg, cpu_temp_avg; apple_gpu_stats",
-    wandb="gpu.{i}.temp",
+    "Apple: macmon gpu_temp_avg, cpu_temp_avg; apple_gpu_stats; "
+    "gcipuinfo: average board temp (board), average die temp (die)",
+    wandb="gpu.{i}.temp, ipu.{i}.average board temp (C), ipu.{i}.average die temp (C)",
 )
 HW_TEMPERATURE_PEAK = Metric(
     "hw.temperature.peak",
@@ -676,6 +687,73 @@ HW_VOLTAGE = Metric(
     (HW_ID, HW_NAME, HW_PARENT, HW_SENSOR_LOCATION),
     Window.MEAN,
     source="amdgpu: hwmon in*_input, by label",
+)
+
+# NPU (other accelerators).
+HW_NPU_UTILIZATION = Metric(
+    "hw.npu.utilization",
+    Kind.GAUGE,
+    "1",
+    "Share of time that an accelerator worked (general); of a part of it, share of what it could do at most.",
+    (HW_ID, HW_NAME, HW_PARENT, NPU_TASK),
+    Window.MEAN,
+    source="TPU runtime: tensorcore.dutycycle.percent (general), hbm.utilization.percent (hbm: memory bandwidth); "
+    "libtpu's SDK: tensorcore_util (tensorcore); TPU profiler: idle time (general), matrix units (matrix); "
+    "gcipuinfo: ipu utilisation; neuron-monitor: neuroncores_in_use, neuroncore_utilization",
+    wandb="ipu.{i}.ipu utilisation (%), trn.{i}.neuroncore_utilization, tpu.{i}.dutyCycle, "
+    "tpu.{i}.runtimeHbmUtilization, tpu.{i}.tensorcoreUtilization, tpu",
+    standard=False,
+)
+HW_NPU_MEMORY_USAGE = Metric(
+    "hw.npu.memory.usage",
+    Kind.UPDOWN,
+    "By",
+    "Memory of an accelerator or of a core of it in use.",
+    (HW_ID, HW_NAME, HW_PARENT),
+    source="TPU runtime: hbm.memory.usage.bytes; Neuron: /sys/devices/virtual/neuron_device/*/neuron_core*/stats/"
+    "memory_usage/device_mem/present, else neuron-monitor",
+    wandb="tpu.{i}.memoryUsageBytes, tpu.{i}.hbmCapacityUsage",
+    standard=False,
+)
+HW_NPU_MEMORY_LIMIT = Metric(
+    "hw.npu.memory.limit",
+    Kind.UPDOWN,
+    "By",
+    "Memory of an accelerator or of a core of it.",
+    (HW_ID, HW_NAME, HW_PARENT),
+    source="TPU runtime: hbm.memory.total.bytes; neuron-monitor: neuron_device_memory_size",
+    wandb="tpu.{i}.hbmCapacityTotal",
+    standard=False,
+)
+HW_NPU_MEMORY_UTILIZATION = Metric(
+    "hw.npu.memory.utilization",
+    Kind.GAUGE,
+    "1",
+    "Memory in use over all of it.",
+    (HW_ID, HW_NAME, HW_PARENT),
+    Window.MEAN,
+    source="hw.npu.memory.usage over hw.npu.memory.limit",
+    wandb="tpu.{i}.memoryUsage, tpu.{i}.hbmMemoryUsage",
+    standard=False,
+)
+HW_NPU_INFO = Metric(
+    "hw.npu.info",
+    Kind.GAUGE,
+    "1",
+    "Always 1; the attributes say what the accelerator is.",
+    (
+        HW_ID,
+        HW_NAME,
+        HW_PARENT,
+        HW_VENDOR,
+        HW_MODEL,
+        HW_SERIAL_NUMBER,
+        HW_DRIVER_VERSION,
+        HW_FIRMWARE_VERSION,
+        PCI_BDF,
+    ),
+    source="PCI bus and TPU runtime; gcipuinfo; /sys/devices/virtual/neuron_device, else neuron-monitor",
+    standard=False,
 )
 
 # Container (of the observed process).
@@ -940,6 +1018,116 @@ PROCESS_GPU_UTILIZATION = Metric(
     Window.MEAN,
     scope=Scope.PROCESS,
     source="nvmlDeviceGetProcessUtilization; amdgpu: /proc/{pid}/fdinfo",
+    standard=False,
+)
+
+HW_NPU_FREQUENCY = Metric(
+    "hw.npu.frequency",
+    Kind.GAUGE,
+    "Hz",
+    "Operating frequency of an accelerator.",
+    (HW_ID, HW_NAME, HW_PARENT),
+    Window.MEAN,
+    source="gcipuinfo: clock",
+    wandb="ipu.{i}.clock (MHz)",
+    standard=False,
+)
+HW_NPU_LINK_SPEED = Metric(
+    "hw.npu.link.speed",
+    Kind.GAUGE,
+    "{transfer}/s",
+    "Transfers that each lane of the link to an accelerator makes in a second.",
+    (HW_ID, HW_NAME, HW_PARENT),
+    source="gcipuinfo: link speed",
+    wandb="ipu.{i}.speed (GT/s)",
+    standard=False,
+)
+PROCESS_NPU_UTILIZATION = Metric(
+    "process.npu.utilization",
+    Kind.GAUGE,
+    "1",
+    "Utilization of an accelerator by the session of the process or one of its descendants.",
+    (HW_ID,),
+    Window.MEAN,
+    scope=Scope.PROCESS,
+    source="gcipuinfo: ipu utilisation (session)",
+    wandb="ipu.{i}.ipu utilisation (session) (%)",
+    standard=False,
+)
+AWS_NEURON_RUNTIME_MEMORY_USAGE = Metric(
+    "aws.neuron.runtime.memory.usage",
+    Kind.UPDOWN,
+    "By",
+    "Memory that a Neuron runtime uses, on the host and on the devices.",
+    (NEURON_MEMORY_TYPE, NEURON_TAG),
+    scope=Scope.PROCESS,
+    source="neuron-monitor: memory_used, neuron_runtime_used_bytes",
+    wandb="trn.host_total_memory_usage, trn.neuron_device_total_memory_usage",
+    standard=False,
+)
+AWS_NEURON_RUNTIME_HOST_MEMORY_USAGE = Metric(
+    "aws.neuron.runtime.host_memory.usage",
+    Kind.UPDOWN,
+    "By",
+    "Memory of the host that a Neuron runtime uses, by category.",
+    (NEURON_MEMORY_CATEGORY, NEURON_TAG),
+    scope=Scope.PROCESS,
+    source="neuron-monitor: memory_used, usage_breakdown, host",
+    wandb="trn.host_total_memory_usage.{category}, trn.host_memory_usage.{category}",
+    standard=False,
+)
+AWS_NEURON_RUNTIME_CPU_UTILIZATION = Metric(
+    "aws.neuron.runtime.cpu.utilization",
+    Kind.GAUGE,
+    "1",
+    "Share of the instance's CPUs that the process of a Neuron runtime used.",
+    (CPU_MODE, NEURON_TAG),
+    Window.MEAN,
+    scope=Scope.PROCESS,
+    source="neuron-monitor: neuron_runtime_vcpu_usage",
+    standard=False,
+)
+AWS_NEURON_NEURONCORE_MEMORY_USAGE = Metric(
+    "aws.neuron.neuroncore.memory.usage",
+    Kind.UPDOWN,
+    "By",
+    "Memory of a device that is in use for a NeuronCore, by category.",
+    (HW_ID, HW_NAME, HW_PARENT, NEURON_MEMORY_CATEGORY),
+    source="neuron-monitor: memory_used, usage_breakdown, neuroncore_memory_usage; without it "
+    "/sys/devices/virtual/neuron_device/*/neuron_core*/stats/memory_usage/device_mem/*/present",
+    wandb="trn.{i}.neuroncore_memory_usage.{category}",
+    standard=False,
+)
+AWS_NEURON_EXECUTION_COUNT = Metric(
+    "aws.neuron.execution.count",
+    Kind.COUNTER,
+    "{execution}",
+    "Executions of models by how they ended, since this package began to listen.",
+    (NEURON_RESULT, NEURON_TAG),
+    scope=Scope.PROCESS,
+    source="neuron-monitor: execution_stats, execution_summary, summed over its periods",
+    standard=False,
+)
+AWS_NEURON_EXECUTION_ERRORS = Metric(
+    "aws.neuron.execution.errors",
+    Kind.COUNTER,
+    "{error}",
+    "Errors of executions by type; at least so many.",
+    (ERROR_TYPE, NEURON_TAG),
+    scope=Scope.PROCESS,
+    source="neuron-monitor: execution_stats, error_summary; its increases are summed, because the numbers that were "
+    "recorded are running totals, though they are documented as those of a period",
+    standard=False,
+)
+AWS_NEURON_EXECUTION_LATENCY = Metric(
+    "aws.neuron.execution.latency",
+    Kind.GAUGE,
+    "s",
+    "Quantiles of the latency of executions: total, and of the device alone.",
+    (NEURON_LATENCY, NEURON_QUANTILE, NEURON_TAG),
+    scope=Scope.PROCESS,
+    more="quantiles p0, p1, p25, p75",
+    source="neuron-monitor: execution_stats, latency_stats, of its newest period",
     standard=False,
 )
 

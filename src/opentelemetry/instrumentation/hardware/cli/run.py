@@ -252,7 +252,7 @@ def _reporting(arguments: argparse.Namespace, pid: int, target: str) -> Iterator
     from opentelemetry.instrumentation.hardware.identity import JOB
     from opentelemetry.instrumentation.hardware.session import Session
 
-    session = Session(settings.config(arguments), pid)
+    session = Session(settings.config(arguments), pid, alone=pid == os.getpid())
     if session.member:
         reporter = os.environ[JOB].partition(".")[0]
         say(f"process {reporter}, which started this one, reports the host already; here it is process.* alone")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from opentelemetry.instrumentation.hardware.sources.amd import raw as amd
     from opentelemetry.instrumentation.hardware.sources.apple import raw as apple
     from opentelemetry.instrumentation.hardware.sources.nvidia import raw as nvidia
+    from opentelemetry.instrumentation.hardware.sources.tpu import raw as tpu
 
 _DESCRIPTION = """\
 Reads everything, waits for the window, reads again, and prints the numbers. Counters are totals since boot or
@@ -123,7 +124,7 @@ def _session(arguments: argparse.Namespace, config: Config, pid: int) -> Session
     """A session of our own: other programs of a job do not keep it from looking at the host."""
     from opentelemetry.instrumentation.hardware.session import Session
 
-    return Session(config, pid, arguments.every or arguments.window or 1.0, environ={})
+    return Session(config, pid, arguments.every or arguments.window or 1.0, environ={}, alone=pid == os.getpid())
 
 
 def _views(arguments: argparse.Namespace, config: Config, pid: int) -> None:
@@ -155,11 +156,13 @@ class _Aside:
     Args:
         gpus: them.
         vendor: who made them.
+        keys: how their keys begin.
     """
 
-    def __init__(self, gpus: nvidia.Raw | amd.Raw | apple.Raw, vendor: str) -> None:
+    def __init__(self, gpus: nvidia.Raw | amd.Raw | apple.Raw | tpu.Raw, vendor: str, keys: str = "gpu.") -> None:
         self._gpus = gpus
         self._vendor = vendor
+        self._keys = keys
         self._asked: SimpleQueue[bool] = SimpleQueue()
         self._said: SimpleQueue[Mapping[int, Any]] = SimpleQueue()
         self._overdue = False
@@ -182,7 +185,7 @@ class _Aside:
             said = self._said.get(timeout=_PATIENCE)
         except Empty:
             self._overdue = True
-            say(f"the {self._vendor} driver does not answer, so there are no gpu. keys until it does")
+            say(f"the {self._vendor} driver does not answer, so there are no {self._keys} keys until it does")
             return {}
         self._overdue = False
         return said
@@ -202,6 +205,7 @@ def _rows(arguments: argparse.Namespace, config: Config, pid: int) -> None:
     from opentelemetry.instrumentation.hardware.sources.amd import raw as amd
     from opentelemetry.instrumentation.hardware.sources.apple import raw as apple
     from opentelemetry.instrumentation.hardware.sources.nvidia import raw as nvidia
+    from opentelemetry.instrumentation.hardware.sources.tpu import raw as tpu
 
     drivers = Drivers()
     paths = config.disk_paths or ["/"]
@@ -209,7 +213,9 @@ def _rows(arguments: argparse.Namespace, config: Config, pid: int) -> None:
     of_nvidia = _Aside(cards, "NVIDIA") if cards.expected and config.selects("nvidia") else None
     of_amd = _Aside(radeons, "AMD") if radeons.expected and config.selects("amd") else None
     of_apple = _Aside(chip, "Apple") if chip.expected and config.selects("apple") else None
-    asides = (of_nvidia, of_amd, of_apple)
+    tpus = tpu.Raw(config, os.environ)
+    of_tpu = _Aside(tpus, "TPU", "tpu.") if tpus.expected and config.selects("tpu") else None
+    asides = (of_nvidia, of_amd, of_apple, of_tpu)
 
     def take() -> wandb.Reading:
         return wandb.take(asked, pid, paths, *(aside.read() if aside else {} for aside in asides))
@@ -221,6 +227,8 @@ def _rows(arguments: argparse.Namespace, config: Config, pid: int) -> None:
             say(f"{path} cannot be read, so there are no disk.{path} keys")
         for trouble in filter(None, (cards.trouble, radeons.trouble, chip.trouble)):
             say(f"there are no gpu. keys: {trouble}")
+        if tpus.trouble:
+            say(f"there are no tpu. keys: {tpus.trouble}")
         for _ in _moments(arguments):
             now = take()
             _print(json.dumps(wandb.row(wandb.Span(first, before, now))))

@@ -1,0 +1,170 @@
+"""Graphcore: its IPUs, by the library gcipuinfo in a process of its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from opentelemetry.instrumentation.hardware import vocabulary as v
+from opentelemetry.instrumentation.hardware.devices import Device
+from opentelemetry.instrumentation.hardware.drivers import Kernel
+from opentelemetry.instrumentation.hardware.machine import machine
+from opentelemetry.instrumentation.hardware.model import Kept, Point, Scope, Unavailable
+from opentelemetry.instrumentation.hardware.owners import Owners
+from opentelemetry.instrumentation.hardware.sources import Source
+from opentelemetry.instrumentation.hardware.sources.graphcore.library import NAME, Place, tool
+from opentelemetry.instrumentation.hardware.sources.graphcore.reading import Ipu, parse
+from opentelemetry.instrumentation.hardware.stream import PERIODS
+
+_NO_IPU: Final = "there is no IPU: neither /dev/ipu*, nor a partition that the environment names (IPUOF_*)"
+
+_PATIENCE: Final = 4.0
+"""Seconds that opening waits for the first look: where IPUs are shared, a server is asked."""
+
+_SELDOM: Final = 30.0
+"""Seconds between two looks where it is read with collections only."""
+
+_HOST_PIDS: Final = (
+    f"{v.PROCESS_NPU_UTILIZATION.name}: the library names processes by the numbers of the host, which cannot be seen "
+    "from this container; start it in the host's process namespace (--pid=host, hostPID: true)"
+)
+
+_EVERY_PARTITION: Final = ("all",)
+
+
+class Graphcore(Source):
+    """The IPUs, and what of them the observed program and its children use."""
+
+    name = "graphcore"
+    scope = Scope.PROCESS
+
+    def open(self) -> None:
+        """Find the IPUs.
+
+        Raises:
+            Unavailable: where there are none, or no library to ask.
+            OSError: where the library cannot see them now.
+        """
+        config, drivers = self.site.config, self.site.drivers
+        setting = "" if config.gcipuinfo in (None, "auto", "off") else str(config.gcipuinfo)
+        self._kernel: Kernel = drivers.kernel()
+        nodes = self._nodes()
+        named = any(name.startswith("IPUOF_") for name in self.site.environ)
+        if not (nodes or named or setting):
+            raise Unavailable(_NO_IPU)
+        if config.gcipuinfo == "off":
+            raise Unavailable(f"{NAME} is switched off")
+        folder = drivers.own(NAME, lambda: Place(setting)).folder()
+        self._of = Kept()
+        self._ipus: dict[int, Device] = {}
+        self._boards: dict[str, Device] = {}
+        self._newest: list[Ipu] = []
+        self._at = self._kernel.uptime()
+        self._owners = Owners(machine(drivers), self._kernel, self.site.pid, *nodes)
+        self._owners.look()
+        self._seen: set[int] = set()
+        self._blind = False
+        self._stream = drivers.stream(tool())
+        self._period = float(math.ceil(min(config.interval or _SELDOM, 60.0)))
+        discovery = "all" if tuple(config.devices or ()) == _EVERY_PARTITION else "active"
+        self._arguments = [folder, discovery, f"{self._period:g}"]
+        self._listens = self._heard = False
+        if not self.site.member or not nodes:
+            self._begin()
+
+    def _nodes(self) -> list[str]:
+        try:
+            return sorted(f"/dev/{name}" for name in self._kernel.names("/dev") if name.startswith("ipu"))
+        except OSError:
+            return []
+
+    def _begin(self) -> None:
+        self._listens = True
+        self._stream.open(self._arguments, self._period)
+        self._at = self._kernel.uptime()
+        self._hear(_PATIENCE)
+        if self._heard and not self._newest:
+            raise Unavailable(f"{NAME} finds no IPU")
+
+    def _hear(self, seconds: float = 0.0) -> None:
+        """The newest look.
+
+        Raises:
+            OSError: the child has ended, is silent, or cannot see the IPUs.
+        """
+        now = self._kernel.uptime()
+        for line in self._stream.read(seconds):
+            try:
+                found, error = parse(line)
+            except ValueError:
+                continue
+            if error:
+                raise OSError(error)
+            self._newest, self._at, self._heard = found, now, True
+        if now - self._at > PERIODS * self._period:
+            self._newest = []  # nobody has listened for a while
+
+    # -- what they say
+
+    def read(self) -> Iterator[Point]:
+        """What changes of each IPU, and what the program uses of it."""
+        if not self._listens:
+            return
+        self._hear()
+        if not self.site.member:
+            for ipu in self._newest:
+                own = {name: value for name, value in ipu.said.items() if name not in ("session", "board.power")}
+                yield from self._device(ipu).points(own)
+            yield from self._of_boards()
+        yield from self._used()
+
+    def _of_boards(self) -> Iterator[Point]:
+        """Power of each board, which its IPUs share."""
+        watts = {ipu.board: ipu.said["board.power"] for ipu in self._newest if "board.power" in ipu.said and ipu.board}
+        for serial, power in watts.items():
+            if serial not in self._boards:
+                self._boards[serial] = Device(f"board-{serial}", f"Board {serial}", "board")
+            yield from self._boards[serial].points({"power": power})
+
+    def _used(self) -> Iterator[Point]:
+        """Of each IPU that the observed program or a child of it uses."""
+        pids = {ipu.pid for ipu in self._newest if ipu.pid is not None}
+        if not pids <= self._seen:
+            self._owners.look()
+            self._seen = pids
+        ours = self._owners.among(pids)
+        self._blind = bool(pids) and not ours and not self._owners.on_host
+        for ipu in self._newest:
+            if ipu.pid in ours and "session" in ipu.said:
+                yield self._of[v.PROCESS_NPU_UTILIZATION, v.HW_ID, f"ipu{ipu.id}"](ipu.said["session"])
+
+    def read_seldom(self) -> Iterator[Point]:
+        """What each IPU is, and how it is."""
+        self._owners.look()
+        if not self._listens and self._owners.computing():
+            self._begin()
+        if not self.site.member:
+            for ipu in self._newest:
+                device = self._device(ipu)
+                yield device.series(v.HW_NPU_INFO, {v.HW_VENDOR: "Graphcore", **ipu.facts})(1)
+                if ipu.state:
+                    yield from device.status(ipu.state)
+        self.missing = [*_unclear(self._newest)]
+        if self._blind and self._owners.computing():
+            self.missing.append(_HOST_PIDS)
+
+    def _device(self, ipu: Ipu) -> Device:
+        if ipu.id not in self._ipus:
+            self._ipus[ipu.id] = Device(f"ipu{ipu.id}", f"IPU {ipu.id}", "npu")
+        return self._ipus[ipu.id]
+
+
+def _unclear(ipus: Sequence[Ipu]) -> Iterator[str]:
+    """What IPUs do not say, a sentence for each thing."""
+    whose: dict[tuple[str, str], list[str]] = {}
+    for ipu in ipus:
+        for pair in ipu.unclear:
+            whose.setdefault(pair, []).append(f"IPU {ipu.id}")
+    for (name, value), who in whose.items():
+        yield f"{name} of {', '.join(who)}: {NAME} says {value!r}"

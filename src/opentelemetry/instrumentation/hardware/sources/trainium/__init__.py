@@ -1,0 +1,295 @@
+"""AWS Trainium and Inferentia: their cores, by neuron-monitor and the driver's files, and what a program does there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from opentelemetry.instrumentation.hardware import vocabulary as v
+from opentelemetry.instrumentation.hardware.devices import Device
+from opentelemetry.instrumentation.hardware.drivers import Kernel
+from opentelemetry.instrumentation.hardware.machine import machine
+from opentelemetry.instrumentation.hardware.model import Kept, Point, Scope, Unavailable
+from opentelemetry.instrumentation.hardware.owners import Owners
+from opentelemetry.instrumentation.hardware.sources import Source
+from opentelemetry.instrumentation.hardware.sources.trainium.files import ERRORS, Files, is_here
+from opentelemetry.instrumentation.hardware.sources.trainium.monitor import (
+    TOOL,
+    Monitor,
+    configuration,
+    group,
+    period_of,
+    said_period,
+)
+from opentelemetry.instrumentation.hardware.sources.trainium.report import Hardware, Report, Runtime
+from opentelemetry.instrumentation.hardware.stream import Stream
+
+_NO_DRIVER = "no Neuron driver is loaded: there is neither /sys/module/neuron nor a device of it"
+
+_PATIENCE = 4.0
+"""Seconds that opening waits for the first report; the tool says one as soon as it runs."""
+
+_TAG = "NEURON_PROCESS_TAG"
+
+_QUANTILES = ("p50", "p99", "p100")
+"""Those that are reported by default."""
+
+_ALIKE = (
+    "aws.neuron.execution.latency: several runtimes of the program cannot be told apart; give each a NEURON_PROCESS_TAG"
+)
+
+_NO_TOOL = "hw.npu.utilization, aws.neuron.runtime.*, aws.neuron.execution.*: "
+
+
+class Trainium(Source):
+    """The cores and devices of an instance, and the runtimes of the observed program and its children."""
+
+    name = "trainium"
+    scope = Scope.PROCESS
+
+    def open(self) -> None:
+        """Find the devices, and start the tool.
+
+        Raises:
+            Unavailable: where there is no driver, or no way to ask it.
+        """
+        config, drivers = self.site.config, self.site.drivers
+        self._kernel: Kernel = drivers.kernel()
+        tool = TOOL.at(config.neuron_monitor)
+        if not (tool.path or is_here(self._kernel)):
+            raise Unavailable(_NO_DRIVER)
+        self._of = Kept()
+        self._cores: dict[int, Device] = {}
+        self._devices: dict[int, Device] = {}
+        self._hardware = Hardware()
+        self._files = Files(self._kernel)
+        self._alike = False
+        self._seen: set[int] = set()
+        nodes = [f"/dev/neuron{number}" for number in self._files.devices or range(16)]
+        self._owners = Owners(machine(drivers), self._kernel, self.site.pid, *nodes)
+        self._monitor: Monitor | None = None
+        self._without = ""
+        try:
+            if config.neuron_monitor == "off":
+                raise Unavailable(f"{TOOL.name} is switched off")
+            self._monitor = self._listening(drivers.stream(tool))
+        except Unavailable as gone:
+            if not self._files.devices:
+                raise
+            self._without = _NO_TOOL + gone.reason + (f" ({gone.fix})" if gone.fix else "")
+        self._waits = _PATIENCE
+        self._wanted = not self.site.member  # a member listens as soon as it uses a core: workers may never
+        self._owners.look()
+
+    def _listening(self, stream: Stream) -> Monitor:
+        own = TOOL.at(self.site.config.neuron_monitor_config).path
+        if not own:
+            period = period_of(self.site.config.interval)
+            return Monitor(stream, ["-c", "{document}"], period, configuration(period, not self.site.member))
+        try:
+            period = said_period(self._kernel.once(own))
+        except OSError:  # the tool says so itself
+            period = said_period(b"")
+        return Monitor(stream, ["-c", own], period)
+
+    # -- often
+
+    def read(self) -> Iterator[Point]:
+        """What the tool has said, and the memory of each device."""
+        report = self._listen()
+        if not self.site.member:
+            yield from self._memory(report)
+            yield from self._used_cores(report)
+        if report is not None and self._monitor is not None:
+            yield from self._runtimes(self._ours(report.runtimes), self._monitor)
+
+    def _listen(self) -> Report | None:
+        """The newest report; where there is none, the files go on."""
+        monitor = self._monitor
+        if monitor is None or not self._wanted:
+            return None
+        waits, self._waits = self._waits, 0.0
+        monitor.read(self._kernel.uptime(), waits)
+        self.wrong = [monitor.trouble] if monitor.trouble else []
+        if monitor.newest is not None:
+            self._hardware = monitor.newest.hardware
+        return monitor.newest
+
+    def _memory(self, report: Report | None) -> Iterator[Point]:
+        """Memory of the devices that is in use; by the driver's files, else by what all runtimes say."""
+        for number in self._numbers(report):
+            said = [self._files.memory(number, core) for core in range(self._files.cores(number) or 0)]
+            known = [each[""] for each in said if "" in each]
+            used = sum(known) if known else self._of_runtimes(number, report)
+            if used is None:
+                continue
+            total = self._hardware.memory
+            reading: dict[str, int | float] = {"npu.memory.used": used}
+            if total and used <= total:
+                reading |= {"npu.memory.total": total, "npu.memory.utilization": used / total}
+            yield from self._device(number).points(reading)
+            if self._monitor is None:
+                yield from self._categories(number, said)
+
+    def _of_runtimes(self, number: int, report: Report | None) -> int | None:
+        """What the runtimes say that they use of a device; None where it is not known which cores are on it."""
+        if report is None or self._on_device() is None:
+            return None
+        cores = [each.cores.items() for each in report.runtimes]
+        sizes = [
+            size
+            for items in cores
+            for core, parts in items
+            if core // (self._on_device() or 1) == number
+            for size in parts.values()
+        ]
+        return sum(sizes) if sizes else None
+
+    def _categories(self, number: int, said: Sequence[Mapping[str, int]]) -> Iterator[Point]:
+        """Memory of each physical core by the driver's categories, where no tool says it of the cores of programs."""
+        first = sum(self._files.cores(each) or 0 for each in self._files.devices if each < number)
+        for core, sizes in enumerate(said):
+            device = self._core(first + core)
+            for category, size in sorted(sizes.items()):
+                if category:
+                    row = {v.NEURON_MEMORY_CATEGORY: category}
+                    yield device.series(v.AWS_NEURON_NEURONCORE_MEMORY_USAGE, row)(size)
+
+    def _used_cores(self, report: Report | None) -> Iterator[Point]:
+        """Utilization and memory of each core that a runtime names; what several say of one is added."""
+        percent: dict[int, float] = {}
+        sizes: dict[tuple[int, str], int] = {}
+        for runtime in report.runtimes if report else ():
+            for core, share in runtime.percent.items():
+                percent[core] = percent.get(core, 0) + share
+            for core, parts in runtime.cores.items():
+                for category, size in parts.items():
+                    sizes[core, category] = sizes.get((core, category), 0) + size
+        for core, share in percent.items():
+            yield from self._core(core).points({"npu.utilization": min(1.0, share / 100)})
+        for (core, category), size in sizes.items():
+            row = {v.NEURON_MEMORY_CATEGORY: category}
+            yield self._core(core).series(v.AWS_NEURON_NEURONCORE_MEMORY_USAGE, row)(size)
+
+    # -- the program
+
+    def _ours(self, runtimes: Sequence[Runtime]) -> list[Runtime]:
+        """The runtimes of the observed program and its children; all, where no program is observed.
+
+        One is known by its number. Where that cannot be seen from this container, by the tag that the program has
+        from its environment, if no other runtime has the same.
+        """
+        if self.site.alone:
+            return [*runtimes]
+        if any(runtime.pid not in self._seen for runtime in runtimes):
+            self._owners.look()
+            self._seen = {runtime.pid for runtime in runtimes}
+        ours = self._owners.among(runtime.pid for runtime in runtimes)
+        found = [runtime for runtime in runtimes if runtime.pid in ours]
+        tag = self.site.environ.get(_TAG, "")
+        if found or not tag or self._owners.on_host:
+            return found
+        tagged = [runtime for runtime in runtimes if runtime.tag == tag]
+        return tagged if len(tagged) == 1 else []
+
+    def _runtimes(self, runtimes: Sequence[Runtime], monitor: Monitor) -> Iterator[Point]:
+        groups: dict[str, list[Runtime]] = {}
+        for runtime in runtimes:
+            groups.setdefault(group(runtime), []).append(runtime)
+        self._alike = False
+        for name, members in groups.items():
+            own = (v.NEURON_TAG, name) if name else ()
+            yield from self._sums(members, own)
+            for (whose, result), executions in monitor.results.items():
+                if whose == name:
+                    yield self._of[(v.AWS_NEURON_EXECUTION_COUNT, v.NEURON_RESULT, result, *own)](executions)
+            for (whose, kind), errors in monitor.errors.items():
+                if whose == name:
+                    yield self._of[(v.AWS_NEURON_EXECUTION_ERRORS, v.ERROR_TYPE, kind, *own)](errors)
+            yield from self._latencies(members, own)
+
+    def _sums(self, runtimes: Sequence[Runtime], own: tuple[str, ...]) -> Iterator[Point]:
+        for where, used in _added(runtime.used for runtime in runtimes).items():
+            yield self._of[(v.AWS_NEURON_RUNTIME_MEMORY_USAGE, v.NEURON_MEMORY_TYPE, where, *own)](int(used))
+        for category, used in _added(runtime.host for runtime in runtimes).items():
+            row = v.AWS_NEURON_RUNTIME_HOST_MEMORY_USAGE
+            yield self._of[(row, v.NEURON_MEMORY_CATEGORY, category, *own)](int(used))
+        for mode, percent in _added(runtime.cpu for runtime in runtimes).items():
+            yield self._of[(v.AWS_NEURON_RUNTIME_CPU_UTILIZATION, v.CPU_MODE, mode, *own)](min(1.0, percent / 100))
+
+    def _latencies(self, runtimes: Sequence[Runtime], own: tuple[str, ...]) -> Iterator[Point]:
+        """Quantiles cannot be added: those of one runtime alone."""
+        row = v.AWS_NEURON_EXECUTION_LATENCY
+        said = [runtime.latency for runtime in runtimes if runtime.latency]
+        if len(said) > 1:
+            self._alike = True
+            return
+        wanted = None if self.site.config.names(row) else _QUANTILES
+        for (kind, quantile), seconds in said[0].items() if said else ():
+            if wanted is None or quantile in wanted:
+                yield self._of[(row, v.NEURON_LATENCY, kind, v.NEURON_QUANTILE, quantile, *own)](seconds)
+
+    # -- seldom
+
+    def read_seldom(self) -> Iterator[Point]:
+        """What hardly changes, memory errors, and who belongs to the program."""
+        self._owners.look()
+        self._wanted = self._wanted or self._owners.computing()
+        report = self._monitor.newest if self._monitor else None
+        if not self.site.member:
+            for number in self._numbers(report):
+                yield from self._seldom(number, report)
+        self.missing = [self._without] if self._without else []
+        self.missing += report.wrong if report else ()
+        if self._alike:
+            self.missing.append(_ALIKE)
+
+    def _seldom(self, number: int, report: Report | None) -> Iterator[Point]:
+        device, files = self._device(number), self._files
+        facts = {
+            v.HW_VENDOR: "AWS",
+            v.HW_MODEL: files.text(number, "device_name") or self._hardware.model,
+            v.HW_SERIAL_NUMBER: files.text(number, "serial_number"),
+            v.HW_DRIVER_VERSION: files.version,
+        }
+        yield device.series(v.HW_NPU_INFO, {name: fact for name, fact in facts.items() if fact})(1)
+        said = report.ecc.get(number, {}) if report else {}
+        errors = {ERRORS[name]: count for name, count in said.items() if not files.says(name)}
+        errors |= dict(files.errors(number))
+        yield from device.points({f"errors.{kind}": count for kind, count in errors.items()})
+        power = files.power(number)
+        if power is not None:
+            yield from device.points({"power.utilization": power})
+
+    # -- devices
+
+    def _numbers(self, report: Report | None) -> Sequence[int]:
+        """The numbers of the devices that there are."""
+        return self._files.devices or sorted(report.ecc if report else ())
+
+    def _on_device(self) -> int | None:
+        """How many of the cores that programs see are on a device; None where nobody says it for certain."""
+        logical = self._hardware.logical or 1
+        physical = self._files.cores(self._files.devices[0]) if self._files.devices else None
+        if physical and physical % logical == 0:
+            return physical // logical
+        return self._hardware.cores if logical == 1 else None
+
+    def _device(self, number: int) -> Device:
+        if number not in self._devices:
+            self._devices[number] = Device(f"neuron{number}", f"Neuron {number}", "npu")
+        return self._devices[number]
+
+    def _core(self, number: int) -> Device:
+        if number not in self._cores:
+            many = self._on_device()
+            parent = f"neuron{number // many}" if many else ""
+            self._cores[number] = Device(f"neuroncore{number}", f"NeuronCore {number}", "npu", parent)
+        return self._cores[number]
+
+
+def _added(parts: Iterator[Mapping[str, int | float]] | Sequence[Mapping[str, int | float]]) -> dict[str, int | float]:
+    found: dict[str, int | float] = {}
+    for each in parts:
+        for name, number in each.items():
+            found[name] = found.get(name, 0) + number
+    return found

@@ -1,0 +1,346 @@
+"""Machines with IPUs, Trainium and Inferentia that were made up: what their tools and drivers say at each tick.
+
+All values are our own, in the formats that were recorded or are documented.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+from tests.sources.machines import SPARSE, STRANGER, Story
+from tests.sources.tree import Fabricated, Tree
+
+from opentelemetry.instrumentation.hardware.command import Tool
+from opentelemetry.instrumentation.hardware.drivers import T
+from opentelemetry.instrumentation.hardware.model import Unavailable
+from opentelemetry.instrumentation.hardware.stream import Stream
+
+CHILD = STRANGER + 1
+
+HOST = {"/proc/{pid}/ns/pid": "pid:[4026531836]"}
+CONTAINER = {"/proc/{pid}/ns/pid": "pid:[4026533001]"}
+
+Files = dict[str, Any]
+
+
+def program(*children: int, opens: str = "/dev/null") -> Files:
+    """The observed process, with children that open nothing."""
+    files: Files = {f"/proc/{STRANGER}/task/{STRANGER}/children": " ".join(map(str, children))}
+    files[f"/proc/{STRANGER}/fd/3"] = opens
+    for child in children:
+        files |= {f"/proc/{child}/task/{child}/children": "", f"/proc/{child}/fd/0": "/dev/null"}
+    return files
+
+
+class Speaking:
+    """A tool that runs on: the lines of a tick, or how it ends."""
+
+    def __init__(self, lines: Sequence[bytes] | Exception, begins: Exception | None = None) -> None:
+        self.lines = lines
+        self.begins = begins
+        self.opened: list[tuple[Any, ...]] = []
+
+    def open(self, arguments: list[str], period: float, document: str = "") -> None:
+        self.opened.append((arguments, period, document))
+        if self.begins:
+            raise self.begins
+
+    def read(self, seconds: float = 0.0) -> list[bytes]:
+        if isinstance(self.lines, Exception):
+            raise self.lines
+        return [*self.lines]
+
+
+class Npus(Fabricated):
+    """Drivers of a machine with a kernel's files and a tool that speaks; without one, one without a tool."""
+
+    def __init__(self, files: Files, said: Speaking | None, up: float = 1000.0, folder: str | None = None) -> None:
+        super().__init__(Tree(files, up=up), {"psutil": {}})
+        self.said = said
+        self._folder = folder
+
+    def stream(self, tool: Tool) -> Stream:
+        if self.said is None:
+            raise Unavailable(f"there is no {tool.name}", tool.fix)
+        return cast(Stream, self.said)
+
+    def own(self, name: str, make: Callable[[], T]) -> T:
+        return cast(T, self)
+
+    def folder(self) -> str:
+        if self._folder is None:
+            raise Unavailable("there is no Python module gcipuinfo", "install it")
+        return self._folder
+
+    def become(self, other: Fabricated) -> None:
+        super().become(other)
+        assert isinstance(other, Npus)
+        if self.said is not None and other.said is not None:
+            self.said.lines, self.said.begins = other.said.lines, other.said.begins
+
+
+def lines(*documents: object) -> Speaking:
+    return Speaking([json.dumps(each).encode() for each in documents])
+
+
+# -- Graphcore
+
+IPU_DEVICES = {f"/dev/ipu{number}": "" for number in range(4)}
+
+
+def c2(number: int, tick: int, pid: int | None = None) -> Mapping[str, str]:
+    """An IPU of a C2 card, as an early SDK words it: units are glued."""
+    words = {
+        "id": str(number),
+        "target": "PCIe",
+        "average board temp": f"{31 + number + tick}C",
+        "average die temp": f"{37.5 + number + tick}C",
+        "board ipu index": str(number % 2),
+        "board serial number": f"0340.0004.9190{number // 2}",
+        "board type": "C2",
+        "clock": "1300MHz",
+        "driver version": "1.0.56",
+        "firmware version": "1.4.14",
+        "ipu architecture": "ipu1",
+        "ipu power": f"{118 + 2 * tick}W",
+        "ipu utilisation": f"{(0.0, 41.25, 99.96)[tick]:.2f}%",
+        "ipu utilisation (session)": f"{(0.0, 40.5, 99.5)[tick]:.2f}%",
+        "link correctable error count": str(3 * tick),
+        "link speed": "8GT/s",
+        "link width": "8",
+        "pci id": f"0000:{26 + number}:00.0",
+    }
+    return words if pid is None else {**words, "user process id": str(pid), "user name": "somebody"}
+
+
+def c600(number: int, tick: int, pid: int | None = None) -> Mapping[str, str]:
+    """A C600 card, as a late SDK words it: units are spaced, and it does not know its own power."""
+    words = {
+        "id": str(number),
+        "target": "PCIe",
+        "average board temp": f"{17.8 + tick} C",
+        "average die temp": f"{20.25 + 2 * tick} C",
+        "board ipu index": "0",
+        "board serial number": f"0063.0063.82239{number}",
+        "board type": "C600",
+        "board variant": "C600",
+        "clock": ("20 MHz", "1500 MHz", "N/A")[tick],
+        "driver version": "1.3.0",
+        "firmware version": "2.6.8",
+        "hexoatt active size (bytes)": "0",
+        "hexoatt total size (bytes)": "16911433728",
+        "ipu architecture": "ipu21",
+        "ipu error state": ("no errors", "no errors", "parity error")[tick] if number else "no errors",
+        "ipu power": "N/A",
+        "ipu utilisation": f"{(0.0, 62.5, 88.75)[tick]:.2f} %",
+        "ipu utilisation (session)": f"{(0.0, 60.0, 88.0)[tick]:.2f} %",
+        "link correctable error count": "0",
+        "link speed": "16.0 GT/s",
+        "parity error threshold interval": "7776000 seconds",
+        "pci id": f"0000:{35 + number}:00.0",
+        "total board power": f"{12.6 + 30 * tick} W",
+    }
+    return words if pid is None else {**words, "user process id": str(pid)}
+
+
+def cards(tick: int) -> Npus:
+    """Two cards of two IPUs: the program, a child of it, somebody else and nobody."""
+    pids = (STRANGER, CHILD, 4242, None)
+    said = [c2(number, tick, pid if tick else None) for number, pid in enumerate(pids)]
+    files = HOST | IPU_DEVICES | program(CHILD, opens="/dev/ipu0")
+    return Npus(files, lines(said), 1000.0 + 10 * tick, "/opt/poplar/python")
+
+
+def pcie(tick: int) -> Npus:
+    """Two cards of a late SDK, one of which goes, in a container whose program computes on one of them."""
+    said = [c600(number, tick, 31337) for number in range(2 if tick < 2 else 1)]
+    files = CONTAINER | {"/dev/ipu0": "", "/dev/ipu1": ""} | program(opens="/dev/ipu0")
+    return Npus(files, lines(said), 1000.0 + 10 * tick, "/opt/poplar/python")
+
+
+# -- Trainium and Inferentia
+
+NEURON = "/sys/devices/virtual/neuron_device"
+
+
+def old_files(devices: int, cores: int, tick: int, ecc: bool = True) -> Files:
+    """The driver's files before 2.31."""
+    files: Files = {"/sys/module/neuron/version": "2.22.2.0\n"}
+    for number in range(devices):
+        device = f"{NEURON}/neuron{number}"
+        files |= {
+            f"{device}/core_count": f"{cores}\n",
+            f"{device}/connected_devices": "\n",
+            f"{device}/reset": "",
+            f"{device}/info/serial_number": f"00aa00bb00cc00{number:02x}\n",
+            f"{device}/info/architecture/arch_type": "NDv2\n",
+            f"{device}/info/architecture/device_name": "Inferentia2\n",
+            f"{device}/stats/power/utilization": f"POWER_STATUS_VALID,170{tick},1.00,{40 + tick}.00,{20 + tick}.50\n",
+        }
+        if ecc:
+            files |= {
+                f"{device}/stats/hardware/mem_ecc_uncorrected": f"{(1, 0, 2)[tick]}\n",  # 0: it could not be asked
+                f"{device}/stats/hardware/mem_ecc_repairable_uncorrected": "0\n",
+                f"{device}/stats/hardware/sram_ecc_uncorrected": f"{tick}\n",
+            }
+        for core in range(cores):
+            memory = f"{device}/neuron_core{core}/stats/memory_usage/device_mem"
+            sizes = {"model_code": 1_000_000 * (core + 1), "tensors": 500_000 * (tick + 1), "dma_rings": 4096}
+            files |= {f"{memory}/{name}/present": f"{size}\n" for name, size in sizes.items()}
+            files |= {f"{memory}/{name}/peak": f"{2 * size}\n" for name, size in sizes.items()}
+            files |= {f"{memory}/present": f"{sum(sizes.values())}\n", f"{memory}/total": "99\n"}
+            files[f"{device}/neuron_core{core}/stats/status/success/total"] = "12\n"
+    return files
+
+
+def moved_files(devices: int, cores: int, tick: int) -> Files:
+    """The same where everything is somewhere else."""
+    places = {
+        "/info/": "/identity/",
+        "/info/architecture/": "/identity/",
+        "/stats/hardware/": "/health/ecc/",
+        "/stats/power/": "/telemetry/power/",
+        "/stats/memory_usage/device_mem": "/memory/device_mem",
+    }
+    files = old_files(devices, cores, tick)
+    for old, new in sorted(places.items(), reverse=True):
+        files = {path.replace(old, new): said for path, said in files.items()}
+    return files
+
+
+def latency(milliseconds: float) -> Mapping[str, float]:
+    steps = {"p0": 0.5, "p1": 0.75, "p25": 0.875, "p50": 1.0, "p75": 1.25, "p99": 2.0, "p100": 4.0}
+    return {name: step * milliseconds / 1000 for name, step in steps.items()}
+
+
+def runtime(pid: int, cores: Sequence[int], tick: int, tag: str = "", v3d: bool = False) -> dict[str, Any]:
+    """What neuron-monitor says of one application."""
+    percent = (0, 40.0625, 93.5)[tick]
+    use: dict[str, Any] = {str(core): {"neuroncore_utilization": percent / (1 + core % 2)} for core in cores}
+    if v3d:
+        for core, each in zip(cores, use.values()):
+            parts = {f"nc_v3.{2 * core + half}": {"neuroncore_utilization": percent} for half in range(2)}
+            each |= {"flops": 1_234_567_891_011, "v3d": parts}
+    parts = {"constants": 196_608, "model_code": 101_125_344 + tick, "model_shared_scratchpad": 0}
+    parts |= {"runtime_memory": 0, "tensors": 943_608}
+    device = sum(parts.values()) * len(cores)
+    host = {"application_memory": 609_656_832 + tick, "constants": 0, "dma_buffers": 1_048_576, "tensors": 0}
+    results = dict.fromkeys(("completed_with_err", "completed_with_num_err", "incorrect_input", "failed_to_queue"), 0)
+    stats = {
+        "period": 9.99,
+        "error_summary": {
+            "generic": 23_654 + 19 * tick,
+            "numerical": 0,
+            "transient": 0,
+            "model": 0,
+            "runtime": tick // 2,
+        },
+        "execution_summary": {"completed": (0, 2600, 2604)[tick], "timed_out": tick // 2, **results},
+        "latency_stats": {"total_latency": latency(2 + tick), "device_latency": latency(1 + tick)} if tick else None,
+        "error": "",
+    }
+    used = {
+        "host": sum(host.values()),
+        "neuron_device": device,
+        "usage_breakdown": {"host": host, "neuroncore_memory_usage": {str(core): parts for core in cores}},
+    }
+    report = {
+        "execution_stats": stats,
+        "memory_used": {"period": 9.99, "neuron_runtime_used_bytes": used, "loaded_models": [], "error": ""},
+        "neuron_runtime_vcpu_usage": {"period": 9.99, "vcpu_usage": {"user": 19.25, "system": 3.75}, "error": ""},
+        "neuroncore_counters": {"period": 9.99, "neuroncores_in_use": use, "error": ""},
+    }
+    return {"pid": pid, "address": "", "neuron_runtime_tag": tag or str(pid), "error": "", "report": report}
+
+
+def report(
+    runtimes: Sequence[Mapping[str, Any]], devices: int, tick: int, hardware: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """What neuron-monitor says at one moment."""
+    ecc = [
+        {
+            "neuron_device_index": number,
+            "mem_ecc_corrected": 7 + tick,
+            "mem_ecc_uncorrected": 0,
+            "sram_ecc_uncorrected": 0,
+            "sram_ecc_corrected": number,
+        }
+        for number in range(devices)
+    ]
+    return {
+        "neuron_runtime_data": runtimes,
+        "system_data": {"neuron_hw_counters": {"period": 9.99, "neuron_devices": ecc, "error": ""}},
+        "instance_info": {"instance_name": "", "instance_type": "trn1.2xlarge", "error": "no metadata"},
+        "neuron_hardware_info": {"neuron_device_count": devices, **hardware, "error": ""},
+    }
+
+
+TRN1 = {"neuroncore_per_device_count": 2}
+TRN2 = {
+    "neuron_device_type": "trainium2",
+    "neuron_device_version": "v4",
+    "neuroncore_version": "v3d",
+    "neuron_device_memory_size": 103_079_215_104,
+    "neuroncore_per_device_count": 4,
+    "logical_neuroncore_config": 2,
+}
+
+
+def trn1(tick: int) -> Npus:
+    """The oldest tools, without files of the driver: the program has two cores."""
+    said = report([runtime(STRANGER, (0, 1), tick)], 1, tick, TRN1)
+    files = HOST | {"/dev/neuron0": "", "/sys/module/neuron/initstate": "live\n"} | program(opens="/dev/neuron0")
+    return Npus(files, lines(said), 1000.0 + 10 * tick)
+
+
+def trn2(tick: int) -> Npus:
+    """Two devices of four logical cores, driver files in new places; ranks of one program, and somebody else."""
+    ranks = [runtime(STRANGER, (0, 1), tick, v3d=True), runtime(CHILD, (4,), tick, "my_app", v3d=True)]
+    others = [runtime(4242, (6, 7), tick, "their_app", v3d=True)]
+    garbage = [b"time=2026 level=warning msg=slow", b'{"neuron_runtime_data": ['] if tick == 1 else []
+    said = json.dumps(report([*ranks, *others], 2, tick, TRN2)).encode()
+    files = HOST | moved_files(2, 8, tick) | program(CHILD, opens="/dev/neuron0")
+    return Npus(files, Speaking([*garbage, said]), 1000.0 + 10 * tick)
+
+
+def groups_with_errors(tick: int) -> Npus:
+    """Groups that speak of errors, a tool that dies, and files that go on; the tags are all there is to go by."""
+    ours = runtime(77, (0, 1), tick, "rank-0")
+    other = runtime(78, (2, 3), tick, "rank-1")
+    ours["report"]["memory_used"]["error"] = "NRT is busy" if tick == 2 else ""
+    other["report"]["neuroncore_counters"]["error"] = "no counters"
+    said: Speaking = lines(report([ours, other], 2, tick, TRN1))
+    if tick == 1:
+        said = Speaking(TimeoutError("neuron-monitor has been silent for 3 periods"))
+    return Npus(CONTAINER | old_files(2, 2, tick, ecc=False) | program(opens="/dev/neuron0"), said, 1000.0 + 10 * tick)
+
+
+def no_tool(tick: int) -> Npus:
+    """An image without the tool: the driver's files say what they can."""
+    return Npus(HOST | old_files(2, 2, tick) | program(), None, 1000.0 + 10 * tick)
+
+
+def nothing(tick: int) -> Npus:
+    """A machine with neither."""
+    return Npus({**HOST, "/dev/null": "", "/sys/module/nvme/initstate": "live\n"}, None)
+
+
+NPUS = (
+    Story("graphcore", "c2", "made up: two C2 cards at work", cards, pid=STRANGER),
+    Story("graphcore", "c600", "made up: two C600 cards, of which one goes, in a container", pcie, pid=STRANGER),
+    Story("graphcore", "none", "made up: no IPU", nothing, pid=STRANGER),
+    Story("trainium", "trn1", "made up: a trn1 with the tools of 2023", trn1, pid=STRANGER),
+    Story(
+        "trainium",
+        "trn2",
+        "made up: a trn2 with driver files in new places",
+        trn2,
+        settings={**SPARSE, "include_metrics": "aws.neuron.execution.latency"},
+        pid=STRANGER,
+    ),
+    Story("trainium", "errors", "made up: groups with errors, in a container", groups_with_errors, pid=STRANGER),
+    Story("trainium", "files", "made up: an inf2 without the tools", no_tool, pid=STRANGER),
+    Story("trainium", "none", "made up: no Neuron device", nothing, pid=STRANGER),
+)
