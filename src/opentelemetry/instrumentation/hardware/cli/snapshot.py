@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from opentelemetry.instrumentation.hardware.sources.amd import raw as amd
     from opentelemetry.instrumentation.hardware.sources.apple import raw as apple
     from opentelemetry.instrumentation.hardware.sources.nvidia import raw as nvidia
-    from opentelemetry.instrumentation.hardware.sources.tpu import raw as tpu
 
 _DESCRIPTION = """\
 Reads everything, waits for the window, reads again, and prints the numbers. Counters are totals since boot or
@@ -156,13 +155,11 @@ class _Aside:
     Args:
         gpus: them.
         vendor: who made them.
-        keys: how their keys begin.
     """
 
-    def __init__(self, gpus: nvidia.Raw | amd.Raw | apple.Raw | tpu.Raw, vendor: str, keys: str = "gpu.") -> None:
+    def __init__(self, gpus: nvidia.Raw | amd.Raw | apple.Raw, vendor: str) -> None:
         self._gpus = gpus
         self._vendor = vendor
-        self._keys = keys
         self._asked: SimpleQueue[bool] = SimpleQueue()
         self._said: SimpleQueue[Mapping[int, Any]] = SimpleQueue()
         self._overdue = False
@@ -185,7 +182,7 @@ class _Aside:
             said = self._said.get(timeout=_PATIENCE)
         except Empty:
             self._overdue = True
-            say(f"the {self._vendor} driver does not answer, so there are no {self._keys} keys until it does")
+            say(f"the {self._vendor} driver does not answer, so there are no gpu. keys until it does")
             return {}
         self._overdue = False
         return said
@@ -205,7 +202,6 @@ def _rows(arguments: argparse.Namespace, config: Config, pid: int) -> None:
     from opentelemetry.instrumentation.hardware.sources.amd import raw as amd
     from opentelemetry.instrumentation.hardware.sources.apple import raw as apple
     from opentelemetry.instrumentation.hardware.sources.nvidia import raw as nvidia
-    from opentelemetry.instrumentation.hardware.sources.tpu import raw as tpu
 
     drivers = Drivers()
     paths = config.disk_paths or ["/"]
@@ -213,9 +209,7 @@ def _rows(arguments: argparse.Namespace, config: Config, pid: int) -> None:
     of_nvidia = _Aside(cards, "NVIDIA") if cards.expected and config.selects("nvidia") else None
     of_amd = _Aside(radeons, "AMD") if radeons.expected and config.selects("amd") else None
     of_apple = _Aside(chip, "Apple") if chip.expected and config.selects("apple") else None
-    tpus = tpu.Raw(config, os.environ)
-    of_tpu = _Aside(tpus, "TPU", "tpu.") if tpus.expected and config.selects("tpu") else None
-    asides = (of_nvidia, of_amd, of_apple, of_tpu)
+    asides = (of_nvidia, of_amd, of_apple)
 
     def take() -> wandb.Reading:
         return wandb.take(asked, pid, paths, *(aside.read() if aside else {} for aside in asides))
@@ -227,8 +221,6 @@ def _rows(arguments: argparse.Namespace, config: Config, pid: int) -> None:
             say(f"{path} cannot be read, so there are no disk.{path} keys")
         for trouble in filter(None, (cards.trouble, radeons.trouble, chip.trouble)):
             say(f"there are no gpu. keys: {trouble}")
-        if tpus.trouble:
-            say(f"there are no tpu. keys: {tpus.trouble}")
         for _ in _moments(arguments):
             now = take()
             _print(json.dumps(wandb.row(wandb.Span(first, before, now))))
