@@ -12,7 +12,7 @@ from tests.benchmarks import fresh
 from tests.benchmarks.figure import HEADINGS, Figure, line, row
 from tests.benchmarks.steady import REFERENCE, calibrate
 
-NAMES = ("collection", "reading", "threads", "busy", "growth", "imports", "gpu", "amd")
+NAMES = ("collection", "reading", "threads", "busy", "growth", "imports", "gpu", "amd", "openmetrics")
 """The modules that measure, each in a process of its own."""
 
 
