@@ -34,7 +34,11 @@ _EVERY_PARTITION: Final = ("all",)
 
 
 class Graphcore(Source):
-    """The IPUs, and what of them the observed program and its children use."""
+    """The IPUs, and what of them the observed program and its children use.
+
+    Attributes:
+        newest: what they said last.
+    """
 
     name = "graphcore"
     scope = Scope.PROCESS
@@ -59,7 +63,7 @@ class Graphcore(Source):
         self._of = Kept()
         self._ipus: dict[int, Device] = {}
         self._boards: dict[str, Device] = {}
-        self._newest: list[Ipu] = []
+        self.newest: list[Ipu] = []
         self._at = self._kernel.uptime()
         self._owners = Owners(machine(drivers), self._kernel, self.site.pid, *nodes)
         self._owners.look()
@@ -84,7 +88,7 @@ class Graphcore(Source):
         self._stream.open(self._arguments, self._period)
         self._at = self._kernel.uptime()
         self._hear(_PATIENCE)
-        if self._heard and not self._newest:
+        if self._heard and not self.newest:
             raise Unavailable(f"{NAME} finds no IPU")
 
     def _hear(self, seconds: float = 0.0) -> None:
@@ -101,9 +105,9 @@ class Graphcore(Source):
                 continue
             if error:
                 raise OSError(error)
-            self._newest, self._at, self._heard = found, now, True
+            self.newest, self._at, self._heard = found, now, True
         if now - self._at > PERIODS * self._period:
-            self._newest = []  # nobody has listened for a while
+            self.newest = []  # nobody has listened for a while
 
     # -- what they say
 
@@ -113,7 +117,7 @@ class Graphcore(Source):
             return
         self._hear()
         if not self.site.member:
-            for ipu in self._newest:
+            for ipu in self.newest:
                 own = {name: value for name, value in ipu.said.items() if name not in ("session", "board.power")}
                 yield from self._device(ipu).points(own)
             yield from self._of_boards()
@@ -121,7 +125,7 @@ class Graphcore(Source):
 
     def _of_boards(self) -> Iterator[Point]:
         """Power of each board, which its IPUs share."""
-        watts = {ipu.board: ipu.said["board.power"] for ipu in self._newest if "board.power" in ipu.said and ipu.board}
+        watts = {ipu.board: ipu.said["board.power"] for ipu in self.newest if "board.power" in ipu.said and ipu.board}
         for serial, power in watts.items():
             if serial not in self._boards:
                 self._boards[serial] = Device(f"board-{serial}", f"Board {serial}", "board")
@@ -129,13 +133,13 @@ class Graphcore(Source):
 
     def _used(self) -> Iterator[Point]:
         """Of each IPU that the observed program or a child of it uses."""
-        pids = {ipu.pid for ipu in self._newest if ipu.pid is not None}
+        pids = {ipu.pid for ipu in self.newest if ipu.pid is not None}
         if not pids <= self._seen:
             self._owners.look()
             self._seen = pids
         ours = self._owners.among(pids)
         self._blind = bool(pids) and not ours and not self._owners.on_host
-        for ipu in self._newest:
+        for ipu in self.newest:
             if ipu.pid in ours and "session" in ipu.said:
                 yield self._of[v.PROCESS_NPU_UTILIZATION, v.HW_ID, f"ipu{ipu.id}"](ipu.said["session"])
 
@@ -145,12 +149,12 @@ class Graphcore(Source):
         if not self._listens and self._owners.computing():
             self._begin()
         if not self.site.member:
-            for ipu in self._newest:
+            for ipu in self.newest:
                 device = self._device(ipu)
                 yield device.series(v.HW_NPU_INFO, {v.HW_VENDOR: "Graphcore", **ipu.facts})(1)
                 if ipu.state:
                     yield from device.status(ipu.state)
-        self.missing = [*_unclear(self._newest)]
+        self.missing = [*_unclear(self.newest)]
         if self._blind and self._owners.computing():
             self.missing.append(_HOST_PIDS)
 

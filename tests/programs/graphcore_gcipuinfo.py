@@ -1,0 +1,65 @@
+"""A stand-in for Graphcore's Python module ``gcipuinfo``, with the interface that its pages document.
+
+It prints and hangs as the file ``how`` beside it says: a JSON object with ``devices`` (a list of mappings of texts),
+and what goes wrong: ``hang``, ``raise`` or ``exit`` when the object is made, ``die_at`` so many looks later, ``noise``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+DiscoverActivePartitionIPUs = 0
+DiscoverAllPartitionIPUs = 1
+
+
+def _how() -> dict[str, object]:
+    return dict(json.loads((Path(__file__).parent / "how").read_text()))
+
+
+class Attributes:
+    """A mapping that is no dict, as a binding's are."""
+
+    def __init__(self, words: dict[str, str]) -> None:
+        self._words = words
+
+    def keys(self) -> list[str]:
+        return list(self._words)
+
+    def __getitem__(self, key: str) -> str:
+        return self._words[key]
+
+
+class gcipuinfo:  # noqa: N801 - its name
+    """The IPUs of a partition, or of all of them."""
+
+    def __init__(self, mode: int = DiscoverActivePartitionIPUs) -> None:
+        (Path(__file__).parent / "asked").write_text(f"{os.getpid()} {mode} {sorted(os.environ)} {sys.flags.isolated}")
+        how = _how()
+        if how.get("noise"):
+            os.write(1, b"[gcipuinfo] connecting to the partition server ...\n")
+        if how.get("hang"):
+            time.sleep(3600)
+        if how.get("raise"):
+            raise RuntimeError(how["raise"])
+        if how.get("exit"):
+            os._exit(3)
+        self._mode = mode
+        self._updates = False
+        self._looks = 0
+
+    def setUpdateMode(self, on: bool) -> None:  # noqa: N802
+        self._updates = on
+
+    def getDevices(self) -> list[Attributes]:  # noqa: N802
+        assert self._updates, "attributes would be those of the beginning"
+        how = _how()
+        self._looks += 1
+        if how.get("die_at") == self._looks:
+            os.abort()
+        devices = how["devices"] if self._mode == DiscoverAllPartitionIPUs else how.get("active", how["devices"])
+        assert isinstance(devices, list)
+        return [Attributes(each) for each in devices]

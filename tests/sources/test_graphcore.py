@@ -1,0 +1,381 @@
+"""Graphcore's IPUs: texts that are understood or not believed, and the library in a real child of ours."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from tests.children import PROGRAMS
+from tests.sources.machines import STRANGER
+from tests.sources.npus import CHILD, HOST, Npus, Speaking, c2, c600, lines, program
+from tests.sources.playing import playing
+from tests.sources.reading import all_of, often, opened, series_of, value
+from tests.waiting import wait_for
+
+from opentelemetry.instrumentation.hardware import vocabulary as v
+from opentelemetry.instrumentation.hardware.config import Config
+from opentelemetry.instrumentation.hardware.devices import QUANTITIES
+from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.model import Unavailable
+from opentelemetry.instrumentation.hardware.sources import Site
+from opentelemetry.instrumentation.hardware.sources.graphcore import Graphcore
+from opentelemetry.instrumentation.hardware.sources.graphcore.raw import Raw
+from opentelemetry.instrumentation.hardware.sources.graphcore.reading import parse
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="IPUs are used on Linux")
+
+IPU = {v.HW_ID: "ipu0", v.HW_NAME: "IPU 0"}
+TYPED = {**IPU, v.HW_TYPE: "npu"}
+BOARD = {**TYPED, v.HW_SENSOR_LOCATION: "board"}
+LONG = 60.0
+
+
+class Library:
+    """The stand-in for the library, in a folder of its own."""
+
+    def __init__(self, folder: Path, *devices: Mapping[str, str], **how: object) -> None:
+        self.folder = folder
+        shutil.copy(PROGRAMS / "graphcore_gcipuinfo.py", folder / "gcipuinfo.py")
+        self.settings: dict[str, Any] = {"gcipuinfo": str(folder), "sample_interval": 1}
+        self.say(*devices, **how)
+
+    def say(self, *devices: Mapping[str, str], **how: object) -> None:
+        (self.folder / "new").write_text(json.dumps({"devices": devices, **how}))
+        os.replace(self.folder / "new", self.folder / "how")
+
+    @property
+    def asked(self) -> list[str]:
+        """Its process, and the mode that it was made with."""
+        return (self.folder / "asked").read_text().split()
+
+    @property
+    def pid(self) -> int:
+        return int(self.asked[0])
+
+
+def _lives(pid: int) -> bool:
+    return os.path.exists(f"/proc/{pid}")
+
+
+def _of(*devices: Mapping[str, Any]) -> list[Any]:
+    return parse(json.dumps(devices).encode())[0]
+
+
+# -- texts
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "quantity", "expected"),
+    [
+        ("average board temp", "36.2 C", "temperature.board", 36.2),
+        ("average board temp", "20C", "temperature.board", 20.0),
+        ("average die temp", "33.4 C", "temperature.die", 33.4),
+        ("clock", "1300MHz", "npu.frequency", 1_300_000_000),
+        ("clock", "20 MHz", "npu.frequency", 20_000_000),
+        ("ipu power", "120W", "power", 120),
+        ("ipu power", "99.5 W", "power", 99.5),
+        ("total board power", "12.6 W", "board.power", 12.6),
+        ("ipu utilisation", "99.96%", "npu.utilization", 0.9996),
+        ("ipu utilisation", "0.00%", "npu.utilization", 0.0),
+        ("ipu utilisation (session)", "15.65 %", "session", 0.1565),
+        ("link speed", "8 GT/s", "npu.link.speed", 8_000_000_000),
+        ("speed", "16.0 GT/s", "npu.link.speed", 16_000_000_000),
+        ("link correctable error count", "12", "errors.link_corrected", 12),
+    ],
+)
+def test_a_text_with_its_unit_glued_or_spaced_is_a_number(name: str, text: str, quantity: str, expected: float) -> None:
+    (ipu,) = _of({"id": "0", name: text})
+    assert ipu.said == {quantity: pytest.approx(expected)}
+    assert ipu.unclear == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("ipu power", "N/A"),
+        ("ipu power", "0.0 W"),
+        ("ipu power", "-5 W"),
+        ("ipu power", "120 kW"),
+        ("ipu power", "120 W W"),
+        ("average die temp", "0C"),
+        ("average die temp", "97 F"),
+        ("average die temp", "nan C"),
+        ("average die temp", "1e3 C"),
+        ("clock", "0MHz"),
+        ("clock", ""),
+        ("ipu utilisation", "101%"),
+        ("ipu utilisation", "inf%"),
+        ("link correctable error count", "1.5"),
+        ("link correctable error count", "-1"),
+    ],
+)
+def test_what_is_not_known_or_cannot_be_true_is_absent_and_said(name: str, text: str) -> None:
+    (ipu,) = _of({"id": "3", name: text})
+    assert ipu.said == {}
+    assert ipu.unclear == [(name, text)]
+
+
+def test_an_ipu_is_what_its_texts_say_it_is() -> None:
+    (ipu,) = _of(c600(1, 2, 77))
+    assert ipu.id == 1
+    assert ipu.pid == 77
+    assert ipu.state == "degraded"
+    assert ipu.facts == {
+        v.HW_MODEL: "C600",
+        v.HW_SERIAL_NUMBER: "0063.0063.822391",
+        v.HW_DRIVER_VERSION: "1.3.0",
+        v.HW_FIRMWARE_VERSION: "2.6.8",
+        v.PCI_BDF: "0000:36:00.0",
+    }
+
+
+def test_two_ipus_of_a_number_are_one() -> None:
+    assert [ipu.said for ipu in _of({"id": "0", "ipu power": "1W"}, {"id": "0", "ipu power": "2W"})] == [{"power": 1}]
+
+
+_WORDS = st.sampled_from(["id", "clock", "ipu power", "ipu utilisation", "user process id", "average die temp", "x"])
+_TEXTS = st.one_of(
+    st.text(max_size=12),
+    st.builds("{}{}".format, st.floats(), st.sampled_from(["", "C", " W", "%", " MHz", " GT/s"])),
+)
+_DEVICES = st.lists(st.one_of(st.dictionaries(_WORDS, st.one_of(_TEXTS, st.integers(), st.none())), st.integers()))
+
+
+@given(st.one_of(st.binary(max_size=60), _DEVICES.map(lambda found: json.dumps(found).encode())))
+@example(b"[" * 100_000)
+@example(b'[{"id": "99999999999999999999", "clock": "1e400MHz"}]')
+@example(b'{"error": 3}')
+def test_whatever_is_said_nothing_that_cannot_be_true_comes_of_it(line: bytes) -> None:
+    try:
+        ipus, _ = parse(line)
+    except ValueError:
+        return
+    for ipu in ipus:
+        for quantity, number in ipu.said.items():
+            assert quantity in QUANTITIES or quantity in ("session", "board.power")
+            assert 0 <= number < 1e15
+            if number == 0:
+                assert re.search(r"(^|[^0-9])0*\.?0+ *(%|$)", " ".join(ipu.words.values()))
+
+
+# -- recorded output
+
+
+def test_recorded_output_says_what_is_known_of_it() -> None:
+    folder = os.environ.get("HARDWARE_SAMPLES")
+    if not folder:
+        pytest.skip("HARDWARE_SAMPLES names no folder of recorded output")
+    ipus = parse((Path(folder) / "graphcore" / "gcipuinfo_getDevices_c2_mock.json").read_bytes())[0]
+    common = {"npu.frequency": 1_300_000_000, "power": 120, "npu.utilization": 0.2125, "session": 0.1565}
+    assert [(ipu.id, ipu.pid, ipu.said) for ipu in ipus] == [
+        (0, 456, {"temperature.board": 20, "temperature.die": 25, **common}),
+        (1, 123, {"temperature.board": 30, "temperature.die": 39, **common}),
+        (2, None, {"temperature.board": 20, "temperature.die": 39, **common}),
+    ]
+    console = (Path(folder) / "graphcore" / "gc-info_device-info.txt").read_text()
+    blocks = [
+        dict(re.findall(r"^  ([^:]+(?: \([a-z]+\))?): (.*)$", part, re.M)) for part in console.split("Device Info")
+    ]
+    early, late = _of(*(block | {"id": str(number)} for number, block in enumerate(blocks[1:])))
+    assert early.said == {
+        "temperature.board": 36.2,
+        "temperature.die": 33.4,
+        "npu.frequency": 1_300_000_000,
+        "npu.utilization": pytest.approx(0.9996),
+        "npu.link.speed": 8_000_000_000,
+        "errors.link_corrected": 0,
+        "session": pytest.approx(0.9998),
+        "board.power": 99.5,
+    }
+    assert (early.pid, early.board, late.state) == (38641, "0340.0004.919062", "ok")
+    assert late.said["npu.frequency"] == 20_000_000
+    assert late.unclear == [("ipu power", "N/A")]
+
+
+# -- the library in a child
+
+
+def test_the_library_is_asked_in_a_child_again_and_again(tmp_path: Path) -> None:
+    library = Library(tmp_path, c2(0, 1), noise=True)
+    with opened("graphcore", **library.settings) as source:
+        found = all_of(source)
+        assert value(found, v.HW_POWER, TYPED) == 120
+        assert value(found, v.HW_TEMPERATURE, BOARD) == 32
+        assert value(found, v.HW_NPU_UTILIZATION, {**IPU, v.NPU_TASK: "general"}) == 0.4125
+        assert value(found, v.HW_NPU_FREQUENCY, IPU) == 1.3e9
+        assert value(found, v.HW_NPU_LINK_SPEED, IPU) == 8e9
+        assert library.pid != os.getpid()
+        assert "gcipuinfo" not in sys.modules
+        library.say(c2(0, 2))
+        wait_for(lambda: value(often(source), v.HW_POWER, TYPED) == 122, LONG, "second look")
+    wait_for(lambda: not _lives(library.pid), LONG, "end of the child")
+
+
+def test_the_child_is_told_nothing_that_is_not_its_business(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/nowhere")
+    monkeypatch.setenv("SECRET", "secret")
+    monkeypatch.setenv("IPUOF_VIPU_API_HOST", "10.1.2.3")
+    library = Library(tmp_path, c2(0, 0))
+    with opened("graphcore", **library.settings):
+        told = " ".join(library.asked)
+    assert "IPUOF_VIPU_API_HOST" in told
+    assert "PYTHONPATH" not in told
+    assert "SECRET" not in told
+    assert told.endswith(" 1"), "isolated"
+
+
+@pytest.mark.parametrize(("devices", "mode", "seen"), [("all", "1", {"ipu0", "ipu1"}), ("visible", "0", {"ipu1"})])
+def test_all_partitions_are_looked_at_where_all_devices_are_wanted(
+    tmp_path: Path, devices: str, mode: str, seen: set[str]
+) -> None:
+    library = Library(tmp_path, c2(0, 0), c2(1, 0), active=[c2(1, 0)])
+    with opened("graphcore", devices=devices, **library.settings) as source:
+        assert library.asked[1] == mode
+        assert {series.attributes[v.HW_ID] for series in series_of(all_of(source), v.HW_NPU_INFO)} == seen
+
+
+def test_what_a_user_of_an_ipu_uses_is_the_programs_where_it_is_one_of_ours(tmp_path: Path) -> None:
+    library = Library(tmp_path, c2(0, 1, os.getpid()), c2(1, 1, 1), c2(2, 1))
+    with opened("graphcore", **library.settings) as source:
+        found = series_of(all_of(source), v.PROCESS_NPU_UTILIZATION)
+    assert {series.attributes[v.HW_ID]: share for series, share in found.items()} == {"ipu0": 0.405}
+
+
+def test_a_member_of_a_job_says_what_it_uses_and_no_more(tmp_path: Path) -> None:
+    library = Library(tmp_path, c2(0, 1, os.getpid()))
+    source = Graphcore(Site(Config.read(library.settings, {}), Drivers(), os.getpid(), member=True))
+    source.open()
+    try:
+        assert {series.metric for series in all_of(source)} == {v.PROCESS_NPU_UTILIZATION}
+    finally:
+        source.close()
+
+
+def test_a_member_that_uses_no_ipu_starts_no_child() -> None:
+    said = lines([c2(0, 1, STRANGER)])
+    for opens, opened_ in (("/dev/null", 0), ("/dev/ipu0", 1)):
+        drivers = Npus(HOST | {"/dev/ipu0": ""} | program(CHILD, opens=opens), said, folder="/opt/poplar")
+        source = Graphcore(Site(Config.read({}, {}), drivers, STRANGER, member=True))
+        source.open()
+        all_of(source)
+        assert len(said.opened) == opened_
+        assert len(all_of(source)) == opened_
+
+
+# -- what goes wrong
+
+
+def played(library: Library) -> list[str]:
+    with playing(lambda name: Drivers(), {"sources": ["graphcore", "host"], **library.settings}) as stage:
+        return stage.tick()
+
+
+def test_a_library_that_hangs_holds_nobody_up_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opentelemetry.instrumentation.hardware.sources.graphcore._PATIENCE", 0.5)
+    monkeypatch.setattr("opentelemetry.instrumentation.hardware.stream._FIRST", 1.0)
+    library = Library(tmp_path, hang=True)
+    with opened("graphcore", **library.settings) as source:
+        assert all_of(source) == {}
+        wait_for((tmp_path / "asked").exists, LONG, "child")
+
+        def silent() -> bool:
+            try:
+                return bool(often(source))
+            except TimeoutError as error:
+                return "silent for 3 periods" in str(error)
+
+        wait_for(silent, LONG, "end of patience")
+        wait_for(lambda: not _lives(library.pid), LONG, "end of the child")
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        ({"raise": "no server at 10.1.2.3"}, "gcipuinfo: RuntimeError: no server at 10.1.2.3"),
+        ({"exit": True}, "gcipuinfo has ended"),
+        ({"die_at": 1}, "gcipuinfo has ended"),
+    ],
+)
+def test_a_library_that_fails_costs_its_own_numbers(tmp_path: Path, how: dict[str, Any], reason: str) -> None:
+    said = played(Library(tmp_path, **how))
+    assert any(reason in line for line in said if line.startswith("# ill")), said
+    assert any(line.startswith("system.cpu.time") for line in said), "the host is not concerned"
+    assert not [line for line in said if line.startswith("hw.npu")]
+
+
+def test_a_library_that_breaks_off_is_asked_again(tmp_path: Path) -> None:
+    library = Library(tmp_path, c2(0, 1), die_at=2)
+    with playing(lambda name: Drivers(), {"sources": ["graphcore"], **library.settings}) as stage:
+        assert any(line.startswith("hw.power{") for line in stage.tick())
+        first = library.pid
+        wait_for(lambda: any("# ill" in line for line in [*stage.tick(), *stage.remarks()]), LONG, "end of the child")
+        library.say(c2(0, 2))
+        wait_for(lambda: any(line.startswith("hw.power{") for line in stage.tick()), LONG, "another child")
+        assert library.pid != first
+
+
+def test_no_ipu_in_the_partition_is_no_trouble(tmp_path: Path) -> None:
+    assert "# absent: gcipuinfo finds no IPU" in played(Library(tmp_path))
+
+
+def test_a_folder_without_the_library_is_said(tmp_path: Path) -> None:
+    with (
+        pytest.raises(Unavailable, match="there is no Python module gcipuinfo in"),
+        opened("graphcore", gcipuinfo=str(tmp_path)),
+    ):
+        pass
+
+
+def test_where_there_is_no_ipu_the_library_is_not_even_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Library(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in [name for name in os.environ if name.startswith("IPUOF_")]:
+        monkeypatch.delenv(name)
+    if any(name.startswith("ipu") for name in os.listdir("/dev")):
+        pytest.skip("this machine has an IPU")
+    with pytest.raises(Unavailable, match="there is no IPU"), opened("graphcore"):
+        pass
+    assert not (tmp_path / "asked").exists()
+
+
+def test_a_partition_that_the_environment_names_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Library(tmp_path, c2(0, 0))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("IPUOF_VIPU_API_PARTITION_ID", "p0")
+    with opened("graphcore") as source:
+        assert series_of(all_of(source), v.HW_NPU_INFO)
+
+
+def test_what_was_said_before_a_pause_is_not_said_after_it() -> None:
+    drivers = Npus(HOST | {"/dev/ipu0": ""} | program(), lines([c2(0, 1)]), folder="/opt/poplar")
+    with opened("graphcore", drivers, STRANGER, sample_interval=2) as source:
+        assert often(source)
+        drivers.become(Npus(HOST | {"/dev/ipu0": ""} | program(), Speaking([]), up=1005.0))
+        assert often(source)
+        drivers.become(Npus(HOST | {"/dev/ipu0": ""} | program(), Speaking([]), up=1060.0))
+        assert not often(source)
+
+
+# -- for formulas that are not ours
+
+
+def test_the_librarys_own_words_are_those_of_the_processs_ipus(tmp_path: Path) -> None:
+    library = Library(tmp_path, c2(0, 1, os.getpid()), c2(1, 1, 1))
+    raw = Raw(Config.read(library.settings, {}), os.getpid())
+    try:
+        assert raw.expected
+        assert {number: words["ipu power"] for number, words in raw.read().items()} == {0: "120W"}
+    finally:
+        raw.close()
+    assert not Raw(Config.read({}, {}), os.getpid()).expected
