@@ -1,4 +1,4 @@
-"""A page with many series of which a filter wants few, beside parsing them all; and the memory that its scrapes keep."""
+"""A page with many series of which a filter wants few, beside parsing them all; and the memory that is kept."""
 
 from __future__ import annotations
 

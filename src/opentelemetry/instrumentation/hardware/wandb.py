@@ -26,6 +26,7 @@ _GIB = 1 << 30
 _NONE: Final[Mapping[int, Moment]] = MappingProxyType({})
 _NO_RADEONS: Final[Mapping[int, Words]] = MappingProxyType({})
 _NO_APPLE: Final[Mapping[int, Mapping[str, float]]] = MappingProxyType({})
+_NO_PAGES: Final[Mapping[str, float]] = MappingProxyType({})
 
 
 class Reading(NamedTuple):
@@ -43,6 +44,7 @@ class Reading(NamedTuple):
     gpus: Mapping[int, Moment]
     radeons: Mapping[int, Words]
     apple: Mapping[int, Mapping[str, float]]
+    scraped: Mapping[str, float] = _NO_PAGES
 
 
 def take(
@@ -396,6 +398,10 @@ _GPUS: Final = (
 )
 """What W&B says of an NVIDIA GPU, now or once, by default. Of MIG instances it says nothing."""
 
+def _scraped(span: Span) -> Iterator[tuple[str, float]]:
+    return iter(span.now.scraped.items())
+
+
 KEYS: Final[tuple[Key, ...]] = (
     Key("cpu", "%", "CPU time of the process over elapsed time, divided by the number of logical CPUs", _cpu),
     Key("cpu.{i}.cpu_percent", "%", "time of a logical CPU that was neither idle nor iowait, over all of it", _cpus),
@@ -424,6 +430,12 @@ KEYS: Final[tuple[Key, ...]] = (
         for name, like in (("memoryReadWriteActivity", "gpu.{i}.memory"), ("memoryOverDrive", ""))
     ),
     *(key for gpu in _GPUS for key in gpu.twins()),
+    Key(
+        "openmetrics.{endpoint}.{metric}.{n}",
+        "as scraped",
+        "a counter or gauge of a scraped endpoint; its series are numbered in the order in which they are first seen",
+        _scraped,
+    ),
 )
 """Every key about the host, its disks and network, its memory, the process, NVIDIA's GPUs, AMD's and Apple's."""
 

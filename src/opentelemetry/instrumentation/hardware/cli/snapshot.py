@@ -202,6 +202,7 @@ def _rows(arguments: argparse.Namespace, config: Config, pid: int) -> None:
     from opentelemetry.instrumentation.hardware.sources.amd import raw as amd
     from opentelemetry.instrumentation.hardware.sources.apple import raw as apple
     from opentelemetry.instrumentation.hardware.sources.nvidia import raw as nvidia
+    from opentelemetry.instrumentation.hardware.sources.openmetrics.keys import Raw as Pages
 
     drivers = Drivers()
     paths = config.disk_paths or ["/"]
@@ -211,8 +212,11 @@ def _rows(arguments: argparse.Namespace, config: Config, pid: int) -> None:
     of_apple = _Aside(chip, "Apple") if chip.expected and config.selects("apple") else None
     asides = (of_nvidia, of_amd, of_apple)
 
+    pages = Pages(config) if config.selects("openmetrics") else None
+
     def take() -> wandb.Reading:
-        return wandb.take(asked, pid, paths, *(aside.read() if aside else {} for aside in asides))
+        reading = wandb.take(asked, pid, paths, *(aside.read() if aside else {} for aside in asides))
+        return reading._replace(scraped=pages.read()) if pages else reading
 
     try:
         asked = machine(drivers)
@@ -221,6 +225,8 @@ def _rows(arguments: argparse.Namespace, config: Config, pid: int) -> None:
             say(f"{path} cannot be read, so there are no disk.{path} keys")
         for trouble in filter(None, (cards.trouble, radeons.trouble, chip.trouble)):
             say(f"there are no gpu. keys: {trouble}")
+        if pages and pages.trouble:
+            say(f"there are no openmetrics. keys: {pages.trouble}")
         for _ in _moments(arguments):
             now = take()
             _print(json.dumps(wandb.row(wandb.Span(first, before, now))))

@@ -83,10 +83,9 @@ class Openmetrics(Source):
         """Scrape. An endpoint that has no page is down, and nothing else is said of it."""
         self.wrong, self.missing = [], []
         try:
-            answer = self._http.get()
-            page = self._parser.parse(answer["type"], answer["body"], time.time())
-        except (OSError, Refusal, ValueError) as error:
-            self.wrong = [f"{self._endpoint.shown}: {self._why(error)}"]
+            seconds, page = self.scrape()
+        except Refusal as refusal:
+            self.wrong = [refusal.text]
             yield self._up(0)
             return
         values: dict[Series, float] = {}
@@ -100,11 +99,23 @@ class Openmetrics(Source):
                 else:
                     values.setdefault(series, sample.value)  # one that stands there twice has its first value
         yield self._up(1)
-        yield self._duration(answer["seconds"])
+        yield self._duration(seconds)
         yield self._dropped(refused + page.beyond + page.old)
         for series, value in values.items():
             yield series(value)
         self.missing = [*self._told(page, refused)]
+
+    def scrape(self) -> tuple[float, Page]:
+        """The page, and how many seconds it took to come.
+
+        Raises:
+            Refusal: there is none, or it cannot be read; with the reason.
+        """
+        try:
+            answer = self._http.get()
+            return answer["seconds"], self._parser.parse(answer["type"], answer["body"], time.time())
+        except (OSError, Refusal, ValueError) as error:
+            raise Refusal(0, f"{self._endpoint.shown}: {self._why(error)}") from None
 
     def _known(self, sample: Sample, carried: Kind) -> Series | None:
         """The series of a sample; None for a new one beyond the limit."""

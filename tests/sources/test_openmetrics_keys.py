@@ -1,0 +1,59 @@
+"""What W&B calls the numbers of scraped endpoints."""
+
+from __future__ import annotations
+
+import json
+
+from tests.children import run
+from tests.web import Web, page
+
+from opentelemetry.instrumentation.hardware.config import Config
+from opentelemetry.instrumentation.hardware.sources.openmetrics.keys import Raw
+
+PAGE = """# TYPE util gauge
+util{gpu="1"} 5
+util{gpu="0"} 7.25
+# TYPE work_total counter
+work_total 3
+# TYPE latency histogram
+latency_count 2
+latency_sum 1
+untyped 4
+"""
+
+
+def test_series_are_numbered_as_they_are_first_seen() -> None:
+    with Web(page(PAGE)) as web:
+        raw = Raw(Config.read({"openmetrics": {"own": web.url}}, {}))
+        assert raw.expected
+        assert raw.read() == {
+            "openmetrics.own.util.0": 5.0,
+            "openmetrics.own.util.1": 7.25,
+            "openmetrics.own.work_total.0": 3.0,
+        }
+        web.answer = page('# TYPE util gauge\nutil{gpu="2"} 1\nutil{gpu="0"} 2\n')
+        assert raw.read() == {"openmetrics.own.util.2": 1.0, "openmetrics.own.util.1": 2.0}
+
+
+def test_an_endpoint_that_is_down_costs_its_own_keys() -> None:
+    with Web(page(PAGE)) as web, Web(page("", status=500)) as down:
+        raw = Raw(Config.read({"openmetrics": {"down": down.url, "own": web.url}}, {}))
+        assert {key.split(".")[1] for key in raw.read()} == {"own"}
+        down.answer = page(PAGE)
+        assert {key.split(".")[1] for key in raw.read()} == {"own", "down"}
+
+
+def test_without_endpoints_nothing_is_asked() -> None:
+    assert not Raw(Config()).expected
+
+
+def test_a_snapshot_prints_the_keys() -> None:
+    with Web(page(PAGE)) as web:
+        line = ["otel-hardware", "snapshot", "--format", "wandb", "--window", "0.1", "--sources", "openmetrics"]
+        answer = run([*line, "--openmetrics", f"own={web.url}", "--openmetrics-filters", "util"])
+    assert answer.returncode == 0, answer.stderr
+    row = json.loads(answer.stdout)
+    assert {key: row[key] for key in row if key.startswith("openmetrics.")} == {
+        "openmetrics.own.util.0": 5.0,
+        "openmetrics.own.util.1": 7.25,
+    }
