@@ -72,6 +72,14 @@ RIGHT: dict[str, list[tuple[object, object]]] = {
         (["x"], ["x"]),
         ({"x": {}}, {"x": {}}),
     ],
+    "tpu_runtime": [
+        ("Off", ["off"]),
+        ("8431, 8432", ["localhost:8431", "localhost:8432"]),
+        ("10.0.0.2:8431,[::1]:8431", ["10.0.0.2:8431", "[::1]:8431"]),
+        (["/run/tpu.sock", "unix:/run/other.sock"], ["/run/tpu.sock", "unix:/run/other.sock"]),
+    ],
+    "tpu_profiler": [("OFF", "off"), ("10.0.0.2:8466", "10.0.0.2:8466")],
+    "libtpu": [("On", "on"), ("off", "off"), (True, "on"), (False, "off")],
     "counter_origin": [("boot", "boot"), ("Start", "start"), (" start ", "start")],
 }
 
@@ -97,6 +105,9 @@ WRONG: dict[str, list[object]] = {
     "rocm_smi": ["rocm-smi", 2],
     "openmetrics": ["a=ftp://h", "=http://h", "a=http://h,b", "/no/such/file.json", 3, {}, {"a": {}}, {"a": 1}, [1]],
     "openmetrics_filters": ["(", '{"a": 1}', "[1]", '["(', 3, {"x": {"l": "("}}, ","],
+    "tpu_runtime": ["localhost", "localhost:port", "off,8431", ",", 8431, {}, "http://localhost:8431"],
+    "tpu_profiler": ["my-tpu", "a:1,b:2", 8466, "grpc://10.0.0.2:8470"],
+    "libtpu": ["auto", 1, "/usr/lib/libtpu.so"],
     "counter_origin": ["now", "0", 0, ["boot"], False],
 }
 
@@ -122,6 +133,9 @@ FORMS = {
     "rocm_smi": "the path of rocm-smi, auto or off",
     "openmetrics": "name=http://host:port/metrics pairs with commas",
     "openmetrics_filters": "regular expressions with commas",
+    "tpu_runtime": "host:port or Unix socket paths with commas, auto or off",
+    "tpu_profiler": "host:port, auto or off",
+    "libtpu": "on or off",
     "counter_origin": "boot or start",
 }
 

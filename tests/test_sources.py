@@ -15,7 +15,19 @@ from opentelemetry.instrumentation.hardware.model import Scope
 from opentelemetry.instrumentation.hardware.session import Session
 from opentelemetry.instrumentation.hardware.sources import GROUP, Site, Source, discover
 
-OWN = ["amd", "apple", "container", "filesystem", "host", "nvidia", "openmetrics", "process"]
+OWN = [
+    "amd",
+    "apple",
+    "container",
+    "filesystem",
+    "graphcore",
+    "host",
+    "nvidia",
+    "openmetrics",
+    "process",
+    "tpu",
+    "trainium",
+]
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from tests.sources.pages import CAPTURES as PAGES
 from tests.sources.playing import playing
 from tests.sources.radeons import RADEONS
 from tests.sources.simulated import SIMULATIONS, capture
+from tests.sources.tpus import TPUS
 from tests.stage import Clock
 
 from opentelemetry.instrumentation.hardware.config import Config
@@ -31,7 +32,7 @@ from opentelemetry.instrumentation.hardware.vocabulary import CATALOG
 
 FOLDER = Path(__file__).parent
 SIMULATED = {FOLDER / "nvidia" / f"{name}.jsonl": name for name in SIMULATIONS}
-MADE = {FOLDER / story.source / f"{story.name}.jsonl": story for story in (*STORIES, *RADEONS, *MACS, *NPUS)}
+MADE = {FOLDER / story.source / f"{story.name}.jsonl": story for story in (*STORIES, *RADEONS, *MACS, *NPUS, *TPUS)}
 PAGED = {FOLDER / "openmetrics" / f"{name}.jsonl": text for name, text in PAGES.items()}
 CAPTURES = sorted({*FOLDER.glob("*/*.jsonl"), *MADE, *SIMULATED, *PAGED})
 

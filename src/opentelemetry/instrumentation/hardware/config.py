@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
@@ -26,6 +27,8 @@ _OURS: Final = PREFIX + "JOB"
 DETAILS: Final = ("cpu", "connections", "processes")
 ORIGINS: Final = ("boot", "start")
 CHOICES: Final = ("all", "visible", "process")
+
+_PLACE: Final = re.compile(r"[^\s:/]+:[0-9]{1,5}|\[[0-9a-fA-F:.]+\]:[0-9]{1,5}|(unix:)?/\S+")
 
 _LOG = logging.getLogger(__name__)
 
@@ -94,6 +97,31 @@ def _tool(value: object) -> str:
         raise ValueError
     word = value.strip()
     return word.lower() if word.lower() in ("auto", "off") else word
+
+
+def _places(value: object) -> list[str]:
+    """Where services are: ``host:port``, a port of this host, or the path of a Unix socket; or auto or off alone."""
+    words = _words(value)
+    if len(words) == 1 and words[0].lower() in ("auto", "off"):
+        return [words[0].lower()]
+    places = [f"localhost:{word}" if word.isdigit() else word for word in words]
+    if not places or not all(map(_PLACE.fullmatch, places)):
+        raise ValueError
+    return places
+
+
+def _place(value: object) -> str:
+    places = _places(value)
+    if len(places) > 1:
+        raise ValueError
+    return places[0]
+
+
+def _flag(value: object) -> str:
+    word = "on" if value is True else "off" if value is False else value
+    if not isinstance(word, str) or word.strip().lower() not in ("on", "off"):
+        raise ValueError
+    return word.strip().lower()
 
 
 def _setting(
@@ -225,6 +253,26 @@ class Config:
         "none",
         "regular expressions with commas, or as JSON a list of them or a mapping of each to {label: expression}",
         "Which series of the endpoints are wanted. none: all.",
+    )
+    tpu_runtime: list[str] | None = _setting(
+        _places,
+        "auto",
+        "host:port or Unix socket paths with commas, auto or off",
+        "Where programs that use a TPU serve its metrics. auto: localhost, at the ports of TPU_RUNTIME_METRICS_PORTS "
+        "or at 8431.",
+    )
+    tpu_profiler: str | None = _setting(
+        _place,
+        "auto",
+        "host:port, auto or off",
+        "Where the profiler of a TPU node is. auto: where TPU_NAME says, unless this host has TPUs itself.",
+    )
+    libtpu: str | None = _setting(
+        _flag,
+        "off",
+        "on or off",
+        "Whether a child process of ours asks libtpu's SDK for what the metrics do not say: link health, throttling, "
+        "TensorCore utilization. Needs libtpu in this Python, and a TPU in this host.",
     )
     gcipuinfo: str | None = _setting(
         _tool,

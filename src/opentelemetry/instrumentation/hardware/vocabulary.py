@@ -62,6 +62,10 @@ NEURON_LATENCY: Final = "aws.neuron.execution.latency.type"
 NEURON_QUANTILE: Final = "aws.neuron.execution.quantile"
 NEURON_TAG: Final = "aws.neuron.runtime.tag"
 ERROR_TYPE: Final = "error.type"
+TPU_CORE_TYPE: Final = "google.tpu.core.type"
+TPU_TRANSFER_KIND: Final = "google.tpu.transfer.kind"
+TPU_BUFFER_SIZE: Final = "google.tpu.buffer.size"
+TPU_LINK: Final = "google.tpu.link"
 SOURCE: Final = "otel_hardware.source"
 OPENMETRICS_ENDPOINT: Final = "openmetrics.endpoint"
 SERVER_ADDRESS: Final = "server.address"
@@ -753,6 +757,91 @@ HW_NPU_INFO = Metric(
         PCI_BDF,
     ),
     source="PCI bus and TPU runtime; gcipuinfo; /sys/devices/virtual/neuron_device, else neuron-monitor",
+    standard=False,
+)
+GOOGLE_TPU_IDLE_DURATION = Metric(
+    "google.tpu.idle.duration",
+    Kind.GAUGE,
+    "s",
+    "Time since a program last ran on a TPU device.",
+    (HW_ID, HW_NAME, HW_PARENT),
+    source="TPU runtime: tensorcore.idle_duration.seconds",
+    wandb="tpu.{i}.tensorcoreIdleDuration",
+    standard=False,
+)
+GOOGLE_TPU_HLO_QUEUE_SIZE = Metric(
+    "google.tpu.hlo.queue.size",
+    Kind.GAUGE,
+    "{program}",
+    "Compiled programs that wait for a TPU device.",
+    (HW_ID, HW_NAME, HW_PARENT, TPU_CORE_TYPE),
+    Window.MEAN,
+    source="TPU runtime: hlo.queue.size.gauge",
+    wandb="tpu.hloQueueSize.{core}",
+    standard=False,
+)
+GOOGLE_TPU_HLO_EXECUTION_COUNT = Metric(
+    "google.tpu.hlo.execution.count",
+    Kind.COUNTER,
+    "{operation}",
+    "Compiled programs that a TPU device has executed.",
+    (HW_ID, HW_NAME, HW_PARENT),
+    source="TPU runtime: hlo.execution.timing.distribution.microseconds",
+    wandb="tpu.hloExecTiming.{core}.{stat}Us",
+    standard=False,
+)
+GOOGLE_TPU_HLO_EXECUTION_TIME = Metric(
+    "google.tpu.hlo.execution.time",
+    Kind.COUNTER,
+    "s",
+    "Time that the execution of compiled programs on a TPU device took.",
+    (HW_ID, HW_NAME, HW_PARENT),
+    source="TPU runtime: hlo.execution.timing.distribution.microseconds",
+    wandb="tpu.hloExecTiming.{core}.{stat}Us",
+    standard=False,
+)
+GOOGLE_TPU_TRANSFER_COUNT = Metric(
+    "google.tpu.transfer.count",
+    Kind.COUNTER,
+    "{operation}",
+    "Transfers between TPU slices, hosts and devices, and the operations that they belong to.",
+    (TPU_TRANSFER_KIND, TPU_BUFFER_SIZE),
+    source="TPU runtime: megascale.*_latencies.microsecond.cumulative.distribution",
+    wandb="tpu.bufferTransferLatency.{label}.{stat}Us, tpu.inboundBufferTransferLatency.{label}.{stat}Us, "
+    "tpu.hostToDeviceTransferLatency.{label}.{stat}Us, tpu.deviceToHostTransferLatency.{label}.{stat}Us, "
+    "tpu.collectiveE2ELatency.{label}.{stat}Us, tpu.hostComputeLatency.{label}.{stat}Us",
+    standard=False,
+)
+GOOGLE_TPU_TRANSFER_TIME = Metric(
+    "google.tpu.transfer.time",
+    Kind.COUNTER,
+    "s",
+    "Latencies of the transfers, summed.",
+    (TPU_TRANSFER_KIND, TPU_BUFFER_SIZE),
+    source="TPU runtime: megascale.*_latencies.microsecond.cumulative.distribution",
+    wandb="tpu.bufferTransferLatency.{label}.{stat}Us, tpu.inboundBufferTransferLatency.{label}.{stat}Us, "
+    "tpu.hostToDeviceTransferLatency.{label}.{stat}Us, tpu.deviceToHostTransferLatency.{label}.{stat}Us, "
+    "tpu.collectiveE2ELatency.{label}.{stat}Us, tpu.hostComputeLatency.{label}.{stat}Us",
+    standard=False,
+)
+GOOGLE_TPU_LINK_HEALTH = Metric(
+    "google.tpu.link.health",
+    Kind.GAUGE,
+    "1",
+    "State of a link between TPU chips: 0 healthy, 1 to 5 transient trouble, 6 to 9 lasting trouble, 10 not usable.",
+    (TPU_LINK,),
+    source="libtpu's SDK, on request: ici_link_health",
+    wandb="tpu.{i}.iciLinkHealth",
+    standard=False,
+)
+GOOGLE_TPU_THROTTLE_SCORE = Metric(
+    "google.tpu.throttle.score",
+    Kind.GAUGE,
+    "1",
+    "How far a TPU device is throttled: 0 not, 1 by 10 %, 10 wholly.",
+    (HW_ID, HW_NAME, HW_PARENT),
+    source="libtpu's SDK, on request: tpu_throttle_score",
+    wandb="tpu.{i}.throttleScore",
     standard=False,
 )
 

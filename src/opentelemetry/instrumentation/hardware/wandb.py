@@ -398,6 +398,7 @@ _GPUS: Final = (
 )
 """What W&B says of an NVIDIA GPU, now or once, by default. Of MIG instances it says nothing."""
 
+
 def _scraped(span: Span) -> Iterator[tuple[str, float]]:
     return iter(span.now.scraped.items())
 

@@ -1,0 +1,86 @@
+"""Google TPU: what the programs that use it, a TPU node's profiler, or libtpu's SDK say of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from opentelemetry.instrumentation.hardware.config import Config
+from opentelemetry.instrumentation.hardware.drivers import Drivers, Kernel, Linux
+from opentelemetry.instrumentation.hardware.model import Point, Unavailable
+from opentelemetry.instrumentation.hardware.sources import Source
+from opentelemetry.instrumentation.hardware.sources.tpu.presence import Ways
+
+if TYPE_CHECKING:  # the rest is imported where there is a TPU
+    from opentelemetry.instrumentation.hardware.sources.tpu.reading import Reader
+
+_NONE_HERE = "there is no TPU on the PCI bus, and neither TPU_NAME nor TPU_RUNTIME_METRICS_PORTS names one"
+
+
+class Tpu(Source):
+    """The TPUs of this host, or of a node that the environment names."""
+
+    name = "tpu"
+
+    @classmethod
+    def prepare(cls, config: Config) -> None:
+        """Import gRPC and what asks over it, where there is something to ask."""
+        kernel: Kernel | None = None
+        with suppress(Unavailable):
+            kernel = Linux()
+        ways = Ways(config, os.environ, kernel)
+        if ways:
+            from opentelemetry.instrumentation.hardware.sources.tpu import rows  # noqa: F401
+        if ways.runtime or ways.profiler:
+            import grpc._channel  # noqa: F401  # which gRPC would import with the first connection
+
+    def open(self) -> None:
+        """Find the TPUs.
+
+        Raises:
+            Unavailable: there is none, or no way to it.
+            OSError: the address of one cannot be looked up now.
+        """
+        ways = Ways(self.site.config, self.site.environ, kernel_of(self.site.drivers))
+        if not ways:
+            raise Unavailable(_NONE_HERE)
+        from opentelemetry.instrumentation.hardware.sources.tpu.reading import Reader
+        from opentelemetry.instrumentation.hardware.sources.tpu.rows import Rows
+
+        self._reader: Reader | None = None
+        self._reader = reader = Reader(ways, self.site.config, self.site.environ, self.site.drivers)
+        self._rows = Rows(reader)
+        self.pace = reader.pace
+
+    def read(self) -> Iterator[Point]:
+        """Five calls of each program; or one look of the profiler's."""
+        yield from self._rows.read()
+        self._note()
+
+    def read_seldom(self) -> Iterator[Point]:
+        """What the devices are, and what counts up: eight calls of each program."""
+        yield from self._rows.read_seldom()
+        self._note()
+
+    def _note(self) -> None:
+        if self._reader is not None:
+            self.missing = [*self._reader.missing(), *self._rows.missing()]
+            self.wrong = [*self._reader.wrong()]
+
+    def close(self) -> None:
+        """Let go of the connections, and of the child."""
+        try:
+            reader: Reader | None = getattr(self, "_reader", None)  # opening may have failed
+            if reader is not None:
+                reader.release()
+        finally:
+            super().close()
+
+
+def kernel_of(drivers: Drivers) -> Kernel | None:
+    """The kernel, where it is Linux; elsewhere an address may be named all the same."""
+    with suppress(Unavailable):
+        return drivers.kernel()
+    return None

@@ -1,0 +1,18 @@
+"""Prints, as JSON, how the source of TPUs is where there is none, and what of gRPC and of it was imported."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor
+
+instrumentor = HardwareInstrumentor()
+instrumentor.instrument(sources=["tpu", "process"])
+session = instrumentor._session
+assert session is not None
+session.board.fresh(10)
+(poller,) = (each for each in session.board.pollers if each.name == "tpu")
+ours = "opentelemetry.instrumentation.hardware.sources.tpu."
+names = ("grpc", "libtpu", "tensorflow", *(ours + part for part in ("rpc", "rows", "wire", "sdk")))
+print(json.dumps({"state": poller.state.value, "imported": [name for name in names if name in sys.modules]}))

@@ -1,0 +1,43 @@
+"""Prints, as JSON, the duty cycles that are exported, and what threads of ours imported."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from importlib.abc import MetaPathFinder
+
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor
+
+asked: list[tuple[str, str]] = []
+
+
+class Witness(MetaPathFinder):
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        asked.append((threading.current_thread().name, name))
+
+
+sys.meta_path.insert(0, Witness())
+reader = InMemoryMetricReader()
+instrumentor = HardwareInstrumentor()
+instrumentor.instrument(meter_provider=MeterProvider([reader]), sources=["tpu"])
+session = instrumentor._session
+assert session is not None
+session.board.fresh(10)
+data = reader.get_metrics_data()
+assert data is not None
+values = [
+    point.value
+    for resource in data.resource_metrics
+    for scope in resource.scope_metrics
+    for metric in scope.metrics
+    if metric.name == "hw.npu.utilization"
+    for point in metric.data.data_points
+    if point.attributes["hw.npu.task"] == "general"
+]
+imported = sorted({name for thread, name in asked if thread.startswith("otel-hardware")})
+print(json.dumps({"values": sorted(values), "imported": imported}))
+instrumentor.uninstrument()

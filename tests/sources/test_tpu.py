@@ -1,0 +1,685 @@
+"""TPUs over real gRPC services, and what is found on the bus, in the environment, in pages and lines of text."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.children import command, run
+from tests.sources.reading import all_of, often, opened, series_of
+from tests.sources.tpus import bus
+from tests.sources.tree import Fabricated, Tree
+from tests.stage import PATIENT
+from tests.tools.tpu import (
+    Code,
+    FakeTpu,
+    distribution,
+    doubles,
+    integers,
+    of,
+    pb,
+    queues,
+    serving,
+)
+
+from opentelemetry.instrumentation.hardware import vocabulary as v
+from opentelemetry.instrumentation.hardware.drivers import Drivers, Refusal
+from opentelemetry.instrumentation.hardware.model import Metric, Unavailable
+from opentelemetry.instrumentation.hardware.sources import Source
+from opentelemetry.instrumentation.hardware.sources.tpu import addresses, chips, profiler, resolver, sdk, wire
+from opentelemetry.instrumentation.hardware.sources.tpu import runtime as r
+
+GIB = 1 << 30
+SAMPLES = os.environ.get("HARDWARE_SAMPLES", "")
+
+
+def busy(first: int = 0) -> FakeTpu:
+    """Two devices at work."""
+    one, two = first, first + 1
+    return FakeTpu(
+        {
+            r.DUTY: doubles({one: 75.0, two: 0.0}),
+            r.TOTAL: integers({one: 16 * GIB, two: 16 * GIB}),
+            r.USED: integers({one: 4 * GIB, two: 0}),
+            r.BANDWIDTH: doubles({one: 12.5, two: 0.0}),
+            r.QUEUE: queues({one: 3, two: 0}),
+            r.IDLE: doubles({one: 0.0, two: 7.5}),
+            r.EXECUTION: [distribution([0, 600, 400, 0], 21.5, device_ordinal=str(one), core_type="tensorcore")],
+            r.TRANSFERS["dcn"]: [
+                distribution([0, 10, 0], 15.0, buffer_size="8MB+"),
+                distribution([0, 5, 5], 25.0, buffer_size="8MB+"),
+            ],
+        }
+    )
+
+
+def by_id(source: Source, metric: Metric, **attributes: str) -> dict[str, Any]:
+    """One reading's values of a metric, by device."""
+    wanted = {name.replace("_", "."): value for name, value in attributes.items()}
+    return {
+        str(series.attributes[v.HW_ID]): value
+        for series, value in series_of(all_of(source), metric).items()
+        if wanted.items() <= series.attributes.items()
+    }
+
+
+@contextmanager
+def asked(*places: str, **settings: Any) -> Iterator[Source]:
+    """The source, asking these places; no bus."""
+    with opened("tpu", Cloudless(), tpu_runtime=list(places), **settings) as source:
+        yield source
+
+
+class Cloudless(Drivers):
+    """This machine, wherever it is, without a TPU on its bus."""
+
+    def kernel(self) -> Any:
+        return Tree({"/proc/bus/pci/devices": ""})
+
+
+# -- The metric service.
+
+
+@pytest.mark.parametrize("local", [False, True], ids=["insecure", "local credentials"])
+def test_every_number_is_what_the_runtime_says(local: bool) -> None:
+    with serving(busy(), local=local) as tpu, asked(tpu.address) as source:
+        found = {
+            (series.metric.name, *sorted(series.attributes.items())): value for series, value in all_of(source).items()
+        }
+    zero, one = ((v.HW_ID, f"tpu{n}") for n in (0, 1))
+    names = {zero: (v.HW_NAME, "TPU 0"), one: (v.HW_NAME, "TPU 1")}
+    expected: dict[tuple[Any, ...], Any] = {}
+    for device, duty, used, band, size, idle in ((zero, 0.75, 4 * GIB, 0.125, 3, 0.0), (one, 0.0, 0, 0.0, 0, 7.5)):
+        who = (device, names[device])
+        expected |= {
+            ("hw.npu.utilization", *who, (v.NPU_TASK, "general")): duty,
+            ("hw.npu.utilization", *who, (v.NPU_TASK, "hbm")): band,
+            ("hw.npu.memory.usage", *who): used,
+            ("hw.npu.memory.limit", *who): 16 * GIB,
+            ("hw.npu.memory.utilization", *who): used / 16 / GIB,
+            ("google.tpu.hlo.queue.size", (v.TPU_CORE_TYPE, "tensorcore"), *who): size,
+            ("google.tpu.idle.duration", *who): idle,
+            ("hw.npu.info", *who, (v.HW_VENDOR, "Google")): 1,
+        }
+    who = (zero, names[zero])
+    sizes = ((v.TPU_BUFFER_SIZE, "8MB+"), (v.TPU_TRANSFER_KIND, "dcn"))
+    expected |= {
+        ("google.tpu.hlo.execution.count", *who): 1000,
+        ("google.tpu.hlo.execution.time", *who): 0.0215,
+        ("google.tpu.transfer.count", *sizes): 20,
+        ("google.tpu.transfer.time", *sizes): 0.0004,
+    }
+    assert found == expected
+
+
+def test_what_a_runtime_does_not_know_is_said_once_and_not_asked_again() -> None:
+    tpu = FakeTpu({r.DUTY: doubles({0: 5.0}), r.USED: Code.UNIMPLEMENTED})
+    with serving(tpu), asked(tpu.address) as source:
+        all_of(source)
+        first = len(tpu.asked)
+        all_of(source)
+        assert tpu.asked[first:] == [(r.DUTY, False)]
+        assert by_id(source, v.HW_NPU_UTILIZATION) == {"tpu0": 0.05}
+        assert not source.wrong
+        assert any("hw.npu.memory.usage" in sentence for sentence in source.missing), source.missing
+
+
+def test_several_processes_are_asked_each_for_itself_and_a_device_counts_once() -> None:
+    with serving(busy(8)) as one, serving(busy(9)) as two, asked(one.address, two.address) as source:
+        assert by_id(source, v.HW_NPU_UTILIZATION, hw_npu_task="general") == {"tpu8": 0.75, "tpu9": 0.0, "tpu10": 0.0}
+        assert {alone for _, alone in one.asked + two.asked} == {True}
+        counts = {value for series, value in all_of(source).items() if series.metric is v.GOOGLE_TPU_TRANSFER_COUNT}
+        assert counts == {40}, "what each has transferred is another's"
+
+
+def test_a_socket_of_unix(tmp_path: Path) -> None:
+    place = str(tmp_path / "tpu.sock")
+    with serving(busy(), f"unix:{place}"), asked(place) as source:
+        assert by_id(source, v.HW_NPU_MEMORY_USAGE) == {"tpu0": 4 * GIB, "tpu1": 0}
+
+
+def free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        port: int = listening.getsockname()[1]
+    return port
+
+
+def test_no_program_is_a_normal_state_and_one_that_comes_is_noticed_and_may_know_more() -> None:
+    place = f"localhost:{free_port()}"
+    with asked(place) as source:
+        assert all_of(source) == {}
+        assert source.wrong == []
+        assert [sentence for sentence in source.missing if "which is normal while none runs" in sentence]
+        for knows in ({r.DUTY: doubles({0: 50.0})}, {r.DUTY: doubles({0: 25.0}), r.IDLE: doubles({0: 1.0})}):
+            with serving(FakeTpu(dict(knows)), place):
+                # gRPC pauses for a second or two between two attempts
+                for _ in until(lambda: v.HW_NPU_UTILIZATION in {series.metric for series in often(source)}):
+                    pass
+                found = {series.metric for series in all_of(source)}
+                assert (v.GOOGLE_TPU_IDLE_DURATION in found) == (r.IDLE in knows)
+                assert not [sentence for sentence in source.missing if "which is normal" in sentence]
+            for _ in until(lambda: not often(source)):
+                pass
+
+
+def until(condition: Any) -> Iterator[None]:
+    """Go on until it holds, for half a minute at most."""
+    from tests.waiting import wait_for
+
+    wait_for(condition, 30, "change")
+    yield
+
+
+def test_one_that_hangs_costs_its_own_numbers_and_comes_back() -> None:
+    with serving(busy()) as well, serving(busy(2)) as ill, asked(well.address, ill.address) as source:
+        assert set(by_id(source, v.HW_NPU_MEMORY_USAGE)) == {"tpu0", "tpu1", "tpu2", "tpu3"}
+        before = counts(source)
+        ill.answering.clear()
+        assert set(by_id(source, v.HW_NPU_MEMORY_USAGE)) == {"tpu0", "tpu1"}
+        assert source.wrong == [f"the TPU runtime at {ill.address}: {ill.address} did not answer within 0.5 s"]
+        assert counts(source) == before, "what it had transferred is not undone"
+        ill.answering.set()
+        for _ in range(40):
+            if set(by_id(source, v.HW_NPU_MEMORY_USAGE)) == {"tpu0", "tpu1", "tpu2", "tpu3"}:
+                break
+        else:
+            raise AssertionError("it did not come back")
+        assert source.wrong == []
+        assert counts(source) == before, "and not counted again"
+
+
+def counts(source: Source) -> list[Any]:
+    return [value for series, value in all_of(source).items() if series.metric is v.GOOGLE_TPU_TRANSFER_COUNT]
+
+
+def test_a_program_that_begins_again_goes_on_counting_beside_another() -> None:
+    with serving(busy()) as one, serving(busy(2)) as two, asked(one.address, two.address) as source:
+        assert counts(source) == [40]
+        two.said[r.TRANSFERS["dcn"]] = [distribution([0, 3, 0], 15.0, buffer_size="8MB+")]
+        assert counts(source) == [43]
+        two.said[r.TRANSFERS["dcn"]] = [distribution([0, 4, 0], 15.0, buffer_size="8MB+")]
+        assert counts(source) == [44]
+
+
+HUGE = pb.MetricResponse(
+    metric=pb.TPUMetric(name="x", description="y" * (2 * wire.LIMIT), metrics=doubles({0: 1.0}))
+).SerializeToString()
+WHOLE = pb.MetricResponse(metric=pb.TPUMetric(name="x", metrics=doubles({0: 50.0}))).SerializeToString()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"\xff" * 40, WHOLE[:-3], HUGE, Code.INTERNAL, Code.PERMISSION_DENIED, doubles(dict.fromkeys(range(2000), 1.0))],
+    ids=["garbage", "truncated", "2 MiB", "internal", "denied", "too many"],
+)
+def test_an_answer_that_is_none_is_wrong_and_the_next_one_counts(answer: Any) -> None:
+    tpu = FakeTpu({r.DUTY: answer})
+    with serving(tpu), asked(tpu.address) as source:
+        assert all_of(source) == {}
+        all_of(source)
+        assert len(source.wrong) == 1
+        assert tpu.address in source.wrong[0]
+        tpu.said[r.DUTY] = doubles({0: 50.0})
+        for _ in range(40):
+            if by_id(source, v.HW_NPU_UTILIZATION) == {"tpu0": 0.5}:
+                break
+        assert source.wrong == []
+
+
+def test_somebody_else_at_the_port_is_no_program() -> None:
+    with socket.socket() as listening, asked(f"localhost:{port_of(listening)}") as source:
+        assert all_of(source) == {}, "it takes connections and never says anything"
+        assert source.wrong or source.missing
+
+
+def port_of(listening: socket.socket) -> int:
+    listening.bind(("127.0.0.1", 0))
+    listening.listen()
+    port: int = listening.getsockname()[1]
+    return port
+
+
+@pytest.mark.parametrize(
+    ("gauge", "expected"),
+    [
+        (pb.Gauge(as_double=50.0), 0.5),
+        (pb.Gauge(as_int=50), 0.5),
+        (pb.Gauge(as_string="50.0"), 0.5),
+        (pb.Gauge(as_double=0.0), 0.0),
+        (pb.Gauge(as_int=0), 0.0),
+        (pb.Gauge(), None),
+        (pb.Gauge(as_bool=True), None),
+        (pb.Gauge(as_string="N/A"), None),
+        (pb.Gauge(as_double=float("nan")), None),
+        (pb.Gauge(as_double=float("inf")), None),
+        (pb.Gauge(as_double=-1.0), None),
+        (pb.Gauge(as_int=-(1 << 63)), None),
+        (pb.Gauge(as_double=100.5), None),
+    ],
+    ids=str,
+)
+def test_a_gauge_in_any_member_is_read_and_what_cannot_be_true_is_not(gauge: Any, expected: float | None) -> None:
+    with serving(FakeTpu({r.DUTY: [of(3, gauge)]})) as tpu, asked(tpu.address) as source:
+        found = by_id(source, v.HW_NPU_UTILIZATION)
+        assert found == ({} if expected is None else {"tpu3": expected})
+        assert expected is not None or any("hw.npu.utilization (general)" in sentence for sentence in source.missing)
+
+
+def test_our_calls_are_not_those_of_an_instrumented_grpc(monkeypatch: pytest.MonkeyPatch) -> None:
+    import functools
+
+    import grpc
+
+    @functools.wraps(grpc.insecure_channel)
+    def traced(*arguments: Any) -> Any:
+        raise AssertionError("a span would be made of this")
+
+    monkeypatch.setattr(grpc, "insecure_channel", traced)
+    with serving(busy()) as tpu, asked(tpu.address) as source:
+        assert by_id(source, v.HW_NPU_MEMORY_LIMIT)
+
+
+def test_no_proxy_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy", "grpc_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    with serving(busy()) as tpu, asked(tpu.address.replace("localhost", "127.0.0.1")) as source:
+        assert by_id(source, v.HW_NPU_MEMORY_LIMIT)
+
+
+# -- The wire.
+
+ATTRIBUTES = st.one_of(
+    st.integers(0, 1 << 20).map(lambda n: pb.Attribute(key="device-id", value=pb.AttrValue(int_attr=n))),
+    st.text(max_size=8).map(lambda text: pb.Attribute(key="name", value=pb.AttrValue(string_attr=text))),
+)
+GAUGES = st.one_of(
+    st.floats(allow_nan=False, allow_infinity=False).map(lambda n: pb.Gauge(as_double=n)),
+    st.integers(-(1 << 63), (1 << 63) - 1).map(lambda n: pb.Gauge(as_int=n)),
+)
+
+
+@PATIENT
+@given(st.lists(st.tuples(ATTRIBUTES, GAUGES), max_size=20))
+def test_what_googles_own_messages_say_is_what_is_read(pairs: list[tuple[Any, Any]]) -> None:
+    sent = pb.TPUMetric(name="n", metrics=[pb.Metric(attribute=key, gauge=gauge) for key, gauge in pairs])
+    found = wire.response(pb.MetricResponse(metric=sent).SerializeToString())
+    for series, (attribute, gauge) in zip(found, pairs, strict=True):
+        assert series.value == getattr(gauge, str(gauge.WhichOneof("value")))
+        assert series.labels == {attribute.key: getattr(attribute.value, str(attribute.value.WhichOneof("attr")))}
+
+
+@PATIENT
+@given(st.lists(st.integers(0, 1 << 40), min_size=3, max_size=60), st.floats(0, 1e12))
+def test_distributions_are_read(buckets: list[int], mean: float) -> None:
+    sent = pb.TPUMetric(name="n", metrics=[distribution(buckets, mean, 3.0, 1.5, buffer_size="1MB+")])
+    (series,) = wire.response(pb.MetricResponse(metric=sent).SerializeToString())
+    said = series.distribution
+    assert said is not None
+    assert (said["count"], said["mean"], said["buckets"]) == (sum(buckets), mean, buckets)
+    assert said["bounds"] == [3.0 * 1.5**place for place in range(len(buckets) - 1)]
+    assert series.labels == {"buffer-size": "1MB+"}
+
+
+def test_summaries_counters_and_other_buckets_are_read() -> None:
+    kinds = pb.Distribution.BucketOptions
+    metrics = [
+        pb.Metric(counter=pb.Counter(as_int=(1 << 64) - 1)),
+        pb.Metric(summary=pb.Summary(sample_count=4, sample_sum=8.0, quantile=[pb.Quantile(quantile=0.5, value=2.0)])),
+        pb.Metric(
+            distribution=pb.Distribution(
+                count=3,
+                bucket_counts=[1, 1, 1],
+                bucket_options=kinds(explicit_buckets=kinds.Explicit(bounds=[1.0, 5.0])),
+            )
+        ),
+        pb.Metric(
+            distribution=pb.Distribution(
+                bucket_counts=[0, 0], bucket_options=kinds(linear_buckets=kinds.Linear(width=2.0, offset=1.0))
+            )
+        ),
+    ]
+    counter, summary, explicit, linear = wire.response(
+        pb.MetricResponse(metric=pb.TPUMetric(metrics=metrics)).SerializeToString()
+    )
+    assert counter.value == (1 << 64) - 1
+    assert summary.distribution == {"count": 4, "sum": 8.0, "quantiles": [[0.5, 2.0]]}
+    assert explicit.distribution == {"count": 3, "mean": 0.0, "buckets": [1, 1, 1], "bounds": [1.0, 5.0]}
+    assert linear.distribution == {"count": 0, "mean": 0.0, "buckets": [0, 0], "bounds": [1.0]}
+
+
+@PATIENT
+@given(st.one_of(st.binary(max_size=300), st.integers(0, len(WHOLE)).map(lambda end: WHOLE[:end])))
+def test_no_bytes_however_broken_raise_anything_else(data: bytes) -> None:
+    try:
+        found = wire.response(data)
+    except ValueError:
+        return
+    assert all(series.value is None or abs(series.value) < float("inf") for series in found)
+
+
+def test_lists_in_lists_end() -> None:
+    deep = pb.Attribute(key="a", value=pb.AttrValue(int_attr=1))
+    for _ in range(15):
+        deep = pb.Attribute(value=pb.AttrValue(kvlist_attr=pb.KeyValueList(attributes=[deep])))
+    with pytest.raises(ValueError, match="without end"):
+        wire.response(pb.MetricResponse(metric=pb.TPUMetric(metrics=[pb.Metric(attribute=deep)])).SerializeToString())
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_requests_are_what_google_reads(alone: bool) -> None:
+    request = pb.MetricRequest.FromString(wire.metric_request("n" * 200, alone))
+    assert (request.metric_name, request.skip_node_aggregation) == ("n" * 200, alone)
+
+
+# -- The bus.
+
+
+@pytest.mark.parametrize(
+    ("device", "subsystem", "chip"),
+    [
+        ("0027", "004e", chips.Chip("TPU v2", 2, True)),
+        ("0027", "004f", chips.Chip("TPU v3", 2, True)),
+        ("005e", "", chips.Chip("TPU v4")),
+        ("0063", "", chips.Chip("TPU v5e")),
+        ("0062", "", chips.Chip("TPU v5p")),
+        ("006f", "", chips.Chip("TPU v6e")),
+        ("0076", "", chips.Chip("TPU7x", 2)),
+        ("0027", "0001", None),
+        ("0042", "004e", None),
+    ],
+)
+def test_chips_are_known_by_their_numbers_on_the_bus(device: str, subsystem: str, chip: Any) -> None:
+    found = chips.found(Tree(bus(device, 3, subsystem, functions=2)))
+    assert [each.chip for each in found] == ([chip] * 3 if chip else [])
+    if chip:
+        assert found[0].bdf == "0000:00:05.0"
+
+
+def test_the_bus_is_looked_through_only_where_the_kernels_list_has_google() -> None:
+    files = bus("0063", 4)
+    without = Tree({**files, "/proc/bus/pci/devices": "0018\t10131000\t0\n0020\t8086100e\t0\n"})
+    assert chips.found(without) == []
+    assert without.asked == ["/proc/bus/pci/devices"]
+    del files["/proc/bus/pci/devices"]
+    assert len(chips.found(Tree(files))) == 4, "some containers have no such list"
+    assert chips.found(Tree({})) == []
+
+
+def test_without_a_tpu_nothing_is_imported_and_nothing_asked() -> None:
+    done = run(command("tpu_absent"))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"state": "absent", "imported": []}
+
+
+def test_with_an_address_all_is_imported_by_the_thread_that_instruments() -> None:
+    with serving(busy()) as tpu:
+        done = run(command("tpu_present"), {"OTEL_PYTHON_HARDWARE_TPU_RUNTIME": tpu.address})
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"values": [0.0, 0.75], "imported": []}
+
+
+def test_a_program_forks_while_the_runtime_is_asked() -> None:
+    with serving(busy()) as tpu:
+        done = run(command("tpu_forks", 40), {"OTEL_PYTHON_HARDWARE_TPU_RUNTIME": tpu.address})
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"ended": [0] * 40, "still": True}
+
+
+# -- The environment.
+
+
+@pytest.mark.parametrize(
+    ("setting", "environ", "expected"),
+    [
+        (None, {}, ("localhost:8431",)),
+        (["auto"], {"TPU_RUNTIME_METRICS_PORTS": "8431, 8432,"}, ("localhost:8431", "localhost:8432")),
+        (None, {"TPU_RUNTIME_METRICS_PORTS": "none"}, ("localhost:8431",)),
+        (None, {"TPU_RUNTIME_METRICS_ADDRESS": "/run/tpu.sock"}, ("unix:/run/tpu.sock",)),
+        (None, {"TPU_RUNTIME_METRICS_ADDRESS": "unix:///run/tpu.sock"}, ("unix:///run/tpu.sock",)),
+        (None, {"TPU_RUNTIME_METRICS_ADDRESS": "10.0.0.3:9000"}, ("10.0.0.3:9000",)),
+        (
+            None,
+            {"TPU_RUNTIME_METRICS_ADDRESS": "0.0.0.0", "TPU_RUNTIME_METRICS_PORTS": "9000"},
+            ("localhost:9000",),
+        ),
+        (["off"], {"TPU_RUNTIME_METRICS_PORTS": "8431"}, ()),
+        (["h:1", "h:1", "/s"], {"TPU_RUNTIME_METRICS_PORTS": "8431"}, ("h:1", "unix:/s")),
+    ],
+)
+def test_where_metrics_are_served(setting: Any, environ: dict[str, str], expected: tuple[str, ...]) -> None:
+    assert addresses.runtime(setting, environ) == expected
+
+
+@pytest.mark.parametrize(
+    ("setting", "environ", "expected"),
+    [
+        (None, {}, ""),
+        (None, {"TPU_NAME": "grpc://10.0.0.2:8470"}, "10.0.0.2:8466"),
+        (None, {"TPU_NAME": "10.0.0.2"}, "10.0.0.2:8466"),
+        (None, {"TPU_NAME": "[fd00::2]:8470"}, "[fd00::2]:8466"),
+        (None, {"TPU_NAME": "fd00::2"}, "[fd00::2]:8466"),
+        (None, {"TPU_NAME": "10.0.0.2:9999"}, "10.0.0.2:9999"),
+        (None, {"TPU_NAME": "local"}, ""),
+        (None, {"TPU_NAME": "my-tpu"}, "my-tpu"),
+        (
+            None,
+            {"KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS": "grpc://10.0.0.7:8470,grpc://10.0.0.8:8470", "TPU_NAME": "x"},
+            "10.0.0.7:8466",
+        ),
+        ("off", {"TPU_NAME": "10.0.0.2"}, ""),
+        ("localhost:9012", {"TPU_NAME": "10.0.0.2"}, "localhost:9012"),
+    ],
+)
+def test_where_the_profiler_is(setting: str | None, environ: dict[str, str], expected: str) -> None:
+    assert addresses.profiler(setting, environ) == expected
+    assert resolver.is_name(expected) == (expected == "my-tpu")
+
+
+def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """What a child of ours is run by."""
+    path = tmp_path / "python"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(path))
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("""echo '[{"ipAddress": "10.1.2.3", "port": "8470"}, {"ipAddress": "10.1.2.4"}]'""", "10.1.2.3:8466"),
+        ("""echo '[{"ipAddress": "fd00::3"}]'""", "[fd00::3]:8466"),
+        ("echo '[]'", OSError),
+        ("echo '{}'", OSError),
+        ("echo nothing", OSError),
+        ("echo 'no credentials' >&2; exit 1", OSError),
+        ("echo 'not installed' >&2; exit 1", Unavailable),
+    ],
+)
+def test_a_name_is_looked_up_in_a_child(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, expected: Any
+) -> None:
+    python(tmp_path, monkeypatch, script)
+    if isinstance(expected, str):
+        assert resolver.resolve(Drivers(), "my-tpu", {}) == expected
+    else:
+        with pytest.raises(expected, match="my-tpu"):
+            resolver.resolve(Drivers(), "my-tpu", {})
+
+
+def test_the_child_has_the_zone_and_the_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "cloud_tpu_client.py"
+    package.write_text(
+        "class Client:\n"
+        "    def __init__(self, tpu, zone=None, project=None):\n"
+        "        assert (tpu, zone, project) == ('my-tpu', 'us-central1-b', None), (tpu, zone, project)\n"
+        "    def network_endpoints(self):\n"
+        "        return [{'ipAddress': '10.1.2.3', 'port': '8470'}]\n"
+    )
+    python(tmp_path, monkeypatch, f'shift; PYTHONPATH={tmp_path} exec {sys.executable} "$@"')
+    environ = {"CLOUDSDK_COMPUTE_ZONE": "us-central1-b"}
+    assert resolver.resolve(Drivers(), "my-tpu", environ) == "10.1.2.3:8466"
+
+
+def test_where_the_resolver_is_not_installed_it_is_said() -> None:
+    with pytest.raises(Unavailable) as gone:
+        resolver.resolve(Drivers(), "my-tpu", {})
+    assert "TPU_NAME=my-tpu is a name" in gone.value.reason
+    assert "pip install cloud-tpu-client" in gone.value.fix
+
+
+# -- The profiler.
+
+LIGHT = """\
+Timestamp: 11:22:33
+TPU type: TPU v3
+Utilization of TPU Matrix Units (higher is better): 42.25%
+"""
+
+
+@pytest.mark.parametrize(
+    ("page", "expected"),
+    [
+        (LIGHT, profiler.Said("TPU v3", None, 42.25)),
+        (LIGHT + "TPU idle time (lower is better): 5.5%\n", profiler.Said("TPU v3", 5.5, 42.25)),
+        ("Utilization of TPU Matrix Units (higher is better): 0.000%", profiler.Said(None, None, 0.0)),
+        ("Utilization of TPU Matrix Units (higher is better): 142.0%", profiler.Said()),
+        ("Utilization of TPU Matrix Units (higher is better): -1.0%", profiler.Said()),
+        ("Utilization of TPU Matrix Units (higher is better): nan%", profiler.Said()),
+        ("Utilization of TPU Matrix Units (higher is better):", profiler.Said()),
+        ("", profiler.Said()),
+    ],
+)
+def test_pages_of_both_levels(page: str, expected: profiler.Said) -> None:
+    assert profiler.parse(page) == expected
+
+
+@PATIENT
+@given(st.text())
+def test_no_page_however_broken_raises(page: str) -> None:
+    for text in (page, f"TPU idle time: {page}%", f"Utilization of TPU Matrix Units (x): {page}"):
+        said = profiler.parse(text)
+        assert all(each is None or 0 <= each <= 100 for each in (said.idle, said.matrix))
+
+
+def test_a_profiler_is_asked_for_a_tenth_of_a_second() -> None:
+    with serving(FakeTpu(page=LIGHT)) as tpu, asked("off", tpu_profiler=tpu.address) as source:
+        assert source.pace == 10.0
+        assert by_id(source, v.HW_NPU_UTILIZATION, hw_npu_task="matrix") == {"tpu": 0.4225}
+        assert tpu.asked == [(100, 2)]
+        (info,) = series_of(all_of(source), v.HW_NPU_INFO)
+        assert info.attributes[v.HW_MODEL] == "TPU v3"
+
+
+@pytest.mark.parametrize("page", [b"\xff\xff", Code.INTERNAL, "x" * (2 * wire.LIMIT)], ids=["garbage", "error", "huge"])
+def test_a_profiler_that_fails_is_read_again_later(page: Any) -> None:
+    with (
+        serving(FakeTpu(page=page)) as tpu,
+        asked("off", tpu_profiler=tpu.address) as source,
+        pytest.raises((ValueError, Refusal)),
+    ):
+        all_of(source)
+
+
+@pytest.mark.skipif(not SAMPLES, reason="HARDWARE_SAMPLES is not set: there are no outputs recorded elsewhere")
+def test_a_page_recorded_elsewhere() -> None:
+    page = (Path(SAMPLES) / "tpu" / "tpu_profiler_client_monitor_level2.txt").read_text()
+    assert profiler.parse(page) == profiler.Said("TPU v2", 36.9, 10.1)
+
+
+# -- libtpu's SDK.
+
+LINE = {
+    "tensorcore_util": ["12.50", "0.00"],
+    "ici_link_health": ["tray1.chip3.ici0.int: 0"],
+    "tpu_throttle_score": ["0-0", "1-10"],
+}
+
+
+def test_lines_of_the_sdk() -> None:
+    assert sdk.parse(json.dumps(LINE).encode()) == ((12.5, 0.0), {"tray1.chip3.ici0.int": 0}, {0: 0, 1: 10})
+    odd = {
+        "tensorcore_util": ["nan", "101", "", 5],
+        "ici_link_health": ["a: 11", "b", ": 1", "Größe: 1"],
+        "tpu_throttle_score": ["0-11", "x-1", "1"],
+    }
+    assert sdk.parse(json.dumps(odd).encode()) == ((None, None, None), {}, {})
+
+
+@PATIENT
+@given(
+    st.one_of(
+        st.binary(),
+        st.recursive(st.none() | st.floats() | st.text(), st.lists).map(
+            lambda x: json.dumps({"tensorcore_util": x, "ici_link_health": x}).encode()
+        ),
+    )
+)
+def test_no_line_however_broken_raises_anything_else(line: bytes) -> None:
+    try:
+        said = sdk.parse(line)
+    except ValueError:
+        return
+    assert all(each is None or 0 <= each <= 100 for each in said.tensorcore)
+
+
+class Bus(Drivers):
+    """This machine, with chips on its bus."""
+
+    def kernel(self) -> Any:
+        return Tree(bus("006f", 2))
+
+
+def test_the_sdk_is_asked_in_a_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "libtpu" / "sdk"
+    package.mkdir(parents=True)
+    (package.parent / "__init__.py").write_text("")
+    (package / "__init__.py").write_text("")
+    (package / "tpumonitoring.py").write_text(
+        f"SAID = {LINE!r}\n"
+        "class Answer:\n"
+        "    def __init__(self, said): self.said = said\n"
+        "    def data(self): return self.said\n"
+        "def get_metric(name):\n"
+        "    if name not in SAID: raise RuntimeError(name)\n"
+        "    return Answer(SAID[name])\n"
+    )
+    python(tmp_path, monkeypatch, f'shift; PYTHONPATH={tmp_path} exec {sys.executable} "$@"')
+    with opened("tpu", Bus(), libtpu="on", tpu_runtime="off") as source:
+        for _ in until(lambda: series_of(often(source), v.GOOGLE_TPU_THROTTLE_SCORE)):
+            pass
+        found = all_of(source)
+        assert by_id(source, v.GOOGLE_TPU_THROTTLE_SCORE) == {"tpu0": 0, "tpu1": 10}
+        assert by_id(source, v.HW_NPU_UTILIZATION, hw_npu_task="tensorcore") == {"tpu0": 0.125, "tpu1": 0.0}
+        links = series_of(found, v.GOOGLE_TPU_LINK_HEALTH)
+        assert {series.attributes[v.TPU_LINK]: value for series, value in links.items()} == {"tray1.chip3.ici0.int": 0}
+        assert "libtpu" not in sys.modules
+
+
+def test_where_libtpu_is_not_installed_it_is_said_and_no_child_is_left() -> None:
+    with opened("tpu", Bus(), libtpu="on", tpu_runtime="off") as source:
+        for _ in until(lambda: often(source) == {} and any("cannot be imported" in each for each in source.missing)):
+            pass
+        assert often(source) == {}
+
+
+def test_without_a_tpu_on_the_bus_the_sdk_is_not_asked() -> None:
+    with serving(busy()) as tpu, asked(tpu.address, libtpu="on") as source:
+        all_of(source)
+        assert "libtpu's SDK is not asked: there is no TPU on the PCI bus" in source.missing
+    with pytest.raises(Unavailable), opened("tpu", Cloudless(), libtpu="on"):
+        pass
+
+
+def test_a_machine_without_linux_can_name_an_address() -> None:
+    with serving(busy()) as tpu, opened("tpu", Fabricated(None), tpu_runtime=[tpu.address]) as source:
+        assert by_id(source, v.HW_NPU_MEMORY_LIMIT)

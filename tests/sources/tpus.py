@@ -1,0 +1,254 @@
+"""TPUs that were made up: their bus, and what their runtimes, profilers and drivers say. All values are our own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+from tests.sources.machines import GIB, SPARSE, Story
+from tests.sources.tree import Fabricated, Tree
+
+from opentelemetry.instrumentation.hardware.command import Tool
+from opentelemetry.instrumentation.hardware.drivers import Refusal, T
+from opentelemetry.instrumentation.hardware.sources.tpu import runtime as r
+from opentelemetry.instrumentation.hardware.stream import Stream
+
+HERE = "localhost:8431"
+REFUSED = Refusal(14, "Connection refused")
+UNKNOWN = Refusal(5, "metric is not known")
+
+Said = Mapping[str, Any]
+"""By metric, its numbers; an exception is raised."""
+
+
+class Services:
+    """What answers over gRPC: by address, what is said there."""
+
+    def __init__(self, places: Mapping[str, Any]) -> None:
+        self.places = places
+
+    def metric(self, address: str, name: str, alone: bool) -> list[dict[str, Any]]:
+        assert alone == (len(self.places) > 1)
+        place = self.places[address]
+        said = place if isinstance(place, Exception) else place.get(name, UNKNOWN)
+        if isinstance(said, Exception):
+            raise said
+        return cast("list[dict[str, Any]]", said)
+
+    def monitor(self, address: str, milliseconds: int, level: int) -> str:
+        assert (milliseconds, level) == (100, 2)
+        page = self.places[address]
+        if isinstance(page, Exception):
+            raise page
+        return cast(str, page)
+
+    def release(self) -> None:
+        pass
+
+
+class Saying:
+    """The child of libtpu's SDK: what it says at each tick."""
+
+    def __init__(self, lines: list[bytes] | Exception) -> None:
+        self.lines = lines
+
+    def open(self, arguments: list[str], period: float) -> None:
+        assert arguments[:2] == ["-I", "-c"]
+
+    def read(self, seconds: float = 0.0) -> list[bytes]:
+        if isinstance(self.lines, Exception):
+            raise self.lines
+        return self.lines
+
+    def close(self) -> None:
+        pass
+
+
+class Cloud(Fabricated):
+    """Drivers of a machine with TPUs."""
+
+    def __init__(
+        self, files: dict[str, Any], places: Mapping[str, Any], lines: list[bytes] | Exception | None = None
+    ) -> None:
+        super().__init__(Tree(files))
+        self.services = Services(places)
+        self.child = Saying(lines or [])
+
+    def own(self, name: str, make: object) -> T:  # type: ignore[override, type-var]
+        assert name == "tpu"
+        return cast(T, self.services)
+
+    def stream(self, tool: Tool) -> Stream:
+        return cast(Stream, self.child)
+
+    def become(self, other: Fabricated) -> None:
+        super().become(other)
+        assert isinstance(other, Cloud)
+        self.services.places = other.services.places
+        self.child.lines = other.child.lines
+
+
+# -- what is said
+
+
+def bus(device: str, chips: int, subsystem: str = "", functions: int = 1) -> dict[str, Any]:
+    """A PCI bus with so many chips, each with some functions, between a network card and a bridge."""
+    listed = ["0018\t10131000\t0\t0", "0020\t1ae00042\t0\t0"]
+    files: dict[str, Any] = {}
+    others = {"0000:00:03.0": ("1013", "1000", ""), "0000:00:04.0": ("1ae0", "0042", "0058")}
+    ours = {
+        f"0000:00:{5 + chip:02x}.{function}": ("1ae0", device, subsystem)
+        for chip in range(chips)
+        for function in range(functions)
+    }
+    for bdf, (vendor, number, sub) in (others | ours).items():
+        listed.append(f"00{bdf[8:10]}\t{vendor}{number}\t0\t0")
+        for name, value in (("vendor", vendor), ("device", number), ("subsystem_device", sub or "0000")):
+            files[f"/sys/bus/pci/devices/{bdf}/{name}"] = f"0x{value}\n"
+    return {**files, "/proc/bus/pci/devices": "\n".join([*listed, ""])}
+
+
+def series(labels: Mapping[str, Any], value: float | None = None, distribution: Any = None) -> dict[str, Any]:
+    return {"labels": dict(labels), "value": value, "distribution": distribution}
+
+
+def gauges(values: Mapping[int, float]) -> list[dict[str, Any]]:
+    """Gauges, by device."""
+    return [series({"device-id": device}, value) for device, value in values.items()]
+
+
+def latency(count: int, mean: float, **labels: str | int) -> dict[str, Any]:
+    """A cumulative distribution of microseconds."""
+    named = {"buffer-size" if name == "buffer_size" else name: value for name, value in labels.items()}
+    third = count // 3
+    buckets = [0, third, third, count - 2 * third]
+    said = {"count": count, "mean": mean, "buckets": buckets, "bounds": [100.0, 200.0, 400.0]}
+    return series(named, None, said)
+
+
+def working(devices: list[int], tick: int, chips: list[int] | None = None, hbm: int = 16) -> dict[str, Any]:
+    """A runtime at work, which says all that there is."""
+    chips = chips or devices
+    executed = 1000 + 250 * tick
+    transfers = {
+        name: [
+            latency(400 * (place + 1) + 40 * tick, 180.5 + 7 * place, buffer_size="8MB+"),
+            latency(90 * (place + 1) + 9 * tick, 61.25, buffer_size="1MB+"),
+        ]
+        for place, name in enumerate(r.TRANSFERS.values())
+    }
+    return {
+        r.DUTY: gauges({chip: 71.5 + 2.5 * tick - place for place, chip in enumerate(chips)}),
+        r.TOTAL: gauges(dict.fromkeys(devices, hbm * GIB)),
+        r.USED: gauges({device: (5 + tick) * GIB + place * 4096 for place, device in enumerate(devices)}),
+        r.BANDWIDTH: gauges({device: 33.0 + tick + place for place, device in enumerate(devices)}),
+        r.QUEUE: [
+            series({"device_ordinal": str(device), "core_type": "tensorcore"}, 2 + tick + place)
+            for place, device in enumerate(devices)
+        ],
+        r.IDLE: gauges({device: 0.25 * place for place, device in enumerate(devices)}),
+        r.EXECUTION: [
+            latency(executed + place, 150.5, device_ordinal=str(device), core_type="tensorcore")
+            for place, device in enumerate(devices)
+        ],
+        **transfers,
+    }
+
+
+PAGE = """\
+Timestamp: 09:14:0{tick}
+TPU type: TPU v2
+Number of TPU cores: 8 (Replica count = 8, num cores per replica = 1)
+TPU idle time (lower is better): {idle}%
+Utilization of TPU Matrix Units (higher is better): {matrix}%
+Step time: 88.1ms (avg), 87.0ms (min), 90.4ms (max)
+Infeed percentage: 0.000% (avg), 0.000% (min), 0.000% (max)
+"""
+
+
+def _v5e(tick: int) -> Cloud:
+    return Cloud(bus("0063", 4), {HERE: working([0, 1, 2, 3], tick)})
+
+
+def _v3(tick: int) -> Cloud:
+    """Two cores of a chip have one duty cycle; this runtime numbers devices, and is an older one."""
+    said = working([0, 1, 2, 3, 4, 5, 6, 7], tick, [0, 1, 2, 3])
+    return Cloud(bus("0027", 4, "004f"), {HERE: {name: said[name] for name in (r.DUTY, r.TOTAL, r.USED)}})
+
+
+def _v4(tick: int) -> Cloud:
+    """The second host of a slice: devices are numbered over all of it."""
+    return Cloud(bus("005e", 4), {HERE: working([8, 9, 12, 13], tick, hbm=32)})
+
+
+def _seven(tick: int) -> Cloud:
+    """A function of the bus for each core, and a process for each chip, of which one hangs at first."""
+    places: dict[str, Any] = {
+        "localhost:8431": working([0, 1], tick, hbm=96),
+        "localhost:8432": TimeoutError("localhost:8432 did not answer within 0.5 s")
+        if tick == 0
+        else working([2, 3], tick, hbm=96),
+    }
+    return Cloud(bus("0076", 2, functions=2), places)
+
+
+def _coming(tick: int) -> Cloud:
+    """Nobody uses it, then a program does, and ends."""
+    said: Any = working([0], tick) if tick == 1 else REFUSED
+    return Cloud(bus("006f", 1), {HERE: said})
+
+
+def _lying(tick: int) -> Cloud:
+    """What cannot be true, or is not said in full."""
+    said = {
+        r.DUTY: gauges({0: 101.0, 1: -1.0, 2: 50.0}),
+        r.TOTAL: gauges({0: 16 * GIB, 1: 0, 2: 16 * GIB}),
+        r.USED: gauges({0: 17 * GIB, 1: GIB, 2: GIB}),
+        r.BANDWIDTH: [series({}, 5.0), series({"device-id": "x"}, 6.0), series({"device-id": 2}), *gauges({2: 4.0})],
+        r.QUEUE: [
+            series({"device_ordinal": 2, "core_type": "Tensor Core!"}, 3),
+            series({"core_type": "tensorcore"}, 1),
+        ],
+        r.IDLE: gauges({2: -0.5}),
+        r.EXECUTION: [latency(0, 0.0, device_ordinal=2), series({"device_ordinal": 2})],
+        r.TRANSFERS["dcn"]: [latency(10, 5.0, buffer_size="<script>"), latency(-1, 5.0, buffer_size="8MB+")],
+    }
+    return Cloud(bus("0063", 4), {HERE: said})
+
+
+def _node(tick: int) -> Cloud:
+    page = PAGE.format(tick=tick, idle=36.9 - tick, matrix=10.1 + 3 * tick)
+    return Cloud({}, {"10.0.0.2:8466": page if tick < 2 else REFUSED})
+
+
+def _driver(tick: int) -> Cloud:
+    line = json.dumps(
+        {
+            "tensorcore_util": [f"{20.5 + tick:.2f}", "0.00"],
+            "ici_link_health": ["tray1.chip0.ici0.int: 0", f"tray1.chip0.ici1.int: {7 + tick}"],
+            "tpu_throttle_score": ["0-0", f"1-{tick}"],
+        }
+    ).encode()
+    return Cloud(bus("006f", 2), {HERE: REFUSED}, [line] if tick < 2 else ChildProcessError("libtpu has ended"))
+
+
+def _none(tick: int) -> Cloud:
+    return Cloud({**bus("0042", 0)}, {})
+
+
+def _story(name: str, machine: str, at: Any, **settings: Any) -> Story:
+    return Story("tpu", name, machine, at, settings={**SPARSE, **settings})
+
+
+TPUS = (
+    _story("v5e", "TPU VM v5litepod-4", _v5e),
+    _story("v3", "TPU VM v3-8, older runtime", _v3),
+    _story("v4-second-host", "TPU VM v4-16, the second of two hosts", _v4),
+    _story("7x-processes", "TPU VM with 2 TPU7x chips and two programs", _seven, tpu_runtime="8431,8432"),
+    _story("v6e-coming-and-going", "TPU VM v6e-1", _coming),
+    _story("lying", "TPU VM v5litepod-4 with a runtime that lies", _lying),
+    _story("node", "a machine with a TPU node v2-8 elsewhere", _node, tpu_profiler="10.0.0.2:8466"),
+    _story("driver", "TPU VM with 2 TPU v6e chips and libtpu", _driver, libtpu="on"),
+    _story("none", "a machine with another device of Google's", _none),
+)

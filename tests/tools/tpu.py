@@ -1,0 +1,177 @@
+"""A TPU's services without a TPU: real gRPC servers whose messages are made by Google's own descriptions of them.
+
+The metric service speaks by the modules that PyPI's `tpu-info` brings; the profiler's two messages are described here.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from tpu_info.proto import tpu_metric_service_pb2 as pb
+
+METRICS = "tpu.monitoring.runtime.RuntimeMetricService"
+PROFILER = "tensorflow.ProfilerService"
+
+Code = grpc.StatusCode
+
+
+@dataclass
+class FakeTpu:
+    """What a program that uses a TPU serves, and what a node's profiler does.
+
+    Attributes:
+        said: by metric name, its numbers; bytes are sent as they are, a status is an error.
+        page: what the profiler says; bytes are sent as they are, a status is an error.
+        asked: the metric names asked for, with whether for one process alone; the milliseconds and levels of looks.
+        holding: what is asked while this is set is not answered until it is cleared.
+        port: where it listens on localhost; 0 for a socket of Unix.
+    """
+
+    said: dict[str, Any] = field(default_factory=dict)
+    page: Any = Code.UNIMPLEMENTED
+    asked: list[tuple[Any, Any]] = field(default_factory=list)
+    answering: threading.Event = field(default_factory=threading.Event)
+    port: int = 0
+
+    def __post_init__(self) -> None:
+        self.answering.set()
+
+    @property
+    def address(self) -> str:
+        return f"localhost:{self.port}"
+
+    def _metric(self, data: bytes, context: grpc.ServicerContext) -> bytes:
+        request = pb.MetricRequest.FromString(data)
+        self.asked.append((request.metric_name, request.skip_node_aggregation))
+        said = self._spoken(self.said.get(request.metric_name, Code.NOT_FOUND), context)
+        if isinstance(said, bytes):
+            return said
+        metric = pb.TPUMetric(name=request.metric_name, description="made up", metrics=said)
+        return pb.MetricResponse(metric=metric).SerializeToString()
+
+    def _supported(self, data: bytes, context: grpc.ServicerContext) -> bytes:
+        names = [pb.SupportedMetric(metric_name=name) for name in self.said]
+        return pb.ListSupportedMetricsResponse(supported_metric=names).SerializeToString()
+
+    def _monitor(self, data: bytes, context: grpc.ServicerContext) -> bytes:
+        request = MONITOR_REQUEST.FromString(data)
+        self.asked.append((request.duration_ms, request.monitoring_level))
+        said = self._spoken(self.page, context)
+        return said if isinstance(said, bytes) else MONITOR_RESPONSE(data=said).SerializeToString()
+
+    def _spoken(self, said: Any, context: grpc.ServicerContext) -> Any:
+        self.answering.wait(60)
+        if isinstance(said, Code):
+            context.abort(said, "this is not known here")
+        return said
+
+    def handlers(self) -> Iterator[grpc.GenericRpcHandler]:
+        methods: Mapping[str, Mapping[str, Callable[..., bytes]]] = {
+            METRICS: {"GetRuntimeMetric": self._metric, "ListSupportedMetrics": self._supported},
+            PROFILER: {"Monitor": self._monitor},
+        }
+        for service, functions in methods.items():
+            made = {name: grpc.unary_unary_rpc_method_handler(function) for name, function in functions.items()}
+            yield grpc.method_handlers_generic_handler(service, made)
+
+
+@contextmanager
+def serving(tpu: FakeTpu, place: str = "localhost:0", local: bool = False) -> Iterator[FakeTpu]:
+    """Serve at a place; `local`: with the credentials that libtpu has, instead of none."""
+    server = grpc.server(ThreadPoolExecutor(8), handlers=list(tpu.handlers()), options=(("grpc.so_reuseport", 0),))
+    if local:
+        tpu.port = server.add_secure_port(place, grpc.local_server_credentials())
+    else:
+        tpu.port = server.add_insecure_port(place)
+    server.start()
+    try:
+        yield tpu
+    finally:
+        tpu.answering.set()
+        server.stop(0).wait()
+
+
+def _described() -> tuple[Any, Any]:
+    """The messages of the profiler's Monitor."""
+    kinds = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="monitor.proto", package="monitor", syntax="proto3")
+    for name, fields in (
+        ("MonitorRequest", (("duration_ms", kinds.TYPE_UINT64), ("monitoring_level", kinds.TYPE_INT32))),
+        ("MonitorResponse", (("data", kinds.TYPE_STRING),)),
+    ):
+        message = file.message_type.add(name=name)
+        for number, (field_name, kind) in enumerate(fields, 1):
+            message.field.add(name=field_name, number=number, type=kind, label=kinds.LABEL_OPTIONAL)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    made = [
+        message_factory.GetMessageClass(pool.FindMessageTypeByName(f"monitor.{message.name}"))
+        for message in file.message_type
+    ]
+    return made[0], made[1]
+
+
+MONITOR_REQUEST, MONITOR_RESPONSE = _described()
+
+
+# -- numbers
+
+
+def of(device: int, gauge: Any) -> Any:
+    """A gauge of a device."""
+    return pb.Metric(attribute=pb.Attribute(key="device-id", value=pb.AttrValue(int_attr=device)), gauge=gauge)
+
+
+def doubles(values: Mapping[int, float]) -> list[Any]:
+    """Gauges of floating point, by device."""
+    return [of(device, pb.Gauge(as_double=value)) for device, value in values.items()]
+
+
+def integers(values: Mapping[int, int]) -> list[Any]:
+    """Gauges of whole numbers, by device."""
+    return [of(device, pb.Gauge(as_int=value)) for device, value in values.items()]
+
+
+def listed(**labels: str | int) -> Any:
+    """An attribute that is a list: underscores of a key are as they are, but of buffer_size."""
+    attributes = [
+        pb.Attribute(
+            key="buffer-size" if key == "buffer_size" else key,
+            value=pb.AttrValue(int_attr=value) if isinstance(value, int) else pb.AttrValue(string_attr=value),
+        )
+        for key, value in labels.items()
+    ]
+    return pb.Attribute(key="labels", value=pb.AttrValue(kvlist_attr=pb.KeyValueList(attributes=attributes)))
+
+
+def queues(values: Mapping[int, int], old: bool = False) -> list[Any]:
+    """Queue sizes by device, which older runtimes number and newer ones spell."""
+    return [
+        pb.Metric(
+            attribute=listed(device_ordinal=device if old else str(device), core_type="tensorcore"),
+            gauge=pb.Gauge(as_int=size),
+        )
+        for device, size in values.items()
+    ]
+
+
+def distribution(
+    buckets: Sequence[int], mean: float, scale: float = 10.0, growth: float = 2.0, **labels: str | int
+) -> Any:
+    """A distribution of exponential buckets: below the scale, then each `growth` times as wide as the one before."""
+    options = pb.Distribution.BucketOptions(
+        exponential_buckets=pb.Distribution.BucketOptions.Exponential(
+            num_finite_buckets=len(buckets) - 2, growth_factor=growth, scale=scale
+        )
+    )
+    return pb.Metric(
+        attribute=listed(**labels),
+        distribution=pb.Distribution(count=sum(buckets), mean=mean, bucket_counts=buckets, bucket_options=options),
+    )
