@@ -230,7 +230,8 @@ def test_what_waited_while_nobody_listened_is_left_out_with_the_line_that_was_he
     word.write_text("")
     program = (
         "for number in range(200): say(f'{number:04} ' + 'x' * 1000 + '\\n')\n"
-        f"next_word({str(word)!r}, 'new'); say('new\\n'); signal.pause()"
+        f"next_word({str(word)!r}, 'new')\n"
+        "while True: say('new\\n'); time.sleep(0.01)"
     )
     stream = made(program, clock)
     stream.open([], 1.0)
