@@ -23,6 +23,7 @@ AGAIN = "make it anew: python -m opentelemetry.instrumentation.hardware.render .
     [
         ("docs/metrics.md", render.metrics),
         ("docs/configuration.md", render.configuration),
+        ("docs/openmetrics.md", render.openmetrics),
         ("docs/wandb.md", render.wandb_keys),
     ],
 )
@@ -50,7 +51,7 @@ def test_writing_again_changes_nothing(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text((ROOT / "README.md").read_text())
     command = [sys.executable, "-m", "opentelemetry.instrumentation.hardware.render", str(tmp_path)]
     subprocess.run(command, check=True, timeout=60)
-    for page in ("README.md", "docs/metrics.md", "docs/configuration.md", "docs/wandb.md"):
+    for page in ("README.md", "docs/metrics.md", "docs/configuration.md", "docs/openmetrics.md", "docs/wandb.md"):
         assert (tmp_path / page).read_text() == (ROOT / page).read_text(), AGAIN
 
 

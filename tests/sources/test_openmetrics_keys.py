@@ -1,10 +1,11 @@
-"""What W&B calls the numbers of scraped endpoints."""
+"""Scraped endpoints in the commands, and what W&B calls their numbers."""
 
 from __future__ import annotations
 
 import json
 
 from tests.children import run
+from tests.sources.pages import dcgm
 from tests.web import Web, page
 
 from opentelemetry.instrumentation.hardware.config import Config
@@ -57,3 +58,38 @@ def test_a_snapshot_prints_the_keys() -> None:
         "openmetrics.own.util.0": 5.0,
         "openmetrics.own.util.1": 7.25,
     }
+
+
+def test_a_table_shows_what_tells_the_series_of_a_page_apart() -> None:
+    with Web(page(dcgm(0))) as web:
+        line = ["otel-hardware", "snapshot", "--window", "0.1", "--sources", "openmetrics"]
+        answer = run([*line, "--openmetrics", f"own={web.url}"])
+    assert answer.returncode == 0, answer.stderr
+    lines = [line.split() for line in answer.stdout.splitlines()]
+    assert ["openmetrics", "own"] in lines
+    assert ["DCGM_FI_DEV_GPU_UTIL", "1g.10gb", "7", "12", "3g.40gb", "2", "24"] in lines
+
+
+def test_doctor_finds_each_endpoint_and_gives_nothing_away() -> None:
+    with Web(page(PAGE)) as web:
+        line = ["otel-hardware", "doctor", "--json", "--sources", "openmetrics"]
+        url = f"{web.url}?token=s3cret"
+        answer = run([*line, "--openmetrics", f"own={url},down=http://127.0.0.1:1/m"])
+    found = {each["subject"]: each for each in json.loads(answer.stdout)["findings"] if each["part"] == "sources"}
+    assert found["openmetrics:own"]["state"] == "ok"
+    assert (found["openmetrics:down"]["state"], found["openmetrics:down"]["text"]) == (
+        "wrong",
+        "http://127.0.0.1:1/m: Connection refused",
+    )
+    assert "s3cret" not in answer.stdout + answer.stderr
+
+
+def test_a_recording_holds_the_page_and_no_secret() -> None:
+    with Web(page(PAGE)) as web:
+        line = ["otel-hardware", "record", "openmetrics", "--ticks", "1"]
+        answer = run([*line, "--openmetrics", f"own={web.url}?token=s3cret"])
+    assert answer.returncode == 0, answer.stderr
+    header, _, call = map(json.loads, answer.stdout.splitlines())
+    assert header["settings"]["openmetrics"] == {"own": {"url": web.url}}
+    assert call[3]["body"]["bytes"] == PAGE
+    assert "s3cret" not in answer.stdout + answer.stderr

@@ -13,7 +13,9 @@ from typing import Final
 
 from opentelemetry.instrumentation.hardware import wandb
 from opentelemetry.instrumentation.hardware.config import PREFIX, Config
+from opentelemetry.instrumentation.hardware.endpoints import SHARE, TOTAL
 from opentelemetry.instrumentation.hardware.model import Kind, Metric, Window
+from opentelemetry.instrumentation.hardware.sources.openmetrics.rows import UNITS
 from opentelemetry.instrumentation.hardware.vocabulary import CATALOG, SCHEMA_URL
 
 _NOTE: Final = "<!-- Made by `python -m opentelemetry.instrumentation.hardware.render .`; a test keeps it in step. -->"
@@ -80,6 +82,81 @@ instrumentation/development:
 The standard variables of OpenTelemetry decide where the numbers go and how often: `OTEL_EXPORTER_OTLP_ENDPOINT`,
 `OTEL_EXPORTER_OTLP_PROTOCOL`, `OTEL_METRIC_EXPORT_INTERVAL` (milliseconds, 60000), `OTEL_SERVICE_NAME`,
 `OTEL_EXPERIMENTAL_RESOURCE_DETECTORS`. `OTEL_PYTHON_DISABLED_INSTRUMENTATIONS=hardware` switches this package off.
+"""
+
+_OPENMETRICS: Final = f"""
+# Scraped endpoints
+
+{_NOTE}
+
+`pip install 'opentelemetry-instrumentation-hardware[openmetrics]'`, and name the endpoints: DCGM-exporter, vLLM,
+Triton, `node_exporter`, your own. Their metrics travel on with ours.
+
+```sh
+export {PREFIX}OPENMETRICS=dcgm=http://localhost:9400/metrics,vllm=http://localhost:8000/metrics
+export {PREFIX}OPENMETRICS_FILTERS='DCGM_FI_DEV_(GPU_UTIL|POWER_USAGE),vllm:num_requests'
+```
+
+or `{PREFIX}OPENMETRICS=/etc/endpoints.yaml` (YAML where PyYAML is installed, else JSON; by code and in declarative
+configuration the same mapping):
+
+```yaml
+dcgm:
+  url: https://node-7:9400/metrics
+  filters:                       # instead of OPENMETRICS_FILTERS; a list, or a mapping with expressions for labels
+    DCGM_FI_DEV_GPU_UTIL$: {{gpu: "^[01]$"}}
+    DCGM_FI_DEV_POWER_USAGE$: {{}}
+  headers: {{X-Scope-OrgID: research}}
+  bearer_token_file: /run/secrets/token   # read anew for each scrape
+  ca_file: /etc/ca.pem           # instead of the system's authorities
+  cert_file: /etc/client.pem     # our own certificate; key_file where its key is elsewhere
+  interval: 30                   # seconds between two scrapes, at least; default: each collection has one
+  timeout: 5                     # seconds for a whole scrape; looking up the host's name comes on top
+  max_bytes: 10485760            # of a page, unpacked
+  max_series: {SHARE}                # in the life of the process
+vllm: http://localhost:8000/metrics
+```
+
+**Filters** are W&B's two forms. An expression is looked for anywhere in `endpoint.name`, upper and lower case apart;
+`^` and `$` tie it down. The name is the sample's, as the page spells it (`..._total`, `..._count`). With labels, each
+expression has to be found in the value of its label; a series that lacks one of the labels is not wanted by that
+filter. One filter that wants a series is enough; without filters all are wanted. (W&B's Python client up to 0.18 tied
+expressions to the beginning, let the first that matches the name decide, and took a label that is missing for empty;
+its later ones do as we do.)
+
+**What becomes of a page.** OpenMetrics 1.0 is asked for, Prometheus's text format 0.0.4 understood as well.
+
+| on the page | instrument |
+|---|---|
+| counter | counter |
+| gauge, unknown, untyped | gauge |
+| info, stateset | up-down counter |
+| histogram, summary | counters of `_count` and `_sum`; asynchronous instruments have no buckets |
+| gaugehistogram | gauges of `_gcount` and `_gsum` |
+| `_created`, exemplars | nothing |
+| NaN, infinity, a negative counter | nothing |
+| a sample whose own time is more than five minutes ago | nothing, and counted |
+
+HELP is the description and UNIT the unit, in UCUM's words where they differ:
+{", ".join(f"{word} `{unit}`" for word, unit in UNITS.items())}.
+Labels are attributes, less empty ones, beside `openmetrics.endpoint`, `server.address` and `server.port`; a label that
+is called so itself becomes `exported_...`. Each endpoint has an instrumentation scope of its own,
+`opentelemetry.instrumentation.hardware.openmetrics.NAME`, so that two may mean different things by one name. The time
+of a point is that of the collection. A counter never falls: one that starts anew goes on from where it was.
+
+**Names** stay as they are: `DCGM_FI_DEV_GPU_UTIL`, `vllm:num_requests_running`. OpenTelemetry's SDK writes names in
+lower case and refuses colons, blanks, a leading `_` and more than 255 letters. So an instrument is made under a name
+that it takes (each such letter is `_`, `m` stands before what is no letter), and is given its own before its first
+collection. Views have to name it by its own name. Should a version of the SDK not allow that, it is exported under the
+other one.
+
+**Limits.** All endpoints together report at most {TOTAL} series in the life of a process, well below the SDK's limit of
+2000 for each instrument; an endpoint without `max_series` has an equal share of what the others leave, {SHARE} at most.
+Of a page 10,000 lines are parsed, after the filters. What is left out is counted in `openmetrics.scrape.dropped`, and
+`otel-hardware doctor` says why. A page that is too long, too late, cut off, or of another kind counts as none:
+`openmetrics.up` is 0, and one warning says why until it is well again. What of a page is not in its format costs that
+family alone. Redirections are followed on the same server only; no proxy is asked. Each endpoint has a thread of its
+own, so that a slow one delays no other. Endpoints are the host's: in a job of several processes one of them scrapes.
 """
 
 _WANDB: Final = f"""
@@ -158,6 +235,11 @@ def configuration() -> str:
     return (_CONFIGURATION % (table(head, rows), options)).lstrip()
 
 
+def openmetrics() -> str:
+    """docs/openmetrics.md."""
+    return _OPENMETRICS.lstrip()
+
+
 def wandb_keys() -> str:
     """docs/wandb.md."""
     return (_WANDB % table(("W&B key", "formula", "unit", "metric"), wandb.reference())).lstrip()
@@ -185,6 +267,7 @@ def write(root: Path) -> None:
     folder.mkdir(exist_ok=True)
     (folder / "metrics.md").write_text(metrics())
     (folder / "configuration.md").write_text(configuration())
+    (folder / "openmetrics.md").write_text(openmetrics())
     (folder / "wandb.md").write_text(wandb_keys())
     page = root / "README.md"
     page.write_text(readme(page.read_text()))

@@ -25,11 +25,14 @@ WHO = (
     v.PRESSURE_RESOURCE,
     v.NETWORK_TRANSPORT,
     v.GC_GENERATION,
+    v.OPENMETRICS_ENDPOINT,
     v.SOURCE,
 )
 """Attributes that name a thing rather than an aspect of it: each thing has a line of its own."""
 
-_HIDDEN = frozenset({v.FILESYSTEM_TYPE, v.HW_TYPE, v.DEVICE, v.HW_ID, v.HW_NAME, v.HW_PARENT})
+_PLACES = frozenset({v.OPENMETRICS_ENDPOINT, v.SERVER_ADDRESS, v.SERVER_PORT})
+
+_HIDDEN = frozenset({v.FILESYSTEM_TYPE, v.HW_TYPE, v.DEVICE, v.HW_ID, v.HW_NAME, v.HW_PARENT}) | _PLACES
 """Attributes that say nothing new beside the thing's name."""
 
 _FACTS = {
@@ -156,7 +159,7 @@ def _families(view: View) -> dict[str, list[_Line]]:
 
 def _by_name(view: View, rows: Sequence[tuple[Metric, _Points]], known: Mapping[str, Gpu]) -> dict[str, list[_Line]]:
     """Lines by the beginning of their metric's name: its first word, and its second where there are many."""
-    words = [row[0].name.split(".") for row in rows]
+    words = [_parts(metric) for metric, _ in rows]
     large = {first for first in {each[0] for each in words} if sum(each[0] == first for each in words) > _LARGE} - {
         "process"
     }
@@ -169,12 +172,24 @@ def _by_name(view: View, rows: Sequence[tuple[Metric, _Points]], known: Mapping[
     return dict(sorted(found.items(), key=lambda item: item[0] == "otel_hardware"))
 
 
+def _parts(metric: Metric) -> list[str]:
+    """The words of a name; the rows of a scraped page stand together, each under its whole name."""
+    return [f"openmetrics {metric.endpoint}", metric.name] if metric.endpoint else metric.name.split(".")
+
+
+def _alike(metric: Metric, points: _Points) -> frozenset[str]:
+    """The labels of a scraped row that say nothing, because all of its series have them alike."""
+    series = [set(attributes.items()) for _, attributes in points] if metric.endpoint else []
+    return frozenset(key for key, _ in set.intersection(*series)) if series else frozenset()
+
+
 def _lines(view: View, metric: Metric, points: _Points, name: str, known: Mapping[str, Gpu]) -> Iterator[_Line]:
     who = next((key for key in WHO if key in metric.attributes), "")
     things: dict[str, list[_Cell]] = {}
+    hidden = _HIDDEN | _alike(metric, points)
     for value, attributes in points:
         part = _part(attributes, known)
-        aspects = [str(word) for key, word in attributes.items() if key != who and key not in _HIDDEN]
+        aspects = [str(word) for key, word in attributes.items() if key != who and key not in hidden]
         label = " ".join([part, *aspects] if part else aspects)
         rate = view.rates.get(line(metric, attributes))
         things.setdefault(_thing(who, attributes, known), []).extend(_cells(metric, value, rate, attributes, label))
