@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
@@ -26,7 +29,7 @@ from tests import children
 from tests.sources.pages import ALL, OPENMETRICS, VLLM, dcgm
 from tests.sources.playing import Playing, playing
 from tests.sources.reading import opened
-from tests.stage import news, warnings
+from tests.stage import PATIENT, news, warnings
 from tests.waiting import wait_for
 from tests.web import Web, page
 
@@ -628,3 +631,67 @@ def test_our_own_page_of_dcgm_with_mig_instances() -> None:
         ("3g.40gb", 24.0),
     }
     assert all((point.attributes or {})[v.SERVER_ADDRESS] == "127.0.0.1" for point in points)
+
+
+def test_an_endpoint_is_scraped_for_collections_and_not_between_them() -> None:
+    urls = {"own": {"url": "http://127.0.0.1:1/m", "interval": 300}, "often": "http://127.0.0.1:1/m"}
+    config = Config.read({"sources": ["openmetrics"], "sample_interval": 0.05, "openmetrics": urls}, {})
+    session = Session(config, interval=60.0, environ={})
+    try:
+        for poller in session.board.pollers:
+            poller.step()
+            now = session.rhythm._last
+            wait = poller.next_reading(now) - now
+            assert (50 < wait <= 60) if poller.name == "openmetrics:often" else (299 < wait < 310)
+    finally:
+        session.close()
+
+
+# -- whatever a page says
+
+
+def mutated(text: str, cuts: list[tuple[int, int, str]]) -> str:
+    for place, length, instead in cuts:
+        at = place % (len(text) + 1)
+        text = text[:at] + instead + text[at + length :]
+    return text
+
+
+PIECES = [
+    "",
+    '"',
+    "\\",
+    "{",
+    "}",
+    "#",
+    "\n",
+    " ",
+    "NaN",
+    "# TYPE ",
+    "# EOF\n",
+    "counter",
+    "_total",
+    "é",
+    "\0",
+    "1e999",
+    ",",
+]
+
+
+@PATIENT
+@given(
+    st.sampled_from([(ALL, OPENMETRICS), (VLLM, TEXT), (dcgm(0), TEXT)]),
+    st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 30), st.sampled_from(PIECES)), max_size=8),
+    st.sampled_from([None, ["total"], {"": {"engine": "0"}}]),
+)
+def test_a_page_is_understood_or_it_is_not(told: tuple[str, str], cuts: list[tuple[int, int, str]], words: Any) -> None:
+    text, kind = told
+    try:
+        found = parse(mutated(text, cuts), kind, words)
+    except ValueError:
+        return
+    for sample in found.samples:
+        assert math.isfinite(sample.value)
+        assert sample.name
+        assert all(sample.labels.values())
+        assert Filters("end", words).want(sample.name, sample.labels)
