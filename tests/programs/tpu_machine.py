@@ -1,0 +1,94 @@
+"""A machine with TPUs, in namespaces of its own: chips on its bus, a program that serves metrics, Google's tool and us.
+
+Usage: tpu_machine.py
+
+Prints, as JSON, what tpu-info shows, and what this package's command says; status 77, with the reason, where there may
+be no namespaces.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.tools.tpu import FakeTpu, doubles, integers, serving
+
+from opentelemetry.instrumentation.hardware.sources.tpu import runtime as r
+
+MOUNTS, PROCESSES, NETWORK = 0x20000, 0x20000000, 0x40000000
+BIND, PRIVATE_BELOW = 1 << 12, 1 << 18 | 1 << 14
+GIB = 1 << 30
+BIN = Path(sys.executable).parent
+
+
+def private() -> None:
+    """Mounts, processes and a network of our own from now on, for children; nobody else sees them."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(MOUNTS | PROCESSES | NETWORK) or libc.mount(b"none", b"/", None, PRIVATE_BELOW, None):
+        print(os.strerror(ctypes.get_errno()))
+        sys.exit(77)
+    child = os.fork()
+    if child:
+        sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    if libc.mount(b"proc", b"/proc", b"proc", 0, None):
+        print(os.strerror(ctypes.get_errno()))
+        sys.exit(77)
+
+
+def bind(libc: ctypes.CDLL, made: Path, place: str) -> None:
+    """Lay what was made over a place."""
+    if libc.mount(os.fsencode(made), place.encode(), None, BIND, None):
+        raise OSError(ctypes.get_errno(), place)
+
+
+def chips(root: Path) -> None:
+    """Four chips of v6e, and what the kernel lists."""
+    bus = root / "devices"
+    lines = []
+    for number in range(4):
+        place = bus / f"0000:00:{4 + number:02x}.0"
+        place.mkdir(parents=True)
+        for name, value in (("vendor", "0x1ae0"), ("device", "0x006f"), ("subsystem_device", "0x004f")):
+            (place / name).write_text(value + "\n")
+        (place / "iommu_group").symlink_to(f"../../kernel/iommu_groups/{number}")
+        lines.append(f"00{(4 + number) << 3:02x}\t1ae0006f\t0\t0\n")
+    (root / "list").write_text("".join(lines))
+    libc = ctypes.CDLL(None, use_errno=True)
+    bind(libc, bus, "/sys/bus/pci/devices")
+    if os.path.exists("/proc/bus/pci/devices"):
+        bind(libc, root / "list", "/proc/bus/pci/devices")
+
+
+def said(*line: str) -> str:
+    done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False, env=CLEAN)
+    assert done.returncode == 0 or "doctor" in line, done.stderr  # which finds no Collector here
+    return done.stdout
+
+
+CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("TPU_")} | {"COLUMNS": "160"}
+
+if __name__ == "__main__":
+    private()
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    devices = range(4)
+    tpu = FakeTpu(
+        {
+            r.DUTY: doubles({device: 10.5 + 20 * device for device in devices}),
+            r.TOTAL: integers(dict.fromkeys(devices, 32 * GIB)),
+            r.USED: integers({device: (3 + device) * GIB for device in devices}),
+        }
+    )
+    with TemporaryDirectory() as folder:
+        chips(Path(folder))
+        ours = ("otel-hardware", "snapshot", "--sources", "tpu", "--format")
+        with serving(tpu, "localhost:8431"):
+            shown = said(str(BIN / "tpu-info"))
+            numbers = json.loads(said(str(BIN / ours[0]), *ours[1:], "json"))
+            keys = json.loads(said(str(BIN / ours[0]), *ours[1:], "wandb"))
+        idle = said(str(BIN / "otel-hardware"), "doctor", "--json", "--sources", "tpu")
+        print(json.dumps({"shown": shown, "ours": numbers["metrics"], "keys": keys, "idle": json.loads(idle)}))
