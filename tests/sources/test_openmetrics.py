@@ -350,6 +350,13 @@ def test_a_series_that_vanishes_is_exported_no_longer() -> None:
         assert len([line for line in scraped(stage) if line.startswith("a{")]) == 1
 
 
+def test_a_counter_that_starts_anew_goes_on_from_where_it_was() -> None:
+    drivers = Answering(*(f"# TYPE a counter\na {value}\n" for value in (100, 103, 60, 62, 5)))
+    with playing(lambda _: drivers, settings()) as stage:
+        found = [float(scraped(stage)[0].split()[1]) for _ in range(5)]
+    assert found == [100, 103, 163, 165, 170], "what is a little less is a new start, too"
+
+
 def test_series_beyond_the_limit_are_left_out_and_counted() -> None:
     text = "".join(f'a{{n="{number}"}} {number}\n' for number in range(8))
     drivers = Answering(text, 'a{n="new"} 1\n' + text)

@@ -127,7 +127,8 @@ class _Counter(_Slot):
         if self._shift is None:
             self._shift = -value
         if value < self._last:
-            value = _waited(self._last, value)
+            if not self.metric.endpoint:  # those of a page never dip: less is a new start
+                value = _waited(self._last, value)
             if value < self._last:
                 self._shift += self._last
         self._last = value
