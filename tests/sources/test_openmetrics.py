@@ -33,7 +33,7 @@ from tests.stage import PATIENT, news, warnings
 from tests.waiting import wait_for
 from tests.web import Web, page
 
-from opentelemetry.instrumentation.hardware import HardwareInstrumentor
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor, render
 from opentelemetry.instrumentation.hardware import vocabulary as v
 from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.drivers import Drivers, Refusal
@@ -128,6 +128,15 @@ def test_a_yaml_file(tmp_path: Path) -> None:
     file.write_text("a: [\n")
     with pytest.raises(Misread, match="is no YAML, line"):
         endpoints(str(file))
+
+
+def test_the_example_of_the_reference_is_understood() -> None:
+    yaml = pytest.importorskip("yaml")
+    _, _, text = render.openmetrics().partition("```yaml\n")
+    first, second = endpoints(yaml.safe_load(text.partition("```")[0])).each
+    assert (first.name, first.max_series, first.timeout, first.interval) == ("dcgm", SHARE, 5.0, 30.0)
+    assert (second.name, second.timeout, second.interval) == ("vllm", Endpoint.timeout, Endpoint.interval)
+    assert first.max_bytes == Endpoint.max_bytes
 
 
 def test_yaml_without_pyyaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 TOTAL: Final = 1500
 """Series of all endpoints together: well below what the SDK takes of one instrument."""
 
-SHARE: Final = 500
+SHARE: Final = 1000
 """Series of an endpoint that names no limit, where the others leave it so many."""
 
 Words: TypeAlias = list[str] | dict[str, dict[str, str]]
