@@ -109,8 +109,43 @@ EMITTED = (
 RADEON = ("memoryReadWriteActivity", "memoryOverDrive")
 """What W&B's program says of AMD's GPUs beside what it says of NVIDIA's."""
 
+TPU = (
+    "tpu",
+    *(
+        f"tpu.{{i}}.{name}"
+        for name in (
+            *("memoryUsage", "memoryUsageBytes", "dutyCycle", "tensorcoreUtilization", "tensorcoreIdleDuration"),
+            *("hbmCapacityTotal", "hbmCapacityUsage", "hbmMemoryUsage", "runtimeHbmUtilization"),
+            *("iciLinkHealth", "throttleScore"),
+        )
+    ),
+    *("tpu.hloQueueSize.{core}", "tpu.hloExecTiming.{core}.{stat}Us"),
+    *(
+        f"tpu.{name}.{{label}}.{{stat}}Us"
+        for name in (
+            *("bufferTransferLatency", "inboundBufferTransferLatency", "hostToDeviceTransferLatency"),
+            *("deviceToHostTransferLatency", "collectiveE2ELatency", "hostComputeLatency"),
+        )
+    ),
+    *("tpu.grpcTcpMinRtt.{stat}Us", "tpu.grpcTcpDeliveryRate.{stat}Mbps"),
+)
+
+IPU = (
+    *("ipu.{i}.average board temp (C)", "ipu.{i}.average die temp (C)", "ipu.{i}.clock (MHz)", "ipu.{i}.ipu power (W)"),
+    *("ipu.{i}.ipu utilisation (%)", "ipu.{i}.ipu utilisation (session) (%)", "ipu.{i}.speed (GT/s)"),
+)
+
+TRN = (
+    *("trn.{i}.neuroncore_utilization", "trn.host_total_memory_usage", "trn.neuron_device_total_memory_usage"),
+    *("trn.host_total_memory_usage.{category}", "trn.host_memory_usage.{category}"),
+    "trn.{i}.neuroncore_memory_usage.{category}",
+)
+
 KNOWN = {
+    *IPU,
+    *TRN,
     "openmetrics.{endpoint}.{metric}.{n}",
+    *TPU,
     *HOST,
     *(f"gpu.{{i}}.{name}" for name in RADEON),
     *(f"gpu.{{i}}.{name}" for name in CARD + EMITTED),
@@ -315,7 +350,7 @@ def test_the_keys_and_the_vocabulary_name_each_other() -> None:
     named = {key.strip() for row in CATALOG for key in row.wandb.split(",") if key.strip()}
     assert {key for key in named if not key.startswith(("tpu", "trn", "ipu", "openmetrics"))} <= KNOWN
     for key in wandb.KEYS:
-        alone = key.key in ("gpu.{i}.pipeTensorHmmaActive", "gpu.{i}.memoryOverDrive")
+        alone = key.key in ("gpu.{i}.pipeTensorHmmaActive", "gpu.{i}.memoryOverDrive") or "grpcTcp" in key.key
         assert key.rows or alone or key.key.startswith("openmetrics."), f"no row of ours answers to {key.key}"
 
 

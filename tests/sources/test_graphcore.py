@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.children import PROGRAMS
+from tests.children import PROGRAMS, run
 from tests.sources.machines import STRANGER
 from tests.sources.npus import CHILD, HOST, Npus, Speaking, c2, c600, lines, program
 from tests.sources.playing import playing
@@ -28,7 +28,7 @@ from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.sources import Site
 from opentelemetry.instrumentation.hardware.sources.graphcore import Graphcore
-from opentelemetry.instrumentation.hardware.sources.graphcore.raw import Raw
+from opentelemetry.instrumentation.hardware.sources.graphcore.raw import KEYS, Raw
 from opentelemetry.instrumentation.hardware.sources.graphcore.reading import parse
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="IPUs are used on Linux")
@@ -199,6 +199,42 @@ def test_recorded_output_says_what_is_known_of_it() -> None:
     assert (early.pid, early.board, late.state) == (38641, "0340.0004.919062", "ok")
     assert late.said["npu.frequency"] == 20_000_000
     assert late.unclear == [("ipu power", "N/A")]
+
+
+def test_wandbs_keys_have_wandbs_numbers_of_recorded_output() -> None:
+    folder = os.environ.get("HARDWARE_SAMPLES")
+    if not folder:
+        pytest.skip("HARDWARE_SAMPLES names no folder of recorded output")
+    ipus = parse((Path(folder) / "graphcore" / "gcipuinfo_getDevices_c2_mock.json").read_bytes())[0]
+    used = {ipu.id: ipu.words for ipu in ipus if ipu.pid == 123}
+    assert dict(pair for key in KEYS for pair in key.values(used)) == {
+        "ipu.1.average board temp (C)": 30,
+        "ipu.1.average die temp (C)": 39,
+        "ipu.1.clock (MHz)": 1300,
+        "ipu.1.ipu power (W)": 120,
+        "ipu.1.ipu utilisation (%)": 21.25,
+        "ipu.1.ipu utilisation (session) (%)": 15.65,
+    }
+
+
+def test_wandbs_keys_leave_out_what_is_no_number() -> None:
+    words = {"ipu power": "N/A", "clock": "nanMHz", "link speed": "16.0 GT/s", "average die temp": "infC"}
+    assert dict(pair for key in KEYS for pair in key.values({0: words})) == {"ipu.0.speed (GT/s)": 16}
+
+
+def test_a_snapshot_prints_wandbs_keys(tmp_path: Path) -> None:
+    library = Library(tmp_path, c2(0, 1, os.getpid()), c2(1, 1, 1))
+    line = ["otel-hardware", "snapshot", "--format", "wandb", "--pid", str(os.getpid()), "--window", "0.1"]
+    child = run(line, {"OTEL_PYTHON_HARDWARE_GCIPUINFO": str(library.folder)})
+    assert {key: number for key, number in json.loads(child.stdout).items() if key.startswith("ipu.")} == {
+        "ipu.0.average board temp (C)": 32,
+        "ipu.0.average die temp (C)": 38.5,
+        "ipu.0.clock (MHz)": 1300,
+        "ipu.0.ipu power (W)": 120,
+        "ipu.0.ipu utilisation (%)": 41.25,
+        "ipu.0.ipu utilisation (session) (%)": 40.5,
+        "ipu.0.speed (GT/s)": 8,
+    }, child.stderr
 
 
 # -- the library in a child

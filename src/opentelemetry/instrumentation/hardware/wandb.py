@@ -18,7 +18,15 @@ from opentelemetry.instrumentation.hardware.drivers import Space
 from opentelemetry.instrumentation.hardware.machine import Disk, Interface, Machine, Memory, Process
 from opentelemetry.instrumentation.hardware.model import Metric
 from opentelemetry.instrumentation.hardware.sources.amd.raw import Words
+from opentelemetry.instrumentation.hardware.sources.graphcore.raw import KEYS as IPU_KEYS
+from opentelemetry.instrumentation.hardware.sources.graphcore.raw import IpuKey
 from opentelemetry.instrumentation.hardware.sources.nvidia.raw import Moment
+from opentelemetry.instrumentation.hardware.sources.tpu.raw import KEYS as TPU_KEYS
+from opentelemetry.instrumentation.hardware.sources.tpu.raw import Moment as TpuMoment
+from opentelemetry.instrumentation.hardware.sources.tpu.raw import TpuKey
+from opentelemetry.instrumentation.hardware.sources.trainium.raw import KEYS as TRN_KEYS
+from opentelemetry.instrumentation.hardware.sources.trainium.raw import TrnKey
+from opentelemetry.instrumentation.hardware.sources.trainium.report import Runtime
 from opentelemetry.instrumentation.hardware.vocabulary import CATALOG
 
 _MIB = 1 << 20
@@ -26,7 +34,10 @@ _GIB = 1 << 30
 _NONE: Final[Mapping[int, Moment]] = MappingProxyType({})
 _NO_RADEONS: Final[Mapping[int, Words]] = MappingProxyType({})
 _NO_APPLE: Final[Mapping[int, Mapping[str, float]]] = MappingProxyType({})
+_NO_TPUS: Final[Mapping[int, TpuMoment]] = MappingProxyType({})
 _NO_PAGES: Final[Mapping[str, float]] = MappingProxyType({})
+_NO_IPUS: Final[Mapping[int, Mapping[str, str]]] = MappingProxyType({})
+_NO_RUNTIMES: Final[Mapping[int, Runtime]] = MappingProxyType({})
 
 
 class Reading(NamedTuple):
@@ -44,7 +55,10 @@ class Reading(NamedTuple):
     gpus: Mapping[int, Moment]
     radeons: Mapping[int, Words]
     apple: Mapping[int, Mapping[str, float]]
+    tpus: Mapping[int, TpuMoment]
     scraped: Mapping[str, float] = _NO_PAGES
+    ipus: Mapping[int, Mapping[str, str]] = _NO_IPUS
+    runtimes: Mapping[int, Runtime] = _NO_RUNTIMES
 
 
 def take(
@@ -54,6 +68,9 @@ def take(
     gpus: Mapping[int, Moment] = _NONE,
     radeons: Mapping[int, Words] = _NO_RADEONS,
     apple: Mapping[int, Mapping[str, float]] = _NO_APPLE,
+    tpus: Mapping[int, TpuMoment] = _NO_TPUS,
+    ipus: Mapping[int, Mapping[str, str]] = _NO_IPUS,
+    runtimes: Mapping[int, Runtime] = _NO_RUNTIMES,
 ) -> Reading:
     """Read the machine once.
 
@@ -64,6 +81,9 @@ def take(
         gpus: what NVIDIA's GPUs say at this moment, by their indices.
         radeons: what rocm-smi says of AMD's, by their numbers.
         apple: what a tool says of an Apple chip's, in its own numbers.
+        tpus: what is said of this host's TPUs, all together under 0.
+        ipus: what gcipuinfo says of those that the process uses, by their numbers.
+        runtimes: what neuron-monitor says of the process's runtime, under 0.
 
     Raises:
         OSError: where the process is gone.
@@ -88,6 +108,9 @@ def take(
         gpus,
         radeons,
         apple,
+        tpus,
+        ipus=ipus,
+        runtimes=runtimes,
     )
 
 
@@ -399,6 +422,24 @@ _GPUS: Final = (
 """What W&B says of an NVIDIA GPU, now or once, by default. Of MIG instances it says nothing."""
 
 
+def _of_tpus(key: TpuKey) -> Key:
+    def values(span: Span) -> Iterator[tuple[str, float]]:
+        return (pair for moment in span.now.tpus.values() for pair in key.values(moment))
+
+    return Key(key.key, key.unit, key.formula, values)
+
+
+def _of_ipus(key: IpuKey) -> Key:
+    return Key(key.key, key.unit, key.formula, lambda span: key.values(span.now.ipus))
+
+
+def _of_runtimes(key: TrnKey) -> Key:
+    def values(span: Span) -> Iterator[tuple[str, float]]:
+        return (pair for runtime in span.now.runtimes.values() for pair in key.values(runtime))
+
+    return Key(key.key, key.unit, key.formula, values, key.like)
+
+
 def _scraped(span: Span) -> Iterator[tuple[str, float]]:
     return iter(span.now.scraped.items())
 
@@ -431,6 +472,9 @@ KEYS: Final[tuple[Key, ...]] = (
         for name, like in (("memoryReadWriteActivity", "gpu.{i}.memory"), ("memoryOverDrive", ""))
     ),
     *(key for gpu in _GPUS for key in gpu.twins()),
+    *(_of_tpus(key) for key in TPU_KEYS),
+    *(_of_ipus(key) for key in IPU_KEYS),
+    *(_of_runtimes(key) for key in TRN_KEYS),
     Key(
         "openmetrics.{endpoint}.{metric}.{n}",
         "as scraped",
@@ -438,7 +482,7 @@ KEYS: Final[tuple[Key, ...]] = (
         _scraped,
     ),
 )
-"""Every key about the host, its disks and network, its memory, the process, NVIDIA's GPUs, AMD's and Apple's."""
+"""Every key about the host, its disks and network, its memory, the process, NVIDIA's GPUs, AMD's and Apple's, TPUs."""
 
 
 def row(span: Span) -> dict[str, float]:

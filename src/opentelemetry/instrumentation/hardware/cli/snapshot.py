@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from opentelemetry.instrumentation.hardware.cli import settings
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
@@ -18,9 +18,6 @@ from opentelemetry.instrumentation.hardware.cli.settings import seconds
 if TYPE_CHECKING:
     from opentelemetry.instrumentation.hardware.config import Config
     from opentelemetry.instrumentation.hardware.session import Session
-    from opentelemetry.instrumentation.hardware.sources.amd import raw as amd
-    from opentelemetry.instrumentation.hardware.sources.apple import raw as apple
-    from opentelemetry.instrumentation.hardware.sources.nvidia import raw as nvidia
 
 _DESCRIPTION = """\
 Reads everything, waits for the window, reads again, and prints the numbers. Counters are totals since boot or
@@ -149,17 +146,29 @@ def _views(arguments: argparse.Namespace, config: Config, pid: int) -> None:
         session.close()
 
 
+class _Raw(Protocol):
+    """Accelerators as they stand at one moment."""
+
+    def read(self) -> Mapping[int, Any]:
+        """What they say, by number."""
+
+    def close(self) -> None:
+        """Let go of them."""
+
+
 class _Aside:
     """GPUs that are read in a thread of their own: a driver that hangs costs their numbers, and nobody else's.
 
     Args:
         gpus: them.
         vendor: who made them.
+        keys: how their keys begin.
     """
 
-    def __init__(self, gpus: nvidia.Raw | amd.Raw | apple.Raw, vendor: str) -> None:
+    def __init__(self, gpus: _Raw, vendor: str, keys: str = "gpu.") -> None:
         self._gpus = gpus
         self._vendor = vendor
+        self._keys = keys
         self._asked: SimpleQueue[bool] = SimpleQueue()
         self._said: SimpleQueue[Mapping[int, Any]] = SimpleQueue()
         self._overdue = False
@@ -182,7 +191,7 @@ class _Aside:
             said = self._said.get(timeout=_PATIENCE)
         except Empty:
             self._overdue = True
-            say(f"the {self._vendor} driver does not answer, so there are no gpu. keys until it does")
+            say(f"the {self._vendor} driver does not answer, so there are no {self._keys} keys until it does")
             return {}
         self._overdue = False
         return said
@@ -201,8 +210,11 @@ def _rows(arguments: argparse.Namespace, config: Config, pid: int) -> None:
     from opentelemetry.instrumentation.hardware.machine import machine
     from opentelemetry.instrumentation.hardware.sources.amd import raw as amd
     from opentelemetry.instrumentation.hardware.sources.apple import raw as apple
+    from opentelemetry.instrumentation.hardware.sources.graphcore import raw as graphcore
     from opentelemetry.instrumentation.hardware.sources.nvidia import raw as nvidia
     from opentelemetry.instrumentation.hardware.sources.openmetrics.keys import Raw as Pages
+    from opentelemetry.instrumentation.hardware.sources.tpu import raw as tpu
+    from opentelemetry.instrumentation.hardware.sources.trainium import raw as trainium
 
     drivers = Drivers()
     paths = config.disk_paths or ["/"]
@@ -210,7 +222,12 @@ def _rows(arguments: argparse.Namespace, config: Config, pid: int) -> None:
     of_nvidia = _Aside(cards, "NVIDIA") if cards.expected and config.selects("nvidia") else None
     of_amd = _Aside(radeons, "AMD") if radeons.expected and config.selects("amd") else None
     of_apple = _Aside(chip, "Apple") if chip.expected and config.selects("apple") else None
-    asides = (of_nvidia, of_amd, of_apple)
+    tpus = tpu.Raw(config, os.environ)
+    of_tpu = _Aside(tpus, "TPU", "tpu.") if tpus.expected and config.selects("tpu") else None
+    ipus, neuron = graphcore.Raw(config, pid), trainium.Raw(config, pid)
+    of_graphcore = _Aside(ipus, "IPU", "ipu.") if ipus.expected and config.selects("graphcore") else None
+    of_trainium = _Aside(neuron, "Neuron", "trn.") if neuron.expected and config.selects("trainium") else None
+    asides = (of_nvidia, of_amd, of_apple, of_tpu, of_graphcore, of_trainium)
 
     pages = Pages(config) if config.selects("openmetrics") else None
 
@@ -227,6 +244,9 @@ def _rows(arguments: argparse.Namespace, config: Config, pid: int) -> None:
             say(f"there are no gpu. keys: {trouble}")
         if pages and pages.trouble:
             say(f"there are no openmetrics. keys: {pages.trouble}")
+        for keys, trouble in (("tpu.", tpus.trouble), ("ipu.", ipus.trouble), ("trn.", neuron.trouble)):
+            if trouble:
+                say(f"there are no {keys} keys: {trouble}")
         for _ in _moments(arguments):
             now = take()
             _print(json.dumps(wandb.row(wandb.Span(first, before, now))))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from typing import Final, NamedTuple
 
 from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.drivers import Drivers
@@ -61,3 +63,42 @@ def _has_node() -> bool:
     with suppress(OSError):
         return any(name.startswith("ipu") for name in os.listdir("/dev"))
     return False
+
+
+class IpuKey(NamedTuple):
+    """One of W&B's keys.
+
+    Attributes:
+        key: ``{i}`` stands for the number of an IPU.
+        unit: W&B's own, which is what is cut off the text.
+        name: what the library calls it.
+    """
+
+    key: str
+    unit: str
+    name: str
+
+    @property
+    def formula(self) -> str:
+        """W&B's, in words."""
+        return f"`{self.name}` of gcipuinfo, of each IPU that the process itself uses"
+
+    def values(self, ipus: Mapping[int, Mapping[str, str]]) -> Iterator[tuple[str, float]]:
+        """The key filled in, with its value, of each IPU that says it."""
+        for number, words in ipus.items():
+            with suppress(ValueError):
+                value = float(words.get(self.name, "").removesuffix(self.unit))
+                if math.isfinite(value):
+                    yield self.key.format(i=number), int(value) if value == int(value) else value
+
+
+KEYS: Final = (
+    IpuKey("ipu.{i}.average board temp (C)", "C", "average board temp"),
+    IpuKey("ipu.{i}.average die temp (C)", "C", "average die temp"),
+    IpuKey("ipu.{i}.clock (MHz)", "MHz", "clock"),
+    IpuKey("ipu.{i}.ipu power (W)", "W", "ipu power"),
+    IpuKey("ipu.{i}.ipu utilisation (%)", "%", "ipu utilisation"),
+    IpuKey("ipu.{i}.ipu utilisation (session) (%)", "%", "ipu utilisation (session)"),
+    IpuKey("ipu.{i}.speed (GT/s)", "GT/s", "link speed"),
+)
+"""What W&B's pages say of IPUs."""

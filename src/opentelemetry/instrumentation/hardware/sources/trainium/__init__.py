@@ -41,7 +41,11 @@ _NO_TOOL = "hw.npu.utilization, aws.neuron.runtime.*, aws.neuron.execution.*: "
 
 
 class Trainium(Source):
-    """The cores and devices of an instance, and the runtimes of the observed program and its children."""
+    """The cores and devices of an instance, and the runtimes of the observed program and its children.
+
+    Attributes:
+        runtimes: those, as they were heard last.
+    """
 
     name = "trainium"
     scope = Scope.PROCESS
@@ -63,6 +67,7 @@ class Trainium(Source):
         self._hardware = Hardware()
         self._files = Files(self._kernel)
         self._alike = False
+        self.runtimes: list[Runtime] = []
         self._seen: set[int] = set()
         nodes = [f"/dev/neuron{number}" for number in self._files.devices or range(16)]
         self._owners = Owners(machine(drivers), self._kernel, self.site.pid, *nodes)
@@ -96,11 +101,13 @@ class Trainium(Source):
     def read(self) -> Iterator[Point]:
         """What the tool has said, and the memory of each device."""
         report = self._listen()
+        self.runtimes = []
         if not self.site.member:
             yield from self._memory(report)
             yield from self._used_cores(report)
         if report is not None and self._monitor is not None:
-            yield from self._runtimes(self._ours(report.runtimes), self._monitor)
+            self.runtimes = self._ours(report.runtimes)
+            yield from self._grouped(self.runtimes, self._monitor)
 
     def _listen(self) -> Report | None:
         """The newest report; where there is none, the files go on."""
@@ -191,7 +198,7 @@ class Trainium(Source):
         tagged = [runtime for runtime in runtimes if runtime.tag == tag]
         return tagged if len(tagged) == 1 else []
 
-    def _runtimes(self, runtimes: Sequence[Runtime], monitor: Monitor) -> Iterator[Point]:
+    def _grouped(self, runtimes: Sequence[Runtime], monitor: Monitor) -> Iterator[Point]:
         groups: dict[str, list[Runtime]] = {}
         for runtime in runtimes:
             groups.setdefault(group(runtime), []).append(runtime)

@@ -50,9 +50,13 @@ _LOOKS: Final = 400
 """How deep and how long is looked for what has moved."""
 
 
+PRESENT: Final = (ROOT, MODULE, "/dev/neuron0")
+"""One of these there is, where there is a Neuron driver, or a device that a container was given."""
+
+
 def is_here(kernel: Kernel) -> bool:
     """Whether there is a Neuron driver, or a device that a container was given."""
-    return any(kernel.exists(path) for path in (ROOT, MODULE, "/dev/neuron0"))
+    return any(kernel.exists(path) for path in PRESENT)
 
 
 class Files:

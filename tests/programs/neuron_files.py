@@ -1,0 +1,29 @@
+"""In a mount namespace of its own: puts a tree where Neuron's driver has one, and reads it as the source does."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.sources.npus import NEURON, old_files
+
+from opentelemetry.instrumentation.hardware.config import Config
+from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.sources import Site
+from opentelemetry.instrumentation.hardware.sources.trainium import Trainium
+
+virtual = str(Path(NEURON).parent)
+subprocess.run(["mount", "-t", "tmpfs", "none", virtual], check=True)
+for path, said in old_files(2, 2, 1).items():
+    if path.startswith(NEURON):
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        Path(path).write_text(said)
+source = Trainium(Site(Config.read({"neuron_monitor": "off"}, {}), Drivers(), os.getpid()))
+source.open()
+for series, value in (*source.read(), *source.read_seldom()):
+    print(series, value)
+source.close()

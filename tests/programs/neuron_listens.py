@@ -1,0 +1,24 @@
+"""Listens to neuron-monitor, in a thread, as an instrumented program does, until it is killed."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+
+from opentelemetry.instrumentation.hardware.config import Config
+from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.sources import Site
+from opentelemetry.instrumentation.hardware.sources.trainium import Trainium
+
+
+def listen() -> None:
+    source = Trainium(Site(Config.read({"neuron_monitor": sys.argv[1]}, {}), Drivers(), os.getpid()))
+    source.open()
+    while not list(source.read()):
+        pass
+    print("heard", flush=True)
+    threading.Event().wait()
+
+
+threading.Thread(target=listen).start()

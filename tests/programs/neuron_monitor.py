@@ -1,0 +1,54 @@
+"""A stand-in for neuron-monitor: ``neuron_monitor.py FOLDER -c CONFIGURATION``, as its pages document it.
+
+It says a report at once and then one a period, on one line each: what the folder's ``reports`` has, line by line and
+the last one again and again. What goes wrong stands in ``how``, a JSON object: ``garbage`` (lines before the first
+report), ``silent_after``, ``exit_after``, ``cut_after`` (so many reports), ``flood``, ``faster`` (divides the period).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from itertools import count
+from pathlib import Path
+
+
+def say(text: str) -> None:
+    data = text.encode()
+    while data:
+        data = data[os.write(1, data) :]
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    assert sys.argv[2] == "-c"
+    configuration = json.loads(Path(sys.argv[3]).read_text())
+    how = json.loads((folder / "how").read_text())
+    with open(folder / "runs", "a") as runs:
+        runs.write(json.dumps({"pid": os.getpid(), "configuration": configuration, "named": sorted(os.environ)}) + "\n")
+    period = float(configuration["period"].removesuffix("s")) / how.get("faster", 1)
+    for _ in range(how.get("flood", 0)):
+        say("x" * 65536)
+    for line in how.get("garbage", []):
+        say(line + "\n")
+    for number in count(1):
+        reports = (folder / "reports").read_text().splitlines()
+        report = reports[min(number, len(reports)) - 1] + "\n"
+        if number > how.get("cut_after", 1e9):
+            say(report[: len(report) // 2])
+            sys.exit(1)
+        if number > how.get("exit_after", 1e9):
+            print("nrt_init failed", file=sys.stderr)
+            sys.exit(1)
+        if number > how.get("silent_after", 1e9):
+            signal.pause()
+        half = len(report) // 2
+        say(report[:half])
+        say(report[half:])
+        time.sleep(period)
+
+
+main()

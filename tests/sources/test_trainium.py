@@ -1,0 +1,602 @@
+"""Trainium and Inferentia: reports that are believed or not, whose they are, and a real child that says them."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from tests.children import PROGRAMS, command, run, started
+from tests.sources.machines import STRANGER
+from tests.sources.npus import (
+    CHILD,
+    CONTAINER,
+    HOST,
+    TRN1,
+    TRN2,
+    Npus,
+    Speaking,
+    lines,
+    moved_files,
+    old_files,
+    program,
+    report,
+    runtime,
+)
+from tests.sources.playing import playing
+from tests.sources.reading import all_of, often, opened, series_of, value
+from tests.waiting import wait_for
+
+from opentelemetry.instrumentation.hardware import vocabulary as v
+from opentelemetry.instrumentation.hardware.config import Config
+from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.model import Series, Unavailable
+from opentelemetry.instrumentation.hardware.sources import Site
+from opentelemetry.instrumentation.hardware.sources.trainium import Trainium
+from opentelemetry.instrumentation.hardware.sources.trainium.files import Files
+from opentelemetry.instrumentation.hardware.sources.trainium.monitor import configuration, period_of, said_period
+from opentelemetry.instrumentation.hardware.sources.trainium.raw import KEYS, Raw
+from opentelemetry.instrumentation.hardware.sources.trainium.report import ECC, parse
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="Neuron's driver is one of Linux")
+
+LONG = 60.0
+RESULT, TAG = v.NEURON_RESULT, v.NEURON_TAG
+
+
+def site(drivers: Drivers, pid: int = STRANGER, **more: Any) -> Trainium:
+    settings = more.pop("settings", {})
+    source = Trainium(Site(Config.read(settings, {}), drivers, pid, **more))
+    source.open()
+    return source
+
+
+def said_of(*runtimes: Mapping[str, Any], devices: int = 1, tick: int = 1) -> Speaking:
+    return lines(report(runtimes, devices, tick, TRN1))
+
+
+# -- reports
+
+
+def test_a_report_says_what_stands_in_it() -> None:
+    found = parse(json.dumps(report([runtime(7, (2, 3), 1, "tag", v3d=True)], 2, 1, TRN2)).encode())
+    (ours,) = found.runtimes
+    assert (ours.pid, ours.tag) == (7, "tag")
+    assert ours.percent == {2: 40.0625, 3: 20.03125}
+    assert ours.used["host"] == sum(ours.host.values()) == 610_705_409
+    assert ours.used["device"] == sum(sum(each.values()) for each in ours.cores.values())
+    assert ours.results["completed"] == 2600
+    assert ours.errors["generic"] == 23_673
+    assert ours.latency["total", "p50"] == 0.003
+    assert ours.latency["device", "p100"] == 0.008
+    assert ours.cpu == {"user": 19.25, "system": 3.75}
+    assert found.ecc[1] == {"mem_ecc_corrected": 8, "mem_ecc_uncorrected": 0, "sram_ecc_corrected": 1} | {
+        "sram_ecc_uncorrected": 0
+    }
+    assert (found.hardware.memory, found.hardware.cores, found.hardware.logical) == (103_079_215_104, 4, 2)
+    assert found.wrong == ()
+
+
+@pytest.mark.parametrize(
+    "group", ["execution_stats", "memory_used", "neuroncore_counters", "neuron_runtime_vcpu_usage"]
+)
+def test_what_a_group_with_an_error_says_is_not_believed(group: str) -> None:
+    broken = runtime(7, (0,), 1)
+    broken["report"][group]["error"] = "it is broken"
+    found = parse(json.dumps(report([broken], 1, 1, TRN1)).encode())
+    whole = parse(json.dumps(report([runtime(7, (0,), 1)], 1, 1, TRN1)).encode())
+    lost = {
+        "execution_stats": ("results", "errors", "latency"),
+        "memory_used": ("used", "host", "cores"),
+        "neuroncore_counters": ("percent",),
+        "neuron_runtime_vcpu_usage": ("cpu",),
+    }
+    for name in ("used", "host", "cores", "percent", "results", "errors", "latency", "cpu"):
+        expected = {} if name in lost[group] else getattr(whole.runtimes[0], name)
+        assert getattr(found.runtimes[0], name) == expected
+    assert found.wrong == (f"{group} of 7: it is broken",)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b"level=warning",
+        b'{"neuron_runtime_data": [',
+        b'{"a": 1}',
+        b"[" * 100_000,
+        b'{"system_data": NaN}',
+    ],
+)
+def test_what_is_no_report_is_refused(line: bytes) -> None:
+    with pytest.raises(ValueError, match="which is no report"):
+        parse(line)
+
+
+_LEAF = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5), st.lists(st.integers(), max_size=2)
+)
+
+
+def _broken(value: Any, draw: Any) -> Any:
+    """The same with some of it exchanged."""
+    if draw(st.integers(0, 14)) == 0:
+        return draw(_LEAF)
+    if isinstance(value, dict):
+        return {name: _broken(each, draw) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_broken(each, draw) for each in value]
+    return value
+
+
+@given(st.data())
+@example(None)
+def test_whatever_is_said_nothing_that_cannot_be_true_comes_of_it(data: Any) -> None:
+    whole = json.loads(json.dumps(report([runtime(STRANGER, (0, 1), 1), runtime(8, (1, 2), 2)], 2, 1, TRN2)))
+    text = json.dumps(_broken(whole, data.draw) if data else whole)
+    drivers = Npus(HOST | {"/dev/neuron0": ""} | program(), Speaking([text.encode()]))
+    source = site(drivers)
+    for series, number in (*source.read(), *source.read_seldom()):
+        assert isinstance(number, (int, float))
+        assert math.isfinite(number)
+        assert number >= 0
+        if series.metric.unit == "1":
+            assert number <= 1
+        if number == 0:
+            assert "0" in text
+
+
+# -- recorded output
+
+
+def test_recorded_reports_say_what_is_known_of_them() -> None:
+    folder = os.environ.get("HARDWARE_SAMPLES")
+    if not folder:
+        pytest.skip("HARDWARE_SAMPLES names no folder of recorded output")
+    text = (Path(folder) / "neuron" / "neuron-monitor_trn1.2xlarge_neuroncc-2.3.stream.jsonl").read_bytes()
+    first, second, third = text.splitlines()
+    found = parse(first)
+    assert found.wrong == ()
+    assert found.ecc == {0: dict.fromkeys(ECC, 0)}
+    assert (found.hardware.cores, found.hardware.memory, found.hardware.logical) == (2, None, None)
+    values = dict(pair for key in KEYS for pair in key.values(found.runtimes[0]))
+    host = {"application_memory": 609656832, "constants": 0, "dma_buffers": 1048576, "tensors": 0}
+    zeros = dict.fromkeys(("constants", "model_shared_scratchpad", "runtime_memory", "tensors"), 0)
+    cores = {
+        0: zeros | {"constants": 196608, "model_code": 101125344, "tensors": 943608},
+        1: zeros | {"model_code": 32768},
+    }
+    assert values == {
+        "trn.0.neuroncore_utilization": 1.3631567613356375,
+        "trn.1.neuroncore_utilization": 0,
+        "trn.host_total_memory_usage": 610705408,
+        "trn.neuron_device_total_memory_usage": 102298328,
+        **{f"trn.host_total_memory_usage.{name}": size for name, size in host.items()},
+        **{f"trn.host_memory_usage.{name}": size for name, size in host.items()},
+        **{
+            f"trn.{core}.neuroncore_memory_usage.{name}": size
+            for core, all_ in cores.items()
+            for name, size in all_.items()
+        },
+    }
+    speaking = Speaking([first])
+    source = site(Npus(HOST | {"/dev/neuron0": ""} | program(1337, 16851), speaking))
+    completed = Series(v.AWS_NEURON_EXECUTION_COUNT, {RESULT: "completed"})
+    errors = Series(v.AWS_NEURON_EXECUTION_ERRORS, {v.ERROR_TYPE: "generic"})
+    totals = [(all_of(source)[completed], all_of(source)[errors])]
+    for line in (second, third):
+        speaking.lines = [line]
+        once = often(source)
+        speaking.lines = []
+        totals.append((once[completed], once[errors]))
+    assert totals[0][0] > 0
+    assert totals[2][0] - totals[1][0] == 260
+    assert totals[2][1] - totals[1][1] == 23749 - 23692
+    idle = (Path(folder) / "neuron" / "all-smi_neuron-monitor_trn1.2xlarge_no-runtime.json").read_bytes()
+    found = parse(idle)
+    assert found.runtimes == ()
+    assert (found.hardware.model, found.hardware.memory) == ("trainium", 34359738368)
+
+
+# -- whose they are
+
+
+def test_runtimes_are_matched_by_the_numbers_of_the_tree() -> None:
+    ours, child, other = runtime(STRANGER, (0,), 1), runtime(CHILD, (1,), 1, "child"), runtime(4242, (2,), 1, "other")
+    drivers = Npus(HOST | {"/dev/neuron0": ""} | program(CHILD), said_of(ours, child, other))
+    found = all_of(site(drivers))
+    counts = {
+        series.attributes.get(TAG): number
+        for series, number in series_of(found, v.AWS_NEURON_EXECUTION_COUNT).items()
+        if series.attributes[RESULT] == "completed"
+    }
+    assert counts == {None: 2600, "child": 2600}
+    assert len(series_of(found, v.HW_NPU_UTILIZATION)) == 3, "cores are the host's, whoever uses them"
+
+
+def test_runtimes_without_tags_are_one_and_their_quantiles_are_not_made_up() -> None:
+    drivers = Npus(
+        HOST | {"/dev/neuron0": ""} | program(CHILD), said_of(runtime(STRANGER, (0,), 1), runtime(CHILD, (1,), 1))
+    )
+    source = site(drivers)
+    found = all_of(source)
+    assert value(found, v.AWS_NEURON_EXECUTION_COUNT, {RESULT: "completed"}) == 5200
+    assert value(found, v.AWS_NEURON_RUNTIME_MEMORY_USAGE, {v.NEURON_MEMORY_TYPE: "host"}) == 2 * 610_705_409
+    assert not series_of(found, v.AWS_NEURON_EXECUTION_LATENCY)
+    assert any("NEURON_PROCESS_TAG" in sentence for sentence in source.missing)
+
+
+@pytest.mark.parametrize(
+    ("files", "tags", "tag", "expected"),
+    [
+        (CONTAINER, ("a", "b"), "b", {"b"}),
+        (CONTAINER, ("a", "b"), "c", set()),
+        (CONTAINER, ("a", "a"), "a", set()),
+        (CONTAINER, ("a", "b"), "", set()),
+        (HOST, ("a", "b"), "b", set()),
+    ],
+)
+def test_a_tag_says_whose_a_runtime_is_where_its_number_cannot(
+    files: Mapping[str, str], tags: tuple[str, ...], tag: str, expected: set[str]
+) -> None:
+    runtimes = [runtime(70 + number, (number,), 1, each) for number, each in enumerate(tags)]
+    drivers = Npus({**files, "/dev/neuron0": ""} | program(opens="/dev/neuron0"), said_of(*runtimes))
+    found = all_of(site(drivers, environ={"NEURON_PROCESS_TAG": tag} if tag else {}))
+    assert {series.attributes[TAG] for series in series_of(found, v.AWS_NEURON_EXECUTION_COUNT)} == expected
+
+
+def test_under_torchrun_each_rank_says_its_own_and_one_of_them_the_cores() -> None:
+    ranks = [runtime(STRANGER, (0,), 1), runtime(CHILD, (1,), 1)]
+    files = HOST | old_files(1, 2, 1) | program(opens="/dev/neuron0")
+    found = [
+        all_of(site(Npus(files | extra, said_of(*ranks)), pid, member=member, environ={"NEURON_PROCESS_TAG": "job"}))
+        for pid, member, extra in (
+            (STRANGER, False, {}),
+            (CHILD, True, {f"/proc/{CHILD}/task/{CHILD}/children": "", f"/proc/{CHILD}/fd/3": "/dev/neuron0"}),
+        )
+    ]
+    first = {series.metric.scope.value for series in found[0]}
+    assert first == {"host", "process"}
+    assert found[1] == {}, "it listens from the next reading on"
+
+
+def test_a_member_listens_as_soon_as_it_uses_a_core_and_says_nothing_of_the_host() -> None:
+    said = said_of(runtime(STRANGER, (0,), 1))
+    drivers = Npus(HOST | old_files(1, 2, 1) | program(), said)
+    source = site(drivers, member=True)
+    all_of(source)
+    assert not all_of(source)
+    assert not said.opened, "a worker that computes on no core starts no tool"
+    drivers.become(Npus(HOST | old_files(1, 2, 1) | program(opens="/dev/neuron0"), said))
+    all_of(source)
+    found = all_of(source)
+    assert {series.metric.scope.value for series in found} == {"process"}
+    assert json.loads(said.opened[0][2])["system_metrics"] == []
+
+
+def test_without_a_program_every_runtime_is_reported() -> None:
+    drivers = Npus(
+        HOST | {"/dev/neuron0": ""} | program(), said_of(runtime(70, (0,), 1, "a"), runtime(71, (1,), 1, "b"))
+    )
+    found = all_of(site(drivers, alone=True))
+    assert {series.attributes[TAG] for series in series_of(found, v.AWS_NEURON_EXECUTION_COUNT)} == {"a", "b"}
+
+
+def test_executions_add_up_and_what_a_new_runtime_brings_comes_on_top() -> None:
+    said = said_of(runtime(STRANGER, (0,), 1))
+    drivers = Npus(HOST | {"/dev/neuron0": ""} | program(CHILD), said)
+    source = site(drivers)
+    counts, errors = [], []
+    for pid in (STRANGER, STRANGER, CHILD):
+        said.lines = said_of(runtime(pid, (0,), 1)).lines
+        found = often(source)
+        counts.append(value(found, v.AWS_NEURON_EXECUTION_COUNT, {RESULT: "completed"}))
+        errors.append(value(found, v.AWS_NEURON_EXECUTION_ERRORS, {v.ERROR_TYPE: "generic"}))
+    assert counts == [2600, 5200, 7800]
+    assert errors == [23_673, 23_673, 2 * 23_673], "running totals, of each process its own"
+
+
+# -- the driver's files
+
+
+@pytest.mark.parametrize("made", [old_files, moved_files])
+def test_files_are_found_by_their_names_in_old_places_and_new_ones(made: Any) -> None:
+    drivers = Npus(made(2, 4, 2), None)
+    files = Files(drivers.kernel())
+    assert files.devices == [0, 1]
+    assert files.cores(1) == 4
+    assert files.text(1, "serial_number") == "00aa00bb00cc0001"
+    assert files.text(0, "device_name") == "Inferentia2"
+    assert dict(files.errors(0)) == {"mem_uncorrected": 2, "mem_repairable": 0, "sram_uncorrected": 2}
+    assert files.power(0) == 0.225
+    assert (
+        files.memory(1, 3)[""]
+        == sum(size for name, size in files.memory(1, 3).items() if name)
+        == 4_000_000 + 1_504_096
+    )
+
+
+def test_files_are_only_looked_for_where_they_are_not_where_they_were() -> None:
+    drivers = Npus(old_files(1, 2, 0), None)
+    assert drivers.tree is not None
+    Files(drivers.kernel())
+    assert not [path for path in drivers.tree.asked if path.endswith(("reset", "success/total"))]
+
+
+@pytest.mark.parametrize(
+    "text", ["0.00,0.00,0.00", "POWER_STATUS_INVALID,17,1.0,2.0,3.0", "", "POWER_STATUS_VALID,1,0,0,0.00"]
+)
+def test_power_is_believed_where_the_driver_says_that_it_is_valid(text: str) -> None:
+    files = old_files(1, 1, 0)
+    files["/sys/devices/virtual/neuron_device/neuron0/stats/power/utilization"] = text
+    assert Files(Npus(files, None).kernel()).power(0) is None
+
+
+def test_broken_files_say_nothing() -> None:
+    files = {path: PermissionError(13, "denied") if "stats" in path else "\x00?" for path in old_files(1, 2, 1)}
+    source = site(Npus(HOST | files | program(), None))
+    assert {series.metric for series in all_of(source)} == {v.HW_NPU_INFO}
+
+
+@linux
+def test_the_real_kernels_files_are_read_and_never_opened_for_writing(tmp_path: Path) -> None:
+    """The source over a real tree that is mounted where the driver's would be, watched by strace."""
+    trace = tmp_path / "trace"
+    script = PROGRAMS / "neuron_files.py"
+    try:
+        done = subprocess.run(
+            [
+                "strace",
+                "-f",
+                "-o",
+                trace,
+                "-e",
+                "trace=open,openat,creat",
+                "unshare",
+                "-rm",
+                sys.executable,
+                script,
+                tmp_path,
+            ],
+            capture_output=True,
+            text=True,
+            timeout=LONG,
+            check=False,
+        )
+    except FileNotFoundError:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("there is no strace: apt-get install strace")
+    if "not permitted" in done.stderr:
+        pytest.skip(f"no namespaces of our own: {done.stderr.strip()[-100:]}")
+    assert "Inferentia2" in done.stdout, done.stderr
+    lines_ = trace.read_text(errors="replace").splitlines()
+    opens = [line for line in lines_ if "/sys/devices/virtual/neuron_device" in line]
+    reading = opens[next(number for number, line in enumerate(opens) if "core_count" in line and "O_RDONLY" in line) :]
+    assert len(reading) > 5
+    assert not [line for line in reading if "O_WRONLY" in line or "O_RDWR" in line or "creat(" in line]
+
+
+# -- the tool in a real child
+
+
+class Tool:
+    """The stand-in for the tool, in a folder of its own."""
+
+    def __init__(self, folder: Path, *reports: Mapping[str, Any], **how: object) -> None:
+        self.folder = folder
+        path = folder / "neuron-monitor"
+        path.write_text(f'#!/bin/sh\nexec {sys.executable} {PROGRAMS / "neuron_monitor.py"} {folder} "$@"\n')
+        path.chmod(0o755)
+        (folder / "reports").write_text("".join(json.dumps(each) + "\n" for each in reports))
+        (folder / "how").write_text(json.dumps({"faster": 50, **how}))
+        self.settings: dict[str, Any] = {"neuron_monitor": str(path), "sample_interval": 1}
+
+    @property
+    def runs(self) -> list[dict[str, Any]]:
+        path = self.folder / "runs"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def _lives(pid: int) -> bool:
+    return os.path.exists(f"/proc/{pid}")
+
+
+def own(tick: int, cores: tuple[int, ...] = (0, 1)) -> Mapping[str, Any]:
+    return report([runtime(os.getpid(), cores, tick)], 1, tick, TRN1)
+
+
+def shares(source: Any) -> set[float]:
+    return {number for number in series_of(often(source), v.HW_NPU_UTILIZATION).values() if isinstance(number, float)}
+
+
+@linux
+def test_the_tool_is_listened_to_for_as_long_as_the_source_is_open(tmp_path: Path) -> None:
+    tool = Tool(tmp_path, own(1), own(2))
+    with opened("trainium", **tool.settings) as source:
+        found = all_of(source)
+        assert series_of(found, v.HW_NPU_UTILIZATION)
+        assert value(found, v.AWS_NEURON_RUNTIME_CPU_UTILIZATION, {v.CPU_MODE: "user"}) == 0.1925
+        wait_for(lambda: 0.935 in shares(source), LONG, "second report")
+        (run,) = tool.runs
+    wait_for(lambda: not _lives(run["pid"]), LONG, "end of the tool")
+    asked = run["configuration"]
+    assert asked["period"] == "1s"
+    types = [each["type"] for each in asked["neuron_runtimes"][0]["metrics"]]
+    assert types == ["neuroncore_counters", "memory_used", "execution_stats", "neuron_runtime_vcpu_usage"]
+    assert asked["system_metrics"] == [{"type": "neuron_hw_counters"}]
+    assert "PYTHONPATH" not in run["named"]
+
+
+@linux
+def test_the_users_own_configuration_is_used_untouched(tmp_path: Path) -> None:
+    tool = Tool(tmp_path, own(1))
+    (tmp_path / "own.json").write_text('{"period": "7s", "mine": true}')
+    with opened("trainium", neuron_monitor_config=str(tmp_path / "own.json"), **tool.settings) as source:
+        all_of(source)
+        assert tool.runs[0]["configuration"] == {"period": "7s", "mine": True}
+
+
+@linux
+def test_lines_of_any_length_and_cut_anywhere_are_reports(tmp_path: Path) -> None:
+    many = report([runtime(os.getpid(), tuple(range(128)), 1)], 16, 1, TRN1)
+    big = {**many, "loaded": ["x" * 400_000]}
+    assert len(json.dumps(big)) > 400_000
+    with opened("trainium", **Tool(tmp_path, big).settings) as source:
+        wait_for(lambda: len(series_of(often(source), v.HW_NPU_UTILIZATION)) == 128, LONG, "report")
+
+
+@linux
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        ({"exit_after": 1}, "neuron-monitor has ended, saying: nrt_init failed"),
+        ({"cut_after": 1}, "neuron-monitor has ended"),
+        ({"silent_after": 1}, "silent for 3 periods"),
+        ({"silent_after": 0}, "silent for 3 periods"),
+        ({"flood": 1600}, "said a line of more than 1 MiB"),
+        ({"flood": 1600, "garbage": ["x"]}, "said"),
+    ],
+)
+def test_a_tool_that_fails_costs_its_own_numbers_and_is_started_again(
+    tmp_path: Path, how: dict[str, Any], reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("opentelemetry.instrumentation.hardware.stream._FIRST", 0.5)
+    monkeypatch.setattr("opentelemetry.instrumentation.hardware.sources.trainium._PATIENCE", 0.2)
+    tool = Tool(tmp_path, own(1), **how)
+    with playing(lambda name: Drivers(), {"sources": ["trainium", "host"], **tool.settings}) as stage:
+        said: list[str] = []
+
+        def failed() -> bool:
+            said[:] = [*stage.tick(), *stage.remarks()]
+            return any("# ill" in line and reason in line for line in said)
+
+        wait_for(failed, LONG, f"{reason}; there was {said[:3]}")
+        assert any(line.startswith("system.cpu.time") for line in said), "the host is not concerned"
+        assert not [line for line in said if line.startswith("hw.npu.util")]
+        first = tool.runs[0]["pid"]
+        wait_for(lambda: not _lives(first), LONG, "end of the tool")
+        (tmp_path / "how").write_text('{"faster": 50}')
+        wait_for(lambda: any(line.startswith("hw.npu.util") for line in stage.tick()), LONG, "another run")
+        assert 2 <= len(tool.runs) <= 4
+
+
+@linux
+def test_what_stands_before_the_first_report_is_no_trouble(tmp_path: Path) -> None:
+    tool = Tool(tmp_path, own(1), garbage=["WARNING: old driver", "{", "\x1b[0m"])
+    with playing(lambda name: Drivers(), {"sources": ["trainium"], **tool.settings}) as stage:
+        wait_for(lambda: any(line.startswith("hw.npu.util") for line in stage.tick()), LONG, "report")
+        assert not [line for line in stage.remarks() if "# ill" in line]
+
+
+@linux
+def test_a_tool_that_says_something_else_is_ill(tmp_path: Path) -> None:
+    tool = Tool(tmp_path, {"hello": "world"})
+    with playing(lambda name: Drivers(), {"sources": ["trainium"], **tool.settings}) as stage:
+        stage.tick()
+        assert any("# ill" in line and "which is no report" in line for line in stage.remarks())
+
+
+@linux
+def test_the_tool_dies_with_us_and_leaves_no_zombie(tmp_path: Path) -> None:
+    tool = Tool(tmp_path, own(1))
+    with started(command("neuron_listens", tool.settings["neuron_monitor"])) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline().strip() == "heard"
+        pid = tool.runs[0]["pid"]
+        assert _lives(pid)
+        child.kill()
+        child.wait()
+        wait_for(lambda: not _lives(pid), LONG, "end of the tool")
+
+
+# -- where there is none
+
+
+def test_nothing_is_run_where_there_is_no_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Tool(tmp_path, own(1))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    drivers = Npus({**HOST, "/dev/null": ""}, said_of())
+    with pytest.raises(Unavailable, match="no Neuron driver is loaded"):
+        site(drivers)
+    assert drivers.tree is not None
+    assert drivers.tree.asked == []
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_tool_that_is_switched_off_leaves_the_files() -> None:
+    drivers = Npus(HOST | old_files(1, 2, 1) | program(), said_of())
+    source = site(drivers, settings={"neuron_monitor": "off"})
+    assert series_of(all_of(source), v.AWS_NEURON_NEURONCORE_MEMORY_USAGE)
+    assert any("neuron-monitor is switched off" in sentence for sentence in source.missing)
+    with pytest.raises(Unavailable, match="switched off"):
+        site(Npus(HOST | {"/dev/neuron0": ""}, said_of()), settings={"neuron_monitor": "off"})
+
+
+def test_old_reports_are_not_said_after_a_pause() -> None:
+    files = HOST | {"/dev/neuron0": ""} | program()
+    drivers = Npus(files, said_of(runtime(STRANGER, (0,), 1)))
+    source = site(drivers)
+    assert often(source)
+    drivers.become(Npus(files, Speaking([]), up=1005.0))
+    assert often(source)
+    drivers.become(Npus(files, Speaking([]), up=1060.0))
+    assert not often(source)
+
+
+@pytest.mark.parametrize(("interval", "period"), [(0, 30.0), (0.5, 1.0), (2, 2.0), (2.5, 3.0), (3600, 60.0)])
+def test_the_period_is_the_sampling_interval_in_whole_seconds(interval: float, period: float) -> None:
+    assert period_of(interval) == period
+    assert json.loads(configuration(period, True))["period"] == f"{period:.0f}s"
+
+
+@pytest.mark.parametrize(
+    ("config", "period"),
+    [
+        (b'{"period": "7s"}', 7),
+        (b'{"period": "500ms"}', 0.5),
+        (b'{"period": "1m"}', 60),
+        (b'{"period": 3}', 5),
+        (b"", 5),
+        (b"[]", 5),
+    ],
+)
+def test_the_period_of_the_users_own_configuration_is_known(config: bytes, period: float) -> None:
+    assert said_period(config) == period
+
+
+# -- for formulas that are not ours
+
+
+@linux
+def test_the_tools_own_numbers_are_those_of_the_processs_runtime(tmp_path: Path) -> None:
+    tool = Tool(tmp_path, own(1, (4, 5)))
+    raw = Raw(Config.read(tool.settings, {}), os.getpid())
+    try:
+        assert raw.expected
+        assert raw.read()[0].percent == {4: 40.0625, 5: 20.03125}
+    finally:
+        raw.close()
+    assert not Raw(Config.read({"neuron_monitor": "off"}, {}), os.getpid()).expected
+
+
+@linux
+def test_a_snapshot_prints_wandbs_keys(tmp_path: Path) -> None:
+    tool = Tool(tmp_path, own(1, (4,)))
+    line = ["otel-hardware", "snapshot", "--format", "wandb", "--pid", str(os.getpid()), "--window", "0.1"]
+    child = run(line, {"OTEL_PYTHON_HARDWARE_NEURON_MONITOR": tool.settings["neuron_monitor"]})
+    found = {key: number for key, number in json.loads(child.stdout).items() if key.startswith("trn.")}
+    assert found["trn.4.neuroncore_utilization"] == 40.0625
+    assert found["trn.host_total_memory_usage"] == 610_705_409
+    assert found["trn.neuron_device_total_memory_usage"] == 102_265_561
+    assert found["trn.host_total_memory_usage.dma_buffers"] == 1_048_576
+    assert found["trn.4.neuroncore_memory_usage.tensors"] == 943_608
+    assert len(found) == 3 + 2 * 4 + 5
