@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Attributes, Metric, Point, Series, Unavailable, Value
@@ -29,6 +30,13 @@ def opened(name: str, drivers: Drivers | None = None, pid: int | None = None, **
         yield source
     finally:
         source.close()
+
+
+def known(instrumentor: HardwareInstrumentor) -> bool:
+    """Whether every row that was learned from a scraped page has its instrument."""
+    session = instrumentor._session
+    rows = [] if session is None else [*session.board.learned()]
+    return all(row in each._carried for row in rows for each in instrumentor._attached)
 
 
 def all_of(source: Source) -> dict[Series, Value]:

@@ -28,7 +28,7 @@ from opentelemetry.sdk.metrics.export import Gauge as GaugeData
 from tests import children
 from tests.sources.pages import ALL, OPENMETRICS, VLLM, dcgm
 from tests.sources.playing import Playing, playing
-from tests.sources.reading import opened
+from tests.sources.reading import known, opened
 from tests.stage import PATIENT, news, warnings
 from tests.waiting import wait_for
 from tests.web import Web, page
@@ -115,9 +115,9 @@ def test_a_json_file(tmp_path: Path) -> None:
     file.write_text(json.dumps(CONTENT))
     first, second = endpoints(str(file)).each
     assert first == Endpoint(
-        "a", "http://h/m", {"x": {"l": "v"}}, {"X-A": "b"}, interval=30.0, timeout=2.0, max_series=SHARE
+        "a", "http://h/m", {"x": {"l": "v"}}, {"X-A": "b"}, interval=30.0, timeout=2.0, max_series=TOTAL // 2
     )
-    assert second == Endpoint("b", "http://h/m", max_series=SHARE)
+    assert second == Endpoint("b", "http://h/m", max_series=TOTAL // 2)
 
 
 def test_a_yaml_file(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_the_example_of_the_reference_is_understood() -> None:
     yaml = pytest.importorskip("yaml")
     _, _, text = render.openmetrics().partition("```yaml\n")
     first, second = endpoints(yaml.safe_load(text.partition("```")[0])).each
-    assert (first.name, first.max_series, first.timeout, first.interval) == ("dcgm", SHARE, 5.0, 30.0)
+    assert (first.name, first.max_series, first.timeout, first.interval) == ("dcgm", 1000, 5.0, 30.0)
     assert (second.name, second.timeout, second.interval) == ("vllm", Endpoint.timeout, Endpoint.interval)
     assert first.max_bytes == Endpoint.max_bytes
 
@@ -472,6 +472,7 @@ def instrumented(reader: InMemoryMetricReader, urls: Mapping[str, str], **option
         assert session is not None
         wait_for(lambda: all(poller.duration is not None for poller in session.board.pollers), 20, "first scrape")
         session.board.fresh(20)
+        wait_for(lambda: known(made), 20, "instruments of all rows")
         yield session
     finally:
         made.uninstrument()

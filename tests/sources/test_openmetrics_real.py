@@ -21,6 +21,7 @@ from prometheus_client import CollectorRegistry, Counter, Enum, Gauge, Histogram
 from prometheus_client.exposition import start_http_server
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from tests.sources import pages
+from tests.sources.reading import known
 from tests.tools import need, otelcol, program
 from tests.tools.collector import LOCAL, Collector, Point
 from tests.tools.daemon import NodeExporter, Prometheus, get, wait
@@ -51,6 +52,7 @@ def instrumented(reader: Any, urls: Mapping[str, str], **options: Any) -> Iterat
     try:
         assert made._session is not None
         made._session.board.fresh(60)
+        wait(lambda: known(made), 20, "instruments of all rows")
         assert [poller.problem for poller in made._session.board.pollers] == [None] * len(urls)
         yield
         provider.force_flush()
