@@ -202,7 +202,7 @@ def test_gpus_are_said_by_their_models_and_what_they_lack_by_its_reason(tmp_path
     env = fake.environment | {"OTEL_METRICS_EXPORTER": "console"}
     status, findings = examined(env, "--sources", "nvidia")
     assert status == 0
-    source, lacking = subject(findings, "nvidia"), subject(findings, "GPU 2")
+    (source, *_), lacking = [each for each in findings if each.subject == "nvidia"], subject(findings, "GPU 2")
     assert "2 x NVIDIA H100 80GB HBM3; NVIDIA GeForce RTX 4090; driver 570.86.15" in source.text
     assert lacking.text.startswith("Not Supported: hw.gpu.utilization (sm, tensor")
     answer = run(["otel-hardware", "doctor", "--sources", "nvidia"], env | {"COLUMNS": "80"})

@@ -125,6 +125,45 @@ def test_a_device_that_was_lost_before_we_came_is_failed_and_known_when_it_answe
     assert (calls["EventSetCreate"], calls["gpu1.RegisterEvents"], calls["gpu0.RegisterEvents"]) == (1, 1, 1)
 
 
+@pytest.mark.parametrize("code", [LOST, RESET])
+def test_the_events_of_a_device_that_is_back_are_heard_anew_and_once(tmp_path: Path, code: int) -> None:
+    with plugged(tmp_path, h100(0), h100(1)) as cards:
+        cards.tick(0)
+        cards.fake.event(1, 63)
+        cards.tick(2, {"gpu1": refused(code)})
+        cards.fake.say({"gpu1": None})
+        until_well(cards, "GPU 1")
+        for gpu in (0, 1):
+            cards.fake.event(gpu, 13)
+        cards.tick(10)
+        for gpu in (0, 1):
+            cards.fake.event(gpu, 31)
+        now = cards.tick(10)
+        assert now.one("hw.errors", error_type="xid", hw_name="GPU 0") == 2
+        assert now.one("hw.errors", error_type="xid", hw_name="GPU 1") == 3
+        calls = cards.fake.calls()
+        assert (calls["EventSetCreate"], calls["EventSetFree"]) == (2, 1), "what a reset left of the first is not known"
+        assert (calls["gpu0.RegisterEvents"], calls["gpu1.RegisterEvents"]) == (2, 2)
+        assert cards.up()
+
+
+def test_a_limit_that_is_not_said_at_first_is_asked_for_again(tmp_path: Path) -> None:
+    quiet = {"gpu0.TemperatureThreshold.0": refused(10), "gpu0.MaxClockInfo.1": refused(3), "gpu0.MaxClockInfo.2": 0}
+    with plugged(tmp_path, a100(0), say=quiet) as cards:
+        now = cards.tick(0)
+        assert now.of("hw.temperature.limit", hw_limit_type="high.critical") == {}
+        assert cards.missing("hw.temperature.limit (gpu high.critical)")
+        cards.fake.say({"gpu0.TemperatureThreshold.0": 92})
+        for _ in range(4):
+            now = cards.tick(10)
+        assert now.one("hw.temperature.limit", hw_limit_type="high.critical") == 92
+        assert not cards.missing("hw.temperature.limit")
+        assert cards.missing("hw.gpu.frequency.limit (sm)")[0].endswith("Not Supported")
+        assert cards.missing("hw.gpu.frequency.limit (memory): the driver says nothing that can be true")
+        calls = cards.fake.calls()
+        assert [calls[f"gpu0.MaxClockInfo.{domain}"] for domain in range(4)] == [1, 1, 1, 1], "it never changes"
+
+
 def test_the_event_that_says_why_a_device_is_lost_is_counted(tmp_path: Path) -> None:
     with plugged(tmp_path, h100(0)) as cards:
         cards.tick(0)

@@ -69,6 +69,20 @@ def test_one_run_says_everything_and_the_first_is_not_lost(machine: Machine) -> 
     source.close()
 
 
+def test_what_the_tool_never_says_is_missing_and_what_it_says_is_not(machine: Machine) -> None:
+    source = machine.open(member=False)
+    rows = {series.metric.name for series in often(source)}
+    list(source.read_seldom())
+    (sentence,) = (each for each in source.missing if each.endswith(": nvidia-smi does not say it"))
+    for words in ("hw.gpu.io (pcie transmit", "hw.gpu.sm.occupancy", "xid", "process.gpu.utilization"):
+        assert words in sentence
+    assert not {"hw.gpu.io", "hw.gpu.sm.occupancy"} & rows
+    assert "hw.power" in rows
+    assert "hw.power" not in sentence
+    assert "throttle" not in sentence, "reasons that hold are said in one form or another"
+    source.close()
+
+
 def test_a_member_of_a_job_has_documents_of_its_own_and_reports_itself_alone(machine: Machine) -> None:
     machine.says(100)
     source = machine.open(member=True)

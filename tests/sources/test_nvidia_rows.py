@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pynvml
 import pytest
 from tests.sources.cards import START, Exported, plugged
-from tests.tools.nvml import MIB, NOT_AVAILABLE, Gpu, a100, geforce, h100, listed, mig, moving, refused, t4, vgpu, wsl
+from tests.tools.nvml import (
+    MIB,
+    NOT_AVAILABLE,
+    Gpu,
+    a100,
+    geforce,
+    h100,
+    listed,
+    mig,
+    moving,
+    refused,
+    t4,
+    unified,
+    vgpu,
+    wsl,
+)
 
 from opentelemetry.instrumentation.hardware.devices import BUSY
 
@@ -128,10 +144,10 @@ the others and its value. Worked out from the numbers of `tests/tools/nvml.py`.
 """
 
 MISSING = {
-    h100: {"hw.errors (retired_page)"},
+    h100: {"hw.errors (retired_page)", "hw.fan.speed_ratio", "hw.temperature.limit (gpu high.critical, "},
     a100: {"sm, tensor, dram, fp64, fp32, fp16", "hw.gpu.sm.occupancy", "pcie transmit, pcie receive", "retired_page"},
     t4: {"jpeg, ofa", "hw.gpu.sm.occupancy", "nvlink transmit", "hw.temperature (memory)", "row_remap, nvlink_crc"},
-    geforce: {"hw.errors (xid): its driver does not tell", "corrected, uncorrected", "hw.temperature (memory)"},
+    geforce: {"hw.errors (xid): the driver tells of no events", "corrected, uncorrected", "hw.temperature (memory)"},
 }
 """By GPU, some of what is missing."""
 
@@ -175,28 +191,48 @@ def test_a_gpu_is_exported_with_what_its_driver_said_in_the_units_of_the_rows(
             assert cards.missing(words), words
 
 
-@pytest.mark.parametrize("make", ROWS, ids=lambda make: make.__name__)
-def test_whatever_is_not_exported_is_said_to_be_missing_and_what_is_exported_is_not(
-    tmp_path: Path, make: Callable[[], Gpu]
-) -> None:
-    from opentelemetry.instrumentation.hardware.sources.nvidia.gpu import Gpu as Read
+def kinds(exported: Exported) -> set[str]:
+    """The rows with what tells their series apart, of all fans as of one, but for those that follow from others."""
+    found = {(name, words.removeprefix("fan0").removeprefix("fan1").strip()) for name, words in told(exported)}
+    return {f"{name} {words}".strip() for name, words in found if not name.startswith(FOLLOWING)}
 
+
+FOLLOWING = (
+    *("hw.gpu.time", "hw.gpu.utilization.peak", "hw.gpu.memory.peak", "hw.gpu.memory.utilization", "hw.status"),
+    *("hw.power.peak", "hw.power.utilization", "hw.temperature.peak"),
+)
+"""Rows that are worked out of others: of these there is as much as of those."""
+
+MOST = (h100, a100, t4, geforce, vgpu, wsl, unified)
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """All that any of the GPUs says."""
+    found = set()
+    for make in MOST:
+        with plugged(tmp_path_factory.mktemp("all"), make()) as cards:
+            cards.tick(0)
+            found |= kinds(cards.tick(2))
+    return found
+
+
+@pytest.mark.parametrize("make", MOST, ids=lambda make: make.__name__)
+def test_what_is_not_exported_is_said_to_be_missing_and_what_is_exported_is_not(
+    tmp_path: Path, make: Callable[[], Gpu], everything: set[str]
+) -> None:
+    assert len(everything) > 50
     with plugged(tmp_path, make()) as cards:
         cards.tick(0)
-        exported = told(cards.tick(2))
-        gpus = cards.poller.source._gpus.gpus  # type: ignore[union-attr]
-        (gpu,) = gpus
-        assert isinstance(gpu, Read)
-        for quantity in gpu.missing:
-            prefix, _, word = quantity.partition(".")
-            name = {
-                "utilization": "hw.gpu.utilization",
-                "io": "hw.gpu.io",
-                "throttle": "hw.gpu.throttle.time",
-                "errors": "hw.errors",
-                "energy": "hw.energy",
-            }.get(prefix)
-            assert (name, word.replace(".", " ")) not in exported, quantity
+        exported = kinds(cards.tick(2))
+        sentences = [sentence.rpartition(": ")[0] for sentence in cards.missing()]
+    missing = set()
+    for row, words in re.findall(r"((?:hw|process)\.[a-z._]+)(?: \(([^)]*)\))?", "; ".join(sentences)):
+        missing |= {" ".join([row, *sorted(word.split())]) for word in words.split(", ")} if words else {row}
+    of_processes = {row for row in missing if row.startswith("process.")}
+    assert {" ".join(sorted(row.split())) for row in everything - exported} == {
+        " ".join(sorted(row.split())) for row in missing - of_processes
+    }
 
 
 def test_attributes_say_which_device_and_what_it_is(tmp_path: Path) -> None:
@@ -426,15 +462,19 @@ def test_a_device_that_wants_to_be_looked_after_is_degraded(tmp_path: Path, fiel
 def test_a_fan_that_stops_answering_is_silent_and_the_other_goes_on(tmp_path: Path) -> None:
     with plugged(tmp_path, geforce()) as cards:
         cards.tick(0)
-        now = cards.tick(10, {"gpu0.FanSpeed.0": None, "gpu0.FanSpeed_v2.0": refused(10), "gpu0.FanSpeed.1": 99})
+        quiet = {"gpu0.FanSpeed.0": None, "gpu0.FanSpeed_v2.0": refused(10), "gpu0.FanSpeedRPM.0": refused(10)}
+        now = cards.tick(10, {**quiet, "gpu0.FanSpeed.1": 99})
         assert now.values("hw.fan.speed_ratio") == [0.99]
         assert now.values("hw.fan.speed") == []
+        assert cards.missing("hw.fan.speed")
+        cards.fake.say({"gpu0.FanSpeedRPM.0": 1620})
         now = cards.tick(10, {"gpu0.FanSpeed_v2.0": NOT_AVAILABLE})
         now = cards.tick(10)
         assert now.values("hw.fan.speed_ratio") == [0.99]
         now = cards.tick(10, {"gpu0.FanSpeed_v2.0": 20})
         assert now.values("hw.fan.speed_ratio") == [0.2, 0.99]
         assert now.values("hw.fan.speed") == [1620] * REVOLUTIONS
+        assert not cards.missing("hw.fan.speed_ratio")
 
 
 # -- Critical events.
@@ -496,12 +536,27 @@ def test_instances_are_devices_of_their_own_within_a_gpu_that_says_the_rest(tmp_
             assert now.of("hw.power", hw_id=part(slot)) == {}
             assert now.of("hw.energy", hw_id=part(slot)) == {}
         assert now.of("hw.gpu.utilization", hw_id=whole) == {}, "the driver does not say it of a GPU with instances"
-        assert cards.missing(
-            "hw.gpu.utilization (general, memory, encoder, decoder, jpeg, ofa) of GPU 0: Not Supported"
-        )
+        (sentence,) = cards.missing("hw.gpu.utilization (general, memory, encoder, decoder, jpeg, ofa")
+        assert sentence.endswith(" of GPU 0: Not Supported")
         assert now.one("hw.power", hw_id=whole) == pytest.approx(512.6)
         assert now.one("hw.gpu.memory.usage", hw_id=whole) == 50_000 * MIB
         assert now.one("hw.gpu.utilization", hw_gpu_task="general", hw_name="GPU 1") == pytest.approx(0.88)
+        assert cards.up()
+
+
+def test_what_is_counted_for_several_instances_in_one_is_said_of_none_of_them(tmp_path: Path) -> None:
+    with plugged(tmp_path, mig(h100(), 0, {0: (1, 0), 1: (1, 1), 3: (5, 0)})) as cards:
+        cards.tick(0)
+        now = cards.tick(2)
+        found = {dict(pairs)["hw.name"] for pairs in now.of("hw.gpu.utilization", hw_gpu_task="sm")}
+        assert found == {"MIG 0/3"}
+        assert cards.missing("of MIG 0/0, MIG 0/1: the compute instances of one GPU instance are counted as one")
+        assert len(now.of("hw.gpu.memory.usage")) == 4, "which they have in common"
+        cards.tick(10, {f"gpu0.{call}": None for call in mig(h100(), 0, {1: (1, 1)}) if call.startswith("mig1.")})
+        cards.tick(2)
+        now = cards.tick(2)
+        assert now.one("hw.gpu.utilization", hw_gpu_task="sm", hw_name="MIG 0/0") == pytest.approx(0.15)
+        assert not cards.missing("MIG 0/0: the compute")
         assert cards.up()
 
 

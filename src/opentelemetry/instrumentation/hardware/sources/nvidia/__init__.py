@@ -54,7 +54,7 @@ class Nvidia(Source):
     @classmethod
     def prepare(cls, config: Config) -> None:
         """Import what asks a driver, where there may be one."""
-        if _is_expected(config, os.path.exists):
+        if is_expected(config, os.path.exists):
             from opentelemetry.instrumentation.hardware.sources.nvidia import library, listing  # noqa: F401
 
             if config.nvml != "off":
@@ -68,7 +68,7 @@ class Nvidia(Source):
         """
         kernel = self._kernel()
         self._exists = os.path.exists if kernel is None else kernel.exists
-        if not _is_expected(self.site.config, self._exists):
+        if not is_expected(self.site.config, self._exists):
             raise Unavailable(_NO_WAY if n.is_here(self._exists) else _NO_DRIVER)
         from opentelemetry.instrumentation.hardware.sources.nvidia.choice import Choice
 
@@ -78,6 +78,7 @@ class Nvidia(Source):
         self._naps = Naps(kernel)
         self._owners = Owners(machine(self.site.drivers), kernel, self.site.pid, _COMPUTE)
         self._gpus: Library | Listing | None = None
+        self._by_library = False
         self._wake()
 
     def _wake(self) -> None:
@@ -138,7 +139,16 @@ class Nvidia(Source):
         except BaseException:
             nvml.release()
             raise
+        self._by_library = True
         return library
+
+    def library(self) -> n.Nvml | None:
+        """The library for another user, who lets go of it; None where it is not by it that the GPUs are asked.
+
+        Raises:
+            Refusal: where it cannot be used any more.
+        """
+        return n.Nvml(_named(self.site.config.nvml)) if self._by_library else None
 
     def read(self) -> Iterator[Point]:
         """Some ten calls for each GPU."""
@@ -194,7 +204,7 @@ class Nvidia(Source):
             super().close()
 
 
-def _is_expected(config: Config, exists: Callable[[str], bool]) -> bool:
+def is_expected(config: Config, exists: Callable[[str], bool]) -> bool:
     """Whether there is a driver, or the user says where to find a way to one."""
     ways = (config.nvml, config.nvidia_smi)
     return any(map(_named, ways)) or (n.is_here(exists) and any(way != "off" for way in ways))

@@ -36,6 +36,9 @@ _MOST = 32
 _FANS = 16
 """Fans that a device has at most; a driver that says more says nonsense."""
 
+_TURNING: Final = ("fan.ratio", "fan.speed")
+"""What is said of a fan."""
+
 _MEMORY_V2 = 0x02000028
 
 _GENERAL_SAMPLES = 1
@@ -152,24 +155,27 @@ class Read:
     """One call to a device, what it says, and how long it is left alone after it failed.
 
     Args:
-        ask: makes the call.
-        quantities: what nobody else says of the device; ``doctor`` lists them where the call is refused.
+        ask: makes the call; None where it has nothing to say yet.
+        quantities: what is expected of it; ``doctor`` lists those that no call says.
+
+    Attributes:
+        wait: readings that it is left out now.
+        strikes: how often it failed since it answered.
     """
 
-    def __init__(self, ask: Callable[[], Reading], *quantities: str) -> None:
+    def __init__(self, ask: Callable[[], Reading | None], *quantities: str) -> None:
         self.ask = ask
         self.quantities = quantities
-        self.wait = 0
-        self._strikes = 0
+        self.wait = self.strikes = 0
 
     def failed(self) -> None:
         """Leave it alone for twice as many readings as the time before."""
-        self.wait = min(2**self._strikes, _MOST)
-        self._strikes += 1
+        self.wait = min(2**self.strikes, _MOST)
+        self.strikes += 1
 
     def well(self) -> None:
         """It answered."""
-        self._strikes = 0
+        self.strikes = 0
 
 
 class Gpu:
@@ -186,6 +192,7 @@ class Gpu:
         facts: the attributes of ``hw.gpu.info``.
         parts: its MIG instances by slot.
         xids: critical events since we listen.
+        is_back: whether it was out of order while we listened; who listens anew sets it back.
     """
 
     def __init__(self, nvml: Nvml, name: str) -> None:
@@ -195,16 +202,18 @@ class Gpu:
         self.missing: dict[str, str] = {}
         self.trouble = ""
         self.xids: int | None = None
+        self.is_back = False
         self._wait = self._strikes = 0
         self.facts: dict[str, str | int] = {}
         self._fixed: dict[str, Number | Rate] = {}
         self.parts: dict[int, Part] = {}
         self._degraded = self.divided = False
         self._seen = self._shared = -1
+        self._once: list[Read] = []
         self._often: list[Read] = []
         self._seldom: list[Read] = []
         self._fans: list[Device] = []
-        self._turning: dict[int, Reading] = {}
+        self._turning: dict[int, dict[str, Number | Rate]] = {}
         self._counted: dict[str, int] = {}
 
     # -- what it is
@@ -219,12 +228,13 @@ class Gpu:
         self.missing = {}
         try:
             self._identify()
-            self._fixed = self._limits()
             self.device.limit = _times(self._perhaps("EnforcedPowerLimit"), 1e-3) or 0
         except Refusal as refusal:
             if refusal.code in END:
                 raise
             raise Failed(refusal.text) from None
+        self._fixed, self._once = {}, self._limits()
+        self._settle()
         self._often, self._seldom = self._reads()
 
     def _identify(self) -> None:
@@ -233,7 +243,7 @@ class Gpu:
             raise Refusal(n.NOT_FOUND, f"{uuid} answers in its place")
         if uuid != self.device.id:
             self.device = Device(uuid, f"GPU {self.name}")
-        self._fans = [self._fan(number) for number in range(min(self._perhaps("NumFans") or 0, _FANS))]
+        self._fans = [self._fan(number) for number in range(self._number_of_fans())]
         self.divided = (self._perhaps("MigMode") or [0])[0] == 1
         bus = self._perhaps("PciInfo") or {}
         self.facts = _known(
@@ -259,6 +269,17 @@ class Gpu:
             return "integrated" if refusal.code == n.NOT_SUPPORTED else "discrete"
         return "discrete"
 
+    def _number_of_fans(self) -> int:
+        try:
+            count, reason = self.get("NumFans"), "it has no fan"
+        except Refusal as refusal:
+            if refusal.code in (*_GONE, *END):
+                raise
+            count, reason = 0, refusal.text
+        if count == 0:
+            self.missing |= dict.fromkeys(_TURNING, reason)
+        return int(min(count, _FANS))
+
     def _fan(self, number: int) -> Device:
         return Device(f"{self.device.id}/fan{number}", f"{self.device.name} fan {number}", "fan", self.device.id)
 
@@ -271,7 +292,7 @@ class Gpu:
             Read(lambda: _known({"temperature.gpu": self.get("Temperature", 0)}), "temperature.gpu"),
             Read(lambda: _known({"power": _times(self.get("PowerUsage"), 1e-3)}), "power"),
             *(self._clock(domain) for domain in ("sm", "memory")),
-            Read(self._reasons, "throttle.thermal_hw"),
+            Read(self._reasons, *(f"throttle.{reason}" for reason in _REASONS)),
             Read(self._gpm, *_GPM.values()),
             Read(self._counters, *(quantity for quantity, _ in _OFTEN.values())),
         ], [
@@ -280,7 +301,8 @@ class Gpu:
             Read(self._state, "performance_state"),
             Read(self._enforced, "power.limit.enforced"),
             Read(self._errors, *_ERRORS, *_MEMORY_ERRORS),
-            *(self._cooling(number) for number in range(len(self._fans))),
+            *(self._fan_ratio(number) for number in range(len(self._fans))),
+            *(Read(self._fan_speed, "fan.speed") for _ in self._fans[:1]),  # the binding asks the first one only
         ]
 
     def get(self, name: str, *arguments: object) -> Any:
@@ -296,17 +318,29 @@ class Gpu:
                 raise
             return None
 
-    def _limits(self) -> dict[str, Number | Rate]:
-        """What a device may draw, heat up and clock to at most."""
-        found: dict[str, Any] = {
-            "power.limit.default": _times(self._perhaps("PowerManagementDefaultLimit"), 1e-3),
-            "power.limit.max": _times((self._perhaps("PowerManagementLimitConstraints") or [None, None])[1], 1e-3),
-        }
-        for limit, number in _THRESHOLDS.items():
-            found[f"temperature.limit.{limit}"] = self._perhaps("TemperatureThreshold", number)
-        for domain, number in _DOMAINS.items():
-            found[f"frequency.limit.{domain}"] = _times(self._perhaps("MaxClockInfo", number), 1_000_000)
-        return {name: value for name, value in found.items() if value}
+    def _limits(self) -> list[Read]:
+        """What a device may draw, heat up and clock to at most; none of them is zero."""
+
+        def limit(quantity: str, ask: Callable[[], Any]) -> Read:
+            return Read(lambda: {name: value for name, value in _known({quantity: ask()}).items() if value}, quantity)
+
+        def threshold(number: int) -> Callable[[], Any]:
+            return lambda: self.get("TemperatureThreshold", number)
+
+        def most(domain: int) -> Callable[[], Any]:
+            return lambda: _times(self.get("MaxClockInfo", domain), 1_000_000)
+
+        return [
+            limit("power.limit.default", lambda: _times(self.get("PowerManagementDefaultLimit"), 1e-3)),
+            limit("power.limit.max", lambda: _times(self.get("PowerManagementLimitConstraints")[1], 1e-3)),
+            *(limit(f"temperature.limit.{sensor}", threshold(number)) for sensor, number in _THRESHOLDS.items()),
+            *(limit(f"frequency.limit.{domain}", most(number)) for domain, number in _DOMAINS.items()),
+        ]
+
+    def _settle(self) -> None:
+        """Ask for what never changes, unless it is known, or known not to be said."""
+        self._fixed |= self._said(self._once)
+        self._once = [read for read in self._once if read.strikes]
 
     def start(self) -> None:
         """Open it; one that does not answer is tried again later."""
@@ -321,13 +355,13 @@ class Gpu:
         said = self.get("UtilizationRates")
         return _known({"utilization.general": _share(said["gpu"]), "utilization.memory": _share(said["memory"])})
 
-    def _samples(self) -> Reading:
+    def _samples(self) -> Reading | None:
         """The driver looks several times a second and remembers: nothing between two readings is missed."""
         first = self._seen < 0
         self._seen, percents = self.nvml.samples(self.name, _GENERAL_SAMPLES, max(0, self._seen))
         shares = [share for share in map(_share, percents) if share is not None]
         if first or not shares:  # what was before us is nobody's
-            return {}
+            return None
         return {"utilization.general": sum(shares) / len(shares), "utilization.peak": max(shares)}
 
     def _memory(self) -> Reading:
@@ -375,14 +409,19 @@ class Gpu:
             found.append((code, said) if code or said >= 0 else (n.NO_DATA, "the driver has no value"))
         return found
 
-    def _gpm(self) -> Reading:
+    def _gpm(self) -> Reading | None:
         return self._metrics(self.nvml.gpm(self.name, list(_GPM)))
 
-    def _metrics(self, said: list[Any] | None) -> Reading:
-        known = {name: value for name, (code, value) in zip(_GPM.values(), said or ()) if code == 0}
-        return _known(
-            {name: _rate(value) if name.startswith("io.") else _share(value) for name, value in known.items()}
-        )
+    def _metrics(self, said: list[Sequence[Any]] | None) -> Reading | None:
+        if said is None:
+            return None
+        found: dict[str, Number | Rate | None] = {}
+        for quantity, (code, value) in zip(_GPM.values(), said):
+            if code:
+                self.missing[quantity] = value
+            else:
+                found[quantity] = _rate(value) if quantity.startswith("io.") else _share(value)
+        return _known(found)
 
     # -- what it does, seldom
 
@@ -417,15 +456,19 @@ class Gpu:
                 self._counted.setdefault(quantity, answered[0])
             yield quantity, (self._counted.get(quantity, fields[-1]),)
 
-    def _cooling(self, number: int) -> Read:
-        """A fan, which is a device of its own."""
-
-        def ask() -> Reading:
-            speed = self._perhaps("FanSpeedRPM") if number == 0 else None  # the binding asks the first one only
-            self._turning[number] = _known({"fan.ratio": self.get("FanSpeed_v2", number) * 1e-2, "fan.speed": speed})
-            return {}
+    def _fan_ratio(self, number: int) -> Read:
+        def ask() -> None:
+            self._turn(number, "fan.ratio", self.get("FanSpeed_v2", number) * 1e-2)
 
         return Read(ask, "fan.ratio")
+
+    def _fan_speed(self) -> None:
+        self._turn(0, "fan.speed", self.get("FanSpeedRPM"))
+
+    def _turn(self, number: int, quantity: str, value: Number) -> None:
+        """A fan is a device of its own."""
+        self._turning.setdefault(number, {})[quantity] = value
+        self.missing.pop(quantity, None)
 
     # -- reading it
 
@@ -438,6 +481,7 @@ class Gpu:
             if self.trouble:
                 self.nvml.forget(self.name)
                 self.open()
+                self.is_back = self.xids is not None
             reading = self._said(self._often)
             if "power" in reading:
                 self.missing.pop("energy", None)  # its integral
@@ -452,6 +496,7 @@ class Gpu:
         if not self.trouble:
             try:
                 self._turning = {}
+                self._settle()
                 reading = {**self._fixed, **self._said(self._seldom)}
             except Failed as failed:
                 self._ill(str(failed))
@@ -479,7 +524,10 @@ class Gpu:
                 self._refused(reads, read, refusal)
             else:
                 read.well()
-                reading.update(said)
+                if said is not None:
+                    reading.update(said)
+                    for quantity in read.quantities:
+                        self.missing.setdefault(quantity, "the driver says nothing that can be true")
         for quantity in self.missing.keys() & reading.keys():
             del self.missing[quantity]
         return reading
@@ -613,13 +661,16 @@ class Part(Gpu):
         self._instance = int(self.get("GpuInstanceId"))
         self.facts = {**self._whole.facts, **_known({v.HW_MODEL: self._perhaps("Name")}), v.GPU_TYPE: "partition"}
 
-    def _limits(self) -> dict[str, Number | Rate]:
-        return {}
+    def _limits(self) -> list[Read]:
+        return []
 
     def _reads(self) -> tuple[list[Read], list[Read]]:
         return [Read(self._memory, "memory.used", "memory.total"), Read(self._gpm, *_GPM.values())], []
 
-    def _gpm(self) -> Reading:
+    def _gpm(self) -> Reading | None:
+        """Of its GPU instance, whose units it shares with other compute instances where there are such."""
+        if any(part._instance == self._instance for part in self._whole.parts.values() if part is not self):
+            raise Refusal(n.NO_DATA, "the compute instances of one GPU instance are counted as one")
         return self._metrics(self.nvml.gpm(self.name, list(_GPM), self._instance))
 
     def is_there(self) -> bool:

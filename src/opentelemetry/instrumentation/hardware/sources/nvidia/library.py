@@ -88,19 +88,26 @@ class Library:
     def listen(self) -> None:
         """Count critical events from now on; of a device that does not answer yet, from when it does."""
         self._listens = True
-        new = [gpu for gpu in self.gpus if gpu.xids is None and "errors.xid" not in gpu.missing and not gpu.trouble]
+        well = [gpu for gpu in self.gpus if not gpu.trouble]
+        new = [gpu for gpu in well if gpu.xids is None and "errors.xid" not in gpu.missing]
+        if any(gpu.is_back for gpu in well):  # whether it is still listened to is not known, and never twice to any
+            self._hear()
+            self._nvml.deafen()
+            new += [gpu for gpu in self.gpus if gpu.xids is not None]
         if not new:
             return
         heard: list[str] = []
-        reason = "its driver does not tell"
+        reason = "the driver tells of no events"
         try:
             heard = self._nvml.listen([gpu.name for gpu in new])
         except Refusal as refusal:
             reason = refusal.text
         for gpu in new:
-            gpu.xids = 0 if gpu.name in heard else None
-            if gpu.xids is None:
-                gpu.missing["errors.xid"] = reason
+            gpu.is_back = False
+            if gpu.name in heard:
+                gpu.xids = gpu.xids or 0
+            elif not gpu.trouble:
+                gpu.xids, gpu.missing["errors.xid"] = None, reason
 
     def read(self) -> Iterator[Point]:
         """What is sampled, of all devices."""

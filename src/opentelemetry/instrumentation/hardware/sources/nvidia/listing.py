@@ -24,6 +24,19 @@ PACE: Final = 10.0
 _WANTING: Final = ("retired.pending", "remapped.pending", "remapped.failure", "reset.required", "recovery.needed")
 """What says that a device wants to be looked after."""
 
+_SAID: Final = tuple(quantity for quantity in smi.NUMBERS if quantity in QUANTITIES)
+"""What the tool says in one version or another."""
+
+_UNSAID: Final = (
+    *(f"utilization.{unit}" for unit in ("sm", "tensor", "dram", "fp64", "fp32", "fp16")),
+    "occupancy",
+    *(f"io.{link}.{way}" for link in ("pcie", "nvlink") for way in ("transmit", "receive")),
+    *(f"errors.{kind}" for kind in ("xid", "nvlink_crc", "nvlink_replay", "nvlink_recovery")),
+    "fan.speed",
+    "process.gpu.utilization",
+)
+"""What it says in none, and the library does."""
+
 
 @dataclass
 class Shown:
@@ -132,6 +145,7 @@ class Listing:
             part = self._part(device, instance)
             if part.id in self._choice:
                 yield part.info({**known, v.GPU_TYPE: "partition"})
+                yield from part.status("ok")  # a GPU that is lost has none
                 yield from part.points({name: value for name, value in instance.numbers.items() if name in QUANTITIES})
 
     def _own(self, whole: Device, device: smi.Device, facts: Attributes) -> Iterator[Point]:
@@ -160,7 +174,7 @@ class Listing:
     def missing(self) -> list[str]:
         """What the devices do not say, a sentence for each reason."""
         said = [
-            (f"GPU {device.index}", {name: reason for name, reason in device.refused.items() if name in QUANTITIES})
+            (f"GPU {device.index}", _lacking(device))
             for device in self._devices()
             if not device.lost and self._whole(device).id in self._choice
         ]
@@ -186,6 +200,13 @@ class Listing:
 
     def release(self) -> None:
         """Nothing is held between two runs."""
+
+
+def _lacking(device: smi.Device) -> dict[str, str]:
+    """What is not said of a device, with the reason."""
+    unsaid = dict.fromkeys((*_SAID, *_UNSAID), "nvidia-smi does not say it")
+    reasons = {**unsaid, **{name: reason for name, reason in device.refused.items() if name in QUANTITIES}}
+    return {name: reason for name, reason in reasons.items() if name not in _reading(device)}
 
 
 def _reading(device: smi.Device) -> dict[str, Number | Rate]:

@@ -299,7 +299,8 @@ class Nvml:
     # -- GPM: what happened between two samples
 
     def gpm(self, device: str, ids: Sequence[int], instance: int | None = None) -> list[Sequence[Any]] | None:
-        """GPM metrics over the time since this was asked before: for each id NVML's code and the value.
+        """GPM metrics over the time since this was asked before: for each id 0 and the value, or NVML's code and
+        reason.
 
         Windows lie end to end, so nothing is missed, however seldom it is asked.
 
@@ -330,13 +331,13 @@ class Nvml:
         chain.said = None
         if chain.take(now):
             self._check(self._raw("nvmlGpmMetricsGet")(ctypes.byref(chain.metrics)))
-            chain.said = chain.values()
+            chain.said = [(code, self._reason(code) if code else value) for code, value in chain.values()]
         return chain.said
 
     # -- events
 
     def listen(self, devices: Sequence[str]) -> list[str]:
-        """Ask to be told of critical events (Xid) on the devices; those that can say them."""
+        """Ask to be told of critical events (Xid) on the devices too; all that can say them."""
         if self._events is None:
             with self._said:
                 self._events = self._binding.nvmlEventSetCreate()
@@ -348,10 +349,17 @@ class Nvml:
                     self._heard[_address(self._handle(device))] = device
         return list(self._heard.values())
 
+    def deafen(self) -> None:
+        """Listen to no device any more."""
+        if self._events is not None:
+            with suppress(self._binding.NVMLError):
+                self._binding.nvmlEventSetFree(self._events)
+        self._events, self._heard = None, {}
+
     def events(self) -> list[Sequence[Any]]:
         """``nvmlEventSetWait_v2`` without waiting: device and Xid of what happened since it was asked before."""
         found: list[Sequence[Any]] = []
-        while len(found) < _EVENTS:
+        while self._events is not None and len(found) < _EVENTS:
             try:
                 with self._said:
                     event = self._binding.nvmlEventSetWait_v2(self._events, 0)
@@ -367,9 +375,7 @@ class Nvml:
         """Let go of the GPUs: an open library keeps them from being reset."""
         for chain in self._gpm.values():
             chain.free()
-        if self._events is not None:
-            with suppress(self._binding.NVMLError):
-                self._binding.nvmlEventSetFree(self._events)
+        self.deafen()
         with self._said:
             self._binding.nvmlShutdown()
 
@@ -406,10 +412,9 @@ class _Chain:
         self._older, self.newer = self.newer, self._older
         return not first
 
-    def values(self) -> list[Sequence[Any]]:
-        """What the comparison said."""
-        said = _METRIC.iter_unpack(self._each.raw)
-        return [(code, None if code else value) for _, code, value, *_ in said]
+    def values(self) -> list[tuple[int, float]]:
+        """What the comparison said: for each metric NVML's code and the value."""
+        return [(code, value) for _, code, value, *_ in _METRIC.iter_unpack(self._each.raw)]
 
     def free(self) -> None:
         """Give the samples back."""

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
 from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.devices import QUANTITIES, Reading
-from opentelemetry.instrumentation.hardware.drivers import Drivers, Refusal, T
+from opentelemetry.instrumentation.hardware.drivers import Drivers, Refusal
 from opentelemetry.instrumentation.hardware.model import Number, Point
 from opentelemetry.instrumentation.hardware.sources import Site
-from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia
+from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia, is_expected
 from opentelemetry.instrumentation.hardware.sources.nvidia.gpu import Failed, Gpu, Read
-from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import Nvml, is_here
+from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import Nvml
 
 GPM: Final = (2, 3, 5, 7, 10, 11, 12, 13, 20, 21, 60, 61)
 """``NVML_GPM_METRIC_*`` that are read: shares in percent, from 20 on MiB a second."""
@@ -96,19 +96,6 @@ class _Asked(Gpu):
         return Moment(_numbers(said), self._over, used)
 
 
-class _Remembering(Drivers):
-    """Drivers that remember how the source makes its own, so that there can be another one."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.made: dict[str, Callable[[], Any]] = {}
-
-    def own(self, name: str, make: Callable[[], T]) -> T:
-        driver = super().own(name, make)
-        self.made[name] = make
-        return driver
-
-
 class Raw:
     """The GPUs that the settings choose, by the way that the source :class:`~..nvidia.Nvidia` finds to them.
 
@@ -125,10 +112,8 @@ class Raw:
 
     def __init__(self, config: Config, pid: int) -> None:
         self.trouble = ""
-        named = (way not in (None, "auto", "off") for way in (config.nvml, config.nvidia_smi))
-        self.expected = is_here(os.path.exists) or any(named)
-        self._drivers = _Remembering()  # for good: they know which child could not be killed
-        self._site = Site(config, self._drivers, pid)
+        self.expected = is_expected(config, os.path.exists)
+        self._site = Site(config, Drivers(), pid)  # for good: drivers know which child could not be killed
         self._held = ExitStack()
         self._source: Nvidia | None = None
         self._nvml: Nvml | None = None
@@ -147,16 +132,12 @@ class Raw:
         return moments
 
     def _open(self) -> Nvidia:
-        self._drivers.made.clear()
         source = Nvidia(self._site)
         self._held.callback(source.close)
         source.open()
-        if "nvml" in self._drivers.made:
-            with suppress(Refusal):  # then it is the tool that the source goes by
-                nvml = self._drivers.made["nvml"]()
-                self._held.callback(nvml.release)
-                nvml.count()
-                self._nvml = nvml
+        self._nvml = source.library()
+        if self._nvml is not None:
+            self._held.callback(self._nvml.release)
         self._source = source
         return source
 
