@@ -511,7 +511,8 @@ def test_one_name_on_two_endpoints_with_another_type_and_help(caplog: pytest.Log
     assert {key: metric.description for key, metric in found.items()} == {("a", "x"): "One.", ("b", "x"): "Two."}
     assert isinstance(found["a", "x"].data, Sum)
     assert isinstance(found["b", "x"].data, GaugeData)
-    assert [point.value for metric in found.values() for point in metric.data.data_points] == [1, 2]
+    values = {key: [point.value for point in metric.data.data_points] for key, metric in found.items()}
+    assert values == {("a", "x"): [1], ("b", "x"): [2]}
     assert warnings(caplog) == []
 
 
