@@ -29,6 +29,9 @@ OWN = [
     "trainium",
 ]
 
+EVERYBODYS = ["amd", "graphcore", "nvidia", "process", "trainium"]
+"""Those of process scope."""
+
 
 @pytest.fixture
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
@@ -173,7 +176,7 @@ def test_what_is_no_source_costs_a_warning_and_nothing_else(
 ) -> None:
     install(elsewhere, "acme-widgets", {"widgets": "acme_widgets:Widgets"}, {"acme_widgets": text})
     session = Session(Config(), environ={JOB: key_of_another()} if member else {})
-    assert sorted(poller.name for poller in session.board.pollers) == (["amd", "nvidia", "process"] if member else OWN)
+    assert sorted(poller.name for poller in session.board.pollers) == (EVERYBODYS if member else OWN)
     (warning,) = warnings(caplog)
     assert "widgets" in warning
 
@@ -188,7 +191,7 @@ def test_a_member_of_a_job_reads_the_sources_of_process_scope_alone(elsewhere: P
     environ = {JOB: key_of_another()}
     session = Session(Config(), environ=environ)
     assert session.member
-    assert sorted(poller.name for poller in session.board.pollers) == ["amd", "nvidia", "process", "widgets"]
+    assert sorted(poller.name for poller in session.board.pollers) == [*EVERYBODYS, "widgets"]
     session.close()
     assert environ == {JOB: key_of_another()}
 

@@ -7,7 +7,8 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from tests.sources.npus import (
     report,
     runtime,
 )
-from tests.sources.playing import playing
+from tests.sources.playing import Playing, playing
 from tests.sources.reading import all_of, often, opened, series_of, value
 from tests.waiting import wait_for
 
@@ -50,6 +51,14 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="Neuron's driver is o
 
 LONG = 60.0
 RESULT, TAG = v.NEURON_RESULT, v.NEURON_TAG
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left() -> Iterator[None]:
+    """After each test there is no child, not even a dead one."""
+    yield
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
 
 
 def site(drivers: Drivers, pid: int = STRANGER, **more: Any) -> Trainium:
@@ -410,6 +419,17 @@ def _lives(pid: int) -> bool:
     return os.path.exists(f"/proc/{pid}")
 
 
+@contextmanager
+def staged(tool: Tool) -> Iterator[Playing]:
+    """A program beside the tool; at the end no child is left."""
+    drivers = {name: Drivers() for name in ("trainium", "host")}
+    try:
+        with playing(drivers.__getitem__, {"sources": [*drivers], **tool.settings}) as stage:
+            yield stage
+    finally:
+        drivers["trainium"].close()
+
+
 def own(tick: int, cores: tuple[int, ...] = (0, 1)) -> Mapping[str, Any]:
     return report([runtime(os.getpid(), cores, tick)], 1, tick, TRN1)
 
@@ -472,7 +492,7 @@ def test_a_tool_that_fails_costs_its_own_numbers_and_is_started_again(
     monkeypatch.setattr("opentelemetry.instrumentation.hardware.stream._FIRST", 0.5)
     monkeypatch.setattr("opentelemetry.instrumentation.hardware.sources.trainium._PATIENCE", 0.2)
     tool = Tool(tmp_path, own(1), **how)
-    with playing(lambda name: Drivers(), {"sources": ["trainium", "host"], **tool.settings}) as stage:
+    with staged(tool) as stage:
         said: list[str] = []
 
         def failed() -> bool:
@@ -492,7 +512,7 @@ def test_a_tool_that_fails_costs_its_own_numbers_and_is_started_again(
 @linux
 def test_what_stands_before_the_first_report_is_no_trouble(tmp_path: Path) -> None:
     tool = Tool(tmp_path, own(1), garbage=["WARNING: old driver", "{", "\x1b[0m"])
-    with playing(lambda name: Drivers(), {"sources": ["trainium"], **tool.settings}) as stage:
+    with staged(tool) as stage:
         wait_for(lambda: any(line.startswith("hw.npu.util") for line in stage.tick()), LONG, "report")
         assert not [line for line in stage.remarks() if "# ill" in line]
 
@@ -500,7 +520,7 @@ def test_what_stands_before_the_first_report_is_no_trouble(tmp_path: Path) -> No
 @linux
 def test_a_tool_that_says_something_else_is_ill(tmp_path: Path) -> None:
     tool = Tool(tmp_path, {"hello": "world"})
-    with playing(lambda name: Drivers(), {"sources": ["trainium"], **tool.settings}) as stage:
+    with staged(tool) as stage:
         stage.tick()
         assert any("# ill" in line and "which is no report" in line for line in stage.remarks())
 
