@@ -73,8 +73,8 @@ def playing(
     clock = Clock()
     made: list[Session] = []
 
-    def session(config: Config, notice: Callable[[], None]) -> Session:
-        made.append(_Stepped(config, pid, 60.0, drivers, {}, clock, notice))
+    def session(config: Config) -> Session:
+        made.append(_Stepped(config, pid, 60.0, drivers, {}, clock))
         return made[0]
 
     reader = InMemoryMetricReader()

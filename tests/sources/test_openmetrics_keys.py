@@ -93,3 +93,13 @@ def test_a_recording_holds_the_page_and_no_secret() -> None:
     assert header["settings"]["openmetrics"] == {"own": {"url": web.url}}
     assert call[3]["body"]["bytes"] == PAGE
     assert "s3cret" not in answer.stdout + answer.stderr
+
+
+def test_the_agent_exports_what_stands_on_the_pages() -> None:
+    with Web(page(dcgm(0))) as web:
+        line = ["otel-hardware", "snapshot", "--format", "otlp-json", "--sources", "openmetrics"]
+        answer = run([*line, "--openmetrics", f"own={web.url}"])
+    assert answer.returncode == 0, answer.stderr
+    (resource,) = json.loads(answer.stdout)["resourceMetrics"]
+    names = {metric["name"] for scope in resource["scopeMetrics"] for metric in scope["metrics"]}
+    assert {"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "openmetrics.up"} <= names

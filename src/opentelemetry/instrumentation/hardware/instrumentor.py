@@ -95,7 +95,8 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
             provider = kwargs.pop("meter_provider", None)
             kwargs.pop("tracer_provider", None)
             kwargs.pop("logger_provider", None)
-            session = kwargs.pop("session", None) or Session(Config.read(kwargs), notice=self._look_round)
+            session = kwargs.pop("session", None) or Session(Config.read(kwargs))
+            session.notice = self._look_round
             self._session, self._warned = session, False
             self._attach(get_meter_provider() if provider is None else provider)
             self._hook()

@@ -35,7 +35,6 @@ class Session:
         drivers: makes the drivers of a source.
         environ: where the job's key is kept; what restricts a program's devices is always this process's own.
         clock: monotonic seconds.
-        notice: called by our threads after their readings, by one at a time.
         alone: no program is observed; what sources know of each they say of all.
     """
 
@@ -47,7 +46,6 @@ class Session:
         drivers: Callable[[str], Drivers] = lambda source: Drivers(),
         environ: MutableMapping[str, str] | None = None,
         clock: Callable[[], float] = time.monotonic,
-        notice: Callable[[], None] = lambda: None,
         alone: bool = False,
     ) -> None:
         self.config = config
@@ -71,7 +69,7 @@ class Session:
             for part in make.parts(config)
         ]
         self.board = Board(pollers, config, clock)
-        self._notice = notice
+        self.notice: Callable[[], None] = lambda: None
         self._noticing = threading.Lock()
         self._news = False
 
@@ -82,7 +80,7 @@ class Session:
         while self._news and self._noticing.acquire(blocking=False):  # or who is at it looks once more
             try:
                 self._news = False
-                self._notice()
+                self.notice()
             except Exception:
                 _LOG.debug("Looking round failed", exc_info=True)
             finally:
