@@ -273,7 +273,10 @@ def test_without_a_driver_it_is_said_what_to_do(tmp_path: Path) -> None:
     assert "install NVIDIA's driver" in why
 
 
-@pytest.mark.parametrize(("code", "reason"), [(9, "NVML: Driver"), (18, "NVML: "), (999, "Unknown Error (999)")])
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [(9, "Driver Not Loaded: modprobe nvidia"), (18, "mismatch: the driver was exchanged"), (999, "Error (999)")],
+)
 def test_a_driver_that_refuses_is_said(folder: Path, code: int, reason: str) -> None:
     machine = FakeNvml(folder)
     machine.say({"Init": refused(code)})

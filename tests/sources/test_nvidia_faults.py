@@ -45,7 +45,12 @@ def until_well(cards: Cards, name: str, most: int = 40) -> int:
 
 
 @pytest.mark.parametrize(
-    ("code", "words"), [(LOST, "GPU is lost"), (RESET, "GPU requires restart"), (UNKNOWN, "Unknown Error")]
+    ("code", "words"),
+    [
+        (LOST, "GPU is lost; the kernel's log says why, and a restart of the machine brings it back"),
+        (RESET, "GPU requires restart; nvidia-smi --gpu-reset, once nothing uses it, or a restart of the machine"),
+        (UNKNOWN, "Unknown Error"),
+    ],
 )
 def test_a_lost_device_is_failed_and_silent_until_it_is_back_and_the_others_go_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, code: int, words: str
@@ -447,9 +452,12 @@ def test_a_driver_that_is_exchanged_costs_the_source_which_comes_back(
     assert [text for text in news(caplog) if "recovered" in text] == ["Source nvidia has recovered"]
 
 
-@pytest.mark.parametrize("code", [4, 9, 12, 18])
-def test_a_library_that_cannot_begin_is_absent_with_its_reason(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, code: int
+@pytest.mark.parametrize(
+    ("code", "fix"),
+    [(4, "/dev/nvidiactl"), (9, "modprobe nvidia"), (12, ""), (18, "restart the machine")],
+)
+def test_a_library_that_cannot_begin_is_absent_with_its_reason_and_what_to_do(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, code: int, fix: str
 ) -> None:
     with plugged(tmp_path, h100(), say={"Init": refused(code)}) as cards:
         assert cards.tick(0).names() == set()
@@ -457,6 +465,7 @@ def test_a_library_that_cannot_begin_is_absent_with_its_reason(
         problem = cards.poller.problem
         assert problem is not None
         assert problem.reason.startswith("NVML: ")
+        assert fix in problem.fix
         assert cards.poller.source is None
     assert warnings(caplog) == []
     assert len([text for text in news(caplog) if "nvidia" in text]) == 1

@@ -209,7 +209,7 @@ def _read(source: Nvidia) -> list[_Gpu] | Mistake:
         source.open()
         return _gpus(source, [*source.read(), *source.read_seldom()])
     except Unavailable as gone:
-        return Mistake(f"{gone.reason}: {gone.fix or _NO_DRIVER}", 1)
+        return Mistake(f"{gone.reason.rstrip('.')}: {gone.fix or _NO_DRIVER}", 1)
     except Mistake as mistake:
         return mistake
     except Exception as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
 from opentelemetry.instrumentation.hardware.config import Config
@@ -43,6 +43,13 @@ _NO_DRIVER = "no NVIDIA driver is loaded: there is neither /sys/module/nvidia no
 _NO_WAY = "NVML and nvidia-smi are both switched off"
 
 _FIX = "nvidia-smi should work in the same environment; in a container the NVIDIA Container Toolkit brings the library"
+
+_FIXES: Final = {
+    n.NO_PERMISSION: "this user needs to read and write /dev/nvidiactl and the GPUs' files, /dev/nvidia0 and so on",
+    n.DRIVER_NOT_LOADED: "modprobe nvidia; a container needs to be started with the GPUs (docker run --gpus all)",
+    n.VERSION_MISMATCH: "the driver was exchanged while it ran: restart the machine; a container needs to be made anew",
+}
+"""What to do where the library cannot be used, by the code that it ended with."""
 
 
 class Nvidia(Source):
@@ -101,6 +108,7 @@ class Nvidia(Source):
         config = self.site.config
         here = n.is_here(self._exists)
         reasons = ["NVML is switched off"] if config.nvml == "off" else [] if here else [_NO_DRIVER]
+        fix = _FIX if here else ""
         self._instead = ""
         if config.nvml != "off" and (here or _named(config.nvml)):
             try:
@@ -108,7 +116,7 @@ class Nvidia(Source):
             except Refusal as refusal:
                 if refusal.code not in _BARRED:
                     raise  # it may pass: tried again after a pause
-                reasons = [f"NVML: {refusal.text}"]
+                reasons, fix = [f"NVML: {refusal.text}"], _FIXES.get(refusal.code, fix)
         if config.nvidia_smi != "off" and (here or _named(config.nvidia_smi)):
             try:
                 listing = self._listing()
@@ -117,7 +125,7 @@ class Nvidia(Source):
             else:
                 self._instead = f"{reasons[0]}; nvidia-smi is asked instead" if reasons else ""
                 return listing
-        raise Unavailable("; ".join(reasons), _FIX if here else "")
+        raise Unavailable("; ".join(reasons), fix)
 
     def _listing(self) -> Listing:
         from opentelemetry.instrumentation.hardware.sources.nvidia.listing import PACE, Listing

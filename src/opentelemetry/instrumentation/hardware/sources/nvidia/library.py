@@ -13,7 +13,7 @@ from opentelemetry.instrumentation.hardware.model import Point
 from opentelemetry.instrumentation.hardware.sources.nvidia.choice import Choice, Found
 from opentelemetry.instrumentation.hardware.sources.nvidia.choice import Part as Slot
 from opentelemetry.instrumentation.hardware.sources.nvidia.gpu import END, Gpu, Part
-from opentelemetry.instrumentation.hardware.sources.nvidia.missing import sentences
+from opentelemetry.instrumentation.hardware.sources.nvidia.missing import sentences, silent
 from opentelemetry.instrumentation.hardware.sources.nvidia.naps import Naps
 from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import Nvml, driver
 
@@ -130,7 +130,10 @@ class Library:
             if (name, xid) not in self._told and gpu.device.id in self._choice:
                 self._told.add((name, xid))
                 _LOG.warning(
-                    "%s (%s): Xid %d, which NVIDIA's list of Xid errors explains", gpu.device.name, gpu.device.id, xid
+                    "%s (%s): Xid %d, which https://docs.nvidia.com/deploy/xid-errors/ explains",
+                    gpu.device.name,
+                    gpu.device.id,
+                    xid,
                 )
 
     def _events(self) -> Sequence[Sequence[Any]]:
@@ -145,7 +148,7 @@ class Library:
     def missing(self) -> list[str]:
         """What the devices do not say, a sentence for each reason."""
         wanted = [gpu for gpu in self.gpus if gpu.device.id in self._choice]
-        found = [f"{gpu.device.name} does not answer: {gpu.trouble}" for gpu in wanted if gpu.trouble]
+        found = [silent(gpu.device.name, gpu.trouble) for gpu in wanted if gpu.trouble]
         found += [f"{gpu.device.name} sleeps, and is not woken to be asked" for gpu in wanted if self._sleeps(gpu)]
         return [*found, *sentences([(each.device.name, each.missing) for each in self._chosen() if not each.trouble])]
 

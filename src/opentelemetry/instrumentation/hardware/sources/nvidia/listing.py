@@ -12,7 +12,7 @@ from opentelemetry.instrumentation.hardware.devices import QUANTITIES, REASONS, 
 from opentelemetry.instrumentation.hardware.model import Attributes, Number, Point, Rate
 from opentelemetry.instrumentation.hardware.sources.nvidia import smi
 from opentelemetry.instrumentation.hardware.sources.nvidia.choice import Choice, Found, Part
-from opentelemetry.instrumentation.hardware.sources.nvidia.missing import sentences
+from opentelemetry.instrumentation.hardware.sources.nvidia.missing import sentences, silent
 from opentelemetry.instrumentation.hardware.sources.nvidia.naps import Naps
 from opentelemetry.instrumentation.hardware.sources.nvidia.smi import Smi
 
@@ -178,7 +178,7 @@ class Listing:
             for device in self._devices()
             if not device.lost and self._whole(device).id in self._choice
         ]
-        found = [f"{self._made[gpu].name} does not answer: {reason}" for gpu, reason in self._ill.items()]
+        found = [silent(self._made[gpu].name, reason) for gpu, reason in self._ill.items()]
         if self._document.problem:
             found.append(self._document.problem)
         return [*found, *sentences(said)]
