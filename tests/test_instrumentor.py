@@ -250,7 +250,7 @@ def test_the_scope_says_who_and_by_which_conventions(
         ({"sample_interval": True}, ("sample_interval", "seconds")),
         ({"sample_interval": -1}, ("sample_interval", "seconds")),
         ({"sources": 5}, ("sources", "5", "names")),
-        ({"sources": ["gpux", "host", "process"]}, ("SOURCES", "gpux", "container, filesystem, host")),
+        ({"sources": ["gpux", "host", "process"]}, ("SOURCES", "gpux", "container, filesystem, graphcore, host")),
         ({"detail": ["all"]}, ("detail", "cpu, connections, processes")),
         ({"disk_paths": "data"}, ("disk_paths", "data", "absolute")),
         ({"counter_origin": 0}, ("counter_origin", "boot or start")),
