@@ -48,12 +48,12 @@ class Openmetrics(Source):
         Raises:
             Unavailable: none is named, or the parser is not installed.
         """
-        from opentelemetry.instrumentation.hardware.http import Address, Http
-
         config = self.site.config
         known = {endpoint.name: endpoint for endpoint in config.openmetrics.each} if config.openmetrics else {}
         if not known:
             raise Unavailable("no endpoint is named", f"{PREFIX}OPENMETRICS takes name=http://host:port/metrics")
+        from opentelemetry.instrumentation.hardware.http import Address, Http
+
         self._endpoint = endpoint = known[self.site.part or next(iter(known))]
         self.pace = endpoint.interval
         try:
