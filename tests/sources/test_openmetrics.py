@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import logging
 import math
@@ -440,6 +441,34 @@ def test_a_program_without_endpoints_imports_nothing_for_them() -> None:
         "print([name for name in ('http.client', 'prometheus_client', 'yaml') if name in sys.modules])"
     )
     outcome = children.run([sys.executable, "-c", code])
+    assert outcome.stdout.strip() == "[]", outcome.stderr
+
+
+IMPORTS = """
+import json, sys, threading
+from importlib.abc import MetaPathFinder
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor
+from opentelemetry.sdk.metrics import MeterProvider
+asked = []
+class Witness(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        asked.append((threading.current_thread().name, name))
+made = HardwareInstrumentor()
+sys.meta_path.insert(0, Witness())
+made.instrument(meter_provider=MeterProvider(), sources=["openmetrics"], openmetrics=sys.argv[1])
+made._session.board.fresh(20)
+made._session.board.fresh(20)
+print(json.dumps(sorted({name for thread, name in asked if thread.startswith("otel-hardware")})))
+"""
+
+
+def test_the_threads_that_scrape_import_nothing() -> None:
+    packed = page(gzip.compress(ALL.encode()), OPENMETRICS, Content_Encoding="gzip")
+    with Web(packed) as first, Web(page(VLLM)) as second, Web(page("", status=500)) as third:
+        named = first.url.replace("127.0.0.1", "localhost")
+        urls = f"a={named},b={second.url},c={third.url},d=https://127.0.0.1:{second.port}/"
+        outcome = children.run([sys.executable, "-c", IMPORTS, urls])
+        assert first.requests
     assert outcome.stdout.strip() == "[]", outcome.stderr
 
 
