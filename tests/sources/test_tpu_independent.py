@@ -130,7 +130,7 @@ def test_the_quantiles_of_wandbs_keys_are_those_of_tpu_info() -> None:
                 assert ours[f"tpu.{key}.{label}.meanUs"] == 60.0
         for each in metrics.get_hlo_exec_timing(device.TpuChip.V5E, tpu.address):
             for part in ("mean", "p50", "p90", "p95", "p999"):
-                key = f"tpu.hloExecTiming.tensorcore_{each.device_id}.{part}Us"
+                key = f"tpu.hloExecTiming.{each.device_id}_tensorcore.{part}Us"
                 assert ours[key] == pytest.approx(getattr(each, part)), key
 
 
@@ -164,6 +164,8 @@ def test_the_tool_and_our_command_show_the_same_on_a_machine_that_nobody_has_tol
         assert ours["hw.npu.memory.usage", f"TPU {chip}", None] / GIB == float(used)
         assert ours["hw.npu.memory.limit", f"TPU {chip}", None] / GIB == float(total)
         assert ours["hw.npu.utilization", f"TPU {chip}", "general"] * 100 == pytest.approx(float(duty))
+        assert machine["keys"][f"tpu.{chip}.dutyCycle"] == pytest.approx(float(duty))
+        assert machine["keys"][f"tpu.{chip}.memoryUsageBytes"] / GIB == float(used)
     models = [point["attributes"][v.HW_MODEL] for point in machine["ours"] if point["name"] == "hw.npu.info"]
     assert models == ["TPU v6e"] * 4
     assert "Accelerator type: v6e" in machine["shown"]

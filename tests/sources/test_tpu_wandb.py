@@ -100,7 +100,7 @@ def test_distributions_have_a_mean_and_four_quantiles_by_label() -> None:
         found, _ = read(tpu_runtime=tpu.address)
     # 50 evenly between 10 and 20, 50 between 20 and 40
     quantiles = {"mean": 21.0, "p50": 20.0, "p90": 36.0, "p95": 38.0, "p999": 39.96}
-    expected = {f"tpu.hloExecTiming.tensorcore_1.{part}Us": value for part, value in quantiles.items()}
+    expected = {f"tpu.hloExecTiming.1_tensorcore.{part}Us": value for part, value in quantiles.items()}
     flat = {"p50": 15.0, "p90": 19.0, "p95": 19.5, "p999": 19.99}
     for key, mean, unit in (
         ("bufferTransferLatency.8mbplus", 12.0, "Us"),
@@ -108,7 +108,7 @@ def test_distributions_have_a_mean_and_four_quantiles_by_label() -> None:
         ("grpcTcpDeliveryRate", 18.0, "Mbps"),
     ):
         expected |= {f"tpu.{key}.{part}{unit}": value for part, value in {"mean": mean, **flat}.items()}
-    assert found == pytest.approx({"tpu.hloQueueSize.tensorcore_1": 7, **expected})
+    assert found == pytest.approx({"tpu.hloQueueSize.1_tensorcore": 7, **expected})
 
 
 def test_summaries_say_their_quantiles_themselves() -> None:

@@ -116,7 +116,8 @@ def _queue(moment: Moment) -> Pairs:
 
 
 def _core(series: Series) -> str:
-    return _word(f"{r.core_type(series) or 'unknown'}_{r.device(series)}")
+    """A core as libtpu's SDK calls it, ``0-tensorcore``, in W&B's letters."""
+    return _word(f"{r.device(series)}-{r.core_type(series) or 'unknown'}")
 
 
 def _word(label: object) -> str:
