@@ -65,3 +65,22 @@ def run(line: list[str], env: Mapping[str, str] | None = None, **options: Any) -
             out, err = child.communicate()
             raise AssertionError(f"{' '.join(line)} did not end within {PATIENCE:g} s\n{out}\n{err}") from None
     return subprocess.CompletedProcess(line, child.returncode, out, err)
+
+
+def descriptors() -> dict[str, str]:
+    """What is open in this process: descriptor and what it leads to."""
+    found = {}
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            found[name] = os.readlink(f"/proc/self/fd/{name}")
+        except OSError:
+            continue  # the one that listed them
+    return found
+
+
+def lives(pid: int) -> bool:
+    """Whether a process is there and is no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.children import PROGRAMS, environment, started
+from tests.children import PROGRAMS, descriptors, environment, lives, started
 from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware.command import LIMIT, Command, Output, Tool
@@ -45,29 +45,11 @@ def made(tmp_path: Path) -> Callable[..., Command]:
 @pytest.fixture(autouse=True)
 def _nothing_is_left() -> Iterator[None]:
     """After each test there are the descriptors of before it, and no child, not even a dead one."""
-    before = _descriptors()
+    before = descriptors()
     yield
-    assert _descriptors() == before
+    assert descriptors() == before
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
-
-
-def _descriptors() -> dict[str, str]:
-    found = {}
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            found[name] = os.readlink(f"/proc/self/fd/{name}")
-        except OSError:
-            continue  # the one that listed them
-    return found
-
-
-def _lives(pid: int) -> bool:
-    """Whether a process is there and is no zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 def _pid_in(path: Path) -> int:
@@ -145,7 +127,7 @@ def test_a_tool_is_killed_at_its_deadline(made: Callable[..., Command], program:
     with pytest.raises(TimeoutError, match=r"tool did not end within 0\.5 s"):
         command.run([], 0.5)
     if (tmp_path / "pid").exists():  # else it was too slow to begin
-        assert not _lives(_pid_in(tmp_path / "pid"))
+        assert not lives(_pid_in(tmp_path / "pid"))
     with pytest.raises(TimeoutError):  # nothing hinders the next one
         command.run([], 0.01)
 
@@ -164,7 +146,7 @@ def test_a_grandchild_that_keeps_the_output_open_is_not_waited_for(
     said = made(GRANDCHILD.format(path=str(tmp_path / "pid")) + "import os; os._exit(3)").run([], LONG)
     assert said == Output(3, b"said\n")
     grandchild = _pid_in(tmp_path / "pid")
-    wait_for(lambda: not _lives(grandchild), LONG, "end of the grandchild: it goes with the group")
+    wait_for(lambda: not lives(grandchild), LONG, "end of the grandchild: it goes with the group")
 
 
 def test_at_the_deadline_grandchildren_are_killed_too(made: Callable[..., Command], tmp_path: Path) -> None:
@@ -172,7 +154,7 @@ def test_at_the_deadline_grandchildren_are_killed_too(made: Callable[..., Comman
     with pytest.raises(TimeoutError):
         command.run([], 2.0)
     grandchild = _pid_in(tmp_path / "pid")
-    wait_for(lambda: not _lives(grandchild), LONG, "end of the grandchild")
+    wait_for(lambda: not lives(grandchild), LONG, "end of the grandchild")
 
 
 def test_what_cannot_be_killed_is_abandoned_and_no_second_one_is_started_while_it_lives(
@@ -189,7 +171,7 @@ def test_what_cannot_be_killed_is_abandoned_and_no_second_one_is_started_while_i
     with pytest.raises(TimeoutError):
         command.run([], 1.0)
     pid = command._left.pid if command._left else 0
-    assert _lives(pid)
+    assert lives(pid)
     for _ in range(3):
         begun = time.thread_time()
         with pytest.raises(ChildProcessError, match=f"tool hangs, cannot be killed, .* while process {pid} lives"):
@@ -197,7 +179,7 @@ def test_what_cannot_be_killed_is_abandoned_and_no_second_one_is_started_while_i
         assert time.thread_time() - begun < 0.1
     monkeypatch.setattr(os, "killpg", reached)
     os.kill(pid, signal.SIGKILL)
-    wait_for(lambda: not _lives(pid), LONG, "end of the tool")
+    wait_for(lambda: not lives(pid), LONG, "end of the tool")
     with pytest.raises(TimeoutError):  # it is gone: the next one is started, and hangs too
         command.run([], 1.0)
     assert len((tmp_path / "pids").read_text().splitlines()) == 2
@@ -336,10 +318,10 @@ def test_a_tool_dies_with_the_program_that_runs_it_even_if_that_is_killed(tmp_pa
         pytest.skip("there is no setpriv that knows --pdeathsig")
     with started([sys.executable, str(PROGRAMS / "runs_tool.py"), str(tmp_path / "pid")]) as parent:
         tool = _pid_in(tmp_path / "pid")
-        assert _lives(tool)
+        assert lives(tool)
         parent.kill()
         parent.wait()
-        wait_for(lambda: not _lives(tool), LONG, "end of the tool after its parent was killed")
+        wait_for(lambda: not lives(tool), LONG, "end of the tool after its parent was killed")
 
 
 @forks
@@ -361,7 +343,7 @@ def test_a_forked_child_runs_tools_of_its_own(made: Callable[..., Command], monk
         finally:
             os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert _lives(left.pid)
+    assert lives(left.pid)
     assert left.end()
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.benchmarks.locks import releases
+from tests.children import descriptors
 
 from opentelemetry.instrumentation.hardware.drivers import Drivers, Linux, Module, Space, plain
 from opentelemetry.instrumentation.hardware.model import Unavailable
@@ -24,17 +25,6 @@ def kernel() -> Iterator[Linux]:
     each = Linux()
     yield each
     each.close()
-
-
-def _descriptors() -> dict[str, str]:
-    """What is open in this process: descriptor and what it leads to."""
-    found = {}
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            found[name] = os.readlink(f"/proc/self/fd/{name}")
-        except OSError:
-            continue  # the one that listed them
-    return found
 
 
 # -- files
@@ -73,27 +63,27 @@ def test_a_file_that_is_read_again_is_read_anew_by_the_same_descriptor(kernel: L
     path = tmp_path / "file"
     path.write_text("first, and longer")
     assert kernel.read(str(path)) == b"first, and longer"
-    open_now = [name for name, target in _descriptors().items() if target == str(path)]
+    open_now = [name for name, target in descriptors().items() if target == str(path)]
     assert len(open_now) == 1
     path.write_text("second")
     assert kernel.read(str(path)) == b"second"
-    assert [name for name, target in _descriptors().items() if target == str(path)] == open_now
+    assert [name for name, target in descriptors().items() if target == str(path)] == open_now
 
 
 @linux
 def test_a_file_that_is_read_once_leaves_nothing_open(kernel: Linux, tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("x")
-    before = _descriptors()
+    before = descriptors()
     kernel.once(str(path))
     kernel.names(str(tmp_path))
-    assert _descriptors() == before
+    assert descriptors() == before
 
 
 @linux
 @pytest.mark.parametrize("way", ["read", "once", "names"])
 def test_what_is_not_there_is_an_error_of_the_system(kernel: Linux, tmp_path: Path, way: str) -> None:
-    before = _descriptors()
+    before = descriptors()
     with pytest.raises(FileNotFoundError) as caught:
         getattr(kernel, way)(str(tmp_path / "nothing"))
     assert caught.value.filename == str(tmp_path / "nothing")
@@ -104,7 +94,7 @@ def test_what_is_not_there_is_an_error_of_the_system(kernel: Linux, tmp_path: Pa
         (tmp_path / "file").write_text("x")
         with pytest.raises(NotADirectoryError):
             kernel.names(str(tmp_path / "file"))
-    assert _descriptors() == before
+    assert descriptors() == before
 
 
 @linux
@@ -116,7 +106,7 @@ def test_the_file_of_a_process_that_ended_is_an_error_and_is_let_go_of(kernel: L
         child.wait()
     with pytest.raises(ProcessLookupError):
         kernel.read(path)
-    assert path not in _descriptors().values()
+    assert path not in descriptors().values()
     with pytest.raises(FileNotFoundError):
         kernel.read(path)
 
@@ -128,10 +118,10 @@ def test_closing_lets_go_of_everything_and_forgetting_of_a_part(tmp_path: Path) 
         (tmp_path / name).write_text(name)
         kernel.read(str(tmp_path / name))
     kernel.forget(str(tmp_path / "a"))
-    left = [target for target in _descriptors().values() if target.startswith(str(tmp_path))]
+    left = [target for target in descriptors().values() if target.startswith(str(tmp_path))]
     assert left == [str(tmp_path / "b")]
     kernel.close()
-    assert not [target for target in _descriptors().values() if target.startswith(str(tmp_path))]
+    assert not [target for target in descriptors().values() if target.startswith(str(tmp_path))]
     assert kernel.read(str(tmp_path / "b")) == b"b", "it can be used again"
     kernel.close()
 
@@ -263,7 +253,7 @@ def test_one_source_has_one_kernel_and_closing_is_safe_at_any_time() -> None:
     kernel.read("/proc/stat")
     drivers.close()
     drivers.close()
-    assert "/proc/stat" not in _descriptors().values()
+    assert "/proc/stat" not in descriptors().values()
 
 
 def test_a_system_that_is_not_linux_has_no_such_kernel(monkeypatch: pytest.MonkeyPatch) -> None:

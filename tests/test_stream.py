@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.children import PROGRAMS, started
+from tests.children import PROGRAMS, descriptors, lives, started
 from tests.stage import Clock
 from tests.waiting import wait_for
 
@@ -66,9 +66,9 @@ def made(tmp_path: Path) -> Iterator[Callable[..., Stream]]:
 @pytest.fixture(autouse=True)
 def _nothing_is_left() -> Iterator[None]:
     """After each test there are the descriptors of before it, and no child, not even a dead one."""
-    before = _descriptors()
+    before = descriptors()
     yield
-    assert _descriptors() == before
+    assert descriptors() == before
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
 
@@ -85,24 +85,6 @@ def _without_setpriv(name: str, path: str | None = None) -> str | None:
     return None if name == "setpriv" else name
 
 
-def _descriptors() -> dict[str, str]:
-    found = {}
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            found[name] = os.readlink(f"/proc/self/fd/{name}")
-        except OSError:
-            continue  # the one that listed them
-    return found
-
-
-def _lives(pid: int) -> bool:
-    """Whether a process is there and is no zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
 def _pids(path: Path, count: int = 1) -> list[int]:
     """The numbers that tools wrote into a file, so many at least."""
 
@@ -116,7 +98,7 @@ def _pids(path: Path, count: int = 1) -> list[int]:
 def _only(pids: list[int], alive: int) -> None:
     """Of these processes one lives; those that were killed through a keeper end a moment later."""
     expected = [number == alive for number in range(len(pids))]
-    wait_for(lambda: [_lives(pid) for pid in pids] == expected, LONG, f"end of all but number {alive}")
+    wait_for(lambda: [lives(pid) for pid in pids] == expected, LONG, f"end of all but number {alive}")
 
 
 def _heard(stream: Stream, count: int) -> list[bytes]:
@@ -167,7 +149,7 @@ def test_a_line_without_end_is_an_error_and_the_tool_is_killed(made: Callable[..
     stream.open([], LONG)
     with pytest.raises(ChildProcessError, match="tool said a line of more than 1 MiB"):
         _heard(stream, 1)
-    assert not _lives(_pids(tmp_path / "pid")[0])
+    assert not lives(_pids(tmp_path / "pid")[0])
 
 
 def test_a_flood_of_lines_is_an_error_and_the_tool_is_killed(
@@ -178,7 +160,7 @@ def test_a_flood_of_lines_is_an_error_and_the_tool_is_killed(
     stream.open([], LONG)
     with pytest.raises(ChildProcessError, match="tool said more than 2 MiB at once"):
         _heard(stream, 1 << 30)
-    assert not _lives(_pids(tmp_path / "pid")[0])
+    assert not lives(_pids(tmp_path / "pid")[0])
     assert LIMIT > 2 << 20
 
 
@@ -214,7 +196,7 @@ def test_silence_for_three_periods_is_an_error_and_the_tool_is_killed(
     clock.now += 2.0
     with pytest.raises(TimeoutError, match="tool has been silent for 3 periods"):
         stream.read()
-    assert not _lives(_pids(tmp_path / "pid")[0])
+    assert not lives(_pids(tmp_path / "pid")[0])
 
 
 def test_the_first_line_may_take_its_time(made: Callable[..., Stream]) -> None:
@@ -313,7 +295,7 @@ def test_a_grandchild_that_keeps_the_output_open_is_not_waited_for(made: Callabl
     with pytest.raises(ChildProcessError, match="tool has ended"):
         stream.read(LONG)
     grandchild = _pids(tmp_path / "pid")[0]
-    wait_for(lambda: not _lives(grandchild), LONG, "end of the grandchild: it goes with the group")
+    wait_for(lambda: not lives(grandchild), LONG, "end of the grandchild: it goes with the group")
 
 
 def test_pauses_grow_between_deaths_and_a_long_life_forgets_them(made: Callable[..., Stream], tmp_path: Path) -> None:
@@ -374,7 +356,7 @@ def test_what_cannot_be_killed_is_abandoned_and_no_second_one_is_started_while_i
         stream.open([], LONG)
     monkeypatch.setattr(os, "killpg", reached)
     os.kill(pid, signal.SIGKILL)
-    wait_for(lambda: not _lives(pid), LONG, "end of the tool")
+    wait_for(lambda: not lives(pid), LONG, "end of the tool")
     stream.open([], LONG)
     assert _heard(stream, 1) == [b"a"]
 
@@ -409,10 +391,10 @@ def test_it_dies_with_the_program_that_listens_even_if_that_is_killed(tmp_path: 
         pid = tmp_path / way
         with started([sys.executable, str(PROGRAMS / "runs_stream.py"), str(pid), way]) as parent:
             tool = _pids(pid)[0]
-            assert _lives(tool)
+            assert lives(tool)
             parent.kill()
             parent.wait()
-            wait_for(lambda tool=tool: not _lives(tool), LONG, f"end of the tool after its parent was killed ({way})")
+            wait_for(lambda tool=tool: not lives(tool), LONG, f"end of the tool after its parent was killed ({way})")
 
 
 @forks
@@ -441,7 +423,7 @@ def test_drivers_have_one_stream_of_a_tool_and_end_it(tmp_path: Path) -> None:
     stream.open(["-c", f"echo $$ >> {tmp_path}/pid; echo a; exec sleep 3600"], LONG)
     assert _heard(stream, 1) == [b"a"]
     drivers.close()
-    assert not _lives(_pids(tmp_path / "pid")[0])
+    assert not lives(_pids(tmp_path / "pid")[0])
     stream.open(["-c", "echo b; exec sleep 3600"], LONG)
     assert _heard(stream, 1) == [b"b"], "after it was closed, too"
     drivers.close()

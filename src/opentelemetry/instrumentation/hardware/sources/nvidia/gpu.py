@@ -319,23 +319,29 @@ class Gpu:
             return None
 
     def _limits(self) -> list[Read]:
-        """What a device may draw, heat up and clock to at most; none of them is zero."""
-
-        def limit(quantity: str, ask: Callable[[], Any]) -> Read:
-            return Read(lambda: {name: value for name, value in _known({quantity: ask()}).items() if value}, quantity)
-
-        def threshold(number: int) -> Callable[[], Any]:
-            return lambda: self.get("TemperatureThreshold", number)
-
-        def most(domain: int) -> Callable[[], Any]:
-            return lambda: _times(self.get("MaxClockInfo", domain), 1_000_000)
-
+        """What a device may draw, heat up and clock to at most."""
         return [
-            limit("power.limit.default", lambda: _times(self.get("PowerManagementDefaultLimit"), 1e-3)),
-            limit("power.limit.max", lambda: _times(self.get("PowerManagementLimitConstraints")[1], 1e-3)),
-            *(limit(f"temperature.limit.{sensor}", threshold(number)) for sensor, number in _THRESHOLDS.items()),
-            *(limit(f"frequency.limit.{domain}", most(number)) for domain, number in _DOMAINS.items()),
+            self._limit("power.limit.default", 1e-3, "PowerManagementDefaultLimit"),
+            self._limit("power.limit.max", 1e-3, "PowerManagementLimitConstraints"),
+            *(
+                self._limit(f"temperature.limit.{limit}", 1, "TemperatureThreshold", number)
+                for limit, number in _THRESHOLDS.items()
+            ),
+            *(
+                self._limit(f"frequency.limit.{domain}", 1_000_000, "MaxClockInfo", number)
+                for domain, number in _DOMAINS.items()
+            ),
         ]
+
+    def _limit(self, quantity: str, unit: float, name: str, *arguments: object) -> Read:
+        """A call that says a limit, or the least and the most that it may be set to; none is zero."""
+
+        def ask() -> Reading:
+            said = self.get(name, *arguments)
+            most = said[-1] if isinstance(said, list) else said
+            return {quantity: most * unit} if most else {}
+
+        return Read(ask, quantity)
 
     def _settle(self) -> None:
         """Ask for what never changes, unless it is known, or known not to be said."""
