@@ -11,13 +11,17 @@ from tests.sources.tree import Fabricated, Tree
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
 from opentelemetry.instrumentation.hardware.config import Config
+from opentelemetry.instrumentation.hardware.devices import QUANTITIES
 from opentelemetry.instrumentation.hardware.drivers import Drivers
-from opentelemetry.instrumentation.hardware.model import Unavailable
+from opentelemetry.instrumentation.hardware.model import Rate, Unavailable
 from opentelemetry.instrumentation.hardware.sources import Site, Source
 from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia
 from opentelemetry.instrumentation.hardware.sources.nvidia.listing import PACE
+from opentelemetry.instrumentation.hardware.sources.nvidia.smi import parse
 
-TEXT = (Path(__file__).parent / "nvidia" / "smi" / "v12-l40s.xml").read_text()
+SMI = Path(__file__).parent / "nvidia" / "smi"
+DOCUMENTS = sorted([*SMI.glob("*.xml"), *Path(os.environ.get("HARDWARE_SAMPLES", "/nowhere")).glob("nvidia/*.xml")])
+TEXT = (SMI / "v12-l40s.xml").read_text()
 PROCESS = """<process_info><gpu_instance_id>N/A</gpu_instance_id><compute_instance_id>N/A</compute_instance_id>
 <pid>{pid}</pid><type>C</type><process_name>python</process_name><used_memory>{used} MiB</used_memory></process_info>"""
 
@@ -32,6 +36,10 @@ class Machine:
         self.tool.write_text(f"#!/bin/sh\necho run >> {self._runs}\ncat {self._page}\n")
         self.tool.chmod(0o755)
         self.says(0)
+
+    def prints(self, page: bytes) -> None:
+        """A document of another machine."""
+        self._page.write_bytes(page)
 
     def says(self, used: int) -> None:
         """This process uses so many MiB of the first GPU."""
@@ -81,6 +89,44 @@ def test_what_the_tool_never_says_is_missing_and_what_it_says_is_not(machine: Ma
     assert "hw.power" not in sentence
     assert "throttle" not in sentence, "reasons that hold are said in one form or another"
     source.close()
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.stem)
+def test_every_number_of_a_document_is_a_point_of_its_device_and_nothing_else_is(machine: Machine, path: Path) -> None:
+    machine.prints(path.read_bytes())
+    source = machine.open(member=False)
+    found = often(source)
+    source.close()
+    expected: dict[tuple[str, str, frozenset[tuple[str, object]]], object] = {}
+    for device in parse(path.read_bytes()).devices:
+        whole = device.uuid or f"gpu{device.index}"
+        parts = [
+            (each.uuid or f"{whole}/{each.gpu_instance}/{each.compute_instance}", each) for each in device.instances
+        ]
+        for id, each in [(whole, device), *parts]:  # noqa: A001
+            for quantity in QUANTITIES.keys() & each.numbers.keys():
+                metric, attributes = QUANTITIES[quantity][0]
+                said = f"{id}/fan0" if quantity == "fan.ratio" else id
+                expected[metric.name, said, frozenset(attributes.items())] = each.numbers[quantity]
+    told = {
+        (
+            series.metric.name,
+            str(series.attributes[v.HW_ID]),
+            frozenset((key, word) for key, word in series.attributes.items() if key not in WHOSE),
+        ): number
+        for series, number in found.items()
+        if series.metric not in FOLLOWING and not isinstance(number, Rate)
+    }
+    assert told == expected
+    assert expected
+
+
+WHOSE = (v.HW_ID, v.HW_NAME, v.HW_TYPE, v.HW_PARENT)
+FOLLOWING = (
+    *(v.HW_GPU_INFO, v.HW_STATUS, v.HW_GPU_MEMORY_PEAK, v.HW_GPU_MEMORY_UTILIZATION, v.HW_POWER_PEAK),
+    *(v.HW_POWER_UTILIZATION, v.HW_TEMPERATURE_PEAK, v.HW_GPU_UTILIZATION_PEAK),
+)
+"""What is worked out of numbers, or is none."""
 
 
 def test_a_member_of_a_job_has_documents_of_its_own_and_reports_itself_alone(machine: Machine) -> None:
