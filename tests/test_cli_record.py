@@ -125,7 +125,8 @@ def test_the_help_says_what_it_is_for_and_how(capsys: pytest.CaptureFixture[str]
         cli.main(["record", "--help"])
     assert left.value.code == 0
     said = capsys.readouterr().out
-    for word in ("container, filesystem, graphcore, host,", "--hide", "otel-hardware record host --output", "exit status"):
+    sources = "container, filesystem, graphcore, host,"
+    for word in (sources, "--hide", "otel-hardware record host --output", "exit status"):
         assert word in " ".join(said.split())
     assert max(map(len, said.splitlines())) <= 120
     assert not [flag for flag in ("--sources", "--sample-interval", "--counter-origin") if flag in said]

@@ -34,6 +34,7 @@ from tests.sources.npus import (
 )
 from tests.sources.playing import Playing, playing
 from tests.sources.reading import all_of, often, opened, series_of, value
+from tests.stage import PATIENT
 from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
@@ -148,6 +149,7 @@ def _broken(value: Any, draw: Any) -> Any:
     return value
 
 
+@PATIENT
 @given(st.data())
 @example(None)
 def test_whatever_is_said_nothing_that_cannot_be_true_comes_of_it(data: Any) -> None:
