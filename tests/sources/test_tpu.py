@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -236,6 +237,15 @@ def test_an_answer_that_is_none_is_wrong_and_the_next_one_counts(answer: Any) ->
         assert source.wrong == []
 
 
+def test_one_that_fails_is_left_alone_longer_each_time() -> None:
+    tpu = FakeTpu({r.DUTY: Code.INTERNAL})
+    with serving(tpu), asked(tpu.address) as source:
+        for _ in range(40):
+            often(source)
+        assert len([name for name, _ in tpu.asked if name == r.DUTY]) == 6, "at readings 1, 2, 4, 8, 16 and 32"
+        assert len(source.wrong) == 1, "and it is said all the time"
+
+
 def test_somebody_else_at_the_port_is_no_program() -> None:
     with socket.socket() as listening, asked(f"localhost:{port_of(listening)}") as source:
         assert all_of(source) == {}, "it takes connections and never says anything"
@@ -426,13 +436,6 @@ def test_with_an_address_all_is_imported_by_the_thread_that_instruments() -> Non
         done = run(command("tpu_present"), {"OTEL_PYTHON_HARDWARE_TPU_RUNTIME": tpu.address})
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {"values": [0.0, 0.75], "imported": []}
-
-
-def test_a_program_forks_while_the_runtime_is_asked() -> None:
-    with serving(busy()) as tpu:
-        done = run(command("tpu_forks", 40), {"OTEL_PYTHON_HARDWARE_TPU_RUNTIME": tpu.address})
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {"ended": [0] * 40, "still": True}
 
 
 # -- The environment.
@@ -670,6 +673,8 @@ def test_where_libtpu_is_not_installed_it_is_said_and_no_child_is_left() -> None
         for _ in until(lambda: often(source) == {} and any("cannot be imported" in each for each in source.missing)):
             pass
         assert often(source) == {}
+        lines = [child.cmdline() for child in psutil.Process().children(recursive=True)]
+        assert not [line for line in lines if any("tpumonitoring" in word for word in line)]
 
 
 def test_without_a_tpu_on_the_bus_the_sdk_is_not_asked() -> None:
