@@ -25,6 +25,11 @@ class _Stepped(Session):
     def start(self) -> None:
         pass
 
+    def close(self) -> None:
+        super().close()
+        for poller in self.board.pollers:  # no thread of theirs does it
+            poller._close()
+
 
 class Playing:
     """An instrumented program whose clock the test turns.

@@ -15,6 +15,7 @@ from enum import Enum
 from math import inf
 from typing import TypeAlias
 
+from opentelemetry.instrumentation.hardware.drivers import Refusal
 from opentelemetry.instrumentation.hardware.model import Number, Problem, Series, Unavailable, Values
 from opentelemetry.instrumentation.hardware.rhythm import Rhythm
 from opentelemetry.instrumentation.hardware.sources import Source
@@ -198,6 +199,8 @@ class Poller:
                 self._absent(gone)
             else:
                 self._fail(gone.reason)  # it was there: it may come back
+        except Refusal as refusal:
+            self._fail(str(refusal))  # the driver's own words
         except Exception as error:
             self._fail(f"{type(error).__name__}: {error}")
         finally:
