@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
 import threading
@@ -132,6 +133,11 @@ class Session:
                 _LOG.debug("Source %s hangs; its thread ends when its driver answers", poller.name)
 
     def abandon(self) -> None:
-        """In a forked child: close the descriptors that came with the fork. No lock, no thread, no wait."""
+        """In a forked child: close the descriptors that came with the fork. No lock, no thread, no wait.
+
+        All else is kept for ever: a library whose objects are let go of, here or at the child's end, may wait for
+        threads that did not come along.
+        """
         for poller in self.board.pollers:
             poller.abandon()
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
