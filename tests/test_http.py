@@ -248,7 +248,10 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, subject in (("ca", "authority"), ("server", "127.0.0.1"), ("client", "client")):
         command = [tool, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
         command += ["-keyout", f"{name}.key", "-out", f"{name}.pem", "-days", "2", "-subj", f"/CN={subject}"]
-        command += [] if name == "ca" else ["-CA", "ca.pem", "-CAkey", "ca.key"]
+        # From 3.13 on Python wants an authority to say that it is one, and the others that they are none.
+        signs = ["-addext", "keyUsage=critical,keyCertSign,cRLSign"]
+        signed = ["-CA", "ca.pem", "-CAkey", "ca.key", "-addext", "basicConstraints=critical,CA:FALSE"]
+        command += signs if name == "ca" else signed
         command += ["-addext", "subjectAltName=IP:127.0.0.1"] if name == "server" else []
         subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=60)
     return folder
