@@ -307,7 +307,7 @@ def test_whatever_is_said_some_of_the_devices_are_chosen(
 
 
 def opened(fake: FakeNvml, devices: str | None, environ: Mapping[str, str]) -> AbstractContextManager[Nvidia]:
-    return _opened({"devices": devices, "nvml": str(fake.library), "nvidia_smi": "off"}, environ)
+    return _opened({"devices": devices, "nvml": str(fake.path), "nvidia_smi": "off"}, environ)
 
 
 @contextmanager

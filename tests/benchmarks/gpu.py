@@ -147,9 +147,9 @@ def machine(model: str) -> Iterator[Config]:
     with TemporaryDirectory() as folder:
         fake = nvml.FakeNvml(Path(folder), *({**getattr(nvml, model)(index), **busy} for index in range(GPUS)))
         os.environ["FAKE_NVML_STATE"] = fake.environment["FAKE_NVML_STATE"]
-        ctypes.CDLL(str(fake.library))  # who asks for NVML by its name is then given this one
+        ctypes.CDLL(str(fake.path))  # who asks for NVML by its name is then given this one
         pynvml.nvmlInit()
-        yield Config(nvml=str(fake.library))
+        yield Config(nvml=str(fake.path))
 
 
 @contextmanager

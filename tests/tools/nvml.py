@@ -58,7 +58,7 @@ class FakeNvml:
 
     def __init__(self, folder: Path, *gpus: Mapping[str, Value], without: tuple[str, ...] = ()) -> None:
         """A machine that keeps its files in `folder`; its library lacks the functions `without`."""
-        self.library = fake_nvml(without)
+        self.path = fake_nvml(without)
         self._state = folder / "nvml-state"
         self._calls = folder / "nvml-calls"
         self._events = count(1)
@@ -77,8 +77,8 @@ class FakeNvml:
     def environment(self) -> dict[str, str]:
         """What a program needs to find this driver in place of the machine's."""
         return {
-            "OTEL_PYTHON_HARDWARE_NVML": str(self.library),
-            "LD_LIBRARY_PATH": str(self.library.parent),
+            "OTEL_PYTHON_HARDWARE_NVML": str(self.path),
+            "LD_LIBRARY_PATH": str(self.path.parent),
             "FAKE_NVML_STATE": str(self._state),
             "FAKE_NVML_CALLS": str(self._calls),
         }

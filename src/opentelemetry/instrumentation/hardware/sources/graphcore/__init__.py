@@ -13,7 +13,7 @@ from opentelemetry.instrumentation.hardware.machine import machine
 from opentelemetry.instrumentation.hardware.model import Kept, Point, Scope, Unavailable
 from opentelemetry.instrumentation.hardware.owners import Owners
 from opentelemetry.instrumentation.hardware.sources import Source
-from opentelemetry.instrumentation.hardware.sources.graphcore.library import NAME, Place, tool
+from opentelemetry.instrumentation.hardware.sources.graphcore.place import NAME, Place, tool
 from opentelemetry.instrumentation.hardware.sources.graphcore.reading import Ipu, parse
 from opentelemetry.instrumentation.hardware.stream import PERIODS
 

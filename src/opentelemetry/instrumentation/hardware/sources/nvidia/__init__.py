@@ -17,7 +17,7 @@ from opentelemetry.instrumentation.hardware.sources.nvidia import nvml as n
 from opentelemetry.instrumentation.hardware.sources.nvidia.naps import Naps
 
 if TYPE_CHECKING:  # the rest is imported where there is a driver
-    from opentelemetry.instrumentation.hardware.sources.nvidia.library import Library
+    from opentelemetry.instrumentation.hardware.sources.nvidia.gpus import Library
     from opentelemetry.instrumentation.hardware.sources.nvidia.listing import Listing
 
 _COMPUTE = "/dev/nvidia-uvm"
@@ -27,7 +27,7 @@ _PIPES = "CUDA_MPS_PIPE_DIRECTORY"
 _MPS = "/tmp/nvidia-mps"
 """Where programs meet CUDA's multi-process service: the variable that says it, and where it is by default."""
 
-_BARRED = (n.NO_PERMISSION, n.DRIVER_NOT_LOADED, n.LIBRARY_NOT_FOUND, n.FUNCTION_NOT_FOUND, n.VERSION_MISMATCH)
+_BARRED = (n.NO_PERMISSION, n.DRIVER_NOT_LOADED, n.NO_LIBRARY, n.FUNCTION_NOT_FOUND, n.VERSION_MISMATCH)
 """Codes of a library that this process will never be able to use; a tool, started anew each time, may be."""
 
 _HOST_PIDS = (
@@ -62,7 +62,7 @@ class Nvidia(Source):
     def prepare(cls, config: Config) -> None:
         """Import what asks a driver, where there may be one."""
         if is_expected(config, os.path.exists):
-            from opentelemetry.instrumentation.hardware.sources.nvidia import library, listing  # noqa: F401
+            from opentelemetry.instrumentation.hardware.sources.nvidia import gpus, listing  # noqa: F401
 
             if config.nvml != "off":
                 import pynvml  # noqa: F401
@@ -137,7 +137,7 @@ class Nvidia(Source):
         return listing
 
     def _library(self) -> Library:
-        from opentelemetry.instrumentation.hardware.sources.nvidia.library import Library
+        from opentelemetry.instrumentation.hardware.sources.nvidia.gpus import Library
 
         nvml = self.site.drivers.own("nvml", lambda: n.Nvml(_named(self.site.config.nvml)))
         try:
@@ -150,7 +150,7 @@ class Nvidia(Source):
         self._by_library = True
         return library
 
-    def library(self) -> n.Nvml | None:
+    def binding(self) -> n.Nvml | None:
         """The library for another user, who lets go of it; None where it is not by it that the GPUs are asked.
 
         Raises:

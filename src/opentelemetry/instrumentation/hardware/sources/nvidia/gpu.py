@@ -27,7 +27,7 @@ _NOTHING = (n.NOT_FOUND, n.NO_DATA)
 _GONE = (n.LOST, n.RESET_REQUIRED)
 """Codes of a device that is out of order."""
 
-END = (n.UNINITIALIZED, n.DRIVER_NOT_LOADED, n.LIBRARY_NOT_FOUND, n.VERSION_MISMATCH)
+END = (n.UNINITIALIZED, n.DRIVER_NOT_LOADED, n.NO_LIBRARY, n.VERSION_MISMATCH)
 """Codes of a library that is out of order, for all devices."""
 
 _MOST = 32

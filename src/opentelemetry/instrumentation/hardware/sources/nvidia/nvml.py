@@ -24,7 +24,7 @@ NOT_FOUND: Final = 6
 INSUFFICIENT_SIZE: Final = 7
 DRIVER_NOT_LOADED: Final = 9
 TIMEOUT: Final = 10
-LIBRARY_NOT_FOUND: Final = 12
+NO_LIBRARY: Final = 12
 FUNCTION_NOT_FOUND: Final = 13
 LOST: Final = 15
 RESET_REQUIRED: Final = 16
@@ -120,7 +120,7 @@ class Nvml:
         try:
             import pynvml
         except ImportError as error:
-            raise Refusal(LIBRARY_NOT_FOUND, f"its Python binding cannot be imported: {error}") from None
+            raise Refusal(NO_LIBRARY, f"its Python binding cannot be imported: {error}") from None
         self._binding = pynvml
         self._said = _Said(pynvml.NVMLError)
         self._reasons: dict[int, str] = {}
@@ -135,7 +135,7 @@ class Nvml:
             try:
                 ctypes.CDLL(path)  # the binding asks for it by its name, and is then given this one
             except OSError as error:
-                raise Refusal(LIBRARY_NOT_FOUND, str(error)) from None
+                raise Refusal(NO_LIBRARY, str(error)) from None
         with self._said:
             pynvml.nvmlInit()
 

@@ -135,7 +135,7 @@ class Raw:
         source = Nvidia(self._site)
         self._held.callback(source.close)
         source.open()
-        self._nvml = source.library()
+        self._nvml = source.binding()
         if self._nvml is not None:
             self._held.callback(self._nvml.release)
         self._source = source
