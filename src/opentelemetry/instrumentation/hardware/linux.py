@@ -1,10 +1,11 @@
-"""What the Linux kernel says, parsed from its files: each file is read once for all that it answers."""
+"""What the Linux kernel says in its files: each is read once for all that it answers."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
+from opentelemetry.instrumentation.hardware import mounts, procfs
 from opentelemetry.instrumentation.hardware.cgroup import Cgroup
 from opentelemetry.instrumentation.hardware.drivers import Kernel, Module, Space
 from opentelemetry.instrumentation.hardware.machine import (
@@ -21,12 +22,7 @@ from opentelemetry.instrumentation.hardware.machine import (
     Swap,
     Zone,
 )
-
-TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
-PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
-
-# /proc/stat, columns of a cpu line after its name. guest and guest_nice are already in user and nice.
-_MODES = (("user", 1), ("nice", 2), ("system", 3), ("idle", 4), ("iowait", 5), ("steal", 8))
+from opentelemetry.instrumentation.hardware.procfs import PAGE, TICKS
 
 _ERRORS = {
     "symbol_error": "symbol",
@@ -36,22 +32,6 @@ _ERRORS = {
     "port_xmit_discards": "transmit_discard",
     "local_link_integrity_errors": "link_integrity",
 }
-
-# Mounts that come and go with containers, pods, snaps and users.
-_PASSING = (
-    "/proc",
-    "/sys",
-    "/dev",
-    "/run",
-    "/snap",
-    "/var/lib/docker",
-    "/var/lib/containers",
-    "/var/lib/containerd",
-    "/var/lib/kubelet",
-)
-_IMAGES = frozenset({"squashfs", "iso9660", "erofs", "udf", "cramfs"})
-_UNBACKED = frozenset({"btrfs", "zfs", "overlay", "virtiofs", "fuseblk", "bcachefs"})
-"""Real file systems that /proc/filesystems calls nodev, or that a container's root is."""
 
 
 class LinuxMachine:
@@ -77,11 +57,6 @@ class LinuxMachine:
         except OSError:
             return b""
 
-    def _lines(self, path: str) -> list[bytes]:
-        """The lines of a file, complete ones only: a number that was cut is a wrong number."""
-        text = self._file(path)
-        return text[: text.rfind(b"\n") + 1].splitlines()
-
     def _answers(self, path: str) -> bool:
         try:
             self._kernel.read(path)
@@ -103,15 +78,15 @@ class LinuxMachine:
 
     def cpu(self) -> Mapping[str, float]:
         first, end, _ = self._file("/proc/stat").partition(b"\n")
-        return _modes(first.split()) if end else {}
+        return procfs.modes(first.split()) if end else {}
 
     def cpus(self) -> Mapping[int, Mapping[str, float]]:
         found = {}
-        for line in self._lines("/proc/stat")[1:]:
+        for line in procfs.lines(self._file("/proc/stat"))[1:]:
             if not line.startswith(b"cpu"):
                 break
             columns = line.split()
-            found[int(columns[0][3:])] = _modes(columns)
+            found[int(columns[0][3:])] = procfs.modes(columns)
         return found
 
     def counts(self) -> tuple[int | None, int | None]:
@@ -144,73 +119,27 @@ class LinuxMachine:
     # -- memory
 
     def memory(self) -> tuple[Memory | None, Swap | None]:
-        meminfo = b"\n" + self._file("/proc/meminfo")
-        total, free = _kib(meminfo, b"MemTotal"), _kib(meminfo, b"MemFree")
-        buffers, cached = _kib(meminfo, b"Buffers"), _kib(meminfo, b"Cached")
-        memory = swap = None
-        if total is not None and free is not None and buffers is not None and cached is not None:
-            cached += _kib(meminfo, b"SReclaimable") or 0
-            memory = Memory(total, _kib(meminfo, b"MemAvailable"), free, cached, buffers)
-        total, free = _kib(meminfo, b"SwapTotal"), _kib(meminfo, b"SwapFree")
-        if total is not None and free is not None:
-            swap = Swap(total, free)
-        return memory, swap
+        return procfs.meminfo(self._file("/proc/meminfo"))
 
     def paging(self) -> Paging:
-        vmstat = self._file("/proc/vmstat")
-        faults, major = _entry(vmstat, b"\npgfault "), _entry(vmstat, b"\npgmajfault ")
-        minor = None if faults is None or major is None else faults - major
-        return Paging(minor, major, _entry(vmstat, b"\npswpin "), _entry(vmstat, b"\npswpout "))
+        return procfs.vmstat(self._file("/proc/vmstat"))
 
     # -- disks and network
 
     def disks(self) -> Mapping[str, Disk]:
-        return dict(self._disks(self._is_whole))
-
-    def _disks(self, chosen: Callable[[str], bool]) -> Iterator[tuple[str, Disk]]:
-        for line in self._lines("/proc/diskstats"):
-            columns = line.split(None, 3)
-            if len(columns) > 3 and chosen(name := columns[2].decode()):
-                counts = [int(column) for column in columns[3].split(None, 10)[:10]]
-                if len(counts) < 10:
-                    continue
-                reads, _, sectors_read, read_ms, writes, _, sectors_written, write_ms, _, busy_ms = counts
-                yield (
-                    name,
-                    Disk(
-                        sectors_read * 512,
-                        sectors_written * 512,
-                        reads,
-                        writes,
-                        read_ms / 1e3,
-                        write_ms / 1e3,
-                        busy_ms / 1e3,
-                    ),
-                )
+        return dict(procfs.diskstats(self._file("/proc/diskstats"), self._is_whole))
 
     def _is_whole(self, name: str) -> bool:
         """A disk with a device behind it: no partition, no loop or ram disk, nothing built on other disks."""
         whole = self._whole.get(name)
         if whole is None:
-            block = "/sys/block/" + name.replace("/", "!")
-            whole = self._whole[name] = self._kernel.exists(block + "/device") and not name.startswith(
-                ("sr", "fd", "nbd")
-            )
+            backed = self._kernel.exists(_block(name) + "/device")
+            whole = self._whole[name] = backed and not name.startswith(("sr", "fd", "nbd"))
         return whole
 
     def interfaces(self, names: Sequence[str] | None = None) -> Mapping[str, Interface]:
-        return dict(self._interfaces(self._chosen() if names is None else names))
-
-    def _interfaces(self, names: Sequence[str] | None) -> Iterator[tuple[str, Interface]]:
-        for line in self._lines("/proc/net/dev")[2:]:
-            label, _, rest = line.partition(b":")
-            name = label.strip().decode()
-            if names is None or name in names:
-                c = rest.split()
-                yield (
-                    name,
-                    Interface(int(c[8]), int(c[0]), int(c[9]), int(c[1]), int(c[11]), int(c[3]), int(c[10]), int(c[2])),
-                )
+        chosen = self._chosen() if names is None else names
+        return dict(procfs.net_dev(self._file("/proc/net/dev"), chosen))
 
     def _chosen(self) -> list[str]:
         """Interfaces with a device behind them, a bond instead of its members; looked up once a minute.
@@ -226,18 +155,14 @@ class LinuxMachine:
                 member = any(self._kernel.exists(f"{folder}/master/{mark}") for mark in ("bonding", "device"))
                 if self._kernel.exists(folder + "/bonding") or (self._kernel.exists(folder + "/device") and not member):
                     found.append(name)
-            self._physical = now, found or self._routed()
+            self._physical = now, found or procfs.routed(self._text("/proc/net/route") or "")
         return self._physical[1]
 
-    def _routed(self) -> list[str]:
-        routes = (self._text("/proc/net/route") or "").splitlines()[1:]
-        return sorted({columns[0] for line in routes if len(columns := line.split()) > 1 and columns[1] == "00000000"})
-
     def connections(self) -> Mapping[tuple[str, str], int]:
-        four, six = _sockets(self._lines("/proc/net/sockstat")), _sockets(self._lines("/proc/net/sockstat6"))
+        four, six = (procfs.sockstat(self._file(f"/proc/net/{name}")) for name in ("sockstat", "sockstat6"))
         found: dict[tuple[str, str], int] = {}
         if "TCP" in four:
-            established = self._established()
+            established = procfs.established(self._file("/proc/net/snmp"))
             if established is not None:
                 found["tcp", "established"] = established
             if "tw" in four["TCP"]:
@@ -246,21 +171,14 @@ class LinuxMachine:
             found["udp", ""] = four["UDP"]["inuse"] + six.get("UDP6", {}).get("inuse", 0)
         return found
 
-    def _established(self) -> int | None:
-        lines = [line.split() for line in self._lines("/proc/net/snmp") if line.startswith(b"Tcp:")]
-        if len(lines) != 2 or b"CurrEstab" not in lines[0]:
-            return None
-        return int(lines[1][lines[0].index(b"CurrEstab")])
-
     def states(self) -> Mapping[str, int]:
         found: dict[str, int] = {}
         for name in self._names("/proc"):
             if name.isdigit():
                 try:
-                    stat = self._kernel.once(f"/proc/{name}/stat")
+                    state = procfs.state(self._kernel.once(f"/proc/{name}/stat"))
                 except OSError:
                     continue
-                state = _STATES.get(stat[stat.rindex(b")") + 2 : stat.rindex(b")") + 3])
                 if state:
                     found[state] = found.get(state, 0) + 1
         return found
@@ -273,10 +191,9 @@ class LinuxMachine:
             self._pressures = [(resource, path) for resource, path in paths if self._answers(path)]
         found = {}
         for resource, path in self._pressures:
-            for line in self._lines(path):
-                kind = line.partition(b" ")[0].decode()
+            for kind, seconds in procfs.pressure(self._file(path)).items():
                 if (resource, kind) != ("cpu", "full"):  # means nothing for a whole system: always 0
-                    found[resource, kind] = int(line.rpartition(b"=")[2]) / 1e6
+                    found[resource, kind] = seconds
         return found
 
     def uptime(self) -> float:
@@ -350,37 +267,11 @@ class LinuxMachine:
     def mounts(self) -> Sequence[Mount]:
         text = self._mountinfo()
         if text != self._stable[0]:
-            self._stable = text, self._choose(_mounted(text))
+            self._stable = text, mounts.stable(text, self._text("/proc/filesystems") or "")
         return self._stable[1]
 
-    def _choose(self, mounted: Iterable[tuple[str, str, Mount]]) -> Sequence[Mount]:
-        real = _UNBACKED | {
-            line.strip()
-            for line in (self._text("/proc/filesystems") or "").splitlines()
-            if not line.startswith("nodev")
-        }
-        found: dict[str, Mount] = {}
-        for number, root, mount in mounted:
-            if mount.type not in real or mount.type in _IMAGES or (mount.type == "overlay" and mount.path != "/"):
-                continue
-            if mount.path != "/" and (root != "/" and mount.type != "btrfs"):
-                continue  # a part of a file system bound somewhere else
-            if any(mount.path == passing or mount.path.startswith(passing + "/") for passing in _PASSING):
-                continue
-            key = mount.device if mount.type == "btrfs" else number
-            if key not in found or len(mount.path) < len(found[key].path):
-                found[key] = mount
-        return sorted(found.values())
-
     def mount(self, path: str) -> Mount:
-        best = None
-        for _, _, mount in _mounted(self._mountinfo()):
-            inside = mount.path in ("/", path) or path.startswith(mount.path + "/")
-            if inside and (best is None or len(mount.path) >= len(best.path)):  # a later mount covers an earlier one
-                best = mount
-        if best is None:
-            raise FileNotFoundError(f"no file system is mounted on the way to {path}")
-        return best
+        return mounts.below(self._mountinfo(), path)
 
     def _mountinfo(self) -> bytes:
         try:
@@ -398,7 +289,7 @@ class LinuxMachine:
 
     def process(self, pid: int) -> Process:
         folder, mine = self._folder(pid), pid == os.getpid()
-        fields = _stat(self._kernel.read(folder + "/stat"))
+        fields = procfs.stat(self._kernel.read(folder + "/stat"))
         statm = self._kernel.read(folder + "/statm").split()
         usage = self._kernel.usage() if mine else None
         ended = fields[0] == b"Z"  # its parent has not looked yet
@@ -414,10 +305,10 @@ class LinuxMachine:
             uptime=self._kernel.uptime() - int(fields[19]) / TICKS,
             voluntary=usage.voluntary if usage else None,
             involuntary=usage.involuntary if usage else None,
-            read=_entry(io, b"\nread_bytes: "),
-            written=_entry(io, b"\nwrite_bytes: "),
-            reads=_entry(io, b"\nsyscr: "),
-            writes=_entry(io, b"\nsyscw: "),
+            read=procfs.entry(io, b"\nread_bytes: "),
+            written=procfs.entry(io, b"\nwrite_bytes: "),
+            reads=procfs.entry(io, b"\nsyscr: "),
+            writes=procfs.entry(io, b"\nsyscw: "),
             descriptors=None if ended else self._count(folder + "/fd"),
         )
 
@@ -446,7 +337,7 @@ class LinuxMachine:
         return found
 
     def relative(self, pid: int) -> Relative:
-        fields = _stat(self._kernel.once(f"/proc/{pid}/stat"))
+        fields = procfs.stat(self._kernel.once(f"/proc/{pid}/stat"))
         return Relative(
             pid,
             int(fields[19]) / TICKS,
@@ -473,68 +364,10 @@ class LinuxMachine:
         return self._groups[pid]
 
     def everything(self) -> tuple[Mapping[str, Disk], Mapping[str, Interface]]:
-        return dict(self._disks(lambda name: self._kernel.exists("/sys/block/" + name.replace("/", "!")))), dict(
-            self._interfaces(None)
-        )
+        disks = procfs.diskstats(self._file("/proc/diskstats"), lambda name: self._kernel.exists(_block(name)))
+        return dict(disks), dict(procfs.net_dev(self._file("/proc/net/dev"), None))
 
 
-_STATES = {
-    b"R": "running",
-    b"S": "sleeping",
-    b"D": "sleeping",
-    b"I": "sleeping",
-    b"T": "stopped",
-    b"t": "stopped",
-    b"Z": "defunct",
-}
-"""The conventions know four states; waiting for a disk and idle kernel threads sleep."""
-
-
-def _modes(columns: Sequence[bytes]) -> dict[str, float]:
-    modes = {mode: int(columns[at]) / TICKS for mode, at in _MODES if at < len(columns)}
-    if len(columns) > 7:
-        modes["interrupt"] = (int(columns[6]) + int(columns[7])) / TICKS
-    return modes
-
-
-def _entry(text: bytes, label: bytes) -> int | None:
-    at = text.find(label)
-    end = text.find(b"\n", at + 1)
-    return None if at < 0 or end < 0 else int(text[at + len(label) : end])
-
-
-def _kib(meminfo: bytes, name: bytes) -> int | None:
-    """A line of /proc/meminfo, in bytes."""
-    at = meminfo.find(b"\n" + name + b":")
-    end = meminfo.find(b" kB\n", at)
-    return None if at < 0 or end < 0 else int(meminfo[at + len(name) + 2 : end]) << 10
-
-
-def _stat(text: bytes) -> list[bytes]:
-    """The fields after the name, which may hold anything; ``state`` is field 0."""
-    return text[text.rindex(b")") + 2 :].split()
-
-
-def _sockets(lines: Sequence[bytes]) -> dict[str, dict[str, int]]:
-    found = {}
-    for line in lines:
-        label, _, rest = line.decode().partition(":")
-        words = rest.split()
-        found[label] = {name: int(count) for name, count in zip(words[::2], words[1::2])}
-    return found
-
-
-def _mounted(mountinfo: bytes) -> Iterator[tuple[str, str, Mount]]:
-    """Device number, root and mount of each line."""
-    for line in mountinfo.decode(errors="surrogateescape").split("\n")[:-1]:
-        before, _, after = line.partition(" - ")
-        fields, kind = before.split(), after.split()
-        yield fields[2], _unescape(fields[3]), Mount(_unescape(fields[4]), _unescape(kind[1]), kind[0])
-
-
-def _unescape(path: str) -> str:
-    """Blanks and the like are octal in mountinfo."""
-    for code in ("\\040", "\\011", "\\012", "\\134"):
-        if code in path:
-            path = path.replace(code, chr(int(code[1:], 8)))
-    return path
+def _block(disk: str) -> str:
+    """The folder of a disk, which a partition has not."""
+    return "/sys/block/" + disk.replace("/", "!")
