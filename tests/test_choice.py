@@ -17,26 +17,29 @@ from tests.stage import warnings
 from tests.tools import fake_nvml, need
 from tests.tools.nvml import FakeNvml, Value, geforce, h100, listed, mig, refused
 
+from opentelemetry.instrumentation.hardware.choice import JOBS, Choice, Found, Part, choose, rule
 from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.sources import Site
-from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia
-from opentelemetry.instrumentation.hardware.sources.nvidia.choice import JOBS, Choice, Found, Part, choose, rule
+from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia, visible
+from opentelemetry.instrumentation.hardware.sources.nvidia.visible import WAY
 
 A, B, C = "GPU-8f6a1111-aaaa", "GPU-8f6a2222-bbbb", "GPU-12345678-cccc"
 X, Y, Z = "MIG-5ee7aaaa-0000", "MIG-5ee7bbbb-1111", "MIG-0123cccc-2222"
 
 ALIKE = (
-    Found(0, A, "H100", "0000:1a:00.0"),
-    Found(1, B, "H100", "0000:1b:00.0"),
-    Found(2, C, "H100", "0001:c1:00.0"),
+    visible.gpu(0, A, "H100", "0000:1a:00.0"),
+    visible.gpu(1, B, "H100", "0000:1b:00.0"),
+    visible.gpu(2, C, "H100", "0001:c1:00.0"),
 )
 MIXED = (ALIKE[0], ALIKE[1]._replace(model="T4"), ALIKE[2])
 DIVIDED = (
     ALIKE[0],
-    ALIKE[1]._replace(divided=True, parts=(Part(X, 0, (7, 0)), Part(Y, 2, (9, 0)), Part(Z, 3, (9, 1)))),
+    ALIKE[1]._replace(
+        divided=True, parts=tuple(visible.instance(B, *each) for each in ((X, 0, 7, 0), (Y, 2, 9, 0), (Z, 3, 9, 1)))
+    ),
 )
-LOST = (ALIKE[0], Found(1, "gpu1"), ALIKE[2])
+LOST = (ALIKE[0], visible.gpu(1, "gpu1"), ALIKE[2])
 NONE: tuple[Found, ...] = ()
 
 DOCUMENTS = Path(__file__).parent / "sources" / "nvidia" / "smi"
@@ -81,7 +84,7 @@ PARTS = {X, Y, Z}
     ],
 )
 def test_a_list_names_devices(words: str, found: Sequence[Found], ids: set[str]) -> None:
-    assert choose(words.split(","), {}, found) == (ids, "", ())
+    assert choose(words.split(","), {}, found, WAY) == (ids, "", ())
 
 
 @pytest.mark.parametrize(
@@ -105,15 +108,15 @@ def test_a_list_names_devices(words: str, found: Sequence[Found], ids: set[str])
 def test_a_word_that_means_nothing_is_told(
     words: str, found: Sequence[Found], ids: set[str], strange: tuple[str, ...]
 ) -> None:
-    assert choose(words.split(","), {}, found) == (ids, "", strange)
+    assert choose(words.split(","), {}, found, WAY) == (ids, "", strange)
 
 
 def test_the_warning_comes_once_and_names_the_words_that_there_are(caplog: pytest.LogCaptureFixture) -> None:
-    choice = Choice(["0", "7"])
+    choice = Choice(["0", "7"], {}, WAY)
     for _ in range(3):
         choice.look(DIVIDED)
     (said,) = warnings(caplog)
-    assert said.startswith("OTEL_PYTHON_HARDWARE_DEVICES: there is no GPU 7, left out; there are 0 (")
+    assert said.startswith("OTEL_PYTHON_HARDWARE_DEVICES: there is no NVIDIA GPU 7, left out; there are 0 (")
     for word in (A, B, X, Y, Z, "0000:1a:00.0", "0000:1b:00.0"):
         assert word in said
     assert A in choice
@@ -165,11 +168,11 @@ CUDA: list[tuple[str, Sequence[Found], set[str]]] = [
 
 @pytest.mark.parametrize(("said", "found", "ids"), CUDA)
 def test_what_cuda_shows_a_program_is_visible(said: str, found: Sequence[Found], ids: set[str]) -> None:
-    assert choose(["visible"], {"CUDA_VISIBLE_DEVICES": said}, found) == (ids, "", ())
+    assert choose(["visible"], {"CUDA_VISIBLE_DEVICES": said}, found, WAY) == (ids, "", ())
 
 
 def test_what_nothing_restricts_is_visible() -> None:
-    assert choose(["visible"], {}, ALIKE).ids == ALL
+    assert choose(["visible"], {}, ALIKE, WAY).ids == ALL
 
 
 @pytest.mark.parametrize(
@@ -188,18 +191,18 @@ def test_a_number_that_may_mean_any_device_hides_none(
     found: Sequence[Found], more: Mapping[str, str], word: str
 ) -> None:
     environ = {"CUDA_VISIBLE_DEVICES": "0,1", **more}
-    chosen = choose(["visible"], environ, found)
-    assert chosen.ids == choose(["all"], {}, found).ids
+    chosen = choose(["visible"], environ, found, WAY)
+    assert chosen.ids == choose(["all"], {}, found, WAY).ids
     assert chosen.doubt.startswith("CUDA_VISIBLE_DEVICES=0,1: ")
     assert word in chosen.doubt
-    choice = Choice(["visible"], environ)
+    choice = Choice(["visible"], environ, WAY)
     choice.look(found)
     assert choice.missing() == [f"{chosen.doubt}; all are reported"]
 
 
 def test_a_number_is_known_where_cuda_counts_as_the_bus_does() -> None:
     environ = {"CUDA_VISIBLE_DEVICES": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-    assert choose(["visible"], environ, MIXED) == ({B}, "", ())
+    assert choose(["visible"], environ, MIXED, WAY) == ({B}, "", ())
 
 
 @pytest.mark.parametrize(
@@ -233,12 +236,12 @@ def test_a_number_is_known_where_cuda_counts_as_the_bus_does() -> None:
     ],
 )
 def test_what_a_container_was_given_is_visible(said: str, found: Sequence[Found], ids: set[str]) -> None:
-    assert choose(["visible"], {"NVIDIA_VISIBLE_DEVICES": said}, found) == (ids, "", ())
+    assert choose(["visible"], {"NVIDIA_VISIBLE_DEVICES": said}, found, WAY) == (ids, "", ())
 
 
 def test_what_both_show_is_visible() -> None:
     environ = {"NVIDIA_VISIBLE_DEVICES": f"{A},{B}", "CUDA_VISIBLE_DEVICES": "1,2"}
-    assert choose(["visible"], environ, ALIKE).ids == {B}
+    assert choose(["visible"], environ, ALIKE, WAY).ids == {B}
 
 
 @pytest.mark.parametrize("job", JOBS)
@@ -256,11 +259,11 @@ def test_elsewhere_all_is_the_default(environ: Mapping[str, str]) -> None:
 
 
 def test_what_the_program_uses_is_chosen_from_its_first_use_on() -> None:
-    choice = Choice(["process"])
+    choice = Choice(["process"], {}, WAY)
     choice.look(DIVIDED)
     assert not [each for each in (A, B, X) if each in choice]
     (why,) = choice.missing()
-    assert "has not used a GPU so far" in why
+    assert "has used no NVIDIA GPU so far" in why
     choice.use(A)
     assert A in choice
     choice.use(X)
@@ -293,9 +296,9 @@ FOUND = st.sampled_from([ALIKE, MIXED, DIVIDED, LOST, NONE, ALIKE[:1], DIVIDED[1
 def test_whatever_is_said_some_of_the_devices_are_chosen(
     words: list[str], environ: dict[str, str], found: Sequence[Found], used: set[str]
 ) -> None:
-    everything = choose(["all"], {}, found).ids
+    everything = choose(["all"], {}, found, WAY).ids
     for asked in (words, ["visible"], ["process"], rule(None, environ)):
-        chosen = choose(asked, environ, found, used)
+        chosen = choose(asked, environ, found, WAY, used)
         assert chosen.ids <= everything
         assert set(chosen.strange) <= set(asked)
         if chosen.doubt:

@@ -189,7 +189,7 @@ def test_a_word_that_means_no_gpu_is_said_beside(folder: Path) -> None:
     machine = FakeNvml(folder, using(h100(0)))
     answer = free(machine, env={"OTEL_PYTHON_HARDWARE_DEVICES": "0,7"})
     assert (answer.returncode, answer.stdout) == (0, f"{FIRST}\n")
-    assert "OTEL_PYTHON_HARDWARE_DEVICES: there is no GPU 7" in answer.stderr
+    assert "OTEL_PYTHON_HARDWARE_DEVICES: there is no NVIDIA GPU 7" in answer.stderr
 
 
 # -- how it is used

@@ -16,9 +16,9 @@ from opentelemetry.instrumentation.hardware.cli.messages import Mistake, overhea
 from opentelemetry.instrumentation.hardware.config import PREFIX, Config
 
 if TYPE_CHECKING:
+    from opentelemetry.instrumentation.hardware.choice import Found
     from opentelemetry.instrumentation.hardware.model import Number, Point
     from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia
-    from opentelemetry.instrumentation.hardware.sources.nvidia.choice import Found
 
 _DESCRIPTION = """\
 Looks once at all NVIDIA GPUs and prints the UUIDs of N that are free, with commas, the one with the least memory in
@@ -225,16 +225,16 @@ def _gpus(source: Nvidia, points: Sequence[Point]) -> list[_Gpu]:
     Raises:
         Mistake: where there is none, or it cannot be known which those are.
     """
-    from opentelemetry.instrumentation.hardware.sources.nvidia.choice import CONTAINER, CUDA, choose
+    from opentelemetry.instrumentation.hardware.sources.nvidia.visible import CONTAINER, CUDA, visible
 
     found = source.choice.found
-    visible = choose(["visible"], os.environ, found)
-    if visible.doubt:
-        raise Mistake(visible.doubt, 1)
+    shown = visible(os.environ, found)
+    if shown.doubt:
+        raise Mistake(shown.doubt, 1)
     gpus = [
         _gpu(name, id, trouble, points)
         for name, id, trouble in itertools.chain.from_iterable(map(_usable, found))  # noqa: A001
-        if id in visible.ids and id in source.choice
+        if id in shown.ids and id in source.choice
     ]
     if not found:
         raise Mistake(next(iter(source.missing), "there is no GPU"), 1)

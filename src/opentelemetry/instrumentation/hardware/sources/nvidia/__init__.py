@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
+from opentelemetry.instrumentation.hardware.choice import Choice
 from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.drivers import Kernel, Refusal
 from opentelemetry.instrumentation.hardware.machine import machine
@@ -77,11 +78,11 @@ class Nvidia(Source):
         self._exists = os.path.exists if kernel is None else kernel.exists
         if not is_expected(self.site.config, self._exists):
             raise Unavailable(_NO_WAY if n.is_here(self._exists) else _NO_DRIVER)
-        from opentelemetry.instrumentation.hardware.sources.nvidia.choice import Choice
+        from opentelemetry.instrumentation.hardware.sources.nvidia.visible import WAY
 
         self._of = Kept()
         self._blind = False
-        self.choice = Choice(self.site.config.devices, self.site.environ)
+        self.choice = Choice(self.site.config.devices, self.site.environ, WAY, kernel)
         self._naps = Naps(kernel)
         self._owners = Owners(machine(self.site.drivers), kernel, self.site.pid, _COMPUTE)
         self._gpus: Library | Listing | None = None

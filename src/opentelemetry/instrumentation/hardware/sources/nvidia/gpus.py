@@ -8,10 +8,10 @@ from contextlib import suppress
 from typing import Any, Final
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
+from opentelemetry.instrumentation.hardware.choice import Choice, Found
 from opentelemetry.instrumentation.hardware.drivers import Refusal
 from opentelemetry.instrumentation.hardware.model import Point
-from opentelemetry.instrumentation.hardware.sources.nvidia.choice import Choice, Found
-from opentelemetry.instrumentation.hardware.sources.nvidia.choice import Part as Slot
+from opentelemetry.instrumentation.hardware.sources.nvidia import visible
 from opentelemetry.instrumentation.hardware.sources.nvidia.gpu import END, Gpu, Part
 from opentelemetry.instrumentation.hardware.sources.nvidia.missing import sentences, silent
 from opentelemetry.instrumentation.hardware.sources.nvidia.naps import Naps
@@ -66,9 +66,12 @@ class Library:
             self.listen()
 
     def _found(self, gpu: Gpu) -> Found:
-        parts = tuple(Slot(part.device.id, slot, self._instance(part)) for slot, part in gpu.parts.items())
+        parts = [
+            visible.instance(gpu.device.id, part.device.id, slot, *self._instance(part))
+            for slot, part in gpu.parts.items()
+        ]
         model, address = str(gpu.facts.get(v.HW_MODEL, "")), str(gpu.facts.get(v.PCI_BDF, ""))
-        return Found(int(gpu.name), gpu.device.id, model, address, gpu.divided, parts)
+        return visible.gpu(int(gpu.name), gpu.device.id, model, address, gpu.divided, parts)
 
     def _instance(self, part: Part) -> tuple[int | None, int | None]:
         with suppress(Refusal):

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
+from opentelemetry.instrumentation.hardware.choice import Choice, Found
 from opentelemetry.instrumentation.hardware.devices import QUANTITIES, REASONS, Device
 from opentelemetry.instrumentation.hardware.model import Attributes, Number, Point, Rate
-from opentelemetry.instrumentation.hardware.sources.nvidia import smi
-from opentelemetry.instrumentation.hardware.sources.nvidia.choice import Choice, Found, Part
+from opentelemetry.instrumentation.hardware.sources.nvidia import smi, visible
 from opentelemetry.instrumentation.hardware.sources.nvidia.missing import sentences, silent
 from opentelemetry.instrumentation.hardware.sources.nvidia.naps import Naps
 from opentelemetry.instrumentation.hardware.sources.nvidia.smi import Smi
@@ -101,12 +101,13 @@ class Listing:
         self._choice.look([self._found(device) for device in self._devices()])
 
     def _found(self, device: smi.Device) -> Found:
-        parts = tuple(
-            Part(self._part(device, each).id, each.index, (each.gpu_instance, each.compute_instance))
+        whole = self._whole(device).id
+        parts = [
+            visible.instance(whole, self._part(device, each).id, each.index, each.gpu_instance, each.compute_instance)
             for each in device.instances
-        )
+        ]
         divided = bool(parts) or device.flags.get("mig", False)
-        return Found(device.index, self._whole(device).id, device.name or "", device.bdf or "", divided, parts)
+        return visible.gpu(device.index, whole, device.name or "", device.bdf or "", divided, parts)
 
     def _devices(self) -> Sequence[smi.Device]:
         return self._document.devices
