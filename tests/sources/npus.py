@@ -188,9 +188,10 @@ def old_files(devices: int, cores: int, tick: int, ecc: bool = True) -> Files:
         for core in range(cores):
             memory = f"{device}/neuron_core{core}/stats/memory_usage/device_mem"
             sizes = {"model_code": 1_000_000 * (core + 1), "tensors": 500_000 * (tick + 1), "dma_rings": 4096}
-            files |= {f"{memory}/{name}/present": f"{size}\n" for name, size in sizes.items()}
-            files |= {f"{memory}/{name}/peak": f"{2 * size}\n" for name, size in sizes.items()}
-            files |= {f"{memory}/present": f"{sum(sizes.values())}\n", f"{memory}/total": "99\n"}
+            for name, size in [*((f"/{name}", size) for name, size in sizes.items()), ("", sum(sizes.values()))]:
+                files[f"{memory}{name}/total"] = f"{size}\n"
+                files[f"{memory}{name}/present"] = "8192\n"  # what came or went last
+                files[f"{memory}{name}/peak"] = f"{2 * size}\n"
             files[f"{device}/neuron_core{core}/stats/status/success/total"] = "12\n"
     return files
 

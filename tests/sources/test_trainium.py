@@ -235,6 +235,26 @@ def test_runtimes_are_matched_by_the_numbers_of_the_tree() -> None:
     assert len(series_of(found, v.HW_NPU_UTILIZATION)) == 3, "cores are the host's, whoever uses them"
 
 
+def test_executions_of_others_are_not_ours_though_nothing_but_their_number_tells_them_apart() -> None:
+    runtimes = [runtime(STRANGER, (0,), 1), runtime(CHILD, (1,), 1), runtime(4242, (2,), 1)]
+    files = HOST | {"/dev/neuron0": ""} | program(CHILD) | {f"/proc/{CHILD}/task/{CHILD}/children": ""}
+    for pid, mine in ((STRANGER, 2), (CHILD, 1)):  # the parent of the ranks, and one of them
+        found = all_of(site(Npus(files, said_of(*runtimes)), pid))
+        assert value(found, v.AWS_NEURON_EXECUTION_COUNT, {RESULT: "completed"}) == mine * 2600
+        assert value(found, v.AWS_NEURON_EXECUTION_ERRORS, {v.ERROR_TYPE: "generic"}) == mine * 23_673
+
+
+def test_a_number_that_another_process_has_got_is_not_ours_any_more() -> None:
+    files = HOST | {"/dev/neuron0": ""}
+    drivers = Npus(files | program(CHILD), said_of(runtime(CHILD, (0,), 1)))
+    source = site(drivers)
+    assert series_of(often(source), v.AWS_NEURON_EXECUTION_COUNT)
+    drivers.become(Npus(files | program(), said_of(), up=1002.0))
+    assert not series_of(often(source), v.AWS_NEURON_EXECUTION_COUNT)
+    drivers.become(Npus(files | program(), said_of(runtime(CHILD, (0,), 1)), up=1004.0))
+    assert not series_of(often(source), v.AWS_NEURON_EXECUTION_COUNT)
+
+
 def test_runtimes_without_tags_are_one_and_their_quantiles_are_not_made_up() -> None:
     drivers = Npus(
         HOST | {"/dev/neuron0": ""} | program(CHILD), said_of(runtime(STRANGER, (0,), 1), runtime(CHILD, (1,), 1))
@@ -264,6 +284,29 @@ def test_a_tag_says_whose_a_runtime_is_where_its_number_cannot(
     drivers = Npus({**files, "/dev/neuron0": ""} | program(opens="/dev/neuron0"), said_of(*runtimes))
     found = all_of(site(drivers, environ={"NEURON_PROCESS_TAG": tag} if tag else {}))
     assert {series.attributes[TAG] for series in series_of(found, v.AWS_NEURON_EXECUTION_COUNT)} == expected
+
+
+@pytest.mark.parametrize(
+    ("tags", "ours"),
+    [
+        ((STRANGER, 999), 1),  # a runtime without a tag says the number that its process has in its own container
+        ((999, 998), 0),
+        ((STRANGER, STRANGER), 0),
+        ((CHILD,), 0),
+    ],
+)
+def test_in_a_container_a_runtime_without_a_tag_is_known_by_the_number_that_it_has_there(
+    tags: tuple[int, ...], ours: int
+) -> None:
+    runtimes = [runtime(70 + place, (place,), 1, str(tag)) for place, tag in enumerate(tags)]
+    files = CONTAINER | {"/dev/neuron0": ""} | program(CHILD, opens="/dev/neuron0")  # the child computes on none
+    source = site(Npus(files, said_of(*runtimes)), environ={})
+    found = all_of(source)
+    assert series_of(found, v.HW_NPU_UTILIZATION), "cores are the host's"
+    counts = series_of(found, v.AWS_NEURON_EXECUTION_COUNT)
+    assert [number for series, number in counts.items() if series.attributes[RESULT] == "completed"] == ours * [2600]
+    assert all(TAG not in series.attributes for series in counts), "numbers of processes are no attributes"
+    assert any("NEURON_PROCESS_TAG that no other has" in sentence for sentence in source.missing) is not bool(ours)
 
 
 def test_under_torchrun_each_rank_says_its_own_and_one_of_them_the_cores() -> None:
@@ -324,17 +367,69 @@ def test_executions_add_up_and_what_a_new_runtime_brings_comes_on_top() -> None:
 def test_files_are_found_by_their_names_in_old_places_and_new_ones(made: Any) -> None:
     drivers = Npus(made(2, 4, 2), None)
     files = Files(drivers.kernel())
-    assert files.devices == [0, 1]
-    assert files.cores(1) == 4
+    assert files.cores == {0: 4, 1: 4}
     assert files.text(1, "serial_number") == "00aa00bb00cc0001"
     assert files.text(0, "device_name") == "Inferentia2"
-    assert dict(files.errors(0)) == {"mem_uncorrected": 2, "mem_repairable": 0, "sram_uncorrected": 2}
+    assert dict(files.errors(0, {})) == {"mem_uncorrected": 2, "mem_repairable": 0, "sram_uncorrected": 2}
     assert files.power(0) == 0.225
-    assert (
-        files.memory(1, 3)[""]
-        == sum(size for name, size in files.memory(1, 3).items() if name)
-        == 4_000_000 + 1_504_096
-    )
+    assert dict(files.memory(1, 3)) == {"dma_rings": 4096, "model_code": 4_000_000, "tensors": 1_500_000}
+    assert files.used(1) == sum(size for core in range(4) for _, size in files.memory(1, core)) == 16_016_384
+
+
+def test_what_has_moved_alone_is_found_and_what_has_its_name_is_not_taken_for_it() -> None:
+    old, moved = "neuron0/neuron_core0/stats/memory_usage/device_mem", "neuron0/neuron_core0/memory/device_mem"
+    power = "neuron0/stats/power/utilization"
+    files = {path.replace(old, moved): said for path, said in old_files(1, 1, 1).items()}
+    assert any(moved in path for path in files)
+    for path in [path for path in files if path.endswith(power)]:
+        files[path.replace(power, "neuron0/stats/utilization")] = "POWER_STATUS_VALID,1701,1.00,99.00,99.00"
+        files[path.replace(power, "neuron0/deeper/still/power/utilization")] = files.pop(path)
+    found = Files(Npus(files, None).kernel())
+    assert found.used(0) == 1_000_000 + 1_000_000 + 4096
+    assert found.power(0) == 0.215
+
+
+def test_memory_is_not_said_where_that_of_a_core_is_not_known() -> None:
+    files = old_files(1, 2, 1)
+    del files["/sys/devices/virtual/neuron_device/neuron0/neuron_core1/stats/memory_usage/device_mem/total"]
+    assert Files(Npus(files, None).kernel()).used(0) is None
+    found = all_of(site(Npus(HOST | files | program(), said_of(runtime(STRANGER, (0,), 1)))))
+    sizes = runtime(STRANGER, (0,), 1)["report"]["memory_used"]["neuron_runtime_used_bytes"]
+    assert [*series_of(found, v.HW_NPU_MEMORY_USAGE).values()] == [sizes["neuron_device"]], "what runtimes say"
+
+
+def test_errors_come_from_the_tool_where_the_files_may_not_be_read() -> None:
+    denied = PermissionError(13, "denied")
+    files = {path: denied if "_ecc_" in path else said for path, said in old_files(1, 2, 1).items()}
+    found = all_of(site(Npus(HOST | files | program(), said_of())))
+    errors = {series.attributes[v.ERROR_TYPE]: number for series, number in series_of(found, v.HW_ERRORS).items()}
+    assert errors == {"mem_corrected": 8, "mem_uncorrected": 0, "sram_corrected": 0, "sram_uncorrected": 0}
+
+
+def test_a_driver_that_is_taken_out_says_nothing_until_there_is_one_again() -> None:
+    here = HOST | old_files(2, 2, 1) | program()
+    drivers = Npus(here, None)
+    source = site(drivers)
+    assert len(series_of(all_of(source), v.HW_NPU_INFO)) == 2
+    drivers.become(Npus(HOST | program(), None))
+    all_of(source)
+    assert all_of(source) == {}
+    assert source.wrong == ["the Neuron driver has been taken out"]
+    drivers.become(Npus(HOST | moved_files(1, 2, 2) | program(), None))
+    all_of(source)
+    found = all_of(source)
+    assert len(series_of(found, v.HW_NPU_INFO)) == len(series_of(found, v.HW_NPU_MEMORY_USAGE)) == 1
+    assert source.wrong == []
+
+
+def test_a_big_instance_is_sampled_with_a_read_for_each_core() -> None:
+    drivers = Npus(HOST | old_files(16, 8, 1) | program(), said_of(devices=16))
+    source = site(drivers)
+    all_of(source)
+    assert drivers.tree is not None
+    drivers.tree.asked.clear()
+    assert len(series_of(often(source), v.HW_NPU_MEMORY_USAGE)) == 16
+    assert len(drivers.tree.asked) == 16 * 8
 
 
 def test_files_are_only_looked_for_where_they_are_not_where_they_were() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
@@ -11,9 +12,10 @@ from opentelemetry.instrumentation.hardware.machine import machine
 from opentelemetry.instrumentation.hardware.model import Kept, Point, Scope, Unavailable
 from opentelemetry.instrumentation.hardware.owners import Owners
 from opentelemetry.instrumentation.hardware.sources import Source
-from opentelemetry.instrumentation.hardware.sources.trainium.files import ERRORS, Files, is_here
+from opentelemetry.instrumentation.hardware.sources.trainium.files import Files, is_here
 from opentelemetry.instrumentation.hardware.sources.trainium.monitor import (
     TOOL,
+    Executions,
     Monitor,
     configuration,
     group,
@@ -34,7 +36,14 @@ _QUANTILES = ("p50", "p99", "p100")
 """Those that are reported by default."""
 
 _ALIKE = (
-    "aws.neuron.execution.latency: several runtimes of the program cannot be told apart; give each a NEURON_PROCESS_TAG"
+    "aws.neuron.execution.latency: several runtimes of the program cannot be told apart; give each a "
+    "NEURON_PROCESS_TAG of its own that is no number"
+)
+
+_HOST_PIDS = (
+    "aws.neuron.runtime.*, aws.neuron.execution.*: the driver names processes by the numbers of the host, which cannot "
+    "be seen from this container, and no tag is the program's alone; give it a NEURON_PROCESS_TAG that no other has, "
+    "or start it in the host's process namespace (--pid=host, hostPID: true)"
 )
 
 _NO_TOOL = "hw.npu.utilization, aws.neuron.runtime.*, aws.neuron.execution.*: "
@@ -66,10 +75,11 @@ class Trainium(Source):
         self._devices: dict[int, Device] = {}
         self._hardware = Hardware()
         self._files = Files(self._kernel)
-        self._alike = False
+        self._alike = self._unmatched = False
+        self._executions = Executions()
         self.runtimes: list[Runtime] = []
         self._seen: set[int] = set()
-        nodes = [f"/dev/neuron{number}" for number in self._files.devices or range(16)]
+        nodes = [f"/dev/neuron{number}" for number in self._files.cores or range(16)]
         self._owners = Owners(machine(drivers), self._kernel, self.site.pid, *nodes)
         self._monitor: Monitor | None = None
         self._without = ""
@@ -78,7 +88,7 @@ class Trainium(Source):
                 raise Unavailable(f"{TOOL.name} is switched off")
             self._monitor = self._listening(drivers.stream(tool))
         except Unavailable as gone:
-            if not self._files.devices:
+            if not self._files.cores:
                 raise
             self._without = _NO_TOOL + gone.reason + (f" ({gone.fix})" if gone.fix else "")
         self._waits = _PATIENCE
@@ -105,17 +115,21 @@ class Trainium(Source):
         if not self.site.member:
             yield from self._memory(report)
             yield from self._used_cores(report)
-        if report is not None and self._monitor is not None:
+        if report is not None:
             self.runtimes = self._ours(report.runtimes)
-            yield from self._grouped(self.runtimes, self._monitor)
+            yield from self._grouped(self.runtimes)
 
     def _listen(self) -> Report | None:
         """The newest report; where there is none, the files go on."""
         monitor = self._monitor
+        if monitor is None:
+            self.wrong = [] if self._files.cores else ["the Neuron driver has been taken out"]
         if monitor is None or not self._wanted:
             return None
         waits, self._waits = self._waits, 0.0
-        monitor.read(self._kernel.uptime(), waits)
+        for report in monitor.read(self._kernel.uptime(), waits):
+            for runtime in self._ours(report.runtimes):
+                self._executions.add(runtime)
         self.wrong = [monitor.trouble] if monitor.trouble else []
         if monitor.newest is not None:
             self._hardware = monitor.newest.hardware
@@ -124,9 +138,9 @@ class Trainium(Source):
     def _memory(self, report: Report | None) -> Iterator[Point]:
         """Memory of the devices that is in use; by the driver's files, else by what all runtimes say."""
         for number in self._numbers(report):
-            said = [self._files.memory(number, core) for core in range(self._files.cores(number) or 0)]
-            known = [each[""] for each in said if "" in each]
-            used = sum(known) if known else self._of_runtimes(number, report)
+            used = self._files.used(number)
+            if used is None:
+                used = self._of_runtimes(number, report)
             if used is None:
                 continue
             total = self._hardware.memory
@@ -134,32 +148,29 @@ class Trainium(Source):
             if total and used <= total:
                 reading |= {"npu.memory.total": total, "npu.memory.utilization": used / total}
             yield from self._device(number).points(reading)
-            if self._monitor is None:
-                yield from self._categories(number, said)
 
     def _of_runtimes(self, number: int, report: Report | None) -> int | None:
         """What the runtimes say that they use of a device; None where it is not known which cores are on it."""
-        if report is None or self._on_device() is None:
+        many = self._on_device()
+        if report is None or many is None:
             return None
-        cores = [each.cores.items() for each in report.runtimes]
         sizes = [
             size
-            for items in cores
-            for core, parts in items
-            if core // (self._on_device() or 1) == number
+            for runtime in report.runtimes
+            for core, parts in runtime.cores.items()
+            if core // many == number
             for size in parts.values()
         ]
         return sum(sizes) if sizes else None
 
-    def _categories(self, number: int, said: Sequence[Mapping[str, int]]) -> Iterator[Point]:
+    def _categories(self, number: int) -> Iterator[Point]:
         """Memory of each physical core by the driver's categories, where no tool says it of the cores of programs."""
-        first = sum(self._files.cores(each) or 0 for each in self._files.devices if each < number)
-        for core, sizes in enumerate(said):
-            device = self._core(first + core)
-            for category, size in sorted(sizes.items()):
-                if category:
-                    row = {v.NEURON_MEMORY_CATEGORY: category}
-                    yield device.series(v.AWS_NEURON_NEURONCORE_MEMORY_USAGE, row)(size)
+        cores = self._files.cores
+        first = sum(many or 0 for each, many in cores.items() if each < number)
+        for core in range(cores.get(number) or 0):
+            for category, size in self._files.memory(number, core):
+                row = {v.NEURON_MEMORY_CATEGORY: category}
+                yield self._core(first + core).series(v.AWS_NEURON_NEURONCORE_MEMORY_USAGE, row)(size)
 
     def _used_cores(self, report: Report | None) -> Iterator[Point]:
         """Utilization and memory of each core that a runtime names; what several say of one is added."""
@@ -182,23 +193,34 @@ class Trainium(Source):
     def _ours(self, runtimes: Sequence[Runtime]) -> list[Runtime]:
         """The runtimes of the observed program and its children; all, where no program is observed.
 
-        One is known by its number. Where that cannot be seen from this container, by the tag that the program has
-        from its environment, if no other runtime has the same.
+        One is known by its number. Where that cannot be seen from this container, by its tag.
         """
         if self.site.alone:
             return [*runtimes]
-        if any(runtime.pid not in self._seen for runtime in runtimes):
+        pids = {runtime.pid for runtime in runtimes}
+        if pids != self._seen:
             self._owners.look()
-            self._seen = {runtime.pid for runtime in runtimes}
-        ours = self._owners.among(runtime.pid for runtime in runtimes)
+            self._seen = pids
+        ours = self._owners.among(pids)
         found = [runtime for runtime in runtimes if runtime.pid in ours]
-        tag = self.site.environ.get(_TAG, "")
-        if found or not tag or self._owners.on_host:
-            return found
-        tagged = [runtime for runtime in runtimes if runtime.tag == tag]
-        return tagged if len(tagged) == 1 else []
+        if not found and not self._owners.on_host:
+            found = self._tagged(runtimes)
+        self._unmatched = bool(runtimes) and not found and not self._owners.on_host
+        return found
 
-    def _grouped(self, runtimes: Sequence[Runtime], monitor: Monitor) -> Iterator[Point]:
+    def _tagged(self, runtimes: Sequence[Runtime]) -> list[Runtime]:
+        """Those with the tag that the program has from its environment.
+
+        Without one a runtime has the number of its process as that process knows it, in the container. A tag that
+        another runtime has too proves nothing.
+        """
+        own = self.site.environ.get(_TAG, "")
+        numbers = self._owners.among(int(each.tag) for each in runtimes if re.fullmatch("[0-9]{1,9}", each.tag))
+        tags = {own} if own else {str(number) for number in numbers}
+        said = [runtime.tag for runtime in runtimes]
+        return [runtime for runtime in runtimes if runtime.tag in tags and said.count(runtime.tag) == 1]
+
+    def _grouped(self, runtimes: Sequence[Runtime]) -> Iterator[Point]:
         groups: dict[str, list[Runtime]] = {}
         for runtime in runtimes:
             groups.setdefault(group(runtime), []).append(runtime)
@@ -206,10 +228,10 @@ class Trainium(Source):
         for name, members in groups.items():
             own = (v.NEURON_TAG, name) if name else ()
             yield from self._sums(members, own)
-            for (whose, result), executions in monitor.results.items():
+            for (whose, result), executions in self._executions.results.items():
                 if whose == name:
                     yield self._of[(v.AWS_NEURON_EXECUTION_COUNT, v.NEURON_RESULT, result, *own)](executions)
-            for (whose, kind), errors in monitor.errors.items():
+            for (whose, kind), errors in self._executions.errors.items():
                 if whose == name:
                     yield self._of[(v.AWS_NEURON_EXECUTION_ERRORS, v.ERROR_TYPE, kind, *own)](errors)
             yield from self._latencies(members, own)
@@ -240,6 +262,7 @@ class Trainium(Source):
     def read_seldom(self) -> Iterator[Point]:
         """What hardly changes, memory errors, and who belongs to the program."""
         self._owners.look()
+        self._files.look()
         self._wanted = self._wanted or self._owners.computing()
         report = self._monitor.newest if self._monitor else None
         if not self.site.member:
@@ -249,6 +272,8 @@ class Trainium(Source):
         self.missing += report.wrong if report else ()
         if self._alike:
             self.missing.append(_ALIKE)
+        if self._unmatched and self._owners.computing():
+            self.missing.append(_HOST_PIDS)
 
     def _seldom(self, number: int, report: Report | None) -> Iterator[Point]:
         device, files = self._device(number), self._files
@@ -259,24 +284,24 @@ class Trainium(Source):
             v.HW_DRIVER_VERSION: files.version,
         }
         yield device.series(v.HW_NPU_INFO, {name: fact for name, fact in facts.items() if fact})(1)
-        said = report.ecc.get(number, {}) if report else {}
-        errors = {ERRORS[name]: count for name, count in said.items() if not files.says(name)}
-        errors |= dict(files.errors(number))
-        yield from device.points({f"errors.{kind}": count for kind, count in errors.items()})
+        errors = files.errors(number, report.ecc.get(number, {}) if report else {})
+        yield from device.points({f"errors.{kind}": count for kind, count in errors})
         power = files.power(number)
         if power is not None:
             yield from device.points({"power.utilization": power})
+        if self._monitor is None:
+            yield from self._categories(number)
 
     # -- devices
 
     def _numbers(self, report: Report | None) -> Sequence[int]:
         """The numbers of the devices that there are."""
-        return self._files.devices or sorted(report.ecc if report else ())
+        return [*self._files.cores] or sorted(report.ecc if report else ())
 
     def _on_device(self) -> int | None:
         """How many of the cores that programs see are on a device; None where nobody says it for certain."""
         logical = self._hardware.logical or 1
-        physical = self._files.cores(self._files.devices[0]) if self._files.devices else None
+        physical = next(iter(self._files.cores.values()), None)
         if physical and physical % logical == 0:
             return physical // logical
         return self._hardware.cores if logical == 1 else None

@@ -33,6 +33,9 @@ _PLACES: Final = {
 }
 """Where things were before 2.31, in the folder of a device."""
 
+_WITHIN: Final = {"device_mem": "neuron_core0", "utilization": "power"}
+"""What the place of a name has in it, where the name alone could mean something else."""
+
 ERRORS: Final = {
     "mem_ecc_corrected": "mem_corrected",
     "mem_ecc_uncorrected": "mem_uncorrected",
@@ -66,52 +69,61 @@ class Files:
         kernel: reads them.
 
     Attributes:
-        devices: the numbers of the devices.
+        cores: how many physical cores each device has, by its number; None where it does not say.
         version: of the driver; empty where it does not say.
     """
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
-        self.devices: Sequence[int] = sorted(_numbers(kernel, ROOT, "neuron"))
-        self.version = _text(kernel, f"{MODULE}/version")
-        self._places = self._located() if self.devices else {}
         self._last: dict[str, int] = {}
+        self._places: dict[str, str] = {}
+        self.cores: dict[int, int | None] = {}
+        self.version = _text(kernel, f"{MODULE}/version")
+        self.look()
 
-    def _located(self) -> dict[str, str]:
+    def look(self) -> None:
+        """See which devices there are now: a driver can be taken out, and another be put in."""
+        devices = sorted(_numbers(self._kernel, ROOT, "neuron"))
+        if devices != [*self.cores]:
+            self.version = _text(self._kernel, f"{MODULE}/version")
+            self._places = self._located(devices[0]) if devices else {}
+            self.cores = {device: self._count(device) for device in devices}
+
+    def _located(self, device: int) -> dict[str, str]:
         """Where things are in the folder of a device."""
-        first = f"{ROOT}/neuron{self.devices[0]}"
-        found = {name: place for name, place in _PLACES.items() if self._kernel.exists(f"{first}/{place}")}
-        lost = set(_PLACES) - set(found)
-        moved = dict(_search(self._kernel, first, lost)) if {"serial_number", "mem_ecc_uncorrected"} & lost else {}
-        return {**moved, **found}
+        folder = f"{ROOT}/neuron{device}"
+        found = {name: place for name, place in _PLACES.items() if self._kernel.exists(f"{folder}/{place}")}
+        for name, place in _search(self._kernel, folder, set(_PLACES) - set(found) - _NEWER):
+            found.setdefault(name, place)
+        return found
+
+    def _count(self, device: int) -> int | None:
+        said = self.text(device, "core_count")
+        return int(said) if re.fullmatch("[0-9]{1,3}", said) and int(said) else None
 
     def text(self, device: int, name: str) -> str:
         """What a file says; empty where there is none."""
         place = self._places.get(name)
         return _text(self._kernel, f"{ROOT}/neuron{device}/{place}") if place else ""
 
-    def says(self, name: str) -> bool:
-        """Whether there is such a file."""
-        return name in self._places
-
-    def cores(self, device: int) -> int | None:
-        """How many physical cores a device has."""
-        said = self.text(device, "core_count")
-        return int(said) if re.fullmatch("[0-9]{1,3}", said) and int(said) else None
-
-    def errors(self, device: int) -> Iterator[tuple[str, int]]:
+    def errors(self, device: int, else_: Mapping[str, int]) -> Iterator[tuple[str, int]]:
         """Memory errors since the driver was loaded, by ``error.type``.
 
         Where the device cannot be asked the driver says 0; so a 0 after more than that is not believed.
+
+        Args:
+            device: its number.
+            else_: what the tool says, for the counters of which there is no file.
         """
         for name, kind in ERRORS.items():
             said = self.text(device, name)
-            if not re.fullmatch("[0-9]{1,18}", said):
+            found = int(said) if re.fullmatch("[0-9]{1,18}", said) else else_.get(name)
+            if found is None:
                 continue
             key = f"{device} {name}"
-            if int(said) or not self._last.get(key):
-                self._last[key] = int(said)
-                yield kind, int(said)
+            if found or not self._last.get(key):
+                self._last[key] = found
+                yield kind, found
 
     def power(self, device: int) -> float | None:
         """Mean power of the newest minute, as a share of the most that the device may draw; 0 is not believed."""
@@ -122,22 +134,37 @@ class Files:
         share = float(valid[1]) / 100 if valid else 0.0
         return share if 0 < share <= 1 else None
 
-    def memory(self, device: int, core: int) -> Mapping[str, int]:
-        """Bytes of the device's memory that are in use for a core, by category; those of all under an empty name."""
-        place = self._places.get("device_mem", "")
-        if not place:
-            return {}
-        folder = f"{ROOT}/neuron{device}/{place.replace('neuron_core0', f'neuron_core{core}')}"
-        try:
+    def used(self, device: int) -> int | None:
+        """Bytes of a device's memory that are in use; None where that is not known of every core."""
+        sizes = [self._size(self._memory(device, core)) for core in range(self.cores.get(device) or 0)]
+        known = [size for size in sizes if size is not None]
+        return sum(known) if known and len(known) == len(sizes) else None
+
+    def memory(self, device: int, core: int) -> Iterator[tuple[str, int]]:
+        """Bytes of the device's memory that are in use for a core, by category."""
+        folder = self._memory(device, core)
+        names: Sequence[str] = ()
+        with suppress(OSError):
             names = self._kernel.names(folder)
-        except OSError:
-            return {}
-        said = {name: _text(self._kernel, f"{folder}/{name}/present") for name in names if name not in _COUNTS}
-        said[""] = _text(self._kernel, f"{folder}/present")
-        return {name: int(text) for name, text in said.items() if re.fullmatch("[0-9]{1,15}", text)}
+        for name in sorted({*names} - {*_COUNTS}):
+            size = self._size(f"{folder}/{name}")
+            if size is not None:
+                yield name, size
+
+    def _memory(self, device: int, core: int) -> str:
+        place = self._places.get("device_mem", "").replace("neuron_core0", f"neuron_core{core}")
+        return f"{ROOT}/neuron{device}/{place}"
+
+    def _size(self, folder: str) -> int | None:
+        """What is in use: the ``total``; ``present`` is how much the newest allocation was, or the newest release."""
+        text = _text(self._kernel, f"{folder}/total")
+        return int(text) if re.fullmatch("[0-9]{1,15}", text) else None
 
 
 _COUNTS: Final = ("present", "peak", "total")
+
+_NEWER: Final = frozenset(("mem_ecc_corrected", "sram_ecc_corrected"))
+"""Files that no driver has had yet."""
 
 
 def _search(kernel: Kernel, folder: str, names: set[str]) -> Iterator[tuple[str, str]]:
@@ -153,7 +180,7 @@ def _search(kernel: Kernel, folder: str, names: set[str]) -> Iterator[tuple[str,
         for name in sorted(found):
             place = f"{below}/{name}".lstrip("/")
             other = re.fullmatch("neuron_core[1-9][0-9]*", name)
-            if name in names and (name != "device_mem" or "neuron_core0" in place):
+            if name in names and _WITHIN.get(name, "") in place:
                 yield name, place
             elif name not in (*_NOT_ENTERED, *_COUNTS) and not other and place.count("/") < _DEEP:
                 waiting.append(place)

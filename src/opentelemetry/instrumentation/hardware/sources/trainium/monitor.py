@@ -1,4 +1,4 @@
-"""neuron-monitor, listened to: the newest of what it says, and what its periods add up to.
+"""neuron-monitor, listened to; and what the executions of its periods add up to.
 
 https://awsdocs-neuron.readthedocs-hosted.com/en/latest/tools/neuron-sys-tools/neuron-monitor-user-guide.html
 """
@@ -47,8 +47,6 @@ class Monitor:
         trouble: why there is no report, if it is not for a tool that is silent.
         newest: what it said last.
         at: when that was heard.
-        results: executions so far, by the name of a group of runtimes and how they ended.
-        errors: errors so far, by the same and type.
     """
 
     def __init__(self, stream: Stream, arguments: Sequence[str], period: float, document: str = "") -> None:
@@ -58,14 +56,11 @@ class Monitor:
         self._period = period
         self._running = False
         self.trouble = ""
-        self._before: dict[tuple[int, str], int] = {}
         self.newest: Report | None = None
         self.at = 0.0
-        self.results: dict[tuple[str, str], int] = {}
-        self.errors: dict[tuple[str, str], int] = {}
 
-    def read(self, now: float, seconds: float = 0.0) -> None:
-        """Hear what it has said since the last time; it is started if it does not run.
+    def read(self, now: float, seconds: float = 0.0) -> Sequence[Report]:
+        """What it has said since the last time; it is started if it does not run.
 
         Args:
             now: the time.
@@ -77,27 +72,43 @@ class Monitor:
             if not self._running:
                 self._stream.open(self._arguments, self._period, self._document)
             self._running = True
-            self._take(self._stream.read(seconds), now)
+            return self._take(self._stream.read(seconds), now)
         except (OSError, Unavailable) as error:  # not yet again, dead, silent; gone
             self._running = False
             self.newest = None
             self.trouble = str(error)
+            return ()
 
-    def _take(self, lines: Sequence[bytes], now: float) -> None:
+    def _take(self, lines: Sequence[bytes], now: float) -> Sequence[Report]:
+        heard = []
         for line in lines:
             try:
                 self.newest = parse(line)
             except ValueError as error:
                 self.trouble = f"{TOOL.name}: {error}"
                 continue
+            heard.append(self.newest)
             self.trouble = ""
             self.at = now
-            for runtime in self.newest.runtimes:
-                self._add(runtime)
         if now - self.at > PERIODS * self._period:
             self.newest = None  # nobody has listened for a while, or it says something else
+        return heard
 
-    def _add(self, runtime: Runtime) -> None:
+
+class Executions:
+    """What runtimes have executed since they are listened to.
+
+    Attributes:
+        results: executions, by the name of a group of runtimes and how they ended.
+        errors: errors, by the same and type.
+    """
+
+    def __init__(self) -> None:
+        self._before: dict[tuple[int, str], int] = {}
+        self.results: dict[tuple[str, str], int] = {}
+        self.errors: dict[tuple[str, str], int] = {}
+
+    def add(self, runtime: Runtime) -> None:
         """Add what a period brought.
 
         The executions are those of the period, as is documented. Errors are documented so too, but the numbers that
