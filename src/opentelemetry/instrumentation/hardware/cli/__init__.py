@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 import textwrap
@@ -83,20 +84,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     from opentelemetry.instrumentation.hardware.cli.messages import Mistake, listen, say
 
-    parser = argparse.ArgumentParser("otel-hardware", description=_DESCRIPTION, epilog=_EPILOG, formatter_class=_Layout)
-    parser.add_argument("--version", action="version", version=f"otel-hardware {__version__}")
-    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for command in commands():
-        subparser = subparsers.add_parser(
-            command.name, help=command.help, description=command.description, formatter_class=_Layout
-        )
-        command.arguments(subparser)
-        subparser.set_defaults(command=command)
-    arguments = parser.parse_args(argv)
-    if "command" not in arguments:
-        parser.print_help()
-        return 2
     try:
+        _stand()
+        parser = _parser()
+        arguments = parser.parse_args(argv)
+        if "command" not in arguments:
+            parser.print_help()
+            return 2
         with listen():
             status: int = arguments.command.run(arguments)
             sys.stdout.flush()
@@ -106,7 +100,43 @@ def main(argv: Sequence[str] | None = None) -> int:
         return mistake.status
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:
-        # Who read our output has enough of it; the interpreter must not find the closed pipe again when it flushes.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # who read our output has enough of it
+        _let_go()
         return 0
+    except OSError as error:
+        say(f"{error.filename or 'the output'}: {(error.strerror or str(error)).lower()}")
+        _let_go()
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("otel-hardware", description=_DESCRIPTION, epilog=_EPILOG, formatter_class=_Layout)
+    parser.add_argument("--version", action="version", version=f"otel-hardware {__version__}")
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND")
+    for command in commands():
+        subparser = subparsers.add_parser(
+            command.name, help=command.help, description=command.description, formatter_class=_Layout
+        )
+        command.arguments(subparser)
+        subparser.set_defaults(command=command)
+    return parser
+
+
+def _stand() -> None:
+    """Standard streams that take whatever they are given.
+
+    One that we were started without leads nowhere: else the next file or socket would have its number. A program that
+    we start does not inherit it. A letter that the terminal does not have becomes a question mark.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) < 3:
+        pass
+    os.close(descriptor)
+    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+
+
+def _let_go() -> None:
+    """Of an output that takes no more: the interpreter must not find it again when it flushes."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
