@@ -27,6 +27,7 @@ LAYERS = (
     ("machine", "cgroup", "procfs", "mounts", "linux", "portable", "devices", "choice"),
     ("owners",),
     ("sources",),
+    ("raw",),
     ("sources.*",),
     ("windows", "rhythm", "poller", "board", "cycle"),
     ("session",),

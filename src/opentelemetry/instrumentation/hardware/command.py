@@ -82,8 +82,8 @@ class Tool(NamedTuple):
     first: tuple[str, ...] = ()
 
     def at(self, setting: str | None) -> Tool:
-        """The same, where a setting says that it is; ``None``, "auto" and "off" do not say it."""
-        return self if setting in (None, "auto", "off") else self._replace(path=str(setting))
+        """The same, where a setting says that it is, if it does."""
+        return self._replace(path=named(setting) or self.path)
 
     def find(self) -> str:
         """Where it is.
@@ -96,6 +96,11 @@ class Tool(NamedTuple):
         if found is None:
             raise Unavailable(f"{self.path} is no program" if self.path else f"there is no {self.name}", self.fix)
         return os.path.abspath(found)
+
+
+def named(setting: str | None) -> str:
+    """The path of a tool or library that a setting names; ``None``, "auto" and "off" name none."""
+    return "" if setting in (None, "auto", "off") else str(setting)
 
 
 class Command:

@@ -3,55 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from opentelemetry.instrumentation.hardware import raw
+from opentelemetry.instrumentation.hardware.command import named
 from opentelemetry.instrumentation.hardware.config import Config
-from opentelemetry.instrumentation.hardware.drivers import Drivers
-from opentelemetry.instrumentation.hardware.sources import Site
+from opentelemetry.instrumentation.hardware.model import Point
 from opentelemetry.instrumentation.hardware.sources.apple import Apple
 
 
-class Raw:
-    """The chip, by the tool that the source :class:`~..apple.Apple` finds.
-
-    Args:
-        config: the settings.
-        pid: the observed process.
-
-    Attributes:
-        expected: whether this is a Mac, or the settings say where a tool is; if not, there is nothing to read.
-        trouble: why there was nothing to read the last time.
-    """
+class Raw(raw.Raw[Apple, Mapping[str, float]]):
+    """The chip, by the tool that the source finds; expected on a Mac, or where the settings say where a tool is."""
 
     def __init__(self, config: Config, pid: int) -> None:
-        self.trouble = ""
-        self.expected = sys.platform == "darwin" or any(
-            way not in (None, "auto", "off") for way in (config.apple_gpu_stats, config.macmon, config.ioreg)
-        )
-        self._config = config
-        self._pid = pid
-        self._source: Apple | None = None
+        ways = (config.apple_gpu_stats, config.macmon, config.ioreg)
+        super().__init__(Apple, config, pid, sys.platform == "darwin" or any(map(named, ways)))
 
-    def read(self) -> Mapping[int, Mapping[str, float]]:
-        """By the number of the GPU, of which there is one, :attr:`~.reading.Said.raw`; none where no tool works."""
-        try:
-            source = self._source or self._open()
-            for _ in source.read():
-                pass
-        except Exception as error:
-            self.close()
-            self.trouble = str(error)
-            return {}
-        self.trouble = ""
+    def _said(self, source: Apple, points: Sequence[Point]) -> Mapping[int, Mapping[str, float]]:
+        """By the number of the GPU, of which there is one, :attr:`~.reading.Said.raw`."""
         return {0: source.newest.raw} if source.newest else {}
-
-    def _open(self) -> Apple:
-        self._source = source = Apple(Site(self._config, Drivers(), self._pid))
-        source.open()
-        return source
-
-    def close(self) -> None:
-        """Let go of the tool."""
-        source, self._source = self._source, None
-        if source is not None:
-            source.close()

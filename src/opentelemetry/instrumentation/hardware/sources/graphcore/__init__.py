@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
+from opentelemetry.instrumentation.hardware.command import named
 from opentelemetry.instrumentation.hardware.devices import Device
 from opentelemetry.instrumentation.hardware.drivers import Kernel
 from opentelemetry.instrumentation.hardware.machine import machine
@@ -51,11 +52,11 @@ class Graphcore(Source):
             OSError: where the library cannot see them now.
         """
         config, drivers = self.site.config, self.site.drivers
-        setting = "" if config.gcipuinfo in (None, "auto", "off") else str(config.gcipuinfo)
+        setting = named(config.gcipuinfo)
         self._kernel: Kernel = drivers.kernel()
         nodes = self._nodes()
-        named = any(name.startswith("IPUOF_") for name in self.site.environ)
-        if not (nodes or named or setting):
+        partition = any(name.startswith("IPUOF_") for name in self.site.environ)
+        if not (nodes or partition or setting):
             raise Unavailable(_NO_IPU)
         if config.gcipuinfo == "off":
             raise Unavailable(f"{NAME} is switched off")

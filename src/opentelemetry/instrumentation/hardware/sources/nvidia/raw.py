@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
 from typing import Final, NamedTuple
 
+from opentelemetry.instrumentation.hardware import raw
 from opentelemetry.instrumentation.hardware import vocabulary as v
 from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.devices import QUANTITIES, Reading
-from opentelemetry.instrumentation.hardware.drivers import Drivers, Refusal
 from opentelemetry.instrumentation.hardware.model import Number, Point
-from opentelemetry.instrumentation.hardware.sources import Site
 from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia, is_expected
 from opentelemetry.instrumentation.hardware.sources.nvidia.gpu import Failed, Gpu, Read
 from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import Nvml
@@ -96,50 +94,28 @@ class _Asked(Gpu):
         return Moment(_numbers(said), self._over, used)
 
 
-class Raw:
-    """The GPUs that the settings choose, by the way that the source :class:`~..nvidia.Nvidia` finds to them.
+class Raw(raw.Raw[Nvidia, Moment]):
+    """The GPUs that the settings choose; expected where there is a driver, or the settings say where one is.
 
-    Where that is the library, each is asked by calls of its own; where it is nvidia-smi, its last output has to do.
-
-    Args:
-        config: the settings.
-        pid: the observed process.
-
-    Attributes:
-        expected: whether there is a driver, or the settings say where one is; if not, there is nothing to read.
-        trouble: why there was nothing to read the last time.
+    Where the source asks the library, each is asked by calls of its own; where it is nvidia-smi, its last output has
+    to do.
     """
 
     def __init__(self, config: Config, pid: int) -> None:
-        self.trouble = ""
-        self.expected = is_expected(config, os.path.exists)
-        self._site = Site(config, Drivers(), pid)  # for good: drivers know which child could not be killed
-        self._held = ExitStack()
-        self._source: Nvidia | None = None
+        super().__init__(Nvidia, config, pid, is_expected(config, os.path.exists))
         self._nvml: Nvml | None = None
         self._asked: dict[int, _Asked] = {}
 
-    def read(self) -> Mapping[int, Moment]:
-        """Each GPU by its index; none where the driver does not answer, which is looked for anew the next time."""
-        try:
-            source = self._source or self._open()
-            moments = self._moments([*source.read(), *source.read_seldom()])
-        except Exception as error:
-            self.close()
-            self.trouble = str(error)
-            return {}
-        self.trouble = ""
-        return moments
-
     def _open(self) -> Nvidia:
-        source = Nvidia(self._site)
-        self._held.callback(source.close)
-        source.open()
+        source = super()._open()
         self._nvml = source.binding()
         if self._nvml is not None:
             self._held.callback(self._nvml.release)
-        self._source = source
         return source
+
+    def _said(self, source: Nvidia, points: Sequence[Point]) -> Mapping[int, Moment]:
+        """Each GPU by its index."""
+        return self._moments([*points, *source.read_seldom()])
 
     def _moments(self, points: Sequence[Point]) -> dict[int, Moment]:
         indices = _indices(points)
@@ -158,10 +134,9 @@ class Raw:
 
     def close(self) -> None:
         """Let go of the GPUs."""
-        self._source = self._nvml = None
+        self._nvml = None
         self._asked = {}
-        with suppress(Refusal):  # a driver that is gone holds nothing
-            self._held.close()
+        super().close()
 
 
 def _facts(points: Iterable[Point]) -> Iterator[Mapping[str, str | int]]:

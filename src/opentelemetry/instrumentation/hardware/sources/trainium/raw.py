@@ -3,60 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from opentelemetry.instrumentation.hardware import raw
+from opentelemetry.instrumentation.hardware.command import named
 from opentelemetry.instrumentation.hardware.config import Config
-from opentelemetry.instrumentation.hardware.drivers import Drivers
-from opentelemetry.instrumentation.hardware.sources import Site
+from opentelemetry.instrumentation.hardware.model import Point
 from opentelemetry.instrumentation.hardware.sources.trainium import Trainium
 from opentelemetry.instrumentation.hardware.sources.trainium.files import PRESENT
 from opentelemetry.instrumentation.hardware.sources.trainium.report import Runtime
 
 
-class Raw:
-    """The runtime, by the source :class:`~..trainium.Trainium`.
-
-    Args:
-        config: the settings.
-        pid: the observed process.
-
-    Attributes:
-        expected: whether there is a driver, or the settings say where the tool is; if not, there is nothing to read.
-        trouble: why there was nothing to read the last time.
-    """
+class Raw(raw.Raw[Trainium, Runtime]):
+    """The runtime; expected where there is a driver, or the settings say where the tool is."""
 
     def __init__(self, config: Config, pid: int) -> None:
-        self.trouble = ""
-        named = config.neuron_monitor not in (None, "auto", "off")
-        self.expected = config.neuron_monitor != "off" and (named or any(map(os.path.exists, PRESENT)))
-        self._config = config
-        self._pid = pid
-        self._source: Trainium | None = None
+        here = bool(named(config.neuron_monitor)) or any(map(os.path.exists, PRESENT))
+        super().__init__(Trainium, config, pid, config.neuron_monitor != "off" and here)
 
-    def read(self) -> Mapping[int, Runtime]:
-        """Under 0 the runtime of the process, or of a child of it; nothing where the tool says none."""
-        try:
-            source = self._source or self._open()
-            for _ in source.read():
-                pass
-        except Exception as error:
-            self.close()
-            self.trouble = str(error)
-            return {}
-        self.trouble = "; ".join(source.wrong)
+    def _said(self, source: Trainium, points: Sequence[Point]) -> Mapping[int, Runtime]:
+        """Under 0 the runtime of the process, or of a child of it."""
         return {0: source.runtimes[0]} if source.runtimes else {}
-
-    def _open(self) -> Trainium:
-        self._source = source = Trainium(Site(self._config, Drivers(), self._pid))
-        source.open()
-        return source
-
-    def close(self) -> None:
-        """Let go of the tool."""
-        source, self._source = self._source, None
-        if source is not None:
-            source.close()
 
 
 class TrnKey(NamedTuple):
