@@ -15,6 +15,7 @@ from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Kind, Metric, Number, Point, Series, Snapshot, Window
 from opentelemetry.instrumentation.hardware.poller import Poller
 from opentelemetry.instrumentation.hardware.rhythm import Rhythm
+from opentelemetry.instrumentation.hardware.rounds import Rounds, fresh
 from opentelemetry.instrumentation.hardware.sources import Site, Source
 from opentelemetry.instrumentation.hardware.vocabulary import SOURCE_UP
 
@@ -101,6 +102,7 @@ class Stage:
         interval: seconds between samples.
         expected: seconds between collections, as long as none has come.
         names: of the sources; the first is the one that the tests look at.
+        together: one thread would read all of them.
     """
 
     def __init__(
@@ -109,6 +111,7 @@ class Stage:
         expected: float = 60.0,
         from_start: bool = False,
         names: tuple[str, ...] = ("player",),
+        together: bool = False,
     ) -> None:
         self.clock = Clock()
         self.start = self.clock.now
@@ -118,7 +121,11 @@ class Stage:
             name: Poller(player.make, name, interval, self.rhythm, from_start, self.clock)
             for name, player in self.players.items()
         }
-        self.board = Board(list(self.pollers.values()), Config(), self.clock)
+        pollers = list(self.pollers.values())
+        self.board = Board(pollers, Config(), self.clock)
+        self.rounds = [
+            Rounds(each, clock=self.clock) for each in ([pollers] if together else [[one] for one in pollers])
+        ]
         self.player = self.players[names[0]]
         self.poller = self.pollers[names[0]]
         self.marks: dict[int, dict[str, tuple[float, float]]] = {}
@@ -154,6 +161,10 @@ class Stage:
         self.rhythm.note(reader, self.clock.now)
         return snapshot
 
+    def fresh(self, seconds: float) -> None:
+        """Have the threads, which the test has started, read every source now."""
+        fresh(self.rounds, seconds, self.clock)
+
     def up(self) -> dict[str, Number]:
         """What the board says of the health of each source; absent where it says nothing."""
         values = self.board.collect({}).values.get(SOURCE_UP, [])
@@ -187,3 +198,16 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 def news(caplog: pytest.LogCaptureFixture) -> list[str]:
     return said(caplog, logging.INFO)
+
+
+def fail(error: Exception) -> Callable[..., Iterable[Point]]:
+    """A read or an opening that raises."""
+
+    def raising(*arguments: object) -> Iterable[Point]:
+        raise error
+
+    return raising
+
+
+def nothing(snapshot: Snapshot) -> None:
+    """A reader that does not look."""

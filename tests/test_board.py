@@ -1,10 +1,7 @@
 from __future__ import annotations
 
-import threading
-
 import pytest
 from tests.stage import BUSY, ENERGY, LEVEL, POWER, Stage, one, values
-from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware.board import Board
 from opentelemetry.instrumentation.hardware.config import Config
@@ -122,26 +119,6 @@ def test_each_reader_has_its_own_windows() -> None:
     assert one(first, POWER) == pytest.approx(5.5, abs=0.5)
     assert one(stage.collect(1), POWER) == pytest.approx(15.5, abs=0.5)
     assert one(stage.collect(2), POWER) == pytest.approx(10.5, abs=0.5), "the other reader has not collected yet"
-
-
-def test_a_fresh_reading_does_not_wait_for_a_source_that_hangs() -> None:
-    stage = Stage(interval=3600.0, expected=3600.0, names=("player", "neighbour"))
-    released = threading.Event()
-    for poller in stage.pollers.values():
-        poller.start()
-    try:
-        wait_for(lambda: stage.up() == {"player": 1, "neighbour": 1}, 10, "first reading")
-        stage.player.read = lambda now: [POWER(1.0)] if released.wait(60.0) else []
-        Board(list(stage.pollers.values()), Config()).fresh(0.01)  # a board whose clock goes
-        wait_for(lambda: len(stage.players["neighbour"].readings) == 2, 10, "fresh reading of the other source")
-        assert stage.poller.busy_since is not None
-        assert not released.is_set()
-    finally:
-        released.set()
-        for poller in stage.pollers.values():
-            poller.stop()
-        for poller in stage.pollers.values():
-            assert poller.join(20.0)
 
 
 def test_metrics_outside_the_catalogue_pass() -> None:

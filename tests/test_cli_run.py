@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import dropwhile
 from pathlib import Path
 
 import pytest
@@ -88,7 +89,9 @@ def test_it_exports_again_and_again_until_the_duration_ends(sink: Sink) -> None:
     assert answer.returncode == 0, answer.stderr
     assert len(sink.exports) >= 3, "an explicit --interval wins over OTEL_METRIC_EXPORT_INTERVAL"
     counts = [sum(point.name == "system.cpu.time" for point in export.points) for export in sink.exports]
-    assert len(set(counts)) == 1, "every export has every series once"
+    read = [*dropwhile(lambda count: count == 0, counts)]  # on a busy machine one may come before the first reading
+    assert len(read) >= 3
+    assert len(set(read)) == 1, "every export has every series once"
 
 
 def test_its_resource_names_the_host_and_the_service() -> None:

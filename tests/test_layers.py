@@ -29,7 +29,7 @@ LAYERS = (
     ("sources",),
     ("raw",),
     ("sources.*",),
-    ("windows", "rhythm", "poller", "board", "cycle"),
+    ("windows", "rhythm", "poller", "rounds", "board", "cycle"),
     ("session",),
     ("instrumentor", "wandb"),
     ("render",),

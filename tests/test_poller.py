@@ -2,38 +2,36 @@ from __future__ import annotations
 
 import logging
 import random
-import threading
-import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from math import inf
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.stage import BUSY, ENERGY, PATIENT, POWER, POWER_PEAK, USERS, Stage, news, one, values, warnings
-from tests.waiting import wait_for
+from tests.stage import (
+    BUSY,
+    ENERGY,
+    PATIENT,
+    POWER,
+    POWER_PEAK,
+    USERS,
+    Stage,
+    fail,
+    news,
+    nothing,
+    one,
+    values,
+    warnings,
+)
 
-from opentelemetry.instrumentation.hardware.model import Point, Series, Share, Snapshot, Unavailable
-from opentelemetry.instrumentation.hardware.poller import PERIODS, Poller, State
-from opentelemetry.instrumentation.hardware.rhythm import Rhythm
+from opentelemetry.instrumentation.hardware.model import Point, Share, Snapshot, Unavailable
+from opentelemetry.instrumentation.hardware.poller import PERIODS, State
 
 
 @pytest.fixture(autouse=True)
 def _everything_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "opentelemetry.instrumentation.hardware")
-
-
-def fail(error: Exception) -> Callable[..., Iterable[Point]]:
-    def raising(*arguments: object) -> Iterable[Point]:
-        raise error
-
-    return raising
-
-
-def nothing(snapshot: Snapshot) -> None:
-    """A reader that does not look."""
 
 
 # -- windows
@@ -284,19 +282,6 @@ def test_a_source_that_is_not_there_is_said_once_and_never_tried_again(caplog: p
     assert stage.collect().problems == ()
 
 
-def test_a_source_that_is_not_there_is_not_tried_again_by_those_who_ask_either(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    stage = Stage()
-    stage.player.open = fail(Unavailable("no such device"))  # type: ignore[assignment]
-    with running(stage):
-        wait_for(lambda: stage.poller.state is State.ABSENT, 10, "attempt to open the source")
-        for _ in range(3):
-            stage.board.fresh(10.0)
-    assert len(stage.player.opened) == 1
-    assert len(news(caplog)) == 1
-
-
 def test_a_failing_source_is_tried_again_with_growing_pauses_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage(interval=2.0, expected=10.0)
     stage.player.open = fail(RuntimeError("the driver is confused"))  # type: ignore[assignment]
@@ -432,82 +417,7 @@ def test_making_the_source_may_fail_too(caplog: pytest.LogCaptureFixture) -> Non
     assert "not a source" in warnings(caplog)[0]
 
 
-# -- threads
-
-
-@contextmanager
-def running(*stages: Stage) -> Iterator[None]:
-    """The pollers in threads of their own; none is left."""
-    pollers = [poller for stage in stages for poller in stage.pollers.values()]
-    for poller in pollers:
-        poller.start()
-    try:
-        yield
-    finally:
-        for poller in pollers:
-            poller.stop()
-        for poller in pollers:
-            assert poller.join(20.0), f"the thread of {poller.name} did not end"
-
-
-def ours() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("otel-hardware-")]
-
-
-def test_a_source_that_hangs_costs_its_own_numbers_alone_and_recovers(caplog: pytest.LogCaptureFixture) -> None:
-    stage = Stage(interval=2.0, expected=5.0, names=("player", "neighbour", "third"))
-    released = threading.Event()
-    stage.run(10.0, {5.0: nothing})
-
-    def hang(now: float) -> list[Point]:
-        assert released.wait(60.0), "nobody let the source go"
-        return [ENERGY(2)]
-
-    stage.player.read = hang
-    stage.players["neighbour"].read = lambda now: [ENERGY(now, {"part": "neighbour"})]
-    stage.players["third"].read = lambda now: []
-    hung, neighbour, third = stage.poller, stage.pollers["neighbour"], stage.pollers["third"]
-    try:
-        stage.clock.now += 1.0  # nothing is due but what is asked for
-        hung.start()
-        hung.ask()
-        wait_for(lambda: hung.busy_since is not None, 10, "reading that hangs")
-        begun = stage.clock.now
-        for after in (2.0, 4.0):
-            stage.clock.now = begun + after
-            neighbour.step()
-            third.step()
-            stage.board.watch()
-        assert stage.up() == {"player": 1, "neighbour": 1, "third": 1}
-        assert warnings(caplog) == []
-        for after in (7.0, 9.0, 30.0, 100.0):
-            stage.clock.now = begun + after
-            neighbour.step()
-            third.step()
-            for _ in range(3):
-                stage.board.watch()
-            snapshot = stage.collect()
-            assert stage.up() == {"player": 0, "neighbour": 1, "third": 1}
-            assert one(snapshot, ENERGY) == stage.clock.now, "a neighbour's number is not its newest"
-            (problem,) = snapshot.problems
-            assert problem.source == "player"
-            assert f"{after:.0f} s" in problem.reason
-        (warning,) = warnings(caplog)
-        assert "Source player has not answered for 7 s" in warning
-        assert not hung.answered(0.01)
-        assert not hung.join(0.01)
-    finally:
-        released.set()
-    assert hung.answered(10.0)
-    wait_for(lambda: hung.state is State.UP and hung.problem is None, 10, "recovery")
-    wait_for(lambda: "Source player has recovered" in news(caplog), 10, "word of the recovery")
-    hung.ask()
-    assert hung.answered(10.0)
-    assert stage.up()["player"] == 1
-    assert values(stage.collect(), ENERGY)[Series(ENERGY)] == 2
-    hung.stop()
-    assert hung.join(20.0)
-    assert (len(warnings(caplog)), len(news(caplog))) == (1, 1)
+# -- hangs
 
 
 def test_a_source_that_hangs_and_then_raises_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -544,129 +454,6 @@ def test_what_a_hang_was_about_has_no_weight() -> None:
     stage.run(80.0, {10.0: nothing})
     assert len(hung) == 2
     assert one(stage.board.collect({}), POWER) == 1.0, "the reading after the hang stands for the time of the hang"
-
-
-def test_the_thread_keeps_time_by_itself() -> None:
-    stage = Stage()
-    begun = time.monotonic()
-    poller = Poller(stage.player.make, "player", 0.02, Rhythm(begun, 60.0))
-    poller.start()
-    try:
-        wait_for(lambda: len(stage.player.readings) >= 10, 30, "ten readings")
-        assert time.monotonic() - begun >= 9 * 0.02, "it reads without a pause"
-    finally:
-        poller.stop()
-        assert poller.join(20.0)
-
-
-def test_a_thread_that_has_nothing_to_do_sleeps() -> None:
-    stage, other = Stage(interval=3600.0, expected=3600.0), Stage(interval=3600.0, expected=3600.0)
-    with running(stage, other):
-        stage.board.fresh(10.0)
-        looked = stage.clock.looked
-        for _ in range(200):
-            other.board.fresh(10.0)
-        assert stage.clock.looked - looked < 100, "it looks at the clock again and again"
-
-
-def test_stopping_closes_the_source_and_leaves_no_thread() -> None:
-    stage = Stage(names=("player", "neighbour"))
-    before = ours()
-    with running(stage):
-        wait_for(lambda: all(poller.state is State.UP for poller in stage.pollers.values()), 10, "first reading")
-        assert len(ours()) == len(before) + 2
-    assert ours() == before
-    for player in stage.players.values():
-        assert len(player.opened) == len(player.closed) == 1
-
-
-def test_stopping_while_the_source_hangs_waits_no_longer_than_told_and_it_ends_when_let_go() -> None:
-    stage = Stage()
-    released = threading.Event()
-    stage.player.open = lambda: released.wait(60.0) and None
-    stage.poller.start()
-    wait_for(lambda: stage.poller.busy_since is not None, 10, "attempt to open the source")
-    stage.poller.stop()
-    assert not stage.poller.join(0.01)
-    released.set()
-    assert stage.poller.join(20.0)
-    assert len(stage.player.closed) == 1
-
-
-def test_a_poller_that_was_never_started_has_nothing_to_wait_for() -> None:
-    stage = Stage()
-    stage.poller.stop()
-    assert stage.poller.join(0.0)
-
-
-def test_asking_has_every_source_read_at_once() -> None:
-    stage = Stage(interval=3600.0, expected=3600.0, names=("player", "neighbour"))
-    stage.player.seldom = lambda now: [USERS(1)]
-    with running(stage):
-        wait_for(lambda: all(poller.state is State.UP for poller in stage.pollers.values()), 10, "first reading")
-        for round_ in range(2, 5):
-            stage.clock.now += 20.0
-            stage.board.fresh(10.0)
-            assert [len(player.readings) for player in stage.players.values()] == [round_, round_]
-            assert len(stage.player.seldom_readings) == round_, "what is asked for includes the dear read"
-            assert stage.collect().read["player"] == stage.clock.now
-
-
-def test_asking_does_not_shorten_the_pause_of_a_failed_source() -> None:
-    stage = Stage()
-    stage.player.open = fail(OSError("no"))  # type: ignore[assignment]
-    with running(stage):
-        wait_for(lambda: stage.poller.state is State.ILL, 10, "failure")
-        for _ in range(5):
-            stage.board.fresh(10.0)
-        assert len(stage.player.opened) == 1
-        stage.clock.now += 1.5
-        stage.board.fresh(10.0)
-        assert len(stage.player.opened) == 2
-
-
-def test_the_thread_accounts_for_its_own_processor_time() -> None:
-    stage = Stage()
-
-    def work(now: float) -> list[Point]:
-        return [ENERGY(sum(range(300_000)))]
-
-    stage.player.read = work
-    with running(stage):
-        stage.board.fresh(10.0)
-        wait_for(lambda: stage.poller.cpu_time > 0.0, 10, "processor time")
-
-
-def test_closing_while_others_look_loses_nothing_but_the_numbers() -> None:
-    stage = Stage(interval=0.5, expected=1.0)
-    failing = False
-
-    def read(now: float) -> list[Point]:
-        nonlocal failing
-        failing = not failing
-        if failing:
-            raise OSError("every other time")
-        return [POWER(1.0)]
-
-    stage.player.read = read
-    done = threading.Event()
-
-    def collect() -> None:
-        while not done.is_set():
-            stage.board.collect({})
-
-    with running(stage):
-        looker = threading.Thread(target=collect)
-        looker.start()
-        try:
-            for _ in range(300):
-                stage.clock.now += 61.0
-                stage.board.fresh(5.0)
-        finally:
-            done.set()
-            looker.join(20.0)
-    assert not looker.is_alive()
-    assert len(stage.player.opened) >= 100
 
 
 def test_a_reading_that_is_too_old_is_a_problem_unless_sampling_pauses() -> None:

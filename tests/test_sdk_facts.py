@@ -70,7 +70,7 @@ class Bench:
         """What the package exports, of a reading that is made now."""
         opened = HardwareInstrumentor()._session
         assert opened is not None
-        opened.board.fresh(10)
+        opened.fresh(10)
         return [point for point in flatten(self.collect()) if point.scope == OURS]
 
     def instruments(self) -> int:
@@ -228,7 +228,7 @@ def test_a_slow_callback_loses_everything(bench: Bench, instrument: Callable[...
     try:
         opened = HardwareInstrumentor()._session
         assert opened is not None
-        opened.board.fresh(0.3)
+        opened.fresh(0.3)
         bench.reader.collect(timeout_millis=1000)
         values = {point.name: point.value for point in flatten(bench.collect())}
         assert (values["application"], values["system.uptime"]) == (1, 5.0)

@@ -122,21 +122,23 @@ class _Elsewhere:
 
 
 class _Ours:
-    """All sources, each in its thread, as in a program; a reading is one that a collection has asked for."""
+    """All sources, read by their threads as in a program; a reading is one that a collection has asked for."""
 
     def __init__(self) -> None:
         self._session = Session(Config(sample_interval=3600.0), environ={}, interval=3600.0)
         self._session.start()
         pollers = self._session.board.pollers
         wait_for(lambda: all(poller.state is not State.STARTING for poller in pollers), 30, "first reading")
-        self._pollers = [poller for poller in pollers if poller.state is State.UP]
+        self._rounds = [
+            each for each in self._session.rounds if any(poller.state is State.UP for poller in each.pollers)
+        ]
 
     def begin(self) -> None:
-        for poller in self._pollers:
-            poller.ask()
+        for each in self._rounds:
+            each.ask()
 
     def done(self) -> bool:
-        return all(poller._served == poller._asked for poller in self._pollers)
+        return all(each._served == each._asked for each in self._rounds)
 
     def close(self) -> None:
         self._session.close()

@@ -30,7 +30,7 @@ def figures(quick: bool) -> list[Figure]:
     begun = time.process_time()
     threading.Event().wait(seconds)
     sampled = time.process_time()
-    session.board.fresh(5.0)  # what a collection that is due adds, once a minute
+    session.fresh(5.0)  # what a collection that is due adds, once a minute
     due = time.process_time() - sampled
     HardwareInstrumentor().uninstrument()
     share = (sampled - begun) / seconds + due / _EXPORT

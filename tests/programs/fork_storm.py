@@ -44,7 +44,7 @@ def child(number: int) -> int:
     session = instrumentor._session
     if session is None:
         return 5
-    session.board.fresh(SECONDS)
+    session.fresh(SECONDS)
     snapshot = session.board.collect({})
     if snapshot.problems:
         return 6

@@ -38,7 +38,7 @@ instrumentor.instrument(meter_provider=provider, sample_interval=0.1)
 session = instrumentor._session
 assert session is not None
 for _ in range(2):
-    session.board.fresh(10)
+    session.fresh(10)
     points = list(flatten(reader.get_metrics_data()))
 poller = next(poller for poller in session.board.pollers if poller.name == "nvidia")
 with open("/proc/self/maps") as maps:

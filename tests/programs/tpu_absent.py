@@ -11,7 +11,7 @@ instrumentor = HardwareInstrumentor()
 instrumentor.instrument(sources=["tpu", "process"])
 session = instrumentor._session
 assert session is not None
-session.board.fresh(10)
+session.fresh(10)
 (poller,) = (each for each in session.board.pollers if each.name == "tpu")
 ours = "opentelemetry.instrumentation.hardware.sources.tpu."
 names = ("grpc", "libtpu", "tensorflow", *(ours + part for part in ("rpc", "rows", "wire", "sdk")))

@@ -26,7 +26,7 @@ instrumentor = HardwareInstrumentor()
 instrumentor.instrument(meter_provider=MeterProvider([reader]), sources=["tpu"])
 session = instrumentor._session
 assert session is not None
-session.board.fresh(10)
+session.fresh(10)
 data = reader.get_metrics_data()
 assert data is not None
 values = [

@@ -456,8 +456,8 @@ class Witness(MetaPathFinder):
 made = HardwareInstrumentor()
 sys.meta_path.insert(0, Witness())
 made.instrument(meter_provider=MeterProvider(), sources=["openmetrics"], openmetrics=sys.argv[1])
-made._session.board.fresh(20)
-made._session.board.fresh(20)
+made._session.fresh(20)
+made._session.fresh(20)
 print(json.dumps(sorted({name for thread, name in asked if thread.startswith("otel-hardware")})))
 """
 
@@ -500,7 +500,7 @@ def instrumented(reader: InMemoryMetricReader, urls: Mapping[str, str], **option
         session = made._session
         assert session is not None
         wait_for(lambda: all(poller.duration is not None for poller in session.board.pollers), 20, "first scrape")
-        session.board.fresh(20)
+        session.fresh(20)
         wait_for(lambda: known(made), 20, "instruments of all rows")
         yield session
     finally:
@@ -550,7 +550,7 @@ def test_a_name_that_comes_later_is_there_with_the_next_reading() -> None:
     with Web(page("a 1\n")) as web, instrumented(reader, {"own": web.url}) as session:
         assert [name for _, name in collected(reader)] == ["a"]
         web.answer = page("a 1\nb 2\n")
-        session.board.fresh(20)
+        session.fresh(20)
         assert sorted(name for _, name in collected(reader)) == ["a", "b"]
 
 
@@ -563,7 +563,7 @@ def test_what_was_learned_is_known_to_the_next_session() -> None:
             web.answer = page(f"# TYPE a counter\na {value}\n")
             made.instrument(meter_provider=provider, sources=["openmetrics"], openmetrics={"own": web.url})
             assert made._session is not None
-            made._session.board.fresh(20)
+            made._session.fresh(20)
             ((_, metric),) = collected(reader).items()
             assert [point.value for point in metric.data.data_points] == [value]
             made.uninstrument()
@@ -587,7 +587,7 @@ def test_deltas_count_from_the_first_scrape_and_go_on_in_the_next_session() -> N
             assert made._session is not None
             for value in values:
                 web.answer = page(f"# TYPE a counter\na {value}\n")
-                made._session.board.fresh(20)
+                made._session.fresh(20)
                 ((_, metric),) = collected(reader).items()
                 told += [point.value for point in metric.data.data_points]
             made.uninstrument()

@@ -51,7 +51,7 @@ def instrumented(reader: Any, urls: Mapping[str, str], **options: Any) -> Iterat
     made.instrument(meter_provider=provider, sources=["openmetrics"], openmetrics=named, **options)
     try:
         assert made._session is not None
-        made._session.board.fresh(60)
+        made._session.fresh(60)
         wait(lambda: known(made), 20, "instruments of all rows")
         assert [poller.problem for poller in made._session.board.pollers] == [None] * len(urls)
         yield

@@ -29,7 +29,7 @@ Marks: TypeAlias = "dict[str, Ends]"
 
 
 class Board:
-    """What all sources say. Nothing here waits, but :meth:`fresh`.
+    """What all sources say. Nothing here waits.
 
     Args:
         pollers: one for each source.
@@ -81,16 +81,6 @@ class Board:
         for poller in self.pollers:
             source = poller.source  # once: its thread may close it meanwhile
             yield from filter(self._wants, source.learned if source else ())
-
-    def fresh(self, seconds: float) -> None:
-        """Have every source read now, and wait for all of them together at most so long. Never called from a
-        callback.
-        """
-        deadline = self._clock() + seconds
-        for poller in self.pollers:
-            poller.ask()
-        for poller in self.pollers:
-            poller.answered(deadline - self._clock())
 
 
 def _others(metric: Metric, points: _Points, before: _Points, twice: list[Series]) -> _Points:

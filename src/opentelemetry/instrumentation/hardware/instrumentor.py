@@ -162,7 +162,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         """One more reading before the provider's own exit hook makes the last collection."""
         session = self._session
         if session is not None and session.pid == os.getpid():
-            session.board.fresh(_LAST_CALL)
+            session.fresh(_LAST_CALL)
 
     def _forked(self) -> None:
         """In a child: nothing of the parent's is used, and ``instrument()`` begins anew."""

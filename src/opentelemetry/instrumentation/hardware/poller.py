@@ -1,14 +1,13 @@
-"""Poller: one source, read in a thread of its own.
+"""Poller: one source and its readings.
 
-The thread opens the source, reads it at every sampling interval and once more just before a collection is due, and
-publishes each reading for others to look at. Whatever the driver does (hang, raise, lie) happens here and costs this
-source alone.
+The source is opened, read at every sampling interval and once more just before a collection is due, and each reading
+is published for others to look at. Whatever the driver does (hang, raise, lie) happens here and costs this source
+alone; those that may hang have a thread of their own (:mod:`.rounds`).
 """
 
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 from enum import Enum
@@ -32,9 +31,6 @@ PERIODS = 3
 _PAUSES = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 """Seconds until a failed source is opened again."""
 
-_DOZE = 5.0
-"""The longest sleep: a rhythm that was learned meanwhile is noticed after so many seconds."""
-
 
 class State(Enum):
     """How a source is."""
@@ -46,7 +42,7 @@ class State(Enum):
 
 
 class Poller:
-    """One source and the thread that reads it.
+    """One source, as the thread that reads it knows it.
 
     Args:
         make: makes the source; a new one for each time that it is opened.
@@ -54,7 +50,6 @@ class Poller:
         rhythm: when collections come.
         from_start: counters count from their first reading.
         clock: monotonic seconds.
-        after: called by the thread after each reading.
     """
 
     def __init__(
@@ -65,7 +60,6 @@ class Poller:
         rhythm: Rhythm,
         from_start: bool = False,
         clock: Callable[[], float] = time.monotonic,
-        after: Callable[[], None] = lambda: None,
     ) -> None:
         self.name = name
         self.state = State.STARTING
@@ -78,87 +72,16 @@ class Poller:
         self._interval = interval
         self._rhythm = rhythm
         self._clock = clock
-        self._after = after
         self._hung = False
         self._failures = 0
         self._retry = -inf
         self._often = Track(from_start)
         self._seldom = Track(from_start)
-        self._wake = threading.Event()
-        self._answered = threading.Condition()
-        self._asked = self._served = 0
-        self._stopping = False
-        self._thread: threading.Thread | None = None
-
-    # -- the thread
-
-    def start(self) -> None:
-        """Begin."""
-        thread = threading.Thread(target=self._run, name=f"otel-hardware-{self.name}", daemon=True)
-        thread.start()  # raises where the process may have no more threads
-        self._thread = thread
-
-    def stop(self) -> None:
-        """Ask the thread to close the source and end; see :meth:`join`."""
-        self._stopping = True
-        self._wake.set()
 
     def abandon(self) -> None:
-        """In a forked child: close what came with the fork; the thread did not."""
+        """In a forked child: close what came with the fork."""
         if self.source is not None:
             self.source.site.drivers.close()
-
-    def join(self, seconds: float) -> bool:
-        """Wait for the thread to end; False for one that hangs in its driver, which ends when the driver lets it."""
-        if self._thread is None or self._thread is threading.current_thread():
-            return True
-        self._thread.join(max(0.0, seconds))
-        return not self._thread.is_alive()
-
-    def _run(self) -> None:
-        while not self._over():
-            asked = self._asked
-            wait = 0.0
-            if asked == self._served or self.state is State.ILL:  # an ill one has its pause, whoever asks
-                now = self._clock()
-                wait = self.next_reading(now) - now
-            if wait <= 0:
-                self.step(asked > self._served)
-                self._after()
-                self.cpu_time = time.thread_time()
-            elif asked == self._served:
-                self._wake.wait(min(_DOZE, wait))
-                self._wake.clear()
-            self._serve(asked)
-        self._close()
-        self._serve(self._asked)
-
-    def _over(self) -> bool:
-        """Whether there is nothing more to read."""
-        return self._stopping or self.state is State.ABSENT
-
-    def _serve(self, asked: int) -> None:
-        """Tell those who wait that what they asked for was done."""
-        if asked > self._served:
-            with self._answered:
-                self._served = asked
-                self._answered.notify_all()
-
-    def ask(self) -> None:
-        """Have the source read as soon as its thread can; wait with :meth:`answered`."""
-        with self._answered:
-            self._asked += 1
-        self._wake.set()
-
-    def answered(self, seconds: float) -> bool:
-        """Wait until what was asked for is there, at most so long. Never called from a callback.
-
-        Returns:
-            Whether the reading was made (or tried) in time.
-        """
-        with self._answered:
-            ticket = self._asked
-            return self._answered.wait_for(lambda: self._served >= ticket or self._over(), max(0.0, seconds))
 
     # -- one step
 
@@ -228,14 +151,14 @@ class Poller:
 
     def _absent(self, gone: Unavailable) -> None:
         """There is no such thing on this machine; that is no trouble, and not tried again."""
-        self._close()
+        self.close()
         self.problem = Problem(self.name, gone.reason, gone.fix)
         self.state = State.ABSENT
         _LOG.info("Source %s: %s%s", self.name, gone.reason, f" ({gone.fix})" if gone.fix else "")
 
     def _fail(self, reason: str) -> None:
         """Close the source, to open it again after a pause that grows."""
-        self._close()
+        self.close()
         self._retry = self._clock() + _PAUSES[min(self._failures, len(_PAUSES) - 1)]
         self._failures += 1
         self._ill(Problem(self.name, reason))
@@ -251,7 +174,8 @@ class Poller:
             _LOG.info("Source %s has recovered", self.name)
         self.state, self.problem, self._failures, self._hung = State.UP, None, 0, False
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Let go of the source; the next :meth:`step` opens it again."""
         source, self.source = self.source, None
         self._often.interrupt()
         self._seldom.interrupt()

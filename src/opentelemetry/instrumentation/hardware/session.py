@@ -18,6 +18,7 @@ from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Scope
 from opentelemetry.instrumentation.hardware.poller import Poller
 from opentelemetry.instrumentation.hardware.rhythm import Rhythm
+from opentelemetry.instrumentation.hardware.rounds import Rounds, fresh
 from opentelemetry.instrumentation.hardware.sources import Site, Source, discover
 
 _LOG = logging.getLogger(__name__)
@@ -27,7 +28,7 @@ _FAREWELL = 1.0
 
 
 class Session:
-    """The sources of this process, each with its thread, and their Board.
+    """The sources of this process, the threads that read them, and their Board.
 
     Args:
         config: the settings.
@@ -51,10 +52,12 @@ class Session:
     ) -> None:
         self.config = config
         self.pid = os.getpid()
+        self._clock = clock
         self._environ = os.environ if environ is None else environ
         self.member = identity.is_member(self._environ, self.pid)
         self.rhythm = Rhythm(clock(), export_interval(self._environ) if interval is None else interval)
         observed = self.pid if pid is None else pid
+        sources = self._sources()
         # A site is made once: its drivers know, also after a source is opened again, which child could not be killed.
         pollers = [
             Poller(
@@ -64,12 +67,15 @@ class Session:
                 self.rhythm,
                 config.counter_origin == "start",
                 clock,
-                self.after,
             )
-            for name, make in self._sources().items()
+            for name, make in sources.items()
             for part in make.parts(config)
         ]
         self.board = Board(pollers, config, clock)
+        prompt = {name for name, make in sources.items() if make.prompt}
+        together = [poller for poller in pollers if poller.name in prompt]
+        apart = [[poller] for poller in pollers if poller.name not in prompt]
+        self.rounds = [Rounds(each, self.after, clock) for each in (together, *apart) if each]
         self.notice: Callable[[], None] = lambda: None
         self._noticing = threading.Lock()
         self._news = False
@@ -119,18 +125,24 @@ class Session:
     def start(self) -> None:
         """Begin to sample; from now on our children are members of our job."""
         identity.join(self._environ, self.pid)
-        for poller in self.board.pollers:
-            poller.start()
+        for each in self.rounds:
+            each.start()
+
+    def fresh(self, seconds: float) -> None:
+        """Have every source read now, and wait for all of them together at most so long. Never called from a
+        callback.
+        """
+        fresh(self.rounds, seconds, self._clock)
 
     def close(self) -> None:
         """Let go of everything; waits for a second at most, and only for a driver that hangs."""
         identity.leave(self._environ, self.pid)
-        for poller in self.board.pollers:
-            poller.stop()
+        for each in self.rounds:
+            each.stop()
         deadline = time.monotonic() + _FAREWELL
-        for poller in self.board.pollers:
-            if not poller.join(deadline - time.monotonic()):
-                _LOG.debug("Source %s hangs; its thread ends when its driver answers", poller.name)
+        for each in self.rounds:
+            if not each.join(deadline - time.monotonic()):
+                _LOG.debug("Source %s hangs; its thread ends when its driver answers", each.name)
 
     def abandon(self) -> None:
         """In a forked child: close the descriptors that came with the fork. No lock, no thread, no wait.

@@ -123,7 +123,7 @@ def _sources(config: Config) -> Iterator[Finding]:
     session = Session(config, environ={})
     session.start()
     try:
-        session.board.fresh(_PATIENCE)
+        session.fresh(_PATIENCE)
         pollers = {poller.name: poller for poller in session.board.pollers}
         for name in discover():
             parts = [each for label, each in pollers.items() if label.partition(":")[0] == name]

@@ -283,7 +283,7 @@ def _exported(session: Session) -> Iterator[None]:
     try:
         yield
     finally:
-        session.board.fresh(_LAST_READING)
+        session.fresh(_LAST_READING)
         _flush(provider)
         instrumentor.uninstrument()
 

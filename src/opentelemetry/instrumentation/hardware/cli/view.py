@@ -88,14 +88,13 @@ class Viewer:
         self._session = session
         self._pid = pid
         self._marks: Marks = {}
-        session.board.fresh(_FIRST)
+        session.fresh(_FIRST)
         self._before = session.board.collect(self._marks)
 
     def look(self) -> View:
         """Read everything once more and see."""
-        board = self._session.board
-        board.fresh(_NEXT)
-        snapshot = board.collect(self._marks)
+        self._session.fresh(_NEXT)
+        snapshot = self._session.board.collect(self._marks)
         self.stay()
         before, self._before = self._before, snapshot
         elapsed = _elapsed(before, snapshot)

@@ -55,6 +55,7 @@ class Source(ABC):
         seldom: seconds between two :meth:`read_seldom`, at least.
         pace: seconds between two :meth:`read`, at least; a source that opened a slow way raises its own.
         sampled: whether it is read between collections, too.
+        prompt: whether reading it never waits for anything: it shares a thread with its like.
         missing: what this machine does not say, each with the reason; ``doctor`` lists it.
         wrong: what went wrong with the newest reading, a sentence each, though it has points: the source is ill.
         learned: rows of its points that are not in the vocabulary; they become instruments after the reading.
@@ -65,6 +66,7 @@ class Source(ABC):
     seldom: ClassVar[float] = 10.0
     pace: float = 0.0
     sampled: ClassVar[bool] = True
+    prompt: ClassVar[bool] = False
 
     def __init__(self, site: Site) -> None:
         self.site = site

@@ -14,6 +14,7 @@ class Container(Source):
     """The cgroup of the observed process; limits are read anew, because a running container can be resized."""
 
     name = "container"
+    prompt = True
 
     def open(self) -> None:
         """Find the group.

@@ -18,6 +18,7 @@ class Host(Source):
     """All that every machine has, but its file systems, which can hang (:mod:`.filesystem`)."""
 
     name = "host"
+    prompt = True
 
     def open(self) -> None:
         """Never raises ``Unavailable``: every machine has a processor."""

@@ -18,6 +18,7 @@ class Process(Source):
     """The observed process. Every process reports its own."""
 
     name = "process"
+    prompt = True
     scope = Scope.PROCESS
 
     def open(self) -> None:

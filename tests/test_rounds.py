@@ -1,0 +1,310 @@
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from tests.stage import ENERGY, POWER, USERS, Stage, fail, news, nothing, one, values, warnings
+from tests.waiting import wait_for
+
+from opentelemetry.instrumentation.hardware.model import Point, Series, Unavailable
+from opentelemetry.instrumentation.hardware.poller import Poller, State
+from opentelemetry.instrumentation.hardware.rhythm import Rhythm
+from opentelemetry.instrumentation.hardware.rounds import Rounds, fresh
+
+
+@pytest.fixture(autouse=True)
+def _everything_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "opentelemetry.instrumentation.hardware")
+
+
+@contextmanager
+def running(*stages: Stage) -> Iterator[None]:
+    """The sources read by threads; none is left."""
+    rounds = [each for stage in stages for each in stage.rounds]
+    for each in rounds:
+        each.start()
+    try:
+        yield
+    finally:
+        for each in rounds:
+            each.stop()
+        for each in rounds:
+            assert each.join(20.0), f"the thread of {each.name} did not end"
+
+
+def ours() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("otel-hardware-")]
+
+
+def test_the_thread_keeps_time_by_itself() -> None:
+    stage = Stage()
+    begun = time.monotonic()
+    rounds = Rounds([Poller(stage.player.make, "player", 0.02, Rhythm(begun, 60.0))])
+    rounds.start()
+    try:
+        wait_for(lambda: len(stage.player.readings) >= 10, 30, "ten readings")
+        assert time.monotonic() - begun >= 9 * 0.02, "it reads without a pause"
+    finally:
+        rounds.stop()
+        assert rounds.join(20.0)
+
+
+def test_a_thread_that_has_nothing_to_do_sleeps() -> None:
+    stage, other = Stage(interval=3600.0, expected=3600.0), Stage(interval=3600.0, expected=3600.0)
+    with running(stage, other):
+        stage.fresh(10.0)
+        looked = stage.clock.looked
+        for _ in range(200):
+            other.fresh(10.0)
+        assert stage.clock.looked - looked < 100, "it looks at the clock again and again"
+
+
+def test_the_thread_accounts_for_its_own_processor_time() -> None:
+    stage = Stage()
+
+    def work(now: float) -> list[Point]:
+        return [ENERGY(sum(range(300_000)))]
+
+    stage.player.read = work
+    with running(stage):
+        stage.fresh(10.0)
+        wait_for(lambda: stage.poller.cpu_time > 0.0, 10, "processor time")
+
+
+def test_asking_has_every_source_read_at_once() -> None:
+    stage = Stage(interval=3600.0, expected=3600.0, names=("player", "neighbour"))
+    stage.player.seldom = lambda now: [USERS(1)]
+    with running(stage):
+        wait_for(lambda: all(poller.state is State.UP for poller in stage.pollers.values()), 10, "first reading")
+        for round_ in range(2, 5):
+            stage.clock.now += 20.0
+            stage.fresh(10.0)
+            assert [len(player.readings) for player in stage.players.values()] == [round_, round_]
+            assert len(stage.player.seldom_readings) == round_, "what is asked for includes the dear read"
+            assert stage.collect().read["player"] == stage.clock.now
+
+
+def test_asking_does_not_shorten_the_pause_of_a_failed_source() -> None:
+    stage = Stage()
+    stage.player.open = fail(OSError("no"))  # type: ignore[assignment]
+    with running(stage):
+        wait_for(lambda: stage.poller.state is State.ILL, 10, "failure")
+        for _ in range(5):
+            stage.fresh(10.0)
+        assert len(stage.player.opened) == 1
+        stage.clock.now += 1.5
+        stage.fresh(10.0)
+        assert len(stage.player.opened) == 2
+
+
+def test_a_source_that_is_not_there_is_not_tried_again_by_those_who_ask_either(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    stage = Stage()
+    stage.player.open = fail(Unavailable("no such device"))  # type: ignore[assignment]
+    with running(stage):
+        wait_for(lambda: stage.poller.state is State.ABSENT, 10, "attempt to open the source")
+        for _ in range(3):
+            stage.fresh(10.0)
+    assert len(stage.player.opened) == 1
+    assert len(news(caplog)) == 1
+
+
+def test_a_fresh_reading_does_not_wait_for_a_source_that_hangs() -> None:
+    stage = Stage(interval=3600.0, expected=3600.0, names=("player", "neighbour"))
+    released = threading.Event()
+    with running(stage):
+        wait_for(lambda: stage.up() == {"player": 1, "neighbour": 1}, 10, "first reading")
+        stage.player.read = lambda now: [POWER(1.0)] if released.wait(60.0) else []
+        fresh(stage.rounds, 0.01)  # by a clock that goes
+        wait_for(lambda: len(stage.players["neighbour"].readings) == 2, 10, "fresh reading of the other source")
+        assert stage.poller.busy_since is not None
+        assert not released.is_set()
+        released.set()
+
+
+def test_a_source_that_hangs_costs_its_own_numbers_alone_and_recovers(caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage(interval=2.0, expected=5.0, names=("player", "neighbour", "third"))
+    released = threading.Event()
+    stage.run(10.0, {5.0: nothing})
+
+    def hang(now: float) -> list[Point]:
+        assert released.wait(60.0), "nobody let the source go"
+        return [ENERGY(2)]
+
+    stage.player.read = hang
+    stage.players["neighbour"].read = lambda now: [ENERGY(now, {"part": "neighbour"})]
+    stage.players["third"].read = lambda now: []
+    hung, neighbour, third = stage.pollers.values()
+    thread = stage.rounds[0]
+    try:
+        stage.clock.now += 1.0  # nothing is due but what is asked for
+        thread.start()
+        thread.ask()
+        wait_for(lambda: hung.busy_since is not None, 10, "reading that hangs")
+        begun = stage.clock.now
+        for after in (2.0, 4.0):
+            stage.clock.now = begun + after
+            neighbour.step()
+            third.step()
+            stage.board.watch()
+        assert stage.up() == {"player": 1, "neighbour": 1, "third": 1}
+        assert warnings(caplog) == []
+        for after in (7.0, 9.0, 30.0, 100.0):
+            stage.clock.now = begun + after
+            neighbour.step()
+            third.step()
+            for _ in range(3):
+                stage.board.watch()
+            snapshot = stage.collect()
+            assert stage.up() == {"player": 0, "neighbour": 1, "third": 1}
+            assert one(snapshot, ENERGY) == stage.clock.now, "a neighbour's number is not its newest"
+            (problem,) = snapshot.problems
+            assert problem.source == "player"
+            assert f"{after:.0f} s" in problem.reason
+        (warning,) = warnings(caplog)
+        assert "Source player has not answered for 7 s" in warning
+        assert not thread.answered(0.01)
+        assert not thread.join(0.01)
+    finally:
+        released.set()
+    assert thread.answered(10.0)
+    wait_for(lambda: hung.state is State.UP and hung.problem is None, 10, "recovery")
+    wait_for(lambda: "Source player has recovered" in news(caplog), 10, "word of the recovery")
+    thread.ask()
+    assert thread.answered(10.0)
+    assert stage.up()["player"] == 1
+    assert values(stage.collect(), ENERGY)[Series(ENERGY)] == 2
+    thread.stop()
+    assert thread.join(20.0)
+    assert (len(warnings(caplog)), len(news(caplog))) == (1, 1)
+
+
+def together() -> Stage:
+    """Three sources that share a thread; time stands still but for what a test does."""
+    return Stage(interval=2.0, expected=3600.0, names=("player", "neighbour", "third"), together=True)
+
+
+def test_what_one_thread_reads_it_reads_at_once() -> None:
+    stage = together()
+    with running(stage):
+        stage.fresh(10.0)
+        assert len(ours()) == 1
+        stage.clock.now += 1.0
+        stage.pollers["third"].step()  # out of step
+        read = [player.readings for player in stage.players.values()]
+        before = [len(each) for each in read]
+        for _ in range(4):
+            stage.clock.now += 1.95  # the second and third come due, or nearly
+            stage.rounds[0]._wake.set()
+            wait_for(lambda: read[0][-1] == stage.clock.now, 10, "reading of the first")
+            stage.clock.now += 0.05
+        stage.fresh(10.0)
+    assert read[0][before[0] :] == read[1][before[1] :]
+
+
+def test_of_those_who_share_a_thread_each_fails_by_itself(caplog: pytest.LogCaptureFixture) -> None:
+    stage = together()
+    failing, absent, well = stage.players.values()
+    failing.read = fail(OSError("no"))  # type: ignore[assignment]
+    absent.open = fail(Unavailable("no such device"))  # type: ignore[assignment]
+    with running(stage):
+        for _ in range(5):
+            stage.fresh(10.0)
+        assert [poller.state for poller in stage.pollers.values()] == [State.ILL, State.ABSENT, State.UP]
+        assert (len(failing.opened), len(absent.opened)) == (1, 1), (
+            "asking opens again what has its pause, or is not there"
+        )
+        assert len(well.readings) >= 5
+        failing.read = lambda now: [POWER(1.0)]
+        stage.clock.now += 1.5
+        stage.fresh(10.0)
+        assert stage.up() == {"player": 1, "third": 1}
+    assert [len(player.closed) for player in stage.players.values()] == [2, 1, 1]
+    assert len(warnings(caplog)) == 1
+
+
+def test_a_thread_ends_when_none_of_its_sources_is_there() -> None:
+    stage = together()
+    for player in stage.players.values():
+        player.open = fail(Unavailable("no such device"))  # type: ignore[assignment]
+    with running(stage):
+        wait_for(lambda: ours() == [], 10, "end of the thread")
+        stage.fresh(10.0)
+    assert [len(player.opened) for player in stage.players.values()] == [1, 1, 1]
+
+
+def test_what_a_thread_uses_is_shared_out_among_its_sources() -> None:
+    stage = together()
+    stage.player.read = lambda now: [ENERGY(sum(range(300_000)))]
+    with running(stage):
+        stage.fresh(10.0)
+        stage.fresh(10.0)
+    dear, *cheap = [poller.cpu_time for poller in stage.pollers.values()]
+    assert all(0 < other < dear for other in cheap)
+
+
+def test_stopping_closes_the_source_and_leaves_no_thread() -> None:
+    stage = Stage(names=("player", "neighbour"))
+    before = ours()
+    with running(stage):
+        wait_for(lambda: all(poller.state is State.UP for poller in stage.pollers.values()), 10, "first reading")
+        assert len(ours()) == len(before) + 2
+    assert ours() == before
+    for player in stage.players.values():
+        assert len(player.opened) == len(player.closed) == 1
+
+
+def test_stopping_while_the_source_hangs_waits_no_longer_than_told_and_it_ends_when_let_go() -> None:
+    stage = Stage()
+    released = threading.Event()
+    stage.player.open = lambda: released.wait(60.0) and None
+    stage.rounds[0].start()
+    wait_for(lambda: stage.poller.busy_since is not None, 10, "attempt to open the source")
+    stage.rounds[0].stop()
+    assert not stage.rounds[0].join(0.01)
+    released.set()
+    assert stage.rounds[0].join(20.0)
+    assert len(stage.player.closed) == 1
+
+
+def test_what_was_never_started_has_nothing_to_wait_for() -> None:
+    stage = Stage()
+    stage.rounds[0].stop()
+    assert stage.rounds[0].join(0.0)
+
+
+def test_closing_while_others_look_loses_nothing_but_the_numbers() -> None:
+    stage = Stage(interval=0.5, expected=1.0)
+    failing = False
+
+    def read(now: float) -> list[Point]:
+        nonlocal failing
+        failing = not failing
+        if failing:
+            raise OSError("every other time")
+        return [POWER(1.0)]
+
+    stage.player.read = read
+    done = threading.Event()
+
+    def collect() -> None:
+        while not done.is_set():
+            stage.board.collect({})
+
+    with running(stage):
+        looker = threading.Thread(target=collect)
+        looker.start()
+        try:
+            for _ in range(300):
+                stage.clock.now += 61.0
+                stage.fresh(5.0)
+        finally:
+            done.set()
+            looker.join(20.0)
+    assert not looker.is_alive()
+    assert len(stage.player.opened) >= 100
