@@ -297,6 +297,16 @@ def test_what_a_user_of_an_ipu_uses_is_the_programs_where_it_is_one_of_ours(tmp_
     assert {series.attributes[v.HW_ID]: share for series, share in found.items()} == {"ipu0": 0.405}
 
 
+def test_a_number_that_another_process_has_got_is_not_ours_any_more() -> None:
+    files = HOST | {"/dev/ipu0": ""}
+    drivers = Npus(files | program(CHILD), lines([c2(0, 1, CHILD)]), folder="/opt/poplar")
+    with opened("graphcore", drivers, STRANGER) as source:
+        assert series_of(often(source), v.PROCESS_NPU_UTILIZATION)
+        for pid in (None, CHILD):
+            drivers.become(Npus(files | program(), lines([c2(0, 1, pid)]), folder="/opt/poplar"))
+            assert not series_of(often(source), v.PROCESS_NPU_UTILIZATION)
+
+
 def test_a_member_of_a_job_says_what_it_uses_and_no_more(tmp_path: Path) -> None:
     library = Library(tmp_path, c2(0, 1, os.getpid()))
     source = Graphcore(Site(Config.read(library.settings, {}), Drivers(), os.getpid(), member=True))
@@ -381,8 +391,33 @@ def test_a_library_that_breaks_off_is_asked_again(tmp_path: Path) -> None:
         assert library.pid != first
 
 
-def test_no_ipu_in_the_partition_is_no_trouble(tmp_path: Path) -> None:
-    assert "# absent: gcipuinfo finds no IPU" in played(Library(tmp_path))
+def test_no_ipu_in_the_partition_is_no_trouble_and_one_that_comes_is_seen(tmp_path: Path) -> None:
+    library = Library(tmp_path)
+    with staged(library) as stage:
+        said = stage.tick()
+        assert any(line.startswith("# missing: gcipuinfo finds no IPU now") for line in said)
+        assert not [line for line in said if line.startswith(("# ill", "hw.npu"))]
+        library.say(c2(0, 1))
+        wait_for(lambda: any(line.startswith("hw.power{") for line in stage.tick()), LONG, "an IPU")
+        assert not [line for line in stage.remarks() if "finds no IPU" in line]
+
+
+def test_an_ipu_that_goes_is_not_said_any_more(tmp_path: Path) -> None:
+    library = Library(tmp_path, c2(0, 1), c2(1, 1))
+    with opened("graphcore", **library.settings) as source:
+        assert len(series_of(all_of(source), v.HW_POWER)) == 2
+        library.say(c2(1, 1))
+        wait_for(lambda: len(series_of(often(source), v.HW_POWER)) == 1, LONG, "end of an IPU")
+        assert {series.attributes[v.HW_ID] for series in all_of(source) if v.HW_ID in series.attributes} == {"ipu1"}
+
+
+def test_modules_beside_the_library_are_not_taken_for_pythons_own(tmp_path: Path) -> None:
+    library = Library(tmp_path, c2(0, 1))
+    (tmp_path / "random.py").write_text("raise ImportError('not this one')\n")
+    module = tmp_path / "gcipuinfo.py"
+    module.write_text(module.read_text().replace("import json\n", "import json\nimport random\n"))
+    with opened("graphcore", **library.settings) as source:
+        assert series_of(all_of(source), v.HW_POWER)
 
 
 def test_a_folder_without_the_library_is_said(tmp_path: Path) -> None:

@@ -31,6 +31,10 @@ _HOST_PIDS: Final = (
     "from this container; start it in the host's process namespace (--pid=host, hostPID: true)"
 )
 
+_NONE_NOW: Final = (
+    f"{NAME} finds no IPU now; without DEVICES=all it looks at those of the active partition only, which may come later"
+)
+
 _EVERY_PARTITION: Final = ("all",)
 
 
@@ -89,8 +93,6 @@ class Graphcore(Source):
         self._stream.open(self._arguments, self._period)
         self._at = self._kernel.uptime()
         self._hear(_PATIENCE)
-        if self._heard and not self.newest:
-            raise Unavailable(f"{NAME} finds no IPU")
 
     def _hear(self, seconds: float = 0.0) -> None:
         """The newest look.
@@ -108,7 +110,7 @@ class Graphcore(Source):
                 raise OSError(error)
             self.newest, self._at, self._heard = found, now, True
         if now - self._at > PERIODS * self._period:
-            self.newest = []  # nobody has listened for a while
+            self.newest, self._heard = [], False  # nobody has listened for a while
 
     # -- what they say
 
@@ -135,7 +137,7 @@ class Graphcore(Source):
     def _used(self) -> Iterator[Point]:
         """Of each IPU that the observed program or a child of it uses."""
         pids = {ipu.pid for ipu in self.newest if ipu.pid is not None}
-        if not pids <= self._seen:
+        if pids != self._seen:
             self._owners.look()
             self._seen = pids
         ours = self._owners.among(pids)
@@ -156,6 +158,8 @@ class Graphcore(Source):
                 if ipu.state:
                     yield from device.status(ipu.state)
         self.missing = [*_unclear(self.newest)]
+        if self._heard and not self.newest:
+            self.missing.append(_NONE_NOW)
         if self._blind and self._owners.computing():
             self.missing.append(_HOST_PIDS)
 

@@ -34,7 +34,7 @@ def main(folder: str, discovery: str, seconds: float) -> None:
     """Look for as long as somebody listens."""
     output = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what the library prints is none of our lines
-    sys.path.insert(0, folder)
+    sys.path.append(folder)  # it may have modules that are called like Python's own
     try:
         information = opened(importlib.import_module("gcipuinfo"), discovery)
         while True:
