@@ -6,6 +6,7 @@ import logging
 import os
 import subprocess
 import sys
+from errno import EACCES, EIO
 from pathlib import Path
 
 import psutil
@@ -119,6 +120,42 @@ def test_a_file_system_of_no_size_says_nothing() -> None:
     machine.tree.spaces["/data"] = Space(0, 0, 0)
     with opened("filesystem", machine) as source:
         assert _points(often(source)) == {"/"}
+
+
+@pytest.mark.parametrize("trouble", [PermissionError(EACCES, "Permission denied"), OSError(EIO, "Input/output error")])
+def test_one_that_cannot_be_read_costs_its_own_numbers(trouble: OSError, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = mounts(0)
+    assert machine.tree is not None
+    space, broken = machine.tree.space, {"/data"}
+
+    def asked(path: str) -> Space:
+        if path in broken:
+            raise trouble
+        return space(path)
+
+    monkeypatch.setattr(machine.tree, "space", asked)
+    others = {"/", "/boot/efi", "/media/with a blank", "/srv/tree"}
+    with opened("filesystem", machine) as source:
+        assert _points(often(source)) == others
+        assert source.missing == [f"/data: {trouble.strerror}"]
+        broken.clear()
+        assert _points(often(source)) == {*others, "/data"}
+        assert source.missing == []
+        broken |= {*others, "/data"}
+        with pytest.raises(OSError, match=str(trouble.strerror)):
+            often(source)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux") or os.geteuid() != 0, reason="mounts a file system")
+def test_a_mount_whose_name_is_no_text_is_exported_as_one(tmp_path: Path) -> None:
+    place = tmp_path / os.fsdecode(b"caf\xe9")
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=10m", "small", place], check=True)
+    try:
+        with opened("filesystem", disk_paths=[str(place)]) as source:
+            assert sizes(source) == {f"{tmp_path}/caf\\xe9": 10 << 20}
+    finally:
+        subprocess.run(["umount", place], check=True)
 
 
 @pytest.mark.parametrize("cut", range(0, 160, 8))

@@ -35,6 +35,7 @@ class Filesystem(Source):
                 f"none of {', '.join(named)} can be read" if named else "no real file system is mounted",
                 f"set {PREFIX}DISK_PATHS to paths that exist, such as /",
             )
+        self.missing = self._left_out
         self._of = Kept()
         self._full = self.site.config.names(v.SYSTEM_FILESYSTEM_UTILIZATION)
 
@@ -47,12 +48,12 @@ class Filesystem(Source):
     def _answering(self, paths: list[str]) -> list[str]:
         """The paths that can be read; the others cost a warning each."""
         found = []
-        self.missing = []
+        self._left_out = []
         for path in paths:
             try:
                 self._machine.space(path)
             except OSError as error:
-                self.missing.append(f"{path}: {error.strerror or error}")
+                self._left_out.append(f"{path}: {error.strerror or error}")
                 _LOG.warning(
                     "%sDISK_PATHS: %s cannot be read (%s), left out; it takes absolute paths that exist, such as /",
                     PREFIX,
@@ -64,16 +65,26 @@ class Filesystem(Source):
         return found
 
     def read(self) -> Iterator[Point]:
-        """One statvfs for each mount."""
+        """One statvfs for each mount; one that this user may not enter, or that broke, costs its own numbers.
+
+        Raises:
+            OSError: where none of them answers.
+        """
+        errors: dict[str, OSError] = {}
         for mount, known in self._mounts.items():
-            space = self._machine.space(mount.path)
+            try:
+                space = self._machine.space(mount.path)
+            except OSError as error:
+                errors[_shown(mount.path)] = error
+                continue
             if known and space.id != known:  # something else is mounted there now: whose numbers are these?
                 self._find()
                 return
             self._mounts[mount] = space.id
             if not space.total:
                 continue
-            which = (v.DEVICE, mount.device, v.FILESYSTEM_TYPE, mount.type, v.FILESYSTEM_MOUNTPOINT, mount.path)
+            device, path = _shown(mount.device), _shown(mount.path)
+            which = (v.DEVICE, device, v.FILESYSTEM_TYPE, mount.type, v.FILESYSTEM_MOUNTPOINT, path)
             states = {
                 "used": space.total - space.free,
                 "free": space.available,
@@ -85,6 +96,9 @@ class Filesystem(Source):
                 if self._full or state == "used":
                     yield self._of[(v.SYSTEM_FILESYSTEM_UTILIZATION, *one)](amount / space.total)
             yield self._of[(v.SYSTEM_FILESYSTEM_LIMIT, *which)](space.total)
+        self.missing = self._left_out + [f"{path}: {error.strerror or error}" for path, error in errors.items()]
+        if errors and len(errors) == len(self._mounts):
+            raise next(iter(errors.values()))
 
     def read_seldom(self) -> Iterator[Point]:
         """Look for what was mounted meanwhile."""
@@ -92,3 +106,8 @@ class Filesystem(Source):
         self._find()
         self._mounts = {mount: before.get(mount, 0) for mount in self._mounts}
         yield from ()
+
+
+def _shown(path: str) -> str:
+    """A path as text that exporters take: one that is no UTF-8 would be lost, and the error said at each export."""
+    return path.encode(errors="surrogateescape").decode(errors="backslashreplace")
