@@ -28,7 +28,7 @@ class _Stepped(Session):
     def close(self) -> None:
         super().close()
         for poller in self.board.pollers:  # no thread of theirs does it
-            poller._close()
+            poller.close()
 
 
 class Playing:
