@@ -89,7 +89,7 @@ def looking() -> int:
     with ExitStack() as files:
         for _ in range(100):
             files.enter_context(Path(os.devnull).open())
-        processes = Processes(kernel, machine(drivers), os.getpid())
+        processes = Processes(kernel, machine(drivers), os.getpid(), {})
         processes.look()
         times = releases(processes.look)
     drivers.close()

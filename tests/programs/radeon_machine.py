@@ -104,7 +104,7 @@ def words() -> Any:
     amdsysfs.write(amdsysfs.machine([SECOND, FIRST]))
     found = {}
     for way, setting in (("files", "auto"), ("tool", "off")):
-        raw = Raw(Config.read({"amdgpu": setting}, {}))
+        raw = Raw(Config.read({"amdgpu": setting}, {}), os.getpid())
         found[way] = raw.read()
         raw.close()
     return found

@@ -48,6 +48,7 @@ class Gpu:
     asleep: bool = False
     control: str | None = None
     product: str | None = None
+    parts: int = 1
 
     @property
     def folder(self) -> str:
@@ -170,11 +171,11 @@ def module() -> Files:
 
 
 def topology(gpus: Sequence[Gpu]) -> Files:
-    """What ROCm's driver says of the processors: the CPU first, then the GPUs."""
+    """What ROCm's driver says of the processors: the CPU first, then the GPUs, or the parts of one that is divided."""
     files: Files = {f"{KFD}/topology/system_properties": "platform_oem 0\n"}
-    for node in range(len(gpus) + 1):
+    nodes: list[tuple[Gpu | None, int]] = [(None, 0), *((each, part) for each in gpus for part in range(each.parts))]
+    for node, (gpu, part) in enumerate(nodes):
         folder = f"{KFD}/topology/nodes/{node}"
-        gpu = gpus[node - 1] if node else None
         properties = {
             "cpu_cores_count": 0 if gpu else 8,
             "simd_count": 416 if gpu else 0,
@@ -195,7 +196,7 @@ def topology(gpus: Sequence[Gpu]) -> Files:
             "gfx_target_version": 90010 if gpu else 0,
             "vendor_id": 4098 if gpu else 0,
             "device_id": int(gpu.device, 16) if gpu else 0,
-            "location_id": gpu.place if gpu else 0,
+            "location_id": gpu.place | part if gpu else 0,
             "domain": int(gpu.bdf.split(":")[0], 16) if gpu else 0,
             "drm_render_minor": 128 + gpu.number if gpu else 0,
             "hive_id": 0,
@@ -203,7 +204,7 @@ def topology(gpus: Sequence[Gpu]) -> Files:
             "num_xcc": 1 if gpu else 0,
         }
         files[f"{folder}/properties"] = "".join(f"{name} {value}\n" for name, value in properties.items())
-        files[f"{folder}/gpu_id"] = f"{number_of(gpu)}\n" if gpu else "0\n"
+        files[f"{folder}/gpu_id"] = f"{number_of(gpu, part)}\n" if gpu else "0\n"
         files[f"{folder}/name"] = "aldebaran\n" if gpu else "\n"
         other = 1 if node == 0 else 0
         files[f"{folder}/io_links/0/properties"] = (
@@ -215,9 +216,9 @@ def topology(gpus: Sequence[Gpu]) -> Files:
     return files
 
 
-def number_of(gpu: Gpu) -> int:
-    """What ROCm calls the GPU."""
-    return 1024 + gpu.place
+def number_of(gpu: Gpu, part: int = 0) -> int:
+    """What ROCm calls the GPU, or a part of it."""
+    return 1024 + gpu.place + part
 
 
 def machine(gpus: Sequence[Gpu]) -> Files:

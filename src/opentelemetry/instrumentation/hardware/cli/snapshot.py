@@ -218,7 +218,7 @@ def _rows(arguments: argparse.Namespace, config: Config, pid: int) -> None:
 
     drivers = Drivers()
     paths = config.disk_paths or ["/"]
-    cards, radeons, chip = nvidia.Raw(config, pid), amd.Raw(config), apple.Raw(config, pid)
+    cards, radeons, chip = nvidia.Raw(config, pid), amd.Raw(config, pid), apple.Raw(config, pid)
     of_nvidia = _Aside(cards, "NVIDIA") if cards.expected and config.selects("nvidia") else None
     of_amd = _Aside(radeons, "AMD") if radeons.expected and config.selects("amd") else None
     of_apple = _Aside(chip, "Apple") if chip.expected and config.selects("apple") else None

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
+from opentelemetry.instrumentation.hardware.choice import Choice
 from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.drivers import Kernel
 from opentelemetry.instrumentation.hardware.machine import machine
@@ -16,6 +17,7 @@ from opentelemetry.instrumentation.hardware.sources import Source
 if TYPE_CHECKING:  # imported where there may be a GPU
     from opentelemetry.instrumentation.hardware.sources.amd.files import Files
     from opentelemetry.instrumentation.hardware.sources.amd.listing import Listing
+    from opentelemetry.instrumentation.hardware.sources.amd.topology import Topology
 
 _SIGNS: Final = ("/sys/module/amdgpu", "/sys/bus/pci/drivers/amdgpu")
 """There is one of them where the driver is loaded, or is a part of the kernel."""
@@ -40,12 +42,15 @@ class Amd(Source):
 
     name = "amd"
     scope = Scope.PROCESS
+    rows = ("hw.", "process.gpu.")
 
     @classmethod
-    def prepare(cls, config: Config) -> None:
+    def prepare(cls, config: Config) -> bool:
         """Import what reads GPUs, where there may be one."""
-        if is_expected(config, os.path.exists):
-            from opentelemetry.instrumentation.hardware.sources.amd import files, listing, processes  # noqa: F401
+        expected = is_expected(config, os.path.exists)
+        if expected:
+            from opentelemetry.instrumentation.hardware.sources.amd import files, listing, processes, topology  # noqa: F401
+        return expected
 
     def open(self) -> None:
         """Find the GPUs.
@@ -57,14 +62,18 @@ class Amd(Source):
         if not is_expected(self.site.config, kernel.exists):
             raise Unavailable(_NO_DRIVER)
         from opentelemetry.instrumentation.hardware.sources.amd.processes import Processes
+        from opentelemetry.instrumentation.hardware.sources.amd.topology import Topology
 
         self._of = Kept()
         self._instead = ""
-        self._gpus = self._way(kernel)
+        topology = Topology(kernel)
+        self.choice = Choice(self.site.config.devices, self.site.environ, topology.way(), kernel)
+        self._gpus = self._way(kernel, topology)
         self.pace = self._gpus.pace
-        self._processes = Processes(kernel, machine(self.site.drivers), self.site.pid)
+        cards = topology.cards(self._gpus.addresses)
+        self._processes = Processes(kernel, machine(self.site.drivers), self.site.pid, cards)
 
-    def _way(self, kernel: Kernel) -> Files | Listing:
+    def _way(self, kernel: Kernel, topology: Topology) -> Files | Listing:
         """The files, else a tool.
 
         Raises:
@@ -84,7 +93,7 @@ class Amd(Source):
             reasons.append("the files of amdgpu are switched off")
         else:
             try:
-                return Files(kernel)
+                return Files(kernel, self.choice, topology)
             except Unavailable as gone:
                 reasons.append(gone.reason)
         failure: Exception | None = None
@@ -95,7 +104,7 @@ class Amd(Source):
             if setting == "off" or not (here or named(setting)):
                 continue
             try:
-                listing = Listing(by(self.site.drivers.command(tool._replace(path=named(setting)))))
+                listing = Listing(by(self.site.drivers.command(tool._replace(path=named(setting)))), self.choice)
             except Unavailable as gone:
                 reasons.append(gone.reason)
             except (OSError, ValueError) as error:
@@ -116,10 +125,12 @@ class Amd(Source):
 
     def read_seldom(self) -> Iterator[Point]:
         """What hardly changes, errors, and what the observed program uses."""
+        self._gpus.look()
+        used = [*self._used()]  # first: it may be for their use that devices are reported
         if not self.site.member:
             yield from self._gpus.read_seldom()
-        yield from self._used()
-        said = [*([self._instead] if self._instead else []), *self._gpus.missing()]
+        yield from used
+        said = [*([self._instead] if self._instead else []), *self.choice.missing(), *self._gpus.missing()]
         if self._processes.blind:
             said.append(_HIDDEN)
         elif self._processes.computing:
@@ -129,6 +140,7 @@ class Amd(Source):
     def _used(self) -> Iterator[Point]:
         """What the observed program uses of each device."""
         used = self._processes.look()
+        self._gpus.use(used)
         shares = self._processes.shares(used, self.site.drivers.kernel().uptime())
         for bdf, device in self._gpus.devices():
             if bdf not in used:

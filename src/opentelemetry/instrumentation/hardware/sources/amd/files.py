@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
+from opentelemetry.instrumentation.hardware.choice import Choice, Found
 from opentelemetry.instrumentation.hardware.devices import Device
 from opentelemetry.instrumentation.hardware.drivers import Kernel
 from opentelemetry.instrumentation.hardware.model import Point, Unavailable
 from opentelemetry.instrumentation.hardware.sources.amd.card import DRM, Card, text, why
 from opentelemetry.instrumentation.hardware.sources.amd.reading import sentences
+from opentelemetry.instrumentation.hardware.sources.amd.topology import Topology
 
 _NAMES: Final = ("/usr/share/libdrm/amdgpu.ids", "/opt/amdgpu/share/libdrm/amdgpu.ids")
 """Where libdrm, or ROCm's own copy of it, says what the devices are called."""
@@ -19,12 +21,19 @@ _NAMES: Final = ("/usr/share/libdrm/amdgpu.ids", "/opt/amdgpu/share/libdrm/amdgp
 class Files:
     """All GPUs that amdgpu drives.
 
+    Args:
+        kernel: reads the files.
+        choice: which of the GPUs are read; of the others, no more than what they are called.
+        topology: what ROCm calls them.
+
     Raises:
         Unavailable: there is none.
     """
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, choice: Choice, topology: Topology) -> None:
         self._kernel = kernel
+        self._choice = choice
+        self._topology = topology
         self._taken: set[str] = set()
         self._cards = [
             Card(kernel, name, bdf, index, pci) for index, (bdf, name, pci) in enumerate(sorted(_cards(kernel)))
@@ -33,6 +42,35 @@ class Files:
             raise Unavailable("the driver amdgpu has no GPU")
         self._names = _names(kernel)
         self._driver = text(kernel, "/sys/module/amdgpu/version") or text(kernel, "/proc/sys/kernel/osrelease")
+        self.look()
+
+    @property
+    def addresses(self) -> list[str]:
+        """Where the GPUs are on the bus."""
+        return [card.bdf for card in self._cards]
+
+    def look(self) -> None:
+        """Choose anew which of them are read."""
+        self._choice.look([self._described(card) for card in self._cards])
+
+    def _described(self, card: Card) -> Found:
+        """A card by its address, which is known before it is read."""
+        names = self._topology.names(card.bdf)
+        if not names and card.device is None and not card.sleeps():
+            self._known(card)
+        if card.device is not None and card.device.id != card.bdf:
+            names = (*names, f"GPU-{card.device.id.zfill(16)}", card.device.id)
+        known = bool(names) or card.device is not None
+        return Found(card.index, card.bdf, address=card.bdf, names=names, unknown=not known)
+
+    def _wanted(self) -> Iterator[Card]:
+        return (card for card in self._cards if card.bdf in self._choice)
+
+    def use(self, addresses: Collection[str]) -> None:
+        """The observed program uses those at these addresses."""
+        for card in self._cards:
+            if card.bdf in addresses:
+                self._choice.use(card.bdf)
 
     def read(self) -> Iterator[Point]:
         """Some ten files of each."""
@@ -41,14 +79,14 @@ class Files:
 
     def read_seldom(self) -> Iterator[Point]:
         """What hardly changes, and errors."""
-        for card in self._cards:
+        for card in self._wanted():
             if not card.asleep:
                 yield from card.points_seldom()
 
     @property
     def pace(self) -> float:
         """Seconds between two readings, at least: every one keeps a GPU awake that the system could put to sleep."""
-        return max((card.rest for card in self._cards if not (card.asleep or card.lost)), default=0.0)
+        return max((card.rest for card in self._wanted() if not (card.asleep or card.lost)), default=0.0)
 
     def _known(self, card: Card) -> bool:
         """Whether it is known what files it has; they are looked for after it was away."""
@@ -60,19 +98,19 @@ class Files:
         return card.found
 
     def awake(self) -> Iterator[Card]:
-        """The GPUs that do not sleep, and answer."""
-        return (card for card in self._cards if not card.sleeps() and self._known(card))
+        """The GPUs that are read, do not sleep, and answer."""
+        return (card for card in self._wanted() if not card.sleeps() and self._known(card))
 
     def devices(self) -> Iterator[tuple[str, Device]]:
         """The PCI address of each GPU that answers or sleeps, and what makes its points."""
-        for card in self._cards:
+        for card in self._wanted():
             known = card.device is not None or (not card.sleeps() and self._known(card))
             if known and card.device is not None and not card.lost:
                 yield card.bdf, card.device
 
     def missing(self) -> Iterator[str]:
         """What is not said, and why."""
-        for card in self._cards:
+        for card in self._wanted():
             if card.asleep:
                 yield f"GPU {card.index} ({card.bdf}) is suspended, and is not woken for its numbers"
             elif card.lost:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Final
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
+from opentelemetry.instrumentation.hardware.choice import Choice, Found
 from opentelemetry.instrumentation.hardware.command import Command
 from opentelemetry.instrumentation.hardware.devices import Device
 from opentelemetry.instrumentation.hardware.model import Point, Unavailable
@@ -102,6 +103,12 @@ class _Known:
         yield from self.device.points(numbers)
         yield from self.fan.points(fan)
 
+    def described(self) -> Found:
+        """It by its ``hw.id``, and by what ROCm calls it."""
+        unique = self.facts.get("unique", "")
+        names = (f"GPU-{unique.zfill(16)}", unique) if unique else ()
+        return Found(self.index, self.device.id, address=self.facts.get("bdf", ""), names=names)
+
     def info(self, driver: str | None) -> Point:
         """What it is."""
         facts = {
@@ -119,6 +126,10 @@ class _Known:
 class Listing:
     """All GPUs, as a tool lists them.
 
+    Args:
+        tool: lists them.
+        choice: which of them are reported.
+
     Raises:
         Unavailable: there is no tool, or it knows no GPU.
         OSError: the tool hangs.
@@ -127,8 +138,9 @@ class Listing:
 
     pace: Final = PACE
 
-    def __init__(self, tool: Tool) -> None:
+    def __init__(self, tool: Tool, choice: Choice) -> None:
         self._tool = tool
+        self._choice = choice
         self._known: dict[int, _Known] = {}
         self._driver: str | None = None
         self._fresh = True
@@ -148,28 +160,56 @@ class Listing:
             else:
                 known = self._known[card.number] = _Known(len(self._known), card, taken)
                 taken.add(known.device.id)
+        self.look()
+
+    @property
+    def addresses(self) -> list[str]:
+        """Where the GPUs are on the bus, as far as the tool says it."""
+        return [known.facts["bdf"] for known in self._known.values() if "bdf" in known.facts]
+
+    def look(self) -> None:
+        """Choose anew which of them are reported."""
+        self._choice.look([known.described() for known in self._known.values()])
+
+    def _wanted(self) -> Iterator[_Known]:
+        return (known for known in self._known.values() if known.device.id in self._choice)
+
+    def use(self, addresses: Collection[str]) -> None:
+        """The observed program uses those at these addresses."""
+        for known in self._known.values():
+            if known.facts.get("bdf") in addresses:
+                self._choice.use(known.device.id)
 
     def read(self) -> Iterator[Point]:
         """What the tool says now."""
+        self._refresh()
+        for known in self._wanted():
+            yield from known.points()
+
+    def cards(self) -> Iterator[Card]:
+        """What the tool says now, in words that both tools have in common."""
+        self._refresh()
+        return (known.card for known in self._wanted() if known.card is not None)
+
+    def _refresh(self) -> None:
+        """Run the tool, unless nobody has seen yet what it said when we began."""
         if not self._fresh:
             self._take()
         self._fresh = False
-        for known in self._known.values():
-            yield from known.points()
 
     def read_seldom(self) -> Iterator[Point]:
         """What the devices are, and whether the tool still lists them."""
-        for known in self._known.values():
+        for known in self._wanted():
             yield known.info(self._driver)
             yield from known.device.status("ok" if known.card and known.card.numbers else "failed")
 
     def devices(self) -> Iterator[tuple[str, Device]]:
         """The PCI address of each GPU where it is said, and what makes its points."""
-        return ((known.facts["bdf"], known.device) for known in self._known.values() if "bdf" in known.facts)
+        return ((known.facts["bdf"], known.device) for known in self._wanted() if "bdf" in known.facts)
 
     def missing(self) -> Iterator[str]:
         """What is not said, and what is said instead."""
-        for known in self._known.values():
+        for known in self._wanted():
             if known.card is None:
                 yield f"{known.device.name} ({known.device.id}): {self._tool.name} does not list it any more"
             else:

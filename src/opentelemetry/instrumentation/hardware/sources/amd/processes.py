@@ -8,18 +8,18 @@ own process, so it is certainly ours. https://docs.kernel.org/gpu/drm-usage-stat
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
 from opentelemetry.instrumentation.hardware.drivers import Kernel
 from opentelemetry.instrumentation.hardware.machine import Machine
 from opentelemetry.instrumentation.hardware.owners import Owners
+from opentelemetry.instrumentation.hardware.sources.amd.topology import KFD
 
 COMPUTE: Final = "/dev/kfd"
 """What a program opens to compute; nobody else does."""
 
-_KFD: Final = "/sys/class/kfd/kfd"
 _UNITS: Final = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _TASKS: Final = {
     "gfx": "general",
@@ -63,18 +63,19 @@ class Processes:
         kernel: reads the files.
         machine: knows the children.
         pid: the process.
+        cards: by ROCm's number of a GPU, the PCI address of its card.
 
     Attributes:
         computing: whether something of ours computes by ROCm: the time of its queues is counted by nobody.
         blind: whether it does, and it cannot be seen on which GPU.
     """
 
-    def __init__(self, kernel: Kernel, machine: Machine, pid: int) -> None:
+    def __init__(self, kernel: Kernel, machine: Machine, pid: int, cards: Mapping[str, str]) -> None:
         self._kernel = kernel
         self._machine = machine
         self._pid = pid
         self._owners = Owners(machine, kernel, pid, COMPUTE)
-        self._nodes = dict(_nodes(kernel))
+        self._cards = cards
         self._before: dict[str, Use] = {}
         self._at = 0.0
         self.computing = False
@@ -85,7 +86,7 @@ class Processes:
         found: dict[str, Use] = {}
         self._owners.look()
         self.computing = False
-        if self._owners.on_host and self._nodes:
+        if self._owners.on_host and self._cards:
             self._rocm(found)
         for pid in (self._pid, *self._machine.tree(self._pid)):
             self._rendering(pid, found)
@@ -116,14 +117,14 @@ class Processes:
 
     def _rocm(self, found: dict[str, Use]) -> None:
         try:
-            pids = [int(name) for name in self._kernel.names(f"{_KFD}/proc") if name.isdecimal()]
+            pids = [int(name) for name in self._kernel.names(f"{KFD}/proc") if name.isdecimal()]
         except OSError:
             return
         for pid in self._owners.among(pids):
             with suppress(OSError):
-                for name in self._kernel.names(f"{_KFD}/proc/{pid}"):
-                    bdf = self._nodes.get(name.removeprefix("vram_"))
-                    said = self._kernel.once(f"{_KFD}/proc/{pid}/{name}").strip() if bdf else b""
+                for name in self._kernel.names(f"{KFD}/proc/{pid}"):
+                    bdf = self._cards.get(name.removeprefix("vram_"))
+                    said = self._kernel.once(f"{KFD}/proc/{pid}/{name}").strip() if bdf else b""
                     if bdf and said.isdigit() and int(said):  # every process of ROCm has a file for every GPU
                         use = found.setdefault(bdf, Use())
                         use.kfd = (use.kfd or 0) + int(said)
@@ -165,21 +166,3 @@ def _take(text: str, found: dict[str, Use]) -> None:
 def _bytes(text: str) -> int | None:
     found = re.fullmatch(r"([0-9]{1,15}) ?(|KiB|MiB|GiB)", text)
     return int(found[1]) * _UNITS[found[2]] if found else None
-
-
-def _nodes(kernel: Kernel) -> Iterator[tuple[str, str]]:
-    """The number of each GPU for ROCm, and its PCI address; parts of a divided one have numbers of their own."""
-    try:
-        names = kernel.names(f"{_KFD}/topology/nodes")
-    except OSError:
-        return
-    for name in names:
-        try:
-            number = kernel.once(f"{_KFD}/topology/nodes/{name}/gpu_id").decode(errors="replace").strip()
-            text = kernel.once(f"{_KFD}/topology/nodes/{name}/properties").decode(errors="replace")
-        except OSError:  # hidden from this container
-            continue
-        said = {key: int(value) for key, value in re.findall(r"^(domain|location_id) ([0-9]{1,10})$", text, re.M)}
-        place = said.get("location_id", 0)
-        if number.isdecimal() and int(number) and place:
-            yield number, f"{said.get('domain', 0):04x}:{place >> 8:02x}:{place >> 3 & 31:02x}.{place & 7}"

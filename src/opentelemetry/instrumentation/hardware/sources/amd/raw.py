@@ -6,14 +6,19 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
+from opentelemetry.instrumentation.hardware.choice import Choice
 from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.devices import Reading
-from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.drivers import Drivers, Kernel
+from opentelemetry.instrumentation.hardware.machine import machine
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.sources.amd import amd_smi, is_expected, named, rocm_smi
 from opentelemetry.instrumentation.hardware.sources.amd.card import Card, text
 from opentelemetry.instrumentation.hardware.sources.amd.files import Files
-from opentelemetry.instrumentation.hardware.sources.amd.listing import by_amd_smi, run
+from opentelemetry.instrumentation.hardware.sources.amd.listing import Listing, Tool, by_amd_smi, run
+from opentelemetry.instrumentation.hardware.sources.amd.processes import Processes
+from opentelemetry.instrumentation.hardware.sources.amd.reading import Card as Said
+from opentelemetry.instrumentation.hardware.sources.amd.topology import Topology
 
 Words: TypeAlias = "Mapping[str, str]"
 """What the tool calls something, and its text."""
@@ -29,19 +34,21 @@ _SPOKEN: Final = {
 
 
 class Raw:
-    """All GPUs: by the files of their driver, which the tool reads too; else by rocm-smi itself, else by amd-smi.
+    """The GPUs that are meant: by the files of their driver, which rocm-smi reads too; else by that, else by amd-smi.
 
     Args:
         config: the settings.
+        pid: the observed process.
 
     Attributes:
         expected: whether there is a driver, or the settings say where a tool is; if not, there is nothing to read.
         trouble: why there was nothing to read the last time.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, pid: int) -> None:
         self.trouble = ""
         self._config = config
+        self._pid = pid
         self._drivers = Drivers()
         self._ask: Callable[[], dict[int, Words]] | None = None
         self.expected = is_expected(config, os.path.exists)
@@ -60,26 +67,55 @@ class Raw:
 
     def _open(self) -> Callable[[], dict[int, Words]]:
         kernel = self._drivers.kernel()
+        topology = Topology(kernel)
+        choice = Choice(self._config.devices, os.environ, topology.way(), kernel)
+        gpus, say = self._way(kernel, choice, topology)
+        processes = Processes(kernel, machine(self._drivers), self._pid, topology.cards(gpus.addresses))
+
+        def ask() -> dict[int, Words]:
+            gpus.look()
+            if choice.by_use:
+                gpus.use(processes.look())
+            return say()
+
+        return ask
+
+    def _way(
+        self, kernel: Kernel, choice: Choice, topology: Topology
+    ) -> tuple[Files | Listing, Callable[[], dict[int, Words]]]:
         reasons = []
         if self._config.amdgpu != "off":
             try:
-                files = Files(kernel)
-                return lambda: {card.index: self._of_files(card) for card in files.awake()}
+                files = Files(kernel, choice, topology)
+                return files, lambda: {card.index: self._of_files(card) for card in files.awake()}
             except Unavailable as gone:
                 reasons.append(gone.reason)
         if self._config.rocm_smi != "off":
             try:
-                command = self._drivers.command(rocm_smi.TOOL._replace(path=named(self._config.rocm_smi)))
-                return lambda: dict(rocm_smi.said(run(command, rocm_smi.TOOL.name, rocm_smi.ARGUMENTS))[1])
+                return self._by_rocm_smi(choice)
             except Unavailable as gone:
                 reasons.append(gone.reason)
         if self._config.amd_smi != "off":
             try:
                 tool = by_amd_smi(self._drivers.command(amd_smi.TOOL._replace(path=named(self._config.amd_smi))))
-                return lambda: {card.number: words(card.numbers) for card in tool.read()[1]}
+                listing = Listing(tool, choice)
+                return listing, lambda: {card.number: words(card.numbers) for card in listing.cards()}
             except Unavailable as gone:
                 reasons.append(gone.reason)
         raise Unavailable("; ".join(reasons) or "the files of amdgpu, rocm-smi and amd-smi are switched off")
+
+    def _by_rocm_smi(self, choice: Choice) -> tuple[Listing, Callable[[], dict[int, Words]]]:
+        """Its own texts."""
+        command = self._drivers.command(rocm_smi.TOOL._replace(path=named(self._config.rocm_smi)))
+        texts: dict[int, Words] = {}
+
+        def read() -> tuple[str | None, list[Said]]:
+            printed = run(command, rocm_smi.TOOL.name, rocm_smi.ARGUMENTS)
+            texts.update(rocm_smi.said(printed)[1])
+            return rocm_smi.parse(printed)
+
+        listing = Listing(Tool(rocm_smi.TOOL.name, read), choice)
+        return listing, lambda: {card.number: texts[card.number] for card in listing.cards()}
 
     def _of_files(self, card: Card) -> Words:
         found = words({**card.numbers(), **card.numbers_seldom()})
