@@ -10,12 +10,13 @@ from typing import Any, Final
 from opentelemetry.instrumentation.hardware import vocabulary as v
 from opentelemetry.instrumentation.hardware.choice import Choice, Found
 from opentelemetry.instrumentation.hardware.drivers import Refusal
+from opentelemetry.instrumentation.hardware.missing import sentences
 from opentelemetry.instrumentation.hardware.model import Point
 from opentelemetry.instrumentation.hardware.sources.nvidia import visible
 from opentelemetry.instrumentation.hardware.sources.nvidia.gpu import END, Gpu, Part
-from opentelemetry.instrumentation.hardware.sources.nvidia.missing import sentences, silent
 from opentelemetry.instrumentation.hardware.sources.nvidia.naps import Naps
 from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import Nvml, driver
+from opentelemetry.instrumentation.hardware.sources.nvidia.remedies import silent
 
 _LOG = logging.getLogger(__name__)
 

@@ -10,10 +10,11 @@ from typing import Final
 from opentelemetry.instrumentation.hardware import vocabulary as v
 from opentelemetry.instrumentation.hardware.choice import Choice, Found
 from opentelemetry.instrumentation.hardware.devices import QUANTITIES, REASONS, Device
+from opentelemetry.instrumentation.hardware.missing import sentences
 from opentelemetry.instrumentation.hardware.model import Attributes, Number, Point, Rate
 from opentelemetry.instrumentation.hardware.sources.nvidia import smi, visible
-from opentelemetry.instrumentation.hardware.sources.nvidia.missing import sentences, silent
 from opentelemetry.instrumentation.hardware.sources.nvidia.naps import Naps
+from opentelemetry.instrumentation.hardware.sources.nvidia.remedies import silent
 from opentelemetry.instrumentation.hardware.sources.nvidia.smi import Smi
 
 _LOG = logging.getLogger(__name__)

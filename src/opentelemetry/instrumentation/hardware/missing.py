@@ -1,30 +1,17 @@
-"""What NVIDIA's devices do not say, in sentences for people."""
+"""What devices do not say, in sentences for people: one for each reason, whoever made them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
 
 from opentelemetry.instrumentation.hardware.devices import QUANTITIES
-
-_REMEDIES: Final = {
-    "GPU is lost": "the kernel's log says why, and a restart of the machine brings it back",
-    "GPU requires": "nvidia-smi --gpu-reset, once nothing uses it, or a restart of the machine",
-}
-"""How the driver says that a device is out of order, and what to do."""
-
-
-def silent(device: str, reason: str) -> str:
-    """That a device does not answer, with what can be done."""
-    remedy = next((remedy for words, remedy in _REMEDIES.items() if reason.startswith(words)), "")
-    return f"{device} does not answer: {reason}{remedy and '; '}{remedy}"
 
 
 def sentences(devices: Sequence[tuple[str, Mapping[str, str]]]) -> Iterator[str]:
     """A sentence for each reason and the devices that it holds for.
 
     Args:
-        devices: their names, each with the driver's reason for every quantity that it does not say.
+        devices: their names, each with the reason for every quantity that it does not say.
     """
     lacking: dict[tuple[str, str], list[str]] = {}
     for device, missing in devices:
