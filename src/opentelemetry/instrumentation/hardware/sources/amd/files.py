@@ -9,9 +9,9 @@ from typing import Final
 from opentelemetry.instrumentation.hardware.choice import Choice, Found
 from opentelemetry.instrumentation.hardware.devices import Device
 from opentelemetry.instrumentation.hardware.drivers import Kernel
+from opentelemetry.instrumentation.hardware.missing import sentences
 from opentelemetry.instrumentation.hardware.model import Point, Unavailable
 from opentelemetry.instrumentation.hardware.sources.amd.card import DRM, Card, text, why
-from opentelemetry.instrumentation.hardware.sources.amd.reading import sentences
 from opentelemetry.instrumentation.hardware.sources.amd.topology import Topology
 
 _NAMES: Final = ("/usr/share/libdrm/amdgpu.ids", "/opt/amdgpu/share/libdrm/amdgpu.ids")
@@ -110,13 +110,15 @@ class Files:
 
     def missing(self) -> Iterator[str]:
         """What is not said, and why."""
+        said = []
         for card in self._wanted():
             if card.asleep:
                 yield f"GPU {card.index} ({card.bdf}) is suspended, and is not woken for its numbers"
             elif card.lost:
                 yield f"GPU {card.index} ({card.bdf}) does not answer: {card.lost}"
             else:
-                yield from sentences(f"GPU {card.index}", card.refused)
+                said.append((f"GPU {card.index}", card.refused))
+        yield from sentences(said)
 
 
 def is_here(kernel: Kernel) -> bool:

@@ -10,10 +10,11 @@ from opentelemetry.instrumentation.hardware import vocabulary as v
 from opentelemetry.instrumentation.hardware.choice import Choice, Found
 from opentelemetry.instrumentation.hardware.command import Command
 from opentelemetry.instrumentation.hardware.devices import Device
+from opentelemetry.instrumentation.hardware.missing import sentences
 from opentelemetry.instrumentation.hardware.model import Point, Unavailable
 from opentelemetry.instrumentation.hardware.sources.amd import amd_smi, rocm_smi
 from opentelemetry.instrumentation.hardware.sources.amd.card import FAN
-from opentelemetry.instrumentation.hardware.sources.amd.reading import Card, sentences
+from opentelemetry.instrumentation.hardware.sources.amd.reading import Card
 
 PACE: Final = 10.0
 """Seconds between two runs, at least: each costs a quarter of a second of CPU, and seconds beside many GPUs."""
@@ -209,8 +210,10 @@ class Listing:
 
     def missing(self) -> Iterator[str]:
         """What is not said, and what is said instead."""
+        said = []
         for known in self._wanted():
             if known.card is None:
                 yield f"{known.device.name} ({known.device.id}): {self._tool.name} does not list it any more"
             else:
-                yield from sentences(known.device.name, known.card.refused)
+                said.append((known.device.name, known.card.refused))
+        yield from sentences(said)

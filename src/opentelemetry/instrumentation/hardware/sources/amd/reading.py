@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-from opentelemetry.instrumentation.hardware.devices import QUANTITIES
 from opentelemetry.instrumentation.hardware.model import Number
 
 Parse: TypeAlias = "Callable[[str], Number]"
@@ -126,19 +125,3 @@ def address(text: object) -> str | None:
     """``0000:2F:00.0`` as the kernel has it."""
     found = fact(text, r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]")
     return found.lower() if found else None
-
-
-def sentences(device: str, refused: Mapping[str, str]) -> Iterator[str]:
-    """A sentence for each reason why rows of a device are missing."""
-    reasons: dict[str, list[str]] = {}
-    for quantity, reason in refused.items():
-        reasons.setdefault(reason, []).append(_row(quantity))
-    return (f"{', '.join(rows)} of {device}: {reason}" for reason, rows in reasons.items())
-
-
-def _row(quantity: str) -> str:
-    """The row that lacks a quantity, with what tells its series apart; another word as it is."""
-    for metric, attributes in QUANTITIES.get(quantity, ())[:1]:
-        beside = " ".join(map(str, attributes.values()))
-        return f"{metric.name} ({beside})" if beside else metric.name
-    return quantity
