@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
 from opentelemetry.instrumentation.hardware.choice import Choice
+from opentelemetry.instrumentation.hardware.command import named
 from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.drivers import Kernel
 from opentelemetry.instrumentation.hardware.machine import machine
@@ -104,7 +105,7 @@ class Amd(Source):
             if setting == "off" or not (here or named(setting)):
                 continue
             try:
-                listing = Listing(by(self.site.drivers.command(tool._replace(path=named(setting)))), self.choice)
+                listing = Listing(by(self.site.drivers.command(tool.at(setting))), self.choice)
             except Unavailable as gone:
                 reasons.append(gone.reason)
             except (OSError, ValueError) as error:
@@ -156,8 +157,3 @@ class Amd(Source):
 def is_expected(config: Config, exists: Callable[[str], bool]) -> bool:
     """Whether there may be a GPU: its driver is here, or the settings say where a tool is."""
     return bool(named(config.amd_smi) or named(config.rocm_smi)) or any(map(exists, _SIGNS))
-
-
-def named(setting: str | None) -> str:
-    """The path of a tool that a setting names, if it does."""
-    return "" if setting in (None, "auto", "off") else str(setting)

@@ -7,29 +7,23 @@ The tool's library prints warnings where it likes, before the document too. http
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from opentelemetry.instrumentation.hardware.command import Tool
 from opentelemetry.instrumentation.hardware.sources.amd.reading import (
     ABSENT,
     Card,
     Parse,
     Spellings,
-    address,
     believed,
     documents,
     fact,
+    identity,
     measure,
+    tool,
 )
 
-TOOL: Final = Tool(
-    "amd-smi",
-    folders=("/opt/rocm/bin", "/usr/bin"),
-    keep=("ROCM_", "HIP_", "HSA_"),
-    fix="it comes with ROCm",
-)
+TOOL: Final = tool("amd-smi", "it comes with ROCm")
 
 METRIC: Final = ("metric", "--json")
 STATIC: Final = ("static", "--json")
@@ -159,20 +153,13 @@ def _card(number: int, said: Mapping[str, str]) -> Card:
         for path in spellings
         if path not in said and said.get(section := path.partition("/")[0], "0").lower() in ABSENT
     }
-    unique = fact(said.get("asic/asic_serial"), "(?:0x)?[0-9a-fA-F]{8,32}")
-    serial = fact(said.get("board/product_serial"), "[0-9A-Za-z-]{1,64}")
-    model = fact(said.get("asic/market_name"))
-    return believed(
-        number,
-        {
-            "unique": unique and unique.lower().removeprefix("0x"),
-            "model": None if model is None or re.fullmatch("0x[0-9a-fA-F]+", model) else model,
-            "device": fact(said.get("asic/device_id"), "0x[0-9a-fA-F]+"),
-            "serial": None if serial is None or not serial.strip("0") else serial,
-            "vbios": fact(said.get("vbios/version") or said.get("vbios/part_number"), "[0-9A-Za-z._-]{1,64}"),
-            "bdf": address(said.get("bus/bdf")),
-            "driver": fact(said.get("driver/version") or said.get("driver/driver_version")),
-        },
-        {**said, **whole},
-        NUMBERS,
+    facts = identity(
+        said.get("asic/asic_serial"),
+        (said.get("asic/market_name"),),
+        said.get("asic/device_id"),
+        said.get("board/product_serial"),
+        said.get("vbios/version") or said.get("vbios/part_number"),
+        said.get("bus/bdf"),
     )
+    facts["driver"] = fact(said.get("driver/version") or said.get("driver/driver_version"))
+    return believed(number, facts, {**said, **whole}, NUMBERS)

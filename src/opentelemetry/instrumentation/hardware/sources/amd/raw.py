@@ -12,7 +12,7 @@ from opentelemetry.instrumentation.hardware.devices import Reading
 from opentelemetry.instrumentation.hardware.drivers import Drivers, Kernel
 from opentelemetry.instrumentation.hardware.machine import machine
 from opentelemetry.instrumentation.hardware.model import Unavailable
-from opentelemetry.instrumentation.hardware.sources.amd import amd_smi, is_expected, named, rocm_smi
+from opentelemetry.instrumentation.hardware.sources.amd import amd_smi, is_expected, rocm_smi
 from opentelemetry.instrumentation.hardware.sources.amd.card import Card, text
 from opentelemetry.instrumentation.hardware.sources.amd.files import Files
 from opentelemetry.instrumentation.hardware.sources.amd.listing import Listing, Tool, by_amd_smi, run
@@ -97,7 +97,7 @@ class Raw:
                 reasons.append(gone.reason)
         if self._config.amd_smi != "off":
             try:
-                tool = by_amd_smi(self._drivers.command(amd_smi.TOOL._replace(path=named(self._config.amd_smi))))
+                tool = by_amd_smi(self._drivers.command(amd_smi.TOOL.at(self._config.amd_smi)))
                 listing = Listing(tool, choice)
                 return listing, lambda: {card.number: words(card.numbers) for card in listing.cards()}
             except Unavailable as gone:
@@ -106,7 +106,7 @@ class Raw:
 
     def _by_rocm_smi(self, choice: Choice) -> tuple[Listing, Callable[[], dict[int, Words]]]:
         """Its own texts."""
-        command = self._drivers.command(rocm_smi.TOOL._replace(path=named(self._config.rocm_smi)))
+        command = self._drivers.command(rocm_smi.TOOL.at(self._config.rocm_smi))
         texts: dict[int, Words] = {}
 
         def read() -> tuple[str | None, list[Said]]:

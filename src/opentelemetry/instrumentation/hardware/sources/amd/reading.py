@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+from opentelemetry.instrumentation.hardware.command import Tool
 from opentelemetry.instrumentation.hardware.model import Number
 
 Parse: TypeAlias = "Callable[[str], Number]"
@@ -25,6 +26,8 @@ ABSENT: Final = frozenset({"", "n/a", "none", "unknown", "undefined", "unsupport
 
 _INSTINCT = "0x7(40[8cf]|410|4[ab].|5[ab].)"
 """The device numbers of MI200, MI300 and MI350."""
+
+_NUMBERED = "0x[0-9a-fA-F]+"
 
 _DOCUMENTS = 200
 """Beginnings of what may be a document that are tried."""
@@ -53,6 +56,11 @@ class Card:
         model = self.facts.get("model", "").lower()
         named = re.search(r"instinct|\bmi[2-9][0-9]", model) and "mi100" not in model
         return bool(named or re.fullmatch(_INSTINCT, self.facts.get("device", "")))
+
+
+def tool(name: str, fix: str) -> Tool:
+    """One of ROCm's tools."""
+    return Tool(name, folders=("/opt/rocm/bin", "/usr/bin"), keep=("ROCM_", "HIP_", "HSA_"), fix=fix)
 
 
 def measure(form: str, most: float, least: float = 0, times: int = 1, per: int = 1) -> Parse:
@@ -119,6 +127,23 @@ def fact(text: object, form: str = ".{1,200}") -> str | None:
         return None
     text = " ".join(text.split())
     return text if text.lower() not in ABSENT and text.isprintable() and re.fullmatch(form, text) else None
+
+
+def identity(
+    unique: object, models: Iterable[object], device: object, serial: object, vbios: object, bdf: object
+) -> dict[str, str | None]:
+    """The facts of a card that both tools say, from their texts; of the models, the first that is a name."""
+    number = fact(unique, "(?:0x)?[0-9a-fA-F]{8,32}")
+    label = fact(serial, "[0-9A-Za-z-]{1,64}")
+    names = (name for name in map(fact, models) if name and not re.fullmatch(_NUMBERED, name))
+    return {
+        "unique": number and number.lower().removeprefix("0x"),
+        "model": next(names, None),
+        "device": fact(device, _NUMBERED),
+        "serial": label if label and label.strip("0") else None,
+        "vbios": fact(vbios, "[0-9A-Za-z._-]{1,64}"),
+        "bdf": address(bdf),
+    }
 
 
 def address(text: object) -> str | None:

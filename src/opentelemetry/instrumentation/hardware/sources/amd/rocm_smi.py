@@ -11,24 +11,19 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from opentelemetry.instrumentation.hardware.command import Tool
 from opentelemetry.instrumentation.hardware.sources.amd.reading import (
     Card,
     Parse,
     Spellings,
-    address,
     believed,
     documents,
     fact,
+    identity,
     measure,
+    tool,
 )
 
-TOOL: Final = Tool(
-    "rocm-smi",
-    folders=("/opt/rocm/bin", "/usr/bin"),
-    keep=("ROCM_", "HIP_", "HSA_"),
-    fix="it comes with ROCm, or as Debian's package rocm-smi",
-)
+TOOL: Final = tool("rocm-smi", "it comes with ROCm, or as Debian's package rocm-smi")
 
 ARGUMENTS: Final = ("-a", "--showmeminfo", "vram", "--json")
 """All that it says, which was without the memory's size at first."""
@@ -83,7 +78,6 @@ NUMBERS: Final[Mapping[str, tuple[Parse, Spellings]]] = {
 """
 
 _CARD = re.compile("card([0-9]{1,4})")
-_NUMBERED = "0x[0-9a-fA-F]+"
 
 
 def said(printed: bytes) -> tuple[str | None, dict[int, dict[str, str]]]:
@@ -116,19 +110,12 @@ def parse(printed: bytes) -> tuple[str | None, list[Card]]:
 
 
 def _card(number: int, said: Mapping[str, str]) -> Card:
-    def named(*spellings: str) -> str | None:
-        """The first that is a name, and no number that stands for one."""
-        names = (fact(said.get(spelling)) for spelling in spellings)
-        return next((name for name in names if name and not re.fullmatch(_NUMBERED, name)), None)
-
-    unique = fact(said.get("Unique ID"), "(?:0x)?[0-9a-fA-F]{8,32}")
-    serial = fact(said.get("Serial Number"), "[0-9A-Za-z-]{1,64}")
-    facts = {
-        "unique": unique and unique.lower().removeprefix("0x"),
-        "model": named("Card Series", "Card series", "Device Name", "Card Model", "Card model"),
-        "device": fact(said.get("Device ID") or said.get("GPU ID"), _NUMBERED),
-        "serial": None if serial is None or not serial.strip("0") else serial,
-        "vbios": fact(said.get("VBIOS version"), "[0-9A-Za-z._-]{1,64}"),
-        "bdf": address(said.get("PCI Bus")),
-    }
+    facts = identity(
+        said.get("Unique ID"),
+        map(said.get, ("Card Series", "Card series", "Device Name", "Card Model", "Card model")),
+        said.get("Device ID") or said.get("GPU ID"),
+        said.get("Serial Number"),
+        said.get("VBIOS version"),
+        said.get("PCI Bus"),
+    )
     return believed(number, facts, said, NUMBERS)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
 from opentelemetry.instrumentation.hardware.choice import Choice
+from opentelemetry.instrumentation.hardware.command import named
 from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.drivers import Kernel, Refusal
 from opentelemetry.instrumentation.hardware.machine import machine
@@ -111,14 +112,14 @@ class Nvidia(Source):
         reasons = ["NVML is switched off"] if config.nvml == "off" else [] if here else [_NO_DRIVER]
         fix = _FIX if here else ""
         self._instead = ""
-        if config.nvml != "off" and (here or _named(config.nvml)):
+        if config.nvml != "off" and (here or named(config.nvml)):
             try:
                 return self._library()
             except Refusal as refusal:
                 if refusal.code not in _BARRED:
                     raise  # it may pass: tried again after a pause
                 reasons, fix = [f"NVML: {refusal.text}"], _FIXES.get(refusal.code, fix)
-        if config.nvidia_smi != "off" and (here or _named(config.nvidia_smi)):
+        if config.nvidia_smi != "off" and (here or named(config.nvidia_smi)):
             try:
                 listing = self._listing()
             except Unavailable as gone:
@@ -132,7 +133,7 @@ class Nvidia(Source):
         from opentelemetry.instrumentation.hardware.sources.nvidia.listing import PACE, Listing
         from opentelemetry.instrumentation.hardware.sources.nvidia.smi import TOOL, Smi
 
-        command = self.site.drivers.command(TOOL._replace(path=_named(self.site.config.nvidia_smi)))
+        command = self.site.drivers.command(TOOL.at(self.site.config.nvidia_smi))
         listing = Listing(Smi(command), self.choice, self._naps)
         self.pace = PACE
         return listing
@@ -140,7 +141,7 @@ class Nvidia(Source):
     def _library(self) -> Library:
         from opentelemetry.instrumentation.hardware.sources.nvidia.gpus import Library
 
-        nvml = self.site.drivers.own("nvml", lambda: n.Nvml(_named(self.site.config.nvml)))
+        nvml = self.site.drivers.own("nvml", lambda: n.Nvml(named(self.site.config.nvml)))
         try:
             library = Library(nvml, self.choice, self._naps, self._exists(self.site.environ.get(_PIPES) or _MPS))
             if not self.site.member:
@@ -157,7 +158,7 @@ class Nvidia(Source):
         Raises:
             Refusal: where it cannot be used any more.
         """
-        return n.Nvml(_named(self.site.config.nvml)) if self._by_library else None
+        return n.Nvml(named(self.site.config.nvml)) if self._by_library else None
 
     def read(self) -> Iterator[Point]:
         """Some ten calls for each GPU."""
@@ -216,9 +217,4 @@ class Nvidia(Source):
 def is_expected(config: Config, exists: Callable[[str], bool]) -> bool:
     """Whether there is a driver, or the user says where to find a way to one."""
     ways = (config.nvml, config.nvidia_smi)
-    return any(map(_named, ways)) or (n.is_here(exists) and any(way != "off" for way in ways))
-
-
-def _named(setting: str | None) -> str:
-    """The path that a setting names, if it does."""
-    return "" if setting in (None, "auto", "off") else str(setting)
+    return any(map(named, ways)) or (n.is_here(exists) and any(way != "off" for way in ways))
