@@ -123,9 +123,8 @@ class Stage:
         }
         pollers = list(self.pollers.values())
         self.board = Board(pollers, Config(), self.clock)
-        self.rounds = [
-            Rounds(each, clock=self.clock) for each in ([pollers] if together else [[one] for one in pollers])
-        ]
+        groups = {"shared": pollers} if together else {name: [poller] for name, poller in self.pollers.items()}
+        self.rounds = [Rounds(name, each, clock=self.clock) for name, each in groups.items()]
         self.player = self.players[names[0]]
         self.poller = self.pollers[names[0]]
         self.marks: dict[int, dict[str, tuple[float, float]]] = {}

@@ -85,7 +85,7 @@ def test_a_forked_child_is_silent_until_it_instruments_itself(journal: Path, way
     parent = [export for export in exports(journal) if export.pid != said["pid"]]
     assert loud[-1].values("process.memory.usage")[0] >= 200 << 20
     assert parent[-1].values("process.memory.usage")[0] < 200 << 20
-    assert said["loud"] == {"threads": ["otel-hardware-process"]}
+    assert said["loud"] == {"threads": ["otel-hardware-shared"]}
     assert names(loud) & HOST == set(), "the parent lives and reports the host already"
     assert "system.cpu.time" in parent[-1].names(), "the parent went on after the fork"
 

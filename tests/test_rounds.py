@@ -43,7 +43,7 @@ def ours() -> list[str]:
 def test_the_thread_keeps_time_by_itself() -> None:
     stage = Stage()
     begun = time.monotonic()
-    rounds = Rounds([Poller(stage.player.make, "player", 0.02, Rhythm(begun, 60.0))])
+    rounds = Rounds("player", [Poller(stage.player.make, "player", 0.02, Rhythm(begun, 60.0))])
     rounds.start()
     try:
         wait_for(lambda: len(stage.player.readings) >= 10, 30, "ten readings")
@@ -118,13 +118,14 @@ def test_a_fresh_reading_does_not_wait_for_a_source_that_hangs() -> None:
     stage = Stage(interval=3600.0, expected=3600.0, names=("player", "neighbour"))
     released = threading.Event()
     with running(stage):
-        wait_for(lambda: stage.up() == {"player": 1, "neighbour": 1}, 10, "first reading")
-        stage.player.read = lambda now: [POWER(1.0)] if released.wait(60.0) else []
-        fresh(stage.rounds, 0.01)  # by a clock that goes
-        wait_for(lambda: len(stage.players["neighbour"].readings) == 2, 10, "fresh reading of the other source")
-        assert stage.poller.busy_since is not None
-        assert not released.is_set()
-        released.set()
+        try:
+            wait_for(lambda: stage.up() == {"player": 1, "neighbour": 1}, 10, "first reading")
+            stage.player.read = lambda now: [POWER(1.0)] if released.wait(60.0) else []
+            fresh(stage.rounds, 0.01)  # by a clock that goes
+            wait_for(lambda: len(stage.players["neighbour"].readings) == 2, 10, "fresh reading of the other source")
+            wait_for(lambda: stage.poller.busy_since is not None, 10, "reading that hangs")
+        finally:
+            released.set()
 
 
 def test_a_source_that_hangs_costs_its_own_numbers_alone_and_recovers(caplog: pytest.LogCaptureFixture) -> None:

@@ -111,7 +111,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         if session is not None:
             instruments = self._instruments_of(provider)
             instruments.begin(session.config.counter_origin == "start")
-            instruments.register(session.config)
+            instruments.register(session)
             instruments.cycle.open(session.board, session.rhythm)
             self._attached.append(instruments)
             self._waiting = _is_proxy(get_meter_provider())
@@ -260,10 +260,10 @@ class _Instruments:
             found.append((value + self._shifts[line], attributes))
         return found
 
-    def register(self, config: Config) -> None:
-        """Make the instruments of all rows that are wanted and have none yet."""
+    def register(self, session: Session) -> None:
+        """Make the instruments of all rows that the session may report and that have none yet."""
         for metric in CATALOG:
-            if metric not in self._made and config.wants(metric):
+            if metric not in self._made and session.reports(metric):
                 self._made.add(metric)
                 self._make(self._meter, metric.name, metric)
 

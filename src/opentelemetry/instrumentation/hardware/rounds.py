@@ -24,6 +24,7 @@ class Rounds:
     """One thread. It opens its sources and reads each when its time comes, or when somebody asks.
 
     Args:
+        name: of the thread.
         pollers: the sources.
         after: called by the thread after each round of readings.
         clock: monotonic seconds.
@@ -31,12 +32,13 @@ class Rounds:
 
     def __init__(
         self,
+        name: str,
         pollers: Sequence[Poller],
         after: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.pollers = pollers
-        self.name = "+".join(poller.name for poller in pollers)
+        self.name = name
         self._after = after
         self._clock = clock
         self._used = 0.0

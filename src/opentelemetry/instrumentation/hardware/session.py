@@ -15,13 +15,16 @@ from opentelemetry.instrumentation.hardware import identity
 from opentelemetry.instrumentation.hardware.board import Board
 from opentelemetry.instrumentation.hardware.config import PREFIX, Config, export_interval
 from opentelemetry.instrumentation.hardware.drivers import Drivers
-from opentelemetry.instrumentation.hardware.model import Scope
+from opentelemetry.instrumentation.hardware.model import Metric, Scope
 from opentelemetry.instrumentation.hardware.poller import Poller
 from opentelemetry.instrumentation.hardware.rhythm import Rhythm
 from opentelemetry.instrumentation.hardware.rounds import Rounds, fresh
 from opentelemetry.instrumentation.hardware.sources import Site, Source, discover
 
 _LOG = logging.getLogger(__name__)
+
+_OWN = "otel_hardware."
+"""What the names of the rows about ourselves begin with."""
 
 _FAREWELL = 1.0
 """Seconds that closing waits for the threads; one that hangs in its driver ends by itself, later."""
@@ -34,7 +37,7 @@ class Session:
         config: the settings.
         pid: the observed process; by default this one.
         interval: seconds between collections, as long as none has come; by default what the environment says.
-        drivers: makes the drivers of a source.
+        drivers: makes the drivers of a source; by default those of this machine.
         environ: where the job's key is kept; what restricts a program's devices is always this process's own.
         clock: monotonic seconds.
         alone: no program is observed; what sources know of each they say of all.
@@ -45,7 +48,7 @@ class Session:
         config: Config,
         pid: int | None = None,
         interval: float | None = None,
-        drivers: Callable[[str], Drivers] = lambda source: Drivers(),
+        drivers: Callable[[str], Drivers] | None = None,
         environ: MutableMapping[str, str] | None = None,
         clock: Callable[[], float] = time.monotonic,
         alone: bool = False,
@@ -57,11 +60,13 @@ class Session:
         self.member = identity.is_member(self._environ, self.pid)
         self.rhythm = Rhythm(clock(), export_interval(self._environ) if interval is None else interval)
         observed = self.pid if pid is None else pid
-        sources = self._sources()
+        self._expected: set[str] = set()
+        sources = self._sources(drivers is not None)
+        make_drivers = drivers or (lambda source: Drivers())
         # A site is made once: its drivers know, also after a source is opened again, which child could not be killed.
         pollers = [
             Poller(
-                partial(make, Site(config, drivers(name), observed, self.member, part=part, alone=alone)),
+                partial(make, Site(config, make_drivers(name), observed, self.member, part=part, alone=alone)),
                 f"{name}:{part}" if part else name,
                 config.interval if make.sampled else 0.0,
                 self.rhythm,
@@ -72,10 +77,13 @@ class Session:
             for part in make.parts(config)
         ]
         self.board = Board(pollers, config, clock)
-        prompt = {name for name, make in sources.items() if make.prompt}
+        prompt = {name for name, make in sources.items() if make.prompt or name not in self._expected}
         together = [poller for poller in pollers if poller.name in prompt]
-        apart = [[poller] for poller in pollers if poller.name not in prompt]
-        self.rounds = [Rounds(each, self.after, clock) for each in (together, *apart) if each]
+        apart = [poller for poller in pollers if poller.name not in prompt]
+        self.rounds = [Rounds(poller.name, [poller], self.after, clock) for poller in apart]
+        if together:
+            self.rounds.insert(0, Rounds("shared", together, self.after, clock))
+        self._rows = (_OWN, *(row for name in self._expected for row in sources[name].rows))
         self.notice: Callable[[], None] = lambda: None
         self._noticing = threading.Lock()
         self._news = False
@@ -93,8 +101,15 @@ class Session:
             finally:
                 self._noticing.release()
 
-    def _sources(self) -> dict[str, type[Source]]:
-        """The classes of the sources to read. One that cannot be loaded costs a warning and nothing else."""
+    def reports(self, metric: Metric) -> bool:
+        """Whether a row of the vocabulary is wanted, and there is a sign of a source that may say it."""
+        return metric.name.startswith(self._rows) and self.config.wants(metric)
+
+    def _sources(self, all_expected: bool) -> dict[str, type[Source]]:
+        """The classes of the sources to read. One that cannot be loaded costs a warning and nothing else.
+
+        Notes of which there is a sign on this machine; of another machine's drivers nothing is known beforehand.
+        """
         known = discover()
         config = self.config
         for word in config.sources or ():
@@ -114,12 +129,14 @@ class Session:
                     source = load()
                     if not issubclass(source, Source):
                         raise TypeError(f"{source!r} is no source")
-                    source.prepare(config)
+                    expected = source.prepare(config) or all_expected
                 except Exception as error:
                     _LOG.warning("Source %s cannot be loaded: %s: %s", name, type(error).__name__, error)
                     continue
                 if not self.member or source.scope is Scope.PROCESS:
                     found[name] = source
+                    if expected:
+                        self._expected.add(name)
         return found
 
     def start(self) -> None:

@@ -56,6 +56,7 @@ class Source(ABC):
         pace: seconds between two :meth:`read`, at least; a source that opened a slow way raises its own.
         sampled: whether it is read between collections, too.
         prompt: whether reading it never waits for anything: it shares a thread with its like.
+        rows: what the names of its rows begin with; instruments are made for those of the vocabulary.
         missing: what this machine does not say, each with the reason; ``doctor`` lists it.
         wrong: what went wrong with the newest reading, a sentence each, though it has points: the source is ill.
         learned: rows of its points that are not in the vocabulary; they become instruments after the reading.
@@ -67,6 +68,7 @@ class Source(ABC):
     pace: float = 0.0
     sampled: ClassVar[bool] = True
     prompt: ClassVar[bool] = False
+    rows: ClassVar[tuple[str, ...]] = ("",)
 
     def __init__(self, site: Site) -> None:
         self.site = site
@@ -81,12 +83,17 @@ class Source(ABC):
         return ("",)
 
     @classmethod
-    def prepare(cls, config: Config) -> None:
+    def prepare(cls, config: Config) -> bool:
         """Import what reading needs: called by the thread that instruments, because ours must not import.
 
         A child that is forked while a thread of ours imports would wait for ever for that import.
+
+        Returns:
+            Whether there is any sign of it here. Where there is none, opening it says at once that it is unavailable,
+            and no instruments are made for its rows.
         """
         del config
+        return True
 
     @abstractmethod
     def open(self) -> None:

@@ -15,6 +15,7 @@ class Container(Source):
 
     name = "container"
     prompt = True
+    rows = ("container.",)
 
     def open(self) -> None:
         """Find the group.

@@ -19,6 +19,7 @@ class Host(Source):
 
     name = "host"
     prompt = True
+    rows = ("system.", "hw.energy", "hw.host.", "hw.cpu.", "hw.network.", "hw.errors")
 
     def open(self) -> None:
         """Never raises ``Unavailable``: every machine has a processor."""

@@ -19,6 +19,7 @@ class Process(Source):
 
     name = "process"
     prompt = True
+    rows = ("process.", "cpython.")
     scope = Scope.PROCESS
 
     def open(self) -> None:

@@ -66,12 +66,15 @@ class Apple(Source):
     """
 
     name = "apple"
+    rows = ("hw.",)
 
     @classmethod
-    def prepare(cls, config: Config) -> None:
+    def prepare(cls, config: Config) -> bool:
         """Import what reads property lists, where there may be one to read."""
-        if sys.platform == "darwin" or ioreg.TOOL.at(config.ioreg).path:
+        mac = sys.platform == "darwin"
+        if mac or ioreg.TOOL.at(config.ioreg).path:
             import plistlib  # noqa: F401
+        return mac or any(tool.at(setting).path for tool, setting in _tools(config) if setting != "off")
 
     def open(self) -> None:
         """Find a tool that works.
@@ -107,16 +110,17 @@ class Apple(Source):
     def _ways(self) -> Iterator[tuple[Tool, Callable[[Tool], Way]]]:
         """The tools that may be tried: first those that the settings name; the others on a Mac alone."""
         config, drivers = self.site.config, self.site.drivers
-        known: list[tuple[Tool, str | None, Callable[[Tool], Way]]] = [
-            (stats.TOOL, config.apple_gpu_stats, lambda tool: Stats(drivers.command(tool))),
-            (macmon.TOOL, config.macmon, lambda tool: _macmon(drivers, tool, config)),
-            (ioreg.TOOL, config.ioreg, lambda tool: Ioreg(drivers.command(tool))),
-        ]
-        placed = [(tool.at(setting), make) for tool, setting, make in known if setting != "off"]
+        makes: tuple[Callable[[Tool], Way], ...] = (
+            lambda tool: Stats(drivers.command(tool)),
+            lambda tool: _macmon(drivers, tool, config),
+            lambda tool: Ioreg(drivers.command(tool)),
+        )
+        known = _tools(config)
+        placed = [(tool.at(setting), make) for (tool, setting), make in zip(known, makes) if setting != "off"]
         yield from ((tool, make) for tool, make in placed if tool.path)
         if drivers.module("platform").call("system") != "Darwin":
             return
-        self._reasons += [f"{tool.name} is switched off" for tool, setting, _ in known if setting == "off"]
+        self._reasons += [f"{tool.name} is switched off" for tool, setting in known if setting == "off"]
         yield from ((tool, make) for tool, make in placed if not tool.path)
 
     def read(self) -> Iterator[Point]:
@@ -145,6 +149,11 @@ class Apple(Source):
         rows = [row for row, *number in _EXPECTED if tuple(number) not in self._seen]
         if rows:
             yield f"{', '.join(rows)}: {self._way.name} does not say this here"
+
+
+def _tools(config: Config) -> tuple[tuple[Tool, str | None], ...]:
+    """The tools in the order in which they are tried, with their settings."""
+    return (stats.TOOL, config.apple_gpu_stats), (macmon.TOOL, config.macmon), (ioreg.TOOL, config.ioreg)
 
 
 def _macmon(drivers: Drivers, tool: Tool, config: Config) -> Macmon:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
 from opentelemetry.instrumentation.hardware.command import named
+from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.devices import Device
 from opentelemetry.instrumentation.hardware.drivers import Kernel
 from opentelemetry.instrumentation.hardware.machine import machine
@@ -47,6 +49,12 @@ class Graphcore(Source):
 
     name = "graphcore"
     scope = Scope.PROCESS
+    rows = ("hw.", "process.npu.")
+
+    @classmethod
+    def prepare(cls, config: Config) -> bool:
+        """Whether there may be an IPU."""
+        return is_expected(config, os.environ, _nodes(os.listdir))
 
     def open(self) -> None:
         """Find the IPUs.
@@ -58,9 +66,8 @@ class Graphcore(Source):
         config, drivers = self.site.config, self.site.drivers
         setting = named(config.gcipuinfo)
         self._kernel: Kernel = drivers.kernel()
-        nodes = self._nodes()
-        partition = any(name.startswith("IPUOF_") for name in self.site.environ)
-        if not (nodes or partition or setting):
+        nodes = _nodes(self._kernel.names)
+        if not is_expected(config, self.site.environ, nodes):
             raise Unavailable(_NO_IPU)
         if config.gcipuinfo == "off":
             raise Unavailable(f"{NAME} is switched off")
@@ -81,12 +88,6 @@ class Graphcore(Source):
         self._listens = self._heard = False
         if not self.site.member or not nodes:
             self._begin()
-
-    def _nodes(self) -> list[str]:
-        try:
-            return sorted(f"/dev/{name}" for name in self._kernel.names("/dev") if name.startswith("ipu"))
-        except OSError:
-            return []
 
     def _begin(self) -> None:
         self._listens = True
@@ -177,3 +178,16 @@ def _unclear(ipus: Sequence[Ipu]) -> Iterator[str]:
             whose.setdefault(pair, []).append(f"IPU {ipu.id}")
     for (name, value), who in whose.items():
         yield f"{name} of {', '.join(who)}: {NAME} says {value!r}"
+
+
+def is_expected(config: Config, environ: Mapping[str, str], nodes: Sequence[str]) -> bool:
+    """Whether there may be an IPU: here, in a partition that is reached over the network, or as the settings say."""
+    return bool(nodes or named(config.gcipuinfo)) or any(name.startswith("IPUOF_") for name in environ)
+
+
+def _nodes(names: Callable[[str], Sequence[str]]) -> list[str]:
+    """The device files of IPUs."""
+    try:
+        return sorted(f"/dev/{name}" for name in names("/dev") if name.startswith("ipu"))
+    except OSError:
+        return []

@@ -59,15 +59,18 @@ class Nvidia(Source):
 
     name = "nvidia"
     scope = Scope.PROCESS
+    rows = ("hw.", "process.gpu.")
 
     @classmethod
-    def prepare(cls, config: Config) -> None:
+    def prepare(cls, config: Config) -> bool:
         """Import what asks a driver, where there may be one."""
-        if is_expected(config, os.path.exists):
+        expected = is_expected(config, os.path.exists)
+        if expected:
             from opentelemetry.instrumentation.hardware.sources.nvidia import gpus, listing  # noqa: F401
 
             if config.nvml != "off":
                 import pynvml  # noqa: F401
+        return expected
 
     def open(self) -> None:
         """Find the GPUs.

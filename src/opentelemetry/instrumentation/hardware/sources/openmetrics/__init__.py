@@ -24,6 +24,7 @@ class Openmetrics(Source):
     """One endpoint: a scrape is a reading."""
 
     name = "openmetrics"
+    rows = ("openmetrics.",)
     sampled = False
 
     @classmethod
@@ -32,7 +33,7 @@ class Openmetrics(Source):
         return [endpoint.name for endpoint in config.openmetrics.each] if config.openmetrics else super().parts(config)
 
     @classmethod
-    def prepare(cls, config: Config) -> None:
+    def prepare(cls, config: Config) -> bool:
         """Import what scraping needs, where there is something to scrape."""
         if config.openmetrics:
             import encodings.idna  # noqa: F401 - names of hosts
@@ -41,6 +42,7 @@ class Openmetrics(Source):
 
             with suppress(ImportError):  # which opening the source says
                 Parser(Filters("", None))
+        return bool(config.openmetrics)
 
     def open(self) -> None:
         """Know the endpoint; whether it answers is seen when it is read.

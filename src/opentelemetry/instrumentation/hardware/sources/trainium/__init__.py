@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
+from opentelemetry.instrumentation.hardware.choice import Choice
+from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.devices import Device
 from opentelemetry.instrumentation.hardware.drivers import Kernel
 from opentelemetry.instrumentation.hardware.machine import machine
@@ -23,6 +26,7 @@ from opentelemetry.instrumentation.hardware.sources.trainium.monitor import (
     said_period,
 )
 from opentelemetry.instrumentation.hardware.sources.trainium.report import Hardware, Report, Runtime
+from opentelemetry.instrumentation.hardware.sources.trainium.visible import device, way
 from opentelemetry.instrumentation.hardware.stream import Stream
 
 _NO_DRIVER = "no Neuron driver is loaded: there is neither /sys/module/neuron nor a device of it"
@@ -58,6 +62,12 @@ class Trainium(Source):
 
     name = "trainium"
     scope = Scope.PROCESS
+    rows = ("hw.", "aws.neuron.")
+
+    @classmethod
+    def prepare(cls, config: Config) -> bool:
+        """Whether there may be a device."""
+        return is_expected(config, os.path.exists)
 
     def open(self) -> None:
         """Find the devices, and start the tool.
@@ -67,14 +77,14 @@ class Trainium(Source):
         """
         config, drivers = self.site.config, self.site.drivers
         self._kernel: Kernel = drivers.kernel()
-        tool = TOOL.at(config.neuron_monitor)
-        if not (tool.path or is_here(self._kernel)):
+        if not is_expected(config, self._kernel.exists):
             raise Unavailable(_NO_DRIVER)
         self._of = Kept()
         self._cores: dict[int, Device] = {}
         self._devices: dict[int, Device] = {}
         self._hardware = Hardware()
         self._files = Files(self._kernel)
+        self.choice = Choice(config.devices, self.site.environ, way(self._kernel.exists))
         self._alike = self._unmatched = False
         self._executions = Executions()
         self.runtimes: list[Runtime] = []
@@ -86,7 +96,7 @@ class Trainium(Source):
         try:
             if config.neuron_monitor == "off":
                 raise Unavailable(f"{TOOL.name} is switched off")
-            self._monitor = self._listening(drivers.stream(tool))
+            self._monitor = self._listening(drivers.stream(TOOL.at(config.neuron_monitor)))
         except Unavailable as gone:
             if not self._files.cores:
                 raise
@@ -111,13 +121,31 @@ class Trainium(Source):
     def read(self) -> Iterator[Point]:
         """What the tool has said, and the memory of each device."""
         report = self._listen()
-        self.runtimes = []
+        self._look(report)
+        self.runtimes = self._ours(report.runtimes) if report is not None else []
+        for runtime in self.runtimes:  # first: it may be for their use that devices are reported
+            self._use(runtime)
         if not self.site.member:
             yield from self._memory(report)
             yield from self._used_cores(report)
-        if report is not None:
-            self.runtimes = self._ours(report.runtimes)
-            yield from self._grouped(self.runtimes)
+        yield from self._grouped(self.runtimes)
+
+    def _look(self, report: Report | None) -> None:
+        """Choose anew which devices and cores are reported. A core that is on none for certain may be on any."""
+        many = self._on_device() or 0
+        numbers = self._numbers(report) or [0]
+        cores = {number: range(number * many, (number + 1) * many) for number in numbers}
+        named = {core for runtime in report.runtimes for core in runtime.named} if report else set()
+        others = sorted(named.difference(*cores.values()))
+        self.choice.look([device(number, [*own, *others]) for number, own in cores.items()])
+
+    def _use(self, runtime: Runtime) -> None:
+        """The observed program uses what one of its runtimes uses."""
+        used = {f"neuroncore{core}" for core in runtime.named}
+        for each in self.choice.found:
+            for id in each.ids if each.ids & used else ():  # noqa: A001
+                if id == each.id or id in used:
+                    self.choice.use(id)
 
     def _listen(self) -> Report | None:
         """The newest report; where there is none, the files go on."""
@@ -137,7 +165,7 @@ class Trainium(Source):
 
     def _memory(self, report: Report | None) -> Iterator[Point]:
         """Memory of the devices that is in use; by the driver's files, else by what all runtimes say."""
-        for number in self._numbers(report):
+        for number in self._chosen(report):
             used = self._files.used(number)
             if used is None:
                 used = self._of_runtimes(number, report)
@@ -167,10 +195,10 @@ class Trainium(Source):
         """Memory of each physical core by the driver's categories, where no tool says it of the cores of programs."""
         cores = self._files.cores
         first = sum(many or 0 for each, many in cores.items() if each < number)
-        for core in range(cores.get(number) or 0):
-            for category, size in self._files.memory(number, core):
+        for core in self._among(range(first, first + (cores.get(number) or 0))):
+            for category, size in self._files.memory(number, core - first):
                 row = {v.NEURON_MEMORY_CATEGORY: category}
-                yield self._core(first + core).series(v.AWS_NEURON_NEURONCORE_MEMORY_USAGE, row)(size)
+                yield self._core(core).series(v.AWS_NEURON_NEURONCORE_MEMORY_USAGE, row)(size)
 
     def _used_cores(self, report: Report | None) -> Iterator[Point]:
         """Utilization and memory of each core that a runtime names; what several say of one is added."""
@@ -182,11 +210,12 @@ class Trainium(Source):
             for core, parts in runtime.cores.items():
                 for category, size in parts.items():
                     sizes[core, category] = sizes.get((core, category), 0) + size
-        for core, share in percent.items():
-            yield from self._core(core).points({"npu.utilization": min(1.0, share / 100)})
+        for core in self._among(percent):
+            yield from self._core(core).points({"npu.utilization": min(1.0, percent[core] / 100)})
         for (core, category), size in sizes.items():
-            row = {v.NEURON_MEMORY_CATEGORY: category}
-            yield self._core(core).series(v.AWS_NEURON_NEURONCORE_MEMORY_USAGE, row)(size)
+            if f"neuroncore{core}" in self.choice:
+                row = {v.NEURON_MEMORY_CATEGORY: category}
+                yield self._core(core).series(v.AWS_NEURON_NEURONCORE_MEMORY_USAGE, row)(size)
 
     # -- the program
 
@@ -265,10 +294,11 @@ class Trainium(Source):
         self._files.look()
         self._wanted = self._wanted or self._owners.computing()
         report = self._monitor.newest if self._monitor else None
+        self._look(report)
         if not self.site.member:
-            for number in self._numbers(report):
+            for number in self._chosen(report):
                 yield from self._seldom(number, report)
-        self.missing = [self._without] if self._without else []
+        self.missing = [*([self._without] if self._without else []), *self.choice.missing()]
         self.missing += report.wrong if report else ()
         if self._alike:
             self.missing.append(_ALIKE)
@@ -298,6 +328,14 @@ class Trainium(Source):
         """The numbers of the devices that there are."""
         return [*self._files.cores] or sorted(report.ecc if report else ())
 
+    def _chosen(self, report: Report | None) -> Iterator[int]:
+        """Those of them that are reported."""
+        return (number for number in self._numbers(report) if f"neuron{number}" in self.choice)
+
+    def _among(self, cores: Iterable[int]) -> Iterator[int]:
+        """Those of the cores that are reported."""
+        return (core for core in cores if f"neuroncore{core}" in self.choice)
+
     def _on_device(self) -> int | None:
         """How many of the cores that programs see are on a device; None where nobody says it for certain."""
         logical = self._hardware.logical or 1
@@ -325,3 +363,8 @@ def _added(parts: Iterator[Mapping[str, int | float]] | Sequence[Mapping[str, in
         for name, number in each.items():
             found[name] = found.get(name, 0) + number
     return found
+
+
+def is_expected(config: Config, exists: Callable[[str], bool]) -> bool:
+    """Whether there may be a device: its driver is here, or its tool."""
+    return bool(TOOL.at(config.neuron_monitor).path) or is_here(exists)

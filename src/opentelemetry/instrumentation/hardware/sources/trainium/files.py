@@ -9,7 +9,7 @@ The files are read and never written: writing to a counter clears it, writing to
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -57,9 +57,9 @@ PRESENT: Final = (ROOT, MODULE, "/dev/neuron0")
 """One of these there is, where there is a Neuron driver, or a device that a container was given."""
 
 
-def is_here(kernel: Kernel) -> bool:
+def is_here(exists: Callable[[str], bool]) -> bool:
     """Whether there is a Neuron driver, or a device that a container was given."""
-    return any(kernel.exists(path) for path in PRESENT)
+    return any(map(exists, PRESENT))
 
 
 class Files:
