@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
+from opentelemetry.instrumentation.hardware.choice import Choice, Found, Way
 from opentelemetry.instrumentation.hardware.command import named
 from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.devices import Device
@@ -38,6 +39,9 @@ _NONE_NOW: Final = (
 )
 
 _EVERY_PARTITION: Final = ("all",)
+
+_WAY: Final = Way("IPU", "hw.npu.*")
+"""A program is shown the IPUs of its partition, and the library sees the same."""
 
 
 class Graphcore(Source):
@@ -76,6 +80,7 @@ class Graphcore(Source):
         self._ipus: dict[int, Device] = {}
         self._boards: dict[str, Device] = {}
         self.newest: list[Ipu] = []
+        self.choice = Choice(config.devices, self.site.environ, _WAY)
         self._at = self._kernel.uptime()
         self._owners = Owners(machine(drivers), self._kernel, self.site.pid, *nodes)
         self._owners.look()
@@ -112,6 +117,13 @@ class Graphcore(Source):
             self.newest, self._at, self._heard = found, now, True
         if now - self._at > PERIODS * self._period:
             self.newest, self._heard = [], False  # nobody has listened for a while
+        self.choice.look(
+            [Found(ipu.id, f"ipu{ipu.id}", address=ipu.facts.get(v.PCI_BDF, "").lower()) for ipu in self.newest]
+        )
+
+    def chosen(self) -> list[Ipu]:
+        """Those that are reported."""
+        return [ipu for ipu in self.newest if f"ipu{ipu.id}" in self.choice]
 
     # -- what they say
 
@@ -120,16 +132,17 @@ class Graphcore(Source):
         if not self._listens:
             return
         self._hear()
+        used = [*self._used()]  # first: it may be for their use that IPUs are reported
         if not self.site.member:
-            for ipu in self.newest:
+            for ipu in self.chosen():
                 own = {name: value for name, value in ipu.said.items() if name not in ("session", "board.power")}
                 yield from self._device(ipu).points(own)
             yield from self._of_boards()
-        yield from self._used()
+        yield from used
 
     def _of_boards(self) -> Iterator[Point]:
         """Power of each board, which its IPUs share."""
-        watts = {ipu.board: ipu.said["board.power"] for ipu in self.newest if "board.power" in ipu.said and ipu.board}
+        watts = {ipu.board: ipu.said["board.power"] for ipu in self.chosen() if "board.power" in ipu.said and ipu.board}
         for serial, power in watts.items():
             if serial not in self._boards:
                 self._boards[serial] = Device(f"board-{serial}", f"Board {serial}", "board")
@@ -144,7 +157,10 @@ class Graphcore(Source):
         ours = self._owners.among(pids)
         self._blind = bool(pids) and not ours and not self._owners.on_host
         for ipu in self.newest:
-            if ipu.pid in ours and "session" in ipu.said:
+            if ipu.pid not in ours:
+                continue
+            self.choice.use(f"ipu{ipu.id}")
+            if f"ipu{ipu.id}" in self.choice and "session" in ipu.said:
                 yield self._of[v.PROCESS_NPU_UTILIZATION, v.HW_ID, f"ipu{ipu.id}"](ipu.said["session"])
 
     def read_seldom(self) -> Iterator[Point]:
@@ -153,12 +169,12 @@ class Graphcore(Source):
         if not self._listens and self._owners.computing():
             self._begin()
         if not self.site.member:
-            for ipu in self.newest:
+            for ipu in self.chosen():
                 device = self._device(ipu)
                 yield device.series(v.HW_NPU_INFO, {v.HW_VENDOR: "Graphcore", **ipu.facts})(1)
                 if ipu.state:
                     yield from device.status(ipu.state)
-        self.missing = [*_unclear(self.newest)]
+        self.missing = [*self.choice.missing(), *_unclear(self.chosen())]
         if self._heard and not self.newest:
             self.missing.append(_NONE_NOW)
         if self._blind and self._owners.computing():

@@ -25,7 +25,7 @@ class Raw(raw.Raw[Graphcore, Mapping[str, str]]):
 
     def _said(self, source: Graphcore, points: Sequence[Point]) -> Mapping[int, Mapping[str, str]]:
         """By the number of an IPU that the process uses, what is said of it."""
-        return {ipu.id: ipu.words for ipu in source.newest if ipu.pid == self._pid}
+        return {ipu.id: ipu.words for ipu in source.chosen() if ipu.pid == self._pid}
 
 
 def _has_node() -> bool:

@@ -73,6 +73,11 @@ class Runtime:
     latency: Mapping[tuple[str, str], Number] = field(default_factory=dict)
     cpu: Mapping[str, Number] = field(default_factory=dict)
 
+    @property
+    def named(self) -> set[int]:
+        """The cores that it uses."""
+        return {*self.percent, *self.cores}
+
 
 @dataclass(frozen=True)
 class Hardware:
