@@ -97,7 +97,28 @@ def test_a_group_outside_of_the_namespace_has_the_limits_that_can_be_seen() -> N
     files = _files(machine)
     files["/proc/{pid}/cgroup"] = "0::/../other\n"
     files[TOP + "/memory.max"] = f"{5 * GIB}\n"
+    files[TOP + "/other/memory.max"] = f"{GIB}\n"  # a group of the same name that is ours
     assert _limits(machine) == (None, 5 * GIB)
+
+
+@pytest.mark.parametrize("later", [" rw - cgroup2 cgroup rw", " rw - cgroup2 other rw,nsdelegate"])
+def test_a_hierarchy_that_is_mounted_once_more_elsewhere_changes_nothing(later: str) -> None:
+    machine = kubernetes(0)
+    files = _files(machine)
+    mounted = files["/proc/{pid}/mountinfo"]
+    assert isinstance(mounted, str)
+    limits = _limits(machine)
+    files["/proc/{pid}/mountinfo"] = mounted + f"999 1 0:99 /system.slice /var/lib/lxc/cgroup{later}\n"
+    assert _limits(machine) == limits
+
+
+@pytest.mark.parametrize("odd", ["\x85", "\u2028", "\x1c", "\x0b", "\udcff"])
+def test_a_group_may_be_called_anything(odd: str) -> None:
+    machine = kubernetes(0)
+    files = _files(machine)
+    files["/proc/{pid}/cgroup"] = os.fsencode(f"0::/docker/a{odd}b\n")
+    files[f"{TOP}/docker/a{odd}b/memory.max"] = f"{7 * GIB}\n"
+    assert _limits(machine)[1] == 7 * GIB
 
 
 def test_the_working_set_is_never_negative() -> None:

@@ -80,13 +80,13 @@ class Cgroup:
             return
         self._lines = lines
         self._kernel.forget("/sys/fs/cgroup")
-        paths = _paths(lines.decode(errors="replace"))
-        mounts = _mounts(mounted.decode(errors="replace"))
+        words = lines.decode(errors="surrogateescape")
+        paths = _paths(words)
+        mounts = _mounts(mounted.decode(errors="surrogateescape"))
         self._cpu = self._place("cpu", paths, mounts)
         self._accounting = self._place("cpuacct", paths, mounts)
         self._memory = self._place("memory", paths, mounts)
         self._leave_the_machines_own()
-        words = lines.decode(errors="replace")
         self._contained = (
             any(word in words for word in _CONTAINER_WORDS)
             or any(map(self._kernel.exists, _CONTAINER_FILES))
@@ -166,7 +166,7 @@ def _has_overlay_root(mountinfo: bytes) -> bool:
 def _paths(text: str) -> dict[str, str]:
     """The group of each controller of version 1, and under "" of version 2."""
     found = {}
-    for line in text.splitlines():
+    for line in text.split("\n")[:-1]:  # a group may be called anything, other ends of lines in its name included
         _, controllers, path = line.split(":", 2)
         for controller in controllers.split(","):
             found[controller] = path
@@ -176,7 +176,7 @@ def _paths(text: str) -> dict[str, str]:
 def _mounts(text: str) -> dict[str, tuple[str, str]]:
     """Root and mount point of the hierarchy of each controller of version 1, and under "" of version 2."""
     found: dict[str, tuple[str, str]] = {}
-    for line in text.splitlines():
+    for line in text.split("\n")[:-1]:
         before, _, after = line.partition(" - ")
         fields, kind = before.split(), after.split()
         if len(fields) < 5 or not kind:
@@ -199,6 +199,6 @@ def _ancestry(path: str, root: str, point: str) -> list[str]:
     if root != "/" and (path == root or path.startswith(root + "/")):
         path = path[len(root) :]
     parts = [part for part in path.split("/") if part and part != ".."]
-    if path.startswith("/.."):
+    if f"{path}/".startswith("/../"):
         parts = []
     return [point + "".join("/" + part for part in parts[:depth]) for depth in range(len(parts), -1, -1)]
