@@ -478,7 +478,7 @@ FAULTS = {
     ("apple_gpu_stats", "refuses"): "apple_gpu_stats: it says nothing",
     ("macmon", "hangs"): "macmon did not end within 1 s",
     ("macmon", "silent"): "macmon says nothing",
-    ("macmon", "floods"): "macmon said a line of more than 1 MiB",
+    ("macmon", "floods"): "macmon said a line of more than 8 MiB",
     ("macmon", "refuses"): "macmon has ended, saying: no such sensor",
 }
 

@@ -383,7 +383,10 @@ def test_what_has_moved_alone_is_found_and_what_has_its_name_is_not_taken_for_it
     assert any(moved in path for path in files)
     for path in [path for path in files if path.endswith(power)]:
         files[path.replace(power, "neuron0/stats/utilization")] = "POWER_STATUS_VALID,1701,1.00,99.00,99.00"
-        files[path.replace(power, "neuron0/deeper/still/power/utilization")] = files.pop(path)
+        files[path.replace(power, "neuron0/deeper/still/power/utilization")] = (
+            "POWER_STATUS_VALID,1701,1.00,99.00,99.00"
+        )
+        files[path.replace(power, "neuron0/deeper/power/utilization")] = files.pop(path)
     found = Files(Npus(files, None).kernel())
     assert found.used(0) == 1_000_000 + 1_000_000 + 4096
     assert found.power(0) == 0.215
@@ -579,7 +582,7 @@ def test_lines_of_any_length_and_cut_anywhere_are_reports(tmp_path: Path) -> Non
         ({"cut_after": 1}, "neuron-monitor has ended"),
         ({"silent_after": 1}, "silent for 3 periods"),
         ({"silent_after": 0}, "silent for 3 periods"),
-        ({"flood": 1600}, "said a line of more than 1 MiB"),
+        ({"flood": 1600}, "said a line of more than 8 MiB"),
         ({"flood": 1600, "garbage": ["x"]}, "said"),
     ],
 )

@@ -16,7 +16,7 @@ from typing import Final
 
 from opentelemetry.instrumentation.hardware.command import LIMIT, LOOK, Child, Command, Tool
 
-LINE: Final = 1 << 20
+LINE: Final = 8 << 20
 """Bytes that a line may have; a tool that says a longer one is broken."""
 
 PERIODS: Final = 3
@@ -24,6 +24,9 @@ PERIODS: Final = 3
 
 _FIRST = 10.0
 """Seconds until the first line is missed, at least: some tools look around first."""
+
+_REST = 1.0
+"""Seconds that the rest of a line is waited for, at most: one that says a long one fills the pipe again and again."""
 
 _LONGEST = 60.0
 """The longest pause, and how long a tool has to live for its earlier deaths to be forgotten."""
@@ -85,6 +88,8 @@ class Stream:
     def read(self, seconds: float = 0.0) -> list[bytes]:
         """The whole lines since the last time, without their ends; waits so long for one, at most.
 
+        Where one has begun, its rest is waited for as long as it goes on coming, so that it is none of a moment ago.
+
         Where nobody listened for so long that the tool was held up, what waited is old and is left out.
 
         Raises:
@@ -100,7 +105,8 @@ class Stream:
         got = 0
         while True:
             left = 0.0 if lines else until - self._clock()
-            piece = child.hear(max(0.0, min(left, LOOK)))
+            rest = LOOK if self._rest and self._clock() - begun < _REST else 0.0
+            piece = child.hear(max(rest, min(left, LOOK)))
             if piece is None and not lines:
                 raise ChildProcessError(self._broke(f"{self._name} has ended{_saying(child)}"))
             if not piece and left <= 0:
