@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.benchmarks.locks import releases
-from tests.children import descriptors
+from tests.children import descriptors, started
 
 from opentelemetry.instrumentation.hardware.drivers import Drivers, Linux, Module, Space, plain
 from opentelemetry.instrumentation.hardware.model import Unavailable
@@ -220,6 +220,24 @@ def test_usage_affinity_online_and_uptime(kernel: Linux) -> None:
     assert kernel.uptime() <= float(Path("/proc/uptime").read_text().split()[0]) + 0.011
     assert kernel.exists("/proc/self/stat")
     assert not kernel.exists("/proc/self/nothing")
+
+
+PINNED = """
+import os, sys, threading
+threading.Thread(target=sys.stdin.read).start()
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+print(flush=True)
+"""
+
+
+@linux
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two CPUs")
+def test_a_process_whose_first_thread_is_pinned_may_use_the_cpus_of_the_others(kernel: Linux) -> None:
+    with started([sys.executable, "-c", PINNED]) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        assert len(os.sched_getaffinity(child.pid)) == 1
+        assert kernel.affinity(child.pid) == len(os.sched_getaffinity(0))
 
 
 @linux

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.children import run, started
-from tests.sources.machines import diskstats, everything, metal, old, stat
+from tests.sources.machines import dev, diskstats, everything, metal, old, stat
 from tests.sources.reading import agrees, all_of, often, opened, rises_between, series_of, value
 from tests.sources.tree import Fabricated
 from tests.waiting import wait_for
@@ -390,6 +390,23 @@ def test_a_disk_that_is_pulled_out_and_one_that_is_put_in() -> None:
         _files(machine)["/sys/block/sdc/device/model"] = "x\n"
         found = {series.attributes[v.DEVICE] for series in series_of(often(host), v.SYSTEM_DISK_IO_TIME)}
     assert found == {"sdb", "sdc"}
+
+
+def test_an_interface_that_is_plugged_in_is_there_within_a_minute_and_what_is_pulled_out_at_once() -> None:
+    machine = old(0)
+    assert machine.tree is not None
+
+    def seen() -> set[object]:
+        return {series.attributes[v.INTERFACE] for series in series_of(often(host), v.SYSTEM_NETWORK_IO)}
+
+    with opened("host", machine) as host:
+        assert seen() == {"eth0"}
+        _files(machine)["/proc/net/dev"] = dev(["lo", "eth0", "eth1"], 0)
+        _files(machine)["/sys/class/net/eth1/device/vendor"] = "x\n"
+        machine.tree.up += 60.0
+        assert seen() == {"eth0", "eth1"}
+        _files(machine)["/proc/net/dev"] = dev(["lo", "eth1"], 0)
+        assert seen() == {"eth1"}
 
 
 def test_energy_goes_on_where_its_counter_wraps_around() -> None:
