@@ -99,6 +99,16 @@ def test_a_path_inside_a_mount_is_reported_as_the_mount() -> None:
         assert _points(often(source)) == {"/data", "/"}, "/database lies on / though its name begins with /data"
 
 
+def test_a_path_below_two_mounts_is_on_the_later_one() -> None:
+    machine = metal(0)
+    assert machine.tree is not None
+    mounted = machine.tree.files["/proc/{pid}/mountinfo"]
+    assert isinstance(mounted, str)
+    machine.tree.files["/proc/{pid}/mountinfo"] = mounted + "999 1 0:99 / /data rw - xfs /dev/later rw\n"
+    with opened("filesystem", machine, disk_paths="/data") as source:
+        assert {series.attributes[v.DEVICE] for series in often(source)} == {"/dev/later"}
+
+
 def test_a_path_that_does_not_exist_is_said_and_left_out(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING), opened("filesystem", metal(0), disk_paths="/data,/nowhere") as source:
         assert _points(often(source)) == {"/data"}
