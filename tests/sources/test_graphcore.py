@@ -17,7 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.children import PROGRAMS, run
 from tests.sources.machines import STRANGER
-from tests.sources.npus import CHILD, HOST, Npus, Speaking, c2, c600, lines, program
+from tests.sources.npus import CHILD, HOST, IPU_DEVICES, Npus, Speaking, c2, c600, lines, program
 from tests.sources.playing import Playing, playing
 from tests.sources.reading import all_of, often, opened, series_of, value
 from tests.stage import PATIENT
@@ -395,7 +395,7 @@ def test_no_ipu_in_the_partition_is_no_trouble_and_one_that_comes_is_seen(tmp_pa
     library = Library(tmp_path)
     with staged(library) as stage:
         said = stage.tick()
-        assert any(line.startswith("# missing: gcipuinfo finds no IPU now") for line in said)
+        assert any(line.startswith("# missing: hw.npu.*: gcipuinfo finds no IPU now") for line in said)
         assert not [line for line in said if line.startswith(("# ill", "hw.npu"))]
         library.say(c2(0, 1))
         wait_for(lambda: any(line.startswith("hw.power{") for line in stage.tick()), LONG, "an IPU")
@@ -440,6 +440,16 @@ def test_where_there_is_no_ipu_the_library_is_not_even_looked_for(
     with pytest.raises(Unavailable, match="there is no IPU"), opened("graphcore"):
         pass
     assert not (tmp_path / "asked").exists()
+
+
+def test_a_library_that_is_switched_off_is_not_asked_though_there_are_ipus() -> None:
+    said = lines([c2(0, 1)])
+    with (
+        pytest.raises(Unavailable, match="gcipuinfo is switched off"),
+        opened("graphcore", Npus(HOST | IPU_DEVICES | program(), said, folder="/opt/poplar"), gcipuinfo="off"),
+    ):
+        pass
+    assert not said.opened
 
 
 def test_a_partition_that_the_environment_names_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

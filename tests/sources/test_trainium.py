@@ -275,6 +275,7 @@ def test_runtimes_without_tags_are_one_and_their_quantiles_are_not_made_up() -> 
         (CONTAINER, ("a", "a"), "a", set()),
         (CONTAINER, ("a", "b"), "", set()),
         (HOST, ("a", "b"), "b", set()),
+        (CONTAINER, ("b", str(STRANGER)), "b", {"b"}),  # the latter is another container's
     ],
 )
 def test_a_tag_says_whose_a_runtime_is_where_its_number_cannot(
@@ -684,6 +685,10 @@ def test_the_period_is_the_sampling_interval_in_whole_seconds(interval: float, p
         (b'{"period": "7s"}', 7),
         (b'{"period": "500ms"}', 0.5),
         (b'{"period": "1m"}', 60),
+        (b'{"period": "1m30s"}', 90),
+        (b'{"period": "1m 30s"}', 5),
+        (b'{"period": "30"}', 5),
+        (b'{"period": "0s"}', 0.1),
         (b'{"period": 3}', 5),
         (b"", 5),
         (b"[]", 5),

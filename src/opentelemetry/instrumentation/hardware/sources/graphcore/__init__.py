@@ -35,7 +35,8 @@ _HOST_PIDS: Final = (
 )
 
 _NONE_NOW: Final = (
-    f"{NAME} finds no IPU now; without DEVICES=all it looks at those of the active partition only, which may come later"
+    f"hw.npu.*: {NAME} finds no IPU now; without DEVICES=all it looks at those of the active partition only, which may "
+    "come later"
 )
 
 _EVERY_PARTITION: Final = ("all",)
@@ -117,9 +118,9 @@ class Graphcore(Source):
             self.newest, self._at, self._heard = found, now, True
         if now - self._at > PERIODS * self._period:
             self.newest, self._heard = [], False  # nobody has listened for a while
-        self.choice.look(
-            [Found(ipu.id, f"ipu{ipu.id}", address=ipu.facts.get(v.PCI_BDF, "").lower()) for ipu in self.newest]
-        )
+        if self.newest:  # else it is not known yet what there is
+            found = [Found(ipu.id, f"ipu{ipu.id}", address=ipu.facts.get(v.PCI_BDF, "").lower()) for ipu in self.newest]
+            self.choice.look(found)
 
     def chosen(self) -> list[Ipu]:
         """Those that are reported."""

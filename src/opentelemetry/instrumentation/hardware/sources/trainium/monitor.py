@@ -32,6 +32,7 @@ _SELDOM: Final = 30.0
 """The same where it is read with collections only: more reports than a pipe holds would be old ones."""
 
 _UNITS: Final = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_PART: Final = r"([0-9]{1,6}(?:\.[0-9]{1,6})?)(ms|s|m|h)"
 
 
 class Monitor:
@@ -140,8 +141,9 @@ def said_period(config: bytes) -> float:
         said = json.loads(config).get("period")
     except (ValueError, AttributeError, RecursionError):
         said = None
-    found = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)(ms|s|m|h)", said) if isinstance(said, str) else None
-    return max(0.1, float(found[1]) * _UNITS[found[2]]) if found else _OWN_PERIOD
+    if not (isinstance(said, str) and re.fullmatch(f"(?:{_PART}){{1,4}}", said)):
+        return _OWN_PERIOD
+    return max(0.1, sum(float(number) * _UNITS[unit] for number, unit in re.findall(_PART, said)))
 
 
 def configuration(period: float, system: bool) -> str:
