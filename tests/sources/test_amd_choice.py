@@ -15,7 +15,7 @@ from tests.sources.machines import STRANGER
 from tests.sources.radeons import DENIED, HOST, Equipped, alone, by_amd_smi, rocm
 from tests.sources.reading import all_of
 from tests.sources.tree import Tree
-from tests.stage import warnings
+from tests.stage import PATIENT, warnings
 from tests.tools import amdsysfs
 from tests.tools.amdsysfs import KFD, Files, Gpu, number_of
 
@@ -428,6 +428,7 @@ WORDS = st.sampled_from(["0", "1", "7", "-1", "0x1", "08", "GPU-", f"GPU-{A}", "
 )
 
 
+@PATIENT
 @given(
     environ=st.dictionaries(st.sampled_from([ROCR, *HIP]), st.lists(WORDS, max_size=4).map(",".join)),
     gpus=st.sampled_from([CARDS, DIVIDED, CARDS[:1]]),

@@ -132,6 +132,8 @@ class Trainium(Source):
 
     def _look(self, report: Report | None) -> None:
         """Choose anew which devices and cores are reported. A core that is on none for certain may be on any."""
+        if report is None and not self._files.cores:
+            return  # nobody has said yet what there is
         many = self._on_device() or 0
         numbers = self._numbers(report) or [0]
         cores = {number: range(number * many, (number + 1) * many) for number in numbers}
