@@ -3,35 +3,36 @@
 from __future__ import annotations
 
 import logging
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
 from opentelemetry.instrumentation.hardware.devices import Device, Reading
 from opentelemetry.instrumentation.hardware.drivers import Refusal
 from opentelemetry.instrumentation.hardware.model import Number, Point, Rate
 from opentelemetry.instrumentation.hardware.sources.nvidia import nvml as n
+from opentelemetry.instrumentation.hardware.sources.nvidia.calls import END, GONE, NOTHING, Calls, Failed, Pause, Read
 from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import Nvml
-
-T = TypeVar("T")
+from opentelemetry.instrumentation.hardware.sources.nvidia.quantities import (
+    DOMAINS,
+    ENGINES,
+    ERRORS,
+    GPM,
+    MEMORY_ERRORS,
+    OFTEN,
+    REASONS,
+    SELDOM,
+    SIGNS,
+    TASKS,
+    THRESHOLDS,
+    address,
+    known,
+    rate,
+    share,
+    times,
+)
 
 _LOG = logging.getLogger(__name__)
-
-_NEVER = (n.NOT_SUPPORTED, n.FUNCTION_NOT_FOUND, n.DEPRECATED, n.NO_PERMISSION, n.INVALID_ARGUMENT, n.ARGUMENT_VERSION)
-"""Codes of a call that a device does not know, and will not know before the driver is another one."""
-
-_NOTHING = (n.NOT_FOUND, n.NO_DATA)
-"""Codes that say that there is nothing to say just now."""
-
-_GONE = (n.LOST, n.RESET_REQUIRED)
-"""Codes of a device that is out of order."""
-
-END = (n.UNINITIALIZED, n.DRIVER_NOT_LOADED, n.NO_LIBRARY, n.VERSION_MISMATCH)
-"""Codes of a library that is out of order, for all devices."""
-
-_MOST = 32
-"""Readings that a call, or a device, that failed is left out at most before it is tried again."""
 
 _FANS = 16
 """Fans that a device has at most; a driver that says more says nonsense."""
@@ -44,141 +45,8 @@ _MEMORY_V2 = 0x02000028
 _GENERAL_SAMPLES = 1
 """The driver's own buffer of general utilization."""
 
-_ENGINES: Final = {"Encoder": "encoder", "Decoder": "decoder", "Jpg": "jpeg", "Ofa": "ofa"}
-"""``nvmlDeviceGet<engine>Utilization``, and the task that it is busy with."""
 
-_TASKS: Final = ("sm", "memory", "encoder", "decoder")
-"""What ``nvmlDeviceGetProcessUtilization`` tells apart."""
-
-_REASONS: Final = {
-    "application_clocks": 0x02,
-    "power_cap": 0x04,
-    "slowdown_hw": 0x08,
-    "sync_boost": 0x10,
-    "thermal_sw": 0x20,
-    "thermal_hw": 0x40,
-    "power_brake": 0x80,
-}
-"""Bits of ``nvmlDeviceGetCurrentClocksEventReasons``."""
-
-_DOMAINS: Final = {"graphics": 0, "sm": 1, "memory": 2, "video": 3}
-"""``nvmlClockType_t``."""
-
-_THRESHOLDS: Final = {
-    "gpu.high.critical": 0,
-    "gpu.high.degraded": 1,
-    "memory.max": 2,
-    "gpu.max": 3,
-}
-"""``nvmlTemperatureThresholds_t``."""
-
-_OFTEN: Final[Mapping[tuple[int, int], tuple[str, float]]] = {
-    (82, 0): ("temperature.memory", 1),
-    (83, 0): ("energy", 1e-3),
-    (74, 0): ("throttle.power_cap", 1e-9),
-    (76, 0): ("throttle.sync_boost", 1e-9),
-    (138, n.ALL_LINKS): ("io.nvlink.transmit", 1024),
-    (139, n.ALL_LINKS): ("io.nvlink.receive", 1024),
-    (197, 0): ("io.pcie.transmit", 1),
-    (198, 0): ("io.pcie.receive", 1),
-}
-"""Fields (with their scope) that are sampled: the quantity and what a unit of the field is. No field of 199 or above:
-their numbers differ between versions of the driver.
-"""
-
-_ERRORS: Final[Mapping[str, tuple[int, ...]]] = {
-    "errors.retired_page": (29, 30),
-    "errors.row_remap": (142, 143),
-    "errors.pcie_replay": (94,),
-    "errors.nvlink_crc": (38, 45),
-    "errors.nvlink_replay": (52,),
-    "errors.nvlink_recovery": (59,),
-}
-"""Fields that count what went wrong; a sum stands for all of its parts or for nothing."""
-
-_MEMORY_ERRORS: Final[Mapping[str, tuple[int, ...]]] = {"errors.corrected": (22, 5), "errors.uncorrected": (23, 6)}
-"""Lifetime errors of the device's memory, or else of all that is protected; what was counted first is counted on."""
-
-_SIGNS: Final = (31, 144, 145)
-"""Fields that say that a device wants to be looked after: pages and rows that wait for a reset, or had no spare."""
-
-_SELDOM: Final = tuple(
-    (field, 0) for fields in (*_ERRORS.values(), *_MEMORY_ERRORS.values(), _SIGNS) for field in fields
-)
-
-_GPM: Final = {
-    2: "utilization.sm",
-    3: "occupancy",
-    5: "utilization.tensor",
-    10: "utilization.dram",
-    11: "utilization.fp64",
-    12: "utilization.fp32",
-    13: "utilization.fp16",
-    20: "io.pcie.transmit",
-    21: "io.pcie.receive",
-    60: "io.nvlink.receive",
-    61: "io.nvlink.transmit",
-}
-"""``NVML_GPM_METRIC_*``: percent, and for the links MiB a second, which a device that counts the bytes overrules."""
-
-
-def _known(said: Mapping[str, T | None]) -> dict[str, T]:
-    """What was said of all that was asked."""
-    return {name: value for name, value in said.items() if value is not None}
-
-
-def _share(percent: Any) -> float | None:
-    """Percent as a share; what is no percentage is nothing."""
-    return percent / 100 if isinstance(percent, (int, float)) and 0 <= percent <= 100 else None
-
-
-def _rate(mib: Any) -> Rate | None:
-    """MiB a second as bytes a second."""
-    return Rate(mib * 2.0**20) if isinstance(mib, (int, float)) and 0 <= mib < math.inf else None
-
-
-def _address(bus: str | None) -> str | None:
-    """NVML's PCI address as the kernel writes it: a domain of four digits, or of more where it needs them."""
-    domain, colon, rest = (bus or "").lower().partition(":")
-    return f"{domain.lstrip('0'):0>4}:{rest}" if colon else None
-
-
-def _times(number: Any, factor: float) -> Number | None:
-    return None if number is None else number * factor
-
-
-class Failed(Exception):  # noqa: N818 - a state of a device
-    """A device is out of order; the others are not."""
-
-
-class Read:
-    """One call to a device, what it says, and how long it is left alone after it failed.
-
-    Args:
-        ask: makes the call; None where it has nothing to say yet.
-        quantities: what is expected of it; ``doctor`` lists those that no call says.
-
-    Attributes:
-        wait: readings that it is left out now.
-        strikes: how often it failed since it answered.
-    """
-
-    def __init__(self, ask: Callable[[], Reading | None], *quantities: str) -> None:
-        self.ask = ask
-        self.quantities = quantities
-        self.wait = self.strikes = 0
-
-    def failed(self) -> None:
-        """Leave it alone for twice as many readings as the time before."""
-        self.wait = min(2**self.strikes, _MOST)
-        self.strikes += 1
-
-    def well(self) -> None:
-        """It answered."""
-        self.strikes = 0
-
-
-class Gpu:
+class Gpu(Calls):
     """A GPU and the calls that it answers.
 
     Args:
@@ -187,7 +55,6 @@ class Gpu:
 
     Attributes:
         device: makes its points; as long as it never answered, by its index.
-        missing: the quantities that it does not say, with the driver's reason.
         trouble: why it is out of order.
         facts: the attributes of ``hw.gpu.info``.
         parts: its MIG instances by slot.
@@ -196,14 +63,12 @@ class Gpu:
     """
 
     def __init__(self, nvml: Nvml, name: str) -> None:
-        self.nvml = nvml
-        self.name = name
+        super().__init__(nvml, name)
         self.device = Device(f"gpu{name}", f"GPU {name}")
-        self.missing: dict[str, str] = {}
         self.trouble = ""
         self.xids: int | None = None
         self.is_back = False
-        self._wait = self._strikes = 0
+        self._pause = Pause()
         self.facts: dict[str, str | int] = {}
         self._fixed: dict[str, Number | Rate] = {}
         self.parts: dict[int, Part] = {}
@@ -228,7 +93,7 @@ class Gpu:
         self.missing = {}
         try:
             self._identify()
-            self.device.limit = _times(self._perhaps("EnforcedPowerLimit"), 1e-3) or 0
+            self.device.limit = times(self._perhaps("EnforcedPowerLimit"), 1e-3) or 0
         except Refusal as refusal:
             if refusal.code in END:
                 raise
@@ -246,14 +111,14 @@ class Gpu:
         self._fans = [self._fan(number) for number in range(self._number_of_fans())]
         self.divided = (self._perhaps("MigMode") or [0])[0] == 1
         bus = self._perhaps("PciInfo") or {}
-        self.facts = _known(
+        self.facts = known(
             {
                 v.HW_VENDOR: "NVIDIA",
                 v.HW_MODEL: self._perhaps("Name"),
                 v.HW_SERIAL_NUMBER: self._perhaps("Serial"),
                 v.HW_DRIVER_VERSION: n.driver(self.nvml) or None,
                 v.HW_FIRMWARE_VERSION: self._perhaps("VbiosVersion"),
-                v.PCI_BDF: _address(bus.get("busId")),
+                v.PCI_BDF: address(bus.get("busId")),
                 v.GPU_INDEX: int(self.name),
                 v.GPU_TYPE: self._type(),
             }
@@ -264,7 +129,7 @@ class Gpu:
         try:
             self._memory()
         except Refusal as refusal:
-            if refusal.code in (*_GONE, *END):
+            if refusal.code in (*GONE, *END):
                 raise
             return "integrated" if refusal.code == n.NOT_SUPPORTED else "discrete"
         return "discrete"
@@ -273,7 +138,7 @@ class Gpu:
         try:
             count, reason = self.get("NumFans"), "it has no fan"
         except Refusal as refusal:
-            if refusal.code in (*_GONE, *END):
+            if refusal.code in (*GONE, *END):
                 raise
             count, reason = 0, refusal.text
         if count == 0:
@@ -289,34 +154,21 @@ class Gpu:
             Read(self._utilization, "utilization.general", "utilization.memory"),
             Read(self._samples),
             Read(self._memory, "memory.used", "memory.total"),
-            Read(lambda: _known({"temperature.gpu": self.get("Temperature", 0)}), "temperature.gpu"),
-            Read(lambda: _known({"power": _times(self.get("PowerUsage"), 1e-3)}), "power"),
+            Read(lambda: known({"temperature.gpu": self.get("Temperature", 0)}), "temperature.gpu"),
+            Read(lambda: known({"power": times(self.get("PowerUsage"), 1e-3)}), "power"),
             *(self._clock(domain) for domain in ("sm", "memory")),
-            Read(self._reasons, *(f"throttle.{reason}" for reason in _REASONS)),
-            Read(self._gpm, *_GPM.values()),
-            Read(self._counters, *(quantity for quantity, _ in _OFTEN.values())),
+            Read(self._reasons, *(f"throttle.{reason}" for reason in REASONS)),
+            Read(self._gpm, *GPM.values()),
+            Read(self._counters, *(quantity for quantity, _ in OFTEN.values())),
         ], [
-            *(self._engine(engine, task) for engine, task in _ENGINES.items()),
+            *(self._engine(engine, task) for engine, task in ENGINES.items()),
             *(self._clock(domain) for domain in ("graphics", "video")),
             Read(self._state, "performance_state"),
             Read(self._enforced, "power.limit.enforced"),
-            Read(self._errors, *_ERRORS, *_MEMORY_ERRORS),
+            Read(self._errors, *ERRORS, *MEMORY_ERRORS),
             *(self._fan_ratio(number) for number in range(len(self._fans))),
             *(Read(self._fan_speed, "fan.speed") for _ in self._fans[:1]),  # the binding asks the first one only
         ]
-
-    def get(self, name: str, *arguments: object) -> Any:
-        """``nvmlDeviceGet<name>`` of this device."""
-        return self.nvml.get(self.name, name, *arguments)
-
-    def _perhaps(self, name: str, *arguments: object) -> Any:
-        """The same, of something that need not be known; None where it is not."""
-        try:
-            return self.get(name, *arguments)
-        except Refusal as refusal:
-            if refusal.code in (*_GONE, *END):
-                raise
-            return None
 
     def _limits(self) -> list[Read]:
         """What a device may draw, heat up and clock to at most."""
@@ -325,11 +177,11 @@ class Gpu:
             self._limit("power.limit.max", 1e-3, "PowerManagementLimitConstraints"),
             *(
                 self._limit(f"temperature.limit.{limit}", 1, "TemperatureThreshold", number)
-                for limit, number in _THRESHOLDS.items()
+                for limit, number in THRESHOLDS.items()
             ),
             *(
                 self._limit(f"frequency.limit.{domain}", 1_000_000, "MaxClockInfo", number)
-                for domain, number in _DOMAINS.items()
+                for domain, number in DOMAINS.items()
             ),
         ]
 
@@ -359,13 +211,13 @@ class Gpu:
 
     def _utilization(self) -> Reading:
         said = self.get("UtilizationRates")
-        return _known({"utilization.general": _share(said["gpu"]), "utilization.memory": _share(said["memory"])})
+        return known({"utilization.general": share(said["gpu"]), "utilization.memory": share(said["memory"])})
 
     def _samples(self) -> Reading | None:
         """The driver looks several times a second and remembers: nothing between two readings is missed."""
         first = self._seen < 0
         self._seen, percents = self.nvml.samples(self.name, _GENERAL_SAMPLES, max(0, self._seen))
-        shares = [share for share in map(_share, percents) if share is not None]
+        shares = [each for each in map(share, percents) if each is not None]
         if first or not shares:  # what was before us is nobody's
             return None
         return {"utilization.general": sum(shares) / len(shares), "utilization.peak": max(shares)}
@@ -380,11 +232,11 @@ class Gpu:
         used, total = said["used"], said["total"]
         if total == 0 or (used is not None and total is not None and used > total):
             raise Refusal(n.NO_DATA, f"the driver says that {used} of {total} bytes are in use")
-        return _known({"memory.used": used, "memory.total": total})
+        return known({"memory.used": used, "memory.total": total})
 
     def _clock(self, domain: str) -> Read:
         def ask() -> Reading:
-            return {f"frequency.{domain}": self.get("ClockInfo", _DOMAINS[domain]) * 1_000_000}
+            return {f"frequency.{domain}": self.get("ClockInfo", DOMAINS[domain]) * 1_000_000}
 
         return Read(ask, f"frequency.{domain}")
 
@@ -395,68 +247,59 @@ class Gpu:
             if refusal.code != n.FUNCTION_NOT_FOUND:
                 raise
             bits = self.get("CurrentClocksThrottleReasons")  # its name before 535
-        return {f"throttle.{reason}": Rate(float(bool(bits & bit))) for reason, bit in _REASONS.items()}
+        return {f"throttle.{reason}": Rate(float(bool(bits & bit))) for reason, bit in REASONS.items()}
 
     def _counters(self) -> Reading:
         found: dict[str, Number] = {}
-        for (quantity, unit), (code, said) in zip(_OFTEN.values(), self._fields(tuple(_OFTEN))):
+        for (quantity, unit), (code, said) in zip(OFTEN.values(), self._fields(tuple(OFTEN))):
             if code:
                 self.missing[quantity] = said
             else:
                 found[quantity] = said * unit
         return found
 
-    def _fields(self, fields: n.Fields) -> list[Sequence[Any]]:
-        """For each field 0 and its value, or NVML's code and reason: each is refused for itself."""
-        found: list[Sequence[Any]] = []
-        for code, said in self.nvml.fields(self.name, fields):
-            if code in _GONE:
-                raise Refusal(code, said)
-            found.append((code, said) if code or said >= 0 else (n.NO_DATA, "the driver has no value"))
-        return found
-
     def _gpm(self) -> Reading | None:
-        return self._metrics(self.nvml.gpm(self.name, list(_GPM)))
+        return self._metrics(self.nvml.gpm(self.name, list(GPM)))
 
     def _metrics(self, said: list[Sequence[Any]] | None) -> Reading | None:
         if said is None:
             return None
         found: dict[str, Number | Rate | None] = {}
-        for quantity, (code, value) in zip(_GPM.values(), said):
+        for quantity, (code, value) in zip(GPM.values(), said):
             if code:
                 self.missing[quantity] = value
             else:
-                found[quantity] = _rate(value) if quantity.startswith("io.") else _share(value)
-        return _known(found)
+                found[quantity] = rate(value) if quantity.startswith("io.") else share(value)
+        return known(found)
 
     # -- what it does, seldom
 
     def _engine(self, engine: str, task: str) -> Read:
         quantity = f"utilization.{task}"
-        return Read(lambda: _known({quantity: _share(self.get(f"{engine}Utilization")[0])}), quantity)
+        return Read(lambda: known({quantity: share(self.get(f"{engine}Utilization")[0])}), quantity)
 
     def _enforced(self) -> Reading:
-        return _known({"power.limit.enforced": _times(self.get("EnforcedPowerLimit"), 1e-3)})
+        return known({"power.limit.enforced": times(self.get("EnforcedPowerLimit"), 1e-3)})
 
     def _state(self) -> Reading:
         state = self.get("PerformanceState")
         return {"performance_state": state} if 0 <= state <= 15 else {}
 
     def _errors(self) -> Reading:
-        said = {field: answer for (field, _), answer in zip(_SELDOM, self._fields(_SELDOM))}
+        said = {field: answer for (field, _), answer in zip(SELDOM, self._fields(SELDOM))}
         found: dict[str, Number] = {}
-        for quantity, fields in (*_ERRORS.items(), *self._memory_errors(said)):
+        for quantity, fields in (*ERRORS.items(), *self._memory_errors(said)):
             reasons = [reason for code, reason in map(said.__getitem__, fields) if code]
             if reasons:
                 self.missing[quantity] = reasons[0]
             else:
                 found[quantity] = sum(said[field][1] for field in fields)
-        self._degraded = any(said[sign][1] for sign in _SIGNS if not said[sign][0])
+        self._degraded = any(said[sign][1] for sign in SIGNS if not said[sign][0])
         return found
 
     def _memory_errors(self, said: Mapping[int, Sequence[Any]]) -> Iterator[tuple[str, tuple[int, ...]]]:
         """The field that counts each kind of error."""
-        for quantity, fields in _MEMORY_ERRORS.items():
+        for quantity, fields in MEMORY_ERRORS.items():
             answered = [field for field in fields if not said[field][0]]
             if answered:
                 self._counted.setdefault(quantity, answered[0])
@@ -480,8 +323,7 @@ class Gpu:
 
     def read(self) -> Iterator[Point]:
         """What is sampled. A device that is out of order says nothing, until it is tried again."""
-        if self._wait:
-            self._wait -= 1
+        if self._pause.lasts():
             return
         try:
             if self.trouble:
@@ -518,64 +360,19 @@ class Gpu:
     def _condition(self) -> str:
         return "failed" if self.trouble else "degraded" if self._degraded else "ok"
 
-    def _said(self, reads: list[Read]) -> dict[str, Number | Rate]:
-        reading: dict[str, Number | Rate] = {}
-        for read in list(reads):
-            if read.wait:
-                read.wait -= 1
-                continue
-            try:
-                said = read.ask()
-            except Refusal as refusal:
-                self._refused(reads, read, refusal)
-            else:
-                read.well()
-                if said is not None:
-                    reading.update(said)
-                    for quantity in read.quantities:
-                        self.missing.setdefault(quantity, "the driver says nothing that can be true")
-        for quantity in self.missing.keys() & reading.keys():
-            del self.missing[quantity]
-        return reading
-
-    def _refused(self, reads: list[Read], read: Read, refusal: Refusal) -> None:
-        """Tell apart: nothing new, a call that is not known, a device out of order, a driver out of order."""
-        code = refusal.code
-        if code in END:
-            raise refusal
-        if code in _GONE:
-            raise Failed(refusal.text)
-        self.missing.update(dict.fromkeys(read.quantities, refusal.text))
-        if code in _NOTHING:
-            return
-        if code in _NEVER:
-            reads.remove(read)
-            return
-        if code == n.UNKNOWN:
-            self._ping()
-        read.failed()
-
-    def _ping(self) -> None:
-        """Tell a device that is gone from a call that does not work on it."""
-        self.nvml.forget(self.name)
-        try:
-            self.get("UUID")
-        except Refusal as refusal:
-            raise Failed(refusal.text) from None
-
     def _ill(self, reason: str) -> None:
         if not self.trouble:
             _LOG.warning(
                 "%s (%s): %s; its numbers are missing until it answers", self.device.name, self.device.id, reason
             )
         self.trouble = reason
-        self._wait = min(2**self._strikes, _MOST)
-        self._strikes += 1
+        self._pause.failed()
 
     def _well(self) -> None:
         if self.trouble:
             _LOG.info("%s (%s) answers again", self.device.name, self.device.id)
-        self.trouble, self._strikes = "", 0
+        self.trouble = ""
+        self._pause.well()
 
     # -- its parts, and who uses it
 
@@ -637,7 +434,7 @@ class Gpu:
         except Refusal as refusal:
             if refusal.code in END:
                 raise
-            if refusal.code not in _NOTHING:
+            if refusal.code not in NOTHING:
                 self.missing["process.gpu.utilization"] = refusal.text
                 return None
             said = []
@@ -650,7 +447,7 @@ class Gpu:
             if all(0 <= percent <= 100 for percent in percents):
                 samples.setdefault(pid, []).append(percents)
         return {
-            pid: {task: sum(column) / len(each) / 100 for task, column in zip(_TASKS, zip(*each))}
+            pid: {task: sum(column) / len(each) / 100 for task, column in zip(TASKS, zip(*each))}
             for pid, each in samples.items()
         }
 
@@ -665,19 +462,19 @@ class Part(Gpu):
     def _identify(self) -> None:
         self.device = Device(str(self.get("UUID")), f"MIG {self.name}", parent=self._whole.device.id)
         self._instance = int(self.get("GpuInstanceId"))
-        self.facts = {**self._whole.facts, **_known({v.HW_MODEL: self._perhaps("Name")}), v.GPU_TYPE: "partition"}
+        self.facts = {**self._whole.facts, **known({v.HW_MODEL: self._perhaps("Name")}), v.GPU_TYPE: "partition"}
 
     def _limits(self) -> list[Read]:
         return []
 
     def _reads(self) -> tuple[list[Read], list[Read]]:
-        return [Read(self._memory, "memory.used", "memory.total"), Read(self._gpm, *_GPM.values())], []
+        return [Read(self._memory, "memory.used", "memory.total"), Read(self._gpm, *GPM.values())], []
 
     def _gpm(self) -> Reading | None:
         """Of its GPU instance, whose units it shares with other compute instances where there are such."""
         if any(part._instance == self._instance for part in self._whole.parts.values() if part is not self):
             raise Refusal(n.NO_DATA, "the compute instances of one GPU instance are counted as one")
-        return self._metrics(self.nvml.gpm(self.name, list(_GPM), self._instance))
+        return self._metrics(self.nvml.gpm(self.name, list(GPM), self._instance))
 
     def is_there(self) -> bool:
         """Whether the instance is still the one in its slot, and says something."""

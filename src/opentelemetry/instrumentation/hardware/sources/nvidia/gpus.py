@@ -13,7 +13,8 @@ from opentelemetry.instrumentation.hardware.drivers import Refusal
 from opentelemetry.instrumentation.hardware.missing import sentences
 from opentelemetry.instrumentation.hardware.model import Point
 from opentelemetry.instrumentation.hardware.sources.nvidia import visible
-from opentelemetry.instrumentation.hardware.sources.nvidia.gpu import END, Gpu, Part
+from opentelemetry.instrumentation.hardware.sources.nvidia.calls import END
+from opentelemetry.instrumentation.hardware.sources.nvidia.gpu import Gpu, Part
 from opentelemetry.instrumentation.hardware.sources.nvidia.naps import Naps
 from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import Nvml, driver
 from opentelemetry.instrumentation.hardware.sources.nvidia.remedies import silent

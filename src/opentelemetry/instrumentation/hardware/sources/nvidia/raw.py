@@ -13,7 +13,8 @@ from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.devices import QUANTITIES, Reading
 from opentelemetry.instrumentation.hardware.model import Number, Point
 from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia, is_expected
-from opentelemetry.instrumentation.hardware.sources.nvidia.gpu import Failed, Gpu, Read
+from opentelemetry.instrumentation.hardware.sources.nvidia.calls import Failed, Read
+from opentelemetry.instrumentation.hardware.sources.nvidia.gpu import Gpu
 from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import Nvml
 
 GPM: Final = (2, 3, 5, 7, 10, 11, 12, 13, 20, 21, 60, 61)
