@@ -119,8 +119,8 @@ class Graphcore(Source):
         if now - self._at > PERIODS * self._period:
             self.newest, self._heard = [], False  # nobody has listened for a while
         if self.newest:  # else it is not known yet what there is
-            found = [Found(ipu.id, f"ipu{ipu.id}", address=ipu.facts.get(v.PCI_BDF, "").lower()) for ipu in self.newest]
-            self.choice.look(found)
+            places = ((ipu.id, ipu.facts.get(v.PCI_BDF, "").lower()) for ipu in self.newest)
+            self.choice.look([Found(number, f"ipu{number}", address=bdf) for number, bdf in places])
 
     def chosen(self) -> list[Ipu]:
         """Those that are reported."""
