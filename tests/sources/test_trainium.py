@@ -339,6 +339,21 @@ def test_a_member_listens_as_soon_as_it_uses_a_core_and_says_nothing_of_the_host
     assert json.loads(said.opened[0][2])["system_metrics"] == []
 
 
+def test_what_several_runtimes_say_of_a_core_is_added() -> None:
+    """Older tools name all cores of a device for each runtime, with 0 where it does nothing."""
+    first, second, third = runtime(70, (0, 2), 1), runtime(71, (0, 2), 0), runtime(72, (2, 4), 2)
+    found = all_of(site(Npus(HOST | {"/dev/neuron0": ""} | program(), said_of(first, second, third))))
+    shares = {series.attributes[v.HW_ID]: share for series, share in series_of(found, v.HW_NPU_UTILIZATION).items()}
+    assert shares == {"neuroncore0": 0.400625, "neuroncore2": 1.0, "neuroncore4": 0.935}
+    sizes = series_of(found, v.AWS_NEURON_NEURONCORE_MEMORY_USAGE)
+    tensors = {
+        series.attributes[v.HW_ID]: size
+        for series, size in sizes.items()
+        if series.attributes[v.NEURON_MEMORY_CATEGORY] == "tensors"
+    }
+    assert tensors == {"neuroncore0": 2 * 943_608, "neuroncore2": 3 * 943_608, "neuroncore4": 943_608}
+
+
 def test_without_a_program_every_runtime_is_reported() -> None:
     drivers = Npus(
         HOST | {"/dev/neuron0": ""} | program(), said_of(runtime(70, (0,), 1, "a"), runtime(71, (1,), 1, "b"))
