@@ -215,6 +215,10 @@ def test_below_a_program_that_reports_the_host_it_reports_its_process_alone(sink
             "carrier/pigeon",
         ),
         ({"OTEL_METRICS_EXPORTER": "abacus"}, "abacus"),
+        (
+            {"OTEL_METRIC_EXPORT_INTERVAL": "-5", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"},
+            "OTEL_METRIC_EXPORT_INTERVAL=-5",
+        ),
     ],
 )
 def test_a_configuration_that_cannot_work_is_one_sentence(env: dict[str, str], sentence: str) -> None:

@@ -145,7 +145,8 @@ def configure() -> None:
         Configurator().configure()  # type: ignore[no-untyped-call]
     except Exception as error:
         metrics = {
-            name: value for name, value in os.environ.items() if name.startswith(("OTEL_METRICS", "OTEL_EXPORTER"))
+            name: value for name, value in os.environ.items() if name.startswith(("OTEL_METRIC", "OTEL_EXPORTER"))
         }
         shown = ", ".join(f"{name}={value}" for name, value in sorted(metrics.items()) if "HEADERS" not in name)
-        raise Mistake(f"the SDK does not take this configuration: {error} ({shown})") from None
+        reason = " ".join(str(error).split())
+        raise Mistake(f"the SDK does not take this configuration: {reason} ({shown})") from None
