@@ -119,7 +119,7 @@ FORMS = {
     "detail": "some of cpu, connections, processes",
     "disk_paths": "absolute paths with commas",
     "interfaces": "interface names with commas",
-    "devices": "all, visible, process, or indices and UUIDs",
+    "devices": "all, visible, process, or indices, UUIDs and PCI addresses",
     "nvml": "the path of libnvidia-ml.so.1, auto or off",
     "nvidia_smi": "the path of nvidia-smi, auto or off",
     "apple_gpu_stats": "the path of apple_gpu_stats, auto or off",

@@ -188,9 +188,11 @@ class Config:
     devices: list[str] | None = _setting(
         _devices,
         "all, or visible where a scheduler restricted them",
-        "all, visible, process, or indices and UUIDs with commas, such as 0,1 or GPU-8f6a",
-        "Which GPUs to report. visible: those of CUDA_VISIBLE_DEVICES; process: those that the program and its "
-        "children use.",
+        "all, visible, process, or indices, UUIDs and PCI addresses with commas, such as 0,1 or GPU-8f6a",
+        "Which of the accelerators to report: NVIDIA's and AMD's GPUs, Neuron devices, IPUs. visible: those that "
+        "CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES, NEURON_RT_VISIBLE_CORES or a container "
+        "leave to the program; process: those that the program and its children use. An index counts the devices of "
+        "each vendor. Apple chips and TPUs are reported in any case.",
     )
     nvml: str | None = _setting(
         _tool,
