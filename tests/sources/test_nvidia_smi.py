@@ -21,8 +21,6 @@ from opentelemetry.instrumentation.hardware.command import Command, Output, Tool
 from opentelemetry.instrumentation.hardware.devices import QUANTITIES
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.sources.nvidia.smi import (
-    FLAGS,
-    NUMBERS,
     TOOL,
     Device,
     Document,
@@ -31,6 +29,7 @@ from opentelemetry.instrumentation.hardware.sources.nvidia.smi import (
     Smi,
     parse,
 )
+from opentelemetry.instrumentation.hardware.sources.nvidia.spellings import FLAGS, NUMBERS
 
 FOLDER = Path(__file__).parent / "nvidia" / "smi"
 CAPTURES = sorted(FOLDER.glob("*.xml"))

@@ -16,6 +16,7 @@ from opentelemetry.instrumentation.hardware.sources.nvidia import smi, visible
 from opentelemetry.instrumentation.hardware.sources.nvidia.naps import Naps
 from opentelemetry.instrumentation.hardware.sources.nvidia.remedies import silent
 from opentelemetry.instrumentation.hardware.sources.nvidia.smi import Smi
+from opentelemetry.instrumentation.hardware.sources.nvidia.spellings import NUMBERS
 
 _LOG = logging.getLogger(__name__)
 
@@ -25,7 +26,7 @@ PACE: Final = 10.0
 _WANTING: Final = ("retired.pending", "remapped.pending", "remapped.failure", "reset.required", "recovery.needed")
 """What says that a device wants to be looked after."""
 
-_SAID: Final = tuple(quantity for quantity in smi.NUMBERS if quantity in QUANTITIES)
+_SAID: Final = tuple(quantity for quantity in NUMBERS if quantity in QUANTITIES)
 """What the tool says in one version or another."""
 
 _UNSAID: Final = (
