@@ -165,8 +165,12 @@ def pcie(tick: int) -> Npus:
 NEURON = "/sys/devices/virtual/neuron_device"
 
 
+ELSEWHERE = ("collectives", "constants", "driver_memory", "model_shared_scratchpad", "nonshared_scratchpad")
+ELSEWHERE += ("notifications", "runtime_memory", "uncategorized")
+
+
 def old_files(devices: int, cores: int, tick: int, ecc: bool = True) -> Files:
-    """The driver's files before 2.31."""
+    """The driver's files before 2.31, in the places that 2.27 has them by its source; the numbers are made up."""
     files: Files = {"/sys/module/neuron/version": "2.22.2.0\n"}
     for number in range(devices):
         device = f"{NEURON}/neuron{number}"
@@ -174,10 +178,16 @@ def old_files(devices: int, cores: int, tick: int, ecc: bool = True) -> Files:
             f"{device}/core_count": f"{cores}\n",
             f"{device}/connected_devices": "\n",
             f"{device}/reset": "",
+            f"{device}/uevent": "MAJOR=240\n",
+            f"{device}/subsystem/neuron{number}/info/serial_number": "the same again, and so on without end\n",
+            f"{device}/power/control": "auto\n",  # of the kernel's own, as any device has it
+            f"{device}/info/notify_delay": "-1\n",
             f"{device}/info/serial_number": f"00aa00bb00cc00{number:02x}\n",
-            f"{device}/info/architecture/arch_type": "NDv2\n",
+            f"{device}/info/architecture/arch_type": "NDv3\n",
+            f"{device}/info/architecture/instance_type": "Inf2\n",
             f"{device}/info/architecture/device_name": "Inferentia2\n",
             f"{device}/stats/power/utilization": f"POWER_STATUS_VALID,170{tick},1.00,{40 + tick}.00,{20 + tick}.50\n",
+            f"{device}/stats/memory_usage/host_mem/tensors/total": "4096\n",
         }
         if ecc:
             files |= {
@@ -188,16 +198,23 @@ def old_files(devices: int, cores: int, tick: int, ecc: bool = True) -> Files:
         for core in range(cores):
             memory = f"{device}/neuron_core{core}/stats/memory_usage/device_mem"
             sizes = {"model_code": 1_000_000 * (core + 1), "tensors": 500_000 * (tick + 1), "dma_rings": 4096}
+            sizes |= dict.fromkeys(ELSEWHERE, 0)
             for name, size in [*((f"/{name}", size) for name, size in sizes.items()), ("", sum(sizes.values()))]:
                 files[f"{memory}{name}/total"] = f"{size}\n"
                 files[f"{memory}{name}/present"] = "8192\n"  # what came or went last
                 files[f"{memory}{name}/peak"] = f"{2 * size}\n"
-            files[f"{device}/neuron_core{core}/stats/status/success/total"] = "12\n"
+            files |= {
+                f"{device}/neuron_core{core}/info/architecture/arch_type": "NCv2\n",
+                f"{device}/neuron_core{core}/stats/memory_usage/host_mem/total": "4096\n",
+                f"{device}/neuron_core{core}/stats/other_info/flop_count/total": "0\n",
+                f"{device}/neuron_core{core}/stats/status/success/total": "12\n",
+                f"{device}/neuron_core{core}/stats/tensor_engine/pe_cntrs": "",
+            }
     return files
 
 
 def moved_files(devices: int, cores: int, tick: int) -> Files:
-    """The same where everything is somewhere else."""
+    """The same where everything is somewhere else: 2.31 has moved some, by its pages; the new places are made up."""
     places = {
         "/info/": "/identity/",
         "/info/architecture/": "/identity/",

@@ -388,7 +388,8 @@ def test_files_are_found_by_their_names_in_old_places_and_new_ones(made: Any) ->
     assert files.text(0, "device_name") == "Inferentia2"
     assert dict(files.errors(0, {})) == {"mem_uncorrected": 2, "mem_repairable": 0, "sram_uncorrected": 2}
     assert files.power(0) == 0.225
-    assert dict(files.memory(1, 3)) == {"dma_rings": 4096, "model_code": 4_000_000, "tensors": 1_500_000}
+    sizes = {name: size for name, size in files.memory(1, 3) if size}
+    assert sizes == {"dma_rings": 4096, "model_code": 4_000_000, "tensors": 1_500_000}
     assert files.used(1) == sum(size for core in range(4) for _, size in files.memory(1, core)) == 16_016_384
 
 
@@ -415,6 +416,16 @@ def test_memory_is_not_said_where_that_of_a_core_is_not_known() -> None:
     found = all_of(site(Npus(HOST | files | program(), said_of(runtime(STRANGER, (0,), 1)))))
     sizes = runtime(STRANGER, (0,), 1)["report"]["memory_used"]["neuron_runtime_used_bytes"]
     assert [*series_of(found, v.HW_NPU_MEMORY_USAGE).values()] == [sizes["neuron_device"]], "what runtimes say"
+
+
+def test_a_device_that_has_less_memory_than_is_in_use_has_not_said_how_much_it_has() -> None:
+    for size, ratio in ((1 << 30, True), (1 << 20, False)):
+        hardware = {**TRN1, "neuron_device_memory_size": size}
+        drivers = Npus(HOST | old_files(1, 2, 1) | program(), lines(report([], 1, 1, hardware)))
+        found = all_of(site(drivers))
+        assert series_of(found, v.HW_NPU_MEMORY_USAGE)
+        assert bool(series_of(found, v.HW_NPU_MEMORY_LIMIT)) is ratio
+        assert bool(series_of(found, v.HW_NPU_MEMORY_UTILIZATION)) is ratio
 
 
 def test_errors_come_from_the_tool_where_the_files_may_not_be_read() -> None:
