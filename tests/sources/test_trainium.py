@@ -376,6 +376,18 @@ def test_executions_add_up_and_what_a_new_runtime_brings_comes_on_top() -> None:
     assert errors == [23_673, 23_673, 2 * 23_673], "running totals, of each process its own"
 
 
+def test_errors_that_are_fewer_than_before_have_begun_at_nothing_again() -> None:
+    said = said_of()
+    source = site(Npus(HOST | {"/dev/neuron0": ""} | program(), said))
+    counts = []
+    for errors in (20, 5, 5, 9):
+        ours = runtime(STRANGER, (0,), 1)
+        ours["report"]["execution_stats"]["error_summary"]["generic"] = errors
+        said.lines = said_of(ours).lines
+        counts.append(value(often(source), v.AWS_NEURON_EXECUTION_ERRORS, {v.ERROR_TYPE: "generic"}))
+    assert counts == [20, 25, 25, 29]
+
+
 # -- the driver's files
 
 
