@@ -19,7 +19,8 @@ from tests.children import run
 from tests.sink import Sink
 from tests.tools import nvml
 
-from opentelemetry.instrumentation.hardware.cli import doctor
+from opentelemetry.instrumentation.hardware.cli import delivery
+from opentelemetry.instrumentation.hardware.cli.findings import Finding
 from opentelemetry.instrumentation.hardware.cli.otlp import Destination, destination, silence
 from opentelemetry.instrumentation.hardware.cli.view import told
 from opentelemetry.instrumentation.hardware.identity import JOB, key
@@ -79,21 +80,21 @@ def nobody() -> str:
         return f"http://127.0.0.1:{probe.getsockname()[1]}"
 
 
-def examined(env: dict[str, str], *arguments: str) -> tuple[int, list[doctor.Finding]]:
+def examined(env: dict[str, str], *arguments: str) -> tuple[int, list[Finding]]:
     """Exit status and findings of the command under an environment."""
     answer = run(["otel-hardware", "doctor", "--json", *(arguments or QUICK)], env)
     assert answer.stderr == ""
     said = json.loads(answer.stdout)
-    findings = [doctor.Finding(**finding) for finding in said["findings"]]
+    findings = [Finding(**finding) for finding in said["findings"]]
     assert said["wrong"] == sum(finding.state == "wrong" for finding in findings)
     return answer.returncode, findings
 
 
-def wrong(findings: list[doctor.Finding]) -> list[doctor.Finding]:
+def wrong(findings: list[Finding]) -> list[Finding]:
     return [finding for finding in findings if finding.state == "wrong"]
 
 
-def subject(findings: list[doctor.Finding], name: str) -> doctor.Finding:
+def subject(findings: list[Finding], name: str) -> Finding:
     (found,) = [finding for finding in findings if finding.subject == name]
     return found
 
@@ -228,8 +229,8 @@ def test_a_long_list_of_what_is_missing_stands_behind_its_reason(sentence: str, 
 
 
 def test_without_a_distro_zero_code_is_said_to_need_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "entry_points", lambda **chosen: [])
-    findings = list(doctor._zero_code({}))
+    monkeypatch.setattr(delivery, "entry_points", lambda **chosen: [])
+    findings = list(delivery.zero_code({}))
     assert "pip install opentelemetry-distro" in subject(findings, "distro").fix
     assert subject(findings, "entry point").state == "wrong"
 
