@@ -49,9 +49,11 @@ class Board:
         own: Values = defaultdict(list)
         problems: list[Problem] = []
         for poller in self.pollers:
+            if poller.state is State.ABSENT:
+                continue
             found, marks[poller.name] = poller.values(marks.get(poller.name), now)
             problem = poller.health(now)
-            if problem is not None and poller.state is not State.ABSENT:
+            if problem is not None:
                 problems.append(problem)
             for part in found:
                 for series in self._add(values, part):
@@ -99,7 +101,7 @@ def _others(metric: Metric, points: _Points, before: _Points, twice: list[Series
 def _vital(own: Values, poller: Poller, problem: Problem | None) -> None:
     """Whether a source is up, and how long it takes."""
     which = {SOURCE: poller.name}
-    if poller.state is State.UP or (problem is not None and poller.state is not State.ABSENT):
+    if poller.state is State.UP or problem is not None:
         own[SOURCE_UP].append((int(problem is None), which))
     if poller.duration is not None and poller.state is State.UP:
         own[SOURCE_READ_DURATION].append((poller.duration, which))

@@ -186,15 +186,16 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
 
 
 class _Fields(NamedTuple):
-    """What the SDK reads of an Observation."""
+    """What an Observation of ours is made of."""
 
     value: Number
-    attributes: Attributes | None
-    context: Context | None
+    attributes: Attributes
 
 
 class _Observed(_Fields, Observation):
     """An Observation that is made, and whose fields are read, without a function of Python's: there are many."""
+
+    context: Context | None = None
 
 
 _observed = partial(tuple.__new__, _Observed)
@@ -245,8 +246,7 @@ class _Instruments:
             points: _Points = values
             if self._floors and metric.kind is Kind.COUNTER:
                 points = self._continued(metric, points)
-            # No attributes at all, instead of none in a mapping, is a copy less in the SDK.
-            found[metric] = [_observed((value, attributes or None, None)) for value, attributes in points]
+            found[metric] = [*map(_observed, points)]
         return found
 
     def _continued(self, metric: Metric, points: _Points) -> _Points:
