@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.children import PROGRAMS, run
+from tests.children import PROGRAMS, command, run
 from tests.sources.machines import STRANGER
 from tests.sources.npus import CHILD, HOST, IPU_DEVICES, Npus, Speaking, c2, c600, lines, program
 from tests.sources.playing import Playing, playing
@@ -440,6 +440,18 @@ def test_where_there_is_no_ipu_the_library_is_not_even_looked_for(
     with pytest.raises(Unavailable, match="there is no IPU"), opened("graphcore"):
         pass
     assert not (tmp_path / "asked").exists()
+
+
+def test_where_there_is_none_of_their_devices_no_library_is_imported_and_no_thread_stays() -> None:
+    """Those of TPUs and Neuron devices, too."""
+    found = json.loads(run(command("npu_absent")).stdout)
+    if set(found["states"].values()) != {"absent"}:
+        pytest.skip(f"this machine has one: {found['states']}")
+    assert found == {
+        "states": dict.fromkeys(("graphcore", "tpu", "trainium"), "absent"),
+        "threads": [],
+        "imported": [],
+    }
 
 
 def test_a_library_that_is_switched_off_is_not_asked_though_there_are_ipus() -> None:

@@ -1,0 +1,23 @@
+"""Prints, as JSON, what became of the sources of IPUs, TPUs and Neuron devices, and what is there because of them."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor
+
+NAMES = ("graphcore", "tpu", "trainium")
+LIBRARIES = ("grpc", "tensorflow", "libtpu", "cloud_tpu_client", "gcipuinfo", "google.protobuf")
+
+instrumentor = HardwareInstrumentor()
+instrumentor.instrument(sample_interval=0.1)
+session = instrumentor._session
+assert session is not None
+session.fresh(10)
+session.fresh(10)
+states = {each.name: each.state.value for each in session.board.pollers if each.name in NAMES}
+threads = [each.name for each in threading.enumerate() if any(name in each.name for name in NAMES)]
+imported = [name for name in LIBRARIES if name in sys.modules]
+print(json.dumps({"states": states, "threads": threads, "imported": imported}))
