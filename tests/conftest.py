@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+
 import pytest
+from tests.children import descriptors
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -15,3 +19,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def rewrite(request: pytest.FixtureRequest) -> bool:
     """Whether files that are made from something else are to be written anew."""
     return bool(request.config.getoption("--rewrite"))
+
+
+@pytest.fixture
+def no_child_is_left() -> Iterator[None]:
+    """After the test there is no child, not even a dead one."""
+    yield
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+@pytest.fixture
+def nothing_is_left(no_child_is_left: None) -> Iterator[None]:
+    """And there are the descriptors of before it."""
+    before = descriptors()
+    yield
+    assert descriptors() == before

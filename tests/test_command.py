@@ -9,19 +9,22 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.children import PROGRAMS, descriptors, environment, lives, started
+from tests.children import PROGRAMS, environment, lives, started
 from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware.command import LIMIT, Command, Output, Tool
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Unavailable
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="starts tools as POSIX has them")
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="starts tools as POSIX has them"),
+    pytest.mark.usefixtures("nothing_is_left"),
+]
 
 forks = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 
@@ -40,16 +43,6 @@ def made(tmp_path: Path) -> Callable[..., Command]:
         return Command(Tool("tool", str(path), **more))
 
     return make
-
-
-@pytest.fixture(autouse=True)
-def _nothing_is_left() -> Iterator[None]:
-    """After each test there are the descriptors of before it, and no child, not even a dead one."""
-    before = descriptors()
-    yield
-    assert descriptors() == before
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
 
 
 def _pid_in(path: Path) -> int:

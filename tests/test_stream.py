@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.children import PROGRAMS, descriptors, lives, started
+from tests.children import PROGRAMS, lives, started
 from tests.stage import Clock
 from tests.waiting import wait_for
 
@@ -27,7 +27,10 @@ if sys.platform != "win32":
     import fcntl
     import termios
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="starts tools as POSIX has them")
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="starts tools as POSIX has them"),
+    pytest.mark.usefixtures("nothing_is_left"),
+]
 
 forks = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 
@@ -61,16 +64,6 @@ def made(tmp_path: Path) -> Iterator[Callable[..., Stream]]:
     yield make
     for stream in streams:
         stream.close()
-
-
-@pytest.fixture(autouse=True)
-def _nothing_is_left() -> Iterator[None]:
-    """After each test there are the descriptors of before it, and no child, not even a dead one."""
-    before = descriptors()
-    yield
-    assert descriptors() == before
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
 
 
 @pytest.fixture(params=["setpriv", "keeper"])

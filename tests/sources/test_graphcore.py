@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.children import PROGRAMS, command, run
+from tests.children import PROGRAMS, command, lives, run
 from tests.sources.machines import STRANGER
 from tests.sources.npus import CHILD, HOST, IPU_DEVICES, Npus, Speaking, c2, c600, lines, program
 from tests.sources.playing import Playing, playing
@@ -33,7 +33,10 @@ from opentelemetry.instrumentation.hardware.sources.graphcore import Graphcore
 from opentelemetry.instrumentation.hardware.sources.graphcore.raw import KEYS, Raw
 from opentelemetry.instrumentation.hardware.sources.graphcore.reading import parse
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="IPUs are used on Linux")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="IPUs are used on Linux"),
+    pytest.mark.usefixtures("no_child_is_left"),
+]
 
 IPU = {v.HW_ID: "ipu0", v.HW_NAME: "IPU 0"}
 TYPED = {**IPU, v.HW_TYPE: "npu"}
@@ -64,20 +67,8 @@ class Library:
         return int(self.asked[0])
 
 
-def _lives(pid: int) -> bool:
-    return os.path.exists(f"/proc/{pid}")
-
-
 def _of(*devices: Mapping[str, Any]) -> list[Any]:
     return parse(json.dumps(devices).encode())[0]
-
-
-@pytest.fixture(autouse=True)
-def _nothing_is_left() -> Iterator[None]:
-    """After each test there is no child, not even a dead one."""
-    yield
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
 
 
 # -- texts
@@ -264,7 +255,7 @@ def test_the_library_is_asked_in_a_child_again_and_again(tmp_path: Path) -> None
         assert "gcipuinfo" not in sys.modules
         library.say(c2(0, 2))
         wait_for(lambda: value(often(source), v.HW_POWER, TYPED) == 122, LONG, "second look")
-    wait_for(lambda: not _lives(library.pid), LONG, "end of the child")
+    wait_for(lambda: not lives(library.pid), LONG, "end of the child")
 
 
 def test_the_child_is_told_nothing_that_is_not_its_business(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -362,7 +353,7 @@ def test_a_library_that_hangs_holds_nobody_up_for_long(tmp_path: Path, monkeypat
                 return "silent for 3 periods" in str(error)
 
         wait_for(silent, LONG, "end of patience")
-        wait_for(lambda: not _lives(library.pid), LONG, "end of the child")
+        wait_for(lambda: not lives(library.pid), LONG, "end of the child")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.children import PROGRAMS, command, run, started
+from tests.children import PROGRAMS, command, lives, run, started
 from tests.sources.machines import STRANGER
 from tests.sources.npus import (
     CHILD,
@@ -48,18 +48,11 @@ from opentelemetry.instrumentation.hardware.sources.trainium.monitor import conf
 from opentelemetry.instrumentation.hardware.sources.trainium.raw import KEYS, Raw
 from opentelemetry.instrumentation.hardware.sources.trainium.report import ECC, parse
 
+pytestmark = pytest.mark.usefixtures("no_child_is_left")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="Neuron's driver is one of Linux")
 
 LONG = 60.0
 RESULT, TAG = v.NEURON_RESULT, v.NEURON_TAG
-
-
-@pytest.fixture(autouse=True)
-def _nothing_is_left() -> Iterator[None]:
-    """After each test there is no child, not even a dead one."""
-    yield
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
 
 
 def site(drivers: Drivers, pid: int = STRANGER, **more: Any) -> Trainium:
@@ -554,10 +547,6 @@ class Tool:
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def _lives(pid: int) -> bool:
-    return os.path.exists(f"/proc/{pid}")
-
-
 @contextmanager
 def staged(tool: Tool) -> Iterator[Playing]:
     """A program beside the tool; at the end no child is left."""
@@ -586,7 +575,7 @@ def test_the_tool_is_listened_to_for_as_long_as_the_source_is_open(tmp_path: Pat
         assert value(found, v.AWS_NEURON_RUNTIME_CPU_UTILIZATION, {v.CPU_MODE: "user"}) == 0.1925
         wait_for(lambda: 0.935 in shares(source), LONG, "second report")
         (run,) = tool.runs
-    wait_for(lambda: not _lives(run["pid"]), LONG, "end of the tool")
+    wait_for(lambda: not lives(run["pid"]), LONG, "end of the tool")
     asked = run["configuration"]
     assert asked["period"] == "1s"
     types = [each["type"] for each in asked["neuron_runtimes"][0]["metrics"]]
@@ -642,7 +631,7 @@ def test_a_tool_that_fails_costs_its_own_numbers_and_is_started_again(
         assert any(line.startswith("system.cpu.time") for line in said), "the host is not concerned"
         assert not [line for line in said if line.startswith("hw.npu.util")]
         first = tool.runs[0]["pid"]
-        wait_for(lambda: not _lives(first), LONG, "end of the tool")
+        wait_for(lambda: not lives(first), LONG, "end of the tool")
         (tmp_path / "how").write_text('{"faster": 50}')
         wait_for(lambda: any(line.startswith("hw.npu.util") for line in stage.tick()), LONG, "another run")
         assert 2 <= len(tool.runs) <= 4
@@ -671,10 +660,10 @@ def test_the_tool_dies_with_us_and_leaves_no_zombie(tmp_path: Path) -> None:
         assert child.stdout is not None
         assert child.stdout.readline().strip() == "heard"
         pid = tool.runs[0]["pid"]
-        assert _lives(pid)
+        assert lives(pid)
         child.kill()
         child.wait()
-        wait_for(lambda: not _lives(pid), LONG, "end of the tool")
+        wait_for(lambda: not lives(pid), LONG, "end of the tool")
 
 
 # -- where there is none
