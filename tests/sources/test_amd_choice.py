@@ -201,6 +201,21 @@ def test_what_rocm_and_hip_show_a_program_is_visible(environ: dict[str, str], id
 @pytest.mark.parametrize(
     ("environ", "ids"),
     [
+        ({ROCR: "GPU-XX"}, set()),
+        ({ROCR: "GPU-"}, set()),
+        ({ROCR: "0"}, {CARDS[0].bdf}),
+        ({HIP[0]: "GPU-XX"}, {CARDS[0].bdf}),
+        ({HIP[0]: f"GPU-{A}"}, {A}),
+    ],
+)
+def test_a_card_without_a_uuid_is_called_by_its_number(environ: dict[str, str], ids: set[str]) -> None:
+    with opened(machine((replace(CARDS[0], unique=None), CARDS[1])), "visible", environ) as source:
+        assert reported(source) == ids
+
+
+@pytest.mark.parametrize(
+    ("environ", "ids"),
+    [
         ({ROCR: "0"}, ALL),
         ({ROCR: "0", "SLURM_JOB_ID": "7"}, {B}),
         ({HIP[0]: "1", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}, {A}),
@@ -418,6 +433,8 @@ def test_the_keys_are_of_the_cards_that_are_meant(
     raw = Raw(Config.read(settings, {}), STRANGER)
     monkeypatch.setattr(raw, "_drivers", drivers)
     assert [*raw.read()] == indices, raw.trouble
+    monkeypatch.setenv(ROCR, "2")
+    assert [*raw.read()] == ([2] if "visible" in settings.get("devices", "") or environ else indices)
     raw.close()
 
 

@@ -35,6 +35,7 @@ from opentelemetry.instrumentation.hardware.sources import Site, Source
 from opentelemetry.instrumentation.hardware.sources.graphcore import Graphcore
 from opentelemetry.instrumentation.hardware.sources.graphcore.raw import Raw
 from opentelemetry.instrumentation.hardware.sources.trainium import Trainium
+from opentelemetry.instrumentation.hardware.sources.trainium.raw import Raw as NeuronRaw
 from opentelemetry.instrumentation.hardware.sources.trainium.visible import CORES, COUNT, device, visible
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Neuron's driver and IPUs are of Linux")
@@ -197,6 +198,18 @@ def test_whatever_is_said_some_of_the_cores_are_visible(environ: dict[str, str],
     seen = visible(nodes.__contains__, environ, found)
     assert seen.ids <= found[0].ids | found[1].ids
     assert seen.doubt.isprintable()
+
+
+@pytest.mark.parametrize(("devices", "cores"), [("all", [0, 1]), ("neuroncore1", [1]), ("1", []), ("process", [0, 1])])
+def test_the_keys_are_of_the_cores_that_are_meant(
+    monkeypatch: pytest.MonkeyPatch, devices: str, cores: list[int]
+) -> None:
+    raw = NeuronRaw(Config.read({"devices": devices}, {}), STRANGER)
+    monkeypatch.setattr(raw, "_site", Site(Config.read({"devices": devices}, {}), trn2(), STRANGER))
+    (said,) = raw.read().values()
+    assert ([*said.percent], [*said.cores]) == (cores, cores), raw.trouble
+    assert said.used, "which is not of cores"
+    raw.close()
 
 
 # -- Graphcore: four IPUs; the program uses the first one, a child of it the second one, somebody else the third one

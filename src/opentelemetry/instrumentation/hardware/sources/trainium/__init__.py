@@ -197,7 +197,7 @@ class Trainium(Source):
         """Memory of each physical core by the driver's categories, where no tool says it of the cores of programs."""
         cores = self._files.cores
         first = sum(many or 0 for each, many in cores.items() if each < number)
-        for core in self._among(range(first, first + (cores.get(number) or 0))):
+        for core in self.among(range(first, first + (cores.get(number) or 0))):
             for category, size in self._files.memory(number, core - first):
                 row = {v.NEURON_MEMORY_CATEGORY: category}
                 yield self._core(core).series(v.AWS_NEURON_NEURONCORE_MEMORY_USAGE, row)(size)
@@ -212,7 +212,7 @@ class Trainium(Source):
             for core, parts in runtime.cores.items():
                 for category, size in parts.items():
                     sizes[core, category] = sizes.get((core, category), 0) + size
-        for core in self._among(percent):
+        for core in self.among(percent):
             yield from self._core(core).points({"npu.utilization": min(1.0, percent[core] / 100)})
         for (core, category), size in sizes.items():
             if f"neuroncore{core}" in self.choice:
@@ -334,7 +334,7 @@ class Trainium(Source):
         """Those of them that are reported."""
         return (number for number in self._numbers(report) if f"neuron{number}" in self.choice)
 
-    def _among(self, cores: Iterable[int]) -> Iterator[int]:
+    def among(self, cores: Iterable[int]) -> Iterator[int]:
         """Those of the cores that are reported."""
         return (core for core in cores if f"neuroncore{core}" in self.choice)
 

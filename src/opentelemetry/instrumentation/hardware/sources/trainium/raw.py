@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from opentelemetry.instrumentation.hardware import raw
@@ -23,8 +24,13 @@ class Raw(raw.Raw[Trainium, Runtime]):
         super().__init__(Trainium, config, pid, config.neuron_monitor != "off" and here)
 
     def _said(self, source: Trainium, points: Sequence[Point]) -> Mapping[int, Runtime]:
-        """Under 0 the runtime of the process, or of a child of it."""
-        return {0: source.runtimes[0]} if source.runtimes else {}
+        """Under 0 the runtime of the process, or of a child of it, with those of its cores that are reported."""
+        if not source.runtimes:
+            return {}
+        runtime = source.runtimes[0]
+        percent = {core: runtime.percent[core] for core in source.among(runtime.percent)}
+        cores = {core: runtime.cores[core] for core in source.among(runtime.cores)}
+        return {0: replace(runtime, percent=percent, cores=cores)}
 
 
 class TrnKey(NamedTuple):
