@@ -46,7 +46,7 @@ from opentelemetry.instrumentation.hardware.sources.trainium import Trainium
 from opentelemetry.instrumentation.hardware.sources.trainium.files import Files
 from opentelemetry.instrumentation.hardware.sources.trainium.monitor import configuration, period_of, said_period
 from opentelemetry.instrumentation.hardware.sources.trainium.raw import KEYS, Raw
-from opentelemetry.instrumentation.hardware.sources.trainium.report import ECC, parse
+from opentelemetry.instrumentation.hardware.sources.trainium.report import ECC, Hardware, parse
 
 pytestmark = pytest.mark.usefixtures("no_child_is_left")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="Neuron's driver is one of Linux")
@@ -106,6 +106,56 @@ def test_what_a_group_with_an_error_says_is_not_believed(group: str) -> None:
         expected = {} if name in lost[group] else getattr(whole.runtimes[0], name)
         assert getattr(found.runtimes[0], name) == expected
     assert found.wrong == (f"{group} of 7: it is broken",)
+
+
+def test_what_is_said_of_the_hardware_with_an_error_is_not_believed() -> None:
+    found = parse(
+        json.dumps(report([], 1, 1, TRN2) | {"neuron_hardware_info": {**TRN2, "error": "no driver"}}).encode()
+    )
+    assert found.hardware == Hardware()
+    assert found.wrong == ("neuron_hardware_info: no driver",)
+
+
+def test_an_error_of_a_runtime_is_said_and_one_without_a_process_is_none() -> None:
+    broken, nobody = runtime(7, (0,), 1) | {"error": "it has gone"}, runtime(8, (1,), 1)
+    del nobody["pid"]
+    found = parse(json.dumps(report([broken, nobody], 1, 1, TRN1)).encode())
+    assert [each.pid for each in found.runtimes] == [7]
+    assert found.wrong == ("the runtime of 7: it has gone",)
+
+
+@pytest.mark.parametrize("lie", [True, "12", None, -1, 1e400, 1e30, [], {}, "NaN", 0.5])
+def test_a_count_that_cannot_be_true_is_none(lie: Any) -> None:
+    ours = runtime(7, (0,), 1)
+    ours["report"]["execution_stats"]["execution_summary"]["completed"] = lie
+    ours["report"]["memory_used"]["neuron_runtime_used_bytes"]["host"] = lie
+    said = report([ours], 1, 1, TRN1)
+    said["system_data"]["neuron_hw_counters"]["neuron_devices"][0]["mem_ecc_corrected"] = lie
+    found = parse(json.dumps(said).encode().replace(b"Infinity", b"1e999"))
+    assert "completed" not in found.runtimes[0].results
+    assert "host" not in found.runtimes[0].used
+    assert "mem_ecc_corrected" not in found.ecc[0]
+
+
+@pytest.mark.parametrize(
+    ("percent", "expected"),
+    [(100.4, 100), (100, 100), (0, 0), (101.5, None), (-0.1, None), ("50", None), (True, None)],
+)
+def test_a_core_cannot_be_used_for_more_than_all_of_the_time(percent: Any, expected: float | None) -> None:
+    ours = runtime(7, (0,), 1)
+    ours["report"]["neuroncore_counters"]["neuroncores_in_use"]["0"]["neuroncore_utilization"] = percent
+    found = parse(json.dumps(report([ours], 1, 1, TRN1)).encode())
+    assert found.runtimes[0].percent.get(0) == expected
+
+
+def test_a_core_has_a_number_and_a_tag_can_be_read() -> None:
+    ours = runtime(7, (0,), 1, "job\x1b[31m\u202e")
+    cores = ours["report"]["neuroncore_counters"]["neuroncores_in_use"]
+    names = ("-1", "x", "", "4096", "99999999999", "\u0663", "\u00b2")
+    cores |= {name: {"neuroncore_utilization": 50} for name in names}
+    (found,) = parse(json.dumps(report([ours], 1, 1, TRN1)).encode()).runtimes
+    assert list(found.percent) == [0]
+    assert found.tag == ""
 
 
 @pytest.mark.parametrize(
@@ -241,6 +291,12 @@ def test_a_number_that_another_process_has_got_is_not_ours_any_more() -> None:
     files = HOST | {"/dev/neuron0": ""}
     drivers = Npus(files | program(CHILD), said_of(runtime(CHILD, (0,), 1)))
     source = site(drivers)
+    assert series_of(often(source), v.AWS_NEURON_EXECUTION_COUNT)
+    drivers.become(Npus(files | program(), said_of(runtime(CHILD, (0,), 1)), up=1001.0))
+    all_of(source)
+    assert not series_of(often(source), v.AWS_NEURON_EXECUTION_COUNT), "it is looked again who is whose"
+    drivers.become(Npus(files | program(CHILD), said_of(runtime(CHILD, (0,), 1)), up=1001.0))
+    all_of(source)
     assert series_of(often(source), v.AWS_NEURON_EXECUTION_COUNT)
     drivers.become(Npus(files | program(), said_of(), up=1002.0))
     assert not series_of(often(source), v.AWS_NEURON_EXECUTION_COUNT)
@@ -567,7 +623,11 @@ def shares(source: Any) -> set[float]:
 
 
 @linux
-def test_the_tool_is_listened_to_for_as_long_as_the_source_is_open(tmp_path: Path) -> None:
+def test_the_tool_is_listened_to_for_as_long_as_the_source_is_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PYTHONPATH", "SECRET", "NEURON_RT_LOG_LEVEL", "AWS_NEURON_VISIBLE_DEVICES", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "/nowhere")
     tool = Tool(tmp_path, own(1), own(2))
     with opened("trainium", **tool.settings) as source:
         found = all_of(source)
@@ -581,7 +641,25 @@ def test_the_tool_is_listened_to_for_as_long_as_the_source_is_open(tmp_path: Pat
     types = [each["type"] for each in asked["neuron_runtimes"][0]["metrics"]]
     assert types == ["neuroncore_counters", "memory_used", "execution_stats", "neuron_runtime_vcpu_usage"]
     assert asked["system_metrics"] == [{"type": "neuron_hw_counters"}]
-    assert "PYTHONPATH" not in run["named"]
+    assert {"NEURON_RT_LOG_LEVEL", "AWS_NEURON_VISIBLE_DEVICES"} <= {*run["named"]}
+    assert not {"PYTHONPATH", "SECRET", "AWS_SECRET_ACCESS_KEY"} & {*run["named"]}
+
+
+@linux
+def test_the_tool_is_found_where_its_package_puts_it(tmp_path: Path) -> None:
+    script = f"""
+import os, subprocess
+from {parse.__module__.rpartition(".")[0]}.monitor import TOOL
+subprocess.run(["mount", "-t", "tmpfs", "none", "/opt"], check=True)
+os.makedirs("/opt/aws/neuron/bin")
+open("/opt/aws/neuron/bin/neuron-monitor", "w").close()
+os.chmod("/opt/aws/neuron/bin/neuron-monitor", 0o755)
+print(TOOL.find())
+"""
+    done = run(["unshare", "-rm", sys.executable, "-c", script], {"PATH": "/usr/bin:/bin"}, cwd=tmp_path)
+    if "not permitted" in done.stderr:
+        pytest.skip(f"no namespaces of our own: {done.stderr.strip()[-100:]}")
+    assert done.stdout.strip() == "/opt/aws/neuron/bin/neuron-monitor", done.stderr
 
 
 @linux
