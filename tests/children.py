@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -10,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 PROGRAMS = Path(__file__).parent / "programs"
 PATIENCE = 60.0
@@ -65,6 +68,15 @@ def run(line: list[str], env: Mapping[str, str] | None = None, **options: Any) -
             out, err = child.communicate()
             raise AssertionError(f"{' '.join(line)} did not end within {PATIENCE:g} s\n{out}\n{err}") from None
     return subprocess.CompletedProcess(line, child.returncode, out, err)
+
+
+def scene(program: str, *arguments: object) -> Any:
+    """What a program prints, as JSON, that makes a machine of its own; it may not everywhere, and says 77 then."""
+    outcome = run(command(program, *arguments), {"PYTHONPATH": str(PROGRAMS.parent.parent)})
+    if outcome.returncode == 77:
+        pytest.skip(f"there may be no namespace here: {outcome.stdout.strip()}")
+    assert outcome.returncode == 0, outcome.stderr
+    return json.loads(outcome.stdout)
 
 
 def descriptors() -> dict[str, str]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
 from typing import Any
 
 import pytest
 from tests import children
-from tests.tools import ROOT, need, program
+from tests.tools import need, program
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="amdgpu is a driver of Linux")
 
@@ -19,18 +17,7 @@ FIRST, SECOND = "43cc8cc8af246700", "43cc8cc8af246701"
 def scene(name: str) -> Any:
     """What is read in a scene of `programs/radeon_machine.py`."""
     need(lambda: program("rocm-smi"))
-    done = subprocess.run(
-        children.command("radeon_machine", name),
-        env=children.environment({"PYTHONPATH": str(ROOT)}),
-        capture_output=True,
-        text=True,
-        timeout=children.PATIENCE,
-        check=False,
-    )
-    if done.returncode == 77:
-        pytest.skip(f"there may be no mount namespace here: {done.stdout.strip()}")
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return children.scene("radeon_machine", name)
 
 
 def value(points: dict[str, Any], row: str, device: str, **more: str) -> Any:

@@ -9,7 +9,6 @@ answer from then on, what was asked before included. Status 77, with the reason,
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import select
@@ -18,16 +17,11 @@ import struct
 import sys
 from contextlib import suppress
 
-NEW_NAMESPACE, PRIVATE_BELOW, DIE_WITH_PARENT = 0x20000, 1 << 18 | 1 << 14, 1
+from namespace import check, enter, libc
+
+DIE_WITH_PARENT = 1
 NO_SUID, NO_DEVICES = 2, 4
 INIT, STATFS, FORGET, BATCH_FORGET, INTERRUPT = 26, 17, 2, 42, 36
-libc = ctypes.CDLL(None, use_errno=True)
-
-
-def check(result: int, what: str) -> None:
-    if result < 0:
-        print(f"{what}: {os.strerror(ctypes.get_errno())}")
-        sys.exit(77)
 
 
 def answer(device: int, unique: int, body: bytes = b"", error: int = 0) -> None:
@@ -67,8 +61,7 @@ def serve(device: int) -> None:
 
 
 folder, command = os.path.abspath(sys.argv[1]), sys.argv[2:]
-check(libc.unshare(NEW_NAMESPACE), "a mount namespace")
-check(libc.mount(None, b"/", None, PRIVATE_BELOW, None), "private mounts")
+enter()
 try:
     device = os.open("/dev/fuse", os.O_RDWR)
 except OSError as error:

@@ -7,7 +7,6 @@ Prints, as JSON, what was read there; status 77, with the reason, where there ma
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import shutil
@@ -20,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import namespace
 from tests.tools import amdsysfs
 from tests.tools.amdsysfs import Gpu, table
 
@@ -27,8 +27,6 @@ from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.sources import Site, Source, discover
 from opentelemetry.instrumentation.hardware.sources.amd.raw import Raw
-
-NEW_NAMESPACE, PRIVATE_BELOW = 0x20000, 1 << 18 | 1 << 14
 
 HBM = table(3, energy=62_929_744_071_539, hbm=[43, 39, 42, 41], video=[15], status=0)
 FIRST = Gpu(rpm=1180, pwm=102, metrics=HBM)
@@ -54,17 +52,8 @@ SECOND = Gpu(
 
 def private() -> None:
     """Nothing of this machine's classes and modules is there from now on."""
-    libc = ctypes.CDLL(None, use_errno=True)
-
-    def check(result: int) -> None:
-        if result:
-            print(os.strerror(ctypes.get_errno()))
-            sys.exit(77)
-
-    check(libc.unshare(NEW_NAMESPACE))
-    check(libc.mount(None, b"/", None, PRIVATE_BELOW, None))
-    for folder in (b"/sys/class", b"/sys/module"):
-        check(libc.mount(b"none", folder, b"tmpfs", 0, None))
+    namespace.enter()
+    namespace.empty("/sys/class", "/sys/module")
 
 
 @contextmanager

@@ -5,29 +5,15 @@ Prints, as JSON, the application's own counter and what we exported; status 77 w
 
 from __future__ import annotations
 
-import ctypes
 import json
-import os
-import sys
 
+import namespace
 from journal import APPLICATION, OURS, flatten
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-NEW_NAMESPACE, PRIVATE_BELOW = 0x20000, 1 << 18 | 1 << 14
-libc = ctypes.CDLL(None, use_errno=True)
-
-
-def check(result: int) -> None:
-    if result:
-        print(os.strerror(ctypes.get_errno()))
-        sys.exit(77)
-
-
-check(libc.unshare(NEW_NAMESPACE))
-check(libc.mount(None, b"/", None, PRIVATE_BELOW, None))
-for folder in (b"/proc", b"/sys"):
-    check(libc.mount(b"none", folder, b"tmpfs", 0, None))
+namespace.enter()
+namespace.empty("/proc", "/sys")
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor  # noqa: E402 - on that machine from the start
 
