@@ -140,3 +140,11 @@ def test_without_a_driver_one_sentence_is_all() -> None:
     found = scene("absent")
     assert found["error"].startswith("Unavailable: no AMD driver is loaded")
     assert found["threads"] == 1
+
+
+def test_a_snapshot_and_the_keys_are_of_what_is_visible() -> None:
+    said = scene("chosen")
+    assert SECOND in said["json"]
+    assert FIRST not in said["json"]
+    assert '"gpu.1.gpu"' in said["wandb"]
+    assert '"gpu.0.gpu"' not in said["wandb"]

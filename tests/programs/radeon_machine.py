@@ -154,6 +154,19 @@ def aborting() -> Any:
         return {"files": read, "error": f"{type(error).__name__}: {error}"}
 
 
+def chosen() -> Any:
+    """What the command says in the job of a scheduler that has given it a part of the second card, which is divided."""
+    amdsysfs.write(amdsysfs.machine([FIRST, replace(SECOND, parts=4)]))
+    job = {"SLURM_JOB_ID": "7", "ROCR_VISIBLE_DEVICES": "0,3", "HIP_VISIBLE_DEVICES": "1"}
+    line = ["otel-hardware", "snapshot", "--sources", "amd", "--window", "0.1", "--format"]
+    return {
+        form: subprocess.run(
+            [*line, form], env={**os.environ, **job}, capture_output=True, text=True, check=True
+        ).stdout
+        for form in ("json", "wandb")
+    }
+
+
 def absent() -> Any:
     """No driver: how many files are asked for before that is said."""
     try:
@@ -164,7 +177,7 @@ def absent() -> Any:
 
 
 SCENES: dict[str, Callable[[], Any]] = {
-    each.__name__: each for each in (agree, words, unreadable, vanishing, asleep, aborting, absent)
+    each.__name__: each for each in (agree, words, unreadable, vanishing, asleep, aborting, chosen, absent)
 }
 
 if __name__ == "__main__":

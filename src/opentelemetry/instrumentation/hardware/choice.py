@@ -300,8 +300,8 @@ class Choice:
             return [f"{way.rows}: the program has used no {way.noun} so far ({PREFIX}DEVICES=process)"]
         if self._words == ["visible"]:
             said = [f"{name}={printable(self._environ[name])}" for name in way.variables if name in self._environ]
-            who = " and ".join(said) or "this container"
-            return [f"{way.rows}: {who} shows the program no {way.noun}"]
+            who = f"{' and '.join(said)} {'show' if len(said) > 1 else 'shows'}" if said else "this container shows"
+            return [f"{way.rows}: {who} the program no {way.noun}"]
         return [f"{way.rows}: no {way.noun} is one of those in {PREFIX}DEVICES"]
 
 
