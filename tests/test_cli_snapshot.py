@@ -281,6 +281,7 @@ def test_a_reader_that_has_enough_ends_it_quietly() -> None:
     [
         (["--pid", "999999999"], "there is no process 999999999"),
         (["--pid", "me"], "there is no process me"),
+        (["--pid", "²"], "there is no process ²"),
         (["--watch", "--format", "json"], "take --every"),
         (["--count", "3"], "--every"),
         (["--every", "often"], "takes seconds"),

@@ -224,7 +224,7 @@ def test_it_inherits_no_descriptor(made: Callable[..., Command]) -> None:
 
 
 def test_a_program_without_standard_streams_runs_tools_too() -> None:
-    """A daemon that closed its own: then the pipes to the tool have their numbers."""
+    """A daemon that closed its own: pipes to the tool must not get their numbers, into which others may write."""
     program = (
         "import os\n"
         "from opentelemetry.instrumentation.hardware.command import Command, Output, Tool\n"
@@ -232,10 +232,11 @@ def test_a_program_without_standard_streams_runs_tools_too() -> None:
         "for stream in range(3): os.close(stream)\n"
         "command = Command(Tool('sh'))\n"
         "said = [command.run(['-c', 'cat; echo x; echo y >&2; exit 3'], 60.0) for _ in range(2)]\n"
-        "os.write(out, repr(said == 2 * [Output(3, b'x\\n', b'y\\n')]).encode())"
+        "held = command.run(['-c', 'ls /proc/$PPID/fd'], 60.0).stdout.split()\n"
+        "os.write(out, repr((said == 2 * [Output(3, b'x\\n', b'y\\n')], {b'0', b'1', b'2'} & {*held})).encode())"
     )
     with started([sys.executable, "-c", program]) as child:
-        assert child.communicate(timeout=LONG)[0] == "True"
+        assert child.communicate(timeout=LONG)[0] == "(True, set())"
 
 
 def test_a_tool_is_found_on_the_path_then_in_its_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

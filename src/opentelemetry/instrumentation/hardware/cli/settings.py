@@ -79,6 +79,6 @@ def pid(text: str) -> int:
     """
     from opentelemetry.instrumentation.hardware.identity import born
 
-    if not text.isdigit() or born(int(text)) is None:
+    if not text.isdecimal() or born(int(text)) is None:
         raise Mistake(f"there is no process {text}; --pid takes the number of one that runs, such as {os.getpid()}")
     return int(text)
