@@ -17,7 +17,7 @@ import pytest
 from tests.children import PROGRAMS, environment, lives, started
 from tests.waiting import wait_for
 
-from opentelemetry.instrumentation.hardware.command import LIMIT, Command, Output, Tool
+from opentelemetry.instrumentation.hardware.command import LIMIT, Command, Output, Tool, interpreter
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Unavailable
 
@@ -395,3 +395,12 @@ def test_tools_that_run_beside_each_other_do_not_mind(made: Callable[..., Comman
     for thread in threads:
         thread.join(LONG)
     assert found == {letter: letter.encode() * 200000 for letter in "abcd"}
+
+
+@pytest.mark.parametrize("executable", [sys.executable, "/usr/sbin/uwsgi", "/bin/true", "", None])
+def test_a_program_of_ours_is_run_by_a_python_though_something_else_runs_us(
+    executable: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", executable)
+    program = Command(Tool("ours", interpreter(), first=("-I", "-c", "print('done')")))
+    assert program.run([], 60.0).stdout == b"done\n"

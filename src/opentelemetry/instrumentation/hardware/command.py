@@ -62,6 +62,12 @@ _KEEPER: Final = (
 """Starts a tool beside itself and, once its own input ends, kills all that it started, and itself."""
 
 
+def interpreter() -> str:
+    """A Python for a program of ours: the one that runs us; where that is a server or a frozen program, PATH's."""
+    running = sys.executable or ""
+    return running if "python" in os.path.basename(running) else "python3"
+
+
 class Tool(NamedTuple):
     """What a tool is called, and how it is come by.
 

@@ -7,12 +7,11 @@ server where IPUs are shared, and may hang; so no process but a child of ours im
 from __future__ import annotations
 
 import os
-import sys
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Final
 
-from opentelemetry.instrumentation.hardware.command import Tool
+from opentelemetry.instrumentation.hardware.command import Tool, interpreter
 from opentelemetry.instrumentation.hardware.model import Unavailable
 
 NAME: Final = "gcipuinfo"
@@ -53,5 +52,4 @@ class Place:
 def tool() -> Tool:
     """The child: the same Python, without anything of ours."""
     program = str(Path(__file__).with_name("child.py"))
-    python = sys.executable if "python" in os.path.basename(sys.executable or "") else "python3"  # else it is a server
-    return Tool(NAME, python, keep=_KEEP, first=("-I", "-S", program))
+    return Tool(NAME, interpreter(), keep=_KEEP, first=("-I", "-S", program))
