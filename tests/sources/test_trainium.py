@@ -151,7 +151,7 @@ def test_a_core_cannot_be_used_for_more_than_all_of_the_time(percent: Any, expec
 def test_a_core_has_a_number_and_a_tag_can_be_read() -> None:
     ours = runtime(7, (0,), 1, "job\x1b[31m\u202e")
     cores = ours["report"]["neuroncore_counters"]["neuroncores_in_use"]
-    names = ("-1", "x", "", "4096", "99999999999", "\u0663", "\u00b2")
+    names = ("-1", "x", "", "4096", "9" * 5000, "\u0663", "\u00b2")
     cores |= {name: {"neuroncore_utilization": 50} for name in names}
     (found,) = parse(json.dumps(report([ours], 1, 1, TRN1)).encode()).runtimes
     assert list(found.percent) == [0]
