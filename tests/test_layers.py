@@ -25,7 +25,7 @@ LAYERS = (
     ("drivers", "identity", "config"),
     ("replay", "http"),
     ("machine", "cgroup", "procfs", "mounts", "linux", "portable", "devices", "choice"),
-    ("owners", "missing"),
+    ("owners", "missing", "documents"),
     ("sources",),
     ("raw",),
     ("sources.*",),

@@ -30,7 +30,7 @@ from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.poller import State
 from opentelemetry.instrumentation.hardware.session import Session
 from opentelemetry.instrumentation.hardware.sources import Site
-from opentelemetry.instrumentation.hardware.sources.apple import Apple, ioreg, macmon, stats
+from opentelemetry.instrumentation.hardware.sources.apple import Apple, ioreg, macmon, running, stats
 from opentelemetry.instrumentation.hardware.sources.apple.raw import Raw
 from opentelemetry.instrumentation.hardware.sources.apple.reading import Said
 
@@ -421,8 +421,7 @@ def tool(tmp_path: Path) -> Callable[..., str]:
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tools that hang are given up soon."""
-    monkeypatch.setattr(stats, "DEADLINE", 1.0)
-    monkeypatch.setattr(ioreg, "DEADLINE", 1.0)
+    monkeypatch.setattr(running, "DEADLINE", 1.0)
     monkeypatch.setattr(macmon, "_PATIENCE", 1.0)
 
 

@@ -14,10 +14,8 @@ from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Number, Point, Rate, Unavailable
 from opentelemetry.instrumentation.hardware.sources import Source
 from opentelemetry.instrumentation.hardware.sources.apple import ioreg, macmon, stats
-from opentelemetry.instrumentation.hardware.sources.apple.ioreg import Ioreg
 from opentelemetry.instrumentation.hardware.sources.apple.macmon import Macmon
 from opentelemetry.instrumentation.hardware.sources.apple.reading import ANE, CPU, GPU, HOST, MEMORY, SRAM, Said
-from opentelemetry.instrumentation.hardware.sources.apple.stats import Stats
 
 _NO_MAC = "this is no Mac"
 
@@ -111,9 +109,9 @@ class Apple(Source):
         """The tools that may be tried: first those that the settings name; the others on a Mac alone."""
         config, drivers = self.site.config, self.site.drivers
         makes: tuple[Callable[[Tool], Way], ...] = (
-            lambda tool: Stats(drivers.command(tool)),
+            lambda tool: stats.by(drivers.command(tool)),
             lambda tool: _macmon(drivers, tool, config),
-            lambda tool: Ioreg(drivers.command(tool)),
+            lambda tool: ioreg.by(drivers.command(tool)),
         )
         known = _tools(config)
         placed = [(tool.at(setting), make) for (tool, setting), make in zip(known, makes) if setting != "off"]

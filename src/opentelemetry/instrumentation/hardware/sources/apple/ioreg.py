@@ -6,38 +6,22 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from opentelemetry.instrumentation.hardware.command import Command, Tool
+from opentelemetry.instrumentation.hardware.documents import number
 from opentelemetry.instrumentation.hardware.model import Unavailable
-from opentelemetry.instrumentation.hardware.sources.apple.reading import GPU, Said, count, number, percent, said, size
+from opentelemetry.instrumentation.hardware.sources.apple.reading import GPU, Said, count, percent, said, size
+from opentelemetry.instrumentation.hardware.sources.apple.running import Running
 
 TOOL: Final = Tool("ioreg", folders=("/usr/sbin",), fix="it is part of macOS")
 
 ARGUMENTS: Final = ["-a", "-r", "-d", "1", "-w", "0", "-c", "IOAccelerator"]
 
-DEADLINE: Final = 10.0
-"""Seconds that a run may take."""
-
 _CLASS = "AGXAccelerator"
 """How the classes of Apple's own GPUs begin; those of Intel's and AMD's say other things under the same names."""
 
 
-class Ioreg:
-    """The tool, run again and again."""
-
-    name = TOOL.name
-    pace = 10.0
-
-    def __init__(self, command: Command) -> None:
-        self._command = command
-
-    def read(self) -> Said:
-        """What it says now.
-
-        Raises:
-            Unavailable: there is no GPU of Apple's.
-            OSError: it hangs, or cannot be run.
-            ValueError: it says nothing that can be understood.
-        """
-        return parse(self._command.run(ARGUMENTS, DEADLINE).stdout)
+def by(command: Command) -> Running:
+    """The tool, by its command."""
+    return Running(TOOL.name, command, [ARGUMENTS], parse)
 
 
 def parse(text: bytes) -> Said:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from opentelemetry.instrumentation.hardware.command import Command, Tool
+from opentelemetry.instrumentation.hardware.documents import number
 from opentelemetry.instrumentation.hardware.model import Number
 from opentelemetry.instrumentation.hardware.sources.apple.reading import (
     ANE,
@@ -25,7 +26,6 @@ from opentelemetry.instrumentation.hardware.sources.apple.reading import (
     document,
     hertz,
     mean,
-    number,
     said,
     share,
     watts,

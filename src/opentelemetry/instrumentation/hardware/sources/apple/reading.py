@@ -6,12 +6,11 @@ believed only of what can be 0, and only where something beside it shows that it
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
+from opentelemetry.instrumentation.hardware.documents import DECODER, number
 from opentelemetry.instrumentation.hardware.model import Number
 
 GPU: Final = "gpu0"
@@ -20,9 +19,6 @@ CPU: Final = "cpu"
 ANE: Final = "ane"
 MEMORY: Final = "memory"
 HOST: Final = "host"
-
-_DIGITS = 20
-"""An integer of more digits is none of a machine's."""
 
 
 @dataclass(frozen=True)
@@ -67,26 +63,19 @@ def mean(readings: Sequence[Said]) -> Said:
     if len(readings) == 1:
         return readings[0]
     found: dict[str, dict[str, list[Number]]] = {}
-    for part, quantity, number in (row for reading in readings for row in _rows(reading)):
-        found.setdefault(part, {}).setdefault(quantity, []).append(number)
+    for part, quantity, value in (row for reading in readings for row in _rows(reading)):
+        found.setdefault(part, {}).setdefault(quantity, []).append(value)
     parts = {part: {name: sum(each) / len(each) for name, each in numbers.items()} for part, numbers in found.items()}
     return Said(parts, readings[-1].model, readings[-1].raw)
 
 
 def _rows(reading: Said) -> Iterator[tuple[str, str, Number]]:
     for part, numbers in reading.parts.items():
-        for quantity, number in numbers.items():
-            yield part, quantity, number
+        for quantity, value in numbers.items():
+            yield part, quantity, value
 
 
 # -- numbers
-
-
-def number(value: object, least: float, most: float) -> Number | None:
-    """A number that can be true: finite, and within these bounds."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    return value if least <= value <= most else None
 
 
 def percent(value: object) -> float | None:
@@ -147,19 +136,8 @@ def document(text: bytes) -> Mapping[str, Any]:
     if begin < 0:
         raise ValueError(f"it says {words.strip()[:80]!r}" if words.strip() else "it says nothing")
     try:
-        found, _ = _DECODER.raw_decode(words, begin)
+        found, _ = DECODER.raw_decode(words, begin)
     except (ValueError, RecursionError):
         raise ValueError(f"it says {words[begin : begin + 80]!r}, which is no JSON") from None
     assert isinstance(found, dict)
     return found
-
-
-def _whole(digits: str) -> Number:
-    return int(digits) if len(digits) <= _DIGITS else math.inf
-
-
-def _refuse(word: str) -> NoReturn:
-    raise ValueError(word)
-
-
-_DECODER: Final = json.JSONDecoder(parse_int=_whole, parse_constant=_refuse)

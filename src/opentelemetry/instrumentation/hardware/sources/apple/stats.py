@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from opentelemetry.instrumentation.hardware.command import Command, Tool
+from opentelemetry.instrumentation.hardware.documents import number
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.sources.apple.reading import (
     GPU,
@@ -18,17 +19,14 @@ from opentelemetry.instrumentation.hardware.sources.apple.reading import (
     celsius,
     count,
     document,
-    number,
     percent,
     said,
     size,
     watts,
 )
+from opentelemetry.instrumentation.hardware.sources.apple.running import Running
 
 TOOL: Final = Tool("apple_gpu_stats")
-
-DEADLINE: Final = 10.0
-"""Seconds that a run may take."""
 
 _SENSORS: Final = (
     *(f"m1Gpu{number}" for number in range(1, 5)),
@@ -41,29 +39,9 @@ _WAYS: Final[tuple[list[str], ...]] = (["--json"], [])
 """The arguments that the generations take."""
 
 
-class Stats:
-    """The tool, run again and again."""
-
-    name = TOOL.name
-    pace = 10.0
-
-    def __init__(self, command: Command) -> None:
-        self._command = command
-
-    def read(self) -> Said:
-        """What it says now.
-
-        Raises:
-            Unavailable: there is no GPU of Apple's.
-            OSError: it hangs, or cannot be run.
-            ValueError: it says nothing that can be understood.
-        """
-        for arguments in _WAYS[:-1]:
-            try:
-                return parse(self._command.run(arguments, DEADLINE).stdout)
-            except ValueError:
-                continue
-        return parse(self._command.run(_WAYS[-1], DEADLINE).stdout)
+def by(command: Command) -> Running:
+    """The tool, by its command."""
+    return Running(TOOL.name, command, _WAYS, parse)
 
 
 def parse(text: bytes) -> Said:

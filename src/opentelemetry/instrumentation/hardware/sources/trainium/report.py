@@ -8,12 +8,11 @@ leave groups and fields out.
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
+from opentelemetry.instrumentation.hardware.documents import DECODER, number
 from opentelemetry.instrumentation.hardware.model import Number
 
 RESULTS: Final = (
@@ -40,9 +39,6 @@ ECC: Final = ("mem_ecc_corrected", "mem_ecc_uncorrected", "sram_ecc_corrected", 
 
 _MOST: Final = 4096
 """Cores, devices or runtimes that an instance may have; more is none of a machine's."""
-
-_DIGITS: Final = 20
-"""An integer of more digits is none of a machine's."""
 
 
 @dataclass(frozen=True)
@@ -210,13 +206,6 @@ def _complain(error: object, who: str, wrong: list[str]) -> None:
 # -- numbers
 
 
-def number(value: object, least: float, most: float) -> Number | None:
-    """A number that can be true: finite, and within these bounds."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    return value if least <= value <= most else None
-
-
 def count(value: object) -> int | None:
     """A number of times, or of bytes; some versions write whole numbers as others."""
     found = number(value, 0, 1 << 53)
@@ -252,20 +241,9 @@ def _text(value: object) -> str:
 
 def _document(line: bytes) -> Mapping[str, Any]:
     try:
-        found = _DECODER.decode(line.decode(errors="replace"))
+        found = DECODER.decode(line.decode(errors="replace"))
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict) or not ({"neuron_runtime_data", "system_data"} & {*found}):
         raise ValueError(f"it says {line[:80].decode(errors='replace')!r}, which is no report")
     return found
-
-
-def _whole(digits: str) -> Number:
-    return int(digits) if len(digits) <= _DIGITS else math.inf
-
-
-def _refuse(word: str) -> NoReturn:
-    raise ValueError(word)
-
-
-_DECODER: Final = json.JSONDecoder(parse_int=_whole, parse_constant=_refuse)
