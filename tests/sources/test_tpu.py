@@ -285,20 +285,6 @@ def test_a_gauge_in_any_member_is_read_and_what_cannot_be_true_is_not(gauge: Any
         assert expected is not None or any("hw.npu.utilization (general)" in sentence for sentence in source.missing)
 
 
-def test_our_calls_are_not_those_of_an_instrumented_grpc(monkeypatch: pytest.MonkeyPatch) -> None:
-    import functools
-
-    import grpc
-
-    @functools.wraps(grpc.insecure_channel)
-    def traced(*arguments: Any) -> Any:
-        raise AssertionError("a span would be made of this")
-
-    monkeypatch.setattr(grpc, "insecure_channel", traced)
-    with serving(busy()) as tpu, asked(tpu.address) as source:
-        assert by_id(source, v.HW_NPU_MEMORY_LIMIT)
-
-
 def test_no_proxy_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "https_proxy", "grpc_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")

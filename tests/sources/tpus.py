@@ -43,9 +43,6 @@ class Services:
             raise page
         return cast(str, page)
 
-    def release(self) -> None:
-        pass
-
 
 class Saying:
     """The child of libtpu's SDK: what it says at each tick."""

@@ -151,6 +151,3 @@ class Fabricated(Drivers):
             self.tree.become(other.tree)
         for name, functions in other.modules.items():
             self.modules[name].update(functions)
-
-    def close(self) -> None:
-        pass

@@ -314,6 +314,7 @@ class Drivers:
         self._kernel: Linux | None = None
         self._commands: dict[Tool, Command] = {}
         self._streams: dict[Tool, Stream] = {}
+        self._own: dict[str, Callable[[], None]] = {}
 
     def kernel(self) -> Kernel:
         """The operating system's own files and calls.
@@ -350,12 +351,20 @@ class Drivers:
         return self._streams[tool]
 
     def own(self, name: str, make: Callable[[], T]) -> T:
-        """A driver that a source brings along: an object whose answers are plain data and whose errors are Refusals."""
-        return make()
+        """A driver that a source brings along: an object whose answers are plain data and whose errors are Refusals.
+
+        One that keeps descriptors has a ``close``, which only closes them: it is called in forked children, too.
+        """
+        made = make()
+        if hasattr(made, "close"):
+            self._own[name] = made.close
+        return made
 
     def close(self) -> None:
-        """Close what the kernel keeps open, and end the tools that go on."""
+        """Close what the kernel and a source's own drivers keep open, and end the tools that go on."""
         for stream in self._streams.values():
             stream.close()
+        for close in self._own.values():
+            close()
         if self._kernel is not None:
             self._kernel.close()

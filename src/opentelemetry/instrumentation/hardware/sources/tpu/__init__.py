@@ -23,18 +23,18 @@ class Tpu(Source):
     """The TPUs of this host, or of a node that the environment names."""
 
     name = "tpu"
+    rows = ("hw.", "google.tpu.")
 
     @classmethod
-    def prepare(cls, config: Config) -> None:
-        """Import gRPC and what asks over it, where there is something to ask."""
+    def prepare(cls, config: Config) -> bool:
+        """Import what asks, where there is something to ask."""
         kernel: Kernel | None = None
         with suppress(Unavailable):
             kernel = Linux()
-        ways = Ways(config, os.environ, kernel)
-        if ways:
+        expected = bool(Ways(config, os.environ, kernel))
+        if expected:
             from opentelemetry.instrumentation.hardware.sources.tpu import rows  # noqa: F401
-        if ways.runtime or ways.profiler:
-            import grpc._channel  # noqa: F401  # which gRPC would import with the first connection
+        return expected
 
     def open(self) -> None:
         """Find the TPUs.
@@ -68,15 +68,6 @@ class Tpu(Source):
         if self._reader is not None:
             self.missing = [*self._reader.missing(), *self._rows.missing()]
             self.wrong = [*self._reader.wrong()]
-
-    def close(self) -> None:
-        """Let go of the connections, and of the child."""
-        try:
-            reader: Reader | None = getattr(self, "_reader", None)  # opening may have failed
-            if reader is not None:
-                reader.release()
-        finally:
-            super().close()
 
 
 def kernel_of(drivers: Drivers) -> Kernel | None:

@@ -66,8 +66,6 @@ class Raw:
 
     def close(self) -> None:
         """Let go of everything."""
-        if self._reader is not None:
-            self._reader.release()
         self._drivers.close()
 
 

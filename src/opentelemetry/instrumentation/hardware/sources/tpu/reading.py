@@ -70,10 +70,3 @@ class Reader:
         """What goes wrong."""
         if self._runtime is not None:
             yield from self._runtime.wrong()
-
-    def release(self) -> None:
-        """Close the connections, and end the child."""
-        if self._rpc is not None:
-            self._rpc.release()
-        if self._sdk is not None:
-            self._sdk.release()

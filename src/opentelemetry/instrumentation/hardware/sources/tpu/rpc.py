@@ -1,18 +1,20 @@
 """What answers over gRPC: the metric service of a program that uses the TPU, and a TPU node's profiler.
 
-Every call has a deadline and lets go of the interpreter lock. Of gRPC the channels of this module alone are used: none
-goes through a proxy, and none is shared with the program's own.
+Every call has a deadline. Of gRPC only the protocol is used, by a socket of our own: see :mod:`.http2`. None goes
+through a proxy, and none is a span of the program's. https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from inspect import unwrap
+import struct
+import time
 from typing import Any, Final
+from urllib.parse import unquote
 
 from opentelemetry.instrumentation.hardware.drivers import Refusal
-from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.sources.tpu import wire
+from opentelemetry.instrumentation.hardware.sources.tpu.http2 import Answer, Away, Connection, Reset
+from opentelemetry.instrumentation.hardware.version import __version__
 
 METRIC: Final = "/tpu.monitoring.runtime.RuntimeMetricService/GetRuntimeMetric"
 MONITOR: Final = "/tensorflow.ProfilerService/Monitor"
@@ -20,39 +22,31 @@ MONITOR: Final = "/tensorflow.ProfilerService/Monitor"
 UNAVAILABLE: Final = 14
 """gRPC's code for a connection that cannot be made."""
 
+_UNKNOWN, _LATE, _UNIMPLEMENTED, _INTERNAL = 2, 4, 12, 13
+
+_RESETS: Final = {7: UNAVAILABLE, 8: 1, 11: 8, 12: 7}
+"""What HTTP/2's codes mean, as gRPC has it."""
+
+_PAGES: Final = {"400": _INTERNAL, "401": 16, "403": 7, "404": _UNIMPLEMENTED} | dict.fromkeys(
+    ("429", "502", "503", "504"), UNAVAILABLE
+)
+"""What the answers of a server mean that is none of gRPC's."""
+
 DEADLINE: Final = 0.5
 """Seconds that the metric service may take for an answer; it takes milliseconds."""
 
 _GRACE = 2.0
 """Seconds that a profiler may take beyond the time that it looks."""
 
-_OPTIONS: Final = (
-    ("grpc.enable_http_proxy", 0),
-    ("grpc.enable_retries", 0),
-    ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.max_receive_message_length", wire.LIMIT),
-    # Programs come and go; by default one that comes is noticed after two minutes.
-    ("grpc.initial_reconnect_backoff_ms", 1000),
-    ("grpc.min_reconnect_backoff_ms", 1000),
-    ("grpc.max_reconnect_backoff_ms", 2000),
-)
+_AROUND: Final = 1 << 16
+"""Bytes that may come around a message."""
 
 
 class Rpc:
-    """The services, by their addresses.
-
-    Raises:
-        Unavailable: there is no gRPC.
-    """
+    """The services, by their addresses."""
 
     def __init__(self) -> None:
-        try:
-            import grpc
-        except ImportError as error:
-            raise Unavailable(f"the Python module grpc cannot be imported: {error}", "pip install grpcio") from None
-        self._grpc = grpc
-        self._channels: dict[str, Any] = {}
-        self._calls: dict[tuple[str, str], Callable[..., bytes]] = {}
+        self._connections: dict[str, Connection] = {}
 
     def metric(self, address: str, name: str, alone: bool) -> list[dict[str, Any]]:
         """The newest numbers of one metric, as :class:`~.wire.Series` has them.
@@ -76,29 +70,61 @@ class Rpc:
         return wire.text(self._call(address, MONITOR, request, milliseconds / 1000 + _GRACE))
 
     def _call(self, address: str, method: str, request: bytes, seconds: float) -> bytes:
-        if (address, method) not in self._calls:
-            if address not in self._channels:
-                # An instrumentation of gRPC would make spans of our calls.
-                self._channels[address] = unwrap(self._grpc.insecure_channel)(address, _OPTIONS)
-            self._calls[address, method] = self._channels[address].unary_unary(method)
+        headers = (
+            (":method", "POST"),
+            (":scheme", "http"),
+            (":path", method),
+            (":authority", "localhost" if address.startswith("unix:") else address),
+            ("te", "trailers"),
+            ("content-type", "application/grpc"),
+            ("user-agent", f"opentelemetry-instrumentation-hardware/{__version__}"),
+            ("grpc-timeout", f"{seconds * 1000:.0f}m"),
+        )
         try:
-            return self._calls[address, method](request, timeout=seconds)
-        except self._grpc.RpcError as error:
-            code = error.code()
-            if code is self._grpc.StatusCode.DEADLINE_EXCEEDED:
-                raise TimeoutError(f"{address} did not answer within {seconds:g} s") from None
-            raise Refusal(code.value[0], _sentence(error.details()) or code.value[1]) from None
+            return _message(self._answer(address, headers, b"\0" + struct.pack(">I", len(request)) + request, seconds))
+        except TimeoutError:
+            raise TimeoutError(f"{address} did not answer within {seconds:g} s") from None
+        except Away as error:
+            raise Refusal(UNAVAILABLE, str(error)) from None
+        except Reset as error:
+            raise Refusal(_RESETS.get(error.code, _INTERNAL), f"the call was reset ({error})") from None
 
-    def release(self) -> None:
-        """Close the connections."""
-        self._calls.clear()
-        while self._channels:
-            self._channels.popitem()[1].close()
+    def _answer(self, address: str, headers: tuple[tuple[str, str], ...], body: bytes, seconds: float) -> Answer:
+        deadline = time.monotonic() + seconds
+        while True:
+            kept = address in self._connections
+            if not kept:
+                self._connections[address] = Connection(address, deadline)
+            connection = self._connections[address]
+            try:
+                return connection.ask(headers, body, wire.LIMIT + _AROUND, deadline)
+            except Away:
+                if not kept:
+                    raise  # else it had ended meanwhile: whoever is there now has not been asked yet
+            finally:
+                if not connection.usable:
+                    del self._connections[address]
+                    connection.close()
+
+    def close(self) -> None:
+        """Close the connections; also in a forked child, in the midst of a call of its parent's."""
+        while self._connections:
+            self._connections.popitem()[1].close()
 
 
-def _sentence(details: object) -> str:
-    """What gRPC says, in one short line."""
-    words = " ".join(str(details or "").split())
-    return (
-        words.rpartition("errors: UNKNOWN:")[2].rpartition("Failed to connect to remote host: ")[2][:200] or words[:200]
-    )
+def _message(answer: Answer) -> bytes:
+    """The message of an answer that has one, and is none of a failure."""
+    page = answer.headers.get(":status", "")
+    said = answer.headers.get("grpc-status", "")
+    if page != "200" and not said:
+        raise Refusal(_PAGES.get(page, _UNKNOWN), f"it answers HTTP {page or 'nothing'}")
+    code = int(said) if said.isascii() and said.isdigit() and len(said) < 3 else _UNKNOWN
+    if code == _LATE:
+        raise TimeoutError
+    if code:
+        words = " ".join(unquote(answer.headers.get("grpc-message", "")).split())[:200]
+        raise Refusal(code, words or "it does not say why")
+    body = answer.body
+    if len(body) < 5 or body[0] or int.from_bytes(body[1:5], "big") != len(body) - 5:
+        raise ValueError("the answer is not one message")
+    return bytes(body[5:])

@@ -149,7 +149,3 @@ class Sdk:
         """What is not said, and why."""
         if self._trouble:
             yield f"google.tpu.link.health, google.tpu.throttle.score, hw.npu.utilization (tensorcore): {self._trouble}"
-
-    def release(self) -> None:
-        """End the child."""
-        self._stream.close()

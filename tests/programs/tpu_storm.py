@@ -1,0 +1,117 @@
+"""Forks many times while a TPU's runtime is asked as often as can be; the children do what programs' children do.
+
+Usage: tpu_storm.py PLACE WANTED COUNT SECONDS; WANTED is a metric that is waited for, or "". Prints the status of each
+child, "hung" for one that did not end in so many seconds, and whether gRPC's library is loaded.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from traces import until
+
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor, identity
+
+PLACE, WANTED, COUNT, SECONDS = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
+
+
+def exported() -> bool:
+    """Whether the runtime's numbers are there, where it says any."""
+    data = reader.get_metrics_data()
+    resources = data.resource_metrics if data is not None else ()
+    names = {metric.name for each in resources for scope in each.scope_metrics for metric in scope.metrics}
+    return not WANTED or WANTED in names
+
+
+def nothing() -> None:
+    """A child that only ends."""
+
+
+def thread() -> None:
+    """A child with a thread of its own."""
+    other = threading.Thread(target=nothing)
+    other.start()
+    other.join()
+
+
+def program() -> None:
+    """A child that starts a program, both ways: by vfork, and by a fork in which Python runs."""
+    subprocess.run(["true"], check=True)
+    subprocess.run(["true"], check=True, preexec_fn=nothing)
+
+
+def fork() -> None:
+    """A child that forks again."""
+    pid = os.fork()
+    if not pid:
+        os._exit(0)
+    os.waitpid(pid, 0)
+
+
+def instrument() -> None:
+    """A child that is a job of its own and reads for itself."""
+    del os.environ[identity.JOB]
+    HardwareInstrumentor().instrument(**settings)
+    until(exported, f"{WANTED} of a child")
+    HardwareInstrumentor().uninstrument()
+
+
+def sockets() -> list[str]:
+    """The connections that are open."""
+    names = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]
+    return [os.readlink(name) for name in names if os.path.exists(name) and "socket" in os.readlink(name)]
+
+
+WORK: tuple[Callable[[], object], ...] = (nothing, gc.collect, thread, program, fork, instrument)
+
+
+def child(number: int) -> None:
+    """Do some work, and end one way or the other."""
+    if len(sockets()) > 1:  # one may have been on its way to its server at the very moment
+        os._exit(2)
+    WORK[number % len(WORK)]()
+    if number // len(WORK) % 2:
+        os._exit(0)
+    sys.exit()  # what is still to be let go of is
+
+
+def outcome(pid: int) -> object:
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        threading.Event().wait(0.001)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    return "hung"
+
+
+reader = InMemoryMetricReader()
+settings = {
+    "sources": ["tpu"],
+    "tpu_runtime": [PLACE],
+    "sample_interval": 0.001,
+    "meter_provider": MeterProvider([reader]),
+}
+HardwareInstrumentor().instrument(**settings)
+until(exported, WANTED)
+outcomes: list[object] = []
+for number in range(COUNT):
+    pid = os.fork()
+    if not pid:
+        child(number)
+    outcomes.append(outcome(pid))
+until(exported, f"{WANTED} after the last fork")
+print(json.dumps({"outcomes": outcomes, "loaded": "grpc" in sys.modules}))
+HardwareInstrumentor().uninstrument()

@@ -1,0 +1,43 @@
+"""A program that forks while a TPU's runtime is asked: no child of it hangs, crashes or keeps anything.
+
+Over gRPC's own library these children hang (in `os.fork` itself, where GRPC_ENABLE_FORK_SUPPORT is set) or are aborted
+(where they start a program). https://github.com/grpc/grpc/blob/master/doc/fork_support.md
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from tests.children import command, run
+from tests.sources.test_tpu import busy
+from tests.tools.tpu import serving
+
+COUNT = 24
+
+
+@contextmanager
+def place(how: str) -> Iterator[str]:
+    """Where a runtime serves, hangs, or is not."""
+    if how == "refused":
+        with socket.socket() as nobody:
+            nobody.bind(("127.0.0.1", 0))
+            yield f"localhost:{nobody.getsockname()[1]}"
+        return
+    with serving(busy()) as tpu:
+        if how == "hangs":
+            tpu.answering.clear()
+        yield tpu.address
+
+
+@pytest.mark.parametrize("how", ["serves", "hangs", "refused"])
+def test_children_that_are_forked_in_the_midst_of_a_call_end_well(how: str) -> None:
+    wanted = "hw.npu.info" if how == "serves" else ""
+    with place(how) as address:
+        line = command("tpu_storm", address, wanted, COUNT, 20)
+        outcome = run(line, {"GRPC_ENABLE_FORK_SUPPORT": "1"})
+    assert outcome.returncode == 0, outcome.stderr
+    assert json.loads(outcome.stdout) == {"outcomes": [0] * COUNT, "loaded": False}
