@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 
 import pytest
 
@@ -65,8 +64,8 @@ def test_a_series_does_not_follow_what_it_was_made_of() -> None:
 
 
 def test_rows_problems_and_snapshots_are_frozen() -> None:
-    for frozen, name in ((ROW, "name"), (Problem("host", "gone"), "reason"), (Snapshot(), "values")):
-        with pytest.raises(dataclasses.FrozenInstanceError):
+    for frozen, name in ((ROW, "name"), (Problem("host", "gone"), "reason"), (Snapshot({}), "values")):
+        with pytest.raises(AttributeError):
             setattr(frozen, name, "other")
 
 

@@ -12,7 +12,6 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
@@ -28,7 +27,7 @@ DETAILS: Final = ("cpu", "connections", "processes")
 ORIGINS: Final = ("boot", "start")
 CHOICES: Final = ("all", "visible", "process")
 
-_PLACE: Final = re.compile(r"[^\s:/]+:[0-9]{1,5}|\[[0-9a-fA-F:.]+\]:[0-9]{1,5}|(unix:)?/\S+")
+_PLACE: Final = r"[^\s:/]+:[0-9]{1,5}|\[[0-9a-fA-F:.]+\]:[0-9]{1,5}|(unix:)?/\S+"
 
 _LOG = logging.getLogger(__name__)
 
@@ -105,7 +104,7 @@ def _places(value: object) -> list[str]:
     if len(words) == 1 and words[0].lower() in ("auto", "off"):
         return [words[0].lower()]
     places = [f"localhost:{word}" if word.isdigit() else word for word in words]
-    if not places or not all(map(_PLACE.fullmatch, places)):
+    if not places or not all(re.fullmatch(_PLACE, place) for place in places):
         raise ValueError
     return places
 
@@ -142,6 +141,8 @@ class Config:
 
     A setting that does not exist costs a warning, not an exception: declarative configuration constructs this class.
     """
+
+    __hash__ = None  # type: ignore[assignment]  # its lists have none, and making one is costly
 
     sources: list[str] | None = _setting(
         _words,
@@ -375,6 +376,8 @@ def _doubt(environ: Mapping[str, str]) -> None:
         idle = not environ[variable].strip() or variable in (_OURS, *(PREFIX + word for word in known))
         if idle or not variable.upper().startswith(PREFIX):
             continue
+        from difflib import get_close_matches  # a doubt is rare, and this would be a millisecond of importing us
+
         alike = get_close_matches(name, known, 1)
         said = f"did you mean {PREFIX}{alike[0]}?" if alike else f"the settings are {', '.join(known).lower()}"
         _LOG.warning("%s is no setting and changes nothing; %s", variable, said)

@@ -41,7 +41,7 @@ class Cycle(Generic[T]):
         self._readers: dict[int, Marks] = {}
         self._served: set[Metric] = set()
         self._reader: int | None = None
-        self._snapshot = Snapshot()
+        self._snapshot = Snapshot({})
         self._parts: Mapping[Metric, Sequence[T]] = {}
         self._complained = False
 

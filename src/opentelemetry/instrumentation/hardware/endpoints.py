@@ -47,6 +47,8 @@ class Endpoint:
         max_series: how many different ones are reported in the life of the process.
     """
 
+    __hash__ = None  # type: ignore[assignment]  # its headers have none, and making one is costly
+
     name: str
     url: str
     filters: Words | None = None

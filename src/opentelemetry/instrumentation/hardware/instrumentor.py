@@ -32,7 +32,7 @@ SCOPE = "opentelemetry.instrumentation.hardware"
 _LAST_CALL = 0.1
 """Seconds that the end of the program waits for a last reading."""
 
-_REFUSED = re.compile(r"[^A-Za-z0-9_.\-/]")
+_REFUSED = r"[^A-Za-z0-9_.\-/]"
 """What the SDK takes in no instrument's name."""
 
 _PEER = "opentelemetry.instrumentation.system_metrics"
@@ -301,7 +301,7 @@ class _Instruments:
             What carries the row: the row is not handed out before its instrument has its name.
         """
         carrier = replace(row)
-        name = "m" * (not row.name[:1].isascii() or not row.name[:1].isalpha()) + _REFUSED.sub("_", row.name)[:200]
+        name = "m" * (not row.name[:1].isascii() or not row.name[:1].isalpha()) + re.sub(_REFUSED, "_", row.name)[:200]
         while (row.endpoint, name.lower()) in self._names:
             name += "_"
         self._names.add((row.endpoint, name.lower()))

@@ -7,7 +7,7 @@ not know is an error where it is written. Standard library only.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from types import MappingProxyType
@@ -170,8 +170,7 @@ class Unavailable(Exception):  # noqa: N818 - it is a state of the machine, not 
         self.fix = fix
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(NamedTuple):
     """What is wrong with a source, in one sentence."""
 
     source: str
@@ -183,8 +182,7 @@ Values: TypeAlias = "dict[Metric, list[tuple[Number, Attributes]]]"
 """By metric, the value and attributes of each of its series."""
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """All numbers of one collection, and what is missing from it.
 
     Attributes:
@@ -193,6 +191,6 @@ class Snapshot:
         read: by source, the monotonic time of the reading that the values come from.
     """
 
-    values: Values = field(default_factory=dict)
+    values: Values
     problems: tuple[Problem, ...] = ()
-    read: Mapping[str, float] = field(default_factory=dict)
+    read: Mapping[str, float] = MappingProxyType({})

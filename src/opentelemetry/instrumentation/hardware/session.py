@@ -110,6 +110,8 @@ class Session:
 
         Notes of which there is a sign on this machine; of another machine's drivers nothing is known beforehand.
         """
+        from opentelemetry.instrumentation.hardware import linux, portable  # noqa: F401 - see Source.prepare
+
         known = discover()
         config = self.config
         for word in config.sources or ():

@@ -12,13 +12,9 @@ import os
 import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from importlib.metadata import entry_points
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
-# The machine is imported here, by the thread that instruments; see Source.prepare.
-from opentelemetry.instrumentation.hardware import linux as _linux  # noqa: F401
-from opentelemetry.instrumentation.hardware import portable as _portable  # noqa: F401
 from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Metric, Point, Scope
@@ -28,8 +24,7 @@ GROUP = "opentelemetry_hardware_source"
 _LOG = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Site:
+class Site(NamedTuple):
     """Where a source works: the settings, its way to the drivers, and the process whose numbers are wanted."""
 
     config: Config
@@ -37,7 +32,7 @@ class Site:
     pid: int
     member: bool = False
     """Whether another process reports the host's rows for this one."""
-    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    environ: Mapping[str, str] = os.environ
     """What tells which devices the program may use."""
     part: str = ""
     """Which of its parts the source is; see :meth:`Source.parts`."""
