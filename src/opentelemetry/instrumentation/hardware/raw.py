@@ -23,15 +23,14 @@ class Raw(ABC, Generic[Asked, Said]):
         source: which.
         config: the settings.
         pid: the observed process.
-        expected: whether there may be anything to read.
 
     Attributes:
-        expected: the same; if not, there is nothing to read.
+        expected: whether there may be anything to read.
         trouble: why there was nothing to read the last time.
     """
 
-    def __init__(self, source: type[Asked], config: Config, pid: int, expected: bool) -> None:
-        self.expected = expected
+    def __init__(self, source: type[Asked], config: Config, pid: int) -> None:
+        self.expected = source.prepare(config)
         self.trouble = ""
         self._make = source
         self._site = Site(config, Drivers(), pid)  # for good: drivers know which child could not be killed

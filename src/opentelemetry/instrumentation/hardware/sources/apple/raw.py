@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 
 from opentelemetry.instrumentation.hardware import raw
-from opentelemetry.instrumentation.hardware.command import named
 from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.model import Point
 from opentelemetry.instrumentation.hardware.sources.apple import Apple
 
 
 class Raw(raw.Raw[Apple, Mapping[str, float]]):
-    """The chip, by the tool that the source finds; expected on a Mac, or where the settings say where a tool is."""
+    """The chip, by the tool that the source finds."""
 
     def __init__(self, config: Config, pid: int) -> None:
-        ways = (config.apple_gpu_stats, config.macmon, config.ioreg)
-        super().__init__(Apple, config, pid, sys.platform == "darwin" or any(map(named, ways)))
+        super().__init__(Apple, config, pid)
 
     def _said(self, source: Apple, points: Sequence[Point]) -> Mapping[int, Mapping[str, float]]:
         """By the number of the GPU, of which there is one, :attr:`~.reading.Said.raw`."""

@@ -14,6 +14,7 @@ from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.devices import Device
 from opentelemetry.instrumentation.hardware.drivers import Kernel
 from opentelemetry.instrumentation.hardware.machine import machine
+from opentelemetry.instrumentation.hardware.missing import sentences
 from opentelemetry.instrumentation.hardware.model import Kept, Point, Scope, Unavailable
 from opentelemetry.instrumentation.hardware.owners import Owners
 from opentelemetry.instrumentation.hardware.sources import Source
@@ -175,7 +176,10 @@ class Graphcore(Source):
                 yield device.series(v.HW_NPU_INFO, {v.HW_VENDOR: "Graphcore", **ipu.facts})(1)
                 if ipu.state:
                     yield from device.status(ipu.state)
-        self.missing = [*self.choice.missing(), *_unclear(self.chosen())]
+        unclear = [
+            (f"IPU {ipu.id}", {name: f"{NAME} says {value!r}" for name, value in ipu.unclear}) for ipu in self.chosen()
+        ]
+        self.missing = [*self.choice.missing(), *sentences(unclear)]
         if self._heard and not self.newest:
             self.missing.append(_NONE_NOW)
         if self._blind and self._owners.computing():
@@ -185,16 +189,6 @@ class Graphcore(Source):
         if ipu.id not in self._ipus:
             self._ipus[ipu.id] = Device(f"ipu{ipu.id}", f"IPU {ipu.id}", "npu")
         return self._ipus[ipu.id]
-
-
-def _unclear(ipus: Sequence[Ipu]) -> Iterator[str]:
-    """What IPUs do not say, a sentence for each thing."""
-    whose: dict[tuple[str, str], list[str]] = {}
-    for ipu in ipus:
-        for pair in ipu.unclear:
-            whose.setdefault(pair, []).append(f"IPU {ipu.id}")
-    for (name, value), who in whose.items():
-        yield f"{name} of {', '.join(who)}: {NAME} says {value!r}"
 
 
 def is_expected(config: Config, environ: Mapping[str, str], nodes: Sequence[str]) -> bool:

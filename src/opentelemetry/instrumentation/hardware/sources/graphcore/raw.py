@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
 from opentelemetry.instrumentation.hardware import raw
-from opentelemetry.instrumentation.hardware.command import named
 from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.model import Point
 from opentelemetry.instrumentation.hardware.sources.graphcore import Graphcore
 
 
 class Raw(raw.Raw[Graphcore, Mapping[str, str]]):
-    """The IPUs; expected where there is one, or something names one."""
+    """The IPUs; none is expected where the library is switched off."""
 
     def __init__(self, config: Config, pid: int) -> None:
-        somewhere = any(name.startswith("IPUOF_") for name in os.environ) or bool(named(config.gcipuinfo))
-        super().__init__(Graphcore, config, pid, config.gcipuinfo != "off" and (somewhere or _has_node()))
+        super().__init__(Graphcore, config, pid)
+        self.expected = self.expected and config.gcipuinfo != "off"
         self._pid = pid
 
     def _said(self, source: Graphcore, points: Sequence[Point]) -> Mapping[int, Mapping[str, str]]:
         """By the number of an IPU that the process uses, what is said of it."""
         return {ipu.id: ipu.words for ipu in source.chosen() if ipu.pid == self._pid}
-
-
-def _has_node() -> bool:
-    with suppress(OSError):
-        return any(name.startswith("ipu") for name in os.listdir("/dev"))
-    return False
 
 
 class IpuKey(NamedTuple):

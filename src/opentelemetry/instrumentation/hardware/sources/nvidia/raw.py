@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -12,7 +11,7 @@ from opentelemetry.instrumentation.hardware import vocabulary as v
 from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.devices import QUANTITIES, Reading
 from opentelemetry.instrumentation.hardware.model import Number, Point
-from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia, is_expected
+from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia
 from opentelemetry.instrumentation.hardware.sources.nvidia.calls import Failed, Read
 from opentelemetry.instrumentation.hardware.sources.nvidia.gpu import Gpu
 from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import Nvml
@@ -96,14 +95,14 @@ class _Asked(Gpu):
 
 
 class Raw(raw.Raw[Nvidia, Moment]):
-    """The GPUs that the settings choose; expected where there is a driver, or the settings say where one is.
+    """The GPUs that the settings choose.
 
     Where the source asks the library, each is asked by calls of its own; where it is nvidia-smi, its last output has
     to do.
     """
 
     def __init__(self, config: Config, pid: int) -> None:
-        super().__init__(Nvidia, config, pid, is_expected(config, os.path.exists))
+        super().__init__(Nvidia, config, pid)
         self._nvml: Nvml | None = None
         self._asked: dict[int, _Asked] = {}
 

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
 from opentelemetry.instrumentation.hardware import raw
-from opentelemetry.instrumentation.hardware.command import named
 from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.model import Point
 from opentelemetry.instrumentation.hardware.sources.trainium import Trainium
-from opentelemetry.instrumentation.hardware.sources.trainium.files import PRESENT
 from opentelemetry.instrumentation.hardware.sources.trainium.report import Runtime
 
 
 class Raw(raw.Raw[Trainium, Runtime]):
-    """The runtime; expected where there is a driver, or the settings say where the tool is."""
+    """The runtime; none is expected where the tool is switched off."""
 
     def __init__(self, config: Config, pid: int) -> None:
-        here = bool(named(config.neuron_monitor)) or any(map(os.path.exists, PRESENT))
-        super().__init__(Trainium, config, pid, config.neuron_monitor != "off" and here)
+        super().__init__(Trainium, config, pid)
+        self.expected = self.expected and config.neuron_monitor != "off"
 
     def _said(self, source: Trainium, points: Sequence[Point]) -> Mapping[int, Runtime]:
         """Under 0 the runtime of the process, or of a child of it, with those of its cores that are reported."""
