@@ -246,6 +246,7 @@ def test_the_library_is_asked_in_a_child_again_and_again(tmp_path: Path) -> None
     library = Library(tmp_path, c2(0, 1), noise=True)
     with opened("graphcore", **library.settings) as source:
         found = all_of(source)
+        assert source.wrong == []
         assert value(found, v.HW_POWER, TYPED) == 120
         assert value(found, v.HW_TEMPERATURE, BOARD) == 32
         assert value(found, v.HW_NPU_UTILIZATION, {**IPU, v.NPU_TASK: "general"}) == 0.4125
@@ -344,6 +345,7 @@ def test_a_library_that_hangs_holds_nobody_up_for_long(tmp_path: Path, monkeypat
     library = Library(tmp_path, hang=True)
     with opened("graphcore", **library.settings) as source:
         assert all_of(source) == {}
+        assert source.wrong == ["gcipuinfo has not answered yet"]
         wait_for((tmp_path / "asked").exists, LONG, "child")
 
         def silent() -> bool:

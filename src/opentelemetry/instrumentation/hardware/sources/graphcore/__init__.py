@@ -98,6 +98,7 @@ class Graphcore(Source):
 
     def _begin(self) -> None:
         self._listens = True
+        self.wrong = [f"{NAME} has not answered yet"]
         self._stream.open(self._arguments, self._period)
         self._at = self._kernel.uptime()
         self._hear(_PATIENCE)
@@ -117,6 +118,7 @@ class Graphcore(Source):
             if error:
                 raise OSError(error)
             self.newest, self._at, self._heard = found, now, True
+            self.wrong = []
         if now - self._at > PERIODS * self._period:
             self.newest, self._heard = [], False  # nobody has listened for a while
         if self.newest:  # else it is not known yet what there is
