@@ -349,7 +349,9 @@ def test_an_instrumented_program_leaves_the_host_to_us(sink: Sink) -> None:
     assert all(point.name.startswith(("process.", "otel_hardware.")) for export in without for point in export.points)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2]
+)
 def test_signals_reach_the_program(sink: Sink, number: signal.Signals) -> None:
     code = f"""
 import signal, sys, time
@@ -372,11 +374,12 @@ while True:
 
 
 @pytest.mark.skipif(shutil.which("setsid") is None, reason="setsid of util-linux gives a terminal to a program")
-def test_ctrl_c_on_a_terminal_reaches_the_program_once(nobody: str) -> None:
-    code = """
+@pytest.mark.parametrize(("key", "number"), [(b"\x03", signal.SIGINT), (b"\x1c", signal.SIGQUIT)])
+def test_a_key_on_a_terminal_reaches_the_program_once(nobody: str, key: bytes, number: signal.Signals) -> None:
+    code = f"""
 import signal, sys, threading
 seen = []
-signal.signal(signal.SIGINT, lambda *_: seen.append(1))
+signal.signal({int(number)}, lambda *_: seen.append(1))
 print("ready", flush=True)
 while not seen:
     threading.Event().wait(0.01)
@@ -391,7 +394,7 @@ sys.exit(40 + len(seen))
         shown = b""
         while b"ready" not in shown:
             shown += os.read(ours, 1024)
-        os.write(ours, b"\x03")
+        os.write(ours, key)
         rest = _all(ours)
         assert agent.wait(PATIENCE) == 41, rest
 

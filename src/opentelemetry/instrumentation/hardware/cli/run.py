@@ -6,7 +6,6 @@ import argparse
 import math
 import os
 import shlex
-import signal
 import socket
 import subprocess
 import sys
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING
 from opentelemetry.instrumentation.hardware.cli import settings
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
 from opentelemetry.instrumentation.hardware.cli.settings import seconds
-from opentelemetry.instrumentation.hardware.cli.signals import CHILD, ENDING, Signals
+from opentelemetry.instrumentation.hardware.cli.signals import CHILD, ENDING, KEYS, MEANT, Signals
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -141,7 +140,7 @@ def _around(program: Sequence[str], arguments: argparse.Namespace) -> int:
 
     environ = dict(os.environ)
     identity.join(environ, os.getpid())  # an instrumented program leaves the host's numbers to us
-    with Signals((*ENDING, CHILD) if CHILD else ENDING) as signals:
+    with Signals((*MEANT, CHILD) if CHILD else MEANT) as signals:
         try:
             child = subprocess.Popen(program, env=environ)
         except FileNotFoundError:
@@ -181,7 +180,7 @@ def _ended(child: subprocess.Popen[bytes], signals: Signals, seconds: float | No
     if _is_over(child):
         return True
     number = signals.wait(seconds if CHILD else 0.1)
-    if number and number != CHILD and not (number == signal.SIGINT and _from_keyboard()):
+    if number and number != CHILD and not (number in KEYS and _from_keyboard()):
         child.send_signal(number)
     return _is_over(child)
 
@@ -193,7 +192,7 @@ def _is_over(child: subprocess.Popen[bytes]) -> bool:
 
 
 def _from_keyboard() -> bool:
-    """Whether a SIGINT that we got went to the program as well: the terminal sends Ctrl-C to all in the foreground."""
+    """Whether such a signal went to the program as well: the terminal sends Ctrl-C to all in the foreground."""
     try:
         terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
     except OSError:

@@ -10,10 +10,20 @@ from collections.abc import Iterable
 from types import FrameType, TracebackType
 from typing import Any
 
-ENDING = tuple(
-    number for name in ("SIGINT", "SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None
-)
+
+def _known(*names: str) -> tuple[int, ...]:
+    """Those of the signals that this system has."""
+    return tuple(number for name in names if (number := getattr(signal, name, None)) is not None)
+
+
+ENDING = _known("SIGINT", "SIGTERM", "SIGHUP")
 """Signals that ask a program to end."""
+
+MEANT = (*ENDING, *_known("SIGQUIT", "SIGUSR1", "SIGUSR2"))
+"""Signals that mean something to a program: a scheduler has it write a checkpoint, a user wants its stacks."""
+
+KEYS = _known("SIGINT", "SIGQUIT")
+"""Signals that a terminal sends to all in the foreground."""
 
 CHILD: int = getattr(signal, "SIGCHLD", 0)
 """Says that a child ended; 0 where there is no such signal."""
