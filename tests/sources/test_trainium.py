@@ -724,6 +724,14 @@ def test_what_stands_before_the_first_report_is_no_trouble(tmp_path: Path) -> No
 
 
 @linux
+def test_a_tool_that_has_said_nothing_yet_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opentelemetry.instrumentation.hardware.sources.trainium._PATIENCE", 0.2)
+    with opened("trainium", **Tool(tmp_path, own(1), silent_after=0).settings) as source:
+        assert all_of(source) == {}
+        assert source.wrong == ["neuron-monitor has not answered yet"]
+
+
+@linux
 def test_a_tool_that_says_something_else_is_ill(tmp_path: Path) -> None:
     tool = Tool(tmp_path, {"hello": "world"})
     with staged(tool) as stage:

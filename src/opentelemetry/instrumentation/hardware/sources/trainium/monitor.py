@@ -45,7 +45,7 @@ class Monitor:
         period: seconds between two reports.
 
     Attributes:
-        trouble: why there is no report, if it is not for a tool that is silent.
+        trouble: why there is no report.
         newest: what it said last.
         at: when that was heard.
     """
@@ -72,6 +72,7 @@ class Monitor:
         try:
             if not self._running:
                 self._stream.open(self._arguments, self._period, self._document)
+                self.trouble = self.trouble or f"{TOOL.name} has not answered yet"
             self._running = True
             return self._take(self._stream.read(seconds), now)
         except (OSError, Unavailable) as error:  # not yet again, dead, silent; gone
