@@ -10,12 +10,11 @@ from __future__ import annotations
 import json
 import math
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from opentelemetry.instrumentation.hardware.command import Tool
+from opentelemetry.instrumentation.hardware.command import Tool, interpreter
 from opentelemetry.instrumentation.hardware.stream import Stream
 
 PERIOD: Final = 10.0
@@ -45,7 +44,7 @@ NAMES: Final = ("tensorcore_util", "ici_link_health", "tpu_throttle_score")
 
 def tool() -> Tool:
     """The child: a Python like this one."""
-    return Tool("libtpu", sys.executable, keep=("TPU_", "LIBTPU_", "CLOUD_TPU_"))
+    return Tool("libtpu", interpreter(), keep=("TPU_", "LIBTPU_", "CLOUD_TPU_"))
 
 
 class Said(NamedTuple):
