@@ -1,10 +1,28 @@
-"""What devices do not say, in sentences for people: one for each reason, whoever made them."""
+"""What devices do not say, in sentences for people: one for each reason, whoever made them; and who does not answer."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 
 from opentelemetry.instrumentation.hardware.devices import QUANTITIES
+
+_LOG = logging.getLogger(__name__)
+
+
+def note(device: str, id: str, before: str, now: str) -> None:  # noqa: A002
+    """Tell the log once that a device does not answer, and once that it does again.
+
+    Args:
+        device: its name.
+        id: what tells it from others of the name.
+        before: why it did not answer the last time; empty where it did.
+        now: why it does not this time.
+    """
+    if now and not before:
+        _LOG.warning("%s (%s): %s; its numbers are missing until it answers", device, id, now)
+    elif before and not now:
+        _LOG.info("%s (%s) answers again", device, id)
 
 
 def sentences(devices: Sequence[tuple[str, Mapping[str, str]]]) -> Iterator[str]:

@@ -5,7 +5,6 @@ https://docs.kernel.org/gpu/amdgpu/thermal.html says what each file holds.
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,10 +13,9 @@ from typing import Final, NamedTuple
 from opentelemetry.instrumentation.hardware import vocabulary as v
 from opentelemetry.instrumentation.hardware.devices import Device
 from opentelemetry.instrumentation.hardware.drivers import Kernel
+from opentelemetry.instrumentation.hardware.missing import note
 from opentelemetry.instrumentation.hardware.model import Number, Point, Rate
 from opentelemetry.instrumentation.hardware.sources.amd.metrics import Metrics, revision
-
-_LOG = logging.getLogger(__name__)
 
 DRM: Final = "/sys/class/drm"
 
@@ -364,16 +362,14 @@ class Card:
 
     def lose(self, reason: str) -> None:
         """Note that it does not answer."""
-        if not self.lost:
-            _LOG.warning("GPU %d (%s): %s; its numbers are missing until it answers", self.index, self.bdf, reason)
+        note(f"GPU {self.index}", self.bdf, self.lost, reason)
         self.lost = reason
         self._found = False
         self._kernel.forget(self.folder)
 
     def _well(self) -> None:
-        if self.lost:
-            _LOG.info("GPU %d (%s) answers again", self.index, self.bdf)
-            self.lost = ""
+        note(f"GPU {self.index}", self.bdf, self.lost, "")
+        self.lost = ""
 
 
 _KINDS: Final = {"ce": "corrected", "ue": "uncorrected", "de": "deferred"}

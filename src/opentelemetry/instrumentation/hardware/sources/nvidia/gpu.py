@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
 from opentelemetry.instrumentation.hardware.devices import Device, Reading
 from opentelemetry.instrumentation.hardware.drivers import Refusal
+from opentelemetry.instrumentation.hardware.missing import note
 from opentelemetry.instrumentation.hardware.model import Number, Point, Rate
 from opentelemetry.instrumentation.hardware.sources.nvidia import nvml as n
 from opentelemetry.instrumentation.hardware.sources.nvidia.calls import END, GONE, NOTHING, Calls, Failed, Pause, Read
@@ -31,8 +31,6 @@ from opentelemetry.instrumentation.hardware.sources.nvidia.quantities import (
     share,
     times,
 )
-
-_LOG = logging.getLogger(__name__)
 
 _FANS = 16
 """Fans that a device has at most; a driver that says more says nonsense."""
@@ -361,16 +359,12 @@ class Gpu(Calls):
         return "failed" if self.trouble else "degraded" if self._degraded else "ok"
 
     def _ill(self, reason: str) -> None:
-        if not self.trouble:
-            _LOG.warning(
-                "%s (%s): %s; its numbers are missing until it answers", self.device.name, self.device.id, reason
-            )
+        note(self.device.name, self.device.id, self.trouble, reason)
         self.trouble = reason
         self._pause.failed()
 
     def _well(self) -> None:
-        if self.trouble:
-            _LOG.info("%s (%s) answers again", self.device.name, self.device.id)
+        note(self.device.name, self.device.id, self.trouble, "")
         self.trouble = ""
         self._pause.well()
 

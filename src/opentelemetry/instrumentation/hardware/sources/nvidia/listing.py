@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -10,15 +9,13 @@ from typing import Final
 from opentelemetry.instrumentation.hardware import vocabulary as v
 from opentelemetry.instrumentation.hardware.choice import Choice, Found
 from opentelemetry.instrumentation.hardware.devices import QUANTITIES, REASONS, Device
-from opentelemetry.instrumentation.hardware.missing import sentences
+from opentelemetry.instrumentation.hardware.missing import note, sentences
 from opentelemetry.instrumentation.hardware.model import Attributes, Number, Point, Rate
 from opentelemetry.instrumentation.hardware.sources.nvidia import smi, visible
 from opentelemetry.instrumentation.hardware.sources.nvidia.naps import Naps
 from opentelemetry.instrumentation.hardware.sources.nvidia.remedies import silent
 from opentelemetry.instrumentation.hardware.sources.nvidia.smi import Smi
 from opentelemetry.instrumentation.hardware.sources.nvidia.spellings import NUMBERS
-
-_LOG = logging.getLogger(__name__)
 
 PACE: Final = 10.0
 """Seconds between two runs, at least: each costs tens of milliseconds, and seconds where no driver stays loaded."""
@@ -166,13 +163,11 @@ class Listing:
             yield from each.points({"fan.ratio": fan})
 
     def _note(self, device: Device, lost: str | None) -> None:
-        """Say once that a device is gone, and once that it is back."""
-        if lost and device.id not in self._ill:
-            _LOG.warning("%s (%s): %s; its numbers are missing until it answers", device.name, device.id, lost)
-            self._ill[device.id] = lost
-        elif not lost and device.id in self._ill:
-            del self._ill[device.id]
-            _LOG.info("%s (%s) answers again", device.name, device.id)
+        note(device.name, device.id, self._ill.get(device.id, ""), lost or "")
+        if lost:
+            self._ill.setdefault(device.id, lost)
+        else:
+            self._ill.pop(device.id, None)
 
     def missing(self) -> list[str]:
         """What the devices do not say, a sentence for each reason."""
