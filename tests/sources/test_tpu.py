@@ -212,6 +212,16 @@ def test_a_program_that_begins_again_goes_on_counting_beside_another() -> None:
         assert counts(source) == [44]
 
 
+def test_sizes_of_buffers_that_are_too_many_are_one() -> None:
+    sizes = [distribution([0, 1, 0], 15.0, buffer_size=f"{size}KB") for size in range(100)]
+    tpu = FakeTpu({r.TRANSFERS["dcn"]: [*sizes, distribution([0, 1, 0], 15.0, buffer_size="\u202e")]})
+    with serving(tpu), asked(tpu.address) as source:
+        for _ in range(2):
+            found = counts(source)
+            assert sum(found) == 101
+            assert len(found) <= 65
+
+
 def test_time_does_not_go_back_where_a_mean_was_rounded() -> None:
     tpu = FakeTpu({r.DUTY: doubles({0: 1.0})})
     with serving(tpu), asked(tpu.address) as source:
