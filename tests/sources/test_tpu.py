@@ -212,6 +212,12 @@ def test_a_program_that_begins_again_goes_on_counting_beside_another() -> None:
         assert counts(source) == [44]
 
 
+def test_queues_of_a_core_are_added_whichever_program_has_them() -> None:
+    with serving(busy()) as one, serving(busy()) as two, asked(one.address, two.address) as source:
+        one.said[r.QUEUE] = [*queues({0: 3, 1: 0}), *queues({0: 4}, old=True), *queues({0: -1, 1: 1 << 40})]
+        assert by_id(source, v.GOOGLE_TPU_HLO_QUEUE_SIZE) == {"tpu0": 10, "tpu1": 0}
+
+
 def test_sizes_of_buffers_that_are_too_many_are_one() -> None:
     sizes = [distribution([0, 1, 0], 15.0, buffer_size=f"{size}KB") for size in range(100)]
     tpu = FakeTpu({r.TRANSFERS["dcn"]: [*sizes, distribution([0, 1, 0], 15.0, buffer_size="\u202e")]})
