@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
 import re
@@ -361,7 +362,7 @@ def test_power_is_that_of_the_file_that_says_it(said: OSError | str) -> None:
 def test_a_member_of_a_job_says_its_own_use_alone() -> None:
     drivers = mi300x(0)
     with opened("amd", drivers, STRANGER) as source:
-        object.__setattr__(source.site, "member", True)
+        source.site = source.site._replace(member=True)
         rows = {series.metric for series in all_of(source)}
     assert rows == {v.PROCESS_GPU_MEMORY_USAGE}
 
@@ -614,6 +615,26 @@ def test_what_amd_smi_printed_is_understood() -> None:
         "memory.used": 10 << 20,
         "memory.total": 65_520 << 20,
     }
+
+
+def test_the_log_is_told_once_of_a_card_that_does_not_answer_and_once_when_it_does(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    gpu = Gpu()
+    drivers = Equipped(amdsysfs.machine([gpu]))
+    assert drivers.tree is not None
+    files = drivers.tree.files
+    with caplog.at_level(logging.INFO), opened("amd", drivers, STRANGER) as source:
+        all_of(source)
+        well = {path: said for path, said in files.items() if path.startswith(gpu.folder)}
+        for now in (dict.fromkeys(well, OSError(ENODEV, "No such device")), well):
+            files.update(now)
+            all_of(source)
+            all_of(source)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"GPU 0 ({gpu.bdf}): No such device; its numbers are missing until it answers",
+        f"GPU 0 ({gpu.bdf}) answers again",
+    ]
 
 
 def test_the_card_of_a_folder_that_is_not_there_is_lost() -> None:
