@@ -218,6 +218,14 @@ def test_queues_of_a_core_are_added_whichever_program_has_them() -> None:
         assert by_id(source, v.GOOGLE_TPU_HLO_QUEUE_SIZE) == {"tpu0": 10, "tpu1": 0}
 
 
+def test_what_could_not_be_true_is_not_held_against_what_can_be() -> None:
+    with serving(busy()) as tpu, asked(tpu.address) as source:
+        for percent, doubted in ((250.0, True), (25.0, False)):
+            tpu.said[r.DUTY] = doubles({0: percent, 1: 0.0})
+            assert len(by_id(source, v.HW_NPU_UTILIZATION, hw_npu_task="general")) == 2 - doubted
+            assert any("cannot be true" in sentence for sentence in source.missing) is doubted
+
+
 def test_sizes_of_buffers_that_are_too_many_are_one() -> None:
     sizes = [distribution([0, 1, 0], 15.0, buffer_size=f"{size}KB") for size in range(100)]
     tpu = FakeTpu({r.TRANSFERS["dcn"]: [*sizes, distribution([0, 1, 0], 15.0, buffer_size="\u202e")]})
