@@ -109,6 +109,47 @@ def test_a_path_below_two_mounts_is_on_the_later_one() -> None:
         assert {series.attributes[v.DEVICE] for series in often(source)} == {"/dev/later"}
 
 
+def _of(*lines: str) -> Fabricated:
+    """A machine with these mounts, of which each that can be seen has a size of its own."""
+    spaces = {line.split(" ")[4]: Space(100 + number, 40, 30) for number, line in enumerate(lines)}
+    files = {"/proc/filesystems": FILESYSTEMS, "/proc/{pid}/mountinfo": "\n".join([*lines, ""])}
+    return Fabricated(
+        Tree(files, {path.replace("\\134", "\\").replace("\\011", "\t"): space for path, space in spaces.items()})
+    )
+
+
+def test_what_lies_below_another_mount_is_not_reported_with_its_numbers() -> None:
+    machine = _of(
+        "20 27 0:21 / /dev rw - devtmpfs udev rw",
+        "27 1 8:1 / / rw - ext4 /dev/root rw",  # mounted after what stands on it, as after an initial ram disk
+        "30 27 8:2 / /data rw - ext4 /dev/covered rw",
+        "31 30 8:3 / /data/old rw - ext4 /dev/below rw",
+        "32 30 8:4 / /data rw - ext4 /dev/above rw",
+        "33 32 8:5 / /data/new rw - ext4 /dev/upon rw",
+        "34 27 8:6 / /srv rw - ext4 /dev/emptied rw",
+        "35 34 0:50 / /srv rw - tmpfs tmpfs rw",
+    )
+    with opened("filesystem", machine) as source:
+        found = {
+            series.attributes[v.DEVICE]: value
+            for series, value in series_of(often(source), v.SYSTEM_FILESYSTEM_LIMIT).items()
+        }
+    assert found == {"/dev/root": 101, "/dev/above": 104, "/dev/upon": 105}
+
+
+def test_the_root_of_all_mounts_may_stand_on_itself() -> None:
+    with opened("filesystem", _of("1 1 8:1 / / rw - ext4 /dev/root rw", "2 1 8:2 / /a rw - xfs /dev/a rw")) as source:
+        assert _points(often(source)) == {"/", "/a"}
+
+
+@pytest.mark.parametrize(
+    "path", ["/media/My\u00a0Disk", "/media/a\\011tab", "/media/back\\134slash", "/media/\u2003\x85"]
+)
+def test_a_mount_point_may_be_called_anything(path: str) -> None:
+    with opened("filesystem", _of("27 1 8:1 / / rw - ext4 /dev/root rw", f"28 27 8:2 / {path} rw - xfs  rw")) as source:
+        assert _points(often(source)) == {"/", path.replace("\\011", "\t").replace("\\134", "\\")}
+
+
 def test_a_path_that_does_not_exist_is_said_and_left_out(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING), opened("filesystem", metal(0), disk_paths="/data,/nowhere") as source:
         assert _points(often(source)) == {"/data"}

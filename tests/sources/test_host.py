@@ -409,6 +409,20 @@ def test_an_interface_that_is_plugged_in_is_there_within_a_minute_and_what_is_pu
         assert seen() == {"eth1"}
 
 
+def test_an_interface_whose_name_is_no_text_costs_no_other() -> None:
+    machine = old(0)
+    _files(machine)["/proc/net/dev"] = dev(["lo", "eth0", "odd"], 0).encode().replace(b"odd", b"v\xff")
+    assert _read(machine) == _read(old(0))
+
+
+@pytest.mark.parametrize("columns", [4, 7])
+def test_a_disk_that_a_kernel_says_less_of_is_left_out(columns: int) -> None:
+    machine = old(0)
+    _files(machine)["/proc/diskstats"] = diskstats(["sda"], 0, 14) + diskstats(["sdb"], 0, columns)
+    found = {series.attributes[v.DEVICE] for series in series_of(_read(machine), v.SYSTEM_DISK_IO_TIME)}
+    assert found == {"sda"}
+
+
 def test_energy_goes_on_where_its_counter_wraps_around() -> None:
     machine = metal(0)
     with opened("host", machine) as host:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from opentelemetry.instrumentation.hardware.machine import Mount
@@ -32,7 +33,7 @@ def stable(mountinfo: bytes, filesystems: str) -> Sequence[Mount]:
     """
     real = _UNBACKED | {line.strip() for line in filesystems.splitlines() if not line.startswith("nodev")}
     found: dict[str, Mount] = {}
-    for number, root, mount in _mounted(mountinfo):
+    for number, root, mount in _seen(mountinfo):
         if mount.type not in real or mount.type in _IMAGES or (mount.type == "overlay" and mount.path != "/"):
             continue
         if mount.path != "/" and (root != "/" and mount.type != "btrfs"):
@@ -52,7 +53,7 @@ def below(mountinfo: bytes, path: str) -> Mount:
         FileNotFoundError: where there is none.
     """
     best = None
-    for _, _, mount in _mounted(mountinfo):
+    for _, _, _, _, mount in _mounted(mountinfo):
         inside = mount.path in ("/", path) or path.startswith(mount.path + "/")
         if inside and (best is None or len(mount.path) >= len(best.path)):  # a later mount covers an earlier one
             best = mount
@@ -61,17 +62,29 @@ def below(mountinfo: bytes, path: str) -> Mount:
     return best
 
 
-def _mounted(mountinfo: bytes) -> Iterator[tuple[str, str, Mount]]:
-    """Device number, root and mount of each line."""
+def _mounted(mountinfo: bytes) -> Iterator[tuple[str, str, str, str, Mount]]:
+    """Of each line: its number, that of the mount on which it stands, the file system, what of that it shows, where."""
     for line in mountinfo.decode(errors="surrogateescape").split("\n")[:-1]:
         before, _, after = line.partition(" - ")
-        fields, kind = before.split(), after.split()
-        yield fields[2], _unescape(fields[3]), Mount(_unescape(fields[4]), _unescape(kind[1]), kind[0])
+        fields, kind = before.split(" "), after.split(" ")  # other blanks are a part of names
+        mount = Mount(_unescape(fields[4]), _unescape(kind[1]), kind[0])
+        yield fields[0], fields[1], fields[2], _unescape(fields[3]), mount
 
 
-def _unescape(path: str) -> str:
+def _seen(mountinfo: bytes) -> Iterator[tuple[str, str, Mount]]:
+    """File system, root and mount of those that no other mount covers: asked by its path, that one would answer."""
+    lines = [*_mounted(mountinfo)]
+    places = {number: (parent, mount.path) for number, parent, _, _, mount in lines if number != parent}
+    covered = {parent for parent, path in places.values() if parent in places and places[parent][1] == path}
+    for number, _, system, root, mount in lines:
+        hidden, at = number in covered, number
+        while not hidden and at in places:
+            at, path = places[at]
+            hidden = at in covered and places[at][1] != path
+        if not hidden:
+            yield system, root, mount
+
+
+def _unescape(text: str) -> str:
     """Blanks and the like are octal in mountinfo."""
-    for code in ("\\040", "\\011", "\\012", "\\134"):
-        if code in path:
-            path = path.replace(code, chr(int(code[1:], 8)))
-    return path
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)

@@ -101,7 +101,7 @@ def net_dev(text: bytes, names: Sequence[str] | None) -> Iterator[tuple[str, Int
     """``/proc/net/dev``: the interfaces by name, all where no names are given."""
     for line in lines(text)[2:]:
         label, _, rest = line.partition(b":")
-        name = label.strip().decode()
+        name = label.strip().decode(errors="backslashreplace")  # the kernel takes any bytes
         if names is None or name in names:
             c = rest.split()
             yield (
