@@ -77,7 +77,7 @@ WORK: tuple[Callable[[], object], ...] = (nothing, gc.collect, thread, program, 
 
 def child(number: int) -> None:
     """Do some work, and end one way or the other."""
-    if len(sockets()) > 1:  # one may have been on its way to its server at the very moment
+    if len(sockets()) > (not WANTED):  # one of no more use may be closed at the very moment
         os._exit(2)
     WORK[number % len(WORK)]()
     if number // len(WORK) % 2:

@@ -74,10 +74,12 @@ class Client:
 
 
 @contextmanager
-def server(*scripts: Callable[[Client], object]) -> Iterator[str]:
-    """Where a server is that treats each connection by one of these; the last one goes on as it likes."""
+def server(*scripts: Callable[[Client], object], path: str = "") -> Iterator[str]:
+    """Where a server is that treats its connections by these, one after the other."""
     open_: list[socket.socket] = []
-    with socket.create_server(("127.0.0.1", 0)) as listening:
+    with socket.socket(socket.AF_UNIX if path else socket.AF_INET) as listening:
+        listening.bind(path or ("127.0.0.1", 0))
+        listening.listen()
         open_.append(listening)
 
         def serve() -> None:
@@ -89,7 +91,7 @@ def server(*scripts: Callable[[Client], object]) -> Iterator[str]:
         thread = threading.Thread(target=serve)
         thread.start()
         try:
-            yield f"127.0.0.1:{listening.getsockname()[1]}"
+            yield f"unix:{path}" if path else f"127.0.0.1:{listening.getsockname()[1]}"
         finally:
             for each in open_:
                 with suppress(OSError):
@@ -202,7 +204,7 @@ def in_pieces(stream: int) -> bytes:
 
 
 def with_much_else(stream: int) -> bytes:
-    others = frame(WINDOW, 0, 0, b"\0\0\0\1") + frame(2, 0, stream, b"\0" * 5) + frame(200, 0xFF, 0, b"?")
+    others = frame(WINDOW, END, stream, b"\0\0\0\1") + frame(2, 0, stream, b"\0" * 5) + frame(200, 0xFF, 0, b"?")
     strange = frame(HEADERS, WHOLE | END, stream + 2, b"\x7f\xff") + frame(DATA, END, stream + 2, b"x")
     return others + strange + frame(RESET, 0, stream + 2, b"\0\0\0\2") + frame(SETTINGS, END, 0) + answer(stream)
 
@@ -235,6 +237,28 @@ def test_a_server_is_answered(rpc: Rpc) -> None:
     widened = [int.from_bytes(data, "big") for kind, _, stream, data in frames if (kind, stream) == (WINDOW, 0)]
     assert widened == [(1 << 31) - 1 - 0xFFFF, len(BODY), len(BODY), len(BODY)], "what came may come again"
     assert [stream for kind, _, stream, _ in frames if kind == DATA] == [1, 3, 5, 7]
+
+
+@pytest.mark.parametrize("local", [True, False])
+def test_a_question_says_what_grpc_says(rpc: Rpc, tmp_path: Path, local: bool) -> None:
+    seen: dict[str, str] = {}
+
+    def script(client: Client) -> None:
+        seen.update(http2.unpacked(client.next(HEADERS, WHOLE)[1]))
+        client.say(answer(client.asked()))
+
+    with server(script, path=str(tmp_path / "tpu.sock") if local else "") as address:
+        rpc.metric(address, r.DUTY, alone=False)
+    assert seen.pop("user-agent").startswith("opentelemetry-instrumentation-hardware/")
+    assert seen == {
+        ":method": "POST",
+        ":scheme": "http",
+        ":path": "/tpu.monitoring.runtime.RuntimeMetricService/GetRuntimeMetric",
+        ":authority": "localhost" if local else address,
+        "te": "trailers",
+        "content-type": "application/grpc",
+        "grpc-timeout": "500m",
+    }
 
 
 def test_a_connection_that_ended_meanwhile_is_made_anew(rpc: Rpc) -> None:
@@ -321,7 +345,7 @@ def test_what_is_no_answer_says_why(rpc: Rpc, data: Any, code: int, text: str) -
         (lambda s: frame(HEADERS, WHOLE, s, b"\xbe"), "a table that has no room"),
         (lambda s: frame(HEADERS, WHOLE, s, b"\x80"), "a table that has no room"),
         (lambda s: frame(HEADERS, WHOLE, s, b"\x3f\xe1\x1f"), "a table that has no room"),
-        (lambda s: frame(HEADERS, WHOLE, s, b"\0\x05ab"), "break off"),
+        (lambda s: frame(HEADERS, WHOLE, s, b"\0\x01a\x05ab"), "break off"),
         (lambda s: frame(HEADERS, WHOLE, s, b"\0"), "break off"),
         (lambda s: frame(HEADERS, WHOLE, s, b"\xff" + b"\xff" * 20), "no end"),
         (lambda s: answer(s, b""), "not one message"),

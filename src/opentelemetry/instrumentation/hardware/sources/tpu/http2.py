@@ -16,7 +16,7 @@ import socket
 import struct
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 _PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _DATA, _HEADERS, _RESET, _SETTINGS, _PUSH, _PING, _GOAWAY, _WINDOW, _CONTINUATION = 0, 1, 3, 4, 5, 6, 7, 8, 9
@@ -70,19 +70,15 @@ class Answer(NamedTuple):
 
 
 class Connection:
-    """A connection, for one question at a time. After any error it is of no more use.
+    """A connection, for one question at a time; made for the first. After any error it is of no more use.
 
     Args:
         address: ``host:port``, or ``unix:`` and a path.
-        deadline: when it has to be made, by :func:`time.monotonic`; looking up a host's name comes on top.
-
-    Raises:
-        Away: nobody is there.
-        TimeoutError: it takes too long.
     """
 
-    def __init__(self, address: str, deadline: float) -> None:
-        self._socket = _connected(address, deadline)
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._socket = cast(socket.socket, None)
         self._stream = -1
         self._buffer = b""
         self._at = 0
@@ -99,15 +95,17 @@ class Connection:
             headers: in lower case, those that begin with a colon first.
             body: less than a frame.
             most: bytes that may come.
-            deadline: when all has to be there, by :func:`time.monotonic`.
+            deadline: when all has to be there, by :func:`time.monotonic`; looking up a host's name comes on top.
 
         Raises:
-            Away: the connection ends, or ended long ago.
+            Away: nobody is there; or the connection ends, or ended long ago.
             TimeoutError: it takes too long.
             Reset: it is turned down.
             ValueError: the answer is none, or too long.
         """
         self.usable = False  # until all has gone well
+        if self._stream < 0:
+            self._connect(deadline)
         self._stream += 2
         if self._owed:
             self._unsent += _frame(_WINDOW, 0, 0, struct.pack(">I", self._owed))
@@ -117,10 +115,8 @@ class Connection:
         answer = Answer({}, bytearray())
         last = self._stream + 2 > _MOST
         for kind, flags, stream, payload in self._frames(most, deadline):
-            if kind == _SETTINGS and not flags & _ACK:
-                self._send(_frame(_SETTINGS, _ACK, 0), deadline)
-            elif kind == _PING and not flags & _ACK:
-                self._send(_frame(_PING, _ACK, 0, payload), deadline)
+            if kind in (_SETTINGS, _PING) and not flags & _ACK:
+                self._send(_frame(kind, _ACK, 0, payload if kind == _PING else b""), deadline)
             elif kind == _GOAWAY:
                 last = True
                 if len(payload) < 8 or struct.unpack_from(">I", payload)[0] & _MOST < self._stream:
@@ -154,7 +150,6 @@ class Connection:
         """Frames as they come, those of one block of headers as one; none after so many bytes."""
         begun: tuple[int, int, bytes] | None = None
         while most > 0:
-            _left(deadline)  # whoever sends without end is not waited for either
             head = self._take(9, deadline)
             size = int.from_bytes(head[:3], "big")
             kind, flags, stream = head[3], head[4], int.from_bytes(head[5:], "big") & _MOST
@@ -170,7 +165,6 @@ class Connection:
                 flags = first | flags & _END_HEADERS
             elif kind == _HEADERS:
                 payload = _unpadded(flags, payload)
-                flags &= ~(_PADDED | _PRIORITY)
             if kind == _HEADERS and not flags & _END_HEADERS:
                 if len(payload) > _FRAME:
                     raise ValueError("a block of headers has no end")
@@ -194,9 +188,34 @@ class Connection:
         self._at += size
         return self._buffer[self._at - size : self._at]
 
+    def _connect(self, deadline: float) -> None:
+        """Connect with the first place of the address that answers."""
+        why = ""
+        for family, place in _places(self._address):
+            try:
+                self._socket = made = socket.socket(family, socket.SOCK_STREAM)  # where a fork finds it
+            except OSError as error:
+                if error.errno != errno.EAFNOSUPPORT:
+                    raise  # that is no matter of who is there
+                why = why or _why(error)
+                continue
+            try:
+                made.settimeout(_left(deadline))
+                made.connect(place)
+                if family in (socket.AF_INET, socket.AF_INET6):
+                    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                return
+            except TimeoutError:
+                raise
+            except (OSError, OverflowError) as error:
+                made.close()
+                why = why or _why(error)
+        raise Away(why or "the host has no address")
+
     def close(self) -> None:
         """Close the descriptor; in a forked child the connection stays its parent's."""
-        self._socket.close()
+        if self._socket is not None:
+            self._socket.close()
 
 
 def _left(deadline: float) -> float:
@@ -208,31 +227,6 @@ def _left(deadline: float) -> float:
 
 def _why(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error)
-
-
-def _connected(address: str, deadline: float) -> socket.socket:
-    """A socket that is connected with the first place of an address that answers."""
-    why = ""
-    for family, place in _places(address):
-        try:
-            made = socket.socket(family, socket.SOCK_STREAM)
-        except OSError as error:
-            if error.errno != errno.EAFNOSUPPORT:
-                raise  # that is no matter of who is there
-            why = why or _why(error)
-            continue
-        try:
-            made.settimeout(_left(deadline))
-            made.connect(place)
-            if family in (socket.AF_INET, socket.AF_INET6):
-                made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return made
-        except BaseException as error:
-            made.close()
-            if isinstance(error, TimeoutError) or not isinstance(error, (OSError, OverflowError)):
-                raise
-            why = why or _why(error)
-    raise Away(why or "the host has no address")
 
 
 def _places(address: str) -> Iterator[tuple[int, Any]]:

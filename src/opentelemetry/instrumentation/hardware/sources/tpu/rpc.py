@@ -93,9 +93,7 @@ class Rpc:
         deadline = time.monotonic() + seconds
         while True:
             kept = address in self._connections
-            if not kept:
-                self._connections[address] = Connection(address, deadline)
-            connection = self._connections[address]
+            connection = self._connections.setdefault(address, Connection(address))
             try:
                 return connection.ask(headers, body, wire.LIMIT + _AROUND, deadline)
             except Away:
