@@ -220,10 +220,19 @@ def test_queues_of_a_core_are_added_whichever_program_has_them() -> None:
 
 def test_what_could_not_be_true_is_not_held_against_what_can_be() -> None:
     with serving(busy()) as tpu, asked(tpu.address) as source:
-        for percent, doubted in ((250.0, True), (25.0, False)):
+        for percent, doubted in ((25.0, False), (250.0, True), (25.0, False)):
             tpu.said[r.DUTY] = doubles({0: percent, 1: 0.0})
             assert len(by_id(source, v.HW_NPU_UTILIZATION, hw_npu_task="general")) == 2 - doubted
             assert any("cannot be true" in sentence for sentence in source.missing) is doubted
+            assert [*by_id(source, v.HW_NPU_MEMORY_USAGE)] == ["tpu0", "tpu1"], "they are called as before"
+
+
+@pytest.mark.parametrize(("device", "expected"), [("006f", ["tpu0", "tpu1"]), ("0027", ["tpucore0", "tpucore1"])])
+def test_what_the_bus_has_says_what_devices_are_called(device: str, expected: list[str]) -> None:
+    with serving(busy()) as tpu, opened("tpu", Bus(device), tpu_runtime=[tpu.address]) as source:
+        for duty in ({0: 75.0, 1: 0.0}, {0: 75.0}, {}):
+            tpu.said[r.DUTY] = doubles(duty)
+            assert [*by_id(source, v.HW_NPU_MEMORY_USAGE)] == expected
 
 
 def test_sizes_of_buffers_that_are_too_many_are_one() -> None:
@@ -658,8 +667,12 @@ def test_no_line_however_broken_raises_anything_else(line: bytes) -> None:
 class Bus(Drivers):
     """This machine, with chips on its bus."""
 
+    def __init__(self, device: str = "006f") -> None:
+        super().__init__()
+        self._device = device
+
     def kernel(self) -> Any:
-        return Tree(bus("006f", 2))
+        return Tree(bus(self._device, 2, "004f"))
 
 
 def test_the_sdk_is_asked_in_a_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,6 +48,7 @@ class Rows:
         self._of = Kept()
         self._cores: dict[int, _Core] = {}
         self._chips: dict[int, _Core] = {}
+        self._apart = False
         self._sizes: set[str] = set()
         self._last: dict[tuple[str | int, ...], r.Total] = {}
         self._grown: dict[tuple[str, int | str], r.Total] = {}
@@ -79,8 +80,7 @@ class Rows:
         On v2 and v3 two cores have one duty cycle. The runtime does not say whose: both are listed in the same order.
         """
         memory = sorted({*used, *total})
-        found = self._reader.chips
-        shared = 2 * len(duty) == len(memory) if duty and memory else bool(found and found[0].chip.shared)
+        shared = self._shared(len(duty), len(memory))
         if shared and duty:
             self._chips = {number: _Core(f"tpu{number}", f"TPU {number}") for number in duty}
         if not memory:
@@ -94,6 +94,15 @@ class Rows:
         self._cores = {
             number: _Core(f"tpucore{number}", f"TPU core {number}", parent) for number, parent in zip(memory, parents)
         }
+
+    def _shared(self, duties: int, memories: int) -> bool:
+        """Whether two cores have one duty cycle: the kind of chip says so, or else how many there are of each.
+
+        Where each has had its own once, one that is missing now does not change what they are called.
+        """
+        found = self._reader.chips
+        self._apart = self._apart or 0 < duties == memories
+        return found[0].chip.shared if found else 0 < 2 * duties == memories and not self._apart
 
     def _core(self, number: int) -> _Core:
         """A device by its number; one without memory is known by that alone."""
