@@ -7,35 +7,27 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from tests.sources.machines import SPARSE, Story
-from tests.sources.tree import Fabricated
+from tests.sources.tree import Fabricated, Speaking
 
 from opentelemetry.instrumentation.hardware.command import Command, Output, Tool
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.stream import Stream
 
 
-class Running:
-    """A tool that runs on: what it says at each tick."""
+class Running(Speaking):
+    """macmon of a version."""
 
     def __init__(self, version: str, lines: list[bytes] | Exception) -> None:
+        super().__init__(lines)
         self.version = version
-        self.lines = lines
 
     def run(self, arguments: list[str], seconds: float) -> Output:
         assert arguments == ["--version"]
         return Output(0, f"macmon {self.version}\n".encode())
 
-    def open(self, arguments: list[str], period: float) -> None:
+    def open(self, arguments: list[str], period: float, document: str = "") -> None:
         chip = tuple(map(int, self.version.split("."))) >= (0, 6, 1)
         assert arguments == ["pipe", "-i", "5000", *(["--soc-info"] if chip else [])]
-
-    def read(self, seconds: float = 0.0) -> list[bytes]:
-        if isinstance(self.lines, Exception):
-            raise self.lines
-        return self.lines
-
-    def close(self) -> None:
-        pass
 
 
 class Printing:

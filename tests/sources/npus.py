@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from tests.sources.machines import SPARSE, STRANGER, Story
-from tests.sources.tree import Fabricated, Tree
+from tests.sources.tree import Fabricated, Speaking, Tree
 
 from opentelemetry.instrumentation.hardware.command import Tool
 from opentelemetry.instrumentation.hardware.drivers import T
@@ -32,25 +32,6 @@ def program(*children: int, opens: str = "/dev/null") -> Files:
     for child in children:
         files |= {f"/proc/{child}/task/{child}/children": "", f"/proc/{child}/fd/0": "/dev/null"}
     return files
-
-
-class Speaking:
-    """A tool that runs on: the lines of a tick, or how it ends."""
-
-    def __init__(self, lines: Sequence[bytes] | Exception, begins: Exception | None = None) -> None:
-        self.lines = lines
-        self.begins = begins
-        self.opened: list[tuple[Any, ...]] = []
-
-    def open(self, arguments: list[str], period: float, document: str = "") -> None:
-        self.opened.append((arguments, period, document))
-        if self.begins:
-            raise self.begins
-
-    def read(self, seconds: float = 0.0) -> list[bytes]:
-        if isinstance(self.lines, Exception):
-            raise self.lines
-        return [*self.lines]
 
 
 class Npus(Fabricated):

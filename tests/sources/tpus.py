@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from tests.sources.machines import GIB, SPARSE, Story
-from tests.sources.tree import Fabricated, Tree
+from tests.sources.tree import Fabricated, Speaking, Tree
 
 from opentelemetry.instrumentation.hardware.command import Tool
 from opentelemetry.instrumentation.hardware.drivers import Refusal, T
@@ -44,22 +44,11 @@ class Services:
         return cast(str, page)
 
 
-class Saying:
-    """The child of libtpu's SDK: what it says at each tick."""
+class Saying(Speaking):
+    """The child of libtpu's SDK."""
 
-    def __init__(self, lines: list[bytes] | Exception) -> None:
-        self.lines = lines
-
-    def open(self, arguments: list[str], period: float) -> None:
+    def open(self, arguments: list[str], period: float, document: str = "") -> None:
         assert arguments[:2] == ["-I", "-c"]
-
-    def read(self, seconds: float = 0.0) -> list[bytes]:
-        if isinstance(self.lines, Exception):
-            raise self.lines
-        return self.lines
-
-    def close(self) -> None:
-        pass
 
 
 class Cloud(Fabricated):

@@ -129,6 +129,32 @@ class Answers:
         return answer
 
 
+class Speaking:
+    """A tool that runs on: the lines of a tick, or how it ends.
+
+    Attributes:
+        opened: how it was begun, each time.
+    """
+
+    def __init__(self, lines: Sequence[bytes] | Exception, begins: Exception | None = None) -> None:
+        self.lines = lines
+        self.begins = begins
+        self.opened: list[tuple[Any, ...]] = []
+
+    def open(self, arguments: list[str], period: float, document: str = "") -> None:
+        self.opened.append((arguments, period, document))
+        if self.begins:
+            raise self.begins
+
+    def read(self, seconds: float = 0.0) -> list[bytes]:
+        if isinstance(self.lines, Exception):
+            raise self.lines
+        return [*self.lines]
+
+    def close(self) -> None:
+        pass
+
+
 class Fabricated(Drivers):
     """Drivers of a made-up machine; without a tree it is none that runs Linux."""
 
