@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import resource
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.benchmarks.locks import releases
-from tests.children import descriptors, started
+from tests.children import PATIENCE, descriptors, run, started
 
 from opentelemetry.instrumentation.hardware.drivers import Drivers, Linux, Module, Space, plain
 from opentelemetry.instrumentation.hardware.model import Unavailable
@@ -220,6 +221,17 @@ def test_usage_affinity_online_and_uptime(kernel: Linux) -> None:
     assert kernel.uptime() <= float(Path("/proc/uptime").read_text().split()[0]) + 0.011
     assert kernel.exists("/proc/self/stat")
     assert not kernel.exists("/proc/self/nothing")
+
+
+@linux
+def test_uptime_goes_on_while_the_machine_sleeps(kernel: Linux) -> None:
+    """Played in a time namespace, where only the clock that goes on has been put forward."""
+    line = ["unshare", "--time", "--boottime", "100000", "--fork"]
+    if not shutil.which("unshare") or subprocess.run([*line, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this user may not make a time namespace")
+    show = "from opentelemetry.instrumentation.hardware.drivers import Linux; print(Linux().uptime())"
+    there = float(run([*line, sys.executable, "-c", show]).stdout)
+    assert 0 <= kernel.uptime() + 100_000 - there <= PATIENCE
 
 
 PINNED = """
