@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.children import command, run
 from tests.sources.reading import all_of, often, opened, series_of
-from tests.sources.tpus import bus
+from tests.sources.tpus import HERE, Cloud, bus, working
 from tests.sources.tree import Fabricated, Tree
 from tests.stage import PATIENT
 from tests.tools.tpu import (
@@ -233,6 +233,12 @@ def test_what_the_bus_has_says_what_devices_are_called(device: str, expected: li
         for duty in ({0: 75.0, 1: 0.0}, {0: 75.0}, {}):
             tpu.said[r.DUTY] = doubles(duty)
             assert [*by_id(source, v.HW_NPU_MEMORY_USAGE)] == expected
+
+
+def test_a_number_of_a_device_that_cannot_be_one_is_none() -> None:
+    with serving(busy()) as tpu, asked(tpu.address) as source:
+        tpu.said[r.DUTY] = doubles({-1: 10.0, 0: 20.0, 1 << 30: 30.0})
+        assert by_id(source, v.HW_NPU_UTILIZATION, hw_npu_task="general") == {"tpu0": 0.2}
 
 
 def test_sizes_of_buffers_that_are_too_many_are_one() -> None:
@@ -699,6 +705,17 @@ def test_the_sdk_is_asked_in_a_child(tmp_path: Path, monkeypatch: pytest.MonkeyP
         links = series_of(found, v.GOOGLE_TPU_LINK_HEALTH)
         assert {series.attributes[v.TPU_LINK]: value for series, value in links.items()} == {"tray1.chip3.ici0.int": 0}
         assert "libtpu" not in sys.modules
+
+
+def test_the_driver_counts_the_devices_of_its_host() -> None:
+    said = {"tensorcore_util": ["1.0", "2.0", "3.0", "4.0"], "tpu_throttle_score": ["0-0", "1-1", "2-2", "3-3"]}
+    for devices in ([0, 1, 2, 3], [8, 9, 12, 13]):
+        drivers = Cloud(bus("005e", 4), {HERE: working(devices, 1)}, [json.dumps(said).encode()])
+        with opened("tpu", drivers, libtpu="on") as source:
+            names = [f"tpu{device}" for device in devices]
+            assert by_id(source, v.GOOGLE_TPU_THROTTLE_SCORE) == dict(zip(names, range(4)))
+            shares = by_id(source, v.HW_NPU_UTILIZATION, hw_npu_task="tensorcore")
+            assert shares == dict(zip(names, (0.01, 0.02, 0.03, 0.04)))
 
 
 def test_where_libtpu_is_not_installed_it_is_said_and_no_child_is_left() -> None:

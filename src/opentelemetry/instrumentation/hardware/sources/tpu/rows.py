@@ -145,15 +145,18 @@ class Rows:
 
     def _driver(self) -> Iterator[Point]:
         said = self._reader.driver()
-        known = [*self._cores.values()]
         for number, percent in enumerate(said.tensorcore):
-            core = known[number] if len(known) == len(said.tensorcore) else self._core(number)
             if percent is not None:
-                yield self._task(core, "tensorcore")(percent / 100)
+                yield self._task(self._here(number, len(said.tensorcore)), "tensorcore")(percent / 100)
         for link, health in said.links.items():
             yield self._of[v.GOOGLE_TPU_LINK_HEALTH, v.TPU_LINK, link](health)
         for number, score in said.throttle.items():
-            yield self._of[self._series(v.GOOGLE_TPU_THROTTLE_SCORE, self._core(number))](score)
+            yield self._of[self._series(v.GOOGLE_TPU_THROTTLE_SCORE, self._here(number, len(said.throttle)))](score)
+
+    def _here(self, number: int, many: int) -> _Core:
+        """A device by its number among those of this host, which the driver counts from 0, if it knows them all."""
+        known = [*self._cores.values()]
+        return known[number] if number < many == len(known) else self._core(number)
 
     def read_seldom(self) -> Iterator[Point]:
         """What the devices are, and what counts up: eight calls of each program."""
