@@ -33,11 +33,13 @@ from tests.tools.tpu import (
 )
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
+from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.drivers import Drivers, Refusal
 from opentelemetry.instrumentation.hardware.model import Metric, Unavailable
 from opentelemetry.instrumentation.hardware.sources import Source
 from opentelemetry.instrumentation.hardware.sources.tpu import addresses, chips, profiler, resolver, sdk, wire
 from opentelemetry.instrumentation.hardware.sources.tpu import runtime as r
+from opentelemetry.instrumentation.hardware.sources.tpu.presence import Ways
 
 GIB = 1 << 30
 SAMPLES = os.environ.get("HARDWARE_SAMPLES", "")
@@ -521,6 +523,16 @@ def test_where_metrics_are_served(setting: Any, environ: dict[str, str], expecte
 def test_where_the_profiler_is(setting: str | None, environ: dict[str, str], expected: str) -> None:
     assert addresses.profiler(setting, environ) == expected
     assert resolver.is_name(expected) == (expected == "my-tpu")
+
+
+def test_where_there_is_a_tpu_the_name_of_another_is_none_unless_a_setting_says_it() -> None:
+    environ = {"TPU_NAME": "10.0.0.2"}
+    for files, settings, expected in (
+        (bus("0063", 4), {}, ""),
+        (bus("0063", 4), {"tpu_profiler": "10.0.0.2:9012"}, "10.0.0.2:9012"),
+        (bus("0063", 0), {}, "10.0.0.2:8466"),
+    ):
+        assert Ways(Config.read(settings, {}), environ, Tree(files)).profiler == expected
 
 
 def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
