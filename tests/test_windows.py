@@ -235,6 +235,13 @@ def test_a_share_of_totals_that_begin_anew_is_what_is_known() -> None:
     assert value_of(track, Series(BUSY)) == 0.5
 
 
+def test_a_share_of_totals_that_step_back_a_little_waits_until_they_are_there_again() -> None:
+    track = Track()
+    for at, part, whole in ((0.0, 10.0, 100.0), (1.0, 20.0, 120.0), (2.0, 19.5, 119.0), (3.0, 21.0, 140.0)):
+        track.take(at, [BUSY(Share(part, whole))])
+    assert value_of(track, Series(BUSY)) == (21 - 10) / (140 - 100)
+
+
 counts = st.one_of(st.lists(each, min_size=1, max_size=30) for each in (st.integers(0, 2**63 - 1), st.floats(0, 1e18)))
 
 
@@ -491,6 +498,7 @@ def test_a_counter_does_not_go_on_as_an_integral_nor_the_other_way_round() -> No
     assert value_of(track, other) is None
     assert track.take(2.0, [energy(110.0), other(Rate(5.0))]) == []
     assert value_of(track, energy) == 110.0
+    assert len(track.take(3.0, [energy(-1.0), other(-1.0)])) == 2, "what is no value at all is said"
 
 
 def test_peaks_keep_their_time_where_a_reading_lacks_them_or_fails() -> None:
