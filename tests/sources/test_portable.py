@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import psutil
@@ -221,3 +222,6 @@ def test_each_of_psutils_words_is_put_where_it_belongs() -> None:
     disk = _machine(disk_io_counters=lambda perdisk: {"disk0": counted}).disks()["disk0"]
     assert (disk.reads, disk.writes, disk.read, disk.written) == (1000, 2000, 3000, 4000)
     assert (disk.read_time, disk.write_time, disk.busy) == (5.0, 6.0, 7.0)
+    page = os.sysconf("SC_PAGE_SIZE")
+    paging = _machine(swap_memory=lambda: {"total": 0, "free": 0, "sin": 3 * page, "sout": 5 * page}).paging()
+    assert (paging.swapped_in, paging.swapped_out) == (3, 5), "pages, of which psutil says the bytes"
