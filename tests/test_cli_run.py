@@ -373,6 +373,26 @@ while True:
     assert sink.exports
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+def test_a_program_of_another_user_that_cannot_be_told_is_waited_for_all_the_same() -> None:
+    code = """
+import os, signal, subprocess
+from opentelemetry.instrumentation.hardware.cli.run import _ended
+from opentelemetry.instrumentation.hardware.cli.signals import Signals
+child = subprocess.Popen(["sleep", "3600"])
+with Signals([signal.SIGTERM]) as signals:
+    os.setresuid(65534, 65534, 0)
+    signal.raise_signal(signal.SIGTERM)
+    print(_ended(child, signals, 0.0))
+    os.setresuid(0, 0, 0)
+child.kill()
+child.wait()
+"""
+    answer = run([sys.executable, "-c", code])
+    assert answer.stdout == "False\n"
+    assert answer.stderr == "otel-hardware: signal 15 cannot be passed on: the program is another user's by now\n"
+
+
 @pytest.mark.skipif(shutil.which("setsid") is None, reason="setsid of util-linux gives a terminal to a program")
 @pytest.mark.parametrize(("key", "number"), [(b"\x03", signal.SIGINT), (b"\x1c", signal.SIGQUIT)])
 def test_a_key_on_a_terminal_reaches_the_program_once(nobody: str, key: bytes, number: signal.Signals) -> None:

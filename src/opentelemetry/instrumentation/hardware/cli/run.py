@@ -181,7 +181,10 @@ def _ended(child: subprocess.Popen[bytes], signals: Signals, seconds: float | No
         return True
     number = signals.wait(seconds if CHILD else 0.1)
     if number and number != CHILD and not (number in KEYS and _from_keyboard()):
-        child.send_signal(number)
+        try:
+            child.send_signal(number)
+        except PermissionError:  # it is sudo, say
+            say(f"signal {number} cannot be passed on: the program is another user's by now")
     return _is_over(child)
 
 
