@@ -128,8 +128,13 @@ class Linux:
         if self._entries is not None:
             self._entries.restype = ctypes.c_ssize_t
             self._entries.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t]
-        self._open: dict[str, int] = {}
-        self._buffer = ctypes.create_string_buffer(self._FIRST)
+        self._open: dict[str, tuple[int, Callable[[int, int, int, int], int]]] = {}
+        self._room(self._FIRST)
+
+    def _room(self, size: int) -> None:
+        """Have so many bytes for answers."""
+        buffer = ctypes.create_string_buffer(size)
+        self._size, self._address, self._view = size, ctypes.addressof(buffer), memoryview(buffer)
 
     def _failed(self, path: str) -> OSError:
         number = ctypes.get_errno()
@@ -141,37 +146,41 @@ class Linux:
             raise self._failed(path)
         return descriptor
 
-    def _whole(self, descriptor: int, path: str, short: int = 0) -> bytes:
+    def _pread(self, path: str) -> Callable[[int, int, int, int], int]:
+        """What reads a file."""
+        found: Callable[[int, int, int, int], int]
+        found = self._letting_go if path.startswith(self._ASKING) else self._holding
+        return found
+
+    def _whole(self, descriptor: int, pread: Callable[[int, int, int, int], int], path: str, short: int = 0) -> bytes:
         # The kernel gives tables (mounts, disks, interfaces) a page at a time, whatever is asked for, and ends a page
         # before the record that does not fit: only an empty answer means the end, or one with room for a record more.
-        pread = self._letting_go if path.startswith(self._ASKING) else self._holding
         got = 0
         while True:
-            left = len(self._buffer) - got
-            count: int = pread(descriptor, ctypes.byref(self._buffer, got) if got else self._buffer, left, got)
+            count = pread(descriptor, self._address + got, self._size - got, got)
             if count < 0:
                 raise self._failed(path)
             got += count
             if count == 0 or got < short:
-                return ctypes.string_at(self._buffer, got)
-            if got == len(self._buffer):
-                self._buffer = ctypes.create_string_buffer(got * 4)
+                return self._view[:got].tobytes()
+            if got == self._size:
+                self._room(got * 4)
                 got = 0
 
     def read(self, path: str) -> bytes:
-        descriptor = self._open.get(path)
-        if descriptor is None:
-            descriptor = self._open[path] = self._descriptor(path)
+        found = self._open.get(path)
+        if found is None:
+            found = self._open[path] = self._descriptor(path), self._pread(path)
         try:
-            return self._whole(descriptor, path, self._SHORT)
+            return self._whole(*found, path, self._SHORT)
         except OSError:  # the process, device or cgroup behind it is gone; another may come under the same name
-            os.close(self._open.pop(path))
+            os.close(self._open.pop(path)[0])
             raise
 
     def once(self, path: str) -> bytes:
         descriptor = self._descriptor(path)
         try:
-            return self._whole(descriptor, path)
+            return self._whole(descriptor, self._pread(path), path)
         finally:
             self._libc.close(descriptor)
 
@@ -181,8 +190,8 @@ class Linux:
         descriptor = self._descriptor(path, os.O_DIRECTORY)
         try:
             found: list[str] = []
-            while (count := self._entries(descriptor, self._buffer, len(self._buffer))) > 0:
-                found += _entries(ctypes.string_at(self._buffer, count))
+            while (count := self._entries(descriptor, self._address, self._size)) > 0:
+                found += _entries(self._view[:count].tobytes())
             if count < 0:
                 raise self._failed(path)
             return found
@@ -200,10 +209,10 @@ class Linux:
         return os.path.exists(path)
 
     def link(self, path: str) -> str:
-        count: int = self._libc.readlink(os.fsencode(path), self._buffer, len(self._buffer))
+        count: int = self._libc.readlink(os.fsencode(path), self._address, self._size)
         if count < 0:
             raise self._failed(path)
-        return os.fsdecode(ctypes.string_at(self._buffer, count))
+        return os.fsdecode(self._view[:count].tobytes())
 
     def space(self, path: str) -> Space:
         answer = os.statvfs(path)
@@ -232,7 +241,7 @@ class Linux:
 
     def forget(self, path: str) -> None:
         for name in [name for name in self._open if name.startswith(path)]:
-            os.close(self._open.pop(name))
+            os.close(self._open.pop(name)[0])
 
     def close(self) -> None:
         self.forget("")

@@ -41,6 +41,9 @@ _MOST = 1 << 13
 
 _INT64 = 1 << 63
 
+_PLAIN = (int, float)
+"""What most values are: they are looked at here, without a call, where that is enough."""
+
 _HUGE = 1e100
 """No quantity is that large."""
 
@@ -102,7 +105,7 @@ class _Last(_Slot):
     __slots__ = ()
 
     def take(self, value: Any, seen: bool, reading: _Reading) -> bool:
-        if not _sound(value):
+        if not (type(value) in _PLAIN and -_INT64 <= value < _INT64) and not _sound(value):
             return False
         reading.lasts[self.metric].append((value, self.attributes))
         return True
@@ -122,7 +125,7 @@ class _Counter(_Slot):
         self._shift: Number | None = None if from_start else 0
 
     def take(self, value: Any, seen: bool, reading: _Reading) -> bool:
-        if not _sound(value, 0):
+        if not (type(value) in _PLAIN and 0 <= value < _INT64) and not _sound(value, 0):
             return type(value) is Rate
         if self._shift is None:
             self._shift = -value
@@ -189,7 +192,10 @@ class _Ratio(_Slot):
             return False
         part, whole = value
         if seen:
-            part, whole = _waited(self._part, part), _waited(self._whole, whole)
+            if part < self._part:
+                part = _waited(self._part, part)
+            if whole < self._whole:
+                whole = _waited(self._whole, whole)
             reading.area[self.index] += max(0.0, part - self._part)
             reading.weight[self.index] += max(0.0, whole - self._whole)
         self._part, self._whole = part, whole
