@@ -18,6 +18,7 @@ class Filesystem(Source):
     """The stable mounts of real file systems, or those that ``DISK_PATHS`` names."""
 
     name = "filesystem"
+    rows = ("system.filesystem.",)
     seldom = 60.0
 
     def open(self) -> None:
