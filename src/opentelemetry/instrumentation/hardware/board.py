@@ -48,6 +48,7 @@ class Board:
         values: Values = {}
         own: Values = defaultdict(list)
         problems: list[Problem] = []
+        parts: list[tuple[float, Values]] = []
         for poller in self.pollers:
             if poller.state is State.ABSENT:
                 continue
@@ -55,13 +56,15 @@ class Board:
             problem = poller.health(now)
             if problem is not None:
                 problems.append(problem)
-            for part in found:
+            parts += found
+            for _, part in found:
                 for series in self._add(values, part):
                     problems.append(Problem(poller.name, f"{series!r} is reported by another source already"))
             _vital(own, poller, problem)
         own[OWN_CPU_TIME].append((sum([poller.cpu_time for poller in self.pollers]), NONE))
         self._add(values, own)
-        return Snapshot(values, tuple(problems), {name: end[0] for name, end in marks.items()})
+        parts.append((now, own))
+        return Snapshot(values, tuple(problems), {name: end[0] for name, end in marks.items()}, parts)
 
     def _add(self, values: Values, part: Values) -> list[Series]:
         """Add the rows that are wanted. Series that were there already are left out, and returned."""

@@ -6,7 +6,7 @@ not know is an error where it is written. Standard library only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -189,8 +189,10 @@ class Snapshot(NamedTuple):
         values: by metric, the value and attributes of each of its series; a series appears once.
         problems: the sources that failed, hung or lied.
         read: by source, the monotonic time of the reading that the values come from.
+        parts: what each source said, wanted or not, with the monotonic time of the reading.
     """
 
     values: Values
     problems: tuple[Problem, ...] = ()
     read: Mapping[str, float] = MappingProxyType({})
+    parts: Sequence[tuple[float, Values]] = ()

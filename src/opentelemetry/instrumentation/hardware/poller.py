@@ -223,18 +223,18 @@ class Poller:
         """Whether nobody has asked for so long that the source is not read."""
         return self._rhythm.paused(now)
 
-    def values(self, since: Ends | None, now: float) -> tuple[list[Values], Ends]:
-        """The values of both reads since the windows before, by metric, and where these windows ended.
+    def values(self, since: Ends | None, now: float) -> tuple[list[tuple[float, Values]], Ends]:
+        """The values of both reads since the windows before, each with its time, and where these windows ended.
 
         Readings older than three of their own periods are left out.
         """
-        found: list[Values] = []
+        found: list[tuple[float, Values]] = []
         ends = list(since or (0.0, 0.0))
         for at, track in enumerate((self._often, self._seldom)):
             answer = track.window(since[at] if since else None, self._interval)
             if answer is not None and self._counts(now - answer[1], track, now):
                 ends[at] = answer[1]
-                found.append(answer[0])
+                found.append((answer[1], answer[0]))
         return found, (ends[0], ends[1])
 
     def _counts(self, age: float, track: Track, now: float) -> bool:
@@ -248,5 +248,5 @@ class Poller:
     def window(self, since: Ends | None, now: float) -> tuple[list[tuple[Series, Number]], Ends]:
         """The same as :meth:`values`, series by series."""
         found, ends = self.values(since, now)
-        rows = [row for values in found for row in values.items()]
+        rows = [row for _, values in found for row in values.items()]
         return [(Series(metric, attributes), value) for metric, points in rows for value, attributes in points], ends

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
 from opentelemetry.instrumentation.hardware.board import Marks
@@ -98,9 +98,7 @@ class Viewer:
         self.stay()
         before, self._before = self._before, snapshot
         elapsed = _elapsed(before, snapshot)
-        return View(
-            time.time(), elapsed, snapshot, _rates(before, snapshot, elapsed), _missing(self._session), self._pid
-        )
+        return View(time.time(), elapsed, snapshot, _rates(before, snapshot), _missing(self._session), self._pid)
 
     def stay(self) -> None:
         """Keep the sources sampling while nobody looks."""
@@ -114,16 +112,24 @@ def _elapsed(before: Snapshot, after: Snapshot) -> float:
     return sum(spans) / len(spans) if spans else 0.0
 
 
-def _rates(before: Snapshot, after: Snapshot, elapsed: float) -> dict[Line, float]:
-    old = {line(metric, attributes): value for metric, points in before.values.items() for value, attributes in points}
+def _rates(before: Snapshot, after: Snapshot) -> dict[Line, float]:
+    """The increase per second of each counter that moved: of the time between its own two readings."""
+    old = dict(_counters(before))
     found = {}
-    for metric, points in after.values.items():
-        if metric.kind is Kind.COUNTER and elapsed > 0:
-            for value, attributes in points:
-                key = line(metric, attributes)
-                if value > old.get(key, value):
-                    found[key] = (value - old[key]) / elapsed
+    for key, (at, value) in _counters(after):
+        begin, start = old.get(key, (at, value))
+        if at > begin and value > start:
+            found[key] = (value - start) / (at - begin)
     return found
+
+
+def _counters(snapshot: Snapshot) -> Iterator[tuple[Line, tuple[float, Number]]]:
+    """The counters, each with the time of its reading."""
+    for at, values in snapshot.parts:
+        for metric, points in values.items():
+            if metric.kind is Kind.COUNTER:
+                for value, attributes in points:
+                    yield line(metric, attributes), (at, value)
 
 
 def _missing(session: Session) -> tuple[str, ...]:
