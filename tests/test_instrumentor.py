@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import os
+import sys
 import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -156,6 +159,51 @@ def test_the_same_provider_twice_reports_once(
     instrumentor.instrument(meter_provider=application.provider)
     assert [record.getMessage() for record in caplog.records] == ["Attempting to instrument while already instrumented"]
     assert application.points()  # which fails where a series is there twice
+
+
+def test_two_threads_that_instrument_at_once_begin_one_session(
+    instrumentor: HardwareInstrumentor, application: Application, before: Left
+) -> None:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(5):
+            gate = threading.Barrier(2)
+
+            def instrument(gate: threading.Barrier = gate) -> None:
+                gate.wait(10)
+                HardwareInstrumentor().instrument(meter_provider=application.provider)
+
+            both = [threading.Thread(target=instrument) for _ in range(2)]
+            for thread in both:
+                thread.start()
+            for thread in both:
+                thread.join(30)
+            instrumentor.uninstrument()
+            assert left()[0] == before[0]
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def test_a_provider_that_nobody_else_has_is_forgotten(instrumentor: HardwareInstrumentor) -> None:
+    providers = []
+    for _ in range(3):
+        provider = MeterProvider([InMemoryMetricReader()], shutdown_on_exit=False)
+        instrumentor.instrument(meter_provider=provider, sources=["process"])
+        instrumentor.uninstrument()
+        provider.shutdown()
+        providers.append(weakref.ref(provider))
+        del provider
+    gc.collect()
+    assert [provider() for provider in providers] == [None, None, None]
+
+
+@pytest.mark.parametrize(("sources", "joins"), [(["process"], False), (["process", "host"], True)])
+def test_children_leave_the_host_to_who_reports_it(
+    instrumentor: HardwareInstrumentor, application: Application, sources: list[str], joins: bool
+) -> None:
+    instrumentor.instrument(meter_provider=application.provider, sources=sources)
+    assert (identity.JOB in os.environ) is joins
 
 
 @pytest.mark.parametrize("providers", ["one", "two", "late"])

@@ -603,11 +603,11 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 HardwareInstrumentor().instrument(sources=["openmetrics"], openmetrics={"own": sys.argv[1]})
-board = HardwareInstrumentor()._session.board
-board.fresh(20)
+session = HardwareInstrumentor()._session
+session.fresh(20)
 reader = InMemoryMetricReader()
 metrics.set_meter_provider(MeterProvider([reader]))
-board.fresh(20)
+session.fresh(20)
 data = reader.get_metrics_data()
 print([metric.name for scope in data.resource_metrics[0].scope_metrics for metric in scope.metrics])
 """

@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
@@ -51,6 +52,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     configuration: ClassVar[type[Config]] = Config
     """Makes declarative configuration (``instrumentation/development: python: hardware:``) typed."""
 
+    _lock: threading.RLock
     _session: Session | None
     _meters: weakref.WeakKeyDictionary[MeterProvider, _Instruments]
     _attached: list[_Instruments]
@@ -59,16 +61,18 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     _warned: bool
 
     def __new__(cls, *args: Any, **kwargs: Any) -> HardwareInstrumentor:
-        """There is one instrumentor in a process; what it holds survives being constructed again."""
-        known = cls._instance
+        """There is one instrumentor in a process; what it holds survives being constructed again, also by two threads
+        at once.
+        """
         self: HardwareInstrumentor = super().__new__(cls, *args, **kwargs)
-        if known is None:
-            self._session = None
-            self._meters = weakref.WeakKeyDictionary()
-            self._attached = []
-            self._hooked = False
-            self._waiting = False
-            self._warned = False
+        begin = self.__dict__.setdefault
+        begin("_lock", threading.RLock())
+        begin("_session", None)
+        begin("_meters", weakref.WeakKeyDictionary())
+        begin("_attached", [])
+        begin("_hooked", False)
+        begin("_waiting", False)
+        begin("_warned", False)
         return self
 
     def instrumentation_dependencies(self) -> Collection[str]:
@@ -78,14 +82,20 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     def instrument(self, **kwargs: Any) -> None:
         """See the class; another provider may be added while the first is reported to."""
         provider = kwargs.get("meter_provider")
-        try:
-            if self._session is not None and provider is not None and not self._reports_to(provider):
-                self._attach(provider)
+        with self._lock:
+            try:
+                if self._session is not None and provider is not None and not self._reports_to(provider):
+                    self._attach(provider)
+                    return
+            except Exception:
+                _LOG.exception("Hardware telemetry cannot be reported to %r", provider)
                 return
-        except Exception:
-            _LOG.exception("Hardware telemetry cannot be reported to %r", provider)
-            return
-        super().instrument(**kwargs)
+            super().instrument(**kwargs)
+
+    def uninstrument(self, **kwargs: Any) -> None:
+        """See the class."""
+        with self._lock:
+            super().uninstrument(**kwargs)
 
     def _reports_to(self, provider: MeterProvider) -> bool:
         return self._instruments_of(provider) in self._attached
@@ -166,6 +176,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
 
     def _forked(self) -> None:
         """In a child: nothing of the parent's is used, and ``instrument()`` begins anew."""
+        self._lock = threading.RLock()  # of the other, a thread that did not come along may have hold
         session = self._let_go()
         self._is_instrumented_by_opentelemetry = False
         if session is not None:
@@ -214,7 +225,7 @@ class _Instruments:
 
     def __init__(self, provider: MeterProvider) -> None:
         self.cycle = Cycle(self._observations)
-        self._provider = provider
+        self._provider = weakref.ref(provider)  # which is forgotten once nobody else has it
         self._meter: Meter = provider.get_meter(SCOPE, __version__, SCHEMA_URL)
         self._made: set[Metric] = set()
         self._learned: dict[tuple[object, ...], Metric] = {}
@@ -281,16 +292,17 @@ class _Instruments:
 
         A row that is learned again, by a later session, has the instrument of the first.
         """
-        if _is_proxy(self._provider) and _is_proxy(get_meter_provider()):
+        provider = self._provider()
+        if provider is None or (_is_proxy(provider) and _is_proxy(get_meter_provider())):
             return  # the instruments to come would have other names; the rows are there at the next reading, too
         for row in rows:
             if row not in self._carried:
                 key = (row.endpoint, row.name, row.kind, row.unit, row.help)
                 if key not in self._learned:
-                    self._learned[key] = self._scraped(row)
+                    self._learned[key] = self._scraped(provider, row)
                 self._carried[row] = self._learned[key]
 
-    def _scraped(self, row: Metric) -> Metric:
+    def _scraped(self, provider: MeterProvider, row: Metric) -> Metric:
         """Make the instrument of a scraped row, in a scope of its endpoint: two endpoints may differ about a name.
 
         The SDK refuses names that OTLP has nothing against (``vllm:num_requests_running``), and writes all of them in
@@ -305,7 +317,7 @@ class _Instruments:
         while (row.endpoint, name.lower()) in self._names:
             name += "_"
         self._names.add((row.endpoint, name.lower()))
-        meter = self._provider.get_meter(f"{SCOPE}.openmetrics.{row.endpoint}", __version__)
+        meter = provider.get_meter(f"{SCOPE}.openmetrics.{row.endpoint}", __version__)
         instrument = self._make(meter, name, carrier)
         with suppress(AttributeError):
             instrument.name = row.name  # type: ignore[attr-defined]

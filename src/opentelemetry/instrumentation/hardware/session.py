@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import os
 import threading
@@ -20,6 +19,7 @@ from opentelemetry.instrumentation.hardware.poller import Poller
 from opentelemetry.instrumentation.hardware.rhythm import Rhythm
 from opentelemetry.instrumentation.hardware.rounds import Rounds, fresh
 from opentelemetry.instrumentation.hardware.sources import Site, Source, discover
+from opentelemetry.instrumentation.hardware.vocabulary import CATALOG
 
 _LOG = logging.getLogger(__name__)
 
@@ -142,8 +142,9 @@ class Session:
         return found
 
     def start(self) -> None:
-        """Begin to sample; from now on our children are members of our job."""
-        identity.join(self._environ, self.pid)
+        """Begin to sample. Where we report the host, our children are members of our job, and leave it to us."""
+        if any(metric.scope is Scope.HOST and self.reports(metric) for metric in CATALOG):
+            identity.join(self._environ, self.pid)
         for each in self.rounds:
             each.start()
 
@@ -164,11 +165,6 @@ class Session:
                 _LOG.debug("Source %s hangs; its thread ends when its driver answers", each.name)
 
     def abandon(self) -> None:
-        """In a forked child: close the descriptors that came with the fork. No lock, no thread, no wait.
-
-        All else is kept for ever: a library whose objects are let go of, here or at the child's end, may wait for
-        threads that did not come along.
-        """
+        """In a forked child: close the descriptors that came with the fork. No lock, no thread, no wait."""
         for poller in self.board.pollers:
             poller.abandon()
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
