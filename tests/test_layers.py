@@ -24,7 +24,7 @@ LAYERS = (
     ("stream",),
     ("drivers", "identity", "config"),
     ("replay", "http"),
-    ("machine", "cgroup", "procfs", "mounts", "linux", "portable", "devices", "choice"),
+    ("machine", "cgroup", "pids", "procfs", "mounts", "linux", "portable", "devices", "choice"),
     ("owners", "missing", "documents"),
     ("sources",),
     ("raw",),

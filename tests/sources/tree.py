@@ -31,7 +31,11 @@ def _order(name: str) -> tuple[bool, str]:
 
 
 class Tree:
-    """A kernel that answers from a dict of files. A file that is an exception is raised."""
+    """A kernel that answers from a dict of files. A file that is an exception is raised.
+
+    Attributes:
+        numbers: whether ``/proc`` knows us by the number that we know ourselves by.
+    """
 
     def __init__(
         self,
@@ -49,6 +53,7 @@ class Tree:
         self.spent = usage
         self.descriptors = dict(descriptors or {})
         self.asked: list[str] = []
+        self.numbers = True
 
     def become(self, other: Tree) -> None:
         """The machine goes on: everything is as it is there."""
@@ -82,6 +87,8 @@ class Tree:
 
     def exists(self, path: str) -> bool:
         place = _place(path)
+        if place == "/proc/{pid}/task/{pid}":
+            return self.numbers
         return place in self.files or any(name.startswith(place + "/") for name in self.files)
 
     def space(self, path: str) -> Space:

@@ -30,9 +30,10 @@ class _Place(NamedTuple):
 class Cgroup:
     """The control group of one process. Where it lies is looked up again at every :meth:`limits`."""
 
-    def __init__(self, kernel: Kernel, pid: int) -> None:
+    def __init__(self, kernel: Kernel, process: str) -> None:
+        """Take it from the folder of the process in ``/proc``."""
         self._kernel = kernel
-        self._pid = pid
+        self._process = process
         self._lines: bytes | None = None
         self._cpu: _Place | None = None
         self._accounting: _Place | None = None
@@ -72,10 +73,10 @@ class Cgroup:
 
     def _find(self) -> None:
         try:
-            lines = self._kernel.read(f"/proc/{self._pid}/cgroup")
+            lines = self._kernel.read(f"{self._process}/cgroup")
             if lines == self._lines:
                 return
-            mounted = self._kernel.once(f"/proc/{self._pid}/mountinfo")
+            mounted = self._kernel.once(f"{self._process}/mountinfo")
         except OSError:
             return
         self._lines = lines

@@ -33,15 +33,24 @@ def born(pid: int) -> str | None:
         return None
 
 
+def _number(pid: int) -> int:
+    """The number of a process in ``/proc``: in a pid namespace that has the host's, ours is another there."""
+    try:
+        return int(os.readlink("/proc/self")) if pid == os.getpid() else pid
+    except OSError:
+        return pid
+
+
 def key(pid: int) -> str:
     """The key of a job whose reporter is the given process."""
-    return f"{pid}.{born(pid)}"
+    number = _number(pid)
+    return f"{number}.{born(number)}"
 
 
 def is_member(environ: MutableMapping[str, str], pid: int) -> bool:
     """Whether another process that is still alive reports the host for this one."""
     reporter, _, started = environ.get(JOB, "").partition(".")
-    if not reporter.isdecimal() or len(reporter) > 19 or int(reporter) == pid:
+    if not reporter.isdecimal() or len(reporter) > 19 or int(reporter) == _number(pid):
         return False
     return born(int(reporter)) == started
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from opentelemetry.instrumentation.hardware import mounts, procfs
+from opentelemetry.instrumentation.hardware import mounts, pids, procfs
 from opentelemetry.instrumentation.hardware.cgroup import Cgroup
 from opentelemetry.instrumentation.hardware.drivers import Kernel, Module, Space
 from opentelemetry.instrumentation.hardware.machine import (
@@ -42,6 +42,7 @@ class LinuxMachine:
     def __init__(self, kernel: Kernel, psutil: Module) -> None:
         self._kernel = kernel
         self._psutil = psutil
+        self._folders: dict[int, str] = {}
         self._groups: dict[int, Cgroup] = {}
         self._pressures: list[tuple[str, str]] | None = None
         self._whole: dict[str, bool] = {}
@@ -285,7 +286,10 @@ class LinuxMachine:
     # -- processes
 
     def _folder(self, pid: int) -> str:
-        return "/proc/self" if pid == os.getpid() else f"/proc/{pid}"
+        found = self._folders.get(pid)
+        if found is None:
+            found = self._folders[pid] = pids.folder(self._kernel, pid)
+        return found
 
     def process(self, pid: int) -> Process:
         folder, mine = self._folder(pid), pid == os.getpid()
@@ -320,20 +324,21 @@ class LinuxMachine:
 
     def tree(self, pid: int) -> Sequence[int]:
         found: list[int] = []
-        waiting = [pid]
+        waiting = [self._folder(pid)]
         while waiting:
-            folder = f"/proc/{waiting.pop()}/task"
+            folder = f"{waiting.pop()}/task"
             for task in self._names(folder):
                 try:
                     children = [int(child) for child in self._kernel.once(f"{folder}/{task}/children").split()]
                 except FileNotFoundError:
                     if not self._kernel.exists(f"{folder}/{task}"):
                         continue  # the thread ended
-                    return [int(child) for child in self._psutil.call("Process.children", pid, True)]
+                    number = pid if pids.are_ours(self._kernel) else int(self._kernel.link("/proc/self"))
+                    return [int(child) for child in self._psutil.call("Process.children", number, True)]
                 except OSError:
                     continue
                 found += children
-                waiting += children
+                waiting += (f"/proc/{child}" for child in children)
         return found
 
     def relative(self, pid: int) -> Relative:
@@ -360,7 +365,7 @@ class LinuxMachine:
 
     def _cgroup(self, pid: int) -> Cgroup:
         if pid not in self._groups:
-            self._groups[pid] = Cgroup(self._kernel, pid)
+            self._groups[pid] = Cgroup(self._kernel, self._folder(pid))
         return self._groups[pid]
 
     def everything(self) -> tuple[Mapping[str, Disk], Mapping[str, Interface]]:

@@ -208,7 +208,7 @@ class Machine(Protocol):
         """One process."""
 
     def tree(self, pid: int) -> Sequence[int]:
-        """The pids of all descendants of a process."""
+        """All descendants of a process, by the numbers that :meth:`relative` knows."""
 
     def relative(self, pid: int) -> Relative:
         """A process of a tree."""

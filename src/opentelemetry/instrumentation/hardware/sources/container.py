@@ -21,7 +21,8 @@ class Container(Source):
         """Find the group.
 
         Raises:
-            Unavailable: where the process runs neither in a container nor under a limit.
+            Unavailable: where the process runs neither in a container nor under a limit, or it cannot be told which
+                process it is.
         """
         self._machine = machine(self.site.drivers)
         self._of = Kept()

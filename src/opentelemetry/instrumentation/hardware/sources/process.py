@@ -27,6 +27,7 @@ class Process(Source):
 
         Raises:
             OSError: where it is gone.
+            Unavailable: where it cannot be told which it is.
         """
         self._machine = machine(self.site.drivers)
         self._machine.process(self.site.pid)
@@ -38,6 +39,7 @@ class Process(Source):
         self._available = 0.0
         self._last: float | None = None
         self._alive: Reading | None = None
+        self._age: float | None = None
         self._ended = False
         self._tree_points: list[Point] = []
         self._tree: dict[tuple[int, float], float] = {}
@@ -61,7 +63,8 @@ class Process(Source):
             yield self._of[v.PROCESS_CPU_TIME, v.CPU_MODE, mode](seconds)
             yield self._of[v.PROCESS_CPU_UTILIZATION, v.CPU_MODE, mode](Share(seconds, self._available))
         yield from self._size(reading)
-        yield self._of[v.PROCESS_UPTIME](reading.uptime)
+        if self._alive is not None:
+            yield self._of[v.PROCESS_UPTIME](reading.uptime)
         yield from self._counters(reading)
         for row, key in zip(
             (v.GC_COLLECTIONS, v.GC_COLLECTED, v.GC_UNCOLLECTABLE), ("collections", "collected", "uncollectable")
@@ -71,15 +74,19 @@ class Process(Source):
                     yield self._of[row, v.GC_GENERATION, generation](stats[key])
 
     def _reading(self) -> Reading:
-        """The process as it is; of one that has ended the final totals, and its size while it lived."""
+        """The process as it is; of one that has ended the final totals, its size while it lived, and its age when that
+        was first seen.
+        """
         reading = self._machine.process(self.site.pid)
         self._ended = reading.resident is None
         if not self._ended:
-            self._alive = reading
-        elif self._alive is not None:
-            kept = ("threads", "resident", "virtual", "descriptors", "handles")
-            return reading._replace(**{name: getattr(self._alive, name) for name in kept})
-        return reading
+            self._alive, self._age = reading, None
+            return reading
+        if self._age is None:
+            self._age = reading.uptime
+        kept = ("threads", "resident", "virtual", "descriptors", "handles")
+        sizes = {} if self._alive is None else {name: getattr(self._alive, name) for name in kept}
+        return reading._replace(uptime=self._age, **sizes)
 
     def _size(self, reading: Reading) -> Iterator[Point]:
         if reading.threads is not None:

@@ -72,8 +72,6 @@ class Processes:
 
     def __init__(self, kernel: Kernel, machine: Machine, pid: int, cards: Mapping[str, str]) -> None:
         self._kernel = kernel
-        self._machine = machine
-        self._pid = pid
         self._owners = Owners(machine, kernel, pid, COMPUTE)
         self._cards = cards
         self._before: dict[str, Use] = {}
@@ -88,8 +86,8 @@ class Processes:
         self.computing = False
         if self._owners.on_host and self._cards:
             self._rocm(found)
-        for pid in (self._pid, *self._machine.tree(self._pid)):
-            self._rendering(pid, found)
+        for folder in self._owners.folders:
+            self._rendering(folder, found)
         self.blind = self.computing and not found
         return found
 
@@ -129,20 +127,20 @@ class Processes:
                         use = found.setdefault(bdf, Use())
                         use.kfd = (use.kfd or 0) + int(said)
 
-    def _rendering(self, pid: int, found: dict[str, Use]) -> None:
+    def _rendering(self, folder: str, found: dict[str, Use]) -> None:
         """Look through the open files of a process: one walk tells what it draws on, and whether it computes."""
         kernel = self._kernel
         try:
-            names = kernel.names(f"/proc/{pid}/fd")[:_FILES]
+            names = kernel.names(f"{folder}/fd")[:_FILES]
         except OSError:
             return
         for name in names:
             with suppress(OSError):
-                opened = kernel.link(f"/proc/{pid}/fd/{name}")
+                opened = kernel.link(f"{folder}/fd/{name}")
                 if opened == COMPUTE:
                     self.computing = True
                 elif opened.startswith("/dev/dri/"):
-                    _take(kernel.once(f"/proc/{pid}/fdinfo/{name}").decode(errors="replace"), found)
+                    _take(kernel.once(f"{folder}/fdinfo/{name}").decode(errors="replace"), found)
 
 
 def _take(text: str, found: dict[str, Use]) -> None:
