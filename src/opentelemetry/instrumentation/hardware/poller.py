@@ -139,8 +139,7 @@ class Poller:
         wrong = self._often.take(now, source.read())
         wrong += source.wrong
         last = self._seldom.time
-        coming = self._rhythm.due(now) - now <= 2 * self._lead()
-        if last is None or due or (coming and now - last >= source.seldom - 0.1):
+        if last is None or due or (now - last >= source.seldom - 0.1 and self._coming(now)):
             wrong += self._seldom.take(self._clock(), source.read_seldom())
         if wrong:
             more = f", and {len(wrong) - 1} more of the kind" if len(wrong) > 1 else ""
@@ -148,6 +147,10 @@ class Poller:
             self.state = State.UP  # it lies, but it is read
         elif self.state is not State.UP or self._hung or self.problem is not None:
             self._well()
+
+    def _coming(self, now: float) -> bool:
+        """Whether a reading is made because a collection is due."""
+        return self._rhythm.due(now) - now <= 2 * self._lead()
 
     def _absent(self, gone: Unavailable) -> None:
         """There is no such thing on this machine; that is no trouble, and not tried again."""
