@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -234,3 +235,13 @@ def test_beside_four_busy_threads_readings_are_fresh() -> None:
             assert value > 0, f"collection {at} had no numbers of {name}"
             assert age <= 3 * period, f"collection {at} had a reading of {name} that was {age:.2f} s old"
     assert collections[-1]["process"][1] > collections[0]["process"][1]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="how glibc ends a thread")
+@pytest.mark.parametrize("poor", ["of descriptors", "of files"])
+def test_a_program_that_can_open_nothing_more_ends_as_it_would_without_us(tmp_path: Path, poor: str) -> None:
+    """Python ends the threads that are left, and glibc opens a library for it, or aborts the program."""
+    outcome = children.run(children.command("poor_end", *[tmp_path] * (poor == "of files")))
+    if outcome.returncode == 77:
+        pytest.skip(f"this user may not change the root: {outcome.stdout.strip()}")
+    assert outcome.returncode == 0, outcome.stderr

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, MutableMapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -145,6 +148,7 @@ class Session:
         """Begin to sample. Where we report the host, our children are members of our job, and leave it to us."""
         if any(metric.scope is Scope.HOST and self.reports(metric) for metric in CATALOG):
             identity.join(self._environ, self.pid)
+        _prepare_to_end()
         for each in self.rounds:
             each.start()
 
@@ -168,3 +172,14 @@ class Session:
         """In a forked child: close the descriptors that came with the fork. No lock, no thread, no wait."""
         for poller in self.board.pollers:
             poller.abandon()
+
+
+def _prepare_to_end() -> None:
+    """Load what glibc ends a thread with.
+
+    It does so when the first one is ended: those that are left at the program's end, by Python before 3.14. By then
+    there may be no descriptor for it, or another root, and the program would be aborted.
+    """
+    if sys.platform.startswith("linux"):
+        with suppress(OSError):
+            ctypes.CDLL("libgcc_s.so.1")

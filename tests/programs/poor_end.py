@@ -1,0 +1,33 @@
+"""A program that ends where nothing can be opened any more, while our threads are at work.
+
+Usage: poor_end.py [ROOT]; with no descriptor left, or in a folder as its root; status 77 where it may not change it.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+
+from opentelemetry.sdk.metrics import MeterProvider
+
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor
+
+instrumentor = HardwareInstrumentor()
+instrumentor.instrument(meter_provider=MeterProvider(), sample_interval=0.001)
+assert instrumentor._session is not None
+instrumentor._session.fresh(10)
+if sys.argv[1:]:
+    try:
+        os.chroot(sys.argv[1])
+    except PermissionError as error:
+        print(error)
+        sys.exit(77)
+    os.chdir("/")
+else:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (100, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    try:
+        while True:
+            os.open("/dev/null", os.O_RDONLY)
+    except OSError:
+        print("nothing can be opened")
