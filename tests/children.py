@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -77,6 +78,15 @@ def scene(program: str, *arguments: object) -> Any:
         pytest.skip(f"there may be no namespace here: {outcome.stdout.strip()}")
     assert outcome.returncode == 0, outcome.stderr
     return json.loads(outcome.stdout)
+
+
+def in_pid_namespace(*flags: str) -> list[str]:
+    """What starts a command in a pid namespace of its own, as its first process."""
+    for before in ([], ["--user", "--map-root-user"]) if shutil.which("unshare") else ():
+        line = ["unshare", *before, "--pid", "--fork", *flags]
+        if subprocess.run([*line, "true"], capture_output=True, check=False).returncode == 0:
+            return line
+    pytest.skip("there may be no pid namespace here")
 
 
 def descriptors() -> dict[str, str]:

@@ -15,8 +15,9 @@ from collections.abc import Iterator
 from itertools import dropwhile
 from pathlib import Path
 
+import psutil
 import pytest
-from tests.children import PATIENCE, environment, run, started
+from tests.children import PATIENCE, PROGRAMS, command, environment, in_pid_namespace, run, started
 from tests.sink import Sink
 from tests.waiting import wait_for
 
@@ -437,3 +438,35 @@ def test_telemetry_that_cannot_start_does_not_cost_the_program() -> None:
 def test_a_backend_that_never_answers_does_not_hold_the_programs_end(silent: str) -> None:
     env = {"OTEL_EXPORTER_OTLP_ENDPOINT": silent, "OTEL_EXPORTER_OTLP_TIMEOUT": str(10 * PATIENCE)}
     assert run(python("raise SystemExit(4)"), env).returncode == 4
+
+
+# -- the first process of a container
+
+QUIET = {"OTEL_METRICS_EXPORTER": "none", "PYTHONPATH": str(PROGRAMS.parent.parent)}
+CONSOLE = [*AGENT, "--console", "--sources", "process"]
+
+
+def test_the_first_process_of_a_container_reaps_what_others_leave_behind() -> None:
+    answer = run([*in_pid_namespace("--mount-proc"), *CONSOLE, "--", *command("orphans")], QUIET)
+    assert (answer.returncode, answer.stdout) == (7, "0 2\n"), answer.stderr
+    assert "uptime" in answer.stderr
+
+
+@pytest.mark.parametrize(("code", "status"), [("os.kill(os.getpid(), 9)", 137), ("sys.exit(5)", 5)])
+def test_the_first_process_of_a_container_passes_signals_on_and_ends_as_the_program(code: str, status: int) -> None:
+    waits = "signal.pthread_sigmask(0, [15]); print('ready', flush=True); signal.sigwait([15])"
+    program = [sys.executable, "-c", f"import os, signal, sys; {waits}; {code}"]
+    with started([*in_pid_namespace("--mount-proc"), *CONSOLE, "--", *program], QUIET) as outer:
+        assert outer.stdout is not None
+        assert outer.stdout.readline() == "ready\n"
+        (first,) = psutil.Process(outer.pid).children()
+        first.terminate()
+        outer.communicate(timeout=PATIENCE)
+    assert outer.returncode == status
+
+
+def test_a_program_that_cannot_be_told_in_the_hosts_proc_is_not_reported_and_runs() -> None:
+    answer = run([*in_pid_namespace(), *CONSOLE, "--", "sh", "-c", "exit 3"], QUIET)
+    assert answer.returncode == 3
+    assert "cannot be told here: this is a pid namespace" in answer.stderr
+    assert "uptime" not in answer.stderr

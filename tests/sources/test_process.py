@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gc
+import json
 import mmap
 import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +17,7 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
-from tests.children import started
+from tests.children import PROGRAMS, command, in_pid_namespace, run, started
 from tests.sources.machines import STRANGER, foreign, metal, tree
 from tests.sources.reading import agrees, all_of, often, opened, rises_between, series_of, value
 from tests.waiting import wait_for
@@ -187,10 +189,30 @@ def test_io_lies_between_two_readings_of_psutil(tmp_path: Path) -> None:
 
 
 def test_uptime_agrees_with_psutil() -> None:
-    import time
-
     with _child(IDLE) as child, opened("process", pid=child.pid) as source:
         agrees(lambda: time.time() - child.create_time(), _now(source, v.PROCESS_UPTIME), 1.5, "uptime")
+
+
+def _boottime() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def test_a_process_that_has_ended_ages_no_more() -> None:
+    """Its parent has not looked yet, so its totals can be read; its time goes on until its end is seen."""
+    with _child(IDLE) as child, opened("process", pid=child.pid) as source:
+        alive = often(source)
+        child.kill()
+        wait_for(lambda: child.status() == psutil.STATUS_ZOMBIE, 30, "zombie")
+        seen = often(source)
+        then = _boottime()
+        wait_for(lambda: _boottime() > then + 0.2, 30, "later time")
+        later = often(source)
+        with opened("process", pid=child.pid) as other:
+            late = often(other)
+    assert value(seen, v.PROCESS_UPTIME) >= value(alive, v.PROCESS_UPTIME)
+    assert later == seen, "nothing of it changes"
+    assert series_of(late, v.PROCESS_CPU_TIME) == series_of(seen, v.PROCESS_CPU_TIME)
+    assert not series_of(late, v.PROCESS_UPTIME), "nobody knows when it ended"
 
 
 def test_the_garbage_collector_says_what_the_interpreter_says() -> None:
@@ -317,6 +339,43 @@ def test_a_kernel_that_does_not_list_children_leaves_it_to_psutil() -> None:
     machine.modules["psutil"] = {"Process.children": [STRANGER, STRANGER + 1]}
     with opened("process", machine) as source:
         assert value(all_of(source), v.PROCESS_TREE_COUNT) == 3
+
+
+def test_in_a_pid_namespace_that_sees_the_hosts_processes_they_are_not_taken_for_ours() -> None:
+    line = in_pid_namespace()
+    answer = run([*line, *command("pid_namespace")], {"PYTHONPATH": str(PROGRAMS.parent.parent)})
+    assert answer.returncode == 0, answer.stderr
+    found = json.loads(answer.stdout)
+    assert found["another"], "our number is nobody else's in /proc: the test shows nothing"
+    assert (found["alone"], found["tree"], found["threads"], found["larger"]) == (1, 2, 2, True)
+    assert found["ours"] == sorted({found["me"], found["number"]}), "both numbers are ours, the next is not"
+    assert found["computing"]
+    assert (
+        found["silent"]
+        == [
+            f"process {found['child']} cannot be told here: this is a pid namespace, and /proc shows the host's numbers"
+        ]
+        * 2
+    )
+    assert found["theirs"] == []
+    assert found["key"] == f"{found['number']}.{found['born']}"
+    assert found["member"] == [False, True]
+
+
+def test_a_kernel_that_does_not_list_children_has_psutil_asked_by_the_number_that_proc_has() -> None:
+    machine = tree(1)
+    assert machine.tree is not None
+    files = machine.tree.files
+    for path in [path for path in files if path.endswith("/children")]:
+        files[path.replace("/children", "/comm")] = "python\n"
+        del files[path]
+    machine.tree.numbers = False
+    files["/proc/{pid}"] = str(STRANGER + 7)
+    machine.modules["psutil"] = {
+        "Process.children": lambda pid, recursive: [STRANGER] if pid == STRANGER + 7 else [1, 2, 3]
+    }
+    with opened("process", machine) as source:
+        assert value(all_of(source), v.PROCESS_TREE_COUNT) == 2
 
 
 # -- made-up processes

@@ -40,6 +40,8 @@ http/protobuf), OTEL_EXPORTER_OTLP_HEADERS, OTEL_METRICS_EXPORTER, OTEL_RESOURCE
 (default: otel-hardware). With no endpoint set and nobody at the default one, a table in the terminal shows the
 numbers instead.
 
+As the first process of a container it reaps what others leave behind, and so needs no init in front of it.
+
 At the end the last numbers are sent, for which it waits 5 seconds at most; a line says so where they are lost.
 
 exit status: 0 after SIGINT, SIGTERM or --duration; around a program the program's own (128 + n where signal n
@@ -88,7 +90,8 @@ class Run:
             return _alone(arguments)
         if arguments.duration is not None:
             raise Mistake("--duration is for the agent alone; a program ends when it ends")
-        return _around(program, arguments)
+        agent = os.fork() if os.getpid() == 1 and hasattr(os, "fork") else 0
+        return _as_init(agent) if agent else _around(program, arguments)
 
 
 # -- the agent by itself
@@ -206,6 +209,22 @@ def _from_keyboard() -> bool:
         return False
     finally:
         os.close(terminal)
+
+
+def _as_init(agent: int) -> int:
+    """The first process of a container, which inherits what others leave behind: pass signals on, and reap.
+
+    The agent is a process of its own: it knows its children, and nobody reaps them behind its back.
+    """
+    with Signals((*MEANT, CHILD), even_ignored=True) as signals:
+        while True:
+            ended, status = os.waitpid(-1, os.WNOHANG)
+            if ended == agent:
+                code = os.waitstatus_to_exitcode(status)
+                return code if code >= 0 else 128 - code
+            number = 0 if ended else signals.wait()
+            if number and number != CHILD:
+                os.kill(agent, number)
 
 
 # -- both

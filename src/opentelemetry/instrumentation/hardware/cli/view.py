@@ -39,12 +39,13 @@ class View(NamedTuple):
     pid: int
 
     def of_process(self) -> View:
-        """The same with the numbers of the process alone, and what the GPUs are that it uses."""
+        """The same with the numbers of the process alone, what the GPUs are that it uses, and why it says nothing."""
         values = self.snapshot.values
         kept = {metric: points for metric, points in values.items() if metric.name.startswith("process.")}
         used = {attributes[HW_ID] for points in kept.values() for _, attributes in points if HW_ID in attributes}
         gpus = [point for point in values.get(HW_GPU_INFO, ()) if point[1][HW_ID] in used]
-        return self._replace(snapshot=Snapshot({HW_GPU_INFO: gpus, **kept} if gpus else kept), missing=())
+        missing = tuple(sentence for sentence in self.missing if sentence.startswith("process: "))
+        return self._replace(snapshot=Snapshot({HW_GPU_INFO: gpus, **kept} if gpus else kept), missing=missing)
 
     def rows(self) -> list[tuple[Metric, list[tuple[Number, Attributes]]]]:
         """The metrics in the order of the catalogue, others behind."""

@@ -1,0 +1,55 @@
+"""In a pid namespace that sees the host's ``/proc``: what is found of ourselves, of a child, and of whose GPU it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tests.sources.reading import all_of, opened, value
+
+from opentelemetry.instrumentation.hardware import identity
+from opentelemetry.instrumentation.hardware import vocabulary as v
+from opentelemetry.instrumentation.hardware.drivers import Drivers, Linux
+from opentelemetry.instrumentation.hardware.linux import LinuxMachine
+from opentelemetry.instrumentation.hardware.machine import machine
+from opentelemetry.instrumentation.hardware.model import Unavailable
+from opentelemetry.instrumentation.hardware.owners import Owners
+
+me, number = os.getpid(), int(os.readlink("/proc/self"))
+found: dict[str, Any] = {"me": me, "number": number, "another": me != number and Path(f"/proc/{me}").exists()}
+
+
+def without(source: str, pid: int) -> str:
+    """Why nothing is said of a process."""
+    try:
+        with opened(source, pid=pid) as each:
+            return f"{len(all_of(each))} numbers"
+    except Unavailable as gone:
+        return gone.reason
+
+
+with tempfile.NamedTemporaryFile() as evidence, opened("process") as source:
+    owners = Owners(machine(Drivers()), Linux(), me, evidence.name)
+    owners.look()
+    found["ours"] = sorted(owners.among([me, number, number + 1]))
+    found["computing"] = owners.computing()
+    found["alone"] = value(all_of(source), v.PROCESS_TREE_COUNT)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        several = all_of(source)
+        found["tree"] = value(several, v.PROCESS_TREE_COUNT)
+        found["threads"] = value(several, v.PROCESS_TREE_THREAD_COUNT)
+        found["larger"] = value(several, v.PROCESS_TREE_MEMORY_USAGE) > value(several, v.PROCESS_MEMORY_USAGE)
+        found["child"] = child.pid
+        found["silent"] = [without(name, child.pid) for name in ("process", "container")]
+        theirs = Owners(LinuxMachine(Linux(), Drivers().module("psutil")), Linux(), child.pid, os.devnull)
+        theirs.look()
+        found["theirs"] = sorted(theirs.among([child.pid, number]))
+    found["key"] = identity.key(me)
+    found["born"] = identity.born(number)
+    found["member"] = [identity.is_member({identity.JOB: identity.key(me)}, pid) for pid in (me, child.pid)]
+print(json.dumps(found))
