@@ -245,3 +245,17 @@ def test_a_program_that_can_open_nothing_more_ends_as_it_would_without_us(tmp_pa
     if outcome.returncode == 77:
         pytest.skip(f"this user may not change the root: {outcome.stdout.strip()}")
     assert outcome.returncode == 0, outcome.stderr
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks the Linux kernel")
+@pytest.mark.parametrize("kind", ["sockets", "files"])
+def test_a_program_that_closes_all_descriptors_keeps_those_that_it_opens_then(tmp_path: Path, kind: str) -> None:
+    outcome = children.run(children.command("closes_all", kind, tmp_path))
+    assert (outcome.returncode, outcome.stderr) == (0, "")
+    said = json.loads(outcome.stdout)
+    assert said["taken"] >= 10, "the program has descriptors that were ours"
+    assert (said["lost"], said["lost_at_the_end"], said["left"]) == ([], [], [])
+    before, then = said["before"], said["then"]
+    assert set(before.pop("names")) <= set(then.pop("names"))
+    assert {"system.memory.limit []", "process.thread.count []"} < set(before)
+    assert then == before

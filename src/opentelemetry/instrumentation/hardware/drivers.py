@@ -14,7 +14,9 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple, Protocol, TypeVar
+from functools import partial
+from operator import attrgetter
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from opentelemetry.instrumentation.hardware.command import Command, Tool
 from opentelemetry.instrumentation.hardware.model import Unavailable
@@ -90,12 +92,23 @@ class Kernel(Protocol):
         """Let go of everything."""
 
 
+class _Kept(NamedTuple):
+    """A file that is read again and again: its number, what reads it, and what tells that the number is still its."""
+
+    descriptor: int
+    pread: Callable[[int, int, int, int], int]
+    identity: bytes
+
+
 class Linux:
     """The Linux kernel. Files of ``/proc`` and ``/sys`` are read without letting go of the interpreter lock.
 
     Beside a busy thread every system call that lets go of the lock waits up to 5 ms to get it back; these files are
     made by the kernel on the spot, in microseconds, so holding the lock is what disturbs the program least. What can
     block lets go of it: :meth:`space`, and files behind which a device is asked.
+
+    A program may close all descriptors that it knows nothing of, and then has sockets and files of its own under the
+    numbers of ours: a number is closed only after the kernel has said that it is still the file that was opened.
     """
 
     _FIRST = 4096
@@ -111,6 +124,12 @@ class Linux:
     )
     """Reading these makes the kernel ask a device or another CPU and wait: before 5.18 10 ms for a CPU's frequency."""
 
+    _TRUSTED = 0.02
+    """Seconds for which what was open is taken to be open still: a round of readings, and not two."""
+
+    _IDENTITY = 16
+    """So far the device and the inode reach in ``struct stat``, whatever the machine."""
+
     def __init__(self) -> None:
         if not sys.platform.startswith("linux"):
             raise Unavailable("this system is not Linux")
@@ -122,13 +141,15 @@ class Linux:
             pread.restype = ctypes.c_ssize_t
             pread.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64]
         self._libc.open.argtypes = [ctypes.c_char_p, ctypes.c_int]
+        self._stat = _stat(self._libc)
         self._libc.readlink.restype = ctypes.c_ssize_t
         self._libc.readlink.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t]
         self._entries = getattr(self._libc, "getdents64", None)
         if self._entries is not None:
             self._entries.restype = ctypes.c_ssize_t
             self._entries.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t]
-        self._open: dict[str, tuple[int, Callable[[int, int, int, int], int]]] = {}
+        self._open: dict[str, _Kept] = {}
+        self._trusted = 0.0
         self._room(self._FIRST)
 
     def _room(self, size: int) -> None:
@@ -167,15 +188,60 @@ class Linux:
                 self._room(got * 4)
                 got = 0
 
+    def _identity(self, descriptor: int) -> bytes:
+        """What tells an open file from every other one; nothing where none is open."""
+        return self._view[: self._IDENTITY].tobytes() if self._stat(descriptor, self._address) == 0 else b""
+
+    def _keep(self, path: str) -> _Kept:
+        """Open a file that is read again and again."""
+        descriptor = self._descriptor(path)
+        kept = self._open[path] = _Kept(descriptor, self._pread(path), self._identity(descriptor))
+        return kept
+
+    def _let_go(self, path: str) -> bool:
+        """Close a file that is kept open, if the number is still ours.
+
+        Returns:
+            Whether it was.
+        """
+        kept = self._open.pop(path)
+        ours = self._ours(kept)
+        if ours:
+            self._libc.close(kept.descriptor)
+        return ours
+
+    def _ours(self, kept: _Kept) -> bool:
+        return self._identity(kept.descriptor) == kept.identity
+
+    def _look(self) -> None:
+        """Notice when numbers are no longer ours.
+
+        Who closes what they know nothing of closes ranges, and new files get the lowest free numbers: it would show
+        at the lowest or the highest of ours.
+        """
+        kept = self._open.values()
+        number = attrgetter("descriptor")
+        if kept and not (self._ours(min(kept, key=number)) and self._ours(max(kept, key=number))):
+            self._sort_out()
+        self._trusted = time.monotonic() + self._TRUSTED
+
+    def _sort_out(self) -> None:
+        """Forget every number that is no longer ours; each may be another file of ours once one is opened."""
+        self._open = {path: kept for path, kept in self._open.items() if self._ours(kept)}
+
     def read(self, path: str) -> bytes:
+        if time.monotonic() > self._trusted:
+            self._look()
         found = self._open.get(path)
         if found is None:
-            found = self._open[path] = self._descriptor(path), self._pread(path)
+            found = self._keep(path)
         try:
-            return self._whole(*found, path, self._SHORT)
+            return self._whole(found.descriptor, found.pread, path, self._SHORT)
         except OSError:  # the process, device or cgroup behind it is gone; another may come under the same name
-            os.close(self._open.pop(path)[0])
-            raise
+            if self._let_go(path):
+                raise
+        self._sort_out()  # the number was no longer ours: the answer says nothing of the file
+        return self.read(path)
 
     def once(self, path: str) -> bytes:
         descriptor = self._descriptor(path)
@@ -241,10 +307,22 @@ class Linux:
 
     def forget(self, path: str) -> None:
         for name in [name for name in self._open if name.startswith(path)]:
-            os.close(self._open.pop(name)[0])
+            self._let_go(name)
 
     def close(self) -> None:
         self.forget("")
+
+
+def _stat(libc: ctypes.PyDLL) -> Callable[[int, int], int]:
+    """The C library's ``fstat``, of a number into an address."""
+    for name in ("fstat64", "fstat"):
+        found = getattr(libc, name, None)
+        if found is not None:
+            found.argtypes = [ctypes.c_int, ctypes.c_void_p]
+            return cast(Callable[[int, int], int], found)
+    versioned = libc.__fxstat64  # glibc before 2.33 has it under this name only; 0 is the kernel's own structure
+    versioned.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_void_p]
+    return partial(versioned, 0)
 
 
 def _entries(packed: bytes) -> list[str]:

@@ -71,7 +71,7 @@ class Session:
             Poller(
                 partial(make, Site(config, make_drivers(name), observed, self.member, part=part, alone=alone)),
                 f"{name}:{part}" if part else name,
-                config.interval if make.sampled else 0.0,
+                make.interval(config),
                 self.rhythm,
                 config.counter_origin == "start",
                 clock,
@@ -180,6 +180,6 @@ def _prepare_to_end() -> None:
     It does so when the first one is ended: those that are left at the program's end, by Python before 3.14. By then
     there may be no descriptor for it, or another root, and the program would be aborted.
     """
-    if sys.platform.startswith("linux"):
+    if sys.platform.startswith("linux") and sys.version_info < (3, 14):
         with suppress(OSError):
             ctypes.CDLL("libgcc_s.so.1")
