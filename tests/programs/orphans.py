@@ -12,7 +12,7 @@ from tests.waiting import wait_for
 
 def orphans() -> int:
     """How many processes the first one has inherited, zombies included."""
-    return sum(each.ppid() == 1 for each in psutil.process_iter() if each.pid != os.getppid())
+    return sum(each.info["ppid"] == 1 for each in psutil.process_iter(["ppid"]) if each.pid != os.getppid())
 
 
 reading, writing = os.pipe()
