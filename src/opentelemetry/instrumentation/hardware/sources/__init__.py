@@ -49,7 +49,6 @@ class Source(ABC):
             kinds is of process scope, and leaves the host's rows out where its site says so.
         seldom: seconds between two :meth:`read_seldom`, at least.
         pace: seconds between two :meth:`read`, at least; a source that opened a slow way raises its own.
-        sampled: whether it is read between collections, too.
         prompt: whether reading it never waits for anything: it shares a thread with its like.
         rows: what the names of its rows begin with; instruments are made for those of the vocabulary.
         missing: what this machine does not say, each with the reason; ``doctor`` lists it.
@@ -61,7 +60,6 @@ class Source(ABC):
     scope: ClassVar[Scope] = Scope.HOST
     seldom: ClassVar[float] = 10.0
     pace: float = 0.0
-    sampled: ClassVar[bool] = True
     prompt: ClassVar[bool] = False
     rows: ClassVar[tuple[str, ...]] = ("",)
 
@@ -76,6 +74,11 @@ class Source(ABC):
         """What has a thread of its own each, so that none waits for another; most sources are one."""
         del config
         return ("",)
+
+    @classmethod
+    def interval(cls, config: Config) -> float:
+        """Seconds between two readings, beside those just before a collection; 0: there are no others."""
+        return config.interval
 
     @classmethod
     def prepare(cls, config: Config) -> bool:

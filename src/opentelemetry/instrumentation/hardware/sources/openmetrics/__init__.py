@@ -25,12 +25,17 @@ class Openmetrics(Source):
 
     name = "openmetrics"
     rows = ("openmetrics.",)
-    sampled = False
 
     @classmethod
     def parts(cls, config: Config) -> Sequence[str]:
         """The endpoints."""
         return [endpoint.name for endpoint in config.openmetrics.each] if config.openmetrics else super().parts(config)
+
+    @classmethod
+    def interval(cls, config: Config) -> float:
+        """A page is asked for when a collection is due."""
+        del config
+        return 0.0
 
     @classmethod
     def prepare(cls, config: Config) -> bool:
