@@ -470,3 +470,15 @@ def test_a_program_that_cannot_be_told_in_the_hosts_proc_is_not_reported_and_run
     assert answer.returncode == 3
     assert "cannot be told here: this is a pid namespace" in answer.stderr
     assert "uptime" not in answer.stderr
+
+
+def test_an_agent_that_is_killed_ends_its_container_as_such() -> None:
+    program = [sys.executable, "-c", "print('ready', flush=True); input()"]
+    with started([*in_pid_namespace("--mount-proc"), *CONSOLE, "--", *program], QUIET) as outer:
+        assert outer.stdout is not None
+        assert outer.stdout.readline() == "ready\n"
+        (first,) = psutil.Process(outer.pid).children()
+        (agent,) = first.children()
+        agent.kill()
+        outer.communicate(timeout=PATIENCE)
+    assert outer.returncode == 137
