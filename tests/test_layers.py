@@ -19,7 +19,7 @@ NAME = package.__name__
 # Lowest first. The modules of a line do not know each other, but where they are siblings.
 LAYERS = (
     ("version", "package", "environment_variables"),
-    ("model",),
+    ("model", "opened"),
     ("vocabulary", "command", "endpoints"),
     ("stream",),
     ("drivers", "identity", "config"),

@@ -102,6 +102,42 @@ def _heard(stream: Stream, count: int) -> list[bytes]:
     return lines
 
 
+# -- a program that closes descriptors that are not its own
+
+
+@pytest.mark.parametrize("number", ["free", "the program's"])
+def test_a_tool_whose_pipes_the_program_closed_is_ended_and_may_be_started_again(
+    made: Callable[..., Stream], tmp_path: Path, way: str, number: str
+) -> None:
+    """Under their numbers there may be pipes of the program's: nothing is read from them, and they are not closed."""
+    pids = tmp_path / "pids"
+    stream = made(f"note({str(pids)!r})\nsay('line\\n')\nsignal.pause()")
+    stream.open([], LONG)
+    assert _heard(stream, 1) == [b"line"]
+    assert stream._child is not None
+    ours = list(stream._child._ends)
+    reading, writing = os.pipe()
+    os.write(writing, b"the program's own")
+    for each in ours:
+        if number == "free":
+            os.close(each)
+        else:
+            os.dup2(reading, each)
+    with pytest.raises(ChildProcessError, match="the program closed the pipe that tool prints into"):
+        stream.read(LONG)
+    stream.close()
+    if number != "free":
+        for each in ours:
+            assert os.path.sameopenfile(each, reading)
+            os.close(each)
+    assert os.read(reading, 99) == b"the program's own"
+    os.close(reading)
+    os.close(writing)
+    _only(_pids(pids), -1)
+    stream.open([], LONG)
+    assert _heard(stream, 1) == [b"line"]
+
+
 # -- what it says
 
 

@@ -280,6 +280,35 @@ def test_a_connection_that_ended_meanwhile_is_made_anew(rpc: Rpc) -> None:
             assert rpc.metric(address, r.DUTY, alone=False) == NUMBERS
 
 
+@pytest.mark.parametrize("number", ["free", "the program's"])
+def test_a_connection_that_the_program_closed_is_made_anew(rpc: Rpc, number: str) -> None:
+    """Under its number there may be a connection of the program's: nothing is said to it, and it is not closed."""
+
+    def once(client: Client) -> None:
+        client.say(frame(SETTINGS, 0, 0) + answer(client.asked()))
+        client.next(-1)
+
+    with server(once, once) as address:
+        assert rpc.metric(address, r.DUTY, alone=False) == NUMBERS
+        theirs, peer = socket.socketpair()
+        ours = rpc._connections[address]._socket.fileno()
+        if number == "free":
+            os.close(ours)
+        else:
+            os.dup2(theirs.fileno(), ours)
+        theirs.close()
+        assert rpc.metric(address, r.DUTY, alone=False) == NUMBERS
+        rpc.close()
+        with peer:
+            peer.setblocking(False)
+            if number == "free":
+                assert peer.recv(1) == b"", "it was never ours"
+            else:
+                with pytest.raises(BlockingIOError):
+                    peer.recv(1)
+                os.close(ours)
+
+
 def test_one_that_goes_in_the_midst_is_asked_once_more_at_most(rpc: Rpc) -> None:
     asked = []
 

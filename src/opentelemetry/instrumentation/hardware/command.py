@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from opentelemetry.instrumentation.hardware.model import Unavailable
+from opentelemetry.instrumentation.hardware.opened import opened
 
 if sys.platform != "win32":
     import fcntl
@@ -214,16 +215,16 @@ class Child:
         self._name = name
         self._code: int | None = None
         self._ours = True
-        self._ends: list[int] = []
+        self._ends: dict[int, tuple[int, int] | None] = {}
         theirs: list[int] = []
         try:
-            for _ in range(2 + kept):
-                reading, writing = os.pipe()
-                self._ends.append(_moved(reading))
-                theirs.append(_moved(writing))
+            for stream in range(2 + kept):
+                reading, writing = map(_moved, os.pipe())
+                ours, other = (reading, writing) if stream < 2 else (writing, reading)
+                self._ends[ours] = opened(ours)
+                theirs.append(other)
             source: tuple[object, ...] = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
             if kept:
-                self._ends[2], theirs[2] = theirs[2], self._ends[2]
                 source = (os.POSIX_SPAWN_DUP2, theirs[2], 0)
             self.pid = os.posix_spawn(
                 line[0],
@@ -244,15 +245,17 @@ class Child:
         finally:
             for end in theirs:
                 os.close(end)
-        self._stdout = self._ends[0]
-        self._open = set(self._ends[:2])
+        self._stdout, stderr = list(self._ends)[:2]
+        self._open = {self._stdout, stderr}
         self._waiting = select.poll()
         for each in self._open:
             self._waiting.register(each, select.POLLIN)
 
     def _close(self) -> None:
         while self._ends:
-            os.close(self._ends.pop())
+            end, ours = self._ends.popitem()
+            if opened(end) == ours:
+                os.close(end)
 
     def read(self, deadline: float) -> Output:
         """What it says until it ends.
@@ -273,13 +276,19 @@ class Child:
         return Output(self._code or 0, bytes(said), bytes(self.stderr))
 
     def hear(self, seconds: float) -> bytes | None:
-        """What it prints now; waits so long for it, at most. None once it has said all that it ever will."""
+        """What it prints now; waits so long for it, at most. None once it has said all that it ever will.
+
+        Raises:
+            ChildProcessError: the program has closed our end, and may have a file of its own under its number.
+        """
         ended = self._ended()  # before it is looked what there is to read: nothing comes after that
         ready = self._waiting.poll(0 if ended else 1000 * max(0.0, seconds)) if self._open else []
         if not self._open or (ended and not ready):
             return None  # in the latter case a child of its own still holds the streams, and has nothing to say
         said = b""
         for stream, _ in ready:
+            if opened(stream) != self._ends[stream]:
+                raise ChildProcessError(f"the program closed the pipe that {self._name} prints into")
             piece = os.read(stream, 1 << 16)
             if not piece:
                 self._waiting.unregister(stream)

@@ -18,6 +18,8 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, cast
 
+from opentelemetry.instrumentation.hardware.opened import opened
+
 _PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _DATA, _HEADERS, _RESET, _SETTINGS, _PUSH, _PING, _GOAWAY, _WINDOW, _CONTINUATION = 0, 1, 3, 4, 5, 6, 7, 8, 9
 _END_STREAM = _ACK = 0x1
@@ -79,6 +81,7 @@ class Connection:
     def __init__(self, address: str) -> None:
         self._address = address
         self._socket = cast(socket.socket, None)
+        self._ours: tuple[int, int] | None = None
         self._stream = -1
         self._buffer = b""
         self._at = 0
@@ -104,8 +107,7 @@ class Connection:
             ValueError: the answer is none, or too long.
         """
         self.usable = False  # until all has gone well
-        if self._stream < 0:
-            self._connect(deadline)
+        self._reach(deadline)
         self._stream += 2
         if self._owed:
             self._unsent += _frame(_WINDOW, 0, 0, struct.pack(">I", self._owed))
@@ -135,6 +137,13 @@ class Connection:
                 self.usable = not last
                 return answer
         raise ValueError(f"the answer has more than {most} bytes")
+
+    def _reach(self, deadline: float) -> None:
+        """Connect, or see that the connection is still there: its number may be a file of the program's by now."""
+        if self._stream < 0:
+            self._connect(deadline)
+        elif opened(self._socket.fileno()) != self._ours:
+            raise Away("the program closed the connection")
 
     def _send(self, data: bytes, deadline: float) -> None:
         data, self._unsent = self._unsent + data, b""
@@ -199,6 +208,7 @@ class Connection:
                     raise  # that is no matter of who is there
                 why = why or _why(error)
                 continue
+            self._ours = opened(made.fileno())
             try:
                 made.settimeout(_left(deadline))
                 made.connect(place)
@@ -213,9 +223,12 @@ class Connection:
         raise Away(why or "the host has no address")
 
     def close(self) -> None:
-        """Close the descriptor; in a forked child the connection stays its parent's."""
+        """Close the descriptor, if it is ours still; in a forked child the connection stays its parent's."""
         if self._socket is not None:
-            self._socket.close()
+            if opened(self._socket.fileno()) == self._ours:
+                self._socket.close()
+            else:
+                self._socket.detach()
 
 
 def _left(deadline: float) -> float:
