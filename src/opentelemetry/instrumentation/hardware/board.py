@@ -10,7 +10,6 @@ from typing import TypeAlias
 
 from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.model import (
-    NONE,
     Attributes,
     Metric,
     Number,
@@ -61,7 +60,7 @@ class Board:
                 for series in self._add(values, part):
                     problems.append(Problem(poller.name, f"{series!r} is reported by another source already"))
             _vital(own, poller, problem)
-        own[OWN_CPU_TIME].append((sum([poller.cpu_time for poller in self.pollers]), NONE))
+        own[OWN_CPU_TIME].append((sum([poller.cpu_time for poller in self.pollers]), {}))
         self._add(values, own)
         parts.append((now, own))
         return Snapshot(values, tuple(problems), {name: end[0] for name, end in marks.items()}, parts)
