@@ -20,6 +20,7 @@ import pytest
 from tests.children import PROGRAMS, command, in_pid_namespace, run, started
 from tests.sources.machines import STRANGER, foreign, metal, tree
 from tests.sources.reading import agrees, all_of, often, opened, rises_between, series_of, value
+from tests.sources.tree import Fabricated
 from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
@@ -329,13 +330,19 @@ def test_children_that_nobody_can_be_asked_about_are_left_out() -> None:
         assert value(all_of(source), v.PROCESS_TREE_COUNT) == 3
 
 
-def test_a_kernel_that_does_not_list_children_leaves_it_to_psutil() -> None:
+def unlisted() -> Fabricated:
+    """A process tree under a kernel that does not list children."""
     machine = tree(1)
     assert machine.tree is not None
     files = machine.tree.files
     for path in [path for path in files if path.endswith("/children")]:
         files[path.replace("/children", "/comm")] = "python\n"
         del files[path]
+    return machine
+
+
+def test_a_kernel_that_does_not_list_children_leaves_it_to_psutil() -> None:
+    machine = unlisted()
     machine.modules["psutil"] = {"Process.children": [STRANGER, STRANGER + 1]}
     with opened("process", machine) as source:
         assert value(all_of(source), v.PROCESS_TREE_COUNT) == 3
@@ -363,14 +370,10 @@ def test_in_a_pid_namespace_that_sees_the_hosts_processes_they_are_not_taken_for
 
 
 def test_a_kernel_that_does_not_list_children_has_psutil_asked_by_the_number_that_proc_has() -> None:
-    machine = tree(1)
+    machine = unlisted()
     assert machine.tree is not None
-    files = machine.tree.files
-    for path in [path for path in files if path.endswith("/children")]:
-        files[path.replace("/children", "/comm")] = "python\n"
-        del files[path]
     machine.tree.numbers = False
-    files["/proc/{pid}"] = str(STRANGER + 7)
+    machine.tree.files["/proc/{pid}"] = str(STRANGER + 7)
     machine.modules["psutil"] = {
         "Process.children": lambda pid, recursive: [STRANGER] if pid == STRANGER + 7 else [1, 2, 3]
     }
