@@ -22,6 +22,7 @@ OWN = [
     "filesystem",
     "graphcore",
     "host",
+    "infiniband",
     "nvidia",
     "openmetrics",
     "process",

@@ -480,6 +480,8 @@ STORIES = (
     Story("host", "metal-everything", BARE + "; all rows on request", everything, settings=REQUESTED),
     Story("host", "sandbox", "made up: a kernel in user space without /sys, disks and pressure", sandbox),
     Story("host", "old-kernel", "made up: Linux 4.1 with 8 cores and 2 disks", old),
+    Story("infiniband", "metal", BARE, metal),
+    Story("infiniband", "none", "made up: Linux 4.1 without an adapter", old),
     Story("filesystem", "metal", BARE, metal),
     Story("filesystem", "mounts", BARE + "; snaps, binds, overlays and a server's files mounted", mounts),
     Story("filesystem", "none", "made up: nothing but memory and pseudo file systems", unmounted),

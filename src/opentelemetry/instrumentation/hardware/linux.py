@@ -16,22 +16,12 @@ from opentelemetry.instrumentation.hardware.machine import (
     Memory,
     Mount,
     Paging,
-    Port,
     Process,
     Relative,
     Swap,
     Zone,
 )
 from opentelemetry.instrumentation.hardware.procfs import PAGE, TICKS
-
-_ERRORS = {
-    "symbol_error": "symbol",
-    "link_error_recovery": "link_recovery",
-    "link_downed": "link_downed",
-    "port_rcv_errors": "receive",
-    "port_xmit_discards": "transmit_discard",
-    "local_link_integrity_errors": "link_integrity",
-}
 
 
 class LinuxMachine:
@@ -233,29 +223,6 @@ class LinuxMachine:
             wrapped += self._number(f"/sys/class/powercap/{name}/max_energy_range_uj") or last
         self._energy[name] = micro, wrapped
         return (micro + wrapped) / 1e6
-
-    def ports(self) -> Sequence[Port]:
-        found = []
-        for adapter in self._names("/sys/class/infiniband"):
-            for port in self._names(f"/sys/class/infiniband/{adapter}/ports"):
-                folder = f"/sys/class/infiniband/{adapter}/ports/{port}"
-                state = self._text(folder + "/state")
-                errors = {
-                    word: count
-                    for file, word in _ERRORS.items()
-                    if (count := self._number(f"{folder}/counters/{file}")) is not None
-                }
-                sent, received = (self._number(f"{folder}/counters/port_{way}_data") for way in ("xmit", "rcv"))
-                found.append(
-                    Port(
-                        f"{adapter}/{port}",
-                        None if state is None else state.startswith("4"),
-                        None if sent is None else sent * 4,
-                        None if received is None else received * 4,
-                        errors,
-                    )
-                )
-        return found
 
     def _names(self, path: str) -> Sequence[str]:
         try:

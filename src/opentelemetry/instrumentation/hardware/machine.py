@@ -85,16 +85,6 @@ class Zone(NamedTuple):
     joules: float
 
 
-class Port(NamedTuple):
-    """A port of an InfiniBand or RoCE adapter; bytes and counts since it came up."""
-
-    id: str
-    up: bool | None
-    sent: int | None
-    received: int | None
-    errors: Mapping[str, int]
-
-
 class Limits(NamedTuple):
     """What a process may use: CPUs by affinity and cgroup, bytes by the tightest limit (None where there is none)."""
 
@@ -191,9 +181,6 @@ class Machine(Protocol):
 
     def energy(self) -> Sequence[Zone]:
         """Zones whose energy is counted and readable."""
-
-    def ports(self) -> Sequence[Port]:
-        """InfiniBand and RoCE ports."""
 
     def mounts(self) -> Sequence[Mount]:
         """Stable mounts of real file systems."""

@@ -16,7 +16,6 @@ from opentelemetry.instrumentation.hardware.machine import (
     Memory,
     Mount,
     Paging,
-    Port,
     Process,
     Relative,
     Swap,
@@ -137,9 +136,6 @@ class PortableMachine:
         return float(self._clock.call("time"))
 
     def energy(self) -> Sequence[Zone]:
-        return []
-
-    def ports(self) -> Sequence[Port]:
         return []
 
     def mounts(self) -> Sequence[Mount]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from math import fsum
 from typing import TypeVar
 
@@ -19,7 +19,7 @@ class Host(Source):
 
     name = "host"
     prompt = True
-    rows = ("system.", "hw.energy", "hw.host.", "hw.cpu.", "hw.network.", "hw.errors")
+    rows = ("system.", "hw.energy", "hw.host.", "hw.cpu.")
 
     def open(self) -> None:
         """Never raises ``Unavailable``: every machine has a processor."""
@@ -42,9 +42,6 @@ class Host(Source):
             self.missing.append(
                 f"{v.HW_ENERGY.name}: no intel-rapl zone in /sys/class/powercap that this user may read"
             )
-        self._has_ports = bool(self._machine.ports())
-        if not self._has_ports:
-            self.missing.append(f"{v.HW_NETWORK_IO.name}: no adapter in /sys/class/infiniband")
         if not self._machine.disks():
             self.missing.append(
                 f"{v.SYSTEM_DISK_IO.name}: no whole disk in /proc/diskstats with a device in /sys/block"
@@ -84,8 +81,6 @@ class Host(Source):
         if self._wants[v.SYSTEM_PROCESS_COUNT]:
             for state, count in self._machine.states().items():
                 yield v.SYSTEM_PROCESS_COUNT(count, {v.PROCESS_STATE: state})
-        if self._has_ports:
-            yield from self._ports()
 
     def _processor(self) -> Iterator[Point]:
         cpus: Mapping[int, Mapping[str, float]] = self._machine.cpus() if self._per_core else {-1: self._machine.cpu()}
@@ -192,14 +187,3 @@ class Host(Source):
             if self._wants[row]
         ]
         return self._interfaces[name]
-
-    def _ports(self) -> Iterable[Point]:
-        for port in self._machine.ports():
-            which = (v.HW_ID, port.id, v.HW_NAME, port.id)
-            if port.up is not None:
-                yield self._of[(v.HW_NETWORK_UP, *which)](int(port.up))
-            for way, count in (("transmit", port.sent), ("receive", port.received)):
-                if count is not None:
-                    yield self._of[(v.HW_NETWORK_IO, *which, v.NETWORK_DIRECTION, way)](count)
-            for kind, count in port.errors.items():
-                yield self._of[(v.HW_ERRORS, *which, v.HW_TYPE, "network", v.ERROR_TYPE, kind)](count)
