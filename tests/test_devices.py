@@ -11,7 +11,7 @@ from tests.stage import PATIENT
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
 from opentelemetry.instrumentation.hardware.devices import BUSY, QUANTITIES, STATES, UNITS, Device
-from opentelemetry.instrumentation.hardware.model import Kind, Metric, Number, Point, Rate, Value
+from opentelemetry.instrumentation.hardware.model import Kind, Metric, Number, Rate, Series, Value
 
 WHO = {v.HW_ID, v.HW_NAME, v.HW_TYPE, v.HW_PARENT}
 
@@ -19,14 +19,14 @@ WHO = {v.HW_ID, v.HW_NAME, v.HW_TYPE, v.HW_PARENT}
 def said(device: Device, **reading: Number | Rate) -> dict[tuple[str, str], Value]:
     """By metric and what tells its series apart, the value; double underscores stand for dots."""
     points = list(device.points({name.replace("__", "."): value for name, value in reading.items()}))
-    found = {_key(point): point.value for point in points}
+    found = {_key(series): value for series, value in points}
     assert len(found) == len(points), "a series appears twice"
     return found
 
 
-def _key(point: Point) -> tuple[str, str]:
-    words = [str(word) for name, word in sorted(point.series.attributes.items()) if name not in WHO]
-    return point.series.metric.name, " ".join(words)
+def _key(series: Series) -> tuple[str, str]:
+    words = [str(word) for name, word in sorted(series.attributes.items()) if name not in WHO]
+    return series.metric.name, " ".join(words)
 
 
 def gpu() -> Device:
@@ -79,7 +79,7 @@ def test_the_peak_is_the_reading_where_nobody_looked_more_often() -> None:
 
 def test_a_device_is_in_one_state() -> None:
     for state in STATES:
-        points = {point.series.attributes[v.HW_STATE]: point.value for point in gpu().status(state)}
+        points = {series.attributes[v.HW_STATE]: value for series, value in gpu().status(state)}
         assert points == {each: int(each == state) for each in STATES}
 
 

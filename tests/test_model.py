@@ -7,7 +7,6 @@ import pytest
 from opentelemetry.instrumentation.hardware.model import (
     Kind,
     Metric,
-    Point,
     Problem,
     Series,
     Share,
@@ -20,10 +19,10 @@ OTHER = Metric("acme.power", Kind.GAUGE, "W", "Power.", ("part", "side"))
 
 
 def test_calling_a_row_makes_a_point() -> None:
-    point = ROW(1.5, {"part": "left"})
-    assert point == Point(Series(ROW, {"part": "left"}), 1.5)
-    assert (point.series.metric, point.series.attributes, point.value) == (ROW, {"part": "left"}, 1.5)
-    assert ROW(2).series.attributes == {}
+    series, value = ROW(1.5, {"part": "left"})
+    assert (series, value) == (Series(ROW, {"part": "left"}), 1.5)
+    assert (series.metric, series.attributes) == (ROW, {"part": "left"})
+    assert ROW(2)[0].attributes == {}
 
 
 @pytest.mark.parametrize("make", [lambda attributes: ROW(1, attributes), lambda attributes: Series(ROW, attributes)])
@@ -51,8 +50,8 @@ def test_a_series_is_its_row_and_its_attributes() -> None:
 
 def test_a_series_can_be_kept_and_called_again() -> None:
     left = Series(ROW, {"part": "left"})
-    assert left(1.0) == Point(left, 1.0)
-    assert left(2.0).series is left
+    assert left(1.0) == (left, 1.0)
+    assert left(2.0)[0] is left
 
 
 def test_a_series_does_not_follow_what_it_was_made_of() -> None:

@@ -360,7 +360,7 @@ BAD = {
 def test_an_unsafe_value_is_refused_and_nothing_else_is_lost(metric: Metric, bad: object) -> None:
     track = Track()
     good = [POWER(1.0), POWER_PEAK(2.0), ENERGY(3), LEVEL(2**63 - 1), LEVEL(-(2**63), {"part": "least"})]
-    lie = Point(Series(metric, {"part": "liar"}), bad)  # type: ignore[arg-type]
+    lie = (Series(metric, {"part": "liar"}), bad)  # type: ignore[arg-type]
     for at in (0.0, 1.0, 2.0):
         share = BUSY(Share(at / 4, at))
         (problem,) = track.take(at, [*good, lie, share])
@@ -486,7 +486,7 @@ def test_a_rate_counts_nothing_for_what_was_not_seen() -> None:
 @pytest.mark.parametrize("rate", [-1.0, float("nan"), float("inf"), True])
 def test_a_rate_that_is_none_is_refused(rate: float) -> None:
     track = Track()
-    assert len(track.take(0.0, [Point(Series(ENERGY), Rate(rate))])) == 1
+    assert len(track.take(0.0, [(Series(ENERGY), Rate(rate))])) == 1
 
 
 def test_a_counter_does_not_go_on_as_an_integral_nor_the_other_way_round() -> None:

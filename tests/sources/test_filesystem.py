@@ -260,7 +260,7 @@ def test_what_is_unmounted_is_not_reported_with_its_parents_numbers(tmp_path: Pa
 def sizes(source: Source) -> dict[str, object]:
     """The size of each file system by its mount point."""
     return {
-        str(point.series.attributes[v.FILESYSTEM_MOUNTPOINT]): point.value
-        for point in source.read()
-        if point.series.metric is v.SYSTEM_FILESYSTEM_LIMIT
+        str(series.attributes[v.FILESYSTEM_MOUNTPOINT]): value
+        for series, value in source.read()
+        if series.metric is v.SYSTEM_FILESYSTEM_LIMIT
     }

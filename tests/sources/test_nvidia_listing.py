@@ -136,8 +136,8 @@ def test_a_member_of_a_job_has_documents_of_its_own_and_reports_itself_alone(mac
         machine.says(used)
         assert often(source) == {}
         points = list(source.read_seldom())
-        assert {point.series.metric for point in points} == {v.PROCESS_GPU_MEMORY_USAGE}
-        assert [point.value for point in points] == [used << 20]
+        assert {series.metric for series, _ in points} == {v.PROCESS_GPU_MEMORY_USAGE}
+        assert [value for _, value in points] == [used << 20]
     assert machine.runs() == 2
     source.close()
 

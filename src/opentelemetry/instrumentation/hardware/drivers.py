@@ -113,7 +113,7 @@ class Linux:
 
     _FIRST = 4096
     _SHORT = 2048
-    """Half a page: longer than a record of any file that is read again and again."""
+    """Half a page. So much less than a page is a whole file: the records of no table are that long."""
 
     _ASKING = (
         "/sys/class/infiniband/",
@@ -173,20 +173,20 @@ class Linux:
         found = self._letting_go if path.startswith(self._ASKING) else self._holding
         return found
 
-    def _whole(self, descriptor: int, pread: Callable[[int, int, int, int], int], path: str, short: int = 0) -> bytes:
+    def _whole(self, descriptor: int, pread: Callable[[int, int, int, int], int], path: str, got: int = 0) -> bytes:
         # The kernel gives tables (mounts, disks, interfaces) a page at a time, whatever is asked for, and ends a page
-        # before the record that does not fit: only an empty answer means the end, or one with room for a record more.
-        got = 0
+        # before the record that does not fit: only an empty answer means the end, or one with room for a record more,
+        # which :meth:`read` knows of.
         while True:
-            count = pread(descriptor, self._address + got, self._size - got, got)
-            if count < 0:
-                raise self._failed(path)
-            got += count
-            if count == 0 or got < short:
-                return self._view[:got].tobytes()
             if got == self._size:
                 self._room(got * 4)
                 got = 0
+            count = pread(descriptor, self._address + got, self._size - got, got)
+            if count < 0:
+                raise self._failed(path)
+            if count == 0:
+                return self._view[:got].tobytes()
+            got += count
 
     def _identity(self, descriptor: int) -> bytes:
         """What tells an open file from every other one; nothing where none is open."""
@@ -235,8 +235,11 @@ class Linux:
         found = self._open.get(path)
         if found is None:
             found = self._keep(path)
+        count = found.pread(found.descriptor, self._address, self._size, 0)
+        if 0 <= count < self._SHORT:
+            return self._view[:count].tobytes()
         try:
-            return self._whole(found.descriptor, found.pread, path, self._SHORT)
+            return self._whole(found.descriptor, found.pread, path, max(0, count))
         except OSError:  # the process, device or cgroup behind it is gone; another may come under the same name
             if self._let_go(path):
                 raise

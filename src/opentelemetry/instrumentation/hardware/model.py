@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -62,6 +61,9 @@ class Rate(NamedTuple):
 Number: TypeAlias = "int | float"
 Value: TypeAlias = "int | float | Share | Rate"
 
+Point: TypeAlias = "tuple[Series, Value]"
+"""One number that a source read."""
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Metric:
@@ -105,37 +107,33 @@ class Metric:
         Raises:
             ValueError: for an attribute that the row does not have.
         """
-        return Point(Series(self, attributes), value)
+        return Series(self, attributes), value
 
 
-class Series:
+class Series(tuple["Metric", frozenset["tuple[str, str | int]"]]):
     """A metric with its attributes: what one line on a graph stands for.
 
-    Equal to another of the same metric and attributes. A source that reads the same thing again and again keeps its
-    series and calls them: ``user = Series(CPU_TIME, {CPU_MODE: "user"})`` once, ``yield user(12.5)`` at every reading.
+    Equal to another of the same metric and attributes; a tuple, so that comparing them is the interpreter's own work.
+    A source that reads the same thing again and again keeps its series: ``user = Series(CPU_TIME, {CPU_MODE: "user"})``
+    once, ``yield user, 12.5`` or ``yield user(12.5)`` at every reading.
     """
 
-    __slots__ = ("_hash", "_key", "attributes", "metric")
+    metric: Metric
+    attributes: dict[str, str | int]
 
-    def __init__(self, metric: Metric, attributes: Attributes = NONE) -> None:
+    def __new__(cls, metric: Metric, attributes: Attributes = NONE) -> Series:
         for name in attributes:
             if name not in metric.attributes and not metric.endpoint:
                 raise ValueError(
                     f"{metric.name} has no attribute {name!r}; it has {', '.join(metric.attributes) or 'none'}"
                 )
+        self = super().__new__(cls, (metric, frozenset(attributes.items())))
         self.metric = metric
         self.attributes = dict(attributes)
-        self._key = (metric, frozenset(self.attributes.items()))
-        self._hash = hash(self._key)
+        return self
 
     def __call__(self, value: Value) -> Point:
-        return _point((self, value))
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Series) and self._key == other._key)
-
-    def __hash__(self) -> int:
-        return self._hash
+        return self, value
 
     def __repr__(self) -> str:
         return f"{self.metric.name}{self.attributes or ''}"
@@ -148,17 +146,6 @@ class Kept(dict["Metric | tuple[Metric | str | int, ...]", Series]):
         row, *pairs = key if isinstance(key, tuple) else (key,)
         series = self[key] = Series(row, dict(zip(pairs[::2], pairs[1::2])))
         return series
-
-
-class Point(NamedTuple):
-    """One number that a source read."""
-
-    series: Series
-    value: Value
-
-
-_point = partial(tuple.__new__, Point)
-"""A Point of a pair, at a third of the cost: a source makes one for every number that it reads."""
 
 
 class Unavailable(Exception):  # noqa: N818 - it is a state of the machine, not an error

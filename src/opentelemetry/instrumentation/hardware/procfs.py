@@ -24,17 +24,21 @@ _STATES = {
 }
 """The conventions know four states; waiting for a disk and idle kernel threads sleep."""
 
+_KINDS = {b"some": "some", b"full": "full"}
+"""Whose waiting the lines of ``/proc/pressure`` tell."""
+
 
 def lines(text: bytes) -> list[bytes]:
     """The lines of a file, complete ones only: a number that was cut is a wrong number."""
     return text[: text.rfind(b"\n") + 1].splitlines()
 
 
-def entry(text: bytes, label: bytes) -> int | None:
+def entry(text: bytes, label: bytes, end: bytes = b"\n") -> int | None:
     """The number between a label, the end of the line before it included, and the end of its own line."""
     at = text.find(label)
-    end = text.find(b"\n", at + 1)
-    return None if at < 0 or end < 0 else int(text[at + len(label) : end])
+    begin = at + len(label)
+    until = text.find(end, begin)
+    return None if at < 0 or until < 0 else int(text[begin:until])
 
 
 def modes(columns: Sequence[bytes]) -> dict[str, float]:
@@ -48,27 +52,27 @@ def modes(columns: Sequence[bytes]) -> dict[str, float]:
 def meminfo(text: bytes) -> tuple[Memory | None, Swap | None]:
     """``/proc/meminfo``."""
     text = b"\n" + text
-    total, free = _kib(text, b"MemTotal"), _kib(text, b"MemFree")
-    buffers, cached = _kib(text, b"Buffers"), _kib(text, b"Cached")
+    total, free = _kib(text, b"\nMemTotal:"), _kib(text, b"\nMemFree:")
+    buffers, cached = _kib(text, b"\nBuffers:"), _kib(text, b"\nCached:")
     memory = swap = None
     if total is not None and free is not None and buffers is not None and cached is not None:
-        cached += _kib(text, b"SReclaimable") or 0
-        memory = Memory(total, _kib(text, b"MemAvailable"), free, cached, buffers)
-    total, free = _kib(text, b"SwapTotal"), _kib(text, b"SwapFree")
+        cached += _kib(text, b"\nSReclaimable:") or 0
+        memory = Memory(total, _kib(text, b"\nMemAvailable:"), free, cached, buffers)
+    total, free = _kib(text, b"\nSwapTotal:"), _kib(text, b"\nSwapFree:")
     if total is not None and free is not None:
         swap = Swap(total, free)
     return memory, swap
 
 
-def _kib(text: bytes, name: bytes) -> int | None:
+def _kib(text: bytes, label: bytes) -> int | None:
     """A line of ``/proc/meminfo``, in bytes."""
-    at = text.find(b"\n" + name + b":")
-    end = text.find(b" kB\n", at)
-    return None if at < 0 or end < 0 else int(text[at + len(name) + 2 : end]) << 10
+    found = entry(text, label, b" kB\n")
+    return None if found is None else found << 10
 
 
 def vmstat(text: bytes) -> Paging:
-    """``/proc/vmstat``."""
+    """``/proc/vmstat``, in which swapping has always stood before the faults."""
+    text = text[max(0, text.find(b"\npswpin ")) :]
     faults, major = entry(text, b"\npgfault "), entry(text, b"\npgmajfault ")
     minor = None if faults is None or major is None else faults - major
     return Paging(minor, major, entry(text, b"\npswpin "), entry(text, b"\npswpout "))
@@ -136,12 +140,14 @@ def established(text: bytes) -> int | None:
 
 def pressure(text: bytes) -> Mapping[str, float]:
     """A file of ``/proc/pressure``: seconds that some tasks waited, and all."""
-    return {line.partition(b" ")[0].decode(): int(line.rpartition(b"=")[2]) / 1e6 for line in lines(text)}
+    return {_KINDS[line[:4]]: int(line[line.rindex(b"=") + 1 :]) / 1e6 for line in lines(text)}
 
 
 def stat(text: bytes) -> list[bytes]:
-    """``/proc/<pid>/stat``: the fields after the name, which may hold anything; the state is field 0."""
-    return text[text.rindex(b")") + 2 :].split()
+    """``/proc/<pid>/stat``: the fields after the name, which may hold anything, up to the one behind the memory; the
+    state is field 0.
+    """
+    return text[text.rindex(b")") + 2 :].split(None, 22)
 
 
 def state(text: bytes) -> str | None:

@@ -125,22 +125,26 @@ class _Counter(_Slot):
         self._shift: Number | None = None if from_start else 0
 
     def take(self, value: Any, seen: bool, reading: _Reading) -> bool:
-        if not (type(value) in _PLAIN and 0 <= value < _INT64) and not _sound(value, 0):
+        if type(value) in _PLAIN and self._last <= value < _INT64 and self._shift == 0:
+            self._last = value
+        elif _sound(value, 0):
+            value = self._gone_on(value)
+        else:
             return type(value) is Rate
-        if self._shift is None:
-            self._shift = -value
-        if value < self._last:
-            if not self.metric.endpoint:  # those of a page never dip: less is a new start
-                value = _waited(self._last, value)
-            if value < self._last:
-                self._shift += self._last
-        self._last = value
-        if self._shift:
-            value += self._shift
-            if type(value) is int:
-                value = min(value, _INT64 - 1)
         reading.lasts[self.metric].append((value, self.attributes))
         return True
+
+    def _gone_on(self, value: Number) -> Number:
+        """The count, whatever the device has done to its own."""
+        if self._shift is None:
+            self._shift = -value
+        if not self.metric.endpoint:  # those of a page never dip: less is a new start
+            value = _waited(self._last, value)
+        if value < self._last:
+            self._shift += self._last
+        self._last = value
+        value += self._shift
+        return min(value, _INT64 - 1) if type(value) is int else value
 
 
 class _Integral(_Slot):
@@ -169,7 +173,7 @@ class _Mean(_Slot):
     __slots__ = ()
 
     def take(self, value: Any, seen: bool, reading: _Reading) -> bool:
-        if not _sound(value, -_HUGE_MEAN, _HUGE_MEAN):
+        if not (type(value) in _PLAIN and -_HUGE_MEAN <= value < _HUGE_MEAN):
             return False
         if seen:
             reading.area[self.index] += value * reading.elapsed
@@ -188,14 +192,15 @@ class _Ratio(_Slot):
         self._part = self._whole = 0.0
 
     def take(self, value: Any, seen: bool, reading: _Reading) -> bool:
-        if type(value) is not Share or not (_sound(value.part, 0) and _sound(value.whole, 0)):
+        if type(value) is not Share:
             return False
         part, whole = value
+        if not (type(part) is type(whole) is float and self._part <= part < _HUGE and self._whole <= whole < _HUGE):
+            if not (_sound(part, 0) and _sound(whole, 0)):
+                return False
+            if seen:
+                part, whole = _waited(self._part, part), _waited(self._whole, whole)
         if seen:
-            if part < self._part:
-                part = _waited(self._part, part)
-            if whole < self._whole:
-                whole = _waited(self._whole, whole)
             reading.area[self.index] += max(0.0, part - self._part)
             reading.weight[self.index] += max(0.0, whole - self._whole)
         self._part, self._whole = part, whole

@@ -10,8 +10,31 @@ from math import inf
 from opentelemetry.instrumentation.hardware import vocabulary as v
 from opentelemetry.instrumentation.hardware.machine import Process as Reading
 from opentelemetry.instrumentation.hardware.machine import Relative, machine
-from opentelemetry.instrumentation.hardware.model import Kept, Point, Scope, Share
+from opentelemetry.instrumentation.hardware.model import Attributes, Kept, Metric, Point, Scope, Series, Share
 from opentelemetry.instrumentation.hardware.sources import Source
+
+_READ, _WRITE = {v.DISK_DIRECTION: "read"}, {v.DISK_DIRECTION: "write"}
+
+_NUMBERS: tuple[tuple[str, Metric, Attributes], ...] = (
+    ("threads", v.PROCESS_THREAD_COUNT, {}),
+    ("virtual", v.PROCESS_MEMORY_VIRTUAL, {}),
+    ("resident", v.PROCESS_MEMORY_USAGE, {}),
+    ("resident", v.PROCESS_MEMORY_PEAK, {}),
+    ("read", v.PROCESS_DISK_IO, _READ),
+    ("written", v.PROCESS_DISK_IO, _WRITE),
+    ("reads", v.PROCESS_DISK_OPERATIONS, _READ),
+    ("writes", v.PROCESS_DISK_OPERATIONS, _WRITE),
+    ("voluntary", v.PROCESS_CONTEXT_SWITCHES, {v.SWITCH_TYPE: "voluntary"}),
+    ("involuntary", v.PROCESS_CONTEXT_SWITCHES, {v.SWITCH_TYPE: "involuntary"}),
+    ("minor", v.PROCESS_PAGING_FAULTS, {v.FAULT_TYPE: "minor"}),
+    ("major", v.PROCESS_PAGING_FAULTS, {v.FAULT_TYPE: "major"}),
+    ("descriptors", v.PROCESS_FILE_DESCRIPTOR_COUNT, {}),
+    ("handles", v.PROCESS_HANDLE_COUNT, {}),
+)
+"""What is exported as the machine says it: the field of a reading, and its series."""
+
+_GC = {v.GC_COLLECTIONS: "collections", v.GC_COLLECTED: "collected", v.GC_UNCOLLECTABLE: "uncollectable"}
+"""What Python calls these in :func:`gc.get_stats`."""
 
 
 class Process(Source):
@@ -31,8 +54,8 @@ class Process(Source):
         """
         self._machine = machine(self.site.drivers)
         self._machine.process(self.site.pid)
-        self._wants = {row: self.site.config.wants(row) for row in v.CATALOG}
-        self._gc = [row for row in (v.GC_COLLECTIONS, v.GC_COLLECTED, v.GC_UNCOLLECTABLE) if self._wants[row]]
+        ours = self.site.pid == os.getpid()
+        self._gc = [(row, key) for row, key in _GC.items() if ours and self.site.config.wants(row)]
         memory = self._machine.memory()[0]
         self._total = memory and memory.total
         self._limit()
@@ -46,6 +69,11 @@ class Process(Source):
         self._tree_cpu = 0.0
         self._walked = inf
         self._of = Kept()
+        self._times = [
+            (Series(v.PROCESS_CPU_TIME, mode), Series(v.PROCESS_CPU_UTILIZATION, mode))
+            for mode in ({v.CPU_MODE: "user"}, {v.CPU_MODE: "system"})
+        ]
+        self._numbers = [(Series(row, which), Reading._fields.index(name)) for name, row, which in _NUMBERS]
 
     def _limit(self) -> None:
         limits = self._machine.limits(self.site.pid)
@@ -59,18 +87,20 @@ class Process(Source):
         if self._last is not None:
             self._available += (reading.uptime - self._last) * self._cpus
         self._last = reading.uptime
-        for mode, seconds in (("user", reading.user), ("system", reading.system)):
-            yield self._of[v.PROCESS_CPU_TIME, v.CPU_MODE, mode](seconds)
-            yield self._of[v.PROCESS_CPU_UTILIZATION, v.CPU_MODE, mode](Share(seconds, self._available))
-        yield from self._size(reading)
+        for (time, utilization), seconds in zip(self._times, (reading.user, reading.system)):
+            yield time, seconds
+            yield utilization, Share(seconds, self._available)
+        for series, at in self._numbers:
+            number = reading[at]
+            if number is not None:
+                yield series, number
+        if self._memory and reading.resident is not None:
+            yield self._of[v.PROCESS_MEMORY_UTILIZATION](reading.resident / self._memory)
         if self._alive is not None:
             yield self._of[v.PROCESS_UPTIME](reading.uptime)
-        yield from self._counters(reading)
-        for row, key in zip(
-            (v.GC_COLLECTIONS, v.GC_COLLECTED, v.GC_UNCOLLECTABLE), ("collections", "collected", "uncollectable")
-        ):
-            if row in self._gc and self.site.pid == os.getpid():
-                for generation, stats in enumerate(gc.get_stats()):
+        if self._gc:
+            for generation, stats in enumerate(gc.get_stats()):
+                for row, key in self._gc:
                     yield self._of[row, v.GC_GENERATION, generation](stats[key])
 
     def _reading(self) -> Reading:
@@ -87,34 +117,6 @@ class Process(Source):
         kept = ("threads", "resident", "virtual", "descriptors", "handles")
         sizes = {} if self._alive is None else {name: getattr(self._alive, name) for name in kept}
         return reading._replace(uptime=self._age, **sizes)
-
-    def _size(self, reading: Reading) -> Iterator[Point]:
-        if reading.threads is not None:
-            yield self._of[v.PROCESS_THREAD_COUNT](reading.threads)
-        if reading.virtual is not None:
-            yield self._of[v.PROCESS_MEMORY_VIRTUAL](reading.virtual)
-        if reading.resident is not None:
-            yield self._of[v.PROCESS_MEMORY_USAGE](reading.resident)
-            yield self._of[v.PROCESS_MEMORY_PEAK](reading.resident)
-            if self._memory:
-                yield self._of[v.PROCESS_MEMORY_UTILIZATION](reading.resident / self._memory)
-
-    def _counters(self, reading: Reading) -> Iterator[Point]:
-        columns = (
-            ((v.PROCESS_DISK_IO, v.DISK_DIRECTION, "read"), reading.read),
-            ((v.PROCESS_DISK_IO, v.DISK_DIRECTION, "write"), reading.written),
-            ((v.PROCESS_DISK_OPERATIONS, v.DISK_DIRECTION, "read"), reading.reads),
-            ((v.PROCESS_DISK_OPERATIONS, v.DISK_DIRECTION, "write"), reading.writes),
-            ((v.PROCESS_CONTEXT_SWITCHES, v.SWITCH_TYPE, "voluntary"), reading.voluntary),
-            ((v.PROCESS_CONTEXT_SWITCHES, v.SWITCH_TYPE, "involuntary"), reading.involuntary),
-            ((v.PROCESS_PAGING_FAULTS, v.FAULT_TYPE, "minor"), reading.minor),
-            ((v.PROCESS_PAGING_FAULTS, v.FAULT_TYPE, "major"), reading.major),
-            (v.PROCESS_FILE_DESCRIPTOR_COUNT, reading.descriptors),
-            (v.PROCESS_HANDLE_COUNT, reading.handles),
-        )
-        for series, number in columns:
-            if number is not None:
-                yield self._of[series](number)
 
     def read_seldom(self) -> Iterator[Point]:
         """The limits anew, and one walk over the descendants; once the process has ended, what the last walk found."""
