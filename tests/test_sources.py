@@ -25,6 +25,7 @@ OWN = [
     "infiniband",
     "nvidia",
     "openmetrics",
+    "powercap",
     "process",
     "tpu",
     "trainium",

@@ -201,7 +201,8 @@ def _powercap(tick: int) -> Files:
     return files
 
 
-def _infiniband(tick: int) -> Files:
+def infiniband(tick: int) -> Files:
+    """Two adapters with a port each, one of which is down."""
     files: Files = {}
     for number, state in enumerate(("4: ACTIVE", "1: DOWN")):
         port = f"/sys/class/infiniband/mlx5_{number}/ports/1/"
@@ -232,7 +233,7 @@ def metal(tick: int, energy: bool = True) -> Fabricated:
         "/proc/{pid}/mountinfo": mountinfo(ROOT, DATA),
     }
     if energy:
-        files |= _powercap(tick) | _infiniband(tick)
+        files |= _powercap(tick) | infiniband(tick)
     for number, state in enumerate("RRSSSDIITtZ"):
         files[f"/proc/{STRANGER + number}/stat"] = f"{STRANGER + number} (a b) c) {state} 1 1 1 0\n"
     files |= _plain_process(tick)
@@ -482,6 +483,8 @@ STORIES = (
     Story("host", "old-kernel", "made up: Linux 4.1 with 8 cores and 2 disks", old),
     Story("infiniband", "metal", BARE, metal),
     Story("infiniband", "none", "made up: Linux 4.1 without an adapter", old),
+    Story("powercap", "metal", BARE, metal),
+    Story("powercap", "none", "made up: Linux 4.1 that counts no energy", old),
     Story("filesystem", "metal", BARE, metal),
     Story("filesystem", "mounts", BARE + "; snaps, binds, overlays and a server's files mounted", mounts),
     Story("filesystem", "none", "made up: nothing but memory and pseudo file systems", unmounted),

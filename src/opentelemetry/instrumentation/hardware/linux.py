@@ -19,7 +19,6 @@ from opentelemetry.instrumentation.hardware.machine import (
     Process,
     Relative,
     Swap,
-    Zone,
 )
 from opentelemetry.instrumentation.hardware.procfs import PAGE, TICKS
 
@@ -38,8 +37,6 @@ class LinuxMachine:
         self._whole: dict[str, bool] = {}
         self._stable: tuple[bytes, Sequence[Mount]] = b"", ()
         self._physical: tuple[float, list[str]] | None = None
-        self._powercap: list[tuple[str, str, str]] | None = None
-        self._energy: dict[str, tuple[int, int]] = {}
 
     def _file(self, path: str) -> bytes:
         """A file; nothing where this kernel, or the sandbox around us, has none."""
@@ -189,40 +186,6 @@ class LinuxMachine:
 
     def uptime(self) -> float:
         return self._kernel.uptime()
-
-    def energy(self) -> Sequence[Zone]:
-        """Zones of powercap: package is the processor, dram its memory, psys the machine. core and uncore lie inside
-        package.
-        """
-        return [
-            Zone(f"{kind}-{name.split(':')[1]}" if kind == "dram" else label, kind, joules)
-            for name, label, kind in self._zones()
-            if (joules := self._joules(name)) is not None
-        ]
-
-    def _zones(self) -> list[tuple[str, str, str]]:
-        if self._powercap is None:
-            labels = [
-                (name, self._text(f"/sys/class/powercap/{name}/name") or "")
-                for name in sorted(self._names("/sys/class/powercap"))
-                if name.startswith("intel-rapl:")
-            ]
-            zones = [(name, label, label.partition("-")[0]) for name, label in labels]
-            self._powercap = [zone for zone in zones if zone[2] in ("package", "dram", "psys")]
-        return self._powercap
-
-    def _joules(self, name: str) -> float | None:
-        """Energy of a zone since boot or since it was first read; the counter wraps within minutes on a large
-        machine.
-        """
-        micro = self._number(f"/sys/class/powercap/{name}/energy_uj")
-        if micro is None:
-            return None
-        last, wrapped = self._energy.get(name, (micro, 0))
-        if micro < last:
-            wrapped += self._number(f"/sys/class/powercap/{name}/max_energy_range_uj") or last
-        self._energy[name] = micro, wrapped
-        return (micro + wrapped) / 1e6
 
     def _names(self, path: str) -> Sequence[str]:
         try:

@@ -77,14 +77,6 @@ class Mount(NamedTuple):
     type: str
 
 
-class Zone(NamedTuple):
-    """A part of the machine that counts its energy; kind is package, dram or psys."""
-
-    id: str
-    kind: str
-    joules: float
-
-
 class Limits(NamedTuple):
     """What a process may use: CPUs by affinity and cgroup, bytes by the tightest limit (None where there is none)."""
 
@@ -178,9 +170,6 @@ class Machine(Protocol):
 
     def uptime(self) -> float:
         """Seconds since boot."""
-
-    def energy(self) -> Sequence[Zone]:
-        """Zones whose energy is counted and readable."""
 
     def mounts(self) -> Sequence[Mount]:
         """Stable mounts of real file systems."""

@@ -19,7 +19,6 @@ from opentelemetry.instrumentation.hardware.machine import (
     Process,
     Relative,
     Swap,
-    Zone,
 )
 from opentelemetry.instrumentation.hardware.model import Unavailable
 
@@ -134,9 +133,6 @@ class PortableMachine:
     def _now(self) -> float:
         """Seconds since 1970, as psutil counts the start of things."""
         return float(self._clock.call("time"))
-
-    def energy(self) -> Sequence[Zone]:
-        return []
 
     def mounts(self) -> Sequence[Mount]:
         found: dict[str, Mount] = {}

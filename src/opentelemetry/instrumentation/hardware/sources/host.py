@@ -1,4 +1,4 @@
-"""The host: processor, memory, paging, disks, network, pressure and energy, from the kernel's files or psutil."""
+"""The host: processor, memory, paging, disks, network and pressure, from the kernel's files or psutil."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Host(Source):
 
     name = "host"
     prompt = True
-    rows = ("system.", "hw.energy", "hw.host.", "hw.cpu.")
+    rows = ("system.", "hw.cpu.")
 
     def open(self) -> None:
         """Never raises ``Unavailable``: every machine has a processor."""
@@ -38,10 +38,6 @@ class Host(Source):
         self.missing = []
         if not self._machine.pressure():
             self.missing.append(f"{v.SYSTEM_PRESSURE_TIME.name}: this kernel has no /proc/pressure (CONFIG_PSI)")
-        if not self._machine.energy():
-            self.missing.append(
-                f"{v.HW_ENERGY.name}: no intel-rapl zone in /sys/class/powercap that this user may read"
-            )
         if not self._machine.disks():
             self.missing.append(
                 f"{v.SYSTEM_DISK_IO.name}: no whole disk in /proc/diskstats with a device in /sys/block"
@@ -65,13 +61,6 @@ class Host(Source):
         if self._wants[v.SYSTEM_PRESSURE_TIME]:
             for (resource, kind), seconds in self._machine.pressure().items():
                 yield self._of[v.SYSTEM_PRESSURE_TIME, v.PRESSURE_RESOURCE, resource, v.PRESSURE_KIND, kind](seconds)
-        for zone in self._machine.energy():
-            if zone.kind == "psys":
-                yield self._of[v.HW_HOST_ENERGY, v.HW_ID, zone.id, v.HW_NAME, "machine"](zone.joules)
-            else:
-                kind = "cpu" if zone.kind == "package" else "memory"
-                name = f"{kind.upper() if kind == 'cpu' else 'Memory'} {zone.id.rpartition('-')[2]}"
-                yield self._of[v.HW_ENERGY, v.HW_ID, zone.id, v.HW_NAME, name, v.HW_TYPE, kind](zone.joules)
 
     def read_seldom(self) -> Iterator[Point]:
         """What hardly changes, and what has to be counted."""

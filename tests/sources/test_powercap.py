@@ -1,0 +1,47 @@
+"""The energy of processors: what is counted, what begins anew, and what this user may not read."""
+
+from __future__ import annotations
+
+from errno import EACCES
+
+import pytest
+from tests.sources.machines import metal, old
+from tests.sources.reading import often, opened, value
+
+from opentelemetry.instrumentation.hardware import vocabulary as v
+from opentelemetry.instrumentation.hardware.model import Unavailable
+
+PACKAGES = [{v.HW_ID: f"package-{each}", v.HW_NAME: f"CPU {each}", v.HW_TYPE: "cpu"} for each in (0, 1)]
+FOLDER = "/sys/class/powercap"
+
+
+def test_energy_goes_on_where_its_counter_wraps_around() -> None:
+    machine = metal(0)
+    with opened("powercap", machine) as source:
+        first = value(often(source), v.HW_ENERGY, PACKAGES[0])
+        machine.become(metal(1))
+        second = value(often(source), v.HW_ENERGY, PACKAGES[0])
+    assert second - first == pytest.approx((262_143_328_850 - 262_100_000_000 + 1_900_000_000) / 1e6)
+
+
+def test_a_zone_that_cannot_be_read_costs_its_own_numbers() -> None:
+    machine = metal(0)
+    assert machine.tree is not None
+    machine.tree.files[f"{FOLDER}/intel-rapl:0/energy_uj"] = PermissionError(EACCES, "Permission denied")
+    with opened("powercap", machine) as source:
+        found = {series.attributes[v.HW_ID] for series in often(source)}
+    assert found == {"package-1", "dram-0", "dram-1", "psys"}
+
+
+def test_where_only_root_may_read_it_says_so() -> None:
+    machine = metal(0)
+    assert machine.tree is not None
+    for path in machine.tree.files:
+        if path.endswith("/energy_uj"):
+            machine.tree.files[path] = PermissionError(EACCES, "Permission denied")
+    with pytest.raises(Unavailable, match="that this user may read") as refused, opened("powercap", machine):
+        pass
+    assert "only root" in refused.value.fix
+    with pytest.raises(Unavailable) as nothing, opened("powercap", old(0)):
+        pass
+    assert not nothing.value.fix, "there is nothing to be done"
