@@ -195,38 +195,56 @@ def test_a_source_of_another_package_may_hang_and_the_program_ends(
     assert "ERROR" not in outcome.stderr
 
 
-# -- A disk whose server does not answer: a real mount.
+# -- A disk whose server does not answer, and an adapter that does not: real mounts.
+
+
+def _beside_the_dead(tmp_path: Path, source: str, end: str, before: list[str], *settings: str) -> Export:
+    """What a program exports at last, of which one source is not answered."""
+    journal = tmp_path / "journal"
+    program = children.command("dead_driver", journal, source, end, *settings)
+    outcome = children.run([*before, *program], {"PYTHONPATH": str(children.PROGRAMS.parent.parent)})
+    if outcome.returncode == 77:
+        pytest.skip(f"a mount that never answers cannot be made here: {outcome.stdout.strip()}")
+    assert outcome.returncode == 0, outcome.stderr
+    said = json.loads(outcome.stdout)
+    assert {"system.cpu.time", "system.disk.io", "process.cpu.time"} <= set(said["others"])
+    assert sorted(said["up"])[:2] == [0, 1], "one is down, and no other"
+    assert not [row for row in discover()[source]().rows for name in said["others"] if name.startswith(row)]
+    found = exports(journal)
+    assert [at for at, export in enumerate(found) if not export.values("application.steps")] == []
+    lines = [line for line in outcome.stderr.splitlines() if f"Source {source}" in line]
+    assert [line.split()[0] for line in lines] == ["WARNING", "INFO"][: 1 + (end == "heal")], outcome.stderr
+    if end == "uninstrument":
+        assert said["threads"] == [f"otel-hardware-{source}"]
+        assert said["seconds"] < 4, "it waits for a second, and for no more"
+    return found[-1]
 
 
 @pytest.mark.parametrize("end", ["heal", "uninstrument", "leave"])
 def test_a_dead_mount_costs_the_file_systems(tmp_path: Path, end: str) -> None:
     folder = tmp_path / "server"
     folder.mkdir()
-    program = children.command("dead_disk", tmp_path / "journal", folder, end)
-    outcome = children.run(children.command("dead_mount", folder, *program))
-    if outcome.returncode == 77:
-        pytest.skip(f"a mount that never answers cannot be made here: {outcome.stdout.strip()}")
-    assert outcome.returncode == 0, outcome.stderr
-    said = json.loads(outcome.stdout)
-    assert {"system.cpu.time", "system.disk.io", "process.cpu.time"} <= set(said["others"])
-    assert [name for name in said["others"] if name.startswith("system.filesystem")] == []
-    found = exports(tmp_path / "journal")
-    assert [at for at, export in enumerate(found) if not export.values("application.steps")] == []
-    lines = [line for line in outcome.stderr.splitlines() if "Source filesystem" in line]
-    assert [line.split()[0] for line in lines] == ["WARNING", "INFO"][: 1 + (end == "heal")], outcome.stderr
+    mount = children.command("dead_mount", folder)
+    last = _beside_the_dead(tmp_path, "filesystem", end, mount, f"disk_paths={folder},/")
     if end == "heal":
-        assert said["limit"] == [4096 * 1000]
-    elif end == "uninstrument":
-        assert said["threads"] == ["otel-hardware-filesystem"]
-        assert said["seconds"] < 4, "it waits for a second, and for no more"
+        assert last.values("system.filesystem.limit", system_filesystem_mountpoint=str(folder)) == [4096 * 1000]
+
+
+@pytest.mark.parametrize("end", ["heal", "uninstrument", "leave"])
+def test_a_dead_adapter_costs_the_infiniband_ports(tmp_path: Path, end: str) -> None:
+    mount = children.command("dead_mount", "/sys/class/infiniband/mlx5_1/ports/1/counters/symbol_error")
+    last = _beside_the_dead(tmp_path, "infiniband", end, [*children.command("rdma_machine"), *mount])
+    if end == "heal":
+        assert last.values("hw.errors", hw_id="mlx5_1/1", error_type="symbol") == [7]
+        assert last.values("hw.errors", hw_id="mlx5_0/1", error_type="symbol") == [2]
 
 
 # -- A program that leaves no room.
 
 
 def test_beside_four_busy_threads_readings_are_fresh() -> None:
-    period = 0.5
-    outcome = children.run(children.command("busy", period, 3))
+    period = 2.0
+    outcome = children.run(children.command("busy", period, 4 * period))
     assert outcome.returncode == 0, outcome.stderr
     collections = json.loads(outcome.stdout)
     assert len(collections) >= 3

@@ -1,9 +1,10 @@
-"""A file system that accepts being mounted and then never says how much space it has.
+"""A file system that accepts being mounted and then never says how much space it has; or a file that is never read.
 
-Usage: dead_mount.py FOLDER COMMAND...
+Usage: dead_mount.py PATH COMMAND...
 
-Runs the command in a mount namespace of its own, where FOLDER is such a file system (FUSE, spoken by this program
-itself), so that nobody else on the machine meets it. The server's pid is in ``DEAD_MOUNT_SERVER``; SIGUSR1 makes it
+Runs the command in a mount namespace of its own, where PATH is such a file system (FUSE, spoken by this program
+itself), so that nobody else on the machine meets it. Where PATH is a file, it can be opened, as the kernel's own files
+can whose device is dead, and reading it does not end. The server's pid is in ``DEAD_MOUNT_SERVER``; SIGUSR1 makes it
 answer from then on, what was asked before included. Status 77, with the reason, where such a mount cannot be made.
 """
 
@@ -13,6 +14,7 @@ import errno
 import os
 import select
 import signal
+import stat
 import struct
 import sys
 from contextlib import suppress
@@ -22,6 +24,8 @@ from namespace import check, enter, libc
 DIE_WITH_PARENT = 1
 NO_SUID, NO_DEVICES = 2, 4
 INIT, STATFS, FORGET, BATCH_FORGET, INTERRUPT = 26, 17, 2, 42, 36
+GETATTR, OPEN, READ, FLUSH = 3, 14, 15, 25
+UNCACHED = 1
 
 
 def answer(device: int, unique: int, body: bytes = b"", error: int = 0) -> None:
@@ -29,15 +33,34 @@ def answer(device: int, unique: int, body: bytes = b"", error: int = 0) -> None:
         os.write(device, struct.pack("<IiQ", 16 + len(body), -error, unique) + body)
 
 
-def serve(device: int) -> None:
-    """Answer the greeting, keep everything else until the signal comes."""
+def reply(device: int, operation: int, unique: int, request: bytes) -> None:
+    """What a file system of 1000 blocks says, or a file that says 7."""
+    if operation == INIT:
+        _, _, ahead, _ = struct.unpack_from("<IIII", request, 40)
+        answer(device, unique, struct.pack("<IIIIHHIIHH8I", 7, 31, ahead, 0, 12, 9, 4096, 1, 0, 0, *[0] * 8))
+    elif operation == STATFS:
+        answer(device, unique, struct.pack("<5Q10I", 1000, 400, 400, 10, 5, 4096, 255, 4096, 0, *[0] * 6))
+    elif operation == GETATTR:
+        answer(device, unique, struct.pack("<QII6Q10I", 60, 0, 0, 1, *[0] * 8, MODE, 1, *[0] * 5))
+    elif operation == OPEN:
+        answer(device, unique, struct.pack("<QII", 0, UNCACHED, 0))
+    elif operation == READ:
+        (offset,) = struct.unpack_from("<Q", request, 48)
+        answer(device, unique, b"7\n"[offset:])
+    else:
+        answer(device, unique, error=errno.ENOSYS)
+
+
+def serve(device: int, file: bool) -> None:
+    """Answer the greeting, and how a file is opened; keep everything else until the signal comes."""
+    at_once = {INIT, GETATTR, OPEN, FLUSH} if file else {INIT}
     asleep, alarm = os.pipe()
     os.set_blocking(alarm, False)
     signal.set_wakeup_fd(alarm)
     signal.signal(signal.SIGUSR1, lambda *_: None)
     libc.prctl(DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
     os.write(READY, b"x")
-    waiting: list[tuple[int, int]] = []
+    waiting: list[tuple[int, int, bytes]] = []
     awake = False
     while True:
         ready, _, _ = select.select([device, asleep], [], [])
@@ -46,35 +69,30 @@ def serve(device: int) -> None:
         if device in ready:
             request = os.read(device, 1 << 17)
             _, operation, unique = struct.unpack_from("<IIQ", request)
-            if operation == INIT:
-                _, _, ahead, _ = struct.unpack_from("<IIII", request, 40)
-                answer(device, unique, struct.pack("<IIIIHHIIHH8I", 7, 31, ahead, 0, 12, 9, 4096, 1, 0, 0, *[0] * 8))
+            if operation in at_once:
+                reply(device, operation, unique, request)
             elif operation not in (FORGET, BATCH_FORGET, INTERRUPT):
-                waiting.append((operation, unique))
+                waiting.append((operation, unique, request))
         while awake and waiting:
-            operation, unique = waiting.pop()
-            if operation == STATFS:
-                space = struct.pack("<5Q10I", 1000, 400, 400, 10, 5, 4096, 255, 4096, 0, *[0] * 6)
-                answer(device, unique, space)
-            else:
-                answer(device, unique, error=errno.ENOSYS)
+            reply(device, *waiting.pop())
 
 
-folder, command = os.path.abspath(sys.argv[1]), sys.argv[2:]
+path, command = os.path.abspath(sys.argv[1]), sys.argv[2:]
+MODE = os.stat(path).st_mode
 enter()
 try:
     device = os.open("/dev/fuse", os.O_RDWR)
 except OSError as error:
     print(f"/dev/fuse: {error.strerror}")
     sys.exit(77)
-options = f"fd={device},rootmode=40000,user_id=0,group_id=0".encode()
-check(libc.mount(b"dead", folder.encode(), b"fuse", NO_SUID | NO_DEVICES, options), "a FUSE mount")
+options = f"fd={device},rootmode={MODE:o},user_id=0,group_id=0".encode()
+check(libc.mount(b"dead", path.encode(), b"fuse", NO_SUID | NO_DEVICES, options), "a FUSE mount")
 started, READY = os.pipe()
 server = os.fork()
 if not server:
-    serve(device)
+    serve(device, stat.S_ISREG(MODE))
 os.read(started, 1)
 for descriptor in (device, started, READY):
     os.close(descriptor)
 os.environ["DEAD_MOUNT_SERVER"] = str(server)
-os.execv(command[0], command)
+os.execvp(command[0], command)

@@ -1,8 +1,8 @@
-"""A program with metrics, told to report the disk of a server that does not answer.
+"""A program with metrics, on a machine where one of the sources is not answered.
 
-Usage: dead_disk.py JOURNAL FOLDER heal|uninstrument|leave
+Usage: dead_driver.py JOURNAL SOURCE heal|uninstrument|leave [SETTING=VALUE]
 
-It waits until the numbers say that the source is down; then the server begins to answer, or the program takes the
+It waits until the numbers say that the source is down; then the driver begins to answer, or the program takes the
 instrumentation away, or it just ends. Prints, as JSON, what it saw.
 """
 
@@ -22,7 +22,7 @@ from traces import until
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 
-JOURNAL, FOLDER, END = sys.argv[1:]
+JOURNAL, SOURCE, END = sys.argv[1:4]
 heard: list[str] = []
 
 
@@ -42,21 +42,21 @@ def last() -> Export:
 
 
 def health() -> list[int]:
-    return last().values("otel_hardware.source.up", otel_hardware_source="filesystem")
+    return last().values("otel_hardware.source.up", otel_hardware_source=SOURCE)
 
 
 meters = provider(JOURNAL, 0.1)
 set_meter_provider(meters)
 instrumentor = HardwareInstrumentor()
-instrumentor.instrument(disk_paths=[FOLDER, "/"], sample_interval=0.2)
+instrumentor.instrument(sample_interval=0.2, **dict(word.split("=") for word in sys.argv[4:]))
 until(lambda: exports(JOURNAL), "export")
-until(lambda: health() == [0], "number that says that the disk is dead")
-until(lambda: any("Source filesystem" in text for text in heard), "sentence that says so")
-said: dict[str, object] = {"others": sorted(last().names())}
+until(lambda: health() == [0], "number that says that the driver is dead")
+until(lambda: any(f"Source {SOURCE}" in text for text in heard), "sentence that says so")
+ill = last()
+said: dict[str, object] = {"others": sorted(ill.names()), "up": ill.values("otel_hardware.source.up")}
 if END == "heal":
     os.kill(int(os.environ["DEAD_MOUNT_SERVER"]), signal.SIGUSR1)
     until(lambda: health() == [1], "recovery")
-    said["limit"] = last().values("system.filesystem.limit", system_filesystem_mountpoint=FOLDER)
 elif END == "uninstrument":
     begun = time.monotonic()
     instrumentor.uninstrument()

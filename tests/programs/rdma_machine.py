@@ -1,0 +1,22 @@
+"""A machine with two InfiniBand adapters: real files, in a mount namespace of its own.
+
+Usage: rdma_machine.py COMMAND...
+
+Runs the command there; status 77, with the reason, where there may be no namespace.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import namespace
+from tests.sources.machines import infiniband
+
+namespace.enter()
+namespace.empty("/sys/class")
+for name, text in infiniband(0).items():
+    Path(name).parent.mkdir(parents=True, exist_ok=True)
+    Path(name).write_text(str(text))
+os.execvp(sys.argv[1], sys.argv[1:])
