@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -45,10 +46,32 @@ def made(tmp_path: Path) -> Callable[..., Command]:
     return make
 
 
+def _pids(path: Path) -> list[int]:
+    """The numbers that tools have written into a file."""
+    return [int(line) for line in path.read_text().split("\n")[:-1]] if path.exists() else []
+
+
 def _pid_in(path: Path) -> int:
     """The number that a tool wrote into a file."""
-    wait_for(lambda: path.exists() and path.read_text().endswith("\n"), LONG, f"pid in {path}")
-    return int(path.read_text())
+    wait_for(lambda: _pids(path), LONG, f"pid in {path}")
+    return _pids(path)[0]
+
+
+@pytest.fixture
+def hold(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, int], None]:
+    """Holds the clock of deadlines until so many tools have written: they have begun then, however slow the machine."""
+
+    def held(path: Path, count: int = 1) -> None:
+        begun = time.monotonic()
+
+        def now() -> float:
+            real = time.monotonic()
+            return real if len(_pids(path)) >= count or real > begun + LONG else begun
+
+        clock = SimpleNamespace(monotonic=now, sleep=time.sleep)
+        monkeypatch.setattr("opentelemetry.instrumentation.hardware.command.time", clock)
+
+    return held
 
 
 # -- what it says
@@ -114,13 +137,15 @@ HANGS = {
 
 
 @pytest.mark.parametrize("program", HANGS.values(), ids=HANGS)
-def test_a_tool_is_killed_at_its_deadline(made: Callable[..., Command], program: str, tmp_path: Path) -> None:
+def test_a_tool_is_killed_at_its_deadline(
+    made: Callable[..., Command], hold: Callable[..., None], program: str, tmp_path: Path
+) -> None:
     note = f"import os; open({str(tmp_path / 'pid')!r}, 'w').write(f'{{os.getpid()}}\\n')\n"
     command = made(note + program)
+    hold(tmp_path / "pid")
     with pytest.raises(TimeoutError, match=r"tool did not end within 0\.5 s"):
         command.run([], 0.5)
-    if (tmp_path / "pid").exists():  # else it was too slow to begin
-        assert not lives(_pid_in(tmp_path / "pid"))
+    assert not lives(_pid_in(tmp_path / "pid"))
     with pytest.raises(TimeoutError):  # nothing hinders the next one
         command.run([], 0.01)
 
@@ -142,27 +167,30 @@ def test_a_grandchild_that_keeps_the_output_open_is_not_waited_for(
     wait_for(lambda: not lives(grandchild), LONG, "end of the grandchild: it goes with the group")
 
 
-def test_at_the_deadline_grandchildren_are_killed_too(made: Callable[..., Command], tmp_path: Path) -> None:
+def test_at_the_deadline_grandchildren_are_killed_too(
+    made: Callable[..., Command], hold: Callable[..., None], tmp_path: Path
+) -> None:
     command = made(GRANDCHILD.format(path=str(tmp_path / "pid")) + "child.wait()")
+    hold(tmp_path / "pid")
     with pytest.raises(TimeoutError):
-        command.run([], 2.0)
+        command.run([], 0.5)
     grandchild = _pid_in(tmp_path / "pid")
     wait_for(lambda: not lives(grandchild), LONG, "end of the grandchild")
 
 
 def test_what_cannot_be_killed_is_abandoned_and_no_second_one_is_started_while_it_lives(
-    made: Callable[..., Command], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: Callable[..., Command], hold: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that sleeps in its driver; here, one that our signals do not reach."""
+    pids = tmp_path / "pids"
     command = made(
-        "import os, time\n"
-        f"with open({str(tmp_path / 'pids')!r}, 'a') as pids: pids.write(f'{{os.getpid()}}\\n')\n"
-        "time.sleep(3600)"
+        f"import os, time\nwith open({str(pids)!r}, 'a') as pids: pids.write(f'{{os.getpid()}}\\n')\ntime.sleep(3600)"
     )
     reached = os.killpg
     monkeypatch.setattr(os, "killpg", lambda *arguments: None)
+    hold(pids)
     with pytest.raises(TimeoutError):
-        command.run([], 1.0)
+        command.run([], 0.5)
     pid = command._left.pid if command._left else 0
     assert lives(pid)
     for _ in range(3):
@@ -173,9 +201,10 @@ def test_what_cannot_be_killed_is_abandoned_and_no_second_one_is_started_while_i
     monkeypatch.setattr(os, "killpg", reached)
     os.kill(pid, signal.SIGKILL)
     wait_for(lambda: not lives(pid), LONG, "end of the tool")
+    hold(pids, 2)
     with pytest.raises(TimeoutError):  # it is gone: the next one is started, and hangs too
-        command.run([], 1.0)
-    assert len((tmp_path / "pids").read_text().splitlines()) == 2
+        command.run([], 0.5)
+    assert len(_pids(pids)) == 2
 
 
 # -- how it is started

@@ -202,7 +202,7 @@ def test_what_one_thread_reads_it_reads_at_once() -> None:
         for _ in range(4):
             stage.clock.now += 1.95  # the second and third come due, or nearly
             stage.rounds[0]._wake.set()
-            wait_for(lambda: read[0][-1] == stage.clock.now, 10, "reading of the first")
+            wait_for(lambda: {each[-1] for each in read} == {stage.clock.now}, 10, "reading of all")
             stage.clock.now += 0.05
         stage.fresh(10.0)
     assert read[0][before[0] :] == read[1][before[1] :]

@@ -55,6 +55,10 @@ def seen() -> int:
     return max((sum(export.values("process.memory.usage")) for export in own), default=0)
 
 
+def since(then: float) -> float:
+    return time.monotonic() - then
+
+
 meters = provider(JOURNAL, 0.5)
 set_meter_provider(meters)
 if WITH == "ours":
@@ -63,7 +67,7 @@ if WITH == "ours":
 else:
     until(lambda: exports(JOURNAL), "export of the parent")
 # The SDK cannot export in a child that was forked during an export: this is the middle of the pause between two.
-until(lambda: 0.1 < time.monotonic() - exports(JOURNAL)[-1].time < 0.3, "pause between two exports")
+until(lambda: 0.1 < since(exports(JOURNAL)[-1].time) < 0.3, "pause between two exports")
 if WAY == "os":
     pid = os.fork()
     if not pid:
