@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 PROGRAMS = Path(__file__).parent / "programs"
-PATIENCE = 60.0
+PATIENCE = 120.0
 """Seconds until a child counts as hung: far more than any of them takes, because machines are slow at times."""
 
 

@@ -61,8 +61,12 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
         assert (done.returncode, done.stderr) == (0, "")
         steps = int(re.findall(r"\A(\d+) steps done\n\Z", done.stdout)[0])
         marker.settle(collector)
-        wait(lambda: len(spans(collector.lines())) >= steps, 10, "a span for each step")
-        wait(lambda: "system_uptime_seconds" in collector.exposition(), 10, "metrics on the page for Prometheus")
+        wait(lambda: len(spans(collector.lines())) >= steps, children.PATIENCE, "a span for each step")
+        wait(
+            lambda: "system_uptime_seconds" in collector.exposition(),
+            children.PATIENCE,
+            "metrics on the page for Prometheus",
+        )
         messages = without_marker(collector.lines())
         return Outcome(
             steps,

@@ -36,9 +36,11 @@ from packaging.version import Version
 from tests import children
 from tests.programs.journal import OURS, Arrived, Journal, exports, flatten, repeated
 from tests.sink import Sink
+from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor, session
 from opentelemetry.instrumentation.hardware.model import NONE, Attributes, Metric, Point, Series
+from opentelemetry.instrumentation.hardware.poller import State
 from opentelemetry.instrumentation.hardware.sources import Source
 from opentelemetry.instrumentation.hardware.vocabulary import CATALOG, SYSTEM_NETWORK_ERRORS, SYSTEM_UPTIME
 
@@ -228,7 +230,9 @@ def test_a_slow_callback_loses_everything(bench: Bench, instrument: Callable[...
     try:
         opened = HardwareInstrumentor()._session
         assert opened is not None
-        opened.fresh(0.3)
+        states = {poller.name: poller for poller in opened.board.pollers}
+        wait_for(lambda: states["hanging"].busy_since is not None, 30, "reading that hangs")
+        wait_for(lambda: states["well"].state is State.UP, 30, "reading of the other source")
         bench.reader.collect(timeout_millis=1000)
         values = {point.name: point.value for point in flatten(bench.collect())}
         assert (values["application"], values["system.uptime"]) == (1, 5.0)

@@ -22,7 +22,7 @@ JOURNAL, ROLE, *REST = sys.argv[1:]
 meters = provider(JOURNAL, 60)
 set_meter_provider(meters)
 instrumentor = HardwareInstrumentor()
-instrumentor.instrument(sample_interval=0.1)
+instrumentor.instrument(sample_interval=10)
 
 
 def report() -> None:

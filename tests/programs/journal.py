@@ -116,6 +116,12 @@ def exports(path: str | Path) -> list[Export]:
     ]
 
 
+def resting(path: str | Path, interval: float) -> bool:
+    """Whether this is the middle of a pause between two exports: the SDK cannot export in a child forked during one."""
+    last = exports(path)[-1].time  # before the time is asked for: a long file takes a while
+    return 0.2 * interval < time.monotonic() - last < 0.6 * interval
+
+
 def repeated(points: Iterable[Arrived]) -> list[object]:
     """The series that stand more than once in one export."""
     seen: set[object] = set()

@@ -10,20 +10,20 @@ import json
 import logging
 import os
 import sys
-import time
 
 import traces
-from journal import Export, exports, provider
+from journal import Export, exports, provider, resting
 from opentelemetry.metrics import set_meter_provider
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 
 JOURNAL = sys.argv[1]
+INTERVAL = 0.4
 logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
-meters = provider(JOURNAL, 0.2)
+meters = provider(JOURNAL, INTERVAL)
 set_meter_provider(meters)
 instrumentor = HardwareInstrumentor()
-instrumentor.instrument(sample_interval=0.1)
+instrumentor.instrument(sample_interval=INTERVAL)
 
 
 def up(export: Export) -> bool:
@@ -32,7 +32,7 @@ def up(export: Export) -> bool:
 
 def child() -> None:
     """Ask the driver anew, as a member of the job, which leaves the GPUs' own numbers to its parent."""
-    instrumentor.instrument(sample_interval=0.1)
+    instrumentor.instrument(sample_interval=INTERVAL)
     traces.until(
         lambda: any(export.pid == os.getpid() and up(export) for export in exports(JOURNAL)),
         "export by the child that says that the driver answers",
@@ -45,10 +45,9 @@ for line in sys.stdin:
         instrumentor.uninstrument()
         print(json.dumps({"threads": traces.threads(), "open": traces.descriptors()}), flush=True)
     elif line == "again\n":
-        instrumentor.instrument(sample_interval=0.1)
+        instrumentor.instrument(sample_interval=INTERVAL)
     elif line == "fork\n":
-        # The SDK cannot export in a child that was forked during an export: this is the middle of a pause.
-        traces.until(lambda: 0.05 < time.monotonic() - exports(JOURNAL)[-1].time < 0.15, "pause between two exports")
+        traces.until(lambda: resting(JOURNAL, INTERVAL), "pause between two exports")
         pid = os.fork()
         if not pid:
             child()

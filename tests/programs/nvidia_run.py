@@ -34,7 +34,7 @@ sys.meta_path.insert(0, Witness())
 reader = InMemoryMetricReader()
 provider = MeterProvider([reader], shutdown_on_exit=False)
 instrumentor = HardwareInstrumentor()
-instrumentor.instrument(meter_provider=provider, sample_interval=0.1)
+instrumentor.instrument(meter_provider=provider, sample_interval=10)
 session = instrumentor._session
 assert session is not None
 for _ in range(2):

@@ -28,7 +28,7 @@ def descriptors() -> list[str]:
 
 def until(condition: Callable[[], object], what: str) -> None:
     """Wait for something that a program needs before it goes on; the program ends where it does not come."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not condition():
         if time.monotonic() > deadline:
             raise SystemExit(f"process {os.getpid()}: no {what}")

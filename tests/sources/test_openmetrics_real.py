@@ -287,7 +287,6 @@ def test_the_collector_says_the_same_of_a_page_as_we_do_by_way_of_it(tmp_path: P
                 and any(each.scope.endswith(f".openmetrics.{name}") for each in found)
                 for name in webs
             ),
-            30,
         )
     for name in webs:
         scraped = [each for each in points if each.resource.get("service.name") == name]

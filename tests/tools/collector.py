@@ -49,7 +49,7 @@ class Collector(Daemon):
     """
 
     def __init__(
-        self, directory: Path, *configs: Config, environment: Mapping[str, str] | None = None, seconds: float = 30.0
+        self, directory: Path, *configs: Config, environment: Mapping[str, str] | None = None, seconds: float = 60.0
     ) -> None:
         directory = own(directory, "otelcol")
         grpc, http, prometheus, health = free_addresses(4)
@@ -91,7 +91,7 @@ class Collector(Daemon):
         """The points of sums and gauges that arrived so far, oldest message first; histograms are left out."""
         return [point for line in self.lines() for each in line.get("resourceMetrics", []) for point in _points(each)]
 
-    def wait(self, predicate: Callable[[list[Point]], bool], seconds: float = 10.0) -> list[Point]:
+    def wait(self, predicate: Callable[[list[Point]], bool], seconds: float = 60.0) -> list[Point]:
         """What has arrived by the time that `predicate` is true of it; fails with the names seen and the log."""
         points: list[Point] = []
 

@@ -14,8 +14,9 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from random import SystemRandom
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 T = TypeVar("T")
+
+_DICE = SystemRandom()  # the other one is set to the same number before each test
 
 # A proxy of the environment has no business between a test and its own servers.
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -47,12 +50,18 @@ def wait(condition: Callable[[], T], seconds: float, what: str | Callable[[], st
 
 
 def free_addresses(count: int) -> list[str]:
-    """Different `127.0.0.1:port` addresses on which nothing listens at this moment."""
+    """Different `127.0.0.1:port` addresses on which nothing listens at this moment.
+
+    They are none of those that the kernel gives away, so that no connection has taken one before a server does.
+    """
+    found: list[str] = []
     with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
+        while len(found) < count:
+            port = _DICE.randrange(10_000, 32_768)
+            with suppress(OSError):
+                stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
+                found.append(f"127.0.0.1:{port}")
+    return found
 
 
 def own(directory: Path, name: str) -> Path:
@@ -60,7 +69,7 @@ def own(directory: Path, name: str) -> Path:
     return Path(tempfile.mkdtemp(dir=directory, prefix=f"{name}-"))
 
 
-def get(url: str, seconds: float = 5.0) -> str:
+def get(url: str, seconds: float = 30.0) -> str:
     """The body that an HTTP GET returns; raises OSError when there is none or its status is an error."""
     with _DIRECT.open(url, timeout=seconds) as response:
         body: bytes = response.read()
@@ -79,7 +88,7 @@ class Daemon:
         ready: str,
         directory: Path,
         environment: Mapping[str, str] | None = None,
-        seconds: float = 30.0,
+        seconds: float = 60.0,
     ) -> None:
         self._command = [str(part) for part in command]
         self._ready = ready
