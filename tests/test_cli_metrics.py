@@ -8,7 +8,7 @@ import sys
 import pytest
 from tests.children import run
 
-from opentelemetry.instrumentation.hardware.cli import commands
+from opentelemetry.instrumentation.hardware.cli.command_line import commands
 from opentelemetry.instrumentation.hardware.version import __version__
 from opentelemetry.instrumentation.hardware.vocabulary import CATALOG, SYSTEM_CPU_UTILIZATION
 

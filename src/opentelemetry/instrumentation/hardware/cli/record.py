@@ -13,6 +13,7 @@ from typing import TextIO
 
 from opentelemetry.instrumentation.hardware import replay
 from opentelemetry.instrumentation.hardware.cli import settings
+from opentelemetry.instrumentation.hardware.cli.interrupt import gentle
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
 from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.drivers import Drivers
@@ -66,9 +67,10 @@ shows; 2 where a flag or the file to write makes no sense."""
         load = discover().get(arguments.source)
         if load is None:
             raise Mistake(f"there is no source {arguments.source}; the sources are {', '.join(discover())}")
+        make = load()
         try:
-            with _place(arguments.output) as output:
-                _record(load(), output, arguments)
+            with gentle(), _place(arguments.output) as output:
+                _record(make, output, arguments)
         except Unavailable as gone:
             say(f"{arguments.source}: {gone.reason}" + (f" ({gone.fix})" if gone.fix else ""))
             return 1

@@ -12,6 +12,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol
 
 from opentelemetry.instrumentation.hardware.cli import settings
+from opentelemetry.instrumentation.hardware.cli.interrupt import gentle
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
 from opentelemetry.instrumentation.hardware.cli.settings import seconds
 
@@ -108,12 +109,13 @@ def _moments(arguments: argparse.Namespace) -> Iterator[int]:
     number = 0
     due = time.monotonic()
     count = arguments.count or (1 if arguments.every is None else None)
-    while count is None or number < count:
-        first = arguments.window or min(1.0, arguments.every or 1.0)
-        due = max(due + (arguments.every if number else first), time.monotonic())
-        time.sleep(max(0.0, due - time.monotonic()))
-        yield number
-        number += 1
+    with gentle():
+        while count is None or number < count:
+            first = arguments.window or min(1.0, arguments.every or 1.0)
+            due = max(due + (arguments.every if number else first), time.monotonic())
+            time.sleep(max(0.0, due - time.monotonic()))
+            yield number
+            number += 1
 
 
 def _session(arguments: argparse.Namespace, config: Config, pid: int) -> Session:
