@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import re
 import resource
 import shutil
 import socket
@@ -61,6 +62,33 @@ def test_a_table_that_the_kernel_gives_a_page_at_a_time_is_read_whole(kernel: Li
     finally:
         for area in areas:
             area.close()
+
+
+@linux
+def test_of_a_long_table_what_is_asked_for_is_read(kernel: Linux) -> None:
+    whole = kernel.once("/proc/vmstat")
+    for _ in range(3):
+        beginning = kernel.read("/proc/vmstat")
+        assert [line.split()[0] for line in whole.splitlines()][: beginning.count(b"\n")] == [
+            line.split()[0] for line in beginning[: beginning.rindex(b"\n")].splitlines()
+        ]
+        assert re.search(rb"\npgmajfault \d+\n", beginning)
+    assert len(beginning) < len(whole) or len(whole) - whole.index(b"\npgmajfault ") < 100
+
+
+@linux
+def test_a_table_whose_last_wanted_line_moves_away_or_is_missing_is_read_whole(
+    kernel: Linux, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "table"
+    monkeypatch.setattr(Linux, "_LAST", {str(path): b"\nlast "})
+    for before, number, there in [(10, 7, True), (11, 7, True), (60, 8, True), (700, 9, True), (10, 9, False)]:
+        text = "line 12345\n" * before + (f"last {number}\n" if there else "") + "more 1\n" * 700
+        path.write_text(text, encoding="ascii")
+        found = kernel.read(str(path)).decode()
+        assert text.startswith(found)
+        assert (f"\nlast {number}\n" in found) is there
+        assert there or found == text
 
 
 @linux

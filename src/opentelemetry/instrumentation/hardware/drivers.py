@@ -15,8 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from operator import attrgetter
-from typing import Any, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 from opentelemetry.instrumentation.hardware.command import Command, Tool
 from opentelemetry.instrumentation.hardware.model import Unavailable
@@ -53,7 +52,9 @@ class Kernel(Protocol):
     """What a source asks of the operating system itself."""
 
     def read(self, path: str) -> bytes:
-        """The whole of a small file that is read again and again; its descriptor stays open."""
+        """The whole of a small file that is read again and again, or of a long one what is asked for of it; its
+        descriptor stays open.
+        """
 
     def once(self, path: str) -> bytes:
         """The whole of a small file; nothing stays open."""
@@ -92,11 +93,17 @@ class Kernel(Protocol):
         """Let go of everything."""
 
 
+_Pread: TypeAlias = "Callable[[ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64], int]"
+"""The C library's, which is given C's own types: to make them of Python's takes as long as the call."""
+
+_START = ctypes.c_int64(0)
+
+
 class _Kept(NamedTuple):
     """A file that is read again and again: its number, what reads it, and what tells that the number is still its."""
 
-    descriptor: int
-    pread: Callable[[int, int, int, int], int]
+    descriptor: ctypes.c_int
+    pread: _Pread
     identity: bytes
 
 
@@ -114,6 +121,14 @@ class Linux:
     _FIRST = 4096
     _SHORT = 2048
     """Half a page. So much less than a page is a whole file: the records of no table are that long."""
+
+    _LAST: ClassVar = {"/proc/vmstat": b"\npgmajfault "}
+    """Long tables that the kernel makes line by line: the line behind which nothing is asked for. Up to there they are
+    read, which is half of the work.
+    """
+
+    _GROWTH = 64
+    """Digits that the numbers up to there may have more the next time."""
 
     _ASKING = (
         "/sys/class/infiniband/",
@@ -139,7 +154,6 @@ class Linux:
         )
         for pread in (self._holding, self._letting_go):
             pread.restype = ctypes.c_ssize_t
-            pread.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64]
         self._libc.open.argtypes = [ctypes.c_char_p, ctypes.c_int]
         self._stat = _stat(self._libc)
         self._libc.readlink.restype = ctypes.c_ssize_t
@@ -149,6 +163,8 @@ class Linux:
             self._entries.restype = ctypes.c_ssize_t
             self._entries.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t]
         self._open: dict[str, _Kept] = {}
+        self._outer: tuple[_Kept, ...] | None = None
+        self._enough: dict[str, int] = {}
         self._trusted = 0.0
         self._room(self._FIRST)
 
@@ -156,6 +172,7 @@ class Linux:
         """Have so many bytes for answers."""
         buffer = ctypes.create_string_buffer(size)
         self._size, self._address, self._view = size, ctypes.addressof(buffer), memoryview(buffer)
+        self._begin, self._all = ctypes.c_void_p(self._address), ctypes.c_size_t(size)
 
     def _failed(self, path: str) -> OSError:
         number = ctypes.get_errno()
@@ -167,13 +184,12 @@ class Linux:
             raise self._failed(path)
         return descriptor
 
-    def _pread(self, path: str) -> Callable[[int, int, int, int], int]:
+    def _pread(self, path: str) -> _Pread:
         """What reads a file."""
-        found: Callable[[int, int, int, int], int]
-        found = self._letting_go if path.startswith(self._ASKING) else self._holding
+        found: _Pread = self._letting_go if path.startswith(self._ASKING) else self._holding
         return found
 
-    def _whole(self, descriptor: int, pread: Callable[[int, int, int, int], int], path: str, got: int = 0) -> bytes:
+    def _whole(self, descriptor: ctypes.c_int, pread: _Pread, path: str, got: int = 0) -> bytes:
         # The kernel gives tables (mounts, disks, interfaces) a page at a time, whatever is asked for, and ends a page
         # before the record that does not fit: only an empty answer means the end, or one with room for a record more,
         # which :meth:`read` knows of.
@@ -181,21 +197,23 @@ class Linux:
             if got == self._size:
                 self._room(got * 4)
                 got = 0
-            count = pread(descriptor, self._address + got, self._size - got, got)
+            room = ctypes.c_void_p(self._address + got), ctypes.c_size_t(self._size - got)
+            count = pread(descriptor, *room, ctypes.c_int64(got))
             if count < 0:
                 raise self._failed(path)
             if count == 0:
                 return self._view[:got].tobytes()
             got += count
 
-    def _identity(self, descriptor: int) -> bytes:
+    def _identity(self, descriptor: ctypes.c_int) -> bytes:
         """What tells an open file from every other one; nothing where none is open."""
-        return self._view[: self._IDENTITY].tobytes() if self._stat(descriptor, self._address) == 0 else b""
+        return self._view[: self._IDENTITY].tobytes() if self._stat(descriptor, self._begin) == 0 else b""
 
     def _keep(self, path: str) -> _Kept:
         """Open a file that is read again and again."""
-        descriptor = self._descriptor(path)
+        descriptor = ctypes.c_int(self._descriptor(path))
         kept = self._open[path] = _Kept(descriptor, self._pread(path), self._identity(descriptor))
+        self._outer = None
         return kept
 
     def _let_go(self, path: str) -> bool:
@@ -205,6 +223,7 @@ class Linux:
             Whether it was.
         """
         kept = self._open.pop(path)
+        self._outer = None
         ours = self._ours(kept)
         if ours:
             self._libc.close(kept.descriptor)
@@ -219,15 +238,17 @@ class Linux:
         Who closes what they know nothing of closes ranges, and new files get the lowest free numbers: it would show
         at the lowest or the highest of ours.
         """
-        kept = self._open.values()
-        number = attrgetter("descriptor")
-        if kept and not (self._ours(min(kept, key=number)) and self._ours(max(kept, key=number))):
+        if self._outer is None:
+            kept = sorted(self._open.values(), key=lambda each: each.descriptor.value)
+            self._outer = (*kept[:1], *kept[-1:])
+        if not all(map(self._ours, self._outer)):
             self._sort_out()
         self._trusted = time.monotonic() + self._TRUSTED
 
     def _sort_out(self) -> None:
         """Forget every number that is no longer ours; each may be another file of ours once one is opened."""
         self._open = {path: kept for path, kept in self._open.items() if self._ours(kept)}
+        self._outer = None
 
     def read(self, path: str) -> bytes:
         if time.monotonic() > self._trusted:
@@ -235,7 +256,9 @@ class Linux:
         found = self._open.get(path)
         if found is None:
             found = self._keep(path)
-        count = found.pread(found.descriptor, self._address, self._size, 0)
+        if path in self._LAST and (beginning := self._beginning(path, found)):
+            return beginning
+        count = found.pread(found.descriptor, self._begin, self._all, _START)
         if 0 <= count < self._SHORT:
             return self._view[:count].tobytes()
         try:
@@ -246,10 +269,22 @@ class Linux:
         self._sort_out()  # the number was no longer ours: the answer says nothing of the file
         return self.read(path)
 
+    def _beginning(self, path: str, kept: _Kept) -> bytes:
+        """A long table up to the last line that is asked for; nothing where that does not come within a page."""
+        size = min(self._enough.get(path, self._FIRST), self._size)
+        if size == 0:
+            return b""
+        count = kept.pread(kept.descriptor, self._begin, ctypes.c_size_t(size), _START)
+        text = self._view[: max(0, count)].tobytes()
+        at = text.rfind(self._LAST[path])
+        end = text.find(b"\n", at + 1) if at >= 0 else -1
+        self._enough[path] = end + self._GROWTH if end > 0 else 0
+        return text if end > 0 else b""
+
     def once(self, path: str) -> bytes:
         descriptor = self._descriptor(path)
         try:
-            return self._whole(descriptor, self._pread(path), path)
+            return self._whole(ctypes.c_int(descriptor), self._pread(path), path)
         finally:
             self._libc.close(descriptor)
 
@@ -316,16 +351,14 @@ class Linux:
         self.forget("")
 
 
-def _stat(libc: ctypes.PyDLL) -> Callable[[int, int], int]:
+def _stat(libc: ctypes.PyDLL) -> Callable[[ctypes.c_int, ctypes.c_void_p], int]:
     """The C library's ``fstat``, of a number into an address."""
     for name in ("fstat64", "fstat"):
         found = getattr(libc, name, None)
         if found is not None:
-            found.argtypes = [ctypes.c_int, ctypes.c_void_p]
-            return cast(Callable[[int, int], int], found)
-    versioned = libc.__fxstat64  # glibc before 2.33 has it under this name only; 0 is the kernel's own structure
-    versioned.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_void_p]
-    return partial(versioned, 0)
+            return cast(Callable[[ctypes.c_int, ctypes.c_void_p], int], found)
+    # glibc before 2.33 has it under this name only; 0 is the kernel's own structure
+    return partial(libc.__fxstat64, 0)
 
 
 def _entries(packed: bytes) -> list[str]:

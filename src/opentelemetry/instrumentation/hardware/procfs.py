@@ -140,7 +140,10 @@ def established(text: bytes) -> int | None:
 
 def pressure(text: bytes) -> Mapping[str, float]:
     """A file of ``/proc/pressure``: seconds that some tasks waited, and all."""
-    return {_KINDS[line[:4]]: int(line[line.rindex(b"=") + 1 :]) / 1e6 for line in lines(text)}
+    found = {}
+    for line in lines(text):
+        found[_KINDS[line[:4]]] = int(line[line.rindex(b"=") + 1 :]) / 1e6
+    return found
 
 
 def stat(text: bytes) -> list[bytes]:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from math import fsum
-from typing import TypeVar
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
 from opentelemetry.instrumentation.hardware.machine import Disk, Interface, Swap, machine
 from opentelemetry.instrumentation.hardware.model import Kept, Metric, Point, Series, Share
 from opentelemetry.instrumentation.hardware.sources import Source
-
-T = TypeVar("T")
 
 
 class Host(Source):
@@ -27,13 +24,23 @@ class Host(Source):
         self._machine = machine(self.site.drivers)
         self._per_core = "cpu" in (config.detail or ())
         self._idle = config.names(v.SYSTEM_CPU_UTILIZATION)
-        self._states = ("used", "free", "cached", "buffers") if config.names(v.SYSTEM_MEMORY_UTILIZATION) else ("used",)
-        self._paging_states = ("used", "free") if config.names(v.SYSTEM_PAGING_UTILIZATION) else ("used",)
+        self._memory_usage = _each(v.SYSTEM_MEMORY_USAGE, v.MEMORY_STATE, "used", "free", "cached", "buffers")
+        self._memory_shares = _each(v.SYSTEM_MEMORY_UTILIZATION, v.MEMORY_STATE, "used", "free", "cached", "buffers")
+        self._swap_usage = _each(v.SYSTEM_PAGING_USAGE, v.PAGING_STATE, "used", "free")
+        self._swap_shares = _each(v.SYSTEM_PAGING_UTILIZATION, v.PAGING_STATE, "used", "free")
+        for shares in (self._memory_shares, self._swap_shares):
+            if not config.names(shares[0].metric):
+                del shares[1:]
+        self._faults = [
+            *_each(v.SYSTEM_PAGING_FAULTS, v.FAULT_TYPE, "minor", "major"),
+            *_each(v.SYSTEM_PAGING_OPERATIONS, v.PAGING_DIRECTION, "in", "out"),
+        ]
+        self._loads = [Series(row) for row in (v.SYSTEM_CPU_LOAD_1M, v.SYSTEM_CPU_LOAD_5M, v.SYSTEM_CPU_LOAD_15M)]
         self._counts = self._machine.counts()
         self._of = Kept()
         self._modes: dict[tuple[int, str], tuple[Series, Series | None]] = {}
-        self._disks: dict[str, list[tuple[Series, Callable[[Disk], int | float | None]]]] = {}
-        self._interfaces: dict[str, list[tuple[Series, Callable[[Interface], int]]]] = {}
+        self._disks: dict[str, list[tuple[Series, int]]] = {}
+        self._interfaces: dict[str, list[tuple[Series, int]]] = {}
         self._wants = {row: config.wants(row) for row in v.CATALOG}
         self.missing = []
         if not self._machine.pressure():
@@ -77,13 +84,10 @@ class Host(Source):
             whole = fsum(modes.values())
             for mode, seconds in modes.items():
                 time, utilization = self._modes.get((number, mode)) or self._mode(number, mode)
-                yield time(seconds)
+                yield time, seconds
                 if utilization is not None:
-                    yield utilization(Share(seconds, whole))
-        load = self._machine.load()
-        if load is not None:
-            for row, value in zip((v.SYSTEM_CPU_LOAD_1M, v.SYSTEM_CPU_LOAD_5M, v.SYSTEM_CPU_LOAD_15M), load):
-                yield self._of[row](value)
+                    yield utilization, Share(seconds, whole)
+        yield from zip(self._loads, self._machine.load() or ())
         if self._wants[v.SYSTEM_CPU_FREQUENCY]:
             for number, hertz in self._machine.frequencies().items():
                 yield self._of[v.SYSTEM_CPU_FREQUENCY, v.CPU_NUMBER, number](hertz)
@@ -100,11 +104,10 @@ class Host(Source):
     def _memory(self) -> Iterator[Point]:
         memory, swap = self._machine.memory()
         if memory is not None:
-            for state in ("used", "free", "cached", "buffers"):
-                yield self._of[v.SYSTEM_MEMORY_USAGE, v.MEMORY_STATE, state](getattr(memory, state))
-            for state in self._states:
-                share = getattr(memory, state) / memory.total
-                yield self._of[v.SYSTEM_MEMORY_UTILIZATION, v.MEMORY_STATE, state](share)
+            amounts = (memory.used, memory.free, memory.cached, memory.buffers)
+            yield from zip(self._memory_usage, amounts)
+            for series, amount in zip(self._memory_shares, amounts):
+                yield series, amount / memory.total
             yield self._of[v.SYSTEM_MEMORY_LIMIT](memory.total)
             if memory.available is not None:
                 row = v.SYSTEM_MEMORY_LINUX_AVAILABLE if self._machine.linux else v.SYSTEM_MEMORY_AVAILABLE
@@ -113,66 +116,67 @@ class Host(Source):
             yield from self._swap(swap)
 
     def _swap(self, swap: Swap) -> Iterator[Point]:
-        used = {"used": swap.total - swap.free, "free": swap.free}
-        for state, amount in used.items():
-            yield self._of[v.SYSTEM_PAGING_USAGE, v.PAGING_STATE, state](amount)
+        amounts = (swap.total - swap.free, swap.free)
+        yield from zip(self._swap_usage, amounts)
         if swap.total:
-            for state in self._paging_states:
-                yield self._of[v.SYSTEM_PAGING_UTILIZATION, v.PAGING_STATE, state](used[state] / swap.total)
+            for series, amount in zip(self._swap_shares, amounts):
+                yield series, amount / swap.total
 
     def _paging(self) -> Iterator[Point]:
         paging = self._machine.paging()
-        for kind, count in (("minor", paging.minor), ("major", paging.major)):
+        for series, count in zip(self._faults, (paging.minor, paging.major, paging.swapped_in, paging.swapped_out)):
             if count is not None:
-                yield self._of[v.SYSTEM_PAGING_FAULTS, v.FAULT_TYPE, kind](count)
-        for direction, count in (("in", paging.swapped_in), ("out", paging.swapped_out)):
-            if count is not None:
-                yield self._of[v.SYSTEM_PAGING_OPERATIONS, v.PAGING_DIRECTION, direction](count)
+                yield series, count
 
     def _storage(self) -> Iterator[Point]:
         for name, disk in self._machine.disks().items():
-            for series, value in self._disks.get(name) or self._disk(name):
-                number = value(disk)
+            for series, at in self._disks.get(name) or self._disk(name):
+                number = disk[at]
                 if number is not None:
-                    yield series(number)
+                    yield series, number
 
-    def _disk(self, name: str) -> list[tuple[Series, Callable[[Disk], int | float | None]]]:
-        columns: tuple[tuple[Metric, str, Callable[[Disk], int | float | None]], ...] = (
-            (v.SYSTEM_DISK_IO, "read", lambda disk: disk.read),
-            (v.SYSTEM_DISK_IO, "write", lambda disk: disk.written),
-            (v.SYSTEM_DISK_OPERATIONS, "read", lambda disk: disk.reads),
-            (v.SYSTEM_DISK_OPERATIONS, "write", lambda disk: disk.writes),
-            (v.SYSTEM_DISK_OPERATION_TIME, "read", lambda disk: disk.read_time),
-            (v.SYSTEM_DISK_OPERATION_TIME, "write", lambda disk: disk.write_time),
+    def _disk(self, name: str) -> list[tuple[Series, int]]:
+        columns = (
+            (v.SYSTEM_DISK_IO, "read", "read"),
+            (v.SYSTEM_DISK_IO, "write", "written"),
+            (v.SYSTEM_DISK_OPERATIONS, "read", "reads"),
+            (v.SYSTEM_DISK_OPERATIONS, "write", "writes"),
+            (v.SYSTEM_DISK_OPERATION_TIME, "read", "read_time"),
+            (v.SYSTEM_DISK_OPERATION_TIME, "write", "write_time"),
         )
         rows = [
-            (Series(row, {v.DEVICE: name, v.DISK_DIRECTION: way}), value)
-            for row, way, value in columns
+            (Series(row, {v.DEVICE: name, v.DISK_DIRECTION: way}), Disk._fields.index(field))
+            for row, way, field in columns
             if self._wants[row]
         ]
-        rows.append((Series(v.SYSTEM_DISK_IO_TIME, {v.DEVICE: name}), lambda disk: disk.busy))
+        rows.append((Series(v.SYSTEM_DISK_IO_TIME, {v.DEVICE: name}), Disk._fields.index("busy")))
         self._disks[name] = rows
         return rows
 
     def _network(self) -> Iterator[Point]:
         for name, interface in self._machine.interfaces(self.site.config.interfaces).items():
-            for series, value in self._interfaces.get(name) or self._interface(name):
-                yield series(value(interface))
+            for series, at in self._interfaces.get(name) or self._interface(name):
+                yield series, interface[at]
 
-    def _interface(self, name: str) -> list[tuple[Series, Callable[[Interface], int]]]:
-        columns: tuple[tuple[Metric, str, Callable[[Interface], int]], ...] = (
-            (v.SYSTEM_NETWORK_IO, "transmit", lambda each: each.sent),
-            (v.SYSTEM_NETWORK_IO, "receive", lambda each: each.received),
-            (v.SYSTEM_NETWORK_PACKET_COUNT, "transmit", lambda each: each.packets_sent),
-            (v.SYSTEM_NETWORK_PACKET_COUNT, "receive", lambda each: each.packets_received),
-            (v.SYSTEM_NETWORK_PACKET_DROPPED, "transmit", lambda each: each.dropped_sent),
-            (v.SYSTEM_NETWORK_PACKET_DROPPED, "receive", lambda each: each.dropped_received),
-            (v.SYSTEM_NETWORK_ERRORS, "transmit", lambda each: each.errors_sent),
-            (v.SYSTEM_NETWORK_ERRORS, "receive", lambda each: each.errors_received),
+    def _interface(self, name: str) -> list[tuple[Series, int]]:
+        columns = (
+            (v.SYSTEM_NETWORK_IO, "transmit", "sent"),
+            (v.SYSTEM_NETWORK_IO, "receive", "received"),
+            (v.SYSTEM_NETWORK_PACKET_COUNT, "transmit", "packets_sent"),
+            (v.SYSTEM_NETWORK_PACKET_COUNT, "receive", "packets_received"),
+            (v.SYSTEM_NETWORK_PACKET_DROPPED, "transmit", "dropped_sent"),
+            (v.SYSTEM_NETWORK_PACKET_DROPPED, "receive", "dropped_received"),
+            (v.SYSTEM_NETWORK_ERRORS, "transmit", "errors_sent"),
+            (v.SYSTEM_NETWORK_ERRORS, "receive", "errors_received"),
         )
         self._interfaces[name] = [
-            (Series(row, {v.INTERFACE: name, v.NETWORK_DIRECTION: way}), value)
-            for row, way, value in columns
+            (Series(row, {v.INTERFACE: name, v.NETWORK_DIRECTION: way}), Interface._fields.index(field))
+            for row, way, field in columns
             if self._wants[row]
         ]
         return self._interfaces[name]
+
+
+def _each(row: Metric, key: str, *values: str) -> list[Series]:
+    """The series of a row, one for each value of an attribute."""
+    return [Series(row, {key: value}) for value in values]
