@@ -486,6 +486,17 @@ def test_a_program_that_cannot_be_told_in_the_hosts_proc_is_not_reported_and_run
     assert "uptime" not in answer.stderr
 
 
+def test_beside_an_export_one_sentence_says_that_the_program_cannot_be_told(sink: Sink) -> None:
+    env = sink.environment() | FAST | {"PYTHONPATH": QUIET["PYTHONPATH"]}
+    answer = run([*in_pid_namespace(), *AGENT, "--", "sh", "-c", "exit 3"], env)
+    assert answer.returncode == 3
+    (said,) = answer.stderr.splitlines()
+    assert said.startswith("otel-hardware: the program itself is not reported: process ")
+    assert said.endswith("(mount a /proc of its own: unshare --mount-proc, bwrap --proc /proc)")
+    assert {name.partition(".")[0] for name in names(sink)} >= {"system"}
+    assert not [name for name in names(sink) if name.startswith("process.")]
+
+
 def test_an_agent_that_is_killed_ends_its_container_as_such() -> None:
     program = [sys.executable, "-c", "print('ready', flush=True); input()"]
     with started([*in_pid_namespace("--mount-proc"), *CONSOLE, "--", *program], QUIET) as outer:

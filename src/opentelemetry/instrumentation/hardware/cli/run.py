@@ -49,6 +49,9 @@ killed it, 126 or 127 where it cannot be started); 2 for a mistake in the argume
 costs a warning, and its default is used.
 """
 
+_FIRST_READING = 0.5
+"""Seconds that the start waits for a first reading of the program."""
+
 _LAST_READING = 0.5
 """Seconds that the end waits for a last reading."""
 
@@ -170,12 +173,26 @@ def _accompany(child: subprocess.Popen[bytes], program: str, arguments: argparse
     target = _target(arguments, program)
     with _reporting(arguments, child.pid, target) as session:
         viewer = Viewer(session, child.pid) if arguments.console or not target else None
+        if viewer is None:  # a table says it
+            _say_if_not_told(session)
         while not _ended(child, signals, _interval()):
             if viewer is not None:
                 viewer.stay()
         if viewer is not None:
             with Screen(sys.stderr) as screen:
                 screen.show(viewer.look().of_process())
+
+
+def _say_if_not_told(session: Session) -> None:
+    """Say why the program itself is not reported, where its own source is absent."""
+    from opentelemetry.instrumentation.hardware.poller import State
+    from opentelemetry.instrumentation.hardware.rounds import fresh
+
+    own = [each for each in session.rounds if any(poller.name == "process" for poller in each.pollers)]
+    fresh(own, _FIRST_READING)
+    for poller in (poller for each in own for poller in each.pollers if poller.name == "process"):
+        if poller.state is State.ABSENT and poller.problem is not None:
+            say(f"the program itself is not reported: {poller.problem.reason} ({poller.problem.fix})")
 
 
 def _ended(child: subprocess.Popen[bytes], signals: Signals, seconds: float | None = None) -> bool:
