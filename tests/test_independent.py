@@ -130,7 +130,7 @@ class Ours:
             late = time.monotonic() - begun > 3 * INTERVAL
             return complete and late and all(len(seen) > 2 for seen in marks.values())
 
-        wait(renewed, 20, "two new readings of each of our sources")
+        wait(renewed, children.PATIENCE, "two new readings of each of our sources")
         return reading
 
 
@@ -395,13 +395,13 @@ def comparisons(tmp_path_factory: pytest.TempPathFactory) -> Comparisons:
         collector = stack.enter_context(Collector(folder, RECEIVER))
         stack.enter_context(busy(folder / "busy"))
         scrapes, readings, moments = [of_node_exporter(get(exporter.url))], [], []
-        collector.wait(lambda points: enough(points, 0), 20)
+        collector.wait(lambda points: enough(points, 0))
         for _ in range(ROUNDS):
             begin = time.time_ns()
             readings.append(ours.fresh())
             moments.append((begin, time.time_ns()))
             scrapes.append(of_node_exporter(get(exporter.url)))
-        points = collector.wait(lambda points: enough(points, moments[-1][1]), 20)
+        points = collector.wait(lambda points: enough(points, moments[-1][1]))
     return Comparisons(with_node_exporter(scrapes, readings), with_receiver(of_receiver(points), readings, moments))
 
 

@@ -12,15 +12,18 @@ from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExp
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter as Http
 from opentelemetry.sdk.metrics import MeterProvider, ObservableCounter
 from opentelemetry.sdk.metrics.export import AggregationTemporality as Temporality
-from opentelemetry.sdk.metrics.export import MetricExportResult, MetricsData, PeriodicExportingMetricReader
+from opentelemetry.sdk.metrics.export import (
+    MetricExporter,
+    MetricExportResult,
+    MetricsData,
+    PeriodicExportingMetricReader,
+)
 from opentelemetry.sdk.resources import Resource
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 
 
-def reader(
-    exporter: type[Any], endpoint: str, temporality: Temporality, journal: Path
-) -> PeriodicExportingMetricReader:
+def told(exporter: type[Any], endpoint: str, temporality: Temporality, journal: Path) -> MetricExporter:
     class Told(exporter):  # type: ignore[misc]
         """The real exporter, which also says what it is given."""
 
@@ -31,15 +34,18 @@ def reader(
             return outcome
 
     preference = {ObservableCounter: temporality}
-    return PeriodicExportingMetricReader(Told(endpoint=endpoint, preferred_temporality=preference), 500)
+    made: MetricExporter = Told(endpoint=endpoint, preferred_temporality=preference)
+    return made
 
 
 def main(grpc: str, http: str, folder: Path) -> None:
-    readers = [
-        reader(exporter, endpoint, temporality, folder / f"{name}-{temporality.name.lower()}.jsonl")
+    exporters = [
+        told(exporter, endpoint, temporality, folder / f"{name}-{temporality.name.lower()}.jsonl")
         for name, exporter, endpoint in (("grpc", Grpc, grpc), ("http", Http, f"{http}/v1/metrics"))
         for temporality in (Temporality.CUMULATIVE, Temporality.DELTA)
     ]
+    # A reader begins to collect when it is made, and says so where it has no provider yet.
+    readers = [PeriodicExportingMetricReader(each, 500) for each in exporters]
     provider = MeterProvider(readers, Resource({"service.name": "values"}), shutdown_on_exit=False)
     HardwareInstrumentor().instrument(meter_provider=provider)
     for line in sys.stdin:

@@ -75,6 +75,7 @@ class Collector(Daemon):
             command.append(f"--config={path}")
             if path == LOCAL:
                 command += [f"--set=exporters.file/{signal}.flush_interval=50ms" for signal in SIGNALS]
+                command.append("--set=exporters.prometheus.metric_expiration=1h")  # a slow machine may ask much later
         super().__init__(command, f"http://{health}/", directory, settings | dict(environment or {}), seconds)
 
     def lines(self) -> list[dict[str, Any]]:

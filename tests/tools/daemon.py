@@ -170,7 +170,10 @@ class NodeExporter(Daemon):
 
 
 class Prometheus(Daemon):
-    """Debian's Prometheus, which scrapes the given addresses every second."""
+    """Debian's Prometheus, which scrapes the given addresses every second.
+
+    Where the machine is so busy that a scrape takes longer than that, it says nothing until the next one.
+    """
 
     def __init__(self, directory: Path, targets: Mapping[str, str], rules: Sequence[Path] = ()) -> None:
         (address,) = free_addresses(1)
@@ -198,3 +201,7 @@ class Prometheus(Daemon):
         text = get(f"{self.url}/api/v1/query?{urllib.parse.urlencode({'query': expression})}")
         answer: dict[str, Any] = json.loads(text)
         return [(series["metric"], float(series["value"][1])) for series in answer["data"]["result"]]
+
+    def last(self, selector: str) -> list[tuple[dict[str, str], float]]:
+        """The labels and the last value of each series that there ever was."""
+        return self.query(f"last_over_time({selector}[1d])")
