@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.children import run
 from tests.sources.reading import all_of
-from tests.stage import warnings
+from tests.stage import PATIENT, warnings
 from tests.tools import fake_nvml, need
 from tests.tools.nvml import FakeNvml, Value, geforce, h100, listed, mig, refused
 
@@ -284,6 +284,7 @@ WORDS = st.sampled_from(
 FOUND = st.sampled_from([ALIKE, MIXED, DIVIDED, LOST, NONE, ALIKE[:1], DIVIDED[1:]])
 
 
+@PATIENT
 @given(
     words=st.lists(WORDS, min_size=1, max_size=4),
     environ=st.dictionaries(

@@ -116,11 +116,11 @@ def test_faults_cost_their_own_numbers_and_one_sentence(
 
     with caplog.at_level(logging.INFO, "opentelemetry.instrumentation.hardware"):
         HardwareInstrumentor().instrument(meter_provider=provider, sample_interval=0.5)
-        wait_for(lambda: exports(tmp_path / "journal"), 30, "export")
-        wait_for(lambda: health() == all_up and "process.cpu.time" in last().names(), 30, "health")
+        wait_for(lambda: exports(tmp_path / "journal"), children.PATIENCE, "export")
+        wait_for(lambda: health() == all_up and "process.cpu.time" in last().names(), children.PATIENCE, "health")
         faults.faulty = True
-        wait_for(lambda: health() == all_down, 30, f"illness of all: {names}")
-        wait_for(lambda: faults.attempts >= 3, 30, "third attempt of a source that raises")
+        wait_for(lambda: health() == all_down, children.PATIENCE, f"illness of all: {names}")
+        wait_for(lambda: faults.attempts >= 3, children.PATIENCE, "third attempt of a source that raises")
         ill = last()
 
         def others_go_on() -> bool:
@@ -128,11 +128,11 @@ def test_faults_cost_their_own_numbers_and_one_sentence(
             ill = last()
             return others <= ill.names() and up(ill).items() >= all_down.items()
 
-        wait_for(others_go_on, 30, f"numbers of the others: {others}")
+        wait_for(others_go_on, children.PATIENCE, f"numbers of the others: {others}")
         faults.faulty = False
         faults.answer.set()
-        wait_for(lambda: health() == all_up, 60, f"recovery of all: {names}")
-        wait_for(lambda: len(last().values("hw.errors")) == len(names), 30, "numbers of all")
+        wait_for(lambda: health() == all_up, children.PATIENCE, f"recovery of all: {names}")
+        wait_for(lambda: len(last().values("hw.errors")) == len(names), children.PATIENCE, "numbers of all")
 
     # The others stay, and so does what a liar says that is true.
     assert {value for name, value in up(ill).items() if name not in names} == {1}

@@ -238,9 +238,13 @@ def test_two_readers_with_different_steps(instrumentor: HardwareInstrumentor, tm
         for path, step in ((quick, 100), (slow, 350))
     ]
     provider = MeterProvider(readers, shutdown_on_exit=False)
-    instrumentor.instrument(meter_provider=provider, sample_interval=0.05)
+    instrumentor.instrument(meter_provider=provider, sample_interval=0.5)
     try:
-        wait_for(lambda: sum("process.cpu.time" in each.names() for each in exports(slow)) >= 3, 30, "slow exports")
+        wait_for(
+            lambda: sum("process.cpu.time" in each.names() for each in exports(slow)) >= 3,
+            children.PATIENCE,
+            "slow exports",
+        )
     finally:
         instrumentor.uninstrument()
         provider.shutdown()

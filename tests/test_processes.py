@@ -130,10 +130,10 @@ def test_other_interpreters_report_their_own_process_alone(sink: Sink, way: str)
     # The SDK cannot export in a child that was forked during an export; so few of them, and none at first.
     with children.started(line, sink.environment(1.0)) as program:
         who = pids(program)
-        wait_for(lambda: names(of(who["child"], sink.exports)), 30, "export of the child")
-        wait_for(lambda: reporters(sink.exports), 30, "export of the host")
+        wait_for(lambda: names(of(who["child"], sink.exports)), children.PATIENCE, "export of the child")
+        wait_for(lambda: reporters(sink.exports), children.PATIENCE, "export of the host")
         seen = len(sink.exports)
-        wait_for(lambda: len(sink.exports) >= seen + 3, 30, "further exports")
+        wait_for(lambda: len(sink.exports) >= seen + 3, children.PATIENCE, "further exports")
         out, err = program.communicate("", timeout=children.PATIENCE)
     assert (program.returncode, out, err) == (0, "", "")
     assert reporters(sink.exports) == {who["parent"]}
@@ -167,7 +167,7 @@ def test_when_the_reporter_is_dead_the_next_process_reports_the_host(journal: Pa
         assert reporters(exports(journal)) == {int(pid)}
         reporter.kill()
         # Not waited for yet: a dead process that its parent has not buried is dead all the same.
-        wait_for(lambda: identity.born(int(pid)) is None, 10, "end of the reporter")
+        wait_for(lambda: identity.born(int(pid)) is None, children.PATIENCE, "end of the reporter")
         heir = children.run(children.command("job", journal, "alone"), job)
     assert heir.stdout.split() != [pid, key]
     assert reporters(exports(journal)) == {int(pid), int(heir.stdout.split()[0])}

@@ -18,6 +18,7 @@ from pathlib import Path
 from journal import flatten
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from traces import until
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 
@@ -53,7 +54,7 @@ def open_now() -> dict[int, str]:
 
 there = set(open_now())
 instrumentor.instrument(meter_provider=MeterProvider([reader]), sample_interval=3600)  # read when asked
-numbers()
+until(lambda: numbers() == numbers(), "end of the threads of what is not here")
 before = numbers()
 ours = {number: os.pread(number, 1 << 16, 0) for number in set(open_now()) - there}
 os.closerange(3, 4096)

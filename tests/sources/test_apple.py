@@ -21,6 +21,7 @@ from tests.children import PROGRAMS, run
 from tests.sources.macs import MACMONS, agx, first_generation, plist, second_generation
 from tests.sources.macs import accelerator as registered
 from tests.sources.reading import all_of, often, opened, value
+from tests.stage import PATIENT
 from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
@@ -342,6 +343,7 @@ def _look(text: bytes) -> None:
         assert said.model.isprintable()
 
 
+@PATIENT
 @given(st.binary(max_size=300))
 @example(b"")
 @example(b"\xff\xfe{")
@@ -365,6 +367,7 @@ def _mutated(draw: st.DrawFn) -> bytes:
     return text
 
 
+@PATIENT
 @given(_mutated())
 def test_any_mutation_of_a_document(text: bytes) -> None:
     _look(text)
@@ -386,11 +389,13 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 WORDS = sorted({name for text in DOCUMENTS if text[:1] == b"{" for name in json.loads(text)} | {"fans", "temp", "soc"})
 
 
+@PATIENT
 @given(st.dictionaries(st.sampled_from(WORDS), VALUES, max_size=12))
 def test_any_values_under_the_names_that_are_known(words: dict[str, object]) -> None:
     _look(json.dumps(words).encode())
 
 
+@PATIENT
 @given(
     st.dictionaries(
         st.sampled_from(sorted(agx(0))), st.one_of(st.integers(-(1 << 63), (1 << 64) - 1), st.floats(), st.text("ab"))

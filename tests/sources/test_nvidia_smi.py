@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.stage import PATIENT
 
 from opentelemetry.instrumentation.hardware.command import Command, Output, Tool
 from opentelemetry.instrumentation.hardware.devices import QUANTITIES
@@ -488,7 +489,7 @@ def mutated(draw: st.DrawFn) -> bytes:
     return printed
 
 
-@settings(deadline=None)
+@PATIENT
 @given(printed=mutated() | st.binary() | st.binary().map(lambda inside: b"<nvidia_smi_log>" + inside))
 @example(printed=b"<nvidia_smi_log")
 @example(printed=b"<nvidia_smi_log><gpu></gpu></nvidia_smi_log>")
