@@ -436,3 +436,31 @@ def test_answers_are_plain_data() -> None:
         assert type(core) is dict
     assert plain({1: (2, Space(1, 2, 3))}) == {"1": [2, {"total": 1, "free": 2, "available": 3, "id": 0}]}
     assert plain(psutil.Process()) == os.getpid()
+
+
+# -- children
+
+CHILDREN = """
+import os, subprocess, sys, threading
+from opentelemetry.instrumentation.hardware.drivers import Linux
+kernel = Linux()
+said = [kernel.has_children()]
+started = []
+thread = threading.Thread(target=lambda: started.append(subprocess.Popen(["cat"], stdin=subprocess.PIPE)))
+thread.start()
+thread.join()
+child = started[0]
+said.append(kernel.has_children())  # another thread's, which has ended
+child.stdin.close()
+os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+said.append(kernel.has_children())  # it has ended, and is still to be waited for
+assert child.wait() == 0
+said.append(kernel.has_children())
+print(*said)
+"""
+
+
+@linux
+def test_whether_there_are_children_is_told_without_touching_them() -> None:
+    answer = run([sys.executable, "-c", CHILDREN])
+    assert (answer.stdout, answer.stderr) == ("False True True False\n", "")

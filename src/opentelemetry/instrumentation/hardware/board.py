@@ -40,6 +40,7 @@ class Board:
         self.pollers = pollers
         self._clock = clock
         self._wants = cache(config.wants)
+        self._wanted: set[Metric] = set()
 
     def collect(self, marks: Marks) -> Snapshot:
         """All values since the marks, which are moved on. The first of two sources that claim a series has it."""
@@ -68,8 +69,12 @@ class Board:
     def _add(self, values: Values, part: Values) -> list[Series]:
         """Add the rows that are wanted. Series that were there already are left out, and returned."""
         twice: list[Series] = []
+        if self._wanted.issuperset(part) and values.keys().isdisjoint(part):
+            values.update(part)
+            return twice
         for metric, points in part.items():
             if self._wants(metric):
+                self._wanted.add(metric)
                 before = values.get(metric)
                 values[metric] = points if before is None else before + _others(metric, points, before, twice)
         return twice

@@ -252,13 +252,12 @@ class _Instruments:
 
     def _observations(self, snapshot: Snapshot) -> dict[Metric, list[Observation]]:
         """The values of a collection as the SDK wants them."""
-        found: dict[Metric, list[Observation]] = {}
-        for metric, values in self._carried_by(snapshot.values):
-            points: _Points = values
-            if self._floors and metric.kind is Kind.COUNTER:
-                points = self._continued(metric, points)
-            found[metric] = [*map(_observed, points)]
-        return found
+        rows: Iterable[tuple[Metric, _Points]] = snapshot.values.items()
+        if self._carried:
+            rows = self._carried_by(snapshot.values)
+        if self._floors:
+            rows = [(row, self._continued(row, points) if row.kind is Kind.COUNTER else points) for row, points in rows]
+        return {metric: [*map(_observed, points)] for metric, points in rows}
 
     def _continued(self, metric: Metric, points: _Points) -> _Points:
         """The points of a counter, each going on from where the sessions before left it: a counter never falls."""

@@ -253,6 +253,8 @@ class LinuxMachine:
             return None
 
     def tree(self, pid: int) -> Sequence[int]:
+        if pid == os.getpid() and not self._kernel.has_children():
+            return ()
         found: list[int] = []
         waiting = [self._folder(pid)]
         while waiting:

@@ -342,6 +342,8 @@ class Track:
         if published is None:
             return None
         values = dict(published.lasts)
+        if not published.means and not published.peaks:
+            return values, published.time
         length = published.length
         latest = min(published.time - KEPT if since is None else since, published.time - shortest + 1e-3)
         after = bisect_right(published.times, latest, 0, length)

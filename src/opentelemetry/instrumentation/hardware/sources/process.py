@@ -13,6 +13,20 @@ from opentelemetry.instrumentation.hardware.machine import Relative, machine
 from opentelemetry.instrumentation.hardware.model import Attributes, Kept, Metric, Point, Scope, Series, Share
 from opentelemetry.instrumentation.hardware.sources import Source
 
+_ABOUT = (
+    "cpu.",
+    "memory.",
+    "disk.",
+    "context_switches",
+    "paging.",
+    "thread.",
+    "unix.",
+    "windows.",
+    "uptime",
+    "tree.",
+)
+"""What of a process is said here; its use of devices is their sources'."""
+
 _READ, _WRITE = {v.DISK_DIRECTION: "read"}, {v.DISK_DIRECTION: "write"}
 
 _NUMBERS: tuple[tuple[str, Metric, Attributes], ...] = (
@@ -42,7 +56,7 @@ class Process(Source):
 
     name = "process"
     prompt = True
-    rows = ("process.", "cpython.")
+    rows = (*(f"process.{each}" for each in _ABOUT), "cpython.")
     scope = Scope.PROCESS
 
     def open(self) -> None:
