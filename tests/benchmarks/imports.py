@@ -46,7 +46,7 @@ def figures(quick: bool) -> list[Figure]:
 
 
 def added(instrumentor: str) -> tuple[float, float]:
-    """CPU milliseconds and private megabytes of importing an instrumentor, as an entry point names it, in this process."""
+    """CPU milliseconds and private megabytes of importing an instrumentor, which is named as by an entry point."""
     for ground in _GROUND:
         importlib.import_module(ground)
     module, _, name = instrumentor.partition(":")
