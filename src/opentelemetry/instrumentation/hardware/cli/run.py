@@ -192,7 +192,8 @@ def _say_if_not_told(session: Session) -> None:
     fresh(own, _FIRST_READING)
     for poller in (poller for each in own for poller in each.pollers if poller.name == "process"):
         if poller.state is State.ABSENT and poller.problem is not None:
-            say(f"the program itself is not reported: {poller.problem.reason} ({poller.problem.fix})")
+            fix = f" ({poller.problem.fix})" if poller.problem.fix else ""
+            say(f"the program itself is not reported: {poller.problem.reason}{fix}")
 
 
 def _ended(child: subprocess.Popen[bytes], signals: Signals, seconds: float | None = None) -> bool:
