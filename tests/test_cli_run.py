@@ -24,7 +24,7 @@ from tests.waiting import wait_for
 from opentelemetry.instrumentation.hardware.identity import JOB, key
 
 AGENT = ["otel-hardware", "run"]
-FAST = {"OTEL_PYTHON_HARDWARE_SAMPLE_INTERVAL": "0.05"}
+FAST = {"OTEL_PYTHON_HARDWARE_SAMPLE_INTERVAL": "0.5"}
 NO_COLLECTOR = "no endpoint is set and nobody answers at http://localhost:4317"
 
 
@@ -311,13 +311,13 @@ while time.process_time() < 0.7:
 print(time.process_time())
 """
     with started(python(code), sink.environment(interval=0.2) | FAST) as agent:
-        wait_for(lambda: sink.exports and newest(sink, "process.memory.peak"), PATIENCE, "first reading")
+        taken = "reading of the memory that it has taken"
+        wait_for(lambda: sink.exports and sum(newest(sink, "process.memory.peak")) >= 150_000_000, PATIENCE, taken)
         out, err = agent.communicate("\n", timeout=PATIENCE)
     assert agent.returncode == 0, err
     own = float(out)
     seen = sum(newest(sink, "process.cpu.time"))
     assert own - 0.02 <= seen <= own + 0.3, "CPU time of the whole program, the end of it included"
-    assert newest(sink, "process.memory.peak")[0] >= 150_000_000
     assert newest(sink, "process.memory.usage")[0] >= 1_000_000, "not the empty shell that it leaves behind"
 
 
