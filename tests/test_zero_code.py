@@ -51,8 +51,12 @@ def in_container() -> bool:
     return True
 
 
+LONG = 0.5
+"""Seconds of computing in which the first readings are made, on a machine that is slow as well."""
+
+
 def test_host_container_and_process_arrive_each_series_once(sink: Sink) -> None:
-    outcome = children.run(children.instrumented("app", 0.1, 0), sink.environment())
+    outcome = children.run(children.instrumented("app", LONG, 0), sink.environment())
     assert (outcome.returncode, outcome.stderr) == (0, "")
     expected = {"system", "process", "otel_hardware"} | ({"container"} if in_container() else set())
     assert groups(last(sink)) - {"hw"} == expected
@@ -85,7 +89,7 @@ def test_settings_come_from_the_environment(sink: Sink) -> None:
         PREFIX + "INCLUDE_METRICS": "system.cpu.load_average.*",
         PREFIX + "EXCLUDE_METRICS": "system.network.*,process.*",
     }
-    assert children.run(children.instrumented("app", 0.1, 0), env).returncode == 0
+    assert children.run(children.instrumented("app", LONG, 0), env).returncode == 0
     names = last(sink).names()
     assert {"system.cpu.load_average.5m", "system.cpu.load_average.15m"} <= names
     assert [name for name in names if name.startswith(("system.network", "process.", "system.filesystem"))] == []
@@ -97,7 +101,7 @@ def test_settings_come_from_the_environment(sink: Sink) -> None:
 
 def test_settings_come_as_flags(sink: Sink) -> None:
     flags = ("--hardware_sources", "process", "--hardware_exclude_metrics", "process.memory.*")
-    line = children.instrumented("app", 0.1, 0, flags=flags)
+    line = children.instrumented("app", LONG, 0, flags=flags)
     assert children.run(line, sink.environment()).returncode == 0
     assert groups(last(sink)) == {"process", "otel_hardware"}
     assert [name for name in last(sink).names() if name.startswith("process.memory")] == []
@@ -116,7 +120,7 @@ BAD = {
 def test_bad_settings_cost_one_warning_each_and_the_program_runs(sink: Sink) -> None:
     env = sink.environment() | {PREFIX + name: value for name, (value, _) in BAD.items()}
     env[PREFIX + "SOURCES"] += ",filesystem"
-    outcome = children.run(children.instrumented("app", 0.1, 3), env)
+    outcome = children.run(children.instrumented("app", LONG, 3), env)
     assert outcome.returncode == 3
     lines = outcome.stderr.splitlines()
     for name, (_, form) in BAD.items():

@@ -1,4 +1,4 @@
-"""A program that does nothing for its metrics; it prints, as JSON, the settings that reached the package."""
+"""A program that waits for its first numbers, and prints, as JSON, the settings that reached the package."""
 
 import json
 import sys
@@ -6,6 +6,8 @@ import sys
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 
 session = HardwareInstrumentor()._session
+if session is not None:
+    session.fresh(10)
 settings = {} if session is None else {name: value for name, value in vars(session.config).items() if value is not None}
 print(json.dumps({name: [type(value).__name__, value] for name, value in settings.items()}))
 sys.exit(0)
