@@ -127,8 +127,8 @@ def test_other_interpreters_report_their_own_process_alone(sink: Sink, way: str)
     # A child of the fork server is a fork: it says nothing until it instruments itself.
     extra = ["instrument"] if way == "forkserver" else []
     line = children.instrumented("spawns", way, *extra)
-    # The SDK cannot export in a child that was forked during an export; so few of them, and none at first.
-    with children.started(line, sink.environment(1.0)) as program:
+    # The SDK cannot export in a child that was forked during an export; so there is none until it was, however slowly.
+    with children.started(line, sink.environment(5.0 if way == "forkserver" else 1.0)) as program:
         who = pids(program)
         wait_for(lambda: names(of(who["child"], sink.exports)), children.PATIENCE, "export of the child")
         wait_for(lambda: reporters(sink.exports), children.PATIENCE, "export of the host")

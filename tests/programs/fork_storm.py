@@ -40,7 +40,7 @@ def child(number: int) -> int:
         return 4
     if number % 4:
         return 0
-    instrumentor.instrument(sample_interval=0.01, meter_provider=provider)
+    instrumentor.instrument(sample_interval=10, meter_provider=provider)  # it is read when it is asked
     session = instrumentor._session
     if session is None:
         return 5
