@@ -391,6 +391,7 @@ WORDS = sorted({name for text in DOCUMENTS if text[:1] == b"{" for name in json.
 
 @PATIENT
 @given(st.dictionaries(st.sampled_from(WORDS), VALUES, max_size=12))
+@example({"gpu_freq_mhz": 1e-33})
 def test_any_values_under_the_names_that_are_known(words: dict[str, object]) -> None:
     _look(json.dumps(words).encode())
 

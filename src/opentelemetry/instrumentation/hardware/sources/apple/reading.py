@@ -103,7 +103,7 @@ def celsius(value: object) -> Number | None:
 def hertz(megahertz: object) -> int | None:
     """A frequency that is not 0."""
     found = _positive(number(megahertz, 0, 20_000))
-    return None if found is None else round(found * 1e6)
+    return None if found is None else round(found * 1e6) or None
 
 
 def size(value: object) -> int | None:
