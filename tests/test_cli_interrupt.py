@@ -1,4 +1,4 @@
-"""Ctrl-C amid the first moments of ``otel-hardware``, which it spends importing."""
+"""Signals amid the first moments of ``otel-hardware``, which it spends importing."""
 
 from __future__ import annotations
 
@@ -35,19 +35,26 @@ def test_whenever_it_comes_no_line_of_ours_is_in_a_traceback(line: str, millisec
 @pytest.mark.parametrize("line", COMMANDS)
 @pytest.mark.parametrize("number", [FIRST, 7, 9, 12, 15, 30, 50, 80])
 def test_amid_any_import_it_ends_and_says_nothing(line: str, number: int) -> None:
-    answer = run(command("interrupted", number, *line.split()), NO_COLLECTOR)
+    answer = run(command("interrupted", int(signal.SIGINT), number, *line.split()), NO_COLLECTOR)
     assert answer.stderr == ""
     ended = (-signal.SIGINT,) if number >= MINDED else (-signal.SIGINT, 130)
     assert answer.returncode in ended, "by the signal: an exception amid an import may be taken for another"
 
 
-def test_the_first_process_of_a_container_ends_too() -> None:
-    answer = run([*in_pid_namespace("--mount-proc"), *command("interrupted", 50, "metrics")])
-    assert (answer.returncode, answer.stdout, answer.stderr) == (130, "", "")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_process_of_a_container_ends_too(number: int) -> None:
+    answer = run([*in_pid_namespace("--mount-proc"), *command("interrupted", int(number), 50, "metrics")])
+    assert (answer.returncode, answer.stdout, answer.stderr) == (128 + number, "", "")
 
 
 def test_where_it_is_ignored_it_changes_nothing() -> None:
-    line = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh", *command("interrupted", 50, "metrics", "system.uptime")]
+    line = [
+        "sh",
+        "-c",
+        "trap '' INT; exec \"$@\"",
+        "sh",
+        *command("interrupted", int(signal.SIGINT), 50, "metrics", "system.uptime"),
+    ]
     answer = run(line)
     assert (answer.returncode, answer.stderr) == (0, "")
     assert "system.uptime" in answer.stdout

@@ -1,6 +1,6 @@
-"""The command ``otel-hardware``, with Ctrl-C amid one of its imports.
+"""The command ``otel-hardware``, with a signal amid one of its imports.
 
-Usage: interrupted.py NUMBER ARGUMENT...
+Usage: interrupted.py SIGNAL NUMBER ARGUMENT...
 
 The signal comes when the command imports a module that is not loaded yet, for the so many-th time.
 """
@@ -8,8 +8,7 @@ The signal comes when the command imports a module that is not loaded yet, for t
 import os
 import sys
 
-CTRL_C = 2  # the module that knows its name is one of those to interrupt
-left = int(sys.argv[1])
+number, left = int(sys.argv[1]), int(sys.argv[2])
 
 
 def watch(event: str, arguments: object) -> None:
@@ -17,11 +16,11 @@ def watch(event: str, arguments: object) -> None:
     if event == "import":
         left -= 1
         if left == 0:
-            os.kill(os.getpid(), CTRL_C)
+            os.kill(os.getpid(), number)
 
 
 sys.addaudithook(watch)
 
 from opentelemetry.instrumentation.hardware.cli import main  # noqa: E402
 
-sys.exit(main(sys.argv[2:]))
+sys.exit(main(sys.argv[3:]))
