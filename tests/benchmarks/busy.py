@@ -18,7 +18,7 @@ from tests.benchmarks import peer
 from tests.benchmarks.figure import Figure
 from tests.benchmarks.locks import releases
 from tests.benchmarks.ours import ByHand
-from tests.benchmarks.steady import work
+from tests.benchmarks.steady import in_turn, work, yardstick
 from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import Config
@@ -50,11 +50,11 @@ def figures(quick: bool) -> list[Figure]:
     with _apart() as elsewhere:
         with elsewhere:
             ours = _Ours()
-        wait, latency = beside(ours, 15 if quick else 150)
+        wait, latency = beside(ours, 10 if quick else 60, elsewhere)
         ours.close()
         with elsewhere:
             official = _Official(theirs.read)
-        peer_wait, peer_latency = beside(official, 2 if quick else 15)
+        peer_wait, peer_latency = beside(official, 2 if quick else 15, elsewhere)
         official.close()
     return [
         Figure("lock releases of a reading of every source", let_go, "", peer.NAME, peers, 12.0),
@@ -63,24 +63,30 @@ def figures(quick: bool) -> list[Figure]:
     ]
 
 
-def beside(reading: Reading, times: int) -> tuple[float, float]:
+def beside(reading: Reading, times: int, elsewhere: _Elsewhere) -> tuple[float, float]:
     """What this thread, busy, waits for one reading, and how long the reading takes; medians in milliseconds.
 
     From the moment that a reading is asked for until it is there: wall time, less CPU time, less what the scheduler
-    kept the thread waiting for a CPU. A hypervisor that takes the CPU away shows in both times, so it cancels.
+    kept the thread waiting for a CPU. A hypervisor that takes the CPU away shows in both times, so it cancels; one that
+    makes the other CPU slow shows in the yardstick there.
     """
-    waits: list[float] = []
     latencies: list[float] = []
     queue = Queue()
-    while len(waits) < times:
+
+    def wait() -> float:
         _compute(_PAUSE)
         queued, begun, used = queue.seconds(), time.perf_counter(), time.thread_time()
         reading.begin()
         while not reading.done():
             work(1000)
         latencies.append(time.perf_counter() - begun)
-        waits.append(latencies[-1] - (time.thread_time() - used) - (queue.seconds() - queued))
-    return 1e3 * statistics.median(waits), 1e3 * statistics.median(latencies)
+        return 1e3 * (latencies[-1] - (time.thread_time() - used) - (queue.seconds() - queued))
+
+    def there() -> float:
+        with elsewhere:
+            return yardstick()
+
+    return in_turn({"wait": wait}, times, there)["wait"], 1e3 * statistics.median(latencies)
 
 
 class Queue:
