@@ -2,13 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from math import fsum
+from typing import TypeAlias
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
 from opentelemetry.instrumentation.hardware.machine import Disk, Interface, Swap, machine
-from opentelemetry.instrumentation.hardware.model import Kept, Metric, Point, Series, Share
+from opentelemetry.instrumentation.hardware.model import Attributes, Kept, Metric, Point, Series, Share
 from opentelemetry.instrumentation.hardware.sources import Source
+
+_Row: TypeAlias = "tuple[str, Metric, Attributes]"
+"""What is exported as the machine says it: a field of its answer, the row, and which of its series."""
+
+_READ, _WRITE = {v.DISK_DIRECTION: "read"}, {v.DISK_DIRECTION: "write"}
+
+_DISK: tuple[_Row, ...] = (
+    ("read", v.SYSTEM_DISK_IO, _READ),
+    ("written", v.SYSTEM_DISK_IO, _WRITE),
+    ("reads", v.SYSTEM_DISK_OPERATIONS, _READ),
+    ("writes", v.SYSTEM_DISK_OPERATIONS, _WRITE),
+    ("read_time", v.SYSTEM_DISK_OPERATION_TIME, _READ),
+    ("write_time", v.SYSTEM_DISK_OPERATION_TIME, _WRITE),
+    ("busy", v.SYSTEM_DISK_IO_TIME, {}),
+)
+
+_SENT, _RECEIVED = {v.NETWORK_DIRECTION: "transmit"}, {v.NETWORK_DIRECTION: "receive"}
+
+_INTERFACE: tuple[_Row, ...] = (
+    ("sent", v.SYSTEM_NETWORK_IO, _SENT),
+    ("received", v.SYSTEM_NETWORK_IO, _RECEIVED),
+    ("packets_sent", v.SYSTEM_NETWORK_PACKET_COUNT, _SENT),
+    ("packets_received", v.SYSTEM_NETWORK_PACKET_COUNT, _RECEIVED),
+    ("dropped_sent", v.SYSTEM_NETWORK_PACKET_DROPPED, _SENT),
+    ("dropped_received", v.SYSTEM_NETWORK_PACKET_DROPPED, _RECEIVED),
+    ("errors_sent", v.SYSTEM_NETWORK_ERRORS, _SENT),
+    ("errors_received", v.SYSTEM_NETWORK_ERRORS, _RECEIVED),
+)
 
 
 class Host(Source):
@@ -39,9 +68,11 @@ class Host(Source):
         self._counts = self._machine.counts()
         self._of = Kept()
         self._modes: dict[tuple[int, str], tuple[Series, Series | None]] = {}
-        self._disks: dict[str, list[tuple[Series, int]]] = {}
-        self._interfaces: dict[str, list[tuple[Series, int]]] = {}
         self._wants = {row: config.wants(row) for row in v.CATALOG}
+        self._disks = _Columns(v.DEVICE, Disk._fields, [each for each in _DISK if self._wants[each[1]]])
+        self._interfaces = _Columns(
+            v.INTERFACE, Interface._fields, [each for each in _INTERFACE if self._wants[each[1]]]
+        )
         self.missing = []
         if not self._machine.pressure():
             self.missing.append(f"{v.SYSTEM_PRESSURE_TIME.name}: this kernel has no /proc/pressure (CONFIG_PSI)")
@@ -130,51 +161,28 @@ class Host(Source):
 
     def _storage(self) -> Iterator[Point]:
         for name, disk in self._machine.disks().items():
-            for series, at in self._disks.get(name) or self._disk(name):
+            for series, at in self._disks[name]:
                 number = disk[at]
                 if number is not None:
                     yield series, number
 
-    def _disk(self, name: str) -> list[tuple[Series, int]]:
-        columns = (
-            (v.SYSTEM_DISK_IO, "read", "read"),
-            (v.SYSTEM_DISK_IO, "write", "written"),
-            (v.SYSTEM_DISK_OPERATIONS, "read", "reads"),
-            (v.SYSTEM_DISK_OPERATIONS, "write", "writes"),
-            (v.SYSTEM_DISK_OPERATION_TIME, "read", "read_time"),
-            (v.SYSTEM_DISK_OPERATION_TIME, "write", "write_time"),
-        )
-        rows = [
-            (Series(row, {v.DEVICE: name, v.DISK_DIRECTION: way}), Disk._fields.index(field))
-            for row, way, field in columns
-            if self._wants[row]
-        ]
-        rows.append((Series(v.SYSTEM_DISK_IO_TIME, {v.DEVICE: name}), Disk._fields.index("busy")))
-        self._disks[name] = rows
-        return rows
-
     def _network(self) -> Iterator[Point]:
         for name, interface in self._machine.interfaces(self.site.config.interfaces).items():
-            for series, at in self._interfaces.get(name) or self._interface(name):
+            for series, at in self._interfaces[name]:
                 yield series, interface[at]
 
-    def _interface(self, name: str) -> list[tuple[Series, int]]:
-        columns = (
-            (v.SYSTEM_NETWORK_IO, "transmit", "sent"),
-            (v.SYSTEM_NETWORK_IO, "receive", "received"),
-            (v.SYSTEM_NETWORK_PACKET_COUNT, "transmit", "packets_sent"),
-            (v.SYSTEM_NETWORK_PACKET_COUNT, "receive", "packets_received"),
-            (v.SYSTEM_NETWORK_PACKET_DROPPED, "transmit", "dropped_sent"),
-            (v.SYSTEM_NETWORK_PACKET_DROPPED, "receive", "dropped_received"),
-            (v.SYSTEM_NETWORK_ERRORS, "transmit", "errors_sent"),
-            (v.SYSTEM_NETWORK_ERRORS, "receive", "errors_received"),
-        )
-        self._interfaces[name] = [
-            (Series(row, {v.INTERFACE: name, v.NETWORK_DIRECTION: way}), Interface._fields.index(field))
-            for row, way, field in columns
-            if self._wants[row]
-        ]
-        return self._interfaces[name]
+
+class _Columns(dict[str, "list[tuple[Series, int]]"]):
+    """Of each device its series, and which field of the machine's answer each of them is."""
+
+    def __init__(self, key: str, fields: Sequence[str], rows: Sequence[_Row]) -> None:
+        super().__init__()
+        self._key = key
+        self._rows = [(fields.index(field), row, way) for field, row, way in rows]
+
+    def __missing__(self, name: str) -> list[tuple[Series, int]]:
+        found = self[name] = [(Series(row, {self._key: name, **way}), at) for at, row, way in self._rows]
+        return found
 
 
 def _each(row: Metric, key: str, *values: str) -> list[Series]:
