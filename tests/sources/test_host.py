@@ -356,6 +356,7 @@ def test_columns_and_lines_that_a_newer_kernel_adds_change_nothing() -> None:
         files[path] = "".join(f"{line} 77 88\n" for line in str(files[path]).splitlines())
     files["/proc/meminfo"] = "Newest:  5 kB\n" + str(files["/proc/meminfo"]) + "MemTotalNew: 7 kB\nPlain:  3\n"
     files["/proc/vmstat"] = str(files["/proc/vmstat"]) + "pgfault_new 9\nnew_pgfault 4\n"
+    files["/proc/pressure/cpu"] = "somewhat avg10=0.00 total=8\n" + str(files["/proc/pressure/cpu"]) + "none total=9\n"
     files["/proc/pressure/irq"] = "full avg10=0.00 avg60=0.00 avg300=0.00 total=1\n"
     files["/proc/net/sockstat"] = str(files["/proc/net/sockstat"]) + "NEW: inuse 3\n"
     assert _read(machine) == whole

@@ -24,7 +24,7 @@ _STATES = {
 }
 """The conventions know four states; waiting for a disk and idle kernel threads sleep."""
 
-_KINDS = {b"some": "some", b"full": "full"}
+_KINDS = {b"some ": "some", b"full ": "full"}
 """Whose waiting the lines of ``/proc/pressure`` tell."""
 
 
@@ -142,7 +142,9 @@ def pressure(text: bytes) -> Mapping[str, float]:
     """A file of ``/proc/pressure``: seconds that some tasks waited, and all."""
     found = {}
     for line in lines(text):
-        found[_KINDS[line[:4]]] = int(line[line.rindex(b"=") + 1 :]) / 1e6
+        kind = _KINDS.get(line[:5])
+        if kind is not None:
+            found[kind] = int(line[line.rindex(b"=") + 1 :]) / 1e6
     return found
 
 
