@@ -446,7 +446,8 @@ from opentelemetry.instrumentation.hardware.drivers import Linux
 kernel = Linux()
 said = [kernel.has_children()]
 started = []
-thread = threading.Thread(target=lambda: started.append(subprocess.Popen(["cat"], stdin=subprocess.PIPE)))
+line = ["sh", "-c", "cat; exit 7"]
+thread = threading.Thread(target=lambda: started.append(subprocess.Popen(line, stdin=subprocess.PIPE)))
 thread.start()
 thread.join()
 child = started[0]
@@ -454,7 +455,7 @@ said.append(kernel.has_children())  # another thread's, which has ended
 child.stdin.close()
 os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
 said.append(kernel.has_children())  # it has ended, and is still to be waited for
-assert child.wait() == 0
+assert child.wait() == 7, "somebody else has waited for it"
 said.append(kernel.has_children())
 print(*said)
 """

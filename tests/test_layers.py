@@ -225,6 +225,16 @@ def test_constants_are_no_state() -> None:
 
 
 def test_importing_the_package_loads_no_driver() -> None:
-    program = f"import {NAME}, sys; print([name for name in {DRIVERS!r} if name in sys.modules])"
+    program = f"from {NAME} import *; import sys; print([name for name in {DRIVERS!r} if name in sys.modules])"
     child = run([sys.executable, "-c", program])
     assert (child.returncode, child.stdout.strip()) == (0, "[]"), child.stderr
+
+
+def test_public_names_are_loaded_when_they_are_wanted_and_listed_before() -> None:
+    program = f"""
+import sys, {NAME} as package
+print(sorted(set(package.__all__) - set(dir(package))), "{NAME}.instrumentor" in sys.modules)
+print(package.HardwareInstrumentor.__name__, package.Config.__name__, package.__version__ > "", hasattr(package, "no"))
+"""
+    child = run([sys.executable, "-c", program])
+    assert child.stdout == "[] False\nHardwareInstrumentor Config True False\n", child.stderr

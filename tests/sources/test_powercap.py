@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from errno import EACCES
+from pathlib import Path
 
 import pytest
 from tests.sources.machines import metal, old
 from tests.sources.reading import often, opened, value
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
+from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.model import Unavailable
+from opentelemetry.instrumentation.hardware.sources import powercap
 
 PACKAGES = [{v.HW_ID: f"package-{each}", v.HW_NAME: f"CPU {each}", v.HW_TYPE: "cpu"} for each in (0, 1)]
 FOLDER = "/sys/class/powercap"
@@ -31,6 +34,18 @@ def test_a_zone_that_cannot_be_read_costs_its_own_numbers() -> None:
     with opened("powercap", machine) as source:
         found = {series.attributes[v.HW_ID] for series in often(source)}
     assert found == {"package-1", "dram-0", "dram-1", "psys"}
+
+
+def test_there_is_a_sign_of_it_where_a_zone_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(powercap, "_CLASS", str(tmp_path / "powercap"))
+    assert not powercap.Powercap.prepare(Config())
+    (tmp_path / "powercap" / "intel-rapl:0").mkdir(parents=True)
+    other = tmp_path / "powercap" / "other:0"
+    other.mkdir()
+    (other / "energy_uj").write_text("5\n")
+    assert not powercap.Powercap.prepare(Config()), "no zone of ours has a counter"
+    (tmp_path / "powercap" / "intel-rapl:0" / "energy_uj").write_text("5\n")
+    assert powercap.Powercap.prepare(Config())
 
 
 def test_where_only_root_may_read_it_says_so() -> None:
