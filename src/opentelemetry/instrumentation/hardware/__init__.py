@@ -23,5 +23,8 @@ else:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return getattr(importlib.import_module(f"{__name__}.{places[name]}"), name)
 
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})
+
 
 __all__ = ["Config", "HardwareInstrumentor", "__version__"]
