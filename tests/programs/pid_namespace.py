@@ -39,7 +39,9 @@ with tempfile.NamedTemporaryFile() as evidence, opened("process") as source:
     found["ours"] = sorted(owners.among([me, number, number + 1]))
     found["computing"] = owners.computing()
     found["alone"] = value(all_of(source), v.PROCESS_TREE_COUNT)
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+    running = [sys.executable, "-c", "input('running\\n')"]
+    with subprocess.Popen(running, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout and child.stdout.readline()  # it has memory of its own
         several = all_of(source)
         found["tree"] = value(several, v.PROCESS_TREE_COUNT)
         found["threads"] = value(several, v.PROCESS_TREE_THREAD_COUNT)
