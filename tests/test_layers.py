@@ -21,7 +21,7 @@ LAYERS = (
     ("version", "package", "environment_variables"),
     ("model", "opened"),
     ("vocabulary", "command", "endpoints"),
-    ("stream",),
+    ("stream", "kernel"),
     ("drivers", "identity", "config"),
     ("replay", "http"),
     ("machine", "cgroup", "pids", "procfs", "mounts", "linux", "portable", "devices", "choice"),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.sources.tree import Tree
 from tests.stage import PATIENT
 
-from opentelemetry.instrumentation.hardware.drivers import Kernel
+from opentelemetry.instrumentation.hardware.kernel import Kernel
 from opentelemetry.instrumentation.hardware.machine import Machine
 from opentelemetry.instrumentation.hardware.owners import Owners
 

@@ -15,7 +15,8 @@ from tests.stage import Clock
 
 from opentelemetry.instrumentation.hardware.command import Output, Tool
 from opentelemetry.instrumentation.hardware.config import Config
-from opentelemetry.instrumentation.hardware.drivers import Drivers, Kernel, Module, Refusal, Space, Usage
+from opentelemetry.instrumentation.hardware.drivers import Drivers, Module, Refusal
+from opentelemetry.instrumentation.hardware.kernel import Kernel, Space, Usage
 from opentelemetry.instrumentation.hardware.model import Series, Unavailable, Value
 from opentelemetry.instrumentation.hardware.replay import Record, Replay
 from opentelemetry.instrumentation.hardware.sources import Site, discover

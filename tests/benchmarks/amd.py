@@ -16,7 +16,8 @@ from tests.tools import amdsysfs
 from tests.tools.amdsysfs import Gpu, table
 
 from opentelemetry.instrumentation.hardware import Config
-from opentelemetry.instrumentation.hardware.drivers import Drivers, Kernel, Linux
+from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.kernel import Kernel, Linux
 from opentelemetry.instrumentation.hardware.machine import machine
 from opentelemetry.instrumentation.hardware.sources import Site
 from opentelemetry.instrumentation.hardware.sources.amd import Amd

@@ -22,7 +22,7 @@ from tests.benchmarks.steady import in_turn, work, yardstick
 from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import Config
-from opentelemetry.instrumentation.hardware.drivers import Linux
+from opentelemetry.instrumentation.hardware.kernel import Linux
 from opentelemetry.instrumentation.hardware.poller import State
 from opentelemetry.instrumentation.hardware.session import Session
 

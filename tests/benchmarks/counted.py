@@ -11,13 +11,13 @@ from tests.benchmarks.growth import sockets
 from tests.benchmarks.locks import releases
 from tests.benchmarks.ours import ByHand
 
-from opentelemetry.instrumentation.hardware import drivers
+from opentelemetry.instrumentation.hardware import kernel
 
 
 def reading(open_sockets: int = 0) -> dict[str, int]:
     """Of a reading of every source before a collection: lock releases, system calls that read, calls of functions."""
     clock = SimpleNamespace(**{**vars(time), "monotonic": lambda: 0.0})
-    with patch.object(drivers, "time", clock), sockets(open_sockets):  # one reading is a moment, however long it takes
+    with patch.object(kernel, "time", clock), sockets(open_sockets):  # one reading is a moment, however long it takes
         whole = ByHand()
         clock.monotonic = lambda: whole.now
         whole.cost()

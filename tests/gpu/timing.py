@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from opentelemetry.instrumentation.hardware.command import Command, Tool
-from opentelemetry.instrumentation.hardware.drivers import Drivers, Kernel, Module, T
+from opentelemetry.instrumentation.hardware.drivers import Drivers, Module, T
+from opentelemetry.instrumentation.hardware.kernel import Kernel
 
 
 class Timed(Drivers):

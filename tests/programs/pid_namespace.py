@@ -14,7 +14,8 @@ from tests.sources.reading import all_of, opened, value
 
 from opentelemetry.instrumentation.hardware import identity
 from opentelemetry.instrumentation.hardware import vocabulary as v
-from opentelemetry.instrumentation.hardware.drivers import Drivers, Linux
+from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.kernel import Linux
 from opentelemetry.instrumentation.hardware.linux import LinuxMachine
 from opentelemetry.instrumentation.hardware.machine import machine
 from opentelemetry.instrumentation.hardware.model import Unavailable
@@ -41,7 +42,8 @@ with tempfile.NamedTemporaryFile() as evidence, opened("process") as source:
     found["alone"] = value(all_of(source), v.PROCESS_TREE_COUNT)
     running = [sys.executable, "-c", "input('running\\n')"]
     with subprocess.Popen(running, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
-        assert child.stdout and child.stdout.readline()  # it has memory of its own
+        assert child.stdout is not None
+        child.stdout.readline()  # from here on it has memory of its own
         several = all_of(source)
         found["tree"] = value(several, v.PROCESS_TREE_COUNT)
         found["threads"] = value(several, v.PROCESS_TREE_THREAD_COUNT)

@@ -15,7 +15,8 @@ from tests.sources.playing import Playing, playing
 from tests.tools import fake_nvml, need
 from tests.tools.nvml import FakeNvml, Gpu, Value
 
-from opentelemetry.instrumentation.hardware.drivers import Drivers, Kernel, Linux
+from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.kernel import Kernel, Linux
 from opentelemetry.instrumentation.hardware.poller import Poller
 from opentelemetry.instrumentation.hardware.sources.nvidia import nvml
 

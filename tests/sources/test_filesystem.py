@@ -16,7 +16,7 @@ from tests.sources.reading import agrees, often, opened, series_of, value
 from tests.sources.tree import Fabricated, Tree
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
-from opentelemetry.instrumentation.hardware.drivers import Space
+from opentelemetry.instrumentation.hardware.kernel import Space
 from opentelemetry.instrumentation.hardware.model import Series, Unavailable, Value
 from opentelemetry.instrumentation.hardware.sources import Source
 

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from errno import ENOENT, ESRCH
 from typing import Any, cast
 
-from opentelemetry.instrumentation.hardware.drivers import Drivers, Kernel, Module, Space, Usage
+from opentelemetry.instrumentation.hardware.drivers import Drivers, Module
+from opentelemetry.instrumentation.hardware.kernel import Kernel, Space, Usage
 from opentelemetry.instrumentation.hardware.model import Unavailable
 
 

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from opentelemetry.instrumentation.hardware.config import PREFIX
-from opentelemetry.instrumentation.hardware.drivers import Kernel
+from opentelemetry.instrumentation.hardware.kernel import Kernel
 
 JOBS: Final = (
     "SLURM_JOB_ID",

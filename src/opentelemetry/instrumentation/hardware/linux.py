@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from opentelemetry.instrumentation.hardware import mounts, pids, procfs
 from opentelemetry.instrumentation.hardware.cgroup import Cgroup
-from opentelemetry.instrumentation.hardware.drivers import Kernel, Module, Space
+from opentelemetry.instrumentation.hardware.drivers import Module
+from opentelemetry.instrumentation.hardware.kernel import Kernel, Space
 from opentelemetry.instrumentation.hardware.machine import (
     Disk,
     Group,

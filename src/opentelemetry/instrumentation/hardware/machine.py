@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from opentelemetry.instrumentation.hardware.drivers import Drivers, Space
+from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.kernel import Space
 from opentelemetry.instrumentation.hardware.model import Unavailable
 
 

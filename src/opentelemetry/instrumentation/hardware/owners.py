@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from opentelemetry.instrumentation.hardware import pids as numbers
-from opentelemetry.instrumentation.hardware.drivers import Kernel
+from opentelemetry.instrumentation.hardware.kernel import Kernel
 from opentelemetry.instrumentation.hardware.machine import Machine
 from opentelemetry.instrumentation.hardware.model import Unavailable
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from opentelemetry.instrumentation.hardware.drivers import Kernel
+from opentelemetry.instrumentation.hardware.kernel import Kernel
 from opentelemetry.instrumentation.hardware.model import Unavailable
 
 

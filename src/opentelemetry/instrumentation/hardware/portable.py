@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from errno import ESRCH
 from typing import Any
 
-from opentelemetry.instrumentation.hardware.drivers import Module, Space
+from opentelemetry.instrumentation.hardware.drivers import Module
+from opentelemetry.instrumentation.hardware.kernel import Space
 from opentelemetry.instrumentation.hardware.machine import (
     Disk,
     Group,

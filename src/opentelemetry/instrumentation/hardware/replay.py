@@ -27,7 +27,8 @@ from errno import ENOENT
 from typing import Any, TextIO, cast
 
 from opentelemetry.instrumentation.hardware.command import Command, Output, Tool
-from opentelemetry.instrumentation.hardware.drivers import Drivers, Kernel, Module, Refusal, Space, T, Usage
+from opentelemetry.instrumentation.hardware.drivers import Drivers, Module, Refusal, T
+from opentelemetry.instrumentation.hardware.kernel import Kernel, Space, Usage
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.stream import Stream
 from opentelemetry.instrumentation.hardware.version import __version__

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
-from opentelemetry.instrumentation.hardware.drivers import Space
+from opentelemetry.instrumentation.hardware.kernel import Space
 from opentelemetry.instrumentation.hardware.machine import Disk, Interface, Machine, Memory, Process
 from opentelemetry.instrumentation.hardware.model import Metric
 from opentelemetry.instrumentation.hardware.sources.amd.raw import Words

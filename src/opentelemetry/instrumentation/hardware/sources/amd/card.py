@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
 from opentelemetry.instrumentation.hardware.devices import Device
-from opentelemetry.instrumentation.hardware.drivers import Kernel
+from opentelemetry.instrumentation.hardware.kernel import Kernel
 from opentelemetry.instrumentation.hardware.missing import note
 from opentelemetry.instrumentation.hardware.model import Number, Point, Rate
 from opentelemetry.instrumentation.hardware.sources.amd.metrics import Metrics, revision

@@ -8,7 +8,7 @@ from typing import Final
 
 from opentelemetry.instrumentation.hardware.choice import Choice, Found
 from opentelemetry.instrumentation.hardware.devices import Device
-from opentelemetry.instrumentation.hardware.drivers import Kernel
+from opentelemetry.instrumentation.hardware.kernel import Kernel
 from opentelemetry.instrumentation.hardware.missing import sentences
 from opentelemetry.instrumentation.hardware.model import Point, Unavailable
 from opentelemetry.instrumentation.hardware.sources.amd.card import DRM, Card, text, why

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
-from opentelemetry.instrumentation.hardware.drivers import Kernel
+from opentelemetry.instrumentation.hardware.kernel import Kernel
 from opentelemetry.instrumentation.hardware.machine import Machine
 from opentelemetry.instrumentation.hardware.owners import Owners
 from opentelemetry.instrumentation.hardware.sources.amd.topology import KFD

@@ -9,7 +9,8 @@ from typing import Final, TypeAlias
 from opentelemetry.instrumentation.hardware.choice import Choice
 from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.devices import Reading
-from opentelemetry.instrumentation.hardware.drivers import Drivers, Kernel
+from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.kernel import Kernel
 from opentelemetry.instrumentation.hardware.machine import machine
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.sources.amd import amd_smi, is_expected, rocm_smi

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from opentelemetry.instrumentation.hardware.choice import Chosen, Found, Way, everything, printable
-from opentelemetry.instrumentation.hardware.drivers import Kernel
+from opentelemetry.instrumentation.hardware.kernel import Kernel
 
 KFD: Final = "/sys/class/kfd/kfd"
 

@@ -12,7 +12,7 @@ from opentelemetry.instrumentation.hardware.choice import Choice, Found, Way
 from opentelemetry.instrumentation.hardware.command import named
 from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.devices import Device
-from opentelemetry.instrumentation.hardware.drivers import Kernel
+from opentelemetry.instrumentation.hardware.kernel import Kernel
 from opentelemetry.instrumentation.hardware.machine import machine
 from opentelemetry.instrumentation.hardware.missing import sentences
 from opentelemetry.instrumentation.hardware.model import Kept, Point, Scope, Unavailable

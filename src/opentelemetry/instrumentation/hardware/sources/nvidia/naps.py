@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from opentelemetry.instrumentation.hardware.drivers import Kernel
+from opentelemetry.instrumentation.hardware.kernel import Kernel
 
 _GPUS = "/proc/driver/nvidia/gpus"
 

@@ -8,7 +8,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from opentelemetry.instrumentation.hardware.config import Config
-from opentelemetry.instrumentation.hardware.drivers import Drivers, Kernel, Linux
+from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.kernel import Kernel, Linux
 from opentelemetry.instrumentation.hardware.model import Point, Unavailable
 from opentelemetry.instrumentation.hardware.sources import Source
 from opentelemetry.instrumentation.hardware.sources.tpu.presence import Ways

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from opentelemetry.instrumentation.hardware.config import Config
-from opentelemetry.instrumentation.hardware.drivers import Kernel
+from opentelemetry.instrumentation.hardware.kernel import Kernel
 from opentelemetry.instrumentation.hardware.sources.tpu import addresses, chips
 
 

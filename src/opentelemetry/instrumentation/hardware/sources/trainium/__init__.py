@@ -10,7 +10,7 @@ from opentelemetry.instrumentation.hardware import vocabulary as v
 from opentelemetry.instrumentation.hardware.choice import Choice
 from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.devices import Device
-from opentelemetry.instrumentation.hardware.drivers import Kernel
+from opentelemetry.instrumentation.hardware.kernel import Kernel
 from opentelemetry.instrumentation.hardware.machine import machine
 from opentelemetry.instrumentation.hardware.model import Kept, Point, Scope, Unavailable
 from opentelemetry.instrumentation.hardware.owners import Owners

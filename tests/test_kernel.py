@@ -1,0 +1,400 @@
+"""The Linux kernel: its files whole and fresh, nothing left open, and its other answers."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import re
+import resource
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+from tests.benchmarks.locks import releases
+from tests.children import PATIENCE, descriptors, run, started
+
+from opentelemetry.instrumentation.hardware.kernel import Linux, Space, _stat
+
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks the Linux kernel")
+
+
+@pytest.fixture
+def kernel() -> Iterator[Linux]:
+    each = Linux()
+    yield each
+    each.close()
+
+
+# -- files
+
+
+@linux
+@pytest.mark.parametrize("size", [0, 1, 4095, 4096, 4097, 16384, 65536, 1_000_003])
+@pytest.mark.parametrize("way", ["read", "once"])
+def test_a_file_is_read_whole(kernel: Linux, tmp_path: Path, size: int, way: str) -> None:
+    content = os.urandom(size)
+    (tmp_path / "file").write_bytes(content)
+    assert getattr(kernel, way)(str(tmp_path / "file")) == content
+
+
+@linux
+@pytest.mark.parametrize("way", ["read", "once"])
+def test_a_table_that_the_kernel_gives_a_page_at_a_time_is_read_whole(kernel: Linux, way: str) -> None:
+    """Every mapping is a line of /proc/self/maps; no more than a page comes at once, whatever is asked for."""
+    areas = [mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | (mmap.PROT_WRITE if n % 2 else 0)) for n in range(400)]
+    try:
+        descriptor = os.open("/proc/self/maps", os.O_RDONLY)
+        first = os.read(descriptor, 1 << 20)
+        os.close(descriptor)
+        ours = getattr(kernel, way)("/proc/self/maps")
+        assert len(first) <= mmap.PAGESIZE < len(ours)
+        assert ours.endswith(b"\n")
+        assert len(ours.splitlines()) >= 200
+        assert b"[stack]" in ours, "it is near the end"
+    finally:
+        for area in areas:
+            area.close()
+
+
+@linux
+def test_of_a_long_table_what_is_asked_for_is_read(kernel: Linux) -> None:
+    whole = kernel.once("/proc/vmstat")
+    for _ in range(3):
+        beginning = kernel.read("/proc/vmstat")
+        assert [line.split()[0] for line in whole.splitlines()][: beginning.count(b"\n")] == [
+            line.split()[0] for line in beginning[: beginning.rindex(b"\n")].splitlines()
+        ]
+        assert re.search(rb"\npgmajfault \d+\n", beginning)
+    assert len(beginning) < len(whole) or len(whole) - whole.index(b"\npgmajfault ") < 100
+
+
+@linux
+def test_a_table_whose_last_wanted_line_moves_away_or_is_missing_is_read_whole(
+    kernel: Linux, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "table"
+    monkeypatch.setattr(Linux, "_LAST", {str(path): b"\nlast "})
+    for before, number, there in [(10, 7, True), (11, 7, True), (60, 8, True), (700, 9, True), (10, 9, False)]:
+        text = "line 12345\n" * before + (f"last {number}\n" if there else "") + "more 1\n" * 700
+        path.write_text(text, encoding="ascii")
+        found = kernel.read(str(path)).decode()
+        assert text.startswith(found)
+        assert (f"\nlast {number}\n" in found) is there
+        assert there or found == text
+
+
+@linux
+def test_a_file_that_is_read_again_is_read_anew_by_the_same_descriptor(kernel: Linux, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("first, and longer")
+    assert kernel.read(str(path)) == b"first, and longer"
+    open_now = [name for name, target in descriptors().items() if target == str(path)]
+    assert len(open_now) == 1
+    path.write_text("second")
+    assert kernel.read(str(path)) == b"second"
+    assert [name for name, target in descriptors().items() if target == str(path)] == open_now
+
+
+@linux
+def test_a_file_that_is_read_once_leaves_nothing_open(kernel: Linux, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("x")
+    before = descriptors()
+    kernel.once(str(path))
+    kernel.names(str(tmp_path))
+    assert descriptors() == before
+
+
+@linux
+@pytest.mark.parametrize("way", ["read", "once", "names"])
+def test_what_is_not_there_is_an_error_of_the_system(kernel: Linux, tmp_path: Path, way: str) -> None:
+    before = descriptors()
+    with pytest.raises(FileNotFoundError) as caught:
+        getattr(kernel, way)(str(tmp_path / "nothing"))
+    assert caught.value.filename == str(tmp_path / "nothing")
+    if way != "names":
+        with pytest.raises(IsADirectoryError):
+            getattr(kernel, way)(str(tmp_path))
+    else:
+        (tmp_path / "file").write_text("x")
+        with pytest.raises(NotADirectoryError):
+            kernel.names(str(tmp_path / "file"))
+    assert descriptors() == before
+
+
+@linux
+def test_the_file_of_a_process_that_ended_is_an_error_and_is_let_go_of(kernel: Linux) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        path = f"/proc/{child.pid}/statm"
+        assert kernel.read(path)
+        child.kill()
+        child.wait()
+    with pytest.raises(ProcessLookupError):
+        kernel.read(path)
+    assert path not in descriptors().values()
+    with pytest.raises(FileNotFoundError):
+        kernel.read(path)
+
+
+@linux
+def test_closing_lets_go_of_everything_and_forgetting_of_a_part(tmp_path: Path) -> None:
+    kernel = Linux()
+    for name in ("a1", "a2", "b"):
+        (tmp_path / name).write_text(name)
+        kernel.read(str(tmp_path / name))
+    kernel.forget(str(tmp_path / "a"))
+    left = [target for target in descriptors().values() if target.startswith(str(tmp_path))]
+    assert left == [str(tmp_path / "b")]
+    kernel.close()
+    assert not [target for target in descriptors().values() if target.startswith(str(tmp_path))]
+    assert kernel.read(str(tmp_path / "b")) == b"b", "it can be used again"
+    kernel.close()
+
+
+@linux
+def test_descriptors_are_not_inherited_by_programs(kernel: Linux, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("x")
+    kernel.read(str(path))
+    code = (
+        "import os\n"
+        "for name in os.listdir('/proc/self/fd'):\n"
+        "    if os.path.exists(f'/proc/self/fd/{name}'): print(os.readlink(f'/proc/self/fd/{name}'))"
+    )
+    listed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, close_fds=False, check=True)
+    assert str(path) not in listed.stdout
+
+
+# -- a program that closes descriptors that are not its own
+
+
+@linux
+@pytest.mark.parametrize("closed", ["all", "the lowest", "the highest"])
+@pytest.mark.parametrize("theirs", ["nothing", "a socket", "a file"])
+def test_descriptors_that_the_program_closed_are_opened_anew_and_its_own_are_left_alone(
+    kernel: Linux, tmp_path: Path, closed: str, theirs: str
+) -> None:
+    paths = [tmp_path / name for name in ("a", "b", "c")]
+    for path in paths:
+        path.write_text(path.name)
+        kernel.read(str(path))
+    (tmp_path / "theirs").write_text("theirs")
+    numbers = {target: int(number) for number, target in descriptors().items()}
+    ours = sorted(numbers[str(path)] for path in paths)
+    ours = {"all": ours, "the lowest": ours[:1], "the highest": ours[-1:]}[closed]
+    one, other = socket.socketpair()
+    with one, other, open(tmp_path / "theirs", encoding="utf-8") as file:
+        for number in ours:
+            os.close(number)
+            if theirs != "nothing":
+                os.dup2(one.fileno() if theirs == "a socket" else file.fileno(), number)
+        kernel._trusted = 0.0  # a round of readings later
+        before = descriptors()
+        for _ in range(2):
+            assert [kernel.read(str(path)) for path in paths] == [b"a", b"b", b"c"]
+        kernel.close()
+        after = descriptors()
+        if theirs != "nothing":
+            assert {number: after.get(str(number)) for number in ours} == {
+                number: before[str(number)] for number in ours
+            }
+            for number in ours:
+                os.close(number)
+        assert not {str(path) for path in paths} & set(descriptors().values()), "nothing of ours is left open"
+
+
+@linux
+def test_a_descriptor_that_the_program_closed_and_another_file_of_ours_has_now_is_not_taken_for_the_first(
+    kernel: Linux, tmp_path: Path
+) -> None:
+    """Noticed at the first answer that failed, not only a round of readings later."""
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(name)
+        kernel.read(str(tmp_path / name))
+    numbers = {target: int(number) for number, target in descriptors().items()}
+    for name in ("a", "b"):
+        os.close(numbers[str(tmp_path / name)])
+    assert kernel.read(str(tmp_path / "b")) == b"b"
+    assert descriptors()[str(numbers[str(tmp_path / "a")])] == str(tmp_path / "b")
+    assert kernel.read(str(tmp_path / "a")) == b"a"
+
+
+@linux
+def test_a_c_library_that_has_fstat_by_its_old_name_only_tells_files_apart(
+    kernel: Linux, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    old = getattr(kernel._libc, "__fxstat64", None)
+    if old is None:
+        pytest.skip("this C library has no versioned fstat")
+    with open(tmp_path / "one", "w", encoding="utf-8") as one, open(tmp_path / "two", "w", encoding="utf-8") as two:
+        new = [kernel._identity(file.fileno()) for file in (one, two)]
+        monkeypatch.setattr(kernel, "_stat", _stat(cast(ctypes.PyDLL, SimpleNamespace(__fxstat64=old))))
+        assert [kernel._identity(file.fileno()) for file in (one, two)] == new
+        assert len(set(new)) == 2
+    assert kernel._identity(-1) == b""
+
+
+# -- folders
+
+
+@linux
+@pytest.mark.parametrize("count", [0, 1, 50, 700])
+def test_a_folder_is_listed_whole(kernel: Linux, tmp_path: Path, count: int) -> None:
+    names = [f"entry-{number}-{'x' * (number % 200)}" for number in range(count)]
+    for name in names:
+        (tmp_path / name).write_text("")
+    assert sorted(kernel.names(str(tmp_path))) == sorted(names)
+    assert kernel.count(str(tmp_path)) == count
+
+
+@linux
+def test_names_that_are_no_utf8_come_as_python_has_them(kernel: Linux, tmp_path: Path) -> None:
+    (tmp_path / os.fsdecode(b"caf\xe9")).write_text("")
+    assert list(kernel.names(str(tmp_path))) == os.listdir(tmp_path)
+
+
+@linux
+def test_a_kernel_without_the_call_for_it_lists_folders_too(kernel: Linux, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    kernel._entries = None
+    assert list(kernel.names(str(tmp_path))) == ["file"]
+
+
+@linux
+@pytest.mark.parametrize("size", ["that the kernel says", "that has to be counted"])
+def test_open_descriptors_are_counted_without_our_own(
+    kernel: Linux, size: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kernels from 6.2 on say the number as the size of the folder."""
+    if size == "that has to be counted":
+        real = os.stat
+        monkeypatch.setattr(os, "stat", lambda path: os.stat_result((*real(path)[:6], 0, *real(path)[7:])))
+    elif not os.stat("/proc/self/fd").st_size:
+        pytest.skip("this kernel is older than 6.2")
+    before = kernel.count("/proc/self/fd")
+    assert before == len(os.listdir("/proc/self/fd")) - 1, "listdir sees the descriptor that it lists by"
+    ends = os.pipe()
+    assert kernel.count("/proc/self/fd") == before + 2
+    for end in ends:
+        os.close(end)
+
+
+# -- other answers
+
+
+@linux
+def test_space_is_what_df_says(kernel: Linux, tmp_path: Path) -> None:
+    answer = os.statvfs(tmp_path)
+    space = kernel.space(str(tmp_path))
+    assert space.total == answer.f_blocks * answer.f_frsize
+    assert space.total >= space.free >= space.available
+    with pytest.raises(FileNotFoundError):
+        kernel.space(str(tmp_path / "nothing"))
+    columns = ["df", "--block-size=1", "--output=size,used", str(tmp_path)]
+    size, used = subprocess.run(columns, capture_output=True, text=True, check=True).stdout.splitlines()[-1].split()
+    assert space.total == int(size)
+    assert abs(space.total - space.free - int(used)) < 64 << 20
+    assert isinstance(space, Space)
+
+
+@linux
+def test_usage_affinity_online_and_uptime(kernel: Linux) -> None:
+    before, ours, after = (
+        resource.getrusage(resource.RUSAGE_SELF),
+        kernel.usage(),
+        resource.getrusage(resource.RUSAGE_SELF),
+    )
+    assert before.ru_utime <= ours.user <= after.ru_utime
+    assert before.ru_stime <= ours.system <= after.ru_stime
+    assert before.ru_minflt <= ours.minor <= after.ru_minflt
+    assert kernel.affinity(os.getpid()) == len(os.sched_getaffinity(0))
+    assert kernel.online() == os.cpu_count()
+    first = float(Path("/proc/uptime").read_text().split()[0])
+    assert first <= kernel.uptime() + 0.011
+    assert kernel.uptime() <= float(Path("/proc/uptime").read_text().split()[0]) + 0.011
+    assert kernel.exists("/proc/self/stat")
+    assert not kernel.exists("/proc/self/nothing")
+
+
+@linux
+def test_uptime_goes_on_while_the_machine_sleeps(kernel: Linux) -> None:
+    """Played in a time namespace, where only the clock that goes on has been put forward."""
+    line = ["unshare", "--time", "--boottime", "100000", "--fork"]
+    if not shutil.which("unshare") or subprocess.run([*line, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this user may not make a time namespace")
+    show = "from opentelemetry.instrumentation.hardware.kernel import Linux; print(Linux().uptime())"
+    there = float(run([*line, sys.executable, "-c", show]).stdout)
+    assert 0 <= kernel.uptime() + 100_000 - there <= PATIENCE
+
+
+PINNED = """
+import os, sys, threading
+threading.Thread(target=sys.stdin.read).start()
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+print(flush=True)
+"""
+
+
+@linux
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two CPUs")
+def test_a_process_whose_first_thread_is_pinned_may_use_the_cpus_of_the_others(kernel: Linux) -> None:
+    with started([sys.executable, "-c", PINNED]) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        assert len(os.sched_getaffinity(child.pid)) == 1
+        assert kernel.affinity(child.pid) == len(os.sched_getaffinity(0))
+
+
+@linux
+def test_affinity_of_a_process_that_is_gone_is_an_error(kernel: Linux) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as child:
+        child.wait()
+    with pytest.raises(ProcessLookupError):
+        kernel.affinity(child.pid)
+
+
+@linux
+def test_files_are_read_without_letting_go_of_the_interpreter(kernel: Linux) -> None:
+    def work() -> None:
+        kernel.read("/proc/self/stat")
+        kernel.once("/proc/self/mountinfo")
+        kernel.names("/proc/self/task")
+
+    work()
+    assert releases(work) == 0
+
+
+# -- children
+
+CHILDREN = """
+import os, subprocess, sys, threading
+from opentelemetry.instrumentation.hardware.kernel import Linux
+kernel = Linux()
+said = [kernel.has_children()]
+started = []
+line = ["sh", "-c", "cat; exit 7"]
+thread = threading.Thread(target=lambda: started.append(subprocess.Popen(line, stdin=subprocess.PIPE)))
+thread.start()
+thread.join()
+child = started[0]
+said.append(kernel.has_children())  # another thread's, which has ended
+child.stdin.close()
+os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+said.append(kernel.has_children())  # it has ended, and is still to be waited for
+assert child.wait() == 7, "somebody else has waited for it"
+said.append(kernel.has_children())
+print(*said)
+"""
+
+
+@linux
+def test_whether_there_are_children_is_told_without_touching_them() -> None:
+    answer = run([sys.executable, "-c", CHILDREN])
+    assert (answer.stdout, answer.stderr) == ("False True True False\n", "")
