@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import pytest
+from opentelemetry.metrics import CallbackOptions
 from tests.stage import ENERGY, LEVEL, POWER, POWER_PEAK, USERS, Stage, one
 
 from opentelemetry.instrumentation.hardware.cycle import Cycle
@@ -14,6 +17,14 @@ def whole(snapshot: Snapshot) -> dict[Metric, list[Snapshot]]:
     return {metric: [snapshot] for metric in (POWER, LEVEL, ENERGY, USERS)}
 
 
+def asks(cycle: Cycle[Snapshot]) -> dict[Metric, Callable[[], Sequence[Snapshot]]]:
+    """The callbacks of some instruments, as the SDK calls them."""
+    return {
+        metric: partial(cycle.callback(metric), CallbackOptions())
+        for metric in (POWER, LEVEL, ENERGY, USERS, POWER_PEAK)
+    }
+
+
 class Collector:
     """Asks a cycle for metrics as the SDK does, and counts the readings of the board."""
 
@@ -21,6 +32,7 @@ class Collector:
         self.stage = Stage(interval=1.0, expected=10.0)
         self.stage.player.read = lambda now: [POWER(now - self.stage.start), LEVEL(1), ENERGY(2)]
         self.cycle = self.another()
+        self.asks = asks(self.cycle)
 
     def another(self) -> Cycle[Snapshot]:
         """A cycle of one more provider."""
@@ -29,7 +41,7 @@ class Collector:
         return cycle
 
     def ask(self, metric: Metric) -> Snapshot:
-        (snapshot,) = self.cycle.part(metric)
+        (snapshot,) = self.asks[metric]()
         return snapshot
 
     def elsewhere(self, *metrics: Metric) -> list[Snapshot]:
@@ -59,18 +71,31 @@ def test_an_instrument_that_comes_back_begins_a_new_collection_whatever_the_orde
     second = at.ask(LEVEL)
     assert second is not first
     assert at.ask(POWER) is second
-    assert at.ask(USERS) is second, "an instrument that was made meanwhile"
+    assert at.ask(USERS) is second
 
 
-def test_another_thread_begins_a_new_collection() -> None:
+def test_the_next_collection_begins_with_the_first_instrument_wherever_the_last_one_broke_off() -> None:
     at = Collector()
     first = at.ask(POWER)
-    other = at.elsewhere(LEVEL, ENERGY)
+    other = at.elsewhere(POWER, LEVEL)
     assert other[0] is other[1]
     assert other[0] is not first
-    third = at.ask(LEVEL)
-    assert third is not first
+    third = at.ask(POWER)
     assert third is not other[0]
+    assert at.ask(LEVEL) is third
+
+
+def test_an_instrument_that_is_made_between_two_collections_is_served_from_the_next_one_on() -> None:
+    at = Collector()
+    cycle = at.another()
+    power = partial(cycle.callback(POWER), CallbackOptions())
+    (first,) = power()
+    level = partial(cycle.callback(LEVEL), CallbackOptions())
+    assert LEVEL in cycle
+    assert ENERGY not in cycle
+    (second,) = power()
+    assert second is not first
+    assert level() == [second]
 
 
 def test_each_reader_has_windows_of_its_own() -> None:
@@ -85,12 +110,12 @@ def test_each_reader_has_windows_of_its_own() -> None:
 
 def test_two_providers_do_not_disturb_each_other() -> None:
     at = Collector()
-    other = at.another()
+    other = asks(at.another())
     at.stage.run(10.5)
     first = at.ask(POWER)
-    (theirs,) = other.part(POWER)
+    (theirs,) = other[POWER]()
     assert at.ask(LEVEL) is first
-    assert other.part(LEVEL)[0] is theirs
+    assert other[LEVEL]() == [theirs]
     assert one(theirs, POWER) == one(first, POWER)
 
 
@@ -126,19 +151,19 @@ def test_readers_that_come_no_more_are_forgotten(monkeypatch: pytest.MonkeyPatch
 def test_a_metric_without_values_has_an_empty_part_and_begins_nothing() -> None:
     at = Collector()
     first = at.ask(POWER)
-    assert at.cycle.part(POWER_PEAK) == ()
+    assert at.asks[POWER_PEAK]() == ()
     assert at.ask(LEVEL) is first
-    assert at.cycle.part(POWER_PEAK) == ()
+    assert at.asks[POWER_PEAK]() == ()
     assert at.ask(LEVEL) is not first
 
 
 def test_nothing_is_handed_out_before_it_is_opened_and_after_it_is_closed() -> None:
     at = Collector()
-    assert Cycle(whole).part(POWER) == ()
+    assert asks(Cycle(whole))[POWER]() == ()
     at.stage.run(1.0)
     at.ask(POWER)
     at.cycle.close()
-    assert at.cycle.part(LEVEL) == at.cycle.part(POWER) == at.cycle.part(POWER) == ()
+    assert at.asks[LEVEL]() == at.asks[POWER]() == at.asks[POWER]() == ()
     at.cycle.open(at.stage.board, at.stage.rhythm)
     assert one(at.ask(LEVEL), ENERGY) == 2
 
@@ -151,7 +176,8 @@ def test_a_collection_that_fails_is_empty_and_said_once(caplog: pytest.LogCaptur
 
     broken = Cycle(fail, at.stage.clock)
     broken.open(at.stage.board, at.stage.rhythm)
+    each = asks(broken)
     for _ in range(3):
-        assert broken.part(POWER) == broken.part(LEVEL) == ()
+        assert each[POWER]() == each[LEVEL]() == ()
     (record,) = caplog.records
     assert "failed to collect" in record.getMessage()

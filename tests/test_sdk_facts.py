@@ -9,11 +9,11 @@ import json
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from importlib.metadata import version
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import psutil
@@ -32,6 +32,7 @@ from opentelemetry.sdk.metrics.export import (
     PeriodicExportingMetricReader,
 )
 from opentelemetry.sdk.metrics.view import DropAggregation, View
+from opentelemetry.sdk.trace import TracerProvider
 from packaging.version import Version
 from tests import children
 from tests.programs.journal import OURS, Arrived, Journal, exports, flatten, repeated
@@ -39,7 +40,7 @@ from tests.sink import Sink
 from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor, session
-from opentelemetry.instrumentation.hardware.model import NONE, Attributes, Metric, Point, Series
+from opentelemetry.instrumentation.hardware.model import NONE, Attributes, Kind, Metric, Point, Series
 from opentelemetry.instrumentation.hardware.poller import State
 from opentelemetry.instrumentation.hardware.sources import Source
 from opentelemetry.instrumentation.hardware.vocabulary import CATALOG, SYSTEM_NETWORK_ERRORS, SYSTEM_UPTIME
@@ -198,9 +199,10 @@ def test_an_instrument_cannot_be_made_while_callbacks_run(bench: Bench, instrume
     assert made.is_set()
 
     instrument(detail=["cpu", "connections", "processes"])
-    before = bench.instruments()
     assert bench.ours()
-    assert bench.instruments() == before
+    before = bench.instruments()
+    bench.collect()
+    assert bench.instruments() == before, "ours are made by the threads that read, not by a callback"
 
 
 # -- A slow callback followed by another loses the whole collection.
@@ -342,8 +344,10 @@ def test_a_dropped_stream_is_still_asked_for(instrument: Callable[..., None]) ->
 
     part, whole = Bench(), Bench()
     instrument(meter_provider=whole.provider)
+    assert whole.ours()
     HardwareInstrumentor().uninstrument()
     instrument(meter_provider=part.provider, exclude_metrics="system.*")
+    assert part.ours()
     assert 0 < part.instruments() < whole.instruments(), "what is not wanted is not made"
     for each in (part, whole):
         each.provider.shutdown()
@@ -468,7 +472,9 @@ def test_callbacks_run_with_instrumentation_on(bench: Bench, instrument: Callabl
 # -- Names are lower-cased on export; some are refused.
 
 
-def test_names_are_lowered_or_refused(bench: Bench) -> None:
+def test_names_are_lowered_or_refused(
+    bench: Bench, instrument: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
     bench.meter.create_observable_gauge("DCGM_Upper", [gauge(1)])
     assert (bench.values("dcgm_upper"), bench.values("DCGM_Upper")) == ([1], [])
     for name in ("_leading", "job:rate", "9th", "a b", "50%"):
@@ -481,25 +487,39 @@ def test_names_are_lowered_or_refused(bench: Bench) -> None:
         made = bench.meter.create_observable_gauge(row.name, [gauge(1)], unit=row.unit)
         assert (made.name, row.name) == (row.name, row.name.lower())  # type: ignore[attr-defined]
 
+    refused, taken = (Metric(name, Kind.GAUGE, "W", "Power of a pump.") for name in ("pump:power", "pump.power"))
+    instrument(source("pump", [(refused, 1.0, NONE), (taken, 2.0, NONE)]))
+    for _ in range(3):
+        assert [point.value for point in bench.ours() if point.name.startswith("pump")] == [2.0]
+    (warning,) = [each.getMessage() for each in caplog.records if each.name.endswith(".hardware.instrumentor")]
+    assert warning.startswith("pump:power cannot be reported: Expected ASCII")
+
 
 # -- Each observation costs, and each attribute.
 
 
-def _cost(instruments: int, attributes: int) -> float:
-    """CPU seconds of collecting and encoding so many instruments of twenty observations, the least of five times."""
+def _cost(instruments: int, attributes: int) -> int:
+    """Calls of functions to collect and to encode so many instruments of twenty observations."""
     measured = Bench()
     for number in range(instruments):
         seen = [Observation(1, {f"key{a}": f"{i}" for a in range(attributes)} | {"i": i}) for i in range(20)]
         measured.meter.create_observable_gauge(f"g{number}", [lambda options, seen=seen: seen])
-    costs = []
-    for _ in range(5):
-        begun = time.thread_time()
+    measured.collect()
+    called = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal called
+        called += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
         data = measured.collect()
         assert data
         encode_metrics(data).SerializeToString()
-        costs.append(time.thread_time() - begun)
+    finally:
+        sys.setprofile(None)
     measured.provider.shutdown()
-    return min(costs)
+    return called
 
 
 def test_observations_and_attributes_are_what_costs(bench: Bench, instrument: Callable[..., None]) -> None:
@@ -514,6 +534,44 @@ def test_observations_and_attributes_are_what_costs(bench: Bench, instrument: Ca
     assert max(len(point.attributes) for point in ours) <= 4
     spoken = [value for point in ours for value in point.attributes.values() if isinstance(value, str)]
     assert max(map(len, spoken)) <= 64
+
+
+# -- So does each instrument that has nothing to observe.
+
+
+def test_an_instrument_is_made_once_there_is_something_to_observe(
+    bench: Bench, instrument: Callable[..., None]
+) -> None:
+    said: list[tuple[Metric, Any, Attributes]] = [(SYSTEM_UPTIME, 1.0, NONE)]
+    instrument(source("late", said))
+    for rows in ({"system.uptime"}, {"system.uptime", "system.network.errors"}):
+        names = {point.name for point in bench.ours()}
+        assert {name for name in names if name.startswith("system.")} == rows
+        assert bench.instruments() == len(names)
+        said.append((SYSTEM_NETWORK_ERRORS, 5, NONE))
+
+
+# -- The span that is current where a collection runs becomes an exemplar of what is observed.
+
+
+def test_no_number_of_the_hardware_is_put_down_to_a_span(bench: Bench, instrument: Callable[..., None]) -> None:
+    def exemplars() -> dict[str, int]:
+        data = bench.collect()
+        assert data
+        return {
+            metric.name: sum(len(point.exemplars) for point in metric.data.data_points)
+            for resource in data.resource_metrics
+            for scope in resource.scope_metrics
+            for metric in scope.metrics
+        }
+
+    bench.meter.create_observable_gauge("another", [gauge(1)])
+    instrument()
+    assert bench.ours()
+    with TracerProvider().get_tracer("application").start_as_current_span("handler of a scrape"):
+        found = exemplars()
+    assert len(found) > 20
+    assert {name for name, count in found.items() if count} == {"another"}
 
 
 # -- With deltas the first point is the total since boot, and a reset is negative.

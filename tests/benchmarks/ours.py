@@ -57,6 +57,7 @@ class ByHand:
         with patch.object(instrumentor, "Session", self._still):
             HardwareInstrumentor().instrument(meter_provider=provider)
         self.read()
+        self.session.after()
         self.cost()
         self.reader.get_metrics_data()
 

@@ -388,7 +388,7 @@ def test_series_that_churn_do_not_grow_without_end() -> None:
         for _ in range(20):
             list(source.read())
         assert len(source._series) == 30
-        assert len(source.learned) == 1
+        assert len(source._rows) == 1
 
 
 def test_a_series_that_stands_there_twice_counts_once() -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import filterfalse
 from typing import TypeAlias
 
 from opentelemetry.instrumentation.hardware.config import Config
@@ -22,6 +23,8 @@ from opentelemetry.instrumentation.hardware.poller import Ends, Poller, State
 from opentelemetry.instrumentation.hardware.vocabulary import OWN_CPU_TIME, SOURCE, SOURCE_READ_DURATION, SOURCE_UP
 
 _Points: TypeAlias = "list[tuple[Number, Attributes]]"
+
+_OWN = (OWN_CPU_TIME, SOURCE_READ_DURATION, SOURCE_UP)
 
 Marks: TypeAlias = "dict[str, Ends]"
 """Where each source's last window ended, for one reader."""
@@ -40,7 +43,8 @@ class Board:
         self.pollers = pollers
         self._clock = clock
         self._wants = cache(config.wants)
-        self._wanted: set[Metric] = set()
+        self._known: set[Metric] = set()
+        self._unwanted: set[Metric] = set()
 
     def collect(self, marks: Marks) -> Snapshot:
         """All values since the marks, which are moved on. The first of two sources that claim a series has it."""
@@ -69,14 +73,17 @@ class Board:
     def _add(self, values: Values, part: Values) -> list[Series]:
         """Add the rows that are wanted. Series that were there already are left out, and returned."""
         twice: list[Series] = []
-        if self._wanted.issuperset(part) and values.keys().isdisjoint(part):
+        if values.keys().isdisjoint(part):
             values.update(part)
-            return twice
-        for metric, points in part.items():
-            if self._wants(metric):
-                self._wanted.add(metric)
+        else:
+            for metric, points in part.items():
                 before = values.get(metric)
                 values[metric] = points if before is None else before + _others(metric, points, before, twice)
+        if not self._known.issuperset(part):
+            self._known.update(part)
+            self._unwanted.update(filterfalse(self._wants, part))
+        for metric in self._unwanted.intersection(part):
+            del values[metric]
         return twice
 
     def watch(self) -> None:
@@ -85,11 +92,10 @@ class Board:
         for poller in self.pollers:
             poller.watch(now)
 
-    def learned(self) -> Iterator[Metric]:
-        """Rows that are not in the vocabulary and are wanted; called from a poller's own thread."""
-        for poller in self.pollers:
-            source = poller.source  # once: its thread may close it meanwhile
-            yield from filter(self._wants, source.learned if source else ())
+    def rows(self) -> list[Metric]:
+        """The rows that are wanted and have been read so far, and those about ourselves."""
+        said = [row for poller in self.pollers for row in poller.rows()]
+        return [*filter(self._wants, (*said, *_OWN))]
 
 
 def _others(metric: Metric, points: _Points, before: _Points, twice: list[Series]) -> _Points:

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Generic, TypeVar
 
 from opentelemetry.instrumentation.hardware.board import Board, Marks
@@ -23,9 +24,9 @@ _READERS = 64
 class Cycle(Generic[T]):
     """Hands every instrument its part of the same Snapshot, until one comes back for the next.
 
-    An instrument that was served already, or another thread, means that a new collection has begun: no clock, no
-    hook. The SDK runs the collections of one provider one after the other, so no lock is needed either. All that is
-    costly is done when a collection begins.
+    An instrument that was served already means that a new collection has begun: no clock, no hook. The SDK runs the
+    collections of one provider one after the other, each from the first instrument on, so no lock is needed either.
+    All that is costly is done when a collection begins.
 
     Args:
         make: what the instruments are handed of a Snapshot, by metric.
@@ -39,39 +40,47 @@ class Cycle(Generic[T]):
         self._clock = clock
         self._opened: tuple[Board, Rhythm] | None = None
         self._readers: dict[int, Marks] = {}
-        self._served: set[Metric] = set()
-        self._reader: int | None = None
+        self._nothing: dict[Metric, Sequence[T]] = {}
+        self._parts: dict[Metric, Sequence[T]] = {}
         self._snapshot = Snapshot({})
-        self._parts: Mapping[Metric, Sequence[T]] = {}
         self._complained = False
 
     def open(self, board: Board, rhythm: Rhythm) -> None:
-        """From the next collection on, hand out what this board collects."""
-        self._opened, self._reader, self._complained = (board, rhythm), None, False
+        """From now on, hand out what this board collects."""
+        self._opened, self._parts, self._complained = (board, rhythm), {}, False
 
     def close(self) -> None:
-        """From the next collection on, hand out nothing."""
-        self._opened, self._reader = None, None
+        """From now on, hand out nothing."""
+        self._opened, self._parts = None, {}
 
-    def part(self, metric: Metric, _: object = None) -> Sequence[T]:
-        """What a metric has in the collection that this call belongs to; what the SDK calls. Never raises."""
-        reader = threading.get_ident()
-        if metric in self._served or reader != self._reader:
-            self._begin(reader)
-        self._served.add(metric)
-        return self._parts.get(metric, ())
+    def __contains__(self, metric: Metric) -> bool:
+        """Whether a metric has an instrument."""
+        return metric in self._nothing
+
+    def callback(self, metric: Metric) -> Callable[[object], Sequence[T]]:
+        """The callback of a metric's instrument: what the metric has in the collection that the call belongs to. It
+        never raises.
+        """
+        self._nothing[metric] = ()
+        return partial(self._part, metric)
+
+    def _part(self, metric: Metric, _: object) -> Sequence[T]:
+        try:
+            return self._parts.pop(metric)
+        except KeyError:  # it was served already
+            self._begin(threading.get_ident())
+            return self._parts.pop(metric, ())
 
     def _begin(self, reader: int) -> None:
-        self._served.clear()
-        self._parts = {}
-        opened, self._reader = self._opened, reader
+        self._parts = dict(self._nothing)
+        opened = self._opened
         if opened is None:
             return
         board, rhythm = opened
         try:
             self._snapshot = board.collect(self._marks(reader))
             rhythm.note(reader, self._clock())
-            self._parts = self._make(self._snapshot)
+            self._parts.update(self._make(self._snapshot))
         except Exception:
             if not self._complained:
                 self._complained = True

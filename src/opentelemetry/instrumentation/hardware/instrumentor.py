@@ -12,10 +12,9 @@ import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
-from opentelemetry.context import Context
+from opentelemetry.context import Context, set_value
 from opentelemetry.instrumentation.instrumentor import BaseInstrumentor  # type: ignore[attr-defined]
 from opentelemetry.metrics import Meter, MeterProvider, Observation, get_meter_provider
 
@@ -24,7 +23,7 @@ from opentelemetry.instrumentation.hardware.cycle import Cycle
 from opentelemetry.instrumentation.hardware.model import Attributes, Kind, Metric, Number, Snapshot, Values
 from opentelemetry.instrumentation.hardware.session import Session
 from opentelemetry.instrumentation.hardware.version import __version__
-from opentelemetry.instrumentation.hardware.vocabulary import CATALOG, SCHEMA_URL
+from opentelemetry.instrumentation.hardware.vocabulary import SCHEMA_URL
 
 _LOG = logging.getLogger(__name__)
 
@@ -121,7 +120,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         if session is not None:
             instruments = self._instruments_of(provider)
             instruments.begin(session.config.counter_origin == "start")
-            instruments.register(session)
+            instruments.register(session.board.rows())
             instruments.cycle.open(session.board, session.rhythm)
             self._attached.append(instruments)
             self._waiting = _is_proxy(get_meter_provider())
@@ -155,9 +154,9 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         """Notice what came after ``instrument()``: a provider, another instrumentor, rows. Our threads call it."""
         session = self._session
         if session is not None:
-            rows = [*session.board.learned()]
-            for instruments in self._attached if rows else ():
-                instruments.learn(rows)
+            rows = session.board.rows()
+            for instruments in [*self._attached]:
+                instruments.register(rows)
         if self._waiting and not _is_proxy(get_meter_provider()):
             self._waiting = False
             self._come_last()
@@ -179,6 +178,8 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         self._lock = threading.RLock()  # of the other, a thread that did not come along may have hold
         session = self._let_go()
         self._is_instrumented_by_opentelemetry = False
+        for instruments in self._meters.values():
+            instruments.lock = threading.Lock()
         if session is not None:
             session.abandon()
 
@@ -196,20 +197,25 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         return session
 
 
-class _Fields(NamedTuple):
-    """What an Observation of ours is made of."""
+class _Pair(NamedTuple):
+    """What a value and its attributes are called in an Observation."""
 
     value: Number
     attributes: Attributes
 
 
-class _Observed(_Fields, Observation):
-    """An Observation that is made, and whose fields are read, without a function of Python's: there are many."""
+class _Observed(tuple[Number, Attributes], Observation):
+    """An Observation of a pair, which is made and read without a function of Python's: there are many."""
 
-    context: Context | None = None
+    __slots__ = ()
+    __init__ = object.__init__
+    value = _Pair.value
+    attributes = _Pair.attributes
+    context = set_value("scope", SCOPE, Context())
+    """One without a span: the span that is current where a collection runs has nothing to do with the hardware. Not an
+    empty one, for which the SDK would take the current one.
+    """
 
-
-_observed = partial(tuple.__new__, _Observed)
 
 _Points: TypeAlias = "Iterable[tuple[Number, Attributes]]"
 
@@ -225,9 +231,9 @@ class _Instruments:
 
     def __init__(self, provider: MeterProvider) -> None:
         self.cycle = Cycle(self._observations)
+        self.lock = threading.Lock()
         self._provider = weakref.ref(provider)  # which is forgotten once nobody else has it
         self._meter: Meter = provider.get_meter(SCOPE, __version__, SCHEMA_URL)
-        self._made: set[Metric] = set()
         self._learned: dict[tuple[object, ...], Metric] = {}
         self._carried: dict[Metric, Metric] = {}
         self._names: set[tuple[str, str]] = set()
@@ -257,7 +263,7 @@ class _Instruments:
             rows = self._carried_by(snapshot.values)
         if self._floors:
             rows = [(row, self._continued(row, points) if row.kind is Kind.COUNTER else points) for row, points in rows]
-        return {metric: [*map(_observed, points)] for metric, points in rows}
+        return {metric: [*map(_Observed, points)] for metric, points in rows}
 
     def _continued(self, metric: Metric, points: _Points) -> _Points:
         """The points of a counter, each going on from where the sessions before left it: a counter never falls."""
@@ -270,12 +276,21 @@ class _Instruments:
             found.append((value + self._shifts[line], attributes))
         return found
 
-    def register(self, session: Session) -> None:
-        """Make the instruments of all rows that the session may report and that have none yet."""
-        for metric in CATALOG:
-            if metric not in self._made and session.reports(metric):
-                self._made.add(metric)
-                self._make(self._meter, metric.name, metric)
+    def register(self, rows: Iterable[Metric]) -> None:
+        """Make the instruments of rows that have none yet; never called from a callback, which holds the SDK's lock.
+
+        Only rows that have been read have one: those that never say anything would cost each collection of theirs.
+        """
+        with self.lock:
+            for row in rows:
+                try:
+                    if row.endpoint:
+                        self._learn(row)
+                    elif row not in self.cycle:
+                        self._make(self._meter, row.name, row)
+                except Exception as error:
+                    self._carried[row] = row  # by no instrument; it is said once
+                    _LOG.warning("%s cannot be reported: %s", row.name, error)
 
     def _make(self, meter: Meter, name: str, metric: Metric) -> object:
         make: dict[Kind, Callable[..., object]] = {
@@ -283,23 +298,17 @@ class _Instruments:
             Kind.UPDOWN: meter.create_observable_up_down_counter,
             Kind.GAUGE: meter.create_observable_gauge,
         }
-        callback = partial(self.cycle.part, metric)
-        return make[metric.kind](name, [callback], unit=metric.unit, description=metric.help)
+        return make[metric.kind](name, [self.cycle.callback(metric)], unit=metric.unit, description=metric.help)
 
-    def learn(self, rows: Iterable[Metric]) -> None:
-        """Make the instruments of scraped rows that have none yet. Never called from a callback, which holds the lock.
-
-        A row that is learned again, by a later session, has the instrument of the first.
-        """
+    def _learn(self, row: Metric) -> None:
+        """Make the instrument of a scraped row; one that a later session learns again has that of the first."""
         provider = self._provider()
-        if provider is None or (_is_proxy(provider) and _is_proxy(get_meter_provider())):
+        if row in self._carried or provider is None or (_is_proxy(provider) and _is_proxy(get_meter_provider())):
             return  # the instruments to come would have other names; the rows are there at the next reading, too
-        for row in rows:
-            if row not in self._carried:
-                key = (row.endpoint, row.name, row.kind, row.unit, row.help)
-                if key not in self._learned:
-                    self._learned[key] = self._scraped(provider, row)
-                self._carried[row] = self._learned[key]
+        key = (row.endpoint, row.name, row.kind, row.unit, row.help)
+        if key not in self._learned:
+            self._learned[key] = self._scraped(provider, row)
+        self._carried[row] = self._learned[key]
 
     def _scraped(self, provider: MeterProvider, row: Metric) -> Metric:
         """Make the instrument of a scraped row, in a scope of its endpoint: two endpoints may differ about a name.

@@ -15,7 +15,7 @@ from math import inf
 from typing import TypeAlias
 
 from opentelemetry.instrumentation.hardware.drivers import Refusal
-from opentelemetry.instrumentation.hardware.model import Number, Problem, Series, Unavailable, Values
+from opentelemetry.instrumentation.hardware.model import Metric, Number, Problem, Series, Unavailable, Values
 from opentelemetry.instrumentation.hardware.rhythm import Rhythm
 from opentelemetry.instrumentation.hardware.sources import Source
 from opentelemetry.instrumentation.hardware.windows import Track
@@ -226,6 +226,10 @@ class Poller:
         """Whether nobody has asked for so long that the source is not read."""
         return self._rhythm.paused(now)
 
+    def rows(self) -> list[Metric]:
+        """The metrics that were read so far."""
+        return [*self._often.rows, *self._seldom.rows]
+
     def values(self, since: Ends | None, now: float) -> tuple[list[tuple[float, Values]], Ends]:
         """The values of both reads since the windows before, each with its time, and where these windows ended.
 
@@ -233,17 +237,16 @@ class Poller:
         """
         found: list[tuple[float, Values]] = []
         ends = list(since or (0.0, 0.0))
+        young = now - PERIODS * self.period()
         for at, track in enumerate((self._often, self._seldom)):
             answer = track.window(since[at] if since else None, self._interval)
-            if answer is not None and self._counts(now - answer[1], track, now):
+            if answer is not None and (answer[1] >= young or self._counts(now - answer[1], track, now)):
                 ends[at] = answer[1]
                 found.append((answer[1], answer[0]))
         return found, (ends[0], ends[1])
 
     def _counts(self, age: float, track: Track, now: float) -> bool:
-        """Whether a reading is young enough to be believed."""
-        if age <= PERIODS * self.period():
-            return True
+        """Whether a reading that is older than three periods is still what is known, since it is made more seldom."""
         source = self.source  # once: its thread may close it meanwhile
         seldom = max(source.seldom if source else 0.0, self._rhythm.longest(now))
         return track is self._seldom and age <= PERIODS * seldom

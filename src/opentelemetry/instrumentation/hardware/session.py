@@ -17,7 +17,7 @@ from opentelemetry.instrumentation.hardware import identity
 from opentelemetry.instrumentation.hardware.board import Board
 from opentelemetry.instrumentation.hardware.config import PREFIX, Config, export_interval
 from opentelemetry.instrumentation.hardware.drivers import Drivers
-from opentelemetry.instrumentation.hardware.model import Metric, Scope
+from opentelemetry.instrumentation.hardware.model import Scope
 from opentelemetry.instrumentation.hardware.poller import Poller
 from opentelemetry.instrumentation.hardware.rhythm import Rhythm
 from opentelemetry.instrumentation.hardware.rounds import Rounds, fresh
@@ -25,9 +25,6 @@ from opentelemetry.instrumentation.hardware.sources import Site, Source, discove
 from opentelemetry.instrumentation.hardware.vocabulary import CATALOG
 
 _LOG = logging.getLogger(__name__)
-
-_OWN = "otel_hardware."
-"""What the names of the rows about ourselves begin with."""
 
 _FAREWELL = 1.0
 """Seconds that closing waits for the threads; one that hangs in its driver ends by itself, later."""
@@ -86,7 +83,7 @@ class Session:
         self.rounds = [Rounds(poller.name, [poller], self.after, clock) for poller in apart]
         if together:
             self.rounds.insert(0, Rounds("shared", together, self.after, clock))
-        self._rows = (_OWN, *(row for name in self._expected for row in sources[name].rows))
+        self._rows = tuple(row for name in self._expected for row in sources[name].rows)
         self.notice: Callable[[], None] = lambda: None
         self._noticing = threading.Lock()
         self._news = False
@@ -103,10 +100,6 @@ class Session:
                 _LOG.debug("Looking round failed", exc_info=True)
             finally:
                 self._noticing.release()
-
-    def reports(self, metric: Metric) -> bool:
-        """Whether a row of the vocabulary is wanted, and there is a sign of a source that may say it."""
-        return metric.name.startswith(self._rows) and self.config.wants(metric)
 
     def _sources(self, all_expected: bool) -> dict[str, type[Source]]:
         """The classes of the sources to read. One that cannot be loaded costs a warning and nothing else.
@@ -146,7 +139,8 @@ class Session:
 
     def start(self) -> None:
         """Begin to sample. Where we report the host, our children are members of our job, and leave it to us."""
-        if any(metric.scope is Scope.HOST and self.reports(metric) for metric in CATALOG):
+        said = (metric for metric in CATALOG if metric.name.startswith(self._rows) and self.config.wants(metric))
+        if any(metric.scope is Scope.HOST for metric in said):
             identity.join(self._environ, self.pid)
         _prepare_to_end()
         for each in self.rounds:

@@ -245,9 +245,13 @@ class Track:
 
     Args:
         from_start: counters count from their first reading instead of the device's own start.
+
+    Attributes:
+        rows: the metrics that were read so far.
     """
 
     def __init__(self, from_start: bool = False) -> None:
+        self.rows: dict[Metric, None] = {}
         self._from_start = from_start
         self._slots: dict[Series, _Slot] = {}
         self._area: array[float] = array("d")
@@ -326,6 +330,7 @@ class Track:
             slot = _Peak(series)
             self._peaks.append(slot)
         self._slots[series] = slot
+        self.rows[metric] = None
         return slot
 
     def window(self, since: float | None, shortest: float) -> tuple[Values, float] | None:

@@ -17,7 +17,7 @@ from typing import ClassVar, NamedTuple
 
 from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.drivers import Drivers
-from opentelemetry.instrumentation.hardware.model import Metric, Point, Scope
+from opentelemetry.instrumentation.hardware.model import Point, Scope
 
 GROUP = "opentelemetry_hardware_source"
 
@@ -50,10 +50,9 @@ class Source(ABC):
         seldom: seconds between two :meth:`read_seldom`, at least.
         pace: seconds between two :meth:`read`, at least; a source that opened a slow way raises its own.
         prompt: whether reading it never waits for anything: it shares a thread with its like.
-        rows: what the names of its rows begin with; instruments are made for those of the vocabulary.
+        rows: what the names of its rows of the vocabulary begin with.
         missing: what this machine does not say, each with the reason; ``doctor`` lists it.
         wrong: what went wrong with the newest reading, a sentence each, though it has points: the source is ill.
-        learned: rows of its points that are not in the vocabulary; they become instruments after the reading.
     """
 
     name: ClassVar[str]
@@ -67,7 +66,6 @@ class Source(ABC):
         self.site = site
         self.missing: list[str] = []
         self.wrong: list[str] = []
-        self.learned: tuple[Metric, ...] = ()
 
     @classmethod
     def parts(cls, config: Config) -> Sequence[str]:
@@ -87,8 +85,7 @@ class Source(ABC):
         A child that is forked while a thread of ours imports would wait for ever for that import.
 
         Returns:
-            Whether there is any sign of it here. Where there is none, opening it says at once that it is unavailable,
-            and no instruments are made for its rows.
+            Whether there is any sign of it here. Where there is none, opening it says at once that it is unavailable.
         """
         del config
         return True

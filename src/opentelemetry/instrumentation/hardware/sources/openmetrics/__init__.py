@@ -132,7 +132,6 @@ class Openmetrics(Source):
             metric = self._rows.get(key[:2])
             if metric is None:
                 metric = self._rows[key[:2]] = row(self._endpoint.name, sample, carried)
-                self.learned = (*self.learned, metric)
             renamed = {
                 f"exported_{label}" if label in self._about else label: sample.labels[label] for label in sample.labels
             }
