@@ -18,7 +18,7 @@ from typing import cast
 
 import pytest
 from tests.benchmarks.locks import releases
-from tests.children import PATIENCE, descriptors, run, started
+from tests.children import PATIENCE, descriptors, run, scene, started
 
 from opentelemetry.instrumentation.hardware.kernel import Linux, Space, _stat
 
@@ -241,6 +241,61 @@ def test_a_c_library_that_has_fstat_by_its_old_name_only_tells_files_apart(
     assert kernel._identity(-1) == b""
 
 
+# -- a file of which the kernel tells when it changes
+
+TOLD = {
+    "nothing yet": [True, False],
+    "a mount": [True, False],
+    "the table was read": [False, False],
+    "an unmount": [True, False],
+    "two mounts": [True, False],
+    "its number was closed": [True, False],
+    "a mount after that": [True, False],
+    "its number is a socket's": [True, False],
+    "a mount after that too": [True, False],
+    "it was forgotten": [True, False],
+    "the call fails": [True, True],
+    "a mount in another namespace, which we entered": [False, False],
+}
+
+
+@linux
+def test_that_a_file_changed_is_told_once_whatever_the_program_does_with_its_descriptor(tmp_path: Path) -> None:
+    assert scene("mount_table", tmp_path) == TOLD
+
+
+@linux
+def test_a_file_that_tells_its_changes_stays_open_and_has_to_be_there(kernel: Linux, tmp_path: Path) -> None:
+    before = descriptors()
+    with pytest.raises(FileNotFoundError):
+        kernel.changed(str(tmp_path / "nothing"))
+    assert descriptors() == before
+    kernel.changed("/proc/self/mountinfo")
+    opened = descriptors()
+    assert opened != before
+    kernel.changed("/proc/self/mountinfo")
+    assert descriptors() == opened
+    kernel.close()
+    assert descriptors() == before
+
+
+@linux
+def test_a_table_that_is_opened_anew_under_the_number_of_another_file_is_not_taken_for_it(
+    kernel: Linux, tmp_path: Path
+) -> None:
+    path, table = tmp_path / "file", "/proc/self/mountinfo"
+    path.write_text("x")
+    kernel.read(str(path))
+    assert kernel.changed(table)
+    numbers = {os.path.basename(target): int(number) for number, target in descriptors().items()}
+    for name in ("file", "mountinfo"):
+        os.close(numbers[name])
+    kernel._trusted = float("inf")  # in the same round of readings
+    assert kernel.changed(table)
+    assert os.path.basename(descriptors()[str(numbers["file"])]) == "mountinfo"
+    assert kernel.read(str(path)) == b"x"
+
+
 # -- folders
 
 
@@ -365,6 +420,7 @@ def test_files_are_read_without_letting_go_of_the_interpreter(kernel: Linux) -> 
     def work() -> None:
         kernel.read("/proc/self/stat")
         kernel.once("/proc/self/mountinfo")
+        kernel.changed("/proc/self/mountinfo")
         kernel.names("/proc/self/task")
 
     work()

@@ -6,13 +6,13 @@ import logging
 import os
 import subprocess
 import sys
-from errno import EACCES, EIO
+from errno import EACCES, EIO, EMFILE
 from pathlib import Path
 
 import psutil
 import pytest
-from tests.sources.machines import FILESYSTEMS, metal, mounts, unmounted
-from tests.sources.reading import agrees, often, opened, series_of, value
+from tests.sources.machines import FILESYSTEMS, ROOT, metal, mountinfo, mounts, unmounted
+from tests.sources.reading import agrees, all_of, often, opened, series_of, value
 from tests.sources.tree import Fabricated, Tree
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
@@ -255,6 +255,117 @@ def test_what_is_unmounted_is_not_reported_with_its_parents_numbers(tmp_path: Pa
     finally:
         if mounted:
             subprocess.run(["umount", place], check=True)
+
+
+def _mounting(machine: Fabricated, *lines: str) -> Tree:
+    """Something is mounted as well on a machine that was made up."""
+    assert machine.tree is not None
+    table = machine.tree.files[TABLE]
+    assert isinstance(table, str)
+    machine.tree.files[TABLE] = "\n".join([table.rstrip("\n"), *lines, ""])
+    machine.tree.spaces["/later"] = Space(100, 40, 30)
+    return machine.tree
+
+
+TABLE, LATER = "/proc/{pid}/mountinfo", "999 1 0:99 / /later rw - xfs /dev/later rw"
+NAMED = [{}, {"disk_paths": "/,/data,/later"}]
+
+
+@pytest.mark.parametrize("named", NAMED)
+def test_what_is_mounted_or_unmounted_later_is_noticed_before_the_next_collection(named: dict[str, str]) -> None:
+    machine = metal(0)
+    before = _mounting(machine).files[TABLE]
+    with opened("filesystem", machine, **named) as source:
+        assert _points(often(source)) == {"/", "/data"}
+        tree = _mounting(machine, LATER)
+        assert _points(often(source)) == {"/", "/data"}
+        all_of(source)
+        assert _points(often(source)) == {"/", "/data", "/later"}
+        tree.files[TABLE] = before
+        all_of(source)
+        assert _points(often(source)) == {"/", "/data"}
+
+
+@pytest.mark.parametrize("named", NAMED)
+def test_what_is_mounted_is_read_when_the_kernel_says_that_it_changed(named: dict[str, str]) -> None:
+    machine = metal(0)
+    tree = _mounting(machine)
+    with opened("filesystem", machine, **named) as source:
+        for _ in range(9):
+            all_of(source)
+            tree.up += 60
+        assert tree.asked.count("/proc/self/mountinfo") == 1
+        _mounting(machine, LATER)
+        for _ in range(9):
+            all_of(source)
+        assert tree.asked.count("/proc/self/mountinfo") == 2
+
+
+@pytest.mark.parametrize("named", NAMED)
+def test_what_is_mounted_is_read_every_ten_minutes_where_the_kernel_does_not_tell(named: dict[str, str]) -> None:
+    machine = metal(0)
+    tree = _mounting(machine)
+    tree.tells = False
+    with opened("filesystem", machine, **named) as source:
+        for _ in range(3):
+            tree.up += 599
+            _mounting(machine, LATER)
+            all_of(source)
+            assert _points(often(source)) == {"/", "/data"}
+            tree.up += 1
+            all_of(source)
+            assert _points(often(source)) == {"/", "/data", "/later"}
+            tree.files[TABLE] = str(tree.files[TABLE]).replace(LATER + "\n", "")
+            tree.up += 600
+            all_of(source)
+            assert _points(often(source)) == {"/", "/data"}
+
+
+def test_another_file_system_in_its_place_makes_a_kernel_that_does_not_tell_be_asked_again() -> None:
+    machine = metal(0)
+    tree = _mounting(machine)
+    tree.tells = False
+    tree.spaces = {"/": Space(200, 40, 30, 1), "/data": Space(100, 40, 30, 2)}
+    with opened("filesystem", machine) as source:
+        assert sizes(source) == {"/": 200, "/data": 100}
+        tree.files[TABLE] = mountinfo(ROOT)
+        tree.spaces["/data"] = tree.spaces["/"]
+        often(source)
+        assert sizes(source) == {"/": 200}, "whose numbers would these be?"
+
+
+@pytest.mark.parametrize("named", NAMED)
+def test_what_is_mounted_stays_known_when_it_cannot_be_read_and_is_read_the_next_time(
+    named: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = metal(0)
+    _mounting(machine)
+    with opened("filesystem", machine, **named) as source:
+        tree = _mounting(machine, LATER)
+        with monkeypatch.context() as patch:
+
+            def once(path: str) -> bytes:
+                raise OSError(EMFILE, os.strerror(EMFILE), path)
+
+            patch.setattr(tree, "once", once)
+            all_of(source)
+            assert _points(often(source)) == {"/", "/data"}
+        all_of(source)
+        assert _points(often(source)) == {"/", "/data", "/later"}
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux") or os.geteuid() != 0, reason="mounts a file system")
+def test_what_is_mounted_and_unmounted_on_a_real_machine_is_noticed(tmp_path: Path) -> None:
+    with opened("filesystem", disk_paths=[str(tmp_path)]) as source:
+        (below,) = sizes(source)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=10m", "small", tmp_path], check=True)
+        try:
+            all_of(source)
+            assert sizes(source) == {str(tmp_path): 10 << 20}
+        finally:
+            subprocess.run(["umount", tmp_path], check=True)
+        all_of(source)
+        assert [*sizes(source)] == [below]
 
 
 def sizes(source: Source) -> dict[str, object]:

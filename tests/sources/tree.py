@@ -36,6 +36,7 @@ class Tree:
 
     Attributes:
         numbers: whether ``/proc`` knows us by the number that we know ourselves by.
+        tells: whether it tells when a file changes.
     """
 
     def __init__(
@@ -55,10 +56,12 @@ class Tree:
         self.descriptors = dict(descriptors or {})
         self.asked: list[str] = []
         self.numbers = True
+        self.tells = True
+        self.kept: dict[str, str | bytes | OSError] = {}
 
     def become(self, other: Tree) -> None:
         """The machine goes on: everything is as it is there."""
-        self.__dict__.update(other.__dict__)
+        self.__dict__.update({**other.__dict__, "kept": self.kept})
 
     def read(self, path: str) -> bytes:
         self.asked.append(path)
@@ -70,6 +73,13 @@ class Tree:
         return found.encode() if isinstance(found, str) else found
 
     once = read
+
+    def changed(self, path: str) -> bool:
+        found = self.files.get(_place(path))
+        if found is None:
+            raise _missing(path)
+        before, self.kept[path] = self.kept.get(path), found
+        return before is None or (self.tells and before != found)
 
     def link(self, path: str) -> str:
         return self.read(path).decode()
@@ -116,7 +126,7 @@ class Tree:
         return self.up
 
     def forget(self, path: str) -> None:
-        pass
+        self.kept = {name: found for name, found in self.kept.items() if not name.startswith(path)}
 
     def close(self) -> None:
         pass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import select
 import struct
 import sys
 import time
@@ -53,6 +54,12 @@ class Kernel(Protocol):
     def once(self, path: str) -> bytes:
         """The whole of a small file; nothing stays open."""
 
+    def changed(self, path: str) -> bool:
+        """Whether a file of which the kernel tells it has changed since this was last asked; True the first time.
+
+        Its descriptor stays open. Who asks first and reads then misses nothing.
+        """
+
     def names(self, path: str) -> Sequence[str]:
         """The entries of a folder."""
 
@@ -94,6 +101,14 @@ _Pread: TypeAlias = "Callable[[ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, c
 """The C library's, which is given C's own types: to make them of Python's takes as long as the call."""
 
 _START = ctypes.c_int64(0)
+_ONE = ctypes.c_ulong(1)
+_AT_ONCE = ctypes.c_int(0)
+
+
+class _Poll(ctypes.Structure):
+    """C's ``struct pollfd``."""
+
+    _fields_: ClassVar = [("fd", ctypes.c_int), ("events", ctypes.c_short), ("revents", ctypes.c_short)]
 
 
 class _Kept(NamedTuple):
@@ -167,6 +182,11 @@ class Linux:
         self._enough: dict[str, int] = {}
         self._cpus = self.online()
         self._trusted = 0.0
+        # Of whatever kind, ended ones included; they are left to be waited for.
+        options = os.WEXITED | os.WNOHANG | os.WNOWAIT | self._WALL
+        self._children = ctypes.c_int(os.P_ALL), ctypes.c_int(0), ctypes.c_void_p(), ctypes.c_int(options)
+        self._poll = _Poll(events=select.POLLPRI)
+        self._polled = ctypes.byref(self._poll), _ONE, _AT_ONCE
         self._room(self._FIRST)
 
     def _room(self, size: int) -> None:
@@ -289,6 +309,15 @@ class Linux:
         finally:
             self._libc.close(descriptor)
 
+    def changed(self, path: str) -> bool:
+        kept = self._open.get(path)
+        if kept is None or not self._ours(kept):
+            self._sort_out()
+            self._keep(path)
+            return True
+        self._poll.fd = kept.descriptor
+        return bool(self._libc.poll(*self._polled))  # less than 0 where nobody knows
+
     def names(self, path: str) -> Sequence[str]:
         if self._entries is None:
             return os.listdir(path)
@@ -331,9 +360,7 @@ class Linux:
         )
 
     def has_children(self) -> bool:
-        # Of whatever kind, ended ones included; they are left to be waited for.
-        options = os.WEXITED | os.WNOHANG | os.WNOWAIT | self._WALL
-        return self._libc.waitid(os.P_ALL, 0, self._begin, options) == 0 or ctypes.get_errno() != errno.ECHILD
+        return self._libc.waitid(*self._children) == 0 or ctypes.get_errno() != errno.ECHILD
 
     def affinity(self, pid: int) -> int:
         # Of all threads: OpenMP and the like pin the first one to a CPU and let the others run on all.

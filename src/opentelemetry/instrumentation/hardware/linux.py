@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 
 from opentelemetry.instrumentation.hardware import mounts, pids, procfs
 from opentelemetry.instrumentation.hardware.cgroup import Cgroup
@@ -23,6 +24,10 @@ from opentelemetry.instrumentation.hardware.machine import (
 )
 from opentelemetry.instrumentation.hardware.procfs import PAGE, TICKS
 
+_MOUNTED = "/proc/self/mountinfo"
+_ANEW = 600.0
+"""Seconds after which what is mounted is read although nothing has changed, as far as the kernel says."""
+
 
 class LinuxMachine:
     """One Linux machine; what does not change is looked up once."""
@@ -36,7 +41,8 @@ class LinuxMachine:
         self._groups: dict[int, Cgroup] = {}
         self._pressures: list[tuple[str, str]] | None = None
         self._whole: dict[str, bool] = {}
-        self._stable: tuple[bytes, Sequence[Mount]] = b"", ()
+        self._looked = -_ANEW
+        self._know(b"")
         self._physical: tuple[float, list[str]] | None = None
 
     def _file(self, path: str) -> bytes:
@@ -197,19 +203,34 @@ class LinuxMachine:
     # -- file systems
 
     def mounts(self) -> Sequence[Mount]:
-        text = self._mountinfo()
-        if text != self._stable[0]:
-            self._stable = text, mounts.stable(text, self._text("/proc/filesystems") or "")
-        return self._stable[1]
+        self._look()
+        return self._stable()
 
     def mount(self, path: str) -> Mount:
-        return mounts.below(self._mountinfo(), path)
+        self._look()
+        return self._below(path)
 
-    def _mountinfo(self) -> bytes:
+    def _look(self) -> None:
+        """Read what is mounted when the kernel says that it changed, and every ten minutes.
+
+        A sandbox's kernel may not say it, and Linux says it of the namespace that we were in when we first asked.
+        """
+        now = self._kernel.uptime()
+        if now - self._looked >= _ANEW:
+            self._kernel.forget(_MOUNTED)
+            self._looked = now
         try:
-            return self._kernel.once("/proc/self/mountinfo")
+            if self._kernel.changed(_MOUNTED):
+                self._know(self._kernel.once(_MOUNTED))
         except OSError:
-            return b""
+            self._looked = -_ANEW  # the next time, as if for the first time
+
+    def _know(self, table: bytes) -> None:
+        """Answer from this table of mounts, and look for each answer once."""
+        self._stable: Callable[[], Sequence[Mount]] = cache(
+            lambda: mounts.stable(table, self._text("/proc/filesystems") or "")
+        )
+        self._below: Callable[[str], Mount] = cache(partial(mounts.below, table))
 
     def space(self, path: str) -> Space:
         return self._kernel.space(path)
