@@ -43,6 +43,9 @@ class Board:
         self.pollers = pollers
         self._clock = clock
         self._wants = cache(config.wants)
+        self._tracks = [track for poller in pollers for track in poller.tracks]
+        self._count = -1
+        self._rows: list[Metric] = []
         self._known: set[Metric] = set()
         self._unwanted: set[Metric] = set()
 
@@ -80,8 +83,8 @@ class Board:
                 before = values.get(metric)
                 values[metric] = points if before is None else before + _others(metric, points, before, twice)
         if not self._known.issuperset(part):
-            self._known.update(part)
             self._unwanted.update(filterfalse(self._wants, part))
+            self._known.update(part)
         for metric in self._unwanted.intersection(part):
             del values[metric]
         return twice
@@ -90,12 +93,18 @@ class Board:
         """Notice who hangs; called from a poller's own thread, never from a callback."""
         now = self._clock()
         for poller in self.pollers:
-            poller.watch(now)
+            if poller.busy_since is not None:
+                poller.watch(now)
 
     def rows(self) -> list[Metric]:
-        """The rows that are wanted and have been read so far, and those about ourselves."""
-        said = [row for poller in self.pollers for row in poller.rows()]
-        return [*filter(self._wants, (*said, *_OWN))]
+        """The rows that are wanted and have been read so far, and those about ourselves; the same list until there are
+        more.
+        """
+        count = sum([len(track.rows) for track in self._tracks])
+        if count != self._count:
+            read = (row for track in self._tracks for row in [*track.rows])
+            self._count, self._rows = count, [*filter(self._wants, (*read, *_OWN))]
+        return self._rows
 
 
 def _others(metric: Metric, points: _Points, before: _Points, twice: list[Series]) -> _Points:

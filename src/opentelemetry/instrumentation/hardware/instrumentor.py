@@ -9,7 +9,7 @@ import re
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple, TypeAlias
@@ -236,6 +236,7 @@ class _Instruments:
         self._meter: Meter = provider.get_meter(SCOPE, __version__, SCHEMA_URL)
         self._learned: dict[tuple[object, ...], Metric] = {}
         self._carried: dict[Metric, Metric] = {}
+        self._rows: Sequence[Metric] | None = None
         self._names: set[tuple[str, str]] = set()
         self._floors: dict[_Line, Number] = {}
         self._shifts: dict[_Line, Number] = {}
@@ -255,6 +256,7 @@ class _Instruments:
         self._floors = {**self._floors, **floors} if from_start else {}
         self._shifts = {}
         self._carried = {}
+        self._rows = None
 
     def _observations(self, snapshot: Snapshot) -> dict[Metric, list[Observation]]:
         """The values of a collection as the SDK wants them."""
@@ -276,21 +278,30 @@ class _Instruments:
             found.append((value + self._shifts[line], attributes))
         return found
 
-    def register(self, rows: Iterable[Metric]) -> None:
+    def register(self, rows: Sequence[Metric]) -> None:
         """Make the instruments of rows that have none yet; never called from a callback, which holds the SDK's lock.
 
-        Only rows that have been read have one: those that never say anything would cost each collection of theirs.
+        Only rows that have been read have one: those that never say anything would cost each collection of theirs. A
+        list that was here before has no others.
         """
+        if rows is self._rows:
+            return
         with self.lock:
+            provider = self._provider()
+            # Before any provider is set, the instruments of scraped rows would have other names.
+            named = provider is not None and not (_is_proxy(provider) and _is_proxy(get_meter_provider()))
             for row in rows:
                 try:
-                    if row.endpoint:
-                        self._learn(row)
-                    elif row not in self.cycle:
-                        self._make(self._meter, row.name, row)
+                    if not row.endpoint:
+                        if row not in self.cycle:
+                            self._make(self._meter, row.name, row)
+                    elif named and row not in self._carried:
+                        self._learn(provider, row)
                 except Exception as error:
                     self._carried[row] = row  # by no instrument; it is said once
                     _LOG.warning("%s cannot be reported: %s", row.name, error)
+            if named:
+                self._rows = rows
 
     def _make(self, meter: Meter, name: str, metric: Metric) -> object:
         make: dict[Kind, Callable[..., object]] = {
@@ -300,11 +311,8 @@ class _Instruments:
         }
         return make[metric.kind](name, [self.cycle.callback(metric)], unit=metric.unit, description=metric.help)
 
-    def _learn(self, row: Metric) -> None:
+    def _learn(self, provider: MeterProvider, row: Metric) -> None:
         """Make the instrument of a scraped row; one that a later session learns again has that of the first."""
-        provider = self._provider()
-        if row in self._carried or provider is None or (_is_proxy(provider) and _is_proxy(get_meter_provider())):
-            return  # the instruments to come would have other names; the rows are there at the next reading, too
         key = (row.endpoint, row.name, row.kind, row.unit, row.help)
         if key not in self._learned:
             self._learned[key] = self._scraped(provider, row)

@@ -15,7 +15,7 @@ from math import inf
 from typing import TypeAlias
 
 from opentelemetry.instrumentation.hardware.drivers import Refusal
-from opentelemetry.instrumentation.hardware.model import Metric, Number, Problem, Series, Unavailable, Values
+from opentelemetry.instrumentation.hardware.model import Number, Problem, Series, Unavailable, Values
 from opentelemetry.instrumentation.hardware.rhythm import Rhythm
 from opentelemetry.instrumentation.hardware.sources import Source
 from opentelemetry.instrumentation.hardware.windows import Track
@@ -77,6 +77,7 @@ class Poller:
         self._retry = -inf
         self._often = Track(from_start)
         self._seldom = Track(from_start)
+        self.tracks = self._often, self._seldom
 
     def abandon(self) -> None:
         """In a forked child: close what came with the fork."""
@@ -226,10 +227,6 @@ class Poller:
         """Whether nobody has asked for so long that the source is not read."""
         return self._rhythm.paused(now)
 
-    def rows(self) -> list[Metric]:
-        """The metrics that were read so far."""
-        return [*self._often.rows, *self._seldom.rows]
-
     def values(self, since: Ends | None, now: float) -> tuple[list[tuple[float, Values]], Ends]:
         """The values of both reads since the windows before, each with its time, and where these windows ended.
 
@@ -238,7 +235,7 @@ class Poller:
         found: list[tuple[float, Values]] = []
         ends = list(since or (0.0, 0.0))
         young = now - PERIODS * self.period()
-        for at, track in enumerate((self._often, self._seldom)):
+        for at, track in enumerate(self.tracks):
             answer = track.window(since[at] if since else None, self._interval)
             if answer is not None and (answer[1] >= young or self._counts(now - answer[1], track, now)):
                 ends[at] = answer[1]

@@ -106,7 +106,7 @@ class Rounds:
         if first > 0:
             return first
         for poller, pause in zip(self.pollers, pauses):
-            if pause <= _ALONG * min(1.0, poller.period()) and not self._stopping:
+            if (pause <= 0 or pause <= _ALONG * min(1.0, poller.period())) and not self._stopping:
                 poller.step(wanted)
                 used = time.thread_time()
                 poller.cpu_time += used - self._used

@@ -240,6 +240,11 @@ class _Published(NamedTuple):
     length: int
 
 
+def _nothing(now: float) -> _Published:
+    """The reading of a source that has nothing of the kind."""
+    return _Published(now, {}, {}, {}, array("d"), [], 0)
+
+
 class Track:
     """The readings of one read of a source, in time. One thread takes, any thread looks.
 
@@ -284,6 +289,9 @@ class Track:
             What was wrong with the points, a sentence each.
         """
         wrong: list[str] = []
+        if points == () and not self._slots:
+            self._published = _nothing(now)
+            return wrong
         self._turn += 1
         broken, self._broken = self._broken, False
         elapsed = 0.0 if broken else now - self._times[-1]

@@ -110,12 +110,12 @@ class Filesystem(Source):
         if errors and len(errors) == len(self._mounts):
             raise next(iter(errors.values()))
 
-    def read_seldom(self) -> Iterator[Point]:
+    def read_seldom(self) -> tuple[()]:
         """Look for what was mounted meanwhile."""
         before = self._mounts
         self._find()
         self._mounts = {mount: before.get(mount, 0) for mount in self._mounts}
-        yield from ()
+        return ()
 
 
 def _shown(path: str) -> str:
