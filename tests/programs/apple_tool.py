@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-tool, how, arguments = sys.argv[1], sys.argv[2], sys.argv[3:]
+tool, how = sys.argv[1:3]
 
 SAID = Path(os.environ["APPLE_POWER"])
 """A file that says what macmon is to say of the GPU's power; an eager one does not stop to speak until it is there."""
@@ -48,9 +48,6 @@ def say(text: bytes) -> None:
 
 
 whole = plistlib.dumps([DOCUMENTS["ioreg"]]) if tool == "ioreg" else json.dumps(DOCUMENTS[tool]).encode() + b"\n"
-if arguments == ["--version"] and how != "hangs":
-    say(b"macmon 0.8.2\n")
-    sys.exit(0)
 if how in ("hangs", "silent"):
     time.sleep(3600)
 elif how == "dies":

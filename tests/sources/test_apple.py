@@ -422,7 +422,8 @@ def tool(tmp_path: Path) -> Callable[..., str]:
             said = subprocess.run(line, shell=True, env={"APPLE_POWER": ""}, stdout=subprocess.PIPE, check=True).stdout
             (tmp_path / "said").write_bytes(said)
             line = f"cat {tmp_path / 'said'}"
-        path.write_text(f"#!/bin/sh\nAPPLE_POWER={tmp_path}/power exec {line}\n")
+        version = "" if how == "hangs" else '[ "$1" = --version ] && exec echo macmon 0.8.2'  # at once, too
+        path.write_text(f"#!/bin/sh\n{version}\nAPPLE_POWER={tmp_path}/power exec {line}\n")
         path.chmod(0o755)
         return str(path)
 
@@ -563,7 +564,8 @@ def test_macmon_that_was_held_up_says_how_it_is_now(tool: Callable[..., str], tm
         assert child is not None
         wait_for(lambda: _waiting(child._stdout) > 60_000, LONG, "full pipe")
         stream._looked -= 3600.0
-        (tmp_path / "power").write_text("9.5")
+        (tmp_path / "new").write_text("9.5")
+        (tmp_path / "new").rename(tmp_path / "power")  # which is whole as soon as it is there
         assert value(often(source), v.HW_POWER, TYPED) == 9.5
 
 
@@ -576,7 +578,7 @@ def _waiting(descriptor: int) -> int:
 
 @posix
 def test_a_program_says_once_that_macmon_is_gone_and_once_that_it_is_back(
-    tool: Callable[..., str], caplog: pytest.LogCaptureFixture
+    tool: Callable[..., str], caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     caplog.set_level("INFO", "opentelemetry.instrumentation.hardware")
     settings = {"sources": "apple", "macmon": tool("macmon", "dies"), "sample_interval": "1"}
@@ -594,14 +596,14 @@ def test_a_program_says_once_that_macmon_is_gone_and_once_that_it_is_back(
         "Source apple: ChildProcessError: macmon has ended; its numbers are missing until it recovers",
         "Source apple has recovered",
     ]
-    wait_for(lambda: not [*_running()], LONG, "end of macmon")
+    wait_for(lambda: not [*_running(tmp_path)], LONG, "end of macmon")
 
 
 # -- as a whole
 
 
 @posix
-def test_a_program_tells_what_macmon_says_and_leaves_nothing_running(tool: Callable[..., str]) -> None:
+def test_a_program_tells_what_macmon_says_and_leaves_nothing_running(tool: Callable[..., str], tmp_path: Path) -> None:
     line = ["otel-hardware", "snapshot", "--format", "json", "--sources", "apple", "--window", "0.5"]
     child = run([*line, "--macmon", tool("macmon"), "--sample-interval", "1"])
     assert child.returncode == 0, child.stderr
@@ -612,7 +614,7 @@ def test_a_program_tells_what_macmon_says_and_leaves_nothing_running(tool: Calla
     assert rows["hw.power", "cpu", None] == 4.5
     assert rows["hw.gpu.utilization", "gpu0", "general"] == 0.5
     assert rows["hw.host.power", "host", None] == 11.0
-    assert not [*_running()]
+    assert not [*_running(tmp_path)]
 
 
 @posix
@@ -624,14 +626,14 @@ def test_doctor_says_which_tool_is_asked_and_what_it_does_not_say(tool: Callable
     assert "ioreg does not say this here" in texts
 
 
-def _running() -> Iterator[int]:
-    """The tools of these tests that run."""
+def _running(folder: Path) -> Iterator[int]:
+    """The tools of a test that run; others may run the same tests beside it."""
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            line = Path(f"/proc/{pid}/cmdline").read_bytes()
+            settings = Path(f"/proc/{pid}/environ").read_bytes()
         except OSError:
             continue
-        if os.fsencode(PROGRAMS / "apple_tool.py") in line.split(b"\0"):
+        if os.fsencode(f"APPLE_POWER={folder}/power") in settings.split(b"\0"):
             yield int(pid)
 
 
