@@ -73,11 +73,11 @@ def stranger() -> Iterator[str]:
 
 
 @pytest.fixture
-def nobody() -> str:
-    """An endpoint where nobody listens."""
+def nobody() -> Iterator[str]:
+    """An endpoint where nobody listens, nor can while the test lasts."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{probe.getsockname()[1]}"
+        yield f"http://127.0.0.1:{probe.getsockname()[1]}"
 
 
 def examined(env: dict[str, str], *arguments: str) -> tuple[int, list[Finding]]:

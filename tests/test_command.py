@@ -350,7 +350,7 @@ def test_a_tool_dies_with_the_program_that_runs_it_even_if_that_is_killed(tmp_pa
 @forks
 def test_a_forked_child_runs_tools_of_its_own(made: Callable[..., Command], monkeypatch: pytest.MonkeyPatch) -> None:
     """Also while its parent has abandoned one, and without touching that."""
-    command = made("import sys, time; print('x', flush=True); time.sleep(float(sys.argv[1]))")
+    command = made("import sys, time; time.sleep(float(sys.argv[1])); print('x')")
     assert command.run(["0"], LONG).stdout == b"x\n"
     reached = os.killpg
     monkeypatch.setattr(os, "killpg", lambda *arguments: None)

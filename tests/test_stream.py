@@ -157,10 +157,10 @@ def test_a_line_that_comes_in_pieces_is_one_line(made: Callable[..., Stream], tm
     )
     stream = made(program)
     stream.open([], LONG)
-    assert stream.read(0.3) == []
-    word.write_text("go on")
-    assert stream.read(0.3) == []
-    word.write_text("end")
+    for following in ("go on", "end"):
+        wait_for(lambda: _buffered(stream), LONG, "piece of a line")
+        assert stream.read(0.3) == []
+        word.write_text(following)
     assert _heard(stream, 2) == [b'{"a": 1}', b""]
     assert stream.read(0.1) == []
 

@@ -20,6 +20,7 @@ from tests.sources.reading import all_of, often, opened, series_of
 from tests.sources.tpus import HERE, Cloud, bus, working
 from tests.sources.tree import Fabricated, Tree
 from tests.stage import PATIENT
+from tests.tools.daemon import free_addresses
 from tests.tools.tpu import (
     Code,
     FakeTpu,
@@ -150,15 +151,8 @@ def test_a_socket_of_unix(tmp_path: Path) -> None:
         assert by_id(source, v.HW_NPU_MEMORY_USAGE) == {"tpu0": 4 * GIB, "tpu1": 0}
 
 
-def free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        port: int = listening.getsockname()[1]
-    return port
-
-
 def test_no_program_is_a_normal_state_and_one_that_comes_is_noticed_and_may_know_more() -> None:
-    place = f"localhost:{free_port()}"
+    (place,) = free_addresses(1)
     with asked(place) as source:
         assert all_of(source) == {}
         assert source.wrong == []

@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.sources.test_tpu import busy, free_port
+from tests.sources.test_tpu import busy
 from tests.stage import PATIENT
 from tests.tools.collector import Collector
+from tests.tools.daemon import free_addresses
 from tests.tools.tpu import Code, FakeTpu, doubles, pb, serving
 
 from opentelemetry.instrumentation.hardware.drivers import Refusal
@@ -182,7 +183,7 @@ def test_a_name_is_looked_up(rpc: Rpc) -> None:
 )
 def test_where_nobody_can_be_it_is_said(rpc: Rpc, place: str, why: str) -> None:
     with pytest.raises(Refusal, match=why) as refused:
-        rpc.metric(f"localhost:{free_port()}" if place == "free" else place, r.DUTY, alone=False)
+        rpc.metric(free_addresses(1)[0] if place == "free" else place, r.DUTY, alone=False)
     assert refused.value.code == 14
 
 

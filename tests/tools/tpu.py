@@ -83,7 +83,7 @@ class FakeTpu:
 
 
 @contextmanager
-def serving(tpu: FakeTpu, place: str = "localhost:0", local: bool = False) -> Iterator[FakeTpu]:
+def serving(tpu: FakeTpu, place: str = "127.0.0.1:0", local: bool = False) -> Iterator[FakeTpu]:
     """Serve at a place; `local`: with the credentials that libtpu has, instead of none."""
     server = grpc.server(ThreadPoolExecutor(8), handlers=list(tpu.handlers()), options=(("grpc.so_reuseport", 0),))
     if local:
