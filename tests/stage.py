@@ -118,11 +118,11 @@ class Stage:
         self.rhythm = Rhythm(self.clock.now, expected)
         self.players = {name: Player(self.clock) for name in names}
         self.pollers = {
-            name: Poller(player.make, name, interval, self.rhythm, from_start, self.clock)
+            name: Poller(player.make, name, interval, self.rhythm, {}, from_start, self.clock)
             for name, player in self.players.items()
         }
         pollers = list(self.pollers.values())
-        self.board = Board(pollers, Config(), self.clock)
+        self.board = Board(pollers, {}, Config(), self.clock)
         groups = {"shared": pollers} if together else {name: [poller] for name, poller in self.pollers.items()}
         self.rounds = [Rounds(name, each, clock=self.clock) for name, each in groups.items()]
         self.player = self.players[names[0]]

@@ -61,7 +61,7 @@ def test_rows_that_are_not_wanted_are_left_out() -> None:
     stage.run(1.0)
 
     def rows(config: Config) -> set[Metric]:
-        return set(Board(list(stage.pollers.values()), config, stage.clock).collect({}).values)
+        return set(Board(list(stage.pollers.values()), {}, config, stage.clock).collect({}).values)
 
     own = {SOURCE_UP, OWN_CPU_TIME}
     assert rows(Config()) == {SYSTEM_CPU_LOAD_1M} | own
@@ -79,7 +79,7 @@ def test_the_board_reports_itself() -> None:
     stage.pollers["neighbour"].cpu_time = 0.5
     stage.poller.duration = 0.125
     config = Config(include_metrics=["otel_hardware.*"])
-    snapshot = Board(list(stage.pollers.values()), config, stage.clock).collect({})
+    snapshot = Board(list(stage.pollers.values()), {}, config, stage.clock).collect({})
     assert one(snapshot, OWN_CPU_TIME) == 0.75
     assert values(snapshot, SOURCE_UP) == {
         Series(SOURCE_UP, {SOURCE: "player"}): 1,

@@ -43,7 +43,7 @@ def ours() -> list[str]:
 def test_the_thread_keeps_time_by_itself() -> None:
     stage = Stage()
     begun = time.monotonic()
-    rounds = Rounds("player", [Poller(stage.player.make, "player", 0.02, Rhythm(begun, 60.0))])
+    rounds = Rounds("player", [Poller(stage.player.make, "player", 0.02, Rhythm(begun, 60.0), {})])
     rounds.start()
     try:
         wait_for(lambda: len(stage.player.readings) >= 10, 30, "ten readings")

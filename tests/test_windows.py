@@ -248,7 +248,7 @@ counts = st.one_of(st.lists(each, min_size=1, max_size=30) for each in (st.integ
 @PATIENT
 @given(counts, st.booleans())
 def test_a_counter_never_falls_whatever_the_device_says(readings: list[Number], from_start: bool) -> None:
-    track = Track(from_start)
+    track = Track(from_start=from_start)
     series = Series(ENERGY)
     before: Number | None = None
     for at, reading in enumerate(readings):
@@ -283,7 +283,7 @@ def test_a_counter_that_only_rises_is_passed_on_and_from_the_start_it_conserves(
 )
 def test_a_counter_that_steps_back(readings: list[Number], expected: list[Number]) -> None:
     for from_start in (False, True):
-        track = Track(from_start)
+        track = Track(from_start=from_start)
         found = []
         for at, reading in enumerate(readings):
             track.take(float(at), [ENERGY(reading)])

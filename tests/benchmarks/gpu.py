@@ -108,7 +108,7 @@ def minute(model: str) -> Counter[str]:
     with machine(model) as config:
         now, interval = 1000.0, 2.0
         rhythm = Rhythm(now, interval)
-        poller = Poller(lambda: _source(config), "nvidia", interval, rhythm, clock=lambda: now)
+        poller = Poller(lambda: _source(config), "nvidia", interval, rhythm, {}, clock=lambda: now)
 
         def pass_by() -> None:
             nonlocal now

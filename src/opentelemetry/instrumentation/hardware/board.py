@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import filterfalse
 from typing import TypeAlias
@@ -35,15 +35,22 @@ class Board:
 
     Args:
         pollers: one for each source.
+        read: the rows that these have read so far, which they add to.
         config: which rows are wanted.
         clock: monotonic seconds.
     """
 
-    def __init__(self, pollers: Sequence[Poller], config: Config, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        pollers: Sequence[Poller],
+        read: Mapping[Metric, None],
+        config: Config,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.pollers = pollers
         self._clock = clock
         self._wants = cache(config.wants)
-        self._tracks = [track for poller in pollers for track in poller.tracks]
+        self._read = read
         self._count = -1
         self._rows: list[Metric] = []
         self._known: set[Metric] = set()
@@ -100,10 +107,9 @@ class Board:
         """The rows that are wanted and have been read so far, and those about ourselves; the same list until there are
         more.
         """
-        count = sum([len(track.rows) for track in self._tracks])
+        count = len(self._read)
         if count != self._count:
-            read = (row for track in self._tracks for row in [*track.rows])
-            self._count, self._rows = count, [*filter(self._wants, (*read, *_OWN))]
+            self._count, self._rows = count, [*filter(self._wants, (*self._read, *_OWN))]
         return self._rows
 
 

@@ -7,7 +7,7 @@ Limits change while programs run (a pod is resized), so they are read anew, not 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from opentelemetry.instrumentation.hardware.kernel import Kernel
 from opentelemetry.instrumentation.hardware.machine import Group
@@ -20,6 +20,9 @@ _CONTAINER_WORDS = ("docker", "kubepods", "containerd", "libpod", "lxc", "garden
 _CONTAINER_FILES = ("/.dockerenv", "/run/.containerenv")
 
 
+_Limits: TypeAlias = "tuple[float | None, int | None]"
+
+
 class _Place(NamedTuple):
     """The groups of one controller, the process's own first, and which version of the files they hold."""
 
@@ -28,7 +31,7 @@ class _Place(NamedTuple):
 
 
 class Cgroup:
-    """The control group of one process. Where it lies is looked up again at every :meth:`limits`."""
+    """The control group of one process. Where it lies is looked up again whenever its limits are."""
 
     def __init__(self, kernel: Kernel, process: str) -> None:
         """Take it from the folder of the process in ``/proc``."""
@@ -39,9 +42,17 @@ class Cgroup:
         self._accounting: _Place | None = None
         self._memory: _Place | None = None
         self._contained = False
+        self._read: _Limits | None = None
 
-    def limits(self) -> tuple[float | None, int | None]:
-        """CPUs and bytes, each the tightest on the way to the root; None where there is none."""
+    def limits(self) -> _Limits:
+        """CPUs and bytes, each the tightest on the way to the root; None where there is none.
+
+        Those that :meth:`read` has just said are said again, once.
+        """
+        just_read, self._read = self._read, None
+        return just_read or self._limits()
+
+    def _limits(self) -> _Limits:
         self._find()
         return self._cpu_limit(), self._memory_limit()
 
@@ -51,7 +62,7 @@ class Cgroup:
         Raises:
             Unavailable: where the process runs neither in a container nor under a limit.
         """
-        cpus, bytes_ = self.limits()
+        cpus, bytes_ = self._read = self._limits()
         if cpus is None and bytes_ is None and not self._contained:
             raise Unavailable("this process runs neither in a container nor under a cgroup limit")
         stat = self._own(self._cpu, "cpu.stat")

@@ -1,7 +1,8 @@
 """The ways to reach a driver: the kernel's files and calls, Python modules, and commands.
 
 Every answer is plain data (bytes, numbers, lists, dicts), so that :mod:`replay` can write it down and say it again.
-Each source has drivers of its own and one thread that uses them.
+Those of a source have one thread that uses them; sources that are read by the same thread share theirs, if they share
+what they read.
 """
 
 from __future__ import annotations
@@ -73,13 +74,14 @@ T = TypeVar("T")
 
 
 class Drivers:
-    """What one source reaches its drivers through; a recorded machine stands in by having the same two methods."""
+    """What a source reaches its drivers through; a recorded machine stands in by having the same two methods."""
 
     def __init__(self) -> None:
         self._kernel: Linux | None = None
         self._commands: dict[Tool, Command] = {}
         self._streams: dict[Tool, Stream] = {}
         self._own: dict[str, Callable[[], None]] = {}
+        self._shared: dict[str, Any] = {}
 
     def kernel(self) -> Kernel:
         """The operating system's own files and calls.
@@ -125,6 +127,13 @@ class Drivers:
             self._own[name] = made.close
         return made
 
+    def shared(self, name: str, make: Callable[[], T]) -> T:
+        """What those who have these drivers share: made once, and anew after they were closed."""
+        if name not in self._shared:
+            self._shared[name] = make()
+        found: T = self._shared[name]
+        return found
+
     def close(self) -> None:
         """Close what the kernel and a source's own drivers keep open, and end the tools that go on."""
         for stream in self._streams.values():
@@ -133,3 +142,4 @@ class Drivers:
             close()
         if self._kernel is not None:
             self._kernel.close()
+        self._shared.clear()

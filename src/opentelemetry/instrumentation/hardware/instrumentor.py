@@ -156,7 +156,8 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         if session is not None:
             rows = session.board.rows()
             for instruments in [*self._attached]:
-                instruments.register(rows)
+                if instruments.rows is not rows:
+                    instruments.register(rows)
         if self._waiting and not _is_proxy(get_meter_provider()):
             self._waiting = False
             self._come_last()
@@ -232,11 +233,11 @@ class _Instruments:
     def __init__(self, provider: MeterProvider) -> None:
         self.cycle = Cycle(self._observations)
         self.lock = threading.Lock()
+        self.rows: Sequence[Metric] | None = None
         self._provider = weakref.ref(provider)  # which is forgotten once nobody else has it
         self._meter: Meter = provider.get_meter(SCOPE, __version__, SCHEMA_URL)
         self._learned: dict[tuple[object, ...], Metric] = {}
         self._carried: dict[Metric, Metric] = {}
-        self._rows: Sequence[Metric] | None = None
         self._names: set[tuple[str, str]] = set()
         self._floors: dict[_Line, Number] = {}
         self._shifts: dict[_Line, Number] = {}
@@ -256,7 +257,7 @@ class _Instruments:
         self._floors = {**self._floors, **floors} if from_start else {}
         self._shifts = {}
         self._carried = {}
-        self._rows = None
+        self.rows = None
 
     def _observations(self, snapshot: Snapshot) -> dict[Metric, list[Observation]]:
         """The values of a collection as the SDK wants them."""
@@ -281,15 +282,14 @@ class _Instruments:
     def register(self, rows: Sequence[Metric]) -> None:
         """Make the instruments of rows that have none yet; never called from a callback, which holds the SDK's lock.
 
-        Only rows that have been read have one: those that never say anything would cost each collection of theirs. A
-        list that was here before has no others.
+        Only rows that have been read have one: those that never say anything would cost each collection of theirs.
         """
-        if rows is self._rows:
+        provider = self._provider()
+        if provider is None:
             return
         with self.lock:
-            provider = self._provider()
             # Before any provider is set, the instruments of scraped rows would have other names.
-            named = provider is not None and not (_is_proxy(provider) and _is_proxy(get_meter_provider()))
+            named = not (_is_proxy(provider) and _is_proxy(get_meter_provider()))
             for row in rows:
                 try:
                     if not row.endpoint:
@@ -301,7 +301,7 @@ class _Instruments:
                     self._carried[row] = row  # by no instrument; it is said once
                     _LOG.warning("%s cannot be reported: %s", row.name, error)
             if named:
-                self._rows = rows
+                self.rows = rows
 
     def _make(self, meter: Meter, name: str, metric: Metric) -> object:
         make: dict[Kind, Callable[..., object]] = {

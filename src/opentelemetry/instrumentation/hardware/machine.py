@@ -205,7 +205,11 @@ class Machine(Protocol):
 
 
 def machine(drivers: Drivers) -> Machine:
-    """The machine we run on, by the kernel's files where it is Linux, else by psutil."""
+    """The machine we run on, by the kernel's files where it is Linux, else by psutil; one for the same drivers."""
+    return drivers.shared("machine", lambda: _machine(drivers))
+
+
+def _machine(drivers: Drivers) -> Machine:
     from opentelemetry.instrumentation.hardware.linux import LinuxMachine
     from opentelemetry.instrumentation.hardware.portable import PortableMachine
 

@@ -15,7 +15,7 @@ from math import inf
 from typing import TypeAlias
 
 from opentelemetry.instrumentation.hardware.drivers import Refusal
-from opentelemetry.instrumentation.hardware.model import Number, Problem, Series, Unavailable, Values
+from opentelemetry.instrumentation.hardware.model import Metric, Number, Problem, Series, Unavailable, Values
 from opentelemetry.instrumentation.hardware.rhythm import Rhythm
 from opentelemetry.instrumentation.hardware.sources import Source
 from opentelemetry.instrumentation.hardware.windows import Track
@@ -48,6 +48,7 @@ class Poller:
         make: makes the source; a new one for each time that it is opened.
         interval: seconds between samples; 0: only when a collection is due.
         rhythm: when collections come.
+        rows: the rows that were read, which it adds its own to.
         from_start: counters count from their first reading.
         clock: monotonic seconds.
     """
@@ -58,6 +59,7 @@ class Poller:
         name: str,
         interval: float,
         rhythm: Rhythm,
+        rows: dict[Metric, None],
         from_start: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -75,9 +77,8 @@ class Poller:
         self._hung = False
         self._failures = 0
         self._retry = -inf
-        self._often = Track(from_start)
-        self._seldom = Track(from_start)
-        self.tracks = self._often, self._seldom
+        self._often = Track(rows, from_start)
+        self._seldom = Track(rows, from_start)
 
     def abandon(self) -> None:
         """In a forked child: close what came with the fork."""
@@ -235,7 +236,7 @@ class Poller:
         found: list[tuple[float, Values]] = []
         ends = list(since or (0.0, 0.0))
         young = now - PERIODS * self.period()
-        for at, track in enumerate(self.tracks):
+        for at, track in enumerate((self._often, self._seldom)):
             answer = track.window(since[at] if since else None, self._interval)
             if answer is not None and (answer[1] >= young or self._counts(now - answer[1], track, now)):
                 ends[at] = answer[1]

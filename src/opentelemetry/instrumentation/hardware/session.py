@@ -17,7 +17,7 @@ from opentelemetry.instrumentation.hardware import identity
 from opentelemetry.instrumentation.hardware.board import Board
 from opentelemetry.instrumentation.hardware.config import PREFIX, Config, export_interval
 from opentelemetry.instrumentation.hardware.drivers import Drivers
-from opentelemetry.instrumentation.hardware.model import Scope
+from opentelemetry.instrumentation.hardware.model import Metric, Scope
 from opentelemetry.instrumentation.hardware.poller import Poller
 from opentelemetry.instrumentation.hardware.rhythm import Rhythm
 from opentelemetry.instrumentation.hardware.rounds import Rounds, fresh
@@ -62,7 +62,9 @@ class Session:
         observed = self.pid if pid is None else pid
         self._expected: set[str] = set()
         sources = self._sources(drivers is not None)
-        make_drivers = drivers or (lambda source: Drivers())
+        rows: dict[Metric, None] = {}
+        shared = Drivers()
+        make_drivers = drivers or (lambda source: shared if sources[source].prompt else Drivers())
         # A site is made once: its drivers know, also after a source is opened again, which child could not be killed.
         pollers = [
             Poller(
@@ -70,13 +72,14 @@ class Session:
                 f"{name}:{part}" if part else name,
                 make.interval(config),
                 self.rhythm,
+                rows,
                 config.counter_origin == "start",
                 clock,
             )
             for name, make in sources.items()
             for part in make.parts(config)
         ]
-        self.board = Board(pollers, config, clock)
+        self.board = Board(pollers, rows, config, clock)
         prompt = {name for name, make in sources.items() if make.prompt or name not in self._expected}
         together = [poller for poller in pollers if poller.name in prompt]
         apart = [poller for poller in pollers if poller.name not in prompt]

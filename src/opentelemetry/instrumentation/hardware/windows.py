@@ -249,14 +249,12 @@ class Track:
     """The readings of one read of a source, in time. One thread takes, any thread looks.
 
     Args:
+        rows: the rows that were read, which it adds its own to.
         from_start: counters count from their first reading instead of the device's own start.
-
-    Attributes:
-        rows: the metrics that were read so far.
     """
 
-    def __init__(self, from_start: bool = False) -> None:
-        self.rows: dict[Metric, None] = {}
+    def __init__(self, rows: dict[Metric, None] | None = None, from_start: bool = False) -> None:
+        self._rows = {} if rows is None else rows
         self._from_start = from_start
         self._slots: dict[Series, _Slot] = {}
         self._area: array[float] = array("d")
@@ -338,7 +336,7 @@ class Track:
             slot = _Peak(series)
             self._peaks.append(slot)
         self._slots[series] = slot
-        self.rows[metric] = None
+        self._rows[metric] = None
         return slot
 
     def window(self, since: float | None, shortest: float) -> tuple[Values, float] | None:

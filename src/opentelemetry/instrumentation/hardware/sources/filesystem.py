@@ -87,6 +87,7 @@ class Filesystem(Source):
                 errors[_shown(mount.path)] = error
                 continue
             if known and space.id != known:  # something else is mounted there now: whose numbers are these?
+                self.close()
                 self._machine = machine(self.site.drivers)  # one that knows of no mounts: this kernel may not tell
                 self._find()
                 return
