@@ -19,7 +19,9 @@ from typing import cast
 import pytest
 from tests.benchmarks.locks import releases
 from tests.children import PATIENCE, descriptors, run, scene, started
+from tests.waiting import wait_for
 
+from opentelemetry.instrumentation.hardware import kernel as kernel_module
 from opentelemetry.instrumentation.hardware.kernel import Linux, Space, _stat
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks the Linux kernel")
@@ -323,11 +325,13 @@ def test_a_kernel_without_the_call_for_it_lists_folders_too(kernel: Linux, tmp_p
 
 
 @linux
-@pytest.mark.parametrize("size", ["that the kernel says", "that has to be counted"])
+@pytest.mark.parametrize("size", ["that the kernel says", "of an old C library", "that has to be counted"])
 def test_open_descriptors_are_counted_without_our_own(
     kernel: Linux, size: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Kernels from 6.2 on say the number as the size of the folder."""
+    if size != "that the kernel says":
+        monkeypatch.setattr(kernel, "_statx", None)
     if size == "that has to be counted":
         real = os.stat
         monkeypatch.setattr(os, "stat", lambda path: os.stat_result((*real(path)[:6], 0, *real(path)[7:])))
@@ -391,20 +395,39 @@ def test_uptime_goes_on_while_the_machine_sleeps(kernel: Linux) -> None:
 
 PINNED = """
 import os, sys, threading
-threading.Thread(target=sys.stdin.read).start()
-os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+every = os.sched_getaffinity(0)
+other = threading.Thread(target=sys.stdin.readline)
+other.start()
+os.sched_setaffinity(0, {min(every)})
 print(flush=True)
+other.join()
+sys.stdin.read()
 """
 
 
 @linux
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two CPUs")
-def test_a_process_whose_first_thread_is_pinned_may_use_the_cpus_of_the_others(kernel: Linux) -> None:
+def test_a_process_whose_first_thread_is_pinned_may_use_the_cpus_of_the_others(
+    kernel: Linux, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = []
+    names = kernel.names
+    monkeypatch.setattr(kernel, "names", lambda path: listed.append(path) or names(path))
+    now = 1000.0
+    monkeypatch.setattr(kernel_module, "time", SimpleNamespace(monotonic=lambda: now))
     with started([sys.executable, "-c", PINNED]) as child:
         assert child.stdout is not None
+        assert child.stdin is not None
         child.stdout.readline()
         assert len(os.sched_getaffinity(child.pid)) == 1
-        assert kernel.affinity(child.pid) == len(os.sched_getaffinity(0))
+        for times in (1, 1, 2):
+            assert kernel.affinity(child.pid) == len(os.sched_getaffinity(0))
+            assert len(listed) == times
+            now += 300.0
+        child.stdin.write("\n")
+        child.stdin.flush()
+        wait_for(lambda: len(os.listdir(f"/proc/{child.pid}/task")) == 1, PATIENCE, "end of the other thread")
+        assert kernel.affinity(child.pid) == 1
 
 
 @linux

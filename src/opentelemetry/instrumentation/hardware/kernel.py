@@ -101,6 +101,15 @@ _Pread: TypeAlias = "Callable[[ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, c
 """The C library's, which is given C's own types: to make them of Python's takes as long as the call."""
 
 _START = ctypes.c_int64(0)
+_FROM_HERE = ctypes.c_int(-100)  # AT_FDCWD
+_FOLLOWED = ctypes.c_int(0)
+_LINKS_AND_SIZE = ctypes.c_uint(0x204)  # STATX_NLINK, STATX_SIZE
+_STATX = struct.Struct("=16x I 20x Q")
+"""Where ``struct statx`` has them, on every machine."""
+
+_ANEW = 600.0
+"""Seconds after which threads are asked where they may run although there are as many as before."""
+
 _ONE = ctypes.c_ulong(1)
 _AT_ONCE = ctypes.c_int(0)
 
@@ -173,6 +182,7 @@ class Linux:
         self._stat = _stat(self._libc)
         self._libc.readlink.restype = ctypes.c_ssize_t
         self._libc.readlink.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t]
+        self._statx = getattr(self._libc, "statx", None)  # since glibc 2.28
         self._entries = getattr(self._libc, "getdents64", None)
         if self._entries is not None:
             self._entries.restype = ctypes.c_ssize_t
@@ -182,6 +192,7 @@ class Linux:
         self._enough: dict[str, int] = {}
         self._cpus = self.online()
         self._trusted = 0.0
+        self._pinned: tuple[object, float, int] = (), 0.0, 0
         # Of whatever kind, ended ones included; they are left to be waited for.
         options = os.WEXITED | os.WNOHANG | os.WNOWAIT | self._WALL
         self._children = ctypes.c_int(os.P_ALL), ctypes.c_int(0), ctypes.c_void_p(), ctypes.c_int(options)
@@ -334,10 +345,19 @@ class Linux:
 
     def count(self, path: str) -> int:
         # From 6.2 on the kernel says it as the size of /proc/{pid}/fd; before, and elsewhere, it has to be counted.
-        size = os.stat(path).st_size
+        _, size = self._folder(path)
         if size and path.endswith("/fd"):
             return size
         return len(self.names(path)) - (path == "/proc/self/fd")  # where the descriptor that lists them is one of them
+
+    def _folder(self, path: str) -> tuple[int, int]:
+        """The links and the size of a folder, of which the kernel makes numbers of its own in ``/proc``."""
+        place = _FROM_HERE, ctypes.c_char_p(os.fsencode(path))
+        if self._statx is not None and self._statx(*place, _FOLLOWED, _LINKS_AND_SIZE, self._begin) == 0:
+            links, size = _STATX.unpack_from(self._view)
+            return links, size
+        status = os.stat(path)  # lets go of the interpreter lock
+        return status.st_nlink, status.st_size
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
@@ -367,10 +387,14 @@ class Linux:
         cpus = os.sched_getaffinity(pid)
         if len(cpus) >= self._cpus:
             return len(cpus)
-        with suppress(OSError):  # one that ended
-            for thread in self.names(f"/proc/{pid}/task"):
-                cpus |= os.sched_getaffinity(int(thread))
-        return len(cpus)
+        threads = f"/proc/{pid}/task"
+        first, now = (pid, frozenset(cpus), self._folder(threads)[0]), time.monotonic()
+        if first != self._pinned[0] or now - self._pinned[1] >= _ANEW:
+            with suppress(OSError):  # one that ended
+                for thread in self.names(threads):
+                    cpus |= os.sched_getaffinity(int(thread))
+            self._pinned = first, now, len(cpus)
+        return self._pinned[2]
 
     def online(self) -> int:
         return os.sysconf("SC_NPROCESSORS_ONLN")
