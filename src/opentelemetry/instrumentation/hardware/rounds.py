@@ -25,7 +25,7 @@ class Rounds:
 
     Args:
         name: of the thread.
-        pollers: the sources.
+        pollers: the sources; those that are not there are left out from their first reading on.
         after: called by the thread after each round of readings.
         clock: monotonic seconds.
     """
@@ -111,6 +111,8 @@ class Rounds:
                 used = time.thread_time()
                 poller.cpu_time += used - self._used
                 self._used = used
+        if State.ABSENT in [poller.state for poller in self.pollers]:  # for good
+            self.pollers = [poller for poller in self.pollers if poller.state is not State.ABSENT]
         self._after()
         return 0.0
 
@@ -123,7 +125,7 @@ class Rounds:
 
     def _over(self) -> bool:
         """Whether there is nothing more to read."""
-        return self._stopping or all(poller.state is State.ABSENT for poller in self.pollers)
+        return self._stopping or not self.pollers
 
     def _serve(self, asked: int) -> None:
         """Tell those who wait that what they asked for was done."""

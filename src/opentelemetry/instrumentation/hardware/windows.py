@@ -200,9 +200,11 @@ class _Ratio(_Slot):
                 return False
             if seen:
                 part, whole = _waited(self._part, part), _waited(self._whole, whole)
+            self._part, self._whole = min(part, self._part), min(whole, self._whole)
         if seen:
-            reading.area[self.index] += max(0.0, part - self._part)
-            reading.weight[self.index] += max(0.0, whole - self._whole)
+            at = self.index
+            reading.area[at] += part - self._part
+            reading.weight[at] += whole - self._whole
         self._part, self._whole = part, whole
         reading.means[self.metric].append((None, self.attributes, self.index))
         return True
@@ -251,9 +253,13 @@ class Track:
     Args:
         rows: the rows that were read, which it adds its own to.
         from_start: counters count from their first reading instead of the device's own start.
+
+    Attributes:
+        time: when the newest reading was taken.
     """
 
     def __init__(self, rows: dict[Metric, None] | None = None, from_start: bool = False) -> None:
+        self.time: float | None = None
         self._rows = {} if rows is None else rows
         self._from_start = from_start
         self._slots: dict[Series, _Slot] = {}
@@ -266,16 +272,10 @@ class Track:
         self._broken = True
         self._published: _Published | None = None
 
-    @property
-    def time(self) -> float | None:
-        """When the newest reading was taken."""
-        published = self._published
-        return None if published is None else published.time
-
     def interrupt(self) -> None:
         """Forget the newest reading, and give the next one no weight: what lay between them is not known."""
         self._broken = True
-        self._published = None
+        self._published = self.time = None
 
     def take(self, now: float, points: Iterable[Point]) -> list[str]:
         """Add a reading.
@@ -288,20 +288,21 @@ class Track:
         """
         wrong: list[str] = []
         if points == () and not self._slots:
-            self._published = _nothing(now)
+            self._published, self.time = _nothing(now), now
             return wrong
         self._turn += 1
         broken, self._broken = self._broken, False
         elapsed = 0.0 if broken else now - self._times[-1]
         self._forget(now)
         reading = _Reading(len(self._times), elapsed, self._area, self._weight)
-        slots, turn = self._slots, self._turn
+        known, turn = self._slots.get, self._turn
         before = -1 if broken else turn - 1
         for series, value in points:
-            slot = slots.get(series) or self._slot(series, value, reading)
-            if slot.turn == turn:
+            slot = known(series) or self._slot(series, value, reading)
+            last = slot.turn
+            if last == turn:
                 wrong.append(f"{series!r} was read twice")
-            elif slot.take(value, slot.turn == before, reading):
+            elif slot.take(value, last == before, reading):
                 slot.turn = turn
             else:
                 wrong.append(f"{series!r} was read as {value!r}, which no backend takes")
@@ -322,6 +323,7 @@ class Track:
         self._published = _Published(
             now, reading.lasts, reading.means, reading.peaks, self._times, self._frames, len(self._times)
         )
+        self.time = now
 
     def _slot(self, series: Series, value: Value, reading: _Reading) -> _Slot:
         metric = series.metric

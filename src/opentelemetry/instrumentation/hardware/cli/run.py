@@ -188,9 +188,9 @@ def _say_if_not_told(session: Session) -> None:
     from opentelemetry.instrumentation.hardware.poller import State
     from opentelemetry.instrumentation.hardware.rounds import fresh
 
-    own = [each for each in session.rounds if any(poller.name == "process" for poller in each.pollers)]
-    fresh(own, _FIRST_READING)
-    for poller in (poller for each in own for poller in each.pollers if poller.name == "process"):
+    own = [poller for poller in session.board.pollers if poller.name == "process"]
+    fresh([each for each in session.rounds if {*own} & {*each.pollers}], _FIRST_READING)
+    for poller in own:
         if poller.state is State.ABSENT and poller.problem is not None:
             fix = f" ({poller.problem.fix})" if poller.problem.fix else ""
             say(f"the program itself is not reported: {poller.problem.reason}{fix}")
