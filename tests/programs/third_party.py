@@ -25,6 +25,9 @@ instrumentor = HardwareInstrumentor()
 instrumentor.instrument(sample_interval=0.1)
 until(lambda: any(export.values("hw.errors") for export in exports(JOURNAL)), "number of the other package's")
 until(lambda: any("system.uptime" in export.names() for export in exports(JOURNAL)), "number of ours")
+assert instrumentor._session is not None
+stuck = [poller for poller in instrumentor._session.board.pollers if poller.name == "stuck"]
+until(lambda: all(poller.busy_since is not None for poller in stuck), "reading that hangs")
 said: dict[str, object] = {"threads": traces.threads()}
 if END == "uninstrument":
     begun = time.monotonic()
