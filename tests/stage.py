@@ -59,6 +59,7 @@ class Player:
         self.seldom = seldom
         self.every = every
         self.pace = pace
+        self.punctual = True
         self.opened: list[float] = []
         self.closed: list[float] = []
         self.readings: list[float] = []
@@ -77,6 +78,7 @@ class _Played(Source):
         self.player = player
         self.seldom = player.every  # type: ignore[misc]
         self.pace = player.pace
+        self.punctual = player.punctual  # type: ignore[misc]
 
     def open(self) -> None:
         self.player.opened.append(self.player.clock())

@@ -477,3 +477,21 @@ def test_a_device_that_goes_away_is_looked_for_again(caplog: pytest.LogCaptureFi
     stage.run(40.0)
     assert stage.up() == {"player": 1}
     assert len(warnings(caplog)) == 1
+
+
+def test_a_source_that_is_not_punctual_is_read_at_its_own_pace_whoever_collects() -> None:
+    stage = Stage(interval=10.0, expected=60.0)
+    stage.player.punctual = False
+    stage.player.every = 60.0
+    stage.run(300.5, {7.0: lambda snapshot: None})
+    assert [at - stage.start for at in stage.player.readings] == pytest.approx([10.0 * turn for turn in range(31)])
+    assert [at - stage.start for at in stage.player.seldom_readings] == pytest.approx(
+        [60.0 * turn for turn in range(6)]
+    )
+
+
+def test_without_sampling_every_source_is_punctual() -> None:
+    stage = Stage(interval=0.0, expected=60.0)
+    stage.player.punctual = False
+    stage.run(120.5, {60.0: lambda snapshot: None})
+    assert [at - stage.start for at in stage.player.readings] == pytest.approx([0.0, 59.95, 119.95])

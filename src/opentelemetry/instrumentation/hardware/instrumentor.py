@@ -123,7 +123,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
             instruments.register(session.board.rows())
             instruments.cycle.open(session.board, session.rhythm)
             self._attached.append(instruments)
-            self._waiting = _is_proxy(get_meter_provider())
+            self._waiting = self._waiting or _is_proxy(provider)
             self._come_last()
 
     def _instruments_of(self, provider: MeterProvider) -> _Instruments:

@@ -1,8 +1,8 @@
 """Poller: one source and its readings.
 
-The source is opened, read at every sampling interval and once more just before a collection is due, and each reading
-is published for others to look at. Whatever the driver does (hang, raise, lie) happens here and costs this source
-alone; those that may hang have a thread of their own (:mod:`.rounds`).
+The source is opened, read at every sampling interval and, where it is to be punctual, once more just before a
+collection is due; each reading is published for others to look at. Whatever the driver does (hang, raise, lie) happens
+here and costs this source alone; those that may hang have a thread of their own (:mod:`.rounds`).
 """
 
 from __future__ import annotations
@@ -100,7 +100,13 @@ class Poller:
             return inf
         sample = last + self._interval if self._interval else inf
         lead = self._lead()  # a reading within two of them served that collection
-        return max(min(sample, self._rhythm.due(last + 2 * lead) - lead), last + self._pace())
+        due = self._rhythm.due(last + 2 * lead) - lead if self.punctual() else inf
+        return max(min(sample, due), last + self._pace())
+
+    def punctual(self) -> bool:
+        """Whether there is a reading for each collection."""
+        source = self.source  # once: its thread may close it meanwhile
+        return not self._interval or source is None or source.punctual
 
     def _lead(self) -> float:
         """How long before a collection its reading is made: late enough to be fresh, early enough to be there."""
@@ -141,7 +147,7 @@ class Poller:
         wrong = self._often.take(now, source.read())
         wrong += source.wrong
         last = self._seldom.time
-        if last is None or due or (now - last >= source.seldom - 0.1 and self._coming(now)):
+        if last is None or due or (now - last >= source.seldom - 0.1 and self._serves(now)):
             wrong += self._seldom.take(self._clock(), source.read_seldom())
         if wrong:
             more = f", and {len(wrong) - 1} more of the kind" if len(wrong) > 1 else ""
@@ -150,9 +156,9 @@ class Poller:
         elif self.state is not State.UP or self._hung or self.problem is not None:
             self._well()
 
-    def _coming(self, now: float) -> bool:
-        """Whether a reading is made because a collection is due."""
-        return self._rhythm.due(now) - now <= 2 * self._lead()
+    def _serves(self, now: float) -> bool:
+        """Whether a reading is made because a collection is due, or is one of those that serve all of them."""
+        return not self.punctual() or self._rhythm.due(now) - now <= 2 * self._lead()
 
     def _absent(self, gone: Unavailable) -> None:
         """There is no such thing on this machine; that is no trouble, and not tried again."""

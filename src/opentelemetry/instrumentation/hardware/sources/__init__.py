@@ -49,6 +49,7 @@ class Source(ABC):
             kinds is of process scope, and leaves the host's rows out where its site says so.
         seldom: seconds between two :meth:`read_seldom`, at least.
         pace: seconds between two :meth:`read`, at least; a source that opened a slow way raises its own.
+        punctual: whether it is read once more just before each collection; of others the newest sample serves.
         prompt: whether reading it never waits for anything: it shares a thread with its like.
         rows: what the names of its rows of the vocabulary begin with.
         missing: what this machine does not say, each with the reason; ``doctor`` lists it.
@@ -59,6 +60,7 @@ class Source(ABC):
     scope: ClassVar[Scope] = Scope.HOST
     seldom: ClassVar[float] = 10.0
     pace: float = 0.0
+    punctual: ClassVar[bool] = True
     prompt: ClassVar[bool] = False
     rows: ClassVar[tuple[str, ...]] = ("",)
 

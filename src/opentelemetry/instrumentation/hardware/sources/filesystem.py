@@ -23,10 +23,13 @@ class Filesystem(Source):
     name = "filesystem"
     rows = ("system.filesystem.",)
     seldom = 60.0
+    punctual = False
 
     @classmethod
     def interval(cls, config: Config) -> float:
-        """Space changes slowly, and asking for it hands over the interpreter lock, which a busy program feels."""
+        """Space changes slowly, and asking for it hands over the interpreter lock, which a busy program feels; so no
+        collection has it read, either.
+        """
         return _SLOWER * config.interval
 
     def open(self) -> None:
