@@ -126,6 +126,8 @@ class _Kept(NamedTuple):
     descriptor: ctypes.c_int
     pread: _Pread
     identity: bytes
+    last: bytes
+    """The line behind which nothing of it is asked for; nothing where all of it is."""
 
 
 class Linux:
@@ -244,7 +246,8 @@ class Linux:
     def _keep(self, path: str) -> _Kept:
         """Open a file that is read again and again."""
         descriptor = ctypes.c_int(self._descriptor(path))
-        kept = self._open[path] = _Kept(descriptor, self._pread(path), self._identity(descriptor))
+        last = self._LAST.get(path, b"")
+        kept = self._open[path] = _Kept(descriptor, self._pread(path), self._identity(descriptor), last)
         self._outer = None
         return kept
 
@@ -288,13 +291,14 @@ class Linux:
         found = self._open.get(path)
         if found is None:
             found = self._keep(path)
-        if path in self._LAST and (beginning := self._beginning(path, found)):
+        descriptor, pread, _, last = found
+        if last and (beginning := self._beginning(path, found)):
             return beginning
-        count = found.pread(found.descriptor, self._begin, self._all, _START)
+        count = pread(descriptor, self._begin, self._all, _START)
         if 0 <= count < self._SHORT:
             return self._view[:count].tobytes()
         try:
-            return self._whole(found.descriptor, found.pread, path, max(0, count))
+            return self._whole(descriptor, pread, path, max(0, count))
         except OSError:  # the process, device or cgroup behind it is gone; another may come under the same name
             if self._let_go(path):
                 raise
@@ -308,7 +312,7 @@ class Linux:
             return b""
         count = kept.pread(kept.descriptor, self._begin, ctypes.c_size_t(size), _START)
         text = self._view[: max(0, count)].tobytes()
-        at = text.rfind(self._LAST[path])
+        at = text.rfind(kept.last)
         end = text.find(b"\n", at + 1) if at >= 0 else -1
         self._enough[path] = end + self._GROWTH if end > 0 else 0
         return text if end > 0 else b""

@@ -117,16 +117,18 @@ class _Counter(_Slot):
     What was a counter at first does not go on as an integral, nor the other way round: such a value is left out.
     """
 
-    __slots__ = ("_last", "_shift")
+    __slots__ = ("_last", "_plain", "_shift")
 
     def __init__(self, series: Series, from_start: bool) -> None:
         super().__init__(series)
         self._last: Number = 0
+        self._plain: Number = inf if from_start else 0
+        """The least value that is the count itself."""
         self._shift: Number | None = None if from_start else 0
 
     def take(self, value: Any, seen: bool, reading: _Reading) -> bool:
-        if type(value) in _PLAIN and self._last <= value < _INT64 and self._shift == 0:
-            self._last = value
+        if type(value) in _PLAIN and self._plain <= value < _INT64:
+            self._last = self._plain = value
         elif _sound(value, 0):
             value = self._gone_on(value)
         else:
@@ -143,6 +145,7 @@ class _Counter(_Slot):
         if value < self._last:
             self._shift += self._last
         self._last = value
+        self._plain = inf if self._shift else value
         value += self._shift
         return min(value, _INT64 - 1) if type(value) is int else value
 
