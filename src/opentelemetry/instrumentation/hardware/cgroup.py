@@ -69,14 +69,14 @@ class Cgroup:
         if self._accounting is not None and self._accounting.version == 1:
             time = _scaled(_whole(self._own(self._accounting, "cpuacct.usage")), 1e9)
         else:
-            time = _scaled(_entry(stat, "usage_usec"), 1e6)
-        throttled = _scaled(_entry(stat, "throttled_usec"), 1e6)
+            time = _scaled(_entry(stat, b"usage_usec"), 1e6)
+        throttled = _scaled(_entry(stat, b"throttled_usec"), 1e6)
         if throttled is None:
-            throttled = _scaled(_entry(stat, "throttled_time"), 1e9)
+            throttled = _scaled(_entry(stat, b"throttled_time"), 1e9)
         version1 = self._memory is not None and self._memory.version == 1
         usage = _whole(self._own(self._memory, "memory.usage_in_bytes" if version1 else "memory.current"))
         memory = self._own(self._memory, "memory.stat")
-        droppable = _entry(memory, "total_inactive_file" if version1 else "inactive_file")
+        droppable = _entry(memory, b"total_inactive_file" if version1 else b"inactive_file")
         working = None if usage is None or droppable is None else max(0, usage - droppable)
         return Group(time, throttled, usage, working, cpus, bytes_)
 
@@ -128,11 +128,10 @@ class Cgroup:
         found = []
         for folder in self._cpu.folders:
             if self._cpu.version == 2:
-                words = (self._text(folder + "/cpu.max") or "").split()
-                quota, period = words if len(words) == 2 else ("max", "0")
+                words = self._file(folder + "/cpu.max").split()
+                quota, period = words if len(words) == 2 else (b"", b"")
             else:
-                quota = self._text(folder + "/cpu.cfs_quota_us") or "-1"
-                period = self._text(folder + "/cpu.cfs_period_us") or "0"
+                quota, period = self._file(folder + "/cpu.cfs_quota_us"), self._file(folder + "/cpu.cfs_period_us")
             if quota.isdigit() and period.isdigit() and int(period) > 0:
                 found.append(int(quota) / int(period))
         return min(found, default=None)
@@ -141,29 +140,29 @@ class Cgroup:
         if self._memory is None:
             return None
         file = "/memory.max" if self._memory.version == 2 else "/memory.limit_in_bytes"
-        texts = [self._text(folder + file) for folder in self._memory.folders]
-        limits = [int(text) for text in texts if text is not None and text.isdigit()]
-        return min((limit for limit in limits if limit < _UNLIMITED), default=None)
+        limits = [_whole(self._file(folder + file)) for folder in self._memory.folders]
+        return min([limit for limit in limits if limit is not None and limit < _UNLIMITED], default=None)
 
-    def _text(self, path: str) -> str | None:
+    def _file(self, path: str) -> bytes:
+        """A file without the end of its line; nothing where there is none."""
         try:
-            return self._kernel.read(path).decode().strip()
-        except (OSError, UnicodeDecodeError):
-            return None
+            return self._kernel.read(path).strip()
+        except OSError:
+            return b""
 
-    def _own(self, place: _Place | None, file: str) -> str:
+    def _own(self, place: _Place | None, file: str) -> bytes:
         """A file of the process's own group; nothing where there is none."""
-        return (None if place is None else self._text(f"{place.folders[0]}/{file}")) or ""
+        return b"" if place is None else self._file(f"{place.folders[0]}/{file}")
 
 
-def _whole(text: str) -> int | None:
+def _whole(text: bytes) -> int | None:
     return int(text) if text.isdigit() else None
 
 
-def _entry(table: str, name: str) -> int | None:
+def _entry(table: bytes, name: bytes) -> int | None:
     """The number behind a name; a table has many, of which few are wanted."""
-    _, _, rest = f"\n{table}\n".partition(f"\n{name} ")
-    return _whole(rest.partition("\n")[0])
+    _, _, rest = (b"\n" + table).partition(b"\n" + name + b" ")
+    return _whole(rest.partition(b"\n")[0])
 
 
 def _scaled(value: int | None, divisor: float) -> float | None:
