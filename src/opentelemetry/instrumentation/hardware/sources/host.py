@@ -60,15 +60,18 @@ class Host(Source):
         for shares in (self._memory_shares, self._swap_shares):
             if not config.names(shares[0].metric):
                 del shares[1:]
-        self._faults = [
-            *_each(v.SYSTEM_PAGING_FAULTS, v.FAULT_TYPE, "minor", "major"),
-            *_each(v.SYSTEM_PAGING_OPERATIONS, v.PAGING_DIRECTION, "in", "out"),
-        ]
-        self._loads = [Series(row) for row in (v.SYSTEM_CPU_LOAD_1M, v.SYSTEM_CPU_LOAD_5M, v.SYSTEM_CPU_LOAD_15M)]
         self._counts = self._machine.counts()
         self._of = Kept()
         self._modes: dict[tuple[int, str], tuple[Series, Series | None]] = {}
         self._wants = {row: config.wants(row) for row in v.CATALOG}
+        faults = [
+            *_each(v.SYSTEM_PAGING_FAULTS, v.FAULT_TYPE, "minor", "major"),
+            *_each(v.SYSTEM_PAGING_OPERATIONS, v.PAGING_DIRECTION, "in", "out"),
+        ]
+        loads = [Series(row) for row in (v.SYSTEM_CPU_LOAD_1M, v.SYSTEM_CPU_LOAD_5M, v.SYSTEM_CPU_LOAD_15M)]
+        self._faults, self._loads = (
+            [(series, at) for at, series in enumerate(every) if self._wants[series.metric]] for every in (faults, loads)
+        )
         self._disks = _Columns(v.DEVICE, Disk._fields, [each for each in _DISK if self._wants[each[1]]])
         self._interfaces = _Columns(
             v.INTERFACE, Interface._fields, [each for each in _INTERFACE if self._wants[each[1]]]
@@ -118,7 +121,10 @@ class Host(Source):
                 yield time, seconds
                 if utilization is not None:
                     yield utilization, Share(seconds, whole)
-        yield from zip(self._loads, self._machine.load() or ())
+        load = self._machine.load()
+        if load is not None:
+            for series, at in self._loads:
+                yield series, load[at]
         if self._wants[v.SYSTEM_CPU_FREQUENCY]:
             for number, hertz in self._machine.frequencies().items():
                 yield self._of[v.SYSTEM_CPU_FREQUENCY, v.CPU_NUMBER, number](hertz)
@@ -155,7 +161,8 @@ class Host(Source):
 
     def _paging(self) -> Iterator[Point]:
         paging = self._machine.paging()
-        for series, count in zip(self._faults, (paging.minor, paging.major, paging.swapped_in, paging.swapped_out)):
+        for series, at in self._faults:
+            count = paging[at]
             if count is not None:
                 yield series, count
 

@@ -87,7 +87,11 @@ class Process(Source):
             (Series(v.PROCESS_CPU_TIME, mode), Series(v.PROCESS_CPU_UTILIZATION, mode))
             for mode in ({v.CPU_MODE: "user"}, {v.CPU_MODE: "system"})
         ]
-        self._numbers = [(Series(row, which), Reading._fields.index(name)) for name, row, which in _NUMBERS]
+        self._numbers = [
+            (Series(row, which), Reading._fields.index(name))
+            for name, row, which in _NUMBERS
+            if self.site.config.wants(row)
+        ]
 
     def _limit(self) -> None:
         limits = self._machine.limits(self.site.pid)
