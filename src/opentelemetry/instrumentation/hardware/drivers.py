@@ -1,8 +1,7 @@
 """The ways to reach a driver: the kernel's files and calls, Python modules, and commands.
 
 Every answer is plain data (bytes, numbers, lists, dicts), so that :mod:`replay` can write it down and say it again.
-Those of a source have one thread that uses them; sources that are read by the same thread share theirs, if they share
-what they read.
+One thread uses them: that of a source, or of the sources that never wait, which then share what they look up.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ T = TypeVar("T")
 
 
 class Drivers:
-    """What a source reaches its drivers through; a recorded machine stands in by having the same two methods."""
+    """What a source reaches its drivers through; a recorded machine stands in by having the same methods."""
 
     def __init__(self) -> None:
         self._kernel: Linux | None = None
