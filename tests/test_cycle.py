@@ -165,7 +165,18 @@ def test_nothing_is_handed_out_before_it_is_opened_and_after_it_is_closed() -> N
     at.cycle.close()
     assert at.asks[LEVEL]() == at.asks[POWER]() == at.asks[POWER]() == ()
     at.cycle.open(at.stage.board, at.stage.rhythm)
-    assert one(at.ask(LEVEL), ENERGY) == 2
+    assert one(at.ask(POWER), ENERGY) == 2
+
+
+def test_what_is_closed_and_opened_during_a_collection_is_handed_out_from_the_next_one_on() -> None:
+    at = Collector()
+    at.ask(POWER)
+    at.cycle.close()
+    at.cycle.open(at.stage.board, at.stage.rhythm)
+    assert at.asks[LEVEL]() == at.asks[ENERGY]() == at.asks[USERS]() == at.asks[POWER_PEAK]() == ()
+    for _ in range(2):
+        first = at.ask(POWER)
+        assert at.ask(LEVEL) is at.ask(ENERGY) is at.ask(USERS) is first, "one collection, one Snapshot"
 
 
 def test_a_collection_that_fails_is_empty_and_said_once(caplog: pytest.LogCaptureFixture) -> None:

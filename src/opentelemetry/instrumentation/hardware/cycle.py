@@ -39,6 +39,7 @@ class Cycle(Generic[T]):
         self._make = make
         self._clock = clock
         self._opened: tuple[Board, Rhythm] | None = None
+        self._begun: tuple[Board, Rhythm] | None = None
         self._readers: dict[int, Marks] = {}
         self._nothing: dict[Metric, Sequence[T]] = {}
         self._parts: dict[Metric, Sequence[T]] = {}
@@ -46,12 +47,12 @@ class Cycle(Generic[T]):
         self._complained = False
 
     def open(self, board: Board, rhythm: Rhythm) -> None:
-        """From now on, hand out what this board collects."""
-        self._opened, self._parts, self._complained = (board, rhythm), {}, False
+        """From the next collection on, hand out what this board collects."""
+        self._opened, self._complained = (board, rhythm), False
 
     def close(self) -> None:
         """From now on, hand out nothing."""
-        self._opened, self._parts = None, {}
+        self._opened = None
 
     def __contains__(self, metric: Metric) -> bool:
         """Whether a metric has an instrument."""
@@ -66,14 +67,15 @@ class Cycle(Generic[T]):
 
     def _part(self, metric: Metric, _: object) -> Sequence[T]:
         try:
-            return self._parts.pop(metric)
+            part = self._parts.pop(metric)
         except KeyError:  # it was served already
             self._begin(threading.get_ident())
-            return self._parts.pop(metric, ())
+            part = self._parts.pop(metric, ())
+        return part if self._opened is self._begun else ()  # else the next collection would begin where this one was
 
     def _begin(self, reader: int) -> None:
         self._parts = dict(self._nothing)
-        opened = self._opened
+        opened = self._begun = self._opened
         if opened is None:
             return
         board, rhythm = opened
