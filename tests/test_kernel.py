@@ -431,6 +431,21 @@ def test_a_process_whose_first_thread_is_pinned_may_use_the_cpus_of_the_others(
 
 
 @linux
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two CPUs")
+def test_a_thread_that_ends_while_they_are_asked_leaves_the_others_their_cpus(
+    kernel: Linux, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        ended.wait()
+    names = kernel.names
+    monkeypatch.setattr(kernel, "names", lambda path: [str(ended.pid), *names(path)])
+    with started([sys.executable, "-c", PINNED]) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        assert kernel.affinity(child.pid) == len(os.sched_getaffinity(0))
+
+
+@linux
 def test_affinity_of_a_process_that_is_gone_is_an_error(kernel: Linux) -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as child:
         child.wait()

@@ -394,8 +394,8 @@ class Linux:
         threads = f"/proc/{pid}/task"
         first, now = (pid, frozenset(cpus), self._folder(threads)[0]), time.monotonic()
         if first != self._pinned[0] or now - self._pinned[1] >= _ANEW:
-            with suppress(OSError):  # one that ended
-                for thread in self.names(threads):
+            for thread in self.names(threads):
+                with suppress(OSError):  # one that ended
                     cpus |= os.sched_getaffinity(int(thread))
             self._pinned = first, now, len(cpus)
         return self._pinned[2]
