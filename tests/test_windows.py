@@ -433,6 +433,17 @@ def test_an_interruption_has_no_weight() -> None:
     assert track.integral(series) == 60.0
 
 
+def test_a_share_that_is_new_after_an_interruption_begins_there() -> None:
+    track = Track()
+    for at in (0.0, 1.0):
+        track.take(at, [LEVEL(1)])
+    track.interrupt()
+    track.take(100.0, [BUSY(Share(90.0, 100.0))])
+    assert value_of(track, Series(BUSY), since=0.0) is None, "of the time before nothing is known"
+    track.take(102.0, [BUSY(Share(91.0, 102.0))])
+    assert value_of(track, Series(BUSY), since=0.0) == 0.5
+
+
 def test_history_is_bounded_and_a_rare_reader_gets_the_mean_of_it() -> None:
     track = Track()
     for at in range(3600):

@@ -299,7 +299,7 @@ class Track:
         self._forget(now)
         reading = _Reading(len(self._times), elapsed, self._area, self._weight)
         known, turn = self._slots.get, self._turn
-        before = -1 if broken else turn - 1
+        before = 0 if broken else turn - 1  # of no slot: new ones have -1
         for series, value in points:
             slot = known(series) or self._slot(series, value, reading)
             last = slot.turn
