@@ -204,8 +204,8 @@ def test_a_source_of_another_package_may_hang_and_the_program_ends(
 # -- A disk whose server does not answer, and an adapter that does not: real mounts.
 
 
-def _beside_the_dead(tmp_path: Path, source: str, end: str, before: list[str], *settings: str) -> Export:
-    """What a program exports at last, of which one source is not answered."""
+def _beside_the_dead(tmp_path: Path, source: str, end: str, before: list[str], *settings: str) -> list[Export]:
+    """What a program exports, of which one source is not answered."""
     journal = tmp_path / "journal"
     program = children.command("dead_driver", journal, source, end, *settings)
     outcome = children.run([*before, *program], {"PYTHONPATH": str(children.PROGRAMS.parent.parent)})
@@ -223,7 +223,13 @@ def _beside_the_dead(tmp_path: Path, source: str, end: str, before: list[str], *
     if end == "uninstrument":
         assert said["threads"] == [f"otel-hardware-{source}"]
         assert said["seconds"] < 4, "it waits for a second, and for no more"
-    return found[-1]
+    return found
+
+
+def _newest(found: list[Export], name: str, **attributes: object) -> list[Any]:
+    """The values in the newest export that has any: at the end of a program on a slow machine they may be too old."""
+    told = [values for export in found if (values := export.values(name, **attributes))]
+    return told[-1] if told else []
 
 
 @pytest.mark.parametrize("end", ["heal", "uninstrument", "leave"])
@@ -231,18 +237,18 @@ def test_a_dead_mount_costs_the_file_systems(tmp_path: Path, end: str) -> None:
     folder = tmp_path / "server"
     folder.mkdir()
     mount = children.command("dead_mount", folder)
-    last = _beside_the_dead(tmp_path, "filesystem", end, mount, f"disk_paths={folder},/")
+    found = _beside_the_dead(tmp_path, "filesystem", end, mount, f"disk_paths={folder},/")
     if end == "heal":
-        assert last.values("system.filesystem.limit", system_filesystem_mountpoint=str(folder)) == [4096 * 1000]
+        assert _newest(found, "system.filesystem.limit", system_filesystem_mountpoint=str(folder)) == [4096 * 1000]
 
 
 @pytest.mark.parametrize("end", ["heal", "uninstrument", "leave"])
 def test_a_dead_adapter_costs_the_infiniband_ports(tmp_path: Path, end: str) -> None:
     mount = children.command("dead_mount", "/sys/class/infiniband/mlx5_1/ports/1/counters/symbol_error")
-    last = _beside_the_dead(tmp_path, "infiniband", end, [*children.command("rdma_machine"), *mount])
+    found = _beside_the_dead(tmp_path, "infiniband", end, [*children.command("rdma_machine"), *mount])
     if end == "heal":
-        assert last.values("hw.errors", hw_id="mlx5_1/1", error_type="symbol") == [7]
-        assert last.values("hw.errors", hw_id="mlx5_0/1", error_type="symbol") == [2]
+        assert _newest(found, "hw.errors", hw_id="mlx5_1/1", error_type="symbol") == [7]
+        assert _newest(found, "hw.errors", hw_id="mlx5_0/1", error_type="symbol") == [2]
 
 
 # -- A program that leaves no room.
