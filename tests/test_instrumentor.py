@@ -11,6 +11,7 @@ import threading
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import psutil
 import pytest
@@ -26,7 +27,8 @@ from tests.programs.journal import OURS, Arrived, Journal, exports, flatten, rep
 from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor, identity, session
-from opentelemetry.instrumentation.hardware.model import Point, Unavailable
+from opentelemetry.instrumentation.hardware.config import Config
+from opentelemetry.instrumentation.hardware.model import Kind, Metric, Point, Unavailable
 from opentelemetry.instrumentation.hardware.sources import Source, discover
 from opentelemetry.instrumentation.hardware.version import __version__
 from opentelemetry.instrumentation.hardware.vocabulary import SCHEMA_URL
@@ -376,6 +378,53 @@ def test_one_broken_source_costs_itself(
     assert "vendor" in record.getMessage()
     assert "no such library" in record.getMessage()
     assert {"system.cpu.time", "process.cpu.time"} <= application.names()
+
+
+class Vendor(Source):
+    """A source of another package, which makes its row when it is opened."""
+
+    name = "vendor"
+
+    def open(self) -> None:
+        self.row = Metric("vendor.cards", Kind.UPDOWN, "{card}", "Cards.")
+
+    def read(self) -> Iterator[Point]:
+        yield self.row(4)
+
+
+def test_a_row_that_is_made_anew_goes_on_in_the_instrument_of_the_first(
+    instrumentor: HardwareInstrumentor, application: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "discover", lambda: {"vendor": lambda: Vendor})
+    for _ in range(2):
+        instrumentor.instrument(meter_provider=application.provider)
+        assert [point.value for point in application.points() if point.name == "vendor.cards"] == [4]
+        instrumentor.uninstrument()
+
+
+class Halves(Vendor):
+    """One that never waits and has parts; it knows which threads use which drivers."""
+
+    prompt = True
+    users: ClassVar[dict[int, set[str]]] = {}
+
+    @classmethod
+    def parts(cls, config: Config) -> list[str]:
+        return ["left", "right"]
+
+    def read(self) -> Iterator[Point]:
+        self.users.setdefault(id(self.site.drivers), set()).add(threading.current_thread().name)
+        yield from ()
+
+
+def test_drivers_are_used_by_one_thread(
+    instrumentor: HardwareInstrumentor, application: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "discover", lambda: {**discover(), "vendor": lambda: Halves})
+    instrumentor.instrument(meter_provider=application.provider)
+    application.points()
+    assert Halves.users
+    assert all(len(threads) == 1 for threads in Halves.users.values()), Halves.users
 
 
 def test_a_machine_without_proc_and_sys_costs_numbers_and_nothing_else() -> None:

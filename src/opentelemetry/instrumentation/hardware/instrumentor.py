@@ -292,10 +292,7 @@ class _Instruments:
             named = not (_is_proxy(provider) and _is_proxy(get_meter_provider()))
             for row in rows:
                 try:
-                    if not row.endpoint:
-                        if row not in self.cycle:
-                            self._make(self._meter, row.name, row)
-                    elif named and row not in self._carried:
+                    if row not in self.cycle and row not in self._carried and (named or not row.endpoint):
                         self._learn(provider, row)
                 except Exception as error:
                     self._carried[row] = row  # by no instrument; it is said once
@@ -312,11 +309,15 @@ class _Instruments:
         return make[metric.kind](name, [self.cycle.callback(metric)], unit=metric.unit, description=metric.help)
 
     def _learn(self, provider: MeterProvider, row: Metric) -> None:
-        """Make the instrument of a scraped row; one that a later session learns again has that of the first."""
+        """Make the instrument of a row. One that its source makes anew when it is opened again has that of the first."""
         key = (row.endpoint, row.name, row.kind, row.unit, row.help)
-        if key not in self._learned:
-            self._learned[key] = self._scraped(provider, row)
-        self._carried[row] = self._learned[key]
+        if key in self._learned:
+            self._carried[row] = self._learned[key]
+        elif row.endpoint:
+            self._carried[row] = self._learned[key] = self._scraped(provider, row)
+        else:
+            self._make(self._meter, row.name, row)
+            self._learned[key] = row
 
     def _scraped(self, provider: MeterProvider, row: Metric) -> Metric:
         """Make the instrument of a scraped row, in a scope of its endpoint: two endpoints may differ about a name.

@@ -81,8 +81,8 @@ class Session:
         ]
         self.board = Board(pollers, rows, config, clock)
         prompt = {name for name, make in sources.items() if make.prompt or name not in self._expected}
-        together = [poller for poller in pollers if poller.name in prompt]
-        apart = [poller for poller in pollers if poller.name not in prompt]
+        together = [poller for poller in pollers if poller.name.partition(":")[0] in prompt]
+        apart = [poller for poller in pollers if poller not in together]
         self.rounds = [Rounds(poller.name, [poller], self.after, clock) for poller in apart]
         if together:
             self.rounds.insert(0, Rounds("shared", together, self.after, clock))
