@@ -309,7 +309,7 @@ class _Instruments:
         return make[metric.kind](name, [self.cycle.callback(metric)], unit=metric.unit, description=metric.help)
 
     def _learn(self, provider: MeterProvider, row: Metric) -> None:
-        """Make the instrument of a row. One that its source makes anew when it is opened again has that of the first."""
+        """Make the instrument of a row. One that its source makes anew when it opens again has that of the first."""
         key = (row.endpoint, row.name, row.kind, row.unit, row.help)
         if key in self._learned:
             self._carried[row] = self._learned[key]
