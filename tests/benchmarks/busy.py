@@ -60,9 +60,7 @@ def figures(quick: bool) -> list[Figure]:
         official.close()
     return [
         Figure("lock releases of a reading of every source", let_go, "", peer.NAME, peers, 12.0),
-        Figure(
-            "latency of one for a collection, beside a busy thread", latency, "ms", peer.NAME, peer_latency, 20.0
-        ),
+        Figure("latency of one for a collection, beside a busy thread", latency, "ms", peer.NAME, peer_latency, 20.0),
         Figure("  what the busy thread waits for it", wait, "ms", peer.NAME, peer_wait, 1.0),
         Figure("  and for the file systems, every 10 s", apart, "ms"),
     ]

@@ -236,7 +236,7 @@ class _Instruments:
         self.rows: Sequence[Metric] | None = None
         self._provider = weakref.ref(provider)  # which is forgotten once nobody else has it
         self._meter: Meter = provider.get_meter(SCOPE, __version__, SCHEMA_URL)
-        self._learned: dict[tuple[object, ...], Metric] = {}
+        self._firsts: dict[tuple[object, ...], Metric] = {}
         self._carried: dict[Metric, Metric] = {}
         self._names: set[tuple[str, str]] = set()
         self._floors: dict[_Line, Number] = {}
@@ -293,7 +293,7 @@ class _Instruments:
             for row in rows:
                 try:
                     if row not in self.cycle and row not in self._carried and (named or not row.endpoint):
-                        self._learn(provider, row)
+                        self._give(provider, row)
                 except Exception as error:
                     self._carried[row] = row  # by no instrument; it is said once
                     _LOG.warning("%s cannot be reported: %s", row.name, error)
@@ -308,16 +308,16 @@ class _Instruments:
         }
         return make[metric.kind](name, [self.cycle.callback(metric)], unit=metric.unit, description=metric.help)
 
-    def _learn(self, provider: MeterProvider, row: Metric) -> None:
-        """Make the instrument of a row. One that its source makes anew when it opens again has that of the first."""
+    def _give(self, provider: MeterProvider, row: Metric) -> None:
+        """Make the instrument of a row; one that its source makes anew when it opens again has that of the first."""
         key = (row.endpoint, row.name, row.kind, row.unit, row.help)
-        if key in self._learned:
-            self._carried[row] = self._learned[key]
+        if key in self._firsts:
+            self._carried[row] = self._firsts[key]
         elif row.endpoint:
-            self._carried[row] = self._learned[key] = self._scraped(provider, row)
+            self._carried[row] = self._firsts[key] = self._scraped(provider, row)
         else:
             self._make(self._meter, row.name, row)
-            self._learned[key] = row
+            self._firsts[key] = row
 
     def _scraped(self, provider: MeterProvider, row: Metric) -> Metric:
         """Make the instrument of a scraped row, in a scope of its endpoint: two endpoints may differ about a name.
@@ -341,7 +341,7 @@ class _Instruments:
         return carrier
 
     def _carried_by(self, values: Values) -> Iterator[tuple[Metric, _Points]]:
-        """The rows, those of scraped pages as what carries them."""
+        """The rows, each as the one that has the instrument."""
         return ((self._carried.get(metric, metric), points) for metric, points in values.items())
 
 
