@@ -71,7 +71,9 @@ class Source(ABC):
 
     @classmethod
     def parts(cls, config: Config) -> Sequence[str]:
-        """What has a thread of its own each, so that none waits for another, unless it is prompt; most sources are one."""
+        """What has a thread of its own each where the source is not prompt, so that none waits for another; most
+        sources are one.
+        """
         del config
         return ("",)
 
