@@ -58,6 +58,7 @@ class Cards:
         self.pass_time(seconds)
         self.fake.say(changes or {})
         self.poller.step(due)
+        self.stage._session.after()
 
     def collect(self) -> Exported:
         return Exported(self.stage.collect())
