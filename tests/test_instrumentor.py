@@ -210,7 +210,7 @@ def test_children_leave_the_host_to_who_reports_it(
 
 @pytest.mark.parametrize("providers", ["one", "two", "late"])
 def test_the_last_export_is_true_for_every_provider(tmp_path: Path, providers: str) -> None:
-    outcome = children.run(children.command("patient", "ending", tmp_path / "journal", providers))
+    outcome = children.run(children.command("ending", tmp_path / "journal", providers))
     assert outcome.returncode == 0, outcome.stderr
     (export,) = exports(tmp_path / "journal")
     burnt = float(outcome.stdout)

@@ -67,7 +67,7 @@ def test_host_container_and_process_arrive_each_series_once(sink: Sink) -> None:
 
 @pytest.mark.parametrize(("seconds", "status"), [(0.3, 7), (3.0, 0)], ids=["shorter than a sample", "longer"])
 def test_a_program_exports_true_numbers_at_its_end(sink: Sink, seconds: float, status: int) -> None:
-    outcome = children.run(children.instrumented("patient", "app", seconds, status), sink.environment())
+    outcome = children.run(children.instrumented("app", seconds, status), sink.environment())
     assert outcome.returncode == status
     assert len(sink.exports) == 1, "the interval is a minute: there is the export at the end and no other"
     burnt = json.loads(outcome.stdout)["cpu"]
