@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 from tests.children import descriptors
+from tests.waiting import wait_for
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -19,6 +21,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def rewrite(request: pytest.FixtureRequest) -> bool:
     """Whether files that are made from something else are to be written anew."""
     return bool(request.config.getoption("--rewrite"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def grpc_has_ended() -> None:
+    """A file begins when what gRPC had open for the one before it is closed; its own threads do that, after it says so."""
+    with suppress(AssertionError):  # where it stays open, it does for both of two looks, too
+        wait_for(lambda: "anon_inode:[eventpoll]" not in descriptors().values(), 10, "end of gRPC")
 
 
 @pytest.fixture
