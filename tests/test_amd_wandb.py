@@ -7,10 +7,10 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from tests import children
 from tests.sources.radeons import by_amd_smi, rocm
@@ -20,15 +20,17 @@ from opentelemetry.instrumentation.hardware import wandb
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.machine import machine
 from opentelemetry.instrumentation.hardware.sources.amd import rocm_smi
+from opentelemetry.instrumentation.hardware.sources.nvidia.raw import Moment
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="amdgpu is a driver of Linux")
 
 SAMPLES = os.environ.get("HARDWARE_SAMPLES", "")
 
 
-def keys(radeons: Mapping[int, Mapping[str, str]]) -> dict[str, float]:
+def keys(radeons: Mapping[int, Mapping[str, str]], moments: Mapping[int, Moment] | None = None) -> dict[str, float]:
     """The keys of GPUs that W&B's formulas make."""
-    now = wandb.take(machine(Drivers()), psutil.Process().pid, (), {}, radeons)
+    with closing(Drivers()) as drivers:
+        now = wandb.take(machine(drivers), os.getpid(), (), moments or {}, radeons)
     return {key: value for key, value in wandb.row(wandb.Span(now, now, now)).items() if key.startswith("gpu.")}
 
 
@@ -85,10 +87,7 @@ def test_what_is_no_number_is_absent(text: str) -> None:
 
 
 def test_a_gpu_of_nvidias_keeps_its_number() -> None:
-    from opentelemetry.instrumentation.hardware.sources.nvidia.raw import Moment
-
-    now = wandb.take(machine(Drivers()), os.getpid(), (), {0: Moment({"power": 300}, {}, False)}, said(rocm("5.7", 0)))
-    row = wandb.row(wandb.Span(now, now, now))
+    row = keys(said(rocm("5.7", 0)), {0: Moment({"power": 300}, {}, False)})
     assert row["gpu.0.powerWatts"] == 300
     assert "gpu.0.gpu" not in row
     assert row["gpu.1.gpu"] == 0
