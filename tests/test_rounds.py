@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import logging
+import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
+from tests import children
 from tests.stage import ENERGY, POWER, USERS, Stage, fail, news, nothing, one, values, warnings
 from tests.waiting import wait_for
 
@@ -126,6 +130,17 @@ def test_a_fresh_reading_does_not_wait_for_a_source_that_hangs() -> None:
             wait_for(lambda: stage.poller.busy_since is not None, 10, "reading that hangs")
         finally:
             released.set()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="what state a child is in is read from /proc")
+def test_time_in_which_the_program_stood_still_is_not_waited_for() -> None:
+    with children.started(children.command("stopped"), {"PYTHONPATH": str(children.PROGRAMS.parent.parent)}) as child:
+        stat = Path(f"/proc/{child.pid}/stat")
+        wait_for(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", 60, "reading that is stopped")
+        threading.Event().wait(1.5)  # longer than the program would wait
+        child.send_signal(signal.SIGCONT)
+        out, err = child.communicate(timeout=60)
+    assert (out.split(), child.returncode) == (["1"], 0), err
 
 
 def test_a_source_that_hangs_costs_its_own_numbers_alone_and_recovers(caplog: pytest.LogCaptureFixture) -> None:

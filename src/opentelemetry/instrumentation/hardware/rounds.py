@@ -19,6 +19,9 @@ _DOZE = 5.0
 _ALONG = 0.1
 """What is due within so much of its own period, and so many seconds, is read along with what is due now."""
 
+_LOOKS = 10
+"""Parts of a wait; each counts as what it was meant to last, however long it was."""
+
 
 class Rounds:
     """One thread. It opens its sources and reads each when its time comes, or when somebody asks.
@@ -136,9 +139,16 @@ class Rounds:
 
 
 def fresh(rounds: Sequence[Rounds], seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
-    """Have every source read now, and wait for all of them together at most so long. Never called from a callback."""
-    deadline = clock() + seconds
+    """Have every source read now, and wait for all of them together at most so long. Never called from a callback.
+
+    Time in which the whole program stood still, as where its container has used up its CPU, hardly counts.
+    """
     for each in rounds:
         each.ask()
+    left, look = seconds, seconds / _LOOKS
     for each in rounds:
-        each.answered(deadline - clock())
+        answered = False
+        while not answered and left > 0:
+            begun = clock()
+            answered = each.answered(min(look, left))
+            left -= min(look, clock() - begun) if answered else look
