@@ -105,7 +105,8 @@ def test_memory_threads_and_descriptors_agree_with_psutil(whose: str) -> None:
             agrees(lambda: process.memory_percent() / 100, _now(source, v.PROCESS_MEMORY_UTILIZATION), 1e-4, "share")
             listing = whose == "ours"  # psutil has the folder open while it counts
             agrees(lambda: process.num_fds() - listing, _now(source, v.PROCESS_FILE_DESCRIPTOR_COUNT), 0, "descriptors")
-            assert value(often(source), v.PROCESS_MEMORY_PEAK) == value(often(source), v.PROCESS_MEMORY_USAGE)
+            found = often(source)  # one reading: memory may have grown by the next
+            assert value(found, v.PROCESS_MEMORY_PEAK) == value(found, v.PROCESS_MEMORY_USAGE)
 
 
 def test_memory_grows_by_what_is_taken_and_shrinks_again() -> None:
