@@ -10,7 +10,7 @@ import plistlib
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from tests.stage import PATIENT
 from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
+from opentelemetry.instrumentation.hardware.command import Command, Output
 from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.devices import QUANTITIES
 from opentelemetry.instrumentation.hardware.drivers import Drivers
@@ -32,9 +33,10 @@ from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.poller import State
 from opentelemetry.instrumentation.hardware.session import Session
 from opentelemetry.instrumentation.hardware.sources import Site
-from opentelemetry.instrumentation.hardware.sources.apple import Apple, ioreg, macmon, running, stats
+from opentelemetry.instrumentation.hardware.sources.apple import Apple, ioreg, macmon, stats
 from opentelemetry.instrumentation.hardware.sources.apple.raw import Raw
 from opentelemetry.instrumentation.hardware.sources.apple.reading import Said
+from opentelemetry.instrumentation.hardware.stream import Stream
 
 if sys.platform != "win32":
     import fcntl
@@ -418,11 +420,11 @@ def tool(tmp_path: Path) -> Callable[..., str]:
     def make(name: str, how: str = "works") -> str:
         path = tmp_path / name
         line = f'{sys.executable} {PROGRAMS / "apple_tool.py"} {name} {how} "$@"'
-        if (name, how) == ("ioreg", "works"):  # at once, where the others are given up soon
+        if (name, how) == ("ioreg", "works"):  # at once: doctor waits for three seconds
             said = subprocess.run(line, shell=True, env={"APPLE_POWER": ""}, stdout=subprocess.PIPE, check=True).stdout
             (tmp_path / "said").write_bytes(said)
             line = f"cat {tmp_path / 'said'}"
-        version = "" if how == "hangs" else '[ "$1" = --version ] && exec echo macmon 0.8.2'  # at once, too
+        version = "" if how == "hangs" else '[ "$1" = --version ] && exec echo macmon 0.8.2'
         path.write_text(f"#!/bin/sh\n{version}\nAPPLE_POWER={tmp_path}/power exec {line}\n")
         path.chmod(0o755)
         return str(path)
@@ -431,11 +433,21 @@ def tool(tmp_path: Path) -> Callable[..., str]:
 
 
 @pytest.fixture
-def hurried(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tools that hang are given up soon; all others may take their time."""
-    if how in ("hangs", "silent"):
-        monkeypatch.setattr(running, "DEADLINE", 1.0)
-        monkeypatch.setattr(macmon, "_PATIENCE", 1.0)
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tools that hang are given up ten times as soon; all others may take their time."""
+    run, read = Command.run, Stream.read
+
+    def is_made(command: Command, how: str) -> bool:
+        return f" {how} " in Path(command._path).read_text()
+
+    def run_to_its_end(command: Command, arguments: Sequence[str], seconds: float) -> Output:
+        return run(command, arguments, seconds / 10 if is_made(command, "hangs") else seconds)
+
+    def listen(stream: Stream, seconds: float = 0.0) -> list[bytes]:
+        return read(stream, seconds / 10 if is_made(stream._command, "silent") else seconds)
+
+    monkeypatch.setattr(Command, "run", run_to_its_end)
+    monkeypatch.setattr(Stream, "read", listen)
 
 
 @posix
