@@ -88,12 +88,24 @@ def test_the_board_reports_itself() -> None:
     assert values(snapshot, SOURCE_READ_DURATION)[Series(SOURCE_READ_DURATION, {SOURCE: "player"})] == 0.125
 
 
-def test_a_source_that_has_not_been_read_yet_is_neither_up_nor_down() -> None:
+def test_a_source_that_has_not_been_read_yet_is_neither_up_nor_down_and_took_no_time() -> None:
     stage = Stage()
     assert stage.up() == {}
-    snapshot = stage.collect()
+    snapshot = Board([stage.poller], {}, Config(include_metrics=["otel_hardware.*"]), stage.clock).collect({})
     assert snapshot.problems == ()
     assert set(snapshot.values) == {OWN_CPU_TIME}
+
+
+def test_the_rows_are_those_that_were_read_and_are_wanted_and_our_own() -> None:
+    read = {SYSTEM_CPU_LOAD_1M: None, SYSTEM_CPU_LOAD_5M: None}
+    board = Board([], read, Config())
+    own = {OWN_CPU_TIME, SOURCE_UP}
+    first = board.rows()
+    assert set(first) == {SYSTEM_CPU_LOAD_1M} | own
+    assert board.rows() is first, "who has its instruments sees that there is nothing to do"
+    read[POWER] = None
+    assert set(board.rows()) == {SYSTEM_CPU_LOAD_1M, POWER} | own
+    assert set(Board([], {}, Config(include_metrics=["otel_hardware.*"])).rows()) == own | {SOURCE_READ_DURATION}
 
 
 def test_a_source_that_is_not_there_is_no_problem_to_others() -> None:

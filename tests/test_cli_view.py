@@ -8,6 +8,7 @@ from tests.stage import ENERGY, POWER, Stage
 from opentelemetry.instrumentation.hardware.cli.view import Viewer, line
 from opentelemetry.instrumentation.hardware.model import NONE, Point
 from opentelemetry.instrumentation.hardware.session import Session
+from opentelemetry.instrumentation.hardware.vocabulary import OWN_CPU_TIME
 
 
 class Staged:
@@ -33,7 +34,9 @@ def test_a_rate_is_of_the_time_between_its_own_two_readings() -> None:
     viewer = Viewer(cast(Session, cast(Any, Staged(stage))), 1)
     for _ in range(20):
         stage.run(stage.clock.now - stage.start + 2.0)
+        stage.poller.cpu_time += 0.5
         rates = viewer.look().rates
+        assert rates[line(OWN_CPU_TIME, NONE)] == pytest.approx(0.25), "it is so of what we say of ourselves"
         assert rates[line(ENERGY, {"part": "quick"})] == pytest.approx(30.0)
         assert rates.get(line(ENERGY, {"part": "slow"}), 100.0) == pytest.approx(100.0)
         assert line(POWER, NONE) not in rates

@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import ClassVar
 
@@ -400,6 +400,78 @@ def test_a_row_that_is_made_anew_goes_on_in_the_instrument_of_the_first(
         instrumentor.instrument(meter_provider=application.provider)
         assert [point.value for point in application.points() if point.name == "vendor.cards"] == [4]
         instrumentor.uninstrument()
+
+
+class Learning(Vendor):
+    """One that has a row more at each reading; the first has a name that the SDK refuses."""
+
+    def open(self) -> None:
+        self.rows_ = [Metric("vendor:cards", Kind.UPDOWN, "{card}", "Cards.")]
+
+    def read(self) -> Iterator[Point]:
+        yield from [row(4) for row in self.rows_]
+        self.rows_.append(Metric(f"vendor.cards.{len(self.rows_)}", Kind.UPDOWN, "{card}", "Cards."))
+
+
+def test_rows_that_come_later_are_reported_and_one_that_cannot_be_is_said_once(
+    instrumentor: HardwareInstrumentor,
+    application: Application,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(session, "discover", lambda: {"vendor": lambda: Learning})
+    instrumentor.instrument(meter_provider=application.provider)
+    for _ in range(3):
+        application.points()
+    assert {"vendor.cards.1", "vendor.cards.2"} <= application.names()
+    assert [word for word in caplog.messages if "vendor:cards cannot be reported" in word] == caplog.messages
+    assert len(caplog.messages) == 1
+
+
+def test_the_hook_of_forks_which_cannot_be_taken_back_is_one(
+    instrumentor: HardwareInstrumentor, application: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hooks = []
+    register = os.register_at_fork
+
+    def counted(**hook: Callable[[], object]) -> None:
+        hooks.append(hook)
+        register(**hook)
+
+    monkeypatch.setattr(os, "register_at_fork", counted)
+    for _ in range(3):
+        instrumentor.instrument(meter_provider=application.provider, sources=["process"])
+        instrumentor.uninstrument()
+    assert len(hooks) <= 1, "a test before this one may have had it"
+
+
+def test_uninstrumenting_waits_for_who_instruments(
+    instrumentor: HardwareInstrumentor, application: Application, before: Left, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, released = threading.Event(), threading.Event()
+
+    def slow() -> dict[str, object]:
+        begun.set()
+        assert released.wait(60)
+        return {}
+
+    monkeypatch.setattr(session, "discover", slow)
+    one = threading.Thread(target=instrumentor.instrument, kwargs={"meter_provider": application.provider})
+    other = threading.Thread(target=instrumentor.uninstrument)
+
+    def waits() -> bool:
+        frame = sys._current_frames().get(other.ident or 0)
+        return not other.is_alive() or (frame is not None and frame.f_code.co_name == "uninstrument")
+
+    one.start()
+    assert begun.wait(60)
+    other.start()
+    wait_for(waits, 30, "one that waits")
+    released.set()
+    for thread in (one, other):
+        thread.join(30)
+    assert not instrumentor.is_instrumented_by_opentelemetry
+    assert left() == before
 
 
 class Halves(Vendor):

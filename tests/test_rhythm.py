@@ -25,6 +25,7 @@ def test_the_interval_of_a_reader_is_learned_from_its_collections() -> None:
     rhythm.note(1, 15.0)
     assert rhythm.due(15.0) == 25.0
     assert rhythm.due(25.5) == 35.0, "a collection that is late is not waited for"
+    assert rhythm.due(0.0) == 25.0, "what was before the newest one is over"
     rhythm.note(1, 25.2)
     assert rhythm.due(25.2) == pytest.approx(35.4)
 
@@ -55,14 +56,26 @@ def test_a_reader_that_stopped_coming_is_expected_no_more() -> None:
     assert rhythm.due(12.4) == 12.5
     assert rhythm.due(12.6) == 20.0, "the second reader has missed three of its intervals"
     assert rhythm.shortest(12.6) == 10.0
+    assert rhythm.due(40.0) == 50.0
     assert rhythm.due(41.0) == inf, "so has the first"
+
+
+def test_a_reader_that_comes_again_after_it_was_given_up_begins_anew() -> None:
+    rhythm = Rhythm(0.0, 60.0)
+    for at in (90.0, 100.0):
+        rhythm.note(1, at)
+    rhythm.note(2, 130.0)
+    assert rhythm.shortest(130.0) == 10.0, "it has missed three of its intervals, and is given up with the next"
+    rhythm.note(2, 160.0)
+    rhythm.note(1, 161.0)
+    assert (rhythm.shortest(161.0), rhythm.longest(161.0)) == (30.0, 60.0)
 
 
 def test_two_flushes_in_a_row_are_no_rhythm() -> None:
     rhythm = Rhythm(0.0, 60.0)
     for at in (10.0, 10.0, 10.0001):
         rhythm.note(1, at)
-    assert rhythm.due(10.001) >= 10.05
+    assert rhythm.due(10.001) == pytest.approx(10.0501)
     assert rhythm.due(10.5) == inf
     assert not rhythm.paused(20.0)
     assert not rhythm.paused(190.0)
