@@ -25,7 +25,8 @@ from tests.stage import (
     warnings,
 )
 
-from opentelemetry.instrumentation.hardware.model import Point, Share, Snapshot, Unavailable
+from opentelemetry.instrumentation.hardware.drivers import Refusal
+from opentelemetry.instrumentation.hardware.model import Point, Series, Share, Snapshot, Unavailable
 from opentelemetry.instrumentation.hardware.poller import PERIODS, State
 
 
@@ -260,6 +261,28 @@ def test_sampling_pauses_when_nobody_asks_and_resumes_without_a_guess_about_the_
     assert one(snapshot, POWER) == pytest.approx(expected, rel=0.1)
 
 
+def test_what_is_read_seldom_knows_nothing_of_a_pause_either() -> None:
+    stage = Stage(interval=1.0, expected=5.0)
+    level = 100.0
+    stage.player.seldom = lambda now: [POWER(level, {"part": "seldom"})]
+    stage.run(20.0, {5.0: nothing})
+    stage.run(300.0)
+    level = 1.0
+    stage.collect(5000)
+    stage.run(310.0)
+    mean = values(stage.board.collect({}), POWER)[Series(POWER, {"part": "seldom"})]
+    assert mean > 50.0, "the reading after the pause stands for the time of the pause"
+    assert stage.up() == {"player": 1}
+
+
+def test_a_flush_between_two_collections_has_what_is_read_seldom() -> None:
+    stage = Stage(interval=2.0, expected=60.0)
+    stage.player.seldom = lambda now: [USERS(3)]
+    stage.run(120.5, {60.0: nothing})
+    stage.run(165.0)
+    assert one(stage.collect(60000), USERS) == 3
+
+
 def test_a_program_without_a_reader_costs_nothing_after_three_intervals() -> None:
     stage = Stage(interval=1.0, expected=10.0)
     stage.run(1000.0)
@@ -382,6 +405,26 @@ def test_a_source_that_lies_keeps_its_other_numbers_and_is_said_once(caplog: pyt
     assert news(caplog) == ["Source player has recovered"]
 
 
+def test_what_a_source_says_is_wrong_with_it_is_a_problem_until_it_says_so_no_more() -> None:
+    stage = Stage(interval=2.0)
+    stage.run(1.0)
+    source = stage.poller.source
+    assert source is not None
+    source.wrong = ["one half of it is missing"]
+    stage.run(3.0)
+    assert [problem.reason for problem in stage.collect().problems] == ["one half of it is missing"]
+    source.wrong = []
+    stage.run(5.0)
+    assert stage.collect().problems == ()
+
+
+def test_a_refusal_is_said_in_the_words_of_the_driver() -> None:
+    stage = Stage()
+    stage.player.read = fail(Refusal(15, "GPU is lost"))
+    stage.run(1.0)
+    assert [problem.reason for problem in stage.collect().problems] == ["GPU is lost (15)"]
+
+
 def test_a_source_that_lies_after_it_failed_is_read_at_its_own_pace(caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage(interval=2.0, expected=10.0)
     stage.player.open = fail(OSError("not yet"))  # type: ignore[assignment]
@@ -465,6 +508,22 @@ def test_a_reading_that_is_too_old_is_a_problem_unless_sampling_pauses() -> None
     assert stage.up() == {"player": 0}
     stage.clock.now += 400.0  # nobody asked for three intervals: it is not read, and that is no trouble
     assert stage.board.collect({}).problems == ()
+
+
+def test_a_reading_that_takes_its_time_is_no_problem_before_the_source_hangs() -> None:
+    stage = Stage(interval=0.5, expected=5.0)
+    stage.run(10.0, {5.0: nothing})
+    said: list[list[str]] = []
+
+    def read(now: float) -> list[Point]:
+        for _ in range(2):
+            stage.clock.now += 2.0
+            said.append([problem.reason for problem in stage.board.collect({}).problems])
+        return [POWER(1.0)]
+
+    stage.player.read = read
+    stage.poller.step()
+    assert said == [[], ["it has not answered for 4 s"]]
 
 
 def test_a_device_that_goes_away_is_looked_for_again(caplog: pytest.LogCaptureFixture) -> None:

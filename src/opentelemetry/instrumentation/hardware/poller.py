@@ -123,7 +123,6 @@ class Poller:
             if self.source is None:
                 self.source = self._make()  # before it is opened: what a failed or forked opening holds is closed too
                 self.source.open()
-                due = True
             self._read(self.source, due)
         except Unavailable as gone:
             if self.state is State.STARTING:
@@ -153,7 +152,7 @@ class Poller:
             more = f", and {len(wrong) - 1} more of the kind" if len(wrong) > 1 else ""
             self._ill(Problem(self.name, wrong[0] + more))
             self.state = State.UP  # it lies, but it is read
-        elif self.state is not State.UP or self._hung or self.problem is not None:
+        else:
             self._well()
 
     def _serves(self, now: float) -> bool:
