@@ -242,6 +242,56 @@ def test_a_share_of_totals_that_step_back_a_little_waits_until_they_are_there_ag
     assert value_of(track, Series(BUSY)) == (21 - 10) / (140 - 100)
 
 
+@pytest.mark.parametrize(
+    ("totals", "expected"),
+    [
+        ([(10.0, 100.0), (20.0, 120.0), (21.0, 3.0), (22.0, 5.0)], (10 + 1 + 1) / (20 + 2)),
+        ([(10.0, 100.0), (20.0, 120.0), (3.0, 125.0), (5.0, 130.0)], (10 + 2) / (20 + 5 + 5)),
+    ],
+    ids=["the whole", "the part"],
+)
+def test_a_share_of_which_one_total_begins_anew(totals: list[tuple[float, float]], expected: float) -> None:
+    track = Track()
+    for at, (part, whole) in enumerate(totals):
+        track.take(float(at), [BUSY(Share(part, whole))])
+    assert value_of(track, Series(BUSY)) == expected
+
+
+def test_a_share_that_steps_back_a_little_over_an_interruption_goes_on_from_there() -> None:
+    track = Track()
+    for at, part, whole in ((0.0, 10.0, 100.0), (1.0, 20.0, 120.0)):
+        track.take(at, [BUSY(Share(part, whole))])
+    track.interrupt()
+    for at, part, whole in ((2.0, 19.0, 119.0), (3.0, 22.0, 131.0)):
+        track.take(at, [BUSY(Share(part, whole))])
+    assert value_of(track, Series(BUSY), since=2.0) == (22 - 19) / (131 - 119)
+
+
+def test_what_one_reader_is_given_is_not_given_to_another() -> None:
+    track = Track()
+    for at, part in ((0.0, 0.0), (1.0, 1.0)):
+        track.take(at, [BUSY(Share(part, 4 * part)), POWER_PEAK(5.0 - at)])
+    assert value_of(track, Series(BUSY), since=0.0) == 0.25
+    answer = track.window(1.0, 0.0)
+    assert answer is not None
+    assert BUSY not in answer[0], "nothing has grown since then"
+    assert by_series(answer[0]) == {Series(POWER_PEAK): 4.0}, "the newest reading is all there is"
+
+
+def test_a_reading_without_points_is_one_all_the_same() -> None:
+    track = Track()
+    for at, points in enumerate(([POWER(1.0)], [POWER(1.0)], (), [POWER(9.0)])):
+        track.take(float(at), points)
+    assert value_of(track, Series(POWER), since=0.0) == 1.0, "the time of its absence has no weight"
+
+
+@pytest.mark.parametrize("metric", [LEVEL, ENERGY])
+def test_a_float_may_be_larger_than_an_int(metric: Metric) -> None:
+    track = Track()
+    assert track.take(0.0, [metric(1e19)]) == []
+    assert value_of(track, Series(metric)) == 1e19
+
+
 counts = st.one_of(st.lists(each, min_size=1, max_size=30) for each in (st.integers(0, 2**63 - 1), st.floats(0, 1e18)))
 
 
@@ -276,10 +326,11 @@ def test_a_counter_that_only_rises_is_passed_on_and_from_the_start_it_conserves(
     [
         ([100, 120, 3, 10], [100, 120, 123, 130]),
         ([100, 99, 99, 101], [100, 100, 100, 101]),
+        ([100, 50], [100, 150]),
         ([100.0, 0.0, 50.0, 0.0, 1.0], [100.0, 100.0, 150.0, 150.0, 151.0]),
         ([0, 0, 1], [0, 0, 1]),
     ],
-    ids=["begins anew", "a small dip is waited out", "begins anew twice", "zero"],
+    ids=["begins anew", "a small dip is waited out", "half is no dip", "begins anew twice", "zero"],
 )
 def test_a_counter_that_steps_back(readings: list[Number], expected: list[Number]) -> None:
     for from_start in (False, True):

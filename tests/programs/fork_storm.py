@@ -1,5 +1,7 @@
 """Forks many times while sources are read and collections run as often as they can; every fourth child instruments.
 
+Half of those are forked while another thread has hold of our locks.
+
 Usage: fork_storm.py COUNT SECONDS; prints the status of each child, "hung" for one that did not end in so many seconds.
 """
 
@@ -12,6 +14,8 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 
 import traces
 from journal import Journal
@@ -54,6 +58,29 @@ def child(number: int) -> int:
     return 8 if traces.threads() or len(traces.descriptors()) > 1 else 0
 
 
+@contextmanager
+def locked() -> Iterator[None]:
+    """Another thread has hold of every lock of ours, as one that instruments and one that makes an instrument have."""
+    instrumentor = HardwareInstrumentor()
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with ExitStack() as stack:
+            for lock in (instrumentor._lock, *(each.lock for each in instrumentor._meters.values())):
+                stack.enter_context(lock)
+            held.set()
+            done.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
 def outcome(pid: int) -> object:
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
@@ -71,13 +98,14 @@ provider = MeterProvider([PeriodicExportingMetricReader(exporter, export_interva
 HardwareInstrumentor().instrument(sample_interval=0.001, meter_provider=provider)
 outcomes: list[object] = []
 for number in range(COUNT):
-    pid = os.fork()
-    if not pid:
-        try:
-            os._exit(child(number))
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
+    with nullcontext() if number % 8 else locked():
+        pid = os.fork()
+        if not pid:
+            try:
+                os._exit(child(number))
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
     outcomes.append(outcome(pid))
 print(json.dumps({"outcomes": outcomes, "collections": exporter.count}))
 provider.shutdown()
