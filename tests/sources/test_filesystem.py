@@ -323,15 +323,26 @@ def test_what_is_mounted_is_read_every_ten_minutes_where_the_kernel_does_not_tel
 
 def test_another_file_system_in_its_place_makes_a_kernel_that_does_not_tell_be_asked_again() -> None:
     machine = metal(0)
-    tree = _mounting(machine)
+    tree = _mounting(machine, LATER)
     tree.tells = False
-    tree.spaces = {"/": Space(200, 40, 30, 1), "/data": Space(100, 40, 30, 2)}
+    tree.spaces = {"/": Space(200, 40, 30, 1), "/data": Space(100, 40, 30, 2), "/later": Space(50, 40, 30, 3)}
     with opened("filesystem", machine) as source:
-        assert sizes(source) == {"/": 200, "/data": 100}
-        tree.files[TABLE] = mountinfo(ROOT)
+        assert sizes(source) == {"/": 200, "/data": 100, "/later": 50}
+        all_of(source)
+        tree.files[TABLE] = f"{mountinfo(ROOT).rstrip()}\n{LATER}\n"
         tree.spaces["/data"] = tree.spaces["/"]
         often(source)
-        assert sizes(source) == {"/": 200}, "whose numbers would these be?"
+        assert sizes(source) == {"/": 200, "/later": 50}, "whose numbers would these be?"
+
+
+def test_when_everything_is_unmounted_nothing_is_said() -> None:
+    machine, bare = metal(0), unmounted(0)
+    tree = _mounting(machine)
+    assert bare.tree is not None
+    with opened("filesystem", machine) as source:
+        tree.files[TABLE] = bare.tree.files[TABLE]
+        all_of(source)
+        assert often(source) == {}
 
 
 @pytest.mark.parametrize("named", NAMED)

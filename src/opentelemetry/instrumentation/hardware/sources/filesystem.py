@@ -47,7 +47,6 @@ class Filesystem(Source):
                 f"none of {', '.join(named)} can be read" if named else "no real file system is mounted",
                 f"set {PREFIX}DISK_PATHS to paths that exist, such as /",
             )
-        self.missing = self._left_out
         self._of = Kept()
         self._full = self.site.config.names(v.SYSTEM_FILESYSTEM_UTILIZATION)
 
