@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.stage import BUSY, ENERGY, LEVEL, POWER, Stage, one, values
+from tests.stage import BUSY, ENERGY, LEVEL, POWER, Stage, fail, one, values
 
 from opentelemetry.instrumentation.hardware.board import Board
 from opentelemetry.instrumentation.hardware.config import Config
@@ -86,6 +86,10 @@ def test_the_board_reports_itself() -> None:
         Series(SOURCE_UP, {SOURCE: "neighbour"}): 1,
     }
     assert values(snapshot, SOURCE_READ_DURATION)[Series(SOURCE_READ_DURATION, {SOURCE: "player"})] == 0.125
+    stage.player.read = fail(OSError("no"))
+    stage.poller.step()
+    snapshot = Board([stage.poller], {}, config, stage.clock).collect({})
+    assert set(snapshot.values) == {OWN_CPU_TIME, SOURCE_UP}, "one that fails has no time that it takes"
 
 
 def test_a_source_that_has_not_been_read_yet_is_neither_up_nor_down_and_took_no_time() -> None:
@@ -97,13 +101,13 @@ def test_a_source_that_has_not_been_read_yet_is_neither_up_nor_down_and_took_no_
 
 
 def test_the_rows_are_those_that_were_read_and_are_wanted_and_our_own() -> None:
-    read = {SYSTEM_CPU_LOAD_1M: None, SYSTEM_CPU_LOAD_5M: None}
+    read: dict[Metric, None] = {SYSTEM_CPU_LOAD_1M: None}
     board = Board([], read, Config())
     own = {OWN_CPU_TIME, SOURCE_UP}
     first = board.rows()
     assert set(first) == {SYSTEM_CPU_LOAD_1M} | own
     assert board.rows() is first, "who has its instruments sees that there is nothing to do"
-    read[POWER] = None
+    read |= {SYSTEM_CPU_LOAD_5M: None, POWER: None}
     assert set(board.rows()) == {SYSTEM_CPU_LOAD_1M, POWER} | own
     assert set(Board([], {}, Config(include_metrics=["otel_hardware.*"])).rows()) == own | {SOURCE_READ_DURATION}
 
