@@ -198,18 +198,22 @@ def _boottime() -> float:
 
 def test_a_process_that_has_ended_ages_no_more() -> None:
     """Its parent has not looked yet, so its totals can be read; its time goes on until its end is seen."""
-    with _child(IDLE) as child, opened("process", pid=child.pid) as source:
-        alive = often(source)
+    with _child(NEST) as child, opened("process", pid=child.pid) as source:
+        alive = all_of(source)
+        (below,) = child.children()
         child.kill()
+        below.kill()
         wait_for(lambda: child.status() == psutil.STATUS_ZOMBIE, 30, "zombie")
-        seen = often(source)
+        seen = all_of(source)
         then = _boottime()
         wait_for(lambda: _boottime() > then + 0.2, 30, "later time")
-        later = often(source)
+        later = all_of(source)
         with opened("process", pid=child.pid) as other:
             late = often(other)
     assert value(seen, v.PROCESS_UPTIME) >= value(alive, v.PROCESS_UPTIME)
     assert later == seen, "nothing of it changes"
+    for row in (v.PROCESS_MEMORY_USAGE, v.PROCESS_THREAD_COUNT, v.PROCESS_FILE_DESCRIPTOR_COUNT, v.PROCESS_TREE_COUNT):
+        assert series_of(seen, row) == series_of(alive, row) != {}, f"{row.name} is not what it was"
     assert series_of(late, v.PROCESS_CPU_TIME) == series_of(seen, v.PROCESS_CPU_TIME)
     assert not series_of(late, v.PROCESS_UPTIME), "nobody knows when it ended"
 
