@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -16,6 +17,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--rewrite", action="store_true", help="write made-up captures and expected output anew, instead of comparing"
     )
+
+
+def pytest_configure() -> None:
+    """What a shell starts in the background ignores Ctrl+C, and so would the programs that the tests interrupt."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
