@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -98,6 +99,9 @@ class Journal(MetricExporter):
 
 def provider(path: str | Path, interval: float) -> MeterProvider:
     """A provider as programs set it up, with a counter of the application's own; seconds between two exports."""
+    # A reader's thread warns where it ticks before the reader has a provider, or the last collection takes longer than
+    # from tick to tick: a slow machine is no finding.
+    logging.getLogger("opentelemetry.sdk.metrics._internal.export").setLevel(logging.ERROR)
     reader = PeriodicExportingMetricReader(Journal(path), export_interval_millis=interval * 1000)
     made = MeterProvider([reader])
     made.get_meter(APPLICATION).create_counter("application.steps").add(1)
