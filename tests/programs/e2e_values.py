@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from journal import unhurried
 from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter as Grpc
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter as Http
 from opentelemetry.sdk.metrics import MeterProvider, ObservableCounter
@@ -44,7 +45,7 @@ def main(grpc: str, http: str, folder: Path) -> None:
         for name, exporter, endpoint in (("grpc", Grpc, grpc), ("http", Http, f"{http}/v1/metrics"))
         for temporality in (Temporality.CUMULATIVE, Temporality.DELTA)
     ]
-    # A reader begins to collect when it is made, and says so where it has no provider yet.
+    unhurried()
     readers = [PeriodicExportingMetricReader(each, 500) for each in exporters]
     provider = MeterProvider(readers, Resource({"service.name": "values"}), shutdown_on_exit=False)
     HardwareInstrumentor().instrument(meter_provider=provider)

@@ -97,11 +97,14 @@ class Journal(MetricExporter):
         pass
 
 
+def unhurried() -> None:
+    """No warning of a reader that ticks before it has a provider, or ends slowly: that is the machine's affair."""
+    logging.getLogger("opentelemetry.sdk.metrics._internal.export").setLevel(logging.ERROR)
+
+
 def provider(path: str | Path, interval: float) -> MeterProvider:
     """A provider as programs set it up, with a counter of the application's own; seconds between two exports."""
-    # A reader's thread warns where it ticks before the reader has a provider, or the last collection takes longer than
-    # from tick to tick: a slow machine is no finding.
-    logging.getLogger("opentelemetry.sdk.metrics._internal.export").setLevel(logging.ERROR)
+    unhurried()
     reader = PeriodicExportingMetricReader(Journal(path), export_interval_millis=interval * 1000)
     made = MeterProvider([reader])
     made.get_meter(APPLICATION).create_counter("application.steps").add(1)
