@@ -479,6 +479,32 @@ def test_the_first_process_of_a_container_passes_signals_on_and_ends_as_the_prog
     assert outer.returncode == status
 
 
+def test_a_signal_that_comes_while_the_first_process_of_a_container_still_starts_reaches_the_program(
+    tmp_path: Path,
+) -> None:
+    """It starts the agent, and gets no time of its own until the program is there."""
+    ready = str(tmp_path / "ready")
+    line = f"""
+import os, signal, sys, time
+from opentelemetry.instrumentation.hardware.cli import main
+fork = os.fork
+def late():
+    agent = fork()
+    if agent:
+        while not os.path.exists({ready!r}):
+            time.sleep(0.01)
+        os.kill(1, signal.SIGTERM)
+    return agent
+os.fork = late
+sys.exit(main(sys.argv[1:]))
+"""
+    waits = f"signal.pthread_sigmask(0, [15]); open({ready!r}, 'w').close(); signal.sigwait([15])"
+    program = [sys.executable, "-c", f"import signal, sys; {waits}; sys.exit(5)"]
+    outer = [*in_pid_namespace("--mount-proc"), sys.executable, "-c", line, *CONSOLE[1:], "--", *program]
+    answer = run(outer, QUIET)
+    assert answer.returncode == 5, answer.stderr
+
+
 def test_a_program_that_cannot_be_told_in_the_hosts_proc_is_not_reported_and_runs() -> None:
     answer = run([*in_pid_namespace(), *CONSOLE, "--", "sh", "-c", "exit 3"], QUIET)
     assert answer.returncode == 3

@@ -93,8 +93,8 @@ class Run:
             return _alone(arguments)
         if arguments.duration is not None:
             raise Mistake("--duration is for the agent alone; a program ends when it ends")
-        agent = os.fork() if os.getpid() == 1 and hasattr(os, "fork") else 0
-        return _as_init(agent) if agent else _around(program, arguments)
+        status = _as_init() if os.getpid() == 1 and hasattr(os, "fork") else None
+        return _around(program, arguments) if status is None else status
 
 
 # -- the agent by itself
@@ -229,13 +229,17 @@ def _from_keyboard() -> bool:
         os.close(terminal)
 
 
-def _as_init(agent: int) -> int:
+def _as_init() -> int | None:
     """The first process of a container, which inherits what others leave behind: pass signals on, and reap.
 
     The agent is a process of its own: it knows its children, and nobody reaps them behind its back.
+
+    Returns:
+        The exit status of the agent; in the agent, None.
     """
-    with Signals((*MEANT, CHILD), even_ignored=True) as signals:
-        while True:
+    with Signals((*MEANT, CHILD), even_ignored=True) as signals:  # before the program can run, so that it hears all
+        agent = os.fork()
+        while agent:
             ended, status = os.waitpid(-1, os.WNOHANG)
             if ended == agent:
                 code = os.waitstatus_to_exitcode(status)
@@ -243,6 +247,7 @@ def _as_init(agent: int) -> int:
             number = 0 if ended else signals.wait()
             if number and number != CHILD:
                 os.kill(agent, number)
+    return None
 
 
 # -- both
