@@ -33,6 +33,30 @@ def test_one_source_has_one_kernel_and_closing_is_safe_at_any_time() -> None:
     assert opened() == before
 
 
+def test_what_a_source_brings_along_is_closed_with_the_rest_where_it_can_be() -> None:
+    class Own:
+        def __init__(self) -> None:
+            self.closed = 0
+
+        def close(self) -> None:
+            self.closed += 1
+
+    drivers = Drivers()
+    own = drivers.own("own", Own)
+    assert type(drivers.own("another", object)) is object
+    drivers.close()
+    assert own.closed == 1
+
+
+def test_what_is_shared_is_made_once_and_anew_after_it_was_closed() -> None:
+    drivers = Drivers()
+    first = drivers.shared("cpus", object)
+    assert drivers.shared("cpus", object) is first
+    assert drivers.shared("disks", object) is not first
+    drivers.close()
+    assert drivers.shared("cpus", object) is not first
+
+
 def test_a_system_that_is_not_linux_has_no_such_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
     with pytest.raises(Unavailable, match="this system is not Linux"):

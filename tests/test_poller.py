@@ -161,6 +161,19 @@ def test_without_sampling_a_source_is_read_only_when_a_collection_is_due() -> No
     assert ages == pytest.approx([0.05] * 10)
 
 
+def test_a_slow_source_is_read_no_earlier_than_in_the_last_quarter_before_a_collection() -> None:
+    stage = Stage(interval=0.0, expected=10.0)
+
+    def read(now: float) -> list[Point]:
+        stage.clock.now += 1.0
+        return [POWER(1.0)]
+
+    stage.player.read = read
+    ages: list[float] = []
+    stage.run(100.5, {10.0: lambda snapshot: ages.append(stage.clock.now - snapshot.read["player"])})
+    assert ages[1:] == pytest.approx([2.5] * 9)
+
+
 @pytest.mark.parametrize("step", [1.0, 4.0, 15.0])
 def test_the_dear_read_is_made_when_a_collection_is_due_and_not_more_often(step: float) -> None:
     stage = Stage(interval=0.5, expected=step)
@@ -270,6 +283,7 @@ def test_what_is_read_seldom_knows_nothing_of_a_pause_either() -> None:
     level = 1.0
     stage.collect(5000)
     stage.run(310.0)
+    stage.poller.step(due=True)
     mean = values(stage.board.collect({}), POWER)[Series(POWER, {"part": "seldom"})]
     assert mean > 50.0, "the reading after the pause stands for the time of the pause"
     assert stage.up() == {"player": 1}

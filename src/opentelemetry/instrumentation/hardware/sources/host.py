@@ -76,7 +76,6 @@ class Host(Source):
         self._interfaces = _Columns(
             v.INTERFACE, Interface._fields, [each for each in _INTERFACE if self._wants[each[1]]]
         )
-        self.missing = []
         if not self._machine.pressure():
             self.missing.append(f"{v.SYSTEM_PRESSURE_TIME.name}: this kernel has no /proc/pressure (CONFIG_PSI)")
         if not self._machine.disks():
