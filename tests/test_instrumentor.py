@@ -151,6 +151,8 @@ def test_two_providers_at_once(
     instrumentor.instrument(meter_provider=other.provider)
     assert other.points()
     assert application.points() == [], "it was not asked to report there again"
+    instrumentor.instrument(meter_provider=application.provider)
+    assert application.points()
     other.provider.shutdown()
 
 
@@ -215,6 +217,31 @@ def test_the_last_export_is_true_for_every_provider(tmp_path: Path, providers: s
     (export,) = exports(tmp_path / "journal")
     burnt = float(outcome.stdout)
     assert burnt - 0.05 <= sum(export.values("process.cpu.time")) <= burnt + 0.15
+
+
+ENDING = """
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor
+from opentelemetry.instrumentation.hardware.session import Session
+Session.fresh = lambda session, seconds: print("asked", flush=True)
+for _ in range(3):
+    HardwareInstrumentor().instrument(meter_provider=MeterProvider(), sources=["process"])
+"""
+
+
+def test_there_is_one_last_reading_however_many_providers_there_are() -> None:
+    outcome = children.run([sys.executable, "-c", ENDING])
+    assert (outcome.returncode, outcome.stdout) == (0, "asked\n"), outcome.stderr
+
+
+def test_providers_of_what_is_not_reported_here_are_taken_and_left_alone(
+    instrumentor: HardwareInstrumentor, application: Application, caplog: pytest.LogCaptureFixture
+) -> None:
+    instrumentor.instrument(
+        meter_provider=application.provider, tracer_provider=object(), logger_provider=object(), sources=["process"]
+    )
+    assert caplog.messages == []
+    assert "process.cpu.time" in application.names()
 
 
 def test_before_a_provider_is_set_and_with_the_global_one() -> None:

@@ -506,6 +506,13 @@ def test_history_is_bounded_and_a_rare_reader_gets_the_mean_of_it() -> None:
     assert value_of(track, Series(POWER), since=3600 + KEPT + 20) == pytest.approx(1.0)
 
 
+def test_history_is_bounded_however_short_the_interval_is() -> None:
+    track = Track()
+    for at in range(1 << 15):
+        track.take(at * 1e-3, [POWER(1.0)])
+    assert len(track._frames) == len(track._times) <= (1 << 14) + 3
+
+
 def test_a_reader_within_the_history_is_exact_while_old_frames_are_dropped() -> None:
     track = Track()
     reader = Reader(track, 1.0)

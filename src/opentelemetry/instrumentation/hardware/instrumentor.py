@@ -257,7 +257,6 @@ class _Instruments:
         self._floors = {**self._floors, **floors} if from_start else {}
         self._shifts = {}
         self._carried = {}
-        self.rows = None
 
     def _observations(self, snapshot: Snapshot) -> dict[Metric, list[Observation]]:
         """The values of a collection as the SDK wants them."""
