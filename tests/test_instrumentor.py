@@ -10,6 +10,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from itertools import cycle
 from pathlib import Path
 from typing import ClassVar
 
@@ -31,7 +32,7 @@ from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.model import Kind, Metric, Point, Unavailable
 from opentelemetry.instrumentation.hardware.sources import Source, discover
 from opentelemetry.instrumentation.hardware.version import __version__
-from opentelemetry.instrumentation.hardware.vocabulary import SCHEMA_URL
+from opentelemetry.instrumentation.hardware.vocabulary import SCHEMA_URL, SYSTEM_CPU_TIME
 
 
 @pytest.fixture
@@ -161,7 +162,8 @@ def test_the_same_provider_twice_reports_once(
 ) -> None:
     instrumentor.instrument(meter_provider=application.provider)
     instrumentor.instrument(meter_provider=application.provider)
-    assert [record.getMessage() for record in caplog.records] == ["Attempting to instrument while already instrumented"]
+    instrumentor.instrument()
+    assert caplog.messages == ["Attempting to instrument while already instrumented"] * 2
     assert application.points()  # which fails where a series is there twice
 
 
@@ -316,11 +318,11 @@ def test_the_scope_says_who_and_by_which_conventions(
     application.points()
     data = application.reader.get_metrics_data()
     assert data
-    (scope,) = [
-        part.scope for batch in data.resource_metrics for part in batch.scope_metrics if part.scope.name == OURS
-    ]
-    assert (scope.version, scope.schema_url) == (__version__, SCHEMA_URL)
+    (ours,) = [part for batch in data.resource_metrics for part in batch.scope_metrics if part.scope.name == OURS]
+    assert (ours.scope.version, ours.scope.schema_url) == (__version__, SCHEMA_URL)
     assert __version__
+    (time,) = [metric for metric in ours.metrics if metric.name == SYSTEM_CPU_TIME.name]
+    assert (time.unit, time.description) == (SYSTEM_CPU_TIME.unit, SYSTEM_CPU_TIME.help)
 
 
 @pytest.mark.parametrize(
@@ -427,6 +429,36 @@ def test_a_row_that_is_made_anew_goes_on_in_the_instrument_of_the_first(
         instrumentor.instrument(meter_provider=application.provider)
         assert [point.value for point in application.points() if point.name == "vendor.cards"] == [4]
         instrumentor.uninstrument()
+
+
+class Turning(Vendor):
+    """A counter of one part, which is another one each time that it is opened but the third."""
+
+    parts_: ClassVar[Iterator[str]] = cycle("aba")
+
+    def open(self) -> None:
+        self.row = Metric("vendor.turns", Kind.COUNTER, "{turn}", "Turns.", ("part",))
+        self.part, self.turns = next(self.parts_), 0
+
+    def read(self) -> Iterator[Point]:
+        self.turns += 5
+        yield self.row(self.turns, {"part": self.part})
+
+
+def test_a_counter_that_comes_back_after_a_session_without_it_goes_on_where_it_was(
+    instrumentor: HardwareInstrumentor, application: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "discover", lambda: {"vendor": lambda: Turning})
+    seen: dict[object, list[float]] = {"a": [], "b": []}
+    for _ in range(3):
+        instrumentor.instrument(meter_provider=application.provider, counter_origin="start")
+        for _ in range(2):
+            for point in application.points():
+                if point.name == "vendor.turns":
+                    seen[point.attributes["part"]].append(point.value)
+        instrumentor.uninstrument()
+    assert len(seen["a"]) == 4
+    assert seen["a"] == sorted(seen["a"])
 
 
 class Learning(Vendor):
