@@ -132,6 +132,16 @@ def test_what_is_not_there_is_an_error_of_the_system(kernel: Linux, tmp_path: Pa
 
 
 @linux
+def test_what_a_link_says_is_what_python_says(kernel: Linux, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(os.fsdecode(b"/no/such/pl\xe4ce"))
+    assert kernel.link(str(link)) == os.readlink(link)
+    with pytest.raises(FileNotFoundError) as caught:
+        kernel.link(str(tmp_path / "nothing"))
+    assert caught.value.filename == str(tmp_path / "nothing")
+
+
+@linux
 def test_the_file_of_a_process_that_ended_is_an_error_and_is_let_go_of(kernel: Linux) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         path = f"/proc/{child.pid}/statm"
@@ -210,6 +220,24 @@ def test_descriptors_that_the_program_closed_are_opened_anew_and_its_own_are_lef
             for number in ours:
                 os.close(number)
         assert not {str(path) for path in paths} & set(descriptors().values()), "nothing of ours is left open"
+
+
+@linux
+@pytest.mark.parametrize("way", ["forget", "close"])
+def test_a_number_that_is_the_programs_by_now_is_not_closed(kernel: Linux, tmp_path: Path, way: str) -> None:
+    path, theirs = tmp_path / "ours", tmp_path / "theirs"
+    path.write_text("ours")
+    theirs.write_text("theirs")
+    kernel.read(str(path))
+    number = next(int(number) for number, target in descriptors().items() if target == str(path))
+    with open(theirs, encoding="utf-8") as file:
+        os.dup2(file.fileno(), number)
+        if way == "forget":
+            kernel.forget(str(path))
+        else:
+            kernel.close()
+        assert descriptors().get(str(number)) == str(theirs)
+        os.close(number)
 
 
 @linux
