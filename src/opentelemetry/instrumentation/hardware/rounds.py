@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from math import inf
 
 from opentelemetry.instrumentation.hardware.poller import Poller, State
 
@@ -120,8 +119,6 @@ class Rounds:
         return 0.0
 
     def _pause(self, poller: Poller, wanted: bool, now: float) -> float:
-        if poller.state is State.ABSENT:
-            return inf
         if wanted and poller.state is not State.ILL:  # an ill one has its pause, whoever asks
             return 0.0
         return poller.next_reading(now) - now
