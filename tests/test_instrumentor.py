@@ -462,10 +462,10 @@ def test_a_counter_that_comes_back_after_a_session_without_it_goes_on_where_it_w
 
 
 class Learning(Vendor):
-    """One that has a row more at each reading; the first has a name that the SDK refuses."""
+    """One that has a row more at each reading; the first, of a page, has a unit that the SDK refuses."""
 
     def open(self) -> None:
-        self.rows_ = [Metric("vendor:cards", Kind.UPDOWN, "{card}", "Cards.")]
+        self.rows_ = [Metric("vendor:heat", Kind.UPDOWN, "°C", "Heat.", endpoint="page")]
 
     def read(self) -> Iterator[Point]:
         yield from [row(4) for row in self.rows_]
@@ -483,7 +483,7 @@ def test_rows_that_come_later_are_reported_and_one_that_cannot_be_is_said_once(
     for _ in range(3):
         application.points()
     assert {"vendor.cards.1", "vendor.cards.2"} <= application.names()
-    assert [word for word in caplog.messages if "vendor:cards cannot be reported" in word] == caplog.messages
+    assert [word for word in caplog.messages if "vendor:heat cannot be reported" in word] == caplog.messages
     assert len(caplog.messages) == 1
 
 
