@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests.children import PATIENCE, run, started
-from tests.tools import Missing, fake_nvml, need
+from tests.tools import fake_nvml, need, nvitop
 from tests.tools.nvml import (
     ALL_LINKS,
     HANG,
@@ -433,12 +433,6 @@ print(json.dumps([
 
 
 def test_a_reader_that_is_not_ours_finds_the_same_numbers(tmp_path: Path) -> None:
-    def nvitop() -> None:
-        try:
-            import nvitop  # noqa: F401
-        except ImportError:
-            raise Missing("nvitop is not installed: pip install nvitop") from None
-
     need(nvitop)
     need(fake_nvml)
     gpus = [h100(0), t4(1), geforce(2)]

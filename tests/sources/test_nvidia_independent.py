@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 from tests.children import PATIENCE, command, started
 from tests.sources.cards import Cards, Exported, plugged
-from tests.tools import Missing, need
+from tests.tools import need, nvitop
 from tests.tools.nvml import MIB, Gpu, Value, a100, geforce, h100, listed, mig, t4, unified, vgpu, wsl
 
 ME = os.getpid()
@@ -69,15 +68,10 @@ class Nvitop:
         return json.loads(line)
 
 
-def _installed() -> None:
-    if importlib.util.find_spec("nvitop") is None:
-        raise Missing("nvitop is not installed: pip install nvitop")
-
-
 @contextmanager
 def both(folder: Path, *gpus: Gpu, say: Mapping[str, Value] | None = None) -> Iterator[tuple[Cards, Nvitop]]:
     """A machine with these GPUs, read by us and by nvitop."""
-    need(_installed)
+    need(nvitop)
     with plugged(folder, *gpus, say=say) as cards, started(command("nvitop_gpus"), cards.fake.environment) as child:
         yield cards, Nvitop(child)
 
@@ -136,8 +130,8 @@ LATER: Mapping[str, Value] = {
 @pytest.mark.parametrize("machine", MACHINES)
 def test_nvitop_says_the_same_before_and_after_a_change(machine: str, tmp_path: Path) -> None:
     gpus = MACHINES[machine]()
-    with both(tmp_path, *gpus) as (cards, nvitop):
-        compare(cards.tick(0), nvitop.says())
+    with both(tmp_path, *gpus) as (cards, theirs):
+        compare(cards.tick(0), theirs.says())
         changes = {
             f"gpu{index}.{call}": value
             for index, gpu in enumerate(gpus)
@@ -146,33 +140,33 @@ def test_nvitop_says_the_same_before_and_after_a_change(machine: str, tmp_path: 
         }
         assert changes
         now = cards.tick(_EVERY, changes)
-        compare(now, nvitop.says())
+        compare(now, theirs.says())
         assert set(now.values("hw.gpu.utilization", hw_gpu_task="general")) == (set() if machine == "wsl" else {0.73})
 
 
 def test_nvitop_says_the_same_of_parts(tmp_path: Path) -> None:
-    with both(tmp_path, mig(h100(), 0, {0: (1, 0), 2: (3, 0)}), h100(1)) as (cards, nvitop):
+    with both(tmp_path, mig(h100(), 0, {0: (1, 0), 2: (3, 0)}), h100(1)) as (cards, theirs):
         # NVML knows nothing of the serial number of a part; we say whose part it is.
-        compare(cards.tick(0), nvitop.says(), but=("serial",))
+        compare(cards.tick(0), theirs.says(), but=("serial",))
         now = cards.tick(_EVERY, {"gpu0.mig2.MemoryInfo": (9_984 * MIB, 16 * MIB, 0, 9_968 * MIB)})
-        said = nvitop.says()
+        said = theirs.says()
         compare(now, said, but=("serial",))
         used = [device["used"] for id, (device, _) in said["devices"].items() if id.startswith("MIG")]  # noqa: A001
         assert used == [1024 * MIB, 9_968 * MIB]
 
 
 def test_nvitop_takes_the_machines_memory_for_that_of_a_gpu_that_has_none(tmp_path: Path) -> None:
-    with both(tmp_path, unified()) as (cards, nvitop):
-        now, said = cards.tick(0), nvitop.says()
+    with both(tmp_path, unified()) as (cards, theirs):
+        now, said = cards.tick(0), theirs.says()
         compare(now, said, but=("used", "total"))
         assert not now.values("hw.gpu.memory.usage")
 
 
 def test_nvitop_finds_the_same_bytes_over_nvlink(tmp_path: Path) -> None:
-    with both(tmp_path, h100(), a100(1)) as (cards, nvitop):
-        nvitop.says()
+    with both(tmp_path, h100(), a100(1)) as (cards, theirs):
+        theirs.says()
         before, now = cards.tick(0), cards.tick(10)
-        for id, (device, _) in nvitop.says()["devices"].items():  # noqa: A001
+        for id, (device, _) in theirs.says()["devices"].items():  # noqa: A001
             for way in ("transmit", "receive"):
                 link = {"hw_id": id, "hw_gpu_link": "nvlink", "network_io_direction": way}
                 gained = now.one("hw.gpu.io", **link) - before.one("hw.gpu.io", **link)
@@ -188,14 +182,14 @@ def test_nvitop_finds_the_same_use_by_a_process(tmp_path: Path) -> None:
         "gpu0.ComputeRunningProcesses": listed((ME, 700 * MIB), (SOMEBODY, 9 * MIB)),
         "gpu0.ProcessUtilization": share(0, 10, 20, 30, 40),
     }
-    with both(tmp_path, t4(0), geforce(1), say=lists) as (cards, nvitop):
+    with both(tmp_path, t4(0), geforce(1), say=lists) as (cards, theirs):
         cards.tick(0)
         changes = {
             "gpu0.ComputeRunningProcesses": listed((ME, 750 * MIB), (SOMEBODY, 9 * MIB)),
             "gpu0.ProcessUtilization": share(1, 33, 7, 0, 0),
         }
         now = cards.tick(_EVERY, changes)
-        (device, processes), (_, none) = nvitop.says()["devices"].values()
+        (device, processes), (_, none) = theirs.says()["devices"].values()
         mine = processes[str(ME)]
         assert not none
         assert now.values("process.gpu.memory.usage") == [mine["used"]] == [750 * MIB]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from tests import children
 from tests.programs.journal import Export, exports
 from tests.sources.cards import OUTERMOST
-from tests.tools import Missing, fake_nvml, need
+from tests.tools import Missing, fake_nvml, need, nvitop
 from tests.tools.nvml import HANG, MIB, FakeNvml, Gpu, geforce, h100, listed, mig, refused
 from tests.waiting import wait_for
 
@@ -52,6 +53,28 @@ def value(said: Mapping[str, Any], name: str, **attributes: str) -> Any:
         ):
             return number
     return None
+
+
+NEWER = """
+import os
+from opentelemetry.instrumentation.hardware.drivers import Refusal
+from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import Nvml
+nvml = Nvml(os.environ["OTEL_PYTHON_HARDWARE_NVML"])
+for ask in (lambda: nvml.get("0", "PowerUsage"), lambda: nvml.processes("0", "Compute")):
+    try:
+        ask()
+    except Refusal as refusal:
+        print(refusal)
+import nvitop
+"""
+
+
+def test_an_error_that_is_newer_than_the_binding_leaves_it_as_it_was(tmp_path: Path) -> None:
+    need(nvitop)
+    fake = machine(tmp_path, h100() | {"PowerUsage": refused(70), "ComputeRunningProcesses": refused(71)})
+    answer = children.run([sys.executable, "-c", NEWER], fake.environment)
+    assert answer.stdout.splitlines() == ["Unknown Error (70)", "Unknown Error (71)"]
+    assert answer.returncode == 0, answer.stderr
 
 
 # -- Where there is nothing to ask.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import functools
 import hashlib
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -51,6 +52,12 @@ def need(get: Callable[[], T]) -> T:
         if os.environ.get("CI"):
             raise pytest.fail.Exception(str(missing), pytrace=False) from None
         raise pytest.skip.Exception(str(missing)) from None
+
+
+def nvitop() -> None:
+    """See that PyPI's nvitop is installed; only programs of their own import it."""
+    if importlib.util.find_spec("nvitop") is None:
+        raise Missing("nvitop is not installed: pip install nvitop")
 
 
 @dataclass(frozen=True)

@@ -122,7 +122,7 @@ class Nvml:
         except ImportError as error:
             raise Refusal(NO_LIBRARY, f"its Python binding cannot be imported: {error}") from None
         self._binding = pynvml
-        self._said = _Said(pynvml.NVMLError)
+        self._said = _Said(pynvml)
         self._reasons: dict[int, str] = {}
         self._unknown: set[tuple[object, ...]] = set()
         self._handles: dict[str, Any] = {}
@@ -145,7 +145,7 @@ class Nvml:
 
     def _reason(self, code: int) -> str:
         if code not in self._reasons:
-            self._reasons[code] = str(self._binding.NVMLError(code))
+            self._reasons[code] = _words(self._binding, self._binding.NVMLError(code))
         return self._reasons[code]
 
     def _raw(self, name: str) -> Callable[..., int]:
@@ -423,18 +423,35 @@ class _Chain:
                 self._binding.nvmlGpmSampleFree(sample)
 
 
+def _words(binding: Any, error: Exception) -> str:
+    """What an error of the binding says.
+
+    A code that is newer than the binding it would ask the driver for, too, but also write down, where nvitop finds it
+    when the program imports it later, looks for its class, finds none and ends the program.
+    """
+    if type(error) is not binding.NVMLError:
+        return str(error)
+    code = getattr(error, "value", FUNCTION_NOT_FOUND)
+    try:
+        text = binding.nvmlErrorString(code)
+    except binding.NVMLError:
+        return f"NVML says {code}"
+    return text.decode(errors="replace") if isinstance(text, bytes) else str(text)
+
+
 class _Said:
     """What the binding raises within this is a Refusal."""
 
-    def __init__(self, error: type[Exception]) -> None:
-        self._error = error
+    def __init__(self, binding: Any) -> None:
+        self._binding = binding
 
     def __enter__(self) -> None:
         """Begin."""
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if isinstance(error, self._error):
-            raise Refusal(getattr(error, "value", FUNCTION_NOT_FOUND), str(error)) from None
+        if isinstance(error, self._binding.NVMLError):
+            words = _words(self._binding, error)
+            raise Refusal(getattr(error, "value", FUNCTION_NOT_FOUND), words) from None
 
 
 _attribute = object.__getattribute__
