@@ -98,8 +98,10 @@ class Journal(MetricExporter):
 
 
 def unhurried() -> None:
-    """No warning of a reader that ticks before it has a provider, or ends slowly: that is the machine's affair."""
-    logging.getLogger("opentelemetry.sdk.metrics._internal.export").setLevel(logging.ERROR)
+    """No warning of a reader that ticks before it has a provider, as on a slow machine; all others are heard."""
+    early = "Cannot call collect on a MetricReader until it is registered"
+    reader = logging.getLogger("opentelemetry.sdk.metrics._internal.export")
+    reader.addFilter(lambda record: not record.getMessage().startswith(early))
 
 
 def provider(path: str | Path, interval: float) -> MeterProvider:
