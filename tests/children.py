@@ -21,8 +21,9 @@ PATIENCE = 120.0
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """What a user's shell would have: nothing of OpenTelemetry, but what the test says."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("OTEL_", "PYTEST_"))}
+    """The environment of a user's shell: nothing of OpenTelemetry or pytest, and what the test adds."""
+    ours = ("OTEL_", "PYTEST_", "COLUMNS", "LINES")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     clean["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{clean.get('PATH', os.defpath)}"
     return clean | dict(extra or {})
 

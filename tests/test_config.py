@@ -84,7 +84,7 @@ RIGHT: dict[str, list[tuple[object, object]]] = {
 }
 
 WRONG: dict[str, list[object]] = {
-    "sources": [5, 1.5, True, [1], {"host": 1}, b"host", object()],
+    "sources": [5, 1.5, True, [1], {"host": 1}, b"host", Ellipsis],
     "sample_interval": ["fast", "2s", "-1", -1, "nan", "inf", float("nan"), "3601", 1e9, True, [], {}, 10**400, "1,5"],
     "include_metrics": ["system.cpu.tim", "system.cpu.time,nothing.*", 7, [7]],
     "exclude_metrics": ["sytem.*", {}, 0],

@@ -36,16 +36,19 @@ def test_a_benchmark_works_and_yields_finite_numbers(
         assert all(math.isfinite(number) and number >= 0 for number in numbers), figure
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("times", [0, 1, 7, 30])
 def test_every_release_of_the_lock_is_counted(times: int) -> None:
     assert releases(lambda: [os.stat("/") for _ in range(times)]) == times
 
 
+@pytest.mark.alone
 def test_a_call_that_keeps_the_lock_is_no_release() -> None:
     pid = ctypes.PyDLL(None).getpid
     assert releases(lambda: [pid() for _ in range(1000)]) == 0
 
 
+@pytest.mark.alone
 def test_counting_leaves_the_interpreter_as_it_was() -> None:
     before = sys.getswitchinterval(), os.sched_getaffinity(0)
     with pytest.raises(ZeroDivisionError):
@@ -63,14 +66,17 @@ def _counted(*arguments: Any) -> dict[str, int]:
     return counted
 
 
+@pytest.mark.alone
 def test_a_reading_of_every_source_lets_go_of_the_lock_at_most_twelve_times(plain: dict[str, int]) -> None:
     assert plain["releases"] <= 12
 
 
+@pytest.mark.alone
 def test_a_reading_does_no_more_with_many_sockets(plain: dict[str, int]) -> None:
     assert _counted(SOCKETS) == plain
 
 
+@pytest.mark.alone
 def test_a_reading_does_no_more_beside_many_processes(plain: dict[str, int]) -> None:
     with crowd(PROCESSES):
         assert _counted() == plain

@@ -1,7 +1,7 @@
-"""The programs that tests run against: real ones, built or taken from Debian, and drivers for what is not there.
+"""The programs that tests run against: real ones, built or from Debian, and simulated drivers.
 
-Every program is asked for by a function that returns its path or raises `Missing` with the reason. A test wraps the
-question in `need`, which skips it on a laptop and fails it where the environment variable CI is set.
+Each has a function that returns its path or raises `Missing` with the reason. A test wraps the call in `need`, which
+skips the test, or fails it where the environment variable CI is set. `python -m tests.tools` builds everything.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -24,10 +25,11 @@ T = TypeVar("T")
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = Path(__file__).resolve().parent
-BUILT = ROOT / ".tools"
+BUILT = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "opentelemetry-instrumentation-hardware"
+"""What was built, by a fingerprint of its sources; all checkouts of a user share it."""
 
-# A cold build on two cores takes about two minutes, and a slow network can add several to that.
 BUILD_SECONDS = 1800
+"""A build that takes longer counts as hung."""
 
 # The Debian package that brings each program.
 PACKAGES = {
@@ -62,31 +64,44 @@ def nvitop() -> None:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a program is made of the sources in a folder beside this file; the path of what is made ends the command."""
+    """How a program is built from a folder beside this file.
+
+    Attributes:
+        folder: the folder of the sources.
+        product: the name of the built file.
+        command: the compiler's command line; the path of the product is added at its end.
+        compiler: how to get the compiler.
+        usually: how long a first build takes on two cores; only `python -m tests.tools` starts such a build. Empty
+            for one that takes about a second, which a test may start.
+        environment: variables for the compiler.
+    """
 
     folder: str
     product: str
     command: tuple[str, ...]
     compiler: str
+    usually: str = ""
     environment: tuple[tuple[str, str], ...] = ()
 
 
+OTELCOL = Recipe(
+    folder="otelcol",
+    product="otelcol",
+    command=("go", "build", "-v", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-tags=grpcnotrace", "-o"),
+    compiler="https://go.dev/doc/install",
+    usually="5 to 10 minutes",
+    environment=(("CGO_ENABLED", "0"), ("GOWORK", "off")),
+)
+
+
 def otelcol() -> Path:
-    """The OpenTelemetry Collector of the sources in `otelcol/`, built on first use."""
-    return _made(
-        Recipe(
-            folder="otelcol",
-            product="otelcol",
-            command=("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-tags=grpcnotrace", "-o"),
-            compiler="https://go.dev/doc/install",
-            environment=(("CGO_ENABLED", "0"), ("GOWORK", "off")),
-        )
-    )
+    """The OpenTelemetry Collector of the sources in `otelcol/`."""
+    return _made(OTELCOL)
 
 
 def fake_nvml(without: tuple[str, ...] = ()) -> Path:
-    """The library of `fakenvml/`, built on first use; of an old driver, `without` some of the functions."""
-    # A function is taken away by another name, which nobody looks for.
+    """The library of `fakenvml/`; of an old driver, `without` some of the functions."""
+    # A function is removed by a name that the binding does not know.
     absent = [f"-D{function}=absent_{function}" for function in sorted(without)]
     return _made(
         Recipe(
@@ -110,51 +125,83 @@ def program(name: str) -> Path:
     return Path(found)
 
 
+def build(recipe: Recipe, progress: Callable[[str], None] = lambda line: None) -> Path:
+    """Build a program, or return the earlier product of exactly the same sources.
+
+    Args:
+        recipe: how to build it.
+        progress: called with a line before the build and every ten seconds during it.
+
+    Raises:
+        Missing: there is no compiler, or it failed.
+    """
+    kept = _product(recipe).parent
+    if shutil.which(recipe.command[0]) is None:
+        raise Missing(f"{recipe.folder}: no {recipe.command[0]} command to build it with: {recipe.compiler}")
+    BUILT.mkdir(parents=True, exist_ok=True)
+    with _lock(BUILT / f"{recipe.folder}.lock"):
+        if not _product(recipe).exists():
+            if recipe.usually:
+                progress(f"building {recipe.folder}: usually {recipe.usually} on two cores, once")
+            with tempfile.TemporaryDirectory(dir=BUILT, prefix=f"{recipe.folder}-") as scratch:
+                fresh = Path(scratch) / "fresh"
+                fresh.mkdir()
+                _compile(recipe, fresh / recipe.product, Path(scratch) / "log", progress)
+                fresh.rename(kept)  # as a whole: other processes see no product, or a finished one
+    return _product(recipe)
+
+
+def _compile(recipe: Recipe, product: Path, log: Path, progress: Callable[[str], None]) -> None:
+    began = time.monotonic()
+    with log.open("wb") as output:
+        compiler = subprocess.Popen(
+            [*recipe.command, str(product)],
+            cwd=SOURCES / recipe.folder,
+            env=os.environ | dict(recipe.environment),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        while compiler.poll() is None:
+            with suppress(subprocess.TimeoutExpired):
+                compiler.wait(10)
+                break
+            seconds, lines = time.monotonic() - began, log.read_bytes().count(b"\n")
+            if seconds > BUILD_SECONDS:
+                raise Missing(f"building {recipe.folder} took more than {BUILD_SECONDS} s")
+            progress(f"building {recipe.folder}: {seconds:.0f} s, {lines} packages")
+    finally:
+        compiler.kill()
+        compiler.wait()
+    if compiler.returncode:
+        raise Missing(f"building {recipe.folder} failed:\n{log.read_text(errors='replace')[-2000:].strip()}")
+
+
 def _made(recipe: Recipe) -> Path:
-    """The product of exactly the present sources, kept under `.tools/` and made once however many ask at a time."""
-    outcome = _make(recipe)
+    outcome = _outcome(recipe)
     if isinstance(outcome, Missing):
         raise outcome
     return outcome
 
 
 @functools.cache
-def _make(recipe: Recipe) -> Path | Missing:
-    # A failure is returned, not raised, so that it is remembered too and not every test waits for it anew.
-    kept = BUILT / f"{recipe.folder}-{_fingerprint(recipe)}"
-    product = kept / recipe.product
+def _outcome(recipe: Recipe) -> Path | Missing:
+    # A failure is returned, not raised, so that it is remembered and no other test repeats the build.
+    product = _product(recipe)
     if product.exists():
         return product
-    if shutil.which(recipe.command[0]) is None:
-        return Missing(
-            f"{recipe.folder} is built from sources, and there is no {recipe.command[0]} command: {recipe.compiler}"
-        )
-    BUILT.mkdir(exist_ok=True)
-    with _lock(BUILT / f"{recipe.folder}.lock"):
-        if product.exists():
-            return product
-        with tempfile.TemporaryDirectory(dir=BUILT, prefix=f"{recipe.folder}-") as scratch:
-            fresh = Path(scratch) / "fresh"
-            fresh.mkdir()
-            try:
-                subprocess.run(
-                    [*recipe.command, str(fresh / recipe.product)],
-                    cwd=SOURCES / recipe.folder,
-                    env=os.environ | dict(recipe.environment),
-                    check=True,
-                    timeout=BUILD_SECONDS,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    text=True,
-                    errors="replace",
-                )
-            except subprocess.CalledProcessError as failure:
-                return Missing(f"building {recipe.folder} failed:\n{failure.stdout[-2000:].strip()}")
-            except subprocess.TimeoutExpired:
-                return Missing(f"building {recipe.folder} took more than {BUILD_SECONDS} s")
-            # Renamed as a whole: another run sees either no product or a finished one.
-            fresh.rename(kept)
-    return product
+    if recipe.usually:
+        how = f"python -m tests.tools builds it (usually {recipe.usually} on two cores, once)"
+        return Missing(f"{recipe.folder} is not built: {how}")
+    try:
+        return build(recipe)
+    except Missing as missing:
+        return missing
+
+
+def _product(recipe: Recipe) -> Path:
+    return BUILT / f"{recipe.folder}-{_fingerprint(recipe)}" / recipe.product
 
 
 def _fingerprint(recipe: Recipe) -> str:

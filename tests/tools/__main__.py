@@ -1,4 +1,4 @@
-"""Gets every program ready ahead of the tests, and says which cannot be had: `python -m tests.tools`."""
+"""Builds and finds every program that tests run against, and names those that are missing: `python -m tests.tools`."""
 
 from __future__ import annotations
 
@@ -8,17 +8,21 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from tests.tools import PACKAGES, Missing, fake_nvml, otelcol, program
+from tests.tools import OTELCOL, PACKAGES, Missing, build, fake_nvml, program
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
 
 
 def main() -> int:
-    wanted: dict[str, Callable[[], Path]] = {"otelcol": otelcol, "fakenvml": fake_nvml}
+    wanted: dict[str, Callable[[], Path]] = {"otelcol": partial(build, OTELCOL, _say), "fakenvml": fake_nvml}
     wanted |= {name: partial(program, name) for name in PACKAGES}
     missing = 0
     for name, get in wanted.items():
         began = time.monotonic()
         try:
-            print(f"{name}: {get()} ({time.monotonic() - began:.1f} s)", flush=True)
+            _say(f"{name}: {get()} ({time.monotonic() - began:.1f} s)")
         except Missing as reason:
             missing += 1
             print(f"{name}: {reason}", file=sys.stderr, flush=True)
