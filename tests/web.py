@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 import threading
 from collections.abc import Callable
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
+
+_HANDSHAKE = b"\x16"
+"""The first byte that a TLS client sends."""
 
 
 def page(body: bytes | str, kind: str = "text/plain; version=0.0.4", status: int = 200, **headers: str) -> Answer:
@@ -37,7 +41,7 @@ class Web:
 
     Args:
         answer: to every request.
-        context: TLS, with the server's certificate.
+        context: TLS, with the server's certificate; requests in clear are answered on the same port, too.
     """
 
     def __init__(self, answer: Answer, context: ssl.SSLContext | None = None) -> None:
@@ -59,12 +63,16 @@ class Web:
         class Server(ThreadingHTTPServer):
             daemon_threads = True
 
+            def get_request(self) -> tuple[socket.socket, Any]:
+                connection, address = super().get_request()
+                if context is not None and connection.recv(1, socket.MSG_PEEK) == _HANDSHAKE:
+                    connection = context.wrap_socket(connection, server_side=True)
+                return connection, address
+
             def handle_error(self, request: object, client_address: object) -> None:
                 pass
 
         self._server = Server(("127.0.0.1", 0), Handler)
-        if context is not None:
-            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         self.port = self._server.server_port
         scheme = "http" if context is None else "https"
         self.url = f"{scheme}://127.0.0.1:{self.port}/metrics"

@@ -50,7 +50,7 @@ class Endpoint:
     __hash__ = None  # type: ignore[assignment]  # its headers have none, and making one is costly
 
     name: str
-    url: str
+    url: str = field(repr=False)  # its query may be secret
     filters: Words | None = None
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     bearer_token_file: str = ""

@@ -44,7 +44,7 @@ class Address:
         most: bytes of the page, unpacked.
     """
 
-    url: str
+    url: str = field(repr=False)  # its query or user may be secret
     accept: str = "*/*"
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     token_file: str = ""
