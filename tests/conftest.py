@@ -18,7 +18,7 @@ TURNS = pytest.StashKey[Turns]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--rewrite", action="store_true", help="write made-up captures and expected output anew, instead of comparing"
+        "--rewrite", action="store_true", help="write simulated captures and expected output anew, instead of comparing"
     )
 
 

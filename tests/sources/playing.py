@@ -44,12 +44,16 @@ class Playing:
         self.clock = clock
         self._remarked: list[str] = []
 
-    def tick(self) -> list[str]:
-        """Read every source, make a collection, and say what it brought, and what is newly missing."""
+    def read(self) -> None:
+        """Read every source once."""
         for poller in self._session.board.pollers:
             if poller.state is not State.ABSENT:  # its thread has ended
                 poller.step(due=True)
         self._session.after()
+
+    def tick(self) -> list[str]:
+        """Read every source once; the remarks that are new, and what the SDK collects."""
+        self.read()
         before, self._remarked = self._remarked, self.remarks()
         return [remark for remark in self._remarked if remark not in before] + self.collect()
 

@@ -56,6 +56,11 @@ class Simulation:
     ticks: int = 3
 
     @property
+    def nature(self) -> str:
+        """The documents that the tool prints were written by hand."""
+        return "made by hand" if self.prints else "simulated"
+
+    @property
     def settings(self) -> dict[str, Any]:
         if self.prints:
             return {**SPARSE, "nvml": "off", "nvidia_smi": TOOL}
@@ -169,7 +174,12 @@ def record(name: str, folder: Path) -> None:
         "nvml": os.environ.get("OTEL_PYTHON_HARDWARE_NVML", "off"),
         "nvidia_smi": str(folder / "nvidia-smi") if simulation.prints else "off",
     }
-    header = {"machine": simulation.machine, "settings": simulation.settings, "pid": PROGRAM}
+    header = {
+        "nature": simulation.nature,
+        "machine": simulation.machine,
+        "settings": simulation.settings,
+        "pid": PROGRAM,
+    }
     drivers = Record(Drivers(), sys.stdout, "nvidia", header, clock=lambda: now[0])
     source = discover()["nvidia"]()(Site(Config.read(words, {}), drivers, PROGRAM))
     with patch("time.monotonic", lambda: now[0]) if simulation.gpus else patch("time.daylight", 0):

@@ -1,17 +1,38 @@
-"""Every capture through the real instrumentor and the real SDK: what comes out is what stands beside it, byte for byte.
+"""Every capture through the real instrumentor and the real SDK, compared with the file of expected output.
 
-``pytest tests/sources --rewrite`` writes the files anew that are made from something else: the captures of made-up
-machines and simulated drivers, and all expected output. Look at what changed.
+A capture is what drivers answered at each tick (its format: `opentelemetry.instrumentation.hardware.replay`). There are
+three kinds, and the first line of a capture says which one it is (``nature``):
+
+- ``recorded``: from the drivers of a real machine, by ``otel-hardware record``. A file ``<source>/<name>.jsonl``.
+- ``simulated``: from a simulated driver library. A file as well, because recording it takes a child process.
+- ``made by hand``: from data in this folder. A file where an NVIDIA tool printed a handwritten document; all others are
+  made in memory: from a `Story` (machines.py, radeons.py, macs.py, npus.py, tpus.py) or from pages.py.
+
+Expected output, ``<source>/<name>.expected``, is a block of lines for each tick::
+
+    # tick 0
+    # missing: system.disk.io: no whole disk in /proc/diskstats        something that the source says is missing
+    # absent: there is no /sys/class/drm (...)                         or why the whole source is absent, or ill
+    hw.power{hw.id=0,hw.type=gpu} 250.0 W gauge                        series, value, unit, kind
+
+    # tick 10
+    - hw.power{hw.id=0,hw.type=gpu}                                    gone since the tick before
+    - # missing: system.disk.io: ...                                   no longer missing
+    hw.power{hw.id=1,hw.type=gpu} 251.0 W gauge                        new, or with another value
+
+The first block is everything that the SDK collects, each further block only what changed since the one before it.
+
+``pytest tests/sources/test_captures.py --rewrite`` writes expected output and simulated captures anew. Read the diff.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.sources.machines import STORIES, Story
@@ -31,10 +52,6 @@ from opentelemetry.instrumentation.hardware.sources import Site, discover
 from opentelemetry.instrumentation.hardware.vocabulary import CATALOG
 
 FOLDER = Path(__file__).parent
-SIMULATED = {FOLDER / "nvidia" / f"{name}.jsonl": name for name in SIMULATIONS}
-MADE = {FOLDER / story.source / f"{story.name}.jsonl": story for story in (*STORIES, *RADEONS, *MACS, *NPUS, *TPUS)}
-PAGED = {FOLDER / "openmetrics" / f"{name}.jsonl": text for name, text in PAGES.items()}
-CAPTURES = sorted({*FOLDER.glob("*/*.jsonl"), *MADE, *SIMULATED, *PAGED})
 
 NOT_IN_A_CAPTURE = {
     "cpython.gc.collections": "asked of the interpreter, not of a driver; test_process.py",
@@ -48,63 +65,11 @@ def _name(path: Path) -> str:
     return f"{path.parent.name}/{path.stem}"
 
 
-def _compare(found: str, path: Path, rewrite: bool) -> None:
-    if rewrite:
-        path.write_text(found, encoding="utf-8")
-    expected = path.read_text(encoding="utf-8") if path.exists() else ""
-    assert found.splitlines() == expected.splitlines(), f"{path.relative_to(FOLDER)} says something else"
-
-
-@pytest.mark.parametrize("path", CAPTURES, ids=_name)
-def test_a_capture_gives_what_is_written_beside_it(path: Path, rewrite: bool) -> None:
-    if rewrite and path in MADE:
-        path.write_text(_told(MADE[path]), encoding="utf-8")
-    elif rewrite and path in SIMULATED:
-        path.write_text(capture(SIMULATED[path]), encoding="utf-8")
-    elif rewrite and path in PAGED:
-        path.write_text(PAGED[path], encoding="utf-8")
-    replay = Replay(path.read_text(encoding="utf-8").splitlines())
-    source, settings = replay.header["capture"], replay.header.get("settings", {})
-    assert source == path.parent.name, "a capture lies in the folder of its source"
-    blocks = []
-    with playing(lambda name: replay, {"sources": [source], **settings}, replay.header.get("pid")) as stage:
-        start = stage.clock.now
-        while True:
-            stage.clock.now = start + replay.time
-            blocks.append("\n".join([f"# tick {replay.time:g}", *stage.tick(), ""]))
-            if not replay.next():
-                break
-    _compare("\n".join(blocks), path.with_suffix(".expected"), rewrite)
-
-
-@pytest.mark.parametrize("path", PAGED, ids=_name)
-def test_a_made_up_page_is_as_it_was_made(path: Path) -> None:
-    assert path.read_text(encoding="utf-8") == PAGED[path], f"{_name(path)}: run pytest tests/sources --rewrite"
-
-
-@pytest.mark.parametrize("path", MADE, ids=_name)
-def test_a_made_up_capture_holds_all_that_its_source_asks(path: Path) -> None:
-    kept = path.read_text(encoding="utf-8").splitlines()
-    assert _ticks(kept) == _ticks(_told(MADE[path]).splitlines()), f"{_name(path)}: run pytest tests/sources --rewrite"
-    assert json.loads(kept[0])["machine"] == MADE[path].machine
-
-
-def _ticks(lines: list[str]) -> dict[str, set[str]]:
-    """By tick, what is asked and answered, in whatever order."""
-    found: dict[str, set[str]] = {}
-    for line in lines[1:]:
-        if line.startswith("{"):
-            calls = found[line] = set()
-        else:
-            calls.add(line)
-    return found
-
-
-def _told(story: Story) -> str:
-    """The capture of a made-up machine."""
+def _recorded(story: Story) -> str:
+    """The capture of a made-up machine: what its source asks of it at each tick."""
     clock, output = Clock(), StringIO()
     start, drivers = clock.now, story.at(0)
-    header: dict[str, Any] = {"nature": "made by hand", "machine": story.machine, "settings": story.settings}
+    header: dict[str, object] = {"nature": "made by hand", "machine": story.machine, "settings": story.settings}
     if story.pid:
         header["pid"] = story.pid
     record = Record(drivers, output, story.source, header, clock=clock)
@@ -124,18 +89,93 @@ def _told(story: Story) -> str:
     return output.getvalue()
 
 
+FILES = {_name(path): path for path in FOLDER.glob("*/*.jsonl")}
+SIMULATED = {f"nvidia/{name}": simulation for name, simulation in SIMULATIONS.items()}
+STORIES_BY_NAME = {f"{story.source}/{story.name}": story for story in (*STORIES, *RADEONS, *MACS, *NPUS, *TPUS)}
+PAGES_BY_NAME = {f"openmetrics/{name}": text for name, text in PAGES.items()}
+CAPTURES = sorted({*FILES, *SIMULATED, *STORIES_BY_NAME, *PAGES_BY_NAME})
+
+
+def _text(name: str) -> str:
+    """A capture, read from its file or made in memory."""
+    if name in STORIES_BY_NAME:
+        return _recorded(STORIES_BY_NAME[name])
+    if name in PAGES_BY_NAME:
+        return PAGES_BY_NAME[name]
+    return (FOLDER / f"{name}.jsonl").read_text(encoding="utf-8")
+
+
+def _series(line: str) -> str:
+    """A line of output without the value, unit and kind of a point."""
+    return line if line.startswith("#") else line.rsplit(" ", 3)[0]
+
+
+def _changes(before: Sequence[str], now: Sequence[str]) -> list[str]:
+    """What changed between the output of two ticks, as the docstring of this file describes it."""
+    old, new = ({_series(line): line for line in lines} for lines in (before, now))
+    assert len(new) == len(now), "a series was collected twice"
+    gone = [f"- {series}" for series in old if series not in new]
+    return gone + [line for series, line in new.items() if old.get(series) != line]
+
+
+def _played(replay: Replay) -> str:
+    """The output of a capture."""
+    source, settings = replay.header["capture"], replay.header.get("settings", {})
+    blocks: list[str] = []
+    before: list[str] = []
+    with playing(lambda name: replay, {"sources": [source], **settings}, replay.header.get("pid")) as stage:
+        start = stage.clock.now
+        while True:
+            stage.clock.now = start + replay.time
+            stage.read()
+            now = [*stage.remarks(), *stage.collect()]
+            blocks.append("\n".join([f"# tick {replay.time:g}", *_changes(before, now), ""]))
+            before = now
+            if not replay.next():
+                return "\n".join(blocks)
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_capture_is_exported_as_expected(name: str, rewrite: bool) -> None:
+    if rewrite and name in SIMULATED:
+        (FOLDER / f"{name}.jsonl").write_text(capture(name.partition("/")[2]), encoding="utf-8")
+    replay = Replay(_text(name).splitlines())
+    assert replay.header["capture"] == name.partition("/")[0], "a capture has to be in the folder of its source"
+    found, path = _played(replay), FOLDER / f"{name}.expected"
+    if rewrite:
+        path.write_text(found, encoding="utf-8")
+    expected = path.read_text(encoding="utf-8") if path.exists() else ""
+    assert found.splitlines() == expected.splitlines(), f"{path.relative_to(FOLDER)} differs"
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "changes"),
+    [
+        pytest.param([], ["# missing: b", "a{} 1 W gauge"], ["# missing: b", "a{} 1 W gauge"], id="first tick"),
+        pytest.param(["# missing: b", "a{} 1 W gauge"], ["# missing: b", "a{} 1 W gauge"], [], id="nothing"),
+        pytest.param(["a{} 1 W gauge"], ["a{} 2 W gauge"], ["a{} 2 W gauge"], id="value"),
+        pytest.param(["a{} 1 W gauge"], ["a{} 1 W counter"], ["a{} 1 W counter"], id="kind"),
+        pytest.param(["a{} 1  gauge", "b{c=d e} 1 W gauge"], ["a{} 1  gauge"], ["- b{c=d e}"], id="series gone"),
+        pytest.param(["# missing: b"], [], ["- # missing: b"], id="remark gone"),
+        pytest.param(["a{c=1} 1 W gauge"], ["a{c=2} 1 W gauge"], ["- a{c=1}", "a{c=2} 1 W gauge"], id="another series"),
+    ],
+)
+def test_expected_output_holds_the_changes_of_a_tick(before: list[str], now: list[str], changes: list[str]) -> None:
+    assert _changes(before, now) == changes
+
+
 def _exported() -> Mapping[str, set[str]]:
     """By metric, the captures whose expected output has it."""
     found: dict[str, set[str]] = {}
     for path in FOLDER.glob("*/*.expected"):
         for line in path.read_text(encoding="utf-8").splitlines():
             own = line.startswith("openmetrics.") or "openmetrics.endpoint=" not in line  # not of a scraped page
-            if line and own and not line.startswith("#"):
+            if line and own and not line.startswith(("#", "- ")):
                 found.setdefault(line.partition("{")[0], set()).add(_name(path))
     return found
 
 
-def test_every_row_of_the_vocabulary_is_in_some_expected_output_or_has_a_reason() -> None:
+def test_every_catalog_row_is_in_some_expected_output_or_has_a_reason() -> None:
     known, exported = {row.name for row in CATALOG}, set(_exported())
     assert known - exported - set(NOT_IN_A_CAPTURE) == set(), "rows that no capture shows"
     assert exported & set(NOT_IN_A_CAPTURE) == set(), "rows that a capture shows after all"
@@ -143,17 +183,27 @@ def test_every_row_of_the_vocabulary_is_in_some_expected_output_or_has_a_reason(
     assert exported - known == set(), "exported, but in no row of the vocabulary"
 
 
-def test_every_source_has_captures_and_every_capture_a_source() -> None:
-    assert {path.parent.name for path in CAPTURES} == set(discover())
+def test_every_source_has_a_capture() -> None:
+    assert {name.partition("/")[0] for name in CAPTURES} == set(discover())
 
 
-def test_every_capture_has_expected_output_and_the_other_way_round() -> None:
-    assert {path.with_suffix("") for path in CAPTURES} == {path.with_suffix("") for path in FOLDER.glob("*/*.expected")}
+def test_every_capture_has_expected_output_and_vice_versa() -> None:
+    assert set(CAPTURES) == {_name(path) for path in FOLDER.glob("*/*.expected")}
 
 
-def test_every_capture_says_whether_it_was_recorded() -> None:
-    for path in CAPTURES:
-        header = json.loads(path.read_text(encoding="utf-8").splitlines()[0])
-        assert header["nature"] == ("made by hand" if path in MADE or path in PAGED else "recorded"), _name(path)
-        assert header["machine"], _name(path)
-        assert header["date"], _name(path)
+@pytest.mark.parametrize("name", CAPTURES)
+def test_nature_of_a_capture_is_true(name: str) -> None:
+    header = json.loads(_text(name).partition("\n")[0])
+    if name in SIMULATED:
+        nature = "made by hand" if SIMULATED[name].prints else "simulated"
+    else:
+        nature = "recorded" if name in FILES else "made by hand"
+    assert header["nature"] == nature
+    assert header["date"]
+    # What `otel-hardware record` says of a machine, and nothing else does.
+    assert bool(re.match(r"(Linux|Darwin|Windows) \d", header["machine"])) == (nature == "recorded"), header["machine"]
+
+
+def test_no_capture_is_kept_in_a_file_and_made_in_memory() -> None:
+    assert FILES.keys() & {*STORIES_BY_NAME, *PAGES_BY_NAME} == set()
+    assert len(STORIES_BY_NAME) == len((*STORIES, *RADEONS, *MACS, *NPUS, *TPUS)), "two stories have one name"

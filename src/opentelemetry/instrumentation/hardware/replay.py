@@ -9,6 +9,9 @@ somewhere else, or that was made up. A capture is a text file of JSON lines::
     ["kernel", "read", ["/proc/pressure/cpu"], {"error": ["FileNotFoundError", 2, "No such file or directory"]}]
     {"tick": 2.0}
 
+``nature`` says where the answers are from: "recorded" from the drivers of a real machine, "simulated" by a stand-in for
+a driver, or "made by hand".
+
 A tick is one moment, in seconds since the first: a call that is repeated within it is answered as the first time, and
 an answer that did not change since the tick before is not written again. ``{pid}`` stands for the process that reads,
 whoever it is.
