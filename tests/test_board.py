@@ -16,7 +16,7 @@ from opentelemetry.instrumentation.hardware.vocabulary import (
 )
 
 
-def test_all_sources_are_in_one_snapshot() -> None:
+def test_snapshot_has_all_sources() -> None:
     stage = Stage(names=("player", "neighbour"))
     stage.player.read = lambda now: [POWER(1.0), ENERGY(5)]
     stage.players["neighbour"].read = lambda now: [POWER(2.0, {"part": "b"})]
@@ -28,7 +28,7 @@ def test_all_sources_are_in_one_snapshot() -> None:
     assert snapshot.read == {"player": stage.start, "neighbour": stage.start}
 
 
-def test_a_series_that_two_sources_claim_belongs_to_the_first_and_nothing_else_is_lost() -> None:
+def test_duplicate_series_of_two_sources_is_taken_from_the_first() -> None:
     stage = Stage(names=("player", "neighbour"))
     stage.player.read = lambda now: [ENERGY(5, {"part": "a"})]
     stage.players["neighbour"].read = lambda now: [
@@ -46,7 +46,7 @@ def test_a_series_that_two_sources_claim_belongs_to_the_first_and_nothing_else_i
         assert "test.energy" in problem.reason
 
 
-def test_a_share_is_a_ratio_when_it_leaves_the_board() -> None:
+def test_share_is_collected_as_ratio() -> None:
     stage = Stage(interval=1.0, expected=10.0)
     stage.player.read = lambda now: [BUSY(Share(now / 4, now))]
     stage.run(0.5)
@@ -55,7 +55,7 @@ def test_a_share_is_a_ratio_when_it_leaves_the_board() -> None:
     assert one(stage.collect(), BUSY) == 0.25
 
 
-def test_rows_that_are_not_wanted_are_left_out() -> None:
+def test_include_and_exclude_metrics_filter_snapshot() -> None:
     stage = Stage()
     stage.player.read = lambda now: [SYSTEM_CPU_LOAD_1M(1.0), SYSTEM_CPU_LOAD_5M(5.0)]
     stage.run(1.0)
@@ -72,7 +72,7 @@ def test_rows_that_are_not_wanted_are_left_out() -> None:
     assert rows(Config(exclude_metrics=["*"])) == set()
 
 
-def test_the_board_reports_itself() -> None:
+def test_own_metrics_are_reported() -> None:
     stage = Stage(names=("player", "neighbour"))
     stage.run(1.0)
     stage.poller.cpu_time = 0.25
@@ -92,7 +92,7 @@ def test_the_board_reports_itself() -> None:
     assert set(snapshot.values) == {OWN_CPU_TIME, SOURCE_UP}, "one that fails has no time that it takes"
 
 
-def test_a_source_that_has_not_been_read_yet_is_neither_up_nor_down_and_took_no_time() -> None:
+def test_unread_source_has_no_up_and_no_read_duration() -> None:
     stage = Stage()
     assert stage.up() == {}
     snapshot = Board([stage.poller], {}, Config(include_metrics=["otel_hardware.*"]), stage.clock).collect({})
@@ -100,7 +100,7 @@ def test_a_source_that_has_not_been_read_yet_is_neither_up_nor_down_and_took_no_
     assert set(snapshot.values) == {OWN_CPU_TIME}
 
 
-def test_the_rows_are_those_that_were_read_and_are_wanted_and_our_own() -> None:
+def test_rows_are_read_metrics_that_are_wanted_and_own_metrics() -> None:
     read: dict[Metric, None] = {SYSTEM_CPU_LOAD_1M: None}
     board = Board([], read, Config())
     own = {OWN_CPU_TIME, SOURCE_UP}
@@ -112,7 +112,7 @@ def test_the_rows_are_those_that_were_read_and_are_wanted_and_our_own() -> None:
     assert set(Board([], {}, Config(include_metrics=["otel_hardware.*"])).rows()) == own | {SOURCE_READ_DURATION}
 
 
-def test_a_source_that_is_not_there_is_no_problem_to_others() -> None:
+def test_absent_source_is_no_problem() -> None:
     stage = Stage(names=("player", "neighbour"))
 
     def missing() -> None:
@@ -126,7 +126,7 @@ def test_a_source_that_is_not_there_is_no_problem_to_others() -> None:
     assert one(snapshot, POWER) == 1.0
 
 
-def test_each_reader_has_its_own_windows() -> None:
+def test_each_reader_mark_has_its_own_windows() -> None:
     stage = Stage(interval=1.0, expected=10.0)
     stage.player.read = lambda now: [POWER(now - stage.start)]
     stage.run(10.5)
@@ -137,7 +137,7 @@ def test_each_reader_has_its_own_windows() -> None:
     assert one(stage.collect(2), POWER) == pytest.approx(10.5, abs=0.5), "the other reader has not collected yet"
 
 
-def test_metrics_outside_the_catalogue_pass() -> None:
+def test_metric_outside_catalog_is_collected() -> None:
     row = Metric("acme.widgets", Kind.UPDOWN, "{widget}", "Widgets.")
     stage = Stage()
     stage.player.read = lambda now: [row(3)]

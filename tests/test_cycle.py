@@ -54,7 +54,7 @@ class Collector:
         return found
 
 
-def test_every_instrument_of_a_collection_gets_the_same_snapshot() -> None:
+def test_callbacks_of_one_collection_share_a_snapshot() -> None:
     at = Collector()
     first = at.ask(POWER)
     assert at.ask(LEVEL) is first
@@ -64,7 +64,7 @@ def test_every_instrument_of_a_collection_gets_the_same_snapshot() -> None:
     assert at.ask(LEVEL) is second
 
 
-def test_an_instrument_that_comes_back_begins_a_new_collection_whatever_the_order() -> None:
+def test_second_call_of_a_callback_starts_new_collection() -> None:
     at = Collector()
     first = at.ask(POWER)
     assert at.ask(LEVEL) is first
@@ -74,7 +74,7 @@ def test_an_instrument_that_comes_back_begins_a_new_collection_whatever_the_orde
     assert at.ask(USERS) is second
 
 
-def test_the_next_collection_begins_with_the_first_instrument_wherever_the_last_one_broke_off() -> None:
+def test_incomplete_collection_is_followed_by_new_snapshot() -> None:
     at = Collector()
     first = at.ask(POWER)
     other = at.elsewhere(POWER, LEVEL)
@@ -85,7 +85,7 @@ def test_the_next_collection_begins_with_the_first_instrument_wherever_the_last_
     assert at.ask(LEVEL) is third
 
 
-def test_an_instrument_that_is_made_between_two_collections_is_served_from_the_next_one_on() -> None:
+def test_new_instrument_is_observed_from_next_collection_on() -> None:
     at = Collector()
     cycle = at.another()
     power = partial(cycle.callback(POWER), CallbackOptions())
@@ -98,7 +98,7 @@ def test_an_instrument_that_is_made_between_two_collections_is_served_from_the_n
     assert level() == [second]
 
 
-def test_each_reader_has_windows_of_its_own() -> None:
+def test_each_reader_thread_has_its_own_windows() -> None:
     at = Collector()
     at.stage.run(10.5)
     assert one(at.ask(POWER), POWER) == pytest.approx(5.5, abs=0.5)
@@ -108,7 +108,7 @@ def test_each_reader_has_windows_of_its_own() -> None:
     assert one(at.ask(POWER), POWER) == pytest.approx(15.5, abs=0.5)
 
 
-def test_two_providers_do_not_disturb_each_other() -> None:
+def test_collections_of_two_providers_are_independent() -> None:
     at = Collector()
     other = asks(at.another())
     at.stage.run(10.5)
@@ -119,7 +119,7 @@ def test_two_providers_do_not_disturb_each_other() -> None:
     assert one(theirs, POWER) == one(first, POWER)
 
 
-def test_a_collection_is_noted_once() -> None:
+def test_collection_is_noted_once_in_rhythm() -> None:
     at = Collector()
     for now in (1000.0, 1007.0):
         at.stage.clock.now = now
@@ -129,7 +129,7 @@ def test_a_collection_is_noted_once() -> None:
     assert at.stage.rhythm.shortest(1007.0) == 7.0
 
 
-def test_readers_that_come_no_more_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_at_most_64_readers_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     at = Collector()
     current = [0]
     monkeypatch.setattr(threading, "get_ident", lambda: current[0])
@@ -149,7 +149,7 @@ def test_readers_that_come_no_more_are_forgotten(monkeypatch: pytest.MonkeyPatch
     )
 
 
-def test_a_metric_without_values_has_an_empty_part_and_begins_nothing() -> None:
+def test_metric_without_values_returns_nothing_and_starts_no_collection() -> None:
     at = Collector()
     first = at.ask(POWER)
     assert at.asks[POWER_PEAK]() == ()
@@ -158,7 +158,7 @@ def test_a_metric_without_values_has_an_empty_part_and_begins_nothing() -> None:
     assert at.ask(LEVEL) is not first
 
 
-def test_nothing_is_handed_out_before_it_is_opened_and_after_it_is_closed() -> None:
+def test_closed_cycle_returns_nothing() -> None:
     at = Collector()
     assert asks(Cycle(whole))[POWER]() == ()
     at.stage.run(1.0)
@@ -169,7 +169,7 @@ def test_nothing_is_handed_out_before_it_is_opened_and_after_it_is_closed() -> N
     assert one(at.ask(POWER), ENERGY) == 2
 
 
-def test_what_is_closed_and_opened_during_a_collection_is_handed_out_from_the_next_one_on() -> None:
+def test_cycle_reopened_during_a_collection_returns_values_from_the_next() -> None:
     at = Collector()
     at.ask(POWER)
     at.cycle.close()
@@ -180,7 +180,7 @@ def test_what_is_closed_and_opened_during_a_collection_is_handed_out_from_the_ne
         assert at.ask(LEVEL) is at.ask(ENERGY) is at.ask(USERS) is first, "one collection, one Snapshot"
 
 
-def test_a_collection_that_fails_is_empty_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_failed_collection_is_empty_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     at = Collector()
 
     def fail(snapshot: Snapshot) -> dict[Metric, list[Snapshot]]:

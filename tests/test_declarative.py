@@ -53,7 +53,7 @@ def settings(outcome: Any) -> dict[str, list[object]]:
     return found
 
 
-def test_options_arrive_with_their_types(sink: Sink, tmp_path: Path) -> None:
+def test_options_of_configuration_file_keep_their_types(sink: Sink, tmp_path: Path) -> None:
     options = {
         "sources": ["host", "process"],
         "sample_interval": 0.5,
@@ -72,7 +72,7 @@ def test_options_arrive_with_their_types(sink: Sink, tmp_path: Path) -> None:
     assert {"cpu.logical_number"} <= set().union(*(point.attributes for point in export.points))
 
 
-def test_a_bad_option_costs_one_warning_and_the_default_stands(sink: Sink, tmp_path: Path) -> None:
+def test_invalid_and_unknown_options_log_one_warning_each(sink: Sink, tmp_path: Path) -> None:
     outcome = children.run(
         children.instrumented("configured"), configure(sink, tmp_path, {"sample_interval": "fast", "detail": ["all"]})
     )
@@ -95,7 +95,7 @@ def test_an_option_that_there_is_not_costs_one_warning_and_the_others_count(sink
     assert {"system.cpu.time", "process.cpu.time"} <= sink.exports[-1].names()
 
 
-def test_switched_off_in_the_file(sink: Sink, tmp_path: Path) -> None:
+def test_enabled_false_in_configuration_file_switches_off(sink: Sink, tmp_path: Path) -> None:
     env = configure(sink, tmp_path, {"enabled": False}) | {
         "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "system_metrics,hardware"
     }

@@ -33,19 +33,19 @@ def gpu() -> Device:
     return Device("GPU-1", "GPU 0")
 
 
-def test_a_quantity_is_each_of_its_rows() -> None:
+def test_quantity_yields_a_point_per_metric() -> None:
     assert said(gpu(), temperature__gpu=61) == {("hw.temperature", "gpu"): 61, ("hw.temperature.peak", "gpu"): 61}
     assert said(gpu(), memory__used=5) == {("hw.gpu.memory.usage", ""): 5, ("hw.gpu.memory.peak", ""): 5}
     assert said(gpu(), io__pcie__transmit=Rate(3.0)) == {("hw.gpu.io", "pcie transmit"): Rate(3.0)}
 
 
-def test_nothing_follows_from_nothing() -> None:
+def test_missing_quantities_yield_no_derived_points() -> None:
     assert said(gpu()) == {}
     assert set(said(gpu(), memory__total=5)) == {("hw.gpu.memory.limit", "")}
     assert set(said(gpu(), power__limit__enforced=5)) == {("hw.power.limit", "enforced")}
 
 
-def test_ratios_need_both_of_their_parts() -> None:
+def test_ratio_needs_numerator_and_denominator() -> None:
     assert said(gpu(), memory__used=3, memory__total=12)["hw.gpu.memory.utilization", ""] == 0.25
     assert ("hw.gpu.memory.utilization", "") not in said(gpu(), memory__used=3, memory__total=0)
     device = gpu()
@@ -55,35 +55,35 @@ def test_ratios_need_both_of_their_parts() -> None:
     assert said(device, power=100.0, power__limit__enforced=200.0)["hw.power.utilization", ""] == 0.5
 
 
-def test_power_is_integrated_where_energy_is_not_counted() -> None:
+def test_energy_is_integrated_from_power_without_energy_counter() -> None:
     assert said(gpu(), power=100.0)["hw.energy", ""] == Rate(100.0)
     assert said(gpu(), power=100.0, energy=7.5)["hw.energy", ""] == 7.5
 
 
 @pytest.mark.parametrize("task", BUSY)
-def test_shares_of_time_are_integrated(task: str) -> None:
+def test_busy_utilization_is_integrated_to_time(task: str) -> None:
     assert said(gpu(), **{f"utilization__{task}": 0.5})["hw.gpu.time", task] == Rate(0.5)
 
 
 @pytest.mark.parametrize("task", UNITS)
-def test_shares_of_what_a_unit_could_do_are_no_time(task: str) -> None:
+def test_unit_utilization_is_not_integrated_to_time(task: str) -> None:
     assert set(said(gpu(), **{f"utilization__{task}": 0.5})) == {("hw.gpu.utilization", task)}
 
 
-def test_the_peak_is_the_reading_where_nobody_looked_more_often() -> None:
+def test_utilization_peak_falls_back_to_utilization() -> None:
     assert said(gpu(), utilization__general=0.5)["hw.gpu.utilization.peak", ""] == 0.5
     both = said(gpu(), utilization__general=0.5, utilization__peak=0.9)
     assert both["hw.gpu.utilization.peak", ""] == 0.9
     assert ("hw.gpu.utilization.peak", "") not in said(gpu(), utilization__memory=0.5)
 
 
-def test_a_device_is_in_one_state() -> None:
+def test_status_has_one_active_state() -> None:
     for state in STATES:
         points = {series.attributes[v.HW_STATE]: value for series, value in gpu().status(state)}
         assert points == {each: int(each == state) for each in STATES}
 
 
-def test_who_it_is_stands_on_every_point_as_far_as_the_row_has_it() -> None:
+def test_points_have_identity_attributes_of_device() -> None:
     part = Device("MIG-1", "MIG 0/3", parent="GPU-1")
     fan = Device("GPU-1/fan0", "GPU 0 fan 0", "fan", "GPU-1")
     points = [
@@ -100,12 +100,12 @@ def test_who_it_is_stands_on_every_point_as_far_as_the_row_has_it() -> None:
         assert expected.items() <= series.attributes.items(), series
 
 
-def test_a_quantity_that_there_is_none_of_is_a_mistake_of_the_reader() -> None:
+def test_unknown_quantity_raises_key_error() -> None:
     with pytest.raises(KeyError):
         list(gpu().points({"powr": 1.0}))
 
 
-def test_no_two_quantities_make_the_same_series() -> None:
+def test_quantities_have_distinct_series() -> None:
     rows: dict[tuple[Metric, frozenset[tuple[str, object]]], str] = {}
     for quantity, made in QUANTITIES.items():
         for row in made:
@@ -120,7 +120,7 @@ def test_no_two_quantities_make_the_same_series() -> None:
         st.sampled_from(sorted(QUANTITIES)), st.one_of(st.integers(0, 2**40), st.floats(0, 1e12)), max_size=20
     )
 )
-def test_what_is_said_is_exported_unchanged_and_each_series_once(reading: Mapping[str, Number]) -> None:
+def test_points_of_any_reading_are_unchanged_and_unique(reading: Mapping[str, Number]) -> None:
     device = gpu()
     points = list(device.points(reading))
     assert len({series for series, _ in points}) == len(points)

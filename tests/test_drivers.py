@@ -17,7 +17,7 @@ linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks th
 
 
 @linux
-def test_one_source_has_one_kernel_and_closing_is_safe_at_any_time() -> None:
+def test_drivers_has_one_kernel_and_close_is_idempotent() -> None:
     def opened() -> int:  # other tests may have left some
         return list(descriptors().values()).count("/proc/stat")
 
@@ -33,7 +33,7 @@ def test_one_source_has_one_kernel_and_closing_is_safe_at_any_time() -> None:
     assert opened() == before
 
 
-def test_what_a_source_brings_along_is_closed_with_the_rest_where_it_can_be() -> None:
+def test_own_driver_with_close_is_closed() -> None:
     class Own:
         def __init__(self) -> None:
             self.closed = 0
@@ -48,7 +48,7 @@ def test_what_a_source_brings_along_is_closed_with_the_rest_where_it_can_be() ->
     assert own.closed == 1
 
 
-def test_what_is_shared_is_made_once_and_anew_after_it_was_closed() -> None:
+def test_shared_object_is_made_once_until_close() -> None:
     drivers = Drivers()
     first = drivers.shared("cpus", object)
     assert drivers.shared("cpus", object) is first
@@ -57,13 +57,13 @@ def test_what_is_shared_is_made_once_and_anew_after_it_was_closed() -> None:
     assert drivers.shared("cpus", object) is not first
 
 
-def test_a_system_that_is_not_linux_has_no_such_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernel_is_unavailable_outside_linux(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
     with pytest.raises(Unavailable, match="this system is not Linux"):
         Drivers().kernel()
 
 
-def test_a_module_is_imported_at_its_first_call() -> None:
+def test_module_is_imported_at_first_call() -> None:
     code = (
         "import sys; from opentelemetry.instrumentation.hardware.drivers import Drivers\n"
         "module = Drivers().module('psutil'); assert 'psutil' not in sys.modules\n"
@@ -72,26 +72,26 @@ def test_a_module_is_imported_at_its_first_call() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_a_module_that_is_not_installed_is_unavailable_and_says_what_to_do() -> None:
+def test_missing_module_is_unavailable_with_pip_install_as_fix() -> None:
     with pytest.raises(Unavailable) as caught:
         Module("no_such_module_anywhere").call("anything")
     assert "no_such_module_anywhere cannot be imported" in caught.value.reason
     assert caught.value.fix == "pip install no_such_module_anywhere"
 
 
-def test_a_function_that_a_module_does_not_have_is_unavailable() -> None:
+def test_missing_module_function_is_unavailable() -> None:
     with pytest.raises(Unavailable, match="psutil has no win_service_iter on this system"):
         Module("psutil").call("win_service_iter")
     with pytest.raises(Unavailable, match=r"psutil has no Process\.num_handles on this system"):
         Module("psutil").call("Process.num_handles", os.getpid())
 
 
-def test_a_method_is_called_on_an_object_that_is_made_of_the_first_argument() -> None:
+def test_method_call_constructs_object_from_first_argument() -> None:
     psutil = Module("psutil")
     assert psutil.call("Process.name", os.getpid()) == psutil.call("Process.as_dict", os.getpid(), ["name"])["name"]
 
 
-def test_answers_are_plain_data() -> None:
+def test_module_answers_are_plain_data() -> None:
     import psutil
 
     memory = Module("psutil").call("virtual_memory")

@@ -32,7 +32,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
     process.stdin.close()
 
 
-def test_the_first_process_reports_and_its_descendants_are_members(child: subprocess.Popen[bytes]) -> None:
+def test_first_process_is_reporter_and_descendants_are_members(child: subprocess.Popen[bytes]) -> None:
     environ: dict[str, str] = {}
     assert not identity.join(environ, child.pid)
     assert environ == {JOB: identity.key(child.pid)}
@@ -42,14 +42,14 @@ def test_the_first_process_reports_and_its_descendants_are_members(child: subpro
     assert inherited == environ, "a member leaves the key alone"
 
 
-def test_joining_again_changes_nothing(child: subprocess.Popen[bytes]) -> None:
+def test_join_is_idempotent(child: subprocess.Popen[bytes]) -> None:
     environ: dict[str, str] = {}
     for _ in range(2):
         assert not identity.join(environ, ME)
         assert environ == {JOB: identity.key(ME)}
 
 
-def test_a_reporter_that_ended_is_followed_by_another(child: subprocess.Popen[bytes]) -> None:
+def test_job_key_of_ended_reporter_is_replaced(child: subprocess.Popen[bytes]) -> None:
     environ: dict[str, str] = {}
     identity.join(environ, child.pid)
     end(child)
@@ -60,7 +60,7 @@ def test_a_reporter_that_ended_is_followed_by_another(child: subprocess.Popen[by
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="the state of a process is read from /proc")
-def test_a_reporter_that_nobody_has_reaped_yet_has_ended(child: subprocess.Popen[bytes]) -> None:
+def test_zombie_reporter_has_ended(child: subprocess.Popen[bytes]) -> None:
     environ: dict[str, str] = {}
     identity.join(environ, child.pid)
     end(child)
@@ -69,7 +69,7 @@ def test_a_reporter_that_nobody_has_reaped_yet_has_ended(child: subprocess.Popen
     assert not identity.is_member(environ, ME)
 
 
-def test_another_process_of_the_same_number_is_not_the_reporter(child: subprocess.Popen[bytes]) -> None:
+def test_reused_pid_is_not_the_reporter(child: subprocess.Popen[bytes]) -> None:
     born = identity.born(child.pid)
     assert born is not None
     environ = {JOB: f"{child.pid}.{born}"}
@@ -99,14 +99,14 @@ def test_another_process_of_the_same_number_is_not_the_reporter(child: subproces
     ],
     ids=lambda text: repr(text[:12]),
 )
-def test_a_key_that_makes_no_sense_is_replaced(garbage: str) -> None:
+def test_invalid_job_key_is_replaced(garbage: str) -> None:
     environ = {JOB: garbage}
     assert not identity.is_member(environ, ME)
     assert not identity.join(environ, ME)
     assert environ == {JOB: identity.key(ME)}
 
 
-def test_one_takes_only_its_own_key_away(child: subprocess.Popen[bytes]) -> None:
+def test_leave_removes_only_own_job_key(child: subprocess.Popen[bytes]) -> None:
     environ = {"OTHER": "x"}
     identity.leave(environ, ME)
     identity.join(environ, ME)
@@ -116,7 +116,7 @@ def test_one_takes_only_its_own_key_away(child: subprocess.Popen[bytes]) -> None
     assert environ == {"OTHER": "x"}
 
 
-def test_two_processes_do_not_share_a_birth(child: subprocess.Popen[bytes]) -> None:
+def test_start_time_differs_between_processes(child: subprocess.Popen[bytes]) -> None:
     assert identity.born(ME) == identity.born(ME)
     assert identity.key(ME) != identity.key(child.pid)
     assert identity.key(ME).startswith(f"{ME}.")

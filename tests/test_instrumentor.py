@@ -87,7 +87,7 @@ def application() -> Iterator[Application]:
     made.provider.shutdown()
 
 
-def test_again_and_again(instrumentor: HardwareInstrumentor, application: Application) -> None:
+def test_instrument_and_uninstrument_repeatedly(instrumentor: HardwareInstrumentor, application: Application) -> None:
     for _ in range(4):
         instrumentor.instrument(meter_provider=application.provider)
         assert {"system.cpu.time", "process.cpu.time", "otel_hardware.source.up"} <= application.names()
@@ -95,7 +95,9 @@ def test_again_and_again(instrumentor: HardwareInstrumentor, application: Applic
         assert application.points() == []
 
 
-def test_nothing_is_left(instrumentor: HardwareInstrumentor, application: Application, before: Left) -> None:
+def test_uninstrument_leaves_no_thread_descriptor_child_or_variable(
+    instrumentor: HardwareInstrumentor, application: Application, before: Left
+) -> None:
     def cycle() -> None:
         instrumentor.instrument(meter_provider=application.provider, detail=["cpu", "connections", "processes"])
         assert application.points()
@@ -114,7 +116,7 @@ def test_nothing_is_left(instrumentor: HardwareInstrumentor, application: Applic
 
 
 @pytest.mark.parametrize("error", [Unavailable("there is no such device"), OSError("it failed")], ids=["absent", "ill"])
-def test_a_source_that_does_not_open_leaves_nothing_open(
+def test_source_that_fails_to_open_leaves_no_descriptor(
     instrumentor: HardwareInstrumentor,
     application: Application,
     before: Left,
@@ -137,7 +139,7 @@ def test_a_source_that_does_not_open_leaves_nothing_open(
     assert traces.descriptors() == before[1]
 
 
-def test_two_providers_at_once(
+def test_two_meter_providers_share_one_session(
     instrumentor: HardwareInstrumentor, application: Application, caplog: pytest.LogCaptureFixture
 ) -> None:
     other = Application()
@@ -157,7 +159,7 @@ def test_two_providers_at_once(
     other.provider.shutdown()
 
 
-def test_the_same_provider_twice_reports_once(
+def test_same_meter_provider_twice_reports_once(
     instrumentor: HardwareInstrumentor, application: Application, caplog: pytest.LogCaptureFixture
 ) -> None:
     instrumentor.instrument(meter_provider=application.provider)
@@ -167,7 +169,7 @@ def test_the_same_provider_twice_reports_once(
     assert application.points()  # which fails where a series is there twice
 
 
-def test_two_threads_that_instrument_at_once_begin_one_session(
+def test_concurrent_instrument_starts_one_session(
     instrumentor: HardwareInstrumentor, application: Application, before: Left
 ) -> None:
     interval = sys.getswitchinterval()
@@ -191,7 +193,7 @@ def test_two_threads_that_instrument_at_once_begin_one_session(
         sys.setswitchinterval(interval)
 
 
-def test_a_provider_that_nobody_else_has_is_forgotten(instrumentor: HardwareInstrumentor) -> None:
+def test_meter_provider_is_released_after_uninstrument(instrumentor: HardwareInstrumentor) -> None:
     providers = []
     for _ in range(3):
         provider = MeterProvider([InMemoryMetricReader()], shutdown_on_exit=False)
@@ -205,7 +207,7 @@ def test_a_provider_that_nobody_else_has_is_forgotten(instrumentor: HardwareInst
 
 
 @pytest.mark.parametrize(("sources", "joins"), [(["process"], False), (["process", "host"], True)])
-def test_children_leave_the_host_to_who_reports_it(
+def test_job_key_is_in_environment_only_when_host_is_reported(
     instrumentor: HardwareInstrumentor, application: Application, sources: list[str], joins: bool
 ) -> None:
     instrumentor.instrument(meter_provider=application.provider, sources=sources)
@@ -213,7 +215,7 @@ def test_children_leave_the_host_to_who_reports_it(
 
 
 @pytest.mark.parametrize("providers", ["one", "two", "late"])
-def test_the_last_export_is_true_for_every_provider(tmp_path: Path, providers: str) -> None:
+def test_export_at_exit_has_final_cpu_time(tmp_path: Path, providers: str) -> None:
     outcome = children.run(children.command("ending", tmp_path / "journal", providers))
     assert outcome.returncode == 0, outcome.stderr
     (export,) = exports(tmp_path / "journal")
@@ -231,12 +233,12 @@ for _ in range(3):
 """
 
 
-def test_there_is_one_last_reading_however_many_providers_there_are() -> None:
+def test_one_last_reading_of_100_ms_at_exit_for_any_number_of_providers() -> None:
     outcome = children.run([sys.executable, "-c", ENDING])
     assert (outcome.returncode, outcome.stdout) == (0, "asked\n"), outcome.stderr
 
 
-def test_providers_of_what_is_not_reported_here_are_taken_and_left_alone(
+def test_tracer_and_logger_providers_are_accepted(
     instrumentor: HardwareInstrumentor, application: Application, caplog: pytest.LogCaptureFixture
 ) -> None:
     instrumentor.instrument(
@@ -246,7 +248,7 @@ def test_providers_of_what_is_not_reported_here_are_taken_and_left_alone(
     assert "process.cpu.time" in application.names()
 
 
-def test_before_a_provider_is_set_and_with_the_global_one() -> None:
+def test_global_provider_that_is_set_later_is_used() -> None:
     outcome = children.run(children.command("late_provider"))
     assert outcome.returncode == 0, outcome.stderr
     said: dict[str, dict[str, int]] = json.loads(outcome.stdout)
@@ -262,7 +264,7 @@ def test_before_a_provider_is_set_and_with_the_global_one() -> None:
     }
 
 
-def test_two_readers_with_different_steps(instrumentor: HardwareInstrumentor, tmp_path: Path) -> None:
+def test_two_periodic_readers_of_different_intervals(instrumentor: HardwareInstrumentor, tmp_path: Path) -> None:
     quick, slow = tmp_path / "quick", tmp_path / "slow"
     readers = [
         PeriodicExportingMetricReader(Journal(path), export_interval_millis=step)
@@ -288,7 +290,7 @@ def test_two_readers_with_different_steps(instrumentor: HardwareInstrumentor, tm
         assert uptimes(path) == sorted(uptimes(path))
 
 
-def test_other_settings_on_the_next_time(instrumentor: HardwareInstrumentor, application: Application) -> None:
+def test_settings_may_change_between_sessions(instrumentor: HardwareInstrumentor, application: Application) -> None:
     instrumentor.instrument(meter_provider=application.provider, sources="host", sample_interval=0.5)
     plain = application.names()
     assert {name for name in plain if name.startswith(("process.", "container."))} == set()
@@ -311,9 +313,7 @@ def test_other_settings_on_the_next_time(instrumentor: HardwareInstrumentor, app
     assert {name for name in application.names() ^ plain if "utilization" not in name} == set()
 
 
-def test_the_scope_says_who_and_by_which_conventions(
-    instrumentor: HardwareInstrumentor, application: Application
-) -> None:
+def test_scope_has_version_and_schema_url(instrumentor: HardwareInstrumentor, application: Application) -> None:
     instrumentor.instrument(meter_provider=application.provider)
     application.points()
     data = application.reader.get_metrics_data()
@@ -341,7 +341,7 @@ def test_the_scope_says_who_and_by_which_conventions(
     ],
     ids=lambda value: "-".join(f"{name}={wrong}" for name, wrong in value.items()) if isinstance(value, dict) else "",
 )
-def test_a_wrong_argument_costs_one_warning(
+def test_invalid_argument_logs_one_warning(
     instrumentor: HardwareInstrumentor,
     application: Application,
     caplog: pytest.LogCaptureFixture,
@@ -356,7 +356,7 @@ def test_a_wrong_argument_costs_one_warning(
 
 
 @pytest.mark.parametrize("provider", ["rubbish", object(), 5])
-def test_a_provider_that_is_none_raises_nothing(
+def test_invalid_meter_provider_logs_error_and_does_not_raise(
     instrumentor: HardwareInstrumentor,
     application: Application,
     before: Left,
@@ -372,7 +372,7 @@ def test_a_provider_that_is_none_raises_nothing(
     assert application.points()
 
 
-def test_broken_discovery_raises_nothing_and_leaves_nothing(
+def test_failing_discovery_logs_error_and_can_be_repeated(
     instrumentor: HardwareInstrumentor,
     application: Application,
     monkeypatch: pytest.MonkeyPatch,
@@ -392,7 +392,7 @@ def test_broken_discovery_raises_nothing_and_leaves_nothing(
     assert application.points()
 
 
-def test_one_broken_source_costs_itself(
+def test_source_that_fails_to_import_logs_warning_and_others_are_read(
     instrumentor: HardwareInstrumentor,
     application: Application,
     monkeypatch: pytest.MonkeyPatch,
@@ -421,7 +421,7 @@ class Vendor(Source):
         yield self.row(4)
 
 
-def test_a_row_that_is_made_anew_goes_on_in_the_instrument_of_the_first(
+def test_recreated_metric_reuses_its_instrument(
     instrumentor: HardwareInstrumentor, application: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "discover", lambda: {"vendor": lambda: Vendor})
@@ -445,7 +445,7 @@ class Turning(Vendor):
         yield self.row(self.turns, {"part": self.part})
 
 
-def test_a_counter_that_comes_back_after_a_session_without_it_goes_on_where_it_was(
+def test_counter_continues_after_a_session_without_it(
     instrumentor: HardwareInstrumentor, application: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "discover", lambda: {"vendor": lambda: Turning})
@@ -472,7 +472,7 @@ class Learning(Vendor):
         self.rows_.append(Metric(f"vendor.cards.{len(self.rows_)}", Kind.UPDOWN, "{card}", "Cards."))
 
 
-def test_rows_that_come_later_are_reported_and_one_that_cannot_be_is_said_once(
+def test_later_metrics_get_instruments_and_refused_metric_is_logged_once(
     instrumentor: HardwareInstrumentor,
     application: Application,
     monkeypatch: pytest.MonkeyPatch,
@@ -487,7 +487,7 @@ def test_rows_that_come_later_are_reported_and_one_that_cannot_be_is_said_once(
     assert len(caplog.messages) == 1
 
 
-def test_the_hook_of_forks_which_cannot_be_taken_back_is_one(
+def test_fork_hook_is_registered_once(
     instrumentor: HardwareInstrumentor, application: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hooks = []
@@ -504,7 +504,7 @@ def test_the_hook_of_forks_which_cannot_be_taken_back_is_one(
     assert len(hooks) <= 1, "a test before this one may have had it"
 
 
-def test_uninstrumenting_waits_for_who_instruments(
+def test_uninstrument_waits_for_concurrent_instrument(
     instrumentor: HardwareInstrumentor, application: Application, before: Left, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, released = threading.Event(), threading.Event()
@@ -548,7 +548,7 @@ class Halves(Vendor):
         yield from ()
 
 
-def test_drivers_are_used_by_one_thread(
+def test_each_drivers_object_is_used_by_one_thread(
     instrumentor: HardwareInstrumentor, application: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "discover", lambda: {**discover(), "vendor": lambda: Halves})
@@ -558,7 +558,7 @@ def test_drivers_are_used_by_one_thread(
     assert all(len(threads) == 1 for threads in Halves.users.values()), Halves.users
 
 
-def test_a_machine_without_proc_and_sys_costs_numbers_and_nothing_else() -> None:
+def test_machine_without_proc_and_sys_keeps_application_metrics() -> None:
     outcome = children.run(children.command("without_proc"))
     if outcome.returncode == 77:
         pytest.skip(f"a mount namespace cannot be made here: {outcome.stdout.strip()}")
@@ -571,7 +571,7 @@ def test_a_machine_without_proc_and_sys_costs_numbers_and_nothing_else() -> None
     assert "Traceback" not in outcome.stderr
 
 
-def test_a_thread_that_cannot_be_started_raises_nothing_and_leaves_nothing(
+def test_thread_start_failure_is_logged_and_leaves_nothing(
     instrumentor: HardwareInstrumentor, before: Left, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse(thread: threading.Thread) -> None:
@@ -586,7 +586,7 @@ def test_a_thread_that_cannot_be_started_raises_nothing_and_leaves_nothing(
     assert identity.JOB not in os.environ, "children would leave the host to us"
 
 
-def test_no_delta_is_negative_when_instrumenting_begins_again(instrumentor: HardwareInstrumentor) -> None:
+def test_deltas_are_not_negative_after_reinstrument(instrumentor: HardwareInstrumentor) -> None:
     deltas = {ObservableCounter: AggregationTemporality.DELTA}
     reader = InMemoryMetricReader(preferred_temporality=deltas)
     provider = MeterProvider([reader], shutdown_on_exit=False)

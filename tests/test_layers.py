@@ -144,22 +144,22 @@ def state(tree: ast.Module) -> list[str]:
     return found
 
 
-def test_there_is_something_to_look_at() -> None:
+def test_modules_are_found() -> None:
     assert {"model", "vocabulary", "poller", "sources", "sources.host", "session", "instrumentor", ""} <= set(MODULES)
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module or "__init__")
-def test_a_module_knows_only_what_is_below_it(module: str) -> None:
+def test_modules_import_only_lower_layers(module: str) -> None:
     assert breaches(module, ast.parse(MODULES[module].read_text())) == []
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module or "__init__")
-def test_a_driver_is_loaded_on_first_use(module: str) -> None:
+def test_modules_import_drivers_lazily(module: str) -> None:
     assert eager(ast.parse(MODULES[module].read_text())) == []
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module or "__init__")
-def test_a_module_keeps_no_state(module: str) -> None:
+def test_modules_have_no_mutable_state(module: str) -> None:
     assert state(ast.parse(MODULES[module].read_text())) == []
 
 
@@ -179,7 +179,7 @@ def test_a_module_keeps_no_state(module: str) -> None:
         ("instrumentor", f"from {NAME}.cli import main"),
     ],
 )
-def test_a_breach_is_found(module: str, line: str) -> None:
+def test_forbidden_import_is_detected(module: str, line: str) -> None:
     assert len(breaches(module, ast.parse(line))) == 1
 
 
@@ -194,12 +194,12 @@ def test_a_breach_is_found(module: str, line: str) -> None:
         ("", f"from {NAME}.instrumentor import HardwareInstrumentor"),
     ],
 )
-def test_what_is_allowed_is_no_breach(module: str, line: str) -> None:
+def test_allowed_import_is_accepted(module: str, line: str) -> None:
     assert breaches(module, ast.parse(line)) == []
 
 
 @pytest.mark.parametrize("line", ["import psutil", "try:\n    import pynvml as n\nexcept ImportError:\n    n = None"])
-def test_a_driver_at_module_level_is_found(line: str) -> None:
+def test_eager_driver_import_is_detected(line: str) -> None:
     assert len(eager(ast.parse(line))) == 1
     assert eager(ast.parse(f"def f():\n    {line.splitlines()[0].replace('try:', 'import grpc')}")) == []
 
@@ -216,21 +216,21 @@ def test_a_driver_at_module_level_is_found(line: str) -> None:
         "a = 0\ndef f():\n    global a\n    a = 1",
     ],
 )
-def test_state_is_found(line: str) -> None:
+def test_mutable_state_is_detected(line: str) -> None:
     assert len(state(ast.parse(line))) == 1
 
 
-def test_constants_are_no_state() -> None:
+def test_constants_are_accepted() -> None:
     assert state(ast.parse("__all__ = ['a']\n_KNOWN = {1: 2}\nKNOWN = [1]\nclass A:\n    x = []\nname = 'a'\n")) == []
 
 
-def test_importing_the_package_loads_no_driver() -> None:
+def test_import_of_package_loads_no_driver() -> None:
     program = f"from {NAME} import *; import sys; print([name for name in {DRIVERS!r} if name in sys.modules])"
     child = run([sys.executable, "-c", program])
     assert (child.returncode, child.stdout.strip()) == (0, "[]"), child.stderr
 
 
-def test_public_names_are_loaded_when_they_are_wanted_and_listed_before() -> None:
+def test_public_names_are_imported_lazily_and_listed_by_dir() -> None:
     program = f"""
 import sys, {NAME} as package
 print(sorted(set(package.__all__) - set(dir(package))), "{NAME}.instrumentor" in sys.modules)

@@ -57,37 +57,37 @@ def owners(
 
 
 @pytest.mark.parametrize("namespace", [HOST, None])
-def test_on_the_host_a_number_says_who_it_is(namespace: str | None) -> None:
+def test_pid_identifies_process_on_host(namespace: str | None) -> None:
     ours = owners([ROOT, ROOT + 1], namespace=namespace)
     assert ours.on_host
     assert ours.among([1, ROOT, ROOT + 1, ROOT + 2]) == {ROOT, ROOT + 1}
     assert ours.among([]) == set()
 
 
-def test_in_a_container_an_equal_number_alone_is_a_coincidence() -> None:
+def test_equal_pid_in_container_is_not_ours_without_evidence() -> None:
     assert owners([ROOT, ROOT + 1], namespace=CONTAINER).among([ROOT, ROOT + 1]) == set()
 
 
-def test_in_a_container_an_equal_number_of_a_process_that_computes_is_ours() -> None:
+def test_equal_pid_in_container_is_ours_when_process_holds_device() -> None:
     ours = owners([ROOT, ROOT + 1], computing=[ROOT + 1], namespace=CONTAINER)
     assert ours.among([ROOT, ROOT + 1, ROOT + 2]) == {ROOT + 1}
     assert ours.computing()
 
 
-def test_a_driver_that_names_an_inner_or_an_outer_number_is_understood() -> None:
+def test_pid_of_inner_or_outer_namespace_is_matched() -> None:
     chains = {ROOT: (ROOT, 40), ROOT + 1: (ROOT + 1, 41)}
     ours = owners([ROOT, ROOT + 1], computing=[ROOT], namespace=CONTAINER, chains=chains)
     assert ours.among([40, 41]) == {40}, "a number of the process that computes, in the namespace that it is in"
     assert ours.among([ROOT]) == {ROOT}
 
 
-def test_nobody_computes_where_nobody_holds_the_device() -> None:
+def test_computing_needs_open_device_file() -> None:
     assert not owners([ROOT], namespace=CONTAINER).computing()
     assert owners([ROOT], computing=[ROOT], namespace=CONTAINER).computing()
     assert not owners([ROOT + 1], computing=[ROOT + 5], namespace=CONTAINER).computing(), "a process of somebody else"
 
 
-def test_a_system_without_that_kernel_goes_by_numbers() -> None:
+def test_system_without_proc_matches_pids() -> None:
     machine = cast(Machine, SimpleNamespace(tree=lambda pid: [ROOT + 1]))
     ours = Owners(machine, None, ROOT, EVIDENCE)
     ours.look()
@@ -102,7 +102,7 @@ def test_a_system_without_that_kernel_goes_by_numbers() -> None:
     pids=st.sets(st.integers(0, 2**32 - 1), max_size=8),
     namespace=st.sampled_from([HOST, CONTAINER, None]),
 )
-def test_whatever_a_process_says_of_itself_only_ours_are_ours(
+def test_any_nspid_line_matches_only_observed_processes(
     lines: list[str], pids: set[int], namespace: str | None
 ) -> None:
     status = "\n".join(["NSpid:" + line for line in lines])

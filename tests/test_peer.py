@@ -14,7 +14,7 @@ SWITCH = "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS=system_metrics"
 
 
 @pytest.mark.parametrize("first", ["ours", "theirs"])
-def test_both_work_and_it_is_said_once(tmp_path: Path, first: str) -> None:
+def test_system_metrics_beside_hardware_reports_both_and_warns_once(tmp_path: Path, first: str) -> None:
     outcome = children.run(children.command("peer", tmp_path / "journal", first))
     assert outcome.returncode == 0, outcome.stderr
     said = [line for line in outcome.stderr.splitlines() if "system_metrics" in line or "system-metrics" in line]
@@ -33,7 +33,7 @@ def test_both_work_and_it_is_said_once(tmp_path: Path, first: str) -> None:
 
 
 @pytest.mark.parametrize("disabled", [False, True])
-def test_the_variable_that_is_named_switches_it_off(disabled: bool) -> None:
+def test_variable_named_in_warning_switches_system_metrics_off(disabled: bool) -> None:
     with Sink() as sink:
         env = sink.environment(0.3)
         if not disabled:

@@ -39,7 +39,7 @@ def _everything_logged(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_20_hz_trace_is_right_for_readers_of_one_and_five_seconds_at_once(seed: int) -> None:
+def test_20_hz_trace_collected_by_readers_of_1_s_and_5_s_at_once(seed: int) -> None:
     dice = random.Random(seed)
     stage = Stage(interval=0.05, expected=1.0, from_start=True)
     heard: list[tuple[float, float]] = []
@@ -84,7 +84,7 @@ def test_a_20_hz_trace_is_right_for_readers_of_one_and_five_seconds_at_once(seed
     assert stage.board.pollers[0].problem is None
 
 
-def test_a_source_that_fails_while_one_collects_does_not_undo_the_windows() -> None:
+def test_failed_reading_at_collection_does_not_reset_window() -> None:
     stage = Stage(interval=1.0, expected=10.0)
     level = 100.0
     stage.player.read = lambda now: [POWER(level), POWER_PEAK(level)]
@@ -109,7 +109,7 @@ def test_a_source_that_fails_while_one_collects_does_not_undo_the_windows() -> N
     step=st.sampled_from([0.5, 1.0, 2.5, 5.0, 15.0]),
     cost=st.floats(0.0, 0.05),
 )
-def test_one_reading_is_placed_just_before_each_collection(interval: float, step: float, cost: float) -> None:
+def test_one_reading_is_made_just_before_each_collection(interval: float, step: float, cost: float) -> None:
     stage = Stage(interval=interval, expected=step)
 
     def read(now: float) -> list[Point]:
@@ -134,7 +134,7 @@ def test_one_reading_is_placed_just_before_each_collection(interval: float, step
         assert len(readings) <= elapsed / interval + len(collections) + 2
 
 
-def test_two_readers_have_a_reading_each() -> None:
+def test_two_readers_of_different_intervals_each_get_fresh_readings() -> None:
     stage = Stage(interval=4.0, expected=60.0)
     ages: dict[float, list[float]] = {5.0: [], 7.0: []}
     stage.run(
@@ -150,7 +150,7 @@ def test_two_readers_have_a_reading_each() -> None:
         assert max(learned) <= 0.1 + 1e-9, f"the reader of {step} s got a reading {max(learned)} s old"
 
 
-def test_without_sampling_a_source_is_read_only_when_a_collection_is_due() -> None:
+def test_interval_0_reads_only_when_a_collection_is_due() -> None:
     stage = Stage(interval=0.0, expected=60.0)
     ages: list[float] = []
     stage.run(600.5, {60.0: lambda snapshot: ages.append(stage.clock.now - snapshot.read["player"])})
@@ -161,7 +161,7 @@ def test_without_sampling_a_source_is_read_only_when_a_collection_is_due() -> No
     assert ages == pytest.approx([0.05] * 10)
 
 
-def test_a_slow_source_is_read_no_earlier_than_in_the_last_quarter_before_a_collection() -> None:
+def test_slow_source_is_read_in_last_quarter_before_collection() -> None:
     stage = Stage(interval=0.0, expected=10.0)
 
     def read(now: float) -> list[Point]:
@@ -175,7 +175,7 @@ def test_a_slow_source_is_read_no_earlier_than_in_the_last_quarter_before_a_coll
 
 
 @pytest.mark.parametrize("step", [1.0, 4.0, 15.0])
-def test_the_dear_read_is_made_when_a_collection_is_due_and_not_more_often(step: float) -> None:
+def test_read_seldom_runs_at_collections_and_at_most_once_per_period(step: float) -> None:
     stage = Stage(interval=0.5, expected=step)
     collections: list[float] = []
     ages: list[float] = []
@@ -198,7 +198,7 @@ def test_the_dear_read_is_made_when_a_collection_is_due_and_not_more_often(step:
     assert max(ages) <= 10 + 2 * step
 
 
-def test_a_dear_read_of_its_own_period() -> None:
+def test_read_seldom_has_period_of_its_source() -> None:
     stage = Stage(interval=1.0, expected=1.0)
     stage.player.every = 30.0
     stage.run(100.0, {1.0: nothing})
@@ -209,7 +209,7 @@ def test_a_dear_read_of_its_own_period() -> None:
 
 
 @pytest.mark.parametrize("step", [3.0, 60.0])
-def test_a_source_that_is_slow_to_ask_is_read_at_its_own_pace(step: float) -> None:
+def test_pace_of_source_is_least_time_between_readings(step: float) -> None:
     stage = Stage(interval=2.0, expected=step)
     stage.player.pace = 10.0
     found: list[Snapshot] = []
@@ -223,7 +223,7 @@ def test_a_source_that_is_slow_to_ask_is_read_at_its_own_pace(step: float) -> No
     )
 
 
-def test_a_reading_older_than_three_of_its_own_periods_is_dropped() -> None:
+def test_reading_older_than_three_periods_is_dropped() -> None:
     stage = Stage(interval=2.0, expected=20.0)
     stage.player.seldom = lambda now: [USERS(3)]
     stage.run(20.0, {20.0: nothing})
@@ -239,7 +239,7 @@ def test_a_reading_older_than_three_of_its_own_periods_is_dropped() -> None:
     assert values(stage.collect(), USERS) == {}
 
 
-def test_without_sampling_the_period_is_that_of_the_reader() -> None:
+def test_interval_0_takes_period_from_reader() -> None:
     stage = Stage(interval=0.0, expected=10.0)
     stage.run(40.0, {10.0: nothing})
     last = stage.player.readings[-1]
@@ -249,7 +249,7 @@ def test_without_sampling_the_period_is_that_of_the_reader() -> None:
     assert values(stage.collect(9), POWER) == {}
 
 
-def test_sampling_pauses_when_nobody_asks_and_resumes_without_a_guess_about_the_pause() -> None:
+def test_sampling_pauses_without_collections_and_pause_has_no_weight() -> None:
     stage = Stage(interval=1.0, expected=5.0, from_start=True)
     level = 100.0
     stage.player.read = lambda now: [POWER(level), ENERGY(now), BUSY(Share(now if level == 100.0 else 0.0, now))]
@@ -274,7 +274,7 @@ def test_sampling_pauses_when_nobody_asks_and_resumes_without_a_guess_about_the_
     assert one(snapshot, POWER) == pytest.approx(expected, rel=0.1)
 
 
-def test_what_is_read_seldom_knows_nothing_of_a_pause_either() -> None:
+def test_pause_has_no_weight_for_seldom_readings() -> None:
     stage = Stage(interval=1.0, expected=5.0)
     level = 100.0
     stage.player.seldom = lambda now: [POWER(level, {"part": "seldom"})]
@@ -289,7 +289,7 @@ def test_what_is_read_seldom_knows_nothing_of_a_pause_either() -> None:
     assert stage.up() == {"player": 1}
 
 
-def test_a_flush_between_two_collections_has_what_is_read_seldom() -> None:
+def test_flush_between_collections_includes_seldom_readings() -> None:
     stage = Stage(interval=2.0, expected=60.0)
     stage.player.seldom = lambda now: [USERS(3)]
     stage.run(120.5, {60.0: nothing})
@@ -297,7 +297,7 @@ def test_a_flush_between_two_collections_has_what_is_read_seldom() -> None:
     assert one(stage.collect(60000), USERS) == 3
 
 
-def test_a_program_without_a_reader_costs_nothing_after_three_intervals() -> None:
+def test_sampling_without_reader_stops_after_three_intervals() -> None:
     stage = Stage(interval=1.0, expected=10.0)
     stage.run(1000.0)
     assert 28 <= len(stage.player.readings) <= 36
@@ -306,7 +306,7 @@ def test_a_program_without_a_reader_costs_nothing_after_three_intervals() -> Non
 # -- errors
 
 
-def test_a_source_that_is_not_there_is_said_once_and_never_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_absent_source_is_logged_once_and_not_retried(caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage()
     stage.player.open = fail(Unavailable("no such device", "plug it in"))  # type: ignore[assignment]
     stage.run(10_000.0, {60.0: nothing})
@@ -319,7 +319,7 @@ def test_a_source_that_is_not_there_is_said_once_and_never_tried_again(caplog: p
     assert stage.collect().problems == ()
 
 
-def test_a_failing_source_is_tried_again_with_growing_pauses_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_failed_open_is_retried_with_backoff_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage(interval=2.0, expected=10.0)
     stage.player.open = fail(RuntimeError("the driver is confused"))  # type: ignore[assignment]
     stage.run(250.0, {10.0: nothing})
@@ -343,7 +343,7 @@ def test_a_failing_source_is_tried_again_with_growing_pauses_and_said_once(caplo
 
 
 @pytest.mark.parametrize("where", ["read", "seldom"])
-def test_a_source_that_raises_is_closed_and_opened_again(where: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_failed_read_closes_and_reopens_source(where: str, caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage(interval=2.0, expected=10.0, from_start=True)
     stage.player.every = 0.0
     stage.player.read = lambda now: [POWER(now), ENERGY(now)]
@@ -371,7 +371,7 @@ def test_a_source_that_raises_is_closed_and_opened_again(where: str, caplog: pyt
     assert one(stage.collect(), ENERGY) == pytest.approx(60.0, abs=2.0), "a counter goes on where it was"
 
 
-def test_the_pauses_begin_anew_after_a_recovery() -> None:
+def test_backoff_restarts_after_recovery() -> None:
     stage = Stage(interval=1.0, expected=5.0)
     for until in (100.0, 200.0):
         begun = len(stage.player.opened)
@@ -389,7 +389,7 @@ def test_the_pauses_begin_anew_after_a_recovery() -> None:
 @pytest.mark.parametrize(
     "garbage", [None, 5, [5], ["x"], [(POWER, 1.0)], [None]], ids=["none", "number", "numbers", "text", "row", "nones"]
 )
-def test_an_answer_that_is_no_reading_at_all_is_a_failure(garbage: object, caplog: pytest.LogCaptureFixture) -> None:
+def test_read_that_returns_no_points_is_a_failure(garbage: object, caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage()
     stage.player.read = lambda now: garbage  # type: ignore[assignment, return-value]
     stage.run(30.0, {10.0: nothing})
@@ -398,7 +398,7 @@ def test_an_answer_that_is_no_reading_at_all_is_a_failure(garbage: object, caplo
     assert len(stage.player.opened) <= 6
 
 
-def test_a_source_that_lies_keeps_its_other_numbers_and_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_invalid_value_is_logged_once_and_other_series_are_kept(caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage(interval=2.0, expected=10.0)
     liar = POWER(float("nan"), {"part": "liar"})
     stage.player.read = lambda now: [POWER(7.0), liar, liar]
@@ -419,7 +419,7 @@ def test_a_source_that_lies_keeps_its_other_numbers_and_is_said_once(caplog: pyt
     assert news(caplog) == ["Source player has recovered"]
 
 
-def test_what_a_source_says_is_wrong_with_it_is_a_problem_until_it_says_so_no_more() -> None:
+def test_problem_named_by_source_is_reported_until_it_is_gone() -> None:
     stage = Stage(interval=2.0)
     stage.run(1.0)
     source = stage.poller.source
@@ -432,14 +432,14 @@ def test_what_a_source_says_is_wrong_with_it_is_a_problem_until_it_says_so_no_mo
     assert stage.collect().problems == ()
 
 
-def test_a_refusal_is_said_in_the_words_of_the_driver() -> None:
+def test_driver_refusal_is_reported_in_words_of_driver() -> None:
     stage = Stage()
     stage.player.read = fail(Refusal(15, "GPU is lost"))
     stage.run(1.0)
     assert [problem.reason for problem in stage.collect().problems] == ["GPU is lost (15)"]
 
 
-def test_a_source_that_lies_after_it_failed_is_read_at_its_own_pace(caplog: pytest.LogCaptureFixture) -> None:
+def test_invalid_value_after_failure_does_not_shorten_interval(caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage(interval=2.0, expected=10.0)
     stage.player.open = fail(OSError("not yet"))  # type: ignore[assignment]
     stage.run(0.5)
@@ -451,7 +451,7 @@ def test_a_source_that_lies_after_it_failed_is_read_at_its_own_pace(caplog: pyte
     assert len(warnings(caplog)) == 1
 
 
-def test_a_source_that_does_not_close_cleanly_is_opened_again_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
+def test_source_whose_close_fails_is_reopened(caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage()
     source = stage.player.make()
     source.close = fail(OSError("cannot close"))  # type: ignore[method-assign, assignment]
@@ -465,7 +465,7 @@ def test_a_source_that_does_not_close_cleanly_is_opened_again_all_the_same(caplo
     assert len(warnings(caplog)) == 1
 
 
-def test_making_the_source_may_fail_too(caplog: pytest.LogCaptureFixture) -> None:
+def test_failing_source_constructor_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage()
     stage.poller._make = fail(TypeError("not a source"))  # type: ignore[assignment]
     stage.run(20.0)
@@ -477,7 +477,7 @@ def test_making_the_source_may_fail_too(caplog: pytest.LogCaptureFixture) -> Non
 # -- hangs
 
 
-def test_a_source_that_hangs_and_then_raises_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_hang_followed_by_error_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage(interval=1.0)
 
     def hang(now: float) -> list[Point]:
@@ -495,7 +495,7 @@ def test_a_source_that_hangs_and_then_raises_is_said_once(caplog: pytest.LogCapt
     assert news(caplog) == ["Source player has recovered"]
 
 
-def test_what_a_hang_was_about_has_no_weight() -> None:
+def test_time_of_hang_has_no_weight() -> None:
     stage = Stage(interval=1.0, expected=10.0)
 
     hung: list[float] = []
@@ -513,7 +513,7 @@ def test_what_a_hang_was_about_has_no_weight() -> None:
     assert one(stage.board.collect({}), POWER) == 1.0, "the reading after the hang stands for the time of the hang"
 
 
-def test_a_reading_that_is_too_old_is_a_problem_unless_sampling_pauses() -> None:
+def test_stale_reading_is_a_problem_unless_sampling_is_paused() -> None:
     stage = Stage(interval=2.0, expected=60.0)
     stage.run(10.0)
     stage.clock.now += 6.5  # the thread did not get to run
@@ -524,7 +524,7 @@ def test_a_reading_that_is_too_old_is_a_problem_unless_sampling_pauses() -> None
     assert stage.board.collect({}).problems == ()
 
 
-def test_a_reading_that_takes_its_time_is_no_problem_before_the_source_hangs() -> None:
+def test_slow_reading_is_a_problem_only_after_hang_limit() -> None:
     stage = Stage(interval=0.5, expected=5.0)
     stage.run(10.0, {5.0: nothing})
     said: list[list[str]] = []
@@ -540,7 +540,7 @@ def test_a_reading_that_takes_its_time_is_no_problem_before_the_source_hangs() -
     assert said == [[], ["it has not answered for 4 s"]]
 
 
-def test_a_device_that_goes_away_is_looked_for_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_device_that_disappears_is_retried(caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage()
     stage.run(5.0)
     stage.player.read = fail(Unavailable("unplugged"))  # type: ignore[assignment]
@@ -552,7 +552,7 @@ def test_a_device_that_goes_away_is_looked_for_again(caplog: pytest.LogCaptureFi
     assert len(warnings(caplog)) == 1
 
 
-def test_a_source_that_is_not_punctual_is_read_at_its_own_pace_whoever_collects() -> None:
+def test_source_that_is_not_punctual_ignores_collections() -> None:
     stage = Stage(interval=10.0, expected=60.0)
     stage.player.punctual = False
     stage.player.every = 60.0
@@ -563,7 +563,7 @@ def test_a_source_that_is_not_punctual_is_read_at_its_own_pace_whoever_collects(
     )
 
 
-def test_without_sampling_every_source_is_punctual() -> None:
+def test_interval_0_makes_every_source_punctual() -> None:
     stage = Stage(interval=0.0, expected=60.0)
     stage.player.punctual = False
     stage.run(120.5, {60.0: lambda snapshot: None})

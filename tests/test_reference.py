@@ -27,27 +27,27 @@ AGAIN = "make it anew: python -m opentelemetry.instrumentation.hardware.render .
         ("docs/wandb.md", render.wandb_keys),
     ],
 )
-def test_a_page_is_what_the_code_says(page: str, made: object) -> None:
+def test_generated_page_is_current(page: str, made: object) -> None:
     assert callable(made)
     assert (ROOT / page).read_text() == made(), AGAIN
 
 
-def test_the_readmes_table_is_what_the_code_says() -> None:
+def test_readme_table_is_current() -> None:
     text = (ROOT / "README.md").read_text()
     assert text == render.readme(text), AGAIN
 
 
-def test_every_row_has_its_heading_once() -> None:
+def test_every_metric_has_one_heading() -> None:
     headings = re.findall(r"^### `(.+)`$", render.metrics(), re.MULTILINE)
     assert sorted(headings) == sorted(row.name for row in CATALOG)
 
 
-def test_every_setting_is_a_flag_of_opentelemetry_instrument() -> None:
+def test_every_setting_has_an_environment_variable_constant() -> None:
     flags = {name: value for name, value in vars(environment_variables).items() if name.startswith("OTEL_")}
     assert flags == {name: name for name in (PREFIX + setting.name.upper() for setting in fields(Config))}
 
 
-def test_writing_again_changes_nothing(tmp_path: Path) -> None:
+def test_render_command_writes_all_pages(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text((ROOT / "README.md").read_text())
     command = [sys.executable, "-m", "opentelemetry.instrumentation.hardware.render", str(tmp_path)]
     subprocess.run(command, check=True, timeout=60)
@@ -55,7 +55,7 @@ def test_writing_again_changes_nothing(tmp_path: Path) -> None:
         assert (tmp_path / page).read_text() == (ROOT / page).read_text(), AGAIN
 
 
-def test_the_readmes_links_lead_somewhere() -> None:
+def test_readme_links_exist() -> None:
     links = re.findall(r"\]\(([^)#:]+)\)", (ROOT / "README.md").read_text())
     assert links
     assert [link for link in links if not (ROOT / link).exists()] == []

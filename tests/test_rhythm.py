@@ -10,7 +10,7 @@ from tests.stage import PATIENT
 from opentelemetry.instrumentation.hardware.rhythm import Rhythm
 
 
-def test_before_any_collection_the_expected_interval_counts_from_the_start() -> None:
+def test_due_before_first_collection_uses_expected_interval() -> None:
     rhythm = Rhythm(100.0, 60.0)
     assert rhythm.due(100.0) == 160.0
     assert rhythm.due(159.9) == 160.0
@@ -18,7 +18,7 @@ def test_before_any_collection_the_expected_interval_counts_from_the_start() -> 
     assert rhythm.shortest(100.0) == rhythm.longest(100.0) == 60.0
 
 
-def test_the_interval_of_a_reader_is_learned_from_its_collections() -> None:
+def test_interval_is_learned_from_collections() -> None:
     rhythm = Rhythm(0.0, 60.0)
     rhythm.note(1, 5.0)
     assert rhythm.due(5.0) == 65.0
@@ -30,7 +30,7 @@ def test_the_interval_of_a_reader_is_learned_from_its_collections() -> None:
     assert rhythm.due(25.2) == pytest.approx(35.4)
 
 
-def test_the_next_collection_is_the_next_of_all_readers() -> None:
+def test_next_collection_is_earliest_of_all_readers() -> None:
     rhythm = Rhythm(0.0, 60.0)
     for at in (10.0, 15.0):
         rhythm.note(1, at)
@@ -46,7 +46,7 @@ def test_the_next_collection_is_the_next_of_all_readers() -> None:
     assert rhythm.due(31.0) == 32.0
 
 
-def test_a_reader_that_stopped_coming_is_expected_no_more() -> None:
+def test_reader_is_forgotten_after_three_missed_intervals() -> None:
     rhythm = Rhythm(0.0, 60.0)
     for at in (0.0, 10.0):
         rhythm.note(1, at)
@@ -60,7 +60,7 @@ def test_a_reader_that_stopped_coming_is_expected_no_more() -> None:
     assert rhythm.due(41.0) == inf, "so has the first"
 
 
-def test_a_reader_that_comes_again_after_it_was_given_up_begins_anew() -> None:
+def test_forgotten_reader_that_returns_is_learned_anew() -> None:
     rhythm = Rhythm(0.0, 60.0)
     for at in (90.0, 100.0):
         rhythm.note(1, at)
@@ -71,7 +71,7 @@ def test_a_reader_that_comes_again_after_it_was_given_up_begins_anew() -> None:
     assert (rhythm.shortest(161.0), rhythm.longest(161.0)) == (30.0, 60.0)
 
 
-def test_two_flushes_in_a_row_are_no_rhythm() -> None:
+def test_two_flushes_in_a_row_do_not_set_interval() -> None:
     rhythm = Rhythm(0.0, 60.0)
     for at in (10.0, 10.0, 10.0001):
         rhythm.note(1, at)
@@ -83,7 +83,7 @@ def test_two_flushes_in_a_row_are_no_rhythm() -> None:
 
 
 @pytest.mark.parametrize("expected", [1.0, 60.0])
-def test_sampling_pauses_when_nobody_asks_for_three_intervals(expected: float) -> None:
+def test_sampling_pauses_after_three_intervals_without_collection(expected: float) -> None:
     rhythm = Rhythm(0.0, expected)
     assert not rhythm.paused(3 * expected)
     assert rhythm.paused(3 * expected + 0.1)
@@ -91,7 +91,7 @@ def test_sampling_pauses_when_nobody_asks_for_three_intervals(expected: float) -
     assert not rhythm.paused(3 * expected + 0.1)
 
 
-def test_one_reader_that_goes_on_is_enough() -> None:
+def test_one_active_reader_prevents_pause() -> None:
     rhythm = Rhythm(0.0, 60.0)
     for at in (0.0, 100.0):
         rhythm.note(1, at)
@@ -109,7 +109,7 @@ def test_one_reader_that_goes_on_is_enough() -> None:
     st.floats(0.05, 100.0),
     st.floats(0.0, 1000.0),
 )
-def test_what_is_expected_lies_ahead(notes: list[tuple[int, float]], interval: float, ahead: float) -> None:
+def test_due_is_after_now_for_any_collections(notes: list[tuple[int, float]], interval: float, ahead: float) -> None:
     rhythm = Rhythm(0.0, interval)
     now = 0.0
     for reader, step in notes:

@@ -44,7 +44,7 @@ def ours() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("otel-hardware-")]
 
 
-def test_the_thread_keeps_time_by_itself() -> None:
+def test_thread_reads_at_the_interval() -> None:
     stage = Stage()
     begun = time.monotonic()
     rounds = Rounds("player", [Poller(stage.player.make, "player", 0.02, Rhythm(begun, 60.0), {})])
@@ -57,7 +57,7 @@ def test_the_thread_keeps_time_by_itself() -> None:
         assert rounds.join(20.0)
 
 
-def test_a_thread_that_has_nothing_to_do_sleeps() -> None:
+def test_idle_thread_sleeps() -> None:
     stage, other = Stage(interval=3600.0, expected=3600.0), Stage(interval=3600.0, expected=3600.0)
     with running(stage, other):
         stage.fresh(10.0)
@@ -67,7 +67,7 @@ def test_a_thread_that_has_nothing_to_do_sleeps() -> None:
         assert stage.clock.looked - looked < 100, "it looks at the clock again and again"
 
 
-def test_the_thread_accounts_for_its_own_processor_time() -> None:
+def test_thread_counts_its_cpu_time() -> None:
     stage = Stage()
 
     def work(now: float) -> list[Point]:
@@ -79,7 +79,7 @@ def test_the_thread_accounts_for_its_own_processor_time() -> None:
         wait_for(lambda: stage.poller.cpu_time > 0.0, 10, "processor time")
 
 
-def test_asking_has_every_source_read_at_once() -> None:
+def test_fresh_reads_every_source() -> None:
     stage = Stage(interval=3600.0, expected=3600.0, names=("player", "neighbour"))
     stage.player.seldom = lambda now: [USERS(1)]
     with running(stage):
@@ -92,7 +92,7 @@ def test_asking_has_every_source_read_at_once() -> None:
             assert stage.collect().read["player"] == stage.clock.now
 
 
-def test_asking_does_not_shorten_the_pause_of_a_failed_source() -> None:
+def test_fresh_does_not_shorten_backoff_of_failed_source() -> None:
     stage = Stage()
     stage.player.open = fail(OSError("no"))  # type: ignore[assignment]
     with running(stage):
@@ -105,7 +105,7 @@ def test_asking_does_not_shorten_the_pause_of_a_failed_source() -> None:
         assert len(stage.player.opened) == 2
 
 
-def test_a_source_that_is_not_there_is_not_tried_again_by_those_who_ask_either(
+def test_fresh_does_not_retry_absent_source(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     stage = Stage()
@@ -118,7 +118,7 @@ def test_a_source_that_is_not_there_is_not_tried_again_by_those_who_ask_either(
     assert len(news(caplog)) == 1
 
 
-def test_a_fresh_reading_does_not_wait_for_a_source_that_hangs() -> None:
+def test_fresh_returns_while_a_source_hangs() -> None:
     stage = Stage(interval=3600.0, expected=3600.0, names=("player", "neighbour"))
     released = threading.Event()
     with running(stage):
@@ -133,7 +133,7 @@ def test_a_fresh_reading_does_not_wait_for_a_source_that_hangs() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="what state a child is in is read from /proc")
-def test_time_in_which_the_program_stood_still_is_not_waited_for() -> None:
+def test_fresh_does_not_count_time_in_which_the_process_was_stopped() -> None:
     with children.started(children.command("stopped"), {"PYTHONPATH": str(children.PROGRAMS.parent.parent)}) as child:
         stat = Path(f"/proc/{child.pid}/stat")
         wait_for(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", 60, "reading that is stopped")
@@ -143,7 +143,7 @@ def test_time_in_which_the_program_stood_still_is_not_waited_for() -> None:
     assert (out.split(), child.returncode) == (["1"], 0), err
 
 
-def test_a_source_that_hangs_costs_its_own_numbers_alone_and_recovers(caplog: pytest.LogCaptureFixture) -> None:
+def test_hanging_source_is_reported_down_alone_and_recovers(caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage(interval=2.0, expected=5.0, names=("player", "neighbour", "third"))
     released = threading.Event()
     stage.run(10.0, {5.0: nothing})
@@ -205,7 +205,7 @@ def together() -> Stage:
     return Stage(interval=2.0, expected=3600.0, names=("player", "neighbour", "third"), together=True)
 
 
-def test_what_one_thread_reads_it_reads_at_once() -> None:
+def test_shared_thread_reads_all_sources_together() -> None:
     stage = together()
     with running(stage):
         stage.fresh(10.0)
@@ -223,7 +223,7 @@ def test_what_one_thread_reads_it_reads_at_once() -> None:
     assert read[0][before[0] :] == read[1][before[1] :]
 
 
-def test_of_those_who_share_a_thread_each_fails_by_itself(caplog: pytest.LogCaptureFixture) -> None:
+def test_failure_of_source_in_shared_thread_does_not_affect_others(caplog: pytest.LogCaptureFixture) -> None:
     stage = together()
     failing, absent, well = stage.players.values()
     failing.read = fail(OSError("no"))  # type: ignore[assignment]
@@ -244,7 +244,7 @@ def test_of_those_who_share_a_thread_each_fails_by_itself(caplog: pytest.LogCapt
     assert len(warnings(caplog)) == 1
 
 
-def test_a_thread_ends_when_none_of_its_sources_is_there() -> None:
+def test_thread_ends_when_all_its_sources_are_absent() -> None:
     stage = together()
     for player in stage.players.values():
         player.open = fail(Unavailable("no such device"))  # type: ignore[assignment]
@@ -254,7 +254,7 @@ def test_a_thread_ends_when_none_of_its_sources_is_there() -> None:
     assert [len(player.opened) for player in stage.players.values()] == [1, 1, 1]
 
 
-def test_what_a_thread_uses_is_shared_out_among_its_sources() -> None:
+def test_cpu_time_of_shared_thread_is_counted_per_source() -> None:
     stage = together()
     stage.player.read = lambda now: [ENERGY(sum(range(300_000)))]
     with running(stage):
@@ -264,7 +264,7 @@ def test_what_a_thread_uses_is_shared_out_among_its_sources() -> None:
     assert all(0 < other < dear for other in cheap)
 
 
-def test_stopping_closes_the_source_and_leaves_no_thread() -> None:
+def test_stop_closes_sources_and_ends_threads() -> None:
     stage = Stage(names=("player", "neighbour"))
     before = ours()
     with running(stage):
@@ -275,7 +275,7 @@ def test_stopping_closes_the_source_and_leaves_no_thread() -> None:
         assert len(player.opened) == len(player.closed) == 1
 
 
-def test_stopping_while_the_source_hangs_waits_no_longer_than_told_and_it_ends_when_let_go() -> None:
+def test_join_of_hanging_thread_times_out_and_thread_ends_later() -> None:
     stage = Stage()
     released = threading.Event()
     stage.player.open = lambda: released.wait(60.0) and None
@@ -288,13 +288,13 @@ def test_stopping_while_the_source_hangs_waits_no_longer_than_told_and_it_ends_w
     assert len(stage.player.closed) == 1
 
 
-def test_what_was_never_started_has_nothing_to_wait_for() -> None:
+def test_join_of_thread_that_was_never_started_returns() -> None:
     stage = Stage()
     stage.rounds[0].stop()
     assert stage.rounds[0].join(0.0)
 
 
-def test_closing_while_others_look_loses_nothing_but_the_numbers() -> None:
+def test_reopening_sources_while_another_thread_collects() -> None:
     stage = Stage(interval=0.5, expected=1.0)
     failing = False
 

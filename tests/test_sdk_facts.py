@@ -135,7 +135,7 @@ def gauge(value: Any) -> Callback:
 # -- A second instrument of the same name silently loses its callback.
 
 
-def test_a_second_instrument_loses_its_callback(bench: Bench, instrument: Callable[..., None]) -> None:
+def test_second_instrument_of_same_name_loses_its_callback(bench: Bench, instrument: Callable[..., None]) -> None:
     called = []
     for owner in ("first", "second"):
 
@@ -157,7 +157,7 @@ def test_a_second_instrument_loses_its_callback(bench: Bench, instrument: Callab
 # -- The same attribute set twice in one collection: added for counters, last wins for gauges.
 
 
-def test_a_series_that_is_observed_twice_is_added_up(bench: Bench, instrument: Callable[..., None]) -> None:
+def test_duplicate_attribute_set_is_added_for_counters(bench: Bench, instrument: Callable[..., None]) -> None:
     def twice(options: CallbackOptions) -> list[Observation]:
         return [Observation(5, {"a": 1}), Observation(7, {"a": 1})]
 
@@ -176,7 +176,7 @@ def test_a_series_that_is_observed_twice_is_added_up(bench: Bench, instrument: C
 # -- One lock that is not re-entrant is held over all callbacks of all libraries.
 
 
-def test_an_instrument_cannot_be_made_while_callbacks_run(bench: Bench, instrument: Callable[..., None]) -> None:
+def test_creating_instrument_during_callbacks_blocks(bench: Bench, instrument: Callable[..., None]) -> None:
     inside, made, waited = threading.Event(), threading.Event(), []
 
     def register() -> None:
@@ -208,7 +208,7 @@ def test_an_instrument_cannot_be_made_while_callbacks_run(bench: Bench, instrume
 # -- A slow callback followed by another loses the whole collection.
 
 
-def test_a_slow_callback_loses_everything(bench: Bench, instrument: Callable[..., None]) -> None:
+def test_slow_callback_loses_whole_collection(bench: Bench, instrument: Callable[..., None]) -> None:
     received = []
     slow = Bench()
     slow.meter.create_observable_gauge("slow", [lambda options: [Observation(threading.Event().wait(0.1) or 1)]])
@@ -245,7 +245,7 @@ def test_a_slow_callback_loses_everything(bench: Bench, instrument: Callable[...
 # -- A value that no backend takes costs the batch of everybody, or the reader's thread.
 
 
-def test_a_bad_value_costs_everybody(bench: Bench, instrument: Callable[..., None]) -> None:
+def test_unsafe_value_fails_whole_export(bench: Bench, instrument: Callable[..., None]) -> None:
     for bad in (2**63, True):
         broken = Bench()
         broken.meter.create_counter("application").add(1)
@@ -280,7 +280,7 @@ def test_a_bad_value_costs_everybody(bench: Bench, instrument: Callable[..., Non
 # -- Instruments cannot be unregistered.
 
 
-def test_instruments_stay_for_ever(bench: Bench, instrument: Callable[..., None]) -> None:
+def test_instruments_cannot_be_unregistered(bench: Bench, instrument: Callable[..., None]) -> None:
     made = bench.meter.create_observable_gauge("stays", [gauge(1)])
     assert [name for name in dir(made) + dir(bench.meter) if "unregister" in name or name in ("close", "remove")] == []
     del made
@@ -300,7 +300,7 @@ def test_instruments_stay_for_ever(bench: Bench, instrument: Callable[..., None]
 # -- A limit of 2000 attribute sets per instrument over the life of the process.
 
 
-def test_series_are_never_let_go(bench: Bench, instrument: Callable[..., None]) -> None:
+def test_cardinality_limit_counts_series_over_process_life(bench: Bench, instrument: Callable[..., None]) -> None:
     churning = Bench()
     turns = iter(range(0, 3600, 1200))
 
@@ -330,7 +330,7 @@ def test_series_are_never_let_go(bench: Bench, instrument: Callable[..., None]) 
 # -- Views do not save work.
 
 
-def test_a_dropped_stream_is_still_asked_for(instrument: Callable[..., None]) -> None:
+def test_callback_of_dropped_view_still_runs(instrument: Callable[..., None]) -> None:
     asked = []
 
     def callback(options: CallbackOptions) -> list[Observation]:
@@ -375,7 +375,7 @@ class _Entry:
         return Instrumentor
 
 
-def test_one_that_raises_stops_the_others(
+def test_exception_from_instrument_aborts_other_instrumentations(
     instrument: Callable[..., None], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     done: list[str] = []
@@ -400,7 +400,7 @@ def test_one_that_raises_stops_the_others(
 # -- Child interpreters and forked children are instrumented too.
 
 
-def test_children_are_instrumented_too() -> None:
+def test_child_interpreter_is_instrumented() -> None:
     ask = "from opentelemetry.metrics import get_meter_provider as get; print(type(get()).__name__, flush=True)"
     code = f"import subprocess, sys; {ask}; subprocess.run([sys.executable, '-c', {ask!r}], check=True)"
     with Sink() as sink:
@@ -412,7 +412,7 @@ def test_children_are_instrumented_too() -> None:
     assert len(hosts) == 1, "the child is of the same job and leaves the host to its parent"
 
 
-def test_a_forked_child_exports_too(tmp_path: Path) -> None:
+def test_forked_child_exports(tmp_path: Path) -> None:
     # That nothing of ours is exported there, is shown where processes are tested.
     journal, report = tmp_path / "journal", tmp_path / "report"
     assert children.run(children.command("forks", journal, report, "os", "bare")).returncode == 0
@@ -435,7 +435,7 @@ class _Witness(Journal):
         return MetricExportResult.SUCCESS
 
 
-def test_callbacks_run_with_instrumentation_on(bench: Bench, instrument: Callable[..., None]) -> None:
+def test_callbacks_run_without_suppressed_instrumentation(bench: Bench, instrument: Callable[..., None]) -> None:
     inside: list[bool] = []
 
     def callback(options: CallbackOptions) -> list[Observation]:
@@ -472,7 +472,7 @@ def test_callbacks_run_with_instrumentation_on(bench: Bench, instrument: Callabl
 # -- Names are lower-cased on export; some are refused.
 
 
-def test_names_are_lowered_or_refused(
+def test_instrument_names_are_lowercased_or_refused(
     bench: Bench, instrument: Callable[..., None], caplog: pytest.LogCaptureFixture
 ) -> None:
     bench.meter.create_observable_gauge("DCGM_Upper", [gauge(1)])
@@ -522,7 +522,7 @@ def _cost(instruments: int, attributes: int) -> int:
     return called
 
 
-def test_observations_and_attributes_are_what_costs(bench: Bench, instrument: Callable[..., None]) -> None:
+def test_collection_cost_grows_with_observations_and_attributes(bench: Bench, instrument: Callable[..., None]) -> None:
     few, many, rich = _cost(2, 1), _cost(20, 1), _cost(20, 6)
     assert many > 4 * few
     assert rich > 1.1 * many
@@ -539,9 +539,7 @@ def test_observations_and_attributes_are_what_costs(bench: Bench, instrument: Ca
 # -- So does each instrument that has nothing to observe.
 
 
-def test_an_instrument_is_made_once_there_is_something_to_observe(
-    bench: Bench, instrument: Callable[..., None]
-) -> None:
+def test_instrument_is_created_with_its_first_observation(bench: Bench, instrument: Callable[..., None]) -> None:
     said: list[tuple[Metric, Any, Attributes]] = [(SYSTEM_UPTIME, 1.0, NONE)]
     instrument(source("late", said))
     for rows in ({"system.uptime"}, {"system.uptime", "system.network.errors"}):
@@ -554,7 +552,7 @@ def test_an_instrument_is_made_once_there_is_something_to_observe(
 # -- The span that is current where a collection runs becomes an exemplar of what is observed.
 
 
-def test_no_number_of_the_hardware_is_put_down_to_a_span(bench: Bench, instrument: Callable[..., None]) -> None:
+def test_observations_have_no_exemplars(bench: Bench, instrument: Callable[..., None]) -> None:
     def exemplars() -> dict[str, int]:
         data = bench.collect()
         assert data
@@ -577,7 +575,7 @@ def test_no_number_of_the_hardware_is_put_down_to_a_span(bench: Bench, instrumen
 # -- With deltas the first point is the total since boot, and a reset is negative.
 
 
-def test_deltas_begin_with_the_total_and_fall(deltas: Bench, instrument: Callable[..., None]) -> None:
+def test_first_delta_is_total_and_reset_is_negative(deltas: Bench, instrument: Callable[..., None]) -> None:
     totals = iter((1000, 1010, 5))
     deltas.meter.create_observable_counter("raw", [lambda options: [Observation(next(totals))]])
     assert [deltas.values("raw")[0] for _ in range(3)] == [1000, 10, -1005]
@@ -590,7 +588,7 @@ def test_deltas_begin_with_the_total_and_fall(deltas: Bench, instrument: Callabl
     assert sum(seen) == 10 + 5 + 2, "it counts from the start, and goes on after a reset"
 
 
-def test_the_origin_follows_the_preference_for_deltas(
+def test_counter_origin_follows_delta_temporality_preference(
     deltas: Bench, instrument: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "delta")

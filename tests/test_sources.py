@@ -76,7 +76,7 @@ class Widgets(Source):
 """
 
 
-def test_every_file_of_the_folder_is_a_source() -> None:
+def test_every_module_of_sources_package_is_discovered() -> None:
     folder = Path(sys.modules[Source.__module__].__file__ or "").parent
     files = sorted(
         path.stem
@@ -89,7 +89,7 @@ def test_every_file_of_the_folder_is_a_source() -> None:
 
 
 @pytest.mark.parametrize("name", OWN)
-def test_a_source_is_named_as_its_file(name: str) -> None:
+def test_source_name_class_and_module_agree(name: str) -> None:
     source = discover()[name]()
     assert issubclass(source, Source)
     assert source.name == name
@@ -101,7 +101,7 @@ def test_a_source_is_named_as_its_file(name: str) -> None:
     made.close()  # also one that was never opened
 
 
-def test_a_source_that_only_reads_has_nothing_dear_and_nothing_missing() -> None:
+def test_source_defaults() -> None:
     class Bare(Source):
         name = "bare"
 
@@ -116,7 +116,7 @@ def test_a_source_that_only_reads_has_nothing_dear_and_nothing_missing() -> None
     assert bare.scope is Scope.HOST
 
 
-def test_other_people_s_sources_come_in_through_an_entry_point(elsewhere: Path) -> None:
+def test_third_party_source_is_discovered_by_entry_point(elsewhere: Path) -> None:
     before = discover()
     install(elsewhere, "acme-widgets", {"widgets": "acme_widgets:Widgets"}, {"acme_widgets": WIDGETS})
     found = discover()
@@ -125,7 +125,7 @@ def test_other_people_s_sources_come_in_through_an_entry_point(elsewhere: Path) 
     assert found["widgets"]().name == "widgets"
 
 
-def test_other_people_s_sources_are_read_like_ours(elsewhere: Path) -> None:
+def test_third_party_source_is_collected(elsewhere: Path) -> None:
     install(elsewhere, "acme-widgets", {"widgets": "acme_widgets:Widgets"}, {"acme_widgets": WIDGETS})
     session = Session(Config(sources=["widgets"]), pid=4711, environ={})
     session.start()
@@ -139,7 +139,7 @@ def test_other_people_s_sources_are_read_like_ours(elsewhere: Path) -> None:
         session.close()
 
 
-def test_a_name_that_is_taken_stays_with_who_has_it(elsewhere: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_third_party_source_with_name_of_builtin_is_refused(elsewhere: Path, caplog: pytest.LogCaptureFixture) -> None:
     install(elsewhere, "acme-widgets", {"host": "acme_widgets:Widgets"}, {"acme_widgets": WIDGETS})
     assert discover()["host"]().__module__.endswith(".sources.host")
     (warning,) = warnings(caplog)
@@ -147,7 +147,7 @@ def test_a_name_that_is_taken_stays_with_who_has_it(elsewhere: Path, caplog: pyt
     assert "acme_widgets:Widgets" in warning
 
 
-def test_two_of_other_people_s_sources_of_one_name(elsewhere: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_duplicate_third_party_source_logs_one_warning(elsewhere: Path, caplog: pytest.LogCaptureFixture) -> None:
     for number in "12":
         install(elsewhere, f"acme{number}", {"widgets": f"acme{number}:Widgets"}, {f"acme{number}": WIDGETS})
     assert discover()["widgets"]().__module__ in ("acme1", "acme2")
@@ -164,7 +164,7 @@ def test_two_of_other_people_s_sources_of_one_name(elsewhere: Path, caplog: pyte
     ],
     ids=["raises", "needs another module", "lacks the class", "is no Python"],
 )
-def test_a_source_that_cannot_be_loaded_costs_a_warning_and_nothing_else(
+def test_third_party_source_that_fails_to_load_logs_one_warning(
     elsewhere: Path, caplog: pytest.LogCaptureFixture, text: str, why: str
 ) -> None:
     install(elsewhere, "acme-widgets", {"widgets": "acme_widgets:Widgets"}, {"acme_widgets": text})
@@ -177,7 +177,7 @@ def test_a_source_that_cannot_be_loaded_costs_a_warning_and_nothing_else(
 
 @pytest.mark.parametrize("text", ["Widgets = 5", "class Widgets:\n    name = 'widgets'"], ids=["number", "class"])
 @pytest.mark.parametrize("member", [False, True], ids=["reporter", "member"])
-def test_what_is_no_source_costs_a_warning_and_nothing_else(
+def test_entry_point_that_is_no_source_logs_one_warning(
     elsewhere: Path, caplog: pytest.LogCaptureFixture, text: str, member: bool
 ) -> None:
     install(elsewhere, "acme-widgets", {"widgets": "acme_widgets:Widgets"}, {"acme_widgets": text})
@@ -192,7 +192,7 @@ def key_of_another() -> str:
     return key(1)
 
 
-def test_a_member_of_a_job_reads_the_sources_of_process_scope_alone(elsewhere: Path) -> None:
+def test_member_of_job_reads_only_process_scope_sources(elsewhere: Path) -> None:
     install(elsewhere, "acme-widgets", {"widgets": "acme_widgets:Widgets"}, {"acme_widgets": WIDGETS})
     environ = {JOB: key_of_another()}
     session = Session(Config(), environ=environ)
@@ -202,7 +202,7 @@ def test_a_member_of_a_job_reads_the_sources_of_process_scope_alone(elsewhere: P
     assert environ == {JOB: key_of_another()}
 
 
-def test_a_source_that_is_not_selected_is_not_even_loaded(elsewhere: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_unselected_third_party_source_is_not_loaded(elsewhere: Path, caplog: pytest.LogCaptureFixture) -> None:
     install(elsewhere, "acme-widgets", {"widgets": "acme_widgets:Widgets"}, {"acme_widgets": "raise RuntimeError"})
     assert [poller.name for poller in Session(Config(sources=["host"]), environ={}).board.pollers] == ["host"]
     assert warnings(caplog) == []

@@ -129,7 +129,7 @@ OWN = [row for row in CATALOG if not row.standard]
 ATTRIBUTES = sorted({name for row in CATALOG for name in row.attributes})
 
 
-def test_the_conventions_are_read_at_all() -> None:
+def test_semantic_conventions_are_read() -> None:
     assert len(conventions()) > 100
     assert {kind for kind, _ in conventions().values()} == set(Kind)
     assert len(attribute_names()) > 300
@@ -138,7 +138,7 @@ def test_the_conventions_are_read_at_all() -> None:
 
 
 @pytest.mark.parametrize("row", STANDARD, ids=lambda row: row.name)
-def test_a_standard_row_is_what_the_conventions_say(row: Metric) -> None:
+def test_standard_metrics_match_semantic_conventions(row: Metric) -> None:
     told = conventions().get(row.name)
     if told is None:
         lacking(f"metric {row.name}")
@@ -148,12 +148,12 @@ def test_a_standard_row_is_what_the_conventions_say(row: Metric) -> None:
 
 
 @pytest.mark.parametrize("row", OWN, ids=lambda row: row.name)
-def test_a_row_of_our_own_is_not_in_the_conventions(row: Metric) -> None:
+def test_own_metrics_are_not_in_semantic_conventions(row: Metric) -> None:
     assert row.name not in convention_names(), "the conventions have it now: take kind and unit from there"
 
 
 @pytest.mark.parametrize("name", ATTRIBUTES)
-def test_an_attribute_is_named_as_the_conventions_name_it(name: str) -> None:
+def test_attributes_match_semantic_conventions(name: str) -> None:
     if name in OWN_ATTRIBUTES:
         assert name not in attribute_names(), "the conventions have it now"
     elif name not in attribute_names():
@@ -164,25 +164,25 @@ def test_own_attributes_are_used() -> None:
     assert set(ATTRIBUTES) >= OWN_ATTRIBUTES
 
 
-def test_names_are_unique() -> None:
+def test_metric_names_are_unique() -> None:
     names = [row.name for row in CATALOG]
     assert sorted(names) == sorted(set(names))
 
 
-def test_the_catalogue_is_every_row() -> None:
+def test_catalog_has_every_metric_that_is_written() -> None:
     rows = [value for value in vars(vocabulary).values() if isinstance(value, Metric)]
     assert list(CATALOG) == rows
     assert len(rows) == len(set(rows))
 
 
-def test_the_schema_is_one_that_the_conventions_know() -> None:
+def test_schema_url_is_known_to_semantic_conventions() -> None:
     assert re.fullmatch(r"https://opentelemetry\.io/schemas/\d+\.\d+\.\d+", SCHEMA_URL)
     if installed() >= COMPLETE:
         assert SCHEMA_URL in {schema.value for schema in Schemas}
 
 
 @pytest.mark.parametrize("row", CATALOG, ids=lambda row: row.name)
-def test_a_row_is_in_good_form(row: Metric) -> None:
+def test_metrics_are_well_formed(row: Metric) -> None:
     assert re.fullmatch(r"[a-z][a-z0-9_]*(\.[a-z0-9_]+)+", row.name)
     assert len(row.name) <= 255
     assert re.fullmatch(r"[!-~]{1,63}", row.unit), "a unit is ASCII without spaces"
@@ -199,7 +199,7 @@ def test_a_row_is_in_good_form(row: Metric) -> None:
 
 
 @pytest.mark.parametrize("row", CATALOG, ids=lambda row: row.name)
-def test_kind_window_and_scope_belong_together(row: Metric) -> None:
+def test_kind_window_and_scope_are_consistent(row: Metric) -> None:
     if row.kind is not Kind.GAUGE:
         assert row.window is Window.LAST, "counters and up-down counters are the newest reading"
     assert (row.window is Window.PEAK) == row.name.endswith(".peak")

@@ -66,7 +66,7 @@ def value_of(track: Track, series: Series, since: float | None = None, shortest:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_replayed_20_hz_trace_is_exact_for_readers_of_one_and_five_seconds(seed: int) -> None:
+def test_20_hz_trace_is_exact_for_readers_of_1_s_and_5_s(seed: int) -> None:
     samples = trace(seed, 61.0, 20.0)
     track = Track()
     readers = {1.0: Reader(track, 0.05), 5.0: Reader(track, 0.05)}
@@ -107,7 +107,9 @@ watts = st.floats(-1e6, 1e6, allow_nan=False).map(lambda number: round(number, 3
 
 @PATIENT
 @given(data=st.data(), gaps=steps, shortest=st.floats(0.0, 4.0))
-def test_any_windows_over_any_samples_are_exact(data: st.DataObject, gaps: list[float], shortest: float) -> None:
+def test_mean_and_peak_are_exact_for_any_samples_and_windows(
+    data: st.DataObject, gaps: list[float], shortest: float
+) -> None:
     times = list(accumulate(gaps, initial=50.0))
     samples = [(at, data.draw(watts)) for at in times]
     collections = data.draw(st.lists(st.sampled_from(range(len(times))), unique=True).map(sorted))
@@ -136,7 +138,7 @@ def test_any_windows_over_any_samples_are_exact(data: st.DataObject, gaps: list[
 
 @PATIENT
 @given(data=st.data(), gaps=steps)
-def test_windows_of_one_reader_lie_end_to_end(data: st.DataObject, gaps: list[float]) -> None:
+def test_windows_of_one_reader_are_contiguous(data: st.DataObject, gaps: list[float]) -> None:
     times = list(accumulate(gaps, initial=0.0))
     track = Track()
     reader = Reader(track, 0.0)
@@ -155,7 +157,7 @@ def test_windows_of_one_reader_lie_end_to_end(data: st.DataObject, gaps: list[fl
     assert [found[POWER_PEAK] for *_, found in reader.windows] == sorted(collected)
 
 
-def test_two_readers_do_not_disturb_each_other() -> None:
+def test_windows_of_two_readers_are_independent() -> None:
     def windows(steps: list[int]) -> list[list[tuple[float | None, float, dict[Metric, Number]]]]:
         track = Track()
         readers = [Reader(track, 0.1) for _ in steps]
@@ -169,7 +171,7 @@ def test_two_readers_do_not_disturb_each_other() -> None:
     assert windows([10, 50]) == [*windows([10]), *windows([50])]
 
 
-def test_a_reader_that_comes_too_soon_gets_the_window_of_one_sampling_interval() -> None:
+def test_early_collection_gets_window_of_one_sampling_interval() -> None:
     track = Track()
     for at, level in ((0.0, 10.0), (2.0, 20.0), (4.0, 40.0)):
         track.take(at, [POWER(level), BUSY(Share(at / 2, at))])
@@ -178,7 +180,7 @@ def test_a_reader_that_comes_too_soon_gets_the_window_of_one_sampling_interval()
     assert value_of(track, Series(POWER), since=4.0, shortest=4.0) == 30.0
 
 
-def test_the_first_reading_is_a_baseline() -> None:
+def test_first_reading_is_baseline_of_window() -> None:
     track = Track()
     assert track.window(None, 1.0) is None
     assert track.time is None
@@ -194,7 +196,7 @@ def test_the_first_reading_is_a_baseline() -> None:
 
 @PATIENT
 @given(data=st.data(), whole=st.lists(st.floats(0.0, 1e4), min_size=2, max_size=40))
-def test_a_share_is_exact_whatever_the_sampling_was(data: st.DataObject, whole: list[float]) -> None:
+def test_share_is_exact_for_any_sampling(data: st.DataObject, whole: list[float]) -> None:
     totals = list(accumulate(whole, initial=123.0))
     parts = list(accumulate((step * data.draw(st.floats(0.0, 1.0)) for step in whole), initial=7.0))
     sampled = sorted({0, len(totals) - 1, *data.draw(st.lists(st.sampled_from(range(len(totals)))))})
@@ -209,7 +211,7 @@ def test_a_share_is_exact_whatever_the_sampling_was(data: st.DataObject, whole: 
         assert found is None, "a share of nothing"
 
 
-def test_a_share_over_each_window_is_the_increase_over_the_increase() -> None:
+def test_share_of_window_is_increase_of_part_over_increase_of_whole() -> None:
     track = Track()
     reader = Reader(track, 0.1)
     dice = random.Random(3)
@@ -228,14 +230,14 @@ def test_a_share_over_each_window_is_the_increase_over_the_increase() -> None:
     assert len(marks) > 10
 
 
-def test_a_share_of_totals_that_begin_anew_is_what_is_known() -> None:
+def test_share_after_reset_of_both_totals_uses_known_increases() -> None:
     track = Track()
     for at, part, whole in ((0.0, 50.0, 100.0), (1.0, 51.0, 102.0), (2.0, 0.0, 1.0), (3.0, 1.0, 3.0)):
         track.take(at, [BUSY(Share(part, whole))])
     assert value_of(track, Series(BUSY)) == 0.5
 
 
-def test_a_share_of_totals_that_step_back_a_little_waits_until_they_are_there_again() -> None:
+def test_share_ignores_small_dip_of_both_totals() -> None:
     track = Track()
     for at, part, whole in ((0.0, 10.0, 100.0), (1.0, 20.0, 120.0), (2.0, 19.5, 119.0), (3.0, 21.0, 140.0)):
         track.take(at, [BUSY(Share(part, whole))])
@@ -250,14 +252,14 @@ def test_a_share_of_totals_that_step_back_a_little_waits_until_they_are_there_ag
     ],
     ids=["the whole", "the part"],
 )
-def test_a_share_of_which_one_total_begins_anew(totals: list[tuple[float, float]], expected: float) -> None:
+def test_share_after_reset_of_one_total(totals: list[tuple[float, float]], expected: float) -> None:
     track = Track()
     for at, (part, whole) in enumerate(totals):
         track.take(float(at), [BUSY(Share(part, whole))])
     assert value_of(track, Series(BUSY)) == expected
 
 
-def test_a_share_that_steps_back_a_little_over_an_interruption_goes_on_from_there() -> None:
+def test_share_with_small_dip_over_interruption_restarts_there() -> None:
     track = Track()
     for at, part, whole in ((0.0, 10.0, 100.0), (1.0, 20.0, 120.0)):
         track.take(at, [BUSY(Share(part, whole))])
@@ -267,7 +269,7 @@ def test_a_share_that_steps_back_a_little_over_an_interruption_goes_on_from_ther
     assert value_of(track, Series(BUSY), since=2.0) == (22 - 19) / (131 - 119)
 
 
-def test_what_one_reader_is_given_is_not_given_to_another() -> None:
+def test_window_without_new_reading_has_no_share_and_newest_peak() -> None:
     track = Track()
     for at, part in ((0.0, 0.0), (1.0, 1.0)):
         track.take(at, [BUSY(Share(part, 4 * part)), POWER_PEAK(5.0 - at)])
@@ -278,7 +280,7 @@ def test_what_one_reader_is_given_is_not_given_to_another() -> None:
     assert by_series(answer[0]) == {Series(POWER_PEAK): 4.0}, "the newest reading is all there is"
 
 
-def test_a_reading_without_points_is_one_all_the_same() -> None:
+def test_reading_without_points_ends_the_interval() -> None:
     track = Track()
     for at, points in enumerate(([POWER(1.0)], [POWER(1.0)], (), [POWER(9.0)])):
         track.take(float(at), points)
@@ -286,7 +288,7 @@ def test_a_reading_without_points_is_one_all_the_same() -> None:
 
 
 @pytest.mark.parametrize("metric", [LEVEL, ENERGY])
-def test_a_float_may_be_larger_than_an_int(metric: Metric) -> None:
+def test_float_above_int64_is_accepted(metric: Metric) -> None:
     track = Track()
     assert track.take(0.0, [metric(1e19)]) == []
     assert value_of(track, Series(metric)) == 1e19
@@ -297,7 +299,7 @@ counts = st.one_of(st.lists(each, min_size=1, max_size=30) for each in (st.integ
 
 @PATIENT
 @given(counts, st.booleans())
-def test_a_counter_never_falls_whatever_the_device_says(readings: list[Number], from_start: bool) -> None:
+def test_counter_is_monotonic_for_any_readings(readings: list[Number], from_start: bool) -> None:
     track = Track(from_start=from_start)
     series = Series(ENERGY)
     before: Number | None = None
@@ -312,7 +314,7 @@ def test_a_counter_never_falls_whatever_the_device_says(readings: list[Number], 
 
 @PATIENT
 @given(st.lists(st.integers(0, 10**9), min_size=1, max_size=30), st.integers(0, 10**12))
-def test_a_counter_that_only_rises_is_passed_on_and_from_the_start_it_conserves(rises: list[int], boot: int) -> None:
+def test_rising_counter_is_unchanged_or_counts_from_start(rises: list[int], boot: int) -> None:
     totals = list(accumulate(rises, initial=boot))
     as_it_is, from_start = Track(), Track(from_start=True)
     for at, total in enumerate(totals):
@@ -332,7 +334,7 @@ def test_a_counter_that_only_rises_is_passed_on_and_from_the_start_it_conserves(
     ],
     ids=["begins anew", "a small dip is waited out", "half is no dip", "begins anew twice", "zero"],
 )
-def test_a_counter_that_steps_back(readings: list[Number], expected: list[Number]) -> None:
+def test_counter_reset_and_small_dip(readings: list[Number], expected: list[Number]) -> None:
     for from_start in (False, True):
         track = Track(from_start=from_start)
         found = []
@@ -343,7 +345,7 @@ def test_a_counter_that_steps_back(readings: list[Number], expected: list[Number
         assert found == [value - base for value in expected]
 
 
-def test_a_counter_that_came_late_begins_at_its_own_first_reading() -> None:
+def test_late_counter_from_start_begins_at_its_first_reading() -> None:
     track = Track(from_start=True)
     track.take(0.0, [ENERGY(10, {"part": "a"})])
     track.take(1.0, [ENERGY(12, {"part": "a"}), ENERGY(1000, {"part": "b"})])
@@ -352,7 +354,7 @@ def test_a_counter_that_came_late_begins_at_its_own_first_reading() -> None:
     assert value_of(track, Series(ENERGY, {"part": "b"})) == 1
 
 
-def test_a_counter_beyond_what_backends_take_is_left_out() -> None:
+def test_counter_above_int64_is_left_out() -> None:
     track = Track()
     most = 2**63 - 1
     for at, reading in enumerate((most, 0, 5)):
@@ -363,7 +365,7 @@ def test_a_counter_beyond_what_backends_take_is_left_out() -> None:
         assert value <= most, f"{series} is exported as {value}"
 
 
-def test_series_appear_and_vanish() -> None:
+def test_window_of_series_that_appears_and_disappears() -> None:
     track = Track()
     a, b = Series(POWER, {"part": "a"}), Series(POWER, {"part": "b"})
     peak = Series(POWER_PEAK, {"part": "b"})
@@ -408,7 +410,7 @@ BAD = {
 
 @pytest.mark.parametrize("metric", [POWER, POWER_PEAK, ENERGY, LEVEL, BUSY], ids=lambda metric: metric.name)
 @pytest.mark.parametrize("bad", [pytest.param(value, id=name) for name, value in BAD.items()])
-def test_an_unsafe_value_is_refused_and_nothing_else_is_lost(metric: Metric, bad: object) -> None:
+def test_unsafe_value_is_refused_and_other_series_are_kept(metric: Metric, bad: object) -> None:
     track = Track()
     good = [POWER(1.0), POWER_PEAK(2.0), ENERGY(3), LEVEL(2**63 - 1), LEVEL(-(2**63), {"part": "least"})]
     lie = (Series(metric, {"part": "liar"}), bad)  # type: ignore[arg-type]
@@ -440,7 +442,7 @@ def test_an_unsafe_value_is_refused_and_nothing_else_is_lost(metric: Metric, bad
     ],
     ids=repr,
 )
-def test_a_value_that_does_not_suit_its_row_is_refused(lie: Point) -> None:
+def test_value_of_wrong_type_for_metric_is_refused(lie: Point) -> None:
     track = Track()
     for at in (0.0, 1.0):
         assert len(track.take(at, [lie, ENERGY(5, {"part": "good"})])) == 1
@@ -449,14 +451,14 @@ def test_a_value_that_does_not_suit_its_row_is_refused(lie: Point) -> None:
     assert by_series(answer[0]) == {Series(ENERGY, {"part": "good"}): 5}
 
 
-def test_a_lie_leaves_no_trace_in_the_peaks() -> None:
+def test_refused_value_does_not_affect_peak() -> None:
     track = Track()
     track.take(0.0, [POWER_PEAK(float("nan"))])
     track.take(1.0, [POWER_PEAK(-40.0)])
     assert value_of(track, Series(POWER_PEAK)) == -40.0
 
 
-def test_a_series_that_is_read_twice_is_refused_once_and_the_first_stands() -> None:
+def test_duplicate_series_is_refused_and_first_value_is_kept() -> None:
     track = Track()
     wrong = track.take(0.0, [ENERGY(5), ENERGY(6), POWER(1.0), POWER(2.0), LEVEL(1)])
     assert len(wrong) == 2
@@ -468,7 +470,7 @@ def test_a_series_that_is_read_twice_is_refused_once_and_the_first_stands() -> N
     assert by_series(answer[0]) == {Series(ENERGY): 5, Series(POWER): 1.0, Series(LEVEL): 1}
 
 
-def test_an_interruption_has_no_weight() -> None:
+def test_interruption_is_excluded_from_mean_share_and_integral() -> None:
     track = Track()
     series = Series(POWER)
     track.take(0.0, [series(10.0), BUSY(Share(0.0, 0.0)), ENERGY(100)])
@@ -484,7 +486,7 @@ def test_an_interruption_has_no_weight() -> None:
     assert track.integral(series) == 60.0
 
 
-def test_a_share_that_is_new_after_an_interruption_begins_there() -> None:
+def test_share_that_is_new_after_interruption_starts_there() -> None:
     track = Track()
     for at in (0.0, 1.0):
         track.take(at, [LEVEL(1)])
@@ -495,7 +497,7 @@ def test_a_share_that_is_new_after_an_interruption_begins_there() -> None:
     assert value_of(track, Series(BUSY), since=0.0) == 0.5
 
 
-def test_history_is_bounded_and_a_rare_reader_gets_the_mean_of_it() -> None:
+def test_history_is_bounded_in_time_and_rare_reader_gets_its_mean() -> None:
     track = Track()
     for at in range(3600):
         track.take(float(at), [POWER(1000.0), POWER_PEAK(1000.0)])
@@ -506,14 +508,14 @@ def test_history_is_bounded_and_a_rare_reader_gets_the_mean_of_it() -> None:
     assert value_of(track, Series(POWER), since=3600 + KEPT + 20) == pytest.approx(1.0)
 
 
-def test_history_is_bounded_however_short_the_interval_is() -> None:
+def test_history_is_bounded_in_frames_for_short_intervals() -> None:
     track = Track()
     for at in range(1 << 15):
         track.take(at * 1e-3, [POWER(1.0)])
     assert len(track._frames) == len(track._times) <= (1 << 14) + 3
 
 
-def test_a_reader_within_the_history_is_exact_while_old_frames_are_dropped() -> None:
+def test_window_within_history_is_exact_while_old_frames_are_dropped() -> None:
     track = Track()
     reader = Reader(track, 1.0)
     samples = [(float(at), float(at % 97)) for at in range(5000)]
@@ -527,7 +529,7 @@ def test_a_reader_within_the_history_is_exact_while_old_frames_are_dropped() -> 
         assert found[POWER_PEAK] == 96.0
 
 
-def test_a_rate_becomes_a_counter_whose_increase_is_the_mean_times_the_window() -> None:
+def test_rate_is_integrated_to_mean_times_window() -> None:
     track = Track()
     power, energy = Series(POWER), Series(ENERGY)
     samples = trace(7, 40.0, 2.0)
@@ -541,7 +543,7 @@ def test_a_rate_becomes_a_counter_whose_increase_is_the_mean_times_the_window() 
         assert after[ENERGY] - before[ENERGY] == pytest.approx(after[POWER] * (end - begin), rel=EXACT)
 
 
-def test_a_rate_counts_nothing_for_what_was_not_seen() -> None:
+def test_rate_counts_nothing_for_missing_readings() -> None:
     track = Track(from_start=False)
     energy = Series(ENERGY)
     for at, watts in ((0.0, 5.0), (1.0, 5.0), (2.0, None), (3.0, 7.0), (4.0, 7.0)):
@@ -553,12 +555,12 @@ def test_a_rate_counts_nothing_for_what_was_not_seen() -> None:
 
 
 @pytest.mark.parametrize("rate", [-1.0, float("nan"), float("inf"), True])
-def test_a_rate_that_is_none_is_refused(rate: float) -> None:
+def test_invalid_rate_is_refused(rate: float) -> None:
     track = Track()
     assert len(track.take(0.0, [(Series(ENERGY), Rate(rate))])) == 1
 
 
-def test_a_counter_does_not_go_on_as_an_integral_nor_the_other_way_round() -> None:
+def test_series_does_not_change_between_counter_and_rate() -> None:
     energy, other = Series(ENERGY, {"part": "counts"}), Series(ENERGY, {"part": "does not"})
     track = Track()
     assert track.take(0.0, [energy(100.0), other(Rate(5.0))]) == []
@@ -570,7 +572,7 @@ def test_a_counter_does_not_go_on_as_an_integral_nor_the_other_way_round() -> No
     assert len(track.take(3.0, [energy(-1.0), other(-1.0)])) == 2, "what is no value at all is said"
 
 
-def test_peaks_keep_their_time_where_a_reading_lacks_them_or_fails() -> None:
+def test_peak_survives_missing_and_failed_readings() -> None:
     track = Track()
     series = Series(POWER_PEAK)
     track.take(0.0, [series(5.0)])

@@ -55,7 +55,7 @@ LONG = 0.5
 """Seconds of computing in which the first readings are made, on a machine that is slow as well."""
 
 
-def test_host_container_and_process_arrive_each_series_once(sink: Sink) -> None:
+def test_host_container_and_process_metrics_arrive_once_per_series(sink: Sink) -> None:
     outcome = children.run(children.instrumented("app", LONG, 0), sink.environment())
     assert (outcome.returncode, outcome.stderr) == (0, "")
     expected = {"system", "process", "otel_hardware"} | ({"container"} if in_container() else set())
@@ -66,7 +66,7 @@ def test_host_container_and_process_arrive_each_series_once(sink: Sink) -> None:
 
 
 @pytest.mark.parametrize(("seconds", "status"), [(0.3, 7), (3.0, 0)], ids=["shorter than a sample", "longer"])
-def test_a_program_exports_true_numbers_at_its_end(sink: Sink, seconds: float, status: int) -> None:
+def test_export_at_program_end_has_true_cpu_time(sink: Sink, seconds: float, status: int) -> None:
     outcome = children.run(children.instrumented("app", seconds, status), sink.environment())
     assert outcome.returncode == status
     assert len(sink.exports) == 1, "the interval is a minute: there is the export at the end and no other"
@@ -76,13 +76,13 @@ def test_a_program_exports_true_numbers_at_its_end(sink: Sink, seconds: float, s
     assert sum(last(sink).values("process.cpu.utilization")) > 0
 
 
-def test_switched_off_by_name(sink: Sink) -> None:
+def test_disabled_instrumentations_variable_switches_off(sink: Sink) -> None:
     env = sink.environment() | {"OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "hardware,system_metrics"}
     assert children.run(children.instrumented("app", 0.1, 0), env).returncode == 0
     assert [export.names() for export in sink.exports if export.names()] == []
 
 
-def test_settings_come_from_the_environment(sink: Sink) -> None:
+def test_settings_from_environment_variables(sink: Sink) -> None:
     env = sink.environment() | {
         PREFIX + "SOURCES": "-filesystem,-container",
         PREFIX + "DETAIL": "cpu",
@@ -99,7 +99,7 @@ def test_settings_come_from_the_environment(sink: Sink) -> None:
     assert cpus == set(range(os.cpu_count() or 0))
 
 
-def test_settings_come_as_flags(sink: Sink) -> None:
+def test_settings_from_command_line_flags(sink: Sink) -> None:
     flags = ("--hardware_sources", "process", "--hardware_exclude_metrics", "process.memory.*")
     line = children.instrumented("app", LONG, 0, flags=flags)
     assert children.run(line, sink.environment()).returncode == 0
@@ -117,7 +117,7 @@ BAD = {
 }
 
 
-def test_bad_settings_cost_one_warning_each_and_the_program_runs(sink: Sink) -> None:
+def test_invalid_settings_log_one_warning_each(sink: Sink) -> None:
     env = sink.environment() | {PREFIX + name: value for name, (value, _) in BAD.items()}
     env[PREFIX + "SOURCES"] += ",filesystem"
     outcome = children.run(children.instrumented("app", LONG, 3), env)
@@ -130,13 +130,13 @@ def test_bad_settings_cost_one_warning_each_and_the_program_runs(sink: Sink) -> 
     assert {"system.cpu.time", "process.cpu.time", "system.filesystem.usage"} <= last(sink).names()
 
 
-def test_the_disabled_sdk_costs_nothing_and_breaks_nothing(sink: Sink) -> None:
+def test_disabled_sdk_exports_nothing(sink: Sink) -> None:
     outcome = children.run(children.instrumented("app", 0.1, 5), sink.environment() | {"OTEL_SDK_DISABLED": "true"})
     assert outcome.returncode == 5
     assert "Traceback" not in outcome.stderr
     assert sink.exports == []
 
 
-def test_every_setting_is_a_flag() -> None:
+def test_every_setting_has_a_command_line_flag() -> None:
     outcome = children.run(["opentelemetry-instrument", "--help"])
     assert [field.name for field in fields(Config) if f"--hardware_{field.name}" not in outcome.stdout] == []
