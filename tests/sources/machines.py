@@ -162,9 +162,9 @@ SLAVES = ["ens5f0np0", "ens5f1np1"]
 VIRTUAL = ["lo", "docker0", "veth3f1a9c2", "vethb07d55e", "br-9e1c", "cali0a1b2c3d4e5"]
 
 
-def _sys() -> Files:
+def _sys(cores: int) -> Files:
     files: Files = {}
-    for cpu in range(64):
+    for cpu in range(cores):
         topology = f"/sys/devices/system/cpu/cpu{cpu}/topology"
         files[topology + "/core_cpus_list"] = f"{cpu}\n"
         files[f"/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq"] = f"{2_100_000 + 10_000 * cpu}\n"
@@ -214,11 +214,11 @@ def infiniband(tick: int) -> Files:
     return files
 
 
-def metal(tick: int, energy: bool = True) -> Fabricated:
+def metal(tick: int, energy: bool = True, cores: int = 64) -> Fabricated:
     """The bare machine; ``energy`` with RAPL zones and RDMA ports."""
-    files = _sys() | pressure(tick)
+    files = _sys(cores) | pressure(tick)
     files |= {
-        "/proc/stat": stat(64, tick),
+        "/proc/stat": stat(cores, tick),
         "/proc/loadavg": f"{41.5 + tick} 38.02 20.77 43/1890 77123\n",
         "/proc/meminfo": meminfo(
             528_000_000, 90_000_000 - 250_000 * tick, 1_400_000, 310_000_000, (8_388_604, 8_000_000)
@@ -240,7 +240,7 @@ def metal(tick: int, energy: bool = True) -> Fabricated:
     files["/proc/{pid}/cgroup"] = "0::/user.slice/user-1000.slice/session-3.scope\n"
     files["/proc/{pid}/mountinfo"] = mountinfo(("0:26", "/", "/sys/fs/cgroup", "cgroup2", "cgroup2"), ROOT, DATA)
     spaces = {"/": _space(440, 210, 22, tick), "/data": _space(14_000, 6_100, 0, tick)}
-    return Fabricated(Tree(files, spaces, 64, 345_600.25 + tick * 10, _usage(tick), {"/proc/{pid}/fd": 14 + tick}))
+    return Fabricated(Tree(files, spaces, cores, 345_600.25 + tick * 10, _usage(tick), {"/proc/{pid}/fd": 14 + tick}))
 
 
 def _space(total: int, free: int, reserved: int, tick: int) -> Space:
@@ -263,10 +263,10 @@ def _plain_process(tick: int) -> Files:
 
 
 def everything(tick: int) -> Fabricated:
-    """The bare machine, asked for every row; its time waited for disks goes back once, as it does in real kernels."""
-    found = metal(tick)
+    """A bare machine with few cores, asked for every row; time waited for disks goes back once, as real kernels do."""
+    found = metal(tick, cores=4)
     assert found.tree is not None
-    found.tree.files["/proc/stat"] = stat(64, tick, iowait_step=(0, 40, 15)[tick])
+    found.tree.files["/proc/stat"] = stat(4, tick, iowait_step=(0, 40, 15)[tick])
     return found
 
 
@@ -469,6 +469,7 @@ def windows(tick: int) -> Fabricated:
 
 
 BARE = "made up: two sockets, 64 cores, 8 disks, 4 interfaces (one a bond), RAPL, two RDMA ports"
+SMALLER = BARE.replace("64 cores", "4 cores")
 REQUESTED = SPARSE | {
     "detail": ["cpu", "connections", "processes"],
     "include_metrics": ["*"],
@@ -478,7 +479,7 @@ REQUESTED = SPARSE | {
 
 STORIES = (
     Story("host", "metal", BARE, metal),
-    Story("host", "metal-everything", BARE + "; all rows on request", everything, settings=REQUESTED),
+    Story("host", "metal-everything", SMALLER + "; all rows on request", everything, settings=REQUESTED),
     Story("host", "sandbox", "made up: a kernel in user space without /sys, disks and pressure", sandbox),
     Story("host", "old-kernel", "made up: Linux 4.1 with 8 cores and 2 disks", old),
     Story("infiniband", "metal", BARE, metal),

@@ -427,9 +427,9 @@ def test_a_disk_that_a_kernel_says_less_of_is_left_out(columns: int) -> None:
 def test_every_row_of_the_host_has_the_series_that_it_was_asked_for() -> None:
     machine = everything(0)
     found = _read(machine, detail="cpu,connections,processes", include_metrics="*")
-    assert len(series_of(found, v.SYSTEM_CPU_TIME)) == 64 * 7
-    assert len(series_of(found, v.SYSTEM_CPU_UTILIZATION)) == 64 * 7
-    assert value(found, v.SYSTEM_CPU_FREQUENCY, {v.CPU_NUMBER: 63}) == 2.73e9
+    assert len(series_of(found, v.SYSTEM_CPU_TIME)) == 4 * 7
+    assert len(series_of(found, v.SYSTEM_CPU_UTILIZATION)) == 4 * 7
+    assert value(found, v.SYSTEM_CPU_FREQUENCY, {v.CPU_NUMBER: 3}) == 2.13e9
     assert value(found, v.SYSTEM_PROCESS_COUNT, {v.PROCESS_STATE: "sleeping"}) == 6 + 1, "and the one that reads"
     assert value(found, v.SYSTEM_PROCESS_COUNT, {v.PROCESS_STATE: "running"}) == 2
     assert value(found, v.SYSTEM_PROCESS_COUNT, {v.PROCESS_STATE: "stopped"}) == 2
