@@ -1,4 +1,7 @@
-"""Who may know whom: a module imports from the lines above its own."""
+"""The layers of the package: a module imports only from the lines above its own.
+
+Each rule is one test, which lists every breach.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ import opentelemetry.instrumentation.hardware as package
 ROOT = Path(package.__file__).parent
 NAME = package.__name__
 
-# Lowest first. The modules of a line do not know each other, but where they are siblings.
+# Lowest first. Modules of one line do not import each other, except siblings.
 LAYERS = (
     ("version", "package", "environment_variables"),
     ("model", "opened"),
@@ -37,7 +40,7 @@ LAYERS = (
     ("cli", "cli.*"),
 )
 SIBLINGS = ("machine", "windows", "cli")
-"""The first of each line whose modules know each other; and so do those of one vendor."""
+"""The first module of each line whose modules import each other. The modules of one vendor do so, too."""
 
 TALKS_TO_THE_SDK = ("instrumentor", "cli")
 DRIVERS = ("psutil", "pynvml", "prometheus_client", "yaml", "grpc", "amdsmi", "libtpu", "torch")
@@ -49,18 +52,19 @@ MODULES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix("__init__").removesuffix("."): path
     for path in sorted(ROOT.rglob("*.py"))
 }
+TREES = {module: ast.parse(path.read_text()) for module, path in MODULES.items()}
 
 
 def layer(module: str) -> int:
-    """The line that a module stands on."""
+    """The number of a module's line."""
     for number, line in enumerate(LAYERS):
         if module in line or ("." in module and f"{module.partition('.')[0]}.*" in line):
             return number
-    raise AssertionError(f"{module}.py stands on no line of the layers yet: decide what it may know")
+    raise AssertionError(f"{module}.py is on no line of LAYERS: decide what it may import")
 
 
 def imports(tree: ast.AST) -> Iterator[tuple[str, int]]:
-    """What a module imports, in functions too: full dotted names, with the line."""
+    """What a module imports, also in functions: full dotted names, with the line."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -74,7 +78,7 @@ def imports(tree: ast.AST) -> Iterator[tuple[str, int]]:
 
 
 def breaches(module: str, tree: ast.AST) -> list[str]:
-    """What a module imports that it should not know."""
+    """The imports of a module that are not from a lower layer."""
     own = layer(module)
     found = []
     for name, line in imports(tree):
@@ -124,7 +128,7 @@ def is_mutable(value: ast.expr | None) -> bool:
 
 
 def state(tree: ast.Module) -> list[str]:
-    """What a module keeps of its own: variables that can change, and what changes them."""
+    """Mutable variables of a module, and statements that change its constants."""
     found = []
     for statement in at_module_level(tree):
         if isinstance(statement, (ast.Assign, ast.AnnAssign)) and is_mutable(statement.value):
@@ -148,19 +152,16 @@ def test_modules_are_found() -> None:
     assert {"model", "vocabulary", "poller", "sources", "sources.host", "session", "instrumentor", ""} <= set(MODULES)
 
 
-@pytest.mark.parametrize("module", MODULES, ids=lambda module: module or "__init__")
-def test_modules_import_only_lower_layers(module: str) -> None:
-    assert breaches(module, ast.parse(MODULES[module].read_text())) == []
+def test_modules_import_only_lower_layers() -> None:
+    assert [breach for module, tree in TREES.items() for breach in breaches(module, tree)] == []
 
 
-@pytest.mark.parametrize("module", MODULES, ids=lambda module: module or "__init__")
-def test_modules_import_drivers_lazily(module: str) -> None:
-    assert eager(ast.parse(MODULES[module].read_text())) == []
+def test_modules_import_drivers_lazily() -> None:
+    assert {module: found for module, tree in TREES.items() if (found := eager(tree))} == {}
 
 
-@pytest.mark.parametrize("module", MODULES, ids=lambda module: module or "__init__")
-def test_modules_have_no_mutable_state(module: str) -> None:
-    assert state(ast.parse(MODULES[module].read_text())) == []
+def test_modules_have_no_mutable_state() -> None:
+    assert {module: found for module, tree in TREES.items() if (found := state(tree))} == {}
 
 
 @pytest.mark.parametrize(
