@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
-from tests.alone import Turns
 from tests.children import descriptors
 from tests.programs import traces
 from tests.waiting import wait_for
 
-TURNS = pytest.StashKey[Turns]()
+pytest_plugins = ["tests.parallel"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -22,36 +21,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure() -> None:
     """Restore Ctrl+C, which a shell makes its background jobs ignore: tests interrupt their children."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    config.stash[TURNS] = Turns.of_worker(config)
-
-
-def pytest_unconfigure(config: pytest.Config) -> None:
-    """Remove what the workers share."""
-    config.stash[TURNS].close()
-
-
-def pytest_xdist_auto_num_workers() -> int:
-    """Two workers per core: about half of the suite's time is waiting for children."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
-    return max(4, min(2 * cores, 16))
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the tests marked `alone` last."""
-    items.sort(key=lambda item: item.get_closest_marker("alone") is not None)
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Keep other workers from running tests beside one that is marked `alone`."""
-    with item.config.stash[TURNS].turn(alone=item.get_closest_marker("alone") is not None):
-        return (yield)
 
 
 @pytest.fixture
