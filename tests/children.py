@@ -15,17 +15,26 @@ from typing import Any
 
 import pytest
 
-PROGRAMS = Path(__file__).parent / "programs"
+ROOT = Path(__file__).parent.parent
+PROGRAMS = ROOT / "tests" / "programs"
+END = 20.0
+"""Seconds that the end of a child may take: ours adds about one to it, and machines are slow at times."""
+
 PATIENCE = 120.0
 """Seconds until a child counts as hung: far more than any of them takes, because machines are slow at times."""
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment of a user's shell: nothing of OpenTelemetry or pytest, and what the test adds."""
+    """The environment of a user's shell: nothing of OpenTelemetry or pytest, and what the test adds.
+
+    A child can import ``tests``, behind whatever the test puts on PYTHONPATH.
+    """
     ours = ("OTEL_", "PYTEST_", "COLUMNS", "LINES")
     clean = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     clean["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{clean.get('PATH', os.defpath)}"
-    return clean | dict(extra or {})
+    clean |= extra or {}
+    clean["PYTHONPATH"] = os.pathsep.join(filter(None, [clean.get("PYTHONPATH"), str(ROOT)]))
+    return clean
 
 
 def command(program: str, *arguments: object) -> list[str]:
@@ -72,9 +81,29 @@ def run(line: list[str], env: Mapping[str, str] | None = None, **options: Any) -
     return subprocess.CompletedProcess(line, child.returncode, out, err)
 
 
+def run_past_last_line(
+    line: list[str], env: Mapping[str, str] | None = None, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run a child that prints one line when its work is done; it has to end within `END` seconds of that."""
+    with started(line, env, **options) as child:
+        assert child.stdout is not None
+        said = child.stdout.readline()
+        rest, err = end_of(child)
+    return subprocess.CompletedProcess(line, child.returncode, said + rest, err)
+
+
+def end_of(child: subprocess.Popen[str]) -> tuple[str, str]:
+    """What a child prints until its end, which has to come within `END` seconds."""
+    try:
+        return child.communicate(timeout=END)
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        raise AssertionError(f"something held up the program's end for {END:g} s: {child.communicate()}") from None
+
+
 def scene(program: str, *arguments: object) -> Any:
     """What a program prints, as JSON, that makes a machine of its own; it may not everywhere, and says 77 then."""
-    outcome = run(command(program, *arguments), {"PYTHONPATH": str(PROGRAMS.parent.parent)})
+    outcome = run(command(program, *arguments))
     if outcome.returncode == 77:
         pytest.skip(f"there may be no namespace here: {outcome.stdout.strip()}")
     assert outcome.returncode == 0, outcome.stderr

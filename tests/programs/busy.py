@@ -1,7 +1,7 @@
 """Four threads that compute without a pause, and readings beside them.
 
-Usage: busy.py PERIOD SECONDS; prints, as JSON, for each collection how old (s) the reading of each source was, and the
-sum of one of its metrics.
+Usage: busy.py PERIOD READINGS; it ends when each source has been read so many times meanwhile. Prints, as JSON, for
+each collection and source how old (s) the reading was and the sum of one of its metrics, or null where there was none.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import sys
 import threading
 import time
 
-from traces import until
+from tests.programs.traces import until
 
 from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.session import Session
 from opentelemetry.instrumentation.hardware.vocabulary import PROCESS_CPU_TIME, SYSTEM_CPU_TIME
 
-PERIOD, SECONDS = float(sys.argv[1]), float(sys.argv[2])
+PERIOD, READINGS = float(sys.argv[1]), int(sys.argv[2])
 NUMBERS = {"host": SYSTEM_CPU_TIME, "process": PROCESS_CPU_TIME}
 ended = False
 
@@ -34,20 +34,27 @@ until(lambda: all(session.board.collect({}).values.get(row) for row in NUMBERS.v
 threads = [threading.Thread(target=compute) for _ in range(4)]
 for thread in threads:
     thread.start()
-said = []
-deadline = time.monotonic() + SECONDS
-while time.monotonic() < deadline:
-    threading.Event().wait(PERIOD / 3)
+said: list[dict[str, list[float] | None]] = []
+seen: dict[str, set[float]] = {name: set() for name in NUMBERS}
+
+
+def enough() -> bool:
     snapshot = session.board.collect({})
     session.rhythm.note(threading.get_ident(), time.monotonic())
     now = time.monotonic()
-    said.append(
-        {
-            name: [now - snapshot.read[name], sum(value for value, _ in snapshot.values.get(row, ()))]
-            for name, row in NUMBERS.items()
-        }
-    )
-ended = True
+    said.append({})
+    for name, row in NUMBERS.items():
+        values = [value for value, _ in snapshot.values.get(row, ())]
+        said[-1][name] = [now - snapshot.read[name], sum(values)] if values else None
+        seen[name] |= {snapshot.read[name]} if values else set()
+    threading.Event().wait(PERIOD / 3)
+    return all(len(times) >= READINGS for times in seen.values())
+
+
+try:
+    until(enough, f"{READINGS} readings of each source beside busy threads")
+finally:
+    ended = True
 for thread in threads:
     thread.join()
 session.close()

@@ -15,10 +15,10 @@ import sys
 import threading
 from pathlib import Path
 
-from journal import flatten
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from traces import until
+from tests.programs.journal import flatten
+from tests.programs.traces import until
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 

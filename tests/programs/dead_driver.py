@@ -15,12 +15,12 @@ import signal
 import sys
 import time
 
-import traces
-from journal import Export, exports, provider
 from opentelemetry.metrics import set_meter_provider
-from traces import until
+from tests.programs import traces
+from tests.programs.journal import Export, exports, provider
+from tests.programs.traces import until
 
-from opentelemetry.instrumentation.hardware import HardwareInstrumentor
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor, poller, session
 
 JOURNAL, SOURCE, END = sys.argv[1:4]
 heard: list[str] = []
@@ -45,6 +45,8 @@ def health() -> list[int]:
     return last().values("otel_hardware.source.up", otel_hardware_source=SOURCE)
 
 
+poller._SHORT = 0.4  # the driver counts as dead after 1.2 s instead of 3
+session._FAREWELL = 0.2
 meters = provider(JOURNAL, 0.1)
 set_meter_provider(meters)
 instrumentor = HardwareInstrumentor()

@@ -19,7 +19,7 @@ import struct
 import sys
 from contextlib import suppress
 
-from namespace import check, enter, libc
+from tests.programs.namespace import check, enter, libc
 
 DIE_WITH_PARENT = 1
 NO_SUID, NO_DEVICES = 2, 4

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from journal import unhurried
 from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter as Grpc
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter as Http
 from opentelemetry.sdk.metrics import MeterProvider, ObservableCounter
@@ -20,6 +19,7 @@ from opentelemetry.sdk.metrics.export import (
     PeriodicExportingMetricReader,
 )
 from opentelemetry.sdk.resources import Resource
+from tests.programs.journal import unhurried
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 

@@ -11,8 +11,8 @@ import os
 import sys
 import time
 
-from journal import provider
 from opentelemetry.metrics import set_meter_provider
+from tests.programs.journal import provider
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 

@@ -17,10 +17,10 @@ import traceback
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 
-import traces
-from journal import Journal
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import MetricsData, PeriodicExportingMetricReader
+from tests.programs import traces
+from tests.programs.journal import Journal
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 

@@ -12,8 +12,8 @@ import os
 import subprocess
 import sys
 
-from journal import exports, provider
 from opentelemetry.metrics import set_meter_provider
+from tests.programs.journal import exports, provider
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 
-from journal import OURS, flatten
 from opentelemetry.metrics import get_meter_provider, set_meter_provider
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from tests.programs.journal import OURS, flatten
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 

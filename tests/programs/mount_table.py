@@ -13,7 +13,7 @@ import resource
 import socket
 import sys
 
-from namespace import check, empty, enter, libc
+from tests.programs.namespace import check, empty, enter, libc
 
 from opentelemetry.instrumentation.hardware.kernel import Linux
 

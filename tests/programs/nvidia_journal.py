@@ -11,9 +11,9 @@ import logging
 import os
 import sys
 
-import traces
-from journal import Export, exports, provider, resting
 from opentelemetry.metrics import set_meter_provider
+from tests.programs import traces
+from tests.programs.journal import Export, exports, provider, resting
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 

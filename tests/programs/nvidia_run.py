@@ -11,9 +11,9 @@ import sys
 import threading
 from importlib.abc import MetaPathFinder
 
-from journal import flatten
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from tests.programs.journal import flatten
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 

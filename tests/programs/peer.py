@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import sys
 
-from journal import OURS, exports, provider
 from opentelemetry.instrumentation.system_metrics import SystemMetricsInstrumentor
 from opentelemetry.metrics import set_meter_provider
-from traces import until
+from tests.programs.journal import OURS, exports, provider
+from tests.programs.traces import until
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 

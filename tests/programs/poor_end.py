@@ -24,6 +24,7 @@ if sys.argv[1:]:
         print(error)
         sys.exit(77)
     os.chdir("/")
+    print("there are no files")
 else:
     resource.setrlimit(resource.RLIMIT_NOFILE, (100, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     try:

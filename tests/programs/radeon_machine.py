@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import namespace
+from tests.programs import namespace
 from tests.tools import amdsysfs
 from tests.tools.amdsysfs import Gpu, table
 

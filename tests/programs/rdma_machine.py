@@ -11,7 +11,7 @@ import os
 import sys
 from pathlib import Path
 
-import namespace
+from tests.programs import namespace
 from tests.sources.machines import infiniband
 
 namespace.enter()

@@ -10,10 +10,10 @@ import logging
 import sys
 import time
 
-import traces
-from journal import exports, provider
 from opentelemetry.metrics import set_meter_provider
-from traces import until
+from tests.programs import traces
+from tests.programs.journal import exports, provider
+from tests.programs.traces import until
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 

@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from traces import until
+from tests.programs.traces import until
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor, identity
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 
-import namespace
-from journal import APPLICATION, OURS, flatten
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from tests.programs import namespace
+from tests.programs.journal import APPLICATION, OURS, flatten
 
 namespace.enter()
 namespace.empty("/proc", "/sys")

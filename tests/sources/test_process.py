@@ -17,7 +17,7 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
-from tests.children import PROGRAMS, command, in_pid_namespace, run, started
+from tests.children import command, in_pid_namespace, run, started
 from tests.sources.machines import STRANGER, foreign, metal, tree
 from tests.sources.reading import agrees, all_of, often, opened, rises_between, series_of, value
 from tests.sources.tree import Fabricated
@@ -353,7 +353,7 @@ def test_a_kernel_that_does_not_list_children_leaves_it_to_psutil() -> None:
 
 def test_in_a_pid_namespace_that_sees_the_hosts_processes_they_are_not_taken_for_ours() -> None:
     line = in_pid_namespace()
-    answer = run([*line, *command("pid_namespace")], {"PYTHONPATH": str(PROGRAMS.parent.parent)})
+    answer = run([*line, *command("pid_namespace")])
     assert answer.returncode == 0, answer.stderr
     found = json.loads(answer.stdout)
     assert found["another"], "our number is nobody else's in /proc: the test shows nothing"

@@ -13,7 +13,6 @@ from tests import children
 from tests.sources.reading import all_of, opened, series_of
 from tests.sources.tpus import bus
 from tests.sources.tree import Fabricated, Tree
-from tests.tools import ROOT
 from tests.tools.tpu import FakeTpu, distribution, doubles, integers, queues, serving
 from tpu_info import device, metrics
 
@@ -141,7 +140,7 @@ def machine() -> Any:
         pytest.skip("namespaces are Linux's")
     done = subprocess.run(
         children.command("tpu_machine"),
-        env=children.environment({"PYTHONPATH": str(ROOT)}),
+        env=children.environment(),
         capture_output=True,
         text=True,
         timeout=2 * children.PATIENCE,

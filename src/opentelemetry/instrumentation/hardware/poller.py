@@ -28,6 +28,9 @@ _LOG = logging.getLogger(__name__)
 PERIODS = 3
 """A reading older than this many of its own periods is dropped; a source that is silent for so long hangs."""
 
+_SHORT = 1.0
+"""Seconds: a source with a shorter period is given as much time for an answer as one with this period."""
+
 _PAUSES = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 """Seconds until a failed source is opened again."""
 
@@ -216,7 +219,7 @@ class Poller:
             )
 
     def _patience(self) -> float:
-        return PERIODS * max(self.period(), 1.0)
+        return PERIODS * max(self.period(), _SHORT)
 
     def health(self, now: float) -> Problem | None:
         """What is wrong with the source now."""
