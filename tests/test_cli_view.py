@@ -16,7 +16,7 @@ class Staged:
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
-        self.board, self.rhythm = stage.board, stage.rhythm
+        self.board, self.rhythm, self.clock = stage.board, stage.rhythm, stage.clock
 
     def fresh(self, seconds: float) -> None:
         self._stage.run(self._stage.clock.now - self._stage.start)

@@ -55,7 +55,7 @@ class Session:
     ) -> None:
         self.config = config
         self.pid = os.getpid()
-        self._clock = clock
+        self.clock = clock
         self._environ = os.environ if environ is None else environ
         self.member = identity.is_member(self._environ, self.pid)
         self.rhythm = Rhythm(clock(), export_interval(self._environ) if interval is None else interval)
@@ -153,7 +153,7 @@ class Session:
         """Have every source read now, and wait for all of them together at most so long. Never called from a
         callback.
         """
-        fresh(self.rounds, seconds, self._clock)
+        fresh(self.rounds, seconds, self.clock)
 
     def close(self) -> None:
         """Let go of everything; waits for a second at most, and only for a driver that hangs."""

@@ -8,7 +8,6 @@ import os
 import shutil
 import socket
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -98,7 +97,7 @@ def _sources(config: Config) -> Iterator[Finding]:
             parts = [each for label, each in pollers.items() if label.partition(":")[0] == name]
             if parts:
                 for poller in parts:
-                    yield from _source(poller)
+                    yield from _source(poller, session.clock())
             elif config.selects(name):
                 yield Finding("sources", "wrong", name, "cannot be loaded", "see the warnings below")
             else:
@@ -107,11 +106,10 @@ def _sources(config: Config) -> Iterator[Finding]:
         session.close()
 
 
-def _source(poller: Poller) -> Iterator[Finding]:
+def _source(poller: Poller, now: float) -> Iterator[Finding]:
     from opentelemetry.instrumentation.hardware.cli.view import told
     from opentelemetry.instrumentation.hardware.poller import State
 
-    now = time.monotonic()
     problem, source = poller.health(now), poller.source
     if poller.state is State.ABSENT and problem is not None:
         yield Finding("sources", "note", poller.name, f"not here: {problem.reason}", problem.fix)

@@ -50,6 +50,7 @@ shows; 2 where a flag or the file to write makes no sense."""
 
     def arguments(self, parser: argparse.ArgumentParser) -> None:
         """The source to read, how often, and where to."""
+        parser.usage = "otel-hardware record SOURCE [flags]"
         parser.add_argument("source", metavar="SOURCE", help=f"one of {', '.join(discover())}")
         parser.add_argument("--ticks", type=_count, default=3, metavar="N", help="how many times to read it (3)")
         parser.add_argument(

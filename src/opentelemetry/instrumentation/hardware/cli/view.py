@@ -103,7 +103,7 @@ class Viewer:
 
     def stay(self) -> None:
         """Keep the sources sampling while nobody looks."""
-        self._session.rhythm.note(threading.get_ident(), time.monotonic())
+        self._session.rhythm.note(threading.get_ident(), self._session.clock())
 
 
 def _elapsed(before: Snapshot, after: Snapshot) -> float:
@@ -136,7 +136,7 @@ def _counters(snapshot: Snapshot) -> Iterator[tuple[Line, tuple[float, Number]]]
 def _missing(session: Session) -> tuple[str, ...]:
     found = []
     for poller in session.board.pollers:
-        problem, source = poller.health(time.monotonic()), poller.source
+        problem, source = poller.health(session.clock()), poller.source
         if problem is not None:
             fix = f"; {problem.fix}" if problem.fix else ""
             found.append(f"{poller.name}: {problem.reason}{fix}")

@@ -1,0 +1,44 @@
+"""The whole output of commands, on simulated machines: transcripts in `cli/`, byte for byte.
+
+`pytest tests/test_cli_output.py --rewrite` writes them anew from their command lines. Look at what changed.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from tests.commands import transcript
+from tests.tools.nvml import FakeNvml, Gpu, a100, geforce, h100, mig, refused
+
+TRANSCRIPTS = sorted((Path(__file__).parent / "cli").glob("*.txt"))
+
+_LOST: Gpu = {"UUID": h100(1)["UUID"]} | {call: refused(15) for call in h100(1) if call != "UUID"}
+
+GPUS: dict[str, list[Gpu]] = {
+    "gpu": [geforce(0)],
+    "gpus": [h100(0), geforce(1)],
+    "gpus-mig": [mig(a100(0), 0, {0: (1, 0), 3: (5, 0)}), a100(1)],
+    "gpus-failed": [h100(0), _LOST],
+    "gpus-live": [h100(index) for index in range(8)],
+}
+"""The GPUs of the machine that a transcript is about."""
+
+
+def still(gpu: Gpu) -> Gpu:
+    """The GPU with counters that stand still, and without GPM, whose shares are those of real time."""
+    return {
+        call: re.sub(r"\+[\d.]+@[\d.]+", "", value) if isinstance(value, str) else value
+        for call, value in gpu.items()
+        if not call.startswith("Gpm")
+    }
+
+
+@pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
+def test_transcript(path: Path, tmp_path: Path, rewrite: bool) -> None:
+    env = FakeNvml(tmp_path, *map(still, GPUS[path.stem])).environment if path.stem in GPUS else {}
+    found = transcript(path, env)
+    if rewrite:
+        path.write_text(found, encoding="utf-8")
+    assert found.splitlines() == path.read_text(encoding="utf-8").splitlines()
