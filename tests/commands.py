@@ -24,6 +24,9 @@ from opentelemetry.instrumentation.hardware.kernel import Space, Usage
 from opentelemetry.instrumentation.hardware.poller import State
 
 PID = 4242
+"""The process that runs the command, on a simulated machine."""
+
+CHILD = machines.STRANGER
 
 
 class Answer(NamedTuple):
@@ -95,7 +98,9 @@ def workstation(tick: int) -> Fabricated:
         "/proc/{pid}/stat": machines.process(31_025 + 50 * tick, 1850, 12, 600_000, 33_000_000),
         "/proc/{pid}/statm": "900000 600000 12000 700 0 500000 0\n",
         "/proc/{pid}/io": machines.io(tick),
-        "/proc/{pid}/task/{pid}/children": "",
+        "/proc/{pid}/task/{pid}/children": f"{CHILD} ",
+        f"/proc/{CHILD}/stat": machines.process(900 + 25 * tick, 100, 2, 50_000, 33_000_500),
+        f"/proc/{CHILD}/task/{CHILD}/children": "",
         "/proc/pressure/cpu": f"some avg10=0.12 avg60=0.09 avg300=0.04 total={7_100_000 + 120_000 * tick}\n",
     }
     spaces = {"/": Space(440 << 30, 210 << 30, 188 << 30), "/data": Space(14_000 << 30, 6_100 << 30, 6_100 << 30)}
