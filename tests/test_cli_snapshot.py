@@ -203,8 +203,8 @@ def test_snapshot_of_another_pid_has_its_tree_and_nothing_of_the_host() -> None:
 
 
 def test_snapshot_within_a_job_reads_the_host() -> None:
-    with simulated():
-        (found,) = objects("--sources", "host", env={JOB: key(os.getppid())})
+    with simulated(), started(["cat"]) as reporter:
+        (found,) = objects("--sources", "host", env={JOB: key(reporter.pid)})
     assert "system.cpu.time" in {point["name"] for point in found["metrics"]}
 
 
