@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from tests import children
 from tests.sources.radeons import by_amd_smi, rocm
 from tests.tools import need, program
 
-from opentelemetry.instrumentation.hardware import wandb
+from opentelemetry.instrumentation.hardware import cli, wandb
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.machine import machine
 from opentelemetry.instrumentation.hardware.sources.amd import rocm_smi
@@ -163,38 +162,40 @@ def test_what_was_recorded_has_wandbs_numbers(name: str) -> None:
 # -- the real command
 
 
-def printed(tmp_path: Path, tool: str, body: str, **env: str) -> tuple[dict[str, float], str]:
-    """What ``otel-hardware snapshot --format wandb`` prints of GPUs where a tool is a shell script; and on stderr."""
-    path = tmp_path / tool
-    path.write_text(f"#!/bin/sh\n{body}\n")
-    path.chmod(0o755)
-    settings = {"AMDGPU": "off", tool.upper().replace("-", "_"): str(path), **env}
-    line = ["otel-hardware", "snapshot", "--format", "wandb", "--window", "0.1", "--sources=-nvidia"]
-    done = subprocess.run(
-        line,
-        env=children.environment({f"OTEL_PYTHON_HARDWARE_{name}": value for name, value in settings.items()}),
-        capture_output=True,
-        text=True,
-        timeout=children.PATIENCE,
-        check=True,
-    )
-    row = json.loads(done.stdout)
-    assert "proc.memory.rssMB" in row
-    return {key: value for key, value in row.items() if key.startswith("gpu.")}, done.stderr
+Snapshot = Callable[..., "tuple[dict[str, float], str]"]
 
 
-def test_the_command_prints_what_rocm_smi_says(tmp_path: Path) -> None:
+@pytest.fixture
+def snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Snapshot:
+    """Runs ``otel-hardware snapshot --format wandb`` with a tool that is a shell script: keys of GPUs, and stderr."""
+
+    def taken(tool: str, body: str, **settings: str) -> tuple[dict[str, float], str]:
+        path = tmp_path / tool
+        path.write_text(f"#!/bin/sh\n{body}\n")
+        path.chmod(0o755)
+        for name, value in {"AMDGPU": "off", tool.upper().replace("-", "_"): str(path), **settings}.items():
+            monkeypatch.setenv(f"OTEL_PYTHON_HARDWARE_{name}", value)
+        assert cli.main(["snapshot", "--format", "wandb", "--window", "0.1", "--sources=-nvidia"]) == 0
+        out, err = capsys.readouterr()
+        row = json.loads(out)
+        assert "proc.memory.rssMB" in row
+        return {key: value for key, value in row.items() if key.startswith("gpu.")}, err
+
+    return taken
+
+
+def test_the_command_prints_what_rocm_smi_says(tmp_path: Path, snapshot: Snapshot) -> None:
     (tmp_path / "document").write_text("WARNING: something\n" + json.dumps(rocm("5.7", 0)))
-    found, complaint = printed(tmp_path, "rocm-smi", f"cat {tmp_path}/document")
+    found, complaint = snapshot("rocm-smi", f"cat {tmp_path}/document")
     assert found == keys(said(rocm("5.7", 0)))
     assert complaint == ""
 
 
-def test_the_command_asks_amd_smi_where_there_is_no_rocm_smi(tmp_path: Path) -> None:
+def test_the_command_asks_amd_smi_where_there_is_no_rocm_smi(tmp_path: Path, snapshot: Snapshot) -> None:
     tools = by_amd_smi(7)(0).tools["amd-smi"].said
     for argument in ("static", "metric"):
         (tmp_path / argument).write_bytes(tools[argument])
-    found, _ = printed(tmp_path, "amd-smi", f"cat {tmp_path}/$1", ROCM_SMI="off")
+    found, _ = snapshot("amd-smi", f"cat {tmp_path}/$1", ROCM_SMI="off")
     assert {key: found[key] for key in found if key.startswith("gpu.0.")} == pytest.approx(
         {
             "gpu.0.gpu": 88,
@@ -208,8 +209,8 @@ def test_the_command_asks_amd_smi_where_there_is_no_rocm_smi(tmp_path: Path) -> 
     )
 
 
-def test_a_tool_that_fails_is_one_sentence(tmp_path: Path) -> None:
-    found, complaint = printed(tmp_path, "rocm-smi", "exit 3")
+def test_a_tool_that_fails_is_one_sentence(snapshot: Snapshot) -> None:
+    found, complaint = snapshot("rocm-smi", "exit 3")
     assert found == {}
     assert complaint.count("there are no gpu. keys") == 1
     assert "rocm-smi says 'nothing' and ends with 3" in complaint

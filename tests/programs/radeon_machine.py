@@ -14,8 +14,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from tests.programs import namespace
 from tests.tools import amdsysfs
 from tests.tools.amdsysfs import Gpu, table
 
+from opentelemetry.instrumentation.hardware import cli
 from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.sources import Site, Source, discover
@@ -158,13 +160,13 @@ def chosen() -> Any:
     """What the command says in the job of a scheduler that has given it a part of the second card, which is divided."""
     amdsysfs.write(amdsysfs.machine([FIRST, replace(SECOND, parts=4)]))
     job = {"SLURM_JOB_ID": "7", "ROCR_VISIBLE_DEVICES": "0,3", "HIP_VISIBLE_DEVICES": "1"}
-    line = ["otel-hardware", "snapshot", "--sources", "amd", "--window", "0.1", "--format"]
-    return {
-        form: subprocess.run(
-            [*line, form], env={**os.environ, **job}, capture_output=True, text=True, check=True
-        ).stdout
-        for form in ("json", "wandb")
-    }
+    os.environ.update(job)
+    found = {}
+    for form in ("json", "wandb"):
+        with redirect_stdout(StringIO()) as output:
+            cli.main(["snapshot", "--sources", "amd", "--window", "0.1", "--format", form])
+        found[form] = output.getvalue()
+    return found
 
 
 def absent() -> Any:

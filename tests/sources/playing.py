@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader, MetricsData, Sum
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader, MetricsData, NumberDataPoint, Sum
 from opentelemetry.sdk.resources import Resource
 from tests.stage import Clock
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor, instrumentor
+from opentelemetry.instrumentation.hardware.command import Tool
 from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.poller import State
 from opentelemetry.instrumentation.hardware.session import Session
+from opentelemetry.instrumentation.hardware.stream import Stream
+
+
+class Ahead(Drivers):
+    """Drivers whose streams see a clock that a test puts forward, instead of waiting for a timeout or a pause.
+
+    Attributes:
+        seconds: how far that clock is ahead of the real one.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds = 0.0
+
+    def stream(self, tool: Tool) -> Stream:
+        if tool not in self._streams:
+            self._streams[tool] = Stream(tool, lambda: time.monotonic() + self.seconds)
+        return self._streams[tool]
 
 
 class _Stepped(Session):
@@ -109,7 +129,8 @@ def _lines(data: MetricsData) -> Iterator[str]:
                 if isinstance(metric.data, Sum):
                     kind = "counter" if metric.data.is_monotonic else "updowncounter"
                 for point in metric.data.data_points:
-                    attributes = ",".join(f"{name}={value}" for name, value in sorted(point.attributes.items()))
+                    assert isinstance(point, NumberDataPoint)
+                    attributes = ",".join(f"{name}={value}" for name, value in sorted((point.attributes or {}).items()))
                     yield f"{metric.name}{{{attributes}}} {_number(point.value)} {metric.unit} {kind}"
 
 

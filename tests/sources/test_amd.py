@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.benchmarks import fresh
 from tests.sources.machines import STRANGER
+from tests.sources.playing import playing
 from tests.sources.radeons import Equipped, by_amd_smi, hidden, laptop, mi210, mi300x, rocm
 from tests.sources.reading import all_of, opened, series_of
 from tests.tools import amdsysfs
@@ -264,6 +265,30 @@ def test_zero_degrees_and_zero_watts_are_no_readings() -> None:
     assert not of(found, v.HW_TEMPERATURE, at="edge")
     assert of(found, v.HW_TEMPERATURE, at="junction") == [35]
     assert of(found, v.HW_GPU_UTILIZATION, task="general") == [0], "an idle device is idle"
+
+
+@pytest.mark.parametrize(
+    ("pwm", "largest", "ratio"),
+    [
+        pytest.param(102, "255\n", ["0.4"], id="255 as amdgpu has it"),
+        pytest.param(40, "100\n", ["0.4"], id="100"),
+        pytest.param(100, "100\n", ["1.0"], id="full speed"),
+        pytest.param(101, "100\n", [], id="above the largest"),
+        pytest.param(102, None, ["0.4"], id="no pwm1_max, so 255 as hwmon documents"),
+        pytest.param(102, "0\n", [], id="0"),
+        pytest.param(102, "", [], id="empty"),
+    ],
+)
+def test_fan_speed_ratio_is_pwm1_by_pwm1_max(pwm: int, largest: str | None, ratio: list[str]) -> None:
+    gpu = Gpu(rpm=1200, pwm=pwm)
+    files = amdsysfs.machine([gpu])
+    if largest is None:
+        del files[f"{gpu.monitor}/pwm1_max"]
+    else:
+        files[f"{gpu.monitor}/pwm1_max"] = largest
+    with playing(lambda source: Equipped(files), {"sources": ["amd"]}, STRANGER) as stage:
+        exported = [line for line in stage.tick() if line.startswith("hw.fan.speed_ratio{")]
+    assert [line.rsplit(" ", 3)[1] for line in exported] == ratio
 
 
 def test_cards_are_numbered_in_the_order_of_their_addresses() -> None:

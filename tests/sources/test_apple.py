@@ -20,10 +20,12 @@ from hypothesis import strategies as st
 from tests.children import PROGRAMS, run
 from tests.sources.macs import MACMONS, agx, first_generation, plist, second_generation
 from tests.sources.macs import accelerator as registered
+from tests.sources.playing import Ahead
 from tests.sources.reading import all_of, often, opened, value
 from tests.stage import PATIENT
 from tests.waiting import wait_for
 
+from opentelemetry.instrumentation.hardware import cli
 from opentelemetry.instrumentation.hardware import vocabulary as v
 from opentelemetry.instrumentation.hardware.command import Command, Output
 from opentelemetry.instrumentation.hardware.config import Config
@@ -434,17 +436,17 @@ def tool(tmp_path: Path) -> Callable[..., str]:
 
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tools that hang are given up ten times as soon; all others may take their time."""
+    """A hundredth of the timeouts for tools that hang; all others may take their time."""
     run, read = Command.run, Stream.read
 
     def is_made(command: Command, how: str) -> bool:
         return f" {how} " in Path(command._path).read_text()
 
     def run_to_its_end(command: Command, arguments: Sequence[str], seconds: float) -> Output:
-        return run(command, arguments, seconds / 10 if is_made(command, "hangs") else seconds)
+        return run(command, arguments, seconds / 100 if is_made(command, "hangs") else seconds)
 
     def listen(stream: Stream, seconds: float = 0.0) -> list[bytes]:
-        return read(stream, seconds / 10 if is_made(stream._command, "silent") else seconds)
+        return read(stream, seconds / 100 if is_made(stream._command, "silent") else seconds)
 
     monkeypatch.setattr(Command, "run", run_to_its_end)
     monkeypatch.setattr(Stream, "read", listen)
@@ -496,11 +498,11 @@ def test_tools_that_are_named_come_first_and_in_their_order(tool: Callable[..., 
 
 
 FAULTS = {
-    ("apple_gpu_stats", "hangs"): "apple_gpu_stats did not end within 1 s",
+    ("apple_gpu_stats", "hangs"): "apple_gpu_stats did not end within 0.1 s",
     ("apple_gpu_stats", "dies"): "apple_gpu_stats: it says",
     ("apple_gpu_stats", "floods"): "apple_gpu_stats printed more than 16 MiB",
     ("apple_gpu_stats", "refuses"): "apple_gpu_stats: it says nothing",
-    ("macmon", "hangs"): "macmon did not end within 1 s",
+    ("macmon", "hangs"): "macmon did not end within 0.1 s",
     ("macmon", "silent"): "macmon says nothing",
     ("macmon", "floods"): "macmon said a line of more than 8 MiB",
     ("macmon", "refuses"): "macmon has ended, saying: no such sensor",
@@ -541,7 +543,8 @@ def test_garbage_before_what_is_meant_does_no_harm(tool: Callable[..., str], nam
 @posix
 @pytest.mark.usefixtures("no_child_is_left")
 def test_macmon_that_dies_in_the_middle_of_a_line_is_an_error_and_comes_back(tool: Callable[..., str]) -> None:
-    site = Site(Config.read({"macmon": tool("macmon", "dies"), "sample_interval": "1"}, {}), Drivers(), os.getpid())
+    drivers = Ahead()
+    site = Site(Config.read({"macmon": tool("macmon", "dies"), "sample_interval": "1"}, {}), drivers, os.getpid())
     source = Apple(site)
     source.open()
     assert value(dict(source.read()), v.HW_POWER, TYPED) == 2.5
@@ -557,6 +560,7 @@ def test_macmon_that_dies_in_the_middle_of_a_line_is_an_error_and_comes_back(too
             source.open()
         except OSError as pausing:
             pauses.append(str(pausing))
+            drivers.seconds += 2  # the pause is one second
             return False
         return True
 
@@ -590,16 +594,19 @@ def _waiting(descriptor: int) -> int:
 
 @posix
 def test_a_program_says_once_that_macmon_is_gone_and_once_that_it_is_back(
-    tool: Callable[..., str], caplog: pytest.LogCaptureFixture, tmp_path: Path
+    tool: Callable[..., str], caplog: pytest.LogCaptureFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level("INFO", "opentelemetry.instrumentation.hardware")
+    monkeypatch.setattr("opentelemetry.instrumentation.hardware.poller._PAUSES", (0.1,))
     settings = {"sources": "apple", "macmon": tool("macmon", "dies"), "sample_interval": "1"}
-    session = Session(Config.read(settings, {}), environ={})
+    drivers = Ahead()
+    session = Session(Config.read(settings, {}), drivers=lambda name: drivers, environ={})
     session.start()
     try:
         (poller,) = session.board.pollers
         wait_for(lambda: poller.state is State.ILL, LONG, "macmon's end")
         tool("macmon")
+        drivers.seconds += 2  # until then macmon is not started again: the pause is one second
         wait_for(lambda: poller.state is State.UP, LONG, "macmon's return")
     finally:
         session.close()
@@ -616,7 +623,7 @@ def test_a_program_says_once_that_macmon_is_gone_and_once_that_it_is_back(
 
 @posix
 def test_a_program_tells_what_macmon_says_and_leaves_nothing_running(tool: Callable[..., str], tmp_path: Path) -> None:
-    line = ["otel-hardware", "snapshot", "--format", "json", "--sources", "apple", "--window", "0.5"]
+    line = ["otel-hardware", "snapshot", "--format", "json", "--sources", "apple", "--window", "0.1"]
     child = run([*line, "--macmon", tool("macmon"), "--sample-interval", "1"])
     assert child.returncode == 0, child.stderr
     rows = {
@@ -630,9 +637,12 @@ def test_a_program_tells_what_macmon_says_and_leaves_nothing_running(tool: Calla
 
 
 @posix
-def test_doctor_says_which_tool_is_asked_and_what_it_does_not_say(tool: Callable[..., str]) -> None:
-    child = run(["otel-hardware", "doctor", "--json", "--sources", "apple", "--ioreg", tool("ioreg")])
-    findings = [finding for finding in json.loads(child.stdout)["findings"] if finding["part"] == "sources"]
+def test_doctor_says_which_tool_is_asked_and_what_it_does_not_say(
+    tool: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    cli.main(["doctor", "--json", "--sources", "apple", "--ioreg", tool("ioreg")])
+    said = capsys.readouterr().out
+    findings = [finding for finding in json.loads(said)["findings"] if finding["part"] == "sources"]
     texts = " ".join(f"{finding['subject']}: {finding['text']}" for finding in findings)
     assert "Apple M1 Pro" in texts
     assert "ioreg does not say this here" in texts
@@ -679,12 +689,13 @@ def test_raw_numbers_are_those_of_the_tool(tool: Callable[..., str]) -> None:
     ],
     ids=TOOLS,
 )  # fmt: skip
-def test_wandbs_keys_are_by_its_formulas(tool: Callable[..., str], name: str, keys: dict[str, float]) -> None:
+def test_wandbs_keys_are_by_its_formulas(
+    tool: Callable[..., str], name: str, keys: dict[str, float], capsys: pytest.CaptureFixture[str]
+) -> None:
     flag = f"--{name.replace('_', '-')}"
-    line = ["otel-hardware", "snapshot", "--format", "wandb", "--sources", "apple", "--window", "0.3"]
-    child = run([*line, flag, tool(name), "--sample-interval", "1"])
-    assert child.returncode == 0, child.stderr
-    row = json.loads(child.stdout)
+    line = ["snapshot", "--format", "wandb", "--sources", "apple", "--window", "0.1"]
+    assert cli.main([*line, flag, tool(name), "--sample-interval", "1"]) == 0
+    row = json.loads(capsys.readouterr().out)
     assert {key: row[key] for key in row if key.startswith("gpu.")} == {f"gpu.0.{key}": keys[key] for key in keys}
 
 

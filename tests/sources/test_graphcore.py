@@ -17,12 +17,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.children import PROGRAMS, command, lives, run
 from tests.sources.machines import STRANGER
-from tests.sources.npus import CHILD, HOST, IPU_DEVICES, Npus, Speaking, c2, c600, lines, program
-from tests.sources.playing import Playing, playing
+from tests.sources.npus import CHILD, HOST, IPU_DEVICES, Npus, c2, c600, lines, program
+from tests.sources.playing import Ahead, Playing, playing
 from tests.sources.reading import all_of, often, opened, series_of, value
+from tests.sources.tree import Speaking
 from tests.stage import PATIENT
 from tests.waiting import wait_for
 
+from opentelemetry.instrumentation.hardware import cli
 from opentelemetry.instrumentation.hardware import vocabulary as v
 from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.devices import QUANTITIES
@@ -224,11 +226,12 @@ def test_wandbs_keys_leave_out_what_is_no_number() -> None:
     assert dict(pair for key in KEYS for pair in key.values({0: words})) == {"ipu.0.speed (GT/s)": 16}
 
 
-def test_a_snapshot_prints_wandbs_keys(tmp_path: Path) -> None:
+def test_a_snapshot_prints_wandbs_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     library = Library(tmp_path, c2(0, 1, os.getpid()), c2(1, 1, 1))
-    line = ["otel-hardware", "snapshot", "--format", "wandb", "--pid", str(os.getpid()), "--window", "0.1"]
-    child = run(line, {"OTEL_PYTHON_HARDWARE_GCIPUINFO": str(library.folder)})
-    assert {key: number for key, number in json.loads(child.stdout).items() if key.startswith("ipu.")} == {
+    line = ["snapshot", "--format", "wandb", "--pid", str(os.getpid()), "--window", "0.1"]
+    assert cli.main([*line, "--gcipuinfo", str(library.folder)]) == 0
+    out, err = capsys.readouterr()
+    assert {key: number for key, number in json.loads(out).items() if key.startswith("ipu.")} == {
         "ipu.0.average board temp (C)": 32,
         "ipu.0.average die temp (C)": 38.5,
         "ipu.0.clock (MHz)": 1300,
@@ -236,7 +239,7 @@ def test_a_snapshot_prints_wandbs_keys(tmp_path: Path) -> None:
         "ipu.0.ipu utilisation (%)": 41.25,
         "ipu.0.ipu utilisation (session) (%)": 40.5,
         "ipu.0.speed (GT/s)": 8,
-    }, child.stderr
+    }, err
 
 
 # -- the library in a child
@@ -324,9 +327,9 @@ def test_a_member_that_uses_no_ipu_starts_no_child() -> None:
 
 
 @contextmanager
-def staged(library: Library) -> Iterator[Playing]:
-    """A program beside the library; at the end no child is left."""
-    drivers = {name: Drivers() for name in ("graphcore", "host")}
+def staged(library: Library, ipus: Drivers | None = None) -> Iterator[Playing]:
+    """An instrumented program that reads the library and the host; at the end no child is left."""
+    drivers = {"graphcore": ipus or Drivers(), "host": Drivers()}
     try:
         with playing(drivers.__getitem__, {"sources": [*drivers], **library.settings}) as stage:
             yield stage
@@ -340,21 +343,15 @@ def played(library: Library) -> list[str]:
 
 
 def test_a_library_that_hangs_holds_nobody_up_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("opentelemetry.instrumentation.hardware.sources.graphcore._PATIENCE", 0.5)
-    monkeypatch.setattr("opentelemetry.instrumentation.hardware.stream._FIRST", 1.0)
-    library = Library(tmp_path, hang=True)
-    with opened("graphcore", **library.settings) as source:
+    monkeypatch.setattr("opentelemetry.instrumentation.hardware.sources.graphcore._PATIENCE", 0.1)
+    library, drivers = Library(tmp_path, hang=True), Ahead()
+    with opened("graphcore", drivers, **library.settings) as source:
         assert all_of(source) == {}
         assert source.wrong == ["gcipuinfo has not answered yet"]
         wait_for((tmp_path / "asked").exists, LONG, "child")
-
-        def silent() -> bool:
-            try:
-                return bool(often(source))
-            except TimeoutError as error:
-                return "silent for 3 periods" in str(error)
-
-        wait_for(silent, LONG, "end of patience")
+        drivers.seconds += 11  # more than the ten seconds for the first look
+        with pytest.raises(TimeoutError, match="silent for 3 periods"):
+            often(source)
         wait_for(lambda: not lives(library.pid), LONG, "end of the child")
 
 
@@ -374,12 +371,13 @@ def test_a_library_that_fails_costs_its_own_numbers(tmp_path: Path, how: dict[st
 
 
 def test_a_library_that_breaks_off_is_asked_again(tmp_path: Path) -> None:
-    library = Library(tmp_path, c2(0, 1), die_at=2)
-    with staged(library) as stage:
+    library, drivers = Library(tmp_path, c2(0, 1), die_at=2), Ahead()
+    with staged(library, drivers) as stage:
         assert any(line.startswith("hw.power{") for line in stage.tick())
         first = library.pid
         wait_for(lambda: any("# ill" in line for line in [*stage.tick(), *stage.remarks()]), LONG, "end of the child")
         library.say(c2(0, 2))
+        drivers.seconds += 2  # the pause before the second child is one second
         wait_for(lambda: any(line.startswith("hw.power{") for line in stage.tick()), LONG, "another child")
         assert library.pid != first
 

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,6 @@ from tests.sources.npus import (
     TRN1,
     TRN2,
     Npus,
-    Speaking,
     lines,
     moved_files,
     old_files,
@@ -32,11 +31,13 @@ from tests.sources.npus import (
     report,
     runtime,
 )
-from tests.sources.playing import Playing, playing
+from tests.sources.playing import Ahead, Playing, playing
 from tests.sources.reading import all_of, often, opened, series_of, value
+from tests.sources.tree import Speaking
 from tests.stage import PATIENT
 from tests.waiting import wait_for
 
+from opentelemetry.instrumentation.hardware import cli
 from opentelemetry.instrumentation.hardware import vocabulary as v
 from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.drivers import Drivers
@@ -181,23 +182,38 @@ _LEAF = st.one_of(
 )
 
 
-def _broken(value: Any, draw: Any) -> Any:
-    """The same with some of it exchanged."""
-    if draw(st.integers(0, 14)) == 0:
-        return draw(_LEAF)
-    if isinstance(value, dict):
-        return {name: _broken(each, draw) for name, each in value.items()}
-    if isinstance(value, list):
-        return [_broken(each, draw) for each in value]
-    return value
+def _places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where everything in a document is: keys and indices."""
+    if place:
+        yield place
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, each in inner:
+        yield from _places(each, (*place, name))
+
+
+def _exchange(document: Any, place: tuple[Any, ...], value: object) -> None:
+    """Put another value there, as far as there is such a place still."""
+    for name in place[:-1]:
+        try:
+            document = document[name]
+        except (TypeError, LookupError):
+            return
+    with suppress(TypeError, LookupError):
+        document[place[-1]] = value
+
+
+_WHOLE = json.dumps(report([runtime(STRANGER, (0, 1), 1), runtime(8, (1, 2), 2)], 2, 1, TRN2))
+_EXCHANGES = st.lists(st.tuples(st.sampled_from([*_places(json.loads(_WHOLE))]), _LEAF), max_size=12)
 
 
 @PATIENT
-@given(st.data())
-@example(None)
-def test_whatever_is_said_nothing_that_cannot_be_true_comes_of_it(data: Any) -> None:
-    whole = json.loads(json.dumps(report([runtime(STRANGER, (0, 1), 1), runtime(8, (1, 2), 2)], 2, 1, TRN2)))
-    text = json.dumps(_broken(whole, data.draw) if data else whole)
+@given(_EXCHANGES)
+@example([])
+def test_whatever_is_said_nothing_that_cannot_be_true_comes_of_it(exchanges: list[tuple[tuple[Any, ...], Any]]) -> None:
+    document = json.loads(_WHOLE)
+    for place, leaf in exchanges:
+        _exchange(document, place, leaf)
+    text = json.dumps(document)
     drivers = Npus(HOST | {"/dev/neuron0": ""} | program(), Speaking([text.encode()]))
     source = site(drivers)
     for series, number in (*source.read(), *source.read_seldom()):
@@ -604,9 +620,9 @@ class Tool:
 
 
 @contextmanager
-def staged(tool: Tool) -> Iterator[Playing]:
-    """A program beside the tool; at the end no child is left."""
-    drivers = {name: Drivers() for name in ("trainium", "host")}
+def staged(tool: Tool, neuron: Drivers | None = None) -> Iterator[Playing]:
+    """An instrumented program that reads the tool and the host; at the end no child is left."""
+    drivers = {"trainium": neuron or Drivers(), "host": Drivers()}
     try:
         with playing(drivers.__getitem__, {"sources": [*drivers], **tool.settings}) as stage:
             yield stage
@@ -695,23 +711,29 @@ def test_lines_of_any_length_and_cut_anywhere_are_reports(tmp_path: Path) -> Non
 def test_a_tool_that_fails_costs_its_own_numbers_and_is_started_again(
     tmp_path: Path, how: dict[str, Any], reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("opentelemetry.instrumentation.hardware.stream._FIRST", 0.5)
     monkeypatch.setattr("opentelemetry.instrumentation.hardware.sources.trainium._PATIENCE", 0.2)
-    tool = Tool(tmp_path, own(1), **how)
-    with staged(tool) as stage:
+    tool, drivers = Tool(tmp_path, own(1), **how), Ahead()
+    with staged(tool, drivers) as stage:
         said: list[str] = []
+
+        def reported() -> bool:
+            return any(line.startswith("hw.npu.util") for line in stage.tick())
 
         def failed() -> bool:
             said[:] = [*stage.tick(), *stage.remarks()]
             return any("# ill" in line and reason in line for line in said)
 
+        if "silent_after" in how:
+            wait_for(reported if how["silent_after"] else lambda: stage.tick() and tool.runs, LONG, "start of the tool")
+            drivers.seconds += 11  # more than three periods, and more than the ten seconds for the first report
         wait_for(failed, LONG, f"{reason}; there was {said[:3]}")
         assert any(line.startswith("system.cpu.time") for line in said), "the host is not concerned"
         assert not [line for line in said if line.startswith("hw.npu.util")]
         first = tool.runs[0]["pid"]
         wait_for(lambda: not lives(first), LONG, "end of the tool")
         (tmp_path / "how").write_text('{"faster": 50}')
-        wait_for(lambda: any(line.startswith("hw.npu.util") for line in stage.tick()), LONG, "another run")
+        drivers.seconds += 2  # the pause before the second run is one second
+        wait_for(reported, LONG, "another run")
         assert 2 <= len(tool.runs) <= 4
 
 
@@ -827,11 +849,12 @@ def test_the_tools_own_numbers_are_those_of_the_processs_runtime(tmp_path: Path)
 
 
 @linux
-def test_a_snapshot_prints_wandbs_keys(tmp_path: Path) -> None:
+def test_a_snapshot_prints_wandbs_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tool = Tool(tmp_path, own(1, (4,)))
-    line = ["otel-hardware", "snapshot", "--format", "wandb", "--pid", str(os.getpid()), "--window", "0.1"]
-    child = run(line, {"OTEL_PYTHON_HARDWARE_NEURON_MONITOR": tool.settings["neuron_monitor"]})
-    found = {key: number for key, number in json.loads(child.stdout).items() if key.startswith("trn.")}
+    line = ["snapshot", "--format", "wandb", "--pid", str(os.getpid()), "--window", "0.1"]
+    assert cli.main([*line, "--neuron-monitor", tool.settings["neuron_monitor"]]) == 0
+    row = json.loads(capsys.readouterr().out)
+    found = {key: number for key, number in row.items() if key.startswith("trn.")}
     assert found["trn.4.neuroncore_utilization"] == 40.0625
     assert found["trn.host_total_memory_usage"] == 610_705_409
     assert found["trn.neuron_device_total_memory_usage"] == 102_265_561
