@@ -101,6 +101,14 @@ def end_of(child: subprocess.Popen[str]) -> tuple[str, str]:
         raise AssertionError(f"something held up the program's end for {END:g} s: {child.communicate()}") from None
 
 
+def ended_cpu_time() -> float:
+    """CPU seconds of all children of this process that have ended, as the kernel counts them."""
+    import resource
+
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
 def scene(program: str, *arguments: object) -> Any:
     """What a program prints, as JSON, that makes a machine of its own; it may not everywhere, and says 77 then."""
     outcome = run(command(program, *arguments))

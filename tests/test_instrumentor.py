@@ -1,4 +1,4 @@
-"""HardwareInstrumentor by code: again and again, with one provider or several, any settings, and without a trace."""
+"""HardwareInstrumentor called by code: repeatedly, with one provider or several, with any settings; what it leaves."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import cycle
 from pathlib import Path
+from types import SimpleNamespace
 from typing import ClassVar
 
 import psutil
@@ -25,11 +27,13 @@ from opentelemetry.sdk.metrics.export import (
 from tests import children
 from tests.programs import traces
 from tests.programs.journal import OURS, Arrived, Journal, exports, flatten, repeated
+from tests.stage import Clock
 from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor, identity, session
 from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.model import Kind, Metric, Point, Unavailable
+from opentelemetry.instrumentation.hardware.rounds import Rounds
 from opentelemetry.instrumentation.hardware.sources import Source, discover
 from opentelemetry.instrumentation.hardware.version import __version__
 from opentelemetry.instrumentation.hardware.vocabulary import SCHEMA_URL, SYSTEM_CPU_TIME
@@ -214,28 +218,73 @@ def test_job_key_is_in_environment_only_when_host_is_reported(
     assert (identity.JOB in os.environ) is joins
 
 
-@pytest.mark.parametrize("providers", ["one", "two", "late"])
+@pytest.mark.parametrize("providers", ["explicit", "late"])
 def test_export_at_exit_has_final_cpu_time(tmp_path: Path, providers: str) -> None:
-    outcome = children.run(children.command("ending", tmp_path / "journal", providers))
+    journals = [tmp_path / "first", tmp_path / "second"][: 2 if providers == "explicit" else 1]
+    before = children.ended_cpu_time()
+    outcome = children.run(children.command("ending", providers, *journals))
     assert outcome.returncode == 0, outcome.stderr
-    (export,) = exports(tmp_path / "journal")
-    burnt = float(outcome.stdout)
-    assert burnt - 0.05 <= sum(export.values("process.cpu.time")) <= burnt + 0.15
+    whole = children.ended_cpu_time() - before
+    for journal in journals:
+        (export,) = exports(journal)
+        assert float(outcome.stdout) - 0.05 <= sum(export.values("process.cpu.time")) <= whole + 0.05
 
 
-ENDING = """
+LAST_READING = """
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 from opentelemetry.instrumentation.hardware.session import Session
-Session.fresh = lambda session, seconds: print("asked", flush=True)
+Session.fresh = lambda session, seconds: print("last reading", seconds, flush=True)
 for _ in range(3):
     HardwareInstrumentor().instrument(meter_provider=MeterProvider(), sources=["process"])
 """
 
 
-def test_one_last_reading_of_100_ms_at_exit_for_any_number_of_providers() -> None:
-    outcome = children.run([sys.executable, "-c", ENDING])
-    assert (outcome.returncode, outcome.stdout) == (0, "asked\n"), outcome.stderr
+def test_exit_waits_once_and_at_most_100_ms_for_any_number_of_providers() -> None:
+    outcome = children.run([sys.executable, "-c", LAST_READING])
+    assert (outcome.returncode, outcome.stdout) == (0, "last reading 0.1\n"), outcome.stderr
+
+
+class Hanging(Source):
+    """A source whose readings do not return until the test ends."""
+
+    name = "hanging"
+    released = threading.Event()
+
+    def open(self) -> None:
+        pass
+
+    def read(self) -> Iterator[Point]:
+        self.released.wait(200)
+        yield from ()
+
+
+def test_uninstrument_waits_at_most_1_s_for_all_hanging_sources_together(
+    instrumentor: HardwareInstrumentor, application: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Hanging, "released", threading.Event())
+    monkeypatch.setattr(session, "discover", lambda: {name: lambda: Hanging for name in ("first", "second", "third")})
+    waited: list[float] = []
+    clock = Clock()
+
+    def join(rounds: Rounds, seconds: float) -> bool:
+        waited.append(seconds)
+        clock.now += max(0.0, seconds)
+        return False
+
+    instrumentor.instrument(meter_provider=application.provider)
+    opened = instrumentor._session
+    assert opened is not None
+    assert len(opened.rounds) == 3
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(Rounds, "join", join)
+            patch.setattr(session, "time", SimpleNamespace(monotonic=clock))
+            instrumentor.uninstrument()
+    finally:
+        Hanging.released.set()
+    assert waited == [pytest.approx(1.0), pytest.approx(0.0), pytest.approx(0.0)]
+    assert [each for each in opened.rounds if not each.join(60)] == []
 
 
 def test_tracer_and_logger_providers_are_accepted(
@@ -268,17 +317,18 @@ def test_two_periodic_readers_of_different_intervals(instrumentor: HardwareInstr
     quick, slow = tmp_path / "quick", tmp_path / "slow"
     readers = [
         PeriodicExportingMetricReader(Journal(path), export_interval_millis=step)
-        for path, step in ((quick, 100), (slow, 350))
+        for path, step in ((quick, 40), (slow, 150))
     ]
     provider = MeterProvider(readers, shutdown_on_exit=False)
 
     def uptimes(path: Path) -> list[float]:
         return [each.values("process.uptime")[0] for each in exports(path) if each.values("process.uptime")]
 
-    instrumentor.instrument(meter_provider=provider, sample_interval=0.5)
+    instrumentor.instrument(meter_provider=provider, sample_interval=0.1)
     try:
         for path in (slow, quick):
-            wait_for(lambda path=path: len({*uptimes(path)}) >= 3, children.PATIENCE, "third reading in exports")  # type: ignore[misc]
+            third = partial(lambda path: len({*uptimes(path)}) >= 3, path)
+            wait_for(third, children.PATIENCE, "third reading in exports")
     finally:
         instrumentor.uninstrument()
         provider.shutdown()
@@ -490,18 +540,13 @@ def test_later_metrics_get_instruments_and_refused_metric_is_logged_once(
 def test_fork_hook_is_registered_once(
     instrumentor: HardwareInstrumentor, application: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hooks = []
-    register = os.register_at_fork
-
-    def counted(**hook: Callable[[], object]) -> None:
-        hooks.append(hook)
-        register(**hook)
-
-    monkeypatch.setattr(os, "register_at_fork", counted)
+    hooks: list[dict[str, Callable[[], object]]] = []
+    monkeypatch.setattr(instrumentor, "_hooked", False)  # a test before this one registered it
+    monkeypatch.setattr(os, "register_at_fork", lambda **hook: hooks.append(hook))
     for _ in range(3):
         instrumentor.instrument(meter_provider=application.provider, sources=["process"])
         instrumentor.uninstrument()
-    assert len(hooks) <= 1, "a test before this one may have had it"
+    assert hooks == [{"after_in_child": instrumentor._forked}]
 
 
 def test_uninstrument_waits_for_concurrent_instrument(
@@ -587,7 +632,7 @@ def test_thread_start_failure_is_logged_and_leaves_nothing(
 
 
 def test_deltas_are_not_negative_after_reinstrument(instrumentor: HardwareInstrumentor) -> None:
-    deltas = {ObservableCounter: AggregationTemporality.DELTA}
+    deltas: dict[type, AggregationTemporality] = {ObservableCounter: AggregationTemporality.DELTA}
     reader = InMemoryMetricReader(preferred_temporality=deltas)
     provider = MeterProvider([reader], shutdown_on_exit=False)
     seen: dict[str, list[float]] = {}

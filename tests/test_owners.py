@@ -1,4 +1,4 @@
-"""Whose a process is that a driver names: by number where that proves it, in a container only with evidence."""
+"""Which processes named by a driver are ours: by pid on the host, in a container only with evidence."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_system_without_proc_matches_pids() -> None:
 
 @PATIENT
 @given(
-    lines=st.lists(st.text(max_size=30), max_size=5),
+    lines=st.lists(st.text("0123456789\t\n -+.x\u0661", max_size=30), max_size=5),
     pids=st.sets(st.integers(0, 2**32 - 1), max_size=8),
     namespace=st.sampled_from([HOST, CONTAINER, None]),
 )

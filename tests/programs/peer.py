@@ -29,9 +29,9 @@ def both() -> bool:
     )
 
 
-set_meter_provider(provider(JOURNAL, 0.2))
+set_meter_provider(provider(JOURNAL, 0.05))
 instrumentors = [
-    (HardwareInstrumentor(), {"sample_interval": 0.1}),
+    (HardwareInstrumentor(), {"sample_interval": 0.05}),
     (SystemMetricsInstrumentor(config=CONFIG), {}),
 ]
 for instrumentor, options in instrumentors if FIRST == "ours" else reversed(instrumentors):
