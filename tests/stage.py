@@ -1,10 +1,11 @@
-"""A made-up source and a clock that is turned by hand: the engine without a machine and without a thread."""
+"""A simulated source and a clock that is set by hand: the engine without a machine and without a thread."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from math import inf
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -27,11 +28,11 @@ BUSY = Metric("test.busy", Kind.GAUGE, "1", "Share of time.", ("part",), Window.
 USERS = Metric("test.users", Kind.UPDOWN, "1", "Something dear.", ("part",))
 
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-"""For properties: a machine that is slow at times is no finding."""
+"""For property tests: a slow machine is not a failure."""
 
 
 class Clock:
-    """Monotonic seconds, as far as somebody turns them; ``looked`` counts who wanted to know."""
+    """Monotonic seconds that a test sets; ``looked`` counts the calls."""
 
     def __init__(self, now: float = 1000.0) -> None:
         self.now = now
@@ -43,7 +44,7 @@ class Clock:
 
 
 class Player:
-    """What a made-up source does when it is opened, read and closed; the parts can be exchanged at any time."""
+    """What a simulated source does when it is opened, read and closed; each part can be replaced at any time."""
 
     def __init__(
         self,
@@ -66,7 +67,7 @@ class Player:
         self.seldom_readings: list[float] = []
 
     def make(self) -> Source:
-        """A source that plays this part; a new one for each time that it is opened."""
+        """A new source, as one is made each time that it is opened."""
         return _Played(self)
 
 
@@ -98,13 +99,13 @@ class _Played(Source):
 
 
 class Stage:
-    """Sources with their pollers and board, and readers that collect from them; :meth:`run` turns the clock.
+    """Sources with their pollers and board, and readers that collect from them; :meth:`run` advances the clock.
 
     Args:
         interval: seconds between samples.
         expected: seconds between collections, as long as none has come.
-        names: of the sources; the first is the one that the tests look at.
-        together: one thread would read all of them.
+        names: of the sources; ``player`` and ``poller`` are those of the first.
+        together: one thread reads all of them.
     """
 
     def __init__(
@@ -132,7 +133,7 @@ class Stage:
         self.marks: dict[int, dict[str, tuple[float, float]]] = {}
 
     def run(self, until: float, readers: Mapping[float, Callable[[Snapshot], None]] | None = None) -> None:
-        """Turn the clock to a time after the start, doing what comes due: readings, and each reader's collections."""
+        """Advance the clock to a time after the start; make all readings and collections that are due on the way."""
         begin = self.clock.now
         due = {step: self.start + step * (int((begin - self.start) / step + 1e-9) + 1) for step in readers or {}}
         end = self.start + until
@@ -167,7 +168,7 @@ class Stage:
         fresh(self.rounds, seconds, self.clock)
 
     def up(self) -> dict[str, Number]:
-        """What the board says of the health of each source; absent where it says nothing."""
+        """The value of ``otel_hardware.source.up`` by source."""
         values = self.board.collect({}).values.get(SOURCE_UP, [])
         return {str(attributes["otel_hardware.source"]): value for value, attributes in values}
 
@@ -189,7 +190,7 @@ def one(snapshot: Snapshot, metric: Metric) -> Number:
 
 
 def said(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
-    """The messages of one level so far."""
+    """The messages logged at one level so far."""
     return [record.getMessage() for record in caplog.records if record.levelno == level]
 
 
@@ -201,14 +202,14 @@ def news(caplog: pytest.LogCaptureFixture) -> list[str]:
     return said(caplog, logging.INFO)
 
 
-def fail(error: Exception) -> Callable[..., Iterable[Point]]:
-    """A read or an opening that raises."""
+def fail(error: Exception) -> Callable[..., Any]:
+    """A function that raises, such as `open` or `read` of a source."""
 
-    def raising(*arguments: object) -> Iterable[Point]:
+    def raising(*arguments: object) -> Any:
         raise error
 
     return raising
 
 
 def nothing(snapshot: Snapshot) -> None:
-    """A reader that does not look."""
+    """A reader that ignores what it collects."""

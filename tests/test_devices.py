@@ -125,8 +125,8 @@ def test_points_of_any_reading_are_unchanged_and_unique(reading: Mapping[str, Nu
     points = list(device.points(reading))
     assert len({series for series, _ in points}) == len(points)
     values = dict(points)
-    for quantity, value in reading.items():
+    for quantity, number in reading.items():
         for metric, attributes in QUANTITIES[quantity]:
-            assert values[device.series(metric, attributes)] == value
+            assert values[device.series(metric, attributes)] == number
     for series, value in points:
         assert not isinstance(value, Rate) or series.metric.kind is Kind.COUNTER

@@ -137,13 +137,11 @@ def test_one_reading_is_made_just_before_each_collection(interval: float, step: 
 def test_two_readers_of_different_intervals_each_get_fresh_readings() -> None:
     stage = Stage(interval=4.0, expected=60.0)
     ages: dict[float, list[float]] = {5.0: [], 7.0: []}
-    stage.run(
-        200.0,
-        {
-            step: lambda snapshot, found=found: found.append(stage.clock.now - snapshot.read["player"])  # type: ignore[misc]
-            for step, found in ages.items()
-        },
-    )
+
+    def keep(found: list[float]) -> Callable[[Snapshot], None]:
+        return lambda snapshot: found.append(stage.clock.now - snapshot.read["player"])
+
+    stage.run(200.0, {step: keep(found) for step, found in ages.items()})
     for step, found in ages.items():
         learned = found[2:]
         assert len(learned) > 20
@@ -180,15 +178,12 @@ def test_read_seldom_runs_at_collections_and_at_most_once_per_period(step: float
     collections: list[float] = []
     ages: list[float] = []
     stage.player.seldom = lambda now: [USERS(int(now))]
-    stage.run(
-        121.0,
-        {
-            step: lambda snapshot: (
-                collections.append(stage.clock.now),
-                ages.append(stage.clock.now - float(one(snapshot, USERS))),
-            )
-        },  # type: ignore[dict-item]
-    )
+
+    def keep(snapshot: Snapshot) -> None:
+        collections.append(stage.clock.now)
+        ages.append(stage.clock.now - float(one(snapshot, USERS)))
+
+    stage.run(121.0, {step: keep})
     dear = stage.player.seldom_readings
     assert dear[0] == stage.start, "once at the beginning"
     assert len(dear) > 120 / (10 + step)
@@ -308,7 +303,7 @@ def test_sampling_without_reader_stops_after_three_intervals() -> None:
 
 def test_absent_source_is_logged_once_and_not_retried(caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage()
-    stage.player.open = fail(Unavailable("no such device", "plug it in"))  # type: ignore[assignment]
+    stage.player.open = fail(Unavailable("no such device", "plug it in"))
     stage.run(10_000.0, {60.0: nothing})
     assert len(stage.player.opened) == len(stage.player.closed) == 1
     assert stage.poller.state is State.ABSENT
@@ -321,7 +316,7 @@ def test_absent_source_is_logged_once_and_not_retried(caplog: pytest.LogCaptureF
 
 def test_failed_open_is_retried_with_backoff_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage(interval=2.0, expected=10.0)
-    stage.player.open = fail(RuntimeError("the driver is confused"))  # type: ignore[assignment]
+    stage.player.open = fail(RuntimeError("the driver is confused"))
     stage.run(250.0, {10.0: nothing})
     assert len(stage.player.closed) == len(stage.player.opened), "what could not be opened was left half open"
     attempts = [at - stage.start for at in stage.player.opened]
@@ -376,7 +371,7 @@ def test_backoff_restarts_after_recovery() -> None:
     for until in (100.0, 200.0):
         begun = len(stage.player.opened)
         now = stage.clock.now - stage.start
-        stage.player.open = stage.player.read = fail(OSError("no"))  # type: ignore[assignment]
+        stage.player.open = stage.player.read = fail(OSError("no"))
         stage.run(now + 5.0, {5.0: nothing})
         attempts = stage.player.opened[begun:]
         gaps = [at - before for before, at in pairwise(attempts)]
@@ -441,7 +436,7 @@ def test_driver_refusal_is_reported_in_words_of_driver() -> None:
 
 def test_invalid_value_after_failure_does_not_shorten_interval(caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage(interval=2.0, expected=10.0)
-    stage.player.open = fail(OSError("not yet"))  # type: ignore[assignment]
+    stage.player.open = fail(OSError("not yet"))
     stage.run(0.5)
     stage.player.open = lambda: None
     stage.player.read = lambda now: [POWER(float("nan"))]
@@ -454,7 +449,7 @@ def test_invalid_value_after_failure_does_not_shorten_interval(caplog: pytest.Lo
 def test_source_whose_close_fails_is_reopened(caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage()
     source = stage.player.make()
-    source.close = fail(OSError("cannot close"))  # type: ignore[method-assign, assignment]
+    source.close = fail(OSError("cannot close"))  # type: ignore[method-assign]
     made = iter([source, stage.player.make()])
     stage.poller._make = lambda: next(made)
     stage.player.read = fail(OSError("no"))
@@ -467,7 +462,7 @@ def test_source_whose_close_fails_is_reopened(caplog: pytest.LogCaptureFixture) 
 
 def test_failing_source_constructor_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage()
-    stage.poller._make = fail(TypeError("not a source"))  # type: ignore[assignment]
+    stage.poller._make = fail(TypeError("not a source"))
     stage.run(20.0)
     assert stage.up() == {"player": 0}
     assert len(warnings(caplog)) == 1
@@ -543,7 +538,7 @@ def test_slow_reading_is_a_problem_only_after_hang_limit() -> None:
 def test_device_that_disappears_is_retried(caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage()
     stage.run(5.0)
-    stage.player.read = fail(Unavailable("unplugged"))  # type: ignore[assignment]
+    stage.player.read = fail(Unavailable("unplugged"))
     stage.run(10.0)
     assert stage.up() == {"player": 0}
     stage.player.read = lambda now: [POWER(1.0)]

@@ -1,17 +1,13 @@
 from __future__ import annotations
 
 import logging
-import signal
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
-from tests import children
-from tests.stage import ENERGY, POWER, USERS, Stage, fail, news, nothing, one, values, warnings
+from tests.stage import ENERGY, POWER, USERS, Clock, Stage, fail, news, nothing, one, values, warnings
 from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware.model import Point, Series, Unavailable
@@ -47,14 +43,14 @@ def ours() -> list[str]:
 def test_thread_reads_at_the_interval() -> None:
     stage = Stage()
     begun = time.monotonic()
-    rounds = Rounds("player", [Poller(stage.player.make, "player", 0.02, Rhythm(begun, 60.0), {})])
-    rounds.start()
+    thread = Rounds("player", [Poller(stage.player.make, "player", 0.02, Rhythm(begun, 60.0), {})])
+    thread.start()
     try:
         wait_for(lambda: len(stage.player.readings) >= 10, 30, "ten readings")
         assert time.monotonic() - begun >= 9 * 0.02, "it reads without a pause"
     finally:
-        rounds.stop()
-        assert rounds.join(20.0)
+        thread.stop()
+        assert thread.join(20.0)
 
 
 def test_idle_thread_sleeps() -> None:
@@ -94,7 +90,7 @@ def test_fresh_reads_every_source() -> None:
 
 def test_fresh_does_not_shorten_backoff_of_failed_source() -> None:
     stage = Stage()
-    stage.player.open = fail(OSError("no"))  # type: ignore[assignment]
+    stage.player.open = fail(OSError("no"))
     with running(stage):
         wait_for(lambda: stage.poller.state is State.ILL, 10, "failure")
         for _ in range(5):
@@ -109,7 +105,7 @@ def test_fresh_does_not_retry_absent_source(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     stage = Stage()
-    stage.player.open = fail(Unavailable("no such device"))  # type: ignore[assignment]
+    stage.player.open = fail(Unavailable("no such device"))
     with running(stage):
         wait_for(lambda: stage.poller.state is State.ABSENT, 10, "attempt to open the source")
         for _ in range(3):
@@ -121,26 +117,63 @@ def test_fresh_does_not_retry_absent_source(
 def test_fresh_returns_while_a_source_hangs() -> None:
     stage = Stage(interval=3600.0, expected=3600.0, names=("player", "neighbour"))
     released = threading.Event()
+    ended: list[float] = []
+
+    def hang(now: float) -> list[Point]:
+        released.wait(60.0)
+        ended.append(now)
+        return []
+
     with running(stage):
         try:
             wait_for(lambda: stage.up() == {"player": 1, "neighbour": 1}, 10, "first reading")
-            stage.player.read = lambda now: [POWER(1.0)] if released.wait(60.0) else []
-            fresh(stage.rounds, 0.01)  # by a clock that goes
+            stage.player.read = hang
+            fresh(stage.rounds, 0.01)  # on the real clock
             wait_for(lambda: len(stage.players["neighbour"].readings) == 2, 10, "fresh reading of the other source")
             wait_for(lambda: stage.poller.busy_since is not None, 10, "reading that hangs")
+            assert ended == [], "fresh() waited until the reading ended"
         finally:
             released.set()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="what state a child is in is read from /proc")
+class Waited(Rounds):
+    """A thread that never answers; each wait for it takes its time on the clock, and the first one ``stopped`` more."""
+
+    def __init__(self, clock: Clock, stopped: float = 0.0) -> None:
+        super().__init__("waited", [], clock=clock)
+        self.clock = clock
+        self.stopped = stopped
+        self.waits: list[float] = []
+
+    def answered(self, seconds: float) -> bool:
+        self.waits.append(seconds)
+        self.clock.now += seconds + self.stopped
+        self.stopped = 0.0
+        return False
+
+
+def test_fresh_waits_at_most_its_limit_for_all_threads_together() -> None:
+    clock = Clock()
+    threads = [Waited(clock) for _ in range(3)]
+    fresh(threads, 0.5, clock)
+    assert clock.now == pytest.approx(1000.5)
+    assert [sum(each.waits) for each in threads] == pytest.approx([0.5, 0.0, 0.0])
+
+
 def test_fresh_does_not_count_time_in_which_the_process_was_stopped() -> None:
-    with children.started(children.command("stopped")) as child:
-        stat = Path(f"/proc/{child.pid}/stat")
-        wait_for(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", 60, "reading that is stopped")
-        threading.Event().wait(1.5)  # longer than the program would wait
-        child.send_signal(signal.SIGCONT)
-        out, err = child.communicate(timeout=60)
-    assert (out.split(), child.returncode) == (["1"], 0), err
+    clock = Clock()
+    thread = Waited(clock, stopped=100.0)
+    fresh([thread], 0.5, clock)
+    assert sum(thread.waits) == pytest.approx(0.5)
+
+
+def test_answered_waits_at_most_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    thread = Stage().rounds[0]
+    monkeypatch.setattr(thread._answered, "wait_for", lambda answered, timeout: waits.append(timeout))
+    for limit in (0.5, -1.0):
+        thread.answered(limit)
+    assert waits == [0.5, 0.0]
 
 
 def test_hanging_source_is_reported_down_alone_and_recovers(caplog: pytest.LogCaptureFixture) -> None:
@@ -226,8 +259,8 @@ def test_shared_thread_reads_all_sources_together() -> None:
 def test_failure_of_source_in_shared_thread_does_not_affect_others(caplog: pytest.LogCaptureFixture) -> None:
     stage = together()
     failing, absent, well = stage.players.values()
-    failing.read = fail(OSError("no"))  # type: ignore[assignment]
-    absent.open = fail(Unavailable("no such device"))  # type: ignore[assignment]
+    failing.read = fail(OSError("no"))
+    absent.open = fail(Unavailable("no such device"))
     with running(stage):
         for _ in range(5):
             stage.fresh(10.0)
@@ -247,7 +280,7 @@ def test_failure_of_source_in_shared_thread_does_not_affect_others(caplog: pytes
 def test_thread_ends_when_all_its_sources_are_absent() -> None:
     stage = together()
     for player in stage.players.values():
-        player.open = fail(Unavailable("no such device"))  # type: ignore[assignment]
+        player.open = fail(Unavailable("no such device"))
     with running(stage):
         wait_for(lambda: ours() == [], 10, "end of the thread")
         stage.fresh(10.0)
@@ -278,7 +311,11 @@ def test_stop_closes_sources_and_ends_threads() -> None:
 def test_join_of_hanging_thread_times_out_and_thread_ends_later() -> None:
     stage = Stage()
     released = threading.Event()
-    stage.player.open = lambda: released.wait(60.0) and None
+
+    def hang() -> None:
+        released.wait(60.0)
+
+    stage.player.open = hang
     stage.rounds[0].start()
     wait_for(lambda: stage.poller.busy_since is not None, 10, "attempt to open the source")
     stage.rounds[0].stop()

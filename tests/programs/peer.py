@@ -6,6 +6,7 @@ Usage: peer.py JOURNAL ours|theirs; which one is switched on first. Ends when bo
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 from opentelemetry.instrumentation.system_metrics import SystemMetricsInstrumentor
 from opentelemetry.metrics import set_meter_provider
@@ -17,7 +18,11 @@ from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 JOURNAL, FIRST = sys.argv[1:]
 THEIRS = "opentelemetry.instrumentation.system_metrics"
 # Without what opens sockets and processes of its own, which is slow and says nothing here.
-CONFIG = {"system.cpu.time": ["user", "system"], "system.memory.usage": ["used", "free"], "process.cpu.time": ["user"]}
+CONFIG: dict[str, list[str] | None] = {
+    "system.cpu.time": ["user", "system"],
+    "system.memory.usage": ["used", "free"],
+    "process.cpu.time": ["user"],
+}
 
 
 def both() -> bool:
@@ -30,7 +35,7 @@ def both() -> bool:
 
 
 set_meter_provider(provider(JOURNAL, 0.05))
-instrumentors = [
+instrumentors: list[tuple[Any, dict[str, float]]] = [
     (HardwareInstrumentor(), {"sample_interval": 0.05}),
     (SystemMetricsInstrumentor(config=CONFIG), {}),
 ]
