@@ -1,4 +1,4 @@
-"""``python -m tests.benchmarks``: measure, and print the table."""
+"""``python -m tests.benchmarks``: measure the package beside its alternatives, and print one table."""
 
 from __future__ import annotations
 
@@ -8,40 +8,71 @@ import os
 import sys
 from pathlib import Path
 
-from tests.benchmarks import fresh
-from tests.benchmarks.figure import HEADINGS, Figure, line, row
+from tests.benchmarks import fresh, report
+from tests.benchmarks.figure import Figure
 from tests.benchmarks.steady import REFERENCE, calibrate
 
-NAMES = ("collection", "reading", "threads", "busy", "growth", "imports", "gpu", "amd", "openmetrics")
-"""The modules that measure, each in a process of its own."""
+PARTS = {
+    "collection": ("Collecting the default metrics, without an exporter", 20),
+    "reading": ("Reading the host and this process", 10),
+    "threads": ("Our threads at the defaults, in an idle program", 20),
+    "busy": ("One reading beside a thread that computes without pause", 35),
+    "growth": ("One reading on a crowded machine", 25),
+    "imports": ("Importing the package where OpenTelemetry is imported already", 30),
+    "gpu": ("Eight NVIDIA GPUs of a simulated driver; CPU time without the driver's own", 50),
+    "amd": ("Eight AMD GPUs as files", 10),
+    "openmetrics": ("Scraping a page of 10,000 series", 20),
+}
+"""The modules that measure, each in a process of its own; the heading of each, and its seconds in a full run."""
+
+_FULL = float(sum(seconds for _, seconds in PARTS.values()))
+_QUICK = 30.0
 
 
-def measure(name: str, quick: bool) -> list[Figure]:
-    """The figures of one module."""
-    return [Figure(*values) for values in fresh.call(f"tests.benchmarks.{name}:figures", quick)]
+def measure(name: str, seconds: float) -> list[Figure]:
+    """The figures of one part."""
+    return [Figure(*values) for values in fresh.call(f"tests.benchmarks.{name}:figures", seconds)]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print the table; what misses its bound is said there and costs no exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=main.__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds: whether it works, not how fast")
-    parser.add_argument("--only", metavar="NAME", action="append", choices=NAMES, help=", ".join(NAMES))
-    parser.add_argument("--json", metavar="FILE", type=Path, help="write the figures there as well")
+    """Measure, print the table, and return 1 when a bound is missed in quiet rounds."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks",
+        description="Measure the package beside its alternatives; status 1 means a bound missed in quiet rounds.",
+    )
+    parser.add_argument("--quick", action="store_true", help="less than a minute instead of less than five")
+    parser.add_argument("--seconds", metavar="N", type=float, help="measure for N seconds in all, start-up apart")
+    parser.add_argument("--only", metavar="PART", action="append", choices=PARTS, help=", ".join(PARTS))
+    parser.add_argument("--json", metavar="FILE", type=Path, help="write the figures to a file")
+    parser.add_argument("--compare", metavar="FILE", type=Path, help="show the change since a file written by --json")
     options = parser.parse_args(arguments)
     if not sys.platform.startswith("linux"):
-        parser.error("the benchmarks need Linux: they ask the kernel for CPU clocks, priorities and private memory")
-    os.environ[REFERENCE] = "inf" if options.quick else f"{calibrate(3.0):.4f}"
-    print(f"Python {sys.version.split()[0]}, {len(os.sched_getaffinity(0))} CPUs, yardstick {os.environ[REFERENCE]} ms")
-    print(line(*HEADINGS))
-    found: list[Figure] = []
-    for name in options.only or NAMES:
-        for figure in measure(name, options.quick):
-            print(row(figure), flush=True)
-            found.append(figure)
+        parser.error("the benchmarks need Linux: CPU clocks of threads, priorities, private memory")
+    try:
+        earlier, before = report.read(options.compare) if options.compare else (None, {})
+    except (OSError, ValueError) as error:
+        parser.error(str(error))
+    seconds = options.seconds if options.seconds is not None else _QUICK if options.quick else _FULL
+    os.environ[REFERENCE] = f"{calibrate(min(3.0, seconds / 20)):.4f}"
+
+    print(report.filled(", ".join(f"{name} {version}" for name, version in report.versions().items())))
+    print(report.filled("{processor}, {CPUs} CPUs, {system}".format(**report.machine())))
+    print(report.heading(compared=earlier is not None))
+    found: dict[str, list[Figure]] = {}
+    for name in options.only or PARTS:
+        heading, share = PARTS[name]
+        print(heading, flush=True)
+        found[name] = measure(name, seconds * share / _FULL)
+        for figure in found[name]:
+            change = report.change(figure, before.get((name, *figure.key))) if earlier is not None else ""
+            print(report.row(figure, change), flush=True)
+    figures = [figure for part in found.values() for figure in part]
+    print()
+    for note in report.notes(figures, earlier):
+        print(report.filled(note))
     if options.json:
-        rows = [{**figure._asdict(), "ratio": figure.ratio, "holds": figure.holds} for figure in found]
-        options.json.write_text(json.dumps(rows, indent=1) + "\n")
-    return 0
+        options.json.write_text(json.dumps(report.document(found, seconds), indent=1) + "\n", encoding="utf-8")
+    return int(any(figure.missed for figure in figures))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Eight GPUs of AMD's, as real files of a fabricated /sys: what a sample of them costs."""
+"""The cost of a sample of eight AMD GPUs, as real files of a fabricated /sys."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from opentelemetry.instrumentation.hardware.sources.amd.processes import Process
 
 GPUS = 8
 BOUND = 2.0
-"""Milliseconds of CPU for a sample of all of them."""
+"""Milliseconds of CPU time for a sample of all of them."""
 
 _TIMES = 50
 
 
 class _Below(Linux):
-    """The kernel, whose /sys lies below another folder: a benchmark may make no mounts."""
+    """The kernel with /sys below another folder, since a benchmark may not mount anything."""
 
     def __init__(self, root: str) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class _Fabricated(Drivers):
 
 @contextmanager
 def opened() -> Iterator[Amd]:
-    """The source, open and warm, on the machine."""
+    """The source, open and with warm caches, on the fabricated machine."""
     metrics = table(6, energy=1 << 50, residency=(1, 2, 3, 4, 5, 6), xgmi=[1] * 16)
     base = Gpu(power_file="power1_input", rpm=900, pwm=80, metrics=metrics)
     gpus = [
@@ -78,13 +78,13 @@ def opened() -> Iterator[Amd]:
 
 
 def let_go() -> int:
-    """How often a sample lets go of the interpreter lock."""
+    """How often a sample releases the interpreter lock."""
     with opened() as source:
         return releases(lambda: list(source.read()))
 
 
 def looking() -> int:
-    """How often a look at what this process uses lets go of the lock, with a hundred files open."""
+    """How often the search for GPUs that this process uses releases the lock, with a hundred files open."""
     drivers = Drivers()
     kernel = drivers.kernel()
     with ExitStack() as files:
@@ -97,17 +97,16 @@ def looking() -> int:
     return times
 
 
-def figures(quick: bool) -> list[Figure]:
+def figures(seconds: float) -> list[Figure]:
     with opened() as source:
-        said = len(list(source.read()))
         cost = in_turn(
             {
                 "sample": lambda: milliseconds(lambda: list(source.read()), _TIMES),
                 "seldom": lambda: milliseconds(lambda: list(source.read_seldom()), _TIMES),
             },
-            rounds=3 if quick else 25,
+            seconds,
         )
-    return [
-        Figure(f"AMD: sample of {GPUS} GPUs by files, {said} points", cost["sample"], "ms CPU", "", None, BOUND),
-        Figure(f"AMD: what is read seldom of {GPUS} GPUs", cost["seldom"], "ms CPU"),
-    ]
+    return cost.marked(
+        Figure("sample", cost["sample"], "ms of CPU", bound=BOUND),
+        Figure("slow readings", cost["seldom"], "ms of CPU"),
+    )

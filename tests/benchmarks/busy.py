@@ -1,16 +1,15 @@
-"""Beside a program that computes without pause: what a reading does with the interpreter lock, and who waits for it.
+"""A reading beside a thread that computes without pause: who waits how long for the interpreter lock.
 
-The program's thread and those that read are on CPUs of their own, as the scheduler of an idle machine would have it;
-there every call that lets go of the lock waits up to 5 ms to have it back.
+The computing thread and the threads that read are on CPUs of their own, as an idle machine's scheduler puts them. There
+every call that releases the lock waits up to 5 ms to get it back.
 """
 
 from __future__ import annotations
 
 import os
-import statistics
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -35,65 +34,82 @@ class Reading(Protocol):
     """Something that reads in threads of its own."""
 
     def begin(self) -> None:
-        """Have it read once; does not wait."""
+        """Start one reading; does not wait."""
 
     def done(self) -> bool:
-        """Whether it has."""
+        """Whether the reading is there."""
 
 
-def figures(quick: bool) -> list[Figure]:
+def figures(seconds: float) -> list[Figure]:
     theirs = peer.Callbacks()
     peer.instrument(theirs)
     theirs.read()
     whole = ByHand()
     whole.wait()
-    let_go, peers = releases(whole.read), releases(theirs.read)
+    released = releases(whole.read)
+    whole.wait()
+    agreed = releases(whole.read) == released
+    peers = releases(theirs.read)
     with _apart() as elsewhere:
         with elsewhere:
-            ours = _Ours()
-        wait, latency = beside(ours.before_a_collection, 10 if quick else 60, elsewhere)
-        apart, _ = beside(ours.apart, 5 if quick else 30, elsewhere)
+            ours, official = _Ours(), _Official(theirs.read)
+
+        def stick() -> float:
+            here = yardstick()
+            with elsewhere:
+                return max(here, yardstick())
+
+        readings: dict[str, Reading] = {"ours": ours.before_a_collection, "apart": ours.apart, "peer": official}
+        took = in_turn(dict(_runs(readings)), seconds, stick)
         ours.close()
-        with elsewhere:
-            official = _Official(theirs.read)
-        peer_wait, peer_latency = beside(official, 2 if quick else 15, elsewhere)
         official.close()
     return [
-        Figure("lock releases of a reading of every source", let_go, "", peer.NAME, peers, 12.0),
-        Figure("latency of one for a collection, beside a busy thread", latency, "ms", peer.NAME, peer_latency, 20.0),
-        Figure("  what the busy thread waits for it", wait, "ms", peer.NAME, peer_wait, 1.0),
-        Figure("  and for the file systems, every 10 s", apart, "ms"),
+        Figure("interpreter lock releases", released, "releases", peer.NAME, peers, 12.0, noisy=not agreed),
+        *took.marked(
+            Figure("time until it is there", took["ours"], "ms", peer.NAME, took["peer"], 20.0),
+            Figure("the busy thread waits", took["ours waits"], "ms", peer.NAME, took["peer waits"], 1.0),
+            Figure("... and for file systems", took["apart waits"], "ms"),
+        ),
     ]
 
 
-def beside(reading: Reading, times: int, elsewhere: _Elsewhere) -> tuple[float, float]:
-    """What this thread, busy, waits for one reading, and how long the reading takes; medians in milliseconds.
+def _runs(readings: Mapping[str, Reading]) -> Iterator[tuple[str, Callable[[], float]]]:
+    """For each reading, how long it takes, and how long this thread, which is busy, waits for it; in milliseconds."""
+    for name, reading in readings.items():
+        beside = _Beside(reading)
+        yield name, beside.latency
+        yield f"{name} waits", beside.waited
 
-    From the moment that a reading is asked for until it is there: wall time, less CPU time, less what the scheduler
-    kept the thread waiting for a CPU. A hypervisor that takes the CPU away shows in both times, so it cancels; one that
-    makes the other CPU slow shows in the yardstick there.
+
+class _Beside:
+    """A reading beside this thread.
+
+    The wait is the wall time until the reading is there, less this thread's CPU time, less the time that the scheduler
+    kept it waiting for a CPU. Time that a hypervisor takes away is in the wall time and in the CPU time: it cancels.
     """
-    latencies: list[float] = []
-    queue = Queue()
 
-    def wait() -> float:
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._queue = Queue()
+        self._waited = 0.0
+
+    def latency(self) -> float:
         _compute(_PAUSE)
-        queued, begun, used = queue.seconds(), time.perf_counter(), time.thread_time()
-        reading.begin()
-        while not reading.done():
+        queued, begun, used = self._queue.seconds(), time.perf_counter(), time.thread_time()
+        self._reading.begin()
+        while not self._reading.done():
             work(1000)
-        latencies.append(time.perf_counter() - begun)
-        return 1e3 * (latencies[-1] - (time.thread_time() - used) - (queue.seconds() - queued))
+        took = time.perf_counter() - begun
+        self._waited = 1e3 * (took - (time.thread_time() - used) - (self._queue.seconds() - queued))
+        return 1e3 * took
 
-    def there() -> float:
-        with elsewhere:
-            return yardstick()
-
-    return in_turn({"wait": wait}, times, there)["wait"], 1e3 * statistics.median(latencies)
+    def waited(self) -> float:
+        """During the reading that was timed last."""
+        return self._waited
 
 
 class Queue:
-    """How long the thread that makes this has waited for a CPU; read without letting go of the interpreter lock."""
+    """How long the thread that makes this has waited for a CPU; read without releasing the interpreter lock."""
 
     def __init__(self) -> None:
         self._kernel = Linux()
@@ -110,7 +126,7 @@ def _compute(seconds: float) -> None:
 
 @contextmanager
 def _apart() -> Iterator[_Elsewhere]:
-    """This thread on the first CPU; threads that begin within what this gives, on the last one."""
+    """Keep this thread on the first CPU, and threads that it starts inside of what this yields on the last one."""
     cpus = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(cpus)})
     try:
@@ -131,7 +147,7 @@ class _Elsewhere:
 
 
 class _Asked:
-    """Some of our threads, which read as in a program when a collection has asked for it."""
+    """Some of our threads, which read when asked, as they do for a collection."""
 
     def __init__(self, rounds: Sequence[Rounds]) -> None:
         self._rounds = rounds
@@ -145,7 +161,7 @@ class _Asked:
 
 
 class _Ours:
-    """All sources: those that are read before each collection, and those that are only read in between."""
+    """All sources: those that are read before each collection, and those that are read in between only."""
 
     def __init__(self) -> None:
         self._session = Session(Config(sample_interval=3600.0), environ={}, interval=3600.0)

@@ -1,7 +1,7 @@
-"""A collection of our default set: beside the same points as constants, and beside the official package.
+"""A collection of the default metrics, beside the same points as constants and beside the official package.
 
-The official package reads while it collects; we read before, in threads of our own. So both are shown: what a
-collection costs, and what it costs with the reading that was made for it.
+The official package reads during the collection; ours reads before it, in its own threads. So both are shown: the cost
+of a collection, and the cost of a collection with the reading made for it.
 """
 
 from __future__ import annotations
@@ -17,45 +17,43 @@ from tests.benchmarks.ours import ByHand
 from tests.benchmarks.steady import in_turn, milliseconds
 
 
-def figures(quick: bool) -> list[Figure]:
+def figures(seconds: float) -> list[Figure]:
     ours = ByHand()
     data = ours.collected()
     constants, official = _constants(data), peer.reader()
-    readings: list[float] = []
+    reading = 0.0
 
     def collected() -> float:
-        readings.append(ours.cost())
+        nonlocal reading
+        reading = ours.cost()
         return milliseconds(ours.reader.collect)
 
     def beside(reader: InMemoryMetricReader) -> Callable[[], float]:
         def run() -> float:
-            ours.cost()
+            ours.cost()  # so that the caches are as they were for ours
             return milliseconds(reader.collect)
 
         return run
 
     cost = in_turn(
-        {"ours": collected, "constants": beside(constants), "peer": beside(official)}, rounds=5 if quick else 60
+        {"ours": collected, "reading": lambda: reading, "constants": beside(constants), "peer": beside(official)},
+        seconds,
     )
     points, theirs = _points(data), _points(official.get_metrics_data())
     assert _points(constants.get_metrics_data()) == points, "the constants are not what we export"
-    reading = sorted(readings)[len(readings) // 2]
-    per_point, peers = 1e3 * cost["ours"] / points, 1e3 * cost["peer"] / theirs
+    bare, whole = cost["constants"], cost["ours"] + cost["reading"]
+    each, peers = 1e3 / points, 1e3 * cost["peer"] / theirs
+    most = 1.15 + 0.3 / bare
     return [
-        Figure(
-            f"collection of the default set, {points} points",
-            cost["ours"],
-            "ms CPU",
-            "the same points as constants, bare SDK",
-            cost["constants"],
-            1.15 * cost["constants"] + 0.3,
-            "1.15 x + 0.3 ms",
+        Figure("points of a collection", points, "points", peer.NAME, theirs),
+        *cost.marked(
+            Figure("one collection", cost["ours"], "ms of CPU", "bare SDK", bare, most, relative=True),
+            Figure(
+                "one collection, per point", cost["ours"] * each, "µs of CPU", peer.NAME, peers, 0.75, relative=True
+            ),
+            Figure("with reading", whole, "ms of CPU", peer.NAME, cost["peer"]),
+            Figure("with reading, per point", whole * each, "µs of CPU", peer.NAME, peers),
         ),
-        Figure("  a point", per_point, "us CPU", f"{peer.NAME}, {theirs} points", peers, 0.75 * peers, "0.75 x"),
-        Figure(
-            "  with the reading before it, which is ours", cost["ours"] + reading, "ms CPU", peer.NAME, cost["peer"]
-        ),
-        Figure("  the same, a point", per_point + 1e3 * reading / points, "us CPU", peer.NAME, peers),
     ]
 
 
@@ -75,7 +73,7 @@ def _constants(data: MetricsData) -> InMemoryMetricReader:
     reader = InMemoryMetricReader()
     meter = MeterProvider([reader], shutdown_on_exit=False).get_meter("constants")
     for metric in _metrics(data):
-        observations = [Observation(point.value, point.attributes) for point in metric.data.data_points]  # type: ignore[union-attr, arg-type]
+        observations = [Observation(point.value, point.attributes) for point in metric.data.data_points]  # type: ignore[union-attr]
         _maker(meter, metric)(
             metric.name,
             [lambda options, observations=observations: observations],

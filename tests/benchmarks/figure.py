@@ -1,8 +1,8 @@
-"""Figure: one number that was measured, what it is beside, and how high it may be."""
+"""Figure: one measured number, the alternative's number beside it, and its bound."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Figure(NamedTuple):
@@ -12,52 +12,42 @@ class Figure(NamedTuple):
         name: what was measured.
         ours: the number; smaller is better.
         unit: of all numbers of the row.
-        beside: what ours is compared with.
-        theirs: that one's number.
-        bound: what ours may be at most, in the unit; None for a number that is only good to know.
-        rule: how the bound comes about, where it is not simply a number.
+        alternative: what ours is compared with, if anything.
+        beside: the alternative's number; None when the alternative is not installed.
+        bound: what ours may be at most; None when the number is only good to know.
+        relative: whether the bound is a multiple of the alternative's number, not a number in the unit.
+        noisy: whether too few quiet rounds were left to rely on the number.
     """
 
     name: str
     ours: float
     unit: str
-    beside: str = ""
-    theirs: float | None = None
+    alternative: str = ""
+    beside: float | None = None
     bound: float | None = None
-    rule: str = ""
+    relative: bool = False
+    noisy: bool = False
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What is the same in every run."""
+        return self.name, self.alternative
 
     @property
     def ratio(self) -> float | None:
-        return self.ours / self.theirs if self.theirs else None
+        return self.ours / self.beside if self.beside else None
 
     @property
     def holds(self) -> bool | None:
-        return None if self.bound is None else self.ours <= self.bound
+        """Whether the number is within its bound, be it noisy or not."""
+        value = self.ratio if self.relative else self.ours
+        return None if self.bound is None or value is None else value <= self.bound
 
+    @property
+    def missed(self) -> bool:
+        """Whether the bound is missed in quiet rounds."""
+        return self.holds is False and not self.noisy
 
-HEADINGS = ("figure", "ours", "", "beside", "theirs", "ratio", "bound", "verdict")
-_WIDTHS = (52, 9, 9, 46, 9, 6, 28, 7)
-
-
-def line(*cells: str) -> str:
-    """One line of the table; numbers stand to the right."""
-    return "  ".join(
-        cell.rjust(width) if column in (1, 4, 5) else cell.ljust(width)
-        for column, (cell, width) in enumerate(zip(cells, _WIDTHS))
-    ).rstrip()
-
-
-def row(figure: Figure) -> str:
-    """The line of a figure."""
-    verdict = {True: "holds", False: "MISSED", None: ""}[figure.holds]
-    bound = "" if figure.bound is None else f"{figure.bound:.4g}" + (f" ({figure.rule})" if figure.rule else "")
-    return line(
-        figure.name,
-        f"{figure.ours:.4g}",
-        figure.unit,
-        figure.beside,
-        "" if figure.theirs is None else f"{figure.theirs:.4g}",
-        "" if figure.ratio is None else f"{figure.ratio:.2f}",
-        bound,
-        verdict,
-    )
+    def document(self) -> dict[str, Any]:
+        """For the JSON file."""
+        return {**self._asdict(), "ratio": self.ratio, "holds": self.holds}

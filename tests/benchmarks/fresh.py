@@ -1,4 +1,4 @@
-"""A function of ours in a fresh interpreter, so that nothing that ran before is measured with it."""
+"""Call a function in a fresh interpreter, so that nothing that ran before is measured with it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 def call(function: str, *arguments: Any, seconds: float = 300.0) -> Any:
-    """Call ``module:function`` with plain data in a process of its own, and return what it returns.
+    """Call ``module:function`` with JSON data in a process of its own, and return what it returns.
 
     Raises:
-        RuntimeError: where it raises, dies or takes longer; no process is left.
+        RuntimeError: the function raised, or the process died or took too long; it is killed then.
     """
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
+    dropped = ("OTEL_", "PYTHONDONTWRITEBYTECODE")  # the package is measured as installed: with byte code
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
     with subprocess.Popen(
         [sys.executable, "-m", __name__, function, json.dumps(arguments)],
         cwd=_ROOT,

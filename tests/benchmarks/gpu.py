@@ -1,7 +1,7 @@
-"""Eight GPUs of a simulated driver: how often it is asked, and what we add to its calls; beside other readers.
+"""Eight GPUs of a simulated driver: how many calls a reading makes and what it costs beyond them, beside other readers.
 
-The simulated library makes its answers of text, which costs more than a real one's part of a call. So the calls of a
-reading are kept with their arguments and made once more with nothing around them, and what that takes is subtracted.
+The simulated library builds its answers from text, which costs more than a real library's part of a call. So the calls
+of a reading are recorded with their arguments and repeated by themselves, and their cost is subtracted.
 """
 
 from __future__ import annotations
@@ -35,76 +35,83 @@ from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia
 
 GPUS = 8
 MODELS = {"h100": "H100", "geforce": "GeForce"}
-PEERS = {"openlit": "OpenLIT's GPU metrics", "nvitop": "nvitop, the rows we share"}
+PEERS = {"openlit": "OpenLIT", "nvitop": "nvitop"}
 
 SAMPLE = 14
-"""Calls that a GPU is asked for a sample, at most."""
+"""Calls for a sample of one GPU, at most."""
 
 EVERYTHING = 24
-"""Calls that a GPU is asked for all there is, at most."""
+"""Calls for all values of one GPU, at most."""
 
 _PAUSE = 0.12
-"""Seconds before each reading: GPM has nothing to compare below a tenth."""
+"""Seconds before each reading: GPM needs a tenth between two samples."""
 
 _SAMPLES = 12
-"""Samples of utilization that the driver has kept since the reading before, as a real one would in two seconds."""
+"""Samples of utilization since the previous reading: as many as a real driver keeps in two seconds."""
 
 
-def figures(quick: bool) -> list[Figure]:
-    return [figure for model in MODELS for figure in _of(model, 3 if quick else 10)]
+def figures(seconds: float) -> list[Figure]:
+    return [figure for model in MODELS for figure in _of(model, seconds / len(MODELS))]
 
 
-def _of(model: str, rounds: int) -> Iterator[Figure]:
-    found: dict[str, tuple[int, int, float]] = fresh.call(f"{__name__}:measured", model, rounds)
-    calls = {name: values[0] / GPUS for name, values in found.items()}
-    cost = {name: values[2] for name, values in found.items()}
-    each = {name: 1e3 * milliseconds / points for name, (_, points, milliseconds) in found.items()}
-    asks = {name: made / points for name, (made, points, _) in found.items()}
+def _of(model: str, seconds: float) -> Iterator[Figure]:
+    readings: dict[str, tuple[int, int, float]]
+    readings, noisy = fresh.call(f"{__name__}:measured", model, seconds)
+    calls = {name: made / GPUS for name, (made, _, _) in readings.items()}
+    cost = {name: milliseconds for name, (_, _, milliseconds) in readings.items()}
+    each = {name: 1e3 * milliseconds / points for name, (_, points, milliseconds) in readings.items()}
+    asks = {name: made / points for name, (made, points, _) in readings.items()}
 
-    def beside(name: str, table: dict[str, float]) -> tuple[str, float | None]:
-        return (PEERS[name], table[name]) if name in found else (f"{name} is not installed", None)
+    def figure(name: str, ours: float, unit: str, beside: str, table: dict[str, float], **options: Any) -> Figure:
+        return Figure(name.format(MODELS[model]), ours, unit, PEERS[beside], table.get(beside), **options)
 
-    what = MODELS[model]
-    for name, ours, bound in (("openlit", "sample", SAMPLE), ("nvitop", "everything", EVERYTHING)):
-        yield Figure(f"driver calls of {ours}, for each {what}", calls[ours], "", *beside(name, calls), bound)
-    for ours, most in (("sample", 1.5), ("everything", None)):
-        heading = f"{ours} of {GPUS} {what}, {found[ours][1]} points, beyond calls"
-        yield Figure(heading, cost[ours], "ms CPU", *beside("nvitop", cost), most)
+    yield figure("calls per {}, sample", calls["sample"], "calls", "openlit", calls, bound=SAMPLE)
+    yield figure("calls per {}, all", calls["everything"], "calls", "nvitop", calls, bound=EVERYTHING)
     for name in PEERS:
-        yield Figure("  everything, a point", each["everything"], "us CPU", *beside(name, each))
-        yield Figure("  driver calls, a point", asks["everything"], "", *beside(name, asks))
+        if name in readings:
+            yield figure("calls per {} value", asks["everything"], "calls", name, asks)
+    yield figure("8 {}, sample", cost["sample"], "ms of CPU", "nvitop", cost, bound=1.5, noisy=noisy)
+    yield figure("8 {}, all values", cost["everything"], "ms of CPU", "nvitop", cost, noisy=noisy)
+    for name in PEERS:
+        if name in readings:
+            yield figure("8 {}, per value", each["everything"], "µs of CPU", name, each, noisy=noisy)
 
 
-def measured(model: str, rounds: int) -> dict[str, tuple[int, int, float]]:
-    """Of each reading: the calls, the points, and CPU milliseconds beyond the calls."""
+def measured(model: str, seconds: float) -> tuple[dict[str, tuple[int, int, float]], bool]:
+    """Of each reading: the calls, the points, and CPU milliseconds beyond the calls; and whether those are noisy."""
     with machine(model) as config:
         peers = {name: make() for name, make in (("openlit", _openlit), ("nvitop", _nvitop)) if _has(name)}
-        with _kept() as kept:
-            calls: dict[str, list[Callable[[], object]]] = {}
+        calls: dict[str, list[Callable[[], object]]] = {}
+        with _recorded() as made:
             for name, read in {**_ours(config), **peers}.items():
-                _rested(read)
-                kept.clear()
-                _rested(read)
-                calls[name] = kept.copy()
+                read()
+                made.clear()
+                timed = _after_pause if name == "sample" else milliseconds
+                timed(read)
+                calls[name] = made.copy()
         readings = {**_ours(config), **peers}
         points = {name: read() for name, read in readings.items()}
         runs: dict[str, Callable[[], float]] = {}
         for name, read in readings.items():
-            runs[name] = partial(_rested, read)
-            runs[f"calls of {name}"] = partial(_rested, partial(_again, calls[name]))
-        cost = in_turn(runs, rounds)
-    return {name: (len(calls[name]), points[name], cost[name] - cost[f"calls of {name}"]) for name in readings}
+            timed = _after_pause if name == "sample" else milliseconds
+            runs[name] = partial(timed, read)
+            runs[f"calls of {name}"] = partial(timed, partial(_repeat, calls[name]))
+        cost = in_turn(runs, seconds)
+    found = {name: (len(calls[name]), points[name], cost[name] - cost[f"calls of {name}"]) for name in readings}
+    sample, seldom = found["sample"], found.pop("seldom")
+    found["everything"] = (sample[0] + seldom[0], sample[1] + seldom[1], sample[2] + seldom[2])
+    return found, cost.noisy
 
 
 def asked(model: str) -> list[Counter[str]]:
-    """What the driver says that it was asked for a sample, and for what is read seldom."""
+    """The calls that the driver counts for a sample, and for what is read seldom."""
     with machine(model) as config:
         source = _opened(config)
-        return [_told(partial(_rested, partial(_drain, read))) for read in (source.read, source.read_seldom)]
+        return [_told(partial(_after_pause, partial(_drain, read))) for read in (source.read, source.read_seldom)]
 
 
 def minute(model: str) -> Counter[str]:
-    """What the driver says that it was asked in a minute of our clock, with a collection every two seconds."""
+    """The calls that the driver counts in a simulated minute with a collection every two seconds."""
     with machine(model) as config:
         now, interval = 1000.0, 2.0
         rhythm = Rhythm(now, interval)
@@ -136,7 +143,7 @@ def _told(read: Callable[[], object]) -> Counter[str]:
 
 @contextmanager
 def machine(model: str) -> Iterator[Config]:
-    """GPUs of a model that this process uses, for this process; their samples carry times that run ahead of ours."""
+    """GPUs of a model that this process uses; the times of their samples run ahead of the clock."""
     step = _PAUSE / _SAMPLES
     samples = " ".join(f"1+{1e6 * 2 / _PAUSE:.0f}@{number * step:.4f}:{40 + number}" for number in range(_SAMPLES))
     busy: nvml.Gpu = {
@@ -153,8 +160,8 @@ def machine(model: str) -> Iterator[Config]:
 
 
 @contextmanager
-def _kept() -> Iterator[list[Callable[[], object]]]:
-    """The calls of NVML that are made, ready to be made again, by whoever finds its functions meanwhile."""
+def _recorded() -> Iterator[list[Callable[[], object]]]:
+    """Record the calls of NVML by readers that look up its functions within the block; each can be made again."""
     made: list[Callable[[], object]] = []
 
     class Library:
@@ -176,24 +183,24 @@ def _kept() -> Iterator[list[Callable[[], object]]]:
         pynvml._nvmlGetFunctionPointer_cache.clear()
 
 
-def _again(calls: list[Callable[[], object]]) -> None:
+def _repeat(calls: list[Callable[[], object]]) -> None:
     for call in calls:
         call()
 
 
-def _rested(call: Callable[[], object]) -> float:
+def _after_pause(call: Callable[[], object]) -> float:
     threading.Event().wait(_PAUSE)
     return milliseconds(call)
 
 
-# -- the readers; each returns how many numbers it found
+# -- the readers; each returns the number of values it found
 
 
 def _ours(config: Config) -> dict[str, Callable[[], int]]:
     source = _opened(config)
     return {
         "sample": lambda: _drain(source.read),
-        "everything": lambda: _drain(source.read) + _drain(source.read_seldom),
+        "seldom": lambda: _drain(source.read_seldom),
     }
 
 
@@ -204,8 +211,10 @@ def _source(config: Config) -> Source:
 def _opened(config: Config) -> Source:
     source = _source(config)
     source.open()
-    for read in (source.read, source.read_seldom) * 2:
-        _rested(partial(_drain, read))
+    for pause in (0.0, _PAUSE):
+        threading.Event().wait(pause)
+        _drain(source.read)
+        _drain(source.read_seldom)
     return source
 
 
@@ -232,7 +241,7 @@ def _nvitop() -> Callable[[], int]:
 
 
 def _nvitops(device: Any) -> int:
-    """The rows of one GPU, by its interface for those who want several."""
+    """The values of one GPU, through the interface for reading several."""
     with device.oneshot():
         said = [
             *device.utilization_rates(),

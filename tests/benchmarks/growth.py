@@ -1,4 +1,4 @@
-"""Whether a reading costs more where there are many sockets, or many processes of other programs."""
+"""Whether a reading costs more with many sockets of this process, or beside many processes of other programs."""
 
 from __future__ import annotations
 
@@ -8,70 +8,76 @@ import statistics
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from tests.benchmarks import fresh
 from tests.benchmarks.figure import Figure
 from tests.benchmarks.ours import ByHand
-from tests.benchmarks.steady import in_turn
+from tests.benchmarks.steady import in_turn, yardstick
 
 SOCKETS = 1000
 PROCESSES = 300
 _TIMES = 5
 
 
-def figures(quick: bool) -> list[Figure]:
-    rounds = 3 if quick else 15
-    few, many = reading_with_sockets(rounds)
+def figures(seconds: float) -> list[Figure]:
+    with _reader() as ask:
 
-    def lone() -> float:
-        return float(fresh.call(f"{__name__}:reading", rounds))
+        def crowded() -> float:
+            with crowd(PROCESSES):
+                return ask("alone")
 
-    def crowded() -> float:
-        with crowd(PROCESSES):
-            return lone()
-
-    cost = in_turn({"lone": lone, "crowded": crowded}, 1 if quick else 5)
-    return [
-        Figure(f"reading with {SOCKETS} sockets open", many, "ms CPU", "none", few, 1.1 * few, "1.1 x, for noise"),
-        Figure(
-            f"reading beside {PROCESSES} processes of others",
-            cost["crowded"],
-            "ms CPU",
-            "none",
-            cost["lone"],
-            1.1 * cost["lone"],
-            "1.1 x, for noise",
-        ),
-    ]
+        cost = in_turn(
+            {"alone": lambda: ask("alone"), "sockets": lambda: ask("sockets"), "processes": crowded},
+            seconds,
+            lambda: ask("yardstick"),
+        )
+    return cost.marked(
+        *(
+            Figure(name, cost[run], "ms of CPU", "without", cost["alone"], 1.1, relative=True)
+            for name, run in ((f"{SOCKETS:,} sockets open", "sockets"), (f"{PROCESSES} other processes", "processes"))
+        )
+    )
 
 
-def reading(rounds: int) -> float:
-    """CPU milliseconds of reading every source in this process, its tree included."""
+@contextmanager
+def _reader() -> Iterator[Callable[[str], float]]:
+    """A child that reads every source when asked; to it, a crowd that this process starts is of other programs."""
+    with subprocess.Popen(
+        [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdin is not None
+        questions, answers = child.stdin, child.stdout
+        assert answers is not None
+
+        def ask(question: str) -> float:
+            print(question, file=questions, flush=True)
+            return float(answers.readline())
+
+        yield ask
+        questions.close()
+
+
+def _answer() -> None:
+    """Answer the questions on standard input, in milliseconds of CPU time, until it ends."""
     whole = ByHand()
-    return statistics.median(_cost(whole) for _ in range(rounds))
 
-
-def reading_with_sockets(rounds: int) -> tuple[float, float]:
-    """The same without and with sockets, in turn."""
-    whole = ByHand()
+    def alone() -> float:
+        return statistics.median(whole.cost() for _ in range(_TIMES))
 
     def crowded() -> float:
         with sockets(SOCKETS):
-            return _cost(whole)
+            return alone()
 
-    cost = in_turn({"few": lambda: _cost(whole), "many": crowded}, rounds)
-    return cost["few"], cost["many"]
-
-
-def _cost(whole: ByHand) -> float:
-    return statistics.median(whole.cost() for _ in range(_TIMES))
+    alone()
+    answers = {"alone": alone, "sockets": crowded, "yardstick": yardstick}
+    for question in sys.stdin:
+        print(answers[question.strip()](), flush=True)
 
 
 @contextmanager
 def sockets(number: int) -> Iterator[None]:
-    """So many connected TCP sockets of this process; none of them lingers in the kernel afterwards."""
+    """Keep so many connected TCP sockets in this process; they are reset at the end, so none stays in the kernel."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = number + 256
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -113,7 +119,7 @@ finally:
 
 @contextmanager
 def crowd(number: int) -> Iterator[None]:
-    """So many sleeping processes beside those that :mod:`fresh` starts; they end when their pipe closes."""
+    """Keep so many sleeping processes as children of this one; they end when their pipe closes."""
     with subprocess.Popen(
         [sys.executable, "-S", "-E", "-c", _CROWD, str(number)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as parent:
@@ -126,3 +132,7 @@ def crowd(number: int) -> Iterator[None]:
         finally:
             parent.stdin.close()
             parent.wait(30)
+
+
+if __name__ == "__main__":
+    _answer()

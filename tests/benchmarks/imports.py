@@ -1,12 +1,11 @@
-"""What importing us adds to a process that has the OpenTelemetry modules that we stand on."""
+"""The cost of importing the package in a process that has imported the OpenTelemetry modules that it needs."""
 
 from __future__ import annotations
 
 import importlib
-import os
 import time
+from collections.abc import Callable
 from functools import partial
-from tempfile import TemporaryDirectory
 
 from tests.benchmarks import fresh
 from tests.benchmarks.figure import Figure
@@ -18,35 +17,34 @@ _GROUND = (
     "opentelemetry.sdk.metrics",
     "opentelemetry.sdk.metrics.export",
 )
-_OURS = "opentelemetry.instrumentation.hardware:HardwareInstrumentor"
-_PEERS = "opentelemetry.instrumentation.system_metrics:SystemMetricsInstrumentor"
+_INSTRUMENTORS = {
+    "ours": "opentelemetry.instrumentation.hardware:HardwareInstrumentor",
+    "peer": "opentelemetry.instrumentation.system_metrics:SystemMetricsInstrumentor",
+}
 
 
-def figures(quick: bool) -> list[Figure]:
-    rounds = 3 if quick else 15
-    memory: dict[str, list[float]] = {_OURS: [], _PEERS: []}
+def figures(seconds: float) -> list[Figure]:
+    memory: dict[str, float] = {}
 
     def run(instrumentor: str) -> float:
-        milliseconds, megabytes = fresh.call(f"{__name__}:added", instrumentor)
-        memory[instrumentor].append(megabytes)
+        milliseconds, memory[instrumentor] = fresh.call(f"{__name__}:added", instrumentor)
         return float(milliseconds)
 
-    with TemporaryDirectory() as compiled:  # as an installed package is, whatever this checkout was told about bytecode
-        os.environ["PYTHONPYCACHEPREFIX"] = compiled
-        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-        for instrumentor in memory:
-            fresh.call(f"{__name__}:added", instrumentor)
-        cost = in_turn({instrumentor: partial(run, instrumentor) for instrumentor in memory}, rounds)
-    added = {instrumentor: sorted(values)[len(values) // 2] for instrumentor, values in memory.items()}
-    beside = "system-metrics"
-    return [
-        Figure("import, beyond OpenTelemetry's own", cost[_OURS], "ms CPU", beside, cost[_PEERS], 15.0),
-        Figure("  private memory that it adds", added[_OURS], "MB", beside, added[_PEERS], 1.5),
-    ]
+    runs: dict[str, Callable[[], float]] = {}
+    for name, instrumentor in _INSTRUMENTORS.items():
+        run(instrumentor)  # writes the byte code
+        runs[name] = partial(run, instrumentor)
+        runs[f"memory of {name}"] = partial(memory.__getitem__, instrumentor)
+    cost = in_turn(runs, seconds)
+    used, beside = (cost[f"memory of {name}"] for name in ("ours", "peer"))
+    return cost.marked(
+        Figure("import", cost["ours"], "ms of CPU", "system-metrics", cost["peer"], 15.0),
+        Figure("private memory", used, "MiB", "system-metrics", beside, 1.5),
+    )
 
 
 def added(instrumentor: str) -> tuple[float, float]:
-    """CPU milliseconds and private megabytes of importing an instrumentor, which is named as by an entry point."""
+    """CPU milliseconds and private megabytes of importing an instrumentor, named as in an entry point."""
     for ground in _GROUND:
         importlib.import_module(ground)
     module, _, name = instrumentor.partition(":")
@@ -56,6 +54,6 @@ def added(instrumentor: str) -> tuple[float, float]:
 
 
 def _private() -> int:
-    """Bytes that this process shares with nobody."""
+    """Bytes of memory that this process shares with no other."""
     with open("/proc/self/smaps_rollup", encoding="ascii") as file:
         return sum(int(line.split()[1]) << 10 for line in file if line.startswith("Private_"))

@@ -1,4 +1,4 @@
-"""opentelemetry-instrumentation-system-metrics, without its connection table, which costs more than all the rest."""
+"""opentelemetry-instrumentation-system-metrics without its connection table, which costs more than all the rest."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from opentelemetry.metrics import CallbackOptions, MeterProvider, NoOpMeter, NoO
 from opentelemetry.sdk.metrics import MeterProvider as SdkMeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-NAME = "system-metrics less connections"
+NAME = "system-metrics"
 
 
 def instrument(provider: MeterProvider) -> None:

@@ -1,21 +1,17 @@
-"""One reading of the host and the process, warm, beside psutil asked for the same once."""
+"""One reading of the host and the process with warm caches, beside one call of psutil for each of the same values."""
 
 from __future__ import annotations
 
 import psutil
 from tests.benchmarks.figure import Figure
-from tests.benchmarks.ours import ByHand, full, samples
+from tests.benchmarks.ours import ByHand, full
 from tests.benchmarks.steady import in_turn, milliseconds
 
 _TIMES = 50
 
 
-def figures(quick: bool) -> list[Figure]:
-    sampled, before_collection, whole = samples(), full(), ByHand()
-
-    def sample() -> None:
-        sampled["host"]()
-        sampled["process"]()
+def figures(seconds: float) -> list[Figure]:
+    before_collection, whole = full(), ByHand()
 
     def reading() -> None:
         before_collection["host"]()
@@ -24,18 +20,15 @@ def figures(quick: bool) -> list[Figure]:
     cost = in_turn(
         {
             "reading": lambda: milliseconds(reading, _TIMES),
-            "sample": lambda: milliseconds(sample, _TIMES),
             "psutil": lambda: milliseconds(_psutil, _TIMES),
-            "step": lambda: milliseconds(whole.sample, _TIMES),
+            "sample": lambda: milliseconds(whole.sample, _TIMES),
         },
-        rounds=3 if quick else 25,
+        seconds,
     )
-    beside = "psutil, each call once"
-    return [
-        Figure("full reading of host and process, warm", cost["reading"], "ms CPU", beside, cost["psutil"], 0.2),
-        Figure("sample of host and process", cost["sample"], "ms CPU", "full", cost["reading"], cost["reading"]),
-        Figure("sample of every source, kept in windows", cost["step"], "ms CPU", beside, cost["psutil"]),
-    ]
+    return cost.marked(
+        Figure("host and process, warm", cost["reading"], "ms of CPU", "psutil", cost["psutil"], 0.2),
+        Figure("sample of all sources", cost["sample"], "ms of CPU", "psutil", cost["psutil"]),
+    )
 
 
 def _psutil(process: psutil.Process = psutil.Process()) -> None:  # noqa: B008 - made once on purpose

@@ -1,8 +1,8 @@
-"""Measuring CPU time on a machine whose speed changes while one looks.
+"""Compare CPU times on a machine whose speed changes while it is measured.
 
-A fixed piece of work, the yardstick, stands on both sides of everything that is measured. A round during which it was
-slower than it can be is thrown away and made again. What is compared is measured in turn within one round, so that what
-slowness is left falls on all alike.
+What is compared is measured in turn, round after round. A fixed computation, the yardstick, is timed before, between
+and after the measurements of a round. A round in which it took much longer than its best is noisy. A figure is the
+median of the quiet rounds; where these are too few it is the median of all rounds, and is marked as noisy.
 """
 
 from __future__ import annotations
@@ -11,23 +11,55 @@ import os
 import statistics
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from tests.benchmarks.figure import Figure
 
 REFERENCE = "BENCHMARK_YARDSTICK"
-"""The environment variable that says how fast the yardstick can be, in milliseconds; "inf": any speed will do."""
+"""The environment variable with the best time of the yardstick at the start of the run, in milliseconds."""
 
-PATIENCE = 1.15
-"""How much slower than its best the yardstick may be."""
+TOLERANCE = 1.15
+"""A round is noisy when the yardstick took longer than this multiple of its best."""
 
-_SPELL = 0.1
-"""Seconds to let pass when the machine is slow."""
+ENOUGH = 5
+"""Quiet rounds without which a figure is noisy."""
 
-_ATTEMPTS = 5
-"""Rounds that are made at most, for each that is wanted."""
+_MOST = 25
+"""Quiet rounds after which nothing more is measured."""
+
+_PAUSE = 0.1
+"""Seconds to wait after a noisy round."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What :func:`in_turn` found.
+
+    Attributes:
+        medians: of each run, over the quiet rounds, or over all rounds when the figure is noisy.
+        quiet: the number of quiet rounds.
+        rounds: the number of all rounds.
+    """
+
+    medians: Mapping[str, float]
+    quiet: int
+    rounds: int
+
+    def __getitem__(self, run: str) -> float:
+        return self.medians[run]
+
+    @property
+    def noisy(self) -> bool:
+        return self.quiet < ENOUGH
+
+    def marked(self, *figures: Figure) -> list[Figure]:
+        """The figures made of these numbers, marked as noisy where these are."""
+        return [figure._replace(noisy=self.noisy) for figure in figures]
 
 
 def work(turns: int) -> int:
-    """Some arithmetic."""
+    """Compute something, for a time in proportion to the number of turns."""
     number = 0
     for turn in range(turns):
         number = (number * 31 + turn) & 0xFFFFFF
@@ -35,14 +67,14 @@ def work(turns: int) -> int:
 
 
 def yardstick() -> float:
-    """Milliseconds of CPU time for the same work as ever."""
+    """Milliseconds of CPU time that the fixed computation takes now."""
     begun = time.thread_time_ns()
     work(10_000)
     return (time.thread_time_ns() - begun) / 1e6
 
 
 def calibrate(seconds: float) -> float:
-    """The best that the yardstick shows in so many seconds."""
+    """The best time of the yardstick within so many seconds."""
     best, end = yardstick(), time.perf_counter() + seconds
     while time.perf_counter() < end:
         best = min(best, yardstick())
@@ -50,43 +82,53 @@ def calibrate(seconds: float) -> float:
 
 
 def reference() -> float:
-    """How fast the yardstick can be: what the whole run found out, or what a second shows."""
-    if REFERENCE not in os.environ:
+    """The best time of the yardstick: what the whole run found at its start, or else what one second shows."""
+    if not os.environ.get(REFERENCE):
         os.environ[REFERENCE] = f"{calibrate(1.0):.4f}"
     return float(os.environ[REFERENCE])
 
 
-def in_turn(
-    runs: Mapping[str, Callable[[], float]], rounds: int, stick: Callable[[], float] = yardstick
-) -> dict[str, float]:
-    """The median of what each run returns, over so many rounds in which the machine was fast.
+def slow(sticks: Iterable[float], best: float) -> bool:
+    """Whether one of these times of the yardstick makes a round noisy."""
+    return max(sticks) > TOLERANCE * best
 
-    Where it never was, over the rounds in which it was fastest.
+
+def in_turn(
+    runs: Mapping[str, Callable[[], float]],
+    seconds: float,
+    stick: Callable[[], float] = yardstick,
+    most: float | None = _MOST,
+    clock: Callable[[], float] = time.monotonic,
+) -> Measured:
+    """Make each run once per round, until there are enough quiet rounds or the time is over; at least one round.
 
     Args:
-        runs: what to measure, by name.
-        rounds: how many count.
-        stick: the yardstick, of the CPU that does what is measured.
+        runs: what to measure; each returns its number.
+        seconds: no round begins after this time.
+        stick: times the yardstick on the CPU that does the work.
+        most: quiet rounds after which to stop; None to use all of the time.
+        clock: in seconds.
     """
-    best = reference()
-    made: list[tuple[float, dict[str, float]]] = []
-    for _ in range(_ATTEMPTS * rounds):
-        slowest = stick()
-        values = {}
+    best, end = reference(), clock() + seconds
+    rounds: list[tuple[list[float], dict[str, float]]] = []
+    quiet: list[dict[str, float]] = []
+    while not rounds or (clock() < end and (most is None or len(quiet) < most)):
+        sticks, values = [stick()], {}
         for name, run in runs.items():
             values[name] = run()
-            slowest = max(slowest, stick())
-        made.append((slowest / best, values))
-        if sum(slowness <= PATIENCE for slowness, _ in made) >= rounds:
-            break
-        if made[-1][0] > PATIENCE:
-            threading.Event().wait(_SPELL)
-    made.sort(key=lambda each: each[0])
-    return {name: statistics.median(values[name] for _, values in made[:rounds]) for name in runs}
+            sticks.append(stick())
+        best = min(best, *sticks)
+        rounds.append((sticks, values))
+        quiet = [values for sticks, values in rounds if not slow(sticks, best)]
+        if slow(sticks, best) and clock() < end:
+            threading.Event().wait(_PAUSE)
+    used = quiet if len(quiet) >= ENOUGH else [values for _, values in rounds]
+    medians = {name: statistics.median(values[name] for values in used) for name in runs}
+    return Measured(medians, len(quiet), len(rounds))
 
 
 def milliseconds(call: Callable[[], object], times: int = 1) -> float:
-    """CPU time of this thread for one of so many calls."""
+    """CPU milliseconds of this thread for one of so many calls."""
     begun = time.thread_time_ns()
     for _ in range(times):
         call()

@@ -1,55 +1,295 @@
-"""The benchmarks work; and what can be counted instead of timed stays within its bounds."""
+"""The benchmarks measure, compare and judge; and what can be counted instead of timed stays within its bounds."""
 
 from __future__ import annotations
 
 import ctypes
+import io
 import json
 import math
 import os
+import re
 import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
-from tests.benchmarks import fresh
-from tests.benchmarks.__main__ import NAMES, main
+from tests.benchmarks import __main__ as benchmarks
+from tests.benchmarks import fresh, report, steady
+from tests.benchmarks.figure import Figure
 from tests.benchmarks.growth import PROCESSES, SOCKETS, crowd
 from tests.benchmarks.locks import releases
-from tests.benchmarks.steady import REFERENCE
+from tests.benchmarks.steady import ENOUGH, REFERENCE, Measured, in_turn, milliseconds, work
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the benchmarks need Linux")
 
+HELD = Figure("held", 2.0, "ms of CPU", "bare SDK", 4.0, bound=0.75, relative=True)
+MISSED = Figure("missed", 2.0, "ms of CPU", bound=1.5)
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_benchmark_works_and_yields_finite_numbers(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+
+class Run(NamedTuple):
+    """What a run of the command said."""
+
+    status: int
+    output: str
+
+    def row(self, name: str) -> str:
+        """The line of a figure."""
+        return next(line for line in self.output.splitlines() if line.startswith(f"  {name} "))
+
+
+def command(*arguments: object) -> Run:
+    """Run the command with as little measuring as possible."""
+    with redirect_stdout(io.StringIO()) as output:
+        status = benchmarks.main(["--seconds", "0", *map(str, arguments)])
+    return Run(status, output.getvalue())
+
+
+@pytest.fixture(autouse=True)
+def _reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(REFERENCE, "1.0")  # the command sets it
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Makes the command measure these figures, and nothing else."""
+
+    def replace(*figures: Figure) -> None:
+        monkeypatch.setattr(benchmarks, "PARTS", {"part": ("Heading of the part", 1)})
+        monkeypatch.setattr(benchmarks, "measure", lambda name, seconds: list(figures))
+
+    return replace
+
+
+# -- one real run of all parts
+
+
+@pytest.fixture(scope="module")
+def shortest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Run, Path]]:
+    """The command and the file that it wrote, with one round of each measurement."""
+    file = tmp_path_factory.mktemp("benchmarks") / "figures.json"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(REFERENCE, "1.0")
+        yield command("--json", file), file
+
+
+def test_run_measures_finite_numbers_in_every_part(shortest: tuple[Run, Path]) -> None:
+    run, file = shortest
+    parts = json.loads(file.read_text())["parts"]
+    assert list(parts) == list(benchmarks.PARTS)
+    for part, rows in parts.items():
+        assert rows, part
+        assert benchmarks.PARTS[part][0] in run.output
+        for row in rows:
+            assert row["name"] in run.row(row["name"])
+            assert row["unit"] in run.row(row["name"])
+            numbers = [row[key] for key in ("ours", "beside", "bound", "ratio") if row[key] is not None]
+            assert all(math.isfinite(number) and number >= 0 for number in numbers), row
+            assert row["ours"] > 0 or row["name"] == "memory kept by 10 scrapes" or row["noisy"], row
+
+
+def test_timed_figures_of_a_single_round_are_noisy_and_counted_ones_are_not(shortest: tuple[Run, Path]) -> None:
+    _, file = shortest
+    rows = [row for rows in json.loads(file.read_text())["parts"].values() for row in rows]
+    counted = {row["name"] for row in rows if row["unit"] in ("calls", "points", "KiB", "releases")}
+    assert {row["name"] for row in rows if row["noisy"]} - {"interpreter lock releases"} == {
+        row["name"] for row in rows
+    } - counted
+
+
+def test_table_is_at_most_100_columns_wide_with_and_without_a_change(shortest: tuple[Run, Path]) -> None:
+    run, file = shortest
+    document, earlier = report.read(file)
+    changed = [report.row(figure, ">999%~") for figure in earlier.values()]
+    lines = [*run.output.splitlines(), report.heading(compared=True), *changed]
+    lines += [
+        line for note in report.notes(list(earlier.values()), document) for line in report.filled(note).split("\n")
+    ]
+    assert max(map(len, lines)) <= 100
+
+
+def test_json_file_says_machine_date_and_versions(shortest: tuple[Run, Path]) -> None:
+    found = json.loads(shortest[1].read_text())
+    assert found["machine"]["CPUs"] == str(len(os.sched_getaffinity(0)))
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", found["date"])
+    assert {"Python", "opentelemetry-sdk", "psutil"} <= set(found["versions"])
+
+
+# -- measuring in turn
+
+
+Script = Callable[[Sequence[tuple[float, float]]], Measured]
+
+
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch) -> Script:
+    """Measures in turn with one run; each round takes a second, and has a given number and time of the yardstick."""
+    monkeypatch.setattr(steady, "_PAUSE", 0.0)
+
+    def measure(rounds: Sequence[tuple[float, float]]) -> Measured:
+        done = timed = 0
+
+        def run() -> float:
+            nonlocal done
+            done += 1
+            return rounds[done - 1][0]
+
+        def stick() -> float:  # before the run of a round and after it
+            nonlocal timed
+            timed += 1
+            return rounds[(timed - 1) // 2][1]
+
+        return in_turn({"run": run}, len(rounds), stick, clock=lambda: float(done))
+
+    return measure
+
+
+def test_slower_function_is_shown_as_slower(measured: Callable[..., None]) -> None:
+    cost = in_turn(
+        {"slow": lambda: milliseconds(lambda: work(60_000)), "fast": lambda: milliseconds(lambda: work(20_000))}, 0.5
+    )
+    measured(Figure("slow", cost["slow"], "ms of CPU", "fast", cost["fast"], 1.5, relative=True))
+    run = command()
+    assert run.status == 1
+    ratio = float(run.row("slow").split(" x fast")[0].split()[-1])
+    assert ratio > 1.5
+    assert "MISSED" in run.row("slow")
+
+
+def test_noisy_rounds_are_left_out_of_the_median(scripted: Script) -> None:
+    cost = scripted([(10.0, 1.0), (99.0, 1.2)] * ENOUGH)
+    assert (cost["run"], cost.quiet, cost.rounds, cost.noisy) == (10.0, ENOUGH, 2 * ENOUGH, False)
+
+
+def test_figure_with_too_few_quiet_rounds_is_noisy(scripted: Script) -> None:
+    cost = scripted([(10.0, 1.0)] * (ENOUGH - 1) + [(20.0, 1.2)] * ENOUGH)
+    assert (cost["run"], cost.quiet, cost.rounds, cost.noisy) == (20.0, ENOUGH - 1, 2 * ENOUGH - 1, True)
+    figure = Figure("run", cost["run"], "ms of CPU", bound=10.0)
+    assert [each.missed for each in (figure, *cost.marked(figure))] == [True, False]
+
+
+def test_machine_that_becomes_faster_makes_earlier_rounds_noisy(scripted: Script) -> None:
+    cost = scripted([(20.0, 1.0)] * ENOUGH + [(10.0, 0.5)] * ENOUGH)
+    assert (cost["run"], cost.quiet, cost.noisy) == (10.0, ENOUGH, False)
+
+
+def test_measuring_ends_when_there_are_enough_quiet_rounds(scripted: Script) -> None:
+    assert scripted([(10.0, 1.2)] * 3 + [(10.0, 1.0)] * 100).rounds < 100
+
+
+# -- judging
+
+
+@pytest.mark.parametrize(
+    ("figure", "status", "verdict"),
+    [
+        pytest.param(HELD, 0, "yes", id="held"),
+        pytest.param(MISSED, 1, "MISSED", id="missed"),
+        pytest.param(HELD._replace(noisy=True), 0, "yes ~", id="held-noisy"),
+        pytest.param(MISSED._replace(noisy=True), 0, "no ~", id="missed-noisy"),
+        pytest.param(HELD._replace(ours=3.1), 1, "MISSED", id="missed-ratio"),
+        pytest.param(MISSED._replace(bound=None), 0, "ms of CPU", id="no-bound"),
+        pytest.param(MISSED._replace(bound=None, noisy=True), 0, "~", id="no-bound-noisy"),
+    ],
+)
+def test_missed_bound_fails_the_run_unless_it_is_noisy(
+    figure: Figure, status: int, verdict: str, measured: Callable[..., None]
 ) -> None:
-    monkeypatch.setenv(REFERENCE, "")  # what is set there goes with the test
-    file = tmp_path / "figures.json"
-    assert main(["--quick", "--only", name, "--json", str(file)]) == 0
-    figures = json.loads(file.read_text())
-    table = capsys.readouterr().out
-    assert figures
-    for figure in figures:
-        assert figure["name"] in table
-        numbers = [figure[key] for key in ("ours", "theirs", "bound", "ratio") if figure[key] is not None]
-        assert all(math.isfinite(number) and number >= 0 for number in numbers), figure
+    measured(figure)
+    run = command()
+    assert run.status == status
+    assert run.row(figure.name).endswith(f"  {verdict}" if "CPU" not in verdict else verdict)
+    assert ("A bound missed in noise does not count" in re.sub(r"\s+", " ", run.output)) == figure.noisy
+
+
+def test_row_shows_ours_the_ratio_the_alternative_and_the_bound(measured: Callable[..., None]) -> None:
+    measured(HELD)
+    assert " ".join(command().row("held").split()) == "held 2 ms of CPU 0.50 x bare SDK 4 0.75 x yes"
+
+
+def test_missing_alternative_is_one_line_below_the_table(measured: Callable[..., None]) -> None:
+    measured(*(Figure(name, 1.0, "calls", "OpenLIT", None, 2.0) for name in ("first", "second")), HELD)
+    run = command()
+    assert run.status == 0
+    assert [line for line in run.output.splitlines() if "OpenLIT" in line] == [
+        "OpenLIT is not installed: 2 figures are without it."
+    ]
+    assert " ".join(run.row("first").split()) == "first 1 calls 2 yes"
+
+
+# -- comparing with an earlier run
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "change"),
+    [
+        pytest.param(MISSED, MISSED._replace(ours=2.5), "+25%", id="number"),
+        pytest.param(MISSED, MISSED._replace(ours=1.0), "-50%", id="smaller"),
+        pytest.param(HELD, HELD._replace(ours=4.0, beside=8.0), "+0%", id="same-ratio-on-a-slower-machine"),
+        pytest.param(HELD, HELD._replace(ours=3.0), "+50%", id="ratio"),
+        pytest.param(HELD._replace(noisy=True), HELD._replace(ours=3.0), "+50%~", id="noisy-then"),
+        pytest.param(HELD, HELD._replace(ours=3.0, noisy=True), "+50%~", id="noisy-now"),
+        pytest.param(HELD, MISSED, "new", id="new"),
+        pytest.param(MISSED._replace(ours=0.0), MISSED, ">999%", id="from-zero"),
+        pytest.param(HELD._replace(beside=None), HELD._replace(ours=3.0), "+50%", id="alternative-was-missing"),
+    ],
+)
+def test_compare_shows_the_change(
+    then: Figure, now: Figure, change: str, measured: Callable[..., None], tmp_path: Path
+) -> None:
+    file = tmp_path / "earlier.json"
+    measured(then)
+    command("--json", file)
+    measured(now)
+    run = command("--compare", file)
+    assert run.row(now.name).endswith(f" {change}")
+    assert "Different" not in run.output
+
+
+def test_compare_says_what_is_different_on_the_earlier_machine(measured: Callable[..., None], tmp_path: Path) -> None:
+    file = tmp_path / "earlier.json"
+    measured(HELD)
+    command("--json", file)
+    document = json.loads(file.read_text())
+    document["machine"]["CPUs"] = "640"
+    document["versions"]["openlit"] = "0.1"
+    file.write_text(json.dumps(document))
+    lines = command("--compare", file).output.splitlines()
+    cpus = len(os.sched_getaffinity(0))
+    assert f"Different machine: CPUs was 640, is {cpus}." in lines
+    assert any(line.startswith("Different versions: openlit was 0.1, is ") for line in lines)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"parts": {"part": [{"name": "one"}]}}'])
+def test_compare_refuses_a_file_that_was_not_written_by_json(
+    content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "earlier.json"
+    file.write_text(content)
+    with pytest.raises(SystemExit) as end:
+        benchmarks.main(["--compare", str(file)])
+    assert end.value.code == 2
+    assert f"{file} was not written by --json" in capsys.readouterr().err
+
+
+# -- what can be counted
 
 
 @pytest.mark.alone
 @pytest.mark.parametrize("times", [0, 1, 7, 30])
-def test_every_release_of_the_lock_is_counted(times: int) -> None:
+def test_interpreter_lock_releases_are_counted(times: int) -> None:
     assert releases(lambda: [os.stat("/") for _ in range(times)]) == times
 
 
 @pytest.mark.alone
-def test_a_call_that_keeps_the_lock_is_no_release() -> None:
+def test_call_that_holds_the_interpreter_lock_is_not_counted_as_release() -> None:
     pid = ctypes.PyDLL(None).getpid
     assert releases(lambda: [pid() for _ in range(1000)]) == 0
 
 
 @pytest.mark.alone
-def test_counting_leaves_the_interpreter_as_it_was() -> None:
+def test_counting_lock_releases_restores_switch_interval_and_affinity() -> None:
     before = sys.getswitchinterval(), os.sched_getaffinity(0)
     with pytest.raises(ZeroDivisionError):
         releases(lambda: 1 // 0)
@@ -67,16 +307,16 @@ def _counted(*arguments: Any) -> dict[str, int]:
 
 
 @pytest.mark.alone
-def test_a_reading_of_every_source_lets_go_of_the_lock_at_most_twelve_times(plain: dict[str, int]) -> None:
+def test_reading_all_sources_releases_the_interpreter_lock_at_most_twelve_times(plain: dict[str, int]) -> None:
     assert plain["releases"] <= 12
 
 
 @pytest.mark.alone
-def test_a_reading_does_no_more_with_many_sockets(plain: dict[str, int]) -> None:
+def test_reading_makes_no_more_system_calls_with_many_sockets(plain: dict[str, int]) -> None:
     assert _counted(SOCKETS) == plain
 
 
 @pytest.mark.alone
-def test_a_reading_does_no_more_beside_many_processes(plain: dict[str, int]) -> None:
+def test_reading_makes_no_more_system_calls_beside_many_processes(plain: dict[str, int]) -> None:
     with crowd(PROCESSES):
         assert _counted() == plain

@@ -1,4 +1,4 @@
-"""What our threads use of a core at the defaults, in a program that itself does nothing."""
+"""The share of a core that our threads use at the defaults, in a program that does nothing itself."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import time
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from tests.benchmarks.figure import Figure
+from tests.benchmarks.steady import in_turn, yardstick
 from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
@@ -16,22 +17,41 @@ from opentelemetry.instrumentation.hardware.poller import State
 _EXPORT = 60.0
 """Seconds between two collections at the defaults."""
 
+_SAMPLE = 2.0
+"""Seconds between two samples at the defaults."""
 
-def figures(quick: bool) -> list[Figure]:
+
+def figures(seconds: float) -> list[Figure]:
     reader = InMemoryMetricReader()
     HardwareInstrumentor().instrument(meter_provider=MeterProvider([reader], shutdown_on_exit=False))
     session = HardwareInstrumentor()._session
     assert session is not None
     wait_for(lambda: all(poller.state is not State.STARTING for poller in session.board.pollers), 30, "first reading")
     reader.get_metrics_data()
-    threading.Event().wait(2.0)
+    pause = min(_SAMPLE / 4, seconds / 8)
+    threading.Event().wait(4 * pause)
 
-    seconds = 6.0 if quick else 20.0
-    begun = time.process_time()
-    threading.Event().wait(seconds)
-    sampled = time.process_time()
-    session.fresh(5.0)  # what a collection that is due adds, once a minute
-    due = time.process_time() - sampled
+    begun, used = time.monotonic(), _used()
+    until = begun + seconds // _SAMPLE * _SAMPLE
+
+    def share() -> float:
+        threading.Event().wait(pause)
+        return _used() - used
+
+    rounds = in_turn({"share": share}, until - time.monotonic(), _stick, most=None)
+    sampled, took = _used() - used, time.monotonic() - begun
+    session.fresh(5.0)  # the reading that a collection adds, once a minute
+    due = _used() - used - sampled
     HardwareInstrumentor().uninstrument()
-    share = (sampled - begun) / seconds + due / _EXPORT
-    return [Figure(f"our threads at the defaults, over {seconds:g} s", 100 * share, "% of core", bound=0.1)]
+    return rounds.marked(Figure("CPU time", 100 * (sampled / took + due / _EXPORT), "% of core", bound=0.1))
+
+
+def _used() -> float:
+    """Seconds of CPU time of all threads but this one."""
+    return time.process_time() - time.thread_time()
+
+
+def _stick() -> float:
+    """The yardstick, after a first time that wakes the CPU."""
+    yardstick()
+    return yardstick()
