@@ -1,6 +1,8 @@
-"""A marker: what a Collector got before it stands before it in what the Collector wrote down."""
+"""A marker: what a Collector received before it stands before it in what the Collector wrote."""
 
 from __future__ import annotations
+
+from uuid import uuid4
 
 from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
 from opentelemetry.sdk.metrics import MeterProvider
@@ -12,9 +14,12 @@ NAME = "marker"
 
 
 def settle(collector: Collector) -> None:
-    """Wait until all metrics that were sent before the call are in the Collector's file; call it once for each."""
+    """Wait until all metrics that were sent before the call are in the Collector's file."""
+    mark = uuid4().hex
     reader = PeriodicExportingMetricReader(OTLPMetricExporter(collector.grpc), 3_600_000)
     provider = MeterProvider([reader], Resource({"service.name": NAME}), shutdown_on_exit=False)
-    provider.get_meter(NAME).create_counter(NAME, description="What was sent before has arrived.").add(1)
+    provider.get_meter(NAME).create_counter(NAME, description="What was sent before has arrived.").add(
+        1, {"mark": mark}
+    )
     provider.shutdown()
-    collector.wait(lambda points: any(point.name == NAME for point in points))
+    collector.wait(lambda points: any(point.attributes.get("mark") == mark for point in points))

@@ -31,13 +31,13 @@ KEYS = {"HONEYCOMB_API_KEY": "none", "DD_API_KEY": "none"}
     [[path] for path in SHIPPED] + [[LOCAL, path] for path in SHIPPED if path != LOCAL],
     ids=lambda paths: "+".join(path.stem for path in paths),
 )
-def test_is_valid(paths: Sequence[Path]) -> None:
+def test_collector_accepts_the_shipped_configuration(paths: Sequence[Path]) -> None:
     command = [str(need(otelcol)), "validate", *(f"--config={path}" for path in paths)]
     outcome = subprocess.run(command, env=os.environ | KEYS, capture_output=True, text=True, check=False)
     assert outcome.returncode == 0, outcome.stderr
 
 
-def test_all_go_together_under_names_that_will_last(tmp_path: Path) -> None:
+def test_all_configurations_together_use_no_deprecated_name(tmp_path: Path) -> None:
     need(otelcol)
     with Collector(tmp_path, LOCAL, HONEYCOMB, DATADOG, JAEGER, environment=KEYS) as collector:
         # A component's former name still works, with a warning, until a later release drops it.
@@ -63,7 +63,7 @@ def values(points: list[Point], name: str) -> list[int | float]:
     return [point.value for point in points if point.name == name]
 
 
-def test_local_shows_everything_on_the_console_in_a_file_and_to_prometheus(tmp_path: Path) -> None:
+def test_local_writes_console_files_and_prometheus_page(tmp_path: Path) -> None:
     need(otelcol)
     with Collector(tmp_path) as collector:
         with program(collector) as (meters, tracers):
@@ -78,7 +78,7 @@ def test_local_shows_everything_on_the_console_in_a_file_and_to_prometheus(tmp_p
         assert '"metrics": 1' in collector.log.read_text()
 
 
-def test_local_ends_with_everything_written(tmp_path: Path) -> None:
+def test_local_writes_everything_before_it_ends(tmp_path: Path) -> None:
     need(otelcol)
     for _ in range(3):  # told to end while batches are still held, which a file shared by the pipelines did not survive
         with Collector(tmp_path) as collector, program(collector) as (meters, tracers):
@@ -88,7 +88,7 @@ def test_local_ends_with_everything_written(tmp_path: Path) -> None:
         assert any("resourceSpans" in line for line in collector.lines())
 
 
-def test_honeycomb_gets_metrics_and_traces(tmp_path: Path) -> None:
+def test_honeycomb_receives_metrics_and_traces(tmp_path: Path) -> None:
     need(otelcol)
     with Collector(tmp_path) as far:
         environment = KEYS | {"HONEYCOMB_ENDPOINT": far.http}
@@ -101,7 +101,7 @@ def test_honeycomb_gets_metrics_and_traces(tmp_path: Path) -> None:
             near.wait(lambda points: values(points, "trial.io") == [7])
 
 
-def test_datadog_gets_differences(tmp_path: Path) -> None:
+def test_datadog_receives_deltas(tmp_path: Path) -> None:
     need(otelcol)
     with Collector(tmp_path) as far:
         here = {"exporters": {"otlp_http/datadog": {"endpoint": far.http}}}
@@ -123,7 +123,7 @@ def test_datadog_gets_differences(tmp_path: Path) -> None:
             assert values(near.metrics(), "trial.io") == [5, 7, 7]
 
 
-def test_jaeger_gets_traces(tmp_path: Path) -> None:
+def test_jaeger_receives_traces_only(tmp_path: Path) -> None:
     need(otelcol)
     with Collector(tmp_path) as far:
         environment = {"JAEGER_ENDPOINT": far.grpc.removeprefix("http://")}

@@ -6,13 +6,15 @@ import json
 import math
 import os
 import re
+import shutil
 import subprocess
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import psutil
 import pytest
@@ -62,14 +64,14 @@ class Way:
     def name(self) -> str:
         return f"{self.protocol}-{self.temporality}"
 
-    def environment(self, collector: Collector, driver: FakeNvml) -> dict[str, str]:
+    def environment(self, collector: Collector, driver: FakeNvml, service: str = "") -> dict[str, str]:
         return {
             **driver.environment,
-            "OTEL_SERVICE_NAME": self.name,
+            "OTEL_SERVICE_NAME": service or self.name,
             "OTEL_EXPORTER_OTLP_PROTOCOL": {"grpc": "grpc", "http": "http/protobuf"}[self.protocol],
             "OTEL_EXPORTER_OTLP_ENDPOINT": {"grpc": collector.grpc, "http": collector.http}[self.protocol],
             "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE": self.temporality,
-            "OTEL_METRIC_EXPORT_INTERVAL": "500",
+            "OTEL_METRIC_EXPORT_INTERVAL": "250",
             "OTEL_EXPERIMENTAL_RESOURCE_DETECTORS": "host,process",
             "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "system_metrics",
             "NO_PROXY": "*",
@@ -109,18 +111,25 @@ def gpus(folder: Path) -> FakeNvml:
 
 
 @pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
+def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
+    """The Collector of all tests here, which tell what arrived apart by the name of the service."""
+    with need(lambda: Collector(tmp_path_factory.mktemp("collector"))) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory, collector: Collector, server: Prometheus | None) -> Programs:
     """The four run beside each other, each the reporter of a job of its own."""
-    with need(lambda: Collector(tmp_path_factory.mktemp("programs"))) as collector:
-        before = host_counters()
-        pids = run_all(collector, gpus(tmp_path_factory.mktemp("driver")))
-        after = host_counters()
-        points = collector.metrics()
-        runs = {
-            way.name: Run(way, pid, [point for point in points if point.resource["service.name"] == way.name])
-            for way, pid in zip(WAYS, pids)
-        }
-        yield Programs(runs, {key: after[key] - before[key] for key in before.keys() & after.keys()}, collector)
+    before = host_counters()
+    pids = run_all(collector, gpus(tmp_path_factory.mktemp("driver")))
+    after = host_counters()
+    runs = {way.name: Run(way, pid, of_service(way.name, collector)) for way, pid in zip(WAYS, pids)}
+    return Programs(runs, {key: after[key] - before[key] for key in before.keys() & after.keys()}, collector)
+
+
+def of_service(name: str, collector: Collector) -> list[Point]:
+    """What a service exported so far."""
+    return [point for point in collector.metrics() if point.resource["service.name"] == name]
 
 
 def run_all(collector: Collector, driver: FakeNvml) -> list[int]:
@@ -136,8 +145,7 @@ def run_all(collector: Collector, driver: FakeNvml) -> list[int]:
 
         work_until(exported_some, collector, processes)
         for each in processes:
-            out, err = each.communicate(timeout=children.PATIENCE)
-            assert (each.returncode, out, err) == (0, "", "")
+            assert (*children.end_of(each), each.returncode) == ("", "", 0)
         marker.settle(collector)
         return [each.pid for each in processes]
 
@@ -146,16 +154,13 @@ def work_until(
     predicate: Callable[[Sequence[Point]], bool], collector: Collector, processes: Sequence[subprocess.Popen[str]]
 ) -> None:
     """Give programs something to do, until what arrived is enough."""
-    size = -1
 
     def enough() -> bool:
         for each in processes:
             assert each.stdin is not None
             each.stdin.write(WORK)
             each.stdin.flush()
-        nonlocal size
-        before, size = size, collector.size()
-        return size != before and predicate(collector.metrics())
+        return predicate(collector.metrics())
 
     wait(enough, children.PATIENCE, "enough exports")
 
@@ -215,7 +220,7 @@ def check_words(points: Sequence[Point], temporality: str) -> None:
 
 
 @ways("cumulative", "delta")
-def test_metrics_arrive_as_the_vocabulary_has_them(run: Run) -> None:
+def test_arrived_metrics_match_the_vocabulary(run: Run) -> None:
     check_words(run.points, run.way.temporality)
 
 
@@ -258,7 +263,7 @@ OTHERS = ("hw.npu.", "process.npu.", "google.", "aws.", "openmetrics.")
 
 
 @ways("cumulative", "delta")
-def test_every_row_of_the_default_set_arrives(run: Run) -> None:
+def test_every_default_metric_arrives(run: Run) -> None:
     wanted = {row.name for row in CATALOG if Config().wants(row) and not row.name.startswith(OTHERS)}
     arrived = {point.name for point in run.points}
     assert wanted - {row.name for row in OPTIONAL} - arrived == set()
@@ -266,7 +271,7 @@ def test_every_row_of_the_default_set_arrives(run: Run) -> None:
 
 
 @ways("cumulative", "delta")
-def test_a_series_comes_once_in_each_export(run: Run) -> None:
+def test_each_series_arrives_once_per_export(run: Run) -> None:
     counts = Counter((series(point), point.time) for point in run.points)
     assert [key for key, count in counts.items() if count != 1] == []
     exports = sorted({point.time for point in run.points})
@@ -279,7 +284,7 @@ def test_a_series_comes_once_in_each_export(run: Run) -> None:
 
 
 @ways("cumulative", "delta")
-def test_the_resource_says_who_reports(run: Run, programs: Programs) -> None:
+def test_resource_names_service_host_and_process(run: Run, programs: Programs) -> None:
     resources = {json.dumps(point.resource, sort_keys=True) for point in run.points}
     assert len(resources) == 1
     resource = run.points[0].resource
@@ -293,7 +298,7 @@ def test_the_resource_says_who_reports(run: Run, programs: Programs) -> None:
 
 
 @ways("cumulative")
-def test_cumulative_counters_never_fall(run: Run) -> None:
+def test_cumulative_counters_are_monotonic_with_one_start_time(run: Run) -> None:
     for key, points in by_series([point for point in run.points if point.monotonic]).items():
         values = [point.value for point in points]
         assert values == sorted(values), key
@@ -301,8 +306,8 @@ def test_cumulative_counters_never_fall(run: Run) -> None:
 
 
 @ways("delta")
-def test_deltas_are_what_happened_meanwhile(run: Run, programs: Programs) -> None:
-    """Not the total since boot, which the first export would begin with, and never less than nothing."""
+def test_deltas_are_not_negative_and_no_more_than_the_host_counted(run: Run, programs: Programs) -> None:
+    """The first delta is not the total since boot."""
     found = by_series([point for point in run.points if point.monotonic])
     assert [key for key, points in found.items() if min(point.value for point in points) < 0] == []
     compared = found.keys() & programs.grown.keys()
@@ -314,22 +319,42 @@ def test_deltas_are_what_happened_meanwhile(run: Run, programs: Programs) -> Non
     assert busy > 0
 
 
-@pytest.mark.parametrize("way", [WAYS[0], WAYS[-1]], ids=lambda way: way.name)
-def test_the_agent_reports_in_the_same_words(way: Way, tmp_path: Path) -> None:
-    with need(lambda: Collector(tmp_path)) as collector:
-        line = ["otel-hardware", "run", "--interval", "0.5"]
-        with children.started(line, way.environment(collector, gpus(tmp_path))) as agent:
+AGENTS = [WAYS[0], WAYS[-1]]
+
+
+@pytest.fixture(scope="module")
+def agents(tmp_path_factory: pytest.TempPathFactory, collector: Collector) -> dict[str, list[Point]]:
+    """What agents exported that ran beside each other and were told to end."""
+    driver = gpus(tmp_path_factory.mktemp("driver"))
+    line = ["otel-hardware", "run", "--interval", "0.25"]
+    names = {way.name: f"agent-{way.name}" for way in AGENTS}
+    with ExitStack() as stack:
+        running = [
+            stack.enter_context(children.started(line, way.environment(collector, driver, names[way.name])))
+            for way in AGENTS
+        ]
+
+        def exported_some() -> bool:
             shares = v.SYSTEM_CPU_UTILIZATION.name  # of the time between two readings
+            exports = {
+                (point.resource["service.name"], point.time) for point in collector.metrics() if point.name == shares
+            }
+            counts = Counter(name for name, _ in exports)
+            return all(counts[name] >= 3 for name in names.values())
 
-            def exported_some(points: Sequence[Point]) -> bool:
-                return len({point.time for point in points if point.name == shares}) >= 3
-
-            collector.wait(exported_some)
+        wait(exported_some, children.PATIENCE, "enough exports")
+        for agent in running:
             agent.terminate()
-            out, err = agent.communicate(timeout=children.PATIENCE)
+        for agent in running:
+            out, err = children.end_of(agent)
             assert (agent.returncode, out) == (0, ""), err
-        marker.settle(collector)
-        points = [point for point in collector.metrics() if point.name != marker.NAME]
+    marker.settle(collector)
+    return {way: of_service(name, collector) for way, name in names.items()}
+
+
+@pytest.mark.parametrize("way", AGENTS, ids=lambda way: way.name)
+def test_agent_exports_metrics_as_the_vocabulary_defines_them(way: Way, agents: dict[str, list[Point]]) -> None:
+    points = agents[way.name]
     check_words(points, way.temporality)
     host = {row.name for row in CATALOG if row.scope is Scope.HOST and Config().wants(row)}
     host -= {name for name in host if name.startswith(OTHERS)}
@@ -388,21 +413,19 @@ class Values:
 
 
 @pytest.fixture(scope="module")
-def values(tmp_path_factory: pytest.TempPathFactory) -> Values:
+def values(tmp_path_factory: pytest.TempPathFactory, collector: Collector) -> Values:
     folder = tmp_path_factory.mktemp("values")
-    with need(lambda: Collector(folder)) as collector:
-        line = children.command("e2e_values", collector.grpc, collector.http, folder)
-        with children.started(line, {"NO_PROXY": "*"}) as process:
-            journals = [folder / f"{way.name}.jsonl" for way in WAYS]
+    line = children.command("e2e_values", collector.grpc, collector.http, folder)
+    with children.started(line, {"NO_PROXY": "*"}) as process:
+        journals = [folder / f"{way.name}.jsonl" for way in WAYS]
 
-            def exported_some(points: Sequence[Point]) -> bool:
-                return all(each.exists() and each.read_text().count("\n") >= 5 for each in journals)
+        def exported_some(points: Sequence[Point]) -> bool:
+            return all(each.exists() and each.read_text().count("\n") >= 5 for each in journals)
 
-            work_until(exported_some, collector, [process])
-            out, err = process.communicate(timeout=children.PATIENCE)
-            assert (process.returncode, out, err) == (0, "", "")
-        marker.settle(collector)
-        points = [point for point in collector.metrics() if point.name != marker.NAME]
+        work_until(exported_some, collector, [process])
+        assert (*children.end_of(process), process.returncode) == ("", "", 0)
+    marker.settle(collector)
+    points = of_service("values", collector)
     exports = {way.name: exported(folder / f"{way.name}.jsonl") for way in WAYS}
     arrived = [
         Told(
@@ -419,7 +442,7 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> Values:
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
-def test_values_arrive_exactly_as_they_were_read(way: Way, values: Values) -> None:
+def test_exported_values_arrive_bit_by_bit(way: Way, values: Values) -> None:
     sent = [point for export in values.exports[way.name] for point in export]
     times = {point.time for point in sent}
     assert len(times) == len(values.exports[way.name]) >= 4
@@ -429,7 +452,7 @@ def test_values_arrive_exactly_as_they_were_read(way: Way, values: Values) -> No
     assert {int, float} == {point.type for point in sent}
 
 
-def test_nothing_arrives_that_no_reader_exported(values: Values) -> None:
+def test_no_point_arrives_that_was_not_exported(values: Values) -> None:
     sent = Counter(point for each in values.exports.values() for export in each for point in export)
     assert Counter(values.arrived) == sent
 
@@ -440,8 +463,8 @@ READINGS = {"system.": v.SYSTEM_UPTIME, "process.": v.PROCESS_UPTIME}
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way.temporality == "delta"], ids=lambda way: way.name)
 @pytest.mark.parametrize("prefix", READINGS)
-def test_deltas_sum_to_what_a_cumulative_reader_says(prefix: str, way: Way, values: Values) -> None:
-    """Of two readers that exported the same reading of a source, which its uptime shows."""
+def test_deltas_sum_to_the_cumulative_value(prefix: str, way: Way, values: Values) -> None:
+    """For readers that exported the same reading of a source, which its uptime identifies."""
     clock = READINGS[prefix]
     totals = running_totals(values.exports[way.name], prefix, clock)
     cumulative = {
@@ -485,8 +508,8 @@ def running_totals(exports: Sequence[Sequence[Told]], prefix: str, clock: Metric
     return found
 
 
-def test_counters_of_the_host_are_the_same_for_every_job(programs: Programs) -> None:
-    """Four programs read one machine: what all had read before, none may say less than afterwards."""
+def test_host_counters_agree_between_jobs(programs: Programs) -> None:
+    """Programs that ran at the same time read the same counters, so their ranges of values overlap."""
     found = [by_series(run.points) for run in programs.runs.values() if run.way.temporality == "cumulative"]
     first, second = found
     for key in first.keys() & second.keys():
@@ -516,16 +539,28 @@ PROMETHEUS = {
 
 
 @pytest.fixture(scope="module")
-def prometheus(tmp_path_factory: pytest.TempPathFactory, programs: Programs) -> Iterator[Prometheus]:
-    target = {"hardware": programs.collector.prometheus.split("/")[2]}
-    with need(lambda: Prometheus(tmp_path_factory.mktemp("prometheus"), target)) as server:
-        # A scrape is written down as a whole: when one series of it is there, all are.
-        wait(lambda: server.last("system_uptime_seconds"), children.PATIENCE, "a series in Prometheus")
-        yield server
+def server(tmp_path_factory: pytest.TempPathFactory, collector: Collector) -> Iterator[Prometheus | None]:
+    """Prometheus, where it is installed; started early, because it scrapes nothing in its first five seconds."""
+    if shutil.which("prometheus") is None:
+        yield None
+        return
+    with Prometheus(tmp_path_factory.mktemp("prometheus"), {"hardware": collector.prometheus.split("/")[2]}) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def prometheus(server: Prometheus | None, programs: Programs) -> Prometheus:
+    """Prometheus, after it has scraped what the programs exported last."""
+    found = server or need(lambda: cast(Prometheus, program("prometheus")))
+    now = time.time()
+    wait(lambda: any(at > now for _, at in found.query("timestamp(up)")), children.PATIENCE, "a later scrape")
+    return found
 
 
 @pytest.mark.parametrize("row", PROMETHEUS, ids=lambda row: row.name)
-def test_prometheus_has_the_last_value_of_every_series(row: Metric, prometheus: Prometheus, programs: Programs) -> None:
+def test_prometheus_stores_the_last_value_of_every_series(
+    row: Metric, prometheus: Prometheus, programs: Programs
+) -> None:
     run = programs.runs["grpc-cumulative"]
     # The programs' own label job is in the way of the one that Prometheus sets.
     answer = prometheus.last(f'{PROMETHEUS[row]}{{exported_job="{run.way.name}"}}')
@@ -540,7 +575,7 @@ def test_prometheus_has_the_last_value_of_every_series(row: Metric, prometheus: 
     assert stored == expected
 
 
-def test_prometheus_sums_deltas_to_the_same(prometheus: Prometheus, programs: Programs) -> None:
+def test_prometheus_total_is_the_sum_of_deltas(prometheus: Prometheus, programs: Programs) -> None:
     """What the Collector adds up for the programs that export deltas."""
     run = programs.runs["http-delta"]
     answer = prometheus.last(f'process_context_switches_total{{exported_job="{run.way.name}"}}')
@@ -552,8 +587,8 @@ def test_prometheus_sums_deltas_to_the_same(prometheus: Prometheus, programs: Pr
     assert {labels["process_context_switch_type"]: value for labels, value in answer} == sums
 
 
-def test_promtool_has_nothing_else_against_our_names(programs: Programs) -> None:
-    """OpenTelemetry's own names end in .count, which Prometheus keeps for histograms: that is all it has to say."""
+def test_promtool_complains_about_count_suffix_only(programs: Programs) -> None:
+    """Names of the semantic conventions end in .count, which Prometheus reserves for histograms."""
     promtool = need(lambda: program("promtool"))
     outcome = subprocess.run(
         [promtool, "check", "metrics"],

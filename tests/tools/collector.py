@@ -6,10 +6,13 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tests.tools import ROOT, otelcol
 from tests.tools.daemon import Daemon, free_addresses, get, own, wait
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 LOCAL = ROOT / "collector-config" / "local.yaml"
 
@@ -40,6 +43,28 @@ class Point:
 SIGNALS = ("metrics", "traces", "logs")
 
 
+class _Messages:
+    """The OTLP messages in a file that a Collector writes, each parsed once."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.all: list[dict[str, Any]] = []
+        self._offset = 0
+
+    def new(self) -> list[dict[str, Any]]:
+        """Those that came since the last call."""
+        if not self.file.exists():
+            return []
+        with self.file.open("rb") as file:
+            file.seek(self._offset)
+            # The last line may be half written: it ends where nothing follows the last line feed yet.
+            text = file.read().rpartition(b"\n")[0]
+        self._offset += len(text) + bool(text)
+        found: list[dict[str, Any]] = [json.loads(line) for line in text.splitlines()]
+        self.all += found
+        return found
+
+
 class Collector(Daemon):
     """The Collector on free ports of the loopback interface, writing into a new directory inside `directory`.
 
@@ -56,7 +81,9 @@ class Collector(Daemon):
         self.grpc = f"http://{grpc}"
         self.http = f"http://{http}"
         self.prometheus = f"http://{prometheus}/metrics"
-        self.files = [directory / f"{signal}.jsonl" for signal in SIGNALS]
+        self._files = [directory / f"{signal}.jsonl" for signal in SIGNALS]
+        self._messages: list[_Messages] = []
+        self._points: list[Point] = []
         settings = {
             "OTLP_GRPC_ENDPOINT": grpc,
             "OTLP_HTTP_ENDPOINT": http,
@@ -78,19 +105,25 @@ class Collector(Daemon):
                 command.append("--set=exporters.prometheus.metric_expiration=1h")  # a slow machine may ask much later
         super().__init__(command, f"http://{health}/", directory, settings | dict(environment or {}), seconds)
 
+    def __enter__(self) -> Self:
+        self._messages, self._points = [_Messages(file) for file in self._files], []
+        return super().__enter__()
+
     def lines(self) -> list[dict[str, Any]]:
         """The OTLP messages that arrived so far, each with `resourceMetrics`, `resourceSpans` or `resourceLogs`."""
-        # The last line may be half written: it ends where nothing follows the last line feed yet.
-        texts = [file.read_bytes().rpartition(b"\n")[0] for file in self.files if file.exists()]
-        return [json.loads(line) for text in texts for line in text.splitlines()]
+        self._read()
+        return [message for messages in self._messages for message in messages.all]
 
-    def size(self) -> int:
-        """Bytes written so far."""
-        return sum(file.stat().st_size for file in self.files if file.exists())
+    def _read(self) -> None:
+        new = [message for messages in self._messages for message in messages.new()]
+        self._points += [
+            point for message in new for each in message.get("resourceMetrics", []) for point in _points(each)
+        ]
 
     def metrics(self) -> list[Point]:
         """The points of sums and gauges that arrived so far, oldest message first; histograms are left out."""
-        return [point for line in self.lines() for each in line.get("resourceMetrics", []) for point in _points(each)]
+        self._read()
+        return list(self._points)
 
     def wait(self, predicate: Callable[[list[Point]], bool], seconds: float = 60.0) -> list[Point]:
         """What has arrived by the time that `predicate` is true of it; fails with the names seen and the log."""
