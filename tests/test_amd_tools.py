@@ -56,7 +56,7 @@ def agreed() -> Any:
 
 @pytest.mark.parametrize("way", ["files", "listing"])
 @pytest.mark.parametrize(("device", "card"), [(FIRST, "0000:63:00.0"), (SECOND, "0000:C9:00.0")])
-def test_we_say_what_amds_tool_says(agreed: Any, way: str, device: str, card: str) -> None:
+def test_metrics_agree_with_rocm_smi(agreed: Any, way: str, device: str, card: str) -> None:
     theirs = next(each for each in agreed["tool"].values() if each.get("PCI Bus") == card)
     compared = 0
     for key, row, more, unit in TOLD:
@@ -71,7 +71,7 @@ def test_we_say_what_amds_tool_says(agreed: Any, way: str, device: str, card: st
     assert value(agreed[way]["points"], "hw.gpu.frequency", device, domain="graphics") == int(clock[1:-4]) * 10**6
 
 
-def test_both_ways_say_the_same_of_what_both_say(agreed: Any) -> None:
+def test_sysfs_and_rocm_smi_readings_agree(agreed: Any) -> None:
     files, listing = agreed["files"]["points"], agreed["listing"]["points"]
     shared = {name for name in files if name in listing and "hw.gpu.info" not in name}
     assert len(shared) > 40
@@ -81,7 +81,7 @@ def test_both_ways_say_the_same_of_what_both_say(agreed: Any) -> None:
     assert only <= {"hw.gpu.info"}, "the tool says nothing that the files do not"
 
 
-def test_both_ways_call_the_cards_alike(agreed: Any) -> None:
+def test_sysfs_and_rocm_smi_readings_identify_cards_alike(agreed: Any) -> None:
     for way in ("files", "listing"):
         for device, words in (
             (FIRST, ("'GPU 0'", "'0000:63:00.0'", "'692139000110'", "'hw.gpu.index', 0")),
@@ -91,11 +91,11 @@ def test_both_ways_call_the_cards_alike(agreed: Any) -> None:
             assert all(word in info for word in (*words, "'AMD'", "'113-D67301-063'")), info
 
 
-def test_the_tool_has_a_pace_of_its_own(agreed: Any) -> None:
+def test_rocm_smi_is_read_at_most_every_10_seconds(agreed: Any) -> None:
     assert agreed["pace"] == [0, 10]
 
 
-def test_what_cannot_be_read_is_absent_and_the_rest_stays() -> None:
+def test_unreadable_sysfs_files_drop_only_their_metrics() -> None:
     found = scene("unreadable")
     for way in ("files", "listing"):
         points = found[way]["points"]
@@ -109,7 +109,7 @@ def test_what_cannot_be_read_is_absent_and_the_rest_stays() -> None:
         assert value(points, "hw.power", FIRST) == 41
 
 
-def test_a_card_that_vanishes_fails_and_the_other_stays_and_it_may_come_back() -> None:
+def test_removed_card_has_status_failed_until_it_returns() -> None:
     found = scene("vanishing")
     for moment, state in (("before", "ok"), ("gone", "failed"), ("back", "ok")):
         points = found[moment]["points"]
@@ -129,20 +129,20 @@ def test_no_file_of_a_suspended_card_is_opened() -> None:
     assert value(found["awake"]["points"], "hw.power", SECOND) == 287
 
 
-def test_a_tool_that_aborts_costs_nothing_of_the_files() -> None:
+def test_aborting_rocm_smi_does_not_affect_sysfs() -> None:
     found = scene("aborting")
     assert value(found["files"]["points"], "hw.power", FIRST) == 41
     assert found["error"] is not None
     assert "rocm-smi" in found["error"]
 
 
-def test_without_a_driver_one_sentence_is_all() -> None:
+def test_missing_amdgpu_driver_gives_one_error_and_no_thread() -> None:
     found = scene("absent")
     assert found["error"].startswith("Unavailable: no AMD driver is loaded")
     assert found["threads"] == 1
 
 
-def test_a_snapshot_and_the_keys_are_of_what_is_visible() -> None:
+def test_snapshot_reports_only_visible_devices() -> None:
     said = scene("chosen")
     assert SECOND in said["json"]
     assert FIRST not in said["json"]

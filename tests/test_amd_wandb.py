@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests import children
+from tests.samples import samples
 from tests.sources.radeons import by_amd_smi, rocm
 from tests.tools import need, program
 
@@ -22,8 +23,6 @@ from opentelemetry.instrumentation.hardware.sources.amd import rocm_smi
 from opentelemetry.instrumentation.hardware.sources.nvidia.raw import Moment
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="amdgpu is a driver of Linux")
-
-SAMPLES = os.environ.get("HARDWARE_SAMPLES", "")
 
 
 def keys(radeons: Mapping[int, Mapping[str, str]], moments: Mapping[int, Moment] | None = None) -> dict[str, float]:
@@ -41,7 +40,7 @@ def said(document: Any) -> Mapping[int, Mapping[str, str]]:
     return rocm_smi.said(json.dumps(document).encode())[1]
 
 
-def test_rocm_5_calls_activity_memory_use() -> None:
+def test_wandb_keys_of_rocm_5() -> None:
     assert keys(said(rocm("5.7", 0))) == expected(
         g0_gpu=10.0,
         g0_memoryAllocated=0.0,
@@ -54,7 +53,7 @@ def test_rocm_5_calls_activity_memory_use() -> None:
     ), "a second die has no power and no limit, and nothing is made of that"
 
 
-def test_rocm_6_says_both() -> None:
+def test_wandb_keys_of_rocm_6() -> None:
     found = keys(said(rocm("6.1", 0)))
     assert found == expected(
         g0_gpu=10.0,
@@ -70,12 +69,12 @@ def test_rocm_6_says_both() -> None:
     )
 
 
-def test_overdrive_is_a_key() -> None:
+def test_wandb_key_of_memory_overdrive() -> None:
     assert keys({2: {"GPU Memory OverDrive value (%)": "0"}}) == {"gpu.2.memoryOverDrive": 0.0}
 
 
 @pytest.mark.parametrize("text", ["N/A", "", "-5", "nan", "inf", "1e3", "0x10", "12 %", "1" * 40])
-def test_what_is_no_number_is_absent(text: str) -> None:
+def test_wandb_keys_without_a_number_are_dropped(text: str) -> None:
     names = (
         "GPU use (%)",
         "GPU memory use (%)",
@@ -85,14 +84,14 @@ def test_what_is_no_number_is_absent(text: str) -> None:
     assert keys({0: dict.fromkeys(names, text)}) == {}
 
 
-def test_a_gpu_of_nvidias_keeps_its_number() -> None:
+def test_nvidia_gpu_takes_precedence_over_amd_gpu_of_same_index() -> None:
     row = keys(said(rocm("5.7", 0)), {0: Moment({"power": 300}, {}, False)})
     assert row["gpu.0.powerWatts"] == 300
     assert "gpu.0.gpu" not in row
     assert row["gpu.1.gpu"] == 0
 
 
-RECORDED = {
+RECORDED: dict[str, dict[str, float]] = {
     "rocm-smi_telegraf_mi100_rocm571.json": {
         **{f"gpu.{card}.gpu": 0 for card in range(6)},
         **{f"gpu.{card}.memoryAllocated": 0 for card in range(6)},
@@ -147,14 +146,13 @@ RECORDED = {
 """What W&B's formulas make of what was recorded; the first two and the third are of real machines."""
 
 
-@pytest.mark.skipif(not SAMPLES, reason="HARDWARE_SAMPLES is not set: there are no outputs recorded elsewhere")
-@pytest.mark.parametrize("name", RECORDED)
-def test_what_was_recorded_has_wandbs_numbers(name: str) -> None:
-    found = keys(rocm_smi.said((Path(SAMPLES) / "amd" / name).read_bytes())[1])
-    assert {key: found.get(key) for key in RECORDED[name]} == RECORDED[name]
-    if "minimal" in name or "no-amd" in name:
-        assert found == RECORDED[name]
-    if "broken" in name:
+@pytest.mark.parametrize("path", samples(*(f"amd/{name}" for name in RECORDED)))
+def test_wandb_keys_of_recorded_rocm_smi_output(path: Path) -> None:
+    found, expected = keys(rocm_smi.said(path.read_bytes())[1]), RECORDED[path.name]
+    assert {key: found.get(key) for key in expected} == expected
+    if "minimal" in path.name or "no-amd" in path.name:
+        assert found == expected
+    if "broken" in path.name:
         assert "gpu.1.powerWatts" not in found
         assert "gpu.1.gpu" not in found
 
@@ -184,14 +182,14 @@ def snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     return taken
 
 
-def test_the_command_prints_what_rocm_smi_says(tmp_path: Path, snapshot: Snapshot) -> None:
+def test_snapshot_prints_wandb_keys_of_rocm_smi(tmp_path: Path, snapshot: Snapshot) -> None:
     (tmp_path / "document").write_text("WARNING: something\n" + json.dumps(rocm("5.7", 0)))
     found, complaint = snapshot("rocm-smi", f"cat {tmp_path}/document")
     assert found == keys(said(rocm("5.7", 0)))
     assert complaint == ""
 
 
-def test_the_command_asks_amd_smi_where_there_is_no_rocm_smi(tmp_path: Path, snapshot: Snapshot) -> None:
+def test_snapshot_falls_back_to_amd_smi(tmp_path: Path, snapshot: Snapshot) -> None:
     tools = by_amd_smi(7)(0).tools["amd-smi"].said
     for argument in ("static", "metric"):
         (tmp_path / argument).write_bytes(tools[argument])
@@ -209,14 +207,14 @@ def test_the_command_asks_amd_smi_where_there_is_no_rocm_smi(tmp_path: Path, sna
     )
 
 
-def test_a_tool_that_fails_is_one_sentence(snapshot: Snapshot) -> None:
+def test_failing_rocm_smi_is_reported_once(snapshot: Snapshot) -> None:
     found, complaint = snapshot("rocm-smi", "exit 3")
     assert found == {}
     assert complaint.count("there are no gpu. keys") == 1
     assert "rocm-smi says 'nothing' and ends with 3" in complaint
 
 
-def test_the_files_say_what_the_tool_says() -> None:
+def test_wandb_keys_of_sysfs_and_rocm_smi_agree() -> None:
     need(lambda: program("rocm-smi"))
     words = children.scene("radeon_machine", "words")
     files, tool = (keys({int(card): said for card, said in words[way].items()}) for way in ("files", "tool"))

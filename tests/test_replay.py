@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from io import StringIO
 from typing import Any
 
@@ -31,7 +31,7 @@ def _recorded(
     drivers: Drivers,
     ask: Callable[[Record], object],
     mask: Callable[[str], str] = lambda text: text,
-    header: dict[str, object] | None = None,
+    header: Mapping[str, object] | None = None,
 ) -> list[str]:
     """The lines of a capture of what is asked."""
     output = StringIO()
@@ -52,7 +52,7 @@ def _raised(call: Callable[[], object]) -> BaseException:
 
 @pytest.mark.parametrize("name", ["host", "filesystem", "container", "process"])
 @pytest.mark.parametrize("drivers", [Drivers, Portable], ids=["kernel", "psutil"])
-def test_a_source_reads_from_a_capture_what_it_read_while_it_was_recorded(name: str, drivers: type[Drivers]) -> None:
+def test_replayed_source_reads_what_it_read_while_recorded(name: str, drivers: type[Drivers]) -> None:
     clock, output = Clock(), StringIO()
     record = Record(drivers(), output, name, clock=clock)
 
@@ -83,7 +83,7 @@ def _readings(name: str, drivers: Drivers, between: Callable[[], object]) -> lis
     return found
 
 
-def test_another_process_replays_what_this_one_recorded_of_itself() -> None:
+def test_own_pid_is_masked_and_replayed_as_the_pid_of_another_process() -> None:
     """The pid of who reads is nobody's business: it differs every time."""
     lines = _recorded(
         Drivers(),
@@ -130,7 +130,7 @@ ANSWERS: list[Any] = [
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=repr)
-def test_every_kind_of_answer_comes_back_as_it_was(answer: Any) -> None:
+def test_answer_of_every_type_survives_record_and_replay(answer: Any) -> None:
     drivers = Fabricated(Tree(), {"tool": {"ask": lambda: answer}})
     lines = _recorded(drivers, lambda record: record.module("tool").call("ask"))
     found = Replay(lines).module("tool").call("ask")
@@ -152,7 +152,7 @@ def test_every_kind_of_answer_comes_back_as_it_was(answer: Any) -> None:
     ],
     ids=repr,
 )
-def test_every_kind_of_error_comes_back_as_it_was(error: Exception) -> None:
+def test_error_of_every_type_survives_record_and_replay(error: Exception) -> None:
     drivers = Fabricated(Tree(), {"tool": {"ask": error}})
     lines = _recorded(drivers, lambda record: _raised(lambda: record.module("tool").call("ask")))
     found = _raised(lambda: Replay(lines).module("tool").call("ask"))
@@ -166,20 +166,20 @@ def test_every_kind_of_error_comes_back_as_it_was(error: Exception) -> None:
         assert (found.reason, found.fix) == (error.reason, error.fix)
 
 
-def test_the_error_that_is_recorded_is_also_raised() -> None:
+def test_record_raises_the_error_that_it_writes() -> None:
     error = PermissionError(13, "Permission denied")
     drivers = Fabricated(Tree({"/proc/x": error}))
     assert _raised(lambda: _recorded(drivers, lambda record: record.kernel().read("/proc/x"))) is error
 
 
-def test_a_driver_that_cannot_be_reached_cannot_be_reached_again() -> None:
+def test_unavailable_driver_is_replayed_as_unavailable() -> None:
     lines = _recorded(Fabricated(None), lambda record: _raised(record.kernel))
     error = _raised(Replay(lines).kernel)
     assert isinstance(error, Unavailable)
     assert str(error) == "this system is not Linux"
 
 
-def test_a_call_that_was_never_recorded_is_said_to_be_missing() -> None:
+def test_call_without_recorded_answer_raises_an_error_that_names_it() -> None:
     lines = _recorded(Fabricated(Tree({"/proc/stat": "cpu 1\n"})), lambda record: record.kernel().read("/proc/stat"))
     replay = Replay(lines)
     with pytest.raises(FileNotFoundError, match=r"the capture has no answer to kernel\.read\('/proc/other'\)"):
@@ -190,8 +190,12 @@ def test_a_call_that_was_never_recorded_is_said_to_be_missing() -> None:
         replay.module("psutil").call("cpu_times", True)
 
 
-def test_what_says_nothing_is_not_written_down() -> None:
-    lines = _recorded(Drivers(), lambda record: (record.kernel().forget("/proc"), record.kernel().close()))
+def test_calls_without_an_answer_are_not_recorded() -> None:
+    def ask(record: Record) -> None:
+        record.kernel().forget("/proc")
+        record.kernel().close()
+
+    lines = _recorded(Drivers(), ask)
     assert len(lines) == 2
     Replay(lines).kernel().forget("/proc")
     Replay(lines).kernel().close()
@@ -201,7 +205,7 @@ def test_what_says_nothing_is_not_written_down() -> None:
 # -- time
 
 
-def test_a_tick_is_one_moment_and_what_did_not_change_is_not_written_again() -> None:
+def test_repeated_call_in_a_tick_is_cached_and_unchanged_answer_is_not_rewritten() -> None:
     counted = iter(range(100))
     drivers = Fabricated(Tree({"/proc/still": "same"}), {"tool": {"count": lambda: next(counted)}})
     output, clock = StringIO(), Clock()
@@ -218,7 +222,7 @@ def test_a_tick_is_one_moment_and_what_did_not_change_is_not_written_again() -> 
     assert sum("still" in line for line in lines) == 1
 
 
-def test_a_replay_says_what_its_tick_says_or_the_newest_before_it() -> None:
+def test_replay_answers_from_the_newest_tick_that_has_an_answer() -> None:
     replay = Replay(
         [
             '{"capture": "host"}',
@@ -243,7 +247,7 @@ def test_a_replay_says_what_its_tick_says_or_the_newest_before_it() -> None:
     assert (replay.time, kernel.uptime()) == (6, 13.0), "and the last tick goes on"
 
 
-def test_what_is_recorded_later_is_not_said_before() -> None:
+def test_replay_does_not_answer_from_later_ticks() -> None:
     replay = Replay(['{"capture": "x"}', '{"tick": 0}', '{"tick": 1}', '["kernel", "uptime", [], 1.0]'])
     with pytest.raises(FileNotFoundError):
         replay.kernel().uptime()
@@ -254,7 +258,7 @@ def test_what_is_recorded_later_is_not_said_before() -> None:
 # -- the file
 
 
-def test_the_first_line_says_what_this_is() -> None:
+def test_header_has_source_nature_machine_date_and_version() -> None:
     header = json.loads(_recorded(Drivers(), lambda record: None)[0])
     assert header["capture"] == "host"
     assert header["nature"] == "recorded"
@@ -268,7 +272,7 @@ def test_the_first_line_says_what_this_is() -> None:
     assert Replay(_recorded(Drivers(), lambda record: None, header=more)).header == header
 
 
-def test_a_mask_is_over_every_text_and_the_answers_still_fit_the_questions() -> None:
+def test_mask_applies_to_calls_and_answers_alike() -> None:
     tree = Tree({"/sys/secret/name": "the secret name\n", "/sys/secret/other": "x"})
 
     def ask(record: Record) -> None:
@@ -297,12 +301,12 @@ def test_a_mask_is_over_every_text_and_the_answers_still_fit_the_questions() -> 
         (['{"capture": "host"}', '{"tick": 0}', "7"], "line 3 of the capture: it is neither"),
     ],
 )
-def test_a_file_that_is_no_capture_is_said_to_be_none(lines: list[str], complaint: str) -> None:
+def test_invalid_capture_is_refused_with_the_line_number(lines: list[str], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         Replay(lines)
 
 
-def test_both_stand_where_drivers_stand() -> None:
+def test_record_and_replay_are_drivers() -> None:
     lines = _recorded(Drivers(), lambda record: None)
     for each in (Record(Drivers(), StringIO(), "host"), Replay(lines)):
         assert isinstance(each, Drivers)
@@ -320,7 +324,7 @@ class Counted:
         return 250
 
 
-def test_a_driver_of_a_source_is_written_down_and_said_again() -> None:
+def test_own_driver_of_a_source_is_recorded_and_replayed() -> None:
     output = StringIO()
     heard = Record(Drivers(), output, "counted").own("counted", Counted)
     assert heard.power("0") == 250
@@ -333,7 +337,7 @@ def test_a_driver_of_a_source_is_written_down_and_said_again() -> None:
     assert (refused.value.code, refused.value.text) == (15, "GPU is lost")
 
 
-def test_a_command_is_written_down_and_said_again() -> None:
+def test_command_is_recorded_and_replayed() -> None:
     output = StringIO()
     heard = Record(Drivers(), output, "tool").command(Tool("sh"))
     said = Output(3, b"out\n", b"err\n")
@@ -351,7 +355,7 @@ def test_a_command_is_written_down_and_said_again() -> None:
         again.run(["--help"], 60.0)
 
 
-def test_a_command_that_is_nowhere_is_nowhere_again() -> None:
+def test_missing_command_is_replayed_as_missing() -> None:
     tool = Tool("no-such-tool", fix="install it")
     lines = _recorded(Drivers(), lambda record: _raised(lambda: record.command(tool)))
     gone = _raised(lambda: Replay(lines).command(tool))

@@ -12,9 +12,16 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 _sleep = time.sleep
-time.sleep = lambda seconds: _sleep(seconds / 100)
+
+
+def _nap(seconds: Any) -> None:
+    _sleep(seconds / 100)
+
+
+time.sleep = _nap
 
 DiscoverActivePartitionIPUs = 0
 DiscoverAllPartitionIPUs = 1

@@ -120,7 +120,7 @@ def second_generation(tick: int) -> Mapping[str, Any]:
 # -- macmon
 
 
-def _rest(tick: int, line: int) -> Mapping[str, Any]:
+def _rest(tick: int, line: int) -> dict[str, Any]:
     """What every version says; the later line of a tick a little more than the earlier."""
     return {
         "temp": {"cpu_temp_avg": 44.0 + 10 * tick + line, "gpu_temp_avg": 38.0 + 10 * tick + line},
@@ -134,7 +134,7 @@ def _rest(tick: int, line: int) -> Mapping[str, Any]:
     }
 
 
-def _pairs(tick: int) -> Mapping[str, Any]:
+def _pairs(tick: int) -> dict[str, Any]:
     return {
         "ecpu_usage": [(1020, 1800, 2424)[tick], 0.0625 + 0.25 * tick],
         "pcpu_usage": [(0, 2200, 3504)[tick], 0.03125 + 0.25 * tick],
@@ -142,7 +142,7 @@ def _pairs(tick: int) -> Mapping[str, Any]:
     }
 
 
-def _named(tick: int) -> Mapping[str, Any]:
+def _named(tick: int) -> dict[str, Any]:
     core = {"die_id": 0, "core_id": 0, "freq_mhz": 1600, "scaled_ratio": 0.14, "active_ratio": 0.24}
     return {
         "cpu_scaled_ratio": 0.05 + 0.25 * tick,
@@ -161,11 +161,13 @@ def _named(tick: int) -> Mapping[str, Any]:
     }
 
 
-STAMP = {"timestamp": "2026-03-03T14:05:59.427569+00:00"}
-FANS = {"fans": [{"name": "fan0", "rpm": 0, "max_rpm": 5777}, {"name": "fan1", "rpm": 2888.5, "max_rpm": 5777}]}
+STAMP: dict[str, Any] = {"timestamp": "2026-03-03T14:05:59.427569+00:00"}
+FANS: dict[str, Any] = {
+    "fans": [{"name": "fan0", "rpm": 0, "max_rpm": 5777}, {"name": "fan1", "rpm": 2888.5, "max_rpm": 5777}]
+}
 
 
-def _soc(chip: str) -> Mapping[str, Any]:
+def _soc(chip: str) -> dict[str, Any]:
     return {"soc": {"mac_model": "Mac15,6", "chip_name": chip, "memory_gb": 32, "gpu_cores": 18}}
 
 
@@ -179,7 +181,7 @@ def macmon(version: str, says: Callable[[int, int], Mapping[str, Any]]) -> Calla
     return story
 
 
-MACMONS = {
+MACMONS: dict[str, Callable[[int, int], dict[str, Any]]] = {
     "0.5.1": lambda tick, line: _rest(tick, line) | _pairs(tick),
     "0.6.0": lambda tick, line: STAMP | _rest(tick, line) | _pairs(tick),
     "0.6.1": lambda tick, line: _rest(tick, line) | _pairs(tick) | _soc("Apple M3 Pro") | STAMP,

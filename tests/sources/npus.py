@@ -146,8 +146,16 @@ def pcie(tick: int) -> Npus:
 NEURON = "/sys/devices/virtual/neuron_device"
 
 
-ELSEWHERE = ("collectives", "constants", "driver_memory", "model_shared_scratchpad", "nonshared_scratchpad")
-ELSEWHERE += ("notifications", "runtime_memory", "uncategorized")
+ELSEWHERE = (
+    "collectives",
+    "constants",
+    "driver_memory",
+    "model_shared_scratchpad",
+    "nonshared_scratchpad",
+    "notifications",
+    "runtime_memory",
+    "uncategorized",
+)
 
 
 def old_files(devices: int, cores: int, tick: int, ecc: bool = True) -> Files:
@@ -222,9 +230,9 @@ def runtime(pid: int, cores: Sequence[int], tick: int, tag: str = "", v3d: bool 
         for core, each in zip(cores, use.values()):
             parts = {f"nc_v3.{2 * core + half}": {"neuroncore_utilization": percent} for half in range(2)}
             each |= {"flops": 1_234_567_891_011, "v3d": parts}
-    parts = {"constants": 196_608, "model_code": 101_125_344 + tick, "model_shared_scratchpad": 0}
-    parts |= {"runtime_memory": 0, "tensors": 943_608}
-    device = sum(parts.values()) * len(cores)
+    sizes = {"constants": 196_608, "model_code": 101_125_344 + tick, "model_shared_scratchpad": 0}
+    sizes |= {"runtime_memory": 0, "tensors": 943_608}
+    device = sum(sizes.values()) * len(cores)
     host = {"application_memory": 609_656_832 + tick, "constants": 0, "dma_buffers": 1_048_576, "tensors": 0}
     results = dict.fromkeys(("completed_with_err", "completed_with_num_err", "incorrect_input", "failed_to_queue"), 0)
     stats = {
@@ -243,7 +251,7 @@ def runtime(pid: int, cores: Sequence[int], tick: int, tag: str = "", v3d: bool 
     used = {
         "host": sum(host.values()),
         "neuron_device": device,
-        "usage_breakdown": {"host": host, "neuroncore_memory_usage": {str(core): parts for core in cores}},
+        "usage_breakdown": {"host": host, "neuroncore_memory_usage": {str(core): sizes for core in cores}},
     }
     report = {
         "execution_stats": stats,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
@@ -16,7 +16,7 @@ _PARTS = ((7, "1g.10gb"), (2, "3g.40gb"))
 
 def dcgm(scrape: int, parts: Sequence[tuple[int, str]] = _PARTS) -> str:
     """A page of dcgm-exporter: an A100 with MIG instances."""
-    rows = (
+    rows: tuple[tuple[str, str, str, Callable[[int], str]], ...] = (
         ("SM_CLOCK", "gauge", "SM clock frequency (in MHz).", lambda _: str(1290 + 15 * scrape)),
         ("GPU_TEMP", "gauge", "GPU temperature (in C).", lambda _: str(41 + scrape)),
         ("POWER_USAGE", "gauge", "Power draw (in W).", lambda _: f"{187.25 + scrape * 10:.6f}"),

@@ -130,7 +130,9 @@ def _lines(data: MetricsData) -> Iterator[str]:
                     kind = "counter" if metric.data.is_monotonic else "updowncounter"
                 for point in metric.data.data_points:
                     assert isinstance(point, NumberDataPoint)
-                    attributes = ",".join(f"{name}={value}" for name, value in sorted((point.attributes or {}).items()))
+                    attributes = ",".join(
+                        f"{name}={value!s}" for name, value in sorted((point.attributes or {}).items())
+                    )
                     yield f"{metric.name}{{{attributes}}} {_number(point.value)} {metric.unit} {kind}"
 
 

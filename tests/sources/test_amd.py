@@ -19,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.benchmarks import fresh
+from tests.samples import samples
 from tests.sources.machines import STRANGER
 from tests.sources.playing import playing
 from tests.sources.radeons import Equipped, by_amd_smi, hidden, laptop, mi210, mi300x, rocm
@@ -28,7 +29,7 @@ from tests.tools.amdsysfs import KFD, Files, Gpu, number_of, table
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
 from opentelemetry.instrumentation.hardware.devices import QUANTITIES
-from opentelemetry.instrumentation.hardware.model import Rate, Series, Share, Unavailable, Value
+from opentelemetry.instrumentation.hardware.model import Metric, Rate, Series, Share, Unavailable, Value
 from opentelemetry.instrumentation.hardware.sources.amd import amd_smi, rocm_smi
 from opentelemetry.instrumentation.hardware.sources.amd.card import Card as BoardCard
 from opentelemetry.instrumentation.hardware.sources.amd.metrics import LAYOUTS, Metrics, revision
@@ -49,7 +50,7 @@ def read(files: Files, **chosen: object) -> dict[Series, Value]:
         return all_of(source)
 
 
-def of(found: Mapping[Series, Value], row: v.Metric, **beside: str) -> list[float]:
+def of(found: Mapping[Series, Value], row: Metric, **beside: str) -> list[float]:
     """The values of a row's series whose attributes are among others these."""
     return [
         plain(value)
@@ -69,7 +70,7 @@ def blank(form: int, content: int) -> bytearray:
 
 
 @pytest.mark.parametrize("which", LAYOUTS)
-def test_a_table_that_knows_nothing_says_nothing(which: tuple[int, int]) -> None:
+def test_gpu_metrics_of_all_ones_has_no_values(which: tuple[int, int]) -> None:
     metrics = Metrics()
     assert metrics.read(bytes(blank(*which))) == {}
     assert metrics.read(bytes(blank(*which))) == {}
@@ -80,7 +81,7 @@ ENERGY = {(1, 1): 24, (1, 2): 24, (1, 3): 24, (1, 4): 24, (1, 5): 88, (1, 6): 16
 
 
 @pytest.mark.parametrize("which", ENERGY)
-def test_energy_is_in_steps_of_two_to_the_minus_sixteen(which: tuple[int, int]) -> None:
+def test_gpu_metrics_energy_counts_in_15_microjoules(which: tuple[int, int]) -> None:
     made = blank(*which)
     struct.pack_into("<Q", made, ENERGY[which], 62_929_744_071_539)
     if which < (1, 4):
@@ -104,7 +105,7 @@ def test_energy_is_in_steps_of_two_to_the_minus_sixteen(which: tuple[int, int]) 
         ((3, 0), 44, 1, 100, "video"),
     ],
 )
-def test_engines_that_are_known_make_a_mean(
+def test_gpu_metrics_engine_utilization_is_the_mean_of_valid_engines(
     which: tuple[int, int], offset: int, count: int, percent: int, task: str
 ) -> None:
     made = blank(*which)
@@ -118,7 +119,7 @@ def test_engines_that_are_known_make_a_mean(
 
 
 @pytest.mark.parametrize(("which", "offset"), [((1, 3), 112), ((2, 2), 120), ((2, 3), 120), ((2, 4), 120)])
-def test_a_status_says_what_holds_the_clocks_down(which: tuple[int, int], offset: int) -> None:
+def test_gpu_metrics_throttle_status_bits_map_to_reasons(which: tuple[int, int], offset: int) -> None:
     held = {0: "power_cap", 7: "power_cap", 16: "current_cap", 22: "current_cap", 32: "thermal_sw", 47: "thermal_hw"}
     for bit, reason in held.items():
         made = blank(*which)
@@ -130,7 +131,7 @@ def test_a_status_says_what_holds_the_clocks_down(which: tuple[int, int], offset
 
 
 @pytest.mark.parametrize(("which", "offset"), [((1, 6), 32), ((1, 7), 40), ((1, 8), 40)])
-def test_counters_of_residency_become_shares_of_the_time_between(which: tuple[int, int], offset: int) -> None:
+def test_gpu_metrics_residency_counters_become_shares_of_the_interval(which: tuple[int, int], offset: int) -> None:
     metrics, made = Metrics(), blank(*which)
     top = (1 << 32) - 100
     struct.pack_into("<6I", made, offset, top, 5, 10, 20, 30, 40)
@@ -147,7 +148,7 @@ def test_counters_of_residency_become_shares_of_the_time_between(which: tuple[in
 @pytest.mark.parametrize(
     ("which", "offset"), [((1, 4), 104), ((1, 5), 176), ((1, 6), 128), ((1, 7), 136), ((1, 8), 136)]
 )
-def test_links_count_kib_each_way(which: tuple[int, int], offset: int) -> None:
+def test_gpu_metrics_xgmi_counters_are_in_kib(which: tuple[int, int], offset: int) -> None:
     made = blank(*which)
     struct.pack_into("<16Q", made, offset, *[3] * 7, (1 << 64) - 1, *[0] * 8)
     assert Metrics().read(bytes(made)) == {"io.xgmi.receive": 21 * 1024, "io.xgmi.transmit": 0}
@@ -164,14 +165,14 @@ def test_links_count_kib_each_way(which: tuple[int, int], offset: int) -> None:
         (struct.pack("<HBB", 96, 1, 3) + b"\xff" * 116, "96 bytes long, not 120"),
     ],
 )
-def test_a_table_of_no_known_layout_is_not_believed(said: bytes, reason: str) -> None:
+def test_gpu_metrics_of_unknown_revision_or_size_is_refused(said: bytes, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         Metrics().read(said)
 
 
 @given(st.sampled_from(sorted(LAYOUTS)), st.binary(max_size=3400), st.integers(0, 1))
 @SLOWLY
-def test_no_table_says_anything_but_numbers(which: tuple[int, int], rest: bytes, cut: int) -> None:
+def test_gpu_metrics_of_random_bytes_has_only_finite_values(which: tuple[int, int], rest: bytes, cut: int) -> None:
     size = LAYOUTS[which].size[0]
     said = struct.pack("<HBB", size, *which) + (rest * (size // max(1, len(rest)) + 1))[: size - 4 - cut]
     metrics = Metrics()
@@ -221,7 +222,7 @@ ZERO_IS_MADE = ("hw.status", "hw.gpu.time", "hw.gpu.throttle.time", "hw.errors")
 
 @given(broken())
 @SLOWLY
-def test_no_file_makes_a_source_raise_or_a_number_untrue(files: Files) -> None:
+def test_random_sysfs_files_raise_nothing_and_give_plausible_values(files: Files) -> None:
     try:
         found = read(files)
     except Unavailable:
@@ -238,7 +239,7 @@ def test_no_file_makes_a_source_raise_or_a_number_untrue(files: Files) -> None:
 
 @pytest.mark.parametrize("file", ["gpu_busy_percent", "mem_info_vram_used", "hwmon/hwmon3/power1_average"])
 @pytest.mark.parametrize("said", ["-5\n", "101%\n", "", "nonsense", "99999999999999999999999"])
-def test_what_is_no_number_is_absent_and_the_rest_stays(file: str, said: str) -> None:
+def test_invalid_sysfs_value_drops_only_its_own_metrics(file: str, said: str) -> None:
     gpu = Gpu()
     found = read(amdsysfs.machine([gpu]) | {f"{gpu.folder}/{file}": said})
     whole = read(amdsysfs.machine([gpu]))
@@ -259,7 +260,7 @@ def test_what_is_no_number_is_absent_and_the_rest_stays(file: str, said: str) ->
     )
 
 
-def test_zero_degrees_and_zero_watts_are_no_readings() -> None:
+def test_zero_temperature_and_zero_power_are_dropped() -> None:
     found = read(amdsysfs.machine([Gpu(edge=0, power=0, busy=0)]))
     assert not of(found, v.HW_POWER)
     assert not of(found, v.HW_TEMPERATURE, at="edge")
@@ -291,13 +292,13 @@ def test_fan_speed_ratio_is_pwm1_by_pwm1_max(pwm: int, largest: str | None, rati
     assert [line.rsplit(" ", 3)[1] for line in exported] == ratio
 
 
-def test_cards_are_numbered_in_the_order_of_their_addresses() -> None:
+def test_gpu_index_follows_the_pci_address() -> None:
     found = read(amdsysfs.machine([Gpu(0, "0000:c9:00.0", unique="2" * 16), Gpu(10, "0000:03:00.0", unique="1" * 16)]))
     indices = {series.attributes[v.HW_ID]: series.attributes[v.GPU_INDEX] for series in series_of(found, v.HW_GPU_INFO)}
     assert indices == {"1" * 16: 0, "2" * 16: 1}
 
 
-def test_two_dies_with_one_id_are_told_apart_by_their_addresses() -> None:
+def test_second_die_with_same_unique_id_is_identified_by_pci_address() -> None:
     found = read(amdsysfs.machine([Gpu(0, "0000:03:00.0"), Gpu(1, "0000:c9:00.0")]))
     assert {series.attributes[v.HW_ID] for series in series_of(found, v.HW_POWER)} == {
         "43cc8cc8af246700",
@@ -305,14 +306,14 @@ def test_two_dies_with_one_id_are_told_apart_by_their_addresses() -> None:
     }
 
 
-def test_connectors_and_other_vendors_are_no_cards() -> None:
+def test_drm_connectors_and_other_vendors_are_ignored() -> None:
     files = amdsysfs.machine([Gpu(1)])
     files |= {"/sys/class/drm/card1-HDMI-A-1/status": "connected\n", "/sys/class/drm/renderD128/dev": "226:128\n"}
     files |= {"/sys/class/drm/card0/device/uevent": "DRIVER=nouveau\nPCI_ID=10DE:1234\nPCI_SLOT_NAME=0000:01:00.0\n"}
     assert len(series_of(read(files), v.HW_GPU_INFO)) == 1
 
 
-def test_an_energy_counter_that_pauses_is_not_replaced_by_an_estimate() -> None:
+def test_unreadable_energy_counter_is_not_replaced_by_an_estimate() -> None:
     gpu = Gpu(metrics=table(6, energy=1 << 40))
     files = amdsysfs.machine([gpu])
     drivers = Equipped(files)
@@ -325,7 +326,7 @@ def test_an_energy_counter_that_pauses_is_not_replaced_by_an_estimate() -> None:
         assert source.missing == ["gpu_metrics: busy"]
 
 
-def test_a_total_that_could_not_be_read_once_is_read_again() -> None:
+def test_unreadable_memory_total_is_read_again() -> None:
     gpu = Gpu()
     drivers = Equipped(amdsysfs.machine([gpu]) | {f"{gpu.folder}/mem_info_vram_total": OSError(EBUSY, "busy")})
     with opened("amd", drivers, STRANGER) as source:
@@ -336,7 +337,7 @@ def test_a_total_that_could_not_be_read_once_is_read_again() -> None:
         assert source.missing == []
 
 
-def test_the_parts_of_a_divided_gpu_are_one_gpu() -> None:
+def test_process_memory_of_gpu_partitions_is_summed() -> None:
     """ROCm has a node for each part, all at one address; the kernel's files are those of the whole."""
     gpu = Gpu()
     files = amdsysfs.machine([gpu])
@@ -351,7 +352,7 @@ def test_the_parts_of_a_divided_gpu_are_one_gpu() -> None:
     assert used(Equipped(files)) == {"43cc8cc8af246700": 3500}
 
 
-def test_nothing_but_the_state_of_a_sleeping_card_is_read() -> None:
+def test_only_runtime_status_of_a_suspended_card_is_read() -> None:
     gpu = Gpu(asleep=True)
     drivers = Equipped(amdsysfs.machine([gpu]))
     with opened("amd", drivers, STRANGER) as source:
@@ -371,20 +372,20 @@ def test_nothing_but_the_state_of_a_sleeping_card_is_read() -> None:
         (Gpu(asleep=True, control="auto"), 0.0),
     ],
 )
-def test_an_idle_card_that_may_sleep_is_left_alone_for_long_enough(gpu: Gpu, pace: float) -> None:
+def test_idle_card_with_runtime_pm_is_polled_slower_than_its_autosuspend_delay(gpu: Gpu, pace: float) -> None:
     with opened("amd", Equipped(amdsysfs.machine([gpu])), STRANGER) as source:
         all_of(source)
         assert source.pace == pace
 
 
 @pytest.mark.parametrize("said", [OSError(EIO, "not supported"), "0\n", "N/A\n"])
-def test_power_is_that_of_the_file_that_says_it(said: OSError | str) -> None:
+def test_power_falls_back_to_power1_input(said: OSError | str) -> None:
     gpu = Gpu(power_file="power1_input", power=97_000_000)
     files = amdsysfs.machine([gpu]) | {f"{gpu.monitor}/power1_average": said}
     assert of(read(files), v.HW_POWER) == [97]
 
 
-def test_a_member_of_a_job_says_its_own_use_alone() -> None:
+def test_job_member_reports_only_process_memory() -> None:
     drivers = mi300x(0)
     with opened("amd", drivers, STRANGER) as source:
         source.site = source.site._replace(member=True)
@@ -404,11 +405,11 @@ def used(drivers: Any) -> dict[str, float]:
     }
 
 
-def test_memory_is_that_of_the_program_and_its_children() -> None:
+def test_process_memory_includes_child_processes() -> None:
     assert used(mi300x(0)) == {"43cc8cc8af246700": 71_000_000_000, "43cc8cc8af246701": 2_000_000_000}
 
 
-def test_a_number_of_the_host_proves_nothing_in_a_container() -> None:
+def test_kfd_pids_are_ignored_in_a_pid_namespace() -> None:
     assert used(hidden(0)) == {}
     assert used(laptop(0)) == {"0000:63:00.0": (65_536 + 1_024) << 10}, "open files are certainly ours"
 
@@ -424,7 +425,7 @@ def test_a_number_of_the_host_proves_nothing_in_a_container() -> None:
         ("drm-total-vram:\t12 KiB\n", None),
     ],
 )
-def test_memory_of_an_open_file_by_any_name_it_has_had(lines: str, memory: int | None) -> None:
+def test_fdinfo_memory_is_read_from_old_and_new_keys(lines: str, memory: int | None) -> None:
     head = "drm-driver:\tamdgpu\ndrm-client-id:\t4\ndrm-pdev:\t0000:63:00.0\n"
     opens = {f"/proc/{STRANGER}/fd/7": "/dev/dri/renderD128", f"/proc/{STRANGER}/fdinfo/7": head + lines}
     assert used(Equipped(amdsysfs.machine([Gpu(unique=None)]) | opens)) == (
@@ -432,7 +433,7 @@ def test_memory_of_an_open_file_by_any_name_it_has_had(lines: str, memory: int |
     )
 
 
-def test_a_card_that_nobody_of_ours_uses_has_no_such_row() -> None:
+def test_unused_card_has_no_process_memory() -> None:
     assert used(mi210(0)) == {}
 
 
@@ -457,7 +458,7 @@ def test_a_card_that_nobody_of_ours_uses_has_no_such_row() -> None:
     ERRORS | st.none(),
 )
 @SLOWLY
-def test_no_open_file_makes_a_source_raise(said: dict[str, str], error: OSError | None) -> None:
+def test_random_fdinfo_raises_nothing(said: dict[str, str], error: OSError | None) -> None:
     gpu = Gpu()
     text = "".join(f"{name}:\t{value}\n" for name, value in said.items())
     files = amdsysfs.machine([gpu]) | {
@@ -504,7 +505,7 @@ JUNK = st.recursive(
 
 @given(st.sampled_from(["4.3", "5.7", "6.1"]), st.data())
 @SLOWLY
-def test_no_output_of_rocm_smi_becomes_an_untrue_number(version: str, data: st.DataObject) -> None:
+def test_random_rocm_smi_output_gives_plausible_values(version: str, data: st.DataObject) -> None:
     document = rocm(version, 0)
     for card in ("card0", "card1"):
         for key in data.draw(st.lists(st.sampled_from(sorted(document[card])), max_size=8)):
@@ -518,7 +519,7 @@ def test_no_output_of_rocm_smi_becomes_an_untrue_number(version: str, data: st.D
 
 @given(st.sampled_from([6, 7]), st.data())
 @SLOWLY
-def test_no_output_of_amd_smi_becomes_an_untrue_number(version: int, data: st.DataObject) -> None:
+def test_random_amd_smi_output_gives_plausible_values(version: int, data: st.DataObject) -> None:
     printed = by_amd_smi(version)(0).tools["amd-smi"].said["metric"]
     document = json.loads(printed[printed.index(b"[render]\n") + len(b"[render]\n") :])
     entries = document if version == 6 else document["gpu_data"]
@@ -539,7 +540,7 @@ def test_no_output_of_amd_smi_becomes_an_untrue_number(version: int, data: st.Da
     st.one_of(st.binary(max_size=200), st.text(max_size=200).map(lambda text: text.encode("utf-8", "surrogatepass")))
 )
 @SLOWLY
-def test_nothing_printed_makes_a_reader_raise_anything_but_its_own_error(printed: bytes) -> None:
+def test_output_without_json_raises_value_error(printed: bytes) -> None:
     for parse in (rocm_smi.parse, amd_smi.parse, amd_smi.facts):
         with pytest.raises(ValueError, match="there is no document"):
             parse(printed)
@@ -548,7 +549,7 @@ def test_nothing_printed_makes_a_reader_raise_anything_but_its_own_error(printed
 @pytest.mark.parametrize(
     "printed", [b"[" * 200_000, b'{"a":' * 100_000, b"{" * 10 + b"\xff" * 100, b'{"card0": ' + b"9" * 5000 + b"}"]
 )
-def test_what_is_nested_without_end_is_no_document(printed: bytes) -> None:
+def test_deeply_nested_json_raises_value_error(printed: bytes) -> None:
     with pytest.raises(ValueError, match="there is no document"):
         rocm_smi.parse(printed)
     with pytest.raises(ValueError, match="there is no document"):
@@ -556,8 +557,6 @@ def test_what_is_nested_without_end_is_no_document(printed: bytes) -> None:
 
 
 # -- what was recorded elsewhere
-
-SAMPLES = os.environ.get("HARDWARE_SAMPLES", "")
 
 RECORDED: dict[str, list[dict[str, float]]] = {
     "rocm-smi_telegraf_mi100_rocm571.json": [
@@ -612,26 +611,25 @@ RECORDED: dict[str, list[dict[str, float]]] = {
 }
 
 
-@pytest.mark.skipif(not SAMPLES, reason="HARDWARE_SAMPLES is not set: there are no outputs recorded elsewhere")
-@pytest.mark.parametrize("name", RECORDED)
-def test_what_was_recorded_is_understood(name: str) -> None:
-    document = (Path(SAMPLES) / "amd" / name).read_bytes()
+@pytest.mark.parametrize("path", samples(*(f"amd/{name}" for name in RECORDED)))
+def test_recorded_rocm_smi_output_is_parsed(path: Path) -> None:
+    document = path.read_bytes()
     _, cards = rocm_smi.parse(document)
-    if not RECORDED[name]:
+    if not RECORDED[path.name]:
         assert cards == []
         return
-    for card, expected in zip(cards, RECORDED[name]):
+    for card, expected in zip(cards, RECORDED[path.name]):
         for quantity, number in expected.items():
             assert card.numbers[quantity] == pytest.approx(number), (card.number, quantity)
     believable(cards, rocm_smi.said(document)[1], rocm_smi.NUMBERS)
-    if "broken" in name:
+    if "broken" in path.name:
         assert "memory.used" not in cards[1].numbers
         assert "power" not in cards[1].numbers
 
 
-@pytest.mark.skipif(not SAMPLES, reason="HARDWARE_SAMPLES is not set: there are no outputs recorded elsewhere")
-def test_what_amd_smi_printed_is_understood() -> None:
-    cards = amd_smi.parse((Path(SAMPLES) / "amd" / "amd-smi_6.1.2_fakesysfs_metric.json.txt").read_bytes())
+@pytest.mark.parametrize("path", samples("amd/amd-smi_6.1.2_fakesysfs_metric.json.txt"))
+def test_recorded_amd_smi_output_is_parsed(path: Path) -> None:
+    cards = amd_smi.parse(path.read_bytes())
     assert len(cards) == 2
     assert cards[0].numbers == {
         "temperature.edge": 33,
@@ -642,7 +640,7 @@ def test_what_amd_smi_printed_is_understood() -> None:
     }
 
 
-def test_the_log_is_told_once_of_a_card_that_does_not_answer_and_once_when_it_does(
+def test_lost_card_and_its_recovery_are_logged_once_each(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     gpu = Gpu()
@@ -662,7 +660,7 @@ def test_the_log_is_told_once_of_a_card_that_does_not_answer_and_once_when_it_do
     ]
 
 
-def test_the_card_of_a_folder_that_is_not_there_is_lost() -> None:
+def test_card_without_a_sysfs_folder_raises_file_not_found() -> None:
     drivers = Equipped({})
     card = BoardCard(drivers.kernel(), "card7", "0000:03:00.0", 0, "1002:740F")
     with pytest.raises(OSError, match="No such file"):
@@ -673,12 +671,12 @@ def test_the_card_of_a_folder_that_is_not_there_is_lost() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="amdgpu is a driver of Linux")
-def test_files_behind_which_a_device_is_asked_let_go_of_the_interpreter_lock() -> None:
+def test_reading_device_files_releases_the_interpreter_lock() -> None:
     times: int = fresh.call("tests.benchmarks.amd:let_go")
     assert 8 * 10 <= times <= 8 * 15, "for each file of each GPU, and no more"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="amdgpu is a driver of Linux")
-def test_open_files_are_looked_through_without_letting_go_of_the_lock() -> None:
+def test_scanning_fdinfo_keeps_the_interpreter_lock() -> None:
     times: int = fresh.call("tests.benchmarks.amd:looking")
     assert times <= 5

@@ -45,7 +45,7 @@ def lines(tmp_path: Path, body: str, ticks: int = 1) -> list[list[str]]:
         return found
 
 
-def test_a_tool_that_works_has_its_numbers_exported(tmp_path: Path) -> None:
+def test_rocm_smi_values_are_exported(tmp_path: Path) -> None:
     (said,) = lines(tmp_path, printing(tmp_path, rocm("5.7", 0)))
     assert any(line.startswith("hw.power{") and line.endswith(" 89.0 W gauge") for line in said)
     assert any(line.startswith("system.cpu.time") for line in said)
@@ -64,7 +64,7 @@ def test_a_tool_that_works_has_its_numbers_exported(tmp_path: Path) -> None:
         ("echo 'Python trace'; kill -9 $$", "there is no document of rocm-smi"),
     ],
 )
-def test_a_broken_tool_costs_its_own_numbers(
+def test_failing_rocm_smi_costs_only_its_own_metrics(
     tmp_path: Path, body: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if "sleep" in body:  # the others may take their time
@@ -75,7 +75,7 @@ def test_a_broken_tool_costs_its_own_numbers(
     assert any(line.startswith("system.cpu.time") for line in said), "the host is not concerned"
 
 
-def test_a_tool_that_breaks_later_is_missed_until_it_works_again(tmp_path: Path) -> None:
+def test_rocm_smi_that_fails_once_recovers(tmp_path: Path) -> None:
     good = printing(tmp_path, rocm("5.7", 0))
     body = f'touch "$0.$(ls "$0".* 2>/dev/null | wc -l)"; if [ -e "$0.1" ] && [ ! -e "$0.2" ]; then exit 3; fi; {good}'
     said = lines(tmp_path, body, ticks=3)
@@ -86,7 +86,7 @@ def test_a_tool_that_breaks_later_is_missed_until_it_works_again(tmp_path: Path)
     assert powers[2]
 
 
-def test_a_tool_that_knows_no_gpu_is_no_trouble(tmp_path: Path) -> None:
+def test_rocm_smi_without_a_gpu_makes_the_source_absent(tmp_path: Path) -> None:
     (said,) = lines(tmp_path, 'echo \'WARNING: No AMD GPUs specified\'; echo \'{"system": {"Driver version": "6"}}\'')
     assert [line for line in said if line.startswith("# absent")] == [
         "# absent: no AMD driver is loaded: there is no /sys/module/amdgpu; the files of amdgpu are switched off; "
@@ -94,7 +94,7 @@ def test_a_tool_that_knows_no_gpu_is_no_trouble(tmp_path: Path) -> None:
     ]
 
 
-def test_nothing_is_run_where_there_is_no_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_tool_is_run_without_an_amd_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tool(tmp_path, f"touch {tmp_path}/ran")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(Unavailable, match="no AMD driver is loaded"), opened("amd"):
@@ -102,7 +102,7 @@ def test_nothing_is_run_where_there_is_no_driver(tmp_path: Path, monkeypatch: py
     assert not (tmp_path / "ran").exists()
 
 
-def test_the_tool_is_not_told_what_is_not_its_business(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_of_rocm_smi_is_scrubbed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "/nowhere")
     monkeypatch.setenv("SECRET", "secret")
     monkeypatch.setenv("ROCM_PATH", "/opt/rocm-6")
@@ -116,7 +116,7 @@ def test_the_tool_is_not_told_what_is_not_its_business(tmp_path: Path, monkeypat
     assert "SECRET" not in told
 
 
-def test_a_tool_is_run_once_for_all_that_is_asked_of_it(tmp_path: Path) -> None:
+def test_rocm_smi_runs_once_per_reading(tmp_path: Path) -> None:
     settings = tool(tmp_path, f"echo ran >> {tmp_path}/runs; {printing(tmp_path, rocm('6.1', 0))}")
     with opened("amd", **settings) as source:
         all_of(source)
@@ -126,7 +126,7 @@ def test_a_tool_is_run_once_for_all_that_is_asked_of_it(tmp_path: Path) -> None:
         assert source.pace >= 10
 
 
-def test_amd_smi_that_says_no_static_facts_says_the_others(tmp_path: Path) -> None:
+def test_amd_smi_without_static_output_still_gives_metrics(tmp_path: Path) -> None:
     (tmp_path / "metric").write_bytes(by_amd_smi(6)(0).tools["amd-smi"].said["metric"])
     path = tmp_path / "amd-smi"
     path.write_text(f"#!/bin/sh\necho $1 >> {tmp_path}/runs; cat {tmp_path}/$1\n")

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.children import PROGRAMS, run
+from tests.samples import SAMPLES, needs_samples, samples
 from tests.sources.macs import MACMONS, agx, first_generation, plist, second_generation
 from tests.sources.macs import accelerator as registered
 from tests.sources.playing import Ahead
@@ -54,7 +55,7 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="starts a tool as POS
 
 # -- recorded output
 
-SAMPLES = {
+RECORDED = {
     "apple_gpu_stats_v1_objc_legacy.json": (
         {
             "gpu0": {
@@ -137,14 +138,11 @@ def _parse(name: str, text: bytes) -> Said:
     return stats.parse(text) if name.startswith("apple_gpu_stats") else macmon.parse(text)
 
 
-@pytest.mark.parametrize("name", SAMPLES)
-def test_what_was_recorded_elsewhere_is_understood(name: str) -> None:
-    folder = os.environ.get("HARDWARE_SAMPLES")
-    if not folder:
-        pytest.skip("HARDWARE_SAMPLES does not say where recorded output is; it is not part of this repository")
-    text = (Path(folder) / "apple" / name).read_bytes()
-    parts, raw = SAMPLES[name]
-    said = _parse(name, _as_plist(text.decode()) if name.endswith(".txt") else text)
+@pytest.mark.parametrize("path", samples("apple/*"))
+def test_recorded_tool_output_is_parsed(path: Path) -> None:
+    text = path.read_bytes()
+    parts, raw = RECORDED[path.name]
+    said = _parse(path.name, _as_plist(text.decode()) if path.suffix == ".txt" else text)
     assert {part: dict(numbers) for part, numbers in said.parts.items()} == parts
     assert said.raw == pytest.approx(raw)
 
@@ -159,11 +157,10 @@ def _as_plist(text: str) -> bytes:
     return plistlib.dumps([{"IOObjectClass": kind[1], "PerformanceStatistics": numbers}])
 
 
-def test_every_recorded_file_is_looked_at() -> None:
-    folder = os.environ.get("HARDWARE_SAMPLES")
-    if not folder:
-        pytest.skip("HARDWARE_SAMPLES does not say where recorded output is; it is not part of this repository")
-    assert {path.name for path in (Path(folder) / "apple").iterdir()} == set(SAMPLES)
+@needs_samples
+def test_every_recorded_apple_file_has_a_test() -> None:
+    assert SAMPLES is not None
+    assert {path.name for path in (SAMPLES / "apple").iterdir()} == set(RECORDED)
 
 
 # -- what is believed
@@ -198,7 +195,7 @@ def _said(tool: str, **words: object) -> Mapping[str, Mapping[str, float]]:
         ({"inUseSystemMemory": 5.5, "gpuPower": 2}, {"power": 2}),
     ],
 )
-def test_what_apple_gpu_stats_says_is_believed_where_it_was_measured(
+def test_apple_gpu_stats_values_that_were_not_measured_are_dropped(
     words: dict[str, object], gpu: dict[str, float] | None
 ) -> None:
     assert _said("apple_gpu_stats", **words) == ({"gpu0": gpu} if gpu else {})
@@ -227,7 +224,7 @@ SLOW = {"frequency.graphics": 338_000_000}
         ({"temp": [], "fans": [7], "soc": 3, "cpu_power": None}, {}),
     ],
 )  # fmt: skip
-def test_what_macmon_says_is_believed_where_it_was_measured(
+def test_macmon_values_that_were_not_measured_are_dropped(
     words: dict[str, object], parts: dict[str, dict[str, float]]
 ) -> None:
     assert _said("macmon", **words) == parts
@@ -240,7 +237,7 @@ def test_what_macmon_says_is_believed_where_it_was_measured(
         pytest.param(second_generation(1), id="apple_gpu_stats"),
     ],
 )
-def test_numbers_that_no_json_has_make_it_none(words: dict[str, object]) -> None:
+def test_nan_infinity_and_huge_integers_in_json_are_refused(words: dict[str, object]) -> None:
     parse = macmon.parse if "cpu_power" in words else stats.parse
     text = json.dumps(words)
     for number in ("NaN", "Infinity", "-Infinity"):
@@ -266,7 +263,7 @@ def test_numbers_that_no_json_has_make_it_none(words: dict[str, object]) -> None
         (b'{"a":' * 100_000, ValueError, "which is no JSON"),
     ],
 )
-def test_what_apple_gpu_stats_may_say_instead(text: bytes, error: type[Exception], sentence: str) -> None:
+def test_invalid_apple_gpu_stats_output_raises_its_error(text: bytes, error: type[Exception], sentence: str) -> None:
     with pytest.raises(error, match=re.escape(sentence)):
         stats.parse(text)
 
@@ -293,12 +290,12 @@ BOMB = (
         (b"<plist>" + b"<array>" * 50_000, ValueError, "no property list"),
     ],
 )  # fmt: skip
-def test_what_ioreg_may_say_instead(text: bytes, error: type[Exception], sentence: str) -> None:
+def test_invalid_ioreg_output_raises_its_error(text: bytes, error: type[Exception], sentence: str) -> None:
     with pytest.raises(error, match=re.escape(sentence)):
         ioreg.parse(text)
 
 
-def test_a_mac_with_a_second_gpu_says_its_own() -> None:
+def test_ioreg_ignores_a_second_gpu_of_another_vendor() -> None:
     other = registered("AMDRadeonX6000_AMDNavi21GraphicsAccelerator", "AMD", {"Device Utilization %": 77})
     own = registered("AGXAcceleratorG13X", "Apple M1", {"Device Utilization %": 7})
     said = ioreg.parse(plist(other, own))
@@ -351,7 +348,7 @@ def _look(text: bytes) -> None:
 @given(st.binary(max_size=300))
 @example(b"")
 @example(b"\xff\xfe{")
-def test_any_bytes_at_all(text: bytes) -> None:
+def test_random_bytes_give_plausible_values_or_an_error(text: bytes) -> None:
     _look(text)
 
 
@@ -373,7 +370,7 @@ def _mutated(draw: st.DrawFn) -> bytes:
 
 @PATIENT
 @given(_mutated())
-def test_any_mutation_of_a_document(text: bytes) -> None:
+def test_mutated_documents_give_plausible_values_or_an_error(text: bytes) -> None:
     _look(text)
 
 
@@ -396,7 +393,7 @@ WORDS = sorted({name for text in DOCUMENTS if text[:1] == b"{" for name in json.
 @PATIENT
 @given(st.dictionaries(st.sampled_from(WORDS), VALUES, max_size=12))
 @example({"gpu_freq_mhz": 1e-33})
-def test_any_values_under_the_names_that_are_known(words: dict[str, object]) -> None:
+def test_random_json_values_give_plausible_values_or_an_error(words: dict[str, object]) -> None:
     _look(json.dumps(words).encode())
 
 
@@ -406,7 +403,7 @@ def test_any_values_under_the_names_that_are_known(words: dict[str, object]) -> 
         st.sampled_from(sorted(agx(0))), st.one_of(st.integers(-(1 << 63), (1 << 64) - 1), st.floats(), st.text("ab"))
     )
 )
-def test_any_values_in_the_registry(numbers: dict[str, object]) -> None:
+def test_random_registry_values_give_plausible_values_or_an_error(numbers: dict[str, object]) -> None:
     _look(plistlib.dumps([{"IOObjectClass": "AGXAcceleratorG13X", "model": "x", "PerformanceStatistics": numbers}]))
 
 
@@ -453,7 +450,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @posix
-def test_nothing_is_run_where_it_is_no_mac_and_no_tool_is_named(
+def test_no_tool_is_run_on_other_systems_unless_named(
     tool: Callable[..., str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for name in TOOLS:
@@ -469,7 +466,7 @@ def test_nothing_is_run_where_it_is_no_mac_and_no_tool_is_named(
 
 
 @posix
-def test_each_tool_works_by_its_path(tool: Callable[..., str]) -> None:
+def test_each_tool_can_be_named_by_its_path(tool: Callable[..., str]) -> None:
     with opened("apple", apple_gpu_stats=tool("apple_gpu_stats")) as source:
         said = all_of(source)
         assert value(said, v.HW_GPU_UTILIZATION, GENERAL) == 0.3
@@ -489,8 +486,8 @@ def test_each_tool_works_by_its_path(tool: Callable[..., str]) -> None:
 
 
 @posix
-def test_tools_that_are_named_come_first_and_in_their_order(tool: Callable[..., str]) -> None:
-    named = {name: tool(name) for name in TOOLS}
+def test_named_tools_are_tried_in_order_of_preference(tool: Callable[..., str]) -> None:
+    named: dict[str, Any] = {name: tool(name) for name in TOOLS}
     with opened("apple", **named) as source:
         assert value(all_of(source), v.HW_POWER, TYPED) == 7.5
     with opened("apple", **{**named, "apple_gpu_stats": "off"}) as source:
@@ -512,8 +509,9 @@ FAULTS = {
 @posix
 @pytest.mark.usefixtures("hurried", "no_child_is_left")
 @pytest.mark.parametrize(("name", "how"), FAULTS, ids=" ".join)
-def test_a_tool_that_fails_is_not_the_last_one(tool: Callable[..., str], name: str, how: str) -> None:
-    with opened("apple", **{name: tool(name, how)}, ioreg=tool("ioreg")) as source:
+def test_failing_tool_falls_back_to_ioreg(tool: Callable[..., str], name: str, how: str) -> None:
+    settings: dict[str, Any] = {name: tool(name, how), "ioreg": tool("ioreg")}
+    with opened("apple", **settings) as source:
         said = all_of(source)
         assert value(said, v.HW_GPU_MEMORY_USAGE, GPU) == 300_000_000
         assert all(FAULTS[name, how] in sentence for sentence in source.missing if "is asked" in sentence)
@@ -523,7 +521,7 @@ def test_a_tool_that_fails_is_not_the_last_one(tool: Callable[..., str], name: s
 @posix
 @pytest.mark.usefixtures("hurried")
 @pytest.mark.parametrize("how", ["hangs", "dies", "floods", "garbage"])
-def test_where_the_last_one_fails_too_it_is_tried_again_later(tool: Callable[..., str], how: str) -> None:
+def test_failing_ioreg_raises_an_error_that_is_retried(tool: Callable[..., str], how: str) -> None:
     with pytest.raises(OSError, match="ioreg"), opened("apple", ioreg=tool("ioreg", how)):
         pass
     with opened("apple", ioreg=tool("ioreg")) as source:
@@ -535,14 +533,15 @@ def test_where_the_last_one_fails_too_it_is_tried_again_later(tool: Callable[...
 
 @posix
 @pytest.mark.parametrize("name", ["apple_gpu_stats", "macmon"])
-def test_garbage_before_what_is_meant_does_no_harm(tool: Callable[..., str], name: str) -> None:
-    with opened("apple", **{name: tool(name, "garbage")}, sample_interval="1") as source:
+def test_garbage_before_the_document_is_skipped(tool: Callable[..., str], name: str) -> None:
+    settings: dict[str, Any] = {name: tool(name, "garbage"), "sample_interval": "1"}
+    with opened("apple", **settings) as source:
         assert value(all_of(source), v.HW_POWER, TYPED) in (7.5, 2.5)
 
 
 @posix
 @pytest.mark.usefixtures("no_child_is_left")
-def test_macmon_that_dies_in_the_middle_of_a_line_is_an_error_and_comes_back(tool: Callable[..., str]) -> None:
+def test_macmon_that_dies_within_a_line_is_restarted_after_a_pause(tool: Callable[..., str]) -> None:
     drivers = Ahead()
     site = Site(Config.read({"macmon": tool("macmon", "dies"), "sample_interval": "1"}, {}), drivers, os.getpid())
     source = Apple(site)
@@ -571,7 +570,7 @@ def test_macmon_that_dies_in_the_middle_of_a_line_is_an_error_and_comes_back(too
 
 
 @posix
-def test_macmon_that_was_held_up_says_how_it_is_now(tool: Callable[..., str], tmp_path: Path) -> None:
+def test_old_lines_of_a_blocked_macmon_are_skipped(tool: Callable[..., str], tmp_path: Path) -> None:
     """The pipe of one that nobody listens to is full after a while; what is in it is old."""
     with opened("apple", macmon=tool("macmon", "eager"), sample_interval="1") as source:
         assert value(all_of(source), v.HW_POWER, TYPED) == 2.5
@@ -593,7 +592,7 @@ def _waiting(descriptor: int) -> int:
 
 
 @posix
-def test_a_program_says_once_that_macmon_is_gone_and_once_that_it_is_back(
+def test_failure_and_recovery_of_macmon_are_logged_once_each(
     tool: Callable[..., str], caplog: pytest.LogCaptureFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level("INFO", "opentelemetry.instrumentation.hardware")
@@ -622,7 +621,7 @@ def test_a_program_says_once_that_macmon_is_gone_and_once_that_it_is_back(
 
 
 @posix
-def test_a_program_tells_what_macmon_says_and_leaves_nothing_running(tool: Callable[..., str], tmp_path: Path) -> None:
+def test_snapshot_prints_macmon_values_and_leaves_no_process(tool: Callable[..., str], tmp_path: Path) -> None:
     line = ["otel-hardware", "snapshot", "--format", "json", "--sources", "apple", "--window", "0.1"]
     child = run([*line, "--macmon", tool("macmon"), "--sample-interval", "1"])
     assert child.returncode == 0, child.stderr
@@ -637,7 +636,7 @@ def test_a_program_tells_what_macmon_says_and_leaves_nothing_running(tool: Calla
 
 
 @posix
-def test_doctor_says_which_tool_is_asked_and_what_it_does_not_say(
+def test_doctor_names_the_apple_tool_and_its_missing_metrics(
     tool: Callable[..., str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     cli.main(["doctor", "--json", "--sources", "apple", "--ioreg", tool("ioreg")])
@@ -660,7 +659,7 @@ def _running(folder: Path) -> Iterator[int]:
 
 
 @posix
-def test_raw_numbers_are_those_of_the_tool(tool: Callable[..., str]) -> None:
+def test_raw_values_are_those_of_apple_gpu_stats(tool: Callable[..., str]) -> None:
     raw = Raw(Config.read({"apple_gpu_stats": tool("apple_gpu_stats")}, {}), os.getpid())
     assert raw.expected
     assert raw.read() == {0: {"utilization": 30.0, "allocated": 12.5, "temperature": 42.5, "watts": 7.5}}
@@ -689,7 +688,7 @@ def test_raw_numbers_are_those_of_the_tool(tool: Callable[..., str]) -> None:
     ],
     ids=TOOLS,
 )  # fmt: skip
-def test_wandbs_keys_are_by_its_formulas(
+def test_wandb_keys_of_apple_tools(
     tool: Callable[..., str], name: str, keys: dict[str, float], capsys: pytest.CaptureFixture[str]
 ) -> None:
     flag = f"--{name.replace('_', '-')}"
@@ -699,13 +698,13 @@ def test_wandbs_keys_are_by_its_formulas(
     assert {key: row[key] for key in row if key.startswith("gpu.")} == {f"gpu.0.{key}": keys[key] for key in keys}
 
 
-def test_wandbs_formulas_of_the_second_generation() -> None:
+def test_wandb_formulas_of_apple_gpu_stats_version_2() -> None:
     said = stats.parse(json.dumps(second_generation(1)).encode()).raw
     assert said == pytest.approx({"utilization": 64, "allocated": 30, "temperature": 61.75, "watts": 31})
 
 
 @posix
-def test_wandbs_constant_is_in_no_number_of_ours(tool: Callable[..., str]) -> None:
+def test_wandb_power_limit_constant_is_not_exported(tool: Callable[..., str]) -> None:
     with opened("apple", apple_gpu_stats=tool("apple_gpu_stats")) as source:
         rows = {series.metric for series in all_of(source)}
     assert v.HW_POWER in rows

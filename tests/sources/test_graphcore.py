@@ -16,6 +16,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.children import PROGRAMS, command, lives, run
+from tests.samples import samples
 from tests.sources.machines import STRANGER
 from tests.sources.npus import CHILD, HOST, IPU_DEVICES, Npus, c2, c600, lines, program
 from tests.sources.playing import Ahead, Playing, playing
@@ -95,7 +96,7 @@ def _of(*devices: Mapping[str, Any]) -> list[Any]:
         ("link correctable error count", "12", "errors.link_corrected", 12),
     ],
 )
-def test_a_text_with_its_unit_glued_or_spaced_is_a_number(name: str, text: str, quantity: str, expected: float) -> None:
+def test_ipu_text_with_unit_is_parsed(name: str, text: str, quantity: str, expected: float) -> None:
     (ipu,) = _of({"id": "0", name: text})
     assert ipu.said == {quantity: pytest.approx(expected)}
     assert ipu.unclear == []
@@ -121,13 +122,13 @@ def test_a_text_with_its_unit_glued_or_spaced_is_a_number(name: str, text: str, 
         ("link correctable error count", "-1"),
     ],
 )
-def test_what_is_not_known_or_cannot_be_true_is_absent_and_said(name: str, text: str) -> None:
+def test_implausible_ipu_text_is_dropped_and_remarked(name: str, text: str) -> None:
     (ipu,) = _of({"id": "3", name: text})
     assert ipu.said == {}
     assert ipu.unclear == [(name, text)]
 
 
-def test_an_ipu_is_what_its_texts_say_it_is() -> None:
+def test_ipu_identity_is_parsed() -> None:
     (ipu,) = _of(c600(1, 2, 77))
     assert ipu.id == 1
     assert ipu.pid == 77
@@ -141,7 +142,7 @@ def test_an_ipu_is_what_its_texts_say_it_is() -> None:
     }
 
 
-def test_two_ipus_of_a_number_are_one() -> None:
+def test_duplicate_ipu_id_is_read_once() -> None:
     assert [ipu.said for ipu in _of({"id": "0", "ipu power": "1W"}, {"id": "0", "ipu power": "2W"})] == [{"power": 1}]
 
 
@@ -158,7 +159,7 @@ _DEVICES = st.lists(st.one_of(st.dictionaries(_WORDS, st.one_of(_TEXTS, st.integ
 @example(b"[" * 100_000)
 @example(b'[{"id": "99999999999999999999", "clock": "1e400MHz"}]')
 @example(b'{"error": 3}')
-def test_whatever_is_said_nothing_that_cannot_be_true_comes_of_it(line: bytes) -> None:
+def test_random_ipu_texts_give_plausible_values(line: bytes) -> None:
     try:
         ipus, _ = parse(line)
     except ValueError:
@@ -174,18 +175,20 @@ def test_whatever_is_said_nothing_that_cannot_be_true_comes_of_it(line: bytes) -
 # -- recorded output
 
 
-def test_recorded_output_says_what_is_known_of_it() -> None:
-    folder = os.environ.get("HARDWARE_SAMPLES")
-    if not folder:
-        pytest.skip("HARDWARE_SAMPLES names no folder of recorded output")
-    ipus = parse((Path(folder) / "graphcore" / "gcipuinfo_getDevices_c2_mock.json").read_bytes())[0]
+@pytest.mark.parametrize("path", samples("graphcore/gcipuinfo_getDevices_c2_mock.json"))
+def test_recorded_gcipuinfo_output_is_parsed(path: Path) -> None:
+    ipus = parse(path.read_bytes())[0]
     common = {"npu.frequency": 1_300_000_000, "power": 120, "npu.utilization": 0.2125, "session": 0.1565}
     assert [(ipu.id, ipu.pid, ipu.said) for ipu in ipus] == [
         (0, 456, {"temperature.board": 20, "temperature.die": 25, **common}),
         (1, 123, {"temperature.board": 30, "temperature.die": 39, **common}),
         (2, None, {"temperature.board": 20, "temperature.die": 39, **common}),
     ]
-    console = (Path(folder) / "graphcore" / "gc-info_device-info.txt").read_text()
+
+
+@pytest.mark.parametrize("path", samples("graphcore/gc-info_device-info.txt"))
+def test_recorded_gc_info_output_is_parsed(path: Path) -> None:
+    console = path.read_text()
     blocks = [
         dict(re.findall(r"^  ([^:]+(?: \([a-z]+\))?): (.*)$", part, re.M)) for part in console.split("Device Info")
     ]
@@ -205,11 +208,9 @@ def test_recorded_output_says_what_is_known_of_it() -> None:
     assert late.unclear == [("ipu power", "N/A")]
 
 
-def test_wandbs_keys_have_wandbs_numbers_of_recorded_output() -> None:
-    folder = os.environ.get("HARDWARE_SAMPLES")
-    if not folder:
-        pytest.skip("HARDWARE_SAMPLES names no folder of recorded output")
-    ipus = parse((Path(folder) / "graphcore" / "gcipuinfo_getDevices_c2_mock.json").read_bytes())[0]
+@pytest.mark.parametrize("path", samples("graphcore/gcipuinfo_getDevices_c2_mock.json"))
+def test_wandb_keys_of_recorded_gcipuinfo_output(path: Path) -> None:
+    ipus = parse(path.read_bytes())[0]
     used = {ipu.id: ipu.words for ipu in ipus if ipu.pid == 123}
     assert dict(pair for key in KEYS for pair in key.values(used)) == {
         "ipu.1.average board temp (C)": 30,
@@ -221,12 +222,12 @@ def test_wandbs_keys_have_wandbs_numbers_of_recorded_output() -> None:
     }
 
 
-def test_wandbs_keys_leave_out_what_is_no_number() -> None:
+def test_wandb_keys_without_a_number_are_dropped() -> None:
     words = {"ipu power": "N/A", "clock": "nanMHz", "link speed": "16.0 GT/s", "average die temp": "infC"}
     assert dict(pair for key in KEYS for pair in key.values({0: words})) == {"ipu.0.speed (GT/s)": 16}
 
 
-def test_a_snapshot_prints_wandbs_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_snapshot_prints_wandb_keys_of_ipus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     library = Library(tmp_path, c2(0, 1, os.getpid()), c2(1, 1, 1))
     line = ["snapshot", "--format", "wandb", "--pid", str(os.getpid()), "--window", "0.1"]
     assert cli.main([*line, "--gcipuinfo", str(library.folder)]) == 0
@@ -245,7 +246,7 @@ def test_a_snapshot_prints_wandbs_keys(tmp_path: Path, capsys: pytest.CaptureFix
 # -- the library in a child
 
 
-def test_the_library_is_asked_in_a_child_again_and_again(tmp_path: Path) -> None:
+def test_gcipuinfo_is_read_repeatedly_in_a_child_process(tmp_path: Path) -> None:
     library = Library(tmp_path, c2(0, 1), noise=True)
     with opened("graphcore", **library.settings) as source:
         found = all_of(source)
@@ -262,7 +263,7 @@ def test_the_library_is_asked_in_a_child_again_and_again(tmp_path: Path) -> None
     wait_for(lambda: not lives(library.pid), LONG, "end of the child")
 
 
-def test_the_child_is_told_nothing_that_is_not_its_business(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_of_the_gcipuinfo_child_is_scrubbed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "/nowhere")
     monkeypatch.setenv("SECRET", "secret")
     monkeypatch.setenv("IPUOF_VIPU_API_HOST", "10.1.2.3")
@@ -276,23 +277,21 @@ def test_the_child_is_told_nothing_that_is_not_its_business(tmp_path: Path, monk
 
 
 @pytest.mark.parametrize(("devices", "mode", "seen"), [("all", "1", {"ipu0", "ipu1"}), ("visible", "0", {"ipu1"})])
-def test_all_partitions_are_looked_at_where_all_devices_are_wanted(
-    tmp_path: Path, devices: str, mode: str, seen: set[str]
-) -> None:
+def test_devices_all_discovers_all_partitions(tmp_path: Path, devices: str, mode: str, seen: set[str]) -> None:
     library = Library(tmp_path, c2(0, 0), c2(1, 0), active=[c2(1, 0)])
     with opened("graphcore", devices=devices, **library.settings) as source:
         assert library.asked[1] == mode
         assert {series.attributes[v.HW_ID] for series in series_of(all_of(source), v.HW_NPU_INFO)} == seen
 
 
-def test_what_a_user_of_an_ipu_uses_is_the_programs_where_it_is_one_of_ours(tmp_path: Path) -> None:
+def test_process_utilization_is_that_of_our_processes_only(tmp_path: Path) -> None:
     library = Library(tmp_path, c2(0, 1, os.getpid()), c2(1, 1, 1), c2(2, 1))
     with opened("graphcore", **library.settings) as source:
         found = series_of(all_of(source), v.PROCESS_NPU_UTILIZATION)
     assert {series.attributes[v.HW_ID]: share for series, share in found.items()} == {"ipu0": 0.405}
 
 
-def test_a_number_that_another_process_has_got_is_not_ours_any_more() -> None:
+def test_reused_ipu_pid_is_not_attributed_to_the_program() -> None:
     files = HOST | {"/dev/ipu0": ""}
     drivers = Npus(files | program(CHILD), lines([c2(0, 1, CHILD)]), folder="/opt/poplar")
     with opened("graphcore", drivers, STRANGER) as source:
@@ -302,7 +301,7 @@ def test_a_number_that_another_process_has_got_is_not_ours_any_more() -> None:
             assert not series_of(often(source), v.PROCESS_NPU_UTILIZATION)
 
 
-def test_a_member_of_a_job_says_what_it_uses_and_no_more(tmp_path: Path) -> None:
+def test_job_member_reports_only_process_utilization(tmp_path: Path) -> None:
     library = Library(tmp_path, c2(0, 1, os.getpid()))
     source = Graphcore(Site(Config.read(library.settings, {}), Drivers(), os.getpid(), member=True))
     source.open()
@@ -312,7 +311,7 @@ def test_a_member_of_a_job_says_what_it_uses_and_no_more(tmp_path: Path) -> None
         source.close()
 
 
-def test_a_member_that_uses_no_ipu_starts_no_child() -> None:
+def test_job_member_without_an_ipu_starts_no_child() -> None:
     said = lines([c2(0, 1, STRANGER)])
     for opens, opened_ in (("/dev/null", 0), ("/dev/ipu0", 1)):
         drivers = Npus(HOST | {"/dev/ipu0": ""} | program(CHILD, opens=opens), said, folder="/opt/poplar")
@@ -342,7 +341,7 @@ def played(library: Library) -> list[str]:
         return stage.tick()
 
 
-def test_a_library_that_hangs_holds_nobody_up_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_gcipuinfo_times_out_and_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("opentelemetry.instrumentation.hardware.sources.graphcore._PATIENCE", 0.1)
     library, drivers = Library(tmp_path, hang=True), Ahead()
     with opened("graphcore", drivers, **library.settings) as source:
@@ -363,14 +362,14 @@ def test_a_library_that_hangs_holds_nobody_up_for_long(tmp_path: Path, monkeypat
         ({"die_at": 1}, "gcipuinfo has ended"),
     ],
 )
-def test_a_library_that_fails_costs_its_own_numbers(tmp_path: Path, how: dict[str, Any], reason: str) -> None:
+def test_failing_gcipuinfo_costs_only_its_own_metrics(tmp_path: Path, how: dict[str, Any], reason: str) -> None:
     said = played(Library(tmp_path, **how))
     assert any(reason in line for line in said if line.startswith("# ill")), said
     assert any(line.startswith("system.cpu.time") for line in said), "the host is not concerned"
     assert not [line for line in said if line.startswith("hw.npu")]
 
 
-def test_a_library_that_breaks_off_is_asked_again(tmp_path: Path) -> None:
+def test_crashed_gcipuinfo_child_is_restarted(tmp_path: Path) -> None:
     library, drivers = Library(tmp_path, c2(0, 1), die_at=2), Ahead()
     with staged(library, drivers) as stage:
         assert any(line.startswith("hw.power{") for line in stage.tick())
@@ -382,7 +381,7 @@ def test_a_library_that_breaks_off_is_asked_again(tmp_path: Path) -> None:
         assert library.pid != first
 
 
-def test_no_ipu_in_the_partition_is_no_trouble_and_one_that_comes_is_seen(tmp_path: Path) -> None:
+def test_empty_partition_is_remarked_and_a_new_ipu_is_found(tmp_path: Path) -> None:
     library = Library(tmp_path)
     with staged(library) as stage:
         said = stage.tick()
@@ -393,7 +392,7 @@ def test_no_ipu_in_the_partition_is_no_trouble_and_one_that_comes_is_seen(tmp_pa
         assert not [line for line in stage.remarks() if "finds no IPU" in line]
 
 
-def test_an_ipu_that_goes_is_not_said_any_more(tmp_path: Path) -> None:
+def test_removed_ipu_is_no_longer_reported(tmp_path: Path) -> None:
     library = Library(tmp_path, c2(0, 1), c2(1, 1))
     with opened("graphcore", **library.settings) as source:
         assert len(series_of(all_of(source), v.HW_POWER)) == 2
@@ -402,7 +401,7 @@ def test_an_ipu_that_goes_is_not_said_any_more(tmp_path: Path) -> None:
         assert {series.attributes[v.HW_ID] for series in all_of(source) if v.HW_ID in series.attributes} == {"ipu1"}
 
 
-def test_modules_beside_the_library_are_not_taken_for_pythons_own(tmp_path: Path) -> None:
+def test_modules_beside_gcipuinfo_do_not_shadow_the_standard_library(tmp_path: Path) -> None:
     library = Library(tmp_path, c2(0, 1))
     (tmp_path / "random.py").write_text("raise ImportError('not this one')\n")
     module = tmp_path / "gcipuinfo.py"
@@ -411,7 +410,7 @@ def test_modules_beside_the_library_are_not_taken_for_pythons_own(tmp_path: Path
         assert series_of(all_of(source), v.HW_POWER)
 
 
-def test_a_folder_without_the_library_is_said(tmp_path: Path) -> None:
+def test_folder_without_gcipuinfo_makes_the_source_absent(tmp_path: Path) -> None:
     with (
         pytest.raises(Unavailable, match="there is no Python module gcipuinfo in"),
         opened("graphcore", gcipuinfo=str(tmp_path)),
@@ -419,9 +418,7 @@ def test_a_folder_without_the_library_is_said(tmp_path: Path) -> None:
         pass
 
 
-def test_where_there_is_no_ipu_the_library_is_not_even_looked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gcipuinfo_is_not_imported_without_an_ipu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Library(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     for name in [name for name in os.environ if name.startswith("IPUOF_")]:
@@ -433,7 +430,7 @@ def test_where_there_is_no_ipu_the_library_is_not_even_looked_for(
     assert not (tmp_path / "asked").exists()
 
 
-def test_where_there_is_none_of_their_devices_no_library_is_imported_and_no_thread_stays() -> None:
+def test_absent_npu_sources_import_no_library_and_leave_no_thread() -> None:
     """Those of TPUs and Neuron devices, too."""
     found = json.loads(run(command("npu_absent")).stdout)
     if set(found["states"].values()) != {"absent"}:
@@ -445,7 +442,7 @@ def test_where_there_is_none_of_their_devices_no_library_is_imported_and_no_thre
     }
 
 
-def test_a_library_that_is_switched_off_is_not_asked_though_there_are_ipus() -> None:
+def test_gcipuinfo_off_starts_no_child() -> None:
     said = lines([c2(0, 1)])
     with (
         pytest.raises(Unavailable, match="gcipuinfo is switched off"),
@@ -455,7 +452,7 @@ def test_a_library_that_is_switched_off_is_not_asked_though_there_are_ipus() -> 
     assert not said.opened
 
 
-def test_a_partition_that_the_environment_names_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ipuof_environment_variable_makes_the_source_present(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Library(tmp_path, c2(0, 0))
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("IPUOF_VIPU_API_PARTITION_ID", "p0")
@@ -463,7 +460,7 @@ def test_a_partition_that_the_environment_names_is_enough(tmp_path: Path, monkey
         assert series_of(all_of(source), v.HW_NPU_INFO)
 
 
-def test_what_was_said_before_a_pause_is_not_said_after_it() -> None:
+def test_stale_ipu_values_are_dropped_after_a_pause() -> None:
     drivers = Npus(HOST | {"/dev/ipu0": ""} | program(), lines([c2(0, 1)]), folder="/opt/poplar")
     with opened("graphcore", drivers, STRANGER, sample_interval=2) as source:
         assert often(source)
@@ -476,7 +473,7 @@ def test_what_was_said_before_a_pause_is_not_said_after_it() -> None:
 # -- for formulas that are not ours
 
 
-def test_the_librarys_own_words_are_those_of_the_processs_ipus(tmp_path: Path) -> None:
+def test_raw_words_are_those_of_the_ipus_of_the_process(tmp_path: Path) -> None:
     library = Library(tmp_path, c2(0, 1, os.getpid()), c2(1, 1, 1))
     raw = Raw(Config.read(library.settings, {}), os.getpid())
     try:

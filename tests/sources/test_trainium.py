@@ -16,6 +16,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.children import PROGRAMS, command, lives, run, started
+from tests.samples import samples
 from tests.sources.machines import STRANGER
 from tests.sources.npus import (
     CHILD,
@@ -41,7 +42,7 @@ from opentelemetry.instrumentation.hardware import cli
 from opentelemetry.instrumentation.hardware import vocabulary as v
 from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.drivers import Drivers
-from opentelemetry.instrumentation.hardware.model import Series, Unavailable
+from opentelemetry.instrumentation.hardware.model import Series, Unavailable, Value
 from opentelemetry.instrumentation.hardware.sources import Site
 from opentelemetry.instrumentation.hardware.sources.trainium import Trainium
 from opentelemetry.instrumentation.hardware.sources.trainium.files import Files
@@ -63,6 +64,12 @@ def site(drivers: Drivers, pid: int = STRANGER, **more: Any) -> Trainium:
     return source
 
 
+def count(found: Mapping[Series, Value], series: Series) -> int:
+    number = found[series]
+    assert isinstance(number, int)
+    return number
+
+
 def said_of(*runtimes: Mapping[str, Any], devices: int = 1, tick: int = 1) -> Speaking:
     return lines(report(runtimes, devices, tick, TRN1))
 
@@ -70,7 +77,7 @@ def said_of(*runtimes: Mapping[str, Any], devices: int = 1, tick: int = 1) -> Sp
 # -- reports
 
 
-def test_a_report_says_what_stands_in_it() -> None:
+def test_neuron_report_is_parsed() -> None:
     found = parse(json.dumps(report([runtime(7, (2, 3), 1, "tag", v3d=True)], 2, 1, TRN2)).encode())
     (ours,) = found.runtimes
     assert (ours.pid, ours.tag) == (7, "tag")
@@ -92,7 +99,7 @@ def test_a_report_says_what_stands_in_it() -> None:
 @pytest.mark.parametrize(
     "group", ["execution_stats", "memory_used", "neuroncore_counters", "neuron_runtime_vcpu_usage"]
 )
-def test_what_a_group_with_an_error_says_is_not_believed(group: str) -> None:
+def test_report_group_with_an_error_is_dropped(group: str) -> None:
     broken = runtime(7, (0,), 1)
     broken["report"][group]["error"] = "it is broken"
     found = parse(json.dumps(report([broken], 1, 1, TRN1)).encode())
@@ -109,15 +116,15 @@ def test_what_a_group_with_an_error_says_is_not_believed(group: str) -> None:
     assert found.wrong == (f"{group} of 7: it is broken",)
 
 
-def test_what_is_said_of_the_hardware_with_an_error_is_not_believed() -> None:
+def test_hardware_info_with_an_error_is_dropped() -> None:
     found = parse(
-        json.dumps(report([], 1, 1, TRN2) | {"neuron_hardware_info": {**TRN2, "error": "no driver"}}).encode()
+        json.dumps({**report([], 1, 1, TRN2), "neuron_hardware_info": {**TRN2, "error": "no driver"}}).encode()
     )
     assert found.hardware == Hardware()
     assert found.wrong == ("neuron_hardware_info: no driver",)
 
 
-def test_an_error_of_a_runtime_is_said_and_one_without_a_process_is_none() -> None:
+def test_runtime_error_is_remarked_and_runtime_without_pid_is_dropped() -> None:
     broken, nobody = runtime(7, (0,), 1) | {"error": "it has gone"}, runtime(8, (1,), 1)
     del nobody["pid"]
     found = parse(json.dumps(report([broken, nobody], 1, 1, TRN1)).encode())
@@ -126,7 +133,7 @@ def test_an_error_of_a_runtime_is_said_and_one_without_a_process_is_none() -> No
 
 
 @pytest.mark.parametrize("lie", [True, "12", None, -1, 1e400, 1e30, [], {}, "NaN", 0.5])
-def test_a_count_that_cannot_be_true_is_none(lie: Any) -> None:
+def test_implausible_report_count_is_dropped(lie: Any) -> None:
     ours = runtime(7, (0,), 1)
     ours["report"]["execution_stats"]["execution_summary"]["completed"] = lie
     ours["report"]["memory_used"]["neuron_runtime_used_bytes"]["host"] = lie
@@ -142,14 +149,14 @@ def test_a_count_that_cannot_be_true_is_none(lie: Any) -> None:
     ("percent", "expected"),
     [(100.4, 100), (100, 100), (0, 0), (101.5, None), (-0.1, None), ("50", None), (True, None)],
 )
-def test_a_core_cannot_be_used_for_more_than_all_of_the_time(percent: Any, expected: float | None) -> None:
+def test_core_utilization_above_100_percent_is_dropped(percent: Any, expected: float | None) -> None:
     ours = runtime(7, (0,), 1)
     ours["report"]["neuroncore_counters"]["neuroncores_in_use"]["0"]["neuroncore_utilization"] = percent
     found = parse(json.dumps(report([ours], 1, 1, TRN1)).encode())
     assert found.runtimes[0].percent.get(0) == expected
 
 
-def test_a_core_has_a_number_and_a_tag_can_be_read() -> None:
+def test_invalid_core_numbers_and_unprintable_tags_are_dropped() -> None:
     ours = runtime(7, (0,), 1, "job\x1b[31m\u202e")
     cores = ours["report"]["neuroncore_counters"]["neuroncores_in_use"]
     names = ("-1", "x", "", "4096", "9" * 5000, "\u0663", "\u00b2")
@@ -172,7 +179,7 @@ def test_a_core_has_a_number_and_a_tag_can_be_read() -> None:
         b'{"system_data": NaN}',
     ],
 )
-def test_what_is_no_report_is_refused(line: bytes) -> None:
+def test_line_that_is_no_report_is_refused(line: bytes) -> None:
     with pytest.raises(ValueError, match="which is no report"):
         parse(line)
 
@@ -209,7 +216,7 @@ _EXCHANGES = st.lists(st.tuples(st.sampled_from([*_places(json.loads(_WHOLE))]),
 @PATIENT
 @given(_EXCHANGES)
 @example([])
-def test_whatever_is_said_nothing_that_cannot_be_true_comes_of_it(exchanges: list[tuple[tuple[Any, ...], Any]]) -> None:
+def test_random_reports_give_plausible_values(exchanges: list[tuple[tuple[Any, ...], Any]]) -> None:
     document = json.loads(_WHOLE)
     for place, leaf in exchanges:
         _exchange(document, place, leaf)
@@ -229,12 +236,9 @@ def test_whatever_is_said_nothing_that_cannot_be_true_comes_of_it(exchanges: lis
 # -- recorded output
 
 
-def test_recorded_reports_say_what_is_known_of_them() -> None:
-    folder = os.environ.get("HARDWARE_SAMPLES")
-    if not folder:
-        pytest.skip("HARDWARE_SAMPLES names no folder of recorded output")
-    text = (Path(folder) / "neuron" / "neuron-monitor_trn1.2xlarge_neuroncc-2.3.stream.jsonl").read_bytes()
-    first, second, third = text.splitlines()
+@pytest.mark.parametrize("path", samples("neuron/neuron-monitor_trn1.2xlarge_neuroncc-2.3.stream.jsonl"))
+def test_recorded_neuron_monitor_output_is_parsed(path: Path) -> None:
+    first, second, third = path.read_bytes().splitlines()
     found = parse(first)
     assert found.wrong == ()
     assert found.ecc == {0: dict.fromkeys(ECC, 0)}
@@ -263,17 +267,20 @@ def test_recorded_reports_say_what_is_known_of_them() -> None:
     source = site(Npus(HOST | {"/dev/neuron0": ""} | program(1337, 16851), speaking))
     completed = Series(v.AWS_NEURON_EXECUTION_COUNT, {RESULT: "completed"})
     errors = Series(v.AWS_NEURON_EXECUTION_ERRORS, {v.ERROR_TYPE: "generic"})
-    totals = [(all_of(source)[completed], all_of(source)[errors])]
+    totals = [(count(all_of(source), completed), count(all_of(source), errors))]
     for line in (second, third):
         speaking.lines = [line]
         once = often(source)
         speaking.lines = []
-        totals.append((once[completed], once[errors]))
+        totals.append((count(once, completed), count(once, errors)))
     assert totals[0][0] > 0
     assert totals[2][0] - totals[1][0] == 260
     assert totals[2][1] - totals[1][1] == 23749 - 23692
-    idle = (Path(folder) / "neuron" / "all-smi_neuron-monitor_trn1.2xlarge_no-runtime.json").read_bytes()
-    found = parse(idle)
+
+
+@pytest.mark.parametrize("path", samples("neuron/all-smi_neuron-monitor_trn1.2xlarge_no-runtime.json"))
+def test_recorded_neuron_monitor_output_without_a_runtime_is_parsed(path: Path) -> None:
+    found = parse(path.read_bytes())
     assert found.runtimes == ()
     assert (found.hardware.model, found.hardware.memory) == ("trainium", 34359738368)
 
@@ -281,7 +288,7 @@ def test_recorded_reports_say_what_is_known_of_them() -> None:
 # -- whose they are
 
 
-def test_runtimes_are_matched_by_the_numbers_of_the_tree() -> None:
+def test_runtimes_are_matched_by_pid_of_the_process_tree() -> None:
     ours, child, other = runtime(STRANGER, (0,), 1), runtime(CHILD, (1,), 1, "child"), runtime(4242, (2,), 1, "other")
     drivers = Npus(HOST | {"/dev/neuron0": ""} | program(CHILD), said_of(ours, child, other))
     found = all_of(site(drivers))
@@ -294,7 +301,7 @@ def test_runtimes_are_matched_by_the_numbers_of_the_tree() -> None:
     assert len(series_of(found, v.HW_NPU_UTILIZATION)) == 3, "cores are the host's, whoever uses them"
 
 
-def test_executions_of_others_are_not_ours_though_nothing_but_their_number_tells_them_apart() -> None:
+def test_executions_of_other_pids_are_not_counted() -> None:
     runtimes = [runtime(STRANGER, (0,), 1), runtime(CHILD, (1,), 1), runtime(4242, (2,), 1)]
     files = HOST | {"/dev/neuron0": ""} | program(CHILD) | {f"/proc/{CHILD}/task/{CHILD}/children": ""}
     for pid, mine in ((STRANGER, 2), (CHILD, 1)):  # the parent of the ranks, and one of them
@@ -303,7 +310,7 @@ def test_executions_of_others_are_not_ours_though_nothing_but_their_number_tells
         assert value(found, v.AWS_NEURON_EXECUTION_ERRORS, {v.ERROR_TYPE: "generic"}) == mine * 23_673
 
 
-def test_a_number_that_another_process_has_got_is_not_ours_any_more() -> None:
+def test_reused_runtime_pid_is_not_attributed_to_the_program() -> None:
     files = HOST | {"/dev/neuron0": ""}
     drivers = Npus(files | program(CHILD), said_of(runtime(CHILD, (0,), 1)))
     source = site(drivers)
@@ -320,7 +327,7 @@ def test_a_number_that_another_process_has_got_is_not_ours_any_more() -> None:
     assert not series_of(often(source), v.AWS_NEURON_EXECUTION_COUNT)
 
 
-def test_runtimes_without_tags_are_one_and_their_quantiles_are_not_made_up() -> None:
+def test_runtimes_without_tags_are_summed_and_have_no_latency() -> None:
     drivers = Npus(
         HOST | {"/dev/neuron0": ""} | program(CHILD), said_of(runtime(STRANGER, (0,), 1), runtime(CHILD, (1,), 1))
     )
@@ -343,7 +350,7 @@ def test_runtimes_without_tags_are_one_and_their_quantiles_are_not_made_up() -> 
         (CONTAINER, ("b", str(STRANGER)), "b", {"b"}),  # the latter is another container's
     ],
 )
-def test_a_tag_says_whose_a_runtime_is_where_its_number_cannot(
+def test_process_tag_matches_a_runtime_in_a_pid_namespace(
     files: Mapping[str, str], tags: tuple[str, ...], tag: str, expected: set[str]
 ) -> None:
     runtimes = [runtime(70 + number, (number,), 1, each) for number, each in enumerate(tags)]
@@ -361,9 +368,7 @@ def test_a_tag_says_whose_a_runtime_is_where_its_number_cannot(
         ((CHILD,), 0),
     ],
 )
-def test_in_a_container_a_runtime_without_a_tag_is_known_by_the_number_that_it_has_there(
-    tags: tuple[int, ...], ours: int
-) -> None:
+def test_default_tag_matches_a_runtime_by_its_pid_in_the_container(tags: tuple[int, ...], ours: int) -> None:
     runtimes = [runtime(70 + place, (place,), 1, str(tag)) for place, tag in enumerate(tags)]
     files = CONTAINER | {"/dev/neuron0": ""} | program(CHILD, opens="/dev/neuron0")  # the child computes on none
     source = site(Npus(files, said_of(*runtimes)), environ={})
@@ -375,7 +380,7 @@ def test_in_a_container_a_runtime_without_a_tag_is_known_by_the_number_that_it_h
     assert any("NEURON_PROCESS_TAG that no other has" in sentence for sentence in source.missing) is not bool(ours)
 
 
-def test_under_torchrun_each_rank_says_its_own_and_one_of_them_the_cores() -> None:
+def test_first_torchrun_rank_reports_the_cores_and_others_only_their_own() -> None:
     ranks = [runtime(STRANGER, (0,), 1), runtime(CHILD, (1,), 1)]
     files = HOST | old_files(1, 2, 1) | program(opens="/dev/neuron0")
     found = [
@@ -390,7 +395,7 @@ def test_under_torchrun_each_rank_says_its_own_and_one_of_them_the_cores() -> No
     assert found[1] == {}, "it listens from the next reading on"
 
 
-def test_a_member_listens_as_soon_as_it_uses_a_core_and_says_nothing_of_the_host() -> None:
+def test_job_member_starts_neuron_monitor_when_it_uses_a_core() -> None:
     said = said_of(runtime(STRANGER, (0,), 1))
     drivers = Npus(HOST | old_files(1, 2, 1) | program(), said)
     source = site(drivers, member=True)
@@ -404,7 +409,7 @@ def test_a_member_listens_as_soon_as_it_uses_a_core_and_says_nothing_of_the_host
     assert json.loads(said.opened[0][2])["system_metrics"] == []
 
 
-def test_what_several_runtimes_say_of_a_core_is_added() -> None:
+def test_core_utilization_is_summed_over_runtimes() -> None:
     """Older tools name all cores of a device for each runtime, with 0 where it does nothing."""
     first, second, third = runtime(70, (0, 2), 1), runtime(71, (0, 2), 0), runtime(72, (2, 4), 2)
     found = all_of(site(Npus(HOST | {"/dev/neuron0": ""} | program(), said_of(first, second, third))))
@@ -419,7 +424,7 @@ def test_what_several_runtimes_say_of_a_core_is_added() -> None:
     assert tensors == {"neuroncore0": 2 * 943_608, "neuroncore2": 3 * 943_608, "neuroncore4": 943_608}
 
 
-def test_without_a_program_every_runtime_is_reported() -> None:
+def test_every_runtime_is_reported_without_an_observed_program() -> None:
     drivers = Npus(
         HOST | {"/dev/neuron0": ""} | program(), said_of(runtime(70, (0,), 1, "a"), runtime(71, (1,), 1, "b"))
     )
@@ -427,7 +432,7 @@ def test_without_a_program_every_runtime_is_reported() -> None:
     assert {series.attributes[TAG] for series in series_of(found, v.AWS_NEURON_EXECUTION_COUNT)} == {"a", "b"}
 
 
-def test_executions_add_up_and_what_a_new_runtime_brings_comes_on_top() -> None:
+def test_execution_counter_adds_up_over_runtimes() -> None:
     said = said_of(runtime(STRANGER, (0,), 1))
     drivers = Npus(HOST | {"/dev/neuron0": ""} | program(CHILD), said)
     source = site(drivers)
@@ -441,7 +446,7 @@ def test_executions_add_up_and_what_a_new_runtime_brings_comes_on_top() -> None:
     assert errors == [23_673, 23_673, 2 * 23_673], "running totals, of each process its own"
 
 
-def test_errors_that_are_fewer_than_before_have_begun_at_nothing_again() -> None:
+def test_error_counter_continues_after_a_reset() -> None:
     said = said_of()
     source = site(Npus(HOST | {"/dev/neuron0": ""} | program(), said))
     counts = []
@@ -457,7 +462,7 @@ def test_errors_that_are_fewer_than_before_have_begun_at_nothing_again() -> None
 
 
 @pytest.mark.parametrize("made", [old_files, moved_files])
-def test_files_are_found_by_their_names_in_old_places_and_new_ones(made: Any) -> None:
+def test_neuron_sysfs_files_are_found_in_old_and_new_places(made: Any) -> None:
     drivers = Npus(made(2, 4, 2), None)
     files = Files(drivers.kernel())
     assert files.cores == {0: 4, 1: 4}
@@ -470,7 +475,7 @@ def test_files_are_found_by_their_names_in_old_places_and_new_ones(made: Any) ->
     assert files.used(1) == sum(size for core in range(4) for _, size in files.memory(1, core)) == 16_016_384
 
 
-def test_what_has_moved_alone_is_found_and_what_has_its_name_is_not_taken_for_it() -> None:
+def test_single_moved_sysfs_file_is_found_but_no_namesake() -> None:
     old, moved = "neuron0/neuron_core0/stats/memory_usage/device_mem", "neuron0/neuron_core0/memory/device_mem"
     power = "neuron0/stats/power/utilization"
     files = {path.replace(old, moved): said for path, said in old_files(1, 1, 1).items()}
@@ -486,7 +491,7 @@ def test_what_has_moved_alone_is_found_and_what_has_its_name_is_not_taken_for_it
     assert found.power(0) == 0.215
 
 
-def test_memory_is_not_said_where_that_of_a_core_is_not_known() -> None:
+def test_device_memory_is_dropped_when_one_core_is_unknown() -> None:
     files = old_files(1, 2, 1)
     del files["/sys/devices/virtual/neuron_device/neuron0/neuron_core1/stats/memory_usage/device_mem/total"]
     assert Files(Npus(files, None).kernel()).used(0) is None
@@ -495,7 +500,7 @@ def test_memory_is_not_said_where_that_of_a_core_is_not_known() -> None:
     assert [*series_of(found, v.HW_NPU_MEMORY_USAGE).values()] == [sizes["neuron_device"]], "what runtimes say"
 
 
-def test_a_device_that_has_less_memory_than_is_in_use_has_not_said_how_much_it_has() -> None:
+def test_memory_limit_below_usage_is_dropped() -> None:
     for size, ratio in ((1 << 30, True), (1 << 20, False)):
         hardware = {**TRN1, "neuron_device_memory_size": size}
         drivers = Npus(HOST | old_files(1, 2, 1) | program(), lines(report([], 1, 1, hardware)))
@@ -505,7 +510,7 @@ def test_a_device_that_has_less_memory_than_is_in_use_has_not_said_how_much_it_h
         assert bool(series_of(found, v.HW_NPU_MEMORY_UTILIZATION)) is ratio
 
 
-def test_errors_come_from_the_tool_where_the_files_may_not_be_read() -> None:
+def test_ecc_errors_fall_back_to_neuron_monitor() -> None:
     denied = PermissionError(13, "denied")
     files = {path: denied if "_ecc_" in path else said for path, said in old_files(1, 2, 1).items()}
     found = all_of(site(Npus(HOST | files | program(), said_of())))
@@ -513,7 +518,7 @@ def test_errors_come_from_the_tool_where_the_files_may_not_be_read() -> None:
     assert errors == {"mem_corrected": 8, "mem_uncorrected": 0, "sram_corrected": 0, "sram_uncorrected": 0}
 
 
-def test_a_driver_that_is_taken_out_says_nothing_until_there_is_one_again() -> None:
+def test_unloaded_and_reloaded_neuron_driver() -> None:
     here = HOST | old_files(2, 2, 1) | program()
     drivers = Npus(here, None)
     source = site(drivers)
@@ -529,7 +534,7 @@ def test_a_driver_that_is_taken_out_says_nothing_until_there_is_one_again() -> N
     assert source.wrong == []
 
 
-def test_a_big_instance_is_sampled_with_a_read_for_each_core() -> None:
+def test_memory_sample_reads_one_file_per_core() -> None:
     drivers = Npus(HOST | old_files(16, 8, 1) | program(), said_of(devices=16))
     source = site(drivers)
     all_of(source)
@@ -539,7 +544,7 @@ def test_a_big_instance_is_sampled_with_a_read_for_each_core() -> None:
     assert len(drivers.tree.asked) == 16 * 8
 
 
-def test_files_are_only_looked_for_where_they_are_not_where_they_were() -> None:
+def test_sysfs_search_skips_unneeded_files() -> None:
     drivers = Npus(old_files(1, 2, 0), None)
     assert drivers.tree is not None
     Files(drivers.kernel())
@@ -549,20 +554,20 @@ def test_files_are_only_looked_for_where_they_are_not_where_they_were() -> None:
 @pytest.mark.parametrize(
     "text", ["0.00,0.00,0.00", "POWER_STATUS_INVALID,17,1.0,2.0,3.0", "", "POWER_STATUS_VALID,1,0,0,0.00"]
 )
-def test_power_is_believed_where_the_driver_says_that_it_is_valid(text: str) -> None:
+def test_invalid_power_status_is_dropped(text: str) -> None:
     files = old_files(1, 1, 0)
     files["/sys/devices/virtual/neuron_device/neuron0/stats/power/utilization"] = text
     assert Files(Npus(files, None).kernel()).power(0) is None
 
 
-def test_broken_files_say_nothing() -> None:
+def test_broken_neuron_sysfs_gives_no_values() -> None:
     files = {path: PermissionError(13, "denied") if "stats" in path else "\x00?" for path in old_files(1, 2, 1)}
     source = site(Npus(HOST | files | program(), None))
     assert {series.metric for series in all_of(source)} == {v.HW_NPU_INFO}
 
 
 @linux
-def test_the_real_kernels_files_are_read_and_never_opened_for_writing(tmp_path: Path) -> None:
+def test_neuron_sysfs_files_are_never_opened_for_writing(tmp_path: Path) -> None:
     """The source over a real tree that is mounted where the driver's would be, watched by strace."""
     trace = tmp_path / "trace"
     script = PROGRAMS / "neuron_files.py"
@@ -639,9 +644,7 @@ def shares(source: Any) -> set[float]:
 
 
 @linux
-def test_the_tool_is_listened_to_for_as_long_as_the_source_is_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_neuron_monitor_runs_while_the_source_is_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PYTHONPATH", "SECRET", "NEURON_RT_LOG_LEVEL", "AWS_NEURON_VISIBLE_DEVICES", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "/nowhere")
     tool = Tool(tmp_path, own(1), own(2))
@@ -662,7 +665,7 @@ def test_the_tool_is_listened_to_for_as_long_as_the_source_is_open(
 
 
 @linux
-def test_the_tool_is_found_where_its_package_puts_it(tmp_path: Path) -> None:
+def test_neuron_monitor_is_found_in_opt_aws(tmp_path: Path) -> None:
     script = f"""
 import os, subprocess
 from {parse.__module__.rpartition(".")[0]}.monitor import TOOL
@@ -679,7 +682,7 @@ print(TOOL.find())
 
 
 @linux
-def test_the_users_own_configuration_is_used_untouched(tmp_path: Path) -> None:
+def test_neuron_monitor_config_of_the_user_is_passed_unchanged(tmp_path: Path) -> None:
     tool = Tool(tmp_path, own(1))
     (tmp_path / "own.json").write_text('{"period": "7s", "mine": true}')
     with opened("trainium", neuron_monitor_config=str(tmp_path / "own.json"), **tool.settings) as source:
@@ -688,7 +691,7 @@ def test_the_users_own_configuration_is_used_untouched(tmp_path: Path) -> None:
 
 
 @linux
-def test_lines_of_any_length_and_cut_anywhere_are_reports(tmp_path: Path) -> None:
+def test_report_of_several_pipe_buffers_is_read(tmp_path: Path) -> None:
     many = report([runtime(os.getpid(), tuple(range(128)), 1)], 16, 1, TRN1)
     big = {**many, "loaded": ["x" * 400_000]}
     assert len(json.dumps(big)) > 400_000
@@ -708,7 +711,7 @@ def test_lines_of_any_length_and_cut_anywhere_are_reports(tmp_path: Path) -> Non
         ({"flood": 1600, "garbage": ["x"]}, "said"),
     ],
 )
-def test_a_tool_that_fails_costs_its_own_numbers_and_is_started_again(
+def test_failing_neuron_monitor_costs_only_its_own_metrics_and_is_restarted(
     tmp_path: Path, how: dict[str, Any], reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("opentelemetry.instrumentation.hardware.sources.trainium._PATIENCE", 0.2)
@@ -738,7 +741,7 @@ def test_a_tool_that_fails_costs_its_own_numbers_and_is_started_again(
 
 
 @linux
-def test_what_stands_before_the_first_report_is_no_trouble(tmp_path: Path) -> None:
+def test_garbage_before_the_first_report_is_skipped(tmp_path: Path) -> None:
     tool = Tool(tmp_path, own(1), garbage=["WARNING: old driver", "{", "\x1b[0m"])
     with staged(tool) as stage:
         wait_for(lambda: any(line.startswith("hw.npu.util") for line in stage.tick()), LONG, "report")
@@ -746,7 +749,7 @@ def test_what_stands_before_the_first_report_is_no_trouble(tmp_path: Path) -> No
 
 
 @linux
-def test_a_tool_that_has_said_nothing_yet_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_neuron_monitor_is_remarked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("opentelemetry.instrumentation.hardware.sources.trainium._PATIENCE", 0.2)
     with opened("trainium", **Tool(tmp_path, own(1), silent_after=0).settings) as source:
         assert all_of(source) == {}
@@ -754,7 +757,7 @@ def test_a_tool_that_has_said_nothing_yet_is_named(tmp_path: Path, monkeypatch: 
 
 
 @linux
-def test_a_tool_that_says_something_else_is_ill(tmp_path: Path) -> None:
+def test_neuron_monitor_with_other_output_makes_the_source_ill(tmp_path: Path) -> None:
     tool = Tool(tmp_path, {"hello": "world"})
     with staged(tool) as stage:
         stage.tick()
@@ -762,7 +765,7 @@ def test_a_tool_that_says_something_else_is_ill(tmp_path: Path) -> None:
 
 
 @linux
-def test_the_tool_dies_with_us_and_leaves_no_zombie(tmp_path: Path) -> None:
+def test_neuron_monitor_dies_with_the_killed_program(tmp_path: Path) -> None:
     tool = Tool(tmp_path, own(1))
     with started(command("neuron_listens", tool.settings["neuron_monitor"])) as child:
         assert child.stdout is not None
@@ -777,7 +780,7 @@ def test_the_tool_dies_with_us_and_leaves_no_zombie(tmp_path: Path) -> None:
 # -- where there is none
 
 
-def test_nothing_is_run_where_there_is_no_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_neuron_monitor_is_not_run_without_a_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Tool(tmp_path, own(1))
     monkeypatch.setenv("PATH", str(tmp_path))
     drivers = Npus({**HOST, "/dev/null": ""}, said_of())
@@ -788,7 +791,7 @@ def test_nothing_is_run_where_there_is_no_driver(tmp_path: Path, monkeypatch: py
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_tool_that_is_switched_off_leaves_the_files() -> None:
+def test_neuron_monitor_off_still_reads_sysfs() -> None:
     drivers = Npus(HOST | old_files(1, 2, 1) | program(), said_of())
     source = site(drivers, settings={"neuron_monitor": "off"})
     assert series_of(all_of(source), v.AWS_NEURON_NEURONCORE_MEMORY_USAGE)
@@ -797,7 +800,7 @@ def test_a_tool_that_is_switched_off_leaves_the_files() -> None:
         site(Npus(HOST | {"/dev/neuron0": ""}, said_of()), settings={"neuron_monitor": "off"})
 
 
-def test_old_reports_are_not_said_after_a_pause() -> None:
+def test_stale_reports_are_dropped_after_a_pause() -> None:
     files = HOST | {"/dev/neuron0": ""} | program()
     drivers = Npus(files, said_of(runtime(STRANGER, (0,), 1)))
     source = site(drivers)
@@ -809,7 +812,7 @@ def test_old_reports_are_not_said_after_a_pause() -> None:
 
 
 @pytest.mark.parametrize(("interval", "period"), [(0, 30.0), (0.5, 1.0), (2, 2.0), (2.5, 3.0), (3600, 60.0)])
-def test_the_period_is_the_sampling_interval_in_whole_seconds(interval: float, period: float) -> None:
+def test_report_period_is_the_sample_interval_in_whole_seconds(interval: float, period: float) -> None:
     assert period_of(interval) == period
     assert json.loads(configuration(period, True))["period"] == f"{period:.0f}s"
 
@@ -829,7 +832,7 @@ def test_the_period_is_the_sampling_interval_in_whole_seconds(interval: float, p
         (b"[]", 5),
     ],
 )
-def test_the_period_of_the_users_own_configuration_is_known(config: bytes, period: float) -> None:
+def test_report_period_of_the_users_configuration_is_parsed(config: bytes, period: float) -> None:
     assert said_period(config) == period
 
 
@@ -837,7 +840,7 @@ def test_the_period_of_the_users_own_configuration_is_known(config: bytes, perio
 
 
 @linux
-def test_the_tools_own_numbers_are_those_of_the_processs_runtime(tmp_path: Path) -> None:
+def test_raw_runtimes_are_those_of_the_process(tmp_path: Path) -> None:
     tool = Tool(tmp_path, own(1, (4, 5)))
     raw = Raw(Config.read(tool.settings, {}), os.getpid())
     try:
@@ -849,7 +852,7 @@ def test_the_tools_own_numbers_are_those_of_the_processs_runtime(tmp_path: Path)
 
 
 @linux
-def test_a_snapshot_prints_wandbs_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_snapshot_prints_wandb_keys_of_neuron_cores(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tool = Tool(tmp_path, own(1, (4,)))
     line = ["snapshot", "--format", "wandb", "--pid", str(os.getpid()), "--window", "0.1"]
     assert cli.main([*line, "--neuron-monitor", tool.settings["neuron_monitor"]]) == 0
