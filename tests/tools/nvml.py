@@ -2,16 +2,21 @@
 
 A GPU is a mapping from the name of an NVML call to its answer; `fakenvml.c` says how both are written. The numbers of
 the GPUs below are made up, after data sheets and published outputs; what a GPU does not know is not in its mapping.
+`CALLS` says which generation answers which call, in which type, and where that is from; `refuted` checks a GPU against
+it.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import IntEnum
 from itertools import count
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.tools import fake_nvml
 
@@ -116,6 +121,285 @@ def _words(value: Value) -> str:
     return " ".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)
 
 
+# -- which device answers which call
+
+
+class Generation(IntEnum):
+    """`NVML_DEVICE_ARCH_*`."""
+
+    MAXWELL = 3
+    PASCAL = 4
+    VOLTA = 5
+    TURING = 6
+    AMPERE = 7
+    ADA = 8
+    HOPPER = 9
+    BLACKWELL = 10
+
+
+HEADER = "nvml.h 12.9"
+MOCK = "NVIDIA's mock NVML (k8s-test-infra)"
+RECORDED = "recorded nvidia-smi output (T4, A10G, A100 with MIG, RTX 3080, GTX 1660 Ti, H200)"
+OTHERS = "reports and source of other readers"
+ASSUMED = "assumed"
+"""Where a statement on NVML is from. ASSUMED is what nobody has looked up or measured."""
+
+
+class Call(NamedTuple):
+    """What is known of an NVML call.
+
+    Attributes:
+        since: the first generation that answers it.
+        form: the types of the numbers that it hands out, or "text", "list" (of what is described in `fakenvml.c`).
+        source: where this is from; of a field, the type is most often from somewhere else.
+        needs: what the board must have.
+        mig: whether a whole GPU answers it while it is divided into MIG instances.
+        until: the last generation that answers it.
+        name: of a field, `NVML_FI_DEV_*` without that.
+    """
+
+    since: Generation
+    form: str
+    source: str
+    needs: str = ""
+    mig: bool = True
+    until: Generation = Generation.BLACKWELL
+    name: str = ""
+
+
+_G = Generation
+_EVER = Generation.MAXWELL
+"""For all products, or since a generation before any of ours."""
+
+CALLS: Mapping[str, Call] = {
+    # Identity
+    "Name": Call(_EVER, "text", HEADER),
+    "UUID": Call(_EVER, "text", HEADER),
+    "Serial": Call(_EVER, "text", f"{HEADER}; {RECORDED}: N/A on a GeForce", needs="inforom"),
+    "MinorNumber": Call(_EVER, "uint", HEADER),
+    "PciInfo": Call(_EVER, "text", HEADER),
+    "VbiosVersion": Call(_EVER, "text", HEADER),
+    "PersistenceMode": Call(_EVER, "uint", HEADER),
+    "ComputeMode": Call(_EVER, "uint", HEADER),
+    "MultiGpuBoard": Call(_EVER, "uint", HEADER),
+    "Architecture": Call(_EVER, "uint", HEADER),
+    "CudaComputeCapability": Call(_EVER, "int int", HEADER),
+    # Utilization and memory
+    "UtilizationRates": Call(_EVER, "uint uint", f"{HEADER}, {RECORDED}", mig=False),
+    "EncoderUtilization": Call(_EVER, "uint uint", f"{HEADER}, {RECORDED}", mig=False),
+    "DecoderUtilization": Call(_EVER, "uint uint", f"{HEADER}, {RECORDED}", mig=False),
+    "JpgUtilization": Call(_G.AMPERE, "uint uint", f"{HEADER}; {RECORDED}; since when: {ASSUMED}", mig=False),
+    "OfaUtilization": Call(_G.AMPERE, "uint uint", f"{HEADER}; {RECORDED}; since when: {ASSUMED}", mig=False),
+    "MemoryInfo": Call(_EVER, "ullong ullong ullong ullong", f"{HEADER}; {OTHERS}: not on GB10", needs="memory"),
+    "BAR1MemoryInfo": Call(_EVER, "ullong ullong ullong", f"{HEADER}; not on GB10: {ASSUMED}", needs="memory"),
+    "Samples": Call(_EVER, "list", HEADER, mig=False),
+    # Power, temperature, clocks
+    "PowerUsage": Call(_EVER, "uint", HEADER, needs="sensors"),
+    "TotalEnergyConsumption": Call(_G.VOLTA, "ullong", HEADER, needs="sensors"),
+    "EnforcedPowerLimit": Call(_EVER, "uint", f"{HEADER}; {OTHERS}: not on GB10", needs="limits"),
+    "PowerManagementLimit": Call(_EVER, "uint", HEADER, needs="limits"),
+    "PowerManagementDefaultLimit": Call(_EVER, "uint", HEADER, needs="limits"),
+    "PowerManagementLimitConstraints": Call(_EVER, "uint uint", HEADER, needs="limits"),
+    "Temperature": Call(_EVER, "uint", f"{HEADER}, deprecated since 13.0", needs="sensors"),
+    "TemperatureV": Call(_EVER, "int", HEADER, needs="sensors"),
+    "TemperatureThreshold": Call(
+        _EVER, "uint", f"{HEADER}: superseded since Ada; {RECORDED}: T.Limit alone on an H200", "sensors", until=_G.ADA
+    ),
+    "TemperatureThreshold.2": Call(
+        _EVER, "uint", f"{RECORDED}: N/A without memory of high bandwidth", "hbm", until=_G.ADA
+    ),
+    "MarginTemperature": Call(_G.ADA, "int", f"{HEADER}; {RECORDED}; since when: {ASSUMED}", needs="sensors"),
+    "ClockInfo": Call(_EVER, "uint", HEADER, needs="sensors"),
+    "ClockInfo.2": Call(_EVER, "uint", f"{HEADER}; not on GB10: {ASSUMED}", needs="memory"),
+    "MaxClockInfo": Call(_EVER, "uint", HEADER, needs="sensors"),
+    "MaxClockInfo.2": Call(_EVER, "uint", f"{HEADER}; not on GB10: {ASSUMED}", needs="memory"),
+    "CurrentClocksEventReasons": Call(_EVER, "ullong", HEADER, needs="sensors"),
+    "CurrentClocksThrottleReasons": Call(_EVER, "ullong", HEADER, needs="sensors"),
+    "PerformanceState": Call(_EVER, "uint", HEADER, needs="sensors"),
+    "NumFans": Call(_EVER, "uint", f"{HEADER}; {RECORDED}: N/A on T4, A100 SXM, H200", needs="fan"),
+    "FanSpeed": Call(_EVER, "uint", f"{HEADER}; {RECORDED}", needs="fan"),
+    "FanSpeedRPM": Call(_EVER, "uint", HEADER, needs="fan"),
+    # PCIe and NVLink
+    "CurrPcieLinkGeneration": Call(_EVER, "uint", HEADER),
+    "CurrPcieLinkWidth": Call(_EVER, "uint", HEADER),
+    "PcieReplayCounter": Call(_EVER, "uint", HEADER),
+    "NvLinkState": Call(_G.PASCAL, "uint", HEADER, needs="nvlink"),
+    "NvLinkVersion": Call(_G.PASCAL, "uint", HEADER, needs="nvlink"),
+    "NvLinkErrorCounter": Call(_G.PASCAL, "ullong", HEADER, needs="nvlink"),
+    # Errors and events
+    "EccMode": Call(_EVER, "uint uint", HEADER, needs="ecc"),
+    "TotalEccErrors": Call(_EVER, "ullong", HEADER, needs="ecc"),
+    "RetiredPages": Call(_EVER, "list", f"{HEADER}; {RECORDED}: N/A since Ampere", needs="ecc", until=_G.TURING),
+    "RetiredPagesPendingStatus": Call(_EVER, "uint", f"{HEADER}; {RECORDED}", needs="ecc", until=_G.TURING),
+    "RemappedRows": Call(_G.AMPERE, "uint uint uint uint", f"{HEADER}, {RECORDED}", needs="ecc", mig=False),
+    "SupportedEventTypes": Call(_EVER, "ullong", f"{HEADER}; not on a GeForce: {ASSUMED}", needs="ecc"),
+    # Processes
+    "ComputeRunningProcesses": Call(_EVER, "list", HEADER),
+    "GraphicsRunningProcesses": Call(_EVER, "list", HEADER),
+    "MPSComputeRunningProcesses": Call(_G.VOLTA, "list", HEADER),
+    "ProcessUtilization": Call(_EVER, "list", f"{HEADER}: NOT_FOUND where nothing is newer", mig=False),
+    # MIG and GPM
+    "MigMode": Call(_G.AMPERE, "uint uint", f"{HEADER}; {RECORDED}: N/A on A10G, RTX 3080", needs="mig"),
+    "MaxMigDeviceCount": Call(_G.AMPERE, "uint", HEADER, needs="mig"),
+    "GpuInstanceId": Call(_G.AMPERE, "uint", HEADER, needs="mig"),
+    "ComputeInstanceId": Call(_G.AMPERE, "uint", HEADER, needs="mig"),
+    "Attributes": Call(_G.AMPERE, "uint uint uint uint uint uint uint uint ullong", HEADER, needs="mig"),
+    "GpmQueryDeviceSupport": Call(_G.HOPPER, "uint", f"{HEADER}; of GeForce and GB10: {ASSUMED}", needs="gpm"),
+    "GpmCounter": Call(_G.HOPPER, "double", f"{HEADER}; with MIG by instance alone: {ASSUMED}", "gpm", mig=False),
+    # Fields: the source of the type is the mock's bridge where nothing else is said
+    **{
+        f"FieldValues.{field}": Call(_EVER, "ullong", f"{HEADER}, {MOCK}", needs="ecc", name=f"ECC_{name}")
+        for field, name in (
+            *((3, "SBE_VOL_TOTAL"), (4, "DBE_VOL_TOTAL"), (5, "SBE_AGG_TOTAL"), (6, "DBE_AGG_TOTAL")),
+            *((22, "SBE_AGG_DEV"), (23, "DBE_AGG_DEV")),
+        )
+    },
+    **{
+        f"FieldValues.{field}": Call(_EVER, form, f"{RECORDED}, {MOCK}", "ecc", until=_G.TURING, name=f"RETIRED_{name}")
+        for field, name, form in ((29, "SBE", "ullong"), (30, "DBE", "ullong"), (31, "PENDING", "uint"))
+    },
+    **{
+        f"FieldValues.{field}": Call(
+            _G.PASCAL,
+            "ullong",
+            f"{HEADER}; {OTHERS} (datadog-agent #55966): always 0 since Hopper; type: {ASSUMED}",
+            needs="nvlink",
+            name=f"NVLINK_{name}_ERROR_COUNT_TOTAL",
+        )
+        for field, name in ((38, "CRC_FLIT"), (45, "CRC_DATA"), (52, "REPLAY"), (59, "RECOVERY"))
+    },
+    **{
+        f"FieldValues.{field}": Call(
+            _EVER, "ullong", f"{HEADER}: nanoseconds; {MOCK}", "sensors", name=f"PERF_POLICY_{name}"
+        )
+        for field, name in (
+            *((74, "POWER"), (75, "THERMAL"), (76, "SYNC_BOOST"), (77, "BOARD_LIMIT"), (78, "LOW_UTILIZATION")),
+            *((79, "RELIABILITY"), (80, "TOTAL_APP_CLOCKS"), (81, "TOTAL_BASE_CLOCKS")),
+        )
+    },
+    "FieldValues.82": Call(
+        _G.VOLTA, "uint", f"{RECORDED}: N/A without memory of high bandwidth; {MOCK}", "hbm", name="MEMORY_TEMP"
+    ),
+    "FieldValues.83": Call(_G.VOLTA, "ullong", f"{HEADER}, {MOCK}", "sensors", name="TOTAL_ENERGY_CONSUMPTION"),
+    "FieldValues.91": Call(_G.PASCAL, "uint", f"{HEADER}, {MOCK}", "nvlink", name="NVLINK_LINK_COUNT"),
+    "FieldValues.94": Call(_EVER, "uint", f"{HEADER}, {MOCK}", name="PCIE_REPLAY_COUNTER"),
+    **{
+        f"FieldValues.{field}": Call(
+            _G.AMPERE, "ullong", f"{HEADER}, {MOCK}; since when: {ASSUMED}", "nvlink", name=f"NVLINK_THROUGHPUT_{name}"
+        )
+        for field, name in ((138, "DATA_TX"), (139, "DATA_RX"), (140, "RAW_TX"), (141, "RAW_RX"))
+    },
+    **{
+        f"FieldValues.{field}": Call(
+            _G.AMPERE, "uint", f"{HEADER}, {RECORDED}, {MOCK}", "ecc", mig=False, name=f"REMAPPED_{name}"
+        )
+        for field, name in ((142, "COR"), (143, "UNC"), (144, "PENDING"), (145, "FAILURE"))
+    },
+    "FieldValues.185": Call(_G.AMPERE, "uint", f"{HEADER} (except GA100), {MOCK}", "average", name="POWER_AVERAGE"),
+    **{
+        f"FieldValues.{field}": Call(_EVER, "uint", f"{HEADER}, {MOCK}", needs, name=f"POWER_{name}")
+        for field, name, needs in (
+            *((186, "INSTANT", "sensors"), (187, "MIN_LIMIT", "limits"), (188, "MAX_LIMIT", "limits")),
+            *((189, "DEFAULT_LIMIT", "limits"), (190, "CURRENT_LIMIT", "limits")),
+        )
+    },
+    **{
+        f"FieldValues.{field}": Call(
+            _G.ADA, "int", f"{HEADER}: Ada and later; {RECORDED}; {MOCK}", "sensors", name=f"TEMPERATURE_{name}_TLIMIT"
+        )
+        for field, name in ((193, "SHUTDOWN"), (194, "SLOWDOWN"), (195, "MEM_MAX"), (196, "GPU_MAX"))
+    },
+    **{
+        f"FieldValues.{field}": Call(
+            _G.ADA,
+            "uint",
+            f'{HEADER}: "Value can be wrapped"; 32 bits: the driver\'s own counter is an NvU32 (ctrl2080bus.h of '
+            f"open-gpu-kernel-modules), {OTHERS} take .uiVal; L40S: dcgm-exporter #721; before Ada: {ASSUMED}",
+            needs="sensors",
+            name=f"PCIE_COUNT_{name}_BYTES",
+        )
+        for field, name in ((197, "TX"), (198, "RX"))
+    },
+}
+"""By call, and where they differ by what it selects; a field by its number."""
+
+OF_PARTS = frozenset(
+    {
+        *("Name", "UUID", "GpuInstanceId", "ComputeInstanceId", "Attributes", "MemoryInfo", "BAR1MemoryInfo"),
+        *("ComputeRunningProcesses", "GraphicsRunningProcesses"),
+    }
+)
+"""Calls that a MIG instance answers (nvml.h 12.9)."""
+
+
+class Board(NamedTuple):
+    """What a card is.
+
+    Attributes:
+        generation: of its chip.
+        has: what calls need.
+        divided: whether it is in MIG instances.
+    """
+
+    generation: Generation
+    has: frozenset[str]
+    divided: bool = False
+
+
+def refuted(gpu: Mapping[str, Value], board: Board) -> list[str]:
+    """What such a board cannot say of what this GPU says, each with its source."""
+    return [problem for line, value in gpu.items() for problem in _problems(line, value, board)]
+
+
+def _problems(line: str, value: Value, board: Board) -> Iterator[str]:
+    part = re.match(r"(mig|gi)\d+\.", line)
+    key = line[part.end() :] if part else line
+    call = known(key)
+    if call is None:
+        yield f"{line}: nothing is known of this call"
+        return
+    if not call.since <= board.generation <= call.until:
+        yield f"{line}: {call.since.name} to {call.until.name} answer it, not {board.generation.name} ({call.source})"
+    if call.needs and call.needs not in board.has:
+        yield f"{line}: it needs {call.needs} ({call.source})"
+    if part and part[1] == "mig" and key.partition(".")[0] not in OF_PARTS:
+        yield f"{line}: MIG instances do not answer it"
+    if not part and board.divided and not call.mig:
+        yield f"{line}: not with MIG ({call.source})"
+    if not str(value).startswith("!") and not _fits(key, value, call.form):
+        yield f"{line}: {value} is no {call.form} ({call.source})"
+
+
+def known(line: str) -> Call | None:
+    """What is known of the call of a line: with all that it selects, or with less."""
+    while line not in CALLS and "." in line:
+        line = line.rpartition(".")[0]
+    return CALLS.get(line)
+
+
+RANGES = {"uint": (0, 2**32), "int": (-(2**31), 2**31), "ullong": (0, 2**64), "double": (-(2**63), 2**64)}
+"""By type, the least value and the one behind the greatest."""
+
+
+def _fits(key: str, value: Value, form: str) -> bool:
+    if form in ("text", "list"):
+        return isinstance(value, str)
+    words = _words(value).split()
+    types = form.split()
+    if key.startswith("FieldValues"):
+        types.insert(0, form)
+        if words[0] != form:
+            return False
+        words, types = words[1:], types[1:]
+    starts = [int(word.partition("+")[0], 0) for word in words]
+    return len(starts) == len(types) and all(
+        RANGES[each][0] <= start < RANGES[each][1] for each, start in zip(types, starts)
+    )
+
+
+# -- cards
+
+
 def _power(typical: int, enforced: int, least: int) -> Iterator[tuple[str, Value]]:
     """Power in milliwatts, and the energy in millijoules that comes of it."""
     energy = moving(5_000_000_000, typical)
@@ -182,7 +466,7 @@ def t4(index: int = 0) -> Gpu:
         **_reliable(),
         **dict(_power(38_120, 70_000, 60_000)),
         **dict(_clocks((1065, 1065, 5000, 990), (1590, 1590, 5001, 1470))),
-        "Architecture": 5,
+        "Architecture": Generation.TURING.value,
         "CudaComputeCapability": (7, 5),
         "UtilizationRates": (41, 17),
         "EncoderUtilization": engines["EncoderUtilization"],
@@ -201,8 +485,8 @@ def t4(index: int = 0) -> Gpu:
         "CurrPcieLinkWidth": 8,
         "PcieReplayCounter": 0,
         "FieldValues.94": "uint 0",
-        "FieldValues.29": "uint 1",
-        "FieldValues.30": "uint 2",
+        "FieldValues.29": "ullong 1",
+        "FieldValues.30": "ullong 2",
         "FieldValues.31": "uint 0",
         "FieldValues.74": f"ullong {moving(12_000_000_000, 250_000_000.0)}",
         "FieldValues.75": "ullong 0",
@@ -215,13 +499,13 @@ def t4(index: int = 0) -> Gpu:
 
 
 def geforce(index: int = 0) -> Gpu:
-    """A consumer's card: two fans, no error-correcting memory, no NVLink."""
-    return {
+    """A consumer's card: two fans, no error-correcting memory, no NVLink, no serial number."""
+    gpu: Gpu = {
         **_identity(index, "NVIDIA GeForce RTX 4090", 0x01 + index, 0x2684),
         **_engines(),
         **dict(_power(287_450, 450_000, 150_000)),
         **dict(_clocks((2520, 2520, 10501, 1980), (3105, 3105, 10501, 2415))),
-        "Architecture": 8,
+        "Architecture": Generation.ADA.value,
         "CudaComputeCapability": (8, 9),
         "UtilizationRates": (97, 44),
         "MemoryInfo": (24_564 * MIB, 350 * MIB, 14_214 * MIB, 10_000 * MIB),
@@ -247,6 +531,8 @@ def geforce(index: int = 0) -> Gpu:
         "ComputeRunningProcesses": "",
         "GraphicsRunningProcesses": "",
     }
+    del gpu["Serial"]
+    return gpu
 
 
 def a100(index: int = 0) -> Gpu:
@@ -258,7 +544,7 @@ def a100(index: int = 0) -> Gpu:
         **dict(_power(312_340, 400_000, 100_000)),
         **dict(_clocks((1410, 1410, 1593, 1275), (1410, 1410, 1593, 1290))),
         **dict(_nvlink(12, 3)),
-        "Architecture": 7,
+        "Architecture": Generation.AMPERE.value,
         "CudaComputeCapability": (8, 0),
         "UtilizationRates": (88, 53),
         "MemoryInfo": (81_920 * MIB, 693 * MIB, 41_227 * MIB, 40_000 * MIB),
@@ -279,7 +565,6 @@ def a100(index: int = 0) -> Gpu:
         "FieldValues.94": "uint 5",
         **{f"FieldValues.{policy}": "ullong 0" for policy in range(74, 82)},
         "FieldValues.74": f"ullong {moving(90_000_000_000, 125_000_000.0)}",
-        "FieldValues.185": "uint 312340",
         "FieldValues.186": "uint 330000",
         "FieldValues.187": "uint 100000",
         "FieldValues.188": "uint 400000",
@@ -298,14 +583,14 @@ def a100(index: int = 0) -> Gpu:
 
 
 def h100(index: int = 0) -> Gpu:
-    """Hopper: GPM, margins in place of limits of temperature, bytes over PCIe counted."""
+    """Hopper: GPM, margins in place of limits of temperature, bytes over PCIe counted; NVLink errors by link alone."""
     gpu = {
         **a100(index),
         **_identity(index, "NVIDIA H100 80GB HBM3", 0x1A + index, 0x2330),
         **dict(_power(512_600, 700_000, 200_000)),
         **dict(_clocks((1980, 1980, 2619, 1545), (1980, 1980, 2619, 1545))),
         **dict(_nvlink(18, 4)),
-        "Architecture": 9,
+        "Architecture": Generation.HOPPER.value,
         "CudaComputeCapability": (9, 0),
         "MemoryInfo": (81_559 * MIB, 557 * MIB, 31_002 * MIB, 50_000 * MIB),
         "MarginTemperature": 26,
@@ -319,8 +604,9 @@ def h100(index: int = 0) -> Gpu:
         "FieldValues.194": "int -2",
         "FieldValues.195": "int 0",
         "FieldValues.196": "int 0",
-        "FieldValues.197": f"ullong {moving(7_000_000_000, 300_000_000.0)}",
-        "FieldValues.198": f"ullong {moving(9_000_000_000, 100_000_000.0)}",
+        "FieldValues.197": f"uint {moving(700_000_000, 300_000_000.0)}",
+        "FieldValues.198": f"uint {moving(900_000_000, 100_000_000.0)}",
+        **{f"FieldValues.{total}": "ullong 0" for total in (38, 45, 52, 59)},
         "GpmQueryDeviceSupport": 1,
         **{f"GpmCounter.{metric}": moving(0, rate) for metric, rate in GPM_RATES.items()},
     }
@@ -368,8 +654,7 @@ def mig(gpu: Mapping[str, Value], index: int, slots: Mapping[int, tuple[int, int
 
     Each part uses as many GiB as its slot's number and one, of ten. The whole says no utilization any more.
     """
-    silent = ("UtilizationRates", "EncoderUtilization", "DecoderUtilization", "JpgUtilization", "OfaUtilization")
-    kept = {call: value for call, value in gpu.items() if call not in silent and not call.startswith("GpmCounter")}
+    kept: Gpu = {line: value for line, value in gpu.items() if (call := known(line)) is not None and call.mig}
     kept |= {"MigMode": (1, 1), "MaxMigDeviceCount": 7}
     for slot, (gpu_instance, compute_instance) in slots.items():
         used = (slot + 1) * 1024 * MIB
@@ -392,9 +677,28 @@ def mig(gpu: Mapping[str, Value], index: int, slots: Mapping[int, tuple[int, int
 
 def unified(index: int = 0) -> Gpu:
     """A part that shares the machine's memory with its processor: none of its own, no limits of power."""
-    gpu = {**geforce(index), "Name": "NVIDIA GB10", "PowerUsage": 14_020, "Temperature.0": 48, "TemperatureV.0": 48}
-    lacks = ("MemoryInfo", "NumFans", "Fan", "EnforcedPower", "PowerManagement", "ClockInfo.2")
-    return {call: value for call, value in gpu.items() if not call.startswith(lacks)}
+    lacks = (
+        "MemoryInfo",
+        "BAR1",
+        "NumFans",
+        "Fan",
+        "EnforcedPower",
+        "PowerManagement",
+        "ClockInfo.2",
+        "MaxClockInfo.2",
+    )
+    gpu = {line: value for line, value in geforce(index).items() if not line.startswith((*lacks, "TemperatureThres"))}
+    return {
+        **gpu,
+        "Name": "NVIDIA GB10",
+        "Architecture": Generation.BLACKWELL.value,
+        "CudaComputeCapability": (12, 1),
+        "PowerUsage": 14_020,
+        "Temperature.0": 48,
+        "TemperatureV.0": 48,
+        "CurrPcieLinkGeneration": 1,
+        "CurrPcieLinkWidth": 1,
+    }
 
 
 def wsl(index: int = 0) -> Gpu:
@@ -409,3 +713,19 @@ def vgpu(index: int = 0) -> Gpu:
     kept = ("Name", "UUID", "PciInfo", "MinorNumber", "UtilizationRates", "Encoder", "Decoder", "MemoryInfo", "Compute")
     gpu = {call: value for call, value in a100(index).items() if call.startswith(kept)}
     return {**gpu, "Name": "GRID A100D-10C", "MemoryInfo": (10_240 * MIB, 0, 7_240 * MIB, 3_000 * MIB)}
+
+
+_BOARD = frozenset({"memory", "sensors", "limits"})
+_DATA_CENTRE = _BOARD | {"ecc", "inforom"}
+_SXM = _DATA_CENTRE | {"hbm", "nvlink", "mig"}
+
+BOARDS: Mapping[Callable[[], Gpu], Board] = {
+    t4: Board(Generation.TURING, _DATA_CENTRE),
+    geforce: Board(Generation.ADA, _BOARD | {"fan", "average"}),
+    a100: Board(Generation.AMPERE, _SXM),
+    h100: Board(Generation.HOPPER, _SXM | {"gpm", "average"}),
+    unified: Board(Generation.BLACKWELL, frozenset({"sensors"})),
+    wsl: Board(Generation.ADA, _BOARD),
+    vgpu: Board(Generation.AMPERE, frozenset({"memory"})),
+}
+"""By card, what it is."""

@@ -13,7 +13,8 @@
  * A value that begins with "!15" refuses with that code; "!15*3" does so three times, and then says what follows or,
  * where nothing does, what other lines say; "!hang" does not return before the line says something else. What has no
  * line is not supported. A number may move: "1000+250@77.5" is 1000 at 77.5 s of the clock, and 250 more each second.
- * The clock is CLOCK_MONOTONIC, or the line "Clock" where there is one. -1 is NVML's "not available", all bits one.
+ * The clock is CLOCK_MONOTONIC, or the line "Clock" where there is one. -1 is NVML's "not available", all bits one. What
+ * moves past the width of its type wraps.
  *
  * The file is read again when it is replaced, while calls go on. A file that cannot be read is a driver that is not
  * loaded. FAKE_NVML_CALLS names a file to which each call appends its key.
@@ -519,15 +520,20 @@ int nvmlDeviceGetProcessUtilization(Device *d, Share *out, u32 *count, u64 after
     return end(found > room ? INSUFFICIENT_SIZE : code);
 }
 
-/* NVML's value types by name, and a value of one. */
+/* NVML's value types by name, and a value of one. A counter wraps at the width of its type. */
 typedef union { double real; u64 whole; } Value;
 static int typed(const char **text, u32 *type, Value *out) {
     static const char *const names[] = {"double", "uint", "ulong", "ullong", "llong", "int", "ushort"};
+    static const u64 masks[] = {-1, 0xFFFFFFFF, -1, -1, -1, 0xFFFFFFFF, 0xFFFF};
     size_t length = strcspn(*text, " ");
     for (*type = 0; *type < 7; ++*type)
         if (strlen(names[*type]) == length && !strncmp(*text, names[*type], length)) {
             *text += length + strspn(*text + length, " ");
-            return out ? (*type ? whole(text, &out->whole) : real(text, &out->real)) : 1;
+            if (!out) return 1;
+            if (!*type) return real(text, &out->real);
+            int read = whole(text, &out->whole);
+            out->whole &= masks[*type];
+            return read;
         }
     return 0;
 }
