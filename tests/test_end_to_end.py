@@ -211,10 +211,10 @@ def check_words(points: Sequence[Point], temporality: str) -> None:
         assert (point.kind, point.monotonic) == KINDS[row.kind], point.name
         assert point.temporality == (None if row.kind is Kind.GAUGE else counted), point.name
         assert (point.unit, point.description) == (row.unit, row.help), point.name
-        # The number of the CPU is there on request only, and a parent where something is a part.
-        assert point.attributes.keys() | {v.HW_PARENT} == set(row.attributes) - {v.CPU_NUMBER} | {v.HW_PARENT}, (
-            point.name
-        )
+        # A parent is there where something is a part, and a serial number where it is not a GeForce.
+        sometimes = {v.HW_PARENT} | ({v.HW_SERIAL_NUMBER} if point.name == v.HW_GPU_INFO.name else set())
+        always = set(row.attributes) - {v.CPU_NUMBER}  # on request only
+        assert point.attributes.keys() | sometimes == always | sometimes, point.name
         assert all(text != "" for text in point.attributes.values()), point
     assert {(point.scope, point.version, point.schema_url) for point in points} == {(OURS, __version__, SCHEMA_URL)}
 

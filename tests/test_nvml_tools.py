@@ -12,22 +12,32 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import pynvml
 import pytest
 from tests.children import PATIENCE, run, started
 from tests.tools import fake_nvml, need, nvitop
 from tests.tools.nvml import (
     ALL_LINKS,
+    ASSUMED,
+    BOARDS,
+    CALLS,
     HANG,
+    HEADER,
     MIB,
+    MOCK,
     NOT_AVAILABLE,
+    OTHERS,
+    RECORDED,
     FakeNvml,
     Gpu,
     a100,
     geforce,
     h100,
+    known,
     listed,
     mig,
     refused,
+    refuted,
     t4,
     unfold,
     unified,
@@ -35,6 +45,8 @@ from tests.tools.nvml import (
     wsl,
 )
 from tests.waiting import wait_for
+
+from opentelemetry.instrumentation.hardware.sources.nvidia import quantities
 
 CLOCK = int(time.monotonic()) + 1000
 PROGRAM = """
@@ -163,6 +175,131 @@ def _expected(value: Any) -> list[Any]:
     return [unfold(word, CLOCK) if isinstance(word, str) and "@" in word else word for word in words]
 
 
+MEMBERS = {"ullong": "ullVal", "uint": "uiVal", "int": "siVal"}
+"""By type, the member of `nvmlValue_t`."""
+
+BITS = {"uint": 32, "int": 32, "ullong": 64}
+
+NEW = {"TemperatureV", "MarginTemperature", "JpgUtilization", "OfaUtilization", "FanSpeedRPM"}
+"""Calls that the oldest binding does not have."""
+
+
+def _wrapped(number: int, kind: str) -> int:
+    """The number in as many bits as its type has."""
+    number %= 1 << BITS[kind]
+    return number - (1 << 32) if kind == "int" and number >> 31 else number
+
+
+# -- The table of calls: which generation answers what, in which type.
+
+
+@pytest.mark.parametrize("card", BOARDS, ids=lambda card: card.__name__)
+def test_card_answers_only_calls_of_its_generation(card: Callable[[], Gpu]) -> None:
+    gpu, board = card(), BOARDS[card]
+    assert refuted(gpu, board) == []
+    assert gpu.get("Architecture", board.generation) == board.generation
+
+
+@pytest.mark.parametrize("card", [a100, h100], ids=lambda card: card.__name__)
+def test_card_with_mig_answers_only_calls_of_mig(card: Callable[[], Gpu]) -> None:
+    whole = card()
+    parts = mig(whole, 0, {0: (1, 0), 3: (5, 0)})
+    assert refuted(parts, BOARDS[card]._replace(divided=True)) == []
+    assert {line.partition(".")[0] for line in whole.keys() - parts.keys()} >= {"UtilizationRates", "RemappedRows"}
+
+
+@pytest.mark.parametrize(
+    ("card", "lines", "problem"),
+    [
+        pytest.param(t4, {"GpmQueryDeviceSupport": 1}, "HOPPER to BLACKWELL answer it, not TURING", id="GPM on Turing"),
+        pytest.param(a100, {"GpmCounter.2": "0+1@0"}, "not AMPERE", id="GPM on Ampere"),
+        pytest.param(t4, {"RemappedRows": (0, 0, 0, 0)}, "not TURING", id="row remapping on Turing"),
+        pytest.param(a100, {"FieldValues.29": "ullong 0"}, "not AMPERE", id="page retirement on Ampere"),
+        pytest.param(h100, {"TemperatureThreshold.0": 90}, "not HOPPER", id="thresholds on Hopper"),
+        pytest.param(a100, {"FieldValues.193": "int -8"}, "not AMPERE", id="T.Limit on Ampere"),
+        pytest.param(a100, {"FieldValues.197": "uint 1"}, "not AMPERE", id="PCIe bytes on Ampere"),
+        pytest.param(a100, {"FieldValues.185": "uint 1"}, "needs average", id="average power on GA100"),
+        pytest.param(h100, {"NumFans": 2}, "needs fan", id="fan on SXM"),
+        pytest.param(geforce, {"EccMode": (1, 1)}, "needs ecc", id="ECC on a GeForce"),
+        pytest.param(geforce, {"Serial": "1"}, "needs inforom", id="serial number of a GeForce"),
+        pytest.param(t4, {"FieldValues.82": "uint 60"}, "needs hbm", id="memory temperature of a T4"),
+        pytest.param(unified, {"MemoryInfo": (1, 0, 1, 0)}, "needs memory", id="memory of GB10"),
+        pytest.param(vgpu, {"PowerUsage": 1}, "needs sensors", id="power of a vGPU"),
+        pytest.param(h100, {"FieldValues.197": "ullong 1"}, "ullong 1 is no uint", id="64 bits of PCIe bytes"),
+        pytest.param(h100, {"FieldValues.197": f"uint {2**32}"}, "is no uint", id="PCIe bytes beyond 32 bits"),
+        pytest.param(h100, {"PowerUsage": 2**32}, "is no uint", id="power beyond 32 bits"),
+        pytest.param(h100, {"UtilizationRates": (1, 2, 3)}, "is no uint uint", id="one number too many"),
+        pytest.param(h100, {"Nonsense": 1}, "nothing is known", id="unknown call"),
+        pytest.param(h100, {"FieldValues.199": "uint 1"}, "nothing is known", id="unknown field"),
+        pytest.param(h100, {"mig0.PowerUsage": 1}, "MIG instances do not answer it", id="power of a MIG instance"),
+    ],
+)
+def test_answer_that_the_device_cannot_give_is_refuted(card: Callable[[], Gpu], lines: Gpu, problem: str) -> None:
+    found = refuted({**card(), **lines}, BOARDS[card])
+    assert found
+    assert all(each.startswith(f"{next(iter(lines))}: ") for each in found)
+    assert problem in found[0]
+
+
+def test_utilization_of_a_divided_gpu_is_refuted() -> None:
+    problems = refuted(h100(), BOARDS[h100]._replace(divided=True))
+    lines = {problem.partition(":")[0].partition(".")[0] for problem in problems}
+    assert {"UtilizationRates", "EncoderUtilization", "RemappedRows", "GpmCounter"} <= lines
+
+
+def test_every_call_states_its_source() -> None:
+    sources = (HEADER, MOCK, RECORDED, OTHERS, ASSUMED)
+    assert [line for line, call in CALLS.items() if not any(source in call.source for source in sources)] == []
+
+
+def test_field_numbers_are_those_of_the_binding() -> None:
+    named = {f"FieldValues.{getattr(pynvml, f'NVML_FI_DEV_{call.name}')}" for call in CALLS.values() if call.name}
+    assert named == {line for line in CALLS if line.startswith("FieldValues.")}
+
+
+def test_every_field_that_the_source_asks_for_is_in_the_table() -> None:
+    fields = {field for field, _ in (*quantities.OFTEN, *quantities.SELDOM)}
+    assert [field for field in fields if known(f"FieldValues.{field}") is None] == []
+
+
+def test_numbers_are_as_wide_as_the_table_says(start: Start) -> None:
+    """All bits are one, and the binding, whose types are NVIDIA's, reads as many as there are."""
+    cards = {line: value for card in (t4, geforce, h100) for line, value in card().items()}
+    calls = {line: call for line in cards if (call := known(line)) is not None and call.form not in ("text", "list")}
+    del calls["CudaComputeCapability"], calls["GpmQueryDeviceSupport"]  # a pair of digits, and a flag
+    for line in [line for line in calls if line.startswith("GpmCounter") or line == "FanSpeedRPM.1"]:
+        del calls[line]  # a metric is no number of its own, and the binding asks for the first fan only
+    fake, reader = start(cards)
+    numbers = {line: call.form.split() for line, call in calls.items()}
+    fake.say(
+        {
+            f"gpu0.{line}": f"{forms[0]} -1" if line.startswith("FieldValues") else [NOT_AVAILABLE] * len(forms)
+            for line, forms in numbers.items()
+        }
+    )
+    for line, forms in numbers.items():
+        question = _question(line)
+        if line.startswith("FieldValues"):
+            question += f".value.{MEMBERS[forms[0]]}"
+        answer = reader.ask(question)
+        if isinstance(answer, dict) and "unknown" in answer:
+            assert line.partition(".")[0] in NEW
+            continue
+        skipped = 1 if line == "MemoryInfo" else 0  # its first number is the structure's version
+        assert _numbers(answer)[skipped:] == [_wrapped(-1, form) for form in forms], line
+
+
+def test_counter_of_32_bits_wraps(start: Start) -> None:
+    fake, reader = start({**h100(), "FieldValues.197": f"uint 4000000000+300000000@{CLOCK}"})
+    read = "(lambda field: (field.valueType, field.value.ullVal))(nvmlDeviceGetFieldValues(gpu, [197])[0])"
+    assert reader.ask(read) == [pynvml.NVML_VALUE_TYPE_UNSIGNED_INT, 4_000_000_000]
+    fake.say({"Clock": CLOCK + 1})
+    assert reader.ask(read) == [pynvml.NVML_VALUE_TYPE_UNSIGNED_INT, 4_300_000_000 - 2**32]
+
+
+# -- What the library says to the binding.
+
+
 @pytest.mark.parametrize("profile", [t4, geforce, a100, h100, unified, vgpu])
 def test_every_line_of_a_gpu_is_what_the_binding_reads(start: Start, profile: Callable[[], Gpu]) -> None:
     gpu = profile()
@@ -182,13 +319,11 @@ def test_every_line_of_a_gpu_is_what_the_binding_reads(start: Start, profile: Ca
         elif call.startswith("FieldValues"):
             assert (answer["nvmlReturn"], answer["timestamp"]) == (0, CLOCK * 1e6), call
             kind, number = _expected(value)
-            read = {"ullong": "ullVal", "uint": "uiVal", "int": "siVal"}[kind]
-            assert reader.ask(f"{_question(call)}.value.{read}") == int(number), call
+            assert reader.ask(f"{_question(call)}.value.{MEMBERS[kind]}") == _wrapped(int(number), kind), call
         else:
             skipped = 1 if call == "MemoryInfo" else 0  # its first number is the structure's version
             assert _numbers(answer)[skipped:] == [int(str(n), 0) for n in _expected(value)], call
-    # What an old binding does not know yet.
-    assert set(unknown) <= {"TemperatureV.0", "MarginTemperature", "JpgUtilization", "OfaUtilization", "FanSpeedRPM.0"}
+    assert {call.partition(".")[0] for call in unknown} <= NEW
 
 
 def test_what_a_gpu_does_not_know_is_not_supported(start: Start) -> None:
@@ -356,7 +491,8 @@ def test_parts_of_a_gpu_with_an_empty_slot_between_them(start: Start) -> None:
 
 def test_gpm_metrics_are_what_counters_gained_between_two_samples(start: Start) -> None:
     counters = {"GpmCounter.2": 100, "GpmCounter.10": f"0+30@{CLOCK}", "gi3.GpmCounter.2": 7}
-    fake, reader = start({**t4(), "GpmQueryDeviceSupport": 1, **counters})
+    bare = {line: value for line, value in h100().items() if not line.startswith("GpmCounter")}
+    fake, reader = start({**bare, **counters})
     reader.ask("[globals().update({name: nvmlGpmSampleAlloc()}) for name in 'abc'] and None")
     reader.ask("nvmlGpmSampleGet(gpu, a) and None")
     assert reader.ask("gpm(a, a, 2, 10, 77)")[0][0] == 21

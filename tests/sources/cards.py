@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 from tests.sources.playing import Playing, playing
 from tests.tools import fake_nvml, need
-from tests.tools.nvml import FakeNvml, Gpu, Value
+from tests.tools.nvml import FakeNvml, Gpu, Value, still
 
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.kernel import Kernel, Linux
@@ -133,18 +133,13 @@ class OnHost(Drivers):
         return self._kernel
 
 
-def still(gpu: Mapping[str, Value]) -> Gpu:
-    """The GPU, whose counters begin to move at :data:`START`."""
-    return {call: re.sub("@.*", f"@{START}", said) if isinstance(said, str) else said for call, said in gpu.items()}
-
-
 @contextmanager
 def plugged(
     folder: Path, *gpus: Gpu, say: Mapping[str, Value] | None = None, pid: int | None = None, **settings: Any
 ) -> Iterator[Cards]:
     """Instruments this program on a machine with these GPUs, whose files are in the folder."""
     library = need(fake_nvml)
-    fake = FakeNvml(folder, *map(still, gpus))
+    fake = FakeNvml(folder, *(still(gpu, START) for gpu in gpus))
     fake.say({"Clock": START, **(say or {})})
     settings = {"sources": ["nvidia"], "nvml": str(library), "nvidia_smi": "off", **settings}
     with (

@@ -154,7 +154,7 @@ def _tool(folder: Path, prints: Sequence[str]) -> Callable[[int], None]:
 
 def _driver(folder: Path, simulation: Simulation, start: float) -> Callable[[int], None]:
     """A driver that says what it should at every tick."""
-    driver = nvml.FakeNvml(folder, *(make() for make in simulation.gpus))
+    driver = nvml.FakeNvml(folder, *(nvml.still(make(), start) for make in simulation.gpus))
     os.environ.update(driver.environment)
 
     def turn(tick: int) -> None:

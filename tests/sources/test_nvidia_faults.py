@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.sources.cards import Cards, plugged, still
+from tests.sources.cards import START, Cards, plugged
 from tests.stage import PATIENT, news, warnings
-from tests.tools.nvml import MIB, NOT_AVAILABLE, Gpu, Value, a100, geforce, h100, listed, mig, refused, wsl
+from tests.tools.nvml import MIB, NOT_AVAILABLE, Gpu, Value, a100, geforce, h100, listed, mig, refused, still, wsl
 
 from opentelemetry.instrumentation.hardware.poller import State
 from opentelemetry.instrumentation.hardware.sources.nvidia.calls import END
@@ -290,7 +290,7 @@ def test_a_call_that_fails_for_a_while_is_made_again_after_pauses_that_grow(
         assert 3 <= asked <= 6
         assert cards.missing("hw.power")
         assert cards.up()
-        for call, value in still(h100()).items():
+        for call, value in still(h100(), START).items():
             if call in CALLS:
                 cards.fake.say({f"gpu0.{call}": value})
         for _ in range(33):

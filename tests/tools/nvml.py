@@ -51,6 +51,11 @@ def moving(start: int, rate: float, since: float | None = None) -> str:
     return f"{start}+{rate}@{time.monotonic() if since is None else since!r}"
 
 
+def still(gpu: Mapping[str, Value], since: float) -> Gpu:
+    """The GPU, whose numbers begin to move at that time."""
+    return {line: re.sub("@.*", f"@{since!r}", said) if isinstance(said, str) else said for line, said in gpu.items()}
+
+
 def unfold(text: str, now: float) -> int:
     """What the library says for such a number at the time `now`."""
     start, _, motion = text.partition("+")
@@ -229,6 +234,14 @@ CALLS: Mapping[str, Call] = {
     # Errors and events
     "EccMode": Call(_EVER, "uint uint", HEADER, needs="ecc"),
     "TotalEccErrors": Call(_EVER, "ullong", HEADER, needs="ecc"),
+    "MemoryErrorCounter": Call(_EVER, "ullong", HEADER, needs="ecc"),
+    **{
+        f"{call}.{kind}.0": Call(
+            _EVER, "ullong", f"{HEADER}; {RECORDED}: N/A with MIG, of volatile errors", "ecc", False
+        )
+        for call in ("TotalEccErrors", "MemoryErrorCounter")
+        for kind in (0, 1)
+    },
     "RetiredPages": Call(_EVER, "list", f"{HEADER}; {RECORDED}: N/A since Ampere", needs="ecc", until=_G.TURING),
     "RetiredPagesPendingStatus": Call(_EVER, "uint", f"{HEADER}; {RECORDED}", needs="ecc", until=_G.TURING),
     "RemappedRows": Call(_G.AMPERE, "uint uint uint uint", f"{HEADER}, {RECORDED}", needs="ecc", mig=False),
@@ -248,7 +261,9 @@ CALLS: Mapping[str, Call] = {
     "GpmCounter": Call(_G.HOPPER, "double", f"{HEADER}; with MIG by instance alone: {ASSUMED}", "gpm", mig=False),
     # Fields: the source of the type is the mock's bridge where nothing else is said
     **{
-        f"FieldValues.{field}": Call(_EVER, "ullong", f"{HEADER}, {MOCK}", needs="ecc", name=f"ECC_{name}")
+        f"FieldValues.{field}": Call(
+            _EVER, "ullong", f"{HEADER}, {RECORDED}, {MOCK}", "ecc", mig="VOL" not in name, name=f"ECC_{name}"
+        )
         for field, name in (
             *((3, "SBE_VOL_TOTAL"), (4, "DBE_VOL_TOTAL"), (5, "SBE_AGG_TOTAL"), (6, "DBE_AGG_TOTAL")),
             *((22, "SBE_AGG_DEV"), (23, "DBE_AGG_DEV")),
