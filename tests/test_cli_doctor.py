@@ -139,7 +139,8 @@ def test_http_404_of_endpoint_is_wrong(web_server: str) -> None:
     assert "/v1/metrics" in found.fix
 
 
-def test_grpc_request_to_a_web_server_is_wrong(web_server: str) -> None:
+def test_grpc_request_to_a_web_server_is_wrong(web_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery, "_DEADLINE", 0.2)  # for which the exporter tries again
     status, findings = examined({"OTEL_EXPORTER_OTLP_ENDPOINT": web_server, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"})
     assert status == 1
     assert [finding.subject for finding in wrong(findings)] == ["request"]

@@ -1,4 +1,4 @@
-"""``otel-hardware metrics`` and the command itself: the catalogue, the help, and how quickly they come."""
+"""`otel-hardware metrics` and the help. Single metrics and mistakes are in `cli/metrics.txt` and `cli/help.txt`."""
 
 from __future__ import annotations
 
@@ -7,26 +7,27 @@ import sys
 
 import pytest
 from tests.children import run
+from tests.commands import otel_hardware
 
 from opentelemetry.instrumentation.hardware.cli.command_line import commands
 from opentelemetry.instrumentation.hardware.version import __version__
-from opentelemetry.instrumentation.hardware.vocabulary import CATALOG, SYSTEM_CPU_UTILIZATION
+from opentelemetry.instrumentation.hardware.vocabulary import CATALOG
 
 
 def metrics(*arguments: str) -> str:
-    answer = run(["otel-hardware", "metrics", *arguments], {"COLUMNS": "100"})
-    assert (answer.returncode, answer.stderr) == (0, "")
-    return answer.stdout
+    answer = otel_hardware("metrics", *arguments)
+    assert (answer.status, answer.err) == (0, "")
+    return answer.out
 
 
-def test_the_table_has_every_metric_once() -> None:
+def test_metrics_table_has_every_metric_once() -> None:
     lines = metrics().splitlines()
     assert lines[0].split()[:4] == ["NAME", "KIND", "UNIT", "REPORTED"]
     assert [line.split()[0] for line in lines[1 : 1 + len(CATALOG)]] == [row.name for row in CATALOG]
     assert max(map(len, lines)) <= 100
 
 
-def test_json_says_all_that_a_row_says() -> None:
+def test_metrics_json_has_all_of_a_catalog_row() -> None:
     found = {each["name"]: each for each in json.loads(metrics("--format", "json"))}
     assert len(found) == len(CATALOG)
     for row in CATALOG:
@@ -38,35 +39,7 @@ def test_json_says_all_that_a_row_says() -> None:
         assert row.detail in ("", "request") or f"DETAIL={row.detail}" in each["how"]
 
 
-def test_one_metric_is_told_in_full() -> None:
-    told = " ".join(metrics("SYSTEM.cpu.utilization").split())
-    row = SYSTEM_CPU_UTILIZATION
-    for fact in (row.name, row.help, row.source, row.wandb, "gauge", "cpu.logical_number", "by default"):
-        assert fact in told
-
-
-def test_a_glob_and_the_default_set_narrow_it() -> None:
-    names = [each["name"] for each in json.loads(metrics("system.cpu.load*", "--default", "--format", "json"))]
-    assert names == ["system.cpu.load_average.1m"]
-
-
-@pytest.mark.parametrize(
-    ("word", "instead"),
-    [
-        ("xyzzy", "'otel-hardware metrics' lists them all"),
-        ("system.cpu.utilisation", "did you mean system.cpu.utilization or "),
-        ("Throttle", "'*throttle*' finds those"),
-        ("*utilizatoin", "did you mean "),
-    ],
-)
-def test_an_unknown_metric_is_a_mistake(word: str, instead: str) -> None:
-    answer = run(["otel-hardware", "metrics", word])
-    assert answer.returncode == 2
-    assert answer.stderr.startswith(f"otel-hardware: no metric is called {word}; {instead}")
-    assert len(answer.stderr.splitlines()) == 1
-
-
-def test_a_reader_that_has_enough_is_no_error() -> None:
+def test_closed_pipe_is_no_error() -> None:
     answer = run(["bash", "-o", "pipefail", "-c", "otel-hardware metrics --format json | head -n 1"])
     assert (answer.returncode, answer.stdout, answer.stderr) == (0, "[\n", "")
 
@@ -74,35 +47,35 @@ def test_a_reader_that_has_enough_is_no_error() -> None:
 # -- the command itself
 
 
-def test_the_help_names_every_command() -> None:
-    answer = run(["otel-hardware", "--help"])
-    assert answer.returncode == 0
+def test_help_names_every_command() -> None:
+    answer = otel_hardware("--help")
+    assert answer.status == 0
     for command in commands():
-        assert command.name in answer.stdout
-        assert command.help.split(":")[0] in " ".join(answer.stdout.split())
+        assert command.name in answer.out
+        assert command.help.split(":")[0] in " ".join(answer.out.split())
 
 
 @pytest.mark.parametrize("name", [command.name for command in commands()])
-def test_each_help_has_examples_and_fits(name: str) -> None:
-    answer = run(["otel-hardware", name, "--help"], {"COLUMNS": "100"})
-    assert answer.returncode == 0
-    assert f"otel-hardware {name}" in answer.stdout.partition("\n\n")[2]
-    assert "example" in answer.stdout
-    assert max(map(len, answer.stdout.splitlines())) <= 100
+def test_help_of_command_has_examples_and_fits_100_columns(name: str) -> None:
+    answer = otel_hardware(name, "--help")
+    assert answer.status == 0
+    assert f"otel-hardware {name}" in answer.out.partition("\n\n")[2]
+    assert "example" in answer.out
+    assert "exit status" in " ".join(answer.out.split())
+    assert max(map(len, answer.out.splitlines())) <= 100
 
 
-@pytest.mark.parametrize("arguments", [[], ["dance"]])
-def test_no_command_is_a_mistake(arguments: list[str]) -> None:
-    answer = run(["otel-hardware", *arguments])
-    assert answer.returncode == 2
-    assert "Traceback" not in answer.stderr
+def test_unknown_command_is_a_mistake() -> None:
+    answer = otel_hardware("dance")
+    assert (answer.status, answer.out) == (2, "")
+    assert "'dance'" in answer.err
 
 
-def test_the_version_is_the_packages() -> None:
+def test_version_is_that_of_the_package() -> None:
     assert run(["otel-hardware", "--version"]).stdout == f"otel-hardware {__version__}\n"
 
 
-def test_what_is_heavy_is_loaded_by_what_needs_it() -> None:
+def test_metrics_imports_no_sdk_grpc_or_psutil() -> None:
     code = """
 import sys
 from opentelemetry.instrumentation.hardware.cli import main
