@@ -92,9 +92,11 @@ def test_invalid_and_unknown_options_log_one_warning_each(sink: Sink, tmp_path: 
     assert [name for name in names if name.startswith("system.disk")] == []
 
 
-def test_enabled_false_in_configuration_file_switches_off(sink: Sink, tmp_path: Path) -> None:
-    env = configure(sink, tmp_path, {"enabled": False}) | {
-        "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "system_metrics,hardware"
-    }
-    assert settings(children.run(children.instrumented("configured"), env)) == {}
-    assert [export for export in sink.exports if export.names(OURS)] == []
+@pytest.mark.parametrize("enabled", [True, False])
+def test_enabled_in_configuration_file_decides_where_variable_disables(
+    sink: Sink, tmp_path: Path, enabled: bool
+) -> None:
+    disabled = {"OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "system_metrics,hardware"}
+    env = configure(sink, tmp_path, {"enabled": enabled}) | disabled
+    assert bool(settings(children.run(children.instrumented("configured"), env))) is enabled
+    assert any(export.names(OURS) for export in sink.exports) is enabled
