@@ -1,4 +1,4 @@
-"""What the installed SDK says of a resource by itself: that came with later versions than the oldest we work with."""
+"""Resource attributes that the installed SDK adds by itself; the oldest supported version does not."""
 
 from opentelemetry.sdk import resources
 

@@ -1,4 +1,4 @@
-"""Sink: what OTLP over HTTP brings to a socket of this machine, decoded."""
+"""An OTLP/HTTP receiver for metrics on the loopback interface."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.programs.journal import Arrived, Export
 
 @dataclass(frozen=True)
 class Scope:
-    """Who a batch of metrics says that it comes from."""
+    """The instrumentation scope of a batch of metrics."""
 
     name: str
     version: str
@@ -31,8 +31,8 @@ class Sink:
     """An OTLP receiver for metrics while its block lasts.
 
     Attributes:
-        exports: what arrived, oldest first; the pid is the one that the ``process`` resource detector found.
-        scopes: the scopes that it came from.
+        exports: what was received, oldest first; the pid is that of the ``process`` resource detector.
+        scopes: all scopes received.
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class Sink:
         self._server.server_close()
 
     def environment(self, interval: float = 60.0) -> dict[str, str]:
-        """What sends a program's metrics here, and nothing else anywhere."""
+        """Variables that make a program send its metrics here, and nothing else anywhere."""
         return {
             "OTEL_METRICS_EXPORTER": "otlp",
             "OTEL_TRACES_EXPORTER": "none",

@@ -1,3 +1,5 @@
+"""The snapshot of all sources, and the metrics of the package itself."""
+
 from __future__ import annotations
 
 import pytest
@@ -50,7 +52,7 @@ def test_share_is_collected_as_ratio() -> None:
     stage = Stage(interval=1.0, expected=10.0)
     stage.player.read = lambda now: [BUSY(Share(now / 4, now))]
     stage.run(0.5)
-    assert values(stage.collect(), BUSY) == {}, "nothing has grown yet"
+    assert values(stage.collect(), BUSY) == {}, "a share without an increase"
     stage.run(5.0)
     assert one(stage.collect(), BUSY) == 0.25
 
@@ -89,7 +91,7 @@ def test_own_metrics_are_reported() -> None:
     stage.player.read = fail(OSError("no"))
     stage.poller.step()
     snapshot = Board([stage.poller], {}, config, stage.clock).collect({})
-    assert set(snapshot.values) == {OWN_CPU_TIME, SOURCE_UP}, "one that fails has no time that it takes"
+    assert set(snapshot.values) == {OWN_CPU_TIME, SOURCE_UP}, "a failed source has a read duration"
 
 
 def test_unread_source_has_no_up_and_no_read_duration() -> None:
@@ -106,7 +108,7 @@ def test_rows_are_read_metrics_that_are_wanted_and_own_metrics() -> None:
     own = {OWN_CPU_TIME, SOURCE_UP}
     first = board.rows()
     assert set(first) == {SYSTEM_CPU_LOAD_1M} | own
-    assert board.rows() is first, "who has its instruments sees that there is nothing to do"
+    assert board.rows() is first, "the same rows are a new object"
     read |= {SYSTEM_CPU_LOAD_5M: None, POWER: None}
     assert set(board.rows()) == {SYSTEM_CPU_LOAD_1M, POWER} | own
     assert set(Board([], {}, Config(include_metrics=["otel_hardware.*"])).rows()) == own | {SOURCE_READ_DURATION}

@@ -1,3 +1,5 @@
+"""One snapshot for all callbacks of a collection."""
+
 from __future__ import annotations
 
 import threading
@@ -13,7 +15,7 @@ from opentelemetry.instrumentation.hardware.model import Metric, Snapshot
 
 
 def whole(snapshot: Snapshot) -> dict[Metric, list[Snapshot]]:
-    """Hands each metric the whole Snapshot."""
+    """Every metric returns the whole Snapshot."""
     return {metric: [snapshot] for metric in (POWER, LEVEL, ENERGY, USERS)}
 
 
@@ -35,7 +37,7 @@ class Collector:
         self.asks = asks(self.cycle)
 
     def another(self) -> Cycle[Snapshot]:
-        """A cycle of one more provider."""
+        """The cycle of another provider."""
         cycle = Cycle(whole, self.stage.clock)
         cycle.open(self.stage.board, self.stage.rhythm)
         return cycle

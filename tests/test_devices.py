@@ -1,4 +1,4 @@
-"""Quantities become points: which rows, with which attributes, and what follows from what was said."""
+"""The points of a device: metrics and attributes of each quantity, and values that are derived from others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WHO = {v.HW_ID, v.HW_NAME, v.HW_TYPE, v.HW_PARENT}
 
 
 def said(device: Device, **reading: Number | Rate) -> dict[tuple[str, str], Value]:
-    """By metric and what tells its series apart, the value; double underscores stand for dots."""
+    """The values by metric and distinguishing attributes; a double underscore in a keyword is a dot."""
     points = list(device.points({name.replace("__", "."): value for name, value in reading.items()}))
     found = {_key(series): value for series, value in points}
     assert len(found) == len(points), "a series appears twice"
@@ -51,7 +51,7 @@ def test_ratio_needs_numerator_and_denominator() -> None:
     device = gpu()
     assert ("hw.power.utilization", "") not in said(device, power=100.0)
     said(device, power__limit__enforced=400.0)
-    assert said(device, power=100.0)["hw.power.utilization", ""] == 0.25, "the limit is said more seldom"
+    assert said(device, power=100.0)["hw.power.utilization", ""] == 0.25, "the limit of an earlier reading is not used"
     assert said(device, power=100.0, power__limit__enforced=200.0)["hw.power.utilization", ""] == 0.5
 
 

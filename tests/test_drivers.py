@@ -18,7 +18,7 @@ linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks th
 
 @linux
 def test_drivers_has_one_kernel_and_close_is_idempotent() -> None:
-    def opened() -> int:  # other tests may have left some
+    def opened() -> int:
         return list(descriptors().values()).count("/proc/stat")
 
     before = opened()

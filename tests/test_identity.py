@@ -1,3 +1,5 @@
+"""Which process of a job reports the host."""
+
 from __future__ import annotations
 
 import os
@@ -16,7 +18,7 @@ ME = os.getpid()
 
 @pytest.fixture
 def child() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that lives until somebody tells it to end, or takes it down."""
+    """A process that runs until its input is closed."""
     process = subprocess.Popen([sys.executable, "-S", "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
     try:
         yield process
@@ -39,7 +41,7 @@ def test_first_process_is_reporter_and_descendants_are_members(child: subprocess
     inherited = dict(environ)
     assert identity.is_member(inherited, ME)
     assert identity.join(inherited, ME)
-    assert inherited == environ, "a member leaves the key alone"
+    assert inherited == environ, "a member changed the key"
 
 
 def test_join_is_idempotent(child: subprocess.Popen[bytes]) -> None:
@@ -65,7 +67,7 @@ def test_zombie_reporter_has_ended(child: subprocess.Popen[bytes]) -> None:
     identity.join(environ, child.pid)
     end(child)
     wait_for(lambda: identity.born(child.pid) is None, 30, "end of the child")
-    assert os.path.exists(f"/proc/{child.pid}"), "the child was reaped: the test shows nothing"
+    assert os.path.exists(f"/proc/{child.pid}"), "the child was reaped"
     assert not identity.is_member(environ, ME)
 
 

@@ -52,13 +52,13 @@ Left = tuple[list[str], list[str]]
 
 
 def left() -> Left:
-    """Threads of ours that live, and files of the kernel that are open."""
+    """The names of our threads, and the open files of the kernel."""
     return traces.threads(), traces.descriptors()
 
 
 @pytest.fixture
 def before() -> Left:
-    """What other tests left."""
+    """What tests before this one left."""
     return left()
 
 
@@ -71,7 +71,7 @@ class Application:
         self.provider.get_meter("application").create_counter("application.steps").add(1)
 
     def points(self) -> list[Arrived]:
-        """What is exported of a reading that is made now; the application's own is always there."""
+        """What is exported after a new reading; the application's own metric is always there."""
         opened = HardwareInstrumentor()._session
         if opened is not None:
             opened.fresh(10)
@@ -110,7 +110,7 @@ def test_uninstrument_leaves_no_thread_descriptor_child_or_variable(
         assert identity.JOB in os.environ
         instrumentor.uninstrument()
 
-    cycle()  # the first one also opens what the process keeps, such as imported libraries
+    cycle()  # the first one also opens what the process keeps, such as libraries
     descriptors = len(os.listdir("/proc/self/fd"))
     cycle()
     assert left() == before
@@ -135,7 +135,7 @@ def test_source_that_fails_to_open_leaves_no_descriptor(
             raise error
 
         def read(self) -> Iterator[Point]:
-            raise AssertionError("it was never open")
+            raise AssertionError("it was read without being open")
 
     monkeypatch.setattr(session, "discover", lambda: {"closed": lambda: Closed})
     instrumentor.instrument(meter_provider=application.provider)
@@ -152,12 +152,12 @@ def test_two_meter_providers_share_one_session(
     assert caplog.records == []
     assert application.names() >= {"system.cpu.time", "process.cpu.time"} <= other.names()
     threads = traces.threads()
-    assert len(threads) == len(set(threads)), "the second provider shares the readings of the first"
+    assert len(threads) == len(set(threads)), "the second provider has threads of its own"
     instrumentor.uninstrument()
     assert application.points() == other.points() == []
     instrumentor.instrument(meter_provider=other.provider)
     assert other.points()
-    assert application.points() == [], "it was not asked to report there again"
+    assert application.points() == [], "it reports to the provider of an earlier session"
     instrumentor.instrument(meter_provider=application.provider)
     assert application.points()
     other.provider.shutdown()
@@ -170,7 +170,7 @@ def test_same_meter_provider_twice_reports_once(
     instrumentor.instrument(meter_provider=application.provider)
     instrumentor.instrument()
     assert caplog.messages == ["Attempting to instrument while already instrumented"] * 2
-    assert application.points()  # which fails where a series is there twice
+    assert application.points()  # fails for duplicate series
 
 
 def test_concurrent_instrument_starts_one_session(
@@ -336,7 +336,7 @@ def test_two_periodic_readers_of_different_intervals(instrumentor: HardwareInstr
         ours = [each for each in exports(path) if each.names()]
         assert [repeated(each.points) for each in ours if repeated(each.points)] == []
         first, *rest = [each.names() for each in ours if "system.cpu.utilization" in each.names()]
-        assert [first - names for names in rest if first - names] == [], "what was there once stays there"
+        assert [first - names for names in rest if first - names] == [], "a metric disappeared"
         assert uptimes(path) == sorted(uptimes(path))
 
 
@@ -359,7 +359,7 @@ def test_settings_may_change_between_sessions(instrumentor: HardwareInstrumentor
     assert cpus == set(range(os.cpu_count() or 0))
     instrumentor.uninstrument()
     instrumentor.instrument(meter_provider=application.provider, sources="host")
-    # A utilization needs two readings, of which there may be one.
+    # A utilization needs two readings; there may be only one.
     assert {name for name in application.names() ^ plain if "utilization" not in name} == set()
 
 
@@ -418,7 +418,7 @@ def test_invalid_meter_provider_logs_error_and_does_not_raise(
     assert left() == before
     instrumentor.uninstrument()
     instrumentor.instrument(meter_provider=application.provider)
-    instrumentor.instrument(meter_provider=provider)  # beside one that is
+    instrumentor.instrument(meter_provider=provider)  # beside a valid one
     assert application.points()
 
 
@@ -436,7 +436,7 @@ def test_failing_discovery_logs_error_and_can_be_repeated(
         instrumentor.instrument(meter_provider=application.provider)
     assert "the program goes on" in caplog.text
     assert application.points() == []
-    assert identity.JOB not in os.environ, "our children would leave the host's numbers to us"
+    assert identity.JOB not in os.environ, "child processes would not report the host"
     instrumentor.uninstrument()
     instrumentor.instrument(meter_provider=application.provider)
     assert application.points()
@@ -460,7 +460,7 @@ def test_source_that_fails_to_import_logs_warning_and_others_are_read(
 
 
 class Vendor(Source):
-    """A source of another package, which makes its row when it is opened."""
+    """A third-party source, which makes its metric when it is opened."""
 
     name = "vendor"
 
@@ -482,7 +482,7 @@ def test_recreated_metric_reuses_its_instrument(
 
 
 class Turning(Vendor):
-    """A counter of one part, which is another one each time that it is opened but the third."""
+    """A counter of one part: a, then b, then a again."""
 
     parts_: ClassVar[Iterator[str]] = cycle("aba")
 
@@ -512,7 +512,7 @@ def test_counter_continues_after_a_session_without_it(
 
 
 class Learning(Vendor):
-    """One that has a row more at each reading; the first, of a page, has a unit that the SDK refuses."""
+    """A source with one more metric at each reading; the SDK refuses the unit of the first, which is scraped."""
 
     def open(self) -> None:
         self.rows_ = [Metric("vendor:heat", Kind.UPDOWN, "°C", "Heat.", endpoint="page")]
@@ -579,7 +579,7 @@ def test_uninstrument_waits_for_concurrent_instrument(
 
 
 class Halves(Vendor):
-    """One that never waits and has parts; it knows which threads use which drivers."""
+    """A prompt source with two parts, which records the threads that use its drivers."""
 
     prompt = True
     users: ClassVar[dict[int, set[str]]] = {}
@@ -612,7 +612,7 @@ def test_machine_without_proc_and_sys_keeps_application_metrics() -> None:
     assert said["application"] == [1]
     assert "otel_hardware.source.up" in said["ours"]
     lines = [line for line in outcome.stderr.splitlines() if line.startswith("Source ")]
-    assert len(lines) == len({line.split()[1] for line in lines}), f"one sentence for each source:\n{outcome.stderr}"
+    assert len(lines) == len({line.split()[1] for line in lines}), f"more than one line for a source:\n{outcome.stderr}"
     assert "Traceback" not in outcome.stderr
 
 
@@ -628,7 +628,7 @@ def test_thread_start_failure_is_logged_and_leaves_nothing(
         instrumentor.instrument(meter_provider=provider)
     assert "can't start new thread" in caplog.text
     assert left() == before
-    assert identity.JOB not in os.environ, "children would leave the host to us"
+    assert identity.JOB not in os.environ, "child processes would not report the host"
 
 
 def test_deltas_are_not_negative_after_reinstrument(instrumentor: HardwareInstrumentor) -> None:

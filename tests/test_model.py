@@ -1,3 +1,5 @@
+"""Metrics, series, points and what else sources and readers exchange."""
+
 from __future__ import annotations
 
 import copy

@@ -20,7 +20,7 @@ from opentelemetry.instrumentation.hardware.owners import Owners
 HOST, CONTAINER = "pid:[4026531836]", "pid:[4026532199]"
 EVIDENCE = "/dev/nvidia-uvm"
 ROOT = 5_000_001
-"""The observed process: a number that no process of this machine has."""
+"""The pid of the observed process; no process of this machine has it."""
 
 
 class Linked(Tree):
@@ -42,7 +42,7 @@ def owners(
     namespace: str | None = HOST,
     chains: Mapping[int, Sequence[int]] | None = None,
 ) -> Owners:
-    """The observed process and its descendants, those of them that compute, and their numbers in all namespaces."""
+    """Owners of the observed process and its descendants; some have the device open; chains are pids by namespace."""
     links = {f"/proc/{pid}/fd/7": EVIDENCE for pid in computing} | {f"/proc/{pid}/fd/0": "/dev/null" for pid in tree}
     if namespace:
         links["/proc/self/ns/pid"] = namespace
@@ -77,14 +77,16 @@ def test_equal_pid_in_container_is_ours_when_process_holds_device() -> None:
 def test_pid_of_inner_or_outer_namespace_is_matched() -> None:
     chains = {ROOT: (ROOT, 40), ROOT + 1: (ROOT + 1, 41)}
     ours = owners([ROOT, ROOT + 1], computing=[ROOT], namespace=CONTAINER, chains=chains)
-    assert ours.among([40, 41]) == {40}, "a number of the process that computes, in the namespace that it is in"
+    assert ours.among([40, 41]) == {40}, "the inner pid of the process that computes"
     assert ours.among([ROOT]) == {ROOT}
 
 
 def test_computing_needs_open_device_file() -> None:
     assert not owners([ROOT], namespace=CONTAINER).computing()
     assert owners([ROOT], computing=[ROOT], namespace=CONTAINER).computing()
-    assert not owners([ROOT + 1], computing=[ROOT + 5], namespace=CONTAINER).computing(), "a process of somebody else"
+    assert not owners([ROOT + 1], computing=[ROOT + 5], namespace=CONTAINER).computing(), (
+        "a process outside of the tree"
+    )
 
 
 def test_system_without_proc_matches_pids() -> None:

@@ -29,7 +29,7 @@ def test_system_metrics_beside_hardware_reports_both_and_warns_once(tmp_path: Pa
         sum(point.value for point in last.points if point.name == "process.cpu.time" and point.scope == scope)
         for scope in (OURS, THEIRS)
     )
-    assert 0 < theirs <= ours + 0.5, "both speak of this process"
+    assert 0 < theirs <= ours + 0.5, "the CPU times do not agree"
 
 
 @pytest.mark.parametrize("disabled", [False, True])

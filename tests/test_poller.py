@@ -1,3 +1,5 @@
+"""One source: when it is read, windows of its readings, failures, hangs and pauses; on a clock set by hand."""
+
 from __future__ import annotations
 
 import logging
@@ -26,7 +28,7 @@ from tests.stage import (
 )
 
 from opentelemetry.instrumentation.hardware.drivers import Refusal
-from opentelemetry.instrumentation.hardware.model import Point, Series, Share, Snapshot, Unavailable
+from opentelemetry.instrumentation.hardware.model import Point, Problem, Series, Share, Snapshot, Unavailable
 from opentelemetry.instrumentation.hardware.poller import PERIODS, State
 
 
@@ -60,7 +62,7 @@ def test_20_hz_trace_collected_by_readers_of_1_s_and_5_s_at_once(seed: int) -> N
 
     stage.run(60.2, {step: keep(step) for step in collected})
     spikes = [(at, watts) for at, watts in heard if watts >= 9000.0]
-    assert len(spikes) > 10, "the trace has no spikes to lose"
+    assert len(spikes) > 10, "the trace has too few spikes"
     for step, snapshots in collected.items():
         assert len(snapshots) == int(60 / step)
         begin, energy, peaks = heard[0][0], 0.0, []
@@ -96,7 +98,7 @@ def test_failed_reading_at_collection_does_not_reset_window() -> None:
     stage.player.read = working
     stage.run(16.0)
     snapshot = stage.collect(10000)
-    assert one(snapshot, POWER) == 1.0, "the window reached back to what was reported before"
+    assert one(snapshot, POWER) == 1.0, "the window begins before the last collection"
     assert one(snapshot, POWER_PEAK) == 1.0
 
 
@@ -184,10 +186,10 @@ def test_read_seldom_runs_at_collections_and_at_most_once_per_period(step: float
         ages.append(stage.clock.now - float(one(snapshot, USERS)))
 
     stage.run(121.0, {step: keep})
-    dear = stage.player.seldom_readings
-    assert dear[0] == stage.start, "once at the beginning"
-    assert len(dear) > 120 / (10 + step)
-    for before, at in pairwise(dear):
+    seldom = stage.player.seldom_readings
+    assert seldom[0] == stage.start, "not read at the start"
+    assert len(seldom) > 120 / (10 + step)
+    for before, at in pairwise(seldom):
         assert at - before >= 9.9 - 1e-9
         assert any(0 <= collection - at <= 0.1 + 1e-9 for collection in collections), f"{at}: no collection is due"
     assert max(ages) <= 10 + 2 * step
@@ -200,7 +202,7 @@ def test_read_seldom_has_period_of_its_source() -> None:
     assert len(stage.player.seldom_readings) == 4
 
 
-# -- what is too old, and pauses
+# -- stale readings and pauses
 
 
 @pytest.mark.parametrize("step", [3.0, 60.0])
@@ -222,15 +224,15 @@ def test_reading_older_than_three_periods_is_dropped() -> None:
     stage = Stage(interval=2.0, expected=20.0)
     stage.player.seldom = lambda now: [USERS(3)]
     stage.run(20.0, {20.0: nothing})
-    last, dear = stage.player.readings[-1], stage.player.seldom_readings[-1]
+    last, seldom = stage.player.readings[-1], stage.player.seldom_readings[-1]
     stage.clock.now = last + PERIODS * 2.0
     assert one(stage.collect(), POWER) == 1.0
     stage.clock.now = last + PERIODS * 2.0 + 0.01
     snapshot = stage.collect()
     assert values(snapshot, POWER) == {}
-    assert one(snapshot, USERS) == 3, "the dear read has a period of its own"
+    assert one(snapshot, USERS) == 3, "the seldom reading has expired with the other"
     stage.rhythm.note(1, stage.clock.now + 20.0)
-    stage.clock.now = dear + PERIODS * 20.0 + 0.5
+    stage.clock.now = seldom + PERIODS * 20.0 + 0.5
     assert values(stage.collect(), USERS) == {}
 
 
@@ -252,16 +254,18 @@ def test_sampling_pauses_without_collections_and_pause_has_no_weight() -> None:
     asked = stage.clock.now
     stage.run(300.0)
     assert stage.poller.next_reading(stage.clock.now) == inf
-    assert stage.player.readings[-1] == pytest.approx(asked + 15.0, abs=1.01), "it went on after three intervals"
+    assert stage.player.readings[-1] == pytest.approx(asked + 15.0, abs=1.01), (
+        "sampling did not pause after three intervals"
+    )
     before = len(stage.player.readings)
     level = 1.0
     silent = stage.collect(5000)
-    assert values(silent, POWER) == {}, "what was read before the pause is not the present"
+    assert values(silent, POWER) == {}, "a reading from before the pause is reported"
     assert stage.poller.next_reading(stage.clock.now) <= stage.clock.now
     stage.run(310.0)
     assert len(stage.player.readings) >= before + 10
     snapshot = stage.collect(5000)
-    assert one(snapshot, ENERGY) == pytest.approx(310.0, abs=1.0), "a counter counts through a pause"
+    assert one(snapshot, ENERGY) == pytest.approx(310.0, abs=1.0), "the counter missed the pause"
     after = stage.player.readings[before:]
     lead_in = [at for at in stage.player.readings[:before] if at > asked - 0.5]
     weight = (lead_in[-1] - lead_in[0], after[-1] - after[0])
@@ -280,7 +284,7 @@ def test_pause_has_no_weight_for_seldom_readings() -> None:
     stage.run(310.0)
     stage.poller.step(due=True)
     mean = values(stage.board.collect({}), POWER)[Series(POWER, {"part": "seldom"})]
-    assert mean > 50.0, "the reading after the pause stands for the time of the pause"
+    assert mean > 50.0, "the reading after the pause has the weight of the pause"
     assert stage.up() == {"player": 1}
 
 
@@ -307,6 +311,7 @@ def test_absent_source_is_logged_once_and_not_retried(caplog: pytest.LogCaptureF
     stage.run(10_000.0, {60.0: nothing})
     assert len(stage.player.opened) == len(stage.player.closed) == 1
     assert stage.poller.state is State.ABSENT
+    assert stage.poller.problem == Problem("player", "no such device", "plug it in")
     assert stage.poller.next_reading(stage.clock.now) == inf
     assert news(caplog) == ["Source player: no such device (plug it in)"]
     assert warnings(caplog) == []
@@ -318,7 +323,7 @@ def test_failed_open_is_retried_with_backoff_and_logged_once(caplog: pytest.LogC
     stage = Stage(interval=2.0, expected=10.0)
     stage.player.open = fail(RuntimeError("the driver is confused"))
     stage.run(250.0, {10.0: nothing})
-    assert len(stage.player.closed) == len(stage.player.opened), "what could not be opened was left half open"
+    assert len(stage.player.closed) == len(stage.player.opened), "a source that failed to open was not closed"
     attempts = [at - stage.start for at in stage.player.opened]
     assert attempts == pytest.approx([0, 1, 3, 8, 18, 48, 108, 168, 228])
     assert len(warnings(caplog)) == 1
@@ -354,8 +359,8 @@ def test_failed_read_closes_and_reopens_source(where: str, caplog: pytest.LogCap
     stage.run(41.0, {10.0: nothing})
     assert stage.poller.state is State.ILL
     assert stage.up() == {"player": 0}
-    assert values(stage.collect(), POWER) == {}, "a failed source has no numbers"
-    assert len(stage.player.closed) == len(stage.player.opened), "what failed was left open"
+    assert values(stage.collect(), POWER) == {}, "a failed source is reported"
+    assert len(stage.player.closed) == len(stage.player.opened), "a source that failed was not closed"
     setattr(stage.player, where, working)
     stage.run(60.0, {10.0: nothing})
     assert stage.up() == {"player": 1}
@@ -363,7 +368,7 @@ def test_failed_read_closes_and_reopens_source(where: str, caplog: pytest.LogCap
     assert len(warnings(caplog)) == 1
     assert "OSError: device lost" in warnings(caplog)[0]
     assert news(caplog) == ["Source player has recovered"]
-    assert one(stage.collect(), ENERGY) == pytest.approx(60.0, abs=2.0), "a counter goes on where it was"
+    assert one(stage.collect(), ENERGY) == pytest.approx(60.0, abs=2.0), "the counter does not continue"
 
 
 def test_backoff_restarts_after_recovery() -> None:
@@ -395,18 +400,18 @@ def test_read_that_returns_no_points_is_a_failure(garbage: object, caplog: pytes
 
 def test_invalid_value_is_logged_once_and_other_series_are_kept(caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage(interval=2.0, expected=10.0)
-    liar = POWER(float("nan"), {"part": "liar"})
-    stage.player.read = lambda now: [POWER(7.0), liar, liar]
+    invalid = POWER(float("nan"), {"part": "invalid"})
+    stage.player.read = lambda now: [POWER(7.0), invalid, invalid]
     stage.run(60.0, {10.0: nothing})
-    assert len(stage.player.opened) == 1, "it is not opened again for that"
+    assert len(stage.player.opened) == 1, "it was reopened"
     snapshot = stage.collect()
     assert one(snapshot, POWER) == 7.0
     (problem,) = snapshot.problems
-    assert "liar" in problem.reason
+    assert "invalid" in problem.reason
     assert "1 more" in problem.reason
     assert stage.up() == {"player": 0}
     assert len(warnings(caplog)) == 1
-    assert len(stage.player.readings) < 60, "a liar is read no more often than others"
+    assert len(stage.player.readings) < 60, "it is read too often"
     stage.player.read = lambda now: [POWER(7.0)]
     stage.run(70.0, {10.0: nothing})
     assert stage.up() == {"player": 1}
@@ -505,17 +510,17 @@ def test_time_of_hang_has_no_weight() -> None:
     stage.player.read = read
     stage.run(80.0, {10.0: nothing})
     assert len(hung) == 2
-    assert one(stage.board.collect({}), POWER) == 1.0, "the reading after the hang stands for the time of the hang"
+    assert one(stage.board.collect({}), POWER) == 1.0, "the reading after the hang has the weight of the hang"
 
 
 def test_stale_reading_is_a_problem_unless_sampling_is_paused() -> None:
     stage = Stage(interval=2.0, expected=60.0)
     stage.run(10.0)
-    stage.clock.now += 6.5  # the thread did not get to run
+    stage.clock.now += 6.5  # the thread was not scheduled
     (problem,) = stage.board.collect({}).problems
     assert "old" in problem.reason
     assert stage.up() == {"player": 0}
-    stage.clock.now += 400.0  # nobody asked for three intervals: it is not read, and that is no trouble
+    stage.clock.now += 400.0  # without a collection for three intervals sampling is paused
     assert stage.board.collect({}).problems == ()
 
 

@@ -1,4 +1,4 @@
-"""The reference documentation says what the code does: it is made of the vocabulary and the settings."""
+"""The generated documentation agrees with the catalog and the settings."""
 
 from __future__ import annotations
 

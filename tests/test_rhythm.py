@@ -1,3 +1,5 @@
+"""When the next collection is due, learned from the collections before."""
+
 from __future__ import annotations
 
 from math import inf
@@ -24,8 +26,8 @@ def test_interval_is_learned_from_collections() -> None:
     assert rhythm.due(5.0) == 65.0
     rhythm.note(1, 15.0)
     assert rhythm.due(15.0) == 25.0
-    assert rhythm.due(25.5) == 35.0, "a collection that is late is not waited for"
-    assert rhythm.due(0.0) == 25.0, "what was before the newest one is over"
+    assert rhythm.due(25.5) == 35.0, "it waits for a late collection"
+    assert rhythm.due(0.0) == 25.0, "due before the newest collection"
     rhythm.note(1, 25.2)
     assert rhythm.due(25.2) == pytest.approx(35.4)
 

@@ -1,3 +1,5 @@
+"""The threads that read sources: fresh readings, hanging sources, shared threads and their end."""
+
 from __future__ import annotations
 
 import logging
@@ -23,7 +25,7 @@ def _everything_logged(caplog: pytest.LogCaptureFixture) -> None:
 
 @contextmanager
 def running(*stages: Stage) -> Iterator[None]:
-    """The sources read by threads; none is left."""
+    """Read the sources by threads, which have ended afterwards."""
     rounds = [each for stage in stages for each in stage.rounds]
     for each in rounds:
         each.start()
@@ -60,7 +62,7 @@ def test_idle_thread_sleeps() -> None:
         looked = stage.clock.looked
         for _ in range(200):
             other.fresh(10.0)
-        assert stage.clock.looked - looked < 100, "it looks at the clock again and again"
+        assert stage.clock.looked - looked < 100, "the idle thread polls the clock"
 
 
 def test_thread_counts_its_cpu_time() -> None:
@@ -84,7 +86,7 @@ def test_fresh_reads_every_source() -> None:
             stage.clock.now += 20.0
             stage.fresh(10.0)
             assert [len(player.readings) for player in stage.players.values()] == [round_, round_]
-            assert len(stage.player.seldom_readings) == round_, "what is asked for includes the dear read"
+            assert len(stage.player.seldom_readings) == round_, "fresh() did not include the seldom reading"
             assert stage.collect().read["player"] == stage.clock.now
 
 
@@ -182,7 +184,7 @@ def test_hanging_source_is_reported_down_alone_and_recovers(caplog: pytest.LogCa
     stage.run(10.0, {5.0: nothing})
 
     def hang(now: float) -> list[Point]:
-        assert released.wait(60.0), "nobody let the source go"
+        assert released.wait(60.0), "the test did not release the source"
         return [ENERGY(2)]
 
     stage.player.read = hang
@@ -191,7 +193,7 @@ def test_hanging_source_is_reported_down_alone_and_recovers(caplog: pytest.LogCa
     hung, neighbour, third = stage.pollers.values()
     thread = stage.rounds[0]
     try:
-        stage.clock.now += 1.0  # nothing is due but what is asked for
+        stage.clock.now += 1.0  # nothing is due
         thread.start()
         thread.ask()
         wait_for(lambda: hung.busy_since is not None, 10, "reading that hangs")
@@ -211,7 +213,7 @@ def test_hanging_source_is_reported_down_alone_and_recovers(caplog: pytest.LogCa
                 stage.board.watch()
             snapshot = stage.collect()
             assert stage.up() == {"player": 0, "neighbour": 1, "third": 1}
-            assert one(snapshot, ENERGY) == stage.clock.now, "a neighbour's number is not its newest"
+            assert one(snapshot, ENERGY) == stage.clock.now, "another source is not up to date"
             (problem,) = snapshot.problems
             assert problem.source == "player"
             assert f"{after:.0f} s" in problem.reason
@@ -234,7 +236,7 @@ def test_hanging_source_is_reported_down_alone_and_recovers(caplog: pytest.LogCa
 
 
 def together() -> Stage:
-    """Three sources that share a thread; time stands still but for what a test does."""
+    """Three sources that share a thread; only the test moves the clock."""
     return Stage(interval=2.0, expected=3600.0, names=("player", "neighbour", "third"), together=True)
 
 
@@ -265,9 +267,7 @@ def test_failure_of_source_in_shared_thread_does_not_affect_others(caplog: pytes
         for _ in range(5):
             stage.fresh(10.0)
         assert [poller.state for poller in stage.pollers.values()] == [State.ILL, State.ABSENT, State.UP]
-        assert (len(failing.opened), len(absent.opened)) == (1, 1), (
-            "asking opens again what has its pause, or is not there"
-        )
+        assert (len(failing.opened), len(absent.opened)) == (1, 1), "fresh() reopened a source that failed or is absent"
         assert len(well.readings) >= 5
         failing.read = lambda now: [POWER(1.0)]
         stage.clock.now += 1.5
@@ -293,8 +293,8 @@ def test_cpu_time_of_shared_thread_is_counted_per_source() -> None:
     with running(stage):
         stage.fresh(10.0)
         stage.fresh(10.0)
-    dear, *cheap = [poller.cpu_time for poller in stage.pollers.values()]
-    assert all(0 < other < dear for other in cheap)
+    expensive, *cheap = [poller.cpu_time for poller in stage.pollers.values()]
+    assert all(0 < other < expensive for other in cheap)
 
 
 def test_stop_closes_sources_and_ends_threads() -> None:

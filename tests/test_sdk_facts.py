@@ -98,7 +98,7 @@ def _bench(**options: Any) -> Iterator[Bench]:
 
 @pytest.fixture
 def instrument(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
-    """``instrument()`` with the bench's provider, or another's, for a machine that has the given sources alone."""
+    """Calls ``instrument()`` with the bench's provider or another, on a machine that has only the given sources."""
 
     def start(*sources: type[Source], **options: Any) -> None:
         if sources:
@@ -112,7 +112,7 @@ def instrument(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
 
 
 def source(called: str, *readings: Iterable[tuple[Metric, Any, Attributes]]) -> type[Source]:
-    """A source that says one reading after the other, and the last one for ever."""
+    """A source that returns one reading after the other, and then always the last one."""
     left = list(readings)
 
     class Made(Source):
@@ -151,10 +151,10 @@ def test_second_instrument_of_same_name_loses_its_callback(bench: Bench, instrum
     assert bench.ours()
     HardwareInstrumentor().uninstrument()
     instrument()
-    assert "system.uptime" in {point.name for point in bench.ours()}, "the first callbacks serve the second session"
+    assert "system.uptime" in {point.name for point in bench.ours()}, "the second session has no callbacks"
 
 
-# -- The same attribute set twice in one collection: added for counters, last wins for gauges.
+# -- The same attribute set twice in one collection is added for counters; the last one wins for gauges.
 
 
 def test_duplicate_attribute_set_is_added_for_counters(bench: Bench, instrument: Callable[..., None]) -> None:
@@ -202,7 +202,7 @@ def test_creating_instrument_during_callbacks_blocks(bench: Bench, instrument: C
     assert bench.ours()
     before = bench.instruments()
     bench.collect()
-    assert bench.instruments() == before, "ours are made by the threads that read, not by a callback"
+    assert bench.instruments() == before, "a callback created an instrument"
 
 
 # -- A slow callback followed by another loses the whole collection.
@@ -242,7 +242,7 @@ def test_slow_callback_loses_whole_collection(bench: Bench, instrument: Callable
         answer.set()
 
 
-# -- A value that no backend takes costs the batch of everybody, or the reader's thread.
+# -- An unsafe value fails the whole export batch, or kills the reader's thread.
 
 
 def test_unsafe_value_fails_whole_export(bench: Bench, instrument: Callable[..., None]) -> None:
@@ -294,10 +294,10 @@ def test_instruments_cannot_be_unregistered(bench: Bench, instrument: Callable[.
     assert [point for point in flatten(bench.collect()) if point.scope == OURS] == []
     instrument()
     assert bench.ours()
-    assert bench.instruments() == before, "they are found again, not made again"
+    assert bench.instruments() == before, "the second session created instruments"
 
 
-# -- A limit of 2000 attribute sets per instrument over the life of the process.
+# -- At most 2000 attribute sets per instrument over the life of the process.
 
 
 def test_cardinality_limit_counts_series_over_process_life(bench: Bench, instrument: Callable[..., None]) -> None:
@@ -324,10 +324,10 @@ def test_cardinality_limit_counts_series_over_process_life(bench: Bench, instrum
             ours = bench.ours()
             said = {str(value) for point in ours for value in point.attributes.values()}
             assert {"process.tree.count", "system.network.connection.count"} <= {point.name for point in ours}
-            assert said & churned == set(), "what comes and goes (pids, ports) is in an attribute"
+            assert said & churned == set(), "an attribute has a pid or a port"
 
 
-# -- Views do not save work.
+# -- The callback of a dropped stream still runs.
 
 
 def test_callback_of_dropped_view_still_runs(instrument: Callable[..., None]) -> None:
@@ -348,7 +348,7 @@ def test_callback_of_dropped_view_still_runs(instrument: Callable[..., None]) ->
     HardwareInstrumentor().uninstrument()
     instrument(meter_provider=part.provider, exclude_metrics="system.*")
     assert part.ours()
-    assert 0 < part.instruments() < whole.instruments(), "what is not wanted is not made"
+    assert 0 < part.instruments() < whole.instruments(), "excluded metrics have instruments"
     for each in (part, whole):
         each.provider.shutdown()
 
@@ -409,7 +409,7 @@ def test_child_interpreter_is_instrumented() -> None:
     parent, child = outcome.stdout.split()
     assert (parent, child == "MeterProvider") == ("MeterProvider", Version("0.63b0") <= CONTRIB)
     hosts = {export.pid for export in sink.exports if "system.uptime" in export.names()}
-    assert len(hosts) == 1, "the child is of the same job and leaves the host to its parent"
+    assert len(hosts) == 1, "the child reports the host as well"
 
 
 FORK = """
@@ -468,7 +468,7 @@ def test_callbacks_run_without_suppressed_instrumentation(bench: Bench, instrume
     provider.shutdown()
     assert (inside[0], witness.enabled[0]) == (True, False)
 
-    # So nothing is called there that could be instrumented: no socket, no child.
+    # So our callbacks call nothing that could be instrumented: no socket, no child process.
     instrument()
     seen: list[str] = []
 
@@ -477,7 +477,7 @@ def test_callbacks_run_without_suppressed_instrumentation(bench: Bench, instrume
             seen.append(event)
 
     watching = True
-    sys.addaudithook(audit)  # cannot be taken back: it looks away afterwards
+    sys.addaudithook(audit)  # cannot be removed
     try:
         assert bench.ours()
     finally:
@@ -516,7 +516,7 @@ def test_instrument_names_are_lowercased_or_refused(
 
 
 def _cost(instruments: int, attributes: int) -> int:
-    """Calls of functions to collect and to encode so many instruments of twenty observations."""
+    """Function calls needed to collect and encode instruments of twenty observations each."""
     measured = Bench()
     for number in range(instruments):
         seen = [Observation(1, {f"key{a}": f"{i}" for a in range(attributes)} | {"i": i}) for i in range(20)]
@@ -544,7 +544,7 @@ def test_collection_cost_grows_with_observations_and_attributes(bench: Bench, in
     assert many > 4 * few
     assert rich > 1.1 * many
 
-    # A device has its id, name, type and parent, and two words of the row; what it is stands once, on an info row.
+    # A device has its id, name, type and parent, and two attributes of the metric; the rest is on its info metric.
     assert max(len(row.attributes) for row in CATALOG if not row.name.endswith(".info")) <= 6
     instrument()
     ours = bench.ours()
@@ -553,7 +553,7 @@ def test_collection_cost_grows_with_observations_and_attributes(bench: Bench, in
     assert max(map(len, spoken)) <= 64
 
 
-# -- So does each instrument that has nothing to observe.
+# -- An instrument without observations costs as well.
 
 
 def test_instrument_is_created_with_its_first_observation(bench: Bench, instrument: Callable[..., None]) -> None:
@@ -566,7 +566,7 @@ def test_instrument_is_created_with_its_first_observation(bench: Bench, instrume
         said.append((SYSTEM_NETWORK_ERRORS, 5, NONE))
 
 
-# -- The span that is current where a collection runs becomes an exemplar of what is observed.
+# -- The span that is current during a collection becomes an exemplar of the observations.
 
 
 def test_observations_have_no_exemplars(bench: Bench, instrument: Callable[..., None]) -> None:
@@ -589,7 +589,7 @@ def test_observations_have_no_exemplars(bench: Bench, instrument: Callable[..., 
     assert {name for name, count in found.items() if count} == {"another"}
 
 
-# -- With deltas the first point is the total since boot, and a reset is negative.
+# -- With delta temporality the first point is the total since boot, and a reset is a negative delta.
 
 
 def test_first_delta_is_total_and_reset_is_negative(deltas: Bench, instrument: Callable[..., None]) -> None:
@@ -602,7 +602,7 @@ def test_first_delta_is_total_and_reset_is_negative(deltas: Bench, instrument: C
     instrument(source("odd", *readings), meter_provider=deltas.provider, counter_origin="start")
     seen = [point.value for _ in range(4) for point in deltas.ours() if point.name == "system.network.errors"]
     assert min(seen) >= 0
-    assert sum(seen) == 10 + 5 + 2, "it counts from the start, and goes on after a reset"
+    assert sum(seen) == 10 + 5 + 2, "it does not count from the start, or not after the reset"
 
 
 def test_counter_origin_follows_delta_temporality_preference(

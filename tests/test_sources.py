@@ -1,3 +1,5 @@
+"""Discovery of sources, our own and those of third parties."""
+
 from __future__ import annotations
 
 import sys
@@ -32,12 +34,12 @@ OWN = [
 ]
 
 EVERYBODYS = ["amd", "graphcore", "nvidia", "process", "trainium"]
-"""Those of process scope."""
+"""The sources of process scope."""
 
 
 @pytest.fixture
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder that other people's packages are installed into."""
+    """A folder on the path that third-party packages are installed into."""
     monkeypatch.syspath_prepend(str(tmp_path))
     known = set(sys.modules)
     yield tmp_path
@@ -47,7 +49,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 
 def install(folder: Path, distribution: str, entries: dict[str, str], modules: dict[str, str]) -> None:
-    """Install a distribution, as far as Python can tell."""
+    """Write the modules and metadata of an installed distribution."""
     info = folder / f"{distribution}-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")
@@ -121,7 +123,7 @@ def test_third_party_source_is_discovered_by_entry_point(elsewhere: Path) -> Non
     install(elsewhere, "acme-widgets", {"widgets": "acme_widgets:Widgets"}, {"acme_widgets": WIDGETS})
     found = discover()
     assert set(found) == {*before, "widgets"}
-    assert "acme_widgets" not in sys.modules, "it is loaded when it is wanted"
+    assert "acme_widgets" not in sys.modules, "discovery imported it"
     assert found["widgets"]().name == "widgets"
 
 
@@ -188,7 +190,7 @@ def test_entry_point_that_is_no_source_logs_one_warning(
 
 
 def key_of_another() -> str:
-    """The key of a job that a living process reports."""
+    """The key of a job whose reporter is process 1."""
     return key(1)
 
 

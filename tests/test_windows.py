@@ -1,3 +1,5 @@
+"""Means, peaks, shares, counters and integrals over the window of each reader."""
+
 from __future__ import annotations
 
 import random
@@ -44,7 +46,7 @@ class Reader:
 
 
 def trace(seed: int, seconds: float, rate: float) -> list[tuple[float, float]]:
-    """Samples of something like power: slow and quick changes, and spikes that one sample sees and no other."""
+    """Samples of power: slow and quick changes, and spikes that only one sample sees."""
     dice = random.Random(seed)
     samples = []
     level = 250.0
@@ -56,7 +58,7 @@ def trace(seed: int, seconds: float, rate: float) -> list[tuple[float, float]]:
 
 
 def area(samples: list[tuple[float, float]], begin: float, end: float) -> float:
-    """The integral from one reading to another, each reading standing for the time since the one before it."""
+    """The integral from one reading to another; each reading holds for the time since the one before it."""
     return sum(value * (at - before) for (before, _), (at, value) in pairwise(samples) if begin <= before and at <= end)
 
 
@@ -79,7 +81,7 @@ def test_20_hz_trace_is_exact_for_readers_of_1_s_and_5_s(seed: int) -> None:
                 due[step] += step
         assert track.take(at, [POWER(watts), POWER_PEAK(watts)]) == []
     spikes = {at: watts for at, watts in samples if watts >= 5000.0}
-    assert len(spikes) > 10, "the trace has no spikes to lose"
+    assert len(spikes) > 10, "the trace has too few spikes"
     for step, reader in readers.items():
         total = 0.0
         peaks = []
@@ -133,7 +135,7 @@ def test_mean_and_peak_are_exact_for_any_samples_and_windows(
                 area(samples, begin, end), rel=EXACT, abs=EXACT * scale
             )
         else:
-            assert found[POWER] == samples[times.index(end)][1], "the only reading there is stands for itself"
+            assert found[POWER] == samples[times.index(end)][1], "a window of one reading is not its value"
         assert found[POWER_PEAK] == max(value for _, value in samples[min(passed, last) : last + 1])
 
 
@@ -154,7 +156,7 @@ def test_windows_of_one_reader_are_contiguous(data: st.DataObject, gaps: list[fl
     whole = sum(found[POWER] * (end - (times[0] if since is None else since)) for since, end, found in reader.windows)
     samples = [(at, float(number)) for number, at in enumerate(times)]
     assert whole == pytest.approx(area(samples, times[0], ends[-1] if ends else times[0]), rel=1e-6, abs=1e-9)
-    # The samples rise, so the peak of each window is its newest one: none is seen twice.
+    # The samples rise, so the peak of each window is its newest sample.
     assert [found[POWER_PEAK] for *_, found in reader.windows] == sorted(collected)
 
 
@@ -192,7 +194,7 @@ def test_first_reading_is_baseline_of_window() -> None:
     assert by_series(answer[0]) == {Series(POWER): 500.0, Series(POWER_PEAK): 500.0, Series(ENERGY): 7}
     track.take(2.0, [POWER(100.0), POWER_PEAK(100.0)])
     assert value_of(track, Series(POWER)) == 100.0
-    assert value_of(track, Series(POWER_PEAK)) == 500.0, "what the first sample saw was never reported"
+    assert value_of(track, Series(POWER_PEAK)) == 500.0, "the peak of the first sample is lost"
 
 
 @PATIENT
@@ -209,7 +211,7 @@ def test_share_is_exact_for_any_sampling(data: st.DataObject, whole: list[float]
     if grown > 1e-3:
         assert found == pytest.approx((parts[-1] - parts[0]) / grown, rel=EXACT, abs=1e-9)
     elif grown == 0:
-        assert found is None, "a share of nothing"
+        assert found is None, "a share without an increase of the whole"
 
 
 def test_share_of_window_is_increase_of_part_over_increase_of_whole() -> None:
@@ -278,7 +280,7 @@ def test_window_without_new_reading_has_no_share_and_newest_peak() -> None:
     answer = track.window(1.0, 0.0)
     assert answer is not None
     assert BUSY not in answer[0], "nothing has grown since then"
-    assert by_series(answer[0]) == {Series(POWER_PEAK): 4.0}, "the newest reading is all there is"
+    assert by_series(answer[0]) == {Series(POWER_PEAK): 4.0}, "a window without a new reading has the newest peak"
 
 
 def test_reading_without_points_ends_the_interval() -> None:
@@ -374,7 +376,7 @@ def test_window_of_series_that_appears_and_disappears() -> None:
     peak = Series(POWER_PEAK, {"part": "b"})
     track.take(0.0, [a(10.0)])
     track.take(1.0, [a(10.0), b(50.0), peak(-3.0)])
-    assert value_of(track, b, since=0.0) == 50.0, "its first reading is all there is"
+    assert value_of(track, b, since=0.0) == 50.0, "one reading is not the mean"
     assert value_of(track, peak, since=0.0) == -3.0
     track.take(2.0, [a(10.0), b(70.0), peak(-5.0)])
     assert value_of(track, b, since=0.0) == 70.0, "the first reading has no weight"
@@ -391,7 +393,7 @@ def test_window_of_series_that_appears_and_disappears() -> None:
 
 
 class Float64(float):
-    """As an array library's: a float by inheritance, of which exporters know nothing."""
+    """A subclass of float, as array libraries have; exporters do not know it."""
 
 
 BAD = {
@@ -485,7 +487,7 @@ def test_interruption_is_excluded_from_mean_share_and_integral() -> None:
     track.take(102.0, [series(20.0), BUSY(Share(92.0, 102.0)), ENERGY(202)])
     assert value_of(track, series, since=0.0) == 15.0
     assert value_of(track, Series(BUSY), since=0.0) == 0.75
-    assert value_of(track, Series(ENERGY)) == 202, "a counter goes on"
+    assert value_of(track, Series(ENERGY)) == 202, "the counter does not continue"
     assert track.integral(series) == 60.0
 
 
@@ -495,7 +497,7 @@ def test_share_that_is_new_after_interruption_starts_there() -> None:
         track.take(at, [LEVEL(1)])
     track.interrupt()
     track.take(100.0, [BUSY(Share(90.0, 100.0))])
-    assert value_of(track, Series(BUSY), since=0.0) is None, "of the time before nothing is known"
+    assert value_of(track, Series(BUSY), since=0.0) is None, "a share of the time before the first reading"
     track.take(102.0, [BUSY(Share(91.0, 102.0))])
     assert value_of(track, Series(BUSY), since=0.0) == 0.5
 
@@ -572,7 +574,7 @@ def test_series_does_not_change_between_counter_and_rate() -> None:
     assert value_of(track, other) is None
     assert track.take(2.0, [energy(110.0), other(Rate(5.0))]) == []
     assert value_of(track, energy) == 110.0
-    assert len(track.take(3.0, [energy(-1.0), other(-1.0)])) == 2, "what is no value at all is said"
+    assert len(track.take(3.0, [energy(-1.0), other(-1.0)])) == 2, "an invalid value is not reported"
 
 
 def test_peak_survives_missing_and_failed_readings() -> None:
