@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from tests.children import descriptors
@@ -14,11 +16,37 @@ from tests.waiting import wait_for
 
 pytest_plugins = ["tests.parallel"]
 
+PORTABLE = (
+    "sources/test_captures.py",
+    "sources/test_portable.py",
+    "test_board.py",
+    "test_choice.py",
+    "test_config.py",
+    "test_cycle.py",
+    "test_devices.py",
+    "test_model.py",
+    "test_poller.py",
+    "test_rhythm.py",
+    "test_rounds.py",
+    "test_sources.py",
+    "test_vocabulary.py",
+    "test_wandb.py",
+    "test_windows.py",
+)
+"""The files of tests that run on macOS and Windows too: they need no child process and none of Linux's files."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--rewrite", action="store_true", help="write simulated captures and expected output anew, instead of comparing"
     )
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Outside of Linux, leave out what needs Linux."""
+    if sys.platform.startswith("linux") or not collection_path.name.startswith("test_"):
+        return None
+    return collection_path.relative_to(Path(__file__).parent).as_posix() not in PORTABLE or None
 
 
 def pytest_configure() -> None:

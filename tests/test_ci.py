@@ -1,4 +1,4 @@
-"""GitHub Actions and pre-commit run steps of the gate, and no commands of their own."""
+"""GitHub Actions and pre-commit run steps of the gate, and no commands of their own; the files they run exist."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 
 import pytest
 import yaml
+from tests.conftest import PORTABLE
 from tests.tools import ROOT
 
 GATE = ROOT / ".ci" / "run"
@@ -45,3 +46,7 @@ def test_unknown_step_is_refused_with_the_known_ones(steps: set[str]) -> None:
     assert outcome.returncode == 2
     assert "tset" in outcome.stderr
     assert all(name in outcome.stderr for name in steps)
+
+
+def test_portable_files_exist() -> None:
+    assert [name for name in PORTABLE if not (ROOT / "tests" / name).is_file()] == []

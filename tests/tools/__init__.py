@@ -6,7 +6,6 @@ skips the test, or fails it where the environment variable CI is set. `python -m
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import hashlib
 import importlib.util
@@ -213,7 +212,9 @@ def _fingerprint(recipe: Recipe) -> str:
 
 @contextmanager
 def _lock(path: Path) -> Iterator[None]:
-    """Waits for other processes that hold the same lock, and frees it even when this one is killed."""
+    """Wait for other processes that hold the same lock, which is freed even when this one is killed."""
+    import fcntl  # not on Windows, where nothing is built
+
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
