@@ -1,4 +1,4 @@
-"""AMD's own tool and our two ways to its GPUs, on one machine: a fabricated /sys that all three read for real."""
+"""rocm-smi and our readings of sysfs and of rocm-smi agree on one machine, whose /sys is made up of real files."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ FIRST, SECOND = "43cc8cc8af246700", "43cc8cc8af246701"
 
 
 def scene(name: str) -> Any:
-    """What is read in a scene of `programs/radeon_machine.py`."""
+    """The output of a scene of `programs/radeon_machine.py`."""
     need(lambda: program("rocm-smi"))
     return children.scene("radeon_machine", name)
 
 
 def value(points: dict[str, Any], row: str, device: str, **more: str) -> Any:
-    """The value of the one series of a device that has such attributes; None where there is none."""
+    """The value of the one series of a device with these attribute values, or None."""
     wanted = [f"('hw.id', '{device}')", *(f"'{word}')" for word in more.values())]
     found = [each for name, each in points.items() if name.startswith(f"{row}[") and all(w in name for w in wanted)]
     assert len(found) <= 1, (row, device, more, found)
@@ -43,10 +43,7 @@ TOLD: list[tuple[str, str, dict[str, str], float]] = [
     ("VRAM Total Used Memory (B)", "hw.gpu.memory.usage", {}, 1),
     ("Energy counter", "hw.energy", {}, 2**-16),
 ]
-"""What the tool says, the row of ours that says the same, and what one of its units is in ours.
-
-ROCm 6 calls some of it otherwise; what a version does not say by that name is not compared with it.
-"""
+"""The key of rocm-smi, our metric, its attributes, and the tool's unit in ours. ROCm 6 renamed some keys."""
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +60,7 @@ def test_metrics_agree_with_rocm_smi(agreed: Any, way: str, device: str, card: s
         if key in theirs:
             ours = value(agreed[way]["points"], row, device, **more)
             if way == "listing" and ours is None and key == "Energy counter":
-                continue  # this tool does not say what board it is
+                continue  # the unit depends on the board, which rocm-smi does not print
             assert ours == pytest.approx(float(theirs[key]) * unit), key
             compared += 1
     assert compared >= 10, theirs

@@ -1,4 +1,4 @@
-"""W&B's keys of AMD's GPUs: W&B's formulas over what rocm-smi says, or the files that it reads."""
+"""W&B's keys of AMD GPUs: its formulas over the output of rocm-smi, or over the same sysfs files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="amdgpu is a dri
 
 
 def keys(radeons: Mapping[int, Mapping[str, str]], moments: Mapping[int, Moment] | None = None) -> dict[str, float]:
-    """The keys of GPUs that W&B's formulas make."""
+    """W&B's keys of GPUs."""
     with closing(Drivers()) as drivers:
         now = wandb.take(machine(drivers), os.getpid(), (), moments or {}, radeons)
     return {key: value for key, value in wandb.row(wandb.Span(now, now, now)).items() if key.startswith("gpu.")}
@@ -143,7 +143,7 @@ RECORDED: dict[str, dict[str, float]] = {
     },
     "rocm-smi_no-amd-gpus-specified.stdout.txt": {},
 }
-"""What W&B's formulas make of what was recorded; the first two and the third are of real machines."""
+"""W&B's keys of recorded output; the first three files are of real machines."""
 
 
 @pytest.mark.parametrize("path", samples(*(f"amd/{name}" for name in RECORDED)))
@@ -157,7 +157,7 @@ def test_wandb_keys_of_recorded_rocm_smi_output(path: Path) -> None:
         assert "gpu.1.gpu" not in found
 
 
-# -- the real command
+# -- the command
 
 
 Snapshot = Callable[..., "tuple[dict[str, float], str]"]
@@ -220,7 +220,7 @@ def test_wandb_keys_of_sysfs_and_rocm_smi_agree() -> None:
     files, tool = (keys({int(card): said for card, said in words[way].items()}) for way in ("files", "tool"))
     activity = {
         key for key in (*files, *tool) if "Allocated" in key or "Activity" in key
-    }  # ROCm 5 says the one as the other
+    }  # ROCm 5 prints the activity as memory use
     shared = (set(files) & set(tool)) - activity
     assert len(shared) >= 8
     assert {key: files[key] for key in shared} == {key: tool[key] for key in shared}

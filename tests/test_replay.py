@@ -1,4 +1,4 @@
-"""Record and Replay: what was asked and answered, and the same machine again from it."""
+"""Record and Replay: calls and answers are written to a capture and given again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from opentelemetry.instrumentation.hardware.version import __version__
 
 
 class _GoneError(Exception):
-    """An error of a module's own."""
+    """An error that a module defines."""
 
 
 def _recorded(
@@ -33,7 +33,7 @@ def _recorded(
     mask: Callable[[str], str] = lambda text: text,
     header: Mapping[str, object] | None = None,
 ) -> list[str]:
-    """The lines of a capture of what is asked."""
+    """The lines of a capture of some calls."""
     output = StringIO()
     record = Record(drivers, output, "host", header, mask, Clock())
     ask(record)
@@ -68,7 +68,7 @@ def test_replayed_source_reads_what_it_read_while_recorded(name: str, drivers: t
 
 
 def _readings(name: str, drivers: Drivers, between: Callable[[], object]) -> list[dict[Series, Value] | str]:
-    """Three readings of a source; or why there is none."""
+    """Three readings of a source, or the reason why it is absent."""
     found: list[dict[Series, Value] | str] = []
     source = discover()[name]()(Site(Config(), drivers, os.getpid()))
     try:
@@ -84,7 +84,7 @@ def _readings(name: str, drivers: Drivers, between: Callable[[], object]) -> lis
 
 
 def test_own_pid_is_masked_and_replayed_as_the_pid_of_another_process() -> None:
-    """The pid of who reads is nobody's business: it differs every time."""
+    """The pid of the recording process differs each time, so a placeholder is recorded."""
     lines = _recorded(
         Drivers(),
         lambda record: (
@@ -102,7 +102,7 @@ def test_own_pid_is_masked_and_replayed_as_the_pid_of_another_process() -> None:
         ["psutil", "call", ["Process.num_threads", "{pid}"]],
     ]
     replay = Replay(lines)
-    replay._pid = 123  # somebody else
+    replay._pid = 123  # another process
     assert "123" in replay.kernel().names("/proc/123/task")
     assert replay.kernel().affinity(123) == len(os.sched_getaffinity(0))
 
@@ -316,7 +316,7 @@ def test_record_and_replay_are_drivers() -> None:
 
 
 class Counted:
-    """A driver of a source's own."""
+    """A driver that a source brings along."""
 
     def power(self, device: str) -> int:
         if device == "lost":

@@ -1,4 +1,4 @@
-"""Plays one of a Mac's tools: ``apple_tool.py TOOL HOW ARGUMENTS``; how it works, or fails, is the second argument.
+"""A stand-in for a Mac's tool: ``apple_tool.py TOOL HOW ARGUMENTS``; HOW names the way it works or fails.
 
 TOOL is macmon (which runs on, a line every tenth of a second), ioreg or apple_gpu_stats.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 tool, how = sys.argv[1:3]
 
 SAID = Path(os.environ["APPLE_POWER"])
-"""A file that says what macmon is to say of the GPU's power; an eager one does not stop to speak until it is there."""
+"""A file with the GPU's power for macmon to print; in the mode eager it prints without a pause until it exists."""
 
 DOCUMENTS = {
     "macmon": {

@@ -30,7 +30,7 @@ from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.sources import Site, Source, discover
 from opentelemetry.instrumentation.hardware.sources.amd.raw import Raw
 
-HBM = table(3, energy=62_929_744_071_539, hbm=[43, 39, 42, 41], video=[15], status=0)
+HBM = table(3, energy=62_929_744_071_539, hbm=[43, 39, 42, 41], status=0)
 FIRST = Gpu(rpm=1180, pwm=102, metrics=HBM)
 SECOND = Gpu(
     1,
@@ -53,7 +53,7 @@ SECOND = Gpu(
 
 
 def private() -> None:
-    """Nothing of this machine's classes and modules is there from now on."""
+    """Hide this machine's /sys/class and /sys/module."""
     namespace.enter()
     namespace.empty("/sys/class", "/sys/module")
 
@@ -69,7 +69,7 @@ def opened(**settings: object) -> Iterator[Source]:
 
 
 def said(source: Source) -> dict[str, Any]:
-    """What is read now: by series, and what is missing."""
+    """One reading: values by series, and remarks on what is missing."""
     points = {
         f"{series.metric.name}{sorted(series.attributes.items())}": value
         for series, value in (*source.read(), *source.read_seldom())
@@ -91,7 +91,7 @@ def agree() -> Any:
 
 
 def words() -> Any:
-    """What W&B's formulas are given: of the files, and of the tool."""
+    """The input of W&B's formulas from sysfs and from rocm-smi."""
     amdsysfs.write(amdsysfs.machine([SECOND, FIRST]))
     found = {}
     for way, setting in (("files", "auto"), ("tool", "off")):
@@ -102,7 +102,7 @@ def words() -> Any:
 
 
 def unreadable() -> Any:
-    """Files of the second card that are not there."""
+    """The second card lacks some files."""
     files = amdsysfs.machine([FIRST, SECOND])
     for name in ("mem_info_vram_used", "gpu_busy_percent", "hwmon/hwmon4/power1_average", "hwmon/hwmon4/temp1_input"):
         del files[f"{SECOND.folder}/{name}"]
@@ -112,14 +112,14 @@ def unreadable() -> Any:
 
 
 def vanishing() -> Any:
-    """A card that goes, and comes back."""
+    """A card is removed, and comes back."""
     amdsysfs.write(amdsysfs.machine([FIRST, SECOND]))
     with opened() as source:
         before = said(source)
         os.remove("/sys/class/drm/card1")
         for folder in Path("/sys/class/devices").rglob("card1"):
             shutil.rmtree(folder)
-        # The kernel's own files end with their device; these would live on for as long as they are open.
+        # Real sysfs files fail once their device is gone; these ones would stay readable while they are open.
         source.site.drivers.kernel().forget(SECOND.folder)
         gone = said(source)
         amdsysfs.write(SECOND.files())
@@ -127,7 +127,7 @@ def vanishing() -> Any:
 
 
 def asleep() -> Any:
-    """A card that is suspended: whoever opens another file of it waits for ever."""
+    """A suspended card: opening any file but its state blocks for ever."""
     sleeper = replace(SECOND, asleep=True)
     amdsysfs.write(amdsysfs.machine([FIRST, sleeper]))
     folder = Path(sleeper.folder)
@@ -144,7 +144,7 @@ def asleep() -> Any:
 
 
 def aborting() -> Any:
-    """AMD's library ends the tool with an assertion where a folder is missing."""
+    """AMD's library aborts the tool where a folder is missing."""
     files = amdsysfs.machine([FIRST])
     amdsysfs.write({name: text for name, text in files.items() if "io_links" not in name})
     with opened() as source:
@@ -157,7 +157,7 @@ def aborting() -> Any:
 
 
 def chosen() -> Any:
-    """What the command says in the job of a scheduler that has given it a part of the second card, which is divided."""
+    """Snapshots in a Slurm job that has one partition of the second card."""
     amdsysfs.write(amdsysfs.machine([FIRST, replace(SECOND, parts=4)]))
     job = {"SLURM_JOB_ID": "7", "ROCR_VISIBLE_DEVICES": "0,3", "HIP_VISIBLE_DEVICES": "1"}
     os.environ.update(job)
@@ -170,7 +170,7 @@ def chosen() -> Any:
 
 
 def absent() -> Any:
-    """No driver: how many files are asked for before that is said."""
+    """The error and the threads without a driver."""
     try:
         with opened():
             return None

@@ -1,4 +1,4 @@
-"""Machines that were made up: what their kernels say at each tick. All values are our own, and plausible."""
+"""Made-up machines: the files and answers of their kernels at each tick."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from opentelemetry.instrumentation.hardware.kernel import Space, Usage
 
 GIB = 1 << 30
 STRANGER = 5_000_000
-"""Pids from here on are larger than any that a kernel gives out, so the process that reads is never one of them."""
+"""Pids from here on are above the kernel's limit, so the test's own process never has one of them."""
 
 SPARSE = {"sample_interval": 10}
-"""What lies between two ticks of a made-up machine is not a pause."""
+"""The sample interval that fits ticks of 10 s, which else would count as a pause."""
 
 Files = dict[str, "str | bytes | OSError"]
 
@@ -271,7 +271,7 @@ def everything(tick: int) -> Fabricated:
 
 
 def mounts(tick: int) -> Fabricated:
-    """The bare machine with everything mounted that should not be counted."""
+    """The bare machine with mounts that are not counted: binds, snaps, overlays, network and pseudo file systems."""
     found = metal(tick)
     assert found.tree is not None
     found.tree.files["/proc/{pid}/mountinfo"] = mountinfo(
@@ -298,7 +298,7 @@ def mounts(tick: int) -> Fabricated:
 
 
 def unmounted(tick: int) -> Fabricated:
-    """A machine of which nothing that is mounted is a real file system."""
+    """A machine that has only pseudo file systems mounted."""
     tmpfs = mountinfo(("0:21", "/", "/proc", "proc", "proc"), ("0:30", "/", "/", "tmpfs", "none"))
     return Fabricated(Tree({"/proc/filesystems": FILESYSTEMS, "/proc/{pid}/mountinfo": tmpfs}))
 
@@ -307,7 +307,7 @@ def unmounted(tick: int) -> Fabricated:
 
 
 def sandbox(tick: int) -> Fabricated:
-    """A kernel in user space: no /sys, /proc/pressure, disks, statistics of paging; an interface with a route."""
+    """A kernel in user space: no /sys, /proc/pressure, disks or paging statistics; one routed interface."""
     files: Files = {
         "/proc/stat": stat(2, tick),
         "/proc/loadavg": "0.31 0.30 0.12 1/40 40\n",
@@ -319,7 +319,7 @@ def sandbox(tick: int) -> Fabricated:
 
 
 def old(tick: int) -> Fabricated:
-    """A kernel of long ago: eight columns of CPU time, 14 of disks, no estimate of available memory, no pressure."""
+    """Linux 4.1: eight columns of CPU time, 14 of disks, no MemAvailable, no pressure."""
     files: Files = {
         "/proc/stat": stat(8, tick, columns=8),
         "/proc/loadavg": "1.00 0.90 0.80 2/300 9000\n",
@@ -353,7 +353,7 @@ def _group(folder: str, tick: int) -> Files:
 
 
 def kubernetes(tick: int) -> Fabricated:
-    """Version 2 seen from the host: the container has no limit, its pod has, and gets another while it runs."""
+    """cgroup v2 seen from the host: the limits are on the pod and change while it runs."""
     root = "/sys/fs/cgroup"
     files = _group(root + INNER, tick) | _plain_process(tick)
     files |= {
@@ -371,7 +371,7 @@ def kubernetes(tick: int) -> Fabricated:
 
 
 def namespace(tick: int) -> Fabricated:
-    """The same pod seen from inside: its group is the root of all it sees; without any limit."""
+    """cgroup v2 in a cgroup namespace: the pod's group is the root; no limits."""
     files = _group("/sys/fs/cgroup", tick)
     files |= {
         "/proc/{pid}/cgroup": "0::/\n",
@@ -383,7 +383,7 @@ def namespace(tick: int) -> Fabricated:
 
 
 def docker(tick: int) -> Fabricated:
-    """Version 1 as a container sees it that has no namespace for it: its part of each hierarchy is mounted."""
+    """cgroup v1 in a container without a cgroup namespace: its part of each hierarchy is mounted."""
     name = "/docker/5d0e"
     lines = [f"{n}:{c}:{name}" for n, c in enumerate(("memory", "cpu,cpuacct", "pids", "name=systemd"), 2)]
     points = [("memory", "memory"), ("cpu,cpuacct", "cpu,cpuacct"), ("systemd", "name=systemd")]
@@ -410,7 +410,7 @@ def docker(tick: int) -> Fabricated:
 
 
 def tree(tick: int) -> Fabricated:
-    """A program whose data loaders come and go: none at first, then two, one of which started a third."""
+    """A program with data loaders: none at first, then two, one of which has a child, then two."""
     found = kubernetes(tick)
     assert found.tree is not None
     files = found.tree.files
@@ -428,7 +428,7 @@ def tree(tick: int) -> Fabricated:
 
 
 def foreign(tick: int) -> Fabricated:
-    """Another program, watched from outside by somebody who may not read its I/O or its descriptors."""
+    """Another user's program, whose I/O and descriptors may not be read."""
     files: Files = {
         f"/proc/{STRANGER}/stat": process(5_000 + 250 * tick, 700 + 30 * tick, 4, 81_000, 12_000),
         f"/proc/{STRANGER}/statm": "400000 81000 900 1 0 3000 0\n",
@@ -442,7 +442,7 @@ def foreign(tick: int) -> Fabricated:
 
 
 def windows(tick: int) -> Fabricated:
-    """A process as psutil describes it on Windows: handles and no descriptors."""
+    """psutil's description of a process on Windows: handles, no descriptors."""
     known = {
         "cpu_times": {"user": 12.5 + 4.0 * tick, "system": 3.25, "children_user": 0.0, "children_system": 0.0},
         "num_threads": 31,
@@ -475,7 +475,7 @@ REQUESTED = SPARSE | {
     "include_metrics": ["*"],
     "exclude_metrics": ["otel_hardware.source.read.duration", "cpython.gc.*"],
 }
-"""Every row but those that do not come from a driver."""
+"""Every metric that comes from a driver."""
 
 STORIES = (
     Story("host", "metal", BARE, metal),

@@ -1,4 +1,4 @@
-"""Macs that were made up: what the tools print on them, in every form that there has been. All values are our own."""
+"""Made-up Macs: the output of their tools, in every version of its format."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from opentelemetry.instrumentation.hardware.stream import Stream
 
 
 class Running(Speaking):
-    """macmon of a version."""
+    """macmon, of some version."""
 
     def __init__(self, version: str, lines: list[bytes] | Exception) -> None:
         super().__init__(lines)
@@ -31,7 +31,7 @@ class Running(Speaking):
 
 
 class Printing:
-    """A tool that says something and ends, if it is given the right arguments."""
+    """A tool that prints once, if its arguments are right."""
 
     def __init__(self, arguments: list[str], said: bytes) -> None:
         self.arguments = arguments
@@ -42,7 +42,7 @@ class Printing:
 
 
 class Mac(Fabricated):
-    """Drivers of a Mac with these tools."""
+    """Drivers of a Mac that has these tools."""
 
     def __init__(self, system: str = "Darwin", **tools: Running | Printing) -> None:
         super().__init__(None, {"platform": {"system": system}})
@@ -95,7 +95,7 @@ SENSORS = {
 
 
 def second_generation(tick: int) -> Mapping[str, Any]:
-    """An M2 Pro: two sensors of all those that there are; its power as a whole, and at last that of the GPU."""
+    """An M2 Pro with two temperature sensors; the power of the whole chip, at the last tick also that of the GPU."""
     return {
         **SENSORS,
         "m2Gpu1": (48.5, 61.0, 70.25)[tick],
@@ -121,7 +121,7 @@ def second_generation(tick: int) -> Mapping[str, Any]:
 
 
 def _rest(tick: int, line: int) -> dict[str, Any]:
-    """What every version says; the later line of a tick a little more than the earlier."""
+    """Values that every version has; a little higher in the later line of a tick."""
     return {
         "temp": {"cpu_temp_avg": 44.0 + 10 * tick + line, "gpu_temp_avg": 38.0 + 10 * tick + line},
         "memory": {"ram_total": 34359738368, "ram_usage": 20985479168, "swap_total": 0, "swap_usage": 0},
@@ -172,7 +172,7 @@ def _soc(chip: str) -> dict[str, Any]:
 
 
 def macmon(version: str, says: Callable[[int, int], Mapping[str, Any]]) -> Callable[[int], Mac]:
-    """A Mac with macmon of a version, which says two lines at each tick but the first."""
+    """A Mac with macmon, which prints two lines per tick, but one at the first."""
 
     def story(tick: int) -> Mac:
         lines = [json.dumps(says(tick, line)).encode() for line in ((0, 1) if tick else (0,))]
@@ -195,7 +195,7 @@ MACMONS: dict[str, Callable[[int, int], dict[str, Any]]] = {
         _rest(tick, line) | {"gpu_ram_power": 0.0} | FANS | _named(tick) | _pairs(tick) | _soc("Apple M4 Max") | STAMP
     ),
 }
-"""By version, what it says at a tick in a line. (From 0.8.1 on under old names too, which is not what is read.)"""
+"""By version, the document of a tick and line. (0.8.1 and later print the old names too; those are not read.)"""
 
 
 # -- ioreg
@@ -211,7 +211,7 @@ def plist(*entries: str) -> bytes:
 
 
 def accelerator(kind: str, model: str, statistics: Mapping[str, int]) -> str:
-    """One of them."""
+    """One accelerator."""
     rows = "".join(f"<key>{name}</key><integer>{value}</integer>" for name, value in statistics.items())
     return (
         f"<dict><key>IOClass</key><string>{kind}</string><key>IOObjectClass</key><string>{kind}</string>\n"
@@ -246,7 +246,7 @@ def intel(tick: int) -> Mapping[str, int]:
 
 
 def broken(tick: int) -> Mac:
-    """A macmon that does not know this chip; ioreg does."""
+    """A macmon that does not know this chip; ioreg works."""
     sentence = "macmon has ended, saying: thread 'main' panicked at src/sources.rs: no such voltage-states5-sram"
     ended = ChildProcessError(sentence)
     return Mac(
@@ -260,12 +260,12 @@ def stats(arguments: list[str], says: Callable[[int], Mapping[str, Any]]) -> Cal
 
 
 def elsewhere(tick: int) -> Mac:
-    """A machine that is no Mac, with a tool of that name."""
+    """Linux, with a tool that is called ioreg."""
     return Mac("Linux", ioreg=Printing(IOREG, b""))
 
 
 def placed(tick: int) -> Mac:
-    """A machine that is not known to be a Mac, on which the settings say where a tool is."""
+    """A machine that is not known to be a Mac, where the settings name a tool."""
     return Mac("Linux", ioreg=Printing(IOREG, plist(accelerator("AGXAcceleratorG13X", "Apple M1 Pro", agx(tick)))))
 
 

@@ -26,7 +26,7 @@ Files = dict[str, Any]
 
 
 def program(*children: int, opens: str = "/dev/null") -> Files:
-    """The observed process, with children that open nothing."""
+    """The observed process, and children without open device files."""
     files: Files = {f"/proc/{STRANGER}/task/{STRANGER}/children": " ".join(map(str, children))}
     files[f"/proc/{STRANGER}/fd/3"] = opens
     for child in children:
@@ -35,7 +35,7 @@ def program(*children: int, opens: str = "/dev/null") -> Files:
 
 
 class Npus(Fabricated):
-    """Drivers of a machine with a kernel's files and a tool that speaks; without one, one without a tool."""
+    """Drivers of a machine: the kernel's files, and a streaming tool if there is one."""
 
     def __init__(self, files: Files, said: Speaking | None, up: float = 1000.0, folder: str | None = None) -> None:
         super().__init__(Tree(files, up=up), {"psutil": {}})
@@ -72,7 +72,7 @@ IPU_DEVICES = {f"/dev/ipu{number}": "" for number in range(4)}
 
 
 def c2(number: int, tick: int, pid: int | None = None) -> Mapping[str, str]:
-    """An IPU of a C2 card, as an early SDK words it: units are glued."""
+    """An IPU of a C2 card in an early SDK's words: no space before units."""
     words = {
         "id": str(number),
         "target": "PCIe",
@@ -97,7 +97,7 @@ def c2(number: int, tick: int, pid: int | None = None) -> Mapping[str, str]:
 
 
 def c600(number: int, tick: int, pid: int | None = None) -> Mapping[str, str]:
-    """A C600 card, as a late SDK words it: units are spaced, and it does not know its own power."""
+    """An IPU of a C600 card in a late SDK's words: a space before units, and no power of its own."""
     words = {
         "id": str(number),
         "target": "PCIe",
@@ -127,7 +127,7 @@ def c600(number: int, tick: int, pid: int | None = None) -> Mapping[str, str]:
 
 
 def cards(tick: int) -> Npus:
-    """Two cards of two IPUs: the program, a child of it, somebody else and nobody."""
+    """Two cards of two IPUs, used by the program, its child, another program and nobody."""
     pids = (STRANGER, CHILD, 4242, None)
     said = [c2(number, tick, pid if tick else None) for number, pid in enumerate(pids)]
     files = HOST | IPU_DEVICES | program(CHILD, opens="/dev/ipu0")
@@ -135,7 +135,7 @@ def cards(tick: int) -> Npus:
 
 
 def pcie(tick: int) -> Npus:
-    """Two cards of a late SDK, one of which goes, in a container whose program computes on one of them."""
+    """Two C600 cards in a container, whose program computes on one of them; the other one is removed."""
     said = [c600(number, tick, 31337) for number in range(2 if tick < 2 else 1)]
     files = CONTAINER | {"/dev/ipu0": "", "/dev/ipu1": ""} | program(opens="/dev/ipu0")
     return Npus(files, lines(said), 1000.0 + 10 * tick, "/opt/poplar/python")
@@ -159,7 +159,7 @@ ELSEWHERE = (
 
 
 def old_files(devices: int, cores: int, tick: int, ecc: bool = True) -> Files:
-    """The driver's files before 2.31, in the places that 2.27 has them by its source; the numbers are made up."""
+    """The driver's sysfs files in the places of version 2.27 (from its source); the values are made up."""
     files: Files = {"/sys/module/neuron/version": "2.22.2.0\n"}
     for number in range(devices):
         device = f"{NEURON}/neuron{number}"
@@ -169,7 +169,7 @@ def old_files(devices: int, cores: int, tick: int, ecc: bool = True) -> Files:
             f"{device}/reset": "",
             f"{device}/uevent": "MAJOR=240\n",
             f"{device}/subsystem/neuron{number}/info/serial_number": "the same again, and so on without end\n",
-            f"{device}/power/control": "auto\n",  # of the kernel's own, as any device has it
+            f"{device}/power/control": "auto\n",  # a file that every device has
             f"{device}/info/notify_delay": "-1\n",
             f"{device}/info/serial_number": f"00aa00bb00cc00{number:02x}\n",
             f"{device}/info/architecture/arch_type": "NDv3\n",
@@ -180,7 +180,7 @@ def old_files(devices: int, cores: int, tick: int, ecc: bool = True) -> Files:
         }
         if ecc:
             files |= {
-                f"{device}/stats/hardware/mem_ecc_uncorrected": f"{(1, 0, 2)[tick]}\n",  # 0: it could not be asked
+                f"{device}/stats/hardware/mem_ecc_uncorrected": f"{(1, 0, 2)[tick]}\n",  # 0: it was unreadable
                 f"{device}/stats/hardware/mem_ecc_repairable_uncorrected": "0\n",
                 f"{device}/stats/hardware/sram_ecc_uncorrected": f"{tick}\n",
             }
@@ -190,7 +190,7 @@ def old_files(devices: int, cores: int, tick: int, ecc: bool = True) -> Files:
             sizes |= dict.fromkeys(ELSEWHERE, 0)
             for name, size in [*((f"/{name}", size) for name, size in sizes.items()), ("", sum(sizes.values()))]:
                 files[f"{memory}{name}/total"] = f"{size}\n"
-                files[f"{memory}{name}/present"] = "8192\n"  # what came or went last
+                files[f"{memory}{name}/present"] = "8192\n"  # the size of the last change
                 files[f"{memory}{name}/peak"] = f"{2 * size}\n"
             files |= {
                 f"{device}/neuron_core{core}/info/architecture/arch_type": "NCv2\n",
@@ -203,7 +203,7 @@ def old_files(devices: int, cores: int, tick: int, ecc: bool = True) -> Files:
 
 
 def moved_files(devices: int, cores: int, tick: int) -> Files:
-    """The same where everything is somewhere else: 2.31 has moved some, by its pages; the new places are made up."""
+    """The same files in other places: 2.31 has moved some by its documentation; the new places are made up."""
     places = {
         "/info/": "/identity/",
         "/info/architecture/": "/identity/",
@@ -223,7 +223,7 @@ def latency(milliseconds: float) -> Mapping[str, float]:
 
 
 def runtime(pid: int, cores: Sequence[int], tick: int, tag: str = "", v3d: bool = False) -> dict[str, Any]:
-    """What neuron-monitor says of one application."""
+    """One application in a report of neuron-monitor."""
     percent = (0, 40.0625, 93.5)[tick]
     use: dict[str, Any] = {str(core): {"neuroncore_utilization": percent / (1 + core % 2)} for core in cores}
     if v3d:
@@ -265,7 +265,7 @@ def runtime(pid: int, cores: Sequence[int], tick: int, tag: str = "", v3d: bool 
 def report(
     runtimes: Sequence[Mapping[str, Any]], devices: int, tick: int, hardware: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """What neuron-monitor says at one moment."""
+    """A report of neuron-monitor."""
     ecc = [
         {
             "neuron_device_index": number,
@@ -296,14 +296,14 @@ TRN2 = {
 
 
 def trn1(tick: int) -> Npus:
-    """The oldest tools, without files of the driver: the program has two cores."""
+    """Tools of 2023, without sysfs files: the program has two cores."""
     said = report([runtime(STRANGER, (0, 1), tick)], 1, tick, TRN1)
     files = HOST | {"/dev/neuron0": "", "/sys/module/neuron/initstate": "live\n"} | program(opens="/dev/neuron0")
     return Npus(files, lines(said), 1000.0 + 10 * tick)
 
 
 def trn2(tick: int) -> Npus:
-    """Two devices of four logical cores, driver files in new places; ranks of one program, and somebody else."""
+    """Two devices of four logical cores, sysfs files in new places; two ranks of the program, and another program."""
     ranks = [runtime(STRANGER, (0, 1), tick, v3d=True), runtime(CHILD, (4,), tick, "my_app", v3d=True)]
     others = [runtime(4242, (6, 7), tick, "their_app", v3d=True)]
     garbage = [b"time=2026 level=warning msg=slow", b'{"neuron_runtime_data": ['] if tick == 1 else []
@@ -313,7 +313,7 @@ def trn2(tick: int) -> Npus:
 
 
 def groups_with_errors(tick: int) -> Npus:
-    """Groups that speak of errors, a tool that dies, and files that go on; the tags are all there is to go by."""
+    """Report groups with errors and a tool that falls silent, in a container where only tags identify runtimes."""
     ours = runtime(77, (0, 1), tick, "rank-0")
     other = runtime(78, (2, 3), tick, "rank-1")
     ours["report"]["memory_used"]["error"] = "NRT is busy" if tick == 2 else ""
@@ -325,12 +325,12 @@ def groups_with_errors(tick: int) -> Npus:
 
 
 def no_tool(tick: int) -> Npus:
-    """An image without the tool: the driver's files say what they can."""
+    """An image without the tool: only sysfs files."""
     return Npus(HOST | old_files(2, 2, tick) | program(), None, 1000.0 + 10 * tick)
 
 
 def nothing(tick: int) -> Npus:
-    """A machine with neither."""
+    """A machine with neither IPUs nor Neuron devices."""
     return Npus({**HOST, "/dev/null": "", "/sys/module/nvme/initstate": "live\n"}, None)
 
 

@@ -1,4 +1,4 @@
-"""Endpoints that were made up: what they answer at each scrape. All values are our own, and plausible."""
+"""Made-up OpenMetrics endpoints: the page of each scrape."""
 
 from __future__ import annotations
 

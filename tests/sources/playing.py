@@ -1,4 +1,4 @@
-"""A source on given drivers, played through the real instrumentor and the real SDK, one tick after the other."""
+"""Sources on given drivers in the real instrumentor and the real SDK, one tick after the other."""
 
 from __future__ import annotations
 
@@ -40,22 +40,22 @@ class Ahead(Drivers):
 
 
 class _Stepped(Session):
-    """A session whose sources are read when the test says so, by the test's own thread."""
+    """A session that starts no thread: the test reads its sources."""
 
     def start(self) -> None:
         pass
 
     def close(self) -> None:
         super().close()
-        for poller in self.board.pollers:  # no thread of theirs does it
+        for poller in self.board.pollers:  # there is no thread that does it
             poller.close()
 
 
 class Playing:
-    """An instrumented program whose clock the test turns.
+    """An instrumented program with a clock that the test sets.
 
     Attributes:
-        clock: what the session takes for the time.
+        clock: the session's clock.
     """
 
     def __init__(self, reader: InMemoryMetricReader, session: Session, clock: Clock) -> None:
@@ -98,7 +98,7 @@ class Playing:
 def playing(
     drivers: Callable[[str], Drivers], settings: dict[str, Any] | None = None, pid: int | None = None
 ) -> Iterator[Playing]:
-    """Instrument with the given drivers; afterwards uninstrument, and see that nothing is exported any more."""
+    """Instrument with the given drivers; afterwards uninstrument, and assert that nothing is exported any more."""
     clock = Clock()
     made: list[Session] = []
 
@@ -137,5 +137,5 @@ def _lines(data: MetricsData) -> Iterator[str]:
 
 
 def _number(value: float) -> str:
-    """A value as text; of a float so much that the order of a sum does not show."""
+    """A value as text; 12 digits of a float, so that the order of a sum does not matter."""
     return str(value) if isinstance(value, int) else repr(float(f"{value:.12g}"))

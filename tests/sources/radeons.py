@@ -1,4 +1,4 @@
-"""Machines with AMD's GPUs that were made up: their kernel's files, and what AMD's tools print on them."""
+"""Made-up machines with AMD GPUs: the kernel's files and the output of AMD's tools."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ CONTAINER = {"/proc/{pid}/ns/pid": "pid:[4026533001]"}
 
 
 class Linked(Tree):
-    """A kernel whose links say what the file of that name holds."""
+    """A kernel whose links have the content of the file of that name as their target."""
 
     def link(self, path: str) -> str:
         return self.read(path).decode()
 
 
 class Printing:
-    """A tool: what it prints, by its first argument; an exception is raised."""
+    """A tool: its output by its first argument; an exception is raised."""
 
     def __init__(self, said: Mapping[str, bytes | Exception]) -> None:
         self.said = said
@@ -45,7 +45,7 @@ class Printing:
 
 
 class Equipped(Fabricated):
-    """Drivers of a made-up machine with tools of AMD's."""
+    """Drivers of a made-up machine with AMD's tools."""
 
     def __init__(self, files: Files, tools: Mapping[str, Mapping[str, bytes | Exception]] | None = None) -> None:
         super().__init__(Linked({**HOST, **alone(), **files}, up=1000.0))
@@ -64,7 +64,7 @@ class Equipped(Fabricated):
 
 
 def alone() -> Files:
-    """A process without children that opens nothing."""
+    """A process without children and without open device files."""
     return {f"/proc/{STRANGER}/task/{STRANGER}/children": "", f"/proc/{STRANGER}/fd/0": "/dev/null"}
 
 
@@ -75,11 +75,11 @@ def at(tick: int, files: Files) -> Equipped:
     return made
 
 
-# -- by files
+# -- sysfs
 
 
 def mi300x(tick: int) -> Fabricated:
-    """Two MI300X that train: one process computes on the first, a child of its on both."""
+    """Two MI300X: one process computes on the first, its child on both."""
     child = STRANGER + 1
     base = Gpu(
         device="74A1",
@@ -127,10 +127,11 @@ def mi300x(tick: int) -> Fabricated:
 
 
 def mi210(tick: int) -> Fabricated:
-    """Three MI210; one is reset at the second tick, and one is gone at the third."""
-    metrics = table(
-        3, energy=62_929_744_071_539 + tick * 410 * 65_536, hbm=[43, 39, 42, 43], video=[15], status=1 << 36
-    )
+    """Three MI210: one is being reset at the second tick, one is lost at the third.
+
+    On Aldebaran the driver fills in no activity of the video engines.
+    """
+    metrics = table(3, energy=62_929_744_071_539 + tick * 410 * 65_536, hbm=[43, 39, 42, 43], status=1 << 36)
     gpus = [
         Gpu(metrics=metrics, busy=10 + tick),
         Gpu(1, "0000:a3:00.0", unique="43cc8cc8af246701", bad_pages="0x00000001 : 0x00001000 : P\n"),
@@ -145,7 +146,7 @@ def mi210(tick: int) -> Fabricated:
 
 
 def laptop(tick: int) -> Fabricated:
-    """A board that draws for the program, in a container; and a second one that sleeps until the last tick."""
+    """A Radeon on which the program renders, in a container, and a second one that is suspended until the last tick."""
     board = Gpu(
         device="73DF",
         unique=None,
@@ -177,7 +178,7 @@ def laptop(tick: int) -> Fabricated:
 
 
 def hidden(tick: int) -> Fabricated:
-    """A container whose program computes by ROCm: by which numbers, nobody there can tell."""
+    """A ROCm program in a container, where the pids in KFD's files cannot be attributed."""
     gpu = Gpu()
     files = amdsysfs.machine([gpu]) | CONTAINER
     files |= {f"/proc/{STRANGER}/fd/7": "/dev/kfd", f"{KFD}/proc/{STRANGER}/vram_{number_of(gpu)}": "17000000000\n"}
@@ -191,14 +192,14 @@ def none(tick: int) -> Fabricated:
 
 
 def _client(gpu: Gpu, client: int, kib: int, **engines: int) -> str:
-    """One open file of a client: its memory, and milliseconds of each engine."""
+    """fdinfo of one open file: memory in KiB, and milliseconds of each engine."""
     lines = ["pos:\t0", "flags:\t02100002", "drm-driver:\tamdgpu", f"drm-client-id:\t{client}", f"drm-pdev:\t{gpu.bdf}"]
     lines += [f"drm-memory-vram:\t{kib} KiB", "drm-memory-gtt: \t2048 KiB"]
     lines += [f"drm-engine-{name}:\t{spent * 10**6} ns" for name, spent in engines.items()]
     return "\n".join([*lines, ""])
 
 
-# -- by rocm-smi
+# -- rocm-smi
 
 _BOARD: dict[str, str] = {
     "VBIOS version": "113-D65209-073",
@@ -221,7 +222,7 @@ _BOARD: dict[str, str] = {
 
 
 def rocm(version: str, tick: int) -> dict[str, Any]:
-    """What ``rocm-smi -a --showmeminfo vram --json`` says on a board of two dies, the second before the first."""
+    """Output of ``rocm-smi -a --showmeminfo vram --json`` on a board of two dies, the second one first."""
     if version.startswith("4"):
         own = {
             "GPU ID": "0x738c",
@@ -289,7 +290,7 @@ def by_rocm_smi(version: str) -> Any:
     return story
 
 
-# -- by amd-smi
+# -- amd-smi
 
 
 def _unit(value: object, unit: str) -> object:

@@ -1,4 +1,4 @@
-"""AMD's readers: what they believe of files, tables and tools, and that nothing broken becomes a number."""
+"""AMD GPUs: sysfs files, gpu_metrics, fdinfo and the output of AMD's tools, valid and broken."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def read(files: Files, **chosen: object) -> dict[Series, Value]:
 
 
 def of(found: Mapping[Series, Value], row: Metric, **beside: str) -> list[float]:
-    """The values of a row's series whose attributes are among others these."""
+    """The values of the series of a metric that have these attribute values."""
     return [
         plain(value)
         for series, value in series_of(dict(found), row).items()
@@ -59,7 +59,7 @@ def of(found: Mapping[Series, Value], row: Metric, **beside: str) -> list[float]
     ]
 
 
-# -- the table of the firmware
+# -- gpu_metrics
 
 
 def blank(form: int, content: int) -> bytearray:
@@ -187,7 +187,7 @@ def test_gpu_metrics_of_random_bytes_has_only_finite_values(which: tuple[int, in
             assert plain(value) >= 0
 
 
-# -- the files
+# -- sysfs
 
 
 ERRORS = st.sampled_from([EBUSY, EPERM, EIO, ENODEV, ENOENT]).map(lambda code: OSError(code, os.strerror(code)))
@@ -208,7 +208,7 @@ def spelled_zeros(files: Files) -> bool:
 
 @st.composite
 def broken(draw: st.DrawFn) -> Files:
-    """Two cards, some of whose files say something else or nothing."""
+    """Two cards, some of whose files are unreadable or have other content."""
     metrics = table(6, energy=1 << 50, residency=(1, 2, 3, 4, 5, 6), xgmi=[5] * 16)
     files = amdsysfs.machine([Gpu(rpm=900, pwm=9, metrics=metrics), Gpu(1, "0000:c9:00.0", unique=None)])
     for name in draw(st.lists(st.sampled_from(sorted(files)), max_size=12, unique=True)):
@@ -217,7 +217,7 @@ def broken(draw: st.DrawFn) -> Files:
 
 
 ZERO_IS_MADE = ("hw.status", "hw.gpu.time", "hw.gpu.throttle.time", "hw.errors")
-"""Rows whose 0 is not spelled as one: of a state that does not hold, of a flag, or of a count of ``ue: 0``."""
+"""Metrics whose 0 is not the text of a file: a state that does not hold, a flag, or a count in ``ue: 0``."""
 
 
 @given(broken())
@@ -338,7 +338,7 @@ def test_unreadable_memory_total_is_read_again() -> None:
 
 
 def test_process_memory_of_gpu_partitions_is_summed() -> None:
-    """ROCm has a node for each part, all at one address; the kernel's files are those of the whole."""
+    """KFD has a node for each partition, all at one PCI address; the sysfs files are those of the whole GPU."""
     gpu = Gpu()
     files = amdsysfs.machine([gpu])
     for part in (1, 2):
@@ -475,7 +475,7 @@ def test_random_fdinfo_raises_nothing(said: dict[str, str], error: OSError | Non
 
 
 def believable(cards: list[Card], texts: Mapping[int, Mapping[str, str]], table: Mapping[str, Any]) -> None:
-    """Nothing that a reader believes is anything but a number that may be true; a 0 was spelled where it stands."""
+    """Assert that all values are plausible, and that each 0 was printed as one."""
     for card in cards:
         for quantity, number in card.numbers.items():
             assert quantity in QUANTITIES
@@ -556,7 +556,7 @@ def test_deeply_nested_json_raises_value_error(printed: bytes) -> None:
         amd_smi.parse(printed)
 
 
-# -- what was recorded elsewhere
+# -- recorded output
 
 RECORDED: dict[str, list[dict[str, float]]] = {
     "rocm-smi_telegraf_mi100_rocm571.json": [
@@ -667,7 +667,7 @@ def test_card_without_a_sysfs_folder_raises_file_not_found() -> None:
         card.find(set(), {}, None)
 
 
-# -- the program around it
+# -- logging, loss and locking
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="amdgpu is a driver of Linux")

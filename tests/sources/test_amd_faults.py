@@ -1,4 +1,4 @@
-"""AMD's tools that hang, break off, print without end or are not there: real programs, run by the real source."""
+"""AMD's tools that hang, crash, print without end or are missing: real programs, run by the real source."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def printing(folder: Path, document: object) -> str:
 
 
 def lines(tmp_path: Path, body: str, ticks: int = 1) -> list[list[str]]:
-    """What an instrumented program exports, tick by tick, beside a tool; the host is read as well."""
+    """The export of an instrumented program at each tick, with the sources amd and host."""
     settings = {"sources": ["amd", "host"], **tool(tmp_path, body)}
     with playing(lambda name: Drivers(), settings) as stage:
         found = []

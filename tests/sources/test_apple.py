@@ -1,4 +1,4 @@
-"""Apple chips: what each tool says in each form, what is not believed, and tools that fail in every way."""
+"""Apple chips: every format of each tool, implausible values, and tools that fail."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ RECORDED = {
         {"utilization": 2.0, "allocated": 340983808 / 1214005248 * 100},
     ),
 }
-"""By file, what is in it, checked by hand."""
+"""By file, its values, checked by hand."""
 
 
 def _parse(name: str, text: bytes) -> Said:
@@ -148,7 +148,7 @@ def test_recorded_tool_output_is_parsed(path: Path) -> None:
 
 
 def _as_plist(text: str) -> bytes:
-    """What ``ioreg -a`` makes of what it prints for people: the class, and the statistics of the driver."""
+    """The output of ``ioreg -a`` made from that of ``ioreg``: the class, and the driver's statistics."""
     kind = re.search(r"<class (\w+),", text)
     rows = re.search(r'"PerformanceStatistics" = \{(.*)\}', text)
     assert kind is not None
@@ -163,11 +163,11 @@ def test_every_recorded_apple_file_has_a_test() -> None:
     assert {path.name for path in (SAMPLES / "apple").iterdir()} == set(RECORDED)
 
 
-# -- what is believed
+# -- plausibility
 
 
 def _said(tool: str, **words: object) -> Mapping[str, Mapping[str, float]]:
-    """What is believed of a document with these words, and nothing else."""
+    """The accepted values of a document that has only these keys."""
     try:
         return _parse(tool, json.dumps(words).encode()).parts
     except ValueError:
@@ -302,7 +302,7 @@ def test_ioreg_ignores_a_second_gpu_of_another_vendor() -> None:
     assert (said.model, said.parts) == ("Apple M1", {"gpu0": {"utilization.general": 0.07}})
 
 
-# -- whatever else it may be
+# -- random input
 
 DOCUMENTS = [
     *(json.dumps(said).encode() for tick in range(3) for said in (first_generation(tick), second_generation(tick))),
@@ -318,11 +318,11 @@ ZERO = {
     "fan.speed": (b"rpm",),
     "fan.ratio": (b"rpm",),
 }
-"""What may be 0, and by which words it is spelled."""
+"""The quantities that may be 0, and the keys that they are printed under."""
 
 
 def _look(text: bytes) -> None:
-    """No reader raises anything but its own errors, or says what cannot be true."""
+    """Assert that each reader raises only its own errors and returns only plausible values."""
     for parse in (stats.parse, macmon.parse, ioreg.parse):
         try:
             said = parse(text)
@@ -354,7 +354,7 @@ def test_random_bytes_give_plausible_values_or_an_error(text: bytes) -> None:
 
 @st.composite
 def _mutated(draw: st.DrawFn) -> bytes:
-    """One of the documents, with a few pieces of it cut, doubled or exchanged."""
+    """A document with a few pieces cut, doubled or exchanged."""
     text = draw(st.sampled_from(DOCUMENTS))
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, len(text)))
@@ -414,7 +414,7 @@ TOOLS = ("apple_gpu_stats", "macmon", "ioreg")
 
 @pytest.fixture
 def tool(tmp_path: Path) -> Callable[..., str]:
-    """Makes a program of a tool's name that works, or fails, in a way; its path."""
+    """Makes a stand-in for a tool that works or fails in some way; returns its path."""
 
     def make(name: str, how: str = "works") -> str:
         path = tmp_path / name
@@ -571,7 +571,7 @@ def test_macmon_that_dies_within_a_line_is_restarted_after_a_pause(tool: Callabl
 
 @posix
 def test_old_lines_of_a_blocked_macmon_are_skipped(tool: Callable[..., str], tmp_path: Path) -> None:
-    """The pipe of one that nobody listens to is full after a while; what is in it is old."""
+    """An unread pipe fills up, and its content is old."""
     with opened("apple", macmon=tool("macmon", "eager"), sample_interval="1") as source:
         assert value(all_of(source), v.HW_POWER, TYPED) == 2.5
         stream = source.site.drivers.stream(macmon.TOOL.at(source.site.config.macmon))
@@ -580,12 +580,12 @@ def test_old_lines_of_a_blocked_macmon_are_skipped(tool: Callable[..., str], tmp
         wait_for(lambda: _waiting(child._stdout) > 60_000, LONG, "full pipe")
         stream._looked -= 3600.0
         (tmp_path / "new").write_text("9.5")
-        (tmp_path / "new").rename(tmp_path / "power")  # which is whole as soon as it is there
+        (tmp_path / "new").rename(tmp_path / "power")  # atomically
         assert value(often(source), v.HW_POWER, TYPED) == 9.5
 
 
 def _waiting(descriptor: int) -> int:
-    """Bytes that wait to be read."""
+    """Unread bytes of a pipe."""
     size = array.array("i", [0])
     fcntl.ioctl(descriptor, termios.FIONREAD, size)
     return size[0]
@@ -617,7 +617,7 @@ def test_failure_and_recovery_of_macmon_are_logged_once_each(
     wait_for(lambda: not [*_running(tmp_path)], LONG, "end of macmon")
 
 
-# -- as a whole
+# -- the commands
 
 
 @posix
@@ -648,7 +648,7 @@ def test_doctor_names_the_apple_tool_and_its_missing_metrics(
 
 
 def _running(folder: Path) -> Iterator[int]:
-    """The tools of a test that run; others may run the same tests beside it."""
+    """The running tools of this test; another process may run the same test."""
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             settings = Path(f"/proc/{pid}/environ").read_bytes()

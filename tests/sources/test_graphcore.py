@@ -1,4 +1,4 @@
-"""Graphcore's IPUs: texts that are understood or not believed, and the library in a real child of ours."""
+"""Graphcore IPUs: parsing of the library's texts, and the library in a real child process."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ LONG = 60.0
 
 
 class Library:
-    """The stand-in for the library, in a folder of its own."""
+    """A stand-in for the library in a folder."""
 
     def __init__(self, folder: Path, *devices: Mapping[str, str], **how: object) -> None:
         self.folder = folder
@@ -322,7 +322,7 @@ def test_job_member_without_an_ipu_starts_no_child() -> None:
         assert len(all_of(source)) == opened_
 
 
-# -- what goes wrong
+# -- failures
 
 
 @contextmanager
@@ -431,7 +431,7 @@ def test_gcipuinfo_is_not_imported_without_an_ipu(tmp_path: Path, monkeypatch: p
 
 
 def test_absent_npu_sources_import_no_library_and_leave_no_thread() -> None:
-    """Those of TPUs and Neuron devices, too."""
+    """Holds for the sources of IPUs, TPUs and Neuron devices."""
     found = json.loads(run(command("npu_absent")).stdout)
     if set(found["states"].values()) != {"absent"}:
         pytest.skip(f"this machine has one: {found['states']}")
@@ -470,7 +470,7 @@ def test_stale_ipu_values_are_dropped_after_a_pause() -> None:
         assert not often(source)
 
 
-# -- for formulas that are not ours
+# -- raw values for W&B's formulas
 
 
 def test_raw_words_are_those_of_the_ipus_of_the_process(tmp_path: Path) -> None:

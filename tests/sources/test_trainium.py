@@ -1,4 +1,4 @@
-"""Trainium and Inferentia: reports that are believed or not, whose they are, and a real child that says them."""
+"""Trainium and Inferentia: reports, their attribution to programs, sysfs files, and the tool in a real child."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ _LEAF = st.one_of(
 
 
 def _places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Where everything in a document is: keys and indices."""
+    """The path of every value in a document, as keys and indices."""
     if place:
         yield place
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
@@ -199,7 +199,7 @@ def _places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]
 
 
 def _exchange(document: Any, place: tuple[Any, ...], value: object) -> None:
-    """Put another value there, as far as there is such a place still."""
+    """Put another value at a path, if it still exists."""
     for name in place[:-1]:
         try:
             document = document[name]
@@ -285,7 +285,7 @@ def test_recorded_neuron_monitor_output_without_a_runtime_is_parsed(path: Path) 
     assert (found.hardware.model, found.hardware.memory) == ("trainium", 34359738368)
 
 
-# -- whose they are
+# -- attribution
 
 
 def test_runtimes_are_matched_by_pid_of_the_process_tree() -> None:
@@ -347,7 +347,7 @@ def test_runtimes_without_tags_are_summed_and_have_no_latency() -> None:
         (CONTAINER, ("a", "a"), "a", set()),
         (CONTAINER, ("a", "b"), "", set()),
         (HOST, ("a", "b"), "b", set()),
-        (CONTAINER, ("b", str(STRANGER)), "b", {"b"}),  # the latter is another container's
+        (CONTAINER, ("b", str(STRANGER)), "b", {"b"}),  # the second runtime is in another container
     ],
 )
 def test_process_tag_matches_a_runtime_in_a_pid_namespace(
@@ -362,7 +362,7 @@ def test_process_tag_matches_a_runtime_in_a_pid_namespace(
 @pytest.mark.parametrize(
     ("tags", "ours"),
     [
-        ((STRANGER, 999), 1),  # a runtime without a tag says the number that its process has in its own container
+        ((STRANGER, 999), 1),  # without a tag of its own, a runtime is tagged with its pid in its container
         ((999, 998), 0),
         ((STRANGER, STRANGER), 0),
         ((CHILD,), 0),
@@ -370,7 +370,7 @@ def test_process_tag_matches_a_runtime_in_a_pid_namespace(
 )
 def test_default_tag_matches_a_runtime_by_its_pid_in_the_container(tags: tuple[int, ...], ours: int) -> None:
     runtimes = [runtime(70 + place, (place,), 1, str(tag)) for place, tag in enumerate(tags)]
-    files = CONTAINER | {"/dev/neuron0": ""} | program(CHILD, opens="/dev/neuron0")  # the child computes on none
+    files = CONTAINER | {"/dev/neuron0": ""} | program(CHILD, opens="/dev/neuron0")  # the child uses no core
     source = site(Npus(files, said_of(*runtimes)), environ={})
     found = all_of(source)
     assert series_of(found, v.HW_NPU_UTILIZATION), "cores are the host's"
@@ -410,7 +410,7 @@ def test_job_member_starts_neuron_monitor_when_it_uses_a_core() -> None:
 
 
 def test_core_utilization_is_summed_over_runtimes() -> None:
-    """Older tools name all cores of a device for each runtime, with 0 where it does nothing."""
+    """Older tools list all cores of a device for each runtime, with 0 for those that it does not use."""
     first, second, third = runtime(70, (0, 2), 1), runtime(71, (0, 2), 0), runtime(72, (2, 4), 2)
     found = all_of(site(Npus(HOST | {"/dev/neuron0": ""} | program(), said_of(first, second, third))))
     shares = {series.attributes[v.HW_ID]: share for series, share in series_of(found, v.HW_NPU_UTILIZATION).items()}
@@ -458,7 +458,7 @@ def test_error_counter_continues_after_a_reset() -> None:
     assert counts == [20, 25, 25, 29]
 
 
-# -- the driver's files
+# -- sysfs
 
 
 @pytest.mark.parametrize("made", [old_files, moved_files])
@@ -568,7 +568,7 @@ def test_broken_neuron_sysfs_gives_no_values() -> None:
 
 @linux
 def test_neuron_sysfs_files_are_never_opened_for_writing(tmp_path: Path) -> None:
-    """The source over a real tree that is mounted where the driver's would be, watched by strace."""
+    """The source reads a real tree, mounted in the driver's place, under strace."""
     trace = tmp_path / "trace"
     script = PROGRAMS / "neuron_files.py"
     try:
@@ -607,7 +607,7 @@ def test_neuron_sysfs_files_are_never_opened_for_writing(tmp_path: Path) -> None
 
 
 class Tool:
-    """The stand-in for the tool, in a folder of its own."""
+    """A stand-in for neuron-monitor in a folder."""
 
     def __init__(self, folder: Path, *reports: Mapping[str, Any], **how: object) -> None:
         self.folder = folder
@@ -777,7 +777,7 @@ def test_neuron_monitor_dies_with_the_killed_program(tmp_path: Path) -> None:
         wait_for(lambda: not lives(pid), LONG, "end of the tool")
 
 
-# -- where there is none
+# -- absence and periods
 
 
 def test_neuron_monitor_is_not_run_without_a_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -836,7 +836,7 @@ def test_report_period_of_the_users_configuration_is_parsed(config: bytes, perio
     assert said_period(config) == period
 
 
-# -- for formulas that are not ours
+# -- raw values for W&B's formulas
 
 
 @linux

@@ -1,4 +1,4 @@
-"""TPUs that were made up: their bus, and what their runtimes, profilers and drivers say. All values are our own."""
+"""Made-up TPU machines: the PCI bus, and the answers of runtimes, profilers and drivers."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ REFUSED = Refusal(14, "Connection refused")
 UNKNOWN = Refusal(5, "metric is not known")
 
 Said = Mapping[str, Any]
-"""By metric, its numbers; an exception is raised."""
+"""The values of each metric; an exception is raised."""
 
 
 class Services:
-    """What answers over gRPC: by address, what is said there."""
+    """gRPC services: their answers by address."""
 
     def __init__(self, places: Mapping[str, Any]) -> None:
         self.places = places
@@ -75,7 +75,7 @@ class Cloud(Fabricated):
         self.child.lines = other.child.lines
 
 
-# -- what is said
+# -- answers
 
 
 def bus(device: str, chips: int, subsystem: str = "", functions: int = 1) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def latency(count: int, mean: float, **labels: str | int) -> dict[str, Any]:
 
 
 def working(devices: list[int], tick: int, chips: list[int] | None = None, hbm: int = 16) -> dict[str, Any]:
-    """A runtime at work, which says all that there is."""
+    """A runtime at work, with every metric."""
     chips = chips or devices
     executed = 1000 + 250 * tick
     transfers = {
@@ -158,18 +158,18 @@ def _v5e(tick: int) -> Cloud:
 
 
 def _v3(tick: int) -> Cloud:
-    """Two cores of a chip have one duty cycle; this runtime numbers devices, and is an older one."""
+    """An older runtime, which numbers devices; the two cores of a chip share one duty cycle."""
     said = working([0, 1, 2, 3, 4, 5, 6, 7], tick, [0, 1, 2, 3])
     return Cloud(bus("0027", 4, "004f"), {HERE: {name: said[name] for name in (r.DUTY, r.TOTAL, r.USED)}})
 
 
 def _v4(tick: int) -> Cloud:
-    """The second host of a slice: devices are numbered over all of it."""
+    """The second host of a slice; device numbers run over the whole slice."""
     return Cloud(bus("005e", 4), {HERE: working([8, 9, 12, 13], tick, hbm=32)})
 
 
 def _seven(tick: int) -> Cloud:
-    """A function of the bus for each core, and a process for each chip, of which one hangs at first."""
+    """One PCI function per core, and one process per chip, of which one hangs at first."""
     places: dict[str, Any] = {
         "localhost:8431": working([0, 1], tick, hbm=96),
         "localhost:8432": TimeoutError("localhost:8432 did not answer within 0.5 s")
@@ -180,13 +180,13 @@ def _seven(tick: int) -> Cloud:
 
 
 def _coming(tick: int) -> Cloud:
-    """Nobody uses it, then a program does, and ends."""
+    """A TPU that is idle, then used by a program, then idle again."""
     said: Any = working([0], tick) if tick == 1 else REFUSED
     return Cloud(bus("006f", 1), {HERE: said})
 
 
 def _lying(tick: int) -> Cloud:
-    """What cannot be true, or is not said in full."""
+    """Implausible and incomplete answers."""
     said = {
         r.DUTY: gauges({0: 101.0, 1: -1.0, 2: 50.0}),
         r.TOTAL: gauges({0: 16 * GIB, 1: 0, 2: 16 * GIB}),

@@ -1,6 +1,6 @@
-"""AMD's GPUs as their kernel driver shows them under /sys: a dict of files, or real files under any folder.
+"""The sysfs files of AMD's kernel driver: a dict of files, or real files below any folder.
 
-Laid out so that AMD's own library (librocm_smi64) accepts them too. All values are our own.
+AMD's own library (librocm_smi64) accepts them too. All values are made up.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def table(
     status: int | None = None,
     hbm: Sequence[int] = (),
 ) -> bytes:
-    """``gpu_metrics`` of revision 1.3 or 1.6, as the firmware of MI200 and MI300 writes it; else all ones."""
+    """``gpu_metrics`` of revision 1.3 (Navi 2x, MI200) or 1.6 (MI300); what is not given is all ones: not available."""
     made = bytearray(b"\xff" * {3: 120, 6: 1664}[content])
     struct.pack_into("<HBB", made, 0, len(made), 1, content)
     struct.pack_into("<Q", made, {3: 24, 6: 16}[content], energy)
@@ -171,7 +171,7 @@ def module() -> Files:
 
 
 def topology(gpus: Sequence[Gpu]) -> Files:
-    """What ROCm's driver says of the processors: the CPU first, then the GPUs, or the parts of one that is divided."""
+    """KFD's topology: a node for the CPU, then one for each GPU or partition."""
     files: Files = {f"{KFD}/topology/system_properties": "platform_oem 0\n"}
     nodes: list[tuple[Gpu | None, int]] = [(None, 0), *((each, part) for each in gpus for part in range(each.parts))]
     for node, (gpu, part) in enumerate(nodes):
@@ -217,12 +217,12 @@ def topology(gpus: Sequence[Gpu]) -> Files:
 
 
 def number_of(gpu: Gpu, part: int = 0) -> int:
-    """What ROCm calls the GPU, or a part of it."""
+    """KFD's gpu_id of a GPU or partition."""
     return 1024 + gpu.place + part
 
 
 def machine(gpus: Sequence[Gpu]) -> Files:
-    """Everything that is said of the GPUs and their driver."""
+    """All files of the GPUs and their driver."""
     files = module() | topology(gpus)
     for gpu in gpus:
         files |= gpu.files()
@@ -230,7 +230,7 @@ def machine(gpus: Sequence[Gpu]) -> Files:
 
 
 def write(files: Files, root: Path = Path("/")) -> None:
-    """The files for real, below a folder that stands for the root; cards are links to folders named by PCI address."""
+    """Write the files below a root folder; cards are links to folders named by PCI address, as in real sysfs."""
     for gpu in {name.split("/")[4] for name in files if name.startswith(f"{DRM}/card")}:
         said = files[f"{DRM}/{gpu}/device/uevent"]
         bdf = str(said).partition("PCI_SLOT_NAME=")[2].strip()
