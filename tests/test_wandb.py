@@ -1,4 +1,4 @@
-"""W&B's keys have W&B's values: each lies between what psutil says just before and just after, on a busy machine."""
+"""W&B's keys have W&B's values: of the host against psutil, of GPUs against a simulated driver."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 import psutil
 import pytest
-from tests.children import PATIENCE, run, started
+from tests.children import end_of, run, started
 from tests.tools import fake_nvml, need
 from tests.tools.nvml import (
+    GPM_RATES,
     HANG,
     NOT_AVAILABLE,
     FakeNvml,
@@ -36,7 +37,7 @@ from tests.tools.nvml import (
 )
 from tests.waiting import wait_for
 
-from opentelemetry.instrumentation.hardware import wandb
+from opentelemetry.instrumentation.hardware import cli, wandb
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.machine import Machine, machine
 from opentelemetry.instrumentation.hardware.portable import PortableMachine
@@ -45,112 +46,13 @@ from opentelemetry.instrumentation.hardware.vocabulary import CATALOG
 
 MIB, GIB = 2**20, 2**30
 TICK = 0.01
-"""Seconds: what psutil and the kernel's files count CPU time in."""
+"""Seconds: the unit in which psutil and the kernel's files count CPU time."""
+LONG = 60.0
+"""Seconds until a row counts as missing."""
+CPUS = psutil.cpu_count() or 1
 
-HOST = (
-    "cpu",
-    "cpu.{i}.cpu_percent",
-    "proc.cpu.threads",
-    "disk.{path}.usagePercent",
-    "disk.{path}.usageGB",
-    "disk.in",
-    "disk.out",
-    "memory",
-    "memory_percent",
-    "proc.memory.rssMB",
-    "proc.memory.percent",
-    "proc.memory.availableMB",
-    "network.sent",
-    "network.recv",
-)
-"""What W&B's pages list about host, disk, network, memory and process, old and new (typing errors mended)."""
 
-TWINS = (
-    "gpu",
-    "memory",
-    "memoryAllocated",
-    "memoryAllocatedBytes",
-    "temp",
-    "powerWatts",
-    "powerPercent",
-    "enforcedPowerLimitWatts",
-)
-"""What W&B says of a GPU and, of one that the process uses, again as ``gpu.process``; all documented but the last."""
-
-CARD = (
-    *TWINS,
-    "smClock",
-    "memoryClock",
-    "graphicsClock",
-    "correctedMemoryErrors",
-    "unCorrectedMemoryErrors",
-    "encoderUtilization",
-)
-"""What W&B's pages list about NVIDIA's GPUs, and one that they do not."""
-
-EMITTED = (
-    "uncorrectedMemoryErrors",
-    "fanSpeed",
-    "smActive",
-    "smOccupancy",
-    "pipeTensorActive",
-    "pipeTensorHmmaActive",
-    "dramActive",
-    "pipeFp64Active",
-    "pipeFp32Active",
-    "pipeFp16Active",
-    "pcieTxBytes",
-    "pcieRxBytes",
-    "nvlinkTxBytes",
-    "nvlinkRxBytes",
-)
-"""What W&B's program says of NVIDIA's GPUs, and its pages do not."""
-
-RADEON = ("memoryReadWriteActivity", "memoryOverDrive")
-"""What W&B's program says of AMD's GPUs beside what it says of NVIDIA's."""
-
-TPU = (
-    "tpu",
-    *(
-        f"tpu.{{i}}.{name}"
-        for name in (
-            *("memoryUsage", "memoryUsageBytes", "dutyCycle", "tensorcoreUtilization", "tensorcoreIdleDuration"),
-            *("hbmCapacityTotal", "hbmCapacityUsage", "hbmMemoryUsage", "runtimeHbmUtilization"),
-            *("iciLinkHealth", "throttleScore"),
-        )
-    ),
-    *("tpu.hloQueueSize.{core}", "tpu.hloExecTiming.{core}.{stat}Us"),
-    *(
-        f"tpu.{name}.{{label}}.{{stat}}Us"
-        for name in (
-            *("bufferTransferLatency", "inboundBufferTransferLatency", "hostToDeviceTransferLatency"),
-            *("deviceToHostTransferLatency", "collectiveE2ELatency", "hostComputeLatency"),
-        )
-    ),
-    *("tpu.grpcTcpMinRtt.{stat}Us", "tpu.grpcTcpDeliveryRate.{stat}Mbps"),
-)
-
-IPU = (
-    *("ipu.{i}.average board temp (C)", "ipu.{i}.average die temp (C)", "ipu.{i}.clock (MHz)", "ipu.{i}.ipu power (W)"),
-    *("ipu.{i}.ipu utilisation (%)", "ipu.{i}.ipu utilisation (session) (%)", "ipu.{i}.speed (GT/s)"),
-)
-
-TRN = (
-    *("trn.{i}.neuroncore_utilization", "trn.host_total_memory_usage", "trn.neuron_device_total_memory_usage"),
-    *("trn.host_total_memory_usage.{category}", "trn.host_memory_usage.{category}"),
-    "trn.{i}.neuroncore_memory_usage.{category}",
-)
-
-KNOWN = {
-    *IPU,
-    *TRN,
-    "openmetrics.{endpoint}.{metric}.{n}",
-    *TPU,
-    *HOST,
-    *(f"gpu.{{i}}.{name}" for name in RADEON),
-    *(f"gpu.{{i}}.{name}" for name in CARD + EMITTED),
-    *(f"gpu.process.{{i}}.{name}" for name in TWINS),
-}
+# -- the host: each key lies between what psutil says just before and just after
 
 
 class Truth(NamedTuple):
@@ -234,44 +136,92 @@ def busy(folder: Path) -> Iterator[None]:
             thread.join()
 
 
-@pytest.fixture(params=["kernel", "psutil"])
-def asked(request: pytest.FixtureRequest) -> Iterator[Machine]:
-    """The machine, asked both ways."""
+class HostKey(NamedTuple):
+    """A key, what psutil says in its place, the factor between them, and by how much they may differ in the key's unit.
+
+    Attributes:
+        grown: the key counts from the first sample on.
+    """
+
+    key: str
+    call: Callable[[Truth], float]
+    factor: float
+    slack: float = 0.0
+    grown: bool = False
+
+
+HOST = (
+    HostKey("memory", lambda each: 1 - each.memory.available / each.memory.total, 100, 0.3),
+    HostKey("memory_percent", lambda each: 1 - each.memory.available / each.memory.total, 100, 0.3),
+    HostKey("proc.memory.availableMB", lambda each: each.memory.available, 1 / MIB, 64),
+    HostKey("proc.memory.rssMB", lambda each: each.rss, 1 / MIB, 0.5),
+    HostKey("proc.memory.percent", lambda each: each.rss / each.memory.total, 100, 0.01),
+    HostKey("proc.cpu.threads", lambda each: each.threads, 1),
+    HostKey("disk./.usagePercent", lambda each: each.space.used / (each.space.used + each.space.free), 100, 0.05),
+    HostKey("disk./.usageGB", lambda each: each.space.used, 1 / GIB, 0.02),
+    HostKey("disk.in", lambda each: each.disk.read_bytes, 1 / MIB, 64 / MIB, grown=True),
+    HostKey("disk.out", lambda each: each.disk.write_bytes, 1 / MIB, 64 / MIB, grown=True),
+    HostKey("network.sent", lambda each: each.network.bytes_sent, 1, grown=True),
+    HostKey("network.recv", lambda each: each.network.bytes_recv, 1, grown=True),
+)
+
+
+@contextmanager
+def asking(way: str) -> Iterator[Machine]:
+    """The machine, asked through the kernel's files or through psutil."""
     drivers = Drivers()
-    if request.param == "kernel":
-        yield machine(drivers)
-    else:
-        yield PortableMachine(drivers.module("psutil"), drivers.module("time"))
+    yield (machine(drivers) if way == "kernel" else PortableMachine(drivers.module("psutil"), drivers.module("time")))
     drivers.close()
 
 
-@pytest.fixture
-def seen(asked: Machine, tmp_path: Path) -> Seen:
+@pytest.fixture(params=["kernel", "psutil"])
+def asked(request: pytest.FixtureRequest) -> Iterator[Machine]:
+    with asking(request.param) as found:
+        yield found
+
+
+@pytest.fixture(scope="module", params=["kernel", "psutil"])
+def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Seen:
     """Two brackets around something that happens, and W&B's row for it."""
-    first = bracket(asked)
-    with busy(tmp_path):
-        second = bracket(asked)
+    with asking(request.param) as found:
+        first = bracket(found)
+        with busy(tmp_path_factory.mktemp("busy")):
+            second = bracket(found)
     return first, second, wandb.row(wandb.Span(first.ours, first.ours, second.ours))
 
 
-def between(low: float, value: float, high: float, slack: float = 0.0) -> bool:
-    return min(low, high) - slack <= value <= max(low, high) + slack
-
-
-def test_cpu_is_the_process_over_the_window_and_all_logical_cpus(
-    seen: Seen,
-) -> None:
+@pytest.mark.parametrize("host", HOST, ids=lambda host: host.key)
+def test_host_key_lies_between_two_readings_of_psutil(seen: Seen, host: HostKey) -> None:
     first, second, row = seen
-    count = psutil.cpu_count()
+    if host.key.startswith("disk.") and second.after.disk is None and host.grown:
+        pytest.skip("this machine shows no disks")
+    if host.grown:
+        low, high = (
+            host.call(b) - host.call(a) for a, b in ((first.after, second.before), (first.before, second.after))
+        )
+    else:
+        low, high = sorted((host.call(second.before), host.call(second.after)))
+    assert low * host.factor - host.slack <= row[host.key] <= high * host.factor + host.slack
+
+
+def test_loopback_and_started_threads_are_counted(seen: Seen) -> None:
+    _, _, row = seen
+    assert row["network.sent"] >= 65536
+    assert row["network.recv"] >= 65536
+    assert row["proc.cpu.threads"] >= 4
+
+
+def test_cpu_is_process_time_over_elapsed_time_and_logical_cpus(seen: Seen) -> None:
+    first, second, row = seen
     least = (second.before.process - first.after.process - 2 * TICK) / (second.after.clock - first.before.clock)
     most = (second.after.process - first.before.process + 2 * TICK) / (second.before.clock - first.after.clock)
-    assert least * 100 / count <= row["cpu"] <= most * 100 / count
+    assert least * 100 / CPUS <= row["cpu"] <= most * 100 / CPUS
     assert row["cpu"] > 0
 
 
-def test_each_cpu_has_psutils_percent(seen: Seen) -> None:
+def test_cpu_percent_of_each_cpu_is_that_of_psutil(seen: Seen) -> None:
     first, second, row = seen
-    for number in range(psutil.cpu_count()):
+    for number in range(CPUS):
         least = second.before.cpus[number][0] - first.after.cpus[number][0] - 3 * TICK
         most = second.after.cpus[number][0] - first.before.cpus[number][0] + 3 * TICK
         longest = second.after.cpus[number][1] - first.before.cpus[number][1] + 3 * TICK
@@ -279,83 +229,27 @@ def test_each_cpu_has_psutils_percent(seen: Seen) -> None:
         assert least / longest * 100 <= row[f"cpu.{number}.cpu_percent"] <= most / shortest * 100
 
 
-def test_memory_is_what_is_not_available(seen: Seen) -> None:
-    _, second, row = seen
-    used = [
-        (each.memory.total - each.memory.available) / each.memory.total * 100 for each in (second.before, second.after)
-    ]
-    assert between(used[0], row["memory"], used[1], 0.3)
-    assert row["memory_percent"] == row["memory"]
-    assert between(
-        second.before.memory.available / MIB, row["proc.memory.availableMB"], second.after.memory.available / MIB, 64
-    )
-
-
-def test_the_process_has_its_memory_and_threads(seen: Seen) -> None:
-    _, second, row = seen
-    assert between(second.before.rss / MIB, row["proc.memory.rssMB"], second.after.rss / MIB, 0.5)
-    shares = [each.rss / each.memory.total * 100 for each in (second.before, second.after)]
-    assert between(shares[0], row["proc.memory.percent"], shares[1], 0.01)
-    assert between(second.before.threads, row["proc.cpu.threads"], second.after.threads)
-    assert row["proc.cpu.threads"] >= 4
-
-
-def test_a_path_has_its_space(seen: Seen) -> None:
-    _, second, row = seen
-    spaces = second.before.space, second.after.space
-    percents = [each.used / (each.used + each.free) * 100 for each in spaces]
-    assert between(percents[0], row["disk./.usagePercent"], percents[1], 0.05)
-    assert between(spaces[0].used / GIB, row["disk./.usageGB"], spaces[1].used / GIB, 0.02)
-
-
-@pytest.mark.skipif(psutil.disk_io_counters() is None, reason="this machine shows no disks")
-@pytest.mark.parametrize(("key", "counter"), [("disk.in", "read_bytes"), ("disk.out", "write_bytes")])
-def test_disks_count_since_the_first_sample(seen: Seen, key: str, counter: str) -> None:
-    first, second, row = seen
-    _grew(lambda each: getattr(each.disk, counter), first, second, row[key] * MIB, 64)
-
-
-@pytest.mark.parametrize(("key", "counter"), [("network.sent", "bytes_sent"), ("network.recv", "bytes_recv")])
-def test_the_network_counts_loopback_too(seen: Seen, key: str, counter: str) -> None:
-    first, second, row = seen
-    _grew(lambda each: getattr(each.network, counter), first, second, row[key])
-    assert row[key] >= 65536
-
-
-def _grew(counter: Callable[[Truth], int], first: Bracket, second: Bracket, ours: float, slack: float = 0) -> None:
-    least = counter(second.before) - counter(first.after) - slack
-    most = counter(second.after) - counter(first.before) + slack
-    assert least <= ours <= most
-
-
-def test_every_documented_key_is_printed(tmp_path: Path) -> None:
+def test_snapshot_prints_every_host_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     paths = ["/", str(tmp_path)]
-    line = ["otel-hardware", "snapshot", "--format", "wandb", "--window", "0.1", "--sources=-nvidia"]
-    answer = run([*line, "--disk-paths", ",".join(paths)])
-    assert answer.returncode == 0, answer.stderr
-    expected = {"_timestamp", "_runtime"}
-    for key in HOST:
-        numbers = range(psutil.cpu_count()) if "{i}" in key else [0]
-        expected |= {key.format(i=number, path=path) for number in numbers for path in paths}
+    expected = {"_timestamp", "_runtime", "cpu", *(f"cpu.{number}.cpu_percent" for number in range(CPUS))}
+    expected |= {host.key.replace("disk./", f"disk.{path}") for host in HOST for path in paths}
     if psutil.disk_io_counters() is None:
         expected -= {"disk.in", "disk.out"}
-    row = json.loads(answer.stdout)
+    row = printed(capsys, "--window", "0.1", "--sources=-nvidia", "--disk-paths", ",".join(paths))
     assert set(row) == expected
     assert all(isinstance(value, (int, float)) for value in row.values())
 
 
-def test_the_keys_and_the_vocabulary_name_each_other() -> None:
-    keys = [key.key for key in wandb.KEYS]
-    assert set(keys) == KNOWN
-    assert len(keys) == len(KNOWN)
-    named = {key.strip() for row in CATALOG for key in row.wandb.split(",") if key.strip()}
-    assert {key for key in named if not key.startswith(("tpu", "trn", "ipu", "openmetrics"))} <= KNOWN
-    for key in wandb.KEYS:
-        alone = key.key in ("gpu.{i}.pipeTensorHmmaActive", "gpu.{i}.memoryOverDrive") or "grpcTcp" in key.key
-        assert key.rows or alone or key.key.startswith("openmetrics."), f"no row of ours answers to {key.key}"
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, float]:
+    """The row that the command prints in this process."""
+    assert cli.main(["snapshot", "--format", "wandb", *arguments]) == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    row: dict[str, float] = json.loads(said.out)
+    return row
 
 
-def test_waiting_for_a_disk_is_not_work(asked: Machine) -> None:
+def test_cpu_percent_excludes_iowait_and_new_cpus(asked: Machine) -> None:
     first = wandb.take(asked, os.getpid())._replace(
         cpus={0: {"user": 10.0, "idle": 10.0, "iowait": 10.0, "steal": 0.0}}
     )
@@ -368,14 +262,14 @@ def test_waiting_for_a_disk_is_not_work(asked: Machine) -> None:
     assert "cpu.1.cpu_percent" not in row, "a CPU that was not there before has no window"
 
 
-def test_an_unreadable_path_is_absent(asked: Machine) -> None:
+def test_unreadable_disk_path_has_no_keys(asked: Machine) -> None:
     reading = wandb.take(asked, os.getpid(), ["/", "/no/such/path"])
     keys = wandb.row(wandb.Span(reading, reading, reading))
     assert "disk./.usageGB" in keys
     assert not any("/no/such/path" in key for key in keys)
 
 
-def test_nothing_is_said_of_no_time_at_all(asked: Machine) -> None:
+def test_empty_window_has_no_cpu_keys(asked: Machine) -> None:
     reading = wandb.take(asked, os.getpid())
     keys = wandb.row(wandb.Span(reading, reading, reading))
     assert "cpu" not in keys
@@ -383,18 +277,172 @@ def test_nothing_is_said_of_no_time_at_all(asked: Machine) -> None:
     assert keys["network.sent"] == keys["network.recv"] == 0
 
 
-# -- NVIDIA's GPUs: what the simulated driver was told is what W&B would say
+# -- NVIDIA's GPUs
+
+
+class GpuKey(NamedTuple):
+    """A key of a GPU, the call of NVML that it comes from, which of the numbers of its answer, and the factor on that.
+
+    Attributes:
+        of: the number that it is a share of.
+        twin: W&B says it again as ``gpu.process`` of a GPU that the process uses.
+    """
+
+    key: str
+    call: str
+    number: int = 0
+    factor: float = 1
+    of: tuple[str, int] | None = None
+    twin: bool = False
+
+
+NVIDIA = (
+    GpuKey("gpu", "UtilizationRates", 0, twin=True),
+    GpuKey("memory", "UtilizationRates", 1, twin=True),
+    GpuKey("memoryAllocated", "MemoryInfo", 3, 100, of=("MemoryInfo", 0), twin=True),
+    GpuKey("memoryAllocatedBytes", "MemoryInfo", 3, twin=True),
+    GpuKey("temp", "Temperature.0", twin=True),
+    GpuKey("powerWatts", "PowerUsage", 0, 1e-3, twin=True),
+    GpuKey("powerPercent", "PowerUsage", 0, 100, of=("EnforcedPowerLimit", 0), twin=True),
+    GpuKey("enforcedPowerLimitWatts", "EnforcedPowerLimit", 0, 1e-3, twin=True),
+    GpuKey("graphicsClock", "ClockInfo.0"),
+    GpuKey("smClock", "ClockInfo.1"),
+    GpuKey("memoryClock", "ClockInfo.2"),
+    GpuKey("correctedMemoryErrors", "MemoryErrorCounter.0.0.2"),
+    GpuKey("unCorrectedMemoryErrors", "MemoryErrorCounter.1.0.2"),
+    GpuKey("uncorrectedMemoryErrors", "MemoryErrorCounter.1.0.2"),
+    GpuKey("encoderUtilization", "EncoderUtilization", 0),
+    GpuKey("fanSpeed", "FanSpeed"),
+    GpuKey("smActive", "GpmCounter.2"),
+    GpuKey("smOccupancy", "GpmCounter.3"),
+    GpuKey("pipeTensorActive", "GpmCounter.5"),
+    GpuKey("pipeTensorHmmaActive", "GpmCounter.7"),
+    GpuKey("dramActive", "GpmCounter.10"),
+    GpuKey("pipeFp64Active", "GpmCounter.11"),
+    GpuKey("pipeFp32Active", "GpmCounter.12"),
+    GpuKey("pipeFp16Active", "GpmCounter.13"),
+    GpuKey("pcieTxBytes", "GpmCounter.20"),
+    GpuKey("pcieRxBytes", "GpmCounter.21"),
+    GpuKey("nvlinkTxBytes", "GpmCounter.61"),
+    GpuKey("nvlinkRxBytes", "GpmCounter.60"),
+)
+"""W&B's documentation lists these, or its program says them; GPM's links are in MiB a second."""
+
+TWINS = [each.key for each in NVIDIA if each.twin]
+
+RATES = {f"GpmCounter.{metric}": rate for metric, rate in {**GPM_RATES, 7: 33, 61: 1_800, 60: 900}.items()}
+"""What the simulated GPUs with GPM measure in each window, by the call."""
 
 
 def card(gpu: Mapping[str, Value], **more: Value) -> dict[str, Value]:
-    """A GPU with errors of its own memory, which W&B counts apart from the others."""
-    return {**gpu, "MemoryErrorCounter.0.0.2": 6, "MemoryErrorCounter.1.0.2": 3, **more}
+    """A GPU with errors of its own memory, which W&B counts apart from others, and two clocks that differ."""
+    clocks = {"ClockInfo.0": 1_215, "ClockInfo.1": 1_230}
+    return {**gpu, "MemoryErrorCounter.0.0.2": 6, "MemoryErrorCounter.1.0.2": 3, **clocks, **more}
 
 
-def rows(machine: FakeNvml, *arguments: str, window: str = "0.2", env: Mapping[str, str] | None = None) -> Answer:
+def hopper(**more: Value) -> dict[str, Value]:
+    return card({**h100(), **{call: moving(0, rate) for call, rate in RATES.items()}}, **more)
+
+
+def expected(gpu: Mapping[str, Value]) -> dict[str, float]:
+    """W&B's numbers of a GPU whose driver answers so; what the driver refuses has none."""
+
+    def said(call: str, number: int) -> float | None:
+        value = gpu.get(call)
+        if call.startswith("GpmCounter"):
+            return RATES[call] if value is not None and gpu["GpmQueryDeviceSupport"] else None
+        if isinstance(value, tuple):
+            value = value[number]
+        return value if isinstance(value, (int, float)) and value != NOT_AVAILABLE else None
+
+    found = {}
+    for each in NVIDIA:
+        value, of = said(each.call, each.number), said(*each.of) if each.of else 1
+        if value is not None and of:
+            found[each.key] = value / of * each.factor
+    return found
+
+
+class Case(NamedTuple):
+    """A GPU of the machine below.
+
+    Attributes:
+        gpu: what its driver answers.
+        absent: keys that this kind of GPU has not.
+        used: whether the observed process uses it.
+    """
+
+    gpu: Mapping[str, Value]
+    absent: set[str]
+    used: bool = False
+
+
+GPM = {each.key for each in NVIDIA if each.call.startswith("GpmCounter")}
+ECC = {each.key for each in NVIDIA if each.call.startswith("MemoryErrorCounter")}
+POWER = {"powerWatts", "powerPercent", "enforcedPowerLimitWatts"}
+CLOCKS = {"graphicsClock", "smClock", "memoryClock"}
+
+
+def cases(ours: int, child: int) -> dict[str, Case]:
+    """GPUs of one machine, in NVML's order."""
+    divided = mig(card(a100()), 0, {0: (7, 0), 3: (9, 0)})
+    mine = listed((ours, 5 * MIB))
+    return {
+        "hopper": Case(hopper(), {"fanSpeed"}),
+        "consumer": Case(geforce(), GPM | ECC),
+        "foreign": Case(card(a100(), ComputeRunningProcesses=listed((1, 7 * MIB))), GPM | {"fanSpeed"}),
+        "turing": Case(card(t4()), GPM | {"fanSpeed"}),
+        "lost": Case({}, {each.key for each in NVIDIA}),
+        "virtual": Case(vgpu(), GPM | ECC | POWER | CLOCKS | {"temp", "fanSpeed"}),
+        "no-power-limit": Case({**geforce(), "EnforcedPowerLimit": 0}, GPM | ECC | {"powerPercent"}),
+        "no-permission": Case(
+            {**hopper(), "GpmQueryDeviceSupport": 0, "Temperature.0": NOT_AVAILABLE, "PowerUsage": refused(4)},
+            GPM | {"temp", "powerWatts", "powerPercent", "fanSpeed"},
+        ),
+        "used": Case(hopper(ComputeRunningProcesses=mine), {"fanSpeed"}, used=True),
+        "used-by-a-child": Case(
+            card(a100(), GraphicsRunningProcesses=listed((child, 5 * MIB))), GPM | {"fanSpeed"}, used=True
+        ),
+        "instances-used": Case(
+            {**divided, "mig3.ComputeRunningProcesses": mine},
+            GPM | ECC | {"gpu", "memory", "encoderUtilization", "fanSpeed"},
+            used=True,
+        ),
+    }
+
+
+class Answer(NamedTuple):
+    rows: list[dict[str, float]]
+    stderr: str
+
+
+class Many(NamedTuple):
+    """The machine with all of them, and the row that was printed of it."""
+
+    machine: FakeNvml
+    cases: dict[str, Case]
+    answer: Answer
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Many:
+    need(fake_nvml)
+    with started([sys.executable, "-c", "import sys; sys.stdin.read()"]) as child:
+        found = cases(os.getpid(), child.pid)
+        gpus = [{**case.gpu, **_bus(index)} for index, case in enumerate(found.values())]
+        driver = FakeNvml(tmp_path_factory.mktemp("driver"), *gpus)
+        driver.say({f"gpu{list(found).index('lost')}": refused(15)})
+        return Many(driver, found, rows(driver, "--pid", str(os.getpid())))
+
+
+def _bus(index: int) -> dict[str, Value]:
+    """What tells one GPU of a machine from the others."""
+    return {"UUID": f"GPU-00000000-0000-4000-8000-{index:012x}", "PciInfo": f"0000:{index + 1:02x}:00.0 0x233010de 0x0"}
+
+
+def rows(driver: FakeNvml, *arguments: str, window: str = "0.1") -> Answer:
     """What a real ``otel-hardware`` prints on that machine about the GPUs, and on stderr."""
-    line = ["otel-hardware", "snapshot", "--format", "wandb", "--window", window, *arguments]
-    answer = run(line, {**machine.environment, **(env or {})})
+    answer = run(["otel-hardware", "snapshot", "--format", "wandb", "--window", window, *arguments], driver.environment)
     assert answer.returncode == 0, answer.stderr
     return Answer([of_gpus(line) for line in answer.stdout.splitlines()], answer.stderr)
 
@@ -405,9 +453,13 @@ def of_gpus(line: str) -> dict[str, float]:
     return {key: value for key, value in row.items() if key.startswith("gpu.")}
 
 
-class Answer(NamedTuple):
-    rows: list[dict[str, float]]
-    stderr: str
+def of(row: Mapping[str, float], index: int, prefix: str = "gpu") -> dict[str, float]:
+    start = f"{prefix}.{index}."
+    return {key.removeprefix(start): row[key] for key in row if key.startswith(start)}
+
+
+def numbers(index: int, values: Mapping[str, float], prefix: str = "gpu") -> dict[str, float]:
+    return {f"{prefix}.{index}.{name}": value for name, value in values.items()}
 
 
 @pytest.fixture
@@ -416,219 +468,101 @@ def machine_of(tmp_path: Path) -> Callable[..., FakeNvml]:
     return lambda *gpus, **options: FakeNvml(tmp_path, *gpus, **options)
 
 
-HOPPER = {
-    "gpu": 88,
-    "memory": 53,
-    "memoryAllocated": 50_000 / 81_559 * 100,
-    "memoryAllocatedBytes": 50_000 * MIB,
-    "temp": 61,
-    "powerWatts": 512.6,
-    "enforcedPowerLimitWatts": 700,
-    "powerPercent": 512.6 / 700 * 100,
-    "smClock": 1980,
-    "memoryClock": 2619,
-    "graphicsClock": 1980,
-    "correctedMemoryErrors": 6,
-    "unCorrectedMemoryErrors": 3,
-    "uncorrectedMemoryErrors": 3,
-    "encoderUtilization": 3,
-    "smActive": 76,
-    "smOccupancy": 41,
-    "pipeTensorActive": 62,
-    "pipeTensorHmmaActive": 33,
-    "dramActive": 53,
-    "pipeFp64Active": 4,
-    "pipeFp32Active": 12,
-    "pipeFp16Active": 2,
-    "pcieTxBytes": 95,
-    "pcieRxBytes": 286,
-    "nvlinkTxBytes": 1_800,
-    "nvlinkRxBytes": 900,
-}
-"""What W&B's formulas make of what :func:`hopper` says: percent, MHz, watts, bytes; links in MiB a second."""
-
-CONSUMER = {
-    "gpu": 97,
-    "memory": 44,
-    "memoryAllocated": 10_000 / 24_564 * 100,
-    "memoryAllocatedBytes": 10_000 * MIB,
-    "temp": 64,
-    "powerWatts": 287.45,
-    "enforcedPowerLimitWatts": 450,
-    "powerPercent": 287.45 / 450 * 100,
-    "smClock": 2520,
-    "memoryClock": 10_501,
-    "graphicsClock": 2520,
-    "encoderUtilization": 3,
-    "fanSpeed": 45,
-}
-"""The same of a card that counts no errors and has a fan."""
+@pytest.mark.parametrize("name", cases(0, 0))
+def test_gpu_keys_are_nvml_answers_times_factors(many: Many, name: str) -> None:
+    index, case = list(many.cases).index(name), many.cases[name]
+    (row,) = many.answer.rows
+    assert of(row, index) == pytest.approx(expected(case.gpu), rel=1e-3)
+    assert set(of(row, index)) == {each.key for each in NVIDIA} - case.absent
+    twins = {key: value for key, value in of(row, index).items() if key in TWINS}
+    assert of(row, index, "gpu.process") == (twins if case.used else {}), "the whole GPU's, once more"
 
 
-def hopper(**more: Value) -> dict[str, Value]:
-    gpm: Mapping[str, Value] = {
-        "GpmCounter.7": moving(0, 33),
-        "GpmCounter.61": moving(0, 1_800),
-        "GpmCounter.60": moving(0, 900),
-    }
-    return card(h100(0), **gpm, **more)
+def test_nvml_is_shut_down_and_only_the_lost_gpu_is_logged(many: Many) -> None:
+    assert many.answer.stderr.splitlines() == [
+        "otel-hardware: GPU 4 (gpu4): GPU is lost; its numbers are missing until it answers"
+    ]
+    (row,) = many.answer.rows
+    indices = {key.removeprefix("gpu.process.").removeprefix("gpu.").split(".")[0] for key in row}
+    assert indices == {str(index) for index, name in enumerate(many.cases) if name != "lost"}
+    calls = many.machine.calls()
+    assert calls["Init"] == calls["Shutdown"] > 0
+    assert calls["GpmSampleAlloc"] == calls["GpmSampleFree"] > 0
 
 
-def numbers(index: int, expected: Mapping[str, float], prefix: str = "gpu") -> dict[str, float]:
-    return {f"{prefix}.{index}.{name}": value for name, value in expected.items()}
-
-
-def test_gpus_have_wandbs_numbers_by_nvmls_index(machine_of: Callable[..., FakeNvml]) -> None:
-    machine = machine_of(hopper(), geforce(1))
-    answer = rows(machine)
-    assert answer.stderr == ""
-    (row,) = answer.rows
-    assert row == pytest.approx({**numbers(0, HOPPER), **numbers(1, CONSUMER)}, rel=1e-3)
-    assert {name for index in (0, 1) for name in of(row, index)} == {*CARD, *EMITTED}, "every key is tried"
-    assert machine.calls()["Init"] == machine.calls()["Shutdown"] > 0
-    assert machine.calls()["GpmSampleAlloc"] == machine.calls()["GpmSampleFree"] > 0
-
-
-def of(row: Mapping[str, float], index: int) -> dict[str, float]:
-    return {key.removeprefix(f"gpu.{index}."): row[key] for key in row if key.startswith(f"gpu.{index}.")}
-
-
-def test_a_gpu_that_the_process_uses_is_said_again_as_the_whole(machine_of: Callable[..., FakeNvml]) -> None:
-    ours, foreign = listed((os.getpid(), 5 * MIB)), listed((1, 7 * MIB))
-    machine = machine_of(
-        card(a100(0), ComputeRunningProcesses=foreign), card(h100(1), ComputeRunningProcesses=ours), geforce(2)
-    )
-    (row,) = rows(machine, "--pid", str(os.getpid())).rows
-    twins = {key: value for key, value in row.items() if key.startswith("gpu.process.")}
-    assert set(twins) == {f"gpu.process.1.{name}" for name in TWINS}
-    assert twins == numbers(1, {name: row[f"gpu.1.{name}"] for name in TWINS}, "gpu.process")
-    assert twins["gpu.process.1.memoryAllocatedBytes"] == 50_000 * MIB
-
-
-def test_a_child_of_the_process_counts_as_the_process(machine_of: Callable[..., FakeNvml]) -> None:
-    with started([sys.executable, "-c", "import sys; sys.stdin.read()"]) as child:
-        machine = machine_of(card(h100(0), GraphicsRunningProcesses=listed((child.pid, 5 * MIB))))
-        (row,) = rows(machine, "--pid", str(os.getpid())).rows
-    assert row["gpu.process.0.powerWatts"] == 512.6
-
-
-@pytest.mark.parametrize(
-    ("gpu", "absent"),
-    [
-        (card(t4()), {"fanSpeed"}),
-        (vgpu(), {*CARD[4:13], "fanSpeed", "uncorrectedMemoryErrors"}),
-        (
-            {**geforce(), "EnforcedPowerLimit": 0},
-            {"powerPercent", "correctedMemoryErrors", "unCorrectedMemoryErrors", "uncorrectedMemoryErrors"},
-        ),
-        (
-            card({**h100(), "GpmQueryDeviceSupport": 0}, **{"Temperature.0": NOT_AVAILABLE, "PowerUsage": refused(4)}),
-            {"temp", "powerWatts", "powerPercent", "fanSpeed"},
-        ),
-    ],
-    ids=["t4", "vgpu", "no limit", "no permission"],
-)
-def test_what_is_refused_is_absent(
-    machine_of: Callable[..., FakeNvml], gpu: Mapping[str, Value], absent: set[str]
-) -> None:
-    (row,) = rows(machine_of(gpu)).rows
-    assert set(of(row, 0)) == {*CARD, *EMITTED[:2]} - absent
-
-
-def test_an_older_driver_counts_its_own_memory_as_used(machine_of: Callable[..., FakeNvml]) -> None:
+def test_driver_without_memory_info_v2_counts_reserved_memory_as_used(machine_of: Callable[..., FakeNvml]) -> None:
     (row,) = rows(machine_of(card(a100(0)), without=("nvmlDeviceGetMemoryInfo_v2",))).rows
     assert row["gpu.0.memoryAllocatedBytes"] == (40_000 + 693) * MIB
     assert row["gpu.0.memoryAllocated"] == pytest.approx((40_000 + 693) / 81_920 * 100, rel=1e-3)
 
 
-def test_instances_have_no_keys_and_their_users_use_the_whole(machine_of: Callable[..., FakeNvml]) -> None:
-    divided = mig(card(a100(0)), 0, {0: (7, 0), 3: (9, 0)})
-    machine = machine_of({**divided, "mig3.ComputeRunningProcesses": listed((os.getpid(), 5 * MIB))})
-    (row,) = rows(machine, "--pid", str(os.getpid())).rows
-    utilization = {"gpu", "memory", "encoderUtilization"}
-    volatile = {"correctedMemoryErrors", "unCorrectedMemoryErrors"}
-    assert set(of(row, 0)) == set(CARD) - utilization - volatile, "neither is said of a GPU in instances"
-    assert row["gpu.0.memoryAllocatedBytes"] == row["gpu.process.0.memoryAllocatedBytes"] == 40_000 * MIB
-    assert {key.split(".")[1] for key in row} == {"0", "process"}
+SNAPSHOT = (
+    "from opentelemetry.instrumentation.hardware import cli\n"
+    "from opentelemetry.instrumentation.hardware.cli import snapshot\n"
+    "snapshot._PATIENCE = 0.5\n"
+    "raise SystemExit(cli.main())\n"
+)
+"""The command with less patience for a driver that hangs."""
 
 
 @contextmanager
-def series(machine: FakeNvml) -> Iterator[Callable[[], dict[str, float]]]:
+def series(driver: FakeNvml) -> Iterator[Callable[[], dict[str, float]]]:
     """A series of rows, of which the next one can be had."""
-    line = ["otel-hardware", "snapshot", "--format", "wandb", "--every", "0.2", "--window", "0.2"]
-    with started(line, machine.environment) as child:
+    line = [sys.executable, "-c", SNAPSHOT, "snapshot", "--format", "wandb", "--every", "0.1", "--window", "0.1"]
+    with started(line, driver.environment) as child:
         assert child.stdout is not None
         stdout = child.stdout
         yield lambda: of_gpus(stdout.readline())
         child.send_signal(signal.SIGINT)
-        _, err = child.communicate(timeout=PATIENCE)
+        _, err = end_of(child)
         assert child.returncode == 0, err
 
 
-def test_gpm_is_about_the_time_since_the_row_before(machine_of: Callable[..., FakeNvml]) -> None:
-    machine = machine_of(hopper())
-    with series(machine) as following:
+def test_gpu_keys_follow_the_driver_through_windows_losses_and_hangs(machine_of: Callable[..., FakeNvml]) -> None:
+    driver = machine_of(hopper())
+    with series(driver) as following:
         assert following()["gpu.0.smActive"] == pytest.approx(76, rel=1e-3)
-        machine.say({"gpu0.GpmCounter.2": moving(0, 10)})
-        wait_for(
-            lambda: following().get("gpu.0.smActive") == pytest.approx(10, rel=1e-3), PATIENCE, "window of its own"
-        )
+        driver.say({"gpu0.GpmCounter.2": moving(0, 10)})
+        rate = pytest.approx(10, rel=1e-3)
+        wait_for(lambda: following().get("gpu.0.smActive") == rate, LONG, "GPM window since the row before")
+        for what, ill in (("lost", {"gpu0": refused(15)}), ("reset", {"gpu0.UtilizationRates": refused(18)})):
+            driver.say(ill)
+            wait_for(lambda: following() == {}, LONG, f"row without the GPU that is {what}")
+            driver.say({"gpu0": None, "gpu0.UtilizationRates": (88, 53)})
+            wait_for(lambda: following().get("gpu.0.gpu") == 88, LONG, f"row with the GPU that was {what}")
+        for _ in range(2):  # it hangs again at the end, which does not hold up the command's
+            driver.say({"gpu0.UtilizationRates": (88, 53)})
+            wait_for(lambda: following().get("gpu.0.gpu") == 88, LONG, "row with the GPU that hung")
+            driver.say({"gpu0.UtilizationRates": HANG})
+            wait_for(lambda: following() == {}, LONG, "row without the GPU that hangs")
 
 
-@pytest.mark.parametrize(
-    "ill", [{"gpu0": refused(15)}, {"gpu0.UtilizationRates": refused(18)}], ids=["lost", "driver reloaded"]
-)
-def test_a_gpu_that_comes_back_is_read_again(machine_of: Callable[..., FakeNvml], ill: dict[str, str]) -> None:
-    machine = machine_of(hopper())
-    with series(machine) as following:
-        assert "gpu.0.memoryAllocatedBytes" in following()
-        machine.say(ill)
-        wait_for(lambda: following() == {}, PATIENCE, "row without the GPU")
-        machine.say(dict.fromkeys(ill) | {"gpu0.UtilizationRates": (88, 53)})
-        wait_for(lambda: following().get("gpu.0.gpu") == 88, PATIENCE, "row with the GPU again")
-
-
-def test_a_gpu_that_never_answered_costs_its_own_keys(machine_of: Callable[..., FakeNvml]) -> None:
-    machine = machine_of(h100(0), geforce(1))
-    machine.say({"gpu0": refused(15)})
-    (row,) = rows(machine).rows
-    assert row == pytest.approx(numbers(1, CONSUMER), rel=1e-5)
-
-
-def test_only_the_wanted_devices_are_said(machine_of: Callable[..., FakeNvml]) -> None:
+def test_devices_option_selects_gpus(machine_of: Callable[..., FakeNvml]) -> None:
     answer = rows(machine_of(hopper(), geforce(1)), "--devices", "1")
-    assert answer == Answer([pytest.approx(numbers(1, CONSUMER), rel=1e-5)], "")
+    assert answer.stderr == ""
+    assert answer.rows == [pytest.approx(numbers(1, expected(geforce(1))), rel=1e-5)]
 
 
-def test_a_driver_that_hangs_costs_its_own_keys_until_it_answers(machine_of: Callable[..., FakeNvml]) -> None:
-    machine = machine_of(hopper(UtilizationRates=HANG))
-    with series(machine) as following:
-        assert following() == following() == {}
-        machine.say({"gpu0.UtilizationRates": (88, 53)})
-        wait_for(lambda: following().get("gpu.0.gpu") == 88, PATIENCE, "row with the GPU")
-        machine.say({"gpu0.UtilizationRates": HANG})
-
-
-def test_a_driver_that_cannot_be_used_is_one_sentence(machine_of: Callable[..., FakeNvml]) -> None:
-    machine = machine_of(h100(0))
-    machine.say({"Init": refused(18)})
-    answer = rows(machine, "--nvidia-smi", "off", "--every", "0.1", "--count", "2", window="0.1")
+def test_unusable_driver_is_one_message(machine_of: Callable[..., FakeNvml]) -> None:
+    driver = machine_of(h100(0))
+    driver.say({"Init": refused(18)})
+    answer = rows(driver, "--nvidia-smi", "off", "--every", "0.1", "--count", "2")
     assert answer.rows == [{}, {}]
     assert answer.stderr.splitlines() == [
         "otel-hardware: there are no gpu. keys: NVML: RM has detected an NVML/RM version mismatch."
     ]
 
 
-def test_a_driver_that_is_not_wanted_is_left_alone(machine_of: Callable[..., FakeNvml]) -> None:
-    machine = machine_of(h100(0))
-    assert rows(machine, "--sources=-nvidia") == Answer([{}], "")
-    assert not machine.calls()
+def test_sources_without_nvidia_make_no_nvml_call(machine_of: Callable[..., FakeNvml]) -> None:
+    driver = machine_of(h100(0))
+    assert rows(driver, "--sources=-nvidia") == Answer([{}], "")
+    assert not driver.calls()
 
 
 @pytest.mark.skipif(is_here(os.path.exists), reason="this machine has an NVIDIA driver")
-def test_nothing_is_loaded_where_nothing_says_that_there_is_a_driver(machine_of: Callable[..., FakeNvml]) -> None:
-    machine = machine_of(h100(0))
-    found = {name: value for name, value in machine.environment.items() if not name.startswith("OTEL_")}
+def test_nvml_is_not_loaded_without_a_sign_of_a_driver(machine_of: Callable[..., FakeNvml]) -> None:
+    driver = machine_of(h100(0))
+    found = {name: value for name, value in driver.environment.items() if not name.startswith("OTEL_")}
     program = (
         "import sys; from opentelemetry.instrumentation.hardware.cli import main\n"
         "status = main(['snapshot', '--format', 'wandb', '--window', '0.1'])\n"
@@ -638,26 +572,24 @@ def test_nothing_is_loaded_where_nothing_says_that_there_is_a_driver(machine_of:
     answer = run([sys.executable, "-c", program], found)
     assert (answer.stdout.splitlines()[-1], answer.stderr) == ("0 False False", "")
     assert of_gpus(answer.stdout.splitlines()[0]) == {}
-    assert not machine.calls()
+    assert not driver.calls()
 
 
-def by_tool(folder: Path, document: str, pid: int) -> dict[str, float]:
+def by_tool(folder: Path, document: str, capsys: pytest.CaptureFixture[str]) -> dict[str, float]:
     """The same row, of a machine without the library, and with a tool that prints one of our documents.
 
-    Process 9100 of the document is the observed one.
+    Process 9100 of the document is this one.
     """
     said = Path(__file__).parent / "sources" / "nvidia" / "smi" / f"{document}.xml"
-    (folder / "said.xml").write_text(said.read_text().replace("<pid>9100</pid>", f"<pid>{pid}</pid>"))
+    (folder / "said.xml").write_text(said.read_text().replace("<pid>9100</pid>", f"<pid>{os.getpid()}</pid>"))
     tool = folder / "nvidia-smi"
     tool.write_text(f"#!/bin/sh\ncat {shlex.quote(str(folder / 'said.xml'))}\n")
     tool.chmod(0o755)
-    line = ["otel-hardware", "snapshot", "--format", "wandb", "--window", "0.1", "--nvml", "off"]
-    answer = run([*line, "--nvidia-smi", str(tool), "--pid", str(pid)])
-    assert (answer.returncode, answer.stderr) == (0, "")
-    return of_gpus(answer.stdout)
+    arguments = ("--window", "0.05", "--nvml", "off", "--nvidia-smi", str(tool), "--pid", str(os.getpid()))
+    return {key: value for key, value in printed(capsys, *arguments).items() if key.startswith("gpu.")}
 
 
-def test_nvidia_smi_says_what_it_knows_where_the_library_cannot_be_used(tmp_path: Path) -> None:
+def test_nvidia_smi_gives_the_keys_without_nvml(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = {
         "gpu": 100,
         "memory": 55,
@@ -672,11 +604,11 @@ def test_nvidia_smi_says_what_it_knows_where_the_library_cannot_be_used(tmp_path
         "graphicsClock": 1755,
         "encoderUtilization": 0,
     }
-    assert by_tool(tmp_path, "v13-h200", os.getpid()) == pytest.approx(numbers(0, said), rel=1e-5)
+    assert by_tool(tmp_path, "v13-h200", capsys) == pytest.approx(numbers(0, said), rel=1e-5)
 
 
-def test_instances_that_nvidia_smi_shows_have_no_keys_either(tmp_path: Path) -> None:
-    row = by_tool(tmp_path, "v11-a100-mig", os.getpid())
+def test_nvidia_smi_instances_have_no_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    row = by_tool(tmp_path, "v11-a100-mig", capsys)
     whole = {
         "memoryAllocated": 4_680 / 81_251 * 100,
         "memoryAllocatedBytes": 4_680 * MIB,
@@ -689,5 +621,68 @@ def test_instances_that_nvidia_smi_shows_have_no_keys_either(tmp_path: Path) -> 
     assert row == pytest.approx({**numbers(0, {**whole, **clocks}), **numbers(0, whole, "gpu.process")}, rel=1e-5)
 
 
-def test_nvidia_smi_knows_the_fan(tmp_path: Path) -> None:
-    assert by_tool(tmp_path, "v12-rtx3090", os.getpid())["gpu.0.fanSpeed"] == 30
+def test_nvidia_smi_gives_fan_speed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert by_tool(tmp_path, "v12-rtx3090", capsys)["gpu.0.fanSpeed"] == 30
+
+
+# -- all keys
+
+
+RADEON = ("memoryReadWriteActivity", "memoryOverDrive")
+"""What W&B's program says of AMD's GPUs beside what it says of NVIDIA's."""
+
+TPU = (
+    "tpu",
+    *(
+        f"tpu.{{i}}.{name}"
+        for name in (
+            *("memoryUsage", "memoryUsageBytes", "dutyCycle", "tensorcoreUtilization", "tensorcoreIdleDuration"),
+            *("hbmCapacityTotal", "hbmCapacityUsage", "hbmMemoryUsage", "runtimeHbmUtilization"),
+            *("iciLinkHealth", "throttleScore"),
+        )
+    ),
+    *("tpu.hloQueueSize.{core}", "tpu.hloExecTiming.{core}.{stat}Us"),
+    *(
+        f"tpu.{name}.{{label}}.{{stat}}Us"
+        for name in (
+            *("bufferTransferLatency", "inboundBufferTransferLatency", "hostToDeviceTransferLatency"),
+            *("deviceToHostTransferLatency", "collectiveE2ELatency", "hostComputeLatency"),
+        )
+    ),
+    *("tpu.grpcTcpMinRtt.{stat}Us", "tpu.grpcTcpDeliveryRate.{stat}Mbps"),
+)
+
+IPU = (
+    *("ipu.{i}.average board temp (C)", "ipu.{i}.average die temp (C)", "ipu.{i}.clock (MHz)", "ipu.{i}.ipu power (W)"),
+    *("ipu.{i}.ipu utilisation (%)", "ipu.{i}.ipu utilisation (session) (%)", "ipu.{i}.speed (GT/s)"),
+)
+
+TRN = (
+    *("trn.{i}.neuroncore_utilization", "trn.host_total_memory_usage", "trn.neuron_device_total_memory_usage"),
+    *("trn.host_total_memory_usage.{category}", "trn.host_memory_usage.{category}"),
+    "trn.{i}.neuroncore_memory_usage.{category}",
+)
+
+KNOWN = {
+    *(host.key.replace("./.", ".{path}.") for host in HOST),
+    "cpu",
+    "cpu.{i}.cpu_percent",
+    *(f"gpu.{{i}}.{each.key}" for each in NVIDIA),
+    *(f"gpu.process.{{i}}.{name}" for name in TWINS),
+    *(f"gpu.{{i}}.{name}" for name in RADEON),
+    *TPU,
+    *IPU,
+    *TRN,
+    "openmetrics.{endpoint}.{metric}.{n}",
+}
+
+
+def test_keys_are_the_known_ones_and_each_has_a_metric() -> None:
+    keys = [key.key for key in wandb.KEYS]
+    assert set(keys) == KNOWN
+    assert len(keys) == len(KNOWN)
+    named = {key.strip() for row in CATALOG for key in row.wandb.split(",") if key.strip()}
+    assert {key for key in named if not key.startswith(("tpu", "trn", "ipu", "openmetrics"))} <= KNOWN
+    for key in wandb.KEYS:
+        alone = key.key in ("gpu.{i}.pipeTensorHmmaActive", "gpu.{i}.memoryOverDrive") or "grpcTcp" in key.key
+        assert key.rows or alone or key.key.startswith("openmetrics."), f"no row of ours answers to {key.key}"
