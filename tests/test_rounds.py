@@ -12,6 +12,7 @@ import pytest
 from tests.stage import ENERGY, POWER, USERS, Clock, Stage, fail, news, nothing, one, values, warnings
 from tests.waiting import wait_for
 
+from opentelemetry.instrumentation.hardware import poller, rounds
 from opentelemetry.instrumentation.hardware.model import Point, Series, Unavailable
 from opentelemetry.instrumentation.hardware.poller import Poller, State
 from opentelemetry.instrumentation.hardware.rhythm import Rhythm
@@ -26,15 +27,15 @@ def _everything_logged(caplog: pytest.LogCaptureFixture) -> None:
 @contextmanager
 def running(*stages: Stage) -> Iterator[None]:
     """Read the sources by threads, which have ended afterwards."""
-    rounds = [each for stage in stages for each in stage.rounds]
-    for each in rounds:
+    threads = [each for stage in stages for each in stage.rounds]
+    for each in threads:
         each.start()
     try:
         yield
     finally:
-        for each in rounds:
+        for each in threads:
             each.stop()
-        for each in rounds:
+        for each in threads:
             assert each.join(20.0), f"the thread of {each.name} did not end"
 
 
@@ -81,7 +82,7 @@ def test_fresh_reads_every_source() -> None:
     stage = Stage(interval=3600.0, expected=3600.0, names=("player", "neighbour"))
     stage.player.seldom = lambda now: [USERS(1)]
     with running(stage):
-        wait_for(lambda: all(poller.state is State.UP for poller in stage.pollers.values()), 10, "first reading")
+        wait_for(lambda: all(each.state is State.UP for each in stage.pollers.values()), 10, "first reading")
         for round_ in range(2, 5):
             stage.clock.now += 20.0
             stage.fresh(10.0)
@@ -90,16 +91,21 @@ def test_fresh_reads_every_source() -> None:
             assert stage.collect().read["player"] == stage.clock.now
 
 
-def test_fresh_does_not_shorten_backoff_of_failed_source() -> None:
+def test_fresh_neither_shortens_nor_waits_for_backoff_of_failed_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(poller, "_PAUSES", (3600.0,))
+    monkeypatch.setattr(rounds, "_DOZE", 3600.0)
     stage = Stage()
+    (thread,) = stage.rounds
     stage.player.open = fail(OSError("no"))
     with running(stage):
         wait_for(lambda: stage.poller.state is State.ILL, 10, "failure")
         for _ in range(5):
-            stage.fresh(10.0)
+            thread.ask()
+            assert thread.answered(20.0)
         assert len(stage.player.opened) == 1
-        stage.clock.now += 1.5
-        stage.fresh(10.0)
+        stage.clock.now += 3600.5
+        thread.ask()
+        assert thread.answered(20.0)
         assert len(stage.player.opened) == 2
 
 
@@ -266,7 +272,7 @@ def test_failure_of_source_in_shared_thread_does_not_affect_others(caplog: pytes
     with running(stage):
         for _ in range(5):
             stage.fresh(10.0)
-        assert [poller.state for poller in stage.pollers.values()] == [State.ILL, State.ABSENT, State.UP]
+        assert [each.state for each in stage.pollers.values()] == [State.ILL, State.ABSENT, State.UP]
         assert (len(failing.opened), len(absent.opened)) == (1, 1), "fresh() reopened a source that failed or is absent"
         assert len(well.readings) >= 5
         failing.read = lambda now: [POWER(1.0)]
@@ -293,7 +299,7 @@ def test_cpu_time_of_shared_thread_is_counted_per_source() -> None:
     with running(stage):
         stage.fresh(10.0)
         stage.fresh(10.0)
-    expensive, *cheap = [poller.cpu_time for poller in stage.pollers.values()]
+    expensive, *cheap = [each.cpu_time for each in stage.pollers.values()]
     assert all(0 < other < expensive for other in cheap)
 
 
@@ -301,7 +307,7 @@ def test_stop_closes_sources_and_ends_threads() -> None:
     stage = Stage(names=("player", "neighbour"))
     before = ours()
     with running(stage):
-        wait_for(lambda: all(poller.state is State.UP for poller in stage.pollers.values()), 10, "first reading")
+        wait_for(lambda: all(each.state is State.UP for each in stage.pollers.values()), 10, "first reading")
         assert len(ours()) == len(before) + 2
     assert ours() == before
     for player in stage.players.values():
