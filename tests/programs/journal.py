@@ -119,16 +119,13 @@ def exports(path: str | Path) -> list[Export]:
         lines = Path(path).read_text().split("\n")[:-1]
     except FileNotFoundError:
         return []
-    return [
-        Export(line["pid"], line["time"], [Arrived(*point) for point in line["points"]])
-        for line in map(json.loads, lines)
-    ]
+    return list(map(parsed, lines))
 
 
-def resting(path: str | Path, interval: float) -> bool:
-    """Whether this is the middle of a pause between two exports: the SDK cannot export in a child forked during one."""
-    last = exports(path)[-1].time  # before the time is asked for: a long file takes a while
-    return 0.2 * interval < time.monotonic() - last < 0.6 * interval
+def parsed(line: str) -> Export:
+    """One line of a journal."""
+    said = json.loads(line)
+    return Export(said["pid"], said["time"], [Arrived(*point) for point in said["points"]])
 
 
 def repeated(points: Iterable[Arrived]) -> list[object]:

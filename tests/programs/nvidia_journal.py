@@ -1,7 +1,15 @@
 """A program with metrics and NVIDIA GPUs that does what its standard input says, and ends with it.
 
-Usage: nvidia_journal.py JOURNAL. A line `uninstrument` takes the instrumentation away and prints, as JSON, what is
-left; `again` gives it back; `fork` makes a child that instruments itself, exports and ends, and prints its status.
+Usage: nvidia_journal.py JOURNAL SECONDS, between two exports and between two samples. Lines of its input:
+
+- `export`: read all sources and export now.
+- `later SECONDS`: put the clock forward.
+- `uninstrument`: take the instrumentation away; prints, as JSON, the threads and files that are left.
+- `again`: instrument again.
+- `fork`: make a child that instruments itself, exports and ends; prints its status. For a program that exports on
+  command only: the SDK cannot export in a child that is forked during an export.
+
+Each prints one line of JSON when it is done.
 """
 
 from __future__ import annotations
@@ -12,44 +20,54 @@ import os
 import sys
 
 from opentelemetry.metrics import set_meter_provider
-from tests.programs import traces
-from tests.programs.journal import Export, exports, provider, resting
+from tests.programs import clock, traces
+from tests.programs.journal import provider
 
-from opentelemetry.instrumentation.hardware import HardwareInstrumentor
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor, poller
 
-JOURNAL = sys.argv[1]
-INTERVAL = 0.4
+JOURNAL, INTERVAL = sys.argv[1], float(sys.argv[2])
+poller._PAUSES = (0.1,)  # until a source that failed is opened again
 logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
 meters = provider(JOURNAL, INTERVAL)
 set_meter_provider(meters)
 instrumentor = HardwareInstrumentor()
-instrumentor.instrument(sample_interval=INTERVAL)
 
 
-def up(export: Export) -> bool:
-    return export.values("otel_hardware.source.up", otel_hardware_source="nvidia") == [1]
+def instrument() -> None:
+    instrumentor.instrument(sample_interval=min(INTERVAL, 10))
+
+
+def export() -> None:
+    session = instrumentor._session
+    if session is not None:
+        session.fresh(60)
+    meters.force_flush()
 
 
 def child() -> None:
     """Ask the driver anew, as a member of the job, which leaves the GPUs' own numbers to its parent."""
-    instrumentor.instrument(sample_interval=INTERVAL)
-    traces.until(
-        lambda: any(export.pid == os.getpid() and up(export) for export in exports(JOURNAL)),
-        "export by the child that says that the driver answers",
-    )
+    instrument()
+    export()
     instrumentor.uninstrument()
 
 
+instrument()
 for line in sys.stdin:
-    if line == "uninstrument\n":
+    word, _, seconds = line.strip().partition(" ")
+    said: object = None
+    if word == "export":
+        export()
+    elif word == "later":
+        clock.put_forward(float(seconds))
+    elif word == "uninstrument":
         instrumentor.uninstrument()
-        print(json.dumps({"threads": traces.threads(), "open": traces.descriptors()}), flush=True)
-    elif line == "again\n":
-        instrumentor.instrument(sample_interval=INTERVAL)
-    elif line == "fork\n":
-        traces.until(lambda: resting(JOURNAL, INTERVAL), "pause between two exports")
+        said = {"threads": traces.threads(), "open": traces.descriptors()}
+    elif word == "again":
+        instrument()
+    elif word == "fork":
         pid = os.fork()
         if not pid:
             child()
             os._exit(0)
-        print(json.dumps(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])), flush=True)
+        said = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    print(json.dumps(said), flush=True)

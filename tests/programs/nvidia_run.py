@@ -1,15 +1,18 @@
-"""A program that is instrumented and collects twice; prints, as JSON, what came of it and what it took.
+"""A program that is instrumented and collects twice, for each line of its standard input.
 
-Usage: nvidia_run.py, with the settings in the environment; it begins when its standard input says or closes.
+Usage: nvidia_run.py. A line is the environment as JSON, beyond the program's own. Prints for each, as JSON, what was
+exported and logged, and what the process has loaded by then.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 import threading
 from importlib.abc import MetaPathFinder
+from unittest.mock import patch
 
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
@@ -18,6 +21,7 @@ from tests.programs.journal import flatten
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 
 asked: list[str] = []
+heard: list[str] = []
 
 
 class Witness(MetaPathFinder):
@@ -28,28 +32,46 @@ class Witness(MetaPathFinder):
             asked.append(name)
 
 
-logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
-sys.stdin.readline()
-sys.meta_path.insert(0, Witness())
-reader = InMemoryMetricReader()
-provider = MeterProvider([reader], shutdown_on_exit=False)
-instrumentor = HardwareInstrumentor()
-instrumentor.instrument(meter_provider=provider, sample_interval=10)
-session = instrumentor._session
-assert session is not None
-for _ in range(2):
-    session.fresh(10)
-    points = list(flatten(reader.get_metrics_data()))
-poller = next(poller for poller in session.board.pollers if poller.name == "nvidia")
-with open("/proc/self/maps") as maps:
-    mapped = "nvidia-ml" in maps.read()
-said = {
-    "points": [(each.name, dict(each.attributes), each.value) for each in points],
-    "missing": poller.source.missing if poller.source else [],
-    "problem": poller.problem.reason if poller.problem else None,
-    "imported": "pynvml" in sys.modules,
-    "mapped": mapped,
-    "asked": asked,
-}
-instrumentor.uninstrument()
-print(json.dumps(said))
+class Ear(logging.Handler):
+    """Keeps what is logged."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        heard.append(f"{record.levelname} {record.getMessage()}")
+
+
+def run() -> dict[str, object]:
+    """What came of it."""
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader], shutdown_on_exit=False)
+    instrumentor = HardwareInstrumentor()
+    instrumentor.instrument(meter_provider=provider, sample_interval=10)
+    session = instrumentor._session
+    assert session is not None
+    for _ in range(2):
+        session.fresh(10)
+        points = list(flatten(reader.get_metrics_data()))
+    poller = next(poller for poller in session.board.pollers if poller.name == "nvidia")
+    with open("/proc/self/maps") as maps:
+        mapped = "nvidia-ml" in maps.read()
+    said = {
+        "points": [(each.name, dict(each.attributes), each.value) for each in points],
+        "missing": poller.source.missing if poller.source else [],
+        "problem": poller.problem.reason if poller.problem else None,
+        "imported": "pynvml" in sys.modules,
+        "mapped": mapped,
+        "asked": asked.copy(),
+        "heard": "\n".join(heard),
+    }
+    instrumentor.uninstrument()
+    provider.shutdown()
+    return said
+
+
+logging.basicConfig(level=logging.INFO, handlers=[Ear()])
+for line in sys.stdin:
+    sys.meta_path.insert(0, witness := Witness())
+    with patch.dict(os.environ, json.loads(line)):
+        print(json.dumps(run()), flush=True)
+    sys.meta_path.remove(witness)
+    asked.clear()
+    heard.clear()
