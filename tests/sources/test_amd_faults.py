@@ -55,13 +55,15 @@ def test_rocm_smi_values_are_exported(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ("exec sleep 1000", "did not end within 0.2 s"),
-        ('printf \'{"card0": {"GPU use (%%)": "4\'; kill -SEGV $$', "there is no document of rocm-smi"),
-        ("exec yes", "printed more than 16 MiB"),
-        ("exit 2", "says 'nothing' and ends with 2"),
-        ("echo 'ERROR: no devices' >&2; exit 1", "says 'ERROR: no devices' and ends with 1"),
-        ("echo '{}'", "there is no document of rocm-smi"),
-        ("echo 'Python trace'; kill -9 $$", "there is no document of rocm-smi"),
+        pytest.param("exec sleep 1000", "did not end within 0.2 s", id="hangs"),
+        pytest.param(
+            'printf \'{"card0": {"GPU use (%%)": "4\'; kill -SEGV $$', "there is no document of rocm-smi", id="crashes"
+        ),
+        pytest.param("exec yes", "printed more than 16 MiB", id="floods"),
+        pytest.param("exit 2", "says 'nothing' and ends with 2", id="fails silently"),
+        pytest.param("echo 'ERROR: no devices' >&2; exit 1", "says 'ERROR: no devices' and ends with 1", id="fails"),
+        pytest.param("echo '{}'", "there is no document of rocm-smi", id="empty document"),
+        pytest.param("echo 'Python trace'; kill -9 $$", "there is no document of rocm-smi", id="is killed"),
     ],
 )
 def test_failing_rocm_smi_costs_only_its_own_metrics(

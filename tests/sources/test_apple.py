@@ -508,7 +508,7 @@ FAULTS = {
 
 @posix
 @pytest.mark.usefixtures("hurried", "no_child_is_left")
-@pytest.mark.parametrize(("name", "how"), FAULTS, ids=" ".join)
+@pytest.mark.parametrize(("name", "how"), FAULTS, ids=map(" ".join, FAULTS))
 def test_failing_tool_falls_back_to_ioreg(tool: Callable[..., str], name: str, how: str) -> None:
     settings: dict[str, Any] = {name: tool(name, how), "ioreg": tool("ioreg")}
     with opened("apple", **settings) as source:

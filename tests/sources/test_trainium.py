@@ -703,12 +703,12 @@ def test_report_of_several_pipe_buffers_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("how", "reason"),
     [
-        ({"exit_after": 1}, "neuron-monitor has ended, saying: nrt_init failed"),
-        ({"cut_after": 1}, "neuron-monitor has ended"),
-        ({"silent_after": 1}, "silent for 3 periods"),
-        ({"silent_after": 0}, "silent for 3 periods"),
-        ({"flood": 1600}, "said a line of more than 8 MiB"),
-        ({"flood": 1600, "garbage": ["x"]}, "said"),
+        pytest.param({"exit_after": 1}, "neuron-monitor has ended, saying: nrt_init failed", id="exits"),
+        pytest.param({"cut_after": 1}, "neuron-monitor has ended", id="exits within a line"),
+        pytest.param({"silent_after": 1}, "silent for 3 periods", id="falls silent"),
+        pytest.param({"silent_after": 0}, "silent for 3 periods", id="is silent"),
+        pytest.param({"flood": 1600}, "said a line of more than 8 MiB", id="floods"),
+        pytest.param({"flood": 1600, "garbage": ["x"]}, "said", id="floods and ends the line"),
     ],
 )
 def test_failing_neuron_monitor_costs_only_its_own_metrics_and_is_restarted(
