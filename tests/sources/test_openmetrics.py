@@ -73,21 +73,21 @@ TEXT = "text/plain; version=0.0.4"
         ("a=http://h,a=http://i", "two endpoints a"),
     ],
 )
-def test_what_is_wrong_with_an_endpoint_is_said_without_its_secrets(words: object, why: str) -> None:
+def test_invalid_endpoint_is_refused_without_its_secrets(words: object, why: str) -> None:
     with pytest.raises(Misread, match=why) as told:
         endpoints(words)
     assert "secret" not in str(told.value)
     assert "word@" not in str(told.value)
 
 
-def test_a_warning_about_endpoints_gives_nothing_away(caplog: pytest.LogCaptureFixture) -> None:
+def test_endpoint_warning_has_no_secret(caplog: pytest.LogCaptureFixture) -> None:
     Config.read({"openmetrics": {"a": {"url": "http://h", "headers": {"Authorization": "Bearer s3cret"}, "x": 1}}}, {})
     Config.read({}, {"OTEL_PYTHON_HARDWARE_OPENMETRICS": "a=http://me:s3cret@h/m"})
     assert len(warnings(caplog)) == 2
     assert "s3cret" not in caplog.text
 
 
-def test_what_is_shown_of_endpoints_has_no_secrets() -> None:
+def test_endpoint_repr_str_and_json_have_no_secret() -> None:
     found = endpoints({"a": {"url": "https://h:1/m?token=s3cret", "headers": {"X": "s3cret"}, "filters": ["x"]}})
     assert str(found) == "a=https://h:1/m"
     assert json.dumps(found) == '{"a": {"url": "https://h:1/m", "filters": ["x"]}}'
@@ -95,7 +95,7 @@ def test_what_is_shown_of_endpoints_has_no_secrets() -> None:
     assert "s3cret" not in repr(found.each[0]).replace("?token=s3cret", "")
 
 
-def test_endpoints_share_the_series_that_are_left() -> None:
+def test_max_series_is_shared_among_endpoints() -> None:
     def limits(words: object) -> list[int]:
         return [one.max_series for one in endpoints(words).each]
 
@@ -111,7 +111,7 @@ CONTENT: dict[str, Any] = {
 }
 
 
-def test_a_json_file(tmp_path: Path) -> None:
+def test_endpoints_from_a_json_file(tmp_path: Path) -> None:
     file = tmp_path / "endpoints.json"
     file.write_text(json.dumps(CONTENT))
     first, second = endpoints(str(file)).each
@@ -121,7 +121,7 @@ def test_a_json_file(tmp_path: Path) -> None:
     assert second == Endpoint("b", "http://h/m", max_series=TOTAL // 2)
 
 
-def test_a_yaml_file(tmp_path: Path) -> None:
+def test_endpoints_from_a_yaml_file(tmp_path: Path) -> None:
     pytest.importorskip("yaml")
     file = tmp_path / "endpoints.yaml"
     file.write_text("a:\n  url: http://h/m\n  filters:\n    - x\nb: http://h/m\n")
@@ -131,7 +131,7 @@ def test_a_yaml_file(tmp_path: Path) -> None:
         endpoints(str(file))
 
 
-def test_the_example_of_the_reference_is_understood() -> None:
+def test_endpoint_example_of_the_docs_is_valid() -> None:
     yaml = pytest.importorskip("yaml")
     _, _, text = render.openmetrics().partition("```yaml\n")
     first, second = endpoints(yaml.safe_load(text.partition("```")[0])).each
@@ -140,7 +140,7 @@ def test_the_example_of_the_reference_is_understood() -> None:
     assert first.max_bytes == Endpoint.max_bytes
 
 
-def test_yaml_without_pyyaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_yaml_file_without_pyyaml_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "endpoints.yaml"
     file.write_text("a: http://h/m\n")
     monkeypatch.setitem(sys.modules, "yaml", None)
@@ -150,7 +150,7 @@ def test_yaml_without_pyyaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert [one.name for one in endpoints(str(file)).each] == ["a"]
 
 
-def test_the_configuration_file_of_opentelemetry_names_endpoints_too(tmp_path: Path) -> None:
+def test_endpoints_from_declarative_configuration(tmp_path: Path) -> None:
     pytest.importorskip("opentelemetry.configuration")
     pytest.importorskip("jsonschema")
     hardware = {"sources": ["openmetrics"], "openmetrics": {"own": {"url": "http://h/m", "filters": ["x"]}}}
@@ -200,7 +200,7 @@ FILTERS: list[tuple[Any, str, dict[str, str], bool]] = [
 
 
 @pytest.mark.parametrize(("words", "name", "labels", "wanted"), FILTERS)
-def test_what_a_filter_wants(words: Any, name: str, labels: Mapping[str, str], wanted: bool) -> None:
+def test_filter_selects_series_by_name_and_labels(words: Any, name: str, labels: Mapping[str, str], wanted: bool) -> None:
     found = Filters("end", None if words is None else filters(words))
     assert found.want(name, labels) is wanted
     spelled = {label: text.replace("\\", "\\\\").replace('"', '\\"') for label, text in labels.items()}
@@ -212,7 +212,7 @@ def test_what_a_filter_wants(words: Any, name: str, labels: Mapping[str, str], w
     assert bool(parsed.samples) is wanted
 
 
-def test_lines_that_no_filter_wants_are_not_parsed() -> None:
+def test_filter_rejects_a_line_before_parsing() -> None:
     found = Filters("end", {"util": {"gpu": "^0$"}})
     assert found.may_want("util", 'util{gpu="0"} 1')
     assert not found.may_want("util", 'util{gpu="1"} 1')
@@ -231,22 +231,22 @@ def names(found: Page) -> list[str]:
     return [sample.name for sample in found.samples]
 
 
-def test_a_counter_keeps_the_name_that_it_has_on_the_page() -> None:
+def test_counter_name_is_kept_as_on_the_page() -> None:
     text = "".join(f"# TYPE {name} counter\n{name} 5\n" for name in ("energy", "x_total", "y_total_total"))
     assert names(parse(text)) == ["energy", "x_total", "y_total_total"]
     assert {sample.type for sample in parse(text).samples} == {"counter"}
 
 
-def test_what_is_not_a_number_is_absent() -> None:
+def test_nan_and_infinite_samples_are_absent() -> None:
     assert names(parse("a NaN\nb +Inf\nc -Inf\nd 1\n")) == ["d"]
 
 
-def test_an_empty_label_is_none() -> None:
+def test_empty_label_is_dropped() -> None:
     ((sample),) = parse('a{pod="",gpu="0"} 1\n').samples
     assert sample.labels == {"gpu": "0"}
 
 
-def test_a_sample_that_is_minutes_old_by_its_own_time_is_left_out() -> None:
+def test_sample_with_an_old_timestamp_is_dropped() -> None:
     milliseconds = int(NOW * 1000)
     found = parse(f"a 1 {milliseconds - 10_000}\nb 1 {milliseconds - 400_000}\nc 1\n")
     assert names(found) == ["a", "c"]
@@ -257,13 +257,13 @@ def test_a_sample_that_is_minutes_old_by_its_own_time_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("kind", [OPENMETRICS, "Application/OpenMetrics-Text"])
-def test_openmetrics_ends_with_its_end(kind: str) -> None:
+def test_openmetrics_page_without_eof_is_invalid(kind: str) -> None:
     assert names(parse("# TYPE a gauge\na 1\n# EOF\n", kind)) == ["a"]
     with pytest.raises(ValueError, match="# EOF"):
         parse("# TYPE a gauge\na 1\n", kind)
 
 
-def test_a_broken_line_costs_its_family_and_no_other() -> None:
+def test_invalid_line_drops_its_metric_family_only() -> None:
     found = parse("# TYPE a gauge\na 1\n# TYPE b gauge\nb one\n# TYPE c gauge\nc 3\n{} 4\n= 5\n")
     assert names(found) == ["a", "c"]
     assert len(found.broken) == 3
@@ -272,17 +272,17 @@ def test_a_broken_line_costs_its_family_and_no_other() -> None:
 
 
 @pytest.mark.parametrize("kind", ["text/html", "application/json; charset=utf-8"])
-def test_a_page_of_another_kind(kind: str) -> None:
+def test_page_of_another_content_type_is_invalid(kind: str) -> None:
     with pytest.raises(ValueError, match="another kind"):
         parse("<html>", kind)
 
 
-def test_a_page_that_is_no_utf_8() -> None:
+def test_page_that_is_not_utf_8_is_invalid() -> None:
     with pytest.raises(UnicodeError):
         Parser(Filters("end", None)).parse(TEXT, b'a{b="\xff"} 1\n', NOW)
 
 
-def test_only_the_lines_of_a_histogram_that_are_wanted_are_parsed() -> None:
+def test_histogram_lines_are_filtered_before_parsing() -> None:
     assert names(parse(VLLM, words=["e2e.*_count"])) == ["vllm:e2e_request_latency_seconds_count"]
     # OpenMetrics's parser wants to see the whole family.
     found = parse(ALL, OPENMETRICS, ["job_seconds_sum"])
@@ -290,14 +290,14 @@ def test_only_the_lines_of_a_histogram_that_are_wanted_are_parsed() -> None:
     assert found.broken == []
 
 
-def test_a_page_with_too_many_lines_is_not_parsed_to_its_end() -> None:
+def test_page_beyond_the_line_limit_is_truncated() -> None:
     found = parse("".join(f'a{{n="{number}"}} 1\n' for number in range(10_100)))
     assert (len(found.samples), found.beyond) == (10_000, 100)
     found = parse('a{n="' + "x" * 20_000 + '"} 1\nb 1\n')
     assert (names(found), found.beyond) == (["b"], 1)
 
 
-def test_a_name_in_quotes() -> None:
+def test_quoted_utf_8_metric_name_is_parsed() -> None:
     found = parse('# HELP "a.b c" Help.\n# TYPE "a.b c" gauge\n{"a.b c",l="x"} 5\n', words=[r"a\.b c$"])
     assert [(sample.name, dict(sample.labels), sample.help) for sample in found.samples] == [
         ("a.b c", {"l": "x"}, "Help.")
@@ -334,7 +334,7 @@ def scraped(stage: Playing) -> list[str]:
     return [line for line in stage.tick() if not line.startswith(("otel_hardware.", "openmetrics.scrape."))]
 
 
-def test_an_endpoint_that_fails_is_down_and_comes_back(caplog: pytest.LogCaptureFixture) -> None:
+def test_failing_endpoint_is_down_and_recovers(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     drivers = Answering(
         "a 1\n", ConnectionRefusedError(111, "Connection refused"), Refusal(404, "it answers 404"), "a 2\n"
@@ -353,21 +353,21 @@ def test_an_endpoint_that_fails_is_down_and_comes_back(caplog: pytest.LogCapture
     assert "s3cret" not in caplog.text
 
 
-def test_a_series_that_vanishes_is_exported_no_longer() -> None:
+def test_vanished_series_is_not_exported() -> None:
     drivers = Answering('a{n="1"} 1\na{n="2"} 1\n', 'a{n="2"} 1\n')
     with playing(lambda _: drivers, settings()) as stage:
         assert len([line for line in scraped(stage) if line.startswith("a{")]) == 2
         assert len([line for line in scraped(stage) if line.startswith("a{")]) == 1
 
 
-def test_a_counter_that_starts_anew_goes_on_from_where_it_was() -> None:
+def test_counter_reset_on_the_page_keeps_the_counter_monotonic() -> None:
     drivers = Answering(*(f"# TYPE a counter\na {value}\n" for value in (100, 103, 60, 62, 5)))
     with playing(lambda _: drivers, settings()) as stage:
         found = [float(scraped(stage)[0].split()[1]) for _ in range(5)]
     assert found == [100, 103, 163, 165, 170], "what is a little less is a new start, too"
 
 
-def test_series_beyond_the_limit_are_left_out_and_counted() -> None:
+def test_series_beyond_max_series_are_dropped_and_counted() -> None:
     text = "".join(f'a{{n="{number}"}} {number}\n' for number in range(8))
     drivers = Answering(text, 'a{n="new"} 1\n' + text)
     with playing(lambda _: drivers, settings(max_series=5)) as stage:
@@ -381,7 +381,7 @@ def test_series_beyond_the_limit_are_left_out_and_counted() -> None:
             assert f"openmetrics own: {left_out} series are left out, because 5 others" in remark
 
 
-def test_series_that_churn_do_not_grow_without_end() -> None:
+def test_churning_series_stay_within_max_series() -> None:
     drivers = Answering(*["".join(f'a{{n="{turn}.{number}"}} 1\n' for number in range(10)) for turn in range(20)])
     with opened("openmetrics", drivers, **settings(max_series=30)) as source:
         assert isinstance(source, Openmetrics)
@@ -391,13 +391,13 @@ def test_series_that_churn_do_not_grow_without_end() -> None:
         assert len(source._rows) == 1
 
 
-def test_a_series_that_stands_there_twice_counts_once() -> None:
+def test_duplicate_series_on_a_page_is_exported_once() -> None:
     with playing(lambda _: Answering('a{n="1"} 1\na{n="1"} 2\n'), settings()) as stage:
         (line, _) = scraped(stage)
         assert "} 1.0" in line
 
 
-def test_labels_that_are_called_like_ours_are_renamed() -> None:
+def test_label_named_like_our_attribute_gets_the_prefix_exported() -> None:
     text = '# TYPE a gauge\n{"a","server.address"="theirs"} 1\n'
     with playing(lambda _: Answering(text), settings()) as stage:
         (line, _) = scraped(stage)
@@ -406,7 +406,7 @@ def test_labels_that_are_called_like_ours_are_renamed() -> None:
     )
 
 
-def test_a_filter_for_all_endpoints_is_for_those_without_their_own() -> None:
+def test_global_filter_applies_to_endpoints_without_filters() -> None:
     every = {"openmetrics_filters": r"own\.b"}
     with playing(lambda _: Answering("a 1\nb 2\n"), settings() | every) as stage:
         assert [line[0] for line in scraped(stage)][:1] == ["b"]
@@ -414,12 +414,12 @@ def test_a_filter_for_all_endpoints_is_for_those_without_their_own() -> None:
         assert [line[0] for line in scraped(stage)][:1] == ["a"]
 
 
-def test_rows_that_are_not_wanted_are_left_out() -> None:
+def test_exclude_metrics_drops_scrape_metrics() -> None:
     with playing(lambda _: Answering("aa 1\nbb 2\n"), settings() | {"exclude_metrics": "openmetrics.*"}) as stage:
         assert [line.partition("{")[0] for line in scraped(stage)] == ["aa", "bb"]
 
 
-def test_without_the_parser_the_source_is_absent_and_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_prometheus_client_is_unavailable_with_a_fix(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "prometheus_client"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
@@ -433,7 +433,7 @@ def test_without_the_parser_the_source_is_absent_and_says_how_to_get_it(monkeypa
     assert "opentelemetry-instrumentation-hardware[openmetrics]" in told.value.fix
 
 
-def test_a_program_without_endpoints_imports_nothing_for_them() -> None:
+def test_no_endpoint_imports_no_http_module() -> None:
     code = (
         "import sys; from opentelemetry.instrumentation.hardware.config import Config\n"
         "from opentelemetry.instrumentation.hardware.session import Session\n"
@@ -462,7 +462,7 @@ print(json.dumps(sorted({name for thread, name in asked if thread.startswith("ot
 """
 
 
-def test_the_threads_that_scrape_import_nothing() -> None:
+def test_scrape_threads_import_nothing() -> None:
     packed = page(gzip.compress(ALL.encode()), OPENMETRICS, Content_Encoding="gzip")
     with Web(packed) as first, Web(page(VLLM)) as second, Web(page("", status=500)) as third:
         named = first.url.replace("127.0.0.1", "localhost")
@@ -508,7 +508,7 @@ def instrumented(reader: InMemoryMetricReader, urls: Mapping[str, str], **option
         provider.shutdown()
 
 
-def test_names_keep_their_case_and_their_colons(caplog: pytest.LogCaptureFixture) -> None:
+def test_metric_names_keep_case_colons_and_utf_8(caplog: pytest.LogCaptureFixture) -> None:
     text = (
         "# TYPE DCGM_FI_DEV_GPU_UTIL gauge\nDCGM_FI_DEV_GPU_UTIL 5\ndcgm_fi_dev_gpu_util 6\n"
         "vllm:x 1\nvllm_x 2\n_led 3\n" + "n" * 300 + " 4\n"
@@ -531,7 +531,7 @@ def test_names_keep_their_case_and_their_colons(caplog: pytest.LogCaptureFixture
     assert warnings(caplog) == []
 
 
-def test_one_name_on_two_endpoints_with_another_type_and_help(caplog: pytest.LogCaptureFixture) -> None:
+def test_same_metric_name_on_two_endpoints_with_different_types(caplog: pytest.LogCaptureFixture) -> None:
     first = "# HELP x One.\n# TYPE x counter\nx 1\n"
     second = "# HELP x Two.\n# TYPE x gauge\nx 2\n"
     reader = InMemoryMetricReader()
@@ -545,7 +545,7 @@ def test_one_name_on_two_endpoints_with_another_type_and_help(caplog: pytest.Log
     assert warnings(caplog) == []
 
 
-def test_a_name_that_comes_later_is_there_with_the_next_reading() -> None:
+def test_new_metric_on_a_page_gets_an_instrument() -> None:
     reader = InMemoryMetricReader()
     with Web(page("a 1\n")) as web, instrumented(reader, {"own": web.url}) as session:
         assert [name for _, name in collected(reader)] == ["a"]
@@ -554,7 +554,7 @@ def test_a_name_that_comes_later_is_there_with_the_next_reading() -> None:
         assert sorted(name for _, name in collected(reader)) == ["a", "b"]
 
 
-def test_what_was_learned_is_known_to_the_next_session() -> None:
+def test_scraped_instruments_are_kept_over_uninstrument() -> None:
     reader = InMemoryMetricReader()
     provider = MeterProvider([reader], shutdown_on_exit=False)
     made = HardwareInstrumentor()
@@ -571,7 +571,7 @@ def test_what_was_learned_is_known_to_the_next_session() -> None:
     provider.shutdown()
 
 
-def test_deltas_count_from_the_first_scrape_and_go_on_in_the_next_session() -> None:
+def test_delta_counters_start_at_the_first_scrape_of_each_session() -> None:
     from opentelemetry.sdk.metrics import ObservableCounter
 
     reader = InMemoryMetricReader({ObservableCounter: AggregationTemporality.DELTA})
@@ -595,7 +595,7 @@ def test_deltas_count_from_the_first_scrape_and_go_on_in_the_next_session() -> N
     assert told == [0, 7, 0, 2]
 
 
-def test_a_provider_that_is_set_later_gets_the_names_as_they_are() -> None:
+def test_late_meter_provider_gets_scraped_metric_names() -> None:
     code = """
 import sys, time
 from opentelemetry import metrics
@@ -616,7 +616,7 @@ print([metric.name for scope in data.resource_metrics[0].scope_metrics for metri
     assert "'DCGM_X'" in outcome.stdout, outcome.stderr
 
 
-def test_a_slow_endpoint_delays_no_other() -> None:
+def test_slow_endpoint_does_not_delay_others() -> None:
     going = threading.Event()
 
     def slow(request: BaseHTTPRequestHandler) -> None:
@@ -641,7 +641,7 @@ def test_a_slow_endpoint_delays_no_other() -> None:
             provider.shutdown()
 
 
-def test_collections_do_not_scrape() -> None:
+def test_collection_does_not_scrape() -> None:
     reader = InMemoryMetricReader()
     with Web(page("a 1\n")) as web, instrumented(reader, {"own": web.url}):
         before = len(web.requests)
@@ -650,7 +650,7 @@ def test_collections_do_not_scrape() -> None:
         assert len(web.requests) - before <= 1, "a reading may have come due meanwhile"
 
 
-def test_kinds_and_units() -> None:
+def test_instrument_kinds_units_and_descriptions_of_a_page() -> None:
     reader = InMemoryMetricReader()
     with Web(page(ALL, OPENMETRICS)) as web, instrumented(reader, {"own": web.url}):
         found = collected(reader)
@@ -669,7 +669,7 @@ def test_kinds_and_units() -> None:
     ]
 
 
-def test_our_own_page_of_dcgm_with_mig_instances() -> None:
+def test_dcgm_page_with_mig_instances() -> None:
     reader = InMemoryMetricReader()
     with Web(page(dcgm(0))) as web, instrumented(reader, {"dcgm": web.url}):
         points = collected(reader)["dcgm", "DCGM_FI_DEV_GPU_UTIL"].data.data_points
@@ -680,7 +680,7 @@ def test_our_own_page_of_dcgm_with_mig_instances() -> None:
     assert all((point.attributes or {})[v.SERVER_ADDRESS] == "127.0.0.1" for point in points)
 
 
-def test_an_endpoint_is_scraped_for_collections_and_not_between_them() -> None:
+def test_scrape_interval_follows_the_collection_interval() -> None:
     urls = {"own": {"url": "http://127.0.0.1:1/m", "interval": 300}, "often": "http://127.0.0.1:1/m"}
     config = Config.read({"sources": ["openmetrics"], "sample_interval": 0.05, "openmetrics": urls}, {})
     session = Session(config, interval=60.0, environ={})
@@ -731,7 +731,7 @@ PIECES = [
     st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 30), st.sampled_from(PIECES)), max_size=8),
     st.sampled_from([None, ["total"], {"": {"engine": "0"}}]),
 )
-def test_a_page_is_understood_or_it_is_not(told: tuple[str, str], cuts: list[tuple[int, int, str]], words: Any) -> None:
+def test_invalid_page_raises_value_error_only(told: tuple[str, str], cuts: list[tuple[int, int, str]], words: Any) -> None:
     text, kind = told
     try:
         found = parse(mutated(text, cuts), kind, words)

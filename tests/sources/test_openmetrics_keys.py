@@ -23,7 +23,7 @@ untyped 4
 """
 
 
-def test_series_are_numbered_as_they_are_first_seen() -> None:
+def test_wandb_keys_number_series_in_order_of_appearance() -> None:
     with Web(page(PAGE)) as web:
         raw = Raw(Config.read({"openmetrics": {"own": web.url}}, {}))
         assert raw.expected
@@ -36,7 +36,7 @@ def test_series_are_numbered_as_they_are_first_seen() -> None:
         assert raw.read() == {"openmetrics.own.util.2": 1.0, "openmetrics.own.util.1": 2.0}
 
 
-def test_an_endpoint_that_is_down_costs_its_own_keys() -> None:
+def test_wandb_keys_of_a_failing_endpoint_are_absent() -> None:
     with Web(page(PAGE)) as web, Web(page("", status=500)) as down:
         raw = Raw(Config.read({"openmetrics": {"down": down.url, "own": web.url}}, {}))
         assert {key.split(".")[1] for key in raw.read()} == {"own"}
@@ -44,11 +44,11 @@ def test_an_endpoint_that_is_down_costs_its_own_keys() -> None:
         assert {key.split(".")[1] for key in raw.read()} == {"own", "down"}
 
 
-def test_without_endpoints_nothing_is_asked() -> None:
+def test_wandb_keys_are_not_expected_without_endpoints() -> None:
     assert not Raw(Config()).expected
 
 
-def test_a_snapshot_prints_the_keys() -> None:
+def test_snapshot_prints_wandb_keys_of_endpoints() -> None:
     with Web(page(PAGE)) as web:
         line = ["otel-hardware", "snapshot", "--format", "wandb", "--window", "0.1", "--sources", "openmetrics"]
         answer = run([*line, "--openmetrics", f"own={web.url}", "--openmetrics-filters", "util"])
@@ -60,7 +60,7 @@ def test_a_snapshot_prints_the_keys() -> None:
     }
 
 
-def test_a_table_shows_what_tells_the_series_of_a_page_apart() -> None:
+def test_snapshot_table_shows_distinguishing_labels() -> None:
     with Web(page(dcgm(0))) as web:
         line = ["otel-hardware", "snapshot", "--window", "0.1", "--sources", "openmetrics"]
         answer = run([*line, "--openmetrics", f"own={web.url}"])
@@ -70,7 +70,7 @@ def test_a_table_shows_what_tells_the_series_of_a_page_apart() -> None:
     assert ["DCGM_FI_DEV_GPU_UTIL", "1g.10gb", "7", "12", "3g.40gb", "2", "24"] in lines
 
 
-def test_doctor_finds_each_endpoint_and_gives_nothing_away() -> None:
+def test_doctor_lists_endpoints_without_secrets() -> None:
     with Web(page(PAGE)) as web:
         line = ["otel-hardware", "doctor", "--json", "--sources", "openmetrics"]
         url = f"{web.url}?token=s3cret"
@@ -84,7 +84,7 @@ def test_doctor_finds_each_endpoint_and_gives_nothing_away() -> None:
     assert "s3cret" not in answer.stdout + answer.stderr
 
 
-def test_a_recording_holds_the_page_and_no_secret() -> None:
+def test_recording_has_the_page_and_no_secret() -> None:
     with Web(page(PAGE)) as web:
         line = ["otel-hardware", "record", "openmetrics", "--ticks", "1"]
         answer = run([*line, "--openmetrics", f"own={web.url}?token=s3cret"])
@@ -95,7 +95,7 @@ def test_a_recording_holds_the_page_and_no_secret() -> None:
     assert "s3cret" not in answer.stdout + answer.stderr
 
 
-def test_the_agent_exports_what_stands_on_the_pages() -> None:
+def test_snapshot_exports_scraped_metrics_as_otlp_json() -> None:
     with Web(page(dcgm(0))) as web:
         line = ["otel-hardware", "snapshot", "--format", "otlp-json", "--sources", "openmetrics"]
         answer = run([*line, "--openmetrics", f"own={web.url}"])

@@ -122,7 +122,7 @@ def agree(url: str, scrape: Any = get, changing: float = 0.2) -> dict[Series, fl
     return ours
 
 
-def test_node_exporter(tmp_path: Path) -> None:
+def test_node_exporter_page_agrees_with_a_plain_reading(tmp_path: Path) -> None:
     need(lambda: program("prometheus-node-exporter"))
     with NodeExporter(tmp_path) as exporter:
         found = agree(exporter.url)
@@ -130,7 +130,7 @@ def test_node_exporter(tmp_path: Path) -> None:
     assert {"node_cpu_seconds_total", "go_gc_duration_seconds_count", "node_load1"} <= {name for name, _ in found}
 
 
-def test_prometheus_itself(tmp_path: Path) -> None:
+def test_prometheus_own_page_agrees_with_a_plain_reading(tmp_path: Path) -> None:
     need(lambda: program("prometheus"))
     with Prometheus(tmp_path, {}) as prometheus:
         found = agree(f"{prometheus.url}/metrics")
@@ -138,7 +138,7 @@ def test_prometheus_itself(tmp_path: Path) -> None:
     assert "prometheus_build_info" in {name for name, _ in found}
 
 
-def test_the_collector_s_exporter_for_prometheus(tmp_path: Path) -> None:
+def test_collector_prometheus_exporter_page_agrees_with_a_plain_reading(tmp_path: Path) -> None:
     need(otelcol)
     with Collector(tmp_path) as collector:
         exporter = OTLPMetricExporter(f"{collector.http}/v1/metrics")
@@ -188,7 +188,7 @@ def told(found: Mapping[Series, float]) -> set[tuple[str, str, float]]:
     }
 
 
-def test_prometheus_client_s_server_speaks_openmetrics_with_us() -> None:
+def test_prometheus_client_server_negotiates_openmetrics() -> None:
     server, thread = start_http_server(0, "127.0.0.1", registry())
     try:
         url = f"http://127.0.0.1:{server.server_port}/metrics"
@@ -208,7 +208,7 @@ def test_prometheus_client_s_server_speaks_openmetrics_with_us() -> None:
     [(generate_latest(registry()), pages.PROMETHEUS), (generate_openmetrics(registry()), pages.OPENMETRICS)],
     ids=["prometheus", "openmetrics"],
 )
-def test_both_formats_say_the_same(text: bytes, kind: str, packed: bool) -> None:
+def test_prometheus_and_openmetrics_formats_give_the_same_metrics(text: bytes, kind: str, packed: bool) -> None:
     import gzip
 
     answer = page(gzip.compress(text), kind, Content_Encoding="gzip") if packed else page(text, kind)
@@ -225,7 +225,7 @@ def samples() -> list[Path]:
 
 @pytest.mark.skipif(not samples(), reason="HARDWARE_SAMPLES names no folder with samples of pages")
 @pytest.mark.parametrize("path", samples(), ids=lambda path: path.stem)
-def test_a_sample_as_it_is(path: Path) -> None:
+def test_recorded_page_agrees_with_a_plain_reading(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     sound = "".join(f"{line}\n" for line in text.splitlines() if line.startswith("#") or LINE.match(line))
     with Web(page(text)) as web:
@@ -260,7 +260,7 @@ def of(points: Sequence[Point], renamed: Mapping[str, str] | None = None) -> dic
     return found
 
 
-def test_the_collector_says_the_same_of_a_page_as_we_do_by_way_of_it(tmp_path: Path) -> None:
+def test_collector_prometheus_receiver_agrees_with_the_source(tmp_path: Path) -> None:
     """All but histograms, of which the Collector has all buckets and we have count and sum."""
     need(otelcol)
     texts = {"dcgm": (pages.dcgm(0), pages.PROMETHEUS), "vllm": (pages.VLLM, pages.PROMETHEUS)}
@@ -302,7 +302,7 @@ def test_the_collector_says_the_same_of_a_page_as_we_do_by_way_of_it(tmp_path: P
         assert len(theirs) > 2
 
 
-def test_sums_are_of_the_kind_that_the_page_says() -> None:
+def test_monotonic_sums_follow_the_type_on_the_page() -> None:
     reader = InMemoryMetricReader()
     with Web(page(generate_latest(registry()))) as web, instrumented(reader, {"end": web.url}):
         data = reader.get_metrics_data()

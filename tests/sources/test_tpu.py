@@ -94,7 +94,7 @@ class Cloudless(Drivers):
 
 
 @pytest.mark.parametrize("local", [False, True], ids=["insecure", "local credentials"])
-def test_every_number_is_what_the_runtime_says(local: bool) -> None:
+def test_runtime_metrics_are_exported_with_units_and_names(local: bool) -> None:
     with serving(busy(), local=local) as tpu, asked(tpu.address) as source:
         found = {
             (series.metric.name, *sorted(series.attributes.items())): value for series, value in all_of(source).items()
@@ -125,7 +125,7 @@ def test_every_number_is_what_the_runtime_says(local: bool) -> None:
     assert found == expected
 
 
-def test_what_a_runtime_does_not_know_is_said_once_and_not_asked_again() -> None:
+def test_unknown_runtime_metric_is_missing_and_not_requested_again() -> None:
     tpu = FakeTpu({r.DUTY: doubles({0: 5.0}), r.USED: Code.UNIMPLEMENTED})
     with serving(tpu), asked(tpu.address) as source:
         all_of(source)
@@ -137,7 +137,7 @@ def test_what_a_runtime_does_not_know_is_said_once_and_not_asked_again() -> None
         assert any("hw.npu.memory.usage" in sentence for sentence in source.missing), source.missing
 
 
-def test_several_processes_are_asked_each_for_itself_and_a_device_counts_once() -> None:
+def test_several_runtimes_are_asked_without_aggregation_and_a_device_counts_once() -> None:
     with serving(busy(8)) as one, serving(busy(9)) as two, asked(one.address, two.address) as source:
         assert by_id(source, v.HW_NPU_UTILIZATION, hw_npu_task="general") == {"tpu8": 0.75, "tpu9": 0.0, "tpu10": 0.0}
         assert {alone for _, alone in one.asked + two.asked} == {True}
@@ -145,13 +145,13 @@ def test_several_processes_are_asked_each_for_itself_and_a_device_counts_once() 
         assert counts == {40}, "what each has transferred is another's"
 
 
-def test_a_socket_of_unix(tmp_path: Path) -> None:
+def test_runtime_on_a_unix_socket_is_read(tmp_path: Path) -> None:
     place = str(tmp_path / "tpu.sock")
     with serving(busy(), f"unix:{place}"), asked(place) as source:
         assert by_id(source, v.HW_NPU_MEMORY_USAGE) == {"tpu0": 4 * GIB, "tpu1": 0}
 
 
-def test_no_program_is_a_normal_state_and_one_that_comes_is_noticed_and_may_know_more() -> None:
+def test_runtime_that_starts_later_is_read_with_its_own_metrics() -> None:
     (place,) = free_addresses(1)
     with asked(place) as source:
         assert all_of(source) == {}
@@ -177,7 +177,7 @@ def until(condition: Any) -> Iterator[None]:
     yield
 
 
-def test_one_that_hangs_costs_its_own_numbers_and_comes_back() -> None:
+def test_runtime_that_hangs_loses_its_own_points_and_recovers() -> None:
     with serving(busy()) as well, serving(busy(2)) as ill, asked(well.address, ill.address) as source:
         assert set(by_id(source, v.HW_NPU_MEMORY_USAGE)) == {"tpu0", "tpu1", "tpu2", "tpu3"}
         before = counts(source)
@@ -199,7 +199,7 @@ def counts(source: Source) -> list[Any]:
     return [value for series, value in all_of(source).items() if series.metric is v.GOOGLE_TPU_TRANSFER_COUNT]
 
 
-def test_a_program_that_begins_again_goes_on_counting_beside_another() -> None:
+def test_transfer_count_goes_on_after_a_runtime_restart() -> None:
     with serving(busy()) as one, serving(busy(2)) as two, asked(one.address, two.address) as source:
         assert counts(source) == [40]
         two.said[r.TRANSFERS["dcn"]] = [distribution([0, 3, 0], 15.0, buffer_size="8MB+")]
@@ -208,13 +208,13 @@ def test_a_program_that_begins_again_goes_on_counting_beside_another() -> None:
         assert counts(source) == [44]
 
 
-def test_queues_of_a_core_are_added_whichever_program_has_them() -> None:
+def test_queue_sizes_of_a_core_are_added_over_runtimes() -> None:
     with serving(busy()) as one, serving(busy()) as two, asked(one.address, two.address) as source:
         one.said[r.QUEUE] = [*queues({0: 3, 1: 0}), *queues({0: 4}, old=True), *queues({0: -1, 1: 1 << 40})]
         assert by_id(source, v.GOOGLE_TPU_HLO_QUEUE_SIZE) == {"tpu0": 10, "tpu1": 0}
 
 
-def test_what_could_not_be_true_is_not_held_against_what_can_be() -> None:
+def test_implausible_duty_cycle_is_missing_until_it_is_plausible() -> None:
     with serving(busy()) as tpu, asked(tpu.address) as source:
         for percent, doubted in ((25.0, False), (250.0, True), (25.0, False)):
             tpu.said[r.DUTY] = doubles({0: percent, 1: 0.0})
@@ -224,20 +224,20 @@ def test_what_could_not_be_true_is_not_held_against_what_can_be() -> None:
 
 
 @pytest.mark.parametrize(("device", "expected"), [("006f", ["tpu0", "tpu1"]), ("0027", ["tpucore0", "tpucore1"])])
-def test_what_the_bus_has_says_what_devices_are_called(device: str, expected: list[str]) -> None:
+def test_device_names_follow_the_chip_on_the_pci_bus(device: str, expected: list[str]) -> None:
     with serving(busy()) as tpu, opened("tpu", Bus(device), tpu_runtime=[tpu.address]) as source:
         for duty in ({0: 75.0, 1: 0.0}, {0: 75.0}, {}):
             tpu.said[r.DUTY] = doubles(duty)
             assert [*by_id(source, v.HW_NPU_MEMORY_USAGE)] == expected
 
 
-def test_a_number_of_a_device_that_cannot_be_one_is_none() -> None:
+def test_implausible_device_number_is_dropped() -> None:
     with serving(busy()) as tpu, asked(tpu.address) as source:
         tpu.said[r.DUTY] = doubles({-1: 10.0, 0: 20.0, 1 << 30: 30.0})
         assert by_id(source, v.HW_NPU_UTILIZATION, hw_npu_task="general") == {"tpu0": 0.2}
 
 
-def test_sizes_of_buffers_that_are_too_many_are_one() -> None:
+def test_buffer_sizes_beyond_the_limit_share_a_series() -> None:
     sizes = [distribution([0, 1, 0], 15.0, buffer_size=f"{size}KB") for size in range(100)]
     tpu = FakeTpu({r.TRANSFERS["dcn"]: [*sizes, distribution([0, 1, 0], 15.0, buffer_size="\u202e")]})
     with serving(tpu), asked(tpu.address) as source:
@@ -247,7 +247,7 @@ def test_sizes_of_buffers_that_are_too_many_are_one() -> None:
             assert len(found) <= 65
 
 
-def test_time_does_not_go_back_where_a_mean_was_rounded() -> None:
+def test_transfer_time_never_falls_when_the_mean_is_rounded() -> None:
     tpu = FakeTpu({r.DUTY: doubles({0: 1.0})})
     with serving(tpu), asked(tpu.address) as source:
         found = []
@@ -268,7 +268,7 @@ WHOLE = pb.MetricResponse(metric=pb.TPUMetric(name="x", metrics=doubles({0: 50.0
     [b"\xff" * 40, WHOLE[:-3], HUGE, Code.INTERNAL, Code.PERMISSION_DENIED, doubles(dict.fromkeys(range(2000), 1.0))],
     ids=["garbage", "truncated", "2 MiB", "internal", "denied", "too many"],
 )
-def test_an_answer_that_is_none_is_wrong_and_the_next_one_counts(answer: Any) -> None:
+def test_invalid_runtime_response_is_reported_and_the_next_one_is_read(answer: Any) -> None:
     tpu = FakeTpu({r.DUTY: answer})
     with serving(tpu), asked(tpu.address) as source:
         assert all_of(source) == {}
@@ -282,7 +282,7 @@ def test_an_answer_that_is_none_is_wrong_and_the_next_one_counts(answer: Any) ->
         assert source.wrong == []
 
 
-def test_one_that_fails_is_left_alone_longer_each_time() -> None:
+def test_failing_runtime_is_retried_with_backoff() -> None:
     tpu = FakeTpu({r.DUTY: Code.INTERNAL})
     with serving(tpu), asked(tpu.address) as source:
         for _ in range(40):
@@ -291,7 +291,7 @@ def test_one_that_fails_is_left_alone_longer_each_time() -> None:
         assert len(source.wrong) == 1, "and it is said all the time"
 
 
-def test_somebody_else_at_the_port_is_no_program() -> None:
+def test_silent_server_at_the_runtime_port_gives_no_points() -> None:
     with socket.socket() as listening, asked(f"localhost:{port_of(listening)}") as source:
         assert all_of(source) == {}, "it takes connections and never says anything"
         assert source.wrong or source.missing
@@ -323,14 +323,14 @@ def port_of(listening: socket.socket) -> int:
     ],
     ids=str,
 )
-def test_a_gauge_in_any_member_is_read_and_what_cannot_be_true_is_not(gauge: Any, expected: float | None) -> None:
+def test_gauge_of_any_type_is_read_and_implausible_ones_are_missing(gauge: Any, expected: float | None) -> None:
     with serving(FakeTpu({r.DUTY: [of(3, gauge)]})) as tpu, asked(tpu.address) as source:
         found = by_id(source, v.HW_NPU_UTILIZATION)
         assert found == ({} if expected is None else {"tpu3": expected})
         assert expected is not None or any("hw.npu.utilization (general)" in sentence for sentence in source.missing)
 
 
-def test_no_proxy_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runtime_request_ignores_proxy_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "https_proxy", "grpc_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     with serving(busy()) as tpu, asked(tpu.address.replace("localhost", "127.0.0.1")) as source:
@@ -351,7 +351,7 @@ GAUGES = st.one_of(
 
 @PATIENT
 @given(st.lists(st.tuples(ATTRIBUTES, GAUGES), max_size=20))
-def test_what_googles_own_messages_say_is_what_is_read(pairs: list[tuple[Any, Any]]) -> None:
+def test_gauges_decode_as_protobuf_encodes_them(pairs: list[tuple[Any, Any]]) -> None:
     sent = pb.TPUMetric(name="n", metrics=[pb.Metric(attribute=key, gauge=gauge) for key, gauge in pairs])
     found = wire.response(pb.MetricResponse(metric=sent).SerializeToString())
     for series, (attribute, gauge) in zip(found, pairs, strict=True):
@@ -361,7 +361,7 @@ def test_what_googles_own_messages_say_is_what_is_read(pairs: list[tuple[Any, An
 
 @PATIENT
 @given(st.lists(st.integers(0, 1 << 40), min_size=3, max_size=60), st.floats(0, 1e12))
-def test_distributions_are_read(buckets: list[int], mean: float) -> None:
+def test_distributions_decode_as_protobuf_encodes_them(buckets: list[int], mean: float) -> None:
     sent = pb.TPUMetric(name="n", metrics=[distribution(buckets, mean, 3.0, 1.5, buffer_size="1MB+")])
     (series,) = wire.response(pb.MetricResponse(metric=sent).SerializeToString())
     said = series.distribution
@@ -371,7 +371,7 @@ def test_distributions_are_read(buckets: list[int], mean: float) -> None:
     assert series.labels == {"buffer-size": "1MB+"}
 
 
-def test_summaries_counters_and_other_buckets_are_read() -> None:
+def test_counters_summaries_and_all_bucket_kinds_decode() -> None:
     kinds = pb.Distribution.BucketOptions
     metrics = [
         pb.Metric(counter=pb.Counter(as_int=(1 << 64) - 1)),
@@ -400,7 +400,7 @@ def test_summaries_counters_and_other_buckets_are_read() -> None:
 
 @PATIENT
 @given(st.one_of(st.binary(max_size=300), st.integers(0, len(WHOLE)).map(lambda end: WHOLE[:end])))
-def test_no_bytes_however_broken_raise_anything_else(data: bytes) -> None:
+def test_invalid_protobuf_raises_value_error_only(data: bytes) -> None:
     try:
         found = wire.response(data)
     except ValueError:
@@ -408,7 +408,7 @@ def test_no_bytes_however_broken_raise_anything_else(data: bytes) -> None:
     assert all(series.value is None or abs(series.value) < float("inf") for series in found)
 
 
-def test_lists_in_lists_end() -> None:
+def test_nested_attribute_lists_have_a_depth_limit() -> None:
     deep = pb.Attribute(key="a", value=pb.AttrValue(int_attr=1))
     for _ in range(15):
         deep = pb.Attribute(value=pb.AttrValue(kvlist_attr=pb.KeyValueList(attributes=[deep])))
@@ -417,7 +417,7 @@ def test_lists_in_lists_end() -> None:
 
 
 @pytest.mark.parametrize("alone", [False, True])
-def test_requests_are_what_google_reads(alone: bool) -> None:
+def test_metric_request_parses_with_protobuf(alone: bool) -> None:
     request = pb.MetricRequest.FromString(wire.metric_request("n" * 200, alone))
     assert (request.metric_name, request.skip_node_aggregation) == ("n" * 200, alone)
 
@@ -439,14 +439,14 @@ def test_requests_are_what_google_reads(alone: bool) -> None:
         ("0042", "004e", None),
     ],
 )
-def test_chips_are_known_by_their_numbers_on_the_bus(device: str, subsystem: str, chip: Any) -> None:
+def test_chip_model_by_pci_device_and_subsystem(device: str, subsystem: str, chip: Any) -> None:
     found = chips.found(Tree(bus(device, 3, subsystem, functions=2)))
     assert [each.chip for each in found] == ([chip] * 3 if chip else [])
     if chip:
         assert found[0].bdf == "0000:00:05.0"
 
 
-def test_the_bus_is_looked_through_only_where_the_kernels_list_has_google() -> None:
+def test_pci_devices_are_read_only_when_the_kernel_lists_a_google_device() -> None:
     files = bus("0063", 4)
     without = Tree({**files, "/proc/bus/pci/devices": "0018\t10131000\t0\n0020\t8086100e\t0\n"})
     assert chips.found(without) == []
@@ -456,13 +456,13 @@ def test_the_bus_is_looked_through_only_where_the_kernels_list_has_google() -> N
     assert chips.found(Tree({})) == []
 
 
-def test_without_a_tpu_nothing_is_imported_and_nothing_asked() -> None:
+def test_absent_tpu_imports_no_tpu_module() -> None:
     done = run(command("tpu_absent"))
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {"state": "absent", "imported": []}
 
 
-def test_with_an_address_all_is_imported_by_the_thread_that_instruments() -> None:
+def test_reading_threads_import_nothing() -> None:
     with serving(busy()) as tpu:
         done = run(command("tpu_present"), {"OTEL_PYTHON_HARDWARE_TPU_RUNTIME": tpu.address})
     assert done.returncode == 0, done.stderr
@@ -490,7 +490,7 @@ def test_with_an_address_all_is_imported_by_the_thread_that_instruments() -> Non
         (["h:1", "h:1", "/s"], {"TPU_RUNTIME_METRICS_PORTS": "8431"}, ("h:1", "unix:/s")),
     ],
 )
-def test_where_metrics_are_served(setting: Any, environ: dict[str, str], expected: tuple[str, ...]) -> None:
+def test_runtime_addresses_from_setting_and_environment(setting: Any, environ: dict[str, str], expected: tuple[str, ...]) -> None:
     assert addresses.runtime(setting, environ) == expected
 
 
@@ -514,12 +514,12 @@ def test_where_metrics_are_served(setting: Any, environ: dict[str, str], expecte
         ("localhost:9012", {"TPU_NAME": "10.0.0.2"}, "localhost:9012"),
     ],
 )
-def test_where_the_profiler_is(setting: str | None, environ: dict[str, str], expected: str) -> None:
+def test_profiler_address_from_setting_and_environment(setting: str | None, environ: dict[str, str], expected: str) -> None:
     assert addresses.profiler(setting, environ) == expected
     assert resolver.is_name(expected) == (expected == "my-tpu")
 
 
-def test_where_there_is_a_tpu_the_name_of_another_is_none_unless_a_setting_says_it() -> None:
+def test_local_tpu_ignores_tpu_name_unless_the_profiler_is_set() -> None:
     environ = {"TPU_NAME": "10.0.0.2"}
     for files, settings, expected in (
         (bus("0063", 4), {}, ""),
@@ -549,7 +549,7 @@ def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None
         ("echo 'not installed' >&2; exit 1", Unavailable),
     ],
 )
-def test_a_name_is_looked_up_in_a_child(
+def test_tpu_name_is_resolved_in_a_child_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, expected: Any
 ) -> None:
     python(tmp_path, monkeypatch, script)
@@ -560,7 +560,7 @@ def test_a_name_is_looked_up_in_a_child(
             resolver.resolve(Drivers(), "my-tpu", {})
 
 
-def test_the_child_has_the_zone_and_the_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resolver_child_gets_zone_and_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "cloud_tpu_client.py"
     package.write_text(
         "class Client:\n"
@@ -574,7 +574,7 @@ def test_the_child_has_the_zone_and_the_project(tmp_path: Path, monkeypatch: pyt
     assert resolver.resolve(Drivers(), "my-tpu", environ) == "10.1.2.3:8466"
 
 
-def test_where_the_resolver_is_not_installed_it_is_said() -> None:
+def test_missing_cloud_tpu_client_is_unavailable_with_a_fix() -> None:
     with pytest.raises(Unavailable) as gone:
         resolver.resolve(Drivers(), "my-tpu", {})
     assert "TPU_NAME=my-tpu is a name" in gone.value.reason
@@ -603,19 +603,19 @@ Utilization of TPU Matrix Units (higher is better): 42.25%
         ("", profiler.Said()),
     ],
 )
-def test_pages_of_both_levels(page: str, expected: profiler.Said) -> None:
+def test_profiler_page_of_both_levels_is_parsed(page: str, expected: profiler.Said) -> None:
     assert profiler.parse(page) == expected
 
 
 @PATIENT
 @given(st.text())
-def test_no_page_however_broken_raises(page: str) -> None:
+def test_invalid_profiler_page_never_raises(page: str) -> None:
     for text in (page, f"TPU idle time: {page}%", f"Utilization of TPU Matrix Units (x): {page}"):
         said = profiler.parse(text)
         assert all(each is None or 0 <= each <= 100 for each in (said.idle, said.matrix))
 
 
-def test_a_profiler_is_asked_for_a_tenth_of_a_second() -> None:
+def test_profiler_is_asked_for_100_ms_every_10_s() -> None:
     with serving(FakeTpu(page=LIGHT)) as tpu, asked("off", tpu_profiler=tpu.address) as source:
         assert source.pace == 10.0
         assert by_id(source, v.HW_NPU_UTILIZATION, hw_npu_task="matrix") == {"tpu": 0.4225}
@@ -625,7 +625,7 @@ def test_a_profiler_is_asked_for_a_tenth_of_a_second() -> None:
 
 
 @pytest.mark.parametrize("page", [b"\xff\xff", Code.INTERNAL, "x" * (2 * wire.LIMIT)], ids=["garbage", "error", "huge"])
-def test_a_profiler_that_fails_is_read_again_later(page: Any) -> None:
+def test_failing_profiler_raises_for_a_retry(page: Any) -> None:
     with (
         serving(FakeTpu(page=page)) as tpu,
         asked("off", tpu_profiler=tpu.address) as source,
@@ -635,7 +635,7 @@ def test_a_profiler_that_fails_is_read_again_later(page: Any) -> None:
 
 
 @pytest.mark.skipif(not SAMPLES, reason="HARDWARE_SAMPLES is not set: there are no outputs recorded elsewhere")
-def test_a_page_recorded_elsewhere() -> None:
+def test_recorded_profiler_page_is_parsed() -> None:
     page = (Path(SAMPLES) / "tpu" / "tpu_profiler_client_monitor_level2.txt").read_text()
     assert profiler.parse(page) == profiler.Said("TPU v2", 36.9, 10.1)
 
@@ -649,7 +649,7 @@ LINE = {
 }
 
 
-def test_lines_of_the_sdk() -> None:
+def test_libtpu_sdk_line_is_parsed() -> None:
     assert sdk.parse(json.dumps(LINE).encode()) == ((12.5, 0.0), {"tray1.chip3.ici0.int": 0}, {0: 0, 1: 10})
     odd = {
         "tensorcore_util": ["nan", "101", "", 5],
@@ -668,7 +668,7 @@ def test_lines_of_the_sdk() -> None:
         ),
     )
 )
-def test_no_line_however_broken_raises_anything_else(line: bytes) -> None:
+def test_invalid_libtpu_sdk_line_raises_value_error_only(line: bytes) -> None:
     try:
         said = sdk.parse(line)
     except ValueError:
@@ -687,7 +687,7 @@ class Bus(Drivers):
         return Tree(bus(self._device, 2, "004f"))
 
 
-def test_the_sdk_is_asked_in_a_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_libtpu_sdk_is_imported_in_a_child_process_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "libtpu" / "sdk"
     package.mkdir(parents=True)
     (package.parent / "__init__.py").write_text("")
@@ -713,7 +713,7 @@ def test_the_sdk_is_asked_in_a_child(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert "libtpu" not in sys.modules
 
 
-def test_the_driver_counts_the_devices_of_its_host() -> None:
+def test_libtpu_sdk_indices_map_to_the_devices_of_this_host() -> None:
     said = {"tensorcore_util": ["1.0", "2.0", "3.0", "4.0"], "tpu_throttle_score": ["0-0", "1-1", "2-2", "3-3"]}
     for devices in ([0, 1, 2, 3], [8, 9, 12, 13]):
         drivers = Cloud(bus("005e", 4), {HERE: working(devices, 1)}, [json.dumps(said).encode()])
@@ -724,7 +724,7 @@ def test_the_driver_counts_the_devices_of_its_host() -> None:
             assert shares == dict(zip(names, (0.01, 0.02, 0.03, 0.04)))
 
 
-def test_where_libtpu_is_not_installed_it_is_said_and_no_child_is_left() -> None:
+def test_missing_libtpu_is_reported_and_leaves_no_child() -> None:
     with opened("tpu", Bus(), libtpu="on", tpu_runtime="off") as source:
         for _ in until(lambda: often(source) == {} and any("cannot be imported" in each for each in source.missing)):
             pass
@@ -733,7 +733,7 @@ def test_where_libtpu_is_not_installed_it_is_said_and_no_child_is_left() -> None
         assert not [line for line in lines if any("tpumonitoring" in word for word in line)]
 
 
-def test_without_a_tpu_on_the_bus_the_sdk_is_not_asked() -> None:
+def test_libtpu_sdk_is_not_started_without_a_tpu_on_the_pci_bus() -> None:
     with serving(busy()) as tpu, asked(tpu.address, libtpu="on") as source:
         all_of(source)
         assert "libtpu's SDK is not asked: there is no TPU on the PCI bus" in source.missing
@@ -741,6 +741,6 @@ def test_without_a_tpu_on_the_bus_the_sdk_is_not_asked() -> None:
         pass
 
 
-def test_a_machine_without_linux_can_name_an_address() -> None:
+def test_runtime_address_works_without_a_linux_kernel() -> None:
     with serving(busy()) as tpu, opened("tpu", Fabricated(None), tpu_runtime=[tpu.address]) as source:
         assert by_id(source, v.HW_NPU_MEMORY_LIMIT)

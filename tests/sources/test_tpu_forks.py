@@ -34,7 +34,7 @@ def place(how: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("how", ["serves", "hangs", "refused"])
-def test_children_that_are_forked_in_the_midst_of_a_call_end_well(how: str) -> None:
+def test_fork_during_a_grpc_call_leaves_children_working(how: str) -> None:
     wanted = "hw.npu.info" if how == "serves" else ""
     with place(how) as address:
         line = command("tpu_storm", address, wanted, COUNT, 20)

@@ -119,7 +119,7 @@ def rpc() -> Iterator[Rpc]:
 # -- Real servers.
 
 
-def test_go_on_the_other_side_is_understood(rpc: Rpc, tmp_path: Path) -> None:
+def test_go_grpc_server_with_huffman_headers_is_understood(rpc: Rpc, tmp_path: Path) -> None:
     """Its headers come in HPACK's code; gRPC in C++ writes plain ones."""
     with Collector(tmp_path) as collector:
         for _ in range(2):
@@ -129,7 +129,7 @@ def test_go_on_the_other_side_is_understood(rpc: Rpc, tmp_path: Path) -> None:
             assert refused.value.text == "unknown service tpu.monitoring.runtime.RuntimeMetricService"
 
 
-def test_one_connection_is_kept_and_is_gone_in_the_end() -> None:
+def test_http2_connection_is_reused_and_closed() -> None:
     def connections() -> set[str]:
         links = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]
         return {os.readlink(link) for link in links if os.path.exists(link) and "socket:" in os.readlink(link)}
@@ -146,19 +146,19 @@ def test_one_connection_is_kept_and_is_gone_in_the_end() -> None:
 
 
 @pytest.mark.parametrize("code", [code for code in Code if code not in (Code.OK, Code.DEADLINE_EXCEEDED)])
-def test_every_refusal_keeps_its_code(rpc: Rpc, code: Code) -> None:
+def test_grpc_status_code_is_kept(rpc: Rpc, code: Code) -> None:
     with serving(FakeTpu({r.DUTY: code})) as tpu, pytest.raises(Refusal) as refused:
         rpc.metric(tpu.address, r.DUTY, alone=False)
     assert (refused.value.code, refused.value.text) == (code.value[0], "this is not known here")
 
 
-def test_a_server_without_time_is_late(rpc: Rpc) -> None:
+def test_grpc_deadline_exceeded_is_a_timeout(rpc: Rpc) -> None:
     with serving(FakeTpu({r.DUTY: Code.DEADLINE_EXCEEDED})) as tpu, pytest.raises(TimeoutError, match=r"within 0\.5 s"):
         rpc.metric(tpu.address, r.DUTY, alone=False)
 
 
 @pytest.mark.parametrize("place", ["127.0.0.1:0", "[::1]:0"])
-def test_localhost_is_both_of_its_addresses(rpc: Rpc, place: str) -> None:
+def test_localhost_tries_ipv4_and_ipv6(rpc: Rpc, place: str) -> None:
     if "::" in place and not os.path.exists("/proc/net/if_inet6"):
         pytest.skip("this machine has no IPv6")
     with serving(busy(), place) as tpu:
@@ -166,7 +166,7 @@ def test_localhost_is_both_of_its_addresses(rpc: Rpc, place: str) -> None:
         assert rpc.metric(place.replace(":0", f":{tpu.port}"), r.DUTY, alone=False)
 
 
-def test_a_name_is_looked_up(rpc: Rpc) -> None:
+def test_host_name_is_resolved(rpc: Rpc) -> None:
     with serving(busy(), "127.0.0.1:0") as tpu:
         assert rpc.metric(f"127.1:{tpu.port}", r.DUTY, alone=False)
 
@@ -181,7 +181,7 @@ def test_a_name_is_looked_up(rpc: Rpc) -> None:
         ("free", "Connection refused"),
     ],
 )
-def test_where_nobody_can_be_it_is_said(rpc: Rpc, place: str, why: str) -> None:
+def test_unreachable_address_is_refused_with_a_reason(rpc: Rpc, place: str, why: str) -> None:
     with pytest.raises(Refusal, match=why) as refused:
         rpc.metric(free_addresses(1)[0] if place == "free" else place, r.DUTY, alone=False)
     assert refused.value.code == 14
@@ -211,12 +211,12 @@ def with_much_else(stream: int) -> bytes:
 
 
 @pytest.mark.parametrize("data", [answer, padded, in_pieces, with_much_else])
-def test_all_that_a_server_may_do_is_understood(rpc: Rpc, data: Callable[[int], bytes]) -> None:
+def test_valid_http2_frame_sequences_are_understood(rpc: Rpc, data: Callable[[int], bytes]) -> None:
     with server(says(data)) as address:
         assert rpc.metric(address, r.DUTY, alone=False) == NUMBERS
 
 
-def test_a_server_is_answered(rpc: Rpc) -> None:
+def test_http2_settings_ping_and_window_are_answered(rpc: Rpc) -> None:
     seen: list[Client] = []
 
     def script(client: Client) -> None:
@@ -241,7 +241,7 @@ def test_a_server_is_answered(rpc: Rpc) -> None:
 
 
 @pytest.mark.parametrize("local", [True, False])
-def test_a_question_says_what_grpc_says(rpc: Rpc, tmp_path: Path, local: bool) -> None:
+def test_grpc_request_headers(rpc: Rpc, tmp_path: Path, local: bool) -> None:
     seen: dict[str, str] = {}
 
     def script(client: Client) -> None:
@@ -262,7 +262,7 @@ def test_a_question_says_what_grpc_says(rpc: Rpc, tmp_path: Path, local: bool) -
     }
 
 
-def test_a_connection_that_ended_meanwhile_is_made_anew(rpc: Rpc) -> None:
+def test_closed_http2_connection_is_reopened(rpc: Rpc) -> None:
     def once(client: Client) -> None:
         client.say(frame(SETTINGS, 0, 0) + answer(client.asked()))
 
@@ -282,7 +282,7 @@ def test_a_connection_that_ended_meanwhile_is_made_anew(rpc: Rpc) -> None:
 
 
 @pytest.mark.parametrize("number", ["free", "the program's"])
-def test_a_connection_that_the_program_closed_is_made_anew(rpc: Rpc, number: str) -> None:
+def test_file_descriptor_closed_by_the_program_is_not_reused(rpc: Rpc, number: str) -> None:
     """Under its number there may be a connection of the program's: nothing is said to it, and it is not closed."""
 
     def once(client: Client) -> None:
@@ -310,7 +310,7 @@ def test_a_connection_that_the_program_closed_is_made_anew(rpc: Rpc, number: str
                 os.close(ours)
 
 
-def test_one_that_goes_in_the_midst_is_asked_once_more_at_most(rpc: Rpc) -> None:
+def test_connection_lost_during_a_call_is_not_retried_again(rpc: Rpc) -> None:
     asked = []
 
     def dying(client: Client) -> None:
@@ -354,7 +354,7 @@ def trailers(name: bytes, value: bytes) -> bytes:
         (lambda s: frame(GOAWAY, 0, 0), 14, "ends the connection"),
     ],
 )
-def test_what_is_no_answer_says_why(rpc: Rpc, data: Any, code: int, text: str) -> None:
+def test_http2_reset_goaway_and_status_are_refused_with_a_reason(rpc: Rpc, data: Any, code: int, text: str) -> None:
     with server(says(data)) as address, pytest.raises(Refusal, match=text) as refused:
         rpc.metric(address, r.DUTY, alone=False)
     assert refused.value.code == code
@@ -385,7 +385,7 @@ def test_what_is_no_answer_says_why(rpc: Rpc, data: Any, code: int, text: str) -
         (lambda s: b"".join(frame(DATA, 0, s, b"x" * (1 << 14)) for _ in range(80)), "bytes"),
     ],
 )
-def test_what_breaks_the_rules_is_wrong_and_the_next_one_counts(rpc: Rpc, data: Any, text: str) -> None:
+def test_http2_protocol_error_is_invalid_and_the_next_call_succeeds(rpc: Rpc, data: Any, text: str) -> None:
     with server(says(data), says(answer)) as address:
         with pytest.raises(ValueError, match=text):
             rpc.metric(address, r.DUTY, alone=False)
@@ -397,7 +397,7 @@ def test_what_breaks_the_rules_is_wrong_and_the_next_one_counts(rpc: Rpc, data: 
     [lambda s: b"", lambda s: frame(PING, 0, 0, b"12345678") * 50, lambda s: frame(CONTINUATION, 0, s)],
     ids=["silence", "pings", "drops"],
 )
-def test_no_server_is_waited_for_longer_than_it_may_take(rpc: Rpc, flood: Any) -> None:
+def test_grpc_call_ends_at_its_deadline(rpc: Rpc, flood: Any) -> None:
     def script(client: Client) -> None:
         stream = client.asked()
         client.say(frame(HEADERS, 0, stream, OK) if b"\x09" in flood(stream)[3:4] else b"")
@@ -414,7 +414,7 @@ def test_no_server_is_waited_for_longer_than_it_may_take(rpc: Rpc, flood: Any) -
 
 @PATIENT
 @given(st.binary(max_size=200), st.booleans())
-def test_no_server_however_broken_raises_anything_else(data: bytes, framed: bool) -> None:
+def test_invalid_http2_response_raises_refusal_or_value_error_only(data: bytes, framed: bool) -> None:
     def script(client: Client) -> None:
         stream = client.asked()
         client.say(frame(HEADERS, WHOLE | END, stream, data) if framed else data)
@@ -447,7 +447,7 @@ def test_no_server_however_broken_raises_anything_else(data: bytes, framed: bool
     ],
     ids=["C.4.1", "C.6.1", "C.6.1 private", "C.6.1 date", "C.6.1 location", "C.6.3", "all that is printed", "others"],
 )
-def test_hpacks_code(packed: str, text: str) -> None:
+def test_hpack_huffman_examples_of_rfc_7541(packed: str, text: str) -> None:
     """The examples of RFC 7541; and every character that may stand in a header."""
     raw = bytes.fromhex(packed)
     assert list(http2.unpacked(b"\0\x01n" + bytes((0x80 | len(raw),)) + raw)) == [("n", text)]
@@ -455,7 +455,7 @@ def test_hpacks_code(packed: str, text: str) -> None:
 
 @PATIENT
 @given(st.binary(max_size=300))
-def test_no_headers_however_broken_raise_anything_else(block: bytes) -> None:
+def test_invalid_hpack_block_raises_value_error_only(block: bytes) -> None:
     try:
         found = list(http2.unpacked(block))
     except ValueError:
@@ -464,7 +464,7 @@ def test_no_headers_however_broken_raise_anything_else(block: bytes) -> None:
 
 
 @pytest.mark.parametrize("length", [1, 126, 127, 128, 254, 255, 400, 16000])
-def test_long_names_of_metrics_and_hosts_are_asked_for(rpc: Rpc, length: int) -> None:
+def test_long_metric_names_and_headers_are_encoded(rpc: Rpc, length: int) -> None:
     with serving(busy()) as tpu:
         name = "n" * length
         with pytest.raises(Refusal) as refused:
@@ -475,7 +475,7 @@ def test_long_names_of_metrics_and_hosts_are_asked_for(rpc: Rpc, length: int) ->
     assert headers == [("a", "x" * length), ("b", "")]
 
 
-def test_a_large_answer_is_read_to_its_end(rpc: Rpc) -> None:
+def test_response_near_the_size_limit_is_read(rpc: Rpc) -> None:
     text = pb.MetricResponse(metric=pb.TPUMetric(description="y" * (wire.LIMIT - 100), metrics=doubles({3: 50.0})))
     with serving(FakeTpu({r.DUTY: text.SerializeToString()})) as tpu:
         for _ in range(5):

@@ -48,7 +48,7 @@ def at_work(chips: list[int], devices: list[int]) -> FakeTpu:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_tpu_info_reads_what_we_read(kind: str) -> None:
+def test_tpu_info_shows_the_values_that_are_exported(kind: str) -> None:
     pci, subsystem, chip = KINDS[kind]
     chips, devices = [0, 1], [0, 1, 2, 3] if kind == "v3" else [0, 1]
     machine = Fabricated(Tree(bus(pci, 2, subsystem)))
@@ -115,7 +115,7 @@ NAMES = {
 }
 
 
-def test_the_quantiles_of_wandbs_keys_are_those_of_tpu_info() -> None:
+def test_wandb_quantiles_equal_those_of_tpu_info() -> None:
     with serving(at_work([0, 1], [0, 1])) as tpu:
         ours = keys_of(tpu)
         for key, name in NAMES.items():
@@ -152,7 +152,7 @@ def machine() -> Any:
     return json.loads(done.stdout)
 
 
-def test_the_tool_and_our_command_show_the_same_on_a_machine_that_nobody_has_told_us_about(machine: Any) -> None:
+def test_tpu_info_and_snapshot_agree_without_any_setting(machine: Any) -> None:
     lines = re.findall(r"\| ([0-9]+) +\| ([0-9.]+) GiB / ([0-9.]+) GiB \| ([0-9.]+)% +\|", machine["shown"])
     assert len(lines) == 4, machine["shown"]
     ours = {
@@ -170,7 +170,7 @@ def test_the_tool_and_our_command_show_the_same_on_a_machine_that_nobody_has_tol
     assert "Accelerator type: v6e" in machine["shown"]
 
 
-def test_without_a_program_doctor_says_that_this_is_normal(machine: Any) -> None:
+def test_doctor_calls_an_idle_tpu_normal(machine: Any) -> None:
     said = [each for each in machine["idle"]["findings"] if each["part"] == "sources" and "TPU" in each["text"]]
     assert [each["state"] for each in said] == ["ok", "note"], said
     assert "which is normal while none runs" in said[1]["text"]

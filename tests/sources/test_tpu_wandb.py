@@ -43,7 +43,7 @@ def moment(**said: Any) -> raw.Moment:
     return raw.Moment({}, said.get("page", profiler.Said()), said.get("driver", sdk.NOTHING))
 
 
-def test_memory_and_duty_cycle_of_each_device() -> None:
+def test_wandb_keys_of_memory_and_duty_cycle() -> None:
     tpu = FakeTpu(
         {
             r.DUTY: doubles({8: 25.0, 12: 0.0}),
@@ -75,7 +75,7 @@ def test_memory_and_duty_cycle_of_each_device() -> None:
         )
 
 
-def test_where_two_cores_have_one_duty_cycle_each_has_it() -> None:
+def test_wandb_duty_cycle_of_a_chip_is_repeated_for_both_cores() -> None:
     tpu = FakeTpu({r.DUTY: doubles({0: 25.0, 1: 50.0}), r.TOTAL: integers(dict.fromkeys(range(4), GIB))})
     with serving(tpu):
         found, _ = read(tpu_runtime=tpu.address)
@@ -83,7 +83,7 @@ def test_where_two_cores_have_one_duty_cycle_each_has_it() -> None:
     assert duty == {f"tpu.{core}.dutyCycle": 25.0 if core < 2 else 50.0 for core in range(4)}
 
 
-def test_distributions_have_a_mean_and_four_quantiles_by_label() -> None:
+def test_wandb_keys_of_distributions_have_mean_and_quantiles() -> None:
     tpu = FakeTpu(
         {
             r.EXECUTION: [distribution([0, 50, 50, 0], 21.0, device_ordinal=1, core_type="tensorcore")],
@@ -111,7 +111,7 @@ def test_distributions_have_a_mean_and_four_quantiles_by_label() -> None:
     assert found == pytest.approx({"tpu.hloQueueSize.1_tensorcore": 7, **expected})
 
 
-def test_summaries_say_their_quantiles_themselves() -> None:
+def test_wandb_keys_of_a_summary_use_its_quantiles() -> None:
     said = {"count": 4, "sum": 10.0, "quantiles": [[0.5, 2.0], [0.9, 4.0], [99.9, 5.0]]}
     found = keys(raw.Moment({r.ROUND_TRIP: [r.Series({}, None, said)]}, profiler.Said(), sdk.NOTHING))
     assert found == {
@@ -120,13 +120,13 @@ def test_summaries_say_their_quantiles_themselves() -> None:
     }
 
 
-def test_the_profilers_number_is_tpu() -> None:
+def test_wandb_key_tpu_is_the_profiler_utilization() -> None:
     tpu = FakeTpu(page="Utilization of TPU Matrix Units (higher is better): 10.1%\n")
     with serving(tpu):
         assert read(tpu_profiler=tpu.address) == ({"tpu": 10.1}, "")
 
 
-def test_what_the_sdk_says() -> None:
+def test_wandb_keys_of_the_libtpu_sdk() -> None:
     said = sdk.Said((12.5, None, 0.0), {"tray1.chip3.ici0.int": 0, "tray1.chip3.ici1.int": 10}, {3: 4})
     assert keys(moment(driver=said)) == {
         "tpu.0.tensorcoreUtilization": 12.5,
@@ -137,7 +137,7 @@ def test_what_the_sdk_says() -> None:
     }
 
 
-def test_where_nobody_answers_there_are_no_keys_and_a_reason() -> None:
+def test_unreachable_runtime_gives_no_wandb_keys_and_a_reason() -> None:
     found, trouble = read(tpu_runtime="localhost:1")
     assert found == {}
     assert "localhost:1" in trouble
@@ -145,7 +145,7 @@ def test_where_nobody_answers_there_are_no_keys_and_a_reason() -> None:
 
 
 @pytest.mark.skipif(not SAMPLES, reason="HARDWARE_SAMPLES is not set: there are no outputs recorded elsewhere")
-def test_what_libtpu_made_of_the_same_service() -> None:
+def test_wandb_keys_equal_recorded_libtpu_output() -> None:
     said = json.loads((Path(SAMPLES) / "tpu" / "libtpu-0.0.51_tpumonitoring_against_own_fake_8431.json").read_text())[
         "metrics"
     ]
@@ -171,6 +171,6 @@ def test_what_libtpu_made_of_the_same_service() -> None:
 
 
 @pytest.mark.skipif(not SAMPLES, reason="HARDWARE_SAMPLES is not set: there are no outputs recorded elsewhere")
-def test_a_page_recorded_elsewhere() -> None:
+def test_wandb_key_of_a_recorded_profiler_page() -> None:
     page = (Path(SAMPLES) / "tpu" / "tpu_profiler_client_monitor_level2.txt").read_text()
     assert keys(moment(page=profiler.parse(page))) == {"tpu": 10.1}
