@@ -472,7 +472,7 @@ RESTRICTED: list[tuple[str, str, str, list[str]]] = [
     ("amd-container", ROCR, "0", ["0"]),  # they are counted anew
     ("amd-divided", ROCR, "", ["16", f"GPU-{D}"]),  # all parts are called so
     ("amd-divided", ROCR, "0", ["0", "7"]),
-    ("amd-divided", ROCR, "1", ["8", "010", "15"]),  # one is octal, as C reads it
+    ("amd-divided", ROCR, "1", ["8", "017", "15"]),  # one is octal, as C reads it
     ("amd-divided", ROCR, "0 1", ["3,12"]),
     ("amd-divided-older", ROCR, "0", ["1"]),
     ("amd-divided-older", ROCR, "1", ["2"]),
@@ -504,6 +504,7 @@ COMBINED: list[tuple[str, str | None, Environ, str]] = [
     (PLAIN, None, {"SLURM_JOB_ID": ""}, "all"),
     (PLAIN, None, SLURM, "all"),
     *(("nvidia", None, {CUDA: "1", job: "4242"}, "1") for job in JOBS),
+    ("nvidia", None, {CUDA: "1", "SLURM_JOB_ID": ""}, "all"),
     ("nvidia", "all", {CUDA: "1", **SLURM}, "all"),
     ("nvml", None, {CUDA: FIRST}, "all"),
     ("nvml", None, {CUDA: FIRST, **SLURM}, "0"),
@@ -816,6 +817,13 @@ def test_mig_instance_that_is_made_later_is_chosen_by_its_name(gpus: FakeNvml) -
         gpus.say({f"gpu1.{call}": value for call, value in again.items() if call.startswith("mig2.")})
         all_of(source)
         assert reported(source) == {FIRST, TWO}
+
+
+def test_all_includes_devices_that_have_not_been_looked_at() -> None:
+    choice = Choice(["all"], {}, visible.WAY)
+    assert A in choice
+    choice.look(ALIKE[:1])
+    assert B in choice
 
 
 @pytest.mark.parametrize(("devices", "lost"), [(FIRST, {"gpu0"}), ("process", set())])

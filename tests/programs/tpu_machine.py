@@ -64,6 +64,14 @@ def chips(root: Path) -> None:
         bind(libc, root / "list", "/proc/bus/pci/devices")
 
 
+def without_libtpu(folder: Path) -> None:
+    """Answer the four calls of `pip list` by which tpu-info looks for libtpu, which is not installed."""
+    pip = folder / "pip"
+    pip.write_text("#!/bin/sh\n")
+    pip.chmod(0o755)
+    CLEAN["PATH"] = f"{folder}{os.pathsep}{CLEAN['PATH']}"
+
+
 def said(*line: str) -> str:
     done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False, env=CLEAN)
     assert done.returncode == 0 or "doctor" in line, done.stderr  # which finds no Collector here
@@ -85,7 +93,8 @@ if __name__ == "__main__":
     )
     with TemporaryDirectory() as folder:
         chips(Path(folder))
-        ours = ("otel-hardware", "snapshot", "--sources", "tpu", "--format")
+        ours = ("otel-hardware", "snapshot", "--sources", "tpu", "--window", "0.1", "--format")
+        without_libtpu(Path(folder))
         with serving(tpu, "localhost:8431"):
             shown = said(str(BIN / "tpu-info"))
             numbers = json.loads(said(str(BIN / ours[0]), *ours[1:], "json"))

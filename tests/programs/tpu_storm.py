@@ -1,7 +1,8 @@
 """Forks many times while a TPU's runtime is asked as often as can be; the children do what programs' children do.
 
-Usage: tpu_storm.py PLACE WANTED COUNT SECONDS; WANTED is a metric that is waited for, or "". Prints the status of each
-child, "hung" for one that did not end in so many seconds, and whether gRPC's library is loaded.
+Usage: tpu_storm.py PLACE WANTED COUNT SECONDS DEADLINE; WANTED is a metric that is waited for, or "". COUNT children
+are forked, as many at once as there are kinds of work. Prints the status of each child, "hung" for one that did not end
+in so many SECONDS, and whether gRPC's library is loaded. A call may take DEADLINE seconds.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from tests.programs.traces import until
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor, identity
+from opentelemetry.instrumentation.hardware.sources.tpu import rpc
 
 PLACE, WANTED, COUNT, SECONDS = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
+vars(rpc)["DEADLINE"] = float(sys.argv[5])
 
 
 def exported() -> bool:
@@ -107,11 +110,14 @@ settings = {
 HardwareInstrumentor().instrument(**settings)
 until(exported, WANTED)
 outcomes: list[object] = []
-for number in range(COUNT):
-    pid = os.fork()
-    if not pid:
-        child(number)
-    outcomes.append(outcome(pid))
+for first in range(0, COUNT, len(WORK)):
+    pids = []
+    for number in range(first, first + len(WORK)):
+        pid = os.fork()
+        if not pid:
+            child(number)
+        pids.append(pid)
+    outcomes += [outcome(pid) for pid in pids]
 until(exported, f"{WANTED} after the last fork")
 print(json.dumps({"outcomes": outcomes, "loaded": "grpc" in sys.modules}))
 HardwareInstrumentor().uninstrument()

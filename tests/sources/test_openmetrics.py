@@ -92,7 +92,9 @@ def test_endpoint_repr_str_and_json_have_no_secret() -> None:
     assert str(found) == "a=https://h:1/m"
     assert json.dumps(found) == '{"a": {"url": "https://h:1/m", "filters": ["x"]}}'
     assert "s3cret" not in repr(found)
-    assert "s3cret" not in repr(found.each[0]).replace("?token=s3cret", "")
+    assert "s3cret" not in repr(found.each)
+    config = Config.read({"openmetrics": found}, {})
+    assert "s3cret" not in repr(config) + str(config)
 
 
 def test_max_series_is_shared_among_endpoints() -> None:
@@ -129,6 +131,21 @@ def test_endpoints_from_a_yaml_file(tmp_path: Path) -> None:
     file.write_text("a: [\n")
     with pytest.raises(Misread, match="is no YAML, line"):
         endpoints(str(file))
+
+
+@pytest.mark.parametrize("tag", ["!!python/object/apply:os.mkdir", "!!python/object/new:os.mkdir"])
+def test_yaml_file_with_a_python_object_is_refused_and_runs_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, tag: str
+) -> None:
+    pytest.importorskip("yaml")
+    made = tmp_path / "made"
+    file = tmp_path / "endpoints.yaml"
+    file.write_text(f"a: http://h/m\nb: {tag} [{made}]\n")
+    with pytest.raises(Misread, match=r"endpoints\.yaml is no YAML, line 2$"):
+        endpoints(str(file))
+    assert Config.read({}, {"OTEL_PYTHON_HARDWARE_OPENMETRICS": str(file)}).openmetrics is None
+    assert len(warnings(caplog)) == 1
+    assert not made.exists()
 
 
 def test_endpoint_example_of_the_docs_is_valid() -> None:
@@ -200,7 +217,9 @@ FILTERS: list[tuple[Any, str, dict[str, str], bool]] = [
 
 
 @pytest.mark.parametrize(("words", "name", "labels", "wanted"), FILTERS)
-def test_filter_selects_series_by_name_and_labels(words: Any, name: str, labels: Mapping[str, str], wanted: bool) -> None:
+def test_filter_selects_series_by_name_and_labels(
+    words: Any, name: str, labels: Mapping[str, str], wanted: bool
+) -> None:
     found = Filters("end", None if words is None else filters(words))
     assert found.want(name, labels) is wanted
     spelled = {label: text.replace("\\", "\\\\").replace('"', '\\"') for label, text in labels.items()}
@@ -731,7 +750,9 @@ PIECES = [
     st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 30), st.sampled_from(PIECES)), max_size=8),
     st.sampled_from([None, ["total"], {"": {"engine": "0"}}]),
 )
-def test_invalid_page_raises_value_error_only(told: tuple[str, str], cuts: list[tuple[int, int, str]], words: Any) -> None:
+def test_invalid_page_raises_value_error_only(
+    told: tuple[str, str], cuts: list[tuple[int, int, str]], words: Any
+) -> None:
     text, kind = told
     try:
         found = parse(mutated(text, cuts), kind, words)

@@ -97,7 +97,7 @@ def test_recording_has_the_page_and_no_secret() -> None:
 
 def test_snapshot_exports_scraped_metrics_as_otlp_json() -> None:
     with Web(page(dcgm(0))) as web:
-        line = ["otel-hardware", "snapshot", "--format", "otlp-json", "--sources", "openmetrics"]
+        line = ["otel-hardware", "snapshot", "--format", "otlp-json", "--window", "0.1", "--sources", "openmetrics"]
         answer = run([*line, "--openmetrics", f"own={web.url}"])
     assert answer.returncode == 0, answer.stderr
     (resource,) = json.loads(answer.stdout)["resourceMetrics"]

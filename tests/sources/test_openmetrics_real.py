@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +19,7 @@ from opentelemetry.sdk.resources import Resource
 from prometheus_client import CollectorRegistry, Counter, Enum, Gauge, Histogram, Info, Summary, generate_latest
 from prometheus_client.exposition import start_http_server
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
+from tests.samples import samples
 from tests.sources import pages
 from tests.sources.reading import known
 from tests.tools import need, otelcol, program
@@ -29,8 +29,6 @@ from tests.web import Web, page
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 from opentelemetry.instrumentation.hardware.endpoints import TOTAL
-
-SAMPLES = Path(os.environ.get("HARDWARE_SAMPLES", "/")) / "openmetrics"
 
 Series = tuple[str, frozenset[tuple[str, Any]]]
 
@@ -219,12 +217,7 @@ def test_prometheus_and_openmetrics_formats_give_the_same_metrics(text: bytes, k
 # -- samples of other people's endpoints
 
 
-def samples() -> list[Path]:
-    return sorted(SAMPLES.glob("*.prom")) if SAMPLES.is_dir() else []
-
-
-@pytest.mark.skipif(not samples(), reason="HARDWARE_SAMPLES names no folder with samples of pages")
-@pytest.mark.parametrize("path", samples(), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", samples("openmetrics/*.prom"))
 def test_recorded_page_agrees_with_a_plain_reading(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     sound = "".join(f"{line}\n" for line in text.splitlines() if line.startswith("#") or LINE.match(line))
@@ -273,7 +266,7 @@ def test_collector_prometheus_receiver_agrees_with_the_source(tmp_path: Path) ->
             for name, web in webs.items()
         ]
         extra = {
-            "receivers": {"prometheus": {"config": {"scrape_configs": scrapes}}},
+            "receivers": {"prometheus": {"config": {"scrape_configs": scrapes}, "discovery_reload_on_startup": True}},
             "service": {"pipelines": {"metrics": {"receivers": ["otlp", "prometheus"]}}},
         }
         collector = stack.enter_context(Collector(tmp_path, LOCAL, extra))
@@ -283,7 +276,7 @@ def test_collector_prometheus_receiver_agrees_with_the_source(tmp_path: Path) ->
             pass
         points = collector.wait(
             lambda found: all(
-                any(each.name == "up" and each.resource.get("service.name") == name for each in found)
+                any((each.name, each.value, each.resource.get("service.name")) == ("up", 1, name) for each in found)
                 and any(each.scope.endswith(f".openmetrics.{name}") for each in found)
                 for name in webs
             ),

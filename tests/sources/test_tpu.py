@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import sys
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.children import command, run
+from tests.samples import samples
 from tests.sources.reading import all_of, often, opened, series_of
 from tests.sources.tpus import HERE, Cloud, bus, working
 from tests.sources.tree import Fabricated, Tree
@@ -43,7 +43,6 @@ from opentelemetry.instrumentation.hardware.sources.tpu import runtime as r
 from opentelemetry.instrumentation.hardware.sources.tpu.presence import Ways
 
 GIB = 1 << 30
-SAMPLES = os.environ.get("HARDWARE_SAMPLES", "")
 
 
 def busy(first: int = 0) -> FakeTpu:
@@ -182,9 +181,11 @@ def test_runtime_that_hangs_loses_its_own_points_and_recovers() -> None:
         assert set(by_id(source, v.HW_NPU_MEMORY_USAGE)) == {"tpu0", "tpu1", "tpu2", "tpu3"}
         before = counts(source)
         ill.answering.clear()
-        assert set(by_id(source, v.HW_NPU_MEMORY_USAGE)) == {"tpu0", "tpu1"}
+        found = all_of(source)
+        used = series_of(found, v.HW_NPU_MEMORY_USAGE)
+        assert {series.attributes[v.HW_ID] for series in used} == {"tpu0", "tpu1"}
         assert source.wrong == [f"the TPU runtime at {ill.address}: {ill.address} did not answer within 0.5 s"]
-        assert counts(source) == before, "what it had transferred is not undone"
+        assert [*series_of(found, v.GOOGLE_TPU_TRANSFER_COUNT).values()] == before, "what it transferred is not undone"
         ill.answering.set()
         for _ in range(40):
             if set(by_id(source, v.HW_NPU_MEMORY_USAGE)) == {"tpu0", "tpu1", "tpu2", "tpu3"}:
@@ -293,7 +294,7 @@ def test_failing_runtime_is_retried_with_backoff() -> None:
 
 def test_silent_server_at_the_runtime_port_gives_no_points() -> None:
     with socket.socket() as listening, asked(f"localhost:{port_of(listening)}") as source:
-        assert all_of(source) == {}, "it takes connections and never says anything"
+        assert often(source) == {}, "it takes connections and never says anything"
         assert source.wrong or source.missing
 
 
@@ -490,7 +491,9 @@ def test_reading_threads_import_nothing() -> None:
         (["h:1", "h:1", "/s"], {"TPU_RUNTIME_METRICS_PORTS": "8431"}, ("h:1", "unix:/s")),
     ],
 )
-def test_runtime_addresses_from_setting_and_environment(setting: Any, environ: dict[str, str], expected: tuple[str, ...]) -> None:
+def test_runtime_addresses_from_setting_and_environment(
+    setting: Any, environ: dict[str, str], expected: tuple[str, ...]
+) -> None:
     assert addresses.runtime(setting, environ) == expected
 
 
@@ -514,7 +517,9 @@ def test_runtime_addresses_from_setting_and_environment(setting: Any, environ: d
         ("localhost:9012", {"TPU_NAME": "10.0.0.2"}, "localhost:9012"),
     ],
 )
-def test_profiler_address_from_setting_and_environment(setting: str | None, environ: dict[str, str], expected: str) -> None:
+def test_profiler_address_from_setting_and_environment(
+    setting: str | None, environ: dict[str, str], expected: str
+) -> None:
     assert addresses.profiler(setting, environ) == expected
     assert resolver.is_name(expected) == (expected == "my-tpu")
 
@@ -634,9 +639,9 @@ def test_failing_profiler_raises_for_a_retry(page: Any) -> None:
         all_of(source)
 
 
-@pytest.mark.skipif(not SAMPLES, reason="HARDWARE_SAMPLES is not set: there are no outputs recorded elsewhere")
-def test_recorded_profiler_page_is_parsed() -> None:
-    page = (Path(SAMPLES) / "tpu" / "tpu_profiler_client_monitor_level2.txt").read_text()
+@pytest.mark.parametrize("path", samples("tpu/tpu_profiler_client_monitor_level2.txt"))
+def test_recorded_profiler_page_is_parsed(path: Path) -> None:
+    page = path.read_text()
     assert profiler.parse(page) == profiler.Said("TPU v2", 36.9, 10.1)
 
 
@@ -659,13 +664,17 @@ def test_libtpu_sdk_line_is_parsed() -> None:
     assert sdk.parse(json.dumps(odd).encode()) == ((None, None, None), {}, {})
 
 
+SAID = st.none() | st.floats() | st.text(max_size=9)
+
+
 @PATIENT
 @given(
     st.one_of(
-        st.binary(),
-        st.recursive(st.none() | st.floats() | st.text(), st.lists).map(
+        st.binary(max_size=60),
+        st.lists(SAID | st.lists(SAID, max_size=2), max_size=3).map(
             lambda x: json.dumps({"tensorcore_util": x, "ici_link_health": x}).encode()
         ),
+        SAID.map(lambda x: json.dumps({"tensorcore_util": x, "tpu_throttle_score": x}).encode()),
     )
 )
 def test_invalid_libtpu_sdk_line_raises_value_error_only(line: bytes) -> None:

@@ -37,7 +37,7 @@ def place(how: str) -> Iterator[str]:
 def test_fork_during_a_grpc_call_leaves_children_working(how: str) -> None:
     wanted = "hw.npu.info" if how == "serves" else ""
     with place(how) as address:
-        line = command("tpu_storm", address, wanted, COUNT, 20)
+        line = command("tpu_storm", address, wanted, COUNT, 60, 0.1 if how == "hangs" else 0.5)
         outcome = run(line, {"GRPC_ENABLE_FORK_SUPPORT": "1"})
     assert outcome.returncode == 0, outcome.stderr
     assert json.loads(outcome.stdout) == {"outcomes": [0] * COUNT, "loaded": False}

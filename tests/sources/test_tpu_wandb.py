@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.samples import samples
 from tests.tools.tpu import FakeTpu, distribution, doubles, integers, queues, serving
 
 from opentelemetry.instrumentation.hardware.config import Config
@@ -15,7 +15,6 @@ from opentelemetry.instrumentation.hardware.sources.tpu import profiler, raw, sd
 from opentelemetry.instrumentation.hardware.sources.tpu import runtime as r
 
 GIB = 1 << 30
-SAMPLES = os.environ.get("HARDWARE_SAMPLES", "")
 
 
 def keys(moment: raw.Moment) -> dict[str, float]:
@@ -144,11 +143,9 @@ def test_unreachable_runtime_gives_no_wandb_keys_and_a_reason() -> None:
     assert not raw.Raw(Config.read({}, {}), {"TPU_NAME": "local"}).expected
 
 
-@pytest.mark.skipif(not SAMPLES, reason="HARDWARE_SAMPLES is not set: there are no outputs recorded elsewhere")
-def test_wandb_keys_equal_recorded_libtpu_output() -> None:
-    said = json.loads((Path(SAMPLES) / "tpu" / "libtpu-0.0.51_tpumonitoring_against_own_fake_8431.json").read_text())[
-        "metrics"
-    ]
+@pytest.mark.parametrize("path", samples("tpu/libtpu-*_tpumonitoring_*.json"))
+def test_wandb_keys_equal_recorded_libtpu_output(path: Path) -> None:
+    said = json.loads(path.read_text())["metrics"]
     devices = range(len(said["duty_cycle_pct"]["data"]))
     bytes_of = [int(each) for each in said["hbm_capacity_total"]["data"]]
     tpu = FakeTpu(
@@ -170,7 +167,6 @@ def test_wandb_keys_equal_recorded_libtpu_output() -> None:
         assert [found[f"tpu.{each}.{key}"] for each in devices] == [float(each) for each in said[name]["data"]], name
 
 
-@pytest.mark.skipif(not SAMPLES, reason="HARDWARE_SAMPLES is not set: there are no outputs recorded elsewhere")
-def test_wandb_key_of_a_recorded_profiler_page() -> None:
-    page = (Path(SAMPLES) / "tpu" / "tpu_profiler_client_monitor_level2.txt").read_text()
-    assert keys(moment(page=profiler.parse(page))) == {"tpu": 10.1}
+@pytest.mark.parametrize("path", samples("tpu/tpu_profiler_client_monitor_level2.txt"))
+def test_wandb_key_of_a_recorded_profiler_page(path: Path) -> None:
+    assert keys(moment(page=profiler.parse(path.read_text()))) == {"tpu": 10.1}
