@@ -30,7 +30,7 @@ from tests.programs.journal import OURS, Arrived, Journal, exports, flatten, rep
 from tests.stage import Clock
 from tests.waiting import wait_for
 
-from opentelemetry.instrumentation.hardware import HardwareInstrumentor, identity, session
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor, identity, poller, session
 from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.model import Kind, Metric, Point, Unavailable
 from opentelemetry.instrumentation.hardware.rounds import Rounds
@@ -313,7 +313,10 @@ def test_global_provider_that_is_set_later_is_used() -> None:
     }
 
 
-def test_two_periodic_readers_of_different_intervals(instrumentor: HardwareInstrumentor, tmp_path: Path) -> None:
+def test_two_periodic_readers_of_different_intervals(
+    instrumentor: HardwareInstrumentor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(poller, "PERIODS", 1000.0)  # on a slow machine no reading is too old
     quick, slow = tmp_path / "quick", tmp_path / "slow"
     readers = [
         PeriodicExportingMetricReader(Journal(path), export_interval_millis=step)

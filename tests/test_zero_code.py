@@ -61,7 +61,7 @@ def test_host_container_and_process_metrics_arrive_once_per_series(sink: Sink) -
     assert set(last(sink).values("otel_hardware.source.up")) == {1}
 
 
-@pytest.mark.parametrize(("interval", "status"), [("3600", 7), ("0.1", 0)], ids=["no sample before", "samples before"])
+@pytest.mark.parametrize(("interval", "status"), [("3600", 7), ("0.2", 0)], ids=["no sample before", "samples before"])
 def test_export_at_program_end_has_true_cpu_time(sink: Sink, interval: str, status: int) -> None:
     env = sink.environment() | {PREFIX + "SAMPLE_INTERVAL": interval, PREFIX + "SOURCES": "process"}
     before = children.ended_cpu_time()

@@ -6,7 +6,7 @@ Usage: peer.py JOURNAL ours|theirs; which one is switched on first. Ends when bo
 from __future__ import annotations
 
 import sys
-from typing import Any
+from functools import partial
 
 from opentelemetry.instrumentation.system_metrics import SystemMetricsInstrumentor
 from opentelemetry.metrics import set_meter_provider
@@ -35,10 +35,10 @@ def both() -> bool:
 
 
 set_meter_provider(provider(JOURNAL, 0.05))
-instrumentors: list[tuple[Any, dict[str, float]]] = [
-    (HardwareInstrumentor(), {"sample_interval": 0.05}),
-    (SystemMetricsInstrumentor(config=CONFIG), {}),
+both_instrument = [
+    partial(HardwareInstrumentor().instrument, sample_interval=0.1),
+    SystemMetricsInstrumentor(config=CONFIG).instrument,
 ]
-for instrumentor, options in instrumentors if FIRST == "ours" else reversed(instrumentors):
-    instrumentor.instrument(**options)
+for instrument in both_instrument if FIRST == "ours" else reversed(both_instrument):
+    instrument()
 until(both, "reports of both")
