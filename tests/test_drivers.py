@@ -9,7 +9,8 @@ import sys
 import pytest
 from tests.children import descriptors
 
-from opentelemetry.instrumentation.hardware.drivers import Drivers, Module, plain
+from opentelemetry.instrumentation.hardware.command import Tool
+from opentelemetry.instrumentation.hardware.drivers import Drivers, Module, Refusal, plain
 from opentelemetry.instrumentation.hardware.kernel import Space
 from opentelemetry.instrumentation.hardware.model import Unavailable
 
@@ -46,6 +47,21 @@ def test_own_driver_with_close_is_closed() -> None:
     assert type(drivers.own("another", object)) is object
     drivers.close()
     assert own.closed == 1
+
+
+def test_each_tool_has_one_command_and_one_stream() -> None:
+    drivers = Drivers()
+    python, other = Tool("python", sys.executable), Tool("other", sys.executable)
+    for get in (drivers.command, drivers.stream):
+        assert get(python) is get(python)
+        assert get(other) is not get(python)
+    with pytest.raises(Unavailable):
+        drivers.command(Tool("there-is-no-such-tool"))
+
+
+def test_refusal_has_code_and_text() -> None:
+    refusal = Refusal(15, "GPU is lost")
+    assert (refusal.code, refusal.text, str(refusal)) == (15, "GPU is lost", "GPU is lost (15)")
 
 
 def test_shared_object_is_made_once_until_close() -> None:

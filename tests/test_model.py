@@ -7,6 +7,7 @@ import copy
 import pytest
 
 from opentelemetry.instrumentation.hardware.model import (
+    Kept,
     Kind,
     Metric,
     Problem,
@@ -54,6 +55,15 @@ def test_calling_series_makes_point_of_same_series() -> None:
     left = Series(ROW, {"part": "left"})
     assert left(1.0) == (left, 1.0)
     assert left(2.0)[0] is left
+
+
+def test_kept_series_are_made_once() -> None:
+    kept = Kept()
+    left = kept[ROW, "part", "left"]
+    assert left == Series(ROW, {"part": "left"})
+    assert kept[ROW, "part", "left"] is left
+    assert kept[ROW, "part", "left", "side", 1] == Series(ROW, {"part": "left", "side": 1})
+    assert kept[ROW] == Series(ROW)
 
 
 def test_series_copies_its_attributes() -> None:
