@@ -1,1 +1,1 @@
-"""What we cost, beside what others cost: ``python -m tests.benchmarks`` from the root of the repository."""
+"""The cost of the package beside that of its alternatives: ``python -m tests.benchmarks`` from the root."""

@@ -1,4 +1,4 @@
-"""What a reading does that can be counted, and is the same on a fast and on a slow machine."""
+"""What a reading does that can be counted: the same on a fast and on a slow machine."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from opentelemetry.instrumentation.hardware import kernel
 
 
 def reading(open_sockets: int = 0) -> dict[str, int]:
-    """Of a reading of every source before a collection: lock releases, system calls that read, calls of functions."""
+    """Lock releases, read system calls and function calls of a reading of every source before a collection."""
     clock = SimpleNamespace(**{**vars(time), "monotonic": lambda: 0.0})
-    with patch.object(kernel, "time", clock), sockets(open_sockets):  # one reading is a moment, however long it takes
+    with patch.object(kernel, "time", clock), sockets(open_sockets):  # no time passes within a reading
         whole = ByHand()
         clock.monotonic = lambda: whole.now
         whole.cost()
@@ -32,7 +32,7 @@ def reading(open_sockets: int = 0) -> dict[str, int]:
 
 
 def _calls(whole: ByHand) -> int:
-    """Calls of Python's and of C's functions."""
+    """How many Python and C functions a reading calls."""
     whole.wait()
     events: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Our own package, set up to be measured: its sources by themselves, and the whole of it, read by hand."""
+"""The package set up to be measured: its sources by themselves, and the whole package without threads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from opentelemetry.instrumentation.hardware.sources.process import Process
 
 
 def opened(kind: Callable[[Site], Source]) -> Source:
-    """A source of this machine at the defaults, open and warm."""
+    """A source of this machine at the defaults, open and with warm caches."""
     source = kind(Site(Config(), Drivers(), os.getpid()))
     source.open()
     for _ in range(3):
@@ -33,12 +33,12 @@ def opened(kind: Callable[[Site], Source]) -> Source:
 
 
 def samples() -> dict[str, Callable[[], object]]:
-    """What each sampling interval reads, by source; the container's is left out, since not every machine has one."""
+    """What each sampling interval reads, by source, without the container, which not every machine has."""
     return {kind.name: partial(_drain, opened(kind).read) for kind in (Host, Process, Filesystem)}
 
 
 def full() -> dict[str, Callable[[], object]]:
-    """What is read before a collection, by source, but for the walk over the process's descendants."""
+    """What is read before a collection, by source, without the process's descendants."""
     host = opened(Host)
     return {**samples(), "host": lambda: (list(host.read()), list(host.read_seldom()))}
 
@@ -48,7 +48,7 @@ def _drain(read: Callable[[], object]) -> None:
 
 
 class ByHand:
-    """The instrumentor on a real provider, with no threads and a clock of our own: nothing is read but on request."""
+    """The instrumentor on a real provider, without threads and with its own clock: it reads on request only."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -66,24 +66,24 @@ class ByHand:
         return self.session
 
     def sample(self) -> None:
-        """What our threads do at every sampling interval."""
+        """Do what our threads do at every sampling interval."""
         self.now += 2.0
         for poller in self._present():
             poller.step()
 
     def wait(self) -> None:
-        """All that lies between two collections at the defaults, but for the reading just before one."""
+        """Do everything between two collections at the defaults, except for the reading just before one."""
         for _ in range(29):
             self.sample()
         self.now += 2.0
 
     def read(self) -> None:
-        """What our threads do just before a collection."""
+        """Do what our threads do just before a collection."""
         for poller in self._present():
             poller.step(due=True)
 
     def _present(self) -> list[Poller]:
-        """Those whose thread would not have ended."""
+        """The sources that this machine has."""
         return [poller for poller in self.session.board.pollers if poller.state is not State.ABSENT]
 
     def cost(self) -> float:

@@ -20,7 +20,7 @@ def instrument(provider: MeterProvider) -> None:
 
 
 def reader() -> InMemoryMetricReader:
-    """It, on a real provider of its own."""
+    """Its default set on a real provider."""
     made = InMemoryMetricReader()
     instrument(SdkMeterProvider([made], shutdown_on_exit=False))
     made.get_metrics_data()
@@ -28,7 +28,7 @@ def reader() -> InMemoryMetricReader:
 
 
 class Callbacks(NoOpMeterProvider):
-    """A provider that keeps the callbacks it is given: what reading costs, without what the SDK makes of it."""
+    """A provider that keeps the callbacks, to measure the reading without the SDK."""
 
     def __init__(self) -> None:
         self.kept: list[Callable[[CallbackOptions], Iterable[Observation]]] = []

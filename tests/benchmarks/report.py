@@ -38,9 +38,9 @@ def row(figure: Figure, change: str = "") -> str:
     """The line of a figure."""
     beside = ""
     if figure.beside is not None:
-        ratio = "" if figure.ratio is None else f"{_number(figure.ratio, 2)} x"
+        ratio = "" if figure.ratio is None else _ratio(figure.ratio)
         beside = f"{ratio:>6} {figure.alternative} {_number(figure.beside)}"
-    bound = "" if figure.bound is None else _number(figure.bound) + (" x" if figure.relative else "")
+    bound = "" if figure.bound is None else _ratio(figure.bound) if figure.relative else _number(figure.bound)
     holds = {True: "yes", False: "no" if figure.noisy else "MISSED", None: ""}[figure.holds]
     return _line(
         f"  {figure.name}",
@@ -56,13 +56,21 @@ def _line(*cells: str) -> str:
     return "  ".join(cell.ljust(width) for cell, width in zip(cells, _COLUMNS.values())).rstrip()
 
 
-def _number(value: float, decimals: int = 3) -> str:
-    """Three digits that count, never an exponent; a ratio below ten has two decimals."""
+def _number(value: float) -> str:
+    """About three digits, in at most five characters."""
     if value >= 1000:
-        return f"{value:,.0f}"
-    if decimals == 2 and value < 10:
-        return f"{value:.2f}"
-    return f"{value:.3g}" if value >= 0.001 or not value else f"{value:.4f}"
+        return f"{_number(value / 1000)}k"
+    if 0 < value < 0.001:
+        return "<.001"
+    decimals = 0 if value >= 100 else 1 if value >= 10 else 2 if value >= 1 else 3
+    number = f"{value:.{decimals}f}"
+    return number.rstrip("0").rstrip(".") if decimals else number
+
+
+def _ratio(value: float) -> str:
+    """A multiple of the alternative's number, in six characters."""
+    number = f"{value:.2f}" if value < 9.995 else f"{value:.1f}" if value < 99.95 else f"{value:.0f}"
+    return f"{number if value < 999.5 else '>999':>4} x"
 
 
 def notes(figures: list[Figure], earlier: Mapping[str, Any] | None = None) -> Iterator[str]:

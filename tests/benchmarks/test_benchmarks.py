@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import io
+import itertools
 import json
 import math
 import os
@@ -101,7 +102,13 @@ def test_timed_figures_of_a_single_round_are_noisy_and_counted_ones_are_not(shor
 def test_table_is_at_most_100_columns_wide_with_and_without_a_change(shortest: tuple[Run, Path]) -> None:
     run, file = shortest
     document, earlier = report.read(file)
-    changed = [report.row(figure, ">999%~") for figure in earlier.values()]
+    extremes = (0.00012, 0.0123, 0.123, 1.23, 123.4, 12345.6, 123456.7)
+    rows = [*earlier.values()]
+    rows += [
+        Figure("a name of twenty-six chars", ours, "ms of CPU", "system-metrics", beside, bound, relative, noisy=True)
+        for ours, beside, bound, relative in itertools.product(extremes, extremes, extremes, (True, False))
+    ]
+    changed = [report.row(figure, ">999%~") for figure in rows]
     lines = [*run.output.splitlines(), report.heading(compared=True), *changed]
     lines += [
         line for note in report.notes(list(earlier.values()), document) for line in report.filled(note).split("\n")
