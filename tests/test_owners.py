@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from errno import ENOENT
 from types import SimpleNamespace
@@ -62,6 +63,25 @@ def test_pid_identifies_process_on_host(namespace: str | None) -> None:
     assert ours.on_host
     assert ours.among([1, ROOT, ROOT + 1, ROOT + 2]) == {ROOT, ROOT + 1}
     assert ours.among([]) == set()
+
+
+def test_inner_pid_of_nested_container_is_not_ours_on_host() -> None:
+    ours = owners([ROOT, ROOT + 1], chains={ROOT + 1: (ROOT + 1, 40)})
+    assert ours.among([40, ROOT + 1]) == {ROOT + 1}
+
+
+def test_own_process_is_read_from_proc_self() -> None:
+    assert owners([os.getpid(), ROOT]).folders == ["/proc/self", f"/proc/{ROOT}"]
+
+
+def test_no_pid_is_ours_where_proc_is_of_another_pid_namespace() -> None:
+    kernel = Linked({}, {"/proc/self/ns/pid": CONTAINER})
+    kernel.numbers = False
+    machine = cast(Machine, SimpleNamespace(tree=lambda pid: [ROOT + 1]))
+    ours = Owners(machine, cast(Kernel, kernel), ROOT, EVIDENCE)
+    ours.look()
+    assert ours.folders == []
+    assert ours.among([ROOT, ROOT + 1]) == set()
 
 
 def test_equal_pid_in_container_is_not_ours_without_evidence() -> None:
