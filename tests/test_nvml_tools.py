@@ -1,4 +1,4 @@
-"""The simulated NVIDIA driver says to the real binding what its state says, and fails as it is told to."""
+"""The simulated NVML library: the real binding reads what its state says, and its cards answer what devices can."""
 
 from __future__ import annotations
 
@@ -109,12 +109,15 @@ class Reader:
         self._child.stdin.flush()
 
     def answered(self) -> bool:
-        return bool(select.select([self._child.stdout], [], [], 0)[0])
+        return self._ready(0)
+
+    def _ready(self, seconds: float) -> bool:
+        assert self._child.stdout is not None
+        return bool(select.select([self._child.stdout], [], [], seconds)[0])
 
     def answer(self) -> Any:
         assert self._child.stdout is not None
-        ready, _, _ = select.select([self._child.stdout], [], [], PATIENCE)
-        line = self._child.stdout.readline() if ready else ""
+        line = self._child.stdout.readline() if self._ready(PATIENCE) else ""
         if not line:
             self._child.kill()
             raise AssertionError(f"no answer; {self._child.communicate()[1]}")
@@ -301,7 +304,7 @@ def test_counter_of_32_bits_wraps(start: Start) -> None:
 
 
 @pytest.mark.parametrize("profile", [t4, geforce, a100, h100, unified, vgpu])
-def test_every_line_of_a_gpu_is_what_the_binding_reads(start: Start, profile: Callable[[], Gpu]) -> None:
+def test_binding_reads_every_line_of_the_state(start: Start, profile: Callable[[], Gpu]) -> None:
     gpu = profile()
     _, reader = start(gpu)
     texts = {"Name", "UUID", "Serial", "VbiosVersion"}
@@ -326,7 +329,7 @@ def test_every_line_of_a_gpu_is_what_the_binding_reads(start: Start, profile: Ca
     assert {call.partition(".")[0] for call in unknown} <= NEW
 
 
-def test_what_a_gpu_does_not_know_is_not_supported(start: Start) -> None:
+def test_call_without_line_is_not_supported(start: Start) -> None:
     fake, reader = start(t4())
     for call in ("FanSpeed", "RemappedRows", "MigMode", "NvLinkState.0", "Samples.0.0", "ProcessUtilization.0"):
         assert reader.ask(_question(call)) == _refused(3), call
@@ -338,7 +341,7 @@ def test_what_a_gpu_does_not_know_is_not_supported(start: Start) -> None:
     assert reader.ask(several) == [0, 0, 0, 4]
 
 
-def test_a_number_moves_with_the_clock_and_without_one_by_itself(start: Start) -> None:
+def test_moving_number_follows_the_clock_line_or_the_real_clock(start: Start) -> None:
     fake, reader = start(h100())
     fake.say({"gpu0.TotalEnergyConsumption": f"1000+250@{CLOCK}"})
     question = "nvmlDeviceGetTotalEnergyConsumption(gpu)"
@@ -350,7 +353,7 @@ def test_a_number_moves_with_the_clock_and_without_one_by_itself(start: Start) -
     assert reader.ask(question) > first
 
 
-def test_numbers_that_are_not_available_are_all_ones(start: Start) -> None:
+def test_not_available_is_all_bits_one(start: Start) -> None:
     fake, reader = start(h100())
     fake.say(
         {"gpu0.PowerUsage": NOT_AVAILABLE, "gpu0.MemoryInfo": [NOT_AVAILABLE] * 4, "gpu0.FieldValues.3": "ullong -1"}
@@ -360,7 +363,7 @@ def test_numbers_that_are_not_available_are_all_ones(start: Start) -> None:
     assert reader.ask("nvmlDeviceGetFieldValues(gpu, [3])[0].value.ullVal") == 2**64 - 1
 
 
-def test_a_lost_gpu_refuses_everything_and_the_others_nothing(start: Start) -> None:
+def test_device_line_refuses_all_calls_of_that_gpu_only(start: Start) -> None:
     fake, reader = start(h100(0), h100(1))
     questions = ("nvmlDeviceGetHandleByIndex(0) and 0", "nvmlDeviceGetName(gpu)", "nvmlDeviceGetFieldValues(gpu, [83])")
     fake.say({"gpu0": refused(15)})
@@ -375,7 +378,7 @@ def test_a_lost_gpu_refuses_everything_and_the_others_nothing(start: Start) -> N
     assert reader.ask("nvmlDeviceGetPowerUsage(gpu)") == 512_600
 
 
-def test_a_refusal_may_pass(start: Start) -> None:
+def test_refusal_with_count_ends_after_so_many_calls(start: Start) -> None:
     fake, reader = start(h100())
     fake.say({"gpu0.PowerUsage": refused(999, times=2, then=77), "gpu0": refused(4, times=1)})
     power = "nvmlDeviceGetPowerUsage(gpu)"
@@ -385,7 +388,7 @@ def test_a_refusal_may_pass(start: Start) -> None:
     assert answers == [_refused(4), _refused(999), _refused(999), 77, 77]
 
 
-def test_a_call_hangs_until_the_state_says_otherwise(start: Start) -> None:
+def test_hanging_call_returns_when_the_state_changes(start: Start) -> None:
     fake, reader = start(h100())
     fake.say({"gpu0.PowerUsage": HANG})
     reader.begin("nvmlDeviceGetPowerUsage(gpu)")
@@ -395,7 +398,7 @@ def test_a_call_hangs_until_the_state_says_otherwise(start: Start) -> None:
     assert reader.answer() == 1234
 
 
-def test_a_driver_that_does_not_start(start: Start) -> None:
+def test_init_refusal_codes_and_calls_after_shutdown(start: Start) -> None:
     fake, reader = start(h100())
     reader.ask("nvmlShutdown()")
     assert reader.ask("nvmlDeviceGetPowerUsage(gpu)") == _refused(1)
@@ -408,7 +411,7 @@ def test_a_driver_that_does_not_start(start: Start) -> None:
     assert reader.ask("str(NVMLError(15))") == "GPU is lost"
 
 
-def test_without_a_state_no_driver_is_loaded(tmp_path: Path) -> None:
+def test_missing_state_file_is_driver_not_loaded(tmp_path: Path) -> None:
     need(fake_nvml)
     fake = FakeNvml(tmp_path)
     start = "import pynvml; pynvml.nvmlInit(); print(pynvml.nvmlDeviceGetCount())"
@@ -419,7 +422,7 @@ def test_without_a_state_no_driver_is_loaded(tmp_path: Path) -> None:
     assert "NVMLError_DriverNotLoaded" in result.stderr
 
 
-def test_an_old_driver_lacks_functions_and_versions(start: Start) -> None:
+def test_old_library_lacks_functions_and_struct_versions(start: Start) -> None:
     gone = ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetCurrentClocksEventReasons")
     fake, reader = start(a100(), without=gone)
     fake.say({"gpu0.ComputeRunningProcesses": listed((4711, 2 * MIB)), "gpu0.MemoryInfo_v2": refused(25)})
@@ -437,7 +440,7 @@ def test_an_old_driver_lacks_functions_and_versions(start: Start) -> None:
     assert reader.ask("nvmlDeviceGetCurrentClocksThrottleReasons(gpu)") == 0
 
 
-def test_processes_and_their_shares(start: Start) -> None:
+def test_process_lists_and_process_utilization(start: Start) -> None:
     fake, reader = start(h100())
     assert reader.ask("nvmlDeviceGetComputeRunningProcesses(gpu)") == []
     # One with its memory known, one of a part, one without, and a number that no process can have.
@@ -461,7 +464,7 @@ def test_processes_and_their_shares(start: Start) -> None:
     assert reader.ask(shares.format(2_000)) == _refused(6)
 
 
-def test_the_buffer_of_samples(start: Start) -> None:
+def test_samples_newer_than_a_timestamp(start: Start) -> None:
     fake, reader = start(h100())
     fake.say({"gpu0.Samples.1": "uint " + listed((1_000, 55), (2_000, 60), (3_000, 0)), "gpu0.Samples.0": "uint"})
     assert reader.ask("samples(1, 0)") == [1, [[1_000, 55], [2_000, 60], [3_000, 0]]]
@@ -470,7 +473,7 @@ def test_the_buffer_of_samples(start: Start) -> None:
     assert reader.ask("samples(0, 0)") == _refused(6)
 
 
-def test_parts_of_a_gpu_with_an_empty_slot_between_them(start: Start) -> None:
+def test_mig_devices_with_an_empty_slot_between_them(start: Start) -> None:
     fake, reader = start(mig(h100(), 0, {0: (1, 0), 2: (3, 0)}), h100(1))
     assert reader.ask("nvmlDeviceGetMigMode(gpu)") == [1, 1]
     assert reader.ask("nvmlDeviceGetMaxMigDeviceCount(gpu)") == 7
@@ -489,7 +492,7 @@ def test_parts_of_a_gpu_with_an_empty_slot_between_them(start: Start) -> None:
     assert reader.ask("nvmlDeviceGetUUID(part)") == _refused(15)
 
 
-def test_gpm_metrics_are_what_counters_gained_between_two_samples(start: Start) -> None:
+def test_gpm_metrics_are_the_gain_between_two_samples(start: Start) -> None:
     counters = {"GpmCounter.2": 100, "GpmCounter.10": f"0+30@{CLOCK}", "gi3.GpmCounter.2": 7}
     bare = {line: value for line, value in h100().items() if not line.startswith("GpmCounter")}
     fake, reader = start({**bare, **counters})
@@ -512,7 +515,7 @@ def test_gpm_metrics_are_what_counters_gained_between_two_samples(start: Start) 
     assert reader.ask("[nvmlGpmSampleFree(sample) for sample in (a, b, c)]") == [None] * 3
 
 
-def test_events_are_told_once_to_each_who_registered_before(start: Start) -> None:
+def test_event_is_delivered_once_to_each_registered_set(start: Start) -> None:
     fake, reader = start(h100(0), h100(1))
     fake.event(0, 13)
     for name in ("one", "two"):
@@ -535,7 +538,7 @@ def test_events_are_told_once_to_each_who_registered_before(start: Start) -> Non
     assert reader.answer() == [1, 8, 94]
 
 
-def test_calls_are_counted(start: Start) -> None:
+def test_calls_are_counted_by_device_and_name(start: Start) -> None:
     fake, reader = start(mig(h100(), 0, {0: (1, 0)}))
     fake.forget_calls()
     reader.ask("[nvmlDeviceGetPowerUsage(gpu) for _ in range(3)]")
@@ -549,7 +552,7 @@ def test_calls_are_counted(start: Start) -> None:
     }
 
 
-def test_windows_linux_knows_memory_and_not_who_uses_it(start: Start) -> None:
+def test_wsl_answers_memory_but_no_utilization_or_processes(start: Start) -> None:
     _, reader = start(wsl())
     assert reader.ask("nvmlDeviceGetMemoryInfo(gpu).total") == 24_564 * MIB
     assert reader.ask("nvmlDeviceGetUtilizationRates(gpu)") == _refused(999)
@@ -568,7 +571,7 @@ print(json.dumps([
 """
 
 
-def test_a_reader_that_is_not_ours_finds_the_same_numbers(tmp_path: Path) -> None:
+def test_nvitop_reads_the_numbers_of_the_simulated_driver(tmp_path: Path) -> None:
     need(nvitop)
     need(fake_nvml)
     gpus = [h100(0), t4(1), geforce(2)]

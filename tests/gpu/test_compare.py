@@ -1,4 +1,4 @@
-"""Comparing two readers works, as far as that can be seen without a GPU: on recorded output, and on simulated GPUs."""
+"""The comparison of two readers, tested without a GPU: on recorded output and on simulated GPUs."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tests.gpu import load
 from tests.gpu.compare import COLUMNS, MOVING, Difference, Numbers, columns, differences, numbers, queried
 from tests.gpu.cuda import PTX, Cuda
 from tests.gpu.timing import Timed
+from tests.samples import samples
 from tests.sources.cards import OnHost
 from tests.tools import fake_nvml, need
 from tests.tools.nvml import MIB, FakeNvml, listed, t4
@@ -66,7 +67,7 @@ def _said(source: Nvidia) -> Numbers:
     return numbers([*source.read(), *source.read_seldom()])
 
 
-def test_what_the_tool_prints_is_in_base_units_and_what_is_no_number_is_absent() -> None:
+def test_query_gpu_line_is_read_in_base_units() -> None:
     assert queried(NAMES, PRINTED) == {
         UUID: {
             "utilization.general": pytest.approx(0.41),
@@ -79,12 +80,9 @@ def test_what_the_tool_prints_is_in_base_units_and_what_is_no_number_is_absent()
     }
 
 
-def test_what_the_tool_printed_of_a_busy_h200() -> None:
-    samples = os.environ.get("HARDWARE_SAMPLES")
-    if not samples:
-        pytest.skip("HARDWARE_SAMPLES names no folder of recorded output; it is not in the repository")
-    (file,) = (Path(samples) / "nvidia").glob("exporter_capture_*h200*.txt")
-    text = file.read_text()
+@pytest.mark.parametrize("path", samples("nvidia/exporter_capture_*h200*.txt"))
+def test_recorded_query_gpu_line_of_a_busy_h200(path: Path) -> None:
+    text = path.read_text()
     assert columns(text) == list(COLUMNS)
     heading, line = re.findall(r"^(timestamp, driver_version, .*)\n(.*)$", text, re.MULTILINE)[1]  # the busy one
     cells = dict(zip((name.partition(" [")[0] for name in heading.split(", ")), line.split(", ")))
@@ -108,20 +106,20 @@ def test_what_the_tool_printed_of_a_busy_h200() -> None:
     }
 
 
-def test_a_line_with_other_fields_is_an_error() -> None:
+def test_query_gpu_line_with_other_fields_is_an_error() -> None:
     with pytest.raises(ValueError, match="6 fields"):
         queried(NAMES, f"{UUID}, 41\n")
 
 
-def test_only_what_the_tool_knows_is_asked() -> None:
+def test_only_columns_of_help_query_gpu_are_asked_for() -> None:
     assert columns(HELP) == ["utilization.gpu", "clocks.current.sm", "pstate"]
 
 
-def test_all_columns_and_what_moves_are_quantities() -> None:
+def test_columns_and_moving_quantities_are_quantities() -> None:
     assert {column.quantity for column in COLUMNS.values()} | set(MOVING) <= set(QUANTITIES)
 
 
-def test_our_source_and_the_printed_line_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_source_agrees_with_the_query_gpu_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(tmp_path, monkeypatch) as (source, fake, _):
         before = _said(source)
         asked = [COLUMNS[name].quantity for name in NAMES]
@@ -138,26 +136,26 @@ def test_our_source_and_the_printed_line_agree(tmp_path: Path, monkeypatch: pyte
     ("theirs", "differs"),
     [(100.0, False), (140.0, False), (139.9, False), (160.0, False), (59.9, True), (201.0, True)],
 )
-def test_what_moves_may_be_between_and_a_little_beyond(theirs: float, differs: bool) -> None:
+def test_moving_value_may_lie_between_two_readings_with_some_room(theirs: float, differs: bool) -> None:
     found = list(differences({"a": {"power": 100}}, {"a": {"power": theirs}}, {"a": {"power": 160}}, ["power"]))
     assert found == ([Difference("a", "power", (100, 160), theirs)] if differs else [])
 
 
-def test_what_stands_still_is_the_same() -> None:
+def test_constant_value_has_to_be_equal() -> None:
     still = {"a": {"memory.total": 16 * MIB, "power.limit.enforced": 70.0}}
     for quantity, other in (("memory.total", 18 * MIB), ("power.limit.enforced", 70.02)):
         assert list(differences(still, {"a": {quantity: other}}, still, [quantity]))
         assert not list(differences(still, still, still, [quantity]))
 
 
-def test_a_device_that_one_of_them_does_not_see_is_a_difference() -> None:
+def test_device_seen_by_one_reader_is_a_difference() -> None:
     seen = {"a": {"power": 1.0}}
     assert list(differences(seen, {}, seen, ["power"])) == [Difference("a", "power", (1.0, 1.0), None)]
     assert list(differences({}, seen, {}, ["power"])) == [Difference("a", "power", None, 1.0)]
     assert not list(differences(seen, seen, seen, ["energy"]))
 
 
-def test_every_call_to_the_driver_is_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_timed_drivers_time_every_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(tmp_path, monkeypatch) as (source, fake, drivers):
         drivers.seconds.clear()
         fake.forget_calls()
@@ -168,7 +166,7 @@ def test_every_call_to_the_driver_is_timed(tmp_path: Path, monkeypatch: pytest.M
         assert all(0 < second < 10 for seconds in drivers.seconds.values() for second in seconds)
 
 
-def test_kernels_have_the_parameters_that_they_are_given() -> None:
+def test_ptx_kernels_have_the_parameters_they_are_given() -> None:
     entries = re.findall(rb"\.entry (\w+)\(([^)]*)\)", PTX)
     assert {name: parameters.count(b".param .u64") for name, parameters in entries} == {b"spin": 1, b"burn": 2}
     for word in re.findall(rb"ld\.param\.u64 %\w+, \[(\w+)\]", PTX):
@@ -185,13 +183,13 @@ class _Clocked:
         self.spun.append(seconds)
 
 
-def test_a_duty_cycle_is_busy_for_its_share() -> None:
+def test_duty_cycle_spins_for_its_share() -> None:
     cuda = _Clocked()
     assert load._cycle(cuda, 0.4) == pytest.approx(0.4 * load.PERIOD)  # type: ignore[arg-type]
     assert cuda.spun == [pytest.approx(0.4 * load.PERIOD)]
 
 
-def test_without_a_driver_there_is_no_gpu_to_keep_busy() -> None:
+def test_cuda_without_driver_raises_os_error() -> None:
     try:
         ctypes.CDLL("libcuda.so.1")
     except OSError:

@@ -108,7 +108,7 @@ def _said(found: list[Difference]) -> list[Report]:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "duty"])
-def test_every_field_that_nvidia_smi_can_be_asked_for_is_what_we_say(kind: str, report: Report) -> None:
+def test_gpu_rows_agree_with_nvidia_smi_query(kind: str, report: Report) -> None:
     names = columns(_query("--help-query-gpu"))
     with loaded(kind, 60), opened(nvidia_smi="off") as source:
         _rest(_SETTLING)
@@ -121,7 +121,7 @@ def test_every_field_that_nvidia_smi_can_be_asked_for_is_what_we_say(kind: str, 
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "duty"])
-def test_the_library_and_the_tool_say_the_same_by_our_two_ways(kind: str, report: Report) -> None:
+def test_nvml_and_nvidia_smi_sources_agree(kind: str, report: Report) -> None:
     with loaded(kind, 60), opened(nvidia_smi="off") as library, opened(nvml="off") as tool:
         _rest(_SETTLING)
         before, theirs, after = _read(library), _read(tool), _read(library)
@@ -138,7 +138,7 @@ def test_the_library_and_the_tool_say_the_same_by_our_two_ways(kind: str, report
     assert not found
 
 
-def test_what_the_driver_answers_is_written_down(report: Report, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_recording_of_a_real_driver(report: Report, tmp_path_factory: pytest.TempPathFactory) -> None:
     file = _folder(tmp_path_factory) / "nvidia.jsonl"
     with file.open("w", encoding="utf-8") as output:
         record = Record(Drivers(), output, "nvidia", {"settings": {"nvidia_smi": "off"}})
@@ -151,7 +151,7 @@ def test_what_the_driver_answers_is_written_down(report: Report, tmp_path_factor
     assert said
 
 
-def test_calls_take_as_long_as_they_take(report: Report) -> None:
+def test_real_nvml_calls_are_fast_enough_to_sample(report: Report) -> None:
     drivers = Timed(Drivers())
     with loaded("arithmetic", 60), opened(drivers, nvidia_smi="off") as source:
         drivers.seconds.clear()
@@ -180,7 +180,7 @@ def test_energy_is_the_integral_of_power(report: Report) -> None:
     assert gained == pytest.approx(integral, rel=0.1)
 
 
-def test_a_duty_cycle_is_exported_as_the_share_that_it_is(report: Report) -> None:
+def test_duty_cycle_is_exported_as_its_share(report: Report) -> None:
     """What is sampled every two seconds is exported every sixty; the kernels say how long they ran."""
     reader = InMemoryMetricReader()
     instrumentor = HardwareInstrumentor()

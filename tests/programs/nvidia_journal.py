@@ -26,7 +26,7 @@ from tests.programs.journal import provider
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor, poller
 
 JOURNAL, INTERVAL = sys.argv[1], float(sys.argv[2])
-poller._PAUSES = (0.1,)  # until a source that failed is opened again
+poller._PAUSES = (0.1,) * 6  # until a source that failed is opened again
 logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
 meters = provider(JOURNAL, INTERVAL)
 set_meter_provider(meters)

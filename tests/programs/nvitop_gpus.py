@@ -1,19 +1,23 @@
 """What nvitop says of all GPUs: for every line on standard input one line of JSON, of what it knows."""
 
+from __future__ import annotations
+
 import json
 import sys
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import chain
+from typing import Any
 
-from nvitop import NA, Device, PhysicalDevice, libnvml
+from nvitop import NA, Device, PhysicalDevice, libnvml  # type: ignore[import-untyped]
 
 
-def known(said):
+def known(said: Mapping[str, Any]) -> dict[str, Any]:
     """Without what nvitop does not know."""
     return {name: value for name, value in said.items() if value is not NA and value is not None}
 
 
-def of(device):
+def of(device: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     rates, memory = device.utilization_rates(), device.memory_info()
     clocks, most = device.clock_infos(), device.max_clock_infos()
     state = device.performance_state()
@@ -42,11 +46,11 @@ def of(device):
     ), {str(pid): process(each) for pid, each in device.processes().items()}
 
 
-def process(each):
+def process(each: Any) -> dict[str, Any]:
     return known({"used": each.gpu_memory(), "sm": each.gpu_sm_utilization(), "memory": each.gpu_memory_utilization()})
 
 
-def parts(whole):
+def parts(whole: Any) -> Iterator[Any]:
     """Its list of them ends at the first empty slot."""
     for slot in range(whole.max_mig_device_count()):
         with suppress(libnvml.NVMLError):

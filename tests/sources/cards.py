@@ -35,16 +35,15 @@ class Cards:
     def __init__(self, fake: FakeNvml, stage: Playing) -> None:
         self.fake = fake
         self.stage = stage
-        fake.say({"Clock": stage.clock.now})
 
     @property
     def poller(self) -> Poller:
         (found,) = self.stage._session.board.pollers
         return found
 
-    def pass_time(self, seconds: float) -> None:
+    def pass_time(self, seconds: float, changes: Mapping[str, Value | None] | None = None) -> None:
         self.stage.clock.now += seconds
-        self.fake.say({"Clock": self.stage.clock.now})
+        self.fake.say({"Clock": self.stage.clock.now, **(changes or {})})
 
     def tick(self, seconds: float = 2.0, changes: Mapping[str, Value | None] | None = None) -> Exported:
         """Some time later, when the driver says something else, read all and collect."""
@@ -55,8 +54,7 @@ class Cards:
         self, seconds: float = 2.0, changes: Mapping[str, Value | None] | None = None, due: bool = False
     ) -> None:
         """The same without a collection, nor what is read seldom where nothing is due."""
-        self.pass_time(seconds)
-        self.fake.say(changes or {})
+        self.pass_time(seconds, changes)
         self.poller.step(due)
         self.stage._session.after()
 

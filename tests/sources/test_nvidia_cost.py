@@ -1,4 +1,4 @@
-"""How often NVIDIA's driver is asked: what can be counted instead of timed."""
+"""The number of NVML calls per reading and GPU."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ def _of_each(calls: tuple[str, ...]) -> Counter[str]:
     return Counter(f"gpu{index}.{call}" for index in range(GPUS) for call in calls)
 
 
-def test_each_gpu_is_asked_each_thing_once(model: str, asked: list[dict[str, int]]) -> None:
+def test_each_nvml_call_is_made_once_per_reading_and_gpu(model: str, asked: list[dict[str, int]]) -> None:
     sampled, seldom = asked
     gpm = {"EventSetWait": 1, "GpmMetricsGet": GPUS} if model == "h100" else {}
     assert sampled == _of_each(SAMPLED[model]) | gpm
     assert seldom == _of_each(SELDOM[model])
 
 
-def test_calls_for_a_gpu_are_bounded(model: str, asked: list[dict[str, int]]) -> None:
+def test_nvml_calls_per_gpu_are_bounded(model: str, asked: list[dict[str, int]]) -> None:
     sampled, seldom = (sum(calls.values()) / GPUS for calls in asked)
     assert sampled <= SAMPLE
     assert sampled + seldom <= EVERYTHING
 
 
-def test_dear_calls_are_made_every_ten_seconds_at_most(model: str) -> None:
+def test_process_lists_and_error_fields_are_read_every_ten_seconds_at_most(model: str) -> None:
     """A minute in which something is collected every two seconds."""
     calls = fresh.call("tests.benchmarks.gpu:minute", model)
     for index in range(GPUS):

@@ -1,4 +1,4 @@
-"""NVIDIA's driver fails in every way it can: what is exported then, what is said, and how it comes back."""
+"""Failures of NVML: lost GPUs, failing calls, impossible values, exchanged drivers, and recovery from each."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def states(cards: Cards, **changes: Value | None) -> dict[str, str]:
 
 
 def until_well(cards: Cards, name: str, most: int = 40) -> int:
-    """How many readings it takes until a device answers."""
+    """The number of readings until a device answers."""
     for count in range(1, most):
         if states(cards).get(name) == "ok":
             return count
@@ -53,7 +53,7 @@ def until_well(cards: Cards, name: str, most: int = 40) -> int:
         (UNKNOWN, "Unknown Error"),
     ],
 )
-def test_a_lost_device_is_failed_and_silent_until_it_is_back_and_the_others_go_on(
+def test_lost_gpu_has_status_failed_until_it_answers_and_others_go_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, code: int, words: str
 ) -> None:
     with plugged(tmp_path, h100(0), h100(1)) as cards:
@@ -85,7 +85,7 @@ def test_a_lost_device_is_failed_and_silent_until_it_is_back_and_the_others_go_o
     assert back == [f"GPU 1 ({UUID}1) answers again"]
 
 
-def test_a_device_that_stays_lost_is_asked_ever_more_seldom(tmp_path: Path) -> None:
+def test_lost_gpu_is_retried_after_growing_pauses(tmp_path: Path) -> None:
     with plugged(tmp_path, h100(0)) as cards:
         cards.tick(0)
         cards.tick(2, {"gpu0": refused(LOST)})
@@ -102,7 +102,7 @@ def test_a_device_that_stays_lost_is_asked_ever_more_seldom(tmp_path: Path) -> N
         assert until_well(cards, "GPU 0") <= 2, "that was long ago"
 
 
-def test_another_device_in_the_place_of_a_lost_one_is_not_taken_for_it(tmp_path: Path) -> None:
+def test_other_uuid_at_the_index_of_a_lost_gpu_is_not_taken_for_it(tmp_path: Path) -> None:
     with plugged(tmp_path, h100(0), h100(1)) as cards:
         cards.tick(0)
         cards.tick(2, {"gpu0": refused(LOST)})
@@ -114,7 +114,7 @@ def test_another_device_in_the_place_of_a_lost_one_is_not_taken_for_it(tmp_path:
         assert cards.up()
 
 
-def test_a_device_that_was_lost_before_we_came_is_failed_and_known_when_it_answers(
+def test_gpu_lost_before_start_has_status_failed_until_it_answers(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with plugged(tmp_path, h100(0), h100(1), say={"gpu0": refused(LOST)}) as cards:
@@ -132,7 +132,7 @@ def test_a_device_that_was_lost_before_we_came_is_failed_and_known_when_it_answe
 
 
 @pytest.mark.parametrize("code", [LOST, RESET])
-def test_the_events_of_a_device_that_is_back_are_heard_anew_and_once(tmp_path: Path, code: int) -> None:
+def test_xid_events_are_registered_anew_after_a_gpu_comes_back(tmp_path: Path, code: int) -> None:
     with plugged(tmp_path, h100(0), h100(1)) as cards:
         cards.tick(0)
         cards.fake.event(1, 63)
@@ -153,8 +153,12 @@ def test_the_events_of_a_device_that_is_back_are_heard_anew_and_once(tmp_path: P
         assert cards.up()
 
 
-def test_a_limit_that_is_not_said_at_first_is_asked_for_again(tmp_path: Path) -> None:
-    quiet = {"gpu0.TemperatureThreshold.0": refused(10), "gpu0.MaxClockInfo.1": refused(3), "gpu0.MaxClockInfo.2": 0}
+def test_limit_that_fails_at_first_is_asked_for_again(tmp_path: Path) -> None:
+    quiet: Gpu = {
+        "gpu0.TemperatureThreshold.0": refused(10),
+        "gpu0.MaxClockInfo.1": refused(3),
+        "gpu0.MaxClockInfo.2": 0,
+    }
     with plugged(tmp_path, a100(0), say=quiet) as cards:
         now = cards.tick(0)
         assert now.of("hw.temperature.limit", hw_limit_type="high.critical") == {}
@@ -170,7 +174,7 @@ def test_a_limit_that_is_not_said_at_first_is_asked_for_again(tmp_path: Path) ->
         assert [calls[f"gpu0.MaxClockInfo.{domain}"] for domain in range(4)] == [1, 1, 1, 1], "it never changes"
 
 
-def test_the_event_that_says_why_a_device_is_lost_is_counted(tmp_path: Path) -> None:
+def test_xid_of_a_lost_gpu_is_counted(tmp_path: Path) -> None:
     with plugged(tmp_path, h100(0)) as cards:
         cards.tick(0)
         cards.fake.event(0, 79)
@@ -179,7 +183,7 @@ def test_the_event_that_says_why_a_device_is_lost_is_counted(tmp_path: Path) -> 
         assert now.one("hw.status", hw_state="failed") == 1
 
 
-def test_instances_of_a_lost_device_are_failed_and_cost_no_sentence_of_their_own(
+def test_mig_instances_of_a_lost_gpu_are_failed_without_warnings_of_their_own(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with plugged(tmp_path, mig(h100(), 0, {0: (1, 0), 3: (5, 0)})) as cards:
@@ -196,9 +200,7 @@ def test_instances_of_a_lost_device_are_failed_and_cost_no_sentence_of_their_own
         assert cards.tick(2).values("hw.gpu.memory.usage") == [1024 * MIB, 4096 * MIB, 50_000 * MIB]
 
 
-def test_in_windows_linux_calls_that_fail_for_unknown_reasons_cost_themselves_alone(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_wsl_unknown_errors_lose_only_their_own_rows(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with plugged(tmp_path, wsl()) as cards:
         for _ in range(20):
             assert states(cards) == {"GPU 0": "ok"}
@@ -251,7 +253,7 @@ NEVER = (2, 3, 4, 13, 25, 26)
 
 
 @pytest.mark.parametrize("code", NEVER)
-def test_a_call_that_a_device_does_not_know_is_not_made_again_and_said_to_be_missing(
+def test_unsupported_call_is_made_once_and_its_row_is_missing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, code: int
 ) -> None:
     quiet = {f"gpu0.{call}": refused(code) for call in CALLS if call not in ("FieldValues.83", "FieldValues.197")}
@@ -276,7 +278,7 @@ def test_a_call_that_a_device_does_not_know_is_not_made_again_and_said_to_be_mis
 
 
 @pytest.mark.parametrize("code", [10, 11, 19, 20, 23, 27, 29])
-def test_a_call_that_fails_for_a_while_is_made_again_after_pauses_that_grow(
+def test_failing_call_is_retried_after_growing_pauses(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, code: int
 ) -> None:
     with plugged(tmp_path, h100()) as cards:
@@ -300,7 +302,7 @@ def test_a_call_that_fails_for_a_while_is_made_again_after_pauses_that_grow(
     assert warnings(caplog) == []
 
 
-def test_a_driver_before_the_second_form_of_memory_is_asked_in_the_first(tmp_path: Path) -> None:
+def test_memory_info_falls_back_to_version_1(tmp_path: Path) -> None:
     for code in (25, 2, 13):
         with plugged(tmp_path, h100(), say={"gpu0.MemoryInfo_v2": refused(code)}) as cards:
             now = cards.tick(0)
@@ -311,7 +313,7 @@ def test_a_driver_before_the_second_form_of_memory_is_asked_in_the_first(tmp_pat
 # -- What cannot be true.
 
 
-def test_nonsense_is_not_exported(tmp_path: Path) -> None:
+def test_impossible_values_are_not_exported(tmp_path: Path) -> None:
     nonsense: dict[str, Value] = {
         "gpu0.UtilizationRates": (101, 255),
         "gpu0.EncoderUtilization": (1000, 1),
@@ -355,7 +357,7 @@ def filled(gpu: Gpu, bits: int) -> Gpu:
 
 @pytest.mark.parametrize("bits", [16, 32, 64])
 @pytest.mark.parametrize("make", [h100, a100, geforce])
-def test_numbers_that_are_all_ones_are_not_exported(
+def test_not_available_values_are_not_exported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, make: Callable[[], Gpu], bits: int
 ) -> None:
     gpu = make()
@@ -406,7 +408,7 @@ def room(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lies=st.dictionaries(st.sampled_from(KEYS), WORDS, max_size=12), later=st.dictionaries(st.sampled_from(KEYS), WORDS)
 )
 @example(lies={}, later={"ClockInfo.0": refused(END[0])})
-def test_whatever_a_driver_says_nothing_is_exported_that_no_backend_takes(
+def test_arbitrary_driver_answers_export_only_finite_values_in_range(
     room: Path, lies: dict[str, str], later: dict[str, str]
 ) -> None:
     with plugged(room, GPU, say={f"gpu0.{call}": said for call, said in lies.items()}) as cards:
@@ -429,7 +431,7 @@ def test_whatever_a_driver_says_nothing_is_exported_that_no_backend_takes(
 
 
 @pytest.mark.parametrize(("code", "words"), [(MISMATCH, "version mismatch"), (1, "Uninitialized"), (9, "Not Loaded")])
-def test_a_driver_that_is_exchanged_costs_the_source_which_comes_back(
+def test_exchanged_driver_takes_the_source_down_until_init_works_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, code: int, words: str
 ) -> None:
     with plugged(tmp_path, h100(0), h100(1)) as cards:
@@ -459,7 +461,7 @@ def test_a_driver_that_is_exchanged_costs_the_source_which_comes_back(
     ("code", "fix"),
     [(4, "/dev/nvidiactl"), (9, "modprobe nvidia"), (12, ""), (18, "restart the machine")],
 )
-def test_a_library_that_cannot_begin_is_absent_with_its_reason_and_what_to_do(
+def test_init_failure_makes_the_source_absent_with_reason_and_remedy(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, code: int, fix: str
 ) -> None:
     with plugged(tmp_path, h100(), say={"Init": refused(code)}) as cards:
@@ -475,9 +477,7 @@ def test_a_library_that_cannot_begin_is_absent_with_its_reason_and_what_to_do(
 
 
 @pytest.mark.parametrize("code", [10, 15, 999])
-def test_a_library_that_may_begin_later_is_tried_again(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, code: int
-) -> None:
+def test_temporary_init_failure_is_retried(tmp_path: Path, caplog: pytest.LogCaptureFixture, code: int) -> None:
     with plugged(tmp_path, h100(), say={"Init": refused(code)}) as cards:
         assert cards.tick(0).of("hw.power") == {}
         assert not cards.up()
@@ -488,7 +488,7 @@ def test_a_library_that_may_begin_later_is_tried_again(
     assert [text for text in news(caplog) if "recovered" in text] == ["Source nvidia has recovered"]
 
 
-def test_a_driver_that_vanishes_and_comes_back_with_other_gpus(tmp_path: Path) -> None:
+def test_reloaded_driver_with_other_gpus_exports_those(tmp_path: Path) -> None:
     with plugged(tmp_path, h100(0)) as cards:
         cards.tick(0)
         cards.tick(2, {"gpu": refused(9), "Init": refused(9)})
@@ -499,7 +499,7 @@ def test_a_driver_that_vanishes_and_comes_back_with_other_gpus(tmp_path: Path) -
         assert {dict(pairs)["hw.id"] for pairs in now.of("hw.power")} == {"GPU-000020b2-0000-4000-8000-000000000000"}
 
 
-def test_no_gpu_at_all_is_no_trouble(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_driver_without_gpus_is_healthy(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with plugged(tmp_path) as cards:
         assert cards.tick(0).names() == set()
         assert cards.up()
@@ -509,7 +509,7 @@ def test_no_gpu_at_all_is_no_trouble(tmp_path: Path, caplog: pytest.LogCaptureFi
 # -- Events that cannot be had.
 
 
-def test_events_that_fail_cost_their_count_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_failing_event_wait_loses_only_the_xid_count(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with plugged(tmp_path, h100(0), h100(1)) as cards:
         cards.tick(0)
         for code in (LOST, UNKNOWN, 27):
@@ -522,7 +522,7 @@ def test_events_that_fail_cost_their_count_alone(tmp_path: Path, caplog: pytest.
 
 
 @pytest.mark.parametrize("call", ["EventSetCreate", "gpu0.RegisterEvents", "gpu0.SupportedEventTypes"])
-def test_a_driver_without_events_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture, call: str) -> None:
+def test_driver_without_events_has_xid_missing(tmp_path: Path, caplog: pytest.LogCaptureFixture, call: str) -> None:
     with plugged(tmp_path, h100(0), say={call: refused(3)}) as cards:
         now = cards.tick(0)
         assert now.of("hw.errors", error_type="xid") == {}
@@ -534,14 +534,14 @@ def test_a_driver_without_events_says_so(tmp_path: Path, caplog: pytest.LogCaptu
 # -- Who uses it, when that cannot be said.
 
 
-def test_a_process_list_that_always_wants_more_room_is_given_up(tmp_path: Path) -> None:
+def test_endless_insufficient_size_of_process_list_is_given_up(tmp_path: Path) -> None:
     with plugged(tmp_path, h100(0), say={"gpu0.ComputeRunningProcesses": refused(7)}) as cards:
         assert cards.tick(0).one("hw.power") == pytest.approx(512.6)
         assert cards.missing("process.gpu.memory.usage")
         assert cards.fake.calls()["gpu0.ComputeRunningProcesses_v3"] < 10
 
 
-def test_a_driver_version_that_is_not_said_is_no_obstacle(tmp_path: Path) -> None:
+def test_unknown_driver_version_is_left_out(tmp_path: Path) -> None:
     with plugged(tmp_path, h100(0), say={"DriverVersion": refused(999)}) as cards:
         now = cards.tick(0)
         assert now.one("hw.power") == pytest.approx(512.6)

@@ -1,4 +1,4 @@
-"""nvitop, a reader that is not ours, says the same of the same GPUs, value by value, in NVML's own units."""
+"""nvitop, an independent reader, and our source on the same simulated GPUs: equal values, in NVML's units."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ LATER: Mapping[str, Value] = {
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_nvitop_says_the_same_before_and_after_a_change(machine: str, tmp_path: Path) -> None:
+def test_nvitop_reads_the_same_values_before_and_after_a_change(machine: str, tmp_path: Path) -> None:
     gpus = MACHINES[machine]()
     with both(tmp_path, *gpus) as (cards, theirs):
         compare(cards.tick(0), theirs.says())
@@ -144,7 +144,7 @@ def test_nvitop_says_the_same_before_and_after_a_change(machine: str, tmp_path: 
         assert set(now.values("hw.gpu.utilization", hw_gpu_task="general")) == (set() if machine == "wsl" else {0.73})
 
 
-def test_nvitop_says_the_same_of_parts(tmp_path: Path) -> None:
+def test_nvitop_reads_the_same_values_of_mig_instances(tmp_path: Path) -> None:
     with both(tmp_path, mig(h100(), 0, {0: (1, 0), 2: (3, 0)}), h100(1)) as (cards, theirs):
         # NVML knows nothing of the serial number of a part; we say whose part it is.
         compare(cards.tick(0), theirs.says(), but=("serial",))
@@ -155,14 +155,14 @@ def test_nvitop_says_the_same_of_parts(tmp_path: Path) -> None:
         assert used == [1024 * MIB, 9_968 * MIB]
 
 
-def test_nvitop_takes_the_machines_memory_for_that_of_a_gpu_that_has_none(tmp_path: Path) -> None:
+def test_nvitop_agrees_on_unified_memory_gpu_but_for_its_memory(tmp_path: Path) -> None:
     with both(tmp_path, unified()) as (cards, theirs):
         now, said = cards.tick(0), theirs.says()
         compare(now, said, but=("used", "total"))
         assert not now.values("hw.gpu.memory.usage")
 
 
-def test_nvitop_finds_the_same_bytes_over_nvlink(tmp_path: Path) -> None:
+def test_nvitop_reads_the_same_nvlink_throughput(tmp_path: Path) -> None:
     with both(tmp_path, h100(), a100(1)) as (cards, theirs):
         theirs.says()
         before, now = cards.tick(0), cards.tick(10)
@@ -173,7 +173,7 @@ def test_nvitop_finds_the_same_bytes_over_nvlink(tmp_path: Path) -> None:
                 assert gained / 10 == device[way] * 1024
 
 
-def test_nvitop_finds_the_same_use_by_a_process(tmp_path: Path) -> None:
+def test_nvitop_reads_the_same_process_memory_and_utilization(tmp_path: Path) -> None:
     def share(second: int, *percents: int) -> str:
         # nvitop asks for the last second of the real clock, we for what is newer than the newest we saw.
         return listed((ME, int(1e6 * (time.time() + 3600 + second)), *percents))

@@ -1,4 +1,4 @@
-"""nvidia-smi as the way to the GPUs: a real child that prints one of our documents after the other."""
+"""The NVIDIA source without NVML: a real child prints XML documents as nvidia-smi does."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.samples import samples
 from tests.sources.reading import often, opened, value
 from tests.sources.tree import Fabricated, Tree
 
@@ -20,7 +21,7 @@ from opentelemetry.instrumentation.hardware.sources.nvidia.listing import PACE
 from opentelemetry.instrumentation.hardware.sources.nvidia.smi import parse
 
 SMI = Path(__file__).parent / "nvidia" / "smi"
-DOCUMENTS = sorted([*SMI.glob("*.xml"), *Path(os.environ.get("HARDWARE_SAMPLES", "/nowhere")).glob("nvidia/*.xml")])
+DOCUMENTS = [pytest.param(path, id=path.stem) for path in sorted(SMI.glob("*.xml"))]
 TEXT = (SMI / "v12-l40s.xml").read_text()
 PROCESS = """<process_info><gpu_instance_id>N/A</gpu_instance_id><compute_instance_id>N/A</compute_instance_id>
 <pid>{pid}</pid><type>C</type><process_name>python</process_name><used_memory>{used} MiB</used_memory></process_info>"""
@@ -62,7 +63,7 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
-def test_one_run_says_everything_and_the_first_is_not_lost(machine: Machine) -> None:
+def test_nvidia_smi_runs_once_per_reading(machine: Machine) -> None:
     machine.says(100)
     source = machine.open(member=False)
     assert source.pace == PACE
@@ -77,7 +78,7 @@ def test_one_run_says_everything_and_the_first_is_not_lost(machine: Machine) -> 
     source.close()
 
 
-def test_what_the_tool_never_says_is_missing_and_what_it_says_is_not(machine: Machine) -> None:
+def test_rows_that_nvidia_smi_lacks_are_missing(machine: Machine) -> None:
     source = machine.open(member=False)
     rows = {series.metric.name for series in often(source)}
     list(source.read_seldom())
@@ -91,8 +92,8 @@ def test_what_the_tool_never_says_is_missing_and_what_it_says_is_not(machine: Ma
     source.close()
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.stem)
-def test_every_number_of_a_document_is_a_point_of_its_device_and_nothing_else_is(machine: Machine, path: Path) -> None:
+@pytest.mark.parametrize("path", [*DOCUMENTS, *samples("nvidia/*.xml")])
+def test_every_number_of_an_xml_document_is_a_point_of_its_device(machine: Machine, path: Path) -> None:
     machine.prints(path.read_bytes())
     source = machine.open(member=False)
     found = often(source)
@@ -101,13 +102,14 @@ def test_every_number_of_a_document_is_a_point_of_its_device_and_nothing_else_is
     for device in parse(path.read_bytes()).devices:
         whole = device.uuid or f"gpu{device.index}"
         parts = [
-            (each.uuid or f"{whole}/{each.gpu_instance}/{each.compute_instance}", each) for each in device.instances
+            (each.uuid or f"{whole}/{each.gpu_instance}/{each.compute_instance}", each.numbers)
+            for each in device.instances
         ]
-        for id, each in [(whole, device), *parts]:  # noqa: A001
-            for quantity in QUANTITIES.keys() & each.numbers.keys():
+        for id, numbers in [(whole, device.numbers), *parts]:  # noqa: A001
+            for quantity in QUANTITIES.keys() & numbers.keys():
                 metric, attributes = QUANTITIES[quantity][0]
                 said = f"{id}/fan0" if quantity == "fan.ratio" else id
-                expected[metric.name, said, frozenset(attributes.items())] = each.numbers[quantity]
+                expected[metric.name, said, frozenset(attributes.items())] = numbers[quantity]
     told = {
         (
             series.metric.name,
@@ -129,7 +131,7 @@ FOLLOWING = (
 """What is worked out of numbers, or is none."""
 
 
-def test_a_member_of_a_job_has_documents_of_its_own_and_reports_itself_alone(machine: Machine) -> None:
+def test_job_member_runs_nvidia_smi_itself_and_reports_only_its_memory(machine: Machine) -> None:
     machine.says(100)
     source = machine.open(member=True)
     for used in (100, 250):
@@ -142,7 +144,7 @@ def test_a_member_of_a_job_has_documents_of_its_own_and_reports_itself_alone(mac
     source.close()
 
 
-def test_with_both_ways_switched_off_nothing_is_asked() -> None:
+def test_nvml_off_and_nvidia_smi_off_is_unavailable() -> None:
     drivers = Fabricated(Tree({"/proc/driver/nvidia/version": "NVRM"}))
     with pytest.raises(Unavailable, match="both switched off"), opened("nvidia", drivers, nvml="off", nvidia_smi="off"):
         pass

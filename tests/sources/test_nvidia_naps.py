@@ -1,4 +1,4 @@
-"""GPUs that sleep are not asked: only the kernel is, which tells without waking them."""
+"""GPUs in runtime suspend are not asked, which would wake them; the kernel says which these are."""
 
 from __future__ import annotations
 
@@ -46,15 +46,17 @@ class Watched(Fabricated):
         ({}, set(), False),
     ],
 )
-def test_the_kernel_tells_who_sleeps(gpus: dict[str, tuple[str, str]], asleep: set[str], everyone: bool) -> None:
-    naps = Naps(Tree(machine(**gpus)))  # type: ignore[arg-type]
+def test_runtime_status_tells_which_gpus_sleep(
+    gpus: dict[str, tuple[str, str]], asleep: set[str], everyone: bool
+) -> None:
+    naps = Naps(Tree(machine(**gpus)))
     assert {gpu for gpu in (INNER, OUTER) if gpu in naps} == asleep
     assert naps.all() is everyone
 
 
-def test_a_sleeper_may_wake_and_its_file_may_vanish() -> None:
+def test_sleeping_gpu_may_wake_and_its_file_may_vanish() -> None:
     tree = Tree(machine(a=("auto", "suspended")))
-    naps = Naps(tree)  # type: ignore[arg-type]
+    naps = Naps(tree)
     assert INNER in naps
     tree.files[f"/sys/bus/pci/devices/{INNER}/power/runtime_status"] = "active\n"
     assert INNER not in naps
@@ -62,7 +64,7 @@ def test_a_sleeper_may_wake_and_its_file_may_vanish() -> None:
     assert INNER not in naps
 
 
-def test_while_every_gpu_sleeps_the_library_is_not_even_loaded() -> None:
+def test_library_is_not_loaded_while_every_gpu_sleeps() -> None:
     tree = Tree(machine(a=("auto", "suspended")))
     drivers = Watched(tree)
     with opened("nvidia", drivers, nvidia_smi="off") as source:

@@ -1,4 +1,4 @@
-"""NVIDIA's driver in real programs: other libraries, none at all, calls that never return, forks, containers."""
+"""NVML in real programs: old libraries, no library, calls that never return, forks, containers."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ import nvitop
 """
 
 
-def test_an_error_that_is_newer_than_the_binding_leaves_it_as_it_was(tmp_path: Path) -> None:
+def test_error_code_newer_than_the_binding_leaves_the_binding_unchanged(tmp_path: Path) -> None:
     need(nvitop)
     fake = machine(tmp_path, h100() | {"PowerUsage": refused(70), "ComputeRunningProcesses": refused(71)})
     answer = children.run([sys.executable, "-c", NEWER], fake.environment)
@@ -156,7 +156,7 @@ def test_binding_is_not_imported_by_our_threads(tmp_path: Path) -> None:
 # -- Libraries of other versions.
 
 
-def test_an_old_library_is_asked_by_the_names_that_it_has(tmp_path: Path) -> None:
+def test_old_library_is_called_by_its_older_function_names(tmp_path: Path) -> None:
     lacks = (
         *(
             f"nvmlDeviceGet{kind}RunningProcesses_v{n}"
@@ -188,7 +188,7 @@ def test_an_old_library_is_asked_by_the_names_that_it_has(tmp_path: Path) -> Non
     assert "WARNING" not in said["heard"]
 
 
-def test_a_library_with_nothing_but_the_first_calls_does_no_harm(tmp_path: Path) -> None:
+def test_library_with_few_functions_exports_what_it_has(tmp_path: Path) -> None:
     lacks = (
         "nvmlDeviceGetFieldValues",
         "nvmlEventSetCreate",
@@ -208,7 +208,7 @@ def test_a_library_with_nothing_but_the_first_calls_does_no_harm(tmp_path: Path)
 # -- A job: members leave the GPUs to the reporter, and hear no events.
 
 
-def test_a_member_of_a_job_reports_its_own_use_alone(tmp_path: Path) -> None:
+def test_job_member_exports_only_its_own_gpu_memory(tmp_path: Path) -> None:
     fake = machine(tmp_path, h100())
     (said,) = ran(
         {**fake.environment, JOB: key(os.getpid())},
@@ -452,7 +452,7 @@ def namespaces(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("namespaces")
-def test_in_a_container_a_number_that_happens_to_be_ours_is_somebody_elses(tmp_path: Path) -> None:
+def test_container_pid_equal_to_a_host_pid_is_not_taken_for_ours(tmp_path: Path) -> None:
     fake = machine(tmp_path, h100())
     fake.say({"gpu0.ComputeRunningProcesses": listed((1, 7 * MIB), (4711, MIB))})
     said = contained(tmp_path / "dev", fake)
@@ -462,7 +462,7 @@ def test_in_a_container_a_number_that_happens_to_be_ours_is_somebody_elses(tmp_p
 
 
 @pytest.mark.usefixtures("namespaces")
-def test_in_a_container_a_program_that_computes_is_known_by_its_number_there(tmp_path: Path) -> None:
+def test_container_pid_of_a_program_with_an_open_gpu_is_ours(tmp_path: Path) -> None:
     fake = machine(tmp_path, h100())
     fake.say({"gpu0.ComputeRunningProcesses": listed((1, 7 * MIB), (4711, MIB))})
     said = contained(tmp_path / "dev", fake, "/dev/nvidia-uvm")
@@ -471,7 +471,7 @@ def test_in_a_container_a_program_that_computes_is_known_by_its_number_there(tmp
 
 
 @pytest.mark.usefixtures("namespaces")
-def test_in_a_container_whose_driver_says_numbers_of_the_host_doctor_says_what_to_do(tmp_path: Path) -> None:
+def test_container_with_host_pids_names_the_remedy_pid_host(tmp_path: Path) -> None:
     fake = machine(tmp_path, h100())
     fake.say({"gpu0.ComputeRunningProcesses": listed((4711, 7 * MIB))})
     said = contained(tmp_path / "dev", fake, "/dev/nvidia-uvm")

@@ -1,4 +1,4 @@
-"""What NVIDIA's driver says arrives as the rows of the vocabulary, in their units, and nothing else does."""
+"""NVML answers of simulated GPUs and the rows that are exported for them: names, attributes, units, values."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ GIB = 1024 * MIB
 REVOLUTIONS = hasattr(pynvml, "nvmlDeviceGetFanSpeedRPM")
 """The oldest binding does not ask for them."""
 
-ROWS = {
+ROWS: dict[Callable[[], Gpu], str] = {
     h100: """
         hw.energy 5001025.2
         hw.errors corrected 37; nvlink_crc 0; nvlink_recovery 0; nvlink_replay 0; pcie_replay 5; row_remap 3
@@ -143,7 +143,7 @@ ROWS = {
 the others and its value. Worked out from the numbers of `tests/tools/nvml.py`.
 """
 
-MISSING = {
+MISSING: dict[Callable[[], Gpu], set[str]] = {
     h100: {"hw.errors (retired_page)", "hw.fan.speed_ratio", "hw.temperature.limit (gpu high.critical, "},
     a100: {"sm, tensor, dram, fp64, fp32, fp16", "hw.gpu.sm.occupancy", "pcie transmit, pcie receive", "retired_page"},
     t4: {"jpeg, ofa", "hw.gpu.sm.occupancy", "nvlink transmit", "hw.temperature (memory)", "row_remap, nvlink_crc"},
@@ -176,9 +176,7 @@ def told(exported: Exported) -> dict[tuple[str, str], float]:
 
 
 @pytest.mark.parametrize("make", ROWS, ids=lambda make: make.__name__)
-def test_a_gpu_is_exported_with_what_its_driver_said_in_the_units_of_the_rows(
-    tmp_path: Path, make: Callable[[], Gpu]
-) -> None:
+def test_gpu_rows_have_the_expected_values_and_units(tmp_path: Path, make: Callable[[], Gpu]) -> None:
     with plugged(tmp_path, make()) as cards:
         cards.tick(0)
         found = told(cards.tick(2))
@@ -218,7 +216,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
 
 
 @pytest.mark.parametrize("make", MOST, ids=lambda make: make.__name__)
-def test_what_is_not_exported_is_said_to_be_missing_and_what_is_exported_is_not(
+def test_missing_rows_are_exactly_those_not_exported(
     tmp_path: Path, make: Callable[[], Gpu], everything: set[str]
 ) -> None:
     assert len(everything) > 50
@@ -235,7 +233,7 @@ def test_what_is_not_exported_is_said_to_be_missing_and_what_is_exported_is_not(
     }
 
 
-def test_attributes_say_which_device_and_what_it_is(tmp_path: Path) -> None:
+def test_gpu_info_and_device_attributes(tmp_path: Path) -> None:
     with plugged(tmp_path, geforce(0), h100(1), say={"gpu1.PciInfo": "10000:1b:00.0 0x233010de 0x16c110de"}) as cards:
         exported = cards.tick(0)
     ids = {"GPU-00002684-0000-4000-8000-000000000000": "GPU 0", "GPU-00002330-0000-4000-8000-000000000001": "GPU 1"}
@@ -270,7 +268,7 @@ def test_attributes_say_which_device_and_what_it_is(tmp_path: Path) -> None:
     assert units.items() <= exported.units.items()
 
 
-def test_a_share_of_a_gpu_says_little_and_a_gpu_in_windows_linux_what_works(tmp_path: Path) -> None:
+def test_vgpu_and_wsl_export_what_their_drivers_answer(tmp_path: Path) -> None:
     with plugged(tmp_path, vgpu()) as cards:
         shared = cards.tick(0)
         assert "hw.power" not in shared.names()
@@ -294,7 +292,7 @@ def test_a_share_of_a_gpu_says_little_and_a_gpu_in_windows_linux_what_works(tmp_
 # -- Windows: means, integrals, peaks.
 
 
-def test_the_device_counts_its_energy_or_power_is_integrated_and_these_are_never_mixed(tmp_path: Path) -> None:
+def test_energy_counter_and_integrated_power_are_never_mixed(tmp_path: Path) -> None:
     counted, integrated = a100(0), a100(1)
     del integrated["FieldValues.83"]
     fails = {"gpu0.FieldValues.83": refused(10), "gpu1.FieldValues.83": "ullong 9000000000"}
@@ -313,7 +311,7 @@ def test_the_device_counts_its_energy_or_power_is_integrated_and_these_are_never
         assert cards.up()
 
 
-def test_busy_time_grows_by_the_mean_utilization_of_each_window(tmp_path: Path) -> None:
+def test_gpu_time_grows_by_the_mean_utilization_of_each_window(tmp_path: Path) -> None:
     with plugged(tmp_path, h100()) as cards:
         before = cards.tick(0)
         for percents, seconds in (((10, 5), 2), ((95, 60), 3), ((0, 0), 2.5), ((100, 1), 1)):
@@ -329,14 +327,18 @@ def test_busy_time_grows_by_the_mean_utilization_of_each_window(tmp_path: Path) 
             before = now
 
 
-def test_peaks_are_the_highest_reading_of_the_window(tmp_path: Path) -> None:
+def test_peak_rows_are_the_highest_reading_of_the_window(tmp_path: Path) -> None:
     with plugged(tmp_path, a100()) as cards:
         cards.tick(0)
         cards.tick(2)
         for watts, celsius, gib in ((390, 80, 70), (100, 50, 10), (200, 60, 20)):
-            said = {"PowerUsage": watts * 1000, "Temperature.0": celsius, "FieldValues.82": f"uint {celsius + 10}"}
-            memory = (81_920 * MIB, 693 * MIB, 0, gib * GIB)
-            cards.sample(2, {f"gpu0.{call}": value for call, value in {**said, "MemoryInfo": memory}.items()})
+            said: Gpu = {
+                "PowerUsage": watts * 1000,
+                "Temperature.0": celsius,
+                "FieldValues.82": f"uint {celsius + 10}",
+                "MemoryInfo": (81_920 * MIB, 693 * MIB, 0, gib * GIB),
+            }
+            cards.sample(2, {f"gpu0.{call}": value for call, value in said.items()})
         now = cards.collect()
         assert now.one("hw.power.peak") == 390
         assert now.one("hw.power") == pytest.approx((390 + 100 + 200) / 3)
@@ -429,7 +431,7 @@ def samples(*pairs: tuple[float, int]) -> str:
     return f"uint {listed(*((int(at * 1e6), percent) for at, percent in pairs))}"
 
 
-def test_what_the_driver_sampled_between_two_readings_counts_and_what_it_had_before_us_does_not(
+def test_driver_samples_since_the_last_reading_make_utilization_and_peak(
     tmp_path: Path,
 ) -> None:
     old = [(100 + at / 6, 100) for at in range(60)]
@@ -451,7 +453,7 @@ def test_what_the_driver_sampled_between_two_readings_counts_and_what_it_had_bef
         assert now.one("hw.gpu.utilization", hw_gpu_task="general") == pytest.approx(0.12)
 
 
-def test_gpm_windows_lie_end_to_end_however_often_it_is_read(tmp_path: Path) -> None:
+def test_gpm_windows_lie_end_to_end_at_any_reading_interval(tmp_path: Path) -> None:
     gpu = h100()
     for field in (197, 198, f"138.{0xFFFFFFFF}", f"139.{0xFFFFFFFF}"):
         del gpu[f"FieldValues.{field}"]
@@ -479,7 +481,7 @@ def test_gpm_windows_lie_end_to_end_however_often_it_is_read(tmp_path: Path) -> 
 # -- What is counted.
 
 
-def test_a_sum_of_which_a_part_is_not_said_is_left_out_and_no_counter_leaps(tmp_path: Path) -> None:
+def test_error_sum_with_a_missing_field_is_left_out(tmp_path: Path) -> None:
     said: Gpu = {**a100(), "FieldValues.22": "ullong 4", "FieldValues.23": "ullong 1"}
     with plugged(tmp_path, said) as cards:
         now = cards.tick(0)
@@ -501,7 +503,7 @@ def test_a_sum_of_which_a_part_is_not_said_is_left_out_and_no_counter_leaps(tmp_
 
 
 @pytest.mark.parametrize(("field", "what"), [(31, "pages"), (144, "rows"), (145, "rows without a spare")])
-def test_a_device_that_wants_to_be_looked_after_is_degraded(tmp_path: Path, field: int, what: str) -> None:
+def test_pending_page_or_row_repair_is_status_degraded(tmp_path: Path, field: int, what: str) -> None:
     with plugged(tmp_path, h100()) as cards:
         assert cards.tick(0).one("hw.status", hw_state="degraded") == 0
         now = cards.tick(10, {f"gpu0.FieldValues.{field}": "uint 1"})
@@ -511,7 +513,7 @@ def test_a_device_that_wants_to_be_looked_after_is_degraded(tmp_path: Path, fiel
         assert now.one("hw.status", hw_state="ok") == 1
 
 
-def test_a_fan_that_stops_answering_is_silent_and_the_other_goes_on(tmp_path: Path) -> None:
+def test_failing_fan_loses_only_its_own_speed(tmp_path: Path) -> None:
     with plugged(tmp_path, geforce()) as cards:
         cards.tick(0)
         quiet = {"gpu0.FanSpeed.0": None, "gpu0.FanSpeed_v2.0": refused(10), "gpu0.FanSpeedRPM.0": refused(10)}
@@ -532,9 +534,7 @@ def test_a_fan_that_stops_answering_is_silent_and_the_other_goes_on(tmp_path: Pa
 # -- Critical events.
 
 
-def test_events_are_counted_once_each_and_said_once_for_each_kind(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_xid_events_are_counted_and_logged_once_per_kind(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with plugged(tmp_path, h100(0), h100(1), geforce(2)) as cards:
         now = cards.tick(0)
         assert now.values("hw.errors", error_type="xid") == [0, 0]
@@ -553,7 +553,7 @@ def test_events_are_counted_once_each_and_said_once_for_each_kind(
     assert ["Xid 31" in said[1], "Xid 45" in said[2]] == [True, True] or ["Xid 45" in said[1], "Xid 31" in said[2]]
 
 
-def test_a_storm_of_events_is_counted_to_the_last(tmp_path: Path) -> None:
+def test_storm_of_xid_events_is_counted_completely(tmp_path: Path) -> None:
     with plugged(tmp_path, h100(0)) as cards:
         cards.tick(0)
         for _ in range(150):
@@ -572,7 +572,7 @@ def part(slot: int, gpu: int = 0) -> str:
     return f"MIG-00000000-0000-5000-8000-{gpu:06x}{slot:06x}"
 
 
-def test_instances_are_devices_of_their_own_within_a_gpu_that_says_the_rest(tmp_path: Path) -> None:
+def test_mig_instances_are_devices_with_the_gpu_as_parent(tmp_path: Path) -> None:
     with plugged(tmp_path, mig(h100(), 0, SLOTS), h100(1)) as cards:
         cards.tick(0)
         now = cards.tick(2)
@@ -596,7 +596,7 @@ def test_instances_are_devices_of_their_own_within_a_gpu_that_says_the_rest(tmp_
         assert cards.up()
 
 
-def test_what_is_counted_for_several_instances_in_one_is_said_of_none_of_them(tmp_path: Path) -> None:
+def test_compute_instances_sharing_a_gpu_instance_have_no_utilization(tmp_path: Path) -> None:
     with plugged(tmp_path, mig(h100(), 0, {0: (1, 0), 1: (1, 1), 3: (5, 0)})) as cards:
         cards.tick(0)
         now = cards.tick(2)
@@ -612,7 +612,7 @@ def test_what_is_counted_for_several_instances_in_one_is_said_of_none_of_them(tm
         assert cards.up()
 
 
-def test_instances_come_and_go(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_mig_instances_appear_and_vanish(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     full = mig(h100(), 0, {0: (1, 0), 3: (5, 0), 6: (9, 0)})
     gone = {f"gpu0.{call}": None for call in full if call.startswith(("mig3.", "gi5."))}
     fresh = {f"gpu0.{call}": value for call, value in full.items() if call.startswith(("mig6.", "gi9."))}
@@ -628,7 +628,7 @@ def test_instances_come_and_go(tmp_path: Path, caplog: pytest.LogCaptureFixture)
         assert now.one("hw.gpu.memory.usage", hw_id=part(0)) == GIB
         # Another instance in a slot; and one that comes back.
         again = {f"gpu0.{call}": value for call, value in full.items() if call.startswith(("mig3.", "gi5."))}
-        other = {"gpu0.mig0.UUID": "MIG-another", "gpu0.mig0.MemoryInfo": (9_984 * MIB, 0, 0, 5 * GIB)}
+        other: Gpu = {"gpu0.mig0.UUID": "MIG-another", "gpu0.mig0.MemoryInfo": (9_984 * MIB, 0, 0, 5 * GIB)}
         cards.tick(2, {**again, **other})
         now = cards.tick(2)
         assert now.one("hw.gpu.memory.usage", hw_id="MIG-another") == 5 * GIB
@@ -637,7 +637,7 @@ def test_instances_come_and_go(tmp_path: Path, caplog: pytest.LogCaptureFixture)
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == []
 
 
-def test_instances_of_another_container_cost_a_sentence_and_no_warning(
+def test_mig_instance_without_permission_is_missing_without_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     hidden = {"gpu0.mig0.UUID": refused(4), "gpu0.mig0.MemoryInfo": refused(4)}
@@ -651,7 +651,7 @@ def test_instances_of_another_container_cost_a_sentence_and_no_warning(
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == []
 
 
-def test_an_ampere_gpu_says_the_memory_of_its_instances_alone(tmp_path: Path) -> None:
+def test_mig_instances_of_ampere_export_memory_only(tmp_path: Path) -> None:
     with plugged(tmp_path, mig(a100(), 0, SLOTS)) as cards:
         cards.tick(0)
         now = cards.tick(2)

@@ -7,7 +7,6 @@ The files in ``nvidia/smi`` are written by hand, in the tool's format; what stan
 from __future__ import annotations
 
 import math
-import os
 import re
 import sys
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.samples import samples
 from tests.stage import PATIENT
 
 from opentelemetry.instrumentation.hardware.command import Command, Output, Tool
@@ -41,7 +41,7 @@ MIB = 1 << 20
 
 
 @pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.stem)
-def test_a_document_says_what_is_written_beside_it(path: Path, rewrite: bool) -> None:
+def test_parsed_document_matches_its_expected_file(path: Path, rewrite: bool) -> None:
     found = "\n".join([*_told(parse(path.read_bytes())), ""])
     beside = path.with_suffix(".expected")
     if rewrite:
@@ -75,20 +75,20 @@ def _told(document: Document) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.stem)
-def test_a_capture_says_who_wrote_it(path: Path) -> None:
+def test_xml_document_says_that_it_is_written_by_hand(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     driver = re.search("<driver_version>(.*)</driver_version>", text)
     assert driver is not None
     assert f"<!-- Written by hand, as driver {driver[1]} (schema {path.stem.partition('-')[0]}) prints it." in text
 
 
-def test_every_quantity_is_in_some_document() -> None:
+def test_every_quantity_is_in_some_xml_document() -> None:
     devices = [device for path in CAPTURES for device in parse(path.read_bytes()).devices]
     said = {name: where for device in devices for name, where in device.spelled.items()}
     assert set(said) == {*NUMBERS, *FLAGS}
 
 
-def test_what_is_called_as_in_every_vendors_devices_is_told_from_what_is_nvidias_own() -> None:
+def test_quantities_that_only_nvidia_smi_has() -> None:
     assert set(NUMBERS) - set(QUANTITIES) == {
         *("memory.reserved", "memory.free"),
         *("power.average", "power.instant", "power.module", "power.memory"),
@@ -109,7 +109,7 @@ ELSEWHERE = {
 """Spellings that are tried below: where they are said, another one is said too and counts."""
 
 
-def test_every_spelling_is_in_some_document() -> None:
+def test_every_xml_spelling_is_in_some_document() -> None:
     devices = [device for path in CAPTURES for device in parse(path.read_bytes()).devices]
     said = {where for device in devices for where in device.spelled.values()}
     known = {where for table in (NUMBERS, FLAGS) for _, spellings in table.values() for where in spellings}
@@ -161,7 +161,7 @@ def _of(*elements: str, around: str = "<nvidia_smi_log><gpu>{}</gpu></nvidia_smi
         ),
     ],
 )
-def test_a_value_is_read(element: str, quantity: str, value: object) -> None:
+def test_xml_value_is_parsed(element: str, quantity: str, value: object) -> None:
     device = _of(element)
     found = {**device.numbers, **device.flags}
     assert found[quantity] == value
@@ -199,7 +199,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_what_is_no_share_is_absent_with_what_was_said(text: str) -> None:
+def test_text_that_is_no_percentage_is_refused(text: str) -> None:
     device = _of(f"utilization/gpu_util={text}", "temperature/gpu_temp=27 C")
     assert device.numbers == {"temperature.gpu": 27}
     assert device.refused["utilization.general"] == text.strip("[]")[:200]
@@ -228,7 +228,7 @@ def test_what_is_no_share_is_absent_with_what_was_said(text: str) -> None:
         ("remapped_rows/remapped_row_failure=Perhaps", "remapped.failure"),
     ],
 )
-def test_what_cannot_be_true_is_absent(element: str, quantity: str) -> None:
+def test_impossible_xml_value_is_refused(element: str, quantity: str) -> None:
     device = _of(element)
     assert quantity not in {**device.numbers, **device.flags}
     assert device.refused[quantity]
@@ -237,13 +237,13 @@ def test_what_cannot_be_true_is_absent(element: str, quantity: str) -> None:
 @pytest.mark.parametrize(
     "name", ["tlimit", "max_tlimit_threshold", "slow_tlimit_threshold", "max_gpu_tlimit_threshold"]
 )
-def test_a_distance_to_a_threshold_is_no_temperature(name: str) -> None:
+def test_tlimit_is_not_read_as_a_temperature(name: str) -> None:
     for text in ("-8 C", "0 C", "59 C"):
         device = _of(f"temperature/gpu_temp_{name}={text}")
         assert (device.numbers, device.refused) == ({}, {})
 
 
-def test_a_sum_needs_all_its_parts() -> None:
+def test_sram_error_sum_needs_all_its_parts() -> None:
     parity, secded = (f"ecc_errors/aggregate/sram_uncorrectable_{code}" for code in ("parity", "secded"))
     around = "<nvidia_smi_log><gpu>{}</gpu></nvidia_smi_log>"
     assert _of(f"{parity}=2", f"{secded}=3", around=around).numbers == {"sram.uncorrected": 5}
@@ -252,7 +252,7 @@ def test_a_sum_needs_all_its_parts() -> None:
     assert (half.numbers, half.refused) == ({}, {"sram.uncorrected": "N/A"})
 
 
-def test_what_a_folder_says_is_said_of_all_that_is_in_it() -> None:
+def test_not_available_element_refuses_all_quantities_below_it() -> None:
     device = _of("remapped_rows=N/A", "ecc_errors=[Not Supported]", "pci=0", "gpu_power_readings=5.00 W")
     assert device.numbers == {}, "and is never a value"
     refused = device.refused
@@ -260,7 +260,7 @@ def test_what_a_folder_says_is_said_of_all_that_is_in_it() -> None:
     assert refused["errors.corrected"] == refused["sram.uncorrected"] == "Not Supported"
 
 
-def test_the_first_spelling_that_is_believed_counts_and_is_remembered() -> None:
+def test_first_valid_spelling_of_power_is_used() -> None:
     new, old = "gpu_power_readings/average_power_draw", "power_readings/power_draw"
     both = _of(f"{new}=10.00 W", f"{old}=9.00 W")
     assert (both.numbers["power"], both.spelled["power"]) == (9.0, old)
@@ -270,13 +270,13 @@ def test_the_first_spelling_that_is_believed_counts_and_is_remembered() -> None:
 
 
 @pytest.mark.parametrize("total", ["0 MiB", "N/A", "Not Supported", ""])
-def test_parts_of_a_memory_that_is_not_there_are_not_believed(total: str) -> None:
+def test_used_memory_without_a_total_is_refused(total: str) -> None:
     device = _of(f"fb_memory_usage/total={total}", "fb_memory_usage/used=0 MiB", "fb_memory_usage/free=0 MiB")
     assert device.numbers == {}
     assert {"memory.used", "memory.free"} <= set(device.refused)
 
 
-def test_more_than_the_whole_is_not_believed() -> None:
+def test_used_memory_above_the_total_is_refused() -> None:
     device = _of("fb_memory_usage/total=100 MiB", "fb_memory_usage/used=101 MiB", "fb_memory_usage/free=100 MiB")
     assert device.numbers == {"memory.total": 100 * MIB, "memory.free": 100 * MIB}
     assert device.refused == {"memory.used": "it is more than the total"}
@@ -297,7 +297,7 @@ def test_more_than_the_whole_is_not_believed() -> None:
         ("00000000:1G:00.0", None),
     ],
 )
-def test_an_address_is_as_the_kernel_has_it(said: str, bdf: str | None) -> None:
+def test_pci_address_is_written_like_the_kernels(said: str, bdf: str | None) -> None:
     assert _of(f"pci/pci_bus_id={said}").bdf == bdf
     assert parse(f'<nvidia_smi_log><gpu id="{said}"></gpu></nvidia_smi_log>'.encode()).devices[0].bdf == bdf
 
@@ -305,20 +305,20 @@ def test_an_address_is_as_the_kernel_has_it(said: str, bdf: str | None) -> None:
 @pytest.mark.parametrize(
     "text", ["N/A", "[N/A]", "[REDACTED]", "REDACTED", "None", "", "  ", "Unknown Error", "GPU is lost"]
 )
-def test_what_is_said_instead_of_a_fact_is_none(text: str) -> None:
+def test_placeholder_text_of_a_fact_is_none(text: str) -> None:
     device = _of(*(f"{name}={text}" for name in ("product_name", "serial", "uuid", "vbios_version", "minor_number")))
     assert [device.name, device.serial, device.uuid, device.vbios, device.minor] == [None] * 5
 
 
 @pytest.mark.parametrize("text", ["GPU-", "MIG-1234", "GPU-xyzw", "1234", "GPU-1234 ; rm", "GPU-" + "1" * 100])
-def test_what_is_no_uuid_is_none(text: str) -> None:
+def test_malformed_uuid_is_none(text: str) -> None:
     assert _of(f"uuid={text}").uuid is None
 
 
 # -- parts of a device
 
 
-def test_instances_of_a_driver_that_says_their_uuid() -> None:
+def test_mig_devices_with_uuid_are_parsed() -> None:
     one = (
         "<mig_device><index>3</index><gpu_instance_id>5</gpu_instance_id><compute_instance_id>1</compute_instance_id>"
         "<uuid>MIG-5c89852c-d268-c3f3-1b07-005d5ae1dc3f</uuid></mig_device>"
@@ -331,7 +331,7 @@ def test_instances_of_a_driver_that_says_their_uuid() -> None:
     assert instance.uuid == "MIG-GPU-5c89852c-d268-c3f3-1b07-005d5ae1dc3f/5/1"
 
 
-def test_uncorrected_errors_of_an_instance_may_be_said_in_two_parts() -> None:
+def test_mig_sram_errors_in_two_parts_are_summed() -> None:
     counts = "".join(
         f"<sram_uncorrectable_{code}>{count}</sram_uncorrectable_{code}>"
         for code, count in (("parity", 1), ("secded", 2))
@@ -340,7 +340,7 @@ def test_uncorrected_errors_of_an_instance_may_be_said_in_two_parts() -> None:
     assert _of(f"mig_devices/mig_device={one}").instances[0].numbers == {"sram.uncorrected": 3}
 
 
-def test_a_process_without_a_number_is_none_and_one_without_memory_is_one() -> None:
+def test_process_without_pid_is_left_out_and_without_memory_is_kept() -> None:
     said = "".join(
         f"<process_info><pid>{pid}</pid><type>{kind}</type><used_memory>{used}</used_memory></process_info>"
         for pid, kind, used in [("12", "C", "5 MiB"), ("N/A", "C", "5 MiB"), ("0", "C", "1 MiB"), ("13", "C+G", "N/A")]
@@ -355,7 +355,7 @@ def test_a_process_without_a_number_is_none_and_one_without_memory_is_one() -> N
 
 
 @pytest.mark.parametrize("reason", ["GPU is lost", "[GPU is lost]", "GPU requires reset"])
-def test_nothing_of_a_lost_device_is_believed(reason: str) -> None:
+def test_lost_gpu_has_no_numbers(reason: str) -> None:
     process = "<process_info><pid>1</pid><used_memory>0 MiB</used_memory></process_info>"
     device = _of(
         "uuid=GPU-1234",
@@ -367,7 +367,7 @@ def test_nothing_of_a_lost_device_is_believed(reason: str) -> None:
     assert device == Device(0, uuid="GPU-1234", lost=reason.strip("[]"))
 
 
-def test_a_device_that_says_nothing_but_errors_is_lost_and_one_that_says_a_number_is_not() -> None:
+def test_gpu_with_only_unknown_errors_is_lost() -> None:
     broken = _of("utilization/gpu_util=Unknown Error", "fan_speed=Unknown Error", "clocks/sm_clock=N/A")
     assert (broken.lost, broken.refused) == ("Unknown Error", {})
     partly = _of("utilization/gpu_util=Unknown Error", "fan_speed=30 %")
@@ -375,7 +375,7 @@ def test_a_device_that_says_nothing_but_errors_is_lost_and_one_that_says_a_numbe
 
 
 @pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.stem)
-def test_of_a_cut_document_the_devices_before_the_cut_are_whole_and_the_others_absent(path: Path) -> None:
+def test_truncated_document_keeps_the_complete_gpus(path: Path) -> None:
     printed = path.read_bytes()
     whole = parse(printed)
     begin, end = printed.index(b"<nvidia_smi_log>"), printed.find(b"</nvidia_smi_log>")
@@ -390,7 +390,7 @@ def test_of_a_cut_document_the_devices_before_the_cut_are_whole_and_the_others_a
 # -- what else comes out of it
 
 
-def test_of_several_documents_the_newest_counts() -> None:
+def test_last_of_several_documents_is_used() -> None:
     first, second = (FOLDER / name for name in ("v10-v100.xml", "v13-h200.xml"))
     assert parse(first.read_bytes() + second.read_bytes()) == parse(second.read_bytes())
     assert parse(b"warning\n" * 3 + second.read_bytes() + b"\nSegmentation fault\n") == parse(second.read_bytes())
@@ -399,20 +399,20 @@ def test_of_several_documents_the_newest_counts() -> None:
 @pytest.mark.parametrize(
     "name", [b"\xff\xfe\x00\x01", b"a & b < c > d", b"</x></gpu>", b"\x1b[31m", "köln".encode(), b""]
 )
-def test_a_process_may_be_called_anything(name: bytes) -> None:
+def test_any_process_name_is_parsed(name: bytes) -> None:
     printed = (FOLDER / "v13-h200.xml").read_bytes()
     assert b"./gpu_burn" in printed
     assert parse(printed.replace(b"./gpu_burn", name)) == parse(printed)
 
 
-def test_a_malformed_table_of_clocks_costs_nothing() -> None:
+def test_malformed_clock_table_loses_nothing_else() -> None:
     printed = (FOLDER / "v12-l40s.xml").read_bytes()
     broken = printed.replace(b"<value>9001 MHz</value>", b"9001 MHz</value>")
     assert broken != printed
     assert parse(broken) == parse(printed)
 
 
-def test_comments_are_no_values() -> None:
+def test_xml_comments_are_ignored() -> None:
     printed = (FOLDER / "v13-h200.xml").read_bytes()
     assert parse(printed.replace(b"<fan_speed>", b"<!-- fans & more -->\n<fan_speed>")) == parse(printed)
 
@@ -423,7 +423,7 @@ BOMB = b"""<?xml version="1.0"?>
 
 
 @pytest.mark.parametrize("value", [b"&b;", b"&n;", b"&file;"])
-def test_entities_are_never_expanded(value: bytes) -> None:
+def test_xml_entities_are_never_expanded(value: bytes) -> None:
     document = parse(BOMB % (b'<!ENTITY file SYSTEM "file:///etc/hostname">', value))
     assert document.devices == ()
     assert document.problem == "the output of nvidia-smi breaks off after 0 of some GPUs: undefined entity"
@@ -441,7 +441,7 @@ def test_entities_are_never_expanded(value: bytes) -> None:
     ],
     ids=["deep", "deep and closed", "deep devices", "many", "names without end", "beginnings"],
 )
-def test_what_is_too_much_is_left_at_once(printed: bytes) -> None:
+def test_oversized_document_is_given_up(printed: bytes) -> None:
     document = parse(printed)
     assert document.devices == ()
     assert document.problem is not None
@@ -493,7 +493,7 @@ def mutated(draw: st.DrawFn) -> bytes:
 @given(printed=mutated() | st.binary() | st.binary().map(lambda inside: b"<nvidia_smi_log>" + inside))
 @example(printed=b"<nvidia_smi_log")
 @example(printed=b"<nvidia_smi_log><gpu></gpu></nvidia_smi_log>")
-def test_whatever_is_printed_what_is_believed_can_be_true(printed: bytes) -> None:
+def test_arbitrary_output_parses_to_values_in_range(printed: bytes) -> None:
     try:
         document = parse(printed)
     except ValueError:
@@ -557,7 +557,7 @@ def _smi(code: int, stdout: bytes, stderr: bytes = b"") -> Smi:
         (12, b"NVIDIA-SMI couldn't find libnvidia-ml.so library in your system.\n", "install NVIDIA's driver"),
     ],
 )
-def test_a_machine_without_driver_or_device_is_unavailable(code: int, printed: bytes, fix: str) -> None:
+def test_missing_driver_or_device_is_unavailable_with_remedy(code: int, printed: bytes, fix: str) -> None:
     with pytest.raises(Unavailable) as gone:
         _smi(code, printed).read()
     assert gone.value.reason == printed.decode().strip()[:200]
@@ -574,7 +574,7 @@ def test_a_machine_without_driver_or_device_is_unavailable(code: int, printed: b
         (2, b"Invalid combination of input arguments\n" * 1000, b"", "Invalid combination .* ends with 2"),
     ],
 )
-def test_what_is_no_document_is_an_error_that_says_what_it_is(
+def test_output_without_document_is_an_error_with_its_text(
     code: int, stdout: bytes, stderr: bytes, sentence: str
 ) -> None:
     with pytest.raises(ValueError, match=sentence) as caught:
@@ -583,13 +583,13 @@ def test_what_is_no_document_is_an_error_that_says_what_it_is(
 
 
 @pytest.mark.parametrize("code", [0, 15, -11, 255])
-def test_a_document_is_believed_whatever_the_exit_code(code: int) -> None:
+def test_document_is_parsed_at_any_exit_code(code: int) -> None:
     printed = (FOLDER / "v12-lost.xml").read_bytes()
     assert _smi(code, printed).read() == parse(printed)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="starts a tool as POSIX has it")
-def test_a_real_child_that_crashes_in_the_middle_says_what_it_said_before(tmp_path: Path) -> None:
+def test_crashing_nvidia_smi_keeps_what_it_printed(tmp_path: Path) -> None:
     path = tmp_path / "nvidia-smi"
     path.write_text(f'#!/bin/sh\n[ "$*" = "-q -x" ] || exit 2\ncat "{FOLDER / "v12-truncated.xml"}"\nkill -SEGV $$\n')
     path.chmod(0o755)
@@ -598,7 +598,7 @@ def test_a_real_child_that_crashes_in_the_middle_says_what_it_said_before(tmp_pa
     assert document.problem == "the output of nvidia-smi breaks off after 2 of 4 GPUs: no element found"
 
 
-def test_a_machine_without_the_tool_is_unavailable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_nvidia_smi_is_unavailable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(Unavailable, match="there is no nvidia-smi") as gone:
         Command(Tool(TOOL.name, folders=(str(tmp_path),), fix=TOOL.fix))
@@ -746,12 +746,9 @@ RECORDED: dict[str, dict[str, object]] = {
 """By file, what its first device says, written off it by hand; None: it is absent."""
 
 
-@pytest.mark.parametrize("name", RECORDED)
-def test_recorded_output_says_what_a_reader_of_it_sees(name: str) -> None:
-    samples = os.environ.get("HARDWARE_SAMPLES")
-    if not samples:
-        pytest.skip("HARDWARE_SAMPLES names no folder of recorded output; it is not in the repository")
-    document = parse((Path(samples) / "nvidia" / name).read_bytes())
+@pytest.mark.parametrize("path", samples(*(f"nvidia/{name}" for name in RECORDED)))
+def test_recorded_nvidia_smi_output_has_the_expected_values(path: Path) -> None:
+    document = parse(path.read_bytes())
     (device,) = document.devices
     assert (document.problem, device.lost) == (None, None)
     found: dict[str, object] = {
@@ -774,5 +771,5 @@ def test_recorded_output_says_what_a_reader_of_it_sees(name: str) -> None:
     }
     for fact in ("uuid", "name", "serial", "vbios", "bdf", "minor", "addressing", "recovery"):
         found[fact] = getattr(device, fact)
-    expected = RECORDED[name]
+    expected = RECORDED[path.name]
     assert {key: found.get(key) for key in expected} == expected

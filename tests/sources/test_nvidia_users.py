@@ -1,4 +1,4 @@
-"""What the observed program and its children use of each GPU, as the driver's process lists say."""
+"""GPU memory and utilization of the observed program and its children, by NVML's process lists."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def children() -> Iterator[list[int]]:
         yield [child.pid for child in made]
 
 
-def test_what_a_program_and_its_children_use_is_summed_and_nobody_elses_is_counted(
+def test_gpu_memory_of_a_program_and_its_children_is_summed(
     tmp_path: Path, children: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))  # there is a multi-process service
@@ -56,9 +56,7 @@ def test_what_a_program_and_its_children_use_is_summed_and_nobody_elses_is_count
         assert {dict(pairs)["hw.id"] for pairs in now.of("process.gpu.memory.usage")} == {f"{ID}0"}, "it is not asked"
 
 
-def test_memory_that_the_driver_does_not_know_is_absent_and_the_rest_is_summed(
-    tmp_path: Path, children: list[int]
-) -> None:
+def test_unknown_process_memory_is_left_out_of_the_sum(tmp_path: Path, children: list[int]) -> None:
     unknown = {"gpu0.ComputeRunningProcesses": listed((ME, NOT_AVAILABLE))}
     with plugged(tmp_path, h100(0), say=unknown) as cards:
         assert cards.tick(0).of("process.gpu.memory.usage") == {}
@@ -66,7 +64,7 @@ def test_memory_that_the_driver_does_not_know_is_absent_and_the_rest_is_summed(
         assert now.one("process.gpu.memory.usage") == 5
 
 
-def test_the_share_of_a_program_is_the_mean_of_each_process_summed(tmp_path: Path, children: list[int]) -> None:
+def test_process_utilization_is_the_sum_of_the_means_of_its_processes(tmp_path: Path, children: list[int]) -> None:
     one, other = children
     old = [(ME, 5, 100, 100, 0, 0)]
     users = {"gpu0.ComputeRunningProcesses": listed((ME, 1), (one, 1), (other, 1), (SOMEBODY, 1))}
@@ -81,7 +79,7 @@ def test_the_share_of_a_program_is_the_mean_of_each_process_summed(tmp_path: Pat
         assert now.one("process.gpu.utilization", hw_gpu_task="sm") == 1, "never more than the whole"
 
 
-def test_a_program_that_idles_uses_nothing_which_counts_in_the_mean(tmp_path: Path) -> None:
+def test_idle_process_counts_as_zero_in_the_mean(tmp_path: Path) -> None:
     idle = {"gpu0.ComputeRunningProcesses": listed((ME, 1)), "gpu0.ProcessUtilization": ""}
     with plugged(tmp_path, h100(0), say=idle) as cards:
         assert cards.tick(0).of("process.gpu.utilization") == {}, "nothing is known of the time before"
@@ -99,7 +97,7 @@ def test_a_program_that_idles_uses_nothing_which_counts_in_the_mean(tmp_path: Pa
         assert not cards.missing("process.gpu.utilization")
 
 
-def test_with_instances_each_says_who_uses_it(tmp_path: Path) -> None:
+def test_process_memory_is_reported_by_mig_instance(tmp_path: Path) -> None:
     users = {
         "gpu0.ComputeRunningProcesses": listed((ME, 30 * MIB, 5, 0)),
         "gpu0.mig3.ComputeRunningProcesses": listed((ME, 30 * MIB, 5, 0)),
@@ -114,7 +112,7 @@ def test_with_instances_each_says_who_uses_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("version", "garbled"), [("535.43.02", True), ("535.85.12", True), ("535.86.05", False)])
-def test_drivers_whose_lists_are_garbled_are_not_believed(tmp_path: Path, version: str, garbled: bool) -> None:
+def test_process_lists_of_535_43_to_535_85_are_not_read(tmp_path: Path, version: str, garbled: bool) -> None:
     users = {"DriverVersion": version, "gpu0.ComputeRunningProcesses": listed((ME, MIB))}
     with plugged(tmp_path, geforce(0), say=users) as cards:
         now = cards.tick(0)
@@ -123,14 +121,14 @@ def test_drivers_whose_lists_are_garbled_are_not_believed(tmp_path: Path, versio
         assert now.one("hw.power") == pytest.approx(287.45)
 
 
-def test_pids_that_cannot_be_are_nobodys(tmp_path: Path) -> None:
+def test_impossible_pids_are_ignored(tmp_path: Path) -> None:
     nonsense = listed((0, MIB), (2**32 - 1, MIB), (2**31, 2**64 - 2), (ME, 5 * MIB), (ME, 5 * MIB))
     with plugged(tmp_path, h100(0), say={"gpu0.ComputeRunningProcesses": nonsense}) as cards:
         assert cards.tick(0).one("process.gpu.memory.usage") == 5 * MIB
         assert cards.up()
 
 
-def test_a_list_that_is_refused_for_a_while_is_missing_for_so_long(tmp_path: Path) -> None:
+def test_process_list_that_fails_is_missing_until_it_works(tmp_path: Path) -> None:
     with plugged(tmp_path, h100(0), say={"gpu0.ComputeRunningProcesses": refused(999)}) as cards:
         cards.tick(0)
         assert cards.missing("process.gpu.memory.usage")
@@ -139,7 +137,7 @@ def test_a_list_that_is_refused_for_a_while_is_missing_for_so_long(tmp_path: Pat
         assert not cards.missing("process.gpu.memory.usage")
 
 
-def test_more_processes_than_there_was_room_for_are_all_read(tmp_path: Path) -> None:
+def test_process_list_larger_than_the_first_buffer_is_read_completely(tmp_path: Path) -> None:
     many = listed(*((2**22 + 1 + number, MIB) for number in range(700)), (ME, 9 * MIB))
     with plugged(tmp_path, h100(0), say={"gpu0.ComputeRunningProcesses": many}) as cards:
         assert cards.tick(0).one("process.gpu.memory.usage") == 9 * MIB

@@ -73,15 +73,17 @@ class FakeNvml:
         self._calls = folder / "nvml-calls"
         self._events = count(1)
         self._written = 0
-        self._lines: dict[str, Value] = {
+        self._files: list[Path] = []
+        self._lines: dict[str, str] = {}
+        lines: dict[str, Value | None] = {
             "DriverVersion": "570.86.15",
             "NVMLVersion": "12.570.86.15",
             "CudaDriverVersion": 12080,
             "Count": len(gpus),
         }
         for index, gpu in enumerate(gpus):
-            self._lines |= {f"gpu{index}.{call}": value for call, value in gpu.items()}
-        self._write()
+            lines |= {f"gpu{index}.{call}": value for call, value in gpu.items()}
+        self.say(lines)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -99,7 +101,7 @@ class FakeNvml:
             if value is None:
                 self._lines.pop(key, None)
             else:
-                self._lines[key] = value
+                self._lines[key] = _words(value)
         self._write()
 
     def event(self, gpu: int, data: int, kind: int = XID) -> None:
@@ -114,12 +116,17 @@ class FakeNvml:
         self._calls.unlink(missing_ok=True)
 
     def _write(self) -> None:
-        fresh = self._state.with_suffix(".fresh")
-        fresh.write_text("".join(f"{key} {_words(value)}\n" for key, value in self._lines.items()))
+        """Replace the state at once: a link, because a file system may write out a file that takes another's place."""
         # Two versions may be made within one tick of the file system's clock, and the second lie where the first lay.
         self._written = max(self._written + 1, time.time_ns())
+        fresh, link = (self._state.with_suffix(f".{kind}{self._written}") for kind in ("file", "link"))
+        fresh.write_text("".join(f"{key} {words}\n" for key, words in self._lines.items()))
         os.utime(fresh, ns=(self._written, self._written))
-        fresh.replace(self._state)
+        link.symlink_to(fresh)
+        link.replace(self._state)
+        self._files.append(fresh)
+        if len(self._files) > 2:  # somebody may be about to open the last but one
+            self._files.pop(0).unlink()
 
 
 def _words(value: Value) -> str:
