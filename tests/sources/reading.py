@@ -6,6 +6,9 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from opentelemetry.sdk.metrics.export import Gauge, NumberDataPoint, Sum
+from opentelemetry.sdk.metrics.export import Metric as SdkMetric
+
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.drivers import Drivers
@@ -55,6 +58,12 @@ def _once(points: list[Point]) -> dict[Series, Value]:
         assert series not in found, f"{series!r} was read twice"
         found[series] = value
     return found
+
+
+def numbers(metric: SdkMetric) -> list[NumberDataPoint]:
+    """The points of a sum or gauge that the SDK collected."""
+    assert isinstance(metric.data, (Gauge, Sum)), metric.name
+    return [*metric.data.data_points]
 
 
 def series_of(found: dict[Series, Value], metric: Metric) -> dict[Series, Value]:

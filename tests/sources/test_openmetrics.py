@@ -29,7 +29,7 @@ from opentelemetry.sdk.metrics.export import Gauge as GaugeData
 from tests import children
 from tests.sources.pages import ALL, OPENMETRICS, VLLM, dcgm
 from tests.sources.playing import Playing, playing
-from tests.sources.reading import known, opened
+from tests.sources.reading import known, numbers, opened
 from tests.stage import PATIENT, news, warnings
 from tests.waiting import wait_for
 from tests.web import Web, page
@@ -535,9 +535,7 @@ def test_metric_names_keep_case_colons_and_utf_8(caplog: pytest.LogCaptureFixtur
     )
     reader = InMemoryMetricReader()
     with Web(page(text)) as web, instrumented(reader, {"own": web.url}):
-        found = {
-            name: [point.value for point in metric.data.data_points] for (_, name), metric in collected(reader).items()
-        }
+        found = {name: [point.value for point in numbers(metric)] for (_, name), metric in collected(reader).items()}
     assert found == {
         "DCGM_FI_DEV_GPU_UTIL": [5],
         "dcgm_fi_dev_gpu_util": [6],
@@ -559,7 +557,7 @@ def test_same_metric_name_on_two_endpoints_with_different_types(caplog: pytest.L
     assert {key: metric.description for key, metric in found.items()} == {("a", "x"): "One.", ("b", "x"): "Two."}
     assert isinstance(found["a", "x"].data, Sum)
     assert isinstance(found["b", "x"].data, GaugeData)
-    values = {key: [point.value for point in metric.data.data_points] for key, metric in found.items()}
+    values = {key: [point.value for point in numbers(metric)] for key, metric in found.items()}
     assert values == {("a", "x"): [1], ("b", "x"): [2]}
     assert warnings(caplog) == []
 
@@ -584,7 +582,7 @@ def test_scraped_instruments_are_kept_over_uninstrument() -> None:
             assert made._session is not None
             made._session.fresh(20)
             ((_, metric),) = collected(reader).items()
-            assert [point.value for point in metric.data.data_points] == [value]
+            assert [point.value for point in numbers(metric)] == [value]
             made.uninstrument()
             assert reader.get_metrics_data() is None
     provider.shutdown()
@@ -608,7 +606,7 @@ def test_delta_counters_start_at_the_first_scrape_of_each_session() -> None:
                 web.answer = page(f"# TYPE a counter\na {value}\n")
                 made._session.fresh(20)
                 ((_, metric),) = collected(reader).items()
-                told += [point.value for point in metric.data.data_points]
+                told += [point.value for point in numbers(metric)]
             made.uninstrument()
     provider.shutdown()
     assert told == [0, 7, 0, 2]
@@ -691,7 +689,7 @@ def test_instrument_kinds_units_and_descriptions_of_a_page() -> None:
 def test_dcgm_page_with_mig_instances() -> None:
     reader = InMemoryMetricReader()
     with Web(page(dcgm(0))) as web, instrumented(reader, {"dcgm": web.url}):
-        points = collected(reader)["dcgm", "DCGM_FI_DEV_GPU_UTIL"].data.data_points
+        points = numbers(collected(reader)["dcgm", "DCGM_FI_DEV_GPU_UTIL"])
     assert {(str((point.attributes or {})["GPU_I_PROFILE"]), point.value) for point in points} == {
         ("1g.10gb", 12.0),
         ("3g.40gb", 24.0),

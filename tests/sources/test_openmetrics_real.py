@@ -21,7 +21,7 @@ from prometheus_client.exposition import start_http_server
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from tests.samples import samples
 from tests.sources import pages
-from tests.sources.reading import known
+from tests.sources.reading import known, numbers
 from tests.tools import need, otelcol, program
 from tests.tools.collector import LOCAL, Collector, Point
 from tests.tools.daemon import NodeExporter, Prometheus, get, wait
@@ -71,7 +71,7 @@ def by_us(url: str) -> dict[Series, float]:
         for scope in resource.scope_metrics
         if scope.scope.name.endswith(".openmetrics.end")
         for metric in scope.metrics
-        for point in metric.data.data_points
+        for point in numbers(metric)
     }
 
 
@@ -203,7 +203,10 @@ def test_prometheus_client_server_negotiates_openmetrics() -> None:
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
 @pytest.mark.parametrize(
     ("text", "kind"),
-    [(generate_latest(registry()), pages.PROMETHEUS), (generate_openmetrics(registry()), pages.OPENMETRICS)],
+    [
+        (generate_latest(registry()), pages.PROMETHEUS),
+        (generate_openmetrics(registry()), pages.OPENMETRICS),  # type: ignore[no-untyped-call]  # it has no types
+    ],
     ids=["prometheus", "openmetrics"],
 )
 def test_prometheus_and_openmetrics_formats_give_the_same_metrics(text: bytes, kind: str, packed: bool) -> None:

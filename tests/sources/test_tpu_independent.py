@@ -6,19 +6,21 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests import children
+from tests.samples import samples
 from tests.sources.reading import all_of, opened, series_of
 from tests.sources.tpus import bus
 from tests.sources.tree import Fabricated, Tree
-from tests.tools.tpu import FakeTpu, distribution, doubles, integers, queues, serving
+from tests.tools.tpu import SERVED, FakeTpu, distribution, doubles, integers, queues, serving
 from tpu_info import device, metrics
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
 from opentelemetry.instrumentation.hardware.config import Config
-from opentelemetry.instrumentation.hardware.sources.tpu import raw
+from opentelemetry.instrumentation.hardware.sources.tpu import raw, sdk
 from opentelemetry.instrumentation.hardware.sources.tpu import runtime as r
 
 GIB = 1 << 30
@@ -45,6 +47,34 @@ def at_work(chips: list[int], devices: list[int]) -> FakeTpu:
             },
         }
     )
+
+
+def test_every_simulated_metric_is_one_of_tpu_info() -> None:
+    assert {name: metrics.MetricName[served.tpu_info].value for name, served in SERVED.items()} == {
+        name: name for name in r.ROWS
+    }
+
+
+@pytest.mark.parametrize("path", samples("tpu/libtpu-*_tpumonitoring_*.json"))
+def test_every_simulated_metric_is_supported_by_the_recorded_libtpu(path: Path) -> None:
+    supported = json.loads(path.read_text())["supported"]
+    assert {*sdk.NAMES, *(served.libtpu for served in SERVED.values())} <= {*supported}
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"tpu.runtime.power.watts": doubles({0: 1.0})}, "no TPU serves tpu.runtime.power.watts"),
+        ({r.DUTY: [distribution([0, 1, 0], 1.0)]}, "is served as a gauge"),
+        ({r.EXECUTION: doubles({0: 1.0})}, "is served as a distribution"),
+    ],
+)
+def test_simulated_runtime_refuses_what_no_tpu_serves(said: dict[str, Any], why: str) -> None:
+    with pytest.raises(AssertionError, match=why):
+        FakeTpu(said)
+    tpu = FakeTpu()
+    with pytest.raises(AssertionError, match=why), serving(tpu):
+        tpu.said |= said
 
 
 @pytest.mark.parametrize("kind", KINDS)

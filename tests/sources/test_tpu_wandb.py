@@ -13,6 +13,7 @@ from tests.tools.tpu import FakeTpu, distribution, doubles, integers, queues, se
 from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.sources.tpu import profiler, raw, sdk
 from opentelemetry.instrumentation.hardware.sources.tpu import runtime as r
+from opentelemetry.instrumentation.hardware.sources.tpu.wire import Series
 
 GIB = 1 << 30
 
@@ -112,7 +113,7 @@ def test_wandb_keys_of_distributions_have_mean_and_quantiles() -> None:
 
 def test_wandb_keys_of_a_summary_use_its_quantiles() -> None:
     said = {"count": 4, "sum": 10.0, "quantiles": [[0.5, 2.0], [0.9, 4.0], [99.9, 5.0]]}
-    found = keys(raw.Moment({r.ROUND_TRIP: [r.Series({}, None, said)]}, profiler.Said(), sdk.NOTHING))
+    found = keys(raw.Moment({r.ROUND_TRIP: [Series({}, None, said)]}, profiler.Said(), sdk.NOTHING))
     assert found == {
         f"tpu.grpcTcpMinRtt.{part}Us": value
         for part, value in zip(("mean", "p50", "p90", "p999"), (2.5, 2.0, 4.0, 5.0))

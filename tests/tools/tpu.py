@@ -1,6 +1,7 @@
 """A TPU's services without a TPU: real gRPC servers whose messages are made by Google's own descriptions of them.
 
 The metric service speaks by the modules that PyPI's `tpu-info` brings; the profiler's two messages are described here.
+Only the metrics in `SERVED` are served, each as the kind that a TPU's runtime serves it.
 """
 
 from __future__ import annotations
@@ -10,16 +11,60 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from tpu_info.proto import tpu_metric_service_pb2 as pb
+from tpu_info.proto import tpu_metric_service_pb2
+
+from opentelemetry.instrumentation.hardware.sources.tpu import runtime as r
+
+pb: Any = tpu_metric_service_pb2
 
 METRICS = "tpu.monitoring.runtime.RuntimeMetricService"
 PROFILER = "tensorflow.ProfilerService"
 
 Code = grpc.StatusCode
+
+
+class Served(NamedTuple):
+    """A metric that the runtime of libtpu serves.
+
+    Attributes:
+        kind: the member of `tpu_metric_service.Metric` that has its value.
+        tpu_info: what tpu-info 0.14.2 calls it, in `tpu_info.metrics.MetricName`; with its code for the labels.
+            https://github.com/AI-Hypercomputer/cloud-accelerator-diagnostics/blob/main/tpu_info/tpu_info/metrics.py
+        libtpu: what the SDK of libtpu 0.0.51 makes of it, in `tpumonitoring.list_supported_metrics()`.
+    """
+
+    kind: str
+    tpu_info: str
+    libtpu: str
+
+
+SERVED: Final[Mapping[str, Served]] = {
+    r.DUTY: Served("gauge", "DUTY_CYCLE_PCT", "duty_cycle_pct"),
+    r.TOTAL: Served("gauge", "TOTAL_MEMORY", "hbm_capacity_total"),
+    r.USED: Served("gauge", "MEMORY_USAGE", "hbm_capacity_usage"),
+    r.BANDWIDTH: Served("gauge", "HBM_BW_UTIL", "runtime_hbm_utilization"),
+    r.IDLE: Served("gauge", "TENSORCORE_IDLE_DURATION", "idle_duration"),
+    r.QUEUE: Served("gauge", "HLO_QUEUE_SIZE", "hlo_queue_size"),
+    r.EXECUTION: Served("distribution", "HLO_EXECUTION_TIMING_DISTRIBUTION_MICROSECONDS", "hlo_execution_timing"),
+    r.TRANSFERS["dcn"]: Served("distribution", "BUFFER_TRANSFER_LATENCY_US", "buffer_transfer_latency"),
+    r.TRANSFERS["dcn_inbound"]: Served(
+        "distribution", "INBOUND_BUFFER_TRANSFER_LATENCY_US", "inbound_buffer_transfer_latency"
+    ),
+    r.TRANSFERS["host_to_device"]: Served(
+        "distribution", "HOST_TO_DEVICE_TRANSFER_LATENCY_US", "host_to_device_transfer_latency"
+    ),
+    r.TRANSFERS["device_to_host"]: Served(
+        "distribution", "DEVICE_TO_HOST_TRANSFER_LATENCY_US", "device_to_host_transfer_latency"
+    ),
+    r.TRANSFERS["collective"]: Served("distribution", "COLLECTIVE_E2E_LATENCY_US", "collective_e2e_latency"),
+    r.TRANSFERS["compute"]: Served("distribution", "HOST_COMPUTE_LATENCY_US", "host_compute_latency"),
+    r.ROUND_TRIP: Served("distribution", "GRPC_TCP_MIN_RTT_US", "tcp_min_rtt"),
+    r.DELIVERY: Served("distribution", "GRPC_TCP_DELIVERY_RATE_MBPS", "tcp_delivery_rate"),
+}
 
 
 @dataclass
@@ -42,6 +87,14 @@ class FakeTpu:
 
     def __post_init__(self) -> None:
         self.answering.set()
+        self.check()
+
+    def check(self) -> None:
+        """Fail where a runtime would not serve what is said: another metric, or another kind of value."""
+        for name, said in self.said.items():
+            assert name in SERVED, f"no TPU serves {name}"
+            kinds = {metric.WhichOneof("measure") for metric in said} if isinstance(said, list) else set()
+            assert kinds <= {SERVED[name].kind}, f"{name} is served as a {SERVED[name].kind}"
 
     @property
     def address(self) -> str:
@@ -54,11 +107,13 @@ class FakeTpu:
         if isinstance(said, bytes):
             return said
         metric = pb.TPUMetric(name=request.metric_name, description="made up", metrics=said)
-        return pb.MetricResponse(metric=metric).SerializeToString()
+        answer: bytes = pb.MetricResponse(metric=metric).SerializeToString()
+        return answer
 
     def _supported(self, data: bytes, context: grpc.ServicerContext) -> bytes:
         names = [pb.SupportedMetric(metric_name=name) for name in self.said]
-        return pb.ListSupportedMetricsResponse(supported_metric=names).SerializeToString()
+        answer: bytes = pb.ListSupportedMetricsResponse(supported_metric=names).SerializeToString()
+        return answer
 
     def _monitor(self, data: bytes, context: grpc.ServicerContext) -> bytes:
         request = MONITOR_REQUEST.FromString(data)
@@ -96,6 +151,7 @@ def serving(tpu: FakeTpu, place: str = "127.0.0.1:0", local: bool = False) -> It
     finally:
         tpu.answering.set()
         server.stop(0).wait()
+    tpu.check()  # what was said later on, too
 
 
 def _described() -> tuple[Any, Any]:
