@@ -6,7 +6,7 @@ import os
 import shlex
 import socket
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from contextlib import ExitStack, contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +17,9 @@ from tests.sources import machines
 from tests.sources.tree import Fabricated, Tree
 
 from opentelemetry.instrumentation.hardware import session
-from opentelemetry.instrumentation.hardware.cli import findings, main, snapshot, view
+from opentelemetry.instrumentation.hardware.cli import findings, main, otlp, run, snapshot, view
+from opentelemetry.instrumentation.hardware.cli.otlp import Destination
+from opentelemetry.instrumentation.hardware.cli.signals import Signals
 from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.kernel import Space, Usage
@@ -170,13 +172,37 @@ def simulated(at: Callable[[int], Fabricated] = workstation) -> Iterator[Time]:
                 poller.close()
 
     with ExitStack() as stack:
-        for module in (snapshot, view):
+        for module in (run, snapshot, view):
             stack.enter_context(patch.object(module, "time", clock))
+        wait = Signals.wait
+
+        def no_signal(signals: Signals, seconds: float | None = None) -> int:
+            if seconds is None:
+                return wait(signals)
+            clock.sleep(seconds)
+            return 0
+
+        stack.enter_context(patch.object(Signals, "wait", no_signal))
         stack.enter_context(patch.object(session, "Session", Session))
         stack.enter_context(patch.object(os, "getpid", lambda: PID))
         stack.enter_context(patch.object(socket, "gethostname", lambda: "workstation"))
         stack.enter_context(patch.object(findings, "versions", dict))
         yield clock
+
+
+def refused(where: Destination, seconds: float = 2.0) -> str:
+    """Stands for `otlp.silence`: nothing listens anywhere."""
+    return "connection refused"
+
+
+@contextmanager
+def without_export() -> Iterator[None]:
+    """While the block lasts, `run` exports nothing, and finds no Collector."""
+    with (
+        patch.object(otlp, "silence", refused),
+        patch.object(run, "_exported", lambda session: nullcontext()),
+    ):
+        yield
 
 
 # -- transcripts
@@ -194,7 +220,7 @@ def transcript(path: Path, env: Mapping[str, str]) -> str:
             words = shlex.split(line[2:])
             program = words.index("otel-hardware")
             said = dict(word.split("=", 1) for word in words[:program])
-            with simulated():
+            with simulated(), without_export():
                 answer = otel_hardware(*words[program + 1 :], env={**env, **said})
             errors = "".join(f"! {each}\n" for each in answer.err.splitlines())
             status = f"exit status {answer.status}\n" if answer.status else ""
