@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 import pytest
@@ -120,11 +120,22 @@ def scene(program: str, *arguments: object) -> Any:
 
 def in_pid_namespace(*flags: str) -> list[str]:
     """What starts a command in a pid namespace of its own, as its first process."""
-    for before in ([], ["--user", "--map-root-user"]) if shutil.which("unshare") else ():
+    for before in ([], ["--user", "--map-root-user"]) if which("unshare") else ():
         line = ["unshare", *before, "--pid", "--fork", *flags]
         if subprocess.run([*line, "true"], capture_output=True, check=False).returncode == 0:
             return line
     pytest.skip("there may be no pid namespace here")
+
+
+def has_setpriv() -> bool:
+    """Whether there is the tool by which the kernel is told that a child is to die with its parent."""
+    line = ["sh", "-c", "setpriv --pdeathsig KILL --version"]
+    return subprocess.run(line, env=environment(), capture_output=True, check=False).returncode == 0
+
+
+def without_setpriv(name: str, path: str | None = None) -> str | None:
+    """Stands in for `shutil.which` where commands are looked for: all are found but that tool."""
+    return None if name == "setpriv" else which(name, path=path)
 
 
 def descriptors() -> dict[str, str]:

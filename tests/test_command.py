@@ -1,11 +1,10 @@
-"""Commands: whatever a tool does, its deadline holds, nothing of it is left, and what it said is whole or an error."""
+"""Commands: whatever a tool does, its deadline holds, it leaves no process, and its output is whole or an error."""
 
 from __future__ import annotations
 
 import os
 import re
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -15,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.children import PROGRAMS, environment, lives, started
+from tests.children import PROGRAMS, has_setpriv, lives, started, without_setpriv
 from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware.command import LIMIT, Command, Output, Tool, interpreter
@@ -31,6 +30,8 @@ forks = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:Depreca
 
 LONG = 60.0
 """Seconds that no tool here takes, but one that hangs."""
+
+MODULE = "opentelemetry.instrumentation.hardware.command"
 
 
 @pytest.fixture
@@ -69,52 +70,61 @@ def hold(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, int], None]:
             return real if len(_pids(path)) >= count or real > begun + LONG else begun
 
         clock = SimpleNamespace(monotonic=now, sleep=time.sleep)
-        monkeypatch.setattr("opentelemetry.instrumentation.hardware.command.time", clock)
+        monkeypatch.setattr(f"{MODULE}.time", clock)
 
     return held
+
+
+@pytest.fixture
+def unkillable(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Signals reach no tool, as one that sleeps in its driver, until the function is called that this returns."""
+    reached = os.killpg
+    monkeypatch.setattr(f"{MODULE}._GRACE", 0.05)
+    monkeypatch.setattr(os, "killpg", lambda *arguments: None)
+    return lambda: monkeypatch.setattr(os, "killpg", reached)
 
 
 # -- what it says
 
 
-def test_what_a_tool_says_is_whole(made: Callable[..., Command]) -> None:
+def test_output_and_exit_code_are_returned(made: Callable[..., Command]) -> None:
     command = made("import sys; print(sys.argv[1:]); print('hm', file=sys.stderr); sys.exit(7)")
     assert command.run(["-q", "a b"], LONG) == Output(7, b"['-q', 'a b']\n", b"hm\n")
     assert command.run([], LONG).stdout == b"[]\n", "and again"
 
 
 @pytest.mark.parametrize("size", [0, 1, 65536, 65537, 3_000_000, LIMIT])
-def test_output_of_any_allowed_size_is_whole(made: Callable[..., Command], size: int) -> None:
+def test_output_up_to_the_limit_is_whole(made: Callable[..., Command], size: int) -> None:
     said = made(f"import sys; sys.stdout.write('x' * {size})").run([], LONG)
     assert (said.code, len(said.stdout), said.stdout.count(b"x")) == (0, size, size)
 
 
 @pytest.mark.parametrize("stop", ["sys.exit(1)", "time.sleep(3600)"], ids=["that ends", "that goes on"])
-def test_a_flood_is_an_error_that_says_so(made: Callable[..., Command], stop: str) -> None:
+def test_output_above_the_limit_is_an_error(made: Callable[..., Command], stop: str) -> None:
     command = made(f"import sys, time\nfor _ in range(100): sys.stdout.write('x' * (1 << 20))\n{stop}")
     with pytest.raises(ChildProcessError, match="tool printed more than 16 MiB"):
         command.run([], LONG)
 
 
-def test_a_flood_of_errors_costs_no_memory_and_its_end_is_kept(made: Callable[..., Command]) -> None:
+def test_only_the_end_of_stderr_is_kept(made: Callable[..., Command]) -> None:
     said = made("import sys; sys.stderr.write('x' * (20 << 20) + 'at last'); print('fine')").run([], LONG)
     assert (said.code, said.stdout) == (0, b"fine\n")
     assert len(said.stderr) == 4096
     assert said.stderr.endswith(b"at last")
 
 
-def test_garbage_is_what_it_is(made: Callable[..., Command]) -> None:
+def test_binary_output_is_returned_unchanged(made: Callable[..., Command]) -> None:
     said = made("import os; os.write(1, bytes(range(256)) * 300)").run([], LONG)
     assert said == Output(0, bytes(range(256)) * 300)
 
 
 @pytest.mark.parametrize(("signum", "name"), [(signal.SIGSEGV, "SIGSEGV"), (signal.SIGKILL, "SIGKILL")])
-def test_a_tool_that_dies_in_the_middle_of_a_line(made: Callable[..., Command], signum: int, name: str) -> None:
+def test_death_by_signal_is_a_negative_exit_code(made: Callable[..., Command], signum: int, name: str) -> None:
     program = f"import os, signal; os.write(1, b'<gpu><te'); os.kill(os.getpid(), signal.{name}); signal.pause()"
     assert made(program).run([], LONG) == Output(-signum, b"<gpu><te")
 
 
-def test_a_tool_that_closes_its_output_and_works_on_is_waited_for(made: Callable[..., Command]) -> None:
+def test_tool_that_closed_its_output_is_waited_for(made: Callable[..., Command]) -> None:
     program = "import os, sys, time; print('x', flush=True); os.close(1); os.close(2); time.sleep(0.2); os._exit(5)"
     assert made(program).run([], LONG) == Output(5, b"x\n")
 
@@ -137,14 +147,14 @@ HANGS = {
 
 
 @pytest.mark.parametrize("program", HANGS.values(), ids=HANGS)
-def test_a_tool_is_killed_at_its_deadline(
+def test_hanging_tool_is_killed_at_its_deadline(
     made: Callable[..., Command], hold: Callable[..., None], program: str, tmp_path: Path
 ) -> None:
     note = f"import os; open({str(tmp_path / 'pid')!r}, 'w').write(f'{{os.getpid()}}\\n')\n"
     command = made(note + program)
     hold(tmp_path / "pid")
-    with pytest.raises(TimeoutError, match=r"tool did not end within 0\.5 s"):
-        command.run([], 0.5)
+    with pytest.raises(TimeoutError, match=r"tool did not end within 0\.1 s"):
+        command.run([], 0.1)
     assert not lives(_pid_in(tmp_path / "pid"))
     with pytest.raises(TimeoutError):  # nothing hinders the next one
         command.run([], 0.01)
@@ -158,64 +168,57 @@ print("said", flush=True)
 """
 
 
-def test_a_grandchild_that_keeps_the_output_open_is_not_waited_for(
-    made: Callable[..., Command], tmp_path: Path
-) -> None:
+def test_grandchild_with_open_output_is_not_waited_for(made: Callable[..., Command], tmp_path: Path) -> None:
     said = made(GRANDCHILD.format(path=str(tmp_path / "pid")) + "import os; os._exit(3)").run([], LONG)
     assert said == Output(3, b"said\n")
     grandchild = _pid_in(tmp_path / "pid")
     wait_for(lambda: not lives(grandchild), LONG, "end of the grandchild: it goes with the group")
 
 
-def test_at_the_deadline_grandchildren_are_killed_too(
+def test_grandchildren_are_killed_at_the_deadline(
     made: Callable[..., Command], hold: Callable[..., None], tmp_path: Path
 ) -> None:
     command = made(GRANDCHILD.format(path=str(tmp_path / "pid")) + "child.wait()")
     hold(tmp_path / "pid")
     with pytest.raises(TimeoutError):
-        command.run([], 0.5)
+        command.run([], 0.1)
     grandchild = _pid_in(tmp_path / "pid")
     wait_for(lambda: not lives(grandchild), LONG, "end of the grandchild")
 
 
-def test_what_cannot_be_killed_is_abandoned_and_no_second_one_is_started_while_it_lives(
-    made: Callable[..., Command], hold: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_unkillable_tool_is_abandoned_and_not_started_twice(
+    made: Callable[..., Command], hold: Callable[..., None], tmp_path: Path, unkillable: Callable[[], None]
 ) -> None:
-    """A process that sleeps in its driver; here, one that our signals do not reach."""
     pids = tmp_path / "pids"
     command = made(
         f"import os, time\nwith open({str(pids)!r}, 'a') as pids: pids.write(f'{{os.getpid()}}\\n')\ntime.sleep(3600)"
     )
-    reached = os.killpg
-    monkeypatch.setattr(os, "killpg", lambda *arguments: None)
     hold(pids)
     with pytest.raises(TimeoutError):
-        command.run([], 0.5)
-    pid = command._left.pid if command._left else 0
+        command.run([], 0.1)
+    pid = _pid_in(pids)
     assert lives(pid)
     for _ in range(3):
-        begun = time.thread_time()
         with pytest.raises(ChildProcessError, match=f"tool hangs, cannot be killed, .* while process {pid} lives"):
             command.run([], LONG)
-        assert time.thread_time() - begun < 0.1
-    monkeypatch.setattr(os, "killpg", reached)
+    unkillable()
     os.kill(pid, signal.SIGKILL)
     wait_for(lambda: not lives(pid), LONG, "end of the tool")
     hold(pids, 2)
     with pytest.raises(TimeoutError):  # it is gone: the next one is started, and hangs too
-        command.run([], 0.5)
+        command.run([], 0.1)
     assert len(_pids(pids)) == 2
 
 
 # -- how it is started
 
 
-def test_its_input_is_empty_and_it_has_a_session_of_its_own(made: Callable[..., Command]) -> None:
+def test_tool_has_empty_stdin_and_its_own_session(made: Callable[..., Command]) -> None:
     program = "import os, sys; print([sys.stdin.read(), os.getsid(0) == os.getpgid(0) == os.getpid()])"
     assert made(program).run([], LONG).stdout == b"['', True]\n"
 
 
-def test_its_signals_are_as_a_shell_would_set_them() -> None:
+def test_tool_has_default_signals() -> None:
     """Python ignores a broken pipe, and a thread of the program may block anything."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGUSR1})
     try:
@@ -227,9 +230,7 @@ def test_its_signals_are_as_a_shell_would_set_them() -> None:
     assert not signals["SigIgn"] & (1 << signal.SIGPIPE - 1 | 1 << signal.SIGXFSZ - 1)
 
 
-def test_it_is_told_of_the_environment_what_it_needs(
-    made: Callable[..., Command], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tool_gets_a_scrubbed_environment(made: Callable[..., Command], monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OTEL_PYTHON_CONFIGURATOR", "PYTHONPATH", "PYTHONSTARTUP", "LD_PRELOAD", "AWS_SECRET", "NVIDIA_X"):
         monkeypatch.setenv(name, "/nowhere")
     monkeypatch.setenv("LD_LIBRARY_PATH", "/driver")
@@ -241,7 +242,7 @@ def test_it_is_told_of_the_environment_what_it_needs(
     assert eval(made(program, keep=("NVIDIA_",)).run([], LONG).stdout) == {**expected, "NVIDIA_X": "/nowhere"}
 
 
-def test_it_inherits_no_descriptor(made: Callable[..., Command]) -> None:
+def test_tool_inherits_no_descriptor(made: Callable[..., Command]) -> None:
     ends = os.pipe()
     os.set_inheritable(ends[1], True)
     try:
@@ -252,7 +253,7 @@ def test_it_inherits_no_descriptor(made: Callable[..., Command]) -> None:
     assert said.stdout == b"[0, 1, 2]\n"
 
 
-def test_a_program_without_standard_streams_runs_tools_too() -> None:
+def test_program_without_standard_streams_runs_tools() -> None:
     """A daemon that closed its own: pipes to the tool must not get their numbers, into which others may write."""
     program = (
         "import os\n"
@@ -268,7 +269,7 @@ def test_a_program_without_standard_streams_runs_tools_too() -> None:
         assert child.communicate(timeout=LONG)[0] == "(True, set())"
 
 
-def test_a_tool_is_found_on_the_path_then_in_its_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tool_is_looked_up_on_path_then_in_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for folder in ("path", "vendor"):
         (tmp_path / folder).mkdir()
     tool = Tool("some-smi", folders=(str(tmp_path / "vendor"),), fix="install it")
@@ -292,7 +293,7 @@ def test_a_tool_is_found_on_the_path_then_in_its_folders(tmp_path: Path, monkeyp
     assert Command(tool).run([], LONG).stdout == b"vendor\n", "what may not be run is no tool"
 
 
-def test_a_tool_that_is_taken_away_is_unavailable(made: Callable[..., Command], tmp_path: Path) -> None:
+def test_removed_tool_is_unavailable(made: Callable[..., Command], tmp_path: Path) -> None:
     command = made("print('x')", fix="bring it back")
     assert command.run([], LONG).code == 0
     (tmp_path / "tool").unlink()
@@ -301,21 +302,21 @@ def test_a_tool_that_is_taken_away_is_unavailable(made: Callable[..., Command], 
     assert gone.value.fix == "bring it back"
 
 
-@pytest.mark.parametrize("launched", [True, False], ids=["setpriv", "without it"])
-def test_what_is_no_program_is_no_output(
-    made: Callable[..., Command], tmp_path: Path, launched: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("launched", [True, False], ids=["setpriv", "without-setpriv"])
+def test_script_with_missing_interpreter_is_unavailable_or_exits_127(
+    made: Callable[..., Command], launched: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = made("", interpreter="/nowhere/python")
-    if not launched:
-        monkeypatch.setattr(command, "_launcher", ())
+    if launched and has_setpriv():
+        said = command.run([], LONG)
+        assert (said.code, said.stdout) == (127, b"")
+    else:
+        monkeypatch.setattr(f"{MODULE}.shutil.which", without_setpriv)
         with pytest.raises(Unavailable, match=r"tool cannot be started: No such file"):
             command.run([], LONG)
-    else:
-        said = command.run([], LONG) if _dies_with_us() else Output(127, b"")
-        assert (said.code, said.stdout) == (127, b"")
 
 
-def test_one_source_has_one_command_of_a_tool() -> None:
+def test_drivers_keep_one_command_per_tool() -> None:
     drivers, tool = Drivers(), Tool("sh")
     assert drivers.command(tool) is drivers.command(Tool("sh"))
     drivers.close()
@@ -327,16 +328,8 @@ def test_one_source_has_one_command_of_a_tool() -> None:
 # -- the program around it
 
 
-def _dies_with_us() -> bool:
-    """Whether this machine has what the kernel is told by that a child is to die with its parent."""
-    tried = subprocess.run(
-        ["sh", "-c", "setpriv --pdeathsig KILL --version"], env=environment(), capture_output=True, check=False
-    )
-    return tried.returncode == 0
-
-
-def test_a_tool_dies_with_the_program_that_runs_it_even_if_that_is_killed(tmp_path: Path) -> None:
-    if not _dies_with_us():
+def test_tool_dies_when_the_program_is_killed(tmp_path: Path) -> None:
+    if not has_setpriv():
         assert not os.environ.get("CI"), "there is no setpriv that knows --pdeathsig"
         pytest.skip("there is no setpriv that knows --pdeathsig")
     with started([sys.executable, str(PROGRAMS / "runs_tool.py"), str(tmp_path / "pid")]) as parent:
@@ -348,17 +341,20 @@ def test_a_tool_dies_with_the_program_that_runs_it_even_if_that_is_killed(tmp_pa
 
 
 @forks
-def test_a_forked_child_runs_tools_of_its_own(made: Callable[..., Command], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forked_child_runs_tools(
+    made: Callable[..., Command], hold: Callable[..., None], tmp_path: Path, unkillable: Callable[[], None]
+) -> None:
     """Also while its parent has abandoned one, and without touching that."""
-    command = made("import sys, time; time.sleep(float(sys.argv[1])); print('x')")
-    assert command.run(["0"], LONG).stdout == b"x\n"
-    reached = os.killpg
-    monkeypatch.setattr(os, "killpg", lambda *arguments: None)
+    pids = tmp_path / "pids"
+    command = made(
+        f"import os, sys, time; open({str(pids)!r}, 'a').write(f'{{os.getpid()}}\\n')\n"
+        "time.sleep(float(sys.argv[1])); print('x')"
+    )
+    hold(pids)
     with pytest.raises(TimeoutError):
-        command.run(["3600"], 1.0)
-    left = command._left
-    assert left is not None
-    monkeypatch.setattr(os, "killpg", reached)
+        command.run(["3600"], 0.1)
+    left = _pid_in(pids)
+    unkillable()
     child = os.fork()
     if not child:
         try:
@@ -366,18 +362,20 @@ def test_a_forked_child_runs_tools_of_its_own(made: Callable[..., Command], monk
         finally:
             os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert lives(left.pid)
-    assert left.end()
+    assert lives(left)
+    os.kill(left, signal.SIGKILL)
+    wait_for(lambda: not lives(left), LONG, "end of the tool")
+    assert command.run(["0"], LONG).stdout == b"x\n", "it is reaped, and the next one started"
 
 
 @forks
-def test_processes_that_the_program_forks_meanwhile_do_not_hold_a_tool_up(made: Callable[..., Command]) -> None:
+def test_processes_forked_meanwhile_do_not_delay_a_tool(made: Callable[..., Command]) -> None:
     """Each of them has what was open at the moment of the fork, for as long as it lives, the pipes to a tool too."""
     command = made("", interpreter="/bin/echo")
     said: list[Output] = []
     thread = threading.Thread(target=lambda: said.extend(command.run(["x"], LONG) for _ in range(100)))
     thread.start()
-    forked = []
+    forked: list[int] = []
     try:
         while thread.is_alive() and len(forked) < 200:
             forked.append(os.fork())
@@ -393,7 +391,7 @@ def test_processes_that_the_program_forks_meanwhile_do_not_hold_a_tool_up(made: 
 
 
 @pytest.mark.parametrize("how", ["signal.SIG_IGN", "lambda *_: os.waitpid(-1, os.WNOHANG)"], ids=["ignores", "reaps"])
-def test_a_program_that_reaps_every_child_costs_the_exit_code_alone(how: str) -> None:
+def test_program_that_reaps_every_child_loses_only_the_exit_code(how: str) -> None:
     program = (
         "import os, signal, time\n"
         "from opentelemetry.instrumentation.hardware.command import Command, Tool\n"
@@ -409,12 +407,12 @@ def test_a_program_that_reaps_every_child_costs_the_exit_code_alone(how: str) ->
     assert out.splitlines() == ["b'x\\n'", "b'y\\n'", "sh did not end within 0.2 s"], err
 
 
-def test_tools_that_run_beside_each_other_do_not_mind(made: Callable[..., Command]) -> None:
-    command = made("import sys; sys.stdout.write(sys.argv[1] * 200000)")
+def test_tools_run_in_several_threads(made: Callable[..., Command], tmp_path: Path) -> None:
+    made("import sys; sys.stdout.write(sys.argv[1] * 200000)")
     found: dict[str, bytes] = {}
 
     def work(letter: str) -> None:
-        own = Command(command._tool)
+        own = Command(Tool("tool", str(tmp_path / "tool")))
         for _ in range(5):
             found[letter] = own.run([letter], LONG).stdout
 
@@ -427,7 +425,7 @@ def test_tools_that_run_beside_each_other_do_not_mind(made: Callable[..., Comman
 
 
 @pytest.mark.parametrize("executable", [sys.executable, "/usr/sbin/uwsgi", "/bin/true", "", None])
-def test_a_program_of_ours_is_run_by_a_python_though_something_else_runs_us(
+def test_interpreter_is_a_python_when_sys_executable_is_not(
     executable: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", executable)

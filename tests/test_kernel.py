@@ -1,4 +1,4 @@
-"""The Linux kernel: its files whole and fresh, nothing left open, and its other answers."""
+"""The Linux kernel: files are read whole and fresh, nothing stays open, and its other answers are right."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any
 
 import pytest
 from tests.benchmarks.locks import releases
 from tests.children import PATIENCE, descriptors, run, scene, started
+from tests.stage import Clock
 from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import kernel as kernel_module
-from opentelemetry.instrumentation.hardware.kernel import Linux, Space, _stat
+from opentelemetry.instrumentation.hardware.kernel import Linux, Space
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks the Linux kernel")
 
@@ -34,13 +35,43 @@ def kernel() -> Iterator[Linux]:
     each.close()
 
 
+@pytest.fixture
+def lacking(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Linux]:
+    """Makes a kernel whose C library lacks some functions."""
+    real = ctypes.PyDLL
+
+    class Lacking:
+        def __init__(self, names: tuple[str, ...], library: Any) -> None:
+            self._names, self._library = names, library
+
+        def __getattr__(self, name: str) -> Any:
+            if name in self._names:
+                raise AttributeError(name)
+            return getattr(self._library, name)
+
+    def make(*names: str) -> Linux:
+        with monkeypatch.context() as patch:
+            patch.setattr(ctypes, "PyDLL", lambda *path, **options: Lacking(names, real(*path, **options)))
+            return Linux()
+
+    return make
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The kernel's monotonic clock, which stands still."""
+    made = Clock()
+    monkeypatch.setattr(kernel_module, "time", SimpleNamespace(monotonic=made))
+    return made
+
+
 # -- files
 
 
 @linux
 @pytest.mark.parametrize("size", [0, 1, 4095, 4096, 4097, 16384, 65536, 1_000_003])
 @pytest.mark.parametrize("way", ["read", "once"])
-def test_a_file_is_read_whole(kernel: Linux, tmp_path: Path, size: int, way: str) -> None:
+def test_file_of_any_size_is_read_whole(kernel: Linux, tmp_path: Path, size: int, way: str) -> None:
     content = os.urandom(size)
     (tmp_path / "file").write_bytes(content)
     assert getattr(kernel, way)(str(tmp_path / "file")) == content
@@ -48,7 +79,7 @@ def test_a_file_is_read_whole(kernel: Linux, tmp_path: Path, size: int, way: str
 
 @linux
 @pytest.mark.parametrize("way", ["read", "once"])
-def test_a_table_that_the_kernel_gives_a_page_at_a_time_is_read_whole(kernel: Linux, way: str) -> None:
+def test_proc_maps_is_read_whole_page_by_page(kernel: Linux, way: str) -> None:
     """Every mapping is a line of /proc/self/maps; no more than a page comes at once, whatever is asked for."""
     areas = [mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | (mmap.PROT_WRITE if n % 2 else 0)) for n in range(400)]
     try:
@@ -66,7 +97,7 @@ def test_a_table_that_the_kernel_gives_a_page_at_a_time_is_read_whole(kernel: Li
 
 
 @linux
-def test_of_a_long_table_what_is_asked_for_is_read(kernel: Linux) -> None:
+def test_vmstat_is_read_up_to_the_last_wanted_line(kernel: Linux) -> None:
     whole = kernel.once("/proc/vmstat")
     for _ in range(3):
         beginning = kernel.read("/proc/vmstat")
@@ -78,7 +109,7 @@ def test_of_a_long_table_what_is_asked_for_is_read(kernel: Linux) -> None:
 
 
 @linux
-def test_a_table_whose_last_wanted_line_moves_away_or_is_missing_is_read_whole(
+def test_table_is_read_whole_when_its_last_wanted_line_moves_or_is_missing(
     kernel: Linux, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     path = tmp_path / "table"
@@ -93,7 +124,7 @@ def test_a_table_whose_last_wanted_line_moves_away_or_is_missing_is_read_whole(
 
 
 @linux
-def test_a_file_that_is_read_again_is_read_anew_by_the_same_descriptor(kernel: Linux, tmp_path: Path) -> None:
+def test_repeated_read_reuses_the_descriptor(kernel: Linux, tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("first, and longer")
     assert kernel.read(str(path)) == b"first, and longer"
@@ -105,7 +136,7 @@ def test_a_file_that_is_read_again_is_read_anew_by_the_same_descriptor(kernel: L
 
 
 @linux
-def test_a_file_that_is_read_once_leaves_nothing_open(kernel: Linux, tmp_path: Path) -> None:
+def test_read_once_leaves_no_descriptor_open(kernel: Linux, tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("x")
     before = descriptors()
@@ -116,7 +147,7 @@ def test_a_file_that_is_read_once_leaves_nothing_open(kernel: Linux, tmp_path: P
 
 @linux
 @pytest.mark.parametrize("way", ["read", "once", "names"])
-def test_what_is_not_there_is_an_error_of_the_system(kernel: Linux, tmp_path: Path, way: str) -> None:
+def test_missing_file_raises_os_error(kernel: Linux, tmp_path: Path, way: str) -> None:
     before = descriptors()
     with pytest.raises(FileNotFoundError) as caught:
         getattr(kernel, way)(str(tmp_path / "nothing"))
@@ -132,7 +163,7 @@ def test_what_is_not_there_is_an_error_of_the_system(kernel: Linux, tmp_path: Pa
 
 
 @linux
-def test_what_a_link_says_is_what_python_says(kernel: Linux, tmp_path: Path) -> None:
+def test_link_equals_os_readlink(kernel: Linux, tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(os.fsdecode(b"/no/such/pl\xe4ce"))
     assert kernel.link(str(link)) == os.readlink(link)
@@ -142,7 +173,7 @@ def test_what_a_link_says_is_what_python_says(kernel: Linux, tmp_path: Path) -> 
 
 
 @linux
-def test_the_file_of_a_process_that_ended_is_an_error_and_is_let_go_of(kernel: Linux) -> None:
+def test_file_of_an_ended_process_is_an_error_and_is_closed(kernel: Linux) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         path = f"/proc/{child.pid}/statm"
         assert kernel.read(path)
@@ -156,7 +187,7 @@ def test_the_file_of_a_process_that_ended_is_an_error_and_is_let_go_of(kernel: L
 
 
 @linux
-def test_closing_lets_go_of_everything_and_forgetting_of_a_part(tmp_path: Path) -> None:
+def test_close_closes_everything_and_forget_a_prefix(tmp_path: Path) -> None:
     kernel = Linux()
     for name in ("a1", "a2", "b"):
         (tmp_path / name).write_text(name)
@@ -190,8 +221,8 @@ def test_descriptors_are_not_inherited_by_programs(kernel: Linux, tmp_path: Path
 @linux
 @pytest.mark.parametrize("closed", ["all", "the lowest", "the highest"])
 @pytest.mark.parametrize("theirs", ["nothing", "a socket", "a file"])
-def test_descriptors_that_the_program_closed_are_opened_anew_and_its_own_are_left_alone(
-    kernel: Linux, tmp_path: Path, closed: str, theirs: str
+def test_descriptors_closed_by_the_program_are_reopened_and_its_own_left_alone(
+    clock: Clock, kernel: Linux, tmp_path: Path, closed: str, theirs: str
 ) -> None:
     paths = [tmp_path / name for name in ("a", "b", "c")]
     for path in paths:
@@ -207,7 +238,7 @@ def test_descriptors_that_the_program_closed_are_opened_anew_and_its_own_are_lef
             os.close(number)
             if theirs != "nothing":
                 os.dup2(one.fileno() if theirs == "a socket" else file.fileno(), number)
-        kernel._trusted = 0.0  # a round of readings later
+        clock.now += 1.0  # a round of readings later
         before = descriptors()
         for _ in range(2):
             assert [kernel.read(str(path)) for path in paths] == [b"a", b"b", b"c"]
@@ -224,7 +255,7 @@ def test_descriptors_that_the_program_closed_are_opened_anew_and_its_own_are_lef
 
 @linux
 @pytest.mark.parametrize("way", ["forget", "close"])
-def test_a_number_that_is_the_programs_by_now_is_not_closed(kernel: Linux, tmp_path: Path, way: str) -> None:
+def test_descriptor_that_now_belongs_to_the_program_is_not_closed(kernel: Linux, tmp_path: Path, way: str) -> None:
     path, theirs = tmp_path / "ours", tmp_path / "theirs"
     path.write_text("ours")
     theirs.write_text("theirs")
@@ -241,9 +272,7 @@ def test_a_number_that_is_the_programs_by_now_is_not_closed(kernel: Linux, tmp_p
 
 
 @linux
-def test_a_descriptor_that_the_program_closed_and_another_file_of_ours_has_now_is_not_taken_for_the_first(
-    kernel: Linux, tmp_path: Path
-) -> None:
+def test_descriptor_reused_by_another_of_our_files_is_not_confused(kernel: Linux, tmp_path: Path) -> None:
     """Noticed at the first answer that failed, not only a round of readings later."""
     for name in ("a", "b"):
         (tmp_path / name).write_text(name)
@@ -257,18 +286,24 @@ def test_a_descriptor_that_the_program_closed_and_another_file_of_ours_has_now_i
 
 
 @linux
-def test_a_c_library_that_has_fstat_by_its_old_name_only_tells_files_apart(
-    kernel: Linux, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    old = getattr(kernel._libc, "__fxstat64", None)
-    if old is None:
+def test_old_glibc_with_fxstat64_only_tells_files_apart(lacking: Callable[..., Linux], tmp_path: Path) -> None:
+    """glibc before 2.33."""
+    if not hasattr(ctypes.CDLL(None), "__fxstat64"):
         pytest.skip("this C library has no versioned fstat")
-    with open(tmp_path / "one", "w", encoding="utf-8") as one, open(tmp_path / "two", "w", encoding="utf-8") as two:
-        new = [kernel._identity(file.fileno()) for file in (one, two)]
-        monkeypatch.setattr(kernel, "_stat", _stat(cast(ctypes.PyDLL, SimpleNamespace(__fxstat64=old))))
-        assert [kernel._identity(file.fileno()) for file in (one, two)] == new
-        assert len(set(new)) == 2
-    assert kernel._identity(-1) == b""
+    kernel = lacking("fstat64", "fstat")
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    for path in (ours, theirs):
+        path.write_text(path.name)
+    kernel.read(str(ours))
+    number = next(int(number) for number, target in descriptors().items() if target == str(ours))
+    kernel.close()
+    assert str(number) not in descriptors(), "its own file is known again, and closed"
+    kernel.read(str(ours))
+    with open(theirs, encoding="utf-8") as file:
+        os.dup2(file.fileno(), number)
+    kernel.close()
+    assert descriptors()[str(number)] == str(theirs), "another file is not"
+    os.close(number)
 
 
 # -- a file of which the kernel tells when it changes
@@ -290,12 +325,12 @@ TOLD = {
 
 
 @linux
-def test_that_a_file_changed_is_told_once_whatever_the_program_does_with_its_descriptor(tmp_path: Path) -> None:
+def test_mountinfo_change_is_reported_once(tmp_path: Path) -> None:
     assert scene("mount_table", tmp_path) == TOLD
 
 
 @linux
-def test_a_file_that_tells_its_changes_stays_open_and_has_to_be_there(kernel: Linux, tmp_path: Path) -> None:
+def test_changed_keeps_the_file_open_and_raises_for_a_missing_one(kernel: Linux, tmp_path: Path) -> None:
     before = descriptors()
     with pytest.raises(FileNotFoundError):
         kernel.changed(str(tmp_path / "nothing"))
@@ -310,9 +345,10 @@ def test_a_file_that_tells_its_changes_stays_open_and_has_to_be_there(kernel: Li
 
 
 @linux
-def test_a_table_that_is_opened_anew_under_the_number_of_another_file_is_not_taken_for_it(
-    kernel: Linux, tmp_path: Path
+def test_changed_file_reopened_under_another_number_is_not_confused(
+    clock: Clock, kernel: Linux, tmp_path: Path
 ) -> None:
+    """In the same round of readings: the clock stands still."""
     path, table = tmp_path / "file", "/proc/self/mountinfo"
     path.write_text("x")
     kernel.read(str(path))
@@ -320,7 +356,6 @@ def test_a_table_that_is_opened_anew_under_the_number_of_another_file_is_not_tak
     numbers = {os.path.basename(target): int(number) for number, target in descriptors().items()}
     for name in ("file", "mountinfo"):
         os.close(numbers[name])
-    kernel._trusted = float("inf")  # in the same round of readings
     assert kernel.changed(table)
     assert os.path.basename(descriptors()[str(numbers["file"])]) == "mountinfo"
     assert kernel.read(str(path)) == b"x"
@@ -331,7 +366,7 @@ def test_a_table_that_is_opened_anew_under_the_number_of_another_file_is_not_tak
 
 @linux
 @pytest.mark.parametrize("count", [0, 1, 50, 700])
-def test_a_folder_is_listed_whole(kernel: Linux, tmp_path: Path, count: int) -> None:
+def test_folder_of_any_size_is_listed_whole(kernel: Linux, tmp_path: Path, count: int) -> None:
     names = [f"entry-{number}-{'x' * (number % 200)}" for number in range(count)]
     for name in names:
         (tmp_path / name).write_text("")
@@ -340,27 +375,25 @@ def test_a_folder_is_listed_whole(kernel: Linux, tmp_path: Path, count: int) -> 
 
 
 @linux
-def test_names_that_are_no_utf8_come_as_python_has_them(kernel: Linux, tmp_path: Path) -> None:
+def test_non_utf8_names_equal_os_listdir(kernel: Linux, tmp_path: Path) -> None:
     (tmp_path / os.fsdecode(b"caf\xe9")).write_text("")
     assert list(kernel.names(str(tmp_path))) == os.listdir(tmp_path)
 
 
 @linux
-def test_a_kernel_without_the_call_for_it_lists_folders_too(kernel: Linux, tmp_path: Path) -> None:
+def test_folder_is_listed_without_getdents64(lacking: Callable[..., Linux], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    kernel._entries = None
-    assert list(kernel.names(str(tmp_path))) == ["file"]
+    assert list(lacking("getdents64").names(str(tmp_path))) == ["file"]
 
 
 @linux
-@pytest.mark.parametrize("size", ["that the kernel says", "of an old C library", "that has to be counted"])
-def test_open_descriptors_are_counted_without_our_own(
-    kernel: Linux, size: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("size", ["from-statx", "from-stat", "counted"])
+def test_descriptor_count_excludes_the_listing_one(
+    lacking: Callable[..., Linux], size: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Kernels from 6.2 on say the number as the size of the folder."""
-    if size != "that the kernel says":
-        monkeypatch.setattr(kernel, "_statx", None)
-    if size == "that has to be counted":
+    """Kernels from 6.2 on give the number as the size of the folder."""
+    kernel = lacking(*(["statx"] if size != "from-statx" else []))
+    if size == "counted":
         real = os.stat
         monkeypatch.setattr(os, "stat", lambda path: os.stat_result((*real(path)[:6], 0, *real(path)[7:])))
     elif not os.stat("/proc/self/fd").st_size:
@@ -377,7 +410,7 @@ def test_open_descriptors_are_counted_without_our_own(
 
 
 @linux
-def test_space_is_what_df_says(kernel: Linux, tmp_path: Path) -> None:
+def test_space_agrees_with_df(kernel: Linux, tmp_path: Path) -> None:
     answer = os.statvfs(tmp_path)
     space = kernel.space(str(tmp_path))
     assert space.total == answer.f_blocks * answer.f_frsize
@@ -392,7 +425,7 @@ def test_space_is_what_df_says(kernel: Linux, tmp_path: Path) -> None:
 
 
 @linux
-def test_usage_affinity_online_and_uptime(kernel: Linux) -> None:
+def test_usage_affinity_online_and_uptime_agree_with_the_system(kernel: Linux) -> None:
     before, ours, after = (
         resource.getrusage(resource.RUSAGE_SELF),
         kernel.usage(),
@@ -411,7 +444,7 @@ def test_usage_affinity_online_and_uptime(kernel: Linux) -> None:
 
 
 @linux
-def test_uptime_goes_on_while_the_machine_sleeps(kernel: Linux) -> None:
+def test_uptime_includes_suspend(kernel: Linux) -> None:
     """Played in a time namespace, where only the clock that goes on has been put forward."""
     line = ["unshare", "--time", "--boottime", "100000", "--fork"]
     if not shutil.which("unshare") or subprocess.run([*line, "true"], capture_output=True, check=False).returncode:
@@ -435,14 +468,17 @@ sys.stdin.read()
 
 @linux
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two CPUs")
-def test_a_process_whose_first_thread_is_pinned_may_use_the_cpus_of_the_others(
-    kernel: Linux, monkeypatch: pytest.MonkeyPatch
+def test_affinity_is_of_all_threads_when_the_first_is_pinned(
+    clock: Clock, kernel: Linux, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    listed = []
+    listed: list[str] = []
     names = kernel.names
-    monkeypatch.setattr(kernel, "names", lambda path: listed.append(path) or names(path))
-    now = 1000.0
-    monkeypatch.setattr(kernel_module, "time", SimpleNamespace(monotonic=lambda: now))
+
+    def noted(path: str) -> Any:
+        listed.append(path)
+        return names(path)
+
+    monkeypatch.setattr(kernel, "names", noted)
     with started([sys.executable, "-c", PINNED]) as child:
         assert child.stdout is not None
         assert child.stdin is not None
@@ -451,7 +487,7 @@ def test_a_process_whose_first_thread_is_pinned_may_use_the_cpus_of_the_others(
         for times in (1, 1, 2):
             assert kernel.affinity(child.pid) == len(os.sched_getaffinity(0))
             assert len(listed) == times
-            now += 300.0
+            clock.now += 300.0
         child.stdin.write("\n")
         child.stdin.flush()
         wait_for(lambda: len(os.listdir(f"/proc/{child.pid}/task")) == 1, PATIENCE, "end of the other thread")
@@ -460,9 +496,7 @@ def test_a_process_whose_first_thread_is_pinned_may_use_the_cpus_of_the_others(
 
 @linux
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two CPUs")
-def test_a_thread_that_ends_while_they_are_asked_leaves_the_others_their_cpus(
-    kernel: Linux, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_affinity_ignores_a_thread_that_ends_meanwhile(kernel: Linux, monkeypatch: pytest.MonkeyPatch) -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         ended.wait()
     names = kernel.names
@@ -474,7 +508,7 @@ def test_a_thread_that_ends_while_they_are_asked_leaves_the_others_their_cpus(
 
 
 @linux
-def test_affinity_of_a_process_that_is_gone_is_an_error(kernel: Linux) -> None:
+def test_affinity_of_an_ended_process_is_an_error(kernel: Linux) -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as child:
         child.wait()
     with pytest.raises(ProcessLookupError):
@@ -482,7 +516,7 @@ def test_affinity_of_a_process_that_is_gone_is_an_error(kernel: Linux) -> None:
 
 
 @linux
-def test_files_are_read_without_letting_go_of_the_interpreter(kernel: Linux) -> None:
+def test_reading_files_does_not_release_the_interpreter_lock(kernel: Linux) -> None:
     def work() -> None:
         kernel.read("/proc/self/stat")
         kernel.once("/proc/self/mountinfo")
@@ -517,6 +551,6 @@ print(*said)
 
 
 @linux
-def test_whether_there_are_children_is_told_without_touching_them() -> None:
+def test_has_children_does_not_reap_them() -> None:
     answer = run([sys.executable, "-c", CHILDREN])
     assert (answer.stdout, answer.stderr) == ("False True True False\n", "")
