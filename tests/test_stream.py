@@ -179,7 +179,7 @@ def test_line_in_pieces_is_one_line(made: Callable[..., Stream], tmp_path: Path,
     stream = made(program)
     stream.open([], LONG)
     for following in ("go on", "end"):
-        wait_for(lambda: buffered(), LONG, "piece of a line")
+        wait_for(buffered, LONG, "piece of a line")
         assert stream.read(0.05) == []
         word.write_text(following)
     assert _heard(stream, 2) == [b'{"a": 1}', b""]

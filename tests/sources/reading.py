@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 
 from opentelemetry.sdk.metrics.export import Gauge, NumberDataPoint, Sum
 from opentelemetry.sdk.metrics.export import Metric as SdkMetric
@@ -23,11 +24,23 @@ class Portable(Drivers):
         raise Unavailable("this system is not Linux")
 
 
+@cache
+def _class(name: str) -> type[Source]:
+    """The class of a source; finding entry points takes longer than a reading."""
+    return discover()[name]()
+
+
 @contextmanager
-def opened(name: str, drivers: Drivers | None = None, pid: int | None = None, **settings: object) -> Iterator[Source]:
+def opened(
+    name: str,
+    drivers: Drivers | None = None,
+    pid: int | None = None,
+    settings: Mapping[str, object] | None = None,
+    **more: object,
+) -> Iterator[Source]:
     """A source that is open, and is closed afterwards."""
-    site = Site(Config.read(settings, {}), drivers or Drivers(), pid or os.getpid())
-    source = discover()[name]()(site)
+    site = Site(Config.read({**(settings or {}), **more}, {}), drivers or Drivers(), pid or os.getpid())
+    source = _class(name)(site)
     source.open()
     try:
         yield source

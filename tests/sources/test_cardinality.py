@@ -27,18 +27,18 @@ def _rows(points: list[str]) -> Counter[str]:
     return Counter(line.partition("{")[0] for line in points)
 
 
-def test_a_large_host_gives_at_most_130_points_by_default() -> None:
+def test_large_host_gives_at_most_130_points_by_default() -> None:
     points = _points(energy=False)
     table = "\n".join(f"{count:4} {name}" for name, count in _rows(points).most_common())
     assert len(points) <= MOST, f"{len(points)} points:\n{table}"
     assert len(points) > MOST * 0.9, f"only {len(points)} points: is a row missing?\n{table}"
 
 
-def test_what_the_number_of_cores_does_not_change() -> None:
+def test_cpu_time_series_do_not_depend_on_cores() -> None:
     assert _rows(_points(energy=False))["system.cpu.time"] == 7
 
 
-def test_energy_zones_and_rdma_ports_cost_a_few_points_each_and_nothing_else() -> None:
+def test_rapl_zones_and_rdma_ports_add_few_points() -> None:
     plain, more = _rows(_points(energy=False)), _rows(_points(energy=True))
     assert dict(more - plain) == {
         "hw.energy": 4,
@@ -51,7 +51,7 @@ def test_energy_zones_and_rdma_ports_cost_a_few_points_each_and_nothing_else() -
     assert not plain - more
 
 
-def test_only_whole_disks_and_real_interfaces_are_counted() -> None:
+def test_partitions_and_virtual_interfaces_add_no_points() -> None:
     points = "\n".join(_points(energy=True))
     for name in [*DISKS, *PORTS]:
         assert f"={name}}}" in points or f"={name}," in points, f"{name} is missing"

@@ -13,12 +13,14 @@ import psutil
 import pytest
 from tests.children import started
 from tests.sources.machines import CGROUP2, GIB, INNER, POD, ROOT, docker, kubernetes, metal, mountinfo, namespace
+from tests.sources.playing import playing
 from tests.sources.reading import agrees, all_of, often, opened, rises_between, series_of, value
 from tests.sources.tree import Fabricated, Tree
 from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
 from opentelemetry.instrumentation.hardware.model import Unavailable
+from opentelemetry.instrumentation.hardware.sources import Source
 
 TOP = "/sys/fs/cgroup"
 
@@ -51,13 +53,13 @@ def _limits(machine: Fabricated) -> tuple[float | None, float | None]:
         ({POD + "/memory.max": "lots\n", POD + "/cpu.max": "some of it\n"}, (None, 60 * GIB)),
     ],
 )
-def test_the_tightest_limit_of_the_ancestry_counts(files: Mapping[str, str], limits: tuple[object, object]) -> None:
+def test_tightest_limit_of_parent_groups_is_reported(files: Mapping[str, str], limits: tuple[object, object]) -> None:
     machine = kubernetes(0)
     _files(machine).update({TOP + path: text for path, text in files.items()})
     assert _limits(machine) == limits
 
 
-def test_a_limit_that_changes_is_seen_at_the_next_reading() -> None:
+def test_changed_limit_is_read_at_the_next_reading() -> None:
     machine = kubernetes(0)
     with opened("container", machine) as container:
         assert value(often(container), v.CONTAINER_CPU_LIMIT) == 4.0
@@ -70,7 +72,7 @@ def test_a_limit_that_changes_is_seen_at_the_next_reading() -> None:
         assert not series_of(often(container), v.CONTAINER_CPU_LIMIT)
 
 
-def test_a_process_that_moves_to_another_group_takes_our_eyes_along() -> None:
+def test_move_to_another_group_is_followed() -> None:
     machine = kubernetes(0)
     with opened("container", machine) as container:
         often(container)
@@ -84,7 +86,7 @@ def test_a_process_that_moves_to_another_group_takes_our_eyes_along() -> None:
     assert not series_of(found, v.CONTAINER_CPU_TIME), "the old group's time is not the new one's"
 
 
-def test_no_limit_of_version_1_is_no_number() -> None:
+def test_cgroup_v1_unlimited_values_are_absent() -> None:
     machine = docker(0)
     memory, cpu = TOP + "/memory/memory.limit_in_bytes", TOP + "/cpu,cpuacct/cpu.cfs_quota_us"
     assert _limits(machine) == (1.5, 2 * GIB)
@@ -92,7 +94,7 @@ def test_no_limit_of_version_1_is_no_number() -> None:
     assert _limits(machine) == (None, None)
 
 
-def test_a_group_outside_of_the_namespace_has_the_limits_that_can_be_seen() -> None:
+def test_group_outside_of_the_namespace_uses_visible_limits() -> None:
     machine = namespace(0)
     files = _files(machine)
     files["/proc/{pid}/cgroup"] = "0::/../other\n"
@@ -102,7 +104,7 @@ def test_a_group_outside_of_the_namespace_has_the_limits_that_can_be_seen() -> N
 
 
 @pytest.mark.parametrize("later", [" rw - cgroup2 cgroup rw", " rw - cgroup2 other rw,nsdelegate"])
-def test_a_hierarchy_that_is_mounted_once_more_elsewhere_changes_nothing(later: str) -> None:
+def test_second_cgroup_mount_is_ignored(later: str) -> None:
     machine = kubernetes(0)
     files = _files(machine)
     mounted = files["/proc/{pid}/mountinfo"]
@@ -113,7 +115,7 @@ def test_a_hierarchy_that_is_mounted_once_more_elsewhere_changes_nothing(later: 
 
 
 @pytest.mark.parametrize("odd", ["\x85", "\u2028", "\x1c", "\x0b", "\udcff"])
-def test_a_group_may_be_called_anything(odd: str) -> None:
+def test_group_with_unusual_name_is_found(odd: str) -> None:
     machine = kubernetes(0)
     files = _files(machine)
     files["/proc/{pid}/cgroup"] = os.fsencode(f"0::/docker/a{odd}b\n")
@@ -121,7 +123,7 @@ def test_a_group_may_be_called_anything(odd: str) -> None:
     assert _limits(machine)[1] == 7 * GIB
 
 
-def test_the_working_set_is_never_negative() -> None:
+def test_working_set_is_not_negative() -> None:
     machine = kubernetes(0)
     _files(machine)[TOP + INNER + "/memory.current"] = "4096\n"
     with opened("container", machine) as container:
@@ -130,7 +132,7 @@ def test_the_working_set_is_never_negative() -> None:
 
 @pytest.mark.parametrize("path", ["/cpu.stat", "/memory.current", "/memory.stat"])
 @pytest.mark.parametrize("text", [None, "", "nonsense\n", "nonsense more than that\n"])
-def test_a_file_of_the_group_that_says_nothing_costs_its_own_numbers(path: str, text: str | None) -> None:
+def test_unreadable_group_file_loses_only_its_metrics(path: str, text: str | None) -> None:
     machine = kubernetes(0)
     with opened("container", machine) as container:
         whole = often(container)
@@ -143,7 +145,7 @@ def test_a_file_of_the_group_that_says_nothing_costs_its_own_numbers(path: str, 
     assert len(left) >= len(whole) - 2
 
 
-def test_a_session_of_a_bare_machine_is_no_container() -> None:
+def test_container_is_unavailable_without_limits() -> None:
     with (
         pytest.raises(Unavailable, match="neither in a container nor under a cgroup limit"),
         opened("container", metal(0)),
@@ -151,13 +153,13 @@ def test_a_session_of_a_bare_machine_is_no_container() -> None:
         pass
 
 
-def test_a_service_with_a_limit_counts_as_a_container() -> None:
+def test_systemd_slice_with_a_limit_is_a_container() -> None:
     machine = metal(0)
     _files(machine)[TOP + "/user.slice/user-1000.slice/memory.max"] = f"{GIB}\n"
     assert _limits(machine) == (None, GIB)
 
 
-def test_a_process_may_use_what_its_cgroup_lets_it() -> None:
+def test_process_utilization_is_relative_to_cgroup_limits() -> None:
     """Of 16 CPUs four, of 61 GiB eight: the process's shares are of those."""
     machine = kubernetes(0)
     with opened("process", machine) as process:
@@ -175,7 +177,28 @@ def test_a_process_may_use_what_its_cgroup_lets_it() -> None:
         )
 
 
-def test_a_limit_above_the_memory_of_the_host_is_none() -> None:
+@pytest.mark.parametrize(
+    ("quota", "cpus"),
+    [("200000 100000", 2), ("6400000 100000", 16), ("max 100000", 16)],
+    ids=["below-affinity", "above-affinity", "no-quota"],
+)
+def test_exported_cpu_utilization_is_relative_to_the_smaller_of_quota_and_affinity(quota: str, cpus: int) -> None:
+    """The process may run on 16 CPUs, and uses 12.5 s of user time in 10 s."""
+
+    def at(tick: int) -> Fabricated:
+        machine = kubernetes(tick)
+        _files(machine)[TOP + POD + "/cpu.max"] = f"{quota}\n"
+        return machine
+
+    machine = at(0)
+    with playing(lambda source: machine, {"sources": ["process"], "sample_interval": 10}) as stage:
+        stage.tick()
+        stage.clock.now += 10
+        machine.become(at(1))
+        assert f"process.cpu.utilization{{cpu.mode=user}} {12.5 / 10 / cpus!r} 1 gauge" in stage.tick()
+
+
+def test_memory_limit_above_the_hosts_memory_is_ignored() -> None:
     machine = Fabricated(kubernetes(0).tree)
     _files(machine)[TOP + POD + "/memory.max"] = f"{4000 * GIB}\n"
     _files(machine)[TOP + "/kubepods.slice/memory.max"] = "max\n"
@@ -185,7 +208,7 @@ def test_a_limit_above_the_memory_of_the_host_is_none() -> None:
     assert value(found, v.PROCESS_MEMORY_UTILIZATION) == value(found, v.PROCESS_MEMORY_USAGE) / total
 
 
-def test_without_cgroups_mounted_there_is_no_container() -> None:
+def test_container_is_unavailable_without_cgroup_mounts() -> None:
     files: dict[str, str | bytes | OSError] = {
         "/proc/{pid}/cgroup": "0::/user.slice\n",
         "/proc/{pid}/mountinfo": mountinfo(ROOT),
@@ -242,7 +265,7 @@ def _put(child: subprocess.Popen[str], groups: dict[str, Path]) -> None:
 
 
 @pytest.mark.skipif(not Path(TOP, "memory/memory.stat").exists(), reason="cgroup v1 is not mounted")
-def test_a_real_group_of_version_1() -> None:
+def test_real_cgroup_v1_with_limits_agrees_with_psutil() -> None:
     """A child that computes in a group with limits, which are then changed."""
     size = 64 << 20
     with _groups(("memory", "cpu", "cpuacct")) as groups:
@@ -285,7 +308,7 @@ def test_a_real_group_of_version_1() -> None:
                 assert value(found, v.PROCESS_MEMORY_UTILIZATION) == resident / (300 << 20)
 
 
-def _compare_with_psutil(container: object, pid: int) -> None:
+def _compare_with_psutil(container: Source, pid: int) -> None:
     """The group has one process, so its time is that process's, from when it was put in."""
     process = psutil.Process(pid)
 
@@ -294,7 +317,7 @@ def _compare_with_psutil(container: object, pid: int) -> None:
         return times.user + times.system
 
     def group() -> float:
-        return value(often(container), v.CONTAINER_CPU_TIME)  # type: ignore[arg-type]
+        return value(often(container), v.CONTAINER_CPU_TIME)
 
     start, mine = spent(), group()
     wait_for(lambda: spent() - start > 0.3, 30, "CPU time of a busy child")
@@ -303,7 +326,7 @@ def _compare_with_psutil(container: object, pid: int) -> None:
 
 
 @pytest.mark.skipif(not Path(TOP, "memory/memory.stat").exists(), reason="cgroup v1 is not mounted")
-def test_the_numbers_of_our_own_group_are_those_of_its_files() -> None:
+def test_own_cgroup_agrees_with_its_files() -> None:
     folder = Path(f"{TOP}/memory{_own('memory')}")
     with opened("container") as container:
         agrees(

@@ -6,6 +6,7 @@ import logging
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from errno import EACCES, EIO, EMFILE
 from pathlib import Path
 
@@ -28,7 +29,7 @@ def _points(found: dict[Series, Value]) -> set[str]:
 
 
 @linux
-def test_the_space_agrees_with_psutil(tmp_path: Path) -> None:
+def test_space_and_device_agree_with_psutil(tmp_path: Path) -> None:
     with opened("filesystem", disk_paths=[str(tmp_path)]) as source:
         (limit,) = series_of(often(source), v.SYSTEM_FILESYSTEM_LIMIT)
         point = str(limit.attributes[v.FILESYSTEM_MOUNTPOINT])
@@ -48,7 +49,7 @@ def test_the_space_agrees_with_psutil(tmp_path: Path) -> None:
 
 
 @linux
-def test_a_file_that_is_written_is_seen(tmp_path: Path) -> None:
+def test_usage_grows_by_a_written_file(tmp_path: Path) -> None:
     size = 32 << 20
     with opened("filesystem", disk_paths=[str(tmp_path)]) as source:
         (limit,) = series_of(often(source), v.SYSTEM_FILESYSTEM_LIMIT)
@@ -65,7 +66,7 @@ def test_a_file_that_is_written_is_seen(tmp_path: Path) -> None:
 
 
 @linux
-def test_the_states_sum_to_the_limit_exactly() -> None:
+def test_usage_states_sum_to_the_limit() -> None:
     with opened("filesystem", include_metrics="system.filesystem.utilization") as source:
         found = often(source)
     limits = series_of(found, v.SYSTEM_FILESYSTEM_LIMIT)
@@ -77,7 +78,7 @@ def test_the_states_sum_to_the_limit_exactly() -> None:
 
 
 @linux
-def test_by_default_the_root_is_there_and_no_pseudo_file_system() -> None:
+def test_default_is_root_without_pseudo_file_systems() -> None:
     with opened("filesystem") as source:
         found = often(source)
     assert "/" in _points(found)
@@ -85,12 +86,12 @@ def test_by_default_the_root_is_there_and_no_pseudo_file_system() -> None:
     assert not kinds & {"proc", "sysfs", "tmpfs", "devtmpfs", "devpts", "cgroup", "cgroup2", "squashfs", "autofs"}
 
 
-def test_what_is_mounted_twice_or_in_passing_is_not_counted() -> None:
+def test_bind_and_temporary_mounts_are_not_counted() -> None:
     with opened("filesystem", mounts(0)) as source:
         assert _points(often(source)) == {"/", "/boot/efi", "/data", "/media/with a blank", "/srv/tree"}
 
 
-def test_a_path_inside_a_mount_is_reported_as_the_mount() -> None:
+def test_disk_path_inside_a_mount_is_reported_as_the_mount() -> None:
     machine = mounts(0)
     assert machine.tree is not None
     machine.tree.spaces["/data/run/7"] = machine.tree.spaces["/data"]
@@ -99,7 +100,7 @@ def test_a_path_inside_a_mount_is_reported_as_the_mount() -> None:
         assert _points(often(source)) == {"/data", "/"}, "/database lies on / though its name begins with /data"
 
 
-def test_a_path_below_two_mounts_is_on_the_later_one() -> None:
+def test_disk_path_under_two_mounts_is_the_later_one() -> None:
     machine = metal(0)
     assert machine.tree is not None
     mounted = machine.tree.files["/proc/{pid}/mountinfo"]
@@ -118,7 +119,7 @@ def _of(*lines: str) -> Fabricated:
     )
 
 
-def test_what_lies_below_another_mount_is_not_reported_with_its_numbers() -> None:
+def test_covered_mount_is_not_reported() -> None:
     machine = _of(
         "20 27 0:21 / /dev rw - devtmpfs udev rw",
         "27 1 8:1 / / rw - ext4 /dev/root rw",  # mounted after what stands on it, as after an initial ram disk
@@ -137,7 +138,7 @@ def test_what_lies_below_another_mount_is_not_reported_with_its_numbers() -> Non
     assert found == {"/dev/root": 101, "/dev/above": 104, "/dev/upon": 105}
 
 
-def test_the_root_of_all_mounts_may_stand_on_itself() -> None:
+def test_root_mount_may_be_its_own_parent() -> None:
     with opened("filesystem", _of("1 1 8:1 / / rw - ext4 /dev/root rw", "2 1 8:2 / /a rw - xfs /dev/a rw")) as source:
         assert _points(often(source)) == {"/", "/a"}
 
@@ -145,12 +146,12 @@ def test_the_root_of_all_mounts_may_stand_on_itself() -> None:
 @pytest.mark.parametrize(
     "path", ["/media/My\u00a0Disk", "/media/a\\011tab", "/media/back\\134slash", "/media/\u2003\x85"]
 )
-def test_a_mount_point_may_be_called_anything(path: str) -> None:
+def test_mount_point_with_unusual_name_is_decoded(path: str) -> None:
     with opened("filesystem", _of("27 1 8:1 / / rw - ext4 /dev/root rw", f"28 27 8:2 / {path} rw - xfs  rw")) as source:
         assert _points(often(source)) == {"/", path.replace("\\011", "\t").replace("\\134", "\\")}
 
 
-def test_a_path_that_does_not_exist_is_said_and_left_out(caplog: pytest.LogCaptureFixture) -> None:
+def test_missing_disk_path_warns_and_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING), opened("filesystem", metal(0), disk_paths="/data,/nowhere") as source:
         assert _points(often(source)) == {"/data"}
         assert [sentence.partition(":")[0] for sentence in source.missing] == ["/nowhere"]
@@ -158,14 +159,14 @@ def test_a_path_that_does_not_exist_is_said_and_left_out(caplog: pytest.LogCaptu
     assert "OTEL_PYTHON_HARDWARE_DISK_PATHS: /nowhere cannot be read" in warning
 
 
-def test_without_any_there_is_a_reason() -> None:
+def test_no_file_system_is_unavailable_with_a_reason() -> None:
     with pytest.raises(Unavailable, match="no real file system"), opened("filesystem", unmounted(0)):
         pass
     with pytest.raises(Unavailable, match="none of /nowhere"), opened("filesystem", metal(0), disk_paths="/nowhere"):
         pass
 
 
-def test_a_file_system_of_no_size_says_nothing() -> None:
+def test_file_system_of_size_zero_is_left_out() -> None:
     machine = metal(0)
     assert machine.tree is not None
     machine.tree.spaces["/data"] = Space(0, 0, 0)
@@ -174,7 +175,7 @@ def test_a_file_system_of_no_size_says_nothing() -> None:
 
 
 @pytest.mark.parametrize("trouble", [PermissionError(EACCES, "Permission denied"), OSError(EIO, "Input/output error")])
-def test_one_that_cannot_be_read_costs_its_own_numbers(trouble: OSError, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_file_system_loses_only_its_metrics(trouble: OSError, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = mounts(0)
     assert machine.tree is not None
     space, broken = machine.tree.space, {"/data"}
@@ -198,7 +199,7 @@ def test_one_that_cannot_be_read_costs_its_own_numbers(trouble: OSError, monkeyp
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux") or os.geteuid() != 0, reason="mounts a file system")
-def test_a_mount_whose_name_is_no_text_is_exported_as_one(tmp_path: Path) -> None:
+def test_non_utf8_mount_point_is_escaped(tmp_path: Path) -> None:
     place = tmp_path / os.fsdecode(b"caf\xe9")
     place.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=10m", "small", place], check=True)
@@ -210,7 +211,7 @@ def test_a_mount_whose_name_is_no_text_is_exported_as_one(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("cut", range(0, 160, 8))
-def test_a_list_of_mounts_that_is_cut_short_gives_no_wrong_mount(cut: int) -> None:
+def test_truncated_mountinfo_gives_no_wrong_mount(cut: int) -> None:
     machine = metal(0)
     assert machine.tree is not None
     with opened("filesystem", machine) as source:
@@ -225,7 +226,7 @@ def test_a_list_of_mounts_that_is_cut_short_gives_no_wrong_mount(cut: int) -> No
         pass
 
 
-def test_an_overlay_is_counted_as_a_root_and_nowhere_else() -> None:
+def test_overlay_is_counted_as_root_only() -> None:
     lines = [
         "90 80 0:60 / / rw - overlay overlay rw,lowerdir=/a",
         "91 90 0:61 / /opt/x rw - overlay overlay rw,lowerdir=/b",
@@ -240,7 +241,7 @@ def test_an_overlay_is_counted_as_a_root_and_nowhere_else() -> None:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux") or os.geteuid() != 0, reason="mounts a file system")
-def test_what_is_unmounted_is_not_reported_with_its_parents_numbers(tmp_path: Path) -> None:
+def test_unmounted_path_is_not_reported_with_its_parents_values(tmp_path: Path) -> None:
     place = tmp_path / "small"
     place.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=10m", "small", place], check=True)
@@ -268,14 +269,14 @@ def _mounting(machine: Fabricated, *lines: str) -> Tree:
 
 
 TABLE, LATER = "/proc/{pid}/mountinfo", "999 1 0:99 / /later rw - xfs /dev/later rw"
-NAMED = [{}, {"disk_paths": "/,/data,/later"}]
+NAMED: list[Mapping[str, str]] = [{}, {"disk_paths": "/,/data,/later"}]
 
 
 @pytest.mark.parametrize("named", NAMED)
-def test_what_is_mounted_or_unmounted_later_is_noticed_before_the_next_collection(named: dict[str, str]) -> None:
+def test_later_mount_and_unmount_are_noticed(named: Mapping[str, str]) -> None:
     machine = metal(0)
     before = _mounting(machine).files[TABLE]
-    with opened("filesystem", machine, **named) as source:
+    with opened("filesystem", machine, settings=named) as source:
         assert _points(often(source)) == {"/", "/data"}
         tree = _mounting(machine, LATER)
         assert _points(often(source)) == {"/", "/data"}
@@ -287,10 +288,10 @@ def test_what_is_mounted_or_unmounted_later_is_noticed_before_the_next_collectio
 
 
 @pytest.mark.parametrize("named", NAMED)
-def test_what_is_mounted_is_read_when_the_kernel_says_that_it_changed(named: dict[str, str]) -> None:
+def test_mountinfo_is_read_when_the_kernel_reports_a_change(named: Mapping[str, str]) -> None:
     machine = metal(0)
     tree = _mounting(machine)
-    with opened("filesystem", machine, **named) as source:
+    with opened("filesystem", machine, settings=named) as source:
         for _ in range(9):
             all_of(source)
             tree.up += 60
@@ -302,11 +303,11 @@ def test_what_is_mounted_is_read_when_the_kernel_says_that_it_changed(named: dic
 
 
 @pytest.mark.parametrize("named", NAMED)
-def test_what_is_mounted_is_read_every_ten_minutes_where_the_kernel_does_not_tell(named: dict[str, str]) -> None:
+def test_mountinfo_is_read_every_ten_minutes_without_change_reports(named: Mapping[str, str]) -> None:
     machine = metal(0)
     tree = _mounting(machine)
     tree.tells = False
-    with opened("filesystem", machine, **named) as source:
+    with opened("filesystem", machine, settings=named) as source:
         for _ in range(3):
             tree.up += 599
             _mounting(machine, LATER)
@@ -321,7 +322,7 @@ def test_what_is_mounted_is_read_every_ten_minutes_where_the_kernel_does_not_tel
             assert _points(often(source)) == {"/", "/data"}
 
 
-def test_another_file_system_in_its_place_makes_a_kernel_that_does_not_tell_be_asked_again() -> None:
+def test_changed_file_system_id_makes_mountinfo_read_again() -> None:
     machine = metal(0)
     tree = _mounting(machine, LATER)
     tree.tells = False
@@ -335,7 +336,7 @@ def test_another_file_system_in_its_place_makes_a_kernel_that_does_not_tell_be_a
         assert sizes(source) == {"/": 200, "/later": 50}, "whose numbers would these be?"
 
 
-def test_when_everything_is_unmounted_nothing_is_said() -> None:
+def test_no_values_when_everything_is_unmounted() -> None:
     machine, bare = metal(0), unmounted(0)
     tree = _mounting(machine)
     assert bare.tree is not None
@@ -346,12 +347,10 @@ def test_when_everything_is_unmounted_nothing_is_said() -> None:
 
 
 @pytest.mark.parametrize("named", NAMED)
-def test_what_is_mounted_stays_known_when_it_cannot_be_read_and_is_read_the_next_time(
-    named: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreadable_mountinfo_keeps_known_mounts(named: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     machine = metal(0)
     _mounting(machine)
-    with opened("filesystem", machine, **named) as source:
+    with opened("filesystem", machine, settings=named) as source:
         tree = _mounting(machine, LATER)
         with monkeypatch.context() as patch:
 
@@ -366,7 +365,7 @@ def test_what_is_mounted_stays_known_when_it_cannot_be_read_and_is_read_the_next
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux") or os.geteuid() != 0, reason="mounts a file system")
-def test_what_is_mounted_and_unmounted_on_a_real_machine_is_noticed(tmp_path: Path) -> None:
+def test_real_mount_and_unmount_are_noticed(tmp_path: Path) -> None:
     with opened("filesystem", disk_paths=[str(tmp_path)]) as source:
         (below,) = sizes(source)
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=10m", "small", tmp_path], check=True)

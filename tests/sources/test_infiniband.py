@@ -21,19 +21,19 @@ def _ports(found: dict[Series, Value]) -> set[object]:
     return {series.attributes[v.HW_ID] for series in found}
 
 
-def test_where_there_is_no_adapter_it_says_what_to_do() -> None:
+def test_no_adapter_is_unavailable_with_a_fix() -> None:
     nothing = Fabricated(Tree())
     with pytest.raises(Unavailable, match="no adapter in /sys/class/infiniband") as caught:
         opened("infiniband", nothing).__enter__()
     assert "load its driver" in caught.value.fix
 
 
-def test_elsewhere_than_on_linux_it_is_absent() -> None:
+def test_infiniband_is_unavailable_outside_linux() -> None:
     with pytest.raises(Unavailable, match="not Linux"):
         opened("infiniband", Portable()).__enter__()
 
 
-def test_a_port_that_says_nothing_costs_its_own_numbers_and_none_at_all_an_error() -> None:
+def test_unreadable_port_loses_its_metrics_and_all_ports_are_an_error() -> None:
     tree = Tree(infiniband(0))
     with opened("infiniband", Fabricated(tree)) as source:
         whole = all_of(source)
@@ -54,7 +54,7 @@ def test_a_port_that_says_nothing_costs_its_own_numbers_and_none_at_all_an_error
 
 
 @pytest.mark.parametrize("text", ["", "\n", "N/A\n", "-1\n", "0x10\n", "3 4\n"])
-def test_what_is_no_count_is_absent_and_the_rest_stays(text: str) -> None:
+def test_invalid_counter_text_is_absent(text: str) -> None:
     tree = Tree(infiniband(0))
     with opened("infiniband", Fabricated(tree)) as source:
         whole = all_of(source)
@@ -67,7 +67,7 @@ def test_what_is_no_count_is_absent_and_the_rest_stays(text: str) -> None:
     }
 
 
-def test_the_kernels_own_files_are_found_without_being_told() -> None:
+def test_snapshot_finds_adapters_in_sysfs() -> None:
     found = children.scene("rdma_machine", "otel-hardware", "snapshot", "--window", "0.1", "--format", "json")
     points = {
         tuple(sorted(point["attributes"].items())): point["value"]

@@ -47,7 +47,7 @@ def _rows(found: dict[Series, Value]) -> set[Metric]:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="compares with the reader of the Linux kernel")
 @pytest.mark.parametrize("name", ["host", "filesystem", "process"])
-def test_every_row_that_psutil_can_say_is_said(name: str) -> None:
+def test_psutil_gives_every_metric_of_the_kernel_but_the_listed(name: str) -> None:
     kernel, portable = _rows(_everything(name, None)), _rows(_everything(name, Portable()))
     assert kernel - portable <= set(ONLY_LINUX), "rows that the portable reader has lost"
     assert portable - kernel <= {v.SYSTEM_MEMORY_AVAILABLE, v.SYSTEM_CPU_FREQUENCY}, (
@@ -58,7 +58,7 @@ def test_every_row_that_psutil_can_say_is_said(name: str) -> None:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="compares with the reader of the Linux kernel")
 @pytest.mark.parametrize("name", ["host", "filesystem", "process"])
-def test_its_counters_lie_between_two_of_the_kernel(name: str) -> None:
+def test_counters_agree_with_the_kernel(name: str) -> None:
     with (
         opened(name, include_metrics="*", exclude_metrics="cpython.gc.*") as kernel,
         opened(name, Portable(), include_metrics="*", exclude_metrics="cpython.gc.*") as portable,
@@ -96,7 +96,7 @@ def test_its_counters_lie_between_two_of_the_kernel(name: str) -> None:
     ],
     ids=lambda each: each.name if isinstance(each, Metric) else None,
 )
-def test_its_gauges_agree_with_the_kernel(name: str, row: Metric, allowed: float) -> None:
+def test_gauges_agree_with_the_kernel(name: str, row: Metric, allowed: float) -> None:
     told: list[tuple[object, ...]] = []
     with opened(name) as kernel, opened(name, Portable()) as portable:
         for _ in range(50):
@@ -105,26 +105,26 @@ def test_its_gauges_agree_with_the_kernel(name: str, row: Metric, allowed: float
                 ours = {series: number for series, number in ours.items() if series in before}
             told.append((before, ours, after))
             if ours and all(
-                min(before[series], after[series]) - allowed <= number <= max(before[series], after[series]) + allowed  # type: ignore[operator, type-var]
+                min(before[series], after[series]) - allowed <= number <= max(before[series], after[series]) + allowed  # type: ignore[operator]
                 for series, number in ours.items()
             ):
                 return
     raise AssertionError(f"{row.name} never once lay between the kernel's before and after: {told[-1]}")
 
 
-def test_descriptors_are_those_that_psutil_counts() -> None:
+def test_descriptor_count_agrees_with_psutil() -> None:
     process = psutil.Process()
     with opened("process", Portable()) as source:
         assert value(often(source), v.PROCESS_FILE_DESCRIPTOR_COUNT) == process.num_fds()
 
 
-def test_the_states_of_memory_sum_to_the_limit() -> None:
+def test_memory_states_sum_to_the_limit() -> None:
     with opened("host", Portable()) as source:
         found = often(source)
     assert sum(series_of(found, v.SYSTEM_MEMORY_USAGE).values()) == value(found, v.SYSTEM_MEMORY_LIMIT)  # type: ignore[arg-type]
 
 
-def test_a_session_without_a_kernel_reports_all_but_the_container() -> None:
+def test_session_without_linux_reports_all_sources_but_container() -> None:
     """The engine whole, in its own threads, on drivers that are not Linux."""
     session = Session(Config(sample_interval=60.0), interval=60.0, drivers=lambda source: Portable(), environ={})
     session.start()
@@ -141,7 +141,7 @@ def test_a_session_without_a_kernel_reports_all_but_the_container() -> None:
     assert {"system.cpu.time", "system.memory.available", "system.filesystem.usage", "process.cpu.time"} <= names
 
 
-def test_a_child_that_ends_while_it_is_looked_at_is_left_out() -> None:
+def test_child_that_ends_during_the_reading_is_left_out() -> None:
     with opened("process", Portable()) as source:
         with started([sys.executable, "-c", IDLE]) as child:
             assert child.stdout is not None
@@ -158,7 +158,7 @@ def _machine(**functions: object) -> PortableMachine:
     return PortableMachine(drivers.module("psutil"), drivers.module("time"))
 
 
-def test_a_process_that_psutil_does_not_find_has_ended() -> None:
+def test_no_such_process_is_a_lookup_error() -> None:
     gone = type("NoSuchProcess", (Exception,), {})("it is gone")
     with pytest.raises(ProcessLookupError):
         _machine(**{"Process.as_dict": gone}).relative(77)
@@ -167,7 +167,7 @@ def test_a_process_that_psutil_does_not_find_has_ended() -> None:
         _machine(**{"Process.as_dict": unknown}).relative(77)
 
 
-def test_what_psutil_does_not_have_on_a_system_is_absent() -> None:
+def test_functions_missing_in_psutil_are_absent() -> None:
     assert _machine().frequencies() == {}
     assert _machine(cpu_count=6).limits(1).cpus == 6
     process = windows(0)
@@ -188,13 +188,13 @@ def test_what_psutil_does_not_have_on_a_system_is_absent() -> None:
         (["loop0", "ram0", "zram0", "nbd0", "sr0", "sda"], {"sda"}),
     ],
 )
-def test_disks_are_told_from_their_partitions_by_name(names: list[str], whole: set[str]) -> None:
+def test_partitions_are_recognized_by_name(names: list[str], whole: set[str]) -> None:
     each = {"read_bytes": 1, "write_bytes": 2, "read_count": 3, "write_count": 4}
     machine = _machine(disk_io_counters=lambda perdisk: dict.fromkeys(names, each) if perdisk else each)
     assert set(machine.disks()) == whole
 
 
-def test_the_loopback_and_virtual_interfaces_are_left_out_by_name() -> None:
+def test_loopback_and_virtual_interfaces_are_left_out() -> None:
     each = dict.fromkeys(
         ("bytes_sent", "bytes_recv", "packets_sent", "packets_recv", "errin", "errout", "dropin", "dropout"), 1
     )
@@ -204,12 +204,12 @@ def test_the_loopback_and_virtual_interfaces_are_left_out_by_name() -> None:
     assert set(machine.interfaces(["lo0"])) == {"lo0"}
 
 
-def test_a_module_that_is_not_installed_is_said() -> None:
+def test_missing_module_function_is_unavailable() -> None:
     with pytest.raises(Unavailable, match="psutil has no cpu_times"):
         Answers("psutil", None).call("cpu_times")
 
 
-def test_each_of_psutils_words_is_put_where_it_belongs() -> None:
+def test_psutil_fields_are_mapped_to_attributes() -> None:
     words = ["bytes_sent", "bytes_recv", "packets_sent", "packets_recv", "errin", "errout", "dropin", "dropout"]
     counted = {word: number for number, word in enumerate(words, 1)}
     interface = _machine(net_io_counters=lambda pernic: {"en0": counted}).interfaces()["en0"]

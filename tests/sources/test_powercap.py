@@ -18,7 +18,7 @@ PACKAGES = [{v.HW_ID: f"package-{each}", v.HW_NAME: f"CPU {each}", v.HW_TYPE: "c
 FOLDER = "/sys/class/powercap"
 
 
-def test_energy_goes_on_where_its_counter_wraps_around() -> None:
+def test_energy_counter_wraparound_is_added() -> None:
     machine = metal(0)
     with opened("powercap", machine) as source:
         first = value(often(source), v.HW_ENERGY, PACKAGES[0])
@@ -27,7 +27,7 @@ def test_energy_goes_on_where_its_counter_wraps_around() -> None:
     assert second - first == pytest.approx((262_143_328_850 - 262_100_000_000 + 1_900_000_000) / 1e6)
 
 
-def test_a_zone_that_cannot_be_read_costs_its_own_numbers() -> None:
+def test_unreadable_zone_loses_only_its_metrics() -> None:
     machine = metal(0)
     assert machine.tree is not None
     machine.tree.files[f"{FOLDER}/intel-rapl:0/energy_uj"] = PermissionError(EACCES, "Permission denied")
@@ -36,7 +36,7 @@ def test_a_zone_that_cannot_be_read_costs_its_own_numbers() -> None:
     assert found == {"package-1", "dram-0", "dram-1", "psys"}
 
 
-def test_there_is_a_sign_of_it_where_a_zone_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prepare_needs_a_readable_rapl_zone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(powercap, "_CLASS", str(tmp_path / "powercap"))
     assert not powercap.Powercap.prepare(Config())
     (tmp_path / "powercap" / "intel-rapl:0").mkdir(parents=True)
@@ -48,7 +48,7 @@ def test_there_is_a_sign_of_it_where_a_zone_can_be_read(tmp_path: Path, monkeypa
     assert powercap.Powercap.prepare(Config())
 
 
-def test_where_only_root_may_read_it_says_so() -> None:
+def test_zones_for_root_only_are_unavailable_with_a_fix() -> None:
     machine = metal(0)
     assert machine.tree is not None
     for path in machine.tree.files:

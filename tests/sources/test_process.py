@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
@@ -25,7 +26,7 @@ from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
 from opentelemetry.instrumentation.hardware.machine import Relative
-from opentelemetry.instrumentation.hardware.model import Share
+from opentelemetry.instrumentation.hardware.model import Series, Share, Value
 from opentelemetry.instrumentation.hardware.sources import Source
 from opentelemetry.instrumentation.hardware.sources.process import Process
 
@@ -56,6 +57,11 @@ def _now(source: Source, row: object, **attributes: str) -> Callable[[], float]:
     return lambda: value(often(source), row, where)  # type: ignore[arg-type]
 
 
+def _part(found: dict[Series, Value]) -> float:
+    """The CPU time that shares are made of."""
+    return sum(share.part for share in found.values() if isinstance(share, Share))
+
+
 def _spent(process: psutil.Process) -> float:
     times = process.cpu_times()
     return times.user + times.system
@@ -65,7 +71,7 @@ def _spent(process: psutil.Process) -> float:
 
 
 @pytest.mark.parametrize("whose", ["ours", "another"])
-def test_cpu_time_lies_between_two_readings_of_psutil(whose: str) -> None:
+def test_cpu_time_agrees_with_psutil(whose: str) -> None:
     """psutil counts in ticks of 10 ms, getrusage to the microsecond."""
     with _child(BUSY) as child:
         process = psutil.Process() if whose == "ours" else child
@@ -77,20 +83,20 @@ def test_cpu_time_lies_between_two_readings_of_psutil(whose: str) -> None:
         rises_between(getattr(before, mode), mine, getattr(after, mode), mode, 0.021)
 
 
-def test_cpu_utilization_is_of_the_cpus_that_the_process_may_use() -> None:
+def test_cpu_utilization_is_relative_to_the_cpu_affinity() -> None:
     with _child(BUSY) as child:
         cpus = child.cpu_affinity()
         assert cpus is not None
         child.cpu_affinity(cpus[:1])
         with opened("process", pid=child.pid) as source:
             first = series_of(often(source), v.PROCESS_CPU_UTILIZATION)
-            start, begun = _spent(child), sum(share.part for share in first.values())  # type: ignore[union-attr]
-            wait_for(lambda: _spent(child) - start > 0.5, 60, "CPU time of a busy child")
+            start, begun = _spent(child), _part(first)
+            wait_for(lambda: _spent(child) - start > 0.2, 60, "CPU time of a busy child")
             last = series_of(often(source), v.PROCESS_CPU_UTILIZATION)
-    part = sum(share.part for share in last.values()) - begun  # type: ignore[union-attr]
-    whole = {share.whole for share in last.values()} - {0.0}  # type: ignore[union-attr]
+    part = _part(last) - begun
+    whole = {share.whole for share in last.values() if isinstance(share, Share)} - {0.0}
     assert len(whole) == 1, "both modes are shares of the same time"
-    assert part >= 0.5 - 0.03
+    assert part >= 0.2 - 0.03
     assert part <= whole.pop() + 0.03, "one CPU cannot be used more than all of the time"
 
 
@@ -109,7 +115,7 @@ def test_memory_threads_and_descriptors_agree_with_psutil(whose: str) -> None:
             assert value(found, v.PROCESS_MEMORY_PEAK) == value(found, v.PROCESS_MEMORY_USAGE)
 
 
-def test_memory_grows_by_what_is_taken_and_shrinks_again() -> None:
+def test_memory_usage_follows_an_allocation() -> None:
     size = 64 << 20
     with opened("process") as source:
         resident = _now(source, v.PROCESS_MEMORY_USAGE)
@@ -120,7 +126,7 @@ def test_memory_grows_by_what_is_taken_and_shrinks_again() -> None:
         assert resident() - before < size / 2
 
 
-def test_threads_and_descriptors_count_what_is_opened() -> None:
+def test_thread_and_descriptor_counts_follow_what_is_opened() -> None:
     release = threading.Event()
     with opened("process") as source:
         threads, descriptors = _now(source, v.PROCESS_THREAD_COUNT), _now(source, v.PROCESS_FILE_DESCRIPTOR_COUNT)
@@ -138,7 +144,7 @@ def test_threads_and_descriptors_count_what_is_opened() -> None:
     assert (after[0] - before[0], after[1] - before[1]) == (7, 10)
 
 
-def test_faults_and_context_switches_rise_with_what_causes_them() -> None:
+def test_page_faults_and_context_switches_are_counted() -> None:
     pages = 3_000
     with opened("process") as source, mmap.mmap(-1, pages * mmap.PAGESIZE) as area:
         area.madvise(mmap.MADV_NOHUGEPAGE)
@@ -153,7 +159,7 @@ def test_faults_and_context_switches_rise_with_what_causes_them() -> None:
         wait_for(lambda: waits() - before[1] >= 50, 30, "50 switches, of which each of these waits is one")
 
 
-def test_context_switches_lie_between_two_readings_of_getrusage() -> None:
+def test_context_switches_agree_with_getrusage() -> None:
     import resource
 
     with opened("process") as source:
@@ -167,7 +173,7 @@ def test_context_switches_lie_between_two_readings_of_getrusage() -> None:
         rises_between(getattr(before, word), mine, getattr(after, word), kind)
 
 
-def test_io_lies_between_two_readings_of_psutil(tmp_path: Path) -> None:
+def test_disk_io_agrees_with_psutil(tmp_path: Path) -> None:
     size = 4 << 20
     process = psutil.Process()
     with opened("process", include_metrics="process.disk.*") as source:
@@ -196,7 +202,7 @@ def _boottime() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def test_a_process_that_has_ended_ages_no_more() -> None:
+def test_zombie_process_keeps_its_values_and_uptime() -> None:
     """Its parent has not looked yet, so its totals can be read; its time goes on until its end is seen."""
     with _child(NEST) as child, opened("process", pid=child.pid) as source:
         alive = all_of(source)
@@ -218,7 +224,7 @@ def test_a_process_that_has_ended_ages_no_more() -> None:
     assert not series_of(late, v.PROCESS_UPTIME), "nobody knows when it ended"
 
 
-def test_the_garbage_collector_says_what_the_interpreter_says() -> None:
+def test_gc_metrics_agree_with_gc_get_stats() -> None:
     with opened("process", include_metrics="cpython.gc.*") as source:
         gc.collect()
         before, ours, after = gc.get_stats(), often(source), gc.get_stats()
@@ -232,7 +238,7 @@ def test_the_garbage_collector_says_what_the_interpreter_says() -> None:
             rises_between(first[key], value(ours, row, {v.GC_GENERATION: generation}), last[key], key)
 
 
-def test_the_garbage_collector_of_another_process_is_not_ours_to_tell() -> None:
+def test_gc_metrics_are_absent_for_another_process() -> None:
     with _child(IDLE) as child, opened("process", pid=child.pid, include_metrics="cpython.gc.*") as source:
         assert not series_of(all_of(source), v.GC_COLLECTIONS)
 
@@ -240,7 +246,7 @@ def test_the_garbage_collector_of_another_process_is_not_ours_to_tell() -> None:
 # -- the tree
 
 
-def test_a_process_without_children_has_a_count_and_no_more() -> None:
+def test_process_without_children_has_tree_count_only() -> None:
     with _child(IDLE) as child, opened("process", pid=child.pid) as source:
         found = all_of(source)
     assert value(found, v.PROCESS_TREE_COUNT) == 1
@@ -248,7 +254,7 @@ def test_a_process_without_children_has_a_count_and_no_more() -> None:
         assert not series_of(found, row)
 
 
-def test_a_tree_of_real_children_agrees_with_psutil() -> None:
+def test_tree_metrics_agree_with_psutil() -> None:
     """Ours is whoever runs the tests; below are an idle child, and one that has a busy child of its own."""
     me = psutil.Process()
 
@@ -266,7 +272,7 @@ def test_a_tree_of_real_children_agrees_with_psutil() -> None:
             agrees(theirs, lambda row=row: value(all_of(source), row), allowed, row.name)  # type: ignore[misc]
 
 
-def test_the_time_of_a_tree_is_that_of_all_its_processes() -> None:
+def test_tree_cpu_time_is_the_sum_of_its_processes() -> None:
     me = psutil.Process()
 
     def spent() -> float:
@@ -279,24 +285,25 @@ def test_the_time_of_a_tree_is_that_of_all_its_processes() -> None:
 
     with _child(NEST), opened("process") as source:
         early, mine, late = spent(), ours(), spent()
-        wait_for(lambda: spent() - late > 0.5, 60, "CPU time of a busy grandchild")
+        wait_for(lambda: spent() - late > 0.2, 60, "CPU time of a busy grandchild")
         before, more, after = spent(), ours(), spent()
     rises_between(before - late, more - mine, after - early, "CPU time of the tree", 0.05)
 
 
-def test_a_child_that_ends_takes_no_time_away() -> None:
+def test_tree_cpu_time_does_not_fall_when_a_child_ends() -> None:
     with opened("process") as source:
         with _child(BUSY) as child:
-            wait_for(lambda: _spent(child) > 0.3, 30, "CPU time of a busy child")
             all_of(source)
+            begun = _spent(child)
+            wait_for(lambda: _spent(child) - begun > 0.2, 30, "CPU time of a busy child")
             first = series_of(all_of(source), v.PROCESS_TREE_CPU_UTILIZATION)
         with _child(IDLE):
             second = series_of(all_of(source), v.PROCESS_TREE_CPU_UTILIZATION)
-    assert next(iter(second.values())).part >= next(iter(first.values())).part  # type: ignore[union-attr]
+    assert _part(second) >= _part(first) > 0.1
 
 
 @pytest.mark.parametrize("ended", [False, True], ids=["that lives", "that has ended"])
-def test_a_child_of_a_thread_is_found(ended: bool) -> None:
+def test_child_of_a_thread_is_in_the_tree(ended: bool) -> None:
     """The kernel keeps children under the thread that started them, until that thread ends."""
     release, children = threading.Event(), []
 
@@ -324,7 +331,7 @@ def test_a_child_of_a_thread_is_found(ended: bool) -> None:
         assert value(all_of(source), v.PROCESS_TREE_COUNT) == before
 
 
-def test_children_that_nobody_can_be_asked_about_are_left_out() -> None:
+def test_children_without_proc_files_are_left_out() -> None:
     machine = tree(1)
     with opened("process", machine) as source:
         assert value(all_of(source), v.PROCESS_TREE_COUNT) == 4
@@ -344,14 +351,14 @@ def unlisted() -> Fabricated:
     return machine
 
 
-def test_a_kernel_that_does_not_list_children_leaves_it_to_psutil() -> None:
+def test_tree_uses_psutil_where_the_kernel_lists_no_children() -> None:
     machine = unlisted()
     machine.modules["psutil"] = {"Process.children": [STRANGER, STRANGER + 1]}
     with opened("process", machine) as source:
         assert value(all_of(source), v.PROCESS_TREE_COUNT) == 3
 
 
-def test_in_a_pid_namespace_that_sees_the_hosts_processes_they_are_not_taken_for_ours() -> None:
+def test_pid_namespace_with_the_hosts_proc_reports_our_process() -> None:
     line = in_pid_namespace()
     answer = run([*line, *command("pid_namespace")])
     assert answer.returncode == 0, answer.stderr
@@ -372,7 +379,7 @@ def test_in_a_pid_namespace_that_sees_the_hosts_processes_they_are_not_taken_for
     assert found["member"] == [False, True]
 
 
-def test_a_kernel_that_does_not_list_children_has_psutil_asked_by_the_number_that_proc_has() -> None:
+def test_psutil_is_asked_by_the_pid_of_proc() -> None:
     machine = unlisted()
     assert machine.tree is not None
     machine.tree.numbers = False
@@ -389,7 +396,7 @@ def test_a_kernel_that_does_not_list_children_has_psutil_asked_by_the_number_tha
 
 @pytest.mark.parametrize("path", ["/proc/{pid}/io", "/proc/{pid}/cgroup", "/proc/{pid}/mountinfo", "/proc/meminfo"])
 @pytest.mark.parametrize("damage", ["gone", "empty", "forbidden"])
-def test_a_file_that_cannot_be_read_costs_its_own_numbers(path: str, damage: str) -> None:
+def test_unreadable_proc_file_loses_only_its_metrics(path: str, damage: str) -> None:
     with opened("process", metal(0)) as source:
         whole = all_of(source)
     machine = metal(0)
@@ -403,7 +410,7 @@ def test_a_file_that_cannot_be_read_costs_its_own_numbers(path: str, damage: str
     assert len(whole) - len(left) <= 4
 
 
-def test_the_name_of_a_process_may_hold_anything() -> None:
+def test_process_name_with_parentheses_and_newline_is_parsed() -> None:
     machine = foreign(0)
     assert machine.tree is not None
     path = f"/proc/{STRANGER}/stat"
@@ -414,7 +421,7 @@ def test_the_name_of_a_process_may_hold_anything() -> None:
         assert all_of(source) == whole
 
 
-def test_a_process_that_is_gone_is_no_number() -> None:
+def test_reading_an_ended_process_is_an_error() -> None:
     machine = foreign(0)
     assert machine.tree is not None
     with opened("process", machine, pid=STRANGER) as source:
@@ -423,7 +430,7 @@ def test_a_process_that_is_gone_is_no_number() -> None:
             often(source)
 
 
-def test_a_descendant_that_one_walk_overlooked_counts_from_then_on() -> None:
+def test_tree_cpu_time_counts_a_late_found_child_from_then_on() -> None:
     with opened("process") as process:
         assert isinstance(process, Process)
         old = Relative(77, born=1.0, age=50_000.0, cpu=36_000.0, resident=1, threads=1)
@@ -433,9 +440,8 @@ def test_a_descendant_that_one_walk_overlooked_counts_from_then_on() -> None:
         spent = []
         for number, found in enumerate(walks):
             by_pid = {each.pid: each for each in found}
-            process._machine = SimpleNamespace(
-                tree=lambda pid, by_pid=by_pid: list(by_pid), relative=by_pid.__getitem__
-            )  # type: ignore[assignment]
+            machine: Any = SimpleNamespace(tree=lambda pid, found=by_pid: list(found), relative=by_pid.__getitem__)
+            process._machine = machine
             list(process._walk(root._replace(age=60_000.0 + 10 * number)))
             spent.append(process._tree_cpu)
         assert spent == [0.0, 0.0, 5.0]

@@ -58,6 +58,7 @@ class Tree:
         self.numbers = True
         self.tells = True
         self.kept: dict[str, str | bytes | OSError] = {}
+        self._seen: tuple[tuple[str, ...], set[str]] = ((), set())
 
     def become(self, other: Tree) -> None:
         """The machine goes on: everything is as it is there."""
@@ -100,7 +101,14 @@ class Tree:
         place = _place(path)
         if place == "/proc/{pid}/task/{pid}":
             return self.numbers
-        return place in self.files or any(name.startswith(place + "/") for name in self.files)
+        return place in self.files or place in self._folders()
+
+    def _folders(self) -> set[str]:
+        """Every folder that has a file."""
+        paths = tuple(self.files)
+        if paths != self._seen[0]:
+            self._seen = paths, {path[:at] for path in paths for at, letter in enumerate(path) if letter == "/"}
+        return self._seen[1]
 
     def space(self, path: str) -> Space:
         if path not in self.spaces:
