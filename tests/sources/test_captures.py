@@ -118,7 +118,7 @@ def _changes(before: Sequence[str], now: Sequence[str]) -> list[str]:
     return gone + [line for series, line in new.items() if old.get(series) != line]
 
 
-def _played(replay: Replay) -> str:
+def _output(replay: Replay) -> str:
     """The output of a capture."""
     source, settings = replay.header["capture"], replay.header.get("settings", {})
     blocks: list[str] = []
@@ -141,7 +141,7 @@ def test_capture_is_exported_as_expected(name: str, rewrite: bool) -> None:
         (FOLDER / f"{name}.jsonl").write_text(capture(name.partition("/")[2]), encoding="utf-8")
     replay = Replay(_text(name).splitlines())
     assert replay.header["capture"] == name.partition("/")[0], "a capture has to be in the folder of its source"
-    found, path = _played(replay), FOLDER / f"{name}.expected"
+    found, path = _output(replay), FOLDER / f"{name}.expected"
     if rewrite:
         path.write_text(found, encoding="utf-8")
     expected = path.read_text(encoding="utf-8") if path.exists() else ""
