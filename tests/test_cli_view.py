@@ -1,6 +1,8 @@
+"""Rates in the tables of the commands."""
+
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 import pytest
 from tests.stage import ENERGY, POWER, Stage
@@ -22,7 +24,7 @@ class Staged:
         self._stage.run(self._stage.clock.now - self._stage.start)
 
 
-def test_a_rate_is_of_the_time_between_its_own_two_readings() -> None:
+def test_rate_is_per_second_between_readings_of_its_own_source() -> None:
     stage = Stage(names=("player", "slow"))
     stage.players["slow"].pace = 10.0
 
@@ -31,7 +33,7 @@ def test_a_rate_is_of_the_time_between_its_own_two_readings() -> None:
 
     stage.player.read = lambda now: [ENERGY(30.0 * now, {"part": "quick"}), POWER(1.0)]
     stage.players["slow"].read = joules
-    viewer = Viewer(cast(Session, cast(Any, Staged(stage))), 1)
+    viewer = Viewer(cast(Session, Staged(stage)), 1)
     for _ in range(20):
         stage.run(stage.clock.now - stage.start + 2.0)
         stage.poller.cpu_time += 0.5
