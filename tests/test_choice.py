@@ -20,7 +20,7 @@ from unittest.mock import patch
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.children import run
+from tests.commands import otel_hardware
 from tests.sources import npus
 from tests.sources.machines import STRANGER
 from tests.sources.npus import CHILD, IPU_DEVICES, Npus, moved_files, old_files, program, runtime
@@ -888,16 +888,16 @@ IN_A_JOB = {"SLURM_JOB_ID": "7", CUDA: THIRD, "OTEL_METRICS_EXPORTER": "console"
 
 
 def test_snapshot_in_a_job_has_the_visible_devices(gpus: FakeNvml) -> None:
-    line = ["otel-hardware", "snapshot", "--sources", "nvidia", "--window", "0.1", "--format", "json"]
-    answer = run(line, {**gpus.environment, **IN_A_JOB})
-    assert answer.returncode == 0
-    assert THIRD in answer.stdout
-    assert not [each for each in (FIRST, SECOND, ONE, TWO) if each in answer.stdout]
+    line = ["snapshot", "--sources", "nvidia", "--window", "0.1", "--format", "json"]
+    answer = otel_hardware(*line, env={**gpus.environment, **IN_A_JOB})
+    assert answer.status == 0
+    assert THIRD in answer.out
+    assert not [each for each in (FIRST, SECOND, ONE, TWO) if each in answer.out]
 
 
 def test_doctor_in_a_job_finds_the_visible_devices(gpus: FakeNvml) -> None:
-    answer = run(["otel-hardware", "doctor", "--sources", "nvidia", "--json"], {**gpus.environment, **IN_A_JOB})
-    (found, *_) = [each["text"] for each in json.loads(answer.stdout)["findings"] if each["subject"] == "nvidia"]
+    answer = otel_hardware("doctor", "--sources", "nvidia", "--json", env={**gpus.environment, **IN_A_JOB})
+    (found, *_) = [each["text"] for each in json.loads(answer.out)["findings"] if each["subject"] == "nvidia"]
     assert "; NVIDIA H100 80GB HBM3" in found, "one of the three"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.children import run
+from tests.commands import otel_hardware
 from tests.sources.pages import dcgm
 from tests.web import Web, page
 
@@ -50,10 +50,10 @@ def test_wandb_keys_are_not_expected_without_endpoints() -> None:
 
 def test_snapshot_prints_wandb_keys_of_endpoints() -> None:
     with Web(page(PAGE)) as web:
-        line = ["otel-hardware", "snapshot", "--format", "wandb", "--window", "0.1", "--sources", "openmetrics"]
-        answer = run([*line, "--openmetrics", f"own={web.url}", "--openmetrics-filters", "util"])
-    assert answer.returncode == 0, answer.stderr
-    row = json.loads(answer.stdout)
+        line = ["snapshot", "--format", "wandb", "--window", "0.1", "--sources", "openmetrics"]
+        answer = otel_hardware(*line, "--openmetrics", f"own={web.url}", "--openmetrics-filters", "util")
+    assert answer.status == 0, answer.err
+    row = json.loads(answer.out)
     assert {key: row[key] for key in row if key.startswith("openmetrics.")} == {
         "openmetrics.own.util.0": 5.0,
         "openmetrics.own.util.1": 7.25,
@@ -62,44 +62,44 @@ def test_snapshot_prints_wandb_keys_of_endpoints() -> None:
 
 def test_snapshot_table_shows_distinguishing_labels() -> None:
     with Web(page(dcgm(0))) as web:
-        line = ["otel-hardware", "snapshot", "--window", "0.1", "--sources", "openmetrics"]
-        answer = run([*line, "--openmetrics", f"own={web.url}"])
-    assert answer.returncode == 0, answer.stderr
-    lines = [line.split() for line in answer.stdout.splitlines()]
+        line = ["snapshot", "--window", "0.1", "--sources", "openmetrics"]
+        answer = otel_hardware(*line, "--openmetrics", f"own={web.url}")
+    assert answer.status == 0, answer.err
+    lines = [line.split() for line in answer.out.splitlines()]
     assert ["openmetrics", "own"] in lines
     assert ["DCGM_FI_DEV_GPU_UTIL", "1g.10gb", "7", "12", "3g.40gb", "2", "24"] in lines
 
 
 def test_doctor_lists_endpoints_without_secrets() -> None:
     with Web(page(PAGE)) as web:
-        line = ["otel-hardware", "doctor", "--json", "--sources", "openmetrics"]
+        line = ["doctor", "--json", "--sources", "openmetrics"]
         url = f"{web.url}?token=s3cret"
-        answer = run([*line, "--openmetrics", f"own={url},down=http://127.0.0.1:1/m"])
-    found = {each["subject"]: each for each in json.loads(answer.stdout)["findings"] if each["part"] == "sources"}
+        answer = otel_hardware(*line, "--openmetrics", f"own={url},down=http://127.0.0.1:1/m")
+    found = {each["subject"]: each for each in json.loads(answer.out)["findings"] if each["part"] == "sources"}
     assert found["openmetrics:own"]["state"] == "ok"
     assert (found["openmetrics:down"]["state"], found["openmetrics:down"]["text"]) == (
         "wrong",
         "http://127.0.0.1:1/m: Connection refused",
     )
-    assert "s3cret" not in answer.stdout + answer.stderr
+    assert "s3cret" not in answer.out + answer.err
 
 
 def test_recording_has_the_page_and_no_secret() -> None:
     with Web(page(PAGE)) as web:
-        line = ["otel-hardware", "record", "openmetrics", "--ticks", "1"]
-        answer = run([*line, "--openmetrics", f"own={web.url}?token=s3cret"])
-    assert answer.returncode == 0, answer.stderr
-    header, _, call = map(json.loads, answer.stdout.splitlines())
+        line = ["record", "openmetrics", "--ticks", "1"]
+        answer = otel_hardware(*line, "--openmetrics", f"own={web.url}?token=s3cret")
+    assert answer.status == 0, answer.err
+    header, _, call = map(json.loads, answer.out.splitlines())
     assert header["settings"]["openmetrics"] == {"own": {"url": web.url}}
     assert call[3]["body"]["bytes"] == PAGE
-    assert "s3cret" not in answer.stdout + answer.stderr
+    assert "s3cret" not in answer.out + answer.err
 
 
 def test_snapshot_exports_scraped_metrics_as_otlp_json() -> None:
     with Web(page(dcgm(0))) as web:
-        line = ["otel-hardware", "snapshot", "--format", "otlp-json", "--window", "0.1", "--sources", "openmetrics"]
-        answer = run([*line, "--openmetrics", f"own={web.url}"])
-    assert answer.returncode == 0, answer.stderr
-    (resource,) = json.loads(answer.stdout)["resourceMetrics"]
+        line = ["snapshot", "--format", "otlp-json", "--window", "0.1", "--sources", "openmetrics"]
+        answer = otel_hardware(*line, "--openmetrics", f"own={web.url}")
+    assert answer.status == 0, answer.err
+    (resource,) = json.loads(answer.out)["resourceMetrics"]
     names = {metric["name"] for scope in resource["scopeMetrics"] for metric in scope["metrics"]}
     assert {"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "openmetrics.up"} <= names
