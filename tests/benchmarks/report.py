@@ -80,8 +80,9 @@ def notes(figures: list[Figure], earlier: Mapping[str, Any] | None = None) -> It
         yield f"{alternative} is not installed: {count} figures are without it."
     if any(figure.noisy for figure in figures):
         yield (
-            f"~ noisy: fewer than {ENOUGH} rounds were quiet. In a quiet round a fixed computation, timed before and "
-            f"after each measurement, takes at most {TOLERANCE} times its best. A bound missed in noise does not count."
+            f"~ noisy: fewer than half of the rounds were quiet, or fewer than {ENOUGH}. In a quiet round a fixed "
+            f"computation, timed before and after each measurement, takes at most {TOLERANCE} times its best. "
+            "A bound missed in noise does not count."
         )
     if earlier is not None:
         yield (

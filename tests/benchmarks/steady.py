@@ -2,7 +2,8 @@
 
 What is compared is measured in turn, round after round. A fixed computation, the yardstick, is timed before, between
 and after the measurements of a round. A round in which it took much longer than its best is noisy. A figure is the
-median of the quiet rounds; where these are too few it is the median of all rounds, and is marked as noisy.
+median of the quiet rounds. It is marked as noisy where fewer than half of the rounds were quiet, or fewer than five;
+with fewer than five it is the median of all rounds.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ TOLERANCE = 1.15
 """A round is noisy when the yardstick took longer than this multiple of its best."""
 
 ENOUGH = 5
-"""Quiet rounds without which a figure is noisy."""
+"""Quiet rounds that a figure needs."""
 
 _MOST = 25
 """Quiet rounds after which nothing more is measured."""
@@ -37,7 +38,7 @@ class Measured:
     """What :func:`in_turn` found.
 
     Attributes:
-        medians: of each run, over the quiet rounds, or over all rounds when the figure is noisy.
+        medians: of each run, over the quiet rounds, or over all rounds when there are not enough of them.
         quiet: the number of quiet rounds.
         rounds: the number of all rounds.
     """
@@ -51,7 +52,7 @@ class Measured:
 
     @property
     def noisy(self) -> bool:
-        return self.quiet < ENOUGH
+        return self.quiet < max(ENOUGH, self.rounds / 2)
 
     def marked(self, *figures: Figure) -> list[Figure]:
         """The figures made of these numbers, marked as noisy where these are."""
