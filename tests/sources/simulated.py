@@ -1,4 +1,4 @@
-"""Captures of NVIDIA's source over simulated drivers: ``python -m tests.sources.simulated NAME`` writes one.
+"""Captures of NVIDIA's source over simulated drivers: ``python -m tests.sources.simulated FOLDER NAME...`` writes some.
 
 Each is recorded in a process of its own, because a driver library is loaded once: the real source asks the real binding
 of a library that says what `tests/tools/nvml.py` tells it, or runs a tool that prints a file.
@@ -129,13 +129,13 @@ SIMULATIONS: Mapping[str, Simulation] = {
 }
 
 
-def capture(name: str) -> str:
-    """Record a simulation, in a child."""
+def captures(*names: str) -> dict[str, str]:
+    """Record simulations in one child, which forks for each."""
     with tempfile.TemporaryDirectory() as folder:
         environment = {key: value for key, value in os.environ.items() if not key.startswith("OTEL_")}
-        line = [sys.executable, "-m", "tests.sources.simulated", name, folder]
-        told = subprocess.run(line, env=environment, check=True, capture_output=True, text=True, cwd=FOLDER.parents[1])
-        return told.stdout
+        line = [sys.executable, "-m", "tests.sources.simulated", folder, *names]
+        subprocess.run(line, env=environment, check=True, cwd=FOLDER.parents[1])
+        return {name: (Path(folder) / name / "capture").read_text(encoding="utf-8") for name in names}
 
 
 def _tool(folder: Path, prints: Sequence[str]) -> Callable[[int], None]:
@@ -166,7 +166,8 @@ def _driver(folder: Path, simulation: Simulation, start: float) -> Callable[[int
 
 
 def record(name: str, folder: Path) -> None:
-    """Write the capture to the standard output."""
+    """Write the capture into the folder."""
+    folder.mkdir()
     simulation, now = SIMULATIONS[name], [float(int(time.monotonic()) + 1)]
     start = now[0]
     turn = _tool(folder, simulation.prints) if simulation.prints else _driver(folder, simulation, start)
@@ -180,9 +181,12 @@ def record(name: str, folder: Path) -> None:
         "settings": simulation.settings,
         "pid": PROGRAM,
     }
-    drivers = Record(Drivers(), sys.stdout, "nvidia", header, clock=lambda: now[0])
-    source = discover()["nvidia"]()(Site(Config.read(words, {}), drivers, PROGRAM))
-    with patch("time.monotonic", lambda: now[0]) if simulation.gpus else patch("time.daylight", 0):
+    with (
+        open(folder / "capture", "w", encoding="utf-8") as output,
+        patch("time.monotonic", lambda: now[0]) if simulation.gpus else patch("time.daylight", 0),
+    ):
+        drivers = Record(Drivers(), output, "nvidia", header, clock=lambda: now[0])
+        source = discover()["nvidia"]()(Site(Config.read(words, {}), drivers, PROGRAM))
         try:
             source.open()
             for tick in range(simulation.ticks):
@@ -197,5 +201,16 @@ def record(name: str, folder: Path) -> None:
         source.close()
 
 
+def main(folder: Path, *names: str) -> None:
+    """Record each in a process of its own."""
+    for name in names:
+        child = os.fork()
+        if not child:
+            record(name, folder / name)
+            return
+        if os.waitpid(child, 0)[1]:
+            sys.exit(f"{name} was not recorded")
+
+
 if __name__ == "__main__":
-    record(sys.argv[1], Path(sys.argv[2] if len(sys.argv) > 2 else tempfile.mkdtemp()))
+    main(Path(sys.argv[1]), *sys.argv[2:])

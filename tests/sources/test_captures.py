@@ -41,9 +41,10 @@ from tests.sources.npus import NPUS
 from tests.sources.pages import CAPTURES as PAGES
 from tests.sources.playing import playing
 from tests.sources.radeons import RADEONS
-from tests.sources.simulated import SIMULATIONS, capture
+from tests.sources.simulated import SIMULATIONS, captures
 from tests.sources.tpus import TPUS
 from tests.stage import Clock
+from tests.tools import fake_nvml, need
 
 from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.model import Unavailable
@@ -138,7 +139,8 @@ def _output(replay: Replay) -> str:
 @pytest.mark.parametrize("name", CAPTURES)
 def test_capture_is_exported_as_expected(name: str, rewrite: bool) -> None:
     if rewrite and name in SIMULATED:
-        (FOLDER / f"{name}.jsonl").write_text(capture(name.partition("/")[2]), encoding="utf-8")
+        simulation = name.partition("/")[2]
+        (FOLDER / f"{name}.jsonl").write_text(captures(simulation)[simulation], encoding="utf-8")
     replay = Replay(_text(name).splitlines())
     assert replay.header["capture"] == name.partition("/")[0], "a capture has to be in the folder of its source"
     found, path = _output(replay), FOLDER / f"{name}.expected"
@@ -146,6 +148,23 @@ def test_capture_is_exported_as_expected(name: str, rewrite: bool) -> None:
         path.write_text(found, encoding="utf-8")
     expected = path.read_text(encoding="utf-8") if path.exists() else ""
     assert found.splitlines() == expected.splitlines(), f"{path.relative_to(FOLDER)} differs"
+
+
+def _sees_host_pids() -> bool:
+    try:
+        return os.readlink("/proc/self/ns/pid") == "pid:[4026531836]"  # of the kernel's first namespace
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not _sees_host_pids(), reason="the source makes other calls in a pid namespace")
+def test_simulated_captures_are_up_to_date() -> None:
+    def calls(text: str) -> list[str]:
+        return [line for line in text.splitlines()[1:] if not line.startswith('["kernel"')]
+
+    need(fake_nvml)
+    for name, text in captures(*SIMULATIONS).items():
+        assert calls(text) == calls(_text(f"nvidia/{name}")), "run pytest tests/sources/test_captures.py --rewrite"
 
 
 @pytest.mark.parametrize(
