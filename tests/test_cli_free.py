@@ -70,6 +70,18 @@ CASES = {
     "max-memory-share": (LIMITS, "2 --max-memory 10%", {}, f"{THIRD},{FIRST}"),
     "max-memory-bytes": (LIMITS, "2 --max-memory 5000MiB", {}, f"{THIRD},{FIRST}"),
     "max-utilization": (LIMITS, "2 --max-utilization 60", {}, f"{SECOND},{THIRD}"),
+    "max-utilization-below": (
+        LIMITS,
+        "3 --max-memory 100% --max-utilization 59",
+        {},
+        "3 GPUs wanted, 2 GPUs free: GPU 1 is 60% busy",
+    ),
+    "default-limits": (
+        [using(h100(0), 4096, 5), using(h100(1), 0, 6), using(h100(2), 4097)],
+        "3",
+        {},
+        "3 GPUs wanted, 1 GPU free: GPU 1 is 6% busy, GPU 2 has 4 GiB in use",
+    ),
     "max-memory-below": (
         LIMITS,
         "1 --max-memory 800M",

@@ -11,7 +11,7 @@ import sys
 from typing import Any
 
 import pytest
-from google.protobuf.json_format import Parse  # type: ignore[import-untyped]
+from google.protobuf.json_format import Parse
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from tests.children import PATIENCE, environment, run, started
 from tests.commands import otel_hardware, simulated

@@ -1,7 +1,11 @@
+"""The settings: arguments and `OTEL_PYTHON_HARDWARE_*`, valid and invalid."""
+
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import FrozenInstanceError, fields
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -140,21 +144,21 @@ FORMS = {
 }
 
 
-def table(cases: dict[str, list[object]]) -> list[object]:
+def table(cases: Mapping[str, Sequence[object]]) -> list[Any]:
     return [pytest.param(name, value, id=f"{name}={value!r:.40}") for name, values in cases.items() for value in values]
 
 
 def shown(name: str, word: str, value: object) -> str:
-    """How a warning begins: a value that may hold a secret is not said."""
+    """How a warning begins: a value that may contain a secret is left out."""
     return f"{word} is not" if name == "openmetrics" else f"{word}={value}"
 
 
-def test_the_tables_below_know_every_setting() -> None:
+def test_tables_of_values_have_every_setting() -> None:
     for known in (RIGHT, WRONG, FORMS):
         assert sorted(known) == sorted(SETTINGS)
 
 
-def test_every_setting_is_a_variable_that_tools_can_find() -> None:
+def test_environment_variables_module_names_every_setting() -> None:
     assert {name for name in vars(environment_variables) if name.isupper()} == {
         PREFIX + name.upper() for name in SETTINGS
     }
@@ -162,8 +166,10 @@ def test_every_setting_is_a_variable_that_tools_can_find() -> None:
         assert not name.isupper() or name == value
 
 
-@pytest.mark.parametrize(("name", "case"), table(RIGHT))  # type: ignore[arg-type]
-def test_a_right_value(name: str, case: tuple[object, object], caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(("name", "case"), table(RIGHT))
+def test_valid_value_is_read_without_warning(
+    name: str, case: tuple[object, object], caplog: pytest.LogCaptureFixture
+) -> None:
     value, meaning = case
     config = Config.read({name: value}, {})
     assert getattr(config, name) == meaning
@@ -172,33 +178,33 @@ def test_a_right_value(name: str, case: tuple[object, object], caplog: pytest.Lo
     assert warnings(caplog) == []
 
 
-@pytest.mark.parametrize(("name", "value"), table(WRONG))  # type: ignore[arg-type]
-def test_a_wrong_argument_costs_one_warning(name: str, value: object, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(("name", "value"), table(WRONG))
+def test_invalid_argument_uses_default_and_warns(name: str, value: object, caplog: pytest.LogCaptureFixture) -> None:
     assert Config.read({name: value}, {}) == DEFAULT
     (warning,) = warnings(caplog)
     assert warning.startswith(shown(name, name, value))
-    assert FORMS[name] in warning, "the accepted form is not said"
+    assert FORMS[name] in warning, "the accepted form is missing"
     assert "default" in warning
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    table({name: [value for value in values if isinstance(value, str)] for name, values in WRONG.items()}),  # type: ignore[arg-type]
+    table({name: [value for value in values if isinstance(value, str)] for name, values in WRONG.items()}),
 )
-def test_a_wrong_variable_costs_one_warning(name: str, value: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_invalid_variable_uses_default_and_warns(name: str, value: str, caplog: pytest.LogCaptureFixture) -> None:
     variable = PREFIX + name.upper()
     assert Config.read({}, {variable: value}) == DEFAULT
     (warning,) = warnings(caplog)
     assert warning.startswith(shown(name, variable, value))
-    assert FORMS[name] in warning, "the accepted form is not said"
+    assert FORMS[name] in warning, "the accepted form is missing"
 
 
-def test_what_a_metric_name_does_not_match_is_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_patterns_that_match_no_metric_are_named_in_the_warning(caplog: pytest.LogCaptureFixture) -> None:
     Config.read({"include_metrics": "system.cpu.time,gpu.*,nope"}, {})
     assert "gpu.*, nope matches no metric" in warnings(caplog)[0]
 
 
-def test_every_wrong_setting_is_said_and_the_right_ones_stand(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_invalid_variable_warns_and_valid_ones_are_used(caplog: pytest.LogCaptureFixture) -> None:
     environ = {PREFIX + name.upper(): str(values[0]) for name, values in WRONG.items() if name not in ("sources",)}
     environ[PREFIX + "SOURCES"] = "host"
     environ[PREFIX + "INTERFACES"] = "eth0"
@@ -208,29 +214,29 @@ def test_every_wrong_setting_is_said_and_the_right_ones_stand(caplog: pytest.Log
     assert len(warnings(caplog)) == len(WRONG) - 3
 
 
-def test_an_argument_wins_over_the_environment(caplog: pytest.LogCaptureFixture) -> None:
+def test_argument_overrides_environment(caplog: pytest.LogCaptureFixture) -> None:
     environ = {PREFIX + "SAMPLE_INTERVAL": "7", PREFIX + "DETAIL": "cpu"}
     config = Config.read({"sample_interval": 3, "detail": None}, environ)
     assert config.sample_interval == 3.0
     assert config.detail == ["cpu"], "an argument that is None is not given"
     assert Config.read({"sample_interval": "0"}, environ).interval == 0.0
     assert Config.read({"sample_interval": 3}, {PREFIX + "SAMPLE_INTERVAL": "fast"}).interval == 3.0
-    assert warnings(caplog) == [], "what is not used is not complained of"
+    assert warnings(caplog) == [], "a value that is not used causes no warning"
 
 
-def test_an_empty_variable_is_not_given(caplog: pytest.LogCaptureFixture) -> None:
+def test_blank_variable_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
     assert Config.read({}, {PREFIX + name.upper(): "  " for name in SETTINGS}) == DEFAULT
     assert warnings(caplog) == []
 
 
-def test_an_argument_that_there_is_not_costs_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_unknown_argument_warns_and_lists_the_settings(caplog: pytest.LogCaptureFixture) -> None:
     assert Config.read({"interval": 5, "sample_interval": 5}, {}).interval == 5.0
     (warning,) = warnings(caplog)
     assert "interval" in warning
     assert "sample_interval" in warning, "the settings are not listed"
 
 
-def test_the_options_of_the_caller_are_left_alone() -> None:
+def test_read_leaves_the_options_of_the_caller_unchanged() -> None:
     options: dict[str, object] = {"sample_interval": 3, "other": 1}
     Config.read(options, {})
     assert options == {"sample_interval": 3, "other": 1}
@@ -253,7 +259,7 @@ anything = st.one_of(
     st.dictionaries(st.sampled_from([*SETTINGS, "other"]), anything),
     st.dictionaries(st.sampled_from(SETTINGS), st.text()),
 )
-def test_nothing_that_anybody_writes_raises(options: dict[str, object], variables: dict[str, str]) -> None:
+def test_read_never_raises(options: dict[str, object], variables: dict[str, str]) -> None:
     logging.disable(logging.CRITICAL)
     try:
         config = Config.read(options, {PREFIX + name.upper(): value for name, value in variables.items()})
@@ -277,28 +283,28 @@ def test_nothing_that_anybody_writes_raises(options: dict[str, object], variable
         ("x", "boot"),
     ],
 )
-def test_counters_begin_at_the_start_where_deltas_are_asked_for(preference: str, origin: str) -> None:
+def test_delta_temporality_sets_counter_origin_to_start(preference: str, origin: str) -> None:
     assert Config.read({}, {PREFERENCE: preference}).counter_origin == origin
     assert Config.read({"counter_origin": "boot"}, {PREFERENCE: preference}).counter_origin == "boot"
     assert Config.read({}, {PREFERENCE: preference, PREFIX + "COUNTER_ORIGIN": "start"}).counter_origin == "start"
     assert Config.read({"counter_origin": "never"}, {PREFERENCE: preference}).counter_origin == origin
 
 
-def test_the_environment_is_the_process_s_own_unless_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_of_the_process_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(PREFIX + "SAMPLE_INTERVAL", "11")
     assert Config.read().interval == 11.0
 
 
-def test_settings_cannot_be_changed() -> None:
+def test_config_is_frozen() -> None:
     with pytest.raises(FrozenInstanceError):
         Config().sample_interval = 1.0  # type: ignore[misc]
 
 
-def test_the_default_interval_is_two_seconds() -> None:
+def test_default_sample_interval_is_2_seconds() -> None:
     assert Config().interval == 2.0
 
 
-def test_which_rows_are_wanted() -> None:
+def test_detail_include_and_exclude_select_metrics() -> None:
     usual, asked_for = SYSTEM_CPU_TIME, SYSTEM_CPU_FREQUENCY
     assert Config().wants(usual)
     assert not Config().wants(asked_for)
@@ -324,7 +330,7 @@ def test_which_rows_are_wanted() -> None:
         (["host", "filesystem", "-filesystem"], {"host"}),
     ],
 )
-def test_which_sources_are_selected(words: list[str] | None, selected: set[str]) -> None:
+def test_sources_setting_selects_sources(words: list[str] | None, selected: set[str]) -> None:
     assert {name for name in ("host", "process", "filesystem") if Config(sources=words).selects(name)} == selected
 
 
@@ -334,9 +340,7 @@ def sources_of(config: Config) -> set[str]:
 
 
 @pytest.mark.parametrize("words", [["gpus"], ["-gpus"], ["gpus", "auto"], ["gpus", "hosts"]])
-def test_a_source_that_there_is_not_costs_a_warning_and_the_default_is_used(
-    words: list[str], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_only_unknown_sources_use_default_and_warn(words: list[str], caplog: pytest.LogCaptureFixture) -> None:
     everything = sources_of(Config())
     assert everything >= {"host", "process", "filesystem", "container"}
     assert warnings(caplog) == []
@@ -344,10 +348,10 @@ def test_a_source_that_there_is_not_costs_a_warning_and_the_default_is_used(
     assert len(warnings(caplog)) == len([word for word in words if word != "auto"])
     for warning in warnings(caplog):
         assert "OTEL_PYTHON_HARDWARE_SOURCES" in warning
-        assert "host" in warning, "the sources that there are are not listed"
+        assert "host" in warning, "the sources are not listed"
 
 
-def test_a_source_that_there_is_not_takes_no_other_with_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_unknown_source_leaves_the_others_selected(caplog: pytest.LogCaptureFixture) -> None:
     assert sources_of(Config(sources=["host", "gpus"])) == {"host"}
     assert "gpus" in warnings(caplog)[0]
 
@@ -361,7 +365,7 @@ def test_a_source_that_there_is_not_takes_no_other_with_it(caplog: pytest.LogCap
         ("OTEL_PYTHON_HARDWARE_XYZZY", "the settings are sources, sample_interval, "),
     ],
 )
-def test_a_variable_that_is_no_setting_is_named_once(
+def test_unknown_variable_warns_and_suggests_a_setting(
     variable: str, sentence: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert Config.read(environ={variable: "1"}) == DEFAULT
@@ -370,7 +374,7 @@ def test_a_variable_that_is_no_setting_is_named_once(
     assert sentence in warning
 
 
-def test_what_is_set_by_us_or_to_nothing_is_no_mistake(caplog: pytest.LogCaptureFixture) -> None:
+def test_own_blank_and_foreign_variables_do_not_warn(caplog: pytest.LogCaptureFixture) -> None:
     Config.read(environ={JOB: "1.2", f"{PREFIX}SAMPEL": " ", "OTEL_PYTHON_LOG_LEVEL": "info"})
     assert warnings(caplog) == []
 
@@ -388,6 +392,6 @@ def test_what_is_set_by_us_or_to_nothing_is_no_mistake(caplog: pytest.LogCapture
         ("inf", 60.0),
     ],
 )
-def test_the_interval_of_collections_as_far_as_the_environment_tells(text: str, seconds: float) -> None:
+def test_export_interval_of_the_environment(text: str, seconds: float) -> None:
     assert export_interval({"OTEL_METRIC_EXPORT_INTERVAL": text}) == seconds
     assert export_interval({}) == 60.0
