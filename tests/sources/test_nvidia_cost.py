@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from tests.benchmarks import fresh
+from tests.benchmarks import fresh, gpu
 from tests.benchmarks.gpu import EVERYTHING, GPUS, SAMPLE
 from tests.tools import fake_nvml, need
 
@@ -24,42 +24,50 @@ SAMPLED = {"h100": (*_SAMPLED, "GpmSampleGet"), "geforce": _SAMPLED}
 SELDOM = {"h100": _SELDOM, "geforce": (*_SELDOM, *_FANS)}
 
 
-@pytest.fixture(scope="module", params=["h100", "geforce"])
-def model(request: pytest.FixtureRequest) -> str:
-    need(fake_nvml)
-    return str(request.param)
+def counted() -> dict[str, tuple[list[Counter[str]], Counter[str]]]:
+    """By model, the calls for a sample and for what is read seldom, and those of a minute."""
+    return {model: (gpu.asked(model), gpu.minute(model)) for model in SAMPLED}
+
+
+Calls = dict[str, tuple[list[dict[str, int]], dict[str, int]]]
 
 
 @pytest.fixture(scope="module")
-def asked(model: str) -> list[dict[str, int]]:
-    """For a sample, and for what is read seldom."""
-    answer: list[dict[str, int]] = fresh.call("tests.benchmarks.gpu:asked", model)
+def calls() -> Calls:
+    """The same, counted by one fresh interpreter."""
+    need(fake_nvml)
+    answer: Calls = fresh.call("tests.sources.test_nvidia_cost:counted")
     return answer
+
+
+@pytest.fixture(params=SAMPLED)
+def model(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 def _of_each(calls: tuple[str, ...]) -> Counter[str]:
     return Counter(f"gpu{index}.{call}" for index in range(GPUS) for call in calls)
 
 
-def test_each_nvml_call_is_made_once_per_reading_and_gpu(model: str, asked: list[dict[str, int]]) -> None:
-    sampled, seldom = asked
+def test_each_nvml_call_is_made_once_per_reading_and_gpu(model: str, calls: Calls) -> None:
+    sampled, seldom = calls[model][0]
     gpm = {"EventSetWait": 1, "GpmMetricsGet": GPUS} if model == "h100" else {}
     assert sampled == _of_each(SAMPLED[model]) | gpm
     assert seldom == _of_each(SELDOM[model])
 
 
-def test_nvml_calls_per_gpu_are_bounded(model: str, asked: list[dict[str, int]]) -> None:
-    sampled, seldom = (sum(calls.values()) / GPUS for calls in asked)
+def test_nvml_calls_per_gpu_are_bounded(model: str, calls: Calls) -> None:
+    sampled, seldom = (sum(each.values()) / GPUS for each in calls[model][0])
     assert sampled <= SAMPLE
     assert sampled + seldom <= EVERYTHING
 
 
-def test_process_lists_and_error_fields_are_read_every_ten_seconds_at_most(model: str) -> None:
+def test_process_lists_and_error_fields_are_read_every_ten_seconds_at_most(model: str, calls: Calls) -> None:
     """A minute in which something is collected every two seconds."""
-    calls = fresh.call("tests.benchmarks.gpu:minute", model)
+    _, minute = calls[model]
     for index in range(GPUS):
-        samples = calls[f"gpu{index}.PowerUsage"]
+        samples = minute[f"gpu{index}.PowerUsage"]
         assert samples >= 30
-        assert all(5 <= calls[f"gpu{index}.{call}"] <= 7 for call in _PROCESSES)
-        assert 5 <= calls[f"gpu{index}.FieldValues"] - samples <= 7  # a batch of them is for errors
-    assert not any("PcieThroughput" in call for call in calls)  # it takes 20 ms
+        assert all(5 <= minute[f"gpu{index}.{call}"] <= 7 for call in _PROCESSES)
+        assert 5 <= minute[f"gpu{index}.FieldValues"] - samples <= 7  # a batch of them is for errors
+    assert not any("PcieThroughput" in call for call in minute)  # it takes 20 ms

@@ -382,7 +382,16 @@ def test_not_available_values_are_not_exported(
 LARGE = ("hw.gpu.info",)
 
 
-GPU: Gpu = {**h100(), **geforce(), **mig(h100(), 0, {0: (1, 0)}), **{f"Samples.{kind}": "uint 5:7" for kind in (0, 1)}}
+_LINK = re.compile(r"NvLink|FieldValues\.\d+\.\d{1,2}$")
+"""What a card says of one NVLink; we ask for all of them together."""
+
+GPU: Gpu = {
+    line: value
+    for card in (h100(), geforce(), mig(h100(), 0, {0: (1, 0)}))
+    for line, value in card.items()
+    if not _LINK.match(line)
+}
+GPU |= {f"Samples.{kind}": "uint 5:7" for kind in (0, 1)}
 KEYS = sorted(GPU)
 WORDS = st.one_of(
     st.just(str(NOT_AVAILABLE)),

@@ -556,8 +556,7 @@ def test_xid_events_are_counted_and_logged_once_per_kind(tmp_path: Path, caplog:
 def test_storm_of_xid_events_is_counted_completely(tmp_path: Path) -> None:
     with plugged(tmp_path, h100(0)) as cards:
         cards.tick(0)
-        for _ in range(150):
-            cards.fake.event(0, 74)
+        cards.fake.event(0, 74, times=150)
         counts = [cards.tick(2).one("hw.errors", error_type="xid") for _ in range(4)]
         assert counts[-1] == 150
         assert cards.fake.calls()["EventSetWait"] < 200

@@ -104,9 +104,9 @@ class FakeNvml:
                 self._lines[key] = _words(value)
         self._write()
 
-    def event(self, gpu: int, data: int, kind: int = XID) -> None:
+    def event(self, gpu: int, data: int, kind: int = XID, times: int = 1) -> None:
         """Something happens to a GPU: an Xid with its number, or an event of another kind."""
-        self.say({f"Event.{next(self._events)}": (gpu, kind, data)})
+        self.say({f"Event.{next(self._events)}": (gpu, kind, data) for _ in range(times)})
 
     def calls(self) -> Counter[str]:
         """How often each call was made, by every program of this machine and since `forget_calls`."""
