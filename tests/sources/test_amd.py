@@ -45,7 +45,7 @@ def plain(value: Value) -> float:
     return value
 
 
-def read(files: Files, **chosen: object) -> dict[Series, Value]:
+def read(files: Files, **chosen: Any) -> dict[Series, Value]:
     with opened("amd", Equipped(files), STRANGER, **chosen) as source:
         return all_of(source)
 

@@ -19,7 +19,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.children import PROGRAMS, run
 from tests.samples import SAMPLES, needs_samples, samples
-from tests.sources.macs import MACMONS, agx, first_generation, plist, second_generation
+from tests.sources.macs import MACMONS, Mac, Running, agx, first_generation, plist, second_generation
 from tests.sources.macs import accelerator as registered
 from tests.sources.playing import Ahead
 from tests.sources.reading import all_of, often, opened, value
@@ -537,6 +537,16 @@ def test_garbage_before_the_document_is_skipped(tool: Callable[..., str], name: 
     settings: dict[str, Any] = {name: tool(name, "garbage"), "sample_interval": "1"}
     with opened("apple", **settings) as source:
         assert value(all_of(source), v.HW_POWER, TYPED) in (7.5, 2.5)
+
+
+def test_macmon_is_given_up_after_21_lines_of_garbage() -> None:
+    line = json.dumps(MACMONS["0.6.1"](1, 0)).encode()
+    drivers = Mac(macmon=Running("0.6.1", [*[b"garbage"] * 20, line]))
+    with opened("apple", drivers, sample_interval=10) as source:
+        assert all_of(source)
+    drivers = Mac(macmon=Running("0.6.1", [*[b"garbage"] * 21, line]))
+    with pytest.raises(OSError, match="macmon: it says 'garbage'"), opened("apple", drivers, sample_interval=10):
+        pass
 
 
 @posix
