@@ -15,7 +15,8 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from typing import Any
 
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import MetricsData, PeriodicExportingMetricReader
@@ -66,7 +67,8 @@ def locked() -> Iterator[None]:
 
     def hold() -> None:
         with ExitStack() as stack:
-            for lock in (instrumentor._lock, *(each.lock for each in instrumentor._meters.values())):
+            locks: list[AbstractContextManager[Any]] = [instrumentor._lock]
+            for lock in locks + [each.lock for each in instrumentor._meters.values()]:
                 stack.enter_context(lock)
             held.set()
             done.wait()
