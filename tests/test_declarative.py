@@ -16,6 +16,9 @@ pytest.importorskip("opentelemetry.configuration", reason="needs opentelemetry-s
 pytest.importorskip("jsonschema", reason="needs opentelemetry-sdk[file-configuration]")
 pytest.importorskip("yaml", reason="needs opentelemetry-sdk[file-configuration]")
 
+DISABLED = {"OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "system_metrics,hardware"}
+"""`opentelemetry-instrument` does not start the package by itself: the configuration file alone decides."""
+
 
 @pytest.fixture
 def sink() -> Iterator[Sink]:
@@ -61,7 +64,7 @@ def test_options_of_configuration_file_keep_their_types(sink: Sink, tmp_path: Pa
         "exclude_metrics": ["system.network.*"],
         "counter_origin": "start",
     }
-    env = configure(sink, tmp_path, options)
+    env = configure(sink, tmp_path, {"enabled": True, **options}) | DISABLED
     outcome = children.run(children.instrumented("configured"), env)
     assert settings(outcome) == {name: [type(value).__name__, value] for name, value in options.items()}
     assert said(outcome) == []
@@ -92,11 +95,8 @@ def test_invalid_and_unknown_options_log_one_warning_each(sink: Sink, tmp_path: 
     assert [name for name in names if name.startswith("system.disk")] == []
 
 
-@pytest.mark.parametrize("enabled", [True, False])
-def test_enabled_in_configuration_file_decides_where_variable_disables(
-    sink: Sink, tmp_path: Path, enabled: bool
-) -> None:
-    disabled = {"OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "system_metrics,hardware"}
-    env = configure(sink, tmp_path, {"enabled": enabled}) | disabled
-    assert bool(settings(children.run(children.instrumented("configured"), env))) is enabled
-    assert any(export.names(OURS) for export in sink.exports) is enabled
+def test_enabled_false_in_configuration_file_switches_off(sink: Sink, tmp_path: Path) -> None:
+    """The first test of this file shows that `enabled: true` switches on in the same environment."""
+    env = configure(sink, tmp_path, {"enabled": False}) | DISABLED
+    assert settings(children.run(children.instrumented("configured"), env)) == {}
+    assert [export for export in sink.exports if export.names(OURS)] == []
