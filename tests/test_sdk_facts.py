@@ -198,10 +198,19 @@ def test_creating_instrument_during_callbacks_blocks(bench: Bench, instrument: C
     assert waited == [True]
     assert made.is_set()
 
-    instrument(detail=["cpu", "connections", "processes"])
+    said: list[tuple[Metric, Any, Attributes]] = [(SYSTEM_UPTIME, 1.0, NONE)]
+    instrument(source("late", said))
     assert bench.ours()
+    opened = HardwareInstrumentor()._session
+    assert opened is not None
+    opened.notice = lambda: None  # our own thread, which creates the instruments, is late
+    said.append((SYSTEM_NETWORK_ERRORS, 5, NONE))
     before = bench.instruments()
-    bench.collect()
+    opened.fresh(60)
+    collecting = threading.Thread(target=bench.collect, daemon=True)
+    collecting.start()
+    collecting.join(60)
+    assert not collecting.is_alive(), "a callback waits for the SDK's lock"
     assert bench.instruments() == before, "a callback created an instrument"
 
 

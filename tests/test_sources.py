@@ -114,8 +114,10 @@ def test_source_defaults() -> None:
 
     bare = Bare(Site(Config(), Drivers(), 1))
     assert list(bare.read_seldom()) == []
-    assert bare.missing == []
-    assert bare.scope is Scope.HOST
+    assert bare.missing == bare.wrong == []
+    assert (bare.scope, bare.rows, bare.punctual, bare.prompt) == (Scope.HOST, ("",), True, False)
+    assert (bare.interval(Config(sample_interval=3.0)), bare.seldom, bare.pace) == (3.0, 10.0, 0.0)
+    assert (bare.parts(Config()), bare.prepare(Config())) == (("",), True)
 
 
 def test_third_party_source_is_discovered_by_entry_point(elsewhere: Path) -> None:
