@@ -1,4 +1,4 @@
-"""Prints, as JSON, how the source of TPUs is where there is none, and what of gRPC and of it was imported."""
+"""Prints, as JSON, the state of the TPU source on a machine without a TPU, and which of its modules were imported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A machine with TPUs, in namespaces of its own: chips on its bus, a program that serves metrics, Google's tool and us.
+"""A machine with TPUs in namespaces of its own: PCI devices, a runtime that serves metrics, tpu-info and otel-hardware.
 
 Usage: tpu_machine.py
 
@@ -27,7 +27,7 @@ BIN = Path(sys.executable).parent
 
 
 def private() -> None:
-    """Mounts, processes and a network of our own from now on, for children; nobody else sees them."""
+    """Enter new mount, PID and network namespaces, in a child."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(MOUNTS | PROCESSES | NETWORK) or libc.mount(b"none", b"/", None, PRIVATE_BELOW, None):
         print(os.strerror(ctypes.get_errno()))
@@ -41,13 +41,13 @@ def private() -> None:
 
 
 def bind(libc: ctypes.CDLL, made: Path, place: str) -> None:
-    """Lay what was made over a place."""
+    """Bind mount a file or folder over another."""
     if libc.mount(os.fsencode(made), place.encode(), None, BIND, None):
         raise OSError(ctypes.get_errno(), place)
 
 
 def chips(root: Path) -> None:
-    """Four chips of v6e, and what the kernel lists."""
+    """Four TPU v6e chips on the PCI bus, and the kernel's list of it."""
     bus = root / "devices"
     lines = []
     for number in range(4):
@@ -74,7 +74,7 @@ def without_libtpu(folder: Path) -> None:
 
 def said(*line: str) -> str:
     done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False, env=CLEAN)
-    assert done.returncode == 0 or "doctor" in line, done.stderr  # which finds no Collector here
+    assert done.returncode == 0 or "doctor" in line, done.stderr  # it fails without a Collector
     return done.stdout
 
 

@@ -1,4 +1,4 @@
-"""Forks many times while a TPU's runtime is asked as often as can be; the children do what programs' children do.
+"""Forks many times while a TPU runtime is asked without a pause; the children do what children of programs do.
 
 Usage: tpu_storm.py PLACE WANTED COUNT SECONDS DEADLINE; WANTED is a metric that is waited for, or "". COUNT children
 are forked, as many at once as there are kinds of work. Prints the status of each child, "hung" for one that did not end
@@ -29,7 +29,7 @@ vars(rpc)["DEADLINE"] = float(sys.argv[5])
 
 
 def exported() -> bool:
-    """Whether the runtime's numbers are there, where it says any."""
+    """Whether the wanted metric is exported."""
     data = reader.get_metrics_data()
     resources = data.resource_metrics if data is not None else ()
     names = {metric.name for each in resources for scope in each.scope_metrics for metric in scope.metrics}
@@ -48,7 +48,7 @@ def thread() -> None:
 
 
 def program() -> None:
-    """A child that starts a program, both ways: by vfork, and by a fork in which Python runs."""
+    """A child that starts a program, by vfork and by a fork that runs Python code."""
     subprocess.run(["true"], check=True)
     subprocess.run(["true"], check=True, preexec_fn=nothing)
 
@@ -62,7 +62,7 @@ def fork() -> None:
 
 
 def instrument() -> None:
-    """A child that is a job of its own and reads for itself."""
+    """A child that is a job of its own and instruments itself."""
     del os.environ[identity.JOB]
     HardwareInstrumentor().instrument(**settings)
     until(exported, f"{WANTED} of a child")
@@ -80,12 +80,12 @@ WORK: tuple[Callable[[], object], ...] = (nothing, gc.collect, thread, program, 
 
 def child(number: int) -> None:
     """Do some work, and end one way or the other."""
-    if len(sockets()) > (not WANTED):  # one of no more use may be closed at the very moment
+    if len(sockets()) > (not WANTED):  # one that was unusable may be closed just now
         os._exit(2)
     WORK[number % len(WORK)]()
     if number // len(WORK) % 2:
         os._exit(0)
-    sys.exit()  # what is still to be let go of is
+    sys.exit()  # with the interpreter's finalization
 
 
 def outcome(pid: int) -> object:

@@ -1,4 +1,4 @@
-"""Scraped endpoints: filters, pages, limits, and how rows that nobody knew become instruments."""
+"""The openmetrics source: settings, filters, parsing of pages, limits, and instruments of scraped metrics."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ def test_filter_selects_series_by_name_and_labels(
     told = ",".join(
         f'{label}="{text}"' if label.isidentifier() else f'"{label}"="{text}"' for label, text in spelled.items()
     )
-    assert found.may_want(name, f"{name}{{{told}}} 1") >= wanted, "dropped before it was parsed"
+    assert found.may_want(name, f"{name}{{{told}}} 1") >= wanted, "the line was dropped before parsing"
     parsed = Parser(found).parse(TEXT, f"{name}{{{told}}} 1\n".encode(), NOW)
     assert bool(parsed.samples) is wanted
 
@@ -303,7 +303,7 @@ def test_page_that_is_not_utf_8_is_invalid() -> None:
 
 def test_histogram_lines_are_filtered_before_parsing() -> None:
     assert names(parse(VLLM, words=["e2e.*_count"])) == ["vllm:e2e_request_latency_seconds_count"]
-    # OpenMetrics's parser wants to see the whole family.
+    # The parser of OpenMetrics needs the whole family.
     found = parse(ALL, OPENMETRICS, ["job_seconds_sum"])
     assert names(found) == ["job_seconds_sum"]
     assert found.broken == []
@@ -327,7 +327,7 @@ def test_quoted_utf_8_metric_name_is_parsed() -> None:
 
 
 class Answering(Drivers):
-    """Drivers whose endpoint answers what the test says."""
+    """Drivers whose endpoint returns these pages, one after the other."""
 
     def __init__(self, *answers: str | Exception) -> None:
         super().__init__()
@@ -349,7 +349,7 @@ def settings(**options: Any) -> dict[str, Any]:
 
 
 def scraped(stage: Playing) -> list[str]:
-    """What a tick brings, but for what is about ourselves."""
+    """The lines of a tick without those about the scrape itself."""
     return [line for line in stage.tick() if not line.startswith(("otel_hardware.", "openmetrics.scrape."))]
 
 
@@ -383,7 +383,7 @@ def test_counter_reset_on_the_page_keeps_the_counter_monotonic() -> None:
     drivers = Answering(*(f"# TYPE a counter\na {value}\n" for value in (100, 103, 60, 62, 5)))
     with playing(lambda _: drivers, settings()) as stage:
         found = [float(scraped(stage)[0].split()[1]) for _ in range(5)]
-    assert found == [100, 103, 163, 165, 170], "what is a little less is a new start, too"
+    assert found == [100, 103, 163, 165, 170], "a smaller value is a reset, however little smaller"
 
 
 def test_series_beyond_max_series_are_dropped_and_counted() -> None:
@@ -393,7 +393,7 @@ def test_series_beyond_max_series_are_dropped_and_counted() -> None:
         for left_out in (3, 4):
             lines = stage.tick()
             found = sorted(line.partition(",")[0] for line in lines if line.startswith("a{"))
-            assert found == [f"a{{n={number}" for number in range(5)], "those that were there first stay"
+            assert found == [f"a{{n={number}" for number in range(5)], "the first series are kept"
             (dropped,) = [line for line in lines if line.startswith("openmetrics.scrape.dropped")]
             assert f"}} {left_out} {{series}}" in dropped
             (remark,) = [line for line in lines if line.startswith("# missing")]
@@ -497,7 +497,7 @@ Reading = dict[tuple[str, str], Metric]
 
 
 def collected(reader: InMemoryMetricReader) -> Reading:
-    """What the SDK collects of scraped pages, by endpoint and name."""
+    """The scraped metrics of one collection, by endpoint and name."""
     data = reader.get_metrics_data()
     assert isinstance(data, MetricsData)
     return {
@@ -511,7 +511,7 @@ def collected(reader: InMemoryMetricReader) -> Reading:
 
 @contextmanager
 def instrumented(reader: InMemoryMetricReader, urls: Mapping[str, str], **options: Any) -> Iterator[Session]:
-    """A program that scrapes; the session has read everything once."""
+    """The instrumentor with these endpoints, after the first scrape of each."""
     provider = MeterProvider([reader], shutdown_on_exit=False)
     made = HardwareInstrumentor()
     made.instrument(meter_provider=provider, sources=["openmetrics"], openmetrics=dict(urls), **options)
@@ -711,7 +711,7 @@ def test_scrape_interval_follows_the_collection_interval() -> None:
         session.close()
 
 
-# -- whatever a page says
+# -- any page
 
 
 def mutated(text: str, cuts: list[tuple[int, int, str]]) -> str:

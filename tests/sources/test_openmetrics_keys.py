@@ -1,4 +1,4 @@
-"""Scraped endpoints in the commands, and what W&B calls their numbers."""
+"""Endpoints in the commands, and their W&B keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real endpoints, and what others make of the same pages: the Collector's own scraper, and a plain reading of them."""
+"""Real endpoints, compared with the Collector's Prometheus receiver and with a plain reading of their pages."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def series(name: str, attributes: Mapping[str, Any] | None) -> Series:
 
 @contextmanager
 def instrumented(reader: Any, urls: Mapping[str, str], **options: Any) -> Iterator[None]:
-    """A program that scrapes; everything has been scraped once."""
+    """The instrumentor with these endpoints, after the first scrape of each."""
     provider = MeterProvider([reader], resource=Resource({}), shutdown_on_exit=False)
     made = HardwareInstrumentor()
     limit = TOTAL // len(urls)
@@ -60,7 +60,7 @@ def instrumented(reader: Any, urls: Mapping[str, str], **options: Any) -> Iterat
 
 
 def by_us(url: str) -> dict[Series, float]:
-    """What comes out of the SDK when we scrape the endpoint."""
+    """What the SDK collects when the source scrapes the endpoint."""
     reader = InMemoryMetricReader()
     with instrumented(reader, {"end": url}):
         data = reader.get_metrics_data()
@@ -80,7 +80,7 @@ LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
 def by_reading(text: str) -> dict[Series, float]:
-    """What a page of Prometheus's format says of counters, gauges, counts and sums; by a reading of our own."""
+    """Counters, gauges, counts and sums of a page in Prometheus's format, by regular expressions."""
     types: dict[str, str] = {}
     found: dict[Series, float] = {}
     for line in text.splitlines():
@@ -102,7 +102,7 @@ def by_reading(text: str) -> dict[Series, float]:
 
 
 def agree(url: str, scrape: Any = get, changing: float = 0.2) -> dict[Series, float]:
-    """What we bring of an endpoint, which has to lie between two plain readings of its page.
+    """Values by the source, which have to lie between two plain readings of the page before and after.
 
     Series that come and go between the two readings are left out, and so are values that fall and rise meanwhile, as
     far as they are few.
@@ -153,7 +153,7 @@ def test_collector_prometheus_exporter_page_agrees_with_a_plain_reading(tmp_path
 
 
 def registry() -> CollectorRegistry:
-    """An application's own metrics, with prometheus_client."""
+    """The metrics of an application that uses prometheus_client."""
     made = CollectorRegistry()
     Counter("jobs", "Jobs done.", ["queue"], registry=made).labels('a"b\\c\nd').inc(7)
     Gauge("depth", "Jobs waiting.", registry=made).set(-2.5)
@@ -217,7 +217,7 @@ def test_prometheus_and_openmetrics_formats_give_the_same_metrics(text: bytes, k
         assert told(by_us(web.url)) == EXPECTED
 
 
-# -- samples of other people's endpoints
+# -- recorded pages
 
 
 @pytest.mark.parametrize("path", samples("openmetrics/*.prom"))
@@ -233,12 +233,12 @@ def test_recorded_page_agrees_with_a_plain_reading(path: Path) -> None:
         assert {dict(labels).get("GPU_I_PROFILE") for _, labels in found} >= {"1g.5gb"}
 
 
-# -- beside the Collector's own scraper
+# -- the Collector's Prometheus receiver
 
 
 @dataclass(frozen=True)
 class Told:
-    """What matters of a point."""
+    """The parts of a point that are compared."""
 
     kind: str
     monotonic: bool
@@ -257,7 +257,7 @@ def of(points: Sequence[Point], renamed: Mapping[str, str] | None = None) -> dic
 
 
 def test_collector_prometheus_receiver_agrees_with_the_source(tmp_path: Path) -> None:
-    """All but histograms, of which the Collector has all buckets and we have count and sum."""
+    """All but histograms: the Collector has their buckets, the source count and sum."""
     need(otelcol)
     texts = {"dcgm": (pages.dcgm(0), pages.PROMETHEUS), "vllm": (pages.VLLM, pages.PROMETHEUS)}
     texts["all"] = (pages.ALL, pages.OPENMETRICS)
@@ -287,10 +287,10 @@ def test_collector_prometheus_receiver_agrees_with_the_source(tmp_path: Path) ->
     for name in webs:
         scraped = [each for each in points if each.resource.get("service.name") == name]
         known = [each for each in scraped if each.name != "up" and not each.name.startswith("scrape_")]
-        theirs = of(known, {"server.port": "exported_server.port"})  # in the Collector ours are the resource's
+        theirs = of(known, {"server.port": "exported_server.port"})  # the Collector has the address in the resource
         ours = of([each for each in points if each.scope.endswith(f".openmetrics.{name}")])
         theirs = {key: each for key, each in theirs.items() if math.isfinite(each.value)}
-        if name == "all":  # a gauge histogram is a histogram; and the Collector takes _info from a name, we do not
+        if name == "all":  # a gauge histogram is a histogram there, and _info is removed from names
             theirs = {key: each for key, each in theirs.items() if not key[0].startswith("queue_bytes")}
             theirs = {("build_info" if key[0] == "build" else key[0], key[1]): each for key, each in theirs.items()}
         apart = re.compile(r"(latency|job|rpc|gc_duration|job_time|job_size)_(seconds|bytes)_(count|sum)|queue_bytes_g")

@@ -1,4 +1,4 @@
-"""TPUs over real gRPC services, and what is found on the bus, in the environment, in pages and lines of text."""
+"""The TPU source over real gRPC servers; PCI devices, environment variables, profiler pages and SDK lines it parses."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from tests.tools.daemon import free_addresses
 from tests.tools.tpu import (
     Code,
     FakeTpu,
+    deadline,
     distribution,
     doubles,
     integers,
@@ -32,6 +33,7 @@ from tests.tools.tpu import (
     queues,
     serving,
 )
+from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
 from opentelemetry.instrumentation.hardware.config import Config
@@ -46,7 +48,7 @@ GIB = 1 << 30
 
 
 def busy(first: int = 0) -> FakeTpu:
-    """Two devices at work."""
+    """A runtime with two busy devices."""
     one, two = first, first + 1
     return FakeTpu(
         {
@@ -66,7 +68,7 @@ def busy(first: int = 0) -> FakeTpu:
 
 
 def by_id(source: Source, metric: Metric, **attributes: str) -> dict[str, Any]:
-    """One reading's values of a metric, by device."""
+    """The values of a metric in one reading, by hw.id."""
     wanted = {name.replace("_", "."): value for name, value in attributes.items()}
     return {
         str(series.attributes[v.HW_ID]): value
@@ -77,19 +79,19 @@ def by_id(source: Source, metric: Metric, **attributes: str) -> dict[str, Any]:
 
 @contextmanager
 def asked(*places: str, **settings: Any) -> Iterator[Source]:
-    """The source, asking these places; no bus."""
+    """The source with these runtime addresses, on a machine without a TPU on its PCI bus."""
     with opened("tpu", Cloudless(), tpu_runtime=list(places), **settings) as source:
         yield source
 
 
 class Cloudless(Drivers):
-    """This machine, wherever it is, without a TPU on its bus."""
+    """The drivers of this machine, without a TPU on its PCI bus."""
 
     def kernel(self) -> Any:
         return Tree({"/proc/bus/pci/devices": ""})
 
 
-# -- The metric service.
+# -- metric service
 
 
 @pytest.mark.parametrize("local", [False, True], ids=["insecure", "local credentials"])
@@ -141,7 +143,7 @@ def test_several_runtimes_are_asked_without_aggregation_and_a_device_counts_once
         assert by_id(source, v.HW_NPU_UTILIZATION, hw_npu_task="general") == {"tpu8": 0.75, "tpu9": 0.0, "tpu10": 0.0}
         assert {alone for _, alone in one.asked + two.asked} == {True}
         counts = {value for series, value in all_of(source).items() if series.metric is v.GOOGLE_TPU_TRANSFER_COUNT}
-        assert counts == {40}, "what each has transferred is another's"
+        assert counts == {40}, "the counts of both runtimes are added"
 
 
 def test_runtime_on_a_unix_socket_is_read(tmp_path: Path) -> None:
@@ -158,22 +160,15 @@ def test_runtime_that_starts_later_is_read_with_its_own_metrics() -> None:
         assert [sentence for sentence in source.missing if "which is normal while none runs" in sentence]
         for knows in ({r.DUTY: doubles({0: 50.0})}, {r.DUTY: doubles({0: 25.0}), r.IDLE: doubles({0: 1.0})}):
             with serving(FakeTpu(dict(knows)), place):
-                # gRPC pauses for a second or two between two attempts
-                for _ in until(lambda: v.HW_NPU_UTILIZATION in {series.metric for series in often(source)}):
-                    pass
+                wait_for(
+                    lambda: v.HW_NPU_UTILIZATION in {series.metric for series in often(source)},
+                    30,
+                    "change of what is read",
+                )
                 found = {series.metric for series in all_of(source)}
                 assert (v.GOOGLE_TPU_IDLE_DURATION in found) == (r.IDLE in knows)
                 assert not [sentence for sentence in source.missing if "which is normal" in sentence]
-            for _ in until(lambda: not often(source)):
-                pass
-
-
-def until(condition: Any) -> Iterator[None]:
-    """Go on until it holds, for half a minute at most."""
-    from tests.waiting import wait_for
-
-    wait_for(condition, 30, "change")
-    yield
+            wait_for(lambda: not often(source), 30, "change of what is read")
 
 
 def test_runtime_that_hangs_loses_its_own_points_and_recovers() -> None:
@@ -181,19 +176,22 @@ def test_runtime_that_hangs_loses_its_own_points_and_recovers() -> None:
         assert set(by_id(source, v.HW_NPU_MEMORY_USAGE)) == {"tpu0", "tpu1", "tpu2", "tpu3"}
         before = counts(source)
         ill.answering.clear()
-        found = all_of(source)
-        used = series_of(found, v.HW_NPU_MEMORY_USAGE)
-        assert {series.attributes[v.HW_ID] for series in used} == {"tpu0", "tpu1"}
+
+        def others_are_read() -> bool:
+            found = all_of(source)
+            used = {series.attributes[v.HW_ID] for series in series_of(found, v.HW_NPU_MEMORY_USAGE)}
+            transferred = [*series_of(found, v.GOOGLE_TPU_TRANSFER_COUNT).values()]
+            assert transferred in ([], before), "the counter does not fall"
+            return used == {"tpu0", "tpu1"} and transferred == before
+
+        with deadline(0.5):
+            wait_for(others_are_read, 30, "reading without the runtime that hangs")
         assert source.wrong == [f"the TPU runtime at {ill.address}: {ill.address} did not answer within 0.5 s"]
-        assert [*series_of(found, v.GOOGLE_TPU_TRANSFER_COUNT).values()] == before, "what it transferred is not undone"
         ill.answering.set()
-        for _ in range(40):
-            if set(by_id(source, v.HW_NPU_MEMORY_USAGE)) == {"tpu0", "tpu1", "tpu2", "tpu3"}:
-                break
-        else:
-            raise AssertionError("it did not come back")
+        everything = {"tpu0", "tpu1", "tpu2", "tpu3"}
+        wait_for(lambda: {*by_id(source, v.HW_NPU_MEMORY_USAGE)} == everything, 30, "reading of both runtimes")
         assert source.wrong == []
-        assert counts(source) == before, "and not counted again"
+        assert counts(source) == before, "nothing is counted twice"
 
 
 def counts(source: Source) -> list[Any]:
@@ -221,7 +219,7 @@ def test_implausible_duty_cycle_is_missing_until_it_is_plausible() -> None:
             tpu.said[r.DUTY] = doubles({0: percent, 1: 0.0})
             assert len(by_id(source, v.HW_NPU_UTILIZATION, hw_npu_task="general")) == 2 - doubted
             assert any("cannot be true" in sentence for sentence in source.missing) is doubted
-            assert [*by_id(source, v.HW_NPU_MEMORY_USAGE)] == ["tpu0", "tpu1"], "they are called as before"
+            assert [*by_id(source, v.HW_NPU_MEMORY_USAGE)] == ["tpu0", "tpu1"], "the names of devices do not change"
 
 
 @pytest.mark.parametrize(("device", "expected"), [("006f", ["tpu0", "tpu1"]), ("0027", ["tpucore0", "tpucore1"])])
@@ -291,12 +289,12 @@ def test_failing_runtime_is_retried_with_backoff() -> None:
         for _ in range(40):
             often(source)
         assert len([name for name, _ in tpu.asked if name == r.DUTY]) == 6, "at readings 1, 2, 4, 8, 16 and 32"
-        assert len(source.wrong) == 1, "and it is said all the time"
+        assert len(source.wrong) == 1, "reported in every reading"
 
 
 def test_silent_server_at_the_runtime_port_gives_no_points() -> None:
     with socket.socket() as listening, asked(f"localhost:{port_of(listening)}") as source:
-        assert often(source) == {}, "it takes connections and never says anything"
+        assert often(source) == {}, "it accepts connections and sends nothing"
         assert source.wrong or source.missing
 
 
@@ -340,7 +338,7 @@ def test_runtime_request_ignores_proxy_variables(monkeypatch: pytest.MonkeyPatch
         assert by_id(source, v.HW_NPU_MEMORY_LIMIT)
 
 
-# -- The wire.
+# -- protobuf
 
 ATTRIBUTES = st.one_of(
     st.integers(0, 1 << 20).map(lambda n: pb.Attribute(key="device-id", value=pb.AttrValue(int_attr=n))),
@@ -425,7 +423,7 @@ def test_metric_request_parses_with_protobuf(alone: bool) -> None:
     assert (request.metric_name, request.skip_node_aggregation) == ("n" * 200, alone)
 
 
-# -- The bus.
+# -- PCI bus
 
 
 @pytest.mark.parametrize(
@@ -455,7 +453,7 @@ def test_pci_devices_are_read_only_when_the_kernel_lists_a_google_device() -> No
     assert chips.found(without) == []
     assert without.asked == ["/proc/bus/pci/devices"]
     del files["/proc/bus/pci/devices"]
-    assert len(chips.found(Tree(files))) == 4, "some containers have no such list"
+    assert len(chips.found(Tree(files))) == 4, "some containers lack /proc/bus/pci/devices"
     assert chips.found(Tree({})) == []
 
 
@@ -472,7 +470,7 @@ def test_reading_threads_import_nothing() -> None:
     assert json.loads(done.stdout) == {"values": [0.0, 0.75], "imported": []}
 
 
-# -- The environment.
+# -- environment variables
 
 
 @pytest.mark.parametrize(
@@ -537,7 +535,7 @@ def test_local_tpu_ignores_tpu_name_unless_the_profiler_is_set() -> None:
 
 
 def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
-    """What a child of ours is run by."""
+    """Replace the interpreter of child processes by a shell script."""
     path = tmp_path / "python"
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
@@ -588,7 +586,7 @@ def test_missing_cloud_tpu_client_is_unavailable_with_a_fix() -> None:
     assert "pip install cloud-tpu-client" in gone.value.fix
 
 
-# -- The profiler.
+# -- profiler
 
 LIGHT = """\
 Timestamp: 11:22:33
@@ -647,7 +645,7 @@ def test_recorded_profiler_page_is_parsed(path: Path) -> None:
     assert profiler.parse(page) == profiler.Said("TPU v2", 36.9, 10.1)
 
 
-# -- libtpu's SDK.
+# -- libtpu SDK
 
 LINE = {
     "tensorcore_util": ["12.50", "0.00"],
@@ -688,7 +686,7 @@ def test_invalid_libtpu_sdk_line_raises_value_error_only(line: bytes) -> None:
 
 
 class Bus(Drivers):
-    """This machine, with chips on its bus."""
+    """The drivers of this machine, with two TPU chips on its PCI bus."""
 
     def __init__(self, device: str = "006f") -> None:
         super().__init__()
@@ -714,8 +712,7 @@ def test_libtpu_sdk_is_imported_in_a_child_process_only(tmp_path: Path, monkeypa
     )
     python(tmp_path, monkeypatch, f'shift; PYTHONPATH={tmp_path} exec {sys.executable} "$@"')
     with opened("tpu", Bus(), libtpu="on", tpu_runtime="off") as source:
-        for _ in until(lambda: series_of(often(source), v.GOOGLE_TPU_THROTTLE_SCORE)):
-            pass
+        wait_for(lambda: series_of(often(source), v.GOOGLE_TPU_THROTTLE_SCORE), 30, "change of what is read")
         found = all_of(source)
         assert by_id(source, v.GOOGLE_TPU_THROTTLE_SCORE) == {"tpu0": 0, "tpu1": 10}
         assert by_id(source, v.HW_NPU_UTILIZATION, hw_npu_task="tensorcore") == {"tpu0": 0.125, "tpu1": 0.0}
@@ -737,8 +734,9 @@ def test_libtpu_sdk_indices_map_to_the_devices_of_this_host() -> None:
 
 def test_missing_libtpu_is_reported_and_leaves_no_child() -> None:
     with opened("tpu", Bus(), libtpu="on", tpu_runtime="off") as source:
-        for _ in until(lambda: often(source) == {} and any("cannot be imported" in each for each in source.missing)):
-            pass
+        wait_for(
+            lambda: often(source) == {} and any("cannot be imported" in each for each in source.missing), 30, "change"
+        )
         assert [often(source) for _ in range(3)] == [{}, {}, {}]
         lines = [child.cmdline() for child in psutil.Process().children(recursive=True)]
         assert not [line for line in lines if any("tpumonitoring" in word for word in line)]

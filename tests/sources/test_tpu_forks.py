@@ -1,4 +1,4 @@
-"""A program that forks while a TPU's runtime is asked: no child of it hangs, crashes or keeps anything.
+"""Fork during a gRPC call to a TPU runtime: no child hangs, crashes or keeps a connection.
 
 Over gRPC's own library these children hang (in `os.fork` itself, where GRPC_ENABLE_FORK_SUPPORT is set) or are aborted
 (where they start a program). https://github.com/grpc/grpc/blob/master/doc/fork_support.md
@@ -21,7 +21,7 @@ COUNT = 24
 
 @contextmanager
 def place(how: str) -> Iterator[str]:
-    """Where a runtime serves, hangs, or is not."""
+    """The address of a runtime that serves or hangs, or where connections are refused."""
     if how == "refused":
         with socket.socket() as nobody:
             nobody.bind(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""Google's own `tpu-info` reads the services that we read, and shows the numbers that we export."""
+"""Google's `tpu-info` as an independent reader: it shows the values that the source exports."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KINDS = {"v3": ("0027", "004f", device.TpuChip.V3), "v5e": ("0063", "", device.T
 
 
 def at_work(chips: list[int], devices: list[int]) -> FakeTpu:
-    """A runtime that says all that tpu-info asks for. Counts are such that quantiles are whole numbers of events."""
+    """A runtime with every metric that tpu-info requests. Counts make quantiles fall on whole numbers of events."""
     spread = [0, 100, 400, 300, 150, 40, 10, 0]
     return FakeTpu(
         {
@@ -165,7 +165,7 @@ def test_wandb_quantiles_equal_those_of_tpu_info() -> None:
 
 @pytest.fixture(scope="module")
 def machine() -> Any:
-    """What is shown on the machine of `programs/tpu_machine.py`."""
+    """The output of tpu-info and otel-hardware on the simulated machine of `programs/tpu_machine.py`."""
     if sys.platform != "linux":
         pytest.skip("namespaces are Linux's")
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""W&B's keys of TPUs, by W&B's formulas: from a real service, from a page, and from answers recorded elsewhere."""
+"""W&B's keys of TPUs by W&B's formulas: from gRPC servers, a profiler page, and recorded output of libtpu."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GIB = 1 << 30
 
 
 def keys(moment: raw.Moment) -> dict[str, float]:
-    """Every key of a moment, each once."""
+    """Every key of a moment; a duplicate fails the test."""
     found: dict[str, float] = {}
     for key in raw.KEYS:
         for name, value in key.values(moment):
@@ -29,7 +29,7 @@ def keys(moment: raw.Moment) -> dict[str, float]:
 
 
 def read(**settings: Any) -> tuple[dict[str, float], str]:
-    """The keys of what the settings say, and what is wrong."""
+    """The keys that are read with these settings, and the reason for missing ones."""
     reader = raw.Raw(Config.read(settings, {}), {})
     try:
         assert reader.expected
@@ -98,7 +98,7 @@ def test_wandb_keys_of_distributions_have_mean_and_quantiles() -> None:
     )
     with serving(tpu):
         found, _ = read(tpu_runtime=tpu.address)
-    # 50 evenly between 10 and 20, 50 between 20 and 40
+    # 50 events spread evenly over 10 to 20, 50 over 20 to 40
     quantiles = {"mean": 21.0, "p50": 20.0, "p90": 36.0, "p95": 38.0, "p999": 39.96}
     expected = {f"tpu.hloExecTiming.1_tensorcore.{part}Us": value for part, value in quantiles.items()}
     flat = {"p50": 15.0, "p90": 19.0, "p95": 19.5, "p999": 19.99}

@@ -1,6 +1,6 @@
-"""A TPU's services without a TPU: real gRPC servers whose messages are made by Google's own descriptions of them.
+"""The gRPC services of a TPU without a TPU: real servers, with messages of Google's own protobuf definitions.
 
-The metric service speaks by the modules that PyPI's `tpu-info` brings; the profiler's two messages are described here.
+The metric service uses the modules of PyPI's `tpu-info`; the profiler's two messages are defined here.
 Only the metrics in `SERVED` are served, each as the kind that a TPU's runtime serves it.
 """
 
@@ -12,11 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
+from unittest.mock import patch
 
 import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from tpu_info.proto import tpu_metric_service_pb2
 
+from opentelemetry.instrumentation.hardware.sources.tpu import rpc
 from opentelemetry.instrumentation.hardware.sources.tpu import runtime as r
 
 pb: Any = tpu_metric_service_pb2
@@ -69,7 +71,7 @@ SERVED: Final[Mapping[str, Served]] = {
 
 @dataclass
 class FakeTpu:
-    """What a program that uses a TPU serves, and what a node's profiler does.
+    """The metric service of a program that uses a TPU, and the profiler service of a TPU node.
 
     Attributes:
         said: by metric name, its numbers; bytes are sent as they are, a status is an error.
@@ -90,7 +92,7 @@ class FakeTpu:
         self.check()
 
     def check(self) -> None:
-        """Fail where a runtime would not serve what is said: another metric, or another kind of value."""
+        """Fail on a metric that no runtime serves, and on a value of another kind than it serves."""
         for name, said in self.said.items():
             assert name in SERVED, f"no TPU serves {name}"
             kinds = {metric.WhichOneof("measure") for metric in said} if isinstance(said, list) else set()
@@ -137,6 +139,17 @@ class FakeTpu:
             yield grpc.method_handlers_generic_handler(service, made)
 
 
+PATIENCE = 30.0
+"""Seconds in which a server has answered on any machine."""
+
+
+@contextmanager
+def deadline(seconds: float) -> Iterator[None]:
+    """Allow calls to a runtime so many seconds: many for answers on a busy machine, few for servers that hang."""
+    with patch.object(rpc, "DEADLINE", seconds):
+        yield
+
+
 @contextmanager
 def serving(tpu: FakeTpu, place: str = "127.0.0.1:0", local: bool = False) -> Iterator[FakeTpu]:
     """Serve at a place; `local`: with the credentials that libtpu has, instead of none."""
@@ -147,15 +160,16 @@ def serving(tpu: FakeTpu, place: str = "127.0.0.1:0", local: bool = False) -> It
         tpu.port = server.add_insecure_port(place)
     server.start()
     try:
-        yield tpu
+        with deadline(PATIENCE):
+            yield tpu
     finally:
         tpu.answering.set()
         server.stop(0).wait()
-    tpu.check()  # what was said later on, too
+    tpu.check()  # also what was added after the start
 
 
 def _described() -> tuple[Any, Any]:
-    """The messages of the profiler's Monitor."""
+    """The request and response of the profiler's Monitor."""
     kinds = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(name="monitor.proto", package="monitor", syntax="proto3")
     for name, fields in (
@@ -186,17 +200,17 @@ def of(device: int, gauge: Any) -> Any:
 
 
 def doubles(values: Mapping[int, float]) -> list[Any]:
-    """Gauges of floating point, by device."""
+    """Double gauges, by device."""
     return [of(device, pb.Gauge(as_double=value)) for device, value in values.items()]
 
 
 def integers(values: Mapping[int, int]) -> list[Any]:
-    """Gauges of whole numbers, by device."""
+    """Integer gauges, by device."""
     return [of(device, pb.Gauge(as_int=value)) for device, value in values.items()]
 
 
 def listed(**labels: str | int) -> Any:
-    """An attribute that is a list: underscores of a key are as they are, but of buffer_size."""
+    """An attribute that is a list of labels; buffer_size is spelled buffer-size."""
     attributes = [
         pb.Attribute(
             key="buffer-size" if key == "buffer_size" else key,
@@ -208,7 +222,7 @@ def listed(**labels: str | int) -> Any:
 
 
 def queues(values: Mapping[int, int], old: bool = False) -> list[Any]:
-    """Queue sizes by device, which older runtimes number and newer ones spell."""
+    """Queue sizes by device: older runtimes send its number as an integer, newer ones as a string."""
     return [
         pb.Metric(
             attribute=listed(device_ordinal=device if old else str(device), core_type="tensorcore"),
