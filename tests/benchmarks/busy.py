@@ -100,7 +100,8 @@ class _Beside:
         while not self._reading.done():
             work(1000)
         took = time.perf_counter() - begun
-        self._waited = 1e3 * (took - (time.thread_time() - used) - (self._queue.seconds() - queued))
+        working = time.thread_time() - used + self._queue.seconds() - queued
+        self._waited = 1e3 * max(0.0, took - working)  # three clocks, of which none is exact
         return 1e3 * took
 
     def waited(self) -> float:

@@ -97,7 +97,8 @@ def measured(model: str, seconds: float) -> tuple[dict[str, tuple[int, int, floa
             runs[name] = partial(timed, read)
             runs[f"calls of {name}"] = partial(timed, partial(_repeat, calls[name]))
         cost = in_turn(runs, seconds)
-    found = {name: (len(calls[name]), points[name], cost[name] - cost[f"calls of {name}"]) for name in readings}
+    beyond = {name: max(0.0, cost[name] - cost[f"calls of {name}"]) for name in readings}  # noise may be larger
+    found = {name: (len(calls[name]), points[name], beyond[name]) for name in readings}
     sample, seldom = found["sample"], found.pop("seldom")
     found["everything"] = (sample[0] + seldom[0], sample[1] + seldom[1], sample[2] + seldom[2])
     return found, cost.noisy

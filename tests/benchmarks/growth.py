@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import socket
 import statistics
 import struct
@@ -78,6 +77,8 @@ def _answer() -> None:
 @contextmanager
 def sockets(number: int) -> Iterator[None]:
     """Keep so many connected TCP sockets in this process; they are reset at the end, so none stays in the kernel."""
+    import resource  # not on Windows, where this module is imported by tests that are skipped
+
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = number + 256
     if soft != resource.RLIM_INFINITY and soft < wanted:

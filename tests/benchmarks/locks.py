@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import resource
 import sys
 import threading
 from collections import deque
@@ -72,6 +71,8 @@ def releases(work: Callable[[], object]) -> int:
 
 
 def _releases(work: Callable[[], object]) -> int:
+    import resource  # not on Windows, where this module is imported by tests that are skipped
+
     cpus, interval = os.sched_getaffinity(0), sys.getswitchinterval()
     # Both in one call of C: between them the interpreter has no occasion to give the lock away.
     sleep = partial(ctypes.PyDLL(None).usleep, int(4e6 * _ASKS))
