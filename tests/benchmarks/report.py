@@ -9,6 +9,7 @@ import platform
 import re
 import textwrap
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -75,8 +76,8 @@ def _ratio(value: float) -> str:
 
 def notes(figures: list[Figure], earlier: Mapping[str, Any] | None = None) -> Iterator[str]:
     """What is to be said below the table."""
-    for alternative in sorted({figure.alternative for figure in figures if figure.alternative and _missing(figure)}):
-        count = sum(_missing(figure) and figure.alternative == alternative for figure in figures)
+    missing = Counter(figure.alternative for figure in figures if figure.alternative and figure.beside is None)
+    for alternative, count in missing.items():
         yield f"{alternative} is not installed: {count} figures are without it."
     if any(figure.noisy for figure in figures):
         yield (
@@ -102,10 +103,6 @@ def notes(figures: list[Figure], earlier: Mapping[str, Any] | None = None) -> It
         yield f"{len(missed)} of {quiet} bounds measured in quiet rounds missed: {', '.join(missed)}."
     else:
         yield f"No bound missed in quiet rounds; {quiet} of {bounds} bounds were measured in quiet rounds."
-
-
-def _missing(figure: Figure) -> bool:
-    return figure.beside is None
 
 
 def filled(text: str) -> str:
