@@ -10,6 +10,7 @@ import pynvml
 import pytest
 from tests.sources.cards import START, Exported, plugged
 from tests.tools.nvml import (
+    ALL_LINKS,
     MIB,
     NOT_AVAILABLE,
     Gpu,
@@ -187,6 +188,69 @@ def test_gpu_rows_have_the_expected_values_and_units(tmp_path: Path, make: Calla
         assert cards.up()
         for words in MISSING[make]:
             assert cards.missing(words), words
+
+
+DISTINCT: Gpu = {
+    "UtilizationRates": (11, 12),
+    "EncoderUtilization": (13, 1),
+    "DecoderUtilization": (14, 2),
+    "JpgUtilization": (15, 3),
+    "OfaUtilization": (16, 4),
+    "MemoryInfo": (1000 * MIB, 100 * MIB, 600 * MIB, 300 * MIB),
+    "Temperature.0": 41,
+    "FieldValues.82": "uint 42",
+    **{f"ClockInfo.{domain}": 101 + domain for domain in range(4)},
+    **{f"MaxClockInfo.{domain}": 201 + domain for domain in range(4)},
+    "PowerUsage": 301_000,
+    "EnforcedPowerLimit": 302_000,
+    "PowerManagementLimit": 303_000,
+    "PowerManagementDefaultLimit": 304_000,
+    "PowerManagementLimitConstraints": (305_000, 306_000),
+    "PerformanceState": 6,
+    **{f"GpmCounter.{metric}": moving(0, 20 + metric) for metric in (1, 2, 3, 5, 10, 11, 12, 13)},
+    "FieldValues.74": "ullong 1000000000",
+    "FieldValues.75": "ullong 2000000000",
+    "FieldValues.76": "ullong 3000000000",
+    "FieldValues.83": "ullong 5000",
+    f"FieldValues.138.{ALL_LINKS}": "ullong 1001",
+    f"FieldValues.139.{ALL_LINKS}": "ullong 1002",
+    f"FieldValues.140.{ALL_LINKS}": "ullong 1003",
+    f"FieldValues.141.{ALL_LINKS}": "ullong 1004",
+    "FieldValues.197": "uint 1005",
+    "FieldValues.198": "uint 1006",
+    **{f"FieldValues.{field}": f"ullong {field}" for field in (3, 4, 5, 6, 22, 23, 38, 45, 52, 59)},
+    "FieldValues.94": "uint 94",
+    "FieldValues.142": "uint 142",
+    "FieldValues.143": "uint 143",
+}
+"""Answers of which no two say the same number."""
+
+DISTINCT_ROWS = """
+    hw.energy 5
+    hw.errors corrected 22; nvlink_crc 83; nvlink_recovery 59; nvlink_replay 52; pcie_replay 94; row_remap 285
+    hw.errors uncorrected 23
+    hw.gpu.frequency graphics 101e6; memory 103e6; sm 102e6; video 104e6
+    hw.gpu.frequency.limit graphics 201e6; memory 203e6; sm 202e6; video 204e6
+    hw.gpu.io nvlink receive 1026048; nvlink transmit 1025024; pcie receive 1006; pcie transmit 1005
+    hw.gpu.memory.limit 1048576000
+    hw.gpu.memory.usage 314572800
+    hw.gpu.performance_state 6
+    hw.gpu.sm.occupancy 0.23
+    hw.gpu.throttle.time power_cap 1; sync_boost 3
+    hw.gpu.utilization decoder 0.14; dram 0.3; encoder 0.13; fp16 0.33; fp32 0.32; fp64 0.31; general 0.11
+    hw.gpu.utilization jpeg 0.15; memory 0.12; ofa 0.16; sm 0.22; tensor 0.25
+    hw.power 301
+    hw.power.limit default 304; enforced 302; max 306
+    hw.temperature gpu 41; memory 42
+"""
+
+
+def test_each_answer_is_exported_as_its_own_row(tmp_path: Path) -> None:
+    """Two calls or fields that were mixed up would say different numbers."""
+    with plugged(tmp_path, h100() | DISTINCT) as cards:
+        cards.tick(0)
+        found, expected = told(cards.tick(2)), rows(DISTINCT_ROWS)
+        assert {row: found.get(row) for row in expected} == pytest.approx(expected, rel=1e-9)
 
 
 def kinds(exported: Exported) -> set[str]:
