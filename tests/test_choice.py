@@ -20,7 +20,6 @@ from unittest.mock import patch
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.commands import otel_hardware
 from tests.sources import npus
 from tests.sources.machines import STRANGER
 from tests.sources.npus import CHILD, IPU_DEVICES, Npus, moved_files, old_files, program, runtime
@@ -46,7 +45,7 @@ from opentelemetry.instrumentation.hardware.sources.trainium import Trainium
 from opentelemetry.instrumentation.hardware.sources.trainium import visible as neuron
 from opentelemetry.instrumentation.hardware.sources.trainium.raw import Raw as NeuronRaw
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the drivers that are made up are Linux's")
+linux = pytest.mark.skipif(sys.platform != "linux", reason="the simulated driver is of Linux")
 
 CUDA, ORDER, CONTAINER = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES"
 ROCR, HIP, ORDINAL = "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"
@@ -58,22 +57,22 @@ DEVICES = "OTEL_PYTHON_HARDWARE_DEVICES"
 
 Environ = Mapping[str, str]
 Look = Callable[[], tuple[set[str], list[str]]]
-"""Reads once: which devices are reported, and why others are not, or why all are."""
+"""Reads once: the ids of the reported devices, and the sentences about the choice that are missing's."""
 
 
 class Machine(NamedTuple):
-    """A machine that was made up.
+    """A simulated machine.
 
     Attributes:
-        labels: what the table calls its devices and parts, with their ids.
-        asked: DEVICES and an environment are applied to it.
+        labels: its devices and parts: the label in the table, and the hw.id.
+        asked: opens the source with DEVICES and an environment.
     """
 
     labels: Mapping[str, str]
     asked: Callable[[str | None, Environ], AbstractContextManager[Look]]
 
     def ids(self, chosen: str) -> set[str]:
-        """The ids of devices as the table has them."""
+        """The ids of the devices in a cell of the table."""
         if chosen == "all":
             return {*self.labels.values()}
         return {
@@ -86,7 +85,7 @@ class Machine(NamedTuple):
 
 @contextmanager
 def opened(kind: type[Source], drivers: Drivers, devices: str | None, environ: Environ, **more: str) -> Iterator[Any]:
-    """A source that reads these drivers for the process STRANGER; NVIDIA's for this one."""
+    """An open source that observes the process STRANGER; NVIDIA's observes this process."""
     pid = os.getpid() if kind is Nvidia else STRANGER
     source = kind(Site(Config.read({"devices": devices, **more}, {}), drivers, pid, environ=environ))
     source.open()
@@ -97,7 +96,7 @@ def opened(kind: type[Source], drivers: Drivers, devices: str | None, environ: E
 
 
 def reported(source: Source) -> set[str]:
-    """The ids of devices that one reading is about; a fan stands for its GPU."""
+    """The hw.id of each device with a point in one reading; a fan counts as its GPU."""
     ids = (str(series.attributes.get("hw.id", "")) for series in all_of(source))
     return {each.partition("/fan")[0] for each in ids if each}
 
@@ -122,11 +121,11 @@ def by_source(
 
 
 def numbered(name: str, *numbers: int, label: str = "") -> dict[str, str]:
-    """Devices that are called by their numbers."""
+    """Labels and ids of devices whose ids end with a number."""
     return {f"{label}{number}": f"{name}{number}" for number in numbers}
 
 
-# -- NVIDIA: GPUs as they are listed; and over the simulated NVML, and what nvidia-smi prints
+# -- NVIDIA: a list of found GPUs without a driver, the simulated NVML, and a simulated nvidia-smi
 
 A, B, C = "GPU-8f6a1111-aaaa", "GPU-8f6a2222-bbbb", "GPU-12345678-cccc"
 X, Y, Z = "MIG-5ee7aaaa-0000", "MIG-5ee7bbbb-1111", "MIG-0123cccc-2222"
@@ -145,7 +144,7 @@ LOST = (ALIKE[0], visible.gpu(1, "gpu1"), ALIKE[2])
 
 
 def as_listed(*found: Found) -> Callable[[Path], Machine]:
-    """GPUs of NVIDIA's that are found so."""
+    """A machine where NVML or nvidia-smi found these GPUs; neither is called."""
 
     @contextmanager
     def asked(devices: str | None, environ: Environ) -> Iterator[Look]:
@@ -164,7 +163,7 @@ def as_listed(*found: Found) -> Callable[[Path], Machine]:
 
 
 def by_nvml(tmp_path: Path) -> Machine:
-    """Over the simulated NVML."""
+    """A machine with the simulated NVML."""
     need(fake_nvml)
     fake = FakeNvml(tmp_path, h100(0), mig(h100(1), 1, {0: (7, 0), 2: (9, 0)}), h100(2))
     labels = {"0": FIRST, "1": SECOND, "2": THIRD, "1:0": ONE, "1:2": TWO}
@@ -179,7 +178,7 @@ def by_nvml(tmp_path: Path) -> Machine:
 
 
 def by_nvidia_smi(tmp_path: Path) -> Machine:
-    """By what nvidia-smi prints."""
+    """A machine with nvidia-smi only."""
     document = Path(__file__).parent / "sources" / "nvidia" / "smi" / "v11-a100-mig.xml"
     tool = tmp_path / "nvidia-smi"
     tool.write_text(f"#!/bin/sh\nexec cat {document}\n")
@@ -188,7 +187,7 @@ def by_nvidia_smi(tmp_path: Path) -> Machine:
     return by_source(Nvidia, Drivers, labels, nvml="off", nvidia_smi=str(tool))(tmp_path)
 
 
-# -- AMD: three cards; ROCm counts the second one of the bus first
+# -- AMD: three cards; ROCm counts them in another order than the PCI bus
 
 D, E, F = "43cc8cc8af246700", "43cc9999af246701", "719d230578348e8c"
 CARDS = (
@@ -204,13 +203,13 @@ def cards(gpus: Sequence[Gpu] = CARDS, more: Files | None = None) -> Files:
 
 
 def by_files(files: Files, *ids: str) -> Callable[[Path], Machine]:
-    """Over the files of amdgpu."""
+    """A machine with the files of amdgpu."""
     labels = {str(number): name for number, name in enumerate(ids or (D, E, F))}
     return by_source(Amd, lambda: Equipped(files), labels)
 
 
 def given_nodes(*nodes: int) -> Files:
-    """What a container has that was given these only: the driver of ROCm refuses to speak of the others."""
+    """The files in a container that was given these nodes of ROCm's driver: reading those of others is refused."""
     folder = f"{KFD}/topology/nodes/"
     given = tuple(f"{folder}{node}/" for node in nodes)
     denied = {
@@ -226,7 +225,7 @@ def without_kfd(gpus: Sequence[Gpu] = CARDS) -> Files:
 
 
 def parts_by_highest_bits() -> Files:
-    """What older drivers of divided cards say: the number of a part is in the highest bits of its place."""
+    """The files of older drivers for partitioned cards: the highest bits of location_id have the partition."""
     files = cards((replace(PARTED[0], parts=2), replace(PARTED[1], parts=1)))
     properties, place = f"{KFD}/topology/nodes/2/properties", PARTED[0].place
     said = str(files[properties])
@@ -235,7 +234,7 @@ def parts_by_highest_bits() -> Files:
 
 
 def by_rocm_smi() -> Equipped:
-    """The first two cards, as rocm-smi lists them; it has an order of its own."""
+    """The first two cards by rocm-smi, which counts them in another order."""
     said = {
         f"card{gpu.number}": {
             **rocm("6.1", 0)["card0"],
@@ -320,9 +319,9 @@ MACHINES: Mapping[str, Callable[[Path], Machine]] = {
         Amd, by_amd_smi_without_addresses, {"0": "gpu0", "1": "gpu1"}, amdgpu="off", rocm_smi="off"
     ),
     "neuron": by_source(Trainium, trn2, NEURON),
-    # without the driver's files the tool alone says how many cores are on a device
+    # without the driver's files neuron-monitor says how many cores are on a device
     "neuron-tool": by_source(Trainium, lambda: trn2(files=False, logical_neuroncore_config=1), NEURON),
-    # it says two physical cores to a core, and not what it counts: a core may be on any device
+    # two physical cores make a logical one, and it is not known which it counts: a core may be on any device
     "neuron-uncertain": by_source(
         Trainium, lambda: trn2(files=False), numbered("neuron", 0, 1) | numbered("neuroncore", 0, 1, 4, 6, 7, label="c")
     ),
@@ -344,7 +343,7 @@ MACHINES: Mapping[str, Callable[[Path], Machine]] = {
 PLAIN = "nvidia nvml nvidia-smi amd rocm-smi neuron neuron-tool ipu"
 NEURONS = "neuron neuron-tool"
 
-# machines, devices that are chosen, and by which words in DEVICES
+# machines, chosen devices, and the values of DEVICES
 NAMED: list[tuple[str, str, list[str]]] = [
     (PLAIN, "all", ["all", "visible"]),
     (PLAIN, "0", ["0", "0,0"]),
@@ -363,7 +362,7 @@ NAMED: list[tuple[str, str, list[str]]] = [
     ("nvidia-mig", "1:3", [f"MIG-{B}/9/1"]),
     ("nvidia-mig", "0 1:0", [f"MIG-{B}/7/0,0"]),
     ("nvidia-lost", "0", [A]),
-    ("nvidia-lost", "1", ["1", "GPU-99999999", "1b:00.0"]),  # it may be the one that does not answer
+    ("nvidia-lost", "1", ["1", "GPU-99999999", "1b:00.0"]),  # the GPU that does not answer may be it
     ("nvml", "0", ["0000:1A:00.0"]),
     ("nvml", "2 1:2", ["2,1:2"]),
     ("nvidia-smi", "0:1", ["0:1"]),
@@ -390,7 +389,7 @@ NAMED: list[tuple[str, str, list[str]]] = [
     ("ipu", "0 1", ["process"]),
 ]
 
-# machines, DEVICES, devices that are chosen, words that mean none
+# machines, DEVICES, chosen devices, unknown words
 UNKNOWN: list[tuple[str, str, str, str]] = [
     (PLAIN, "0,7", "0", "7"),
     (PLAIN, "-1", "", "-1"),
@@ -406,13 +405,13 @@ UNKNOWN: list[tuple[str, str, str, str]] = [
     ("nvidia-lost", "7", "", "7"),
     ("nvidia-lost", "first", "", "first"),
     ("amd-without-uuid", "GPU-XX", "", "GPU-XX"),
-    ("amd-one-asleep", "0,99:00.0", "0", "99:00.0"),  # the address of the other one is known
+    ("amd-one-asleep", "0,99:00.0", "0", "99:00.0"),  # the sleeping card has another address
 ]
 
-# machines, a variable, devices that it leaves where DEVICES=visible, and by which values
+# machines, variable, chosen devices where DEVICES=visible, and the values of the variable
 RESTRICTED: list[tuple[str, str, str, list[str]]] = [
     ("nvidia", CUDA, "", ["", " ", "-1", "NoDevFiles", "none", "all", "void", "99", "8f6a1111"]),
-    ("nvidia", CUDA, "", ["1,1", f"{A},{A}", "GPU-8f6a"]),  # one that comes twice; two that begin so
+    ("nvidia", CUDA, "", ["1,1", f"{A},{A}", "GPU-8f6a"]),  # a device named twice; a prefix of two UUIDs
     ("nvidia", CUDA, "0", ["0", A, "GPU-8F6A1"]),
     ("nvidia", CUDA, "0", ["0,-1,2", "0,3,2", "0,,2", "0,"]),  # up to the first word that means no device
     ("nvidia", CUDA, "1", ["+1", "1x"]),  # the number that a word begins with
@@ -437,8 +436,8 @@ RESTRICTED: list[tuple[str, str, str, list[str]]] = [
     ("nvidia", CONTAINER, "", ["none"]),
     ("nvidia", CONTAINER, "all", ["all", "nvidia.com/gpu=all"]),
     ("nvidia", CONTAINER, "all", ["void", "", "/var/run/nvidia-container-devices"]),  # devices come by another way
-    ("nvidia", CONTAINER, "all", ["GPU-0000"]),  # no runtime obeyed it
-    ("nvidia", CONTAINER, "all", ["5,6,7"]),  # they were given, and are counted anew inside
+    ("nvidia", CONTAINER, "all", ["GPU-0000"]),  # no container runtime obeyed it
+    ("nvidia", CONTAINER, "all", ["5,6,7"]),  # indices of the host, counted anew inside
     ("nvidia-first-two nvidia-first", CONTAINER, "all", ["5,6"]),
     ("nvidia-first", CONTAINER, "all", [f"{A},{C}"]),
     ("nvidia", CONTAINER, "0", [A, "nvidia.com/gpu=0"]),
@@ -454,13 +453,13 @@ RESTRICTED: list[tuple[str, str, str, list[str]]] = [
     ("amd", ROCR, "", ["", "-1", "08", "GPU-XX", f"GPU-{D}0"]),
     ("amd", ROCR, "0", [f"GPU-{D}"]),
     ("amd", ROCR, "1", ["0", "0,7,1", "0,,1", "0,0,1"]),  # ROCm counts in the order of its own driver
-    ("amd", ROCR, "2", ["GPU-719,GPU-43cc"]),  # two begin so
+    ("amd", ROCR, "2", ["GPU-719,GPU-43cc"]),  # a prefix of two UUIDs
     ("amd", ROCR, "0 1", ["1,0", f"gpu-{D.upper()},0"]),
     ("amd", ROCR, "0 2", [" 2 , 0x1"]),
     ("amd", HIP, "", [" ", " 1", "01", "NoDevFiles"]),
     ("amd", HIP, "all", [""]),
     ("amd", HIP, "0", ["1", "1,-1,0", "1,", "1, 0"]),
-    ("amd", HIP, "1", ["0", "GPU-43cc"]),  # of several that begin so the first one
+    ("amd", HIP, "1", ["0", "GPU-43cc"]),  # of several with this prefix the first one
     ("amd", HIP, "1 2", ["2,2,0", f"GPU-{F},0"]),
     ("amd", CUDA, "0", ["1"]),
     ("amd", CUDA, "", [A]),
@@ -469,8 +468,8 @@ RESTRICTED: list[tuple[str, str, str, list[str]]] = [
     ("amd-without-uuid", ROCR, "1", ["0"]),
     ("amd-without-uuid", HIP, "1", ["GPU-XX"]),
     ("amd-without-uuid", HIP, "0", [f"GPU-{D}"]),
-    ("amd-container", ROCR, "0", ["0"]),  # they are counted anew
-    ("amd-divided", ROCR, "", ["16", f"GPU-{D}"]),  # all parts are called so
+    ("amd-container", ROCR, "0", ["0"]),  # counted anew inside
+    ("amd-divided", ROCR, "", ["16", f"GPU-{D}"]),  # the UUID of all parts
     ("amd-divided", ROCR, "0", ["0", "7"]),
     ("amd-divided", ROCR, "1", ["8", "017", "15"]),  # one is octal, as C reads it
     ("amd-divided", ROCR, "0 1", ["3,12"]),
@@ -485,14 +484,14 @@ RESTRICTED: list[tuple[str, str, str, list[str]]] = [
     ("neuron-uncertain", CORES, "0 1 c6", ["6"]),
 ]
 
-# machines, DEVICES, the environment, devices that are chosen
+# machines, DEVICES, environment, chosen devices
 COMBINED: list[tuple[str, str | None, Environ, str]] = [
     ("nvidia-mixed", "visible", {CUDA: "1", ORDER: "PCI_BUS_ID"}, "1"),
     ("nvidia", "visible", {CONTAINER: f"{A},{B}", CUDA: "1,2"}, "1"),
     ("amd", "visible", {HIP: "", CUDA: "1"}, "0"),
     ("amd", "visible", {HIP: "2", CUDA: "1"}, "2"),
     ("amd", "visible", {CUDA: "0", ORDINAL: "1"}, "1"),
-    ("amd", "visible", {ROCR: "1,2", HIP: "0"}, "0"),  # of those that ROCm leaves
+    ("amd", "visible", {ROCR: "1,2", HIP: "0"}, "0"),  # an index among those that ROCR leaves
     ("amd", "visible", {ROCR: "1,2", CUDA: "1"}, "2"),
     ("amd-container", "visible", {}, "0 2"),
     ("amd-container", "visible", {ROCR: "1", HIP: "0"}, "2"),
@@ -520,7 +519,7 @@ COMBINED: list[tuple[str, str | None, Environ, str]] = [
     ("neuron-node-0", None, KUBERNETES, "0"),
 ]
 
-# machine, environment where DEVICES=visible, devices that are chosen, and the sentence that says why none or all
+# machine, environment where DEVICES=visible, chosen devices, and the beginning of the sentence that says why
 SENTENCES: list[tuple[str, Environ, str, str]] = [
     ("nvidia", {CUDA: "-1"}, "", f"hw.gpu.*: {CUDA}=-1 shows the program no NVIDIA GPU"),
     (
@@ -565,6 +564,11 @@ class Case(NamedTuple):
     unknown: str = ""
     why: str = ""
 
+    @property
+    def marks(self) -> Sequence[pytest.MarkDecorator]:
+        """A machine whose source is opened has Linux."""
+        return () if self.machine.startswith("nvidia") and self.machine != "nvidia-smi" else (linux,)
+
     def __str__(self) -> str:
         words = {**({} if self.devices is None else {"DEVICES": self.devices}), **self.environ}
         return " ".join([self.machine, *(f"{name}={value}" for name, value in words.items())])
@@ -584,7 +588,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", [pytest.param(case, id=str(case), marks=case.marks) for case in CASES])
 def test_devices_chosen_by_setting_and_environment(
     case: Case, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -604,6 +608,7 @@ def test_devices_chosen_by_setting_and_environment(
     assert all(f" {case.unknown}, left out; there " in sentence for sentence in told)
 
 
+@linux
 @pytest.mark.parametrize(
     ("name", "devices", "sentence"),
     [
@@ -626,6 +631,7 @@ def test_missing_says_why_no_device_is_chosen(name: str, devices: str, sentence:
         assert look() == (set(), [sentence])
 
 
+@linux
 @pytest.mark.parametrize(
     ("name", "devices", "sentence"),
     [
@@ -655,6 +661,7 @@ def test_warning_names_the_devices_that_exist(
     assert told.startswith(f"{DEVICES}: {sentence}")
 
 
+@linux
 @pytest.mark.parametrize("kind", [Trainium, Graphcore])
 def test_unknown_word_is_warned_of_after_the_first_report_of_a_tool(
     kind: type[Source], caplog: pytest.LogCaptureFixture
@@ -664,7 +671,7 @@ def test_unknown_word_is_warned_of_after_the_first_report_of_a_tool(
     said, drivers.said.lines = drivers.said.lines, []
     with opened(kind, drivers, "0,7", {}) as source:
         often(source)
-        assert not warnings(caplog), "what there is is not known yet"
+        assert not warnings(caplog), "the devices are not known yet"
         drivers.said.lines = said
         often(source)
         often(source)
@@ -680,6 +687,7 @@ BUS = "\n".join(
 """Two GPUs of NVIDIA's beside one of AMD's."""
 
 
+@linux
 @pytest.mark.parametrize(
     ("devices", "warns"), [("0,1", False), ("GPU-8f6a1111-aaaa", False), ("0000:1a:00.0", False), ("0,2", True)]
 )
@@ -695,6 +703,7 @@ def test_word_for_a_gpu_of_another_vendor_is_not_warned_of(
 # -- devices, programs and the environment change
 
 
+@linux
 @pytest.mark.parametrize(
     ("name", "variable", "changes"),
     [
@@ -730,6 +739,7 @@ def by_library(fake: FakeNvml, devices: str) -> AbstractContextManager[Any]:
 USED = listed((os.getpid(), 1 << 30))
 
 
+@linux
 def test_nvml_makes_no_calls_for_devices_that_are_not_chosen(gpus: FakeNvml) -> None:
     gpus.say({"gpu0.Temperature": refused(15)})
     with by_library(gpus, TWO) as source:
@@ -741,6 +751,7 @@ def test_nvml_makes_no_calls_for_devices_that_are_not_chosen(gpus: FakeNvml) -> 
         assert not [sentence for sentence in source.missing if "GPU 0" in sentence or "GPU 1" in sentence]
 
 
+@linux
 def test_amdgpu_files_of_cards_that_are_not_chosen_are_not_read() -> None:
     drivers = Equipped(cards((*CARDS[:2], replace(CARDS[2], asleep=True))))
     with opened(Amd, drivers, "1", {}) as source:
@@ -751,6 +762,7 @@ def test_amdgpu_files_of_cards_that_are_not_chosen_are_not_read() -> None:
         assert source.missing == []
 
 
+@linux
 def test_nvml_device_is_reported_from_its_first_use_on(gpus: FakeNvml) -> None:
     with by_library(gpus, "process") as source:
         assert reported(source) == set()
@@ -767,6 +779,7 @@ def used(*parts: tuple[Gpu, int, int]) -> Files:
     return {f"{KFD}/proc/{STRANGER}/vram_{number_of(gpu, part)}": f"{size}\n" for gpu, part, size in parts}
 
 
+@linux
 def test_amdgpu_card_is_reported_from_its_first_use_on() -> None:
     drivers = Equipped(cards())
     with opened(Amd, drivers, "process", {}) as source:
@@ -777,6 +790,7 @@ def test_amdgpu_card_is_reported_from_its_first_use_on() -> None:
         assert reported(source) == {D}
 
 
+@linux
 def test_rocm_smi_card_in_use_is_reported() -> None:
     drivers = by_rocm_smi()
     assert drivers.tree is not None
@@ -786,6 +800,7 @@ def test_rocm_smi_card_in_use_is_reported() -> None:
         assert reported(source) == {E}
 
 
+@linux
 def test_amdgpu_memory_of_parts_is_added_to_their_card() -> None:
     use = used((PARTED[1], 0, 1000), (PARTED[1], 5, 20000), (PARTED[0], 5, 0))
     with opened(Amd, Equipped(cards(PARTED, {**HOST, **alone(), **use})), "process", {}) as source:
@@ -795,6 +810,7 @@ def test_amdgpu_memory_of_parts_is_added_to_their_card() -> None:
         assert reported(source) == {E}
 
 
+@linux
 def test_process_use_of_other_devices_is_not_reported(gpus: FakeNvml) -> None:
     gpus.say({"gpu0.ComputeRunningProcesses": USED, "gpu2.ComputeRunningProcesses": USED})
     use = used(*((card, 0, 4096) for card in CARDS))
@@ -809,6 +825,7 @@ def test_process_use_of_other_devices_is_not_reported(gpus: FakeNvml) -> None:
             assert {series.attributes["hw.id"] for series in found} == ids
 
 
+@linux
 def test_mig_instance_that_is_made_later_is_chosen_by_its_name(gpus: FakeNvml) -> None:
     gpus.say({f"gpu1.mig2.{call}": None for call in ("UUID", "GpuInstanceId", "ComputeInstanceId")})
     with by_library(gpus, "1:2,0") as source:
@@ -826,19 +843,21 @@ def test_all_includes_devices_that_have_not_been_looked_at() -> None:
     assert B in choice
 
 
+@linux
 @pytest.mark.parametrize(("devices", "lost"), [(FIRST, {"gpu0"}), ("process", set())])
 def test_nvml_device_without_a_uuid_at_first_is_chosen_once_it_answers(
     gpus: FakeNvml, devices: str, lost: set[str]
 ) -> None:
     gpus.say({"gpu0.UUID": refused(15)})
     with by_library(gpus, devices) as source:
-        assert reported(source) == lost, "it may be the one that is meant"
+        assert reported(source) == lost, "it may be the chosen one"
         gpus.say({"gpu0.UUID": FIRST, "gpu0.ComputeRunningProcesses": USED})
         for _ in range(8):
             found = reported(source)
         assert found == {FIRST}
 
 
+@linux
 def test_missing_says_nothing_of_devices_that_are_not_chosen(gpus: FakeNvml) -> None:
     gpus.say({"gpu2.UUID": refused(15)})
     with by_library(gpus, "0") as source:
@@ -846,6 +865,7 @@ def test_missing_says_nothing_of_devices_that_are_not_chosen(gpus: FakeNvml) -> 
         assert not [sentence for sentence in source.missing if "does not answer" in sentence]
 
 
+@linux
 def test_suspended_amd_card_is_chosen_by_its_uuid_and_not_woken(caplog: pytest.LogCaptureFixture) -> None:
     drivers = Equipped(cards((CARDS[0], replace(CARDS[1], asleep=True), CARDS[2])))
     with opened(Amd, drivers, f"GPU-{D}", {}) as source:
@@ -856,16 +876,18 @@ def test_suspended_amd_card_is_chosen_by_its_uuid_and_not_woken(caplog: pytest.L
     assert not warnings(caplog)
 
 
+@linux
 def test_suspended_amd_cards_without_a_known_uuid_are_read_once_awake() -> None:
     asleep = without_kfd((CARDS[0], replace(CARDS[1], asleep=True), replace(CARDS[2], asleep=True)))
     drivers = Equipped(asleep)
     with opened(Amd, drivers, f"GPU-{F}", {}) as source:
         assert reported(source) == set()
         drivers.become(Equipped(without_kfd()))
-        assert reported(source) == {D, F}, "either may be the one that is meant"
+        assert reported(source) == {D, F}, "either may be the chosen one"
         assert reported(source) == {F}
 
 
+@linux
 def test_neuron_files_say_the_same_of_one_device_as_of_all() -> None:
     drivers = trn1_without_a_tool()
     with opened(Trainium, drivers, "1", {}) as source:
@@ -875,6 +897,7 @@ def test_neuron_files_say_the_same_of_one_device_as_of_all() -> None:
     assert of_one.items() <= of_all.items()
 
 
+@linux
 def test_ipu_board_is_reported_with_one_of_its_ipus() -> None:
     said = [npus.c600(number, 1) for number in range(2)]
     drivers = Npus(npus.HOST | IPU_DEVICES | program(), npus.lines(said), folder="/opt/poplar/python")
@@ -887,7 +910,10 @@ def test_ipu_board_is_reported_with_one_of_its_ipus() -> None:
 IN_A_JOB = {"SLURM_JOB_ID": "7", CUDA: THIRD, "OTEL_METRICS_EXPORTER": "console"}
 
 
+@linux
 def test_snapshot_in_a_job_has_the_visible_devices(gpus: FakeNvml) -> None:
+    from tests.commands import otel_hardware
+
     line = ["snapshot", "--sources", "nvidia", "--window", "0.1", "--format", "json"]
     answer = otel_hardware(*line, env={**gpus.environment, **IN_A_JOB})
     assert answer.status == 0
@@ -895,12 +921,16 @@ def test_snapshot_in_a_job_has_the_visible_devices(gpus: FakeNvml) -> None:
     assert not [each for each in (FIRST, SECOND, ONE, TWO) if each in answer.out]
 
 
+@linux
 def test_doctor_in_a_job_finds_the_visible_devices(gpus: FakeNvml) -> None:
+    from tests.commands import otel_hardware
+
     answer = otel_hardware("doctor", "--sources", "nvidia", "--json", env={**gpus.environment, **IN_A_JOB})
     (found, *_) = [each["text"] for each in json.loads(answer.out)["findings"] if each["subject"] == "nvidia"]
     assert "; NVIDIA H100 80GB HBM3" in found, "one of the three"
 
 
+@linux
 @pytest.mark.parametrize(
     ("settings", "environ", "indices"),
     [
@@ -928,6 +958,7 @@ def test_wandb_keys_of_amd_are_of_the_chosen_cards(
     raw.close()
 
 
+@linux
 @pytest.mark.parametrize(("devices", "cores"), [("all", [0, 1]), ("neuroncore1", [1]), ("1", []), ("process", [0, 1])])
 def test_wandb_keys_of_neuron_are_of_the_chosen_cores(
     monkeypatch: pytest.MonkeyPatch, devices: str, cores: list[int]
@@ -937,10 +968,11 @@ def test_wandb_keys_of_neuron_are_of_the_chosen_cores(
     monkeypatch.setattr(raw, "_site", Site(config, trn2(), STRANGER))
     (said,) = raw.read().values()
     assert ([*said.percent], [*said.cores]) == (cores, cores), raw.trouble
-    assert said.used, "which is not of cores"
+    assert said.used, "the memory of the program is not of cores"
     raw.close()
 
 
+@linux
 @pytest.mark.parametrize(("devices", "numbers"), [("all", [0]), ("0", [0]), ("1", [])])
 def test_wandb_keys_of_graphcore_are_of_the_chosen_ipus(
     monkeypatch: pytest.MonkeyPatch, devices: str, numbers: list[int]
@@ -952,7 +984,7 @@ def test_wandb_keys_of_graphcore_are_of_the_chosen_ipus(
     raw.close()
 
 
-# -- any text at all
+# -- any text
 
 WORDS = st.sampled_from(
     [
