@@ -46,7 +46,13 @@ def ours() -> list[str]:
 def test_thread_reads_at_the_interval() -> None:
     stage = Stage()
     begun = time.monotonic()
-    thread = Rounds("player", [Poller(stage.player.make, "player", 0.02, Rhythm(begun, 60.0), {})])
+    looks: list[float] = []
+
+    def clock() -> float:
+        looks.append(time.monotonic())
+        return looks[-1]
+
+    thread = Rounds("player", [Poller(stage.player.make, "player", 0.02, Rhythm(begun, 60.0), {})], clock=clock)
     thread.start()
     try:
         wait_for(lambda: len(stage.player.readings) >= 10, 30, "ten readings")
@@ -54,6 +60,7 @@ def test_thread_reads_at_the_interval() -> None:
     finally:
         thread.stop()
         assert thread.join(20.0)
+    assert len(looks) <= 10 * len(stage.player.readings), "it polls the clock between two readings"
 
 
 def test_idle_thread_sleeps() -> None:
