@@ -73,6 +73,15 @@ def test_idle_thread_sleeps() -> None:
         assert stage.clock.looked - looked < 100, "the idle thread polls the clock"
 
 
+def test_idle_thread_notices_a_reading_that_became_due_earlier(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounds, "_DOZE", 0.01)
+    stage = Stage(interval=3600.0, expected=3600.0)
+    with running(stage):
+        wait_for(lambda: stage.poller.state is State.UP, 10, "first reading")
+        stage.clock.now += 3600.5
+        wait_for(lambda: len(stage.player.readings) == 2, 30, "second reading")
+
+
 def test_thread_counts_its_cpu_time() -> None:
     stage = Stage()
 

@@ -1,6 +1,7 @@
 """A program that knows nothing of OpenTelemetry.
 
-It burns CPU for so many seconds, says how much its process has used by then, and leaves with the status it was given.
+Usage: app.py SECONDS STATUS; it uses that much CPU time, prints the CPU time of its process as JSON, and exits with the
+status.
 """
 
 import json

@@ -1,6 +1,6 @@
 """A program that reports with opentelemetry-instrumentation-system-metrics as well.
 
-Usage: peer.py JOURNAL ours|theirs; which one is switched on first. Ends when both have reported thrice.
+Usage: peer.py JOURNAL ours|theirs; the one that is instrumented first. Ends when both are in three exports.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 
 JOURNAL, FIRST = sys.argv[1:]
 THEIRS = "opentelemetry.instrumentation.system_metrics"
-# Without what opens sockets and processes of its own, which is slow and says nothing here.
+# Without metrics that open sockets and processes, which are slow.
 CONFIG: dict[str, list[str] | None] = {
     "system.cpu.time": ["user", "system"],
     "system.memory.usage": ["used", "free"],

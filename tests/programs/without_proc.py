@@ -1,6 +1,6 @@
-"""A program on a machine without a readable /proc and /sys: in a mount namespace of its own, where nothing is in them.
+"""A program on a machine with an empty /proc and /sys: in a mount namespace of its own.
 
-Prints, as JSON, the application's own counter and what we exported; status 77 where there may be no namespace.
+Prints, as JSON, the application's own counter and the names of our metrics; status 77 where no namespace can be made.
 """
 
 from __future__ import annotations
