@@ -11,6 +11,7 @@ import inspect
 import pkgutil
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
 from typing import Any
@@ -189,8 +190,7 @@ def is_process_metric(row: Metric) -> bool:
 RULES: dict[str, Callable[[Metric], object]] = {
     "name is dotted lower case": lambda row: re.fullmatch(r"[a-z][a-z0-9_]*(\.[a-z0-9_]+)+", row.name),
     "name is at most 255 long": lambda row: len(row.name) <= 255,
-    "unit is UCUM": lambda row: re.fullmatch(r"1|By|Hz|Cel|[sJWV]|rpm|\{[a-z_]+\}(/s)?", row.unit),
-    "unit is at most 63 long": lambda row: len(row.unit) <= 63,
+    "unit is UCUM": lambda row: re.fullmatch(r"1|By|Hz|Cel|[sJWV]|rpm|\{[a-z_]{1,59}\}(/s)?", row.unit),
     "help is an ASCII sentence": lambda row: (
         row.help.isascii() and not row.help[:1].islower() and row.help.endswith(".") and len(row.help.split()) >= 3
     ),
@@ -215,22 +215,25 @@ def test_every_metric_is_well_formed(rule: str) -> None:
     assert [row.name for row in CATALOG if not RULES[rule](row)] == []
 
 
-BAD_ROWS = {
-    "name is dotted lower case": Metric("acme", Kind.GAUGE, "1", "Number of widgets."),
-    "unit is UCUM": Metric("acme.power", Kind.GAUGE, "kW", "Power of the widgets."),
-    "help is an ASCII sentence": Metric("acme.power", Kind.GAUGE, "W", "Power."),
-    "source is named": Metric("acme.power", Kind.GAUGE, "W", "Power of the widgets."),
-    "detail is known": Metric("acme.power", Kind.GAUGE, "W", "Power of the widgets.", detail="all"),
-    "attributes are distinct": Metric("acme.power", Kind.GAUGE, "W", "Power of the widgets.", ("a", "a")),
-    "attributes are dotted lower case": Metric("acme.power", Kind.GAUGE, "W", "Power of the widgets.", ("A",)),
-    "counters and up-down counters are the newest reading": Metric(
-        "acme.power", Kind.COUNTER, "W", "Power of the widgets.", (), Window.MEAN
-    ),
-    "peaks are named .peak": Metric("acme.power", Kind.GAUGE, "W", "Power of the widgets.", (), Window.PEAK),
-    "shares have the unit 1": Metric("acme.power", Kind.GAUGE, "W", "Power of the widgets.", (), Window.SHARE),
-    "scope is that of the name": Metric("process.power", Kind.GAUGE, "W", "Power of the widgets."),
+GOOD = Metric("acme.power", Kind.GAUGE, "W", "Power of the widgets.", source="the tests")
+BAD: dict[str, dict[str, Any]] = {
+    "name is dotted lower case": {"name": "acme"},
+    "name is at most 255 long": {"name": "acme." + 251 * "x"},
+    "unit is UCUM": {"unit": "kW"},
+    "help is an ASCII sentence": {"help": "Power."},
+    "source is named": {"source": ""},
+    "detail is known": {"detail": "all"},
+    "only rows of the default set have more on request": {"detail": "cpu", "more": "cpu"},
+    "attributes are distinct": {"attributes": ("a", "a")},
+    "attributes are dotted lower case": {"attributes": ("A",)},
+    "counters and up-down counters are the newest reading": {"kind": Kind.COUNTER, "window": Window.MEAN},
+    "peaks are named .peak": {"window": Window.PEAK},
+    "shares have the unit 1": {"window": Window.SHARE},
+    "scope is that of the name": {"scope": Scope.PROCESS},
 }
 
 
-def test_malformed_metrics_are_detected() -> None:
-    assert [rule for rule, row in BAD_ROWS.items() if RULES[rule](row)] == []
+@pytest.mark.parametrize("broken", [None, *BAD])
+def test_malformed_metric_breaks_its_rule(broken: str | None) -> None:
+    row = replace(GOOD, **BAD[broken]) if broken else GOOD
+    assert [rule for rule, holds in RULES.items() if not holds(row)] == ([broken] if broken else [])

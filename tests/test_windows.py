@@ -233,32 +233,19 @@ def test_share_of_window_is_increase_of_part_over_increase_of_whole() -> None:
     assert len(marks) > 10
 
 
-def test_share_after_reset_of_both_totals_uses_known_increases() -> None:
-    track = Track()
-    for at, part, whole in ((0.0, 50.0, 100.0), (1.0, 51.0, 102.0), (2.0, 0.0, 1.0), (3.0, 1.0, 3.0)):
-        track.take(at, [BUSY(Share(part, whole))])
-    assert value_of(track, Series(BUSY)) == 0.5
-
-
-def test_share_ignores_small_dip_of_both_totals() -> None:
-    track = Track()
-    for at, part, whole in ((0.0, 10.0, 100.0), (1.0, 20.0, 120.0), (2.0, 19.5, 119.0), (3.0, 21.0, 140.0)):
-        track.take(at, [BUSY(Share(part, whole))])
-    assert value_of(track, Series(BUSY)) == (21 - 10) / (140 - 100)
-
-
 @pytest.mark.parametrize(
     ("totals", "expected"),
     [
-        ([(10.0, 100.0), (20.0, 120.0), (21.0, 3.0), (22.0, 5.0)], (10 + 1 + 1) / (20 + 2)),
-        ([(10.0, 100.0), (20.0, 120.0), (3.0, 125.0), (5.0, 130.0)], (10 + 2) / (20 + 5 + 5)),
+        pytest.param([(50, 100), (51, 102), (0, 1), (1, 3)], (1 + 1) / (2 + 2), id="both start anew"),
+        pytest.param([(10, 100), (20, 120), (21, 3), (22, 5)], (10 + 1 + 1) / (20 + 2), id="the whole starts anew"),
+        pytest.param([(10, 100), (20, 120), (3, 125), (5, 130)], (10 + 2) / (20 + 5 + 5), id="the part starts anew"),
+        pytest.param([(10, 100), (20, 120), (19.5, 119), (21, 140)], (21 - 10) / (140 - 100), id="small dip of both"),
     ],
-    ids=["the whole", "the part"],
 )
-def test_share_after_reset_of_one_total(totals: list[tuple[float, float]], expected: float) -> None:
+def test_share_of_totals_that_fall(totals: list[tuple[float, float]], expected: float) -> None:
     track = Track()
-    for at, (part, whole) in enumerate(totals):
-        track.take(float(at), [BUSY(Share(part, whole))])
+    for at, total in enumerate(totals):
+        track.take(float(at), [BUSY(Share(*map(float, total)))])
     assert value_of(track, Series(BUSY)) == expected
 
 
