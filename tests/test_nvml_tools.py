@@ -158,7 +158,7 @@ def _numbers(answer: Any) -> list[Any]:
 
 
 def _question(call: str) -> str:
-    """How the binding is asked for what a line of a GPU says."""
+    """The expression by which the binding reads a line of a GPU."""
     name, *selected = call.split(".")
     if name == "FanSpeed" and selected:
         name = "FanSpeed_v2"
@@ -266,7 +266,7 @@ def test_every_field_that_the_source_asks_for_is_in_the_table() -> None:
 
 
 def test_numbers_are_as_wide_as_the_table_says(start: Start) -> None:
-    """All bits are one, and the binding, whose types are NVIDIA's, reads as many as there are."""
+    """The driver answers with all bits set; the binding, whose types are NVIDIA's, reads as many as the table says."""
     cards = {line: value for card in (t4, geforce, h100) for line, value in card().items()}
     calls = {line: call for line in cards if (call := known(line)) is not None and call.form not in ("text", "list")}
     del calls["CudaComputeCapability"], calls["GpmQueryDeviceSupport"]  # a pair of digits, and a flag

@@ -1,4 +1,4 @@
-"""NVIDIA GPUs that are not there, read through the real binding, the real instrumentor and the real SDK."""
+"""Simulated NVIDIA GPUs, read through the real binding, the real instrumentor and the real SDK."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from opentelemetry.instrumentation.hardware.poller import Poller
 from opentelemetry.instrumentation.hardware.sources.nvidia import nvml
 
 START = 1000.0
-"""When what a GPU counts begins to move."""
+"""The time at which moving numbers of a GPU begin to move."""
 
 
 class Cards:
-    """A program on a machine with these GPUs, whose clock the test turns.
+    """A program on a machine with simulated GPUs; the test sets its clock.
 
     Attributes:
         fake: the driver.
@@ -46,14 +46,14 @@ class Cards:
         self.fake.say({"Clock": self.stage.clock.now, **(changes or {})})
 
     def tick(self, seconds: float = 2.0, changes: Mapping[str, Value | None] | None = None) -> Exported:
-        """Some time later, when the driver says something else, read all and collect."""
+        """Advance the clock, change the driver, read all sources and collect."""
         self.sample(seconds, changes, due=True)
         return self.collect()
 
     def sample(
         self, seconds: float = 2.0, changes: Mapping[str, Value | None] | None = None, due: bool = False
     ) -> None:
-        """The same without a collection, nor what is read seldom where nothing is due."""
+        """The same without a collection; what is read seldom is read only when it is due."""
         self.pass_time(seconds, changes)
         self.poller.step(due)
         self.stage._session.after()
@@ -62,11 +62,11 @@ class Cards:
         return Exported(self.stage.collect())
 
     def up(self) -> bool:
-        """Whether the source says that it is well."""
+        """Whether the source is healthy."""
         return self.poller.health(self.stage.clock.now) is None
 
     def missing(self, words: str = "") -> list[str]:
-        """The sentences on what is missing that have these words."""
+        """The entries of the list of missing rows that contain these words."""
         source = self.poller.source
         return [sentence for sentence in (source.missing if source else ()) if words in sentence]
 
@@ -101,12 +101,12 @@ class Exported:
         return sorted(self.of(name, **attributes).values())
 
     def one(self, name: str, **attributes: str) -> float:
-        """The value of one of them; that there is another, or none, fails the test."""
+        """The value of the only such point; fails where there is none or more than one."""
         (value,) = self.values(name, **attributes)
         return value
 
     def names(self) -> set[str]:
-        """The metrics, without what the package says of itself."""
+        """The metrics, without the package's metrics about itself."""
         return {name for name, _ in self.points if not name.startswith("otel_hardware.")}
 
 
@@ -116,14 +116,14 @@ _LINE = re.compile(r"(\S+?)\{(.*)\} (\S+) (\S+) (\S+)")
 
 
 class _Host(Linux):
-    """The kernel of a machine where this process is in no container."""
+    """A kernel on which this process is in the outermost pid namespace."""
 
     def link(self, path: str) -> str:
         return OUTERMOST if path == "/proc/self/ns/pid" else super().link(path)
 
 
 class OnHost(Drivers):
-    """Drivers of a machine on which the pids that it names are those that we see."""
+    """Drivers of a machine on which NVML's pids are the pids of this process's namespace."""
 
     def kernel(self) -> Kernel:
         if not isinstance(self._kernel, _Host):
@@ -135,7 +135,7 @@ class OnHost(Drivers):
 def plugged(
     folder: Path, *gpus: Gpu, say: Mapping[str, Value] | None = None, pid: int | None = None, **settings: Any
 ) -> Iterator[Cards]:
-    """Instruments this program on a machine with these GPUs, whose files are in the folder."""
+    """Instrument this program on a machine with these GPUs; the folder holds the state of the driver."""
     library = need(fake_nvml)
     fake = FakeNvml(folder, *(still(gpu, START) for gpu in gpus))
     fake.say({"Clock": START, **(say or {})})

@@ -28,7 +28,7 @@ def _hear(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def states(cards: Cards, **changes: Value | None) -> dict[str, str]:
-    """By device, the state that it says it is in after two seconds with these changes."""
+    """The `hw.state` of each device, two seconds after these changes of the driver."""
     exported = cards.tick(2, changes)
     pairs = [dict(pairs) for pairs, value in exported.of("hw.status").items() if value == 1]
     return {about["hw.name"]: about["hw.state"] for about in pairs}
@@ -42,7 +42,7 @@ def until_well(cards: Cards, name: str, most: int = 40) -> int:
     raise AssertionError(f"{name} did not come back within {most} readings")
 
 
-# -- One device of several.
+# -- One GPU of several is lost.
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_wsl_unknown_errors_lose_only_their_own_rows(tmp_path: Path, caplog: pyt
     assert warnings(caplog) == []
 
 
-# -- One call of a device.
+# -- One call fails.
 
 CALLS: dict[str, tuple[str, str]] = {
     "UtilizationRates": ("hw.gpu.utilization{memory}", "hw.gpu.utilization (general, memory"),
@@ -235,11 +235,11 @@ CALLS: dict[str, tuple[str, str]] = {
     "PerformanceState": ("hw.gpu.performance_state", "hw.gpu.performance_state"),
     "EnforcedPowerLimit": ("hw.power.limit{enforced}", "hw.power.limit (enforced)"),
 }
-"""By call, a row that is made of it, and how it is called where it is missing."""
+"""By call, a row that is made of it, and the name of that row in the list of missing rows."""
 
 
 def shown(cards: Cards) -> set[str]:
-    """The rows that are exported now, with what tells their series apart."""
+    """The exported rows, each with the attributes that tell its series apart."""
     exported = cards.collect()
     found = set()
     for name, pairs in exported.points:
@@ -310,7 +310,7 @@ def test_memory_info_falls_back_to_version_1(tmp_path: Path) -> None:
             assert now.one("hw.gpu.memory.limit") == 81_559 * MIB
 
 
-# -- What cannot be true.
+# -- Impossible values.
 
 
 def test_impossible_values_are_not_exported(tmp_path: Path) -> None:
@@ -341,7 +341,7 @@ def test_impossible_values_are_not_exported(tmp_path: Path) -> None:
 
 
 def filled(gpu: Gpu, bits: int) -> Gpu:
-    """A GPU of which every number is all ones."""
+    """The GPU with all bits of every number set."""
     said = dict(gpu)
     for call, value in gpu.items():
         words = value.split() if isinstance(value, str) else None
@@ -383,7 +383,7 @@ LARGE = ("hw.gpu.info",)
 
 
 _LINK = re.compile(r"NvLink|FieldValues\.\d+\.\d{1,2}$")
-"""What a card says of one NVLink; we ask for all of them together."""
+"""Lines about a single NVLink: the source reads the sum of all links only."""
 
 GPU: Gpu = {
     line: value
@@ -436,7 +436,7 @@ def test_arbitrary_driver_answers_export_only_finite_values_in_range(
         assert now.points, "the export goes on"
 
 
-# -- The driver as a whole.
+# -- The whole driver fails.
 
 
 @pytest.mark.parametrize(("code", "words"), [(MISMATCH, "version mismatch"), (1, "Uninitialized"), (9, "Not Loaded")])
@@ -515,7 +515,7 @@ def test_driver_without_gpus_is_healthy(tmp_path: Path, caplog: pytest.LogCaptur
     assert warnings(caplog) == []
 
 
-# -- Events that cannot be had.
+# -- Events fail.
 
 
 def test_failing_event_wait_loses_only_the_xid_count(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -540,7 +540,7 @@ def test_driver_without_events_has_xid_missing(tmp_path: Path, caplog: pytest.Lo
         assert cards.up()
 
 
-# -- Who uses it, when that cannot be said.
+# -- Process lists fail.
 
 
 def test_endless_insufficient_size_of_process_list_is_given_up(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ PROCESS = """<process_info><gpu_instance_id>N/A</gpu_instance_id><compute_instan
 
 
 class Machine:
-    """A folder with a tool, and what it prints."""
+    """A tool named nvidia-smi and the document that it prints."""
 
     def __init__(self, folder: Path) -> None:
         self.tool = folder / "nvidia-smi"
@@ -39,11 +39,11 @@ class Machine:
         self.says(0)
 
     def prints(self, page: bytes) -> None:
-        """A document of another machine."""
+        """Let the tool print this document."""
         self._page.write_bytes(page)
 
     def says(self, used: int) -> None:
-        """This process uses so many MiB of the first GPU."""
+        """Let the tool print that this process uses so many MiB of the first GPU."""
         begin, _, rest = TEXT.partition("<processes>")
         process = PROCESS.format(pid=os.getpid(), used=used)
         self._page.write_text(f"{begin}<processes>{process}</processes>{rest.partition('</processes>')[2]}")
@@ -128,7 +128,7 @@ FOLLOWING = (
     *(v.HW_GPU_INFO, v.HW_STATUS, v.HW_GPU_MEMORY_PEAK, v.HW_GPU_MEMORY_UTILIZATION, v.HW_POWER_PEAK),
     *(v.HW_POWER_UTILIZATION, v.HW_TEMPERATURE_PEAK, v.HW_GPU_UTILIZATION_PEAK),
 )
-"""What is worked out of numbers, or is none."""
+"""Rows that are computed from others, or without a number."""
 
 
 def test_job_member_runs_nvidia_smi_itself_and_reports_only_its_memory(machine: Machine) -> None:

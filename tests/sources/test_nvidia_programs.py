@@ -25,7 +25,7 @@ GPU_ONLY = {"OTEL_PYTHON_HARDWARE_SOURCES": "nvidia", "OTEL_PYTHON_HARDWARE_NVID
 
 
 ON_HOST = os.readlink("/proc/self/ns/pid") == OUTERMOST
-"""Whether a pid that the driver says is known to be ours; else that takes evidence."""
+"""Whether this is the outermost pid namespace: NVML says pids of that one."""
 
 
 def machine(folder: Path, *gpus: Gpu, without: tuple[str, ...] = ()) -> FakeNvml:
@@ -36,7 +36,7 @@ def machine(folder: Path, *gpus: Gpu, without: tuple[str, ...] = ()) -> FakeNvml
 def ran(
     env: Mapping[str, str], *cases: Mapping[str, str], before: Callable[[int], None] = lambda pid: None
 ) -> list[dict[str, Any]]:
-    """What one program with this environment says of each case, which adds to it.
+    """The reports of one program with this environment, one for each case, which adds to the environment.
 
     Args:
         before: called with its pid before the first case.
@@ -49,7 +49,7 @@ def ran(
 
 
 def value(said: Mapping[str, Any], name: str, **attributes: str) -> Any:
-    """The value of one point, by its attributes with dots as ``_``; None where there is none."""
+    """The value of a reported point by its attributes, with dots as ``_``; None without such a point."""
     for metric, about, number in said["points"]:
         if (
             metric == name
@@ -81,18 +81,18 @@ def test_error_code_newer_than_the_binding_leaves_the_binding_unchanged(tmp_path
     assert answer.returncode == 0, answer.stderr
 
 
-# -- Where there is nothing to ask.
+# -- No driver, or no library.
 
 
 LIBRARY = "OTEL_PYTHON_HARDWARE_NVML"
 
 
 class Bare(NamedTuple):
-    """A program that finds no driver.
+    """The reports of a program without a driver.
 
     Attributes:
-        said: by case, what it said.
-        calls: how often the library that lies on its path was called.
+        said: by case.
+        calls: the calls of the library on its library path.
         file: a file that is no library.
     """
 
@@ -103,7 +103,7 @@ class Bare(NamedTuple):
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Bare:
-    """One program for all cases: first those in which it should load nothing."""
+    """One program runs all cases, those that must not load a library first."""
     folder = tmp_path_factory.mktemp("bare")
     fake = machine(folder, h100())
     file = folder / "libnvidia-ml.so.1"
@@ -205,7 +205,7 @@ def test_library_with_few_functions_exports_what_it_has(tmp_path: Path) -> None:
     assert "ERROR" not in said["heard"]
 
 
-# -- A job: members leave the GPUs to the reporter, and hear no events.
+# -- A job: only its reporter exports the GPUs and registers for events.
 
 
 def test_job_member_exports_only_its_own_gpu_memory(tmp_path: Path) -> None:
@@ -222,13 +222,13 @@ def test_job_member_exports_only_its_own_gpu_memory(tmp_path: Path) -> None:
     assert calls["gpu0.UtilizationRates"] == calls["gpu0.FieldValues"] == 0
 
 
-# -- A program that goes on.
+# -- A program that runs on while the driver fails.
 
 OFTEN = 0.2
-"""Seconds between two exports of a program that exports by itself."""
+"""Seconds between two exports, for a program that exports by itself."""
 
 ON_COMMAND = 3600.0
-"""The same of one that exports when it is told to."""
+"""The same for a program that exports on command only."""
 
 
 class Program:
@@ -248,7 +248,7 @@ class Program:
         self._exports: list[Export] = []
 
     def exports(self) -> list[Export]:
-        """What it exported so far."""
+        """All exports of the program itself so far."""
         if self.journal.exists():
             with self.journal.open("rb") as journal:
                 journal.seek(self._read)
@@ -263,7 +263,7 @@ class Program:
         return self.exports()[-1]
 
     def until(self, condition: Callable[[Export], object], what: str) -> None:
-        """Wait until an export is so."""
+        """Wait until the last export fulfils the condition."""
 
         def holds() -> bool:
             assert self.child.poll() is None, self.child.communicate()
@@ -272,7 +272,7 @@ class Program:
         wait_for(holds, children.PATIENCE, what)
 
     def ask(self, word: str) -> Any:
-        """Have it do something; what it printed when that was done."""
+        """Send it a command; returns the JSON value that it prints when the command is done."""
         assert self.child.stdin is not None
         assert self.child.stdout is not None
         self.child.stdin.write(word + "\n")
@@ -280,12 +280,12 @@ class Program:
         return json.loads(self.child.stdout.readline())
 
     def export(self) -> Export:
-        """Have it read all sources and export now."""
+        """Send the command `export`; returns what was exported."""
         self.ask("export")
         return self.last()
 
     def end(self) -> list[str]:
-        """See it end by itself; the lines of its log."""
+        """Close its input and wait for its end; returns the lines of its log."""
         assert self.child.stdin is not None
         self.child.stdin.close()
         self.child.stdin = None
@@ -313,7 +313,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 def powered(count: int) -> Callable[[Export], bool]:
-    """So many GPUs say their power."""
+    """The condition that so many GPUs have `hw.power`."""
     return lambda export: len(export.values("hw.power")) == count
 
 
@@ -323,14 +323,14 @@ def up(export: Export) -> list[int]:
 
 
 def alone(export: Export) -> bool:
-    """Whether the driver has no numbers, and all others say theirs; on a busy machine one may be late."""
+    """Whether the NVIDIA source is down without values while all other sources have theirs."""
     others = {"system.cpu.time", "process.cpu.time", "system.memory.usage"} <= export.names()
     host = export.values("otel_hardware.source.up", otel_hardware_source="host")
     return (up(export), export.values("hw.power"), host, others) == ([0], [], [1], True)
 
 
 HANGS = 5
-"""Seconds after which a source that does not answer hangs, and its readings are old; there is some room."""
+"""Seconds without an answer after which a source counts as hanging and its readings as old, and some more."""
 
 
 @pytest.mark.parametrize(
@@ -341,7 +341,7 @@ def test_hanging_nvml_call_loses_only_gpu_metrics_and_the_program_ends(start: St
     program.until(powered(2), "export of both GPUs")
     device, _, name = call.partition(".")
     before = program.fake.calls()[call]
-    # What is asked of a device when it is looked up again is asked after it was lost.
+    # The UUID is asked for again only after the device was lost.
     lost = {device: refused(15)} if name == "UUID" else {}
     program.fake.say({call: HANG, **lost})
     if lost:
@@ -410,7 +410,7 @@ def test_forked_child_opens_the_driver_anew_and_its_parent_goes_on(start: Start)
     assert [line for line in program.end() if line.startswith(("WARNING", "ERROR"))] == []
 
 
-# -- Containers: a process namespace of its own, by the kernel.
+# -- Containers: a pid namespace of their own.
 
 CONTAINER = """
 set -e
@@ -421,11 +421,11 @@ mount --bind "$1" /dev
 shift
 exec "$@"
 """
-"""A /dev of its own, in which there is the device that programs compute by."""
+"""Makes a /dev with an nvidia-uvm device, which programs that compute hold open, and runs a command."""
 
 
 def contained(folder: Path, fake: FakeNvml, *holds: str) -> dict[str, Any]:
-    """What a program says that runs in a process namespace of its own, as its first process."""
+    """The report of a program that is process 1 of a new pid namespace."""
     folder.mkdir(exist_ok=True)
     unshare = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "sh", "-c", CONTAINER, "sh", str(folder)]
     outcome = children.run([*unshare, *children.command("nvidia_container", *holds)], {**GPU_ONLY, **fake.environment})
@@ -436,7 +436,7 @@ def contained(folder: Path, fake: FakeNvml, *holds: str) -> dict[str, Any]:
 
 @pytest.fixture
 def namespaces(tmp_path: Path) -> None:
-    """Process namespaces can be made here."""
+    """Skips the test where pid namespaces cannot be made."""
 
     def made() -> None:
         probe = subprocess.run(

@@ -33,7 +33,7 @@ GIB = 1024 * MIB
 
 
 REVOLUTIONS = hasattr(pynvml, "nvmlDeviceGetFanSpeedRPM")
-"""The oldest binding does not ask for them."""
+"""Whether the binding has the fan speed in revolutions; the oldest has not."""
 
 ROWS: dict[Callable[[], Gpu], str] = {
     h100: """
@@ -150,11 +150,11 @@ MISSING: dict[Callable[[], Gpu], set[str]] = {
     t4: {"jpeg, ofa", "hw.gpu.sm.occupancy", "nvlink transmit", "hw.temperature (memory)", "row_remap, nvlink_crc"},
     geforce: {"hw.errors (xid): the driver tells of no events", "corrected, uncorrected", "hw.temperature (memory)"},
 }
-"""By GPU, some of what is missing."""
+"""By GPU, text that has to be in the list of missing rows."""
 
 
 def rows(table: str) -> dict[tuple[str, str], float]:
-    """The table by metric and words."""
+    """The values of a table by metric and attribute values."""
     found = {}
     for line in filter(None, map(str.strip, table.splitlines())):
         name, _, rest = line.partition(" ")
@@ -165,7 +165,7 @@ def rows(table: str) -> dict[tuple[str, str], float]:
 
 
 def told(exported: Exported) -> dict[tuple[str, str], float]:
-    """The same of what was exported, but for what a GPU is."""
+    """The exported values by metric and attribute values, without `hw.gpu.info`."""
     found: dict[tuple[str, str], float] = {}
     for (name, pairs), value in exported.points.items():
         about = dict(pairs)
@@ -223,7 +223,7 @@ DISTINCT: Gpu = {
     "FieldValues.142": "uint 142",
     "FieldValues.143": "uint 143",
 }
-"""Answers of which no two say the same number."""
+"""Answers without two equal numbers."""
 
 DISTINCT_ROWS = """
     hw.energy 5
@@ -246,7 +246,7 @@ DISTINCT_ROWS = """
 
 
 def test_each_answer_is_exported_as_its_own_row(tmp_path: Path) -> None:
-    """Two calls or fields that were mixed up would say different numbers."""
+    """Where two calls or fields are mixed up, at least one row has another value."""
     with plugged(tmp_path, h100() | DISTINCT) as cards:
         cards.tick(0)
         found, expected = told(cards.tick(2)), rows(DISTINCT_ROWS)
@@ -254,7 +254,7 @@ def test_each_answer_is_exported_as_its_own_row(tmp_path: Path) -> None:
 
 
 def kinds(exported: Exported) -> set[str]:
-    """The rows with what tells their series apart, of all fans as of one, but for those that follow from others."""
+    """The exported rows with their attribute values, without :data:`FOLLOWING`; all fans count as one."""
     found = {(name, words.removeprefix("fan0").removeprefix("fan1").strip()) for name, words in told(exported)}
     return {f"{name} {words}".strip() for name, words in found if not name.startswith(FOLLOWING)}
 
@@ -263,14 +263,14 @@ FOLLOWING = (
     *("hw.gpu.time", "hw.gpu.utilization.peak", "hw.gpu.memory.peak", "hw.gpu.memory.utilization", "hw.status"),
     *("hw.power.peak", "hw.power.utilization", "hw.temperature.peak"),
 )
-"""Rows that are worked out of others: of these there is as much as of those."""
+"""Rows that are computed from other rows."""
 
 MOST = (h100, a100, t4, geforce, vgpu, wsl, unified)
 
 
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """All that any of the GPUs says."""
+    """The rows that any of the GPUs has."""
     found = set()
     for make in MOST:
         with plugged(tmp_path_factory.mktemp("all"), make()) as cards:
@@ -353,7 +353,7 @@ def test_vgpu_and_wsl_export_what_their_drivers_answer(tmp_path: Path) -> None:
         assert cards.up()
 
 
-# -- Windows: means, integrals, peaks.
+# -- Means, integrals and peaks of a window.
 
 
 def test_energy_counter_and_integrated_power_are_never_mixed(tmp_path: Path) -> None:
@@ -433,14 +433,14 @@ REASONS = {reason for reason in REASON_BITS.values() if reason}
 
 
 def throttled(exported: Exported) -> dict[str, float]:
-    """By reason, the seconds."""
+    """The exported throttle seconds by reason."""
     found = exported.of("hw.gpu.throttle.time")
     return {dict(pairs)["hw.gpu.throttle.reason"]: seconds for pairs, seconds in found.items()}
 
 
 @pytest.mark.parametrize("call", ["CurrentClocksEventReasons", "CurrentClocksThrottleReasons"])
 def test_each_throttle_reason_bit_alone_is_its_reason_alone(tmp_path: Path, call: str) -> None:
-    """Of a card without counters of its own. A driver before 535 has the second call only."""
+    """On a card without throttle counters. A driver before 535 has the second call only."""
     absent = {"gpu0.CurrentClocksEventReasons": refused(13)} if call == "CurrentClocksThrottleReasons" else {}
     with plugged(tmp_path, geforce(), say=absent) as cards:
         before = throttled(cards.tick(0))
@@ -491,7 +491,7 @@ def test_pcie_bytes_beyond_32_bits_are_exported_too_small(tmp_path: Path) -> Non
 
 
 def samples(*pairs: tuple[float, int]) -> str:
-    """The driver's buffer: seconds and percent."""
+    """The answer of `nvmlDeviceGetSamples`, of pairs of seconds and percent."""
     return f"uint {listed(*((int(at * 1e6), percent) for at, percent in pairs))}"
 
 
@@ -542,7 +542,7 @@ def test_gpm_windows_lie_end_to_end_at_any_reading_interval(tmp_path: Path) -> N
         assert cards.up()
 
 
-# -- What is counted.
+# -- Error counters and fans.
 
 
 def test_error_sum_with_a_missing_field_is_left_out(tmp_path: Path) -> None:
@@ -595,7 +595,7 @@ def test_failing_fan_loses_only_its_own_speed(tmp_path: Path) -> None:
         assert not cards.missing("hw.fan.speed_ratio")
 
 
-# -- Critical events.
+# -- Critical events (Xid).
 
 
 def test_xid_events_are_counted_and_logged_once_per_kind(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,4 +1,4 @@
-"""nvidia-smi: every schema of its XML, and whatever else may come out of it.
+"""nvidia-smi: every schema of its XML, malformed output, and failures of the tool.
 
 The files in ``nvidia/smi`` are written by hand, in the tool's format; what stands beside each was checked by hand too.
 ``pytest tests/sources/test_nvidia_smi.py --rewrite`` writes that anew: look at what changed.
@@ -37,7 +37,7 @@ CAPTURES = sorted(FOLDER.glob("*.xml"))
 MIB = 1 << 20
 
 
-# -- every schema
+# -- Every schema.
 
 
 @pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.stem)
@@ -106,7 +106,7 @@ ELSEWHERE = {
     "module_power_readings/power_draw",
     "retired_pages/pending_blacklist",
 }
-"""Spellings that are tried below: where they are said, another one is said too and counts."""
+"""Spellings that are tested below: documents that have them also have one that is preferred."""
 
 
 def test_every_xml_spelling_is_in_some_document() -> None:
@@ -116,11 +116,11 @@ def test_every_xml_spelling_is_in_some_document() -> None:
     assert known - said == ELSEWHERE
 
 
-# -- one idea at a time
+# -- Single elements.
 
 
 def _of(*elements: str, around: str = "<nvidia_smi_log><gpu>{}</gpu></nvidia_smi_log>") -> Device:
-    """The device that such elements make, ``a/b=text``."""
+    """The device of a document with these elements, each written as ``a/b=text``."""
     parts = []
     for element in elements:
         path, _, text = element.partition("=")
@@ -282,7 +282,7 @@ def test_used_memory_above_the_total_is_refused() -> None:
     assert device.refused == {"memory.used": "it is more than the total"}
 
 
-# -- who it is
+# -- Identity.
 
 
 @pytest.mark.parametrize(
@@ -315,7 +315,7 @@ def test_malformed_uuid_is_none(text: str) -> None:
     assert _of(f"uuid={text}").uuid is None
 
 
-# -- parts of a device
+# -- MIG devices and processes.
 
 
 def test_mig_devices_with_uuid_are_parsed() -> None:
@@ -351,7 +351,7 @@ def test_process_without_pid_is_left_out_and_without_memory_is_kept() -> None:
     )
 
 
-# -- devices that are out of order
+# -- Lost GPUs and truncated documents.
 
 
 @pytest.mark.parametrize("reason", ["GPU is lost", "[GPU is lost]", "GPU requires reset"])
@@ -387,7 +387,7 @@ def test_truncated_document_keeps_the_complete_gpus(path: Path) -> None:
         assert f"breaks off after {complete} of" in part.problem
 
 
-# -- what else comes out of it
+# -- Malformed and hostile documents.
 
 
 def test_last_of_several_documents_is_used() -> None:
@@ -447,7 +447,7 @@ def test_oversized_document_is_given_up(printed: bytes) -> None:
     assert document.problem is not None
 
 
-# -- anything at all
+# -- Arbitrary output.
 
 ODD = st.sampled_from(
     [
@@ -468,7 +468,7 @@ ODD = st.sampled_from(
     ]
 )
 PIECES = [re.split(rb"(?<=>)([^<>\s][^<>]*)(?=</)", path.read_bytes()) for path in CAPTURES]
-"""The captures, each of them apart: at odd places the texts of its elements."""
+"""The documents in pieces: at odd indices the texts of elements."""
 
 MEASURES = st.builds(
     "{}{}".format, st.integers(-5, 10**6), st.sampled_from(["", " %", " C", " W", " MHz", " MiB", " us"])
@@ -477,7 +477,7 @@ MEASURES = st.builds(
 
 @st.composite
 def mutated(draw: st.DrawFn) -> bytes:
-    """A capture in which some texts say something else, and some bytes are gone or others."""
+    """A document with some texts replaced and some bytes replaced or removed."""
     pieces = list(draw(st.sampled_from(PIECES)))
     for _ in range(draw(st.integers(0, 4))):
         at = 2 * draw(st.integers(0, len(pieces) // 2 - 1)) + 1
@@ -520,17 +520,17 @@ def test_arbitrary_output_parses_to_values_in_range(printed: bytes) -> None:
 
 
 def _spells_zero(printed: bytes, where: str) -> bool:
-    """Whether each element of a spelling says a zero somewhere."""
+    """Whether each element of a spelling has a zero somewhere in the document."""
     text = printed.decode("utf-8", "replace")
     leaves = [path.rpartition("/")[2] for path in where.split(" + ")]
     return all(re.search(rf"<{leaf}[^>]*>[\s\[]*P?0+(\.0+)?[^<1-9]*</{leaf}\s*>", text) for leaf in leaves)
 
 
-# -- the tool
+# -- Exit codes and failures of the tool.
 
 
 class _Said:
-    """A command that says something once and for all."""
+    """A command with fixed output."""
 
     def __init__(self, code: int, stdout: bytes, stderr: bytes = b"") -> None:
         self._output = Output(code, stdout, stderr)
@@ -605,7 +605,7 @@ def test_missing_nvidia_smi_is_unavailable(monkeypatch: pytest.MonkeyPatch, tmp_
     assert gone.value.fix == "it comes with NVIDIA's driver"
 
 
-# -- recorded on real hardware, by others; not in this repository
+# -- Output recorded on real GPUs by others, outside of this repository.
 
 RECORDED: dict[str, dict[str, object]] = {
     "telegraf_gtx-1660-ti.xml": {
@@ -743,7 +743,7 @@ RECORDED: dict[str, dict[str, object]] = {
         "processes": [],
     },
 }
-"""By file, what its first device says, written off it by hand; None: it is absent."""
+"""By file, values of its first device, copied by hand; None: the value is absent."""
 
 
 @pytest.mark.parametrize("path", samples(*(f"nvidia/{name}" for name in RECORDED)))
