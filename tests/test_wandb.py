@@ -523,10 +523,11 @@ def test_gpu_keys_follow_the_driver_through_windows_losses_and_hangs(machine_of:
     with series(driver) as following:
         for percent in (76, 10):
             driver.say({"gpu0.GpmCounter.2": moving(0, percent)})
-            rate = pytest.approx(percent, rel=1e-3)
-            wait_for(
-                lambda rate=rate: following().get("gpu.0.smActive") == rate, LONG, "GPM window since the row before"
-            )
+
+            def measured(rate: float = percent) -> bool:
+                return following().get("gpu.0.smActive") == pytest.approx(rate, rel=1e-3)
+
+            wait_for(measured, LONG, "GPM window since the row before")
         for what, ill in (("lost", {"gpu0": refused(15)}), ("reset", {"gpu0.UtilizationRates": refused(18)})):
             driver.say(ill)
             wait_for(lambda: following() == {}, LONG, f"row without the GPU that is {what}")
