@@ -128,7 +128,7 @@ def in_pid_namespace(*flags: str) -> list[str]:
 
 
 def has_setpriv() -> bool:
-    """Whether there is the tool by which the kernel is told that a child is to die with its parent."""
+    """Whether util-linux's setpriv is there, which makes a child die with its parent."""
     line = ["sh", "-c", "setpriv --pdeathsig KILL --version"]
     return subprocess.run(line, env=environment(), capture_output=True, check=False).returncode == 0
 
@@ -150,7 +150,7 @@ def descriptors() -> dict[str, str]:
 
 
 def lives(pid: int) -> bool:
-    """Whether a process is there and is no zombie."""
+    """Whether a process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):

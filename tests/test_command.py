@@ -29,7 +29,7 @@ pytestmark = [
 forks = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 
 LONG = 60.0
-"""Seconds that no tool here takes, but one that hangs."""
+"""Seconds after which a tool counts as hung."""
 
 MODULE = "opentelemetry.instrumentation.hardware.command"
 
@@ -60,7 +60,7 @@ def _pid_in(path: Path) -> int:
 
 @pytest.fixture
 def hold(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, int], None]:
-    """Holds the clock of deadlines until so many tools have written: they have begun then, however slow the machine."""
+    """Stops the clock of deadlines until so many tools have started, however slow the machine is."""
 
     def held(path: Path, count: int = 1) -> None:
         begun = time.monotonic()
@@ -84,7 +84,7 @@ def unkillable(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return lambda: monkeypatch.setattr(os, "killpg", reached)
 
 
-# -- what it says
+# -- output
 
 
 def test_output_and_exit_code_are_returned(made: Callable[..., Command]) -> None:
@@ -210,7 +210,7 @@ def test_unkillable_tool_is_abandoned_and_not_started_twice(
     assert len(_pids(pids)) == 2
 
 
-# -- how it is started
+# -- how a tool is started
 
 
 def test_tool_has_empty_stdin_and_its_own_session(made: Callable[..., Command]) -> None:
@@ -219,7 +219,7 @@ def test_tool_has_empty_stdin_and_its_own_session(made: Callable[..., Command]) 
 
 
 def test_tool_has_default_signals() -> None:
-    """Python ignores a broken pipe, and a thread of the program may block anything."""
+    """Python ignores SIGPIPE, and a thread of the program may block any signal."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGUSR1})
     try:
         said = Command(Tool("cat")).run(["/proc/self/status"], LONG).stdout.decode()
@@ -254,7 +254,7 @@ def test_tool_inherits_no_descriptor(made: Callable[..., Command]) -> None:
 
 
 def test_program_without_standard_streams_runs_tools() -> None:
-    """A daemon that closed its own: pipes to the tool must not get their numbers, into which others may write."""
+    """A daemon that closed its own: pipes to the tool must not get the numbers 0 to 2."""
     program = (
         "import os\n"
         "from opentelemetry.instrumentation.hardware.command import Command, Output, Tool\n"
@@ -290,7 +290,7 @@ def test_tool_is_looked_up_on_path_then_in_folders(tmp_path: Path, monkeypatch: 
     with pytest.raises(Unavailable, match="/nowhere/some-smi is no program"):
         Command(tool._replace(path="/nowhere/some-smi"))
     (tmp_path / "path/some-smi").chmod(0o644)
-    assert Command(tool).run([], LONG).stdout == b"vendor\n", "what may not be run is no tool"
+    assert Command(tool).run([], LONG).stdout == b"vendor\n", "a file that is not executable is not a tool"
 
 
 def test_removed_tool_is_unavailable(made: Callable[..., Command], tmp_path: Path) -> None:
@@ -325,7 +325,7 @@ def test_drivers_keep_one_command_per_tool() -> None:
         drivers.command(Tool("no-such-tool"))
 
 
-# -- the program around it
+# -- the program that runs tools
 
 
 def test_tool_dies_when_the_program_is_killed(tmp_path: Path) -> None:
@@ -344,7 +344,7 @@ def test_tool_dies_when_the_program_is_killed(tmp_path: Path) -> None:
 def test_forked_child_runs_tools(
     made: Callable[..., Command], hold: Callable[..., None], tmp_path: Path, unkillable: Callable[[], None]
 ) -> None:
-    """Also while its parent has abandoned one, and without touching that."""
+    """Also while its parent has abandoned a tool, which it leaves alone."""
     pids = tmp_path / "pids"
     command = made(
         f"import os, sys, time; open({str(pids)!r}, 'a').write(f'{{os.getpid()}}\\n')\n"
@@ -370,7 +370,7 @@ def test_forked_child_runs_tools(
 
 @forks
 def test_processes_forked_meanwhile_do_not_delay_a_tool(made: Callable[..., Command]) -> None:
-    """Each of them has what was open at the moment of the fork, for as long as it lives, the pipes to a tool too."""
+    """Each of them inherits the open descriptors, so the pipes to a tool stay open as long as it lives."""
     command = made("", interpreter="/bin/echo")
     said: list[Output] = []
     thread = threading.Thread(target=lambda: said.extend(command.run(["x"], LONG) for _ in range(100)))

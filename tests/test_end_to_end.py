@@ -1,4 +1,4 @@
-"""From an unchanged Python program into a real Collector and a real Prometheus: what was read is what arrives."""
+"""From an unchanged Python program into a real Collector and a real Prometheus: values arrive as they were read."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ WAYS = [Way(protocol, temporality) for protocol in ("grpc", "http") for temporal
 
 @dataclass(frozen=True)
 class Run:
-    """What came of one program."""
+    """The points that one program exported."""
 
     way: Way
     pid: int
@@ -92,7 +92,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Programs:
-    """What came of all of them.
+    """The results of all programs.
 
     Attributes:
         runs: one for each way.
@@ -112,14 +112,14 @@ def gpus(folder: Path) -> FakeNvml:
 
 @pytest.fixture(scope="module")
 def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
-    """The Collector of all tests here, which tell what arrived apart by the name of the service."""
+    """The Collector that all tests of this module share; services are told apart by name."""
     with need(lambda: Collector(tmp_path_factory.mktemp("collector"))) as started:
         yield started
 
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory, collector: Collector, server: Prometheus | None) -> Programs:
-    """The four run beside each other, each the reporter of a job of its own."""
+    """The four programs run at the same time, each as the reporter of its own job."""
     before = host_counters()
     pids = run_all(collector, gpus(tmp_path_factory.mktemp("driver")))
     after = host_counters()
@@ -128,7 +128,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory, collector: Collector, ser
 
 
 def of_service(name: str, collector: Collector) -> list[Point]:
-    """What a service exported so far."""
+    """The points that a service has exported so far."""
     return [point for point in collector.metrics() if point.resource["service.name"] == name]
 
 
@@ -153,7 +153,7 @@ def run_all(collector: Collector, driver: FakeNvml) -> list[int]:
 def work_until(
     predicate: Callable[[Sequence[Point]], bool], collector: Collector, processes: Sequence[subprocess.Popen[str]]
 ) -> None:
-    """Give programs something to do, until what arrived is enough."""
+    """Give the programs work until the predicate holds."""
 
     def enough() -> bool:
         for each in processes:
@@ -194,7 +194,7 @@ def run(request: pytest.FixtureRequest, programs: Programs) -> Run:
 
 
 def ways(*temporalities: str) -> pytest.MarkDecorator:
-    """The test is about one program after the other, of those that export counters like this."""
+    """Parametrize a test with the programs of these temporalities."""
     chosen = [way for way in WAYS if way.temporality in temporalities]
     return pytest.mark.parametrize("run", chosen, ids=lambda way: way.name, indirect=True)
 
@@ -203,7 +203,7 @@ KINDS = {Kind.COUNTER: ("sum", True), Kind.UPDOWN: ("sum", False), Kind.GAUGE: (
 
 
 def check_words(points: Sequence[Point], temporality: str) -> None:
-    """What stands beside the values is what the vocabulary has, for every point."""
+    """Kind, unit, description, attributes and scope of every point are those of the vocabulary."""
     assert {point.name for point in points} <= ROWS.keys()
     for point in points:
         row = ROWS[point.name]
@@ -255,11 +255,11 @@ OPTIONAL = {
     v.PROCESS_TREE_CPU_UTILIZATION: "a program without children",
     v.PROCESS_TREE_THREAD_COUNT: "a program without children",
 }
-"""Rows of the default set that not every Linux machine has; all others have to arrive."""
+"""Default metrics that not every Linux machine has, with the reason; all others have to arrive."""
 
 
 OTHERS = ("hw.npu.", "process.npu.", "google.", "aws.", "openmetrics.")
-"""Rows of devices that this machine has not, not even simulated, and of endpoints."""
+"""Prefixes of metrics of devices that are not simulated here, and of scraped endpoints."""
 
 
 @ways("cumulative", "delta")
@@ -324,7 +324,7 @@ AGENTS = [WAYS[0], WAYS[-1]]
 
 @pytest.fixture(scope="module")
 def agents(tmp_path_factory: pytest.TempPathFactory, collector: Collector) -> dict[str, list[Point]]:
-    """What agents exported that ran beside each other and were told to end."""
+    """The points of two agents that ran at the same time and were ended by SIGTERM."""
     driver = gpus(tmp_path_factory.mktemp("driver"))
     line = ["otel-hardware", "run", "--interval", "0.25"]
     names = {way.name: f"agent-{way.name}" for way in AGENTS}
@@ -384,7 +384,7 @@ class Told:
 
 
 def exported(journal: Path) -> list[list[Told]]:
-    """What a reader exported, one list for each export."""
+    """The points of a reader, one list for each export."""
     return [
         [
             Told(
@@ -406,7 +406,7 @@ def exported(journal: Path) -> list[list[Told]]:
 
 @dataclass(frozen=True)
 class Values:
-    """What each reader exported, and what arrived of all of them."""
+    """What each reader exported, and what arrived at the Collector."""
 
     exports: Mapping[str, list[list[Told]]]
     arrived: list[Told]
@@ -497,7 +497,7 @@ def readings_of(export: Sequence[Told], clock: Metric) -> list[Number]:
 
 
 def running_totals(exports: Sequence[Sequence[Told]], prefix: str, clock: Metric) -> dict[Number, dict[Series, Number]]:
-    """By reading, the deltas of each counter added up until then."""
+    """The sums of each counter's deltas, by reading."""
     found: dict[Number, dict[Series, Number]] = {}
     total: dict[Series, Number] = {}
     for export in exports:
@@ -576,7 +576,7 @@ def test_prometheus_stores_the_last_value_of_every_series(
 
 
 def test_prometheus_total_is_the_sum_of_deltas(prometheus: Prometheus, programs: Programs) -> None:
-    """What the Collector adds up for the programs that export deltas."""
+    """The Collector adds up the deltas of programs that export deltas."""
     run = programs.runs["http-delta"]
     answer = prometheus.last(f'process_context_switches_total{{exported_job="{run.way.name}"}}')
     sums = {

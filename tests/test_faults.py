@@ -26,7 +26,7 @@ from opentelemetry.instrumentation.hardware.vocabulary import HW_ERRORS, SOURCE
 
 
 class Faulty:
-    """The ways in which a driver goes wrong, all ended at once by a switch."""
+    """The ways in which a driver fails; one switch turns all of them on and off."""
 
     def __init__(self) -> None:
         self.faulty = False
@@ -95,7 +95,7 @@ def provider(tmp_path: Path) -> Iterator[MeterProvider]:
 
 
 def up(export: Export) -> dict[str, int]:
-    """What the numbers say of the health of each source."""
+    """The exported health of each source."""
     return {
         str(point.attributes[SOURCE]): point.value for point in export.points if point.name == "otel_hardware.source.up"
     }
@@ -140,14 +140,14 @@ def test_faulty_sources_lose_only_their_own_metrics_and_are_logged_once(
         wait_for(lambda: health() == all_up, children.PATIENCE, f"recovery of all: {names}")
         wait_for(lambda: len(last().values("hw.errors")) == len(names), children.PATIENCE, "numbers of all")
 
-    # The others stay, and so does what a liar says that is true.
+    # The other sources stay up, and the valid point among invalid ones is kept.
     assert {value for name, value in up(ill).items() if name not in names} == {1}
     assert {point.attributes["hw.id"] for point in ill.points if point.name == "hw.errors"} <= {"lying"}
     # No collection was lost.
     HardwareInstrumentor().uninstrument()
     seen = [export.values("application.collections")[0] for export in exports(tmp_path / "journal")]
     assert seen == list(range(1, len(seen) + 1))
-    # Each is said once when it begins and once when it ends.
+    # Each source is logged once when it fails and once when it recovers.
     said = [(record.levelname, record.getMessage()) for record in caplog.records]
     for name in names:
         assert [level for level, text in said if f"Source {name}" in text] == ["WARNING", "INFO"], (name, said)
@@ -175,7 +175,7 @@ class Stuck(Source):
 
 @pytest.fixture
 def package(tmp_path: Path) -> dict[str, str]:
-    """An installed package with sources of its own, one of which cannot be loaded and another hangs."""
+    """An installed package with sources; one cannot be loaded, another hangs."""
     site = tmp_path / "site"
     about = site / "vendor-1.0.dist-info"
     about.mkdir(parents=True)
@@ -233,7 +233,7 @@ def _beside_the_dead(tmp_path: Path, source: str, end: str, before: list[str], *
 
 
 def _newest(found: list[Export], name: str, **attributes: object) -> list[Any]:
-    """The values in the newest export that has any: at the end of a program on a slow machine they may be too old."""
+    """The values in the newest export that has any; on a slow machine the last exports may have none."""
     told = [values for export in found if (values := export.values(name, **attributes))]
     return told[-1] if told else []
 
@@ -261,7 +261,7 @@ def test_dead_adapter_loses_only_infiniband_metrics(tmp_path: Path, end: str) ->
 
 
 def test_readings_are_fresh_beside_four_busy_threads() -> None:
-    """Most of them: where the machine itself stalls, one is late."""
+    """At least four in five: a reading is late where the machine itself stalls."""
     period, readings = 0.5, 5
     outcome = children.run(children.command("busy", period, readings))
     assert outcome.returncode == 0, outcome.stderr

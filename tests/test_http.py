@@ -193,7 +193,7 @@ def dripping(web: Web, beginning: bytes, drop: bytes, seconds: float = 10.0) -> 
     ids=["silent", "head", "body", "length"],
 )
 def test_overall_deadline_ends_a_response_that_arrives_slowly(beginning: bytes, drop: bytes) -> None:
-    """Without the deadline the answer ends by itself after 10 s, and is an error of another kind or none."""
+    """Without the deadline the response ends after 10 s and raises something else or nothing."""
     with Web(page("")) as web:
         web.answer = dripping(web, beginning, drop)
         with pytest.raises(TimeoutError):

@@ -80,7 +80,7 @@ def test_file_of_any_size_is_read_whole(kernel: Linux, tmp_path: Path, size: int
 @linux
 @pytest.mark.parametrize("way", ["read", "once"])
 def test_proc_maps_is_read_whole_page_by_page(kernel: Linux, way: str) -> None:
-    """Every mapping is a line of /proc/self/maps; no more than a page comes at once, whatever is asked for."""
+    """Every mapping is a line of /proc/self/maps; one read returns at most a page."""
     areas = [mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | (mmap.PROT_WRITE if n % 2 else 0)) for n in range(400)]
     try:
         descriptor = os.open("/proc/self/maps", os.O_RDONLY)
@@ -215,7 +215,7 @@ def test_descriptors_are_not_inherited_by_programs(kernel: Linux, tmp_path: Path
     assert str(path) not in listed.stdout
 
 
-# -- a program that closes descriptors that are not its own
+# -- a program that closes descriptors of others
 
 
 @linux
@@ -273,7 +273,7 @@ def test_descriptor_that_now_belongs_to_the_program_is_not_closed(kernel: Linux,
 
 @linux
 def test_descriptor_reused_by_another_of_our_files_is_not_confused(kernel: Linux, tmp_path: Path) -> None:
-    """Noticed at the first answer that failed, not only a round of readings later."""
+    """Noticed at the first failed read, not a round of readings later."""
     for name in ("a", "b"):
         (tmp_path / name).write_text(name)
         kernel.read(str(tmp_path / name))
@@ -306,7 +306,7 @@ def test_old_glibc_with_fxstat64_only_tells_files_apart(lacking: Callable[..., L
     os.close(number)
 
 
-# -- a file of which the kernel tells when it changes
+# -- changes of a file, as the kernel reports them
 
 TOLD = {
     "nothing yet": [True, False],
@@ -445,7 +445,7 @@ def test_usage_affinity_online_and_uptime_agree_with_the_system(kernel: Linux) -
 
 @linux
 def test_uptime_includes_suspend(kernel: Linux) -> None:
-    """Played in a time namespace, where only the clock that goes on has been put forward."""
+    """Simulated in a time namespace, in which only CLOCK_BOOTTIME is ahead."""
     line = ["unshare", "--time", "--boottime", "100000", "--fork"]
     if not shutil.which("unshare") or subprocess.run([*line, "true"], capture_output=True, check=False).returncode:
         pytest.skip("this user may not make a time namespace")

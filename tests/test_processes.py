@@ -49,7 +49,7 @@ def of(pid: int, found: list[Export]) -> list[Export]:
 
 
 def names(found: list[Export]) -> set[str]:
-    """What we exported in any of these collections."""
+    """The names of our metrics in these exports."""
     return set().union(*(export.names() for export in found)) if found else set()
 
 
@@ -62,7 +62,7 @@ def reporters(found: list[Export]) -> set[int]:
 
 
 def fork(journal: Path, way: str) -> dict[str, Any]:
-    """Run the forking program; what its child wrote about itself."""
+    """Run the forking program and return the report of its child."""
     report = journal.with_name("report")
     # From 3.12 on Python warns of any fork beside threads, the SDK's own included.
     quiet = {"PYTHONWARNINGS": "ignore::DeprecationWarning"}
@@ -100,7 +100,7 @@ def test_forks_during_readings_and_collections_do_not_hang() -> None:
 
 
 def test_reading_threads_import_no_module() -> None:
-    """A child that is forked while a thread imports a module waits for ever when it imports the same one."""
+    """A child forked while a thread imports a module hangs when it imports the same module."""
     outcome = children.run(children.command("imports"))
     assert outcome.returncode == 0, outcome.stderr
     assert json.loads(outcome.stdout) == []
@@ -110,7 +110,7 @@ def test_reading_threads_import_no_module() -> None:
 
 
 def pids(child: subprocess.Popen[str]) -> dict[str, int]:
-    """Who is who, as the program says."""
+    """The process ids that the program prints, by role."""
     assert child.stdout
     lines = [child.stdout.readline().split() for _ in range(2)]
     return {name: int(pid) for name, pid in lines}

@@ -35,7 +35,7 @@ pytestmark = [
 forks = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 
 LONG = 60.0
-"""Seconds that nothing here takes."""
+"""Seconds after which something counts as hung."""
 
 SAY = """
 import os, signal, sys, time
@@ -45,7 +45,7 @@ def note(path):
 def next_word(path, word):
     while open(path).read().strip() != word: time.sleep(0.002)
 """
-"""What the tools here have in common; they wait for words that the test writes into a file."""
+"""Functions that the tools share; they wait for words that the test writes into a file."""
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def made(tmp_path: Path) -> Iterator[Callable[..., Stream]]:
 
 @pytest.fixture(params=["setpriv", "keeper"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The two ways in which a tool dies with us."""
+    """The two ways in which a tool is made to die with its parent."""
     if request.param == "keeper":
         monkeypatch.setattr("opentelemetry.instrumentation.hardware.command.shutil.which", without_setpriv)
     return str(request.param)
@@ -101,7 +101,7 @@ def buffered(pipes: Callable[[], list[int]]) -> Callable[[], int]:
 
 
 def _pids(path: Path, count: int = 1) -> list[int]:
-    """The numbers that tools wrote into a file, so many at least."""
+    """The process ids that tools wrote into a file, at least `count`."""
 
     def found() -> list[int]:
         return [int(line) for line in path.read_text().split()] if path.exists() else []
@@ -111,27 +111,27 @@ def _pids(path: Path, count: int = 1) -> list[int]:
 
 
 def _only(pids: list[int], alive: int) -> None:
-    """Of these processes one lives; those that were killed through a keeper end a moment later."""
+    """Wait until only one of these processes lives; those killed through a keeper end a moment later."""
     expected = [number == alive for number in range(len(pids))]
     wait_for(lambda: [lives(pid) for pid in pids] == expected, LONG, f"end of all but number {alive}")
 
 
 def _heard(stream: Stream, count: int) -> list[bytes]:
-    """So many lines, as they come."""
+    """Read `count` lines."""
     lines: list[bytes] = []
     while len(lines) < count:
         lines += stream.read(LONG)
     return lines
 
 
-# -- a program that closes descriptors that are not its own
+# -- a program that closes descriptors of others
 
 
 @pytest.mark.parametrize("number", ["free", "the program's"])
 def test_closed_pipes_end_the_tool_and_leave_other_descriptors_alone(
     made: Callable[..., Stream], tmp_path: Path, way: str, number: str, pipes: Callable[[], list[int]]
 ) -> None:
-    """Under their numbers there may be pipes of the program's: nothing is read from them, and they are not closed."""
+    """The program may have pipes under the same numbers: they are neither read nor closed."""
     pids = tmp_path / "pids"
     stream = made(f"note({str(pids)!r})\nsay('line\\n')\nsignal.pause()")
     stream.open([], LONG)
@@ -159,14 +159,14 @@ def test_closed_pipes_end_the_tool_and_leave_other_descriptors_alone(
     assert _heard(stream, 1) == [b"line"]
 
 
-# -- what it says
+# -- lines
 
 
 def test_lines_are_whole_and_in_order(made: Callable[..., Stream], way: str) -> None:
     stream = made("for number in range(500): say(f'line {number} {sys.argv[1]}\\n')\nsignal.pause()")
     stream.open(["x y"], LONG)
     assert _heard(stream, 500) == [f"line {number} x y".encode() for number in range(500)]
-    assert stream.read() == [], "nobody waits where nothing is said"
+    assert stream.read() == [], "it does not wait without a timeout"
 
 
 def test_line_in_pieces_is_one_line(made: Callable[..., Stream], tmp_path: Path, buffered: Callable[[], int]) -> None:
@@ -205,7 +205,7 @@ def test_line_longer_than_the_pipe_takes_few_reads(made: Callable[..., Stream], 
         lines += stream.read()
         looks += 1
     assert {len(line) for line in lines} == {700_000}
-    assert looks <= 10, "a pipe holds a tenth of a line; a slow machine may need a second look"
+    assert looks <= 10, "a pipe holds a tenth of a line; a slow machine may need a second read"
 
 
 def test_line_above_the_limit_kills_the_tool(made: Callable[..., Stream], tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_output_above_the_limit_kills_the_tool(
     pipes: Callable[[], list[int]],
     buffered: Callable[[], int],
 ) -> None:
-    """All of it is there before it is read: else it may come no faster than it is read."""
+    """The pipe is filled before it is read; otherwise the tool may write no faster than it is read."""
     monkeypatch.setattr("opentelemetry.instrumentation.hardware.stream.LIMIT", 500_000)
     stream = made(f"note({str(tmp_path / 'pid')!r})\nwhile True: say(('x' * 1023 + '\\n') * 64)")
     stream.open([], LONG)
@@ -282,7 +282,7 @@ def test_first_line_may_take_ten_seconds(made: Callable[..., Stream]) -> None:
 def test_old_lines_of_a_full_pipe_are_dropped(
     made: Callable[..., Stream], tmp_path: Path, buffered: Callable[[], int]
 ) -> None:
-    """The pipe fills up, and the tool waits in the middle of a line; what comes after that is news again."""
+    """The pipe is full and the tool blocks in the middle of a line; lines after that are new."""
     clock, word = Clock(), tmp_path / "word"
     word.write_text("")
     program = (
@@ -331,7 +331,7 @@ def test_lines_of_a_long_pause_are_kept_unless_the_pipe_was_full(
     assert stream.read() == [str(number).encode() for number in range(60)]
 
 
-# -- death, and what comes after it
+# -- end and restart of the tool
 
 
 def test_last_lines_are_read_before_the_end_is_an_error(made: Callable[..., Stream], way: str) -> None:
@@ -441,7 +441,7 @@ def test_missing_tool_is_unavailable(made: Callable[..., Stream], tmp_path: Path
         stream.open([], LONG)
 
 
-# -- the program around it
+# -- the program that reads the stream
 
 
 def test_tool_dies_when_the_program_is_killed(tmp_path: Path) -> None:
@@ -485,7 +485,7 @@ def test_drivers_keep_one_stream_per_tool_and_end_it(tmp_path: Path) -> None:
     drivers.close()
     assert not lives(_pids(tmp_path / "pid")[0])
     stream.open(["-c", "echo b; exec sleep 3600"], LONG)
-    assert _heard(stream, 1) == [b"b"], "after it was closed, too"
+    assert _heard(stream, 1) == [b"b"], "also after it was closed"
     drivers.close()
 
 
@@ -528,7 +528,7 @@ def test_stream_is_recorded_and_replayed() -> None:
     assert listen(Replay(output.getvalue().splitlines())) == [[b"a"], "sh has ended"]
 
 
-# -- what it is given to read
+# -- documents and arguments
 
 
 def test_document_file_exists_until_the_first_line(made: Callable[..., Stream], tmp_path: Path) -> None:

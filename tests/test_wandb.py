@@ -56,7 +56,7 @@ CPUS = psutil.cpu_count() or 1
 
 
 class Truth(NamedTuple):
-    """What psutil says at one moment."""
+    """What psutil reports at one moment."""
 
     clock: float
     process: float
@@ -182,7 +182,7 @@ def asked(request: pytest.FixtureRequest) -> Iterator[Machine]:
 
 @pytest.fixture(scope="module", params=["kernel", "psutil"])
 def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Seen:
-    """Two brackets around something that happens, and W&B's row for it."""
+    """Two readings of ours with work in between, each between two of psutil, and the row they give."""
     with asking(request.param) as found:
         first = bracket(found)
         with busy(tmp_path_factory.mktemp("busy")):
@@ -449,7 +449,7 @@ def rows(driver: FakeNvml, *arguments: str, window: str = "0.1") -> Answer:
 
 def of_gpus(line: str) -> dict[str, float]:
     row = json.loads(line)
-    assert "proc.memory.rssMB" in row, "whatever the GPUs do, the host's keys are there"
+    assert "proc.memory.rssMB" in row, "the host's keys do not depend on the GPUs"
     return {key: value for key, value in row.items() if key.startswith("gpu.")}
 
 
@@ -507,7 +507,7 @@ SNAPSHOT = (
 
 @contextmanager
 def series(driver: FakeNvml) -> Iterator[Callable[[], dict[str, float]]]:
-    """A series of rows, of which the next one can be had."""
+    """A command that prints rows; the yielded function returns the next one."""
     line = [sys.executable, "-c", SNAPSHOT, "snapshot", "--format", "wandb", "--every", "0.1", "--window", "0.1"]
     with started(line, driver.environment) as child:
         assert child.stdout is not None

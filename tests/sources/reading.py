@@ -1,4 +1,4 @@
-"""Sources without the SDK: open one, read it, and compare with somebody else who reads the same machine."""
+"""Sources without the SDK: open one, read it, and compare with another reader of the same machine."""
 
 from __future__ import annotations
 
@@ -94,12 +94,12 @@ def value(found: dict[Series, Value], metric: Metric, attributes: Attributes | N
 
 
 def rises_between(before: float, ours: float, after: float, what: str, slack: float = 0.0) -> None:
-    """A counter that was read between two readings of somebody else's lies between them."""
+    """A counter that was read between two readings of another reader lies between them."""
     assert before - slack <= ours <= after + slack, f"{what}: {before} then, {ours} by us, {after} later"
 
 
 def agrees(theirs: Callable[[], float], ours: Callable[[], float], allowed: float, what: str) -> None:
-    """A gauge lies within somebody else's readings before and after it, give or take what is allowed.
+    """A gauge lies between another reader's values before and after it, give or take what is allowed.
 
     The machine goes on meanwhile, so a bracket may miss; a number that means something else misses all of them.
     """

@@ -1,4 +1,4 @@
-"""The container's numbers and limits, over made-up groups and over real ones that this machine lets us make."""
+"""Usage and limits of containers, with made-up cgroups and with real ones where they can be made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""File systems against psutil and against what is mounted; the one that hangs is another test's."""
+"""File systems against psutil and against mount tables; hanging ones are in test_faults."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_disk_path_under_two_mounts_is_the_later_one() -> None:
 
 
 def _of(*lines: str) -> Fabricated:
-    """A machine with these mounts, of which each that can be seen has a size of its own."""
+    """A machine with these mounts; each has its own size."""
     spaces = {line.split(" ")[4]: Space(100 + number, 40, 30) for number, line in enumerate(lines)}
     files = {"/proc/filesystems": FILESYSTEMS, "/proc/{pid}/mountinfo": "\n".join([*lines, ""])}
     return Fabricated(

@@ -1,4 +1,4 @@
-"""The host's numbers against psutil, and against kernels that say more or less than this one."""
+"""The host's metrics against psutil, and with the files of older and newer kernels."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="re
 
 MODES = {"user": "user", "nice": "nice", "system": "system", "idle": "idle", "iowait": "iowait", "steal": "steal"}
 UNSTEADY = {"idle": 0.2, "iowait": 0.2}
-"""Seconds that the kernel's own counters go back by at times."""
+"""Seconds by which these counters of the kernel may fall."""
 
 
 def _seconds(times: object, mode: str) -> float:

@@ -1,4 +1,4 @@
-"""Ports of InfiniBand adapters, over made-up files; the adapter that does not answer is another test's."""
+"""Ports of InfiniBand adapters, over made-up files; hanging adapters are in test_faults."""
 
 from __future__ import annotations
 

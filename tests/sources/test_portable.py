@@ -1,4 +1,4 @@
-"""The way on every system but Linux, shown on Linux with the kernel's files left alone: psutil in our shapes."""
+"""The psutil backend of other systems, run on Linux and compared with the kernel's files."""
 
 from __future__ import annotations
 

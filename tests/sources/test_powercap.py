@@ -1,4 +1,4 @@
-"""The energy of processors: what is counted, what begins anew, and what this user may not read."""
+"""Energy of processors: wraparound, unreadable zones, and who may read them."""
 
 from __future__ import annotations
 

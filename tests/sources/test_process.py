@@ -221,7 +221,7 @@ def test_zombie_process_keeps_its_values_and_uptime() -> None:
     for row in (v.PROCESS_MEMORY_USAGE, v.PROCESS_THREAD_COUNT, v.PROCESS_FILE_DESCRIPTOR_COUNT, v.PROCESS_TREE_COUNT):
         assert series_of(seen, row) == series_of(alive, row) != {}, f"{row.name} is not what it was"
     assert series_of(late, v.PROCESS_CPU_TIME) == series_of(seen, v.PROCESS_CPU_TIME)
-    assert not series_of(late, v.PROCESS_UPTIME), "nobody knows when it ended"
+    assert not series_of(late, v.PROCESS_UPTIME), "its end is not known"
 
 
 def test_gc_metrics_agree_with_gc_get_stats() -> None:
@@ -363,7 +363,7 @@ def test_pid_namespace_with_the_hosts_proc_reports_our_process() -> None:
     answer = run([*line, *command("pid_namespace")])
     assert answer.returncode == 0, answer.stderr
     found = json.loads(answer.stdout)
-    assert found["another"], "our number is nobody else's in /proc: the test shows nothing"
+    assert found["another"], "our pid must belong to another process in /proc, or the test shows nothing"
     assert (found["alone"], found["tree"], found["threads"], found["larger"]) == (1, 2, 2, True)
     assert found["ours"] == sorted({found["me"], found["number"]}), "both numbers are ours, the next is not"
     assert found["computing"]

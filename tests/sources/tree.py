@@ -27,7 +27,7 @@ def _missing(path: str) -> FileNotFoundError:
 
 
 def _order(name: str) -> tuple[bool, str]:
-    """By name, and our own process first, whatever its number."""
+    """By name, with our own process first."""
     return name != "{pid}", name
 
 
@@ -116,7 +116,7 @@ class Tree:
         return self.spaces[path]
 
     def usage(self) -> Usage:
-        assert self.spent is not None, "nobody said what this process used"
+        assert self.spent is not None, "the test gives no usage of this process"
         return self.spent
 
     def has_children(self) -> bool:
