@@ -219,13 +219,16 @@ static int end_allowed(int code) { return end(code == ABSENT ? SUCCESS : code); 
 
 /* ---- values ---- */
 
+/* The time of moving numbers while several are taken as of one moment; 0: now. */
+static __thread double moment;
+
 /* What a moving number has gained by now. */
 static double gained(const char **text) {
     if (**text != '+') return 0;
     char *next;
     double rate = strtod(*text + 1, &next), since = *next == '@' ? strtod(next + 1, &next) : 0;
     *text = next;
-    return rate * (seconds(CLOCK_MONOTONIC) - since);
+    return rate * ((moment ? moment : seconds(CLOCK_MONOTONIC)) - since);
 }
 
 static int whole(const char **text, u64 *number) {
@@ -595,7 +598,8 @@ static void take(Sample *sample, int gpu, int instance) {
     char prefix[3][KEY] = {"gpu.GpmCounter."};
     snprintf(prefix[1], KEY, "gpu%d.GpmCounter.", gpu);
     snprintf(prefix[2], KEY, "gpu%d.gi%d.GpmCounter.", gpu, instance);
-    *sample = (Sample){gpu, instance, seconds(CLOCK_MONOTONIC), {0}};
+    moment = seconds(CLOCK_MONOTONIC);
+    *sample = (Sample){gpu, instance, moment, {0}};
     for (int id = 0; id < METRICS; id++) sample->counters[id] = NAN;
     for (int p = instance < 0 ? 0 : 2; p <= (instance < 0 ? 1 : 2); p++)
         for (Line *l = lines; l < lines + line_count; l++) {
@@ -604,6 +608,7 @@ static void take(Sample *sample, int gpu, int instance) {
             const char *value = l->value;
             if (id < METRICS) real(&value, &sample->counters[id]);
         }
+    moment = 0;
 }
 
 int nvmlGpmQueryDeviceSupport(Device *d, u32 support[2]) {
