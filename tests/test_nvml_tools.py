@@ -36,6 +36,8 @@ from tests.tools.nvml import (
     known,
     listed,
     mig,
+    orin,
+    p100,
     refused,
     refuted,
     t4,
@@ -214,6 +216,8 @@ def test_card_with_mig_answers_only_calls_of_mig(card: Callable[[], Gpu]) -> Non
 @pytest.mark.parametrize(
     ("card", "lines", "problem"),
     [
+        pytest.param(p100, {"TotalEnergyConsumption": 1}, "not PASCAL", id="energy on Pascal"),
+        pytest.param(p100, {"FieldValues.83": "ullong 1"}, "not PASCAL", id="energy field on Pascal"),
         pytest.param(t4, {"GpmQueryDeviceSupport": 1}, "HOPPER to BLACKWELL answer it, not TURING", id="GPM on Turing"),
         pytest.param(a100, {"GpmCounter.2": "0+1@0"}, "not AMPERE", id="GPM on Ampere"),
         pytest.param(t4, {"RemappedRows": (0, 0, 0, 0)}, "not TURING", id="row remapping on Turing"),
@@ -303,7 +307,7 @@ def test_counter_of_32_bits_wraps(start: Start) -> None:
 # -- What the library says to the binding.
 
 
-@pytest.mark.parametrize("profile", [t4, geforce, a100, h100, unified, vgpu])
+@pytest.mark.parametrize("profile", [p100, t4, geforce, a100, h100, unified, orin, vgpu])
 def test_binding_reads_every_line_of_the_state(start: Start, profile: Callable[[], Gpu]) -> None:
     gpu = profile()
     _, reader = start(gpu)

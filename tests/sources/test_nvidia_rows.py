@@ -20,6 +20,8 @@ from tests.tools.nvml import (
     listed,
     mig,
     moving,
+    orin,
+    p100,
     refused,
     t4,
     unified,
@@ -265,7 +267,7 @@ FOLLOWING = (
 )
 """Rows that are computed from other rows."""
 
-MOST = (h100, a100, t4, geforce, vgpu, wsl, unified)
+MOST = (h100, a100, p100, t4, geforce, vgpu, wsl, unified, orin)
 
 
 @pytest.fixture(scope="module")
@@ -353,12 +355,23 @@ def test_vgpu_and_wsl_export_what_their_drivers_answer(tmp_path: Path) -> None:
         assert cards.up()
 
 
+def test_jetson_is_exported_with_name_and_status_only(tmp_path: Path) -> None:
+    with plugged(tmp_path, orin()) as cards:
+        now = cards.tick(0)
+        assert now.names() == {"hw.gpu.info", "hw.status"}
+        (pairs,) = now.of("hw.gpu.info")
+        about = dict(pairs)
+        assert (about["hw.id"], about["hw.model"]) == (orin()["UUID"], "Orin (nvgpu)")
+        assert about["hw.gpu.type"] == "integrated"
+        assert now.one("hw.status", hw_state="ok") == 1
+        assert cards.up()
+
+
 # -- Means, integrals and peaks of a window.
 
 
 def test_energy_counter_and_integrated_power_are_never_mixed(tmp_path: Path) -> None:
-    counted, integrated = a100(0), a100(1)
-    del integrated["FieldValues.83"]
+    counted, integrated = a100(0), p100(1)
     fails = {"gpu0.FieldValues.83": refused(10), "gpu1.FieldValues.83": "ullong 9000000000"}
     with plugged(tmp_path, counted, integrated) as cards:
         cards.tick(0)

@@ -480,6 +480,25 @@ def _reliable() -> Gpu:
     }
 
 
+def p100(index: int = 0) -> Gpu:
+    """Pascal: no counter of energy, which came with Volta; otherwise as Turing."""
+    lacks = ("TotalEnergyConsumption", "FieldValues.83", "MPS")
+    return {
+        **{line: value for line, value in t4(index).items() if not line.startswith(lacks)},
+        **_identity(index, "Tesla P100-PCIE-16GB", 0x82 + index, 0x15F8),
+        **dict(_clocks((1328, 1328, 715, 1189), (1328, 1328, 715, 1189))),
+        "Architecture": Generation.PASCAL.value,
+        "CudaComputeCapability": (6, 0),
+        "PowerUsage": 142_700,
+        "EnforcedPowerLimit": 250_000,
+        "PowerManagementLimit": 250_000,
+        "PowerManagementDefaultLimit": 250_000,
+        "PowerManagementLimitConstraints": (125_000, 250_000),
+        "MemoryInfo": (16_384 * MIB, 103 * MIB, 9_281 * MIB, 7_000 * MIB),
+        "CurrPcieLinkWidth": 16,
+    }
+
+
 def t4(index: int = 0) -> Gpu:
     """Turing, for inference: retired pages, temperatures as limits, and no engines but encoder and decoder."""
     engines = _engines()
@@ -723,6 +742,11 @@ def unified(index: int = 0) -> Gpu:
     }
 
 
+def orin(index: int = 0) -> Gpu:
+    """A Jetson: its name, and an identifier without "GPU-" (go-nvlib; intelligence-per-watt #40)."""
+    return {"Name": "Orin (nvgpu)", "UUID": f"54d0709b-558d-5a59-9c65-{index:012x}"}
+
+
 def wsl(index: int = 0) -> Gpu:
     """A GPU inside Windows' Linux: what goes through the desktop's driver fails for unknown reasons."""
     failing = dict.fromkeys(("UtilizationRates", "ComputeRunningProcesses", "GraphicsRunningProcesses"), refused(999))
@@ -742,11 +766,13 @@ _DATA_CENTRE = _BOARD | {"ecc", "inforom"}
 _SXM = _DATA_CENTRE | {"hbm", "nvlink", "mig"}
 
 BOARDS: Mapping[Callable[[], Gpu], Board] = {
+    p100: Board(Generation.PASCAL, _DATA_CENTRE),
     t4: Board(Generation.TURING, _DATA_CENTRE),
     geforce: Board(Generation.ADA, _BOARD | {"fan", "average"}),
     a100: Board(Generation.AMPERE, _SXM),
     h100: Board(Generation.HOPPER, _SXM | {"gpm", "average"}),
     unified: Board(Generation.BLACKWELL, frozenset({"sensors"})),
+    orin: Board(Generation.AMPERE, frozenset()),
     wsl: Board(Generation.ADA, _BOARD),
     vgpu: Board(Generation.AMPERE, frozenset({"memory"})),
 }
