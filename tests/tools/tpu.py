@@ -1,7 +1,8 @@
 """The gRPC services of a TPU without a TPU: real servers, with messages of Google's own protobuf definitions.
 
-The metric service uses the modules of PyPI's `tpu-info`; the profiler's two messages are defined here.
-Only the metrics in `SERVED` are served, each as the kind that a TPU's runtime serves it.
+The metric service uses the modules of PyPI's `tpu-info`; the profiler's two messages are defined here, as in
+TensorFlow's tensorflow/core/profiler/profiler_service.proto. Its page is text; `profiler.parse` is tested with a
+recorded one. Only the metrics in `SERVED` are served, each as the kind that a TPU's runtime serves it.
 """
 
 from __future__ import annotations
