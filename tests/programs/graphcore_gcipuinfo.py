@@ -48,7 +48,9 @@ class gcipuinfo:  # noqa: N801 - its name
     """The IPUs of a partition, or of all of them."""
 
     def __init__(self, mode: int = DiscoverActivePartitionIPUs) -> None:
-        (Path(__file__).parent / "asked").write_text(f"{os.getpid()} {mode} {sorted(os.environ)} {sys.flags.isolated}")
+        folder = Path(__file__).parent
+        (folder / "asking").write_text(f"{os.getpid()} {mode} {sorted(os.environ)} {sys.flags.isolated}")
+        (folder / "asking").rename(folder / "asked")  # atomically: a test waits for it
         how = _how()
         if how.get("noise"):
             os.write(1, b"[gcipuinfo] connecting to the partition server ...\n")
