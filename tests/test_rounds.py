@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 from tests.stage import ENERGY, POWER, USERS, Clock, Stage, fail, news, nothing, one, values, warnings
@@ -191,13 +192,15 @@ def test_fresh_does_not_count_time_in_which_the_process_was_stopped() -> None:
     assert sum(thread.waits) == pytest.approx(0.5)
 
 
-def test_answered_waits_at_most_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answered_and_join_wait_at_most_their_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
     thread = Stage().rounds[0]
     monkeypatch.setattr(thread._answered, "wait_for", lambda answered, timeout: waits.append(timeout))
+    monkeypatch.setattr(thread, "_thread", SimpleNamespace(join=waits.append, is_alive=lambda: True))
     for limit in (0.5, -1.0):
         thread.answered(limit)
-    assert waits == [0.5, 0.0]
+        assert not thread.join(limit)
+    assert waits == [0.5, 0.5, 0.0, 0.0]
 
 
 def test_hanging_source_is_reported_down_alone_and_recovers(caplog: pytest.LogCaptureFixture) -> None:
