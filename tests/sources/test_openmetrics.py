@@ -400,6 +400,16 @@ def test_series_beyond_max_series_are_dropped_and_counted() -> None:
             assert f"openmetrics own: {left_out} series are left out, because 5 others" in remark
 
 
+def test_old_samples_and_long_lines_are_counted_as_dropped() -> None:
+    text = 'a 1\nb 1 1000\nc 1 2000\nd{n="' + "x" * 20_000 + '"} 1\n'
+    with playing(lambda _: Answering(text), settings()) as stage:
+        lines = stage.tick()
+    (dropped,) = [line for line in lines if line.startswith("openmetrics.scrape.dropped")]
+    assert "} 3 {series}" in dropped
+    told = [line.partition("openmetrics own: ")[2] for line in lines if line.startswith("# missing")]
+    assert [sentence.partition(",")[0] for sentence in told] == ["1 lines are not looked at", "2 samples are left out"]
+
+
 def test_churning_series_stay_within_max_series() -> None:
     drivers = Answering(*["".join(f'a{{n="{turn}.{number}"}} 1\n' for number in range(10)) for turn in range(20)])
     with opened("openmetrics", drivers, **settings(max_series=30)) as source:
