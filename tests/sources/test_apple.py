@@ -431,19 +431,20 @@ def tool(tmp_path: Path) -> Callable[..., str]:
     return make
 
 
-@pytest.fixture
-def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hundredth of the timeouts for tools that hang; all others may take their time."""
+@pytest.fixture(autouse=True)
+def timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short timeouts for tools that hang; for all others as long as a busy machine needs."""
+    monkeypatch.setattr("opentelemetry.instrumentation.hardware.stream._FIRST", LONG)
     run, read = Command.run, Stream.read
 
     def is_made(command: Command, how: str) -> bool:
         return f" {how} " in Path(command._path).read_text()
 
     def run_to_its_end(command: Command, arguments: Sequence[str], seconds: float) -> Output:
-        return run(command, arguments, seconds / 100 if is_made(command, "hangs") else seconds)
+        return run(command, arguments, 0.1 if is_made(command, "hangs") else LONG)
 
     def listen(stream: Stream, seconds: float = 0.0) -> list[bytes]:
-        return read(stream, seconds / 100 if is_made(stream._command, "silent") else seconds)
+        return read(stream, 0.1 if is_made(stream._command, "silent") else LONG if seconds else 0.0)
 
     monkeypatch.setattr(Command, "run", run_to_its_end)
     monkeypatch.setattr(Stream, "read", listen)
@@ -507,7 +508,7 @@ FAULTS = {
 
 
 @posix
-@pytest.mark.usefixtures("hurried", "no_child_is_left")
+@pytest.mark.usefixtures("no_child_is_left")
 @pytest.mark.parametrize(("name", "how"), FAULTS, ids=map(" ".join, FAULTS))
 def test_failing_tool_falls_back_to_ioreg(tool: Callable[..., str], name: str, how: str) -> None:
     settings: dict[str, Any] = {name: tool(name, how), "ioreg": tool("ioreg")}
@@ -519,7 +520,6 @@ def test_failing_tool_falls_back_to_ioreg(tool: Callable[..., str], name: str, h
 
 
 @posix
-@pytest.mark.usefixtures("hurried")
 @pytest.mark.parametrize("how", ["hangs", "dies", "floods", "garbage"])
 def test_failing_ioreg_raises_an_error_that_is_retried(tool: Callable[..., str], how: str) -> None:
     with pytest.raises(OSError, match="ioreg"), opened("apple", ioreg=tool("ioreg", how)):
