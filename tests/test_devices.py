@@ -92,6 +92,7 @@ def test_points_have_identity_attributes_of_device() -> None:
         part.info({v.HW_VENDOR: "NVIDIA"}),
         *fan.points({"fan.ratio": 0.5, "fan.speed": 900}),
     ]
+    assert len(points) > 10
     for series, _ in points:
         own = fan if series.metric.name.startswith("hw.fan") else part
         expected = {v.HW_ID: own.id, v.HW_NAME: own.name, v.HW_PARENT: "GPU-1"}

@@ -339,6 +339,7 @@ def test_two_periodic_readers_of_different_intervals(
         ours = [each for each in exports(path) if each.names()]
         assert [repeated(each.points) for each in ours if repeated(each.points)] == []
         first, *rest = [each.names() for each in ours if "system.cpu.utilization" in each.names()]
+        assert rest
         assert [first - names for names in rest if first - names] == [], "a metric disappeared"
         assert uptimes(path) == sorted(uptimes(path))
 

@@ -515,6 +515,7 @@ def test_window_within_history_is_exact_while_old_frames_are_dropped() -> None:
         track.take(at, [POWER(level), POWER_PEAK(level)])
         if at % 590 == 0:
             reader.collect()
+    assert len(reader.windows) == 9
     for since, end, found in reader.windows[1:]:
         assert since is not None
         assert found[POWER] * (end - since) == pytest.approx(area(samples, since, end), rel=EXACT)
@@ -531,6 +532,7 @@ def test_rate_is_integrated_to_mean_times_window() -> None:
         if number % 10 == 5:
             reader.collect()
             totals.append((reader.windows[-1][1], reader.windows[-1][2]))
+    assert len(totals) == 8
     for (begin, before), (end, after) in pairwise(totals):
         assert after[ENERGY] - before[ENERGY] == pytest.approx(after[POWER] * (end - begin), rel=EXACT)
 
