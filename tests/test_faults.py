@@ -16,7 +16,7 @@ from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from tests import children
-from tests.programs.journal import Export, Journal, exports
+from tests.programs.journal import Export, Journal, exports, newest
 from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor, poller, session
@@ -113,7 +113,9 @@ def test_faulty_sources_lose_only_their_own_metrics_and_are_logged_once(
     all_up, all_down = dict.fromkeys(names, 1), dict.fromkeys(names, 0)
 
     def last() -> Export:
-        return exports(tmp_path / "journal")[-1]
+        found = newest(tmp_path / "journal")
+        assert found is not None
+        return found
 
     def health() -> dict[str, int]:
         return {name: value for name, value in up(last()).items() if name in names}
@@ -122,7 +124,7 @@ def test_faulty_sources_lose_only_their_own_metrics_and_are_logged_once(
     monkeypatch.setattr(poller, "_PAUSES", (0.1,))
     with caplog.at_level(logging.INFO, "opentelemetry.instrumentation.hardware"):
         HardwareInstrumentor().instrument(meter_provider=provider, sample_interval=0.2)
-        wait_for(lambda: exports(tmp_path / "journal"), children.PATIENCE, "export")
+        wait_for(lambda: newest(tmp_path / "journal"), children.PATIENCE, "export")
         wait_for(lambda: health() == all_up and "process.cpu.time" in last().names(), children.PATIENCE, "health")
         faults.faulty = True
         wait_for(lambda: health() == all_down, children.PATIENCE, f"illness of all: {names}")

@@ -17,7 +17,7 @@ import time
 
 from opentelemetry.metrics import set_meter_provider
 from tests.programs import traces
-from tests.programs.journal import Export, exports, provider
+from tests.programs.journal import Export, newest, provider
 from tests.programs.traces import until
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor, poller, session
@@ -38,7 +38,9 @@ logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", hand
 
 
 def last() -> Export:
-    return exports(JOURNAL)[-1]
+    found = newest(JOURNAL)
+    assert found is not None
+    return found
 
 
 def health() -> list[int]:
@@ -51,7 +53,7 @@ meters = provider(JOURNAL, 0.1)
 set_meter_provider(meters)
 instrumentor = HardwareInstrumentor()
 instrumentor.instrument(sample_interval=0.2, **dict(word.split("=") for word in sys.argv[4:]))
-until(lambda: exports(JOURNAL), "export")
+until(lambda: newest(JOURNAL), "export")
 until(lambda: health() == [0], "number that says that the driver is dead")
 until(lambda: any(f"Source {SOURCE}" in text for text in heard), "sentence that says so")
 ill = last()

@@ -128,6 +128,15 @@ def parsed(line: str) -> Export:
     return Export(said["pid"], said["time"], [Arrived(*point) for point in said["points"]])
 
 
+def newest(path: str | Path) -> Export | None:
+    """The last export that was written, if there is any; the others are not parsed."""
+    try:
+        whole = Path(path).read_bytes().rpartition(b"\n")[0]
+    except FileNotFoundError:
+        return None
+    return parsed(whole.rpartition(b"\n")[2].decode()) if whole else None
+
+
 def repeated(points: Iterable[Arrived]) -> list[object]:
     """The series that stand more than once in one export."""
     seen: set[object] = set()

@@ -12,7 +12,7 @@ import time
 
 from opentelemetry.metrics import set_meter_provider
 from tests.programs import traces
-from tests.programs.journal import exports, provider
+from tests.programs.journal import newest, provider
 from tests.programs.traces import until
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
@@ -23,8 +23,8 @@ meters = provider(JOURNAL, 0.1)
 set_meter_provider(meters)
 instrumentor = HardwareInstrumentor()
 instrumentor.instrument(sample_interval=0.1)
-until(lambda: any(export.values("hw.errors") for export in exports(JOURNAL)), "number of the other package's")
-until(lambda: any("system.uptime" in export.names() for export in exports(JOURNAL)), "number of ours")
+until(lambda: (export := newest(JOURNAL)) and export.values("hw.errors"), "number of the other package's")
+until(lambda: (export := newest(JOURNAL)) and "system.uptime" in export.names(), "number of ours")
 assert instrumentor._session is not None
 stuck = [poller for poller in instrumentor._session.board.pollers if poller.name == "stuck"]
 until(lambda: all(poller.busy_since is not None for poller in stuck), "reading that hangs")
