@@ -29,6 +29,7 @@ PID = 4242
 """The process that runs the command, on a simulated machine."""
 
 CHILD = machines.STRANGER
+VERSIONS = {"python": "3.12.1", "opentelemetry-instrumentation-hardware": "1.0", "opentelemetry-sdk": "1.45.0"}
 
 
 class Answer(NamedTuple):
@@ -186,7 +187,7 @@ def simulated(at: Callable[[int], Fabricated] = workstation) -> Iterator[Time]:
         stack.enter_context(patch.object(session, "Session", Session))
         stack.enter_context(patch.object(os, "getpid", lambda: PID))
         stack.enter_context(patch.object(socket, "gethostname", lambda: "workstation"))
-        stack.enter_context(patch.object(findings, "versions", dict))
+        stack.enter_context(patch.object(findings, "versions", VERSIONS.copy))
         yield clock
 
 

@@ -18,7 +18,7 @@ from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metric
 from tests.children import run, started
 from tests.commands import otel_hardware, simulated
 from tests.sink import Sink
-from tests.tools import nvml
+from tests.tools import fake_nvml, need, nvml
 
 from opentelemetry.instrumentation.hardware.cli import delivery
 from opentelemetry.instrumentation.hardware.cli.findings import Finding
@@ -194,6 +194,7 @@ def test_note_about_job_names_its_variable() -> None:
 
 
 def test_doctor_reports_gpu_models_and_why_metrics_are_missing(tmp_path: Path) -> None:
+    need(fake_nvml)
     fake = nvml.FakeNvml(tmp_path, nvml.h100(0), nvml.h100(1), nvml.geforce(2))
     env = fake.environment | {"OTEL_METRICS_EXPORTER": "console", "COLUMNS": "80"}
     status, findings = examined(env, "--sources", "nvidia")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.commands import otel_hardware, simulated
-from tests.tools import nvml
+from tests.tools import fake_nvml, need, nvml
 
 from opentelemetry.instrumentation.hardware import vocabulary as v
 from opentelemetry.instrumentation.hardware.cli.table import draw
@@ -40,6 +40,7 @@ def blocks(lines: list[str]) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("columns", [60, 80, 120])
 def test_snapshot_table_block_of_gpu_has_its_metrics_without_uuid(tmp_path: Path, columns: int) -> None:
+    need(fake_nvml)
     fake = nvml.FakeNvml(tmp_path, nvml.h100(0), nvml.geforce(1))
     lines = shown(fake, columns)
     assert max(map(len, lines)) <= columns

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.commands import transcript
+from tests.tools import fake_nvml, need
 from tests.tools.nvml import FakeNvml, Gpu, a100, geforce, h100, mig, refused
 
 TRANSCRIPTS = sorted((Path(__file__).parent / "cli").glob("*.txt"))
@@ -48,6 +49,8 @@ def brief(gpu: Gpu) -> Gpu:
 
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
 def test_transcript(path: Path, tmp_path: Path, rewrite: bool) -> None:
+    if path.stem in GPUS:
+        need(fake_nvml)
     env = FakeNvml(tmp_path, *map(brief, GPUS[path.stem])).environment if path.stem in GPUS else {}
     found = transcript(path, env)
     if rewrite:
