@@ -114,6 +114,7 @@ def test_sigint_keeps_the_ticks_recorded_so_far(tmp_path: Path) -> None:
 
 
 def test_record_command_writes_to_standard_output() -> None:
-    done = run([*COMMAND, "host", "--ticks", "1"])
+    done = run([*COMMAND, "host", "--interval", "0.01"])
     assert (done.returncode, done.stderr) == (0, "")
+    assert len(Replay(done.stdout.splitlines()).ticks) == 3
     assert json.loads(done.stdout.splitlines()[0])["capture"] == "host"
