@@ -70,7 +70,7 @@ def _pairs(attributes: Attributes) -> str:
 
 def as_otlp(data: MetricsData) -> str:
     """What OTLP over HTTP sends in its JSON encoding: enumerations as numbers, 64-bit integers as text."""
-    from google.protobuf.json_format import MessageToDict  # type: ignore[import-untyped]
+    from google.protobuf.json_format import MessageToDict
     from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
 
     return json.dumps(MessageToDict(encode_metrics(data), use_integers_for_enums=True))
