@@ -366,7 +366,7 @@ def test_hanging_gcipuinfo_times_out_and_is_killed(tmp_path: Path, monkeypatch: 
     [
         ({"raise": "no server at 10.1.2.3"}, "gcipuinfo: RuntimeError: no server at 10.1.2.3"),
         ({"exit": True}, "gcipuinfo has ended"),
-        ({"die_at": 1}, "gcipuinfo has ended"),
+        ({"die": True}, "gcipuinfo has ended"),
     ],
 )
 def test_failing_gcipuinfo_costs_only_its_own_metrics(tmp_path: Path, how: dict[str, Any], reason: str) -> None:
@@ -377,10 +377,11 @@ def test_failing_gcipuinfo_costs_only_its_own_metrics(tmp_path: Path, how: dict[
 
 
 def test_crashed_gcipuinfo_child_is_restarted(tmp_path: Path) -> None:
-    library, drivers = Library(tmp_path, c2(0, 1), die_at=2), Ahead()
+    library, drivers = Library(tmp_path, c2(0, 1)), Ahead()
     with staged(library, drivers) as stage:
         assert any(line.startswith("hw.power{") for line in stage.tick())
         first = library.pid
+        library.say(die=True)
         wait_for(lambda: any("# ill" in line for line in [*stage.tick(), *stage.remarks()]), LONG, "end of the child")
         library.say(c2(0, 2))
         drivers.seconds += 2  # the pause before the second child is one second
