@@ -6,7 +6,6 @@ import json
 import math
 import os
 import re
-import shutil
 import subprocess
 import time
 from collections import Counter
@@ -14,12 +13,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import psutil
 import pytest
 from tests import children, marker, sdk
-from tests.tools import need, program
+from tests.tools import Missing, need, program
 from tests.tools.collector import Collector, Point
 from tests.tools.daemon import Prometheus, wait
 from tests.tools.nvml import FakeNvml, geforce, h100
@@ -541,7 +540,9 @@ PROMETHEUS = {
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, collector: Collector) -> Iterator[Prometheus | None]:
     """Prometheus, where it is installed; started early, because it scrapes nothing in its first five seconds."""
-    if shutil.which("prometheus") is None:
+    try:
+        program("prometheus")
+    except Missing:
         yield None
         return
     with Prometheus(tmp_path_factory.mktemp("prometheus"), {"hardware": collector.prometheus.split("/")[2]}) as started:
@@ -551,10 +552,12 @@ def server(tmp_path_factory: pytest.TempPathFactory, collector: Collector) -> It
 @pytest.fixture(scope="module")
 def prometheus(server: Prometheus | None, programs: Programs) -> Prometheus:
     """Prometheus, after it has scraped what the programs exported last."""
-    found = server or need(lambda: cast(Prometheus, program("prometheus")))
+    if server is None:
+        need(lambda: program("prometheus"))
+    assert server is not None
     now = time.time()
-    wait(lambda: any(at > now for _, at in found.query("timestamp(up)")), children.PATIENCE, "a later scrape")
-    return found
+    wait(lambda: any(at > now for _, at in server.query("timestamp(up)")), children.PATIENCE, "a later scrape")
+    return server
 
 
 @pytest.mark.parametrize("row", PROMETHEUS, ids=lambda row: row.name)

@@ -21,6 +21,7 @@ from tests.programs.journal import Export, newest, provider
 from tests.programs.traces import until
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor, poller, session
+from opentelemetry.instrumentation.hardware.sources import filesystem
 
 JOURNAL, SOURCE, END = sys.argv[1:4]
 heard: list[str] = []
@@ -48,6 +49,7 @@ def health() -> list[int]:
 
 
 poller._SHORT = 0.4  # the driver counts as dead after 1.2 s instead of 3
+filesystem._SLOWER = 2
 session._FAREWELL = 0.2
 meters = provider(JOURNAL, 0.1)
 set_meter_provider(meters)
