@@ -41,12 +41,12 @@ def blocks(lines: list[str]) -> dict[str, list[str]]:
 @pytest.mark.parametrize("columns", [60, 80, 120])
 def test_snapshot_table_block_of_gpu_has_its_metrics_without_uuid(tmp_path: Path, columns: int) -> None:
     need(fake_nvml)
-    fake = nvml.FakeNvml(tmp_path, nvml.h100(0), nvml.geforce(1))
+    fake = nvml.FakeNvml(tmp_path, nvml.a100(0), nvml.geforce(1))
     lines = shown(fake, columns)
     assert max(map(len, lines)) <= columns
     found = blocks(lines)
     numbers = json.loads("".join(shown(fake, columns, "--format", "json")))["metrics"]
-    for name, uuid in ((f"GPU {index}", gpu["UUID"]) for index, gpu in enumerate((nvml.h100(0), nvml.geforce(1)))):
+    for name, uuid in ((f"GPU {index}", gpu["UUID"]) for index, gpu in enumerate((nvml.a100(0), nvml.geforce(1)))):
         expected = {
             point["name"].removeprefix("hw.")
             for point in numbers
