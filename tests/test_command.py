@@ -373,17 +373,17 @@ def test_processes_forked_meanwhile_do_not_delay_a_tool(made: Callable[..., Comm
     """Each of them inherits the open descriptors, so the pipes to a tool stay open as long as it lives."""
     command = made("", interpreter="/bin/echo")
     said: list[Output] = []
-    thread = threading.Thread(target=lambda: said.extend(command.run(["x"], LONG) for _ in range(100)))
+    thread = threading.Thread(target=lambda: said.extend(command.run(["x"], LONG) for _ in range(50)))
     thread.start()
     forked: list[int] = []
     try:
-        while thread.is_alive() and len(forked) < 200:
+        while thread.is_alive() and len(forked) < 100:
             forked.append(os.fork())
             if not forked[-1]:
                 time.sleep(3600)
                 os._exit(0)
         thread.join(LONG)
-        assert [output.code for output in said] == [0] * 100
+        assert [output.code for output in said] == [0] * 50
     finally:
         for child in forked:
             os.kill(child, signal.SIGKILL)
