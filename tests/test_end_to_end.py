@@ -70,7 +70,7 @@ class Way:
             "OTEL_EXPORTER_OTLP_PROTOCOL": {"grpc": "grpc", "http": "http/protobuf"}[self.protocol],
             "OTEL_EXPORTER_OTLP_ENDPOINT": {"grpc": collector.grpc, "http": collector.http}[self.protocol],
             "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE": self.temporality,
-            "OTEL_METRIC_EXPORT_INTERVAL": "250",
+            "OTEL_METRIC_EXPORT_INTERVAL": "500",
             "OTEL_EXPERIMENTAL_RESOURCE_DETECTORS": "host,process",
             "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "system_metrics",
             "NO_PROXY": "*",
@@ -325,7 +325,7 @@ AGENTS = [WAYS[0], WAYS[-1]]
 def agents(tmp_path_factory: pytest.TempPathFactory, collector: Collector) -> dict[str, list[Point]]:
     """The points of two agents that ran at the same time and were ended by SIGTERM."""
     driver = gpus(tmp_path_factory.mktemp("driver"))
-    line = ["otel-hardware", "run", "--interval", "0.25"]
+    line = ["otel-hardware", "run", "--interval", "0.5"]  # sources pause after three intervals without a collection
     names = {way.name: f"agent-{way.name}" for way in AGENTS}
     with ExitStack() as stack:
         running = [

@@ -46,7 +46,7 @@ def main(grpc: str, http: str, folder: Path) -> None:
         for temporality in (Temporality.CUMULATIVE, Temporality.DELTA)
     ]
     unhurried()
-    readers = [PeriodicExportingMetricReader(each, 250) for each in exporters]
+    readers = [PeriodicExportingMetricReader(each, 500) for each in exporters]
     provider = MeterProvider(readers, Resource({"service.name": "values"}), shutdown_on_exit=False)
     HardwareInstrumentor().instrument(meter_provider=provider)
     for line in sys.stdin:
