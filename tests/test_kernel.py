@@ -17,7 +17,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.benchmarks.locks import releases
 from tests.children import PATIENCE, descriptors, run, scene, started
 from tests.stage import Clock
 from tests.waiting import wait_for
@@ -513,18 +512,6 @@ def test_affinity_of_an_ended_process_is_an_error(kernel: Linux) -> None:
         child.wait()
     with pytest.raises(ProcessLookupError):
         kernel.affinity(child.pid)
-
-
-@linux
-def test_reading_files_does_not_release_the_interpreter_lock(kernel: Linux) -> None:
-    def work() -> None:
-        kernel.read("/proc/self/stat")
-        kernel.once("/proc/self/mountinfo")
-        kernel.changed("/proc/self/mountinfo")
-        kernel.names("/proc/self/task")
-
-    work()
-    assert releases(work) == 0
 
 
 # -- children

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.benchmarks.figure import Figure
-from tests.benchmarks.locks import releases
 from tests.benchmarks.steady import in_turn, milliseconds
 from tests.tools import amdsysfs
 from tests.tools.amdsysfs import Gpu, table
@@ -18,10 +17,8 @@ from tests.tools.amdsysfs import Gpu, table
 from opentelemetry.instrumentation.hardware import Config
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.kernel import Kernel, Linux
-from opentelemetry.instrumentation.hardware.machine import machine
 from opentelemetry.instrumentation.hardware.sources import Site
 from opentelemetry.instrumentation.hardware.sources.amd import Amd
-from opentelemetry.instrumentation.hardware.sources.amd.processes import Processes
 
 GPUS = 8
 BOUND = 2.0
@@ -75,26 +72,6 @@ def opened() -> Iterator[Amd]:
             yield source
         finally:
             source.close()
-
-
-def let_go() -> int:
-    """How often a sample releases the interpreter lock."""
-    with opened() as source:
-        return releases(lambda: list(source.read()))
-
-
-def looking() -> int:
-    """How often the search for GPUs that this process uses releases the lock, with a hundred files open."""
-    drivers = Drivers()
-    kernel = drivers.kernel()
-    with ExitStack() as files:
-        for _ in range(100):
-            files.enter_context(Path(os.devnull).open())
-        processes = Processes(kernel, machine(drivers), os.getpid(), {})
-        processes.look()
-        times = releases(processes.look)
-    drivers.close()
-    return times
 
 
 def figures(seconds: float) -> list[Figure]:

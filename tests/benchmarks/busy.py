@@ -15,8 +15,6 @@ from typing import Protocol
 
 from tests.benchmarks import peer
 from tests.benchmarks.figure import Figure
-from tests.benchmarks.locks import releases
-from tests.benchmarks.ours import ByHand
 from tests.benchmarks.steady import in_turn, work, yardstick
 from tests.waiting import wait_for
 
@@ -44,12 +42,6 @@ def figures(seconds: float) -> list[Figure]:
     theirs = peer.Callbacks()
     peer.instrument(theirs)
     theirs.read()
-    whole = ByHand()
-    whole.wait()
-    released = releases(whole.read)
-    whole.wait()
-    agreed = releases(whole.read) == released
-    peers = releases(theirs.read)
     with _apart() as elsewhere:
         with elsewhere:
             ours, official = _Ours(), _Official(theirs.read)
@@ -63,14 +55,11 @@ def figures(seconds: float) -> list[Figure]:
         took = in_turn(dict(_runs(readings)), seconds, stick)
         ours.close()
         official.close()
-    return [
-        Figure("interpreter lock releases", released, "releases", peer.NAME, peers, 12.0, noisy=not agreed),
-        *took.marked(
-            Figure("time until it is there", took["ours"], "ms", peer.NAME, took["peer"], 20.0),
-            Figure("the busy thread waits", took["ours waits"], "ms", peer.NAME, took["peer waits"], 1.0),
-            Figure("... and for file systems", took["apart waits"], "ms"),
-        ),
-    ]
+    return took.marked(
+        Figure("time until it is there", took["ours"], "ms", peer.NAME, took["peer"], 20.0),
+        Figure("the busy thread waits", took["ours waits"], "ms", peer.NAME, took["peer waits"], 1.0),
+        Figure("... and for file systems", took["apart waits"], "ms"),
+    )
 
 
 def _runs(readings: Mapping[str, Reading]) -> Iterator[tuple[str, Callable[[], float]]]:

@@ -8,27 +8,25 @@ from types import FrameType, SimpleNamespace
 from unittest.mock import patch
 
 from tests.benchmarks.growth import sockets
-from tests.benchmarks.locks import releases
 from tests.benchmarks.ours import ByHand
 
 from opentelemetry.instrumentation.hardware import kernel
 
 
 def reading(open_sockets: int = 0) -> dict[str, int]:
-    """Lock releases, read system calls and function calls of a reading of every source before a collection."""
+    """Read system calls and function calls of a reading of every source before a collection."""
     clock = SimpleNamespace(**{**vars(time), "monotonic": lambda: 0.0})
     with patch.object(kernel, "time", clock), sockets(open_sockets):  # no time passes within a reading
         whole = ByHand()
         clock.monotonic = lambda: whole.now
         whole.cost()
         whole.wait()
-        released = releases(whole.read)
         called = _calls(whole)
         whole.wait()
         before = _reads()
         whole.read()
         read = _reads() - before
-    return {"releases": released, "reads": read, "calls": called}
+    return {"reads": read, "calls": called}
 
 
 def _calls(whole: ByHand) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import io
 import itertools
 import json
@@ -20,7 +19,6 @@ from tests.benchmarks import __main__ as benchmarks
 from tests.benchmarks import fresh, steady
 from tests.benchmarks.figure import Figure
 from tests.benchmarks.growth import PROCESSES, SOCKETS, crowd
-from tests.benchmarks.locks import releases
 from tests.benchmarks.steady import ENOUGH, REFERENCE, Measured, in_turn, milliseconds, work
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the benchmarks need Linux")
@@ -77,9 +75,8 @@ def test_shortest_run_measures_every_part(tmp_path: Path) -> None:
             assert row["unit"] in run.row(row["name"])
             numbers = [row[key] for key in ("ours", "beside", "bound", "ratio") if row[key] is not None]
             assert all(math.isfinite(number) and number >= 0 for number in numbers), row
-            if row["unit"] != "releases":  # noisy when two counts disagree
-                counted = row["unit"] in ("calls", "points", "KiB")
-                assert row["noisy"] is not counted, "a single round is too few for a time"
+            counted = row["unit"] in ("calls", "points", "KiB")
+            assert row["noisy"] is not counted, "a single round is too few for a time"
 
 
 # -- the table and the file
@@ -280,29 +277,6 @@ def test_compare_refuses_a_file_that_was_not_written_by_json(
 # -- what can be counted
 
 
-@pytest.mark.alone
-@pytest.mark.parametrize("times", [0, 1, 7, 30])
-def test_interpreter_lock_releases_are_counted(times: int) -> None:
-    assert releases(lambda: [os.stat("/") for _ in range(times)]) == times
-
-
-@pytest.mark.alone
-def test_call_that_holds_the_interpreter_lock_is_not_counted_as_release() -> None:
-    pid = ctypes.PyDLL(None).getpid
-    assert releases(lambda: [pid() for _ in range(1000)]) == 0
-
-
-@pytest.mark.alone
-def test_counting_lock_releases_restores_interpreter_and_scheduler() -> None:
-    def state() -> tuple[object, ...]:
-        return sys.getswitchinterval(), os.sched_getaffinity(0), os.sched_getscheduler(0)
-
-    before = state()
-    with pytest.raises(ZeroDivisionError):
-        releases(lambda: 1 // 0)
-    assert state() == before
-
-
 @pytest.fixture(scope="module")
 def plain() -> dict[str, int]:
     return _counted()
@@ -313,12 +287,6 @@ def _counted(*arguments: Any) -> dict[str, int]:
     return counted
 
 
-@pytest.mark.alone
-def test_reading_all_sources_releases_the_interpreter_lock_at_most_twelve_times(plain: dict[str, int]) -> None:
-    assert plain["releases"] <= 12
-
-
-@pytest.mark.alone
 def test_reading_makes_no_more_system_calls_with_many_sockets(plain: dict[str, int]) -> None:
     assert _counted(SOCKETS) == plain
 

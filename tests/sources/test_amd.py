@@ -8,7 +8,6 @@ import math
 import os
 import re
 import struct
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from errno import EBUSY, EIO, ENODEV, ENOENT, EPERM
@@ -18,7 +17,6 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.benchmarks import fresh
 from tests.samples import samples
 from tests.sources.machines import STRANGER
 from tests.sources.playing import playing
@@ -665,18 +663,3 @@ def test_card_without_a_sysfs_folder_raises_file_not_found() -> None:
     card = BoardCard(drivers.kernel(), "card7", "0000:03:00.0", 0, "1002:740F")
     with pytest.raises(OSError, match="No such file"):
         card.find(set(), {}, None)
-
-
-# -- logging, loss and locking
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="amdgpu is a driver of Linux")
-def test_reading_device_files_releases_the_interpreter_lock() -> None:
-    times: int = fresh.call("tests.benchmarks.amd:let_go")
-    assert 8 * 10 <= times <= 8 * 15, "for each file of each GPU, and no more"
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="amdgpu is a driver of Linux")
-def test_scanning_fdinfo_keeps_the_interpreter_lock() -> None:
-    times: int = fresh.call("tests.benchmarks.amd:looking")
-    assert times <= 5
