@@ -14,7 +14,6 @@ from tests.sink import Sink
 
 pytest.importorskip("opentelemetry.configuration", reason="needs opentelemetry-sdk[file-configuration]")
 pytest.importorskip("jsonschema", reason="needs opentelemetry-sdk[file-configuration]")
-pytest.importorskip("yaml", reason="needs opentelemetry-sdk[file-configuration]")
 
 DISABLED = {"OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "system_metrics,hardware"}
 """`opentelemetry-instrument` does not start the package by itself: the configuration file alone decides."""

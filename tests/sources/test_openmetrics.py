@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.sdk.metrics import MeterProvider
@@ -124,7 +125,6 @@ def test_endpoints_from_a_json_file(tmp_path: Path) -> None:
 
 
 def test_endpoints_from_a_yaml_file(tmp_path: Path) -> None:
-    pytest.importorskip("yaml")
     file = tmp_path / "endpoints.yaml"
     file.write_text("a:\n  url: http://h/m\n  filters:\n    - x\nb: http://h/m\n")
     assert [one.filters for one in endpoints(str(file)).each] == [["x"], None]
@@ -137,7 +137,6 @@ def test_endpoints_from_a_yaml_file(tmp_path: Path) -> None:
 def test_yaml_file_with_a_python_object_is_refused_and_runs_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, tag: str
 ) -> None:
-    pytest.importorskip("yaml")
     made = tmp_path / "made"
     file = tmp_path / "endpoints.yaml"
     file.write_text(f"a: http://h/m\nb: !!python/{tag} [{made}]\n")
@@ -149,7 +148,6 @@ def test_yaml_file_with_a_python_object_is_refused_and_runs_nothing(
 
 
 def test_endpoint_example_of_the_docs_is_valid() -> None:
-    yaml = pytest.importorskip("yaml")
     _, _, text = render.openmetrics().partition("```yaml\n")
     first, second = endpoints(yaml.safe_load(text.partition("```")[0])).each
     assert (first.name, first.max_series, first.timeout, first.interval) == ("dcgm", 1000, 5.0, 30.0)
