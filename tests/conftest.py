@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Options and fixtures of all tests."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PORTABLE = (
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--rewrite", action="store_true", help="write simulated captures and expected output anew, instead of comparing"
+        "--rewrite", action="store_true", help="write simulated captures and expected output instead of comparing"
     )
 
 
@@ -57,25 +57,25 @@ def pytest_configure() -> None:
 
 @pytest.fixture
 def rewrite(request: pytest.FixtureRequest) -> bool:
-    """Whether files that are made from something else are to be written anew."""
+    """Whether to write expected files instead of comparing with them."""
     return bool(request.config.getoption("--rewrite"))
 
 
 @pytest.fixture(scope="module", autouse=True)
-def files_do_not_meet() -> Iterator[None]:
-    """What gRPC has open when one file of tests ends is closed before the next begins; of the kernel's, nothing is."""
+def no_descriptor_outlives_a_module() -> Iterator[None]:
+    """Wait until gRPC's threads have closed the descriptors of the tests before, and ours those of /proc and /sys."""
     if not os.path.isdir("/proc/self/fd"):
         yield
         return
-    with suppress(AssertionError):  # where it stays open, it does so at both ends of a comparison
-        wait_for(lambda: "anon_inode:[eventpoll]" not in descriptors().values(), 10, "end of gRPC's own threads")
+    with suppress(AssertionError):  # one that stays open is the same before and after a test
+        wait_for(lambda: "anon_inode:[eventpoll]" not in descriptors().values(), 10, "end of gRPC's threads")
     yield
-    wait_for(lambda: traces.descriptors() == [], 10, "end of what reads the kernel's files")
+    wait_for(lambda: traces.descriptors() == [], 10, "closing of the files of /proc and /sys")
 
 
 @pytest.fixture
 def no_child_is_left() -> Iterator[None]:
-    """After the test there is no child, not even a dead one."""
+    """After the test there is no child process, not even a zombie."""
     yield
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
@@ -83,7 +83,7 @@ def no_child_is_left() -> Iterator[None]:
 
 @pytest.fixture
 def nothing_is_left(no_child_is_left: None) -> Iterator[None]:
-    """And there are the descriptors of before it."""
+    """After the test there are no children, and the same descriptors are open as before."""
     before = descriptors()
     yield
     assert descriptors() == before
