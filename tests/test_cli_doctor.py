@@ -187,6 +187,28 @@ def test_note_about_variable_keeps_exit_status_0(env: dict[str, str], name: str,
     assert word in found.text + found.fix
 
 
+@pytest.mark.parametrize("disabled", ["system_metrics", "flask, system_metrics", "*"])
+def test_disabled_system_metrics_gives_no_note_about_duplicates(disabled: str) -> None:
+    subjects = {finding.subject for finding in delivery.zero_code({"OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": disabled})}
+    assert "entry point" in subjects
+    assert "duplicates" not in subjects
+
+
+@pytest.mark.parametrize(
+    ("protocol", "said", "advice"),
+    [
+        ("grpc", "error code: UNAVAILABLE", "does gRPC live there"),
+        ("http/protobuf", "error code: 502", "does OTLP over HTTP live there"),
+        ("grpc", "error code: UNIMPLEMENTED", "is that an OTLP receiver?"),
+        ("http/protobuf", "error code: 404", "is that an OTLP receiver?"),
+        ("grpc", "error code: UNAUTHENTICATED", "OTEL_EXPORTER_OTLP_HEADERS"),
+        ("http/protobuf", "error code: 403", "OTEL_EXPORTER_OTLP_HEADERS"),
+    ],
+)
+def test_advice_for_a_failed_request_follows_error_and_protocol(protocol: str, said: str, advice: str) -> None:
+    assert delivery._advice(said, Destination("otlp", protocol, "http://c.example:9", ENDPOINT)).startswith(advice)
+
+
 def test_note_about_job_names_its_variable() -> None:
     with started(["cat"]) as reporter:
         _, findings = examined({JOB: key(reporter.pid), "OTEL_METRICS_EXPORTER": "console"})

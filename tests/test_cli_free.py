@@ -174,6 +174,12 @@ CASES = {
         {"NVIDIA_VISIBLE_DEVICES": "none"},
         "NVIDIA_VISIBLE_DEVICES=none leaves no GPU to choose from",
     ),
+    "setting-and-cuda-none": (
+        THREE,
+        "",
+        {"OTEL_PYTHON_HARDWARE_DEVICES": "1", "CUDA_VISIBLE_DEVICES": "0"},
+        "CUDA_VISIBLE_DEVICES=0 and OTEL_PYTHON_HARDWARE_DEVICES=1 leaves no GPU to choose from",
+    ),
     "order-of-cuda-unknown": (
         MODELS,
         "",

@@ -163,6 +163,20 @@ def test_two_meter_providers_share_one_session(
     other.provider.shutdown()
 
 
+def test_second_meter_provider_has_instruments_before_the_next_reading(
+    instrumentor: HardwareInstrumentor, application: Application
+) -> None:
+    instrumentor.instrument(meter_provider=application.provider, sources=["process"])
+    assert "process.uptime" in application.names()
+    session_ = instrumentor._session
+    assert session_ is not None
+    session_.notice = lambda: None  # readings register no rows from now on
+    other = Application()
+    instrumentor.instrument(meter_provider=other.provider)
+    assert "process.uptime" in {point.name for point in flatten(other.reader.get_metrics_data())}
+    other.provider.shutdown()
+
+
 def test_same_meter_provider_twice_reports_once(
     instrumentor: HardwareInstrumentor, application: Application, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -513,6 +527,39 @@ def test_counter_continues_after_a_session_without_it(
         instrumentor.uninstrument()
     assert len(seen["a"]) == 4
     assert seen["a"] == sorted(seen["a"])
+
+
+class Totals(Vendor):
+    """A counter whose totals are set for each session."""
+
+    sessions: ClassVar[Iterator[dict[str, int]]]
+
+    def open(self) -> None:
+        self.row = Metric("vendor.turns", Kind.COUNTER, "{turn}", "Turns.", ("part",))
+        self.totals = next(self.sessions)
+
+    def read(self) -> Iterator[Point]:
+        yield from (self.row(total, {"part": part}) for part, total in self.totals.items())
+
+
+@pytest.mark.parametrize(
+    ("origin", "first", "second"), [("boot", {"a": 100}, {"a": 40, "b": 7}), ("start", {"a": 0}, {"a": 0, "b": 0})]
+)
+def test_smaller_total_and_new_series_in_a_second_session(
+    instrumentor: HardwareInstrumentor,
+    application: Application,
+    monkeypatch: pytest.MonkeyPatch,
+    origin: str,
+    first: dict[str, int],
+    second: dict[str, int],
+) -> None:
+    monkeypatch.setattr(session, "discover", lambda: {"vendor": lambda: Totals})
+    monkeypatch.setattr(Totals, "sessions", iter([{"a": 100}, {"a": 40, "b": 7}]), raising=False)
+    for expected in (first, second):
+        instrumentor.instrument(meter_provider=application.provider, counter_origin=origin)
+        turns = [point for point in application.points() if point.name == "vendor.turns"]
+        assert {point.attributes["part"]: point.value for point in turns} == expected
+        instrumentor.uninstrument()
 
 
 class Learning(Vendor):

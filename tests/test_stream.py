@@ -315,6 +315,7 @@ def test_rest_of_a_dropped_line_is_dropped(
     wait_for(lambda: buffered() == len("old\nold\nhalf"), LONG, "two lines and a half")
     clock.now += 3600.0
     assert stream.read() == []
+    assert stream.read() == [], "the next line is due in three periods"
     word.write_text("on")
     wait_for(lambda: buffered() == len(" of it\nnew\n"), LONG, "the other half")
     assert stream.read() == [b"new"]

@@ -335,6 +335,20 @@ def test_unreadable_memory_total_is_read_again() -> None:
         assert source.missing == []
 
 
+def test_memory_total_is_read_again_after_a_card_comes_back() -> None:
+    gpu = Gpu()
+    drivers = Equipped(amdsysfs.machine([gpu]))
+    assert drivers.tree is not None
+    files = drivers.tree.files
+    with opened("amd", drivers, STRANGER) as source:
+        assert of(all_of(source), v.HW_GPU_MEMORY_LIMIT) == [68_702_699_520]
+        well = {path: said for path, said in files.items() if path.startswith(gpu.folder)}
+        files.update(dict.fromkeys(well, OSError(ENODEV, "No such device")))
+        all_of(source)
+        files.update(well | {f"{gpu.folder}/mem_info_vram_total": "34351349760\n"})
+        assert of(all_of(source), v.HW_GPU_MEMORY_LIMIT) == [34_351_349_760]
+
+
 def test_process_memory_of_gpu_partitions_is_summed() -> None:
     """KFD has a node for each partition, all at one PCI address; the sysfs files are those of the whole GPU."""
     gpu = Gpu()

@@ -468,6 +468,13 @@ def test_ipuof_environment_variable_makes_the_source_present(tmp_path: Path, mon
         assert series_of(all_of(source), v.HW_NPU_INFO)
 
 
+def test_line_that_is_not_json_is_skipped() -> None:
+    speaking = Speaking([b"loading", json.dumps([c2(0, 1)]).encode(), b"[{"])
+    with opened("graphcore", Npus(HOST | {"/dev/ipu0": ""}, speaking, folder="/opt/poplar"), STRANGER) as source:
+        assert often(source)
+        assert source.wrong == []
+
+
 def test_stale_ipu_values_are_dropped_after_a_pause() -> None:
     drivers = Npus(HOST | {"/dev/ipu0": ""} | program(), lines([c2(0, 1)]), folder="/opt/poplar")
     with opened("graphcore", drivers, STRANGER, sample_interval=2) as source:

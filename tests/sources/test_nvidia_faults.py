@@ -85,6 +85,14 @@ def test_lost_gpu_has_status_failed_until_it_answers_and_others_go_on(
     assert back == [f"GPU 1 ({UUID}1) answers again"]
 
 
+def test_missing_rows_of_a_lost_gpu_are_not_listed(tmp_path: Path) -> None:
+    with plugged(tmp_path, h100(0)) as cards:
+        cards.tick(0)
+        assert cards.missing("Not Supported")
+        cards.tick(2, {"gpu0": refused(LOST)})
+        assert [sentence.partition(":")[0] for sentence in cards.missing()] == ["GPU 0 does not answer"]
+
+
 def test_lost_gpu_is_retried_after_growing_pauses(tmp_path: Path) -> None:
     with plugged(tmp_path, h100(0)) as cards:
         cards.tick(0)

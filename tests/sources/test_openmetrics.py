@@ -370,6 +370,13 @@ def test_failing_endpoint_is_down_and_recovers(caplog: pytest.LogCaptureFixture)
     assert "s3cret" not in caplog.text
 
 
+@pytest.mark.parametrize(("url", "port"), [("http://h/m", 80), ("https://h/m", 443), ("https://h:9/m", 9)])
+def test_server_port_of_a_url_without_a_port_is_that_of_its_scheme(url: str, port: int) -> None:
+    with playing(lambda _: Answering("a 1\n"), settings(url=url)) as stage:
+        (line, _) = scraped(stage)
+    assert f",server.port={port}}}" in line
+
+
 def test_vanished_series_is_not_exported() -> None:
     drivers = Answering('a{n="1"} 1\na{n="2"} 1\n', 'a{n="2"} 1\n')
     with playing(lambda _: drivers, settings()) as stage:

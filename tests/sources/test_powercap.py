@@ -27,6 +27,18 @@ def test_energy_counter_wraparound_is_added() -> None:
     assert second - first == pytest.approx((262_143_328_850 - 262_100_000_000 + 1_900_000_000) / 1e6)
 
 
+def test_energy_counter_of_a_zone_without_its_range_never_falls() -> None:
+    machine = metal(0)
+    assert machine.tree is not None
+    files = machine.tree.files
+    del files[f"{FOLDER}/intel-rapl:0/max_energy_range_uj"]
+    with opened("powercap", machine) as source:
+        files[f"{FOLDER}/intel-rapl:0/energy_uj"] = "5000000\n"
+        first = value(often(source), v.HW_ENERGY, PACKAGES[0])
+        files[f"{FOLDER}/intel-rapl:0/energy_uj"] = "2000000\n"
+        assert value(often(source), v.HW_ENERGY, PACKAGES[0]) == pytest.approx(first + 2)
+
+
 def test_unreadable_zone_loses_only_its_metrics() -> None:
     machine = metal(0)
     assert machine.tree is not None

@@ -869,5 +869,6 @@ def test_snapshot_prints_wandb_keys_of_neuron_cores(tmp_path: Path, capsys: pyte
     assert found["trn.host_total_memory_usage"] == 610_705_409
     assert found["trn.neuron_device_total_memory_usage"] == 102_265_561
     assert found["trn.host_total_memory_usage.dma_buffers"] == 1_048_576
+    assert found["trn.host_memory_usage.dma_buffers"] == 1_048_576
     assert found["trn.4.neuroncore_memory_usage.tensors"] == 943_608
     assert len(found) == 3 + 2 * 4 + 5
