@@ -16,6 +16,7 @@ ALONE = pytest.StashKey[list[str]]()
 """The node ids of the tests that run alone."""
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Two workers per core: about half of the suite's time is waiting for children."""
     affinity = getattr(os, "sched_getaffinity", None)
@@ -43,19 +44,31 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Take over what a worker left out; all workers name the same tests."""
-    node.config.stash[ALONE] = getattr(node, "workeroutput", {}).get("alone", [])
+    """Take over what a worker left out. All workers name the same tests, except that one that crashed names none."""
+    if alone := getattr(node, "workeroutput", {}).get("alone"):
+        node.config.stash[ALONE] = alone
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
     """After the workers' tests, run those that they left out."""
     result = yield
-    alone = session.config.stash.get(ALONE, [])
-    if alone and not hasattr(session.config, "workerinput") and not session.shouldfail and not session.shouldstop:
+    config = session.config
+    alone = config.stash.get(ALONE, [])
+    if alone and not hasattr(config, "workerinput") and not _stopped(session):
         collected = session.testscollected
-        items = session.perform_collect(alone)
+        reporter = config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None:
+            reporter.line("")  # ends the line of dots
+        # Node ids are relative to the root; arguments are relative to the directory that pytest was started in.
+        items = session.perform_collect([str(config.rootpath / nodeid) for nodeid in alone])
         for item, following in zip(items, [*items[1:], None], strict=True):
-            session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if _stopped(session):
+                break
         session.testscollected += collected
     return result
+
+
+def _stopped(session: pytest.Session) -> bool:
+    return bool(session.shouldfail or session.shouldstop)

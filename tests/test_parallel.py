@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ def times(request):
 @pytest.mark.alone
 @pytest.mark.parametrize("number", range(2))
 def test_alone(number):
-    assert number == 0 or "FAIL" not in os.environ
+    assert number == 1 or "FAIL" not in os.environ
 
 @pytest.mark.parametrize("number", range(12))
 def test_beside(number):
@@ -37,18 +38,31 @@ def test_beside(number):
 """
 
 
-@pytest.mark.parametrize(("workers", "failing"), [(3, False), (3, True), (0, False)])
-def test_tests_marked_alone_run_after_all_others(workers: int, failing: bool, tmp_path: Path) -> None:
-    (tmp_path / "test_suite.py").write_text(SUITE)
+@pytest.mark.parametrize(
+    ("workers", "environment", "options", "expected"),
+    [
+        pytest.param(3, {}, [], "14 passed", id="workers"),
+        pytest.param(3, {"FAIL": "1"}, [], "1 failed, 13 passed", id="workers-failure"),
+        pytest.param(
+            3, {"FAIL": "1"}, ["-x", "-p", "no:randomly"], "1 failed, 12 passed", id="workers-stop-at-failure"
+        ),
+        pytest.param(0, {}, [], "14 passed", id="no-workers"),
+    ],
+)
+def test_tests_marked_alone_run_after_all_others(
+    workers: int, environment: dict[str, str], options: list[str], expected: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "below the root"
+    folder.mkdir()
+    (folder / "test_suite.py").write_text(SUITE)
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    alone\n")
-    line = [sys.executable, "-m", "pytest", "-p", "tests.parallel", "-n", str(workers), "--dist", "worksteal"]
-    environment = {"PYTHONPATH": str(ROOT), "WORKERS": str(min(workers, 2))} | ({"FAIL": "1"} if failing else {})
-    outcome = run(line, environment, cwd=tmp_path)
-    summary = outcome.stdout.splitlines()[-1]
-    assert re.search("1 failed, 13 passed" if failing else "14 passed", summary), outcome.stdout + outcome.stderr
-    assert outcome.returncode == failing
-    times = {file.name: json.loads(file.read_text()) for file in tmp_path.glob("*.json")}
-    first, second = sorted(times.pop(f"test_alone[{number}].json") for number in range(2))
-    assert first[1] <= second[0]
+    line = [sys.executable, "-m", "pytest", "-p", "tests.parallel", "-n", str(workers), "--dist", "worksteal", *options]
+    variables = {"PYTHONPATH": str(ROOT), "WORKERS": str(min(workers, 2)), **environment}
+    outcome = run(line, variables, cwd=folder)
+    assert re.search(f" {expected} in", f" {outcome.stdout.splitlines()[-1]}"), outcome.stdout + outcome.stderr
+    assert outcome.returncode == ("failed" in expected)
+    times = {file.name: json.loads(file.read_text()) for file in folder.glob("*.json")}
+    alone = sorted(times.pop(name) for name in sorted(times) if "alone" in name)
+    assert all(first[1] <= second[0] for first, second in pairwise(alone))
     assert len(times) == 12
-    assert max(end for _, end in times.values()) <= first[0]
+    assert max(end for _, end in times.values()) <= alone[0][0]
