@@ -1013,7 +1013,7 @@ WAYS: list[tuple[Way, Sequence[Found]]] = [
 
 @PATIENT
 @given(
-    words=st.lists(WORDS, min_size=1, max_size=4) | st.sampled_from([None, ["visible"], ["process"]]),
+    words=st.lists(WORDS, min_size=1, max_size=4),
     environ=st.dictionaries(
         st.sampled_from([CUDA, ORDER, CONTAINER, ROCR, HIP, ORDINAL, CORES, COUNT, "SLURM_JOB_ID"]),
         st.lists(WORDS, max_size=4).map(",".join),
@@ -1022,15 +1022,22 @@ WAYS: list[tuple[Way, Sequence[Found]]] = [
     uses=st.sets(st.sampled_from([A, X, "gpu1", "neuroncore4", "nobody"])),
 )
 def test_any_words_choose_devices_that_exist(
-    words: list[str] | None, environ: dict[str, str], machine: tuple[Way, Sequence[Found]], uses: set[str]
+    words: list[str], environ: dict[str, str], machine: tuple[Way, Sequence[Found]], uses: set[str]
 ) -> None:
     way, found = machine
-    choice = Choice(words, environ, way)
-    choice.look(found)
-    for device in uses:
-        choice.use(device)
-    assert choice._chosen.ids <= everything(found)
-    assert {*choice._chosen.strange} <= {*(words or ())}
-    assert all(sentence.isprintable() for sentence in choice.missing())
-    if words != ["process"] and not {*environ} & {*way.variables} and not way.noun.startswith("Neuron"):
-        assert words not in (None, ["visible"]) or choice._chosen.ids == everything(found)
+    for asked in (words, ["visible"], ["process"], None):
+        choice = Choice(asked, environ, way)
+        choice.look(found)
+        for device in uses:
+            choice.use(device)
+        chosen = choice._chosen
+        assert chosen.ids <= everything(found)
+        assert {*chosen.strange} <= {*(asked or ())}
+        assert all(sentence.isprintable() for sentence in choice.missing())
+        if way.noun.startswith("Neuron"):  # device files may be missing without any variable
+            continue
+        if chosen.doubt:
+            assert way is visible.WAY, "the driver of ROCm says how it counts"
+            assert CONTAINER in environ or chosen.ids == everything(found)
+        if asked in (None, ["visible"]) and not {*environ} & {*way.variables}:
+            assert chosen.ids == everything(found)

@@ -211,8 +211,10 @@ def test_advice_for_a_failed_request_follows_error_and_protocol(protocol: str, s
 
 def test_note_about_job_names_its_variable() -> None:
     with started(["cat"]) as reporter:
-        _, findings = examined({JOB: key(reporter.pid), "OTEL_METRICS_EXPORTER": "console"})
-    assert JOB in subject(findings, "job").fix
+        status, findings = examined({JOB: key(reporter.pid), "OTEL_METRICS_EXPORTER": "console"})
+    note = subject(findings, "job")
+    assert (status, note.state) == (0, "note")
+    assert JOB in note.fix
 
 
 def test_doctor_reports_gpu_models_and_why_metrics_are_missing(tmp_path: Path) -> None:

@@ -225,13 +225,16 @@ sys.exit(main(sys.argv[1:]))
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status"),
-    [(["--duration", "0.1"], 0), (["--", sys.executable, "-c", "raise SystemExit(4)"], 4)],
+    ("arguments", "protocol", "status"),
+    [
+        (["--duration", "0.1"], "http/protobuf", 0),
+        (["--", sys.executable, "-c", "raise SystemExit(4)"], "grpc", 4),
+    ],
     ids=["agent", "program"],
 )
-def test_silent_endpoint_does_not_delay_the_end(silent: str, arguments: list[str], status: int) -> None:
+def test_silent_endpoint_does_not_delay_the_end(silent: str, arguments: list[str], protocol: str, status: int) -> None:
     """The exporter itself would wait far longer than `children.PATIENCE`."""
-    env = {"OTEL_EXPORTER_OTLP_ENDPOINT": silent, "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}
+    env = {"OTEL_EXPORTER_OTLP_ENDPOINT": silent, "OTEL_EXPORTER_OTLP_PROTOCOL": protocol}
     env |= {"OTEL_EXPORTER_OTLP_TIMEOUT": str(10 * PATIENCE), "OTEL_METRIC_EXPORT_TIMEOUT": str(10_000 * PATIENCE)}
     assert run([sys.executable, "-c", SHORT_END, "run", *arguments], env).returncode == status
 
@@ -293,13 +296,13 @@ for case in json.loads(sys.argv[1]):
         assert value in line
 
 
-@pytest.mark.parametrize("columns", [50, 90])
-def test_message_is_wrapped_to_the_width_of_the_terminal(
-    columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("window", "variable", "columns"), [(50, "", 50), (90, "", 90), (120, "60", 60)])
+def test_message_is_wrapped_to_columns_or_the_width_of_the_terminal(
+    window: int, variable: str, columns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
-    monkeypatch.delenv("COLUMNS", raising=False)
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 24, window, 0, 0))
+    monkeypatch.setenv("COLUMNS", variable)
     sentence = "nobody answers at http://localhost:4317 (connection refused); exporting goes on trying, " * 2
     with os.fdopen(theirs, "w") as terminal:
         monkeypatch.setattr(sys, "stderr", terminal)

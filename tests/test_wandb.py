@@ -519,8 +519,10 @@ def series(driver: FakeNvml) -> Iterator[Callable[[], dict[str, float]]]:
 
 
 def test_gpu_keys_follow_the_driver_through_windows_losses_and_hangs(machine_of: Callable[..., FakeNvml]) -> None:
-    driver = machine_of(hopper())
+    driver = machine_of(hopper(UtilizationRates=HANG))
     with series(driver) as following:
+        assert following() == following() == {}, "it hangs from the first call on"
+        driver.say({"gpu0.UtilizationRates": (88, 53)})
         for percent in (76, 10):
             driver.say({"gpu0.GpmCounter.2": moving(0, percent)})
 
