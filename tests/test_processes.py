@@ -66,7 +66,7 @@ def fork(journal: Path, way: str) -> dict[str, Any]:
     report = journal.with_name("report")
     # From 3.12 on Python warns of any fork beside threads, the SDK's own included.
     quiet = {"PYTHONWARNINGS": "ignore::DeprecationWarning"}
-    outcome = children.run(children.command("forks", journal, report, way, "ours"), quiet)
+    outcome = children.run(children.command("forks", journal, report, way), quiet)
     assert (outcome.returncode, outcome.stderr) == (0, "")
     said: dict[str, Any] = json.loads(report.read_text())
     return said

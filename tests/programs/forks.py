@@ -1,6 +1,6 @@
 """A program with metrics that forks, by os.fork or by multiprocessing, and lets the child say how it is.
 
-Usage: forks.py JOURNAL REPORT os|multiprocessing ours|bare
+Usage: forks.py JOURNAL REPORT os|multiprocessing
 
 It exports when told to and at its end only: the SDK cannot export in a child that is forked during an export.
 """
@@ -20,14 +20,13 @@ from tests.programs.journal import exports, provider
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 
-JOURNAL, REPORT, WAY, WITH = sys.argv[1:]
+JOURNAL, REPORT, WAY = sys.argv[1:]
 LARGE = 200 << 20
 
 
 def instrument() -> None:
     """Instrument this process, without readings but those that are asked for."""
-    if WITH == "ours":
-        HardwareInstrumentor().instrument(sample_interval=10)
+    HardwareInstrumentor().instrument(sample_interval=10)
 
 
 def export() -> None:

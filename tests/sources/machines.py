@@ -262,11 +262,11 @@ def _plain_process(tick: int) -> Files:
     return files
 
 
-def everything(tick: int) -> Fabricated:
+def everything(tick: int, cores: int = 4) -> Fabricated:
     """A bare machine with few cores, asked for every row; time waited for disks goes back once, as real kernels do."""
-    found = metal(tick, cores=4)
+    found = metal(tick, cores=cores)
     assert found.tree is not None
-    found.tree.files["/proc/stat"] = stat(4, tick, iowait_step=(0, 40, 15)[tick])
+    found.tree.files["/proc/stat"] = stat(cores, tick, iowait_step=(0, 40, 15)[tick])
     return found
 
 

@@ -426,11 +426,11 @@ def test_diskstats_line_with_few_columns_is_ignored(columns: int) -> None:
 
 
 def test_detail_adds_series_per_cpu_and_process_state() -> None:
-    machine = everything(0)
+    machine = everything(0, cores=12)
     found = _read(machine, detail="cpu,connections,processes", include_metrics="*")
-    assert len(series_of(found, v.SYSTEM_CPU_TIME)) == 4 * 7
-    assert len(series_of(found, v.SYSTEM_CPU_UTILIZATION)) == 4 * 7
-    assert value(found, v.SYSTEM_CPU_FREQUENCY, {v.CPU_NUMBER: 3}) == 2.13e9
+    assert len(series_of(found, v.SYSTEM_CPU_TIME)) == 12 * 7
+    assert len(series_of(found, v.SYSTEM_CPU_UTILIZATION)) == 12 * 7
+    assert value(found, v.SYSTEM_CPU_FREQUENCY, {v.CPU_NUMBER: 11}) == 2.21e9
     assert value(found, v.SYSTEM_PROCESS_COUNT, {v.PROCESS_STATE: "sleeping"}) == 6 + 1, "and the one that reads"
     assert value(found, v.SYSTEM_PROCESS_COUNT, {v.PROCESS_STATE: "running"}) == 2
     assert value(found, v.SYSTEM_PROCESS_COUNT, {v.PROCESS_STATE: "stopped"}) == 2
