@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.machinery
+import importlib.util
+import os
 import re
+import signal
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -46,6 +52,87 @@ def test_unknown_step_is_refused_with_the_known_ones(steps: set[str]) -> None:
     assert outcome.returncode == 2
     assert "tset" in outcome.stderr
     assert all(name in outcome.stderr for name in steps)
+
+
+@pytest.fixture
+def gate(no_bytecode: None) -> Any:
+    """The gate as a module."""
+    loader = importlib.machinery.SourceFileLoader("gate", str(GATE))
+    spec = importlib.util.spec_from_loader("gate", loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def no_bytecode(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # .ci/runc would be a new file of the checkout
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("first", "status", "table"),
+    [
+        (
+            lambda gate: gate.run("no-such-command"),
+            1,
+            r"a +0 s  FAILED: cannot run no-such-command: .*\nb +0 s  passed",
+        ),
+        (lambda gate: gate.run("false"), 1, r"a +0 s  FAILED: exit status 1: false\nb +0 s  passed"),
+        (lambda gate: Path("missing").stat(), 1, r"a +0 s  FAILED: \[Errno 2\].*\nb +0 s  passed"),
+        (interrupt, 130, r"a +0 s  interrupted"),
+    ],
+    ids=["no-command", "exit-status", "os-error", "interrupted"],
+)
+def test_failed_step_does_not_stop_the_next_and_interrupted_one_does(
+    first: Any,
+    status: int,
+    table: str,
+    gate: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["run"])
+    gate.STEPS = {"a": lambda: first(gate), "b": lambda: None}
+    assert gate.main() == status
+    rows = re.sub(r" +\d+ s", " 0 s", capsys.readouterr().out.rpartition("\n\n")[2])
+    assert re.fullmatch(rf"{table}\nall +0 s\n", rows), rows
+
+
+def test_interrupted_command_is_ended(gate: Any) -> None:
+    commands: list[subprocess.Popen[bytes]] = []
+
+    def interrupted(process: subprocess.Popen[bytes], _: str) -> None:
+        commands.append(process)
+        raise KeyboardInterrupt
+
+    gate.PATIENCE = 0.1
+    gate.forward = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        gate.run("sleep", "600")
+    assert commands[0].returncode == -signal.SIGTERM
+    assert commands[0].stdout is not None
+    commands[0].stdout.close()
+
+
+def test_command_is_over_though_a_child_holds_its_output(gate: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    gate.QUIET = 0.05
+    gate.run("sh", "-c", "sleep 600 & echo $!")
+    os.kill(int(capfd.readouterr().out.splitlines()[1]), signal.SIGKILL)
+
+
+def test_wheel_that_is_older_than_the_sources_is_refused(gate: Any, tmp_path: Path) -> None:
+    gate.DIST = tmp_path
+    built = tmp_path / "some.whl"
+    built.touch()
+    assert gate.wheel() == str(built)
+    os.utime(built, (0, 0))
+    with pytest.raises(gate.StepError, match="older than the sources"):
+        gate.wheel()
 
 
 def test_portable_files_exist() -> None:
