@@ -24,8 +24,12 @@ T = TypeVar("T")
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = Path(__file__).resolve().parent
-BUILT = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "opentelemetry-instrumentation-hardware"
+_CACHE = Path(os.path.expanduser("~/.cache"), os.environ.get("XDG_CACHE_HOME", ""))  # an absolute path wins
+BUILT = _CACHE / "opentelemetry-instrumentation-hardware"
 """What was built, by a fingerprint of its sources; all checkouts of a user share it."""
+
+PROGRESS_SECONDS = 10.0
+"""Between two lines of progress."""
 
 BUILD_SECONDS = 1800
 """A build that takes longer counts as hung."""
@@ -129,25 +133,31 @@ def build(recipe: Recipe, progress: Callable[[str], None] = lambda line: None) -
 
     Args:
         recipe: how to build it.
-        progress: called with a line before the build and every ten seconds during it.
+        progress: called with a line before the build, and every ten seconds during it or while another process builds.
 
     Raises:
-        Missing: there is no compiler, or it failed.
+        Missing: there is no compiler, it failed, or there is no place for the product.
     """
-    kept = _product(recipe).parent
+    product = _product(recipe)
+    if product.exists():
+        return product
     if shutil.which(recipe.command[0]) is None:
         raise Missing(f"{recipe.folder}: no {recipe.command[0]} command to build it with: {recipe.compiler}")
-    BUILT.mkdir(parents=True, exist_ok=True)
-    with _lock(BUILT / f"{recipe.folder}.lock"):
-        if not _product(recipe).exists():
-            if recipe.usually:
-                progress(f"building {recipe.folder}: usually {recipe.usually} on two cores, once")
-            with tempfile.TemporaryDirectory(dir=BUILT, prefix=f"{recipe.folder}-") as scratch:
-                fresh = Path(scratch) / "fresh"
-                fresh.mkdir()
-                _compile(recipe, fresh / recipe.product, Path(scratch) / "log", progress)
-                fresh.rename(kept)  # as a whole: other processes see no product, or a finished one
-    return _product(recipe)
+    try:
+        BUILT.mkdir(parents=True, exist_ok=True)
+        with _lock(BUILT / f"{recipe.folder}.lock", progress):
+            if not product.exists():
+                if recipe.usually:
+                    progress(f"building {recipe.folder}: usually {recipe.usually} on two cores, once")
+                with tempfile.TemporaryDirectory(dir=BUILT, prefix=f"{recipe.folder}-") as scratch:
+                    fresh = Path(scratch) / "fresh"
+                    fresh.mkdir()
+                    _compile(recipe, fresh / recipe.product, Path(scratch) / "log", progress)
+                    fresh.rename(product.parent)  # as a whole: other processes see no product, or a finished one
+    except OSError as error:
+        where = f"{BUILT} (in XDG_CACHE_HOME or ~/.cache)"
+        raise Missing(f"{recipe.folder} cannot be built in {where}: {error.strerror}") from error
+    return product
 
 
 def _compile(recipe: Recipe, product: Path, log: Path, progress: Callable[[str], None]) -> None:
@@ -164,7 +174,7 @@ def _compile(recipe: Recipe, product: Path, log: Path, progress: Callable[[str],
     try:
         while compiler.poll() is None:
             with suppress(subprocess.TimeoutExpired):
-                compiler.wait(10)
+                compiler.wait(PROGRESS_SECONDS)
                 break
             seconds, lines = time.monotonic() - began, log.read_bytes().count(b"\n")
             if seconds > BUILD_SECONDS:
@@ -211,10 +221,19 @@ def _fingerprint(recipe: Recipe) -> str:
 
 
 @contextmanager
-def _lock(path: Path) -> Iterator[None]:
+def _lock(path: Path, progress: Callable[[str], None]) -> Iterator[None]:
     """Wait for other processes that hold the same lock, which is freed even when this one is killed."""
     import fcntl  # not on Windows, where nothing is built
 
+    began = said = time.monotonic()
     with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        while True:
+            with suppress(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            now = time.monotonic()
+            if now - said >= PROGRESS_SECONDS:
+                said = now
+                progress(f"another process builds {path.stem}: waiting for it, {now - began:.0f} s")
+            time.sleep(0.05)
         yield
