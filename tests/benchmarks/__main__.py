@@ -6,6 +6,8 @@ import argparse
 import json
 import os
 import sys
+from contextlib import suppress
+from math import inf
 from pathlib import Path
 
 from tests.benchmarks import fresh, report
@@ -34,6 +36,13 @@ def measure(name: str, seconds: float) -> list[Figure]:
     return [Figure(*values) for values in fresh.call(f"tests.benchmarks.{name}:figures", seconds)]
 
 
+def _seconds(word: str) -> float:
+    with suppress(ValueError):
+        if 0 <= (seconds := float(word)) < inf:
+            return seconds
+    raise argparse.ArgumentTypeError(f"{word!r} is no number of seconds")
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Measure, print the table, and return 1 when a bound is missed in quiet rounds."""
     parser = argparse.ArgumentParser(
@@ -41,7 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
         description="Measure the package beside its alternatives; status 1 means a bound missed in quiet rounds.",
     )
     parser.add_argument("--quick", action="store_true", help="less than a minute instead of less than five")
-    parser.add_argument("--seconds", metavar="N", type=float, help="measure for N seconds in all, start-up apart")
+    parser.add_argument("--seconds", metavar="N", type=_seconds, help="measure for N seconds in all, start-up apart")
     parser.add_argument("--only", metavar="PART", action="append", choices=PARTS, help=", ".join(PARTS))
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the figures to a file")
     parser.add_argument("--compare", metavar="FILE", type=Path, help="show the change since a file written by --json")
@@ -50,6 +59,8 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error("the benchmarks need Linux: CPU clocks of threads, priorities, private memory")
     try:
         earlier, before = report.read(options.compare) if options.compare else (None, {})
+        if options.json:
+            options.json.open("a").close()  # to fail before the measurements rather than after them
     except (OSError, ValueError) as error:
         parser.error(str(error))
     seconds = options.seconds if options.seconds is not None else _QUICK if options.quick else _FULL

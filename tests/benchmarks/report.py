@@ -157,9 +157,9 @@ def read(file: Path) -> tuple[dict[str, Any], Earlier]:
         for part, rows in found["parts"].items():
             for values in rows:
                 figure = Figure(*(values[field] for field in Figure._fields))
+                change(figure, figure)
                 figures[(part, *figure.key)] = figure
-        for field in ("date", "machine", "versions"):
-            found[field]
+        found["date"], found["machine"].items(), found["versions"].items()
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"{file} was not written by --json: {error!r}") from None
     return found, figures

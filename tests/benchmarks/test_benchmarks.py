@@ -262,7 +262,18 @@ def test_compare_says_what_is_different_on_the_earlier_machine(measured: Callabl
     assert any(line.startswith("Different versions: openlit was 0.1, is ") for line in lines)
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"parts": {"part": [{"name": "one"}]}}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"parts": {"part": [{"name": "one"}]}}',
+        '{"parts": {}, "date": "", "machine": "", "versions": {}}',
+        '{"parts": {}, "date": "", "machine": {}}',
+        json.dumps({"parts": {"part": [{**HELD.document(), "ours": "fast"}]}}),
+    ],
+)
 def test_compare_refuses_a_file_that_was_not_written_by_json(
     content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -272,6 +283,29 @@ def test_compare_refuses_a_file_that_was_not_written_by_json(
         benchmarks.main(["--compare", str(file)])
     assert end.value.code == 2
     assert f"{file} was not written by --json" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--seconds", "nan"], "'nan' is no number of seconds"),
+        (["--seconds", "-1"], "'-1' is no number of seconds"),
+        (["--json", "missing-folder/figures.json"], "missing-folder/figures.json"),
+        (["--compare", "missing.json"], "missing.json"),
+    ],
+)
+def test_wrong_arguments_are_refused_before_measuring(
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as end:
+        benchmarks.main(arguments)
+    assert end.value.code == 2
+    assert message in capsys.readouterr().err
 
 
 # -- what can be counted
