@@ -108,9 +108,16 @@ def test_interrupted_command_is_ended(gate: Any) -> None:
 
     def interrupted(process: subprocess.Popen[bytes], _: str) -> None:
         commands.append(process)
+        wait = process.wait
+
+        def impatient(seconds: float) -> int:
+            process.wait = wait  # type: ignore[method-assign]
+            raise subprocess.TimeoutExpired("sleep", seconds)
+
+        process.wait = impatient  # type: ignore[method-assign, assignment]
         raise KeyboardInterrupt
 
-    gate.PATIENCE = 0.1
+    gate.PATIENCE = 60.0
     gate.forward = interrupted
     with pytest.raises(KeyboardInterrupt):
         gate.run("sleep", "600")
@@ -120,9 +127,10 @@ def test_interrupted_command_is_ended(gate: Any) -> None:
 
 
 def test_command_is_over_though_a_child_holds_its_output(gate: Any, capfd: pytest.CaptureFixture[str]) -> None:
-    gate.QUIET = 0.05
+    gate.QUIET = 0.5
     gate.run("sh", "-c", "sleep 600 & echo $!")
-    os.kill(int(capfd.readouterr().out.splitlines()[1]), signal.SIGKILL)
+    (child,) = re.findall(r"^\d+$", capfd.readouterr().out, re.MULTILINE)  # there may be lines that say that it runs
+    os.kill(int(child), signal.SIGKILL)
 
 
 def test_wheel_that_is_older_than_the_sources_is_refused(gate: Any, tmp_path: Path) -> None:
