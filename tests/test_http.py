@@ -38,7 +38,7 @@ def test_get_returns_body_type_and_duration_and_sends_default_headers() -> None:
         answer = Http(Address(web.url + "?a=b%20c", accept="text/plain")).get()
     assert answer["body"] == TEXT.encode()
     assert answer["type"] == "text/plain; version=0.0.4"
-    assert 0 < answer["seconds"] < 5
+    assert 0 < answer["seconds"] < 60
     ((path, headers),) = web.requests
     assert path == "/metrics?a=b%20c"
     assert headers["host"] == f"127.0.0.1:{web.port}"
