@@ -120,6 +120,11 @@ def test_faulty_sources_lose_only_their_own_metrics_and_are_logged_once(
     def health() -> dict[str, int]:
         return {name: value for name, value in up(last()).items() if name in names}
 
+    def logged(level: str) -> set[str]:
+        """The sources with such a message; a hang is logged after the collection that shows it."""
+        texts = [record.getMessage() for record in caplog.records if record.levelname == level]
+        return {name for name in names if any(f"Source {name}" in text for text in texts)}
+
     monkeypatch.setattr(poller, "_SHORT", 0.5)
     monkeypatch.setattr(poller, "_PAUSES", (0.1,))
     with caplog.at_level(logging.INFO, "opentelemetry.instrumentation.hardware"):
@@ -128,6 +133,7 @@ def test_faulty_sources_lose_only_their_own_metrics_and_are_logged_once(
         wait_for(lambda: health() == all_up and "process.cpu.time" in last().names(), children.PATIENCE, "health")
         faults.faulty = True
         wait_for(lambda: health() == all_down, children.PATIENCE, f"illness of all: {names}")
+        wait_for(lambda: logged("WARNING") >= names, children.PATIENCE, f"warnings of all: {names}")
         wait_for(lambda: faults.attempts >= 3, children.PATIENCE, "third attempt of a source that raises")
         ill = last()
 
@@ -140,6 +146,7 @@ def test_faulty_sources_lose_only_their_own_metrics_and_are_logged_once(
         faults.faulty = False
         faults.answer.set()
         wait_for(lambda: health() == all_up, children.PATIENCE, f"recovery of all: {names}")
+        wait_for(lambda: logged("INFO") >= names, children.PATIENCE, f"recovery of all in the log: {names}")
         wait_for(lambda: len(last().values("hw.errors")) == len(names), children.PATIENCE, "numbers of all")
 
     # The other sources stay up, and the valid point among invalid ones is kept.
