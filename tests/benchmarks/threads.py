@@ -43,7 +43,8 @@ def figures(seconds: float) -> list[Figure]:
     session.fresh(5.0)  # the reading that a collection adds, once a minute
     due = _used() - used - sampled
     HardwareInstrumentor().uninstrument()
-    return rounds.marked(Figure("CPU time", 100 * (sampled / took + due / _EXPORT), "% of core", bound=0.1))
+    share_of_core = max(0.0, sampled / took + due / _EXPORT)  # the difference of two clocks, when next to nothing
+    return rounds.marked(Figure("CPU time", 100 * share_of_core, "% of core", bound=0.1))
 
 
 def _used() -> float:
