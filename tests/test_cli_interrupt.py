@@ -36,7 +36,8 @@ def test_sigint_at_any_time_leaves_no_line_of_ours_in_a_traceback(line: str) -> 
             child.send_signal(signal.SIGINT)
         for child in children:
             _, err = child.communicate(timeout=PATIENCE)
-            assert OURS not in err
+            # Python's own import system may be interrupted while it looks up our folder, which it then names.
+            assert [line for line in err.splitlines() if line.startswith('  File "') and OURS in line] == [], err
 
 
 @pytest.mark.parametrize("line", COMMANDS)
