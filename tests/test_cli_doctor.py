@@ -194,6 +194,12 @@ def test_disabled_system_metrics_gives_no_note_about_duplicates(disabled: str) -
     assert "duplicates" not in subjects
 
 
+@pytest.mark.parametrize("detectors", ["host", "process, host", "*"])
+def test_resource_detectors_with_the_host_give_host_name(detectors: str) -> None:
+    findings = delivery.zero_code({"OTEL_EXPERIMENTAL_RESOURCE_DETECTORS": detectors})
+    assert [finding.state for finding in findings if finding.subject == "host.name"] == ["ok"]
+
+
 @pytest.mark.parametrize(
     ("protocol", "said", "advice"),
     [
