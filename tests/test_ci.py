@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.machinery
 import importlib.util
 import os
 import re
@@ -17,7 +16,7 @@ import yaml
 from tests.conftest import PORTABLE
 from tests.tools import ROOT
 
-GATE = ROOT / ".ci" / "run"
+GATE = ROOT / ".ci" / "gate.py"
 
 pytestmark = pytest.mark.skipif(not GATE.exists(), reason="the gate is not part of this source archive")
 
@@ -35,7 +34,7 @@ def test_workflows_run_only_steps_of_the_gate(steps: set[str]) -> None:
             commands += [step["run"] for step in job["steps"] if "run" in step and "name" not in step]
     assert len(commands) == 3
     for command in commands:
-        gate = re.fullmatch(r"(?:python )?\.ci/run((?: \w+)*)", command)
+        gate = re.fullmatch(r"(?:\.ci/run|python \.ci/gate\.py)((?: \w+)*)", command)
         assert gate is not None, command
         assert set(gate[1].split()) <= steps
 
@@ -43,8 +42,16 @@ def test_workflows_run_only_steps_of_the_gate(steps: set[str]) -> None:
 def test_pre_commit_hooks_are_steps_of_the_gate(steps: set[str]) -> None:
     (repository,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
     hooks = {hook["id"]: hook["entry"] for hook in repository["hooks"]}
-    assert hooks == {name: f"python3 .ci/run {name}" for name in hooks}
+    assert hooks == {name: f".ci/run {name}" for name in hooks}
     assert set(hooks) <= steps
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a shell script")
+@pytest.mark.parametrize("shell", [[], ["sh"], ["bash"]], ids=["itself", "sh", "bash"])
+def test_run_starts_the_gate_from_any_folder(shell: list[str], steps: set[str], tmp_path: Path) -> None:
+    command = [*shell, str(GATE.with_name("run")), "--list"]
+    listed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert {line.split()[0] for line in listed.splitlines()} == steps
 
 
 def test_unknown_step_is_refused_with_the_known_ones(steps: set[str]) -> None:
@@ -57,17 +64,17 @@ def test_unknown_step_is_refused_with_the_known_ones(steps: set[str]) -> None:
 @pytest.fixture
 def gate(no_bytecode: None) -> Any:
     """The gate as a module."""
-    loader = importlib.machinery.SourceFileLoader("gate", str(GATE))
-    spec = importlib.util.spec_from_loader("gate", loader)
+    spec = importlib.util.spec_from_file_location("gate", GATE)
     assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
+    spec.loader.exec_module(module)
     return module
 
 
 @pytest.fixture
 def no_bytecode(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # .ci/runc would be a new file of the checkout
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # a cache would be a new file of the checkout
 
 
 def interrupt(*_: object) -> None:
