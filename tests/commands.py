@@ -16,14 +16,14 @@ from tests.children import environment
 from tests.sources import machines
 from tests.sources.tree import Fabricated, Tree
 
-from opentelemetry.instrumentation.hardware import session
 from opentelemetry.instrumentation.hardware.cli import findings, main, otlp, run, snapshot, view
 from opentelemetry.instrumentation.hardware.cli.otlp import Destination
 from opentelemetry.instrumentation.hardware.cli.signals import Signals
-from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.drivers import Drivers
-from opentelemetry.instrumentation.hardware.kernel import Space, Usage
-from opentelemetry.instrumentation.hardware.poller import State
+from opentelemetry.instrumentation.hardware.pipeline import session
+from opentelemetry.instrumentation.hardware.pipeline.runner import State
+from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.system.files import Space, Usage
 
 PID = 4242
 """The process that runs the command, on a simulated machine."""

@@ -18,20 +18,20 @@ pytest_plugins = ["tests.parallel"]
 
 PORTABLE = (
     "sources/test_captures.py",
-    "sources/test_portable.py",
-    "test_board.py",
-    "test_choice.py",
-    "test_config.py",
-    "test_cycle.py",
-    "test_devices.py",
+    "system/test_psutil_backend.py",
+    "pipeline/test_collector.py",
+    "accelerators/test_selection.py",
+    "test_settings.py",
+    "pipeline/test_cycle.py",
+    "accelerators/test_fields.py",
     "test_model.py",
-    "test_poller.py",
-    "test_rhythm.py",
-    "test_rounds.py",
-    "test_sources.py",
-    "test_vocabulary.py",
-    "test_wandb.py",
-    "test_windows.py",
+    "pipeline/test_runner.py",
+    "pipeline/test_schedule.py",
+    "pipeline/test_thread.py",
+    "sources/test_sources.py",
+    "test_catalog.py",
+    "wandb/test_keys.py",
+    "pipeline/test_aggregate.py",
 )
 """The files of tests that run on macOS and Windows too: they need no child process and none of Linux's files."""
 

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from opentelemetry.instrumentation.hardware.board import Board
-from opentelemetry.instrumentation.hardware.config import Config
+from opentelemetry.instrumentation.hardware.catalog import SOURCE_UP
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Kind, Metric, Number, Point, Series, Snapshot, Window
-from opentelemetry.instrumentation.hardware.poller import Poller
-from opentelemetry.instrumentation.hardware.rhythm import Rhythm
-from opentelemetry.instrumentation.hardware.rounds import Rounds, fresh
+from opentelemetry.instrumentation.hardware.pipeline.collector import Board
+from opentelemetry.instrumentation.hardware.pipeline.runner import Poller
+from opentelemetry.instrumentation.hardware.pipeline.schedule import Rhythm
+from opentelemetry.instrumentation.hardware.pipeline.thread import Rounds, fresh
+from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Site, Source
-from opentelemetry.instrumentation.hardware.vocabulary import SOURCE_UP
 
 POWER = Metric("test.power", Kind.GAUGE, "W", "Power.", ("part",), Window.MEAN)
 POWER_PEAK = Metric("test.power.peak", Kind.GAUGE, "W", "Highest power.", ("part",), Window.PEAK)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import os
 import re
 import signal
@@ -62,19 +62,9 @@ def test_unknown_step_is_refused_with_the_known_ones(steps: set[str]) -> None:
 
 
 @pytest.fixture
-def gate(no_bytecode: None) -> Any:
+def gate() -> Any:
     """The gate as a module."""
-    spec = importlib.util.spec_from_file_location("gate", GATE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture
-def no_bytecode(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # a cache would be a new file of the checkout
+    return importlib.reload(importlib.import_module("gate"))
 
 
 def interrupt(*_: object) -> None:

@@ -24,9 +24,9 @@ from tests.tools.daemon import Prometheus, wait
 from tests.tools.nvml import FakeNvml, geforce, h100
 
 from opentelemetry.instrumentation.hardware import Config, __version__
-from opentelemetry.instrumentation.hardware import vocabulary as v
+from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware.catalog import CATALOG, SCHEMA_URL
 from opentelemetry.instrumentation.hardware.model import Kind, Metric, Number, Scope
-from opentelemetry.instrumentation.hardware.vocabulary import CATALOG, SCHEMA_URL
 
 OURS = "opentelemetry.instrumentation.hardware"
 ROWS = {row.name: row for row in CATALOG}

@@ -19,10 +19,12 @@ from tests import children
 from tests.programs.journal import Export, Journal, exports, newest
 from tests.waiting import wait_for
 
-from opentelemetry.instrumentation.hardware import HardwareInstrumentor, poller, session
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor
+from opentelemetry.instrumentation.hardware.catalog import HW_ERRORS, SOURCE
 from opentelemetry.instrumentation.hardware.model import Point
+from opentelemetry.instrumentation.hardware.pipeline import runner as poller
+from opentelemetry.instrumentation.hardware.pipeline import session
 from opentelemetry.instrumentation.hardware.sources import Source, discover
-from opentelemetry.instrumentation.hardware.vocabulary import HW_ERRORS, SOURCE
 
 
 class Faulty:
@@ -168,7 +170,7 @@ def test_faulty_sources_lose_only_their_own_metrics_and_are_logged_once(
 PACKAGE = """
 import threading
 from opentelemetry.instrumentation.hardware.sources import Source
-from opentelemetry.instrumentation.hardware.vocabulary import HW_ERRORS
+from opentelemetry.instrumentation.hardware.catalog import HW_ERRORS
 
 class Good(Source):
     name = "good"

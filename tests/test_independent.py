@@ -27,7 +27,7 @@ from tests.tools.collector import Collector, Point
 from tests.tools.daemon import NodeExporter, get, wait
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
-from opentelemetry.instrumentation.hardware import vocabulary as v
+from opentelemetry.instrumentation.hardware import catalog as v
 from opentelemetry.instrumentation.hardware.model import Kind, Metric
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the other readers are asked about Linux here")

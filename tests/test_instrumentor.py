@@ -30,13 +30,16 @@ from tests.programs.journal import OURS, Arrived, Journal, exports, flatten, rep
 from tests.stage import Clock
 from tests.waiting import wait_for
 
-from opentelemetry.instrumentation.hardware import HardwareInstrumentor, identity, poller, session
-from opentelemetry.instrumentation.hardware.config import Config
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor
+from opentelemetry.instrumentation.hardware.catalog import SCHEMA_URL, SYSTEM_CPU_TIME
 from opentelemetry.instrumentation.hardware.model import Kind, Metric, Point, Unavailable
-from opentelemetry.instrumentation.hardware.rounds import Rounds
+from opentelemetry.instrumentation.hardware.pipeline import reporter as identity
+from opentelemetry.instrumentation.hardware.pipeline import runner as poller
+from opentelemetry.instrumentation.hardware.pipeline import session
+from opentelemetry.instrumentation.hardware.pipeline.thread import Rounds
+from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source, discover
 from opentelemetry.instrumentation.hardware.version import __version__
-from opentelemetry.instrumentation.hardware.vocabulary import SCHEMA_URL, SYSTEM_CPU_TIME
 
 
 @pytest.fixture
@@ -247,7 +250,7 @@ def test_export_at_exit_has_final_cpu_time(tmp_path: Path, providers: str) -> No
 LAST_READING = """
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
-from opentelemetry.instrumentation.hardware.session import Session
+from opentelemetry.instrumentation.hardware.pipeline.session import Session
 Session.fresh = lambda session, seconds: print("last reading", seconds, flush=True)
 for _ in range(3):
     HardwareInstrumentor().instrument(meter_provider=MeterProvider(), sources=["process"])

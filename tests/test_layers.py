@@ -19,28 +19,27 @@ import opentelemetry.instrumentation.hardware as package
 ROOT = Path(package.__file__).parent
 NAME = package.__name__
 
-# Lowest first. Modules of one line do not import each other, except siblings.
 LAYERS = (
-    ("version", "package", "environment_variables"),
-    ("model", "opened"),
-    ("vocabulary", "command", "endpoints"),
-    ("stream", "kernel"),
-    ("drivers", "identity", "config"),
-    ("replay", "http"),
-    ("machine", "cgroup", "pids", "procfs", "mounts", "linux", "portable", "devices", "choice"),
-    ("owners", "missing", "documents"),
-    ("sources",),
-    ("raw",),
-    ("sources.*",),
-    ("windows", "rhythm", "poller", "rounds", "board", "cycle"),
-    ("session",),
-    ("instrumentor", "wandb"),
-    ("render",),
-    ("",),
-    ("cli", "cli.*"),
+    "version package environment_variables",
+    "model",
+    "catalog",
+    "endpoints",
+    "settings",
+    "system.files",
+    "drivers",
+    "system",
+    "accelerators",
+    "sources",
+    "pipeline",
+    "instrumentor wandb",
+    "(package)",
+    "cli",
+    "__main__",
 )
-SIBLINGS = ("machine", "windows", "cli")
-"""The first module of each line whose modules import each other. The modules of one vendor do so, too."""
+"""Lowest first: a module imports from its own package and from the lines above its own.
+
+A word is a module, or a package with all its modules. One vendor's folder is a package below ``sources``.
+"""
 
 TALKS_TO_THE_SDK = ("instrumentor", "cli")
 DRIVERS = ("psutil", "pynvml", "prometheus_client", "yaml", "grpc", "amdsmi", "libtpu", "torch")
@@ -55,11 +54,14 @@ MODULES = {
 TREES = {module: ast.parse(path.read_text()) for module, path in MODULES.items()}
 
 
-def layer(module: str) -> int:
-    """The number of a module's line."""
-    for number, line in enumerate(LAYERS):
-        if module in line or ("." in module and f"{module.partition('.')[0]}.*" in line):
-            return number
+def layer(module: str) -> tuple[int, str]:
+    """The number of a module's line, and the word of the line that it belongs to."""
+    name = module or "(package)"
+    while name:
+        for number, line in enumerate(LAYERS):
+            if name in line.split():
+                return number, name
+        name = name.rpartition(".")[0]
     raise AssertionError(f"{module}.py is on no line of LAYERS: decide what it may import")
 
 
@@ -77,19 +79,25 @@ def imports(tree: ast.AST) -> Iterator[tuple[str, int]]:
                 yield (below if inside else str(node.module)), node.lineno
 
 
+def is_family(module: str, other: str) -> bool:
+    """Whether two modules of one package may import each other: any two, but of sources only those of one vendor."""
+    if not module.startswith("sources"):
+        return True
+    return other == "sources" or module.split(".")[1:2] == other.split(".")[1:2]
+
+
 def breaches(module: str, tree: ast.AST) -> list[str]:
     """The imports of a module that are not from a lower layer."""
-    own = layer(module)
+    number, own = layer(module)
     found = []
     for name, line in imports(tree):
         if name == NAME or name.startswith(f"{NAME}."):
             other = name.removeprefix(NAME).removeprefix(".")
             if other == module:
                 continue
-            known = layer(other)
-            vendor = module.startswith("sources.") and module.split(".")[1] == other.partition(".")[2].partition(".")[0]
-            siblings = known == own and (LAYERS[own][0] in SIBLINGS or vendor)
-            if known >= own and not siblings:
+            below, package = layer(other)
+            same = package == own and is_family(module, other)
+            if below >= number and not same:
                 found.append(f"{module}:{line} imports {other or NAME}, which is not below it")
         elif name.partition(".")[0] == "opentelemetry" and module.partition(".")[0] not in TALKS_TO_THE_SDK:
             found.append(f"{module}:{line} imports {name}; only {', '.join(TALKS_TO_THE_SDK)} do")
@@ -149,7 +157,7 @@ def state(tree: ast.Module) -> list[str]:
 
 
 def test_modules_are_found() -> None:
-    assert {"model", "vocabulary", "poller", "sources", "sources.host", "session", "instrumentor", ""} <= set(MODULES)
+    assert {"model", "catalog", "pipeline.runner", "sources", "sources.host", "instrumentor", ""} <= set(MODULES)
 
 
 def test_modules_import_only_lower_layers() -> None:
@@ -167,16 +175,16 @@ def test_modules_have_no_mutable_state() -> None:
 @pytest.mark.parametrize(
     ("module", "line"),
     [
-        ("model", f"from {NAME}.vocabulary import CATALOG"),
-        ("model", f"from {NAME} import vocabulary"),
-        ("windows", f"def f():\n    import {NAME}.session"),
+        ("model", f"from {NAME}.catalog import CATALOG"),
+        ("model", f"from {NAME} import catalog"),
+        ("pipeline.aggregate", f"def f():\n    import {NAME}.instrumentor"),
         ("sources.host", f"from {NAME}.sources.process import Process"),
         ("sources.host", f"from {NAME}.sources import process"),
-        ("sources.host", f"from {NAME}.poller import Poller"),
-        ("drivers", f"from {NAME}.config import Config"),
-        ("session", f"import {NAME}"),
-        ("poller", "from opentelemetry.context import attach"),
-        ("session", "import opentelemetry.metrics"),
+        ("sources.host", f"from {NAME}.pipeline.runner import Poller"),
+        ("drivers.http", f"from {NAME}.system.linux import LinuxMachine"),
+        ("pipeline.session", f"import {NAME}"),
+        ("pipeline.runner", "from opentelemetry.context import attach"),
+        ("pipeline.session", "import opentelemetry.metrics"),
         ("instrumentor", f"from {NAME}.cli import main"),
     ],
 )
@@ -188,8 +196,8 @@ def test_forbidden_import_is_detected(module: str, line: str) -> None:
     ("module", "line"),
     [
         ("sources.host", f"from {NAME}.sources import Source"),
-        ("poller", f"from {NAME}.windows import Track"),
-        ("linux", f"from {NAME}.cgroup import Cgroup"),
+        ("pipeline.runner", f"from {NAME}.pipeline.aggregate import Track"),
+        ("system.linux", f"from {NAME}.system.cgroup import Cgroup"),
         ("instrumentor", "from opentelemetry.metrics import Meter"),
         ("cli.run", "from opentelemetry.sdk.metrics import MeterProvider"),
         ("", f"from {NAME}.instrumentor import HardwareInstrumentor"),

@@ -17,9 +17,9 @@ from tests.programs.journal import OURS, Export, exports
 from tests.sink import Sink
 from tests.waiting import wait_for
 
-from opentelemetry.instrumentation.hardware import identity
+from opentelemetry.instrumentation.hardware.catalog import CATALOG
 from opentelemetry.instrumentation.hardware.model import Scope
-from opentelemetry.instrumentation.hardware.vocabulary import CATALOG
+from opentelemetry.instrumentation.hardware.pipeline import reporter as identity
 
 HOST = {row.name for row in CATALOG if row.scope is Scope.HOST} - {
     "otel_hardware.cpu.time",

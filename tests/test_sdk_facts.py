@@ -39,10 +39,11 @@ from tests.programs.journal import OURS, Arrived, Journal, exports, flatten, rep
 from tests.sink import Sink
 from tests.waiting import wait_for
 
-from opentelemetry.instrumentation.hardware import HardwareInstrumentor, session
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor
+from opentelemetry.instrumentation.hardware.catalog import CATALOG, SYSTEM_NETWORK_ERRORS, SYSTEM_UPTIME
 from opentelemetry.instrumentation.hardware.model import NONE, Attributes, Kind, Metric, Point, Series
+from opentelemetry.instrumentation.hardware.pipeline import session
 from opentelemetry.instrumentation.hardware.sources import Source
-from opentelemetry.instrumentation.hardware.vocabulary import CATALOG, SYSTEM_NETWORK_ERRORS, SYSTEM_UPTIME
 
 SDK = Version(version("opentelemetry-sdk"))
 CONTRIB = Version(version("opentelemetry-instrumentation"))

@@ -13,12 +13,12 @@ from tests.programs.journal import OURS, Export, repeated
 from tests.sink import Scope, Sink
 
 from opentelemetry.instrumentation.hardware import Config
+from opentelemetry.instrumentation.hardware.catalog import SCHEMA_URL
 from opentelemetry.instrumentation.hardware.drivers import Drivers
-from opentelemetry.instrumentation.hardware.machine import machine
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.sources import discover
+from opentelemetry.instrumentation.hardware.system.machine import machine
 from opentelemetry.instrumentation.hardware.version import __version__
-from opentelemetry.instrumentation.hardware.vocabulary import SCHEMA_URL
 
 PREFIX = "OTEL_PYTHON_HARDWARE_"
 

@@ -16,9 +16,9 @@ from tests.tools.amdsysfs import Gpu, table
 
 from opentelemetry.instrumentation.hardware import Config
 from opentelemetry.instrumentation.hardware.drivers import Drivers
-from opentelemetry.instrumentation.hardware.kernel import Kernel, Linux
 from opentelemetry.instrumentation.hardware.sources import Site
 from opentelemetry.instrumentation.hardware.sources.amd import Amd
+from opentelemetry.instrumentation.hardware.system.files import Kernel, Linux
 
 GPUS = 8
 BOUND = 2.0

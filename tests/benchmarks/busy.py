@@ -19,10 +19,10 @@ from tests.benchmarks.steady import in_turn, work, yardstick
 from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import Config
-from opentelemetry.instrumentation.hardware.kernel import Linux
-from opentelemetry.instrumentation.hardware.poller import State
-from opentelemetry.instrumentation.hardware.rounds import Rounds
-from opentelemetry.instrumentation.hardware.session import Session
+from opentelemetry.instrumentation.hardware.pipeline.runner import State
+from opentelemetry.instrumentation.hardware.pipeline.session import Session
+from opentelemetry.instrumentation.hardware.pipeline.thread import Rounds
+from opentelemetry.instrumentation.hardware.system.files import Linux
 
 _PAUSE = 0.05
 """Seconds between two readings."""

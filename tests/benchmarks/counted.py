@@ -10,7 +10,7 @@ from unittest.mock import patch
 from tests.benchmarks.growth import sockets
 from tests.benchmarks.ours import ByHand
 
-from opentelemetry.instrumentation.hardware import kernel
+from opentelemetry.instrumentation.hardware.system import files as kernel
 
 
 def reading(open_sockets: int = 0) -> dict[str, int]:

@@ -28,8 +28,8 @@ from tests.tools import nvml
 
 from opentelemetry import metrics
 from opentelemetry.instrumentation.hardware import Config
-from opentelemetry.instrumentation.hardware.poller import Poller
-from opentelemetry.instrumentation.hardware.rhythm import Rhythm
+from opentelemetry.instrumentation.hardware.pipeline.runner import Poller
+from opentelemetry.instrumentation.hardware.pipeline.schedule import Rhythm
 from opentelemetry.instrumentation.hardware.sources import Site, Source
 from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia
 

@@ -14,8 +14,8 @@ from tests.benchmarks.steady import milliseconds
 
 from opentelemetry.instrumentation.hardware import Config, HardwareInstrumentor, instrumentor
 from opentelemetry.instrumentation.hardware.drivers import Drivers
-from opentelemetry.instrumentation.hardware.poller import Poller, State
-from opentelemetry.instrumentation.hardware.session import Session
+from opentelemetry.instrumentation.hardware.pipeline.runner import Poller, State
+from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.sources import Site, Source
 from opentelemetry.instrumentation.hardware.sources.filesystem import Filesystem
 from opentelemetry.instrumentation.hardware.sources.host import Host

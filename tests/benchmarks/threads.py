@@ -12,7 +12,7 @@ from tests.benchmarks.steady import in_turn, yardstick
 from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
-from opentelemetry.instrumentation.hardware.poller import State
+from opentelemetry.instrumentation.hardware.pipeline.runner import State
 
 _EXPORT = 60.0
 """Seconds between two collections at the defaults."""

@@ -20,7 +20,7 @@ from tests.tools import fake_nvml, need
 from tests.tools.nvml import MIB, FakeNvml, listed, t4
 
 from opentelemetry.instrumentation.hardware import Config
-from opentelemetry.instrumentation.hardware.devices import QUANTITIES
+from opentelemetry.instrumentation.hardware.accelerators.fields import QUANTITIES
 from opentelemetry.instrumentation.hardware.sources import Site
 from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia
 

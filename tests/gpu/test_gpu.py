@@ -25,8 +25,8 @@ from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import Config, HardwareInstrumentor
 from opentelemetry.instrumentation.hardware.drivers import Drivers
-from opentelemetry.instrumentation.hardware.poller import State
-from opentelemetry.instrumentation.hardware.replay import Record
+from opentelemetry.instrumentation.hardware.drivers.capture import Record
+from opentelemetry.instrumentation.hardware.pipeline.runner import State
 from opentelemetry.instrumentation.hardware.sources import Site
 from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia, smi
 from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import is_here

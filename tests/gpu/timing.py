@@ -8,9 +8,9 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, cast
 
-from opentelemetry.instrumentation.hardware.command import Command, Tool
 from opentelemetry.instrumentation.hardware.drivers import Drivers, Module, T
-from opentelemetry.instrumentation.hardware.kernel import Kernel
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool
+from opentelemetry.instrumentation.hardware.system.files import Kernel
 
 
 class Timed(Drivers):

@@ -13,10 +13,10 @@ import time
 
 from tests.programs.traces import until
 
-from opentelemetry.instrumentation.hardware import poller
-from opentelemetry.instrumentation.hardware.config import Config
-from opentelemetry.instrumentation.hardware.session import Session
-from opentelemetry.instrumentation.hardware.vocabulary import PROCESS_CPU_TIME, SYSTEM_CPU_TIME
+from opentelemetry.instrumentation.hardware.catalog import PROCESS_CPU_TIME, SYSTEM_CPU_TIME
+from opentelemetry.instrumentation.hardware.pipeline import runner as poller
+from opentelemetry.instrumentation.hardware.pipeline.session import Session
+from opentelemetry.instrumentation.hardware.settings import Config
 
 PERIOD, READINGS = float(sys.argv[1]), int(sys.argv[2])
 NUMBERS = {"host": SYSTEM_CPU_TIME, "process": PROCESS_CPU_TIME}

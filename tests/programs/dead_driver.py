@@ -20,7 +20,9 @@ from tests.programs import traces
 from tests.programs.journal import Export, newest, provider
 from tests.programs.traces import until
 
-from opentelemetry.instrumentation.hardware import HardwareInstrumentor, poller, session
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor
+from opentelemetry.instrumentation.hardware.pipeline import runner as poller
+from opentelemetry.instrumentation.hardware.pipeline import session
 from opentelemetry.instrumentation.hardware.sources import filesystem
 
 JOURNAL, SOURCE, END = sys.argv[1:4]

@@ -15,7 +15,7 @@ import sys
 
 from tests.programs.namespace import check, empty, enter, libc
 
-from opentelemetry.instrumentation.hardware.kernel import Linux
+from opentelemetry.instrumentation.hardware.system.files import Linux
 
 TABLE = "/proc/self/mountinfo"
 

@@ -11,8 +11,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.sources.npus import NEURON, old_files
 
-from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Site
 from opentelemetry.instrumentation.hardware.sources.trainium import Trainium
 

@@ -6,8 +6,8 @@ import os
 import sys
 import threading
 
-from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Site
 from opentelemetry.instrumentation.hardware.sources.trainium import Trainium
 

@@ -10,8 +10,8 @@ import os
 import sys
 from contextlib import ExitStack
 
-from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Site, discover
 
 with ExitStack() as stack:

@@ -23,7 +23,8 @@ from opentelemetry.metrics import set_meter_provider
 from tests.programs import clock, traces
 from tests.programs.journal import provider
 
-from opentelemetry.instrumentation.hardware import HardwareInstrumentor, poller
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor
+from opentelemetry.instrumentation.hardware.pipeline import runner as poller
 
 JOURNAL, INTERVAL = sys.argv[1], float(sys.argv[2])
 poller._PAUSES = (0.1,) * 6  # until a source that failed is opened again

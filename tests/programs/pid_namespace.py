@@ -12,14 +12,14 @@ from typing import Any
 
 from tests.sources.reading import all_of, opened, value
 
-from opentelemetry.instrumentation.hardware import identity
-from opentelemetry.instrumentation.hardware import vocabulary as v
+from opentelemetry.instrumentation.hardware import catalog as v
 from opentelemetry.instrumentation.hardware.drivers import Drivers
-from opentelemetry.instrumentation.hardware.kernel import Linux
-from opentelemetry.instrumentation.hardware.linux import LinuxMachine
-from opentelemetry.instrumentation.hardware.machine import machine
 from opentelemetry.instrumentation.hardware.model import Unavailable
-from opentelemetry.instrumentation.hardware.owners import Owners
+from opentelemetry.instrumentation.hardware.pipeline import reporter as identity
+from opentelemetry.instrumentation.hardware.system.files import Linux
+from opentelemetry.instrumentation.hardware.system.linux import LinuxMachine
+from opentelemetry.instrumentation.hardware.system.machine import machine
+from opentelemetry.instrumentation.hardware.system.process_tree import Owners
 
 me, number = os.getpid(), int(os.readlink("/proc/self"))
 found: dict[str, Any] = {"me": me, "number": number, "another": me != number and Path(f"/proc/{me}").exists()}

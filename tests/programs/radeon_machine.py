@@ -25,10 +25,10 @@ from tests.tools import amdsysfs
 from tests.tools.amdsysfs import Gpu, table
 
 from opentelemetry.instrumentation.hardware import cli
-from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Site, Source, discover
-from opentelemetry.instrumentation.hardware.sources.amd.raw import Raw
+from opentelemetry.instrumentation.hardware.wandb.amd import Raw
 
 HBM = table(3, energy=62_929_744_071_539, hbm=[43, 39, 42, 41], status=0)
 FIRST = Gpu(rpm=1180, pwm=102, metrics=HBM)

@@ -9,8 +9,8 @@ import os
 import sys
 import threading
 
-from opentelemetry.instrumentation.hardware.command import Tool
-from opentelemetry.instrumentation.hardware.stream import Stream
+from opentelemetry.instrumentation.hardware.drivers.streaming import Stream
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool
 
 stream = Stream(Tool("sh"))
 if sys.argv[2] == "keeper":

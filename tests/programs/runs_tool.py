@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 
-from opentelemetry.instrumentation.hardware.command import Command, Tool
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool
 
 hangs = f'echo $$ > "{sys.argv[1]}"; exec sleep 3600'
 threading.Thread(target=lambda: Command(Tool("sh")).run(["-c", hangs], 3600.0)).start()

@@ -21,7 +21,8 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from tests.programs.traces import until
 
-from opentelemetry.instrumentation.hardware import HardwareInstrumentor, identity
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor
+from opentelemetry.instrumentation.hardware.pipeline import reporter as identity
 from opentelemetry.instrumentation.hardware.sources.tpu import rpc
 
 PLACE, WANTED, COUNT, SECONDS = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])

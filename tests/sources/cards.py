@@ -16,9 +16,9 @@ from tests.tools import fake_nvml, need
 from tests.tools.nvml import FakeNvml, Gpu, Value, still
 
 from opentelemetry.instrumentation.hardware.drivers import Drivers
-from opentelemetry.instrumentation.hardware.kernel import Kernel, Linux
-from opentelemetry.instrumentation.hardware.poller import Poller
+from opentelemetry.instrumentation.hardware.pipeline.runner import Poller
 from opentelemetry.instrumentation.hardware.sources.nvidia import nvml
+from opentelemetry.instrumentation.hardware.system.files import Kernel, Linux
 
 START = 1000.0
 """The time at which moving numbers of a GPU begin to move."""

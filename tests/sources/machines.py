@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.sources.tree import Fabricated, Tree
 
-from opentelemetry.instrumentation.hardware.kernel import Space, Usage
+from opentelemetry.instrumentation.hardware.system.files import Space, Usage
 
 GIB = 1 << 30
 STRANGER = 5_000_000

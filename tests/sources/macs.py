@@ -9,9 +9,9 @@ from typing import Any, cast
 from tests.sources.machines import SPARSE, Story
 from tests.sources.tree import Fabricated, Speaking
 
-from opentelemetry.instrumentation.hardware.command import Command, Output, Tool
+from opentelemetry.instrumentation.hardware.drivers.streaming import Stream
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Output, Tool
 from opentelemetry.instrumentation.hardware.model import Unavailable
-from opentelemetry.instrumentation.hardware.stream import Stream
 
 
 class Running(Speaking):

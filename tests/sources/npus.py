@@ -12,10 +12,10 @@ from typing import Any, cast
 from tests.sources.machines import SPARSE, STRANGER, Story
 from tests.sources.tree import Fabricated, Speaking, Tree
 
-from opentelemetry.instrumentation.hardware.command import Tool
 from opentelemetry.instrumentation.hardware.drivers import T
+from opentelemetry.instrumentation.hardware.drivers.streaming import Stream
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool
 from opentelemetry.instrumentation.hardware.model import Unavailable
-from opentelemetry.instrumentation.hardware.stream import Stream
 
 CHILD = STRANGER + 1
 

@@ -14,12 +14,12 @@ from opentelemetry.sdk.resources import Resource
 from tests.stage import Clock
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor, instrumentor
-from opentelemetry.instrumentation.hardware.command import Tool
-from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.drivers import Drivers
-from opentelemetry.instrumentation.hardware.poller import State
-from opentelemetry.instrumentation.hardware.session import Session
-from opentelemetry.instrumentation.hardware.stream import Stream
+from opentelemetry.instrumentation.hardware.drivers.streaming import Stream
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool
+from opentelemetry.instrumentation.hardware.pipeline.runner import State
+from opentelemetry.instrumentation.hardware.pipeline.session import Session
+from opentelemetry.instrumentation.hardware.settings import Config
 
 
 class Ahead(Drivers):

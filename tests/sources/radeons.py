@@ -13,7 +13,7 @@ from tests.sources.tree import Fabricated, Tree
 from tests.tools import amdsysfs
 from tests.tools.amdsysfs import KFD, Files, Gpu, number_of, table
 
-from opentelemetry.instrumentation.hardware.command import Command, Output, Tool
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Output, Tool
 from opentelemetry.instrumentation.hardware.model import Unavailable
 
 BUSY = OSError(EBUSY, "Device or resource busy")

@@ -11,9 +11,9 @@ from opentelemetry.sdk.metrics.export import Gauge, NumberDataPoint, Sum
 from opentelemetry.sdk.metrics.export import Metric as SdkMetric
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
-from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Attributes, Metric, Point, Series, Unavailable, Value
+from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Site, Source, discover
 
 

@@ -20,10 +20,10 @@ from unittest.mock import patch
 from tests.sources.machines import SPARSE, STRANGER
 from tests.tools import nvml
 
-from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.drivers.capture import Record
 from opentelemetry.instrumentation.hardware.model import Unavailable
-from opentelemetry.instrumentation.hardware.replay import Record
+from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Site, discover
 
 FOLDER = Path(__file__).parent

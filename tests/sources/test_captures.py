@@ -1,6 +1,6 @@
 """Every capture through the real instrumentor and the real SDK, compared with the file of expected output.
 
-A capture is what drivers answered at each tick (its format: `opentelemetry.instrumentation.hardware.replay`). There are
+A capture is what drivers answered at each tick (format: see `drivers.capture`). There are
 three kinds, and the first line of a capture says which one it is (``nature``):
 
 - ``recorded``: from the drivers of a real machine, by ``otel-hardware record``. A file ``<source>/<name>.jsonl``.
@@ -46,11 +46,11 @@ from tests.sources.tpus import TPUS
 from tests.stage import Clock
 from tests.tools import fake_nvml, need
 
-from opentelemetry.instrumentation.hardware.config import Config
+from opentelemetry.instrumentation.hardware.catalog import CATALOG
+from opentelemetry.instrumentation.hardware.drivers.capture import Record, Replay
 from opentelemetry.instrumentation.hardware.model import Unavailable
-from opentelemetry.instrumentation.hardware.replay import Record, Replay
+from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Site, discover
-from opentelemetry.instrumentation.hardware.vocabulary import CATALOG
 
 FOLDER = Path(__file__).parent
 

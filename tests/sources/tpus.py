@@ -9,10 +9,10 @@ from typing import Any, cast
 from tests.sources.machines import GIB, SPARSE, Story
 from tests.sources.tree import Fabricated, Speaking, Tree
 
-from opentelemetry.instrumentation.hardware.command import Tool
 from opentelemetry.instrumentation.hardware.drivers import Refusal, T
+from opentelemetry.instrumentation.hardware.drivers.streaming import Stream
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool
 from opentelemetry.instrumentation.hardware.sources.tpu import runtime as r
-from opentelemetry.instrumentation.hardware.stream import Stream
 
 HERE = "localhost:8431"
 REFUSED = Refusal(14, "Connection refused")

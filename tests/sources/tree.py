@@ -11,8 +11,8 @@ from errno import ENOENT, ESRCH
 from typing import Any, cast
 
 from opentelemetry.instrumentation.hardware.drivers import Drivers, Module
-from opentelemetry.instrumentation.hardware.kernel import Kernel, Space, Usage
 from opentelemetry.instrumentation.hardware.model import Unavailable
+from opentelemetry.instrumentation.hardware.system.files import Kernel, Space, Usage
 
 
 def _place(path: str) -> str:

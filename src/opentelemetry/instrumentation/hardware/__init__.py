@@ -9,8 +9,8 @@ Run ``opentelemetry-instrument python app.py``, or::
 
 TYPE_CHECKING = False  # as typing has it
 if TYPE_CHECKING:
-    from opentelemetry.instrumentation.hardware.config import Config
     from opentelemetry.instrumentation.hardware.instrumentor import HardwareInstrumentor
+    from opentelemetry.instrumentation.hardware.settings import Config
     from opentelemetry.instrumentation.hardware.version import __version__
 else:
 
@@ -18,7 +18,7 @@ else:
         """A public name, loaded when somebody wants it: the command needs none of them."""
         import importlib
 
-        places = {"Config": "config", "HardwareInstrumentor": "instrumentor", "__version__": "version"}
+        places = {"Config": "settings", "HardwareInstrumentor": "instrumentor", "__version__": "version"}
         if name not in places:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return getattr(importlib.import_module(f"{__name__}.{places[name]}"), name)

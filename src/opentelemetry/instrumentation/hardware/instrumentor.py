@@ -18,12 +18,12 @@ from opentelemetry.context import Context, set_value
 from opentelemetry.instrumentation.instrumentor import BaseInstrumentor  # type: ignore[attr-defined]
 from opentelemetry.metrics import Meter, MeterProvider, Observation, get_meter_provider
 
-from opentelemetry.instrumentation.hardware.config import Config
-from opentelemetry.instrumentation.hardware.cycle import Cycle
+from opentelemetry.instrumentation.hardware.catalog import SCHEMA_URL
 from opentelemetry.instrumentation.hardware.model import Attributes, Kind, Metric, Number, Snapshot, Values
-from opentelemetry.instrumentation.hardware.session import Session
+from opentelemetry.instrumentation.hardware.pipeline.cycle import Cycle
+from opentelemetry.instrumentation.hardware.pipeline.session import Session
+from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.version import __version__
-from opentelemetry.instrumentation.hardware.vocabulary import SCHEMA_URL
 
 _LOG = logging.getLogger(__name__)
 

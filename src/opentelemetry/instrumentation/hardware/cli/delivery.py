@@ -8,8 +8,8 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
 from opentelemetry.instrumentation.hardware.cli.findings import Finding
-from opentelemetry.instrumentation.hardware.config import export_interval
-from opentelemetry.instrumentation.hardware.identity import JOB, is_member
+from opentelemetry.instrumentation.hardware.pipeline.reporter import JOB, is_member
+from opentelemetry.instrumentation.hardware.settings import export_interval
 
 if TYPE_CHECKING:
     from opentelemetry.instrumentation.hardware.cli.otlp import Destination

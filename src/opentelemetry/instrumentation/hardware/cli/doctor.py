@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 from opentelemetry.instrumentation.hardware.cli import settings
 from opentelemetry.instrumentation.hardware.cli.delivery import export, zero_code
 from opentelemetry.instrumentation.hardware.cli.findings import Finding, report, versions
-from opentelemetry.instrumentation.hardware.config import PREFIX, Config
+from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
 
 if TYPE_CHECKING:
-    from opentelemetry.instrumentation.hardware.poller import Poller
+    from opentelemetry.instrumentation.hardware.pipeline.runner import Poller
 
 _DESCRIPTION = """\
 Looks at everything between this machine's numbers and your backend: each source (found, or where it was
@@ -85,7 +85,7 @@ class Doctor:
 
 
 def _sources(config: Config) -> Iterator[Finding]:
-    from opentelemetry.instrumentation.hardware.session import Session
+    from opentelemetry.instrumentation.hardware.pipeline.session import Session
     from opentelemetry.instrumentation.hardware.sources import discover
 
     session = Session(config, environ={})
@@ -108,7 +108,7 @@ def _sources(config: Config) -> Iterator[Finding]:
 
 def _source(poller: Poller, now: float) -> Iterator[Finding]:
     from opentelemetry.instrumentation.hardware.cli.view import told
-    from opentelemetry.instrumentation.hardware.poller import State
+    from opentelemetry.instrumentation.hardware.pipeline.runner import State
 
     problem, source = poller.health(now), poller.source
     if poller.state is State.ABSENT and problem is not None:
@@ -129,13 +129,13 @@ def _source(poller: Poller, now: float) -> Iterator[Finding]:
 
 def _found(poller: Poller, now: float) -> str:
     """What a source is about, from its own points: how many, of which things, under which limits."""
-    from opentelemetry.instrumentation.hardware.cli.table import WHO, quantity
-    from opentelemetry.instrumentation.hardware.vocabulary import (
+    from opentelemetry.instrumentation.hardware.catalog import (
         HW_GPU_INFO,
         HW_ID,
         SYSTEM_CPU_LOGICAL_COUNT,
         SYSTEM_MEMORY_LIMIT,
     )
+    from opentelemetry.instrumentation.hardware.cli.table import WHO, quantity
 
     points, _ = poller.window(None, now)
     gpus = [series.attributes for series, _ in points if series.metric is HW_GPU_INFO]
@@ -159,7 +159,7 @@ def _found(poller: Poller, now: float) -> str:
 
 def _gpus(found: Sequence[Mapping[str, str | int]]) -> Iterator[str]:
     """GPUs by their model, MIG instances, and their drivers."""
-    from opentelemetry.instrumentation.hardware.vocabulary import HW_DRIVER_VERSION, HW_MODEL, HW_PARENT
+    from opentelemetry.instrumentation.hardware.catalog import HW_DRIVER_VERSION, HW_MODEL, HW_PARENT
 
     models = Counter(str(facts.get(HW_MODEL, "a GPU")) for facts in found if HW_PARENT not in facts)
     parts = sum(HW_PARENT in facts for facts in found)

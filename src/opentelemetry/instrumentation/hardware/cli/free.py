@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from opentelemetry.instrumentation.hardware import vocabulary as v
+from opentelemetry.instrumentation.hardware import catalog as v
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, overhear, say
-from opentelemetry.instrumentation.hardware.config import PREFIX, Config
+from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
 
 if TYPE_CHECKING:
-    from opentelemetry.instrumentation.hardware.choice import Found
+    from opentelemetry.instrumentation.hardware.accelerators.selection import Found
     from opentelemetry.instrumentation.hardware.model import Number, Point
     from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia
 

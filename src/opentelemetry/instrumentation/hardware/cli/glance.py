@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 
-from opentelemetry.instrumentation.hardware import vocabulary as v
+from opentelemetry.instrumentation.hardware import catalog as v
 from opentelemetry.instrumentation.hardware.cli.gpus import Gpu, gpus, said_of
 from opentelemetry.instrumentation.hardware.cli.table import clip, quantity
 from opentelemetry.instrumentation.hardware.cli.view import View, line

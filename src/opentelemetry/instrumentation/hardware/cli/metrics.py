@@ -11,8 +11,8 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake
-from opentelemetry.instrumentation.hardware.config import PREFIX
 from opentelemetry.instrumentation.hardware.model import Metric, Scope
+from opentelemetry.instrumentation.hardware.settings import PREFIX
 
 _DESCRIPTION = """\
 The catalogue: every metric that this package can report, on any machine; 'otel-hardware snapshot' shows those
@@ -44,7 +44,7 @@ class Metrics:
 
     def run(self, arguments: argparse.Namespace) -> int:
         """Print."""
-        from opentelemetry.instrumentation.hardware.vocabulary import CATALOG
+        from opentelemetry.instrumentation.hardware.catalog import CATALOG
 
         rows = [row for row in CATALOG if not (arguments.default and row.detail)]
         if arguments.glob is not None:
@@ -62,7 +62,7 @@ class Metrics:
 
 def _near(word: str) -> str:
     """What to try instead."""
-    from opentelemetry.instrumentation.hardware.vocabulary import CATALOG
+    from opentelemetry.instrumentation.hardware.catalog import CATALOG
 
     names = [row.name for row in CATALOG]
     if any(word in name for name in names):

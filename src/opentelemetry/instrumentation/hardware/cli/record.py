@@ -11,13 +11,13 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields
 from typing import TextIO
 
-from opentelemetry.instrumentation.hardware import replay
 from opentelemetry.instrumentation.hardware.cli import settings
 from opentelemetry.instrumentation.hardware.cli.interrupt import gentle
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
-from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.drivers import capture as replay
 from opentelemetry.instrumentation.hardware.model import Unavailable
+from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Site, Source, discover
 
 _ELSEWHERE = ("sources", "sample_interval", "counter_origin")

@@ -23,7 +23,7 @@ from opentelemetry.instrumentation.hardware.cli.signals import CHILD, ENDING, KE
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
 
-    from opentelemetry.instrumentation.hardware.session import Session
+    from opentelemetry.instrumentation.hardware.pipeline.session import Session
 
 _DESCRIPTION = """\
 The standalone agent: reports this machine over OTLP until it is told to end, or starts a program and reports
@@ -142,7 +142,7 @@ def _watch(session: Session, arguments: argparse.Namespace, signals: Signals, ta
 
 
 def _around(program: Sequence[str], arguments: argparse.Namespace) -> int:
-    from opentelemetry.instrumentation.hardware import identity
+    from opentelemetry.instrumentation.hardware.pipeline import reporter as identity
 
     environ = dict(os.environ)
     identity.join(environ, os.getpid())  # an instrumented program leaves the host's numbers to us
@@ -185,8 +185,8 @@ def _accompany(child: subprocess.Popen[bytes], program: str, arguments: argparse
 
 def _say_if_not_told(session: Session) -> None:
     """Say why the program itself is not reported, where its own source is absent."""
-    from opentelemetry.instrumentation.hardware.poller import State
-    from opentelemetry.instrumentation.hardware.rounds import fresh
+    from opentelemetry.instrumentation.hardware.pipeline.runner import State
+    from opentelemetry.instrumentation.hardware.pipeline.thread import fresh
 
     own = [poller for poller in session.board.pollers if poller.name == "process"]
     fresh([each for each in session.rounds if {*own} & {*each.pollers}], _FIRST_READING)
@@ -285,7 +285,7 @@ def _target(arguments: argparse.Namespace, program: str = "") -> str:
 
 
 def _interval() -> float:
-    from opentelemetry.instrumentation.hardware.config import export_interval
+    from opentelemetry.instrumentation.hardware.settings import export_interval
 
     return export_interval()
 
@@ -293,8 +293,8 @@ def _interval() -> float:
 @contextmanager
 def _reporting(arguments: argparse.Namespace, pid: int, target: str) -> Iterator[Session]:
     """A session that is exported; the end makes a last reading and a last export, in bounded time."""
-    from opentelemetry.instrumentation.hardware.identity import JOB
-    from opentelemetry.instrumentation.hardware.session import Session
+    from opentelemetry.instrumentation.hardware.pipeline.reporter import JOB
+    from opentelemetry.instrumentation.hardware.pipeline.session import Session
 
     session = Session(settings.config(arguments), pid, alone=pid == os.getpid())
     if session.member:

@@ -9,7 +9,7 @@ from dataclasses import fields
 from typing import Any
 
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake
-from opentelemetry.instrumentation.hardware.config import PREFIX, Config
+from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
 
 
 def add(parser: argparse.ArgumentParser, but: Collection[str] = ()) -> None:
@@ -77,7 +77,7 @@ def pid(text: str) -> int:
     Raises:
         Mistake: where there is none.
     """
-    from opentelemetry.instrumentation.hardware.identity import born
+    from opentelemetry.instrumentation.hardware.pipeline.reporter import born
 
     if not text.isdecimal() or born(int(text)) is None:
         raise Mistake(f"there is no process {text}; --pid takes the number of one that runs, such as {os.getpid()}")

@@ -17,8 +17,8 @@ from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
 from opentelemetry.instrumentation.hardware.cli.settings import seconds
 
 if TYPE_CHECKING:
-    from opentelemetry.instrumentation.hardware.config import Config
-    from opentelemetry.instrumentation.hardware.session import Session
+    from opentelemetry.instrumentation.hardware.pipeline.session import Session
+    from opentelemetry.instrumentation.hardware.settings import Config
 
 _DESCRIPTION = """\
 Reads everything, waits for the window, reads again, and prints the numbers. Counters are totals since boot or
@@ -120,7 +120,7 @@ def _moments(arguments: argparse.Namespace) -> Iterator[int]:
 
 def _session(arguments: argparse.Namespace, config: Config, pid: int) -> Session:
     """A session of our own: other programs of a job do not keep it from looking at the host."""
-    from opentelemetry.instrumentation.hardware.session import Session
+    from opentelemetry.instrumentation.hardware.pipeline.session import Session
 
     return Session(config, pid, arguments.every or arguments.window or 1.0, environ={}, alone=pid == os.getpid())
 
@@ -207,16 +207,11 @@ class _Aside:
 def _rows(arguments: argparse.Namespace, config: Config, pid: int) -> None:
     import json
 
-    from opentelemetry.instrumentation.hardware import wandb
     from opentelemetry.instrumentation.hardware.drivers import Drivers
-    from opentelemetry.instrumentation.hardware.machine import machine
-    from opentelemetry.instrumentation.hardware.sources.amd import raw as amd
-    from opentelemetry.instrumentation.hardware.sources.apple import raw as apple
-    from opentelemetry.instrumentation.hardware.sources.graphcore import raw as graphcore
-    from opentelemetry.instrumentation.hardware.sources.nvidia import raw as nvidia
-    from opentelemetry.instrumentation.hardware.sources.openmetrics.keys import Raw as Pages
-    from opentelemetry.instrumentation.hardware.sources.tpu import raw as tpu
-    from opentelemetry.instrumentation.hardware.sources.trainium import raw as trainium
+    from opentelemetry.instrumentation.hardware.system.machine import machine
+    from opentelemetry.instrumentation.hardware.wandb import amd, apple, graphcore, nvidia, tpu, trainium
+    from opentelemetry.instrumentation.hardware.wandb import keys as wandb
+    from opentelemetry.instrumentation.hardware.wandb.openmetrics import Raw as Pages
 
     drivers = Drivers()
     paths = config.disk_paths or ["/"]

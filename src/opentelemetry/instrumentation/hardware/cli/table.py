@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from opentelemetry.instrumentation.hardware import vocabulary as v
+from opentelemetry.instrumentation.hardware import catalog as v
 from opentelemetry.instrumentation.hardware.cli.gpus import Gpu, gpus, place
 from opentelemetry.instrumentation.hardware.cli.view import View, line, told
 from opentelemetry.instrumentation.hardware.model import Attributes, Kind, Metric, Number, Window

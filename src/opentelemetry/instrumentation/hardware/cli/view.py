@@ -7,11 +7,11 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
-from opentelemetry.instrumentation.hardware.board import Marks
+from opentelemetry.instrumentation.hardware.catalog import CATALOG, HW_GPU_INFO, HW_ID
 from opentelemetry.instrumentation.hardware.model import Attributes, Kind, Metric, Number, Snapshot
-from opentelemetry.instrumentation.hardware.poller import State
-from opentelemetry.instrumentation.hardware.session import Session
-from opentelemetry.instrumentation.hardware.vocabulary import CATALOG, HW_GPU_INFO, HW_ID
+from opentelemetry.instrumentation.hardware.pipeline.collector import Marks
+from opentelemetry.instrumentation.hardware.pipeline.runner import State
+from opentelemetry.instrumentation.hardware.pipeline.session import Session
 
 _FIRST, _NEXT = 2.0, 0.5
 """Seconds that the first and every further reading may take; a source that hangs is then shown as what it is."""

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import ClassVar, NamedTuple
 
-from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Point, Scope
+from opentelemetry.instrumentation.hardware.settings import Config
 
 GROUP = "opentelemetry_hardware_source"
 

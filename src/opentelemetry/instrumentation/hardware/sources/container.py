@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from opentelemetry.instrumentation.hardware import vocabulary as v
-from opentelemetry.instrumentation.hardware.machine import machine
+from opentelemetry.instrumentation.hardware import catalog as v
 from opentelemetry.instrumentation.hardware.model import Kept, Point
 from opentelemetry.instrumentation.hardware.sources import Source
+from opentelemetry.instrumentation.hardware.system.machine import machine
 
 
 class Container(Source):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from opentelemetry.instrumentation.hardware import vocabulary as v
-from opentelemetry.instrumentation.hardware.config import PREFIX, Config
-from opentelemetry.instrumentation.hardware.machine import machine
+from opentelemetry.instrumentation.hardware import catalog as v
 from opentelemetry.instrumentation.hardware.model import Kept, Point, Unavailable
+from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
 from opentelemetry.instrumentation.hardware.sources import Source
+from opentelemetry.instrumentation.hardware.system.machine import machine
 
 _LOG = logging.getLogger(__name__)
 

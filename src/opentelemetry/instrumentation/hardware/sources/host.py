@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import fsum
 from typing import TypeAlias
 
-from opentelemetry.instrumentation.hardware import vocabulary as v
-from opentelemetry.instrumentation.hardware.machine import Disk, Interface, Swap, machine
+from opentelemetry.instrumentation.hardware import catalog as v
 from opentelemetry.instrumentation.hardware.model import Attributes, Kept, Metric, Point, Series, Share
 from opentelemetry.instrumentation.hardware.sources import Source
+from opentelemetry.instrumentation.hardware.system.machine import Disk, Interface, Swap, machine
 
 _Row: TypeAlias = "tuple[str, Metric, Attributes]"
 """What is exported as the machine says it: a field of its answer, the row, and which of its series."""

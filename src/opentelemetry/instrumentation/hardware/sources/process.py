@@ -7,11 +7,11 @@ import os
 from collections.abc import Iterator
 from math import inf
 
-from opentelemetry.instrumentation.hardware import vocabulary as v
-from opentelemetry.instrumentation.hardware.machine import Process as Reading
-from opentelemetry.instrumentation.hardware.machine import Relative, machine
+from opentelemetry.instrumentation.hardware import catalog as v
 from opentelemetry.instrumentation.hardware.model import Attributes, Kept, Metric, Point, Scope, Series, Share
 from opentelemetry.instrumentation.hardware.sources import Source
+from opentelemetry.instrumentation.hardware.system.machine import Process as Reading
+from opentelemetry.instrumentation.hardware.system.machine import Relative, machine
 
 _ABOUT = (
     "cpu.",

@@ -6,14 +6,14 @@ import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from opentelemetry.instrumentation.hardware import vocabulary as v
-from opentelemetry.instrumentation.hardware.choice import Choice
-from opentelemetry.instrumentation.hardware.command import named
-from opentelemetry.instrumentation.hardware.config import Config
-from opentelemetry.instrumentation.hardware.kernel import Kernel
-from opentelemetry.instrumentation.hardware.machine import machine
+from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware.accelerators.selection import Choice
+from opentelemetry.instrumentation.hardware.drivers.subprocess import named
 from opentelemetry.instrumentation.hardware.model import Kept, Point, Scope, Unavailable
+from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source
+from opentelemetry.instrumentation.hardware.system.files import Kernel
+from opentelemetry.instrumentation.hardware.system.machine import machine
 
 if TYPE_CHECKING:  # imported where there may be a GPU
     from opentelemetry.instrumentation.hardware.sources.amd.files import Files

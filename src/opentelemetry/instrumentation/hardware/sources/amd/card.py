@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from opentelemetry.instrumentation.hardware import vocabulary as v
-from opentelemetry.instrumentation.hardware.devices import Device
-from opentelemetry.instrumentation.hardware.kernel import Kernel
-from opentelemetry.instrumentation.hardware.missing import note
+from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware.accelerators.fields import Device
+from opentelemetry.instrumentation.hardware.accelerators.unsupported import note
 from opentelemetry.instrumentation.hardware.model import Number, Point, Rate
 from opentelemetry.instrumentation.hardware.sources.amd.metrics import Metrics, revision
+from opentelemetry.instrumentation.hardware.system.files import Kernel
 
 DRM: Final = "/sys/class/drm"
 

@@ -6,13 +6,13 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from opentelemetry.instrumentation.hardware.choice import Choice, Found
-from opentelemetry.instrumentation.hardware.devices import Device
-from opentelemetry.instrumentation.hardware.kernel import Kernel
-from opentelemetry.instrumentation.hardware.missing import sentences
+from opentelemetry.instrumentation.hardware.accelerators.fields import Device
+from opentelemetry.instrumentation.hardware.accelerators.selection import Choice, Found
+from opentelemetry.instrumentation.hardware.accelerators.unsupported import sentences
 from opentelemetry.instrumentation.hardware.model import Point, Unavailable
 from opentelemetry.instrumentation.hardware.sources.amd.card import DRM, Card, text, why
 from opentelemetry.instrumentation.hardware.sources.amd.topology import Topology
+from opentelemetry.instrumentation.hardware.system.files import Kernel
 
 _NAMES: Final = ("/usr/share/libdrm/amdgpu.ids", "/opt/amdgpu/share/libdrm/amdgpu.ids")
 """Where libdrm, or ROCm's own copy of it, says what the devices are called."""

@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from typing import Final
 
-from opentelemetry.instrumentation.hardware import vocabulary as v
-from opentelemetry.instrumentation.hardware.choice import Choice, Found
-from opentelemetry.instrumentation.hardware.command import Command
-from opentelemetry.instrumentation.hardware.devices import Device
-from opentelemetry.instrumentation.hardware.missing import sentences
+from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware.accelerators.fields import Device
+from opentelemetry.instrumentation.hardware.accelerators.selection import Choice, Found
+from opentelemetry.instrumentation.hardware.accelerators.unsupported import sentences
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Command
 from opentelemetry.instrumentation.hardware.model import Point, Unavailable
 from opentelemetry.instrumentation.hardware.sources.amd import amd_smi, rocm_smi
 from opentelemetry.instrumentation.hardware.sources.amd.card import FAN

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from opentelemetry.instrumentation.hardware.devices import Reading
+from opentelemetry.instrumentation.hardware.accelerators.fields import Reading
 from opentelemetry.instrumentation.hardware.model import Number, Rate
 
 _JOULE = 1 << 16

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
-from opentelemetry.instrumentation.hardware.kernel import Kernel
-from opentelemetry.instrumentation.hardware.machine import Machine
-from opentelemetry.instrumentation.hardware.owners import Owners
 from opentelemetry.instrumentation.hardware.sources.amd.topology import KFD
+from opentelemetry.instrumentation.hardware.system.files import Kernel
+from opentelemetry.instrumentation.hardware.system.machine import Machine
+from opentelemetry.instrumentation.hardware.system.process_tree import Owners
 
 COMPUTE: Final = "/dev/kfd"
 """What a program opens to compute; nobody else does."""

@@ -10,8 +10,8 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from opentelemetry.instrumentation.hardware.choice import Chosen, Found, Way, everything, printable
-from opentelemetry.instrumentation.hardware.kernel import Kernel
+from opentelemetry.instrumentation.hardware.accelerators.selection import Chosen, Found, Way, everything, printable
+from opentelemetry.instrumentation.hardware.system.files import Kernel
 
 KFD: Final = "/sys/class/kfd/kfd"
 

@@ -6,12 +6,12 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Protocol
 
-from opentelemetry.instrumentation.hardware import vocabulary as v
-from opentelemetry.instrumentation.hardware.command import Tool
-from opentelemetry.instrumentation.hardware.config import Config
-from opentelemetry.instrumentation.hardware.devices import Device
+from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware.accelerators.fields import Device
 from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool
 from opentelemetry.instrumentation.hardware.model import Number, Point, Rate, Unavailable
+from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source
 from opentelemetry.instrumentation.hardware.sources.apple import ioreg, macmon, stats
 from opentelemetry.instrumentation.hardware.sources.apple.macmon import Macmon

@@ -11,8 +11,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from opentelemetry.instrumentation.hardware.command import Command, Tool
-from opentelemetry.instrumentation.hardware.documents import number
+from opentelemetry.instrumentation.hardware.drivers.json import number
+from opentelemetry.instrumentation.hardware.drivers.streaming import Stream
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool
 from opentelemetry.instrumentation.hardware.model import Number
 from opentelemetry.instrumentation.hardware.sources.apple.reading import (
     ANE,
@@ -30,7 +31,6 @@ from opentelemetry.instrumentation.hardware.sources.apple.reading import (
     share,
     watts,
 )
-from opentelemetry.instrumentation.hardware.stream import Stream
 
 TOOL: Final = Tool(
     "macmon",

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from opentelemetry.instrumentation.hardware.documents import DECODER, number
+from opentelemetry.instrumentation.hardware.drivers.json import DECODER, number
 from opentelemetry.instrumentation.hardware.model import Number
 
 GPU: Final = "gpu0"

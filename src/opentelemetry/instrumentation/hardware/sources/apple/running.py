@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from opentelemetry.instrumentation.hardware.command import Command
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Command
 from opentelemetry.instrumentation.hardware.sources.apple.reading import Said
 
 DEADLINE: Final = 10.0

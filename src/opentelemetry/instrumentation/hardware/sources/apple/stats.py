@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from opentelemetry.instrumentation.hardware.command import Command, Tool
-from opentelemetry.instrumentation.hardware.documents import number
+from opentelemetry.instrumentation.hardware.drivers.json import number
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.sources.apple.reading import (
     GPU,

@@ -7,20 +7,20 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from opentelemetry.instrumentation.hardware import vocabulary as v
-from opentelemetry.instrumentation.hardware.choice import Choice, Found, Way
-from opentelemetry.instrumentation.hardware.command import named
-from opentelemetry.instrumentation.hardware.config import Config
-from opentelemetry.instrumentation.hardware.devices import Device
-from opentelemetry.instrumentation.hardware.kernel import Kernel
-from opentelemetry.instrumentation.hardware.machine import machine
-from opentelemetry.instrumentation.hardware.missing import sentences
+from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware.accelerators.fields import Device
+from opentelemetry.instrumentation.hardware.accelerators.selection import Choice, Found, Way
+from opentelemetry.instrumentation.hardware.accelerators.unsupported import sentences
+from opentelemetry.instrumentation.hardware.drivers.streaming import PERIODS
+from opentelemetry.instrumentation.hardware.drivers.subprocess import named
 from opentelemetry.instrumentation.hardware.model import Kept, Point, Scope, Unavailable
-from opentelemetry.instrumentation.hardware.owners import Owners
+from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source
 from opentelemetry.instrumentation.hardware.sources.graphcore.place import NAME, Place, tool
 from opentelemetry.instrumentation.hardware.sources.graphcore.reading import Ipu, parse
-from opentelemetry.instrumentation.hardware.stream import PERIODS
+from opentelemetry.instrumentation.hardware.system.files import Kernel
+from opentelemetry.instrumentation.hardware.system.machine import machine
+from opentelemetry.instrumentation.hardware.system.process_tree import Owners
 
 _NO_IPU: Final = "there is no IPU: neither /dev/ipu*, nor a partition that the environment names (IPUOF_*)"
 

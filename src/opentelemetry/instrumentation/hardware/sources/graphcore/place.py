@@ -11,7 +11,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Final
 
-from opentelemetry.instrumentation.hardware.command import Tool, interpreter
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool, interpreter
 from opentelemetry.instrumentation.hardware.model import Unavailable
 
 NAME: Final = "gcipuinfo"

@@ -6,18 +6,18 @@ import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from opentelemetry.instrumentation.hardware import vocabulary as v
-from opentelemetry.instrumentation.hardware.choice import Choice
-from opentelemetry.instrumentation.hardware.command import named
-from opentelemetry.instrumentation.hardware.config import Config
+from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware.accelerators.selection import Choice
 from opentelemetry.instrumentation.hardware.drivers import Refusal
-from opentelemetry.instrumentation.hardware.kernel import Kernel
-from opentelemetry.instrumentation.hardware.machine import machine
+from opentelemetry.instrumentation.hardware.drivers.subprocess import named
 from opentelemetry.instrumentation.hardware.model import Kept, Point, Scope, Unavailable
-from opentelemetry.instrumentation.hardware.owners import Owners
+from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source
 from opentelemetry.instrumentation.hardware.sources.nvidia import nvml as n
 from opentelemetry.instrumentation.hardware.sources.nvidia.naps import Naps
+from opentelemetry.instrumentation.hardware.system.files import Kernel
+from opentelemetry.instrumentation.hardware.system.machine import machine
+from opentelemetry.instrumentation.hardware.system.process_tree import Owners
 
 if TYPE_CHECKING:  # the rest is imported where there is a driver
     from opentelemetry.instrumentation.hardware.sources.nvidia.gpus import Library

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from opentelemetry.instrumentation.hardware.devices import Reading
+from opentelemetry.instrumentation.hardware.accelerators.fields import Reading
 from opentelemetry.instrumentation.hardware.drivers import Refusal
 from opentelemetry.instrumentation.hardware.model import Number, Rate
 from opentelemetry.instrumentation.hardware.sources.nvidia import nvml as n

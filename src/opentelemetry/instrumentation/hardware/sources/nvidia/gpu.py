@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from opentelemetry.instrumentation.hardware import vocabulary as v
-from opentelemetry.instrumentation.hardware.devices import Device, Reading
+from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware.accelerators.fields import Device, Reading
+from opentelemetry.instrumentation.hardware.accelerators.unsupported import note
 from opentelemetry.instrumentation.hardware.drivers import Refusal
-from opentelemetry.instrumentation.hardware.missing import note
 from opentelemetry.instrumentation.hardware.model import Number, Point, Rate
 from opentelemetry.instrumentation.hardware.sources.nvidia import nvml as n
 from opentelemetry.instrumentation.hardware.sources.nvidia.calls import END, GONE, NOTHING, Calls, Failed, Pause, Read

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from opentelemetry.instrumentation.hardware import vocabulary as v
-from opentelemetry.instrumentation.hardware.choice import Choice, Found
-from opentelemetry.instrumentation.hardware.devices import QUANTITIES, REASONS, Device
-from opentelemetry.instrumentation.hardware.missing import note, sentences
+from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware.accelerators.fields import QUANTITIES, REASONS, Device
+from opentelemetry.instrumentation.hardware.accelerators.selection import Choice, Found
+from opentelemetry.instrumentation.hardware.accelerators.unsupported import note, sentences
 from opentelemetry.instrumentation.hardware.model import Attributes, Number, Point, Rate
 from opentelemetry.instrumentation.hardware.sources.nvidia import smi, visible
 from opentelemetry.instrumentation.hardware.sources.nvidia.naps import Naps

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from opentelemetry.instrumentation.hardware.kernel import Kernel
+from opentelemetry.instrumentation.hardware.system.files import Kernel
 
 _GPUS = "/proc/driver/nvidia/gpus"
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from opentelemetry.instrumentation.hardware.command import Command, Tool
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool
 from opentelemetry.instrumentation.hardware.model import Number, Unavailable
 from opentelemetry.instrumentation.hardware.sources.nvidia.markup import Part, clean, taken
 from opentelemetry.instrumentation.hardware.sources.nvidia.spellings import BYTES, FLAGS, INSTANCE, NUMBERS

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from opentelemetry.instrumentation.hardware.choice import (
+from opentelemetry.instrumentation.hardware.accelerators.selection import (
     Chosen,
     Found,
     Part,

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from urllib.parse import urlsplit
 
-from opentelemetry.instrumentation.hardware import vocabulary as v
-from opentelemetry.instrumentation.hardware.config import PREFIX, Config
+from opentelemetry.instrumentation.hardware import catalog as v
 from opentelemetry.instrumentation.hardware.drivers import Refusal
 from opentelemetry.instrumentation.hardware.endpoints import Endpoint
 from opentelemetry.instrumentation.hardware.model import Attributes, Kind, Metric, Point, Series, Unavailable
+from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
 from opentelemetry.instrumentation.hardware.sources import Source
 from opentelemetry.instrumentation.hardware.sources.openmetrics.filters import Filters
 from opentelemetry.instrumentation.hardware.sources.openmetrics.page import ACCEPT, Page, Parser, Sample
@@ -43,7 +43,7 @@ class Openmetrics(Source):
         if config.openmetrics:
             import encodings.idna  # noqa: F401 - names of hosts
 
-            import opentelemetry.instrumentation.hardware.http  # noqa: F401
+            import opentelemetry.instrumentation.hardware.drivers.http  # noqa: F401
 
             with suppress(ImportError):  # which opening the source says
                 Parser(Filters("", None))
@@ -59,7 +59,7 @@ class Openmetrics(Source):
         known = {endpoint.name: endpoint for endpoint in config.openmetrics.each} if config.openmetrics else {}
         if not known:
             raise Unavailable("no endpoint is named", f"{PREFIX}OPENMETRICS takes name=http://host:port/metrics")
-        from opentelemetry.instrumentation.hardware.http import Address, Http
+        from opentelemetry.instrumentation.hardware.drivers.http import Address, Http
 
         self._endpoint = endpoint = known[self.site.part or next(iter(known))]
         self.pace = endpoint.interval

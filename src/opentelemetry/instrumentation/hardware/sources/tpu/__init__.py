@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.drivers import Drivers
-from opentelemetry.instrumentation.hardware.kernel import Kernel, Linux
 from opentelemetry.instrumentation.hardware.model import Point, Unavailable
+from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source
 from opentelemetry.instrumentation.hardware.sources.tpu.presence import Ways
+from opentelemetry.instrumentation.hardware.system.files import Kernel, Linux
 
 if TYPE_CHECKING:  # the rest is imported where there is a TPU
     from opentelemetry.instrumentation.hardware.sources.tpu.reading import Reader

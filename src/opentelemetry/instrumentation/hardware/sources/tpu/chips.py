@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from opentelemetry.instrumentation.hardware.kernel import Kernel
+from opentelemetry.instrumentation.hardware.system.files import Kernel
 
 GOOGLE: Final = "1ae0"
 _DEVICES: Final = "/sys/bus/pci/devices"

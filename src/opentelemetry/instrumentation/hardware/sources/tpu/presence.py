@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from opentelemetry.instrumentation.hardware.config import Config
-from opentelemetry.instrumentation.hardware.kernel import Kernel
+from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources.tpu import addresses, chips
+from opentelemetry.instrumentation.hardware.system.files import Kernel
 
 
 class Ways:

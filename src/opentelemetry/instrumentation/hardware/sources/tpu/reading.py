@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from opentelemetry.instrumentation.hardware.config import Config
 from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources.tpu import profiler, resolver, sdk
 from opentelemetry.instrumentation.hardware.sources.tpu.presence import Ways
 from opentelemetry.instrumentation.hardware.sources.tpu.profiler import Profiler

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-from opentelemetry.instrumentation.hardware.command import Tool, interpreter
 from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool, interpreter
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.sources.tpu.addresses import MASTER, bracketed, port_of, with_port
 

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from opentelemetry.instrumentation.hardware.command import Tool, interpreter
-from opentelemetry.instrumentation.hardware.stream import Stream
+from opentelemetry.instrumentation.hardware.drivers.streaming import Stream
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool, interpreter
 
 PERIOD: Final = 10.0
 """Seconds between two lines, at least."""

@@ -6,14 +6,12 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from opentelemetry.instrumentation.hardware import vocabulary as v
-from opentelemetry.instrumentation.hardware.choice import Choice
-from opentelemetry.instrumentation.hardware.config import Config
-from opentelemetry.instrumentation.hardware.devices import Device
-from opentelemetry.instrumentation.hardware.kernel import Kernel
-from opentelemetry.instrumentation.hardware.machine import machine
+from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware.accelerators.fields import Device
+from opentelemetry.instrumentation.hardware.accelerators.selection import Choice
+from opentelemetry.instrumentation.hardware.drivers.streaming import Stream
 from opentelemetry.instrumentation.hardware.model import Kept, Point, Scope, Unavailable
-from opentelemetry.instrumentation.hardware.owners import Owners
+from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source
 from opentelemetry.instrumentation.hardware.sources.trainium.files import Files, is_here
 from opentelemetry.instrumentation.hardware.sources.trainium.monitor import (
@@ -27,7 +25,9 @@ from opentelemetry.instrumentation.hardware.sources.trainium.monitor import (
 )
 from opentelemetry.instrumentation.hardware.sources.trainium.report import Hardware, Report, Runtime
 from opentelemetry.instrumentation.hardware.sources.trainium.visible import device, way
-from opentelemetry.instrumentation.hardware.stream import Stream
+from opentelemetry.instrumentation.hardware.system.files import Kernel
+from opentelemetry.instrumentation.hardware.system.machine import machine
+from opentelemetry.instrumentation.hardware.system.process_tree import Owners
 
 _NO_DRIVER = "no Neuron driver is loaded: there is neither /sys/module/neuron nor a device of it"
 

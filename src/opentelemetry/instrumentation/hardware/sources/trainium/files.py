@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
-from opentelemetry.instrumentation.hardware.kernel import Kernel
+from opentelemetry.instrumentation.hardware.system.files import Kernel
 
 ROOT: Final = "/sys/devices/virtual/neuron_device"
 

@@ -11,10 +11,10 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from opentelemetry.instrumentation.hardware.command import Tool
+from opentelemetry.instrumentation.hardware.drivers.streaming import PERIODS, Stream
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.sources.trainium.report import Report, Runtime, parse
-from opentelemetry.instrumentation.hardware.stream import PERIODS, Stream
 
 TOOL: Final = Tool(
     "neuron-monitor",

@@ -11,7 +11,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from opentelemetry.instrumentation.hardware.choice import Chosen, Found, Part, Way, everything, printable
+from opentelemetry.instrumentation.hardware.accelerators.selection import (
+    Chosen,
+    Found,
+    Part,
+    Way,
+    everything,
+    printable,
+)
 
 CORES: Final = "NEURON_RT_VISIBLE_CORES"
 COUNT: Final = "NEURON_RT_NUM_CORES"

@@ -1,0 +1,69 @@
+"""Keys: what W&B calls the numbers of scraped endpoints.
+
+W&B numbers the series of a metric in the order in which it first sees them, and knows counters and gauges only.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Mapping
+from contextlib import suppress
+
+from opentelemetry.instrumentation.hardware.drivers import Drivers, Refusal
+from opentelemetry.instrumentation.hardware.endpoints import TOTAL
+from opentelemetry.instrumentation.hardware.model import Unavailable
+from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.sources import Site
+from opentelemetry.instrumentation.hardware.sources.openmetrics import Openmetrics
+from opentelemetry.instrumentation.hardware.sources.openmetrics.page import Page
+from opentelemetry.instrumentation.hardware.sources.openmetrics.rows import kind
+
+
+class Raw:
+    """The endpoints, to be asked for W&B's numbers again and again.
+
+    Attributes:
+        expected: whether there are any.
+        trouble: why there will be no numbers at all.
+    """
+
+    def __init__(self, config: Config) -> None:
+        Openmetrics.prepare(config)
+        self._sources = [
+            Openmetrics(Site(config, Drivers(), 0, part=part)) for part in Openmetrics.parts(config) if part
+        ]
+        self.expected = bool(self._sources)
+        self.trouble = ""
+        self._numbers: defaultdict[tuple[str, str], dict[frozenset[tuple[str, str]], int]] = defaultdict(dict)
+        try:
+            for source in self._sources:
+                source.open()
+        except Unavailable as gone:
+            self._sources, self.trouble = [], gone.reason
+
+    def read(self) -> Mapping[str, float]:
+        """By key, what counters and gauges say now; all endpoints are asked at a time, one that is down is left out."""
+        found: dict[str, dict[str, float]] = {}
+
+        def ask(source: Openmetrics) -> None:
+            with suppress(Refusal):
+                found[source.site.part] = self._of(source.site.part, source.scrape()[1])
+
+        threads = [threading.Thread(target=ask, args=(source,), daemon=True) for source in self._sources]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return {key: value for source in self._sources for key, value in found.get(source.site.part, {}).items()}
+
+    def _of(self, endpoint: str, page: Page) -> dict[str, float]:
+        found = {}
+        for sample in page.samples:
+            if sample.type in ("counter", "gauge") and kind(sample) is not None:
+                numbers = self._numbers[endpoint, sample.name]
+                labels = frozenset(sample.labels.items())
+                if labels in numbers or len(numbers) < TOTAL:
+                    number = numbers.setdefault(labels, len(numbers))
+                    found[f"openmetrics.{endpoint}.{sample.name}.{number}"] = sample.value
+        return found

@@ -1,0 +1,252 @@
+"""A TPU as it stands at one moment, in W&B's keys and by W&B's formulas."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from opentelemetry.instrumentation.hardware.drivers import Drivers, Refusal
+from opentelemetry.instrumentation.hardware.model import Number, Unavailable
+from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.sources.tpu import kernel_of, profiler, sdk
+from opentelemetry.instrumentation.hardware.sources.tpu import runtime as r
+from opentelemetry.instrumentation.hardware.sources.tpu.presence import Ways
+from opentelemetry.instrumentation.hardware.sources.tpu.reading import Reader
+from opentelemetry.instrumentation.hardware.sources.tpu.wire import Series
+
+_ALL: Final = (*r.OFTEN, *r.SELDOM, r.ROUND_TRIP, r.DELIVERY)
+
+Pairs: TypeAlias = "Iterator[tuple[str, Number]]"
+
+
+class Moment(NamedTuple):
+    """What is said of the TPUs at one moment, in all ways that they are asked."""
+
+    runtime: Mapping[str, Sequence[Series]]
+    profiler: profiler.Said
+    driver: sdk.Said
+
+    def gauges(self, name: str) -> dict[int, Number]:
+        """One metric of the runtime's, by device."""
+        return r.by_device(self.runtime.get(name, ()))
+
+
+class Raw:
+    """The TPUs, asked again and again for W&B's keys.
+
+    Attributes:
+        expected: whether there is anything to ask.
+        trouble: why there are no keys, where there are none.
+    """
+
+    def __init__(self, config: Config, environ: Mapping[str, str]) -> None:
+        self.trouble = ""
+        self._config = config
+        self._environ = environ
+        self._drivers = Drivers()
+        self._ways = Ways(config, environ, kernel_of(self._drivers))
+        self.expected = bool(self._ways)
+        self._reader: Reader | None = None
+
+    def read(self) -> Mapping[int, Moment]:
+        """What they say now, all together under 0; nothing where they cannot be asked."""
+        try:
+            if self._reader is None:
+                self._reader = Reader(self._ways, self._config, self._environ, self._drivers)
+            said = Moment(r.merged(self._reader.ask(_ALL)), self._reader.look(), self._reader.driver())
+        except (Unavailable, Refusal, OSError, ValueError) as error:
+            self.trouble = str(error)
+            return {}
+        self.trouble = "" if any(said.runtime.values()) or said.profiler.matrix is not None else self._why()
+        return {0: said}
+
+    def _why(self) -> str:
+        return "; ".join([*self._reader.wrong(), *self._reader.missing()] if self._reader else ())
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self._drivers.close()
+
+
+class TpuKey(NamedTuple):
+    """One key: ``{i}`` stands for the number of a device, ``{core}``, ``{label}`` and ``{stat}`` for words."""
+
+    key: str
+    unit: str
+    formula: str
+    values: Callable[[Moment], Pairs]
+
+
+def _plain(key: str, metric: str) -> Callable[[Moment], Pairs]:
+    return lambda moment: ((key.format(i=number), value) for number, value in moment.gauges(metric).items())
+
+
+def _duty(moment: Moment) -> Pairs:
+    """Once for each core, also where two of them have one duty cycle."""
+    duty, cores = moment.gauges(r.DUTY), sorted({*moment.gauges(r.USED), *moment.gauges(r.TOTAL)})
+    listed = list(duty.items())
+    if cores and len(cores) == 2 * len(duty):
+        listed = [(core, listed[place // 2][1]) for place, core in enumerate(cores)]
+    for number, percent in listed:
+        yield f"tpu.{number}.dutyCycle", percent
+
+
+def _share(key: str) -> Callable[[Moment], Pairs]:
+    def values(moment: Moment) -> Pairs:
+        total = moment.gauges(r.TOTAL)
+        for number, used in moment.gauges(r.USED).items():
+            if total.get(number):
+                yield key.format(i=number), used / total[number] * 100
+
+    return values
+
+
+def _matrix(moment: Moment) -> Pairs:
+    if moment.profiler.matrix is not None:
+        yield "tpu", moment.profiler.matrix
+
+
+def _queue(moment: Moment) -> Pairs:
+    for series in moment.runtime.get(r.QUEUE, ()):
+        if series.value is not None and series.value >= 0:
+            yield f"tpu.hloQueueSize.{_core(series)}", series.value
+
+
+def _core(series: Series) -> str:
+    """A core as libtpu's SDK calls it, ``0-tensorcore``, in W&B's letters."""
+    return _word(f"{r.device(series)}-{r.core_type(series) or 'unknown'}")
+
+
+def _word(label: object) -> str:
+    """A label as W&B puts it into a key."""
+    return re.sub("[^a-z0-9]", "_", str(label).lower().replace("+", "plus").replace("%", "pct"))
+
+
+def _size(series: Series) -> str:
+    return _word(series.labels["buffer-size"]) if "buffer-size" in series.labels else ""
+
+
+def _whole(series: Series) -> str:
+    return ""
+
+
+def _statistics(key: str, unit: str, metric: str, label: Callable[[Series], str] = _size) -> Callable[[Moment], Pairs]:
+    def values(moment: Moment) -> Pairs:
+        listed: dict[str, list[Mapping[str, Any]]] = {}
+        for series in moment.runtime.get(metric, ()):
+            if series.distribution and series.distribution.get("count", 0) > 0:
+                listed.setdefault(label(series), []).append(series.distribution)
+        for name, distributions in listed.items():
+            for statistic, value in _five(distributions):
+                yield f"{key}{name and '.'}{name}.{statistic}{unit}", value
+
+    return values
+
+
+def _five(distributions: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, float]]:
+    """The mean and four quantiles of distributions taken together."""
+    means = [(each["count"], each["mean"]) for each in distributions if "mean" in each]
+    sums = [(each["count"], each["sum"] / each["count"]) for each in distributions if "sum" in each]
+    if means or sums:
+        yield "mean", sum(count * mean for count, mean in means + sums) / sum(count for count, _ in means + sums)
+    first = distributions[0]
+    for word, part in (("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p999", 0.999)):
+        if "quantiles" in first:
+            found = [value for share, value in first["quantiles"] if share in (part, part * 100)]
+        else:
+            alike = [each["buckets"] for each in distributions if each.get("bounds") == first.get("bounds")]
+            found = (
+                _quantile(part, [sum(column) for column in zip(*alike)], first["bounds"]) if "bounds" in first else []
+            )
+        for value in found[:1]:
+            yield word, value
+
+
+def _quantile(part: float, buckets: Sequence[int], bounds: Sequence[float]) -> list[float]:
+    """Where a share of the counts lies below, evenly spread within its bucket; the last bucket has no end."""
+    rank, below = part * sum(buckets), 0
+    for place, count in enumerate(buckets):
+        if count > 0 and below + count >= rank:
+            low = bounds[place - 1] if place else 0.0
+            high = bounds[place] if place < len(bounds) else low
+            return [low + (rank - below) / count * (high - low)]
+        below += count
+    return []
+
+
+def _tensorcore(moment: Moment) -> Pairs:
+    for number, percent in enumerate(moment.driver.tensorcore):
+        if percent is not None:
+            yield f"tpu.{number}.tensorcoreUtilization", percent
+
+
+def _links(moment: Moment) -> Pairs:
+    return ((f"tpu.{place}.iciLinkHealth", health) for place, health in enumerate(moment.driver.links.values()))
+
+
+def _throttle(moment: Moment) -> Pairs:
+    return ((f"tpu.{number}.throttleScore", score) for number, score in moment.driver.throttle.items())
+
+
+def _latencies() -> Iterator[TpuKey]:
+    for name, kind in (
+        ("bufferTransferLatency", "dcn"),
+        ("inboundBufferTransferLatency", "dcn_inbound"),
+        ("hostToDeviceTransferLatency", "host_to_device"),
+        ("deviceToHostTransferLatency", "device_to_host"),
+        ("collectiveE2ELatency", "collective"),
+        ("hostComputeLatency", "compute"),
+    ):
+        words = f"mean, p50, p90, p95, p999 of `{r.TRANSFERS[kind]}`, by size of buffer"
+        key = f"tpu.{name}"
+        yield TpuKey(f"{key}.{{label}}.{{stat}}Us", "us", words, _statistics(key, "Us", r.TRANSFERS[kind]))
+
+
+KEYS: Final[tuple[TpuKey, ...]] = (
+    TpuKey("tpu", "%", "the profiler's utilization of matrix units", _matrix),
+    TpuKey("tpu.{i}.memoryUsage", "%", "HBM in use / HBM of the device", _share("tpu.{i}.memoryUsage")),
+    TpuKey("tpu.{i}.memoryUsageBytes", "bytes", "HBM in use", _plain("tpu.{i}.memoryUsageBytes", r.USED)),
+    TpuKey("tpu.{i}.dutyCycle", "%", "duty cycle of the device's chip: on v2 and v3 twice, for each core", _duty),
+    TpuKey("tpu.{i}.hbmCapacityTotal", "bytes", "HBM of the device", _plain("tpu.{i}.hbmCapacityTotal", r.TOTAL)),
+    TpuKey("tpu.{i}.hbmCapacityUsage", "bytes", "HBM in use", _plain("tpu.{i}.hbmCapacityUsage", r.USED)),
+    TpuKey("tpu.{i}.hbmMemoryUsage", "%", "HBM in use / HBM of the device", _share("tpu.{i}.hbmMemoryUsage")),
+    TpuKey(
+        "tpu.{i}.runtimeHbmUtilization",
+        "%",
+        "utilization of the HBM's bandwidth",
+        _plain("tpu.{i}.runtimeHbmUtilization", r.BANDWIDTH),
+    ),
+    TpuKey(
+        "tpu.{i}.tensorcoreIdleDuration",
+        "s",
+        "time since a program last ran on the device",
+        _plain("tpu.{i}.tensorcoreIdleDuration", r.IDLE),
+    ),
+    TpuKey(
+        "tpu.{i}.tensorcoreUtilization", "%", "libtpu's SDK (`LIBTPU=on`), by the core's place in its list", _tensorcore
+    ),
+    TpuKey("tpu.{i}.iciLinkHealth", "score", "libtpu's SDK, by the link's place in its list", _links),
+    TpuKey("tpu.{i}.throttleScore", "score", "libtpu's SDK", _throttle),
+    TpuKey("tpu.hloQueueSize.{core}", "programs", "programs that wait for a core", _queue),
+    TpuKey(
+        "tpu.hloExecTiming.{core}.{stat}Us",
+        "us",
+        f"mean, p50, p90, p95, p999 of `{r.EXECUTION}`",
+        _statistics("tpu.hloExecTiming", "Us", r.EXECUTION, _core),
+    ),
+    *_latencies(),
+    TpuKey(
+        "tpu.grpcTcpMinRtt.{stat}Us",
+        "us",
+        f"mean, p50, p90, p95, p999 of `{r.ROUND_TRIP}`",
+        _statistics("tpu.grpcTcpMinRtt", "Us", r.ROUND_TRIP, _whole),
+    ),
+    TpuKey(
+        "tpu.grpcTcpDeliveryRate.{stat}Mbps",
+        "Mbit/s",
+        f"mean, p50, p90, p95, p999 of `{r.DELIVERY}`",
+        _statistics("tpu.grpcTcpDeliveryRate", "Mbps", r.DELIVERY, _whole),
+    ),
+)
+"""What W&B says of TPUs, now or once."""

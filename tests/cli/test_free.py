@@ -1,0 +1,329 @@
+"""`otel-hardware free`: which GPUs are free. Mistakes in its arguments are in `cli/mistakes.txt`."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from tests.children import run
+from tests.commands import otel_hardware
+from tests.tools import fake_nvml, need
+from tests.tools.nvml import HANG, MIB, FakeNvml, Gpu, Value, geforce, h100, mig, refused, unified
+
+from opentelemetry.instrumentation.hardware.cli.free import Limit, _memory, _percent
+
+DOCUMENTS = Path(__file__).parents[1] / "sources" / "nvidia" / "smi"
+FIRST, SECOND, THIRD = (str(h100(index)["UUID"]) for index in range(3))
+
+
+def using(gpu: Mapping[str, Value], mib: int = 0, percent: int = 0) -> Gpu:
+    """The GPU, with so much of its 80 GiB and of its time in use."""
+    return {
+        **gpu,
+        "UtilizationRates": (percent, 0),
+        "MemoryInfo": (81_920 * MIB, 512 * MIB, (81_408 - mib) * MIB, mib * MIB),
+    }
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    need(fake_nvml)
+    return tmp_path
+
+
+def free(machine: FakeNvml | None, line: str = "", env: Mapping[str, str] | None = None) -> str:
+    """What the command prints: the UUIDs, or the sentence on standard error where there are none."""
+    everything = {**(machine.environment if machine else {}), **(env or {})}
+    answer = otel_hardware("free", *line.split(), env=everything)
+    if answer.status == 0:
+        assert answer.err == ""
+        return answer.out.removesuffix("\n")
+    assert (answer.status, answer.out) == (1, "")
+    (sentence,) = answer.err.splitlines()
+    return sentence.removeprefix("otel-hardware: ")
+
+
+# -- which are free
+
+LEAST = [using(h100(0), 900), using(h100(1), 300, 4), using(h100(2), 300, 1)]
+BUSY = [using(h100(0), 5000), using(h100(1), 0, 97), using(h100(2))]
+LIMITS = [using(h100(0), 5000), using(h100(1), 0, 60), using(h100(2), 900)]
+LOST: Gpu = {call: refused(15) for call in h100(0)}
+FAILED = [LOST, {**using(h100(1)), "MemoryInfo": refused(15)}, using(h100(2))]
+GENEROUS = "--max-memory 100% --max-utilization 100"
+IDLE = (9_984 * MIB, 16 * MIB, 9_968 * MIB, 0)
+DIVIDED = [using(h100(0), 9000), mig(h100(1), 1, {0: (7, 0), 2: (9, 0)}) | {"mig2.MemoryInfo": IDLE}]
+MIXED = [using(h100(0), 100), mig(h100(1), 1, {0: (7, 0), 1: (8, 0)}) | {"mig0.MemoryInfo": IDLE}]
+INSTANCES = [f"MIG-00000000-0000-5000-8000-000001{slot:06x}" for slot in range(3)]
+THREE = [using(h100(index), 10 * index) for index in range(3)]
+MODELS = [using(h100(0)), using(geforce(1))]
+
+CASES = {
+    "least-memory-then-least-busy": (LEAST, "", {}, THIRD),
+    "two": (LEAST, "2", {}, f"{THIRD},{SECOND}"),
+    "three": (LEAST, "3", {}, f"{THIRD},{SECOND},{FIRST}"),
+    "in-use": (BUSY, "1", {}, THIRD),
+    "too-few": (BUSY, "2", {}, "2 GPUs wanted, 1 GPU free: GPU 0 has 4.88 GiB in use, GPU 1 is 97% busy"),
+    "max-memory-share": (LIMITS, "2 --max-memory 10%", {}, f"{THIRD},{FIRST}"),
+    "max-memory-bytes": (LIMITS, "2 --max-memory 5000MiB", {}, f"{THIRD},{FIRST}"),
+    "max-utilization": (LIMITS, "2 --max-utilization 60", {}, f"{SECOND},{THIRD}"),
+    "max-utilization-below": (
+        LIMITS,
+        "3 --max-memory 100% --max-utilization 59",
+        {},
+        "3 GPUs wanted, 2 GPUs free: GPU 1 is 60% busy",
+    ),
+    "default-limits": (
+        [using(h100(0), 4096, 5), using(h100(1), 0, 6), using(h100(2), 4097)],
+        "3",
+        {},
+        "3 GPUs wanted, 1 GPU free: GPU 1 is 6% busy, GPU 2 has 4 GiB in use",
+    ),
+    "max-memory-below": (
+        LIMITS,
+        "1 --max-memory 800M",
+        {},
+        "1 GPU wanted, none free: GPU 0 has 4.88 GiB in use, GPU 1 is 60% busy, GPU 2 has 900 MiB in use",
+    ),
+    "no-limits": (LIMITS, "3 --max-memory 100% --max-utilization 100%", {}, f"{SECOND},{THIRD},{FIRST}"),
+    "failed-is-not-free": (FAILED, f"1 {GENEROUS}", {}, THIRD),
+    "failed-is-named": (
+        FAILED,
+        f"2 {GENEROUS}",
+        {},
+        "2 GPUs wanted, 1 GPU free: GPU 0 does not answer, GPU 1 does not answer",
+    ),
+    "unknown-memory-is-not-free": (
+        [unified(0)],
+        "",
+        {},
+        "1 GPU wanted, none free: GPU 0 does not say how much of its memory is in use",
+    ),
+    "more-than-there-are": ([using(h100(0))], "2", {}, "2 GPUs wanted, 1 GPU free: there are no more"),
+    "no-gpu": ([], "", {}, "there is no GPU"),
+    "many-in-use": (
+        [using(h100(index), 9000) for index in range(12)],
+        "",
+        {},
+        "1 GPU wanted, none free: "
+        + "".join(f"GPU {index} has 8.79 GiB in use, " for index in range(8))
+        + "4 more are in use too",
+    ),
+    "mig-instance": (DIVIDED, "", {}, INSTANCES[2]),
+    "mig-instance-in-use": (
+        DIVIDED,
+        "2",
+        {},
+        "2 GPUs wanted, 1 MIG instance free: GPU 0 has 8.79 GiB in use, MIG 1/0 has 1 GiB in use",
+    ),
+    "gpu-before-mig": (MIXED, "1", {}, FIRST),
+    "gpu-and-mig-are-not-mixed": (
+        MIXED,
+        "2",
+        {},
+        "2 GPUs wanted, 1 GPU and 1 MIG instance free: MIG 1/1 has 2 GiB in use",
+    ),
+    "two-mig-instances": (
+        [MIXED[0], MIXED[1] | {"mig1.MemoryInfo": IDLE}],
+        "2",
+        {},
+        f"{INSTANCES[0]},{INSTANCES[1]}",
+    ),
+    "mig-without-instances": (
+        [using(mig(h100(0), 0, {}))],
+        "",
+        {},
+        "1 GPU wanted, none free: GPU 0 is divided and has no MIG instance",
+    ),
+    "cuda-index": (THREE, "1", {"CUDA_VISIBLE_DEVICES": "1"}, SECOND),
+    "cuda-uuids": (THREE, "2", {"CUDA_VISIBLE_DEVICES": f"{THIRD},{SECOND}"}, f"{SECOND},{THIRD}"),
+    "cuda-uuids-no-more": (
+        THREE,
+        "3",
+        {"CUDA_VISIBLE_DEVICES": f"{THIRD},{SECOND}"},
+        "3 GPUs wanted, 2 GPUs free: there are no more",
+    ),
+    "nvidia-uuid": (THREE, "1", {"NVIDIA_VISIBLE_DEVICES": THIRD}, THIRD),
+    "nvidia-uuid-no-more": (
+        THREE,
+        "2",
+        {"NVIDIA_VISIBLE_DEVICES": THIRD},
+        "2 GPUs wanted, 1 GPU free: there are no more",
+    ),
+    "setting": (THREE, "2", {"OTEL_PYTHON_HARDWARE_DEVICES": "0,2"}, f"{FIRST},{THIRD}"),
+    "setting-and-cuda": (
+        THREE,
+        "1",
+        {"OTEL_PYTHON_HARDWARE_DEVICES": "0,2", "CUDA_VISIBLE_DEVICES": "2,1"},
+        THIRD,
+    ),
+    "setting-and-cuda-no-more": (
+        THREE,
+        "2",
+        {"OTEL_PYTHON_HARDWARE_DEVICES": "0,2", "CUDA_VISIBLE_DEVICES": "2,1"},
+        "2 GPUs wanted, 1 GPU free: there are no more",
+    ),
+    "setting-process": (THREE, "3", {"OTEL_PYTHON_HARDWARE_DEVICES": "process"}, f"{FIRST},{SECOND},{THIRD}"),
+    "cuda-none": (MODELS, "", {"CUDA_VISIBLE_DEVICES": ""}, "CUDA_VISIBLE_DEVICES= leaves no GPU to choose from"),
+    "nvidia-none": (
+        MODELS,
+        "",
+        {"NVIDIA_VISIBLE_DEVICES": "none"},
+        "NVIDIA_VISIBLE_DEVICES=none leaves no GPU to choose from",
+    ),
+    "setting-and-cuda-none": (
+        THREE,
+        "",
+        {"OTEL_PYTHON_HARDWARE_DEVICES": "1", "CUDA_VISIBLE_DEVICES": "0"},
+        "CUDA_VISIBLE_DEVICES=0 and OTEL_PYTHON_HARDWARE_DEVICES=1 leaves no GPU to choose from",
+    ),
+    "order-of-cuda-unknown": (
+        MODELS,
+        "",
+        {"CUDA_VISIBLE_DEVICES": "1"},
+        "CUDA_VISIBLE_DEVICES=1: the GPUs are of different models, and which of them CUDA takes for the fastest is not "
+        "known; UUIDs would tell, or CUDA_DEVICE_ORDER=PCI_BUS_ID",
+    ),
+}
+"""GPUs of a machine, arguments, environment, and what is printed."""
+
+
+@pytest.mark.parametrize(("gpus", "line", "env", "expected"), CASES.values(), ids=CASES)
+def test_free_prints_uuids_or_why_there_are_too_few(
+    folder: Path, gpus: list[Gpu], line: str, env: Mapping[str, str], expected: str
+) -> None:
+    assert free(FakeNvml(folder, *gpus), line, env) == expected
+
+
+def test_unknown_gpu_in_the_setting_is_a_warning(folder: Path) -> None:
+    env = FakeNvml(folder, using(h100(0))).environment | {"OTEL_PYTHON_HARDWARE_DEVICES": "0,7"}
+    answer = otel_hardware("free", env=env)
+    assert (answer.status, answer.out) == (0, f"{FIRST}\n")
+    assert "OTEL_PYTHON_HARDWARE_DEVICES: there is no NVIDIA GPU 7" in answer.err
+
+
+# -- how it is used
+
+
+def test_shell_substitution_hands_gpus_to_a_program(folder: Path) -> None:
+    machine = FakeNvml(folder, using(h100(0), 9000), using(h100(1)), using(h100(2)))
+    program = "python -c 'import os; print(os.environ[\"CUDA_VISIBLE_DEVICES\"])'"
+    line = f"CUDA_VISIBLE_DEVICES=$(otel-hardware free 2) {program}"
+    answer = run(["sh", "-c", line], machine.environment)
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, f"{SECOND},{THIRD}\n", "")
+
+
+def test_too_few_gpus_fail_a_shell_substitution(folder: Path) -> None:
+    machine = FakeNvml(folder, using(h100(0), 9000))
+    line = 'gpus=$(otel-hardware free 2) && CUDA_VISIBLE_DEVICES=$gpus echo started; echo "then $? with <$gpus>"'
+    answer = run(["sh", "-c", line], machine.environment)
+    assert answer.stdout == "then 1 with <>\n"
+    assert len(answer.stderr.splitlines()) == 1
+
+
+def test_missing_driver_fails_a_shell_substitution() -> None:
+    env = {"OTEL_PYTHON_HARDWARE_NVML": "off", "OTEL_PYTHON_HARDWARE_NVIDIA_SMI": "off"}
+    answer = run(["sh", "-c", "gpus=$(otel-hardware free) && echo started $gpus"], env)
+    assert (answer.returncode, answer.stdout) == (1, "")
+    assert re.match(
+        "otel-hardware: (no NVIDIA driver is loaded|NVML and nvidia-smi are both switched off)", answer.stderr
+    )
+
+
+def test_free_command_reads_nvidia_smi(tmp_path: Path) -> None:
+    answer = run(["otel-hardware", "free"], smi(tmp_path, "v11-a100x2.xml"))
+    assert (answer.returncode, answer.stdout) == (0, "GPU-66666666-7777-8888-9999-aaaaaaaaaaaa\n")
+
+
+def test_cuda_chooses_the_gpus_that_are_printed(folder: Path) -> None:
+    machine = FakeNvml(folder, using(h100(0), 9000), using(h100(1)), using(h100(2)))
+    assert free(machine) == SECOND
+    assert free(machine, env={"CUDA_VISIBLE_DEVICES": SECOND}) == SECOND
+
+
+# -- without the library
+
+
+def smi(folder: Path, document: str) -> dict[str, str]:
+    """An nvidia-smi that prints a document, and no library."""
+    tool = folder / "nvidia-smi"
+    tool.write_text(f"#!/bin/sh\nexec cat {DOCUMENTS / document}\n")
+    tool.chmod(0o755)
+    return {"OTEL_PYTHON_HARDWARE_NVML": "off", "OTEL_PYTHON_HARDWARE_NVIDIA_SMI": str(tool)}
+
+
+@pytest.mark.parametrize(
+    ("document", "uuid", "count", "why"),
+    [
+        ("v11-a100x2.xml", "GPU-66666666-7777-8888-9999-aaaaaaaaaaaa", "2", "GPU 0 has 77.1 GiB in use"),
+        (
+            "v11-a100-mig.xml",  # older drivers give instances no UUID
+            "MIG-GPU-11111111-2222-3333-4444-555555555555/5/0",
+            "2",
+            "MIG 0/2 does not say how much of its memory is in use",
+        ),
+        ("v12-lost.xml", "GPU-abadcafe-0000-0000-0000-000000000000", "3", "GPU 1 does not answer"),
+    ],
+)
+def test_free_reads_nvidia_smi_where_nvml_is_off(
+    tmp_path: Path, document: str, uuid: str, count: str, why: str
+) -> None:
+    env = smi(tmp_path, document)
+    assert free(None, env=env) == uuid
+    assert why in free(None, count, env)
+
+
+# -- where it cannot be known
+
+
+def test_missing_library_says_to_install_the_driver(tmp_path: Path) -> None:
+    env = {"OTEL_PYTHON_HARDWARE_NVML": str(tmp_path / "none.so"), "OTEL_PYTHON_HARDWARE_NVIDIA_SMI": "off"}
+    why = free(None, env=env)
+    assert why.startswith("NVML: ")
+    assert "install NVIDIA's driver" in why
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [(9, "Driver Not Loaded: modprobe nvidia"), (18, "mismatch: the driver was exchanged"), (999, "Error (999)")],
+)
+def test_error_of_nvml_init_is_named(folder: Path, code: int, reason: str) -> None:
+    machine = FakeNvml(folder)
+    machine.say({"Init": refused(code)})
+    assert reason in free(machine, env={"OTEL_PYTHON_HARDWARE_NVIDIA_SMI": "off"})
+
+
+def test_driver_that_hangs_is_left_after_the_limit(folder: Path) -> None:
+    machine = FakeNvml(folder, {**h100(0), "UtilizationRates": HANG})
+    code = (
+        "from opentelemetry.instrumentation.hardware.cli import free, main; free._PATIENCE = .1; exit(main(['free']))"
+    )
+    answer = run([sys.executable, "-c", code], machine.environment)
+    assert (answer.returncode, answer.stdout) == (1, "")
+    assert answer.stderr == "otel-hardware: NVIDIA's driver has not answered for 0.1 s\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        ("0", Limit(0, False)),
+        ("1048576", Limit(1 << 20, False)),
+        ("500M", Limit(500 << 20, False)),
+        ("1.5GiB", Limit(1.5 * (1 << 30), False)),
+        ("2gb", Limit(2e9, False)),
+        ("7 B", Limit(7, False)),
+        ("12.5%", Limit(0.125, True)),
+        ("100 %", Limit(1, True)),
+    ],
+)
+def test_memory_limit_is_parsed(text: str, limit: Limit) -> None:
+    assert _memory(text) == limit
+
+
+def test_limit_as_share_of_unknown_total_allows_nothing() -> None:
+    assert not Limit(1, True).allows(0, None)
+    assert Limit(0, True).allows(0, 100)
+    assert _percent("12.5%") == 0.125

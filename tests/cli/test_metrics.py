@@ -1,0 +1,86 @@
+"""`otel-hardware metrics` and the help. Single metrics and mistakes are in `cli/metrics.txt` and `cli/help.txt`."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+from tests.children import run
+from tests.commands import otel_hardware
+
+from opentelemetry.instrumentation.hardware.catalog import CATALOG
+from opentelemetry.instrumentation.hardware.cli.command_line import commands
+from opentelemetry.instrumentation.hardware.version import __version__
+
+
+def metrics(*arguments: str) -> str:
+    answer = otel_hardware("metrics", *arguments)
+    assert (answer.status, answer.err) == (0, "")
+    return answer.out
+
+
+def test_metrics_table_has_every_metric_once() -> None:
+    lines = metrics().splitlines()
+    assert lines[0].split()[:4] == ["NAME", "KIND", "UNIT", "REPORTED"]
+    assert [line.split()[0] for line in lines[1 : 1 + len(CATALOG)]] == [row.name for row in CATALOG]
+    assert max(map(len, lines)) <= 100
+
+
+def test_metrics_json_has_all_of_a_catalog_row() -> None:
+    found = {each["name"]: each for each in json.loads(metrics("--format", "json"))}
+    assert len(found) == len(CATALOG)
+    for row in CATALOG:
+        each = found[row.name]
+        assert each["attributes"] == list(row.attributes)
+        assert (each["kind"], each["unit"], each["default"]) == (row.kind.value, row.unit, not row.detail)
+        assert (each["source"], each["help"]) == (row.source, row.help)
+        assert ", ".join(each["wandb"]) == row.wandb
+        assert row.detail in ("", "request") or f"DETAIL={row.detail}" in each["how"]
+
+
+def test_closed_pipe_is_no_error() -> None:
+    answer = run(["bash", "-o", "pipefail", "-c", "otel-hardware metrics --format json | head -n 1"])
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, "[\n", "")
+
+
+# -- the command itself
+
+
+def test_help_names_every_command() -> None:
+    answer = otel_hardware("--help")
+    assert answer.status == 0
+    for command in commands():
+        assert command.name in answer.out
+        assert command.help.split(":")[0] in " ".join(answer.out.split())
+
+
+@pytest.mark.parametrize("name", [command.name for command in commands()])
+def test_help_of_command_has_examples_and_fits_100_columns(name: str) -> None:
+    answer = otel_hardware(name, "--help")
+    assert answer.status == 0
+    assert f"otel-hardware {name}" in answer.out.partition("\n\n")[2]
+    assert "example" in answer.out
+    assert "exit status" in " ".join(answer.out.split())
+    assert max(map(len, answer.out.splitlines())) <= 100
+
+
+def test_unknown_command_is_a_mistake() -> None:
+    answer = otel_hardware("dance")
+    assert (answer.status, answer.out) == (2, "")
+    assert "'dance'" in answer.err
+
+
+def test_version_is_that_of_the_package() -> None:
+    assert run(["otel-hardware", "--version"]).stdout == f"otel-hardware {__version__}\n"
+
+
+def test_metrics_imports_no_sdk_grpc_or_psutil() -> None:
+    code = """
+import sys
+from opentelemetry.instrumentation.hardware.cli import main
+main(["metrics", "system.uptime"])
+heavy = ("opentelemetry.sdk", "grpc", "google.protobuf", "psutil", "requests", "urllib3")
+print(sorted(name for name in heavy if name in sys.modules))
+"""
+    assert run([sys.executable, "-c", code]).stdout.splitlines()[-1] == "[]"

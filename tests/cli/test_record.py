@@ -1,0 +1,120 @@
+"""`otel-hardware record`: the capture that it writes. Mistakes in its arguments are in `cli/mistakes.txt`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from tests.children import run, started
+from tests.commands import otel_hardware
+from tests.sources.playing import playing
+from tests.waiting import wait_for
+
+from opentelemetry.instrumentation.hardware.drivers.capture import Replay
+
+COMMAND = ["otel-hardware", "record"]
+
+
+def _record(*arguments: str, env: dict[str, str] | None = None) -> tuple[int, list[str], str]:
+    """The exit status, the lines of the output, and those of standard error."""
+    answer = otel_hardware("record", *arguments, env=env)
+    return answer.status, answer.out.splitlines(), answer.err
+
+
+@pytest.mark.parametrize("source", ["host", "filesystem", "process"])
+def test_recorded_capture_replays_into_metrics(source: str) -> None:
+    status, lines, said = _record(source, "--ticks", "2", "--interval", "0.01")
+    assert (status, said) == (0, "")
+    replay = Replay(lines)
+    assert replay.header["capture"] == source
+    assert replay.header["nature"] == "recorded"
+    assert len(replay.ticks) == 2
+    assert replay.ticks[1] >= 0.01
+    with playing(lambda name: replay, {"sources": [source]}) as stage:
+        points = stage.tick()
+    prefix = {"host": "system.cpu.time{", "filesystem": "system.filesystem.usage{", "process": "process.cpu.time{"}
+    assert [line for line in points if line.startswith(prefix[source])], points
+    assert f"otel_hardware.source.up{{otel_hardware.source={source}}} 1 1 gauge" in points
+
+
+def test_record_output_writes_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "host.jsonl"
+    status, lines, said = _record("host", "--ticks", "1", "--output", str(path))
+    assert (status, lines, said) == (0, [], "")
+    assert Replay(path.read_text().splitlines()).ticks == [0.0]
+
+
+def test_settings_are_in_the_header_of_the_capture() -> None:
+    env = {"OTEL_PYTHON_HARDWARE_DETAIL": "connections"}
+    _, lines, _ = _record("host", "--ticks", "1", "--interfaces", "lo", env=env)
+    assert Replay(lines).header["settings"] == {"detail": ["connections"], "interfaces": ["lo"]}
+    assert any("/proc/net/sockstat" in line for line in lines)
+    _, lines, _ = _record("process", "--ticks", "1", "--detail", "cpu", env=env)
+    assert Replay(lines).header["settings"] == {"detail": ["cpu"]}, "flags win"
+
+
+def test_record_pid_reads_another_process() -> None:
+    with started([sys.executable, "-c", "input()"]) as child:
+        _, lines, _ = _record("process", "--ticks", "1", "--pid", str(child.pid))
+    replay = Replay(lines)
+    assert replay.header["pid"] == child.pid
+    assert replay.kernel().read(f"/proc/{child.pid}/stat").startswith(b"%d " % child.pid)
+
+
+def test_record_hide_replaces_whole_words_only() -> None:
+    _, lines, _ = _record("host", "--ticks", "1", "--hide", "MemTotal", "--hide", "stat", "--hide", "(")
+    text = "\n".join(lines)
+    assert "MemTotal" not in text
+    assert "xxxxxxxx: " in text
+    assert "/proc/xxxx" in text
+    assert "/proc/vmstat" in text, "only whole words"
+
+
+def test_unavailable_source_is_recorded_with_exit_status_1(tmp_path: Path) -> None:
+    status, lines, said = _record("filesystem", "--disk-paths", str(tmp_path / "nothing"))
+    assert status == 1
+    assert said.splitlines()[-1].startswith(
+        f"otel-hardware: filesystem: none of {tmp_path / 'nothing'} can be read (set "
+    )
+    replay = Replay(lines)
+    with pytest.raises(FileNotFoundError):
+        replay.kernel().space(str(tmp_path / "nothing"))
+
+
+def test_record_help_has_only_settings_that_a_source_reads() -> None:
+    answer = otel_hardware("record", "--help")
+    assert answer.status == 0
+    for word in ("container, filesystem, graphcore, host,", "--hide", "--disk-paths"):
+        assert word in " ".join(answer.out.split())
+    assert not [flag for flag in ("--sources", "--sample-interval", "--counter-origin") if flag in answer.out]
+
+
+def test_record_pid_of_a_zombie_is_a_mistake() -> None:
+    with started([sys.executable, "-c", "pass"]) as child:
+        gone = Path(f"/proc/{child.pid}/stat")
+        wait_for(lambda: b") Z " in gone.read_bytes(), 20, "dead child that nobody has fetched")
+        status, lines, said = _record("process", "--ticks", "1", "--pid", str(child.pid))
+    assert (status, lines) == (2, [])
+    assert "there is no process" in said
+
+
+def test_sigint_keeps_the_ticks_recorded_so_far(tmp_path: Path) -> None:
+    path = tmp_path / "host.jsonl"
+    with started([*COMMAND, "host", "--ticks", "1000", "--interval", "0.05", "--output", str(path)]) as child:
+        wait_for(lambda: path.exists() and path.read_text().count('"tick"') >= 3, 60, "third tick")
+        os.kill(child.pid, signal.SIGINT)
+        out, said = child.communicate(timeout=60)
+    assert (child.returncode, out) == (130, "")
+    assert "Traceback" not in said
+    assert len(Replay(path.read_text().splitlines()).ticks) >= 3
+
+
+def test_record_command_writes_to_standard_output() -> None:
+    done = run([*COMMAND, "host", "--interval", "0.01"])
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(Replay(done.stdout.splitlines()).ticks) == 3
+    assert json.loads(done.stdout.splitlines()[0])["capture"] == "host"

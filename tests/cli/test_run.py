@@ -1,0 +1,553 @@
+"""`otel-hardware run` as a process, with real signals, programs, exit codes and receivers.
+
+Its messages and tables are in `cli/run.txt` and `cli/mistakes.txt`; see cli/test_transcripts.py.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import pty
+import re
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator
+from itertools import dropwhile
+from pathlib import Path
+from unittest.mock import patch
+
+import psutil
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.version import __version__
+from tests.children import PATIENCE, command, environment, in_pid_namespace, run, started
+from tests.commands import otel_hardware, simulated
+from tests.sink import Sink
+from tests.stage import Clock
+from tests.waiting import wait_for
+
+from opentelemetry.instrumentation.hardware.cli import otlp
+from opentelemetry.instrumentation.hardware.cli import run as run_command
+from opentelemetry.instrumentation.hardware.cli.messages import Messages, say
+from opentelemetry.instrumentation.hardware.pipeline.reporter import JOB, key
+
+AGENT = ["otel-hardware", "run"]
+FAST = {"OTEL_PYTHON_HARDWARE_SAMPLE_INTERVAL": "0.5"}
+QUIET = {"OTEL_METRICS_EXPORTER": "none"}
+CONSOLE = [*AGENT, "--console", "--sources", "process"]
+NO_COLLECTOR = "no endpoint is set and nobody answers at http://localhost:4317"
+
+
+@pytest.fixture
+def sink() -> Iterator[Sink]:
+    with Sink() as each:
+        yield each
+
+
+@pytest.fixture
+def no_collector() -> list[str]:
+    """What starts a command where nothing listens at the default port: in a network namespace, where permitted."""
+    line = ["unshare", "--user", "--map-root-user", "--net"]
+    if shutil.which("unshare") and subprocess.run([*line, "true"], capture_output=True, check=False).returncode == 0:
+        return line
+    with socket.socket() as probe:
+        if probe.connect_ex(("localhost", 4317)) == 0:
+            pytest.skip("something listens at localhost:4317, and network namespaces are not permitted")
+    return []
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """An endpoint that accepts connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0), backlog=16) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.fixture
+def refusing() -> Iterator[str]:
+    """An endpoint that refuses connections while the test lasts."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{probe.getsockname()[1]}"
+
+
+def newest(sink: Sink, name: str) -> list[float]:
+    """The values of a metric in the last export."""
+    return [point.value for point in sink.exports[-1].points if point.name == name]
+
+
+def names(sink: Sink) -> set[str]:
+    return {point.name for export in sink.exports for point in export.points}
+
+
+# -- the agent by itself
+
+
+def test_sigterm_ends_the_agent_after_a_last_export(sink: Sink) -> None:
+    with started(AGENT, sink.environment(interval=3600) | FAST) as agent:
+        assert agent.stderr is not None
+        line = agent.stderr.readline()
+        assert "is reported every 3600 s" in line
+        agent.terminate()
+        out, err = agent.communicate(timeout=PATIENCE)
+    assert (agent.returncode, out, err) == (0, "", "")
+    assert {"system.cpu.time", "system.memory.usage", "system.filesystem.usage", "process.cpu.time"} <= names(sink)
+
+
+def test_interval_flag_exports_until_sighup(sink: Sink) -> None:
+    """An explicit --interval overrides OTEL_METRIC_EXPORT_INTERVAL."""
+
+    def read() -> list[int]:  # on a busy machine some exports may come before the first reading
+        counts = [sum(point.name == "system.cpu.time" for point in export.points) for export in sink.exports]
+        return [*dropwhile(lambda count: count == 0, counts)]
+
+    with started([*AGENT, "--interval", "0.05"], sink.environment() | FAST) as agent:
+        wait_for(lambda: len(read()) >= 3, PATIENCE, "third export")
+        agent.send_signal(signal.SIGHUP)
+        _, err = agent.communicate(timeout=PATIENCE)
+    assert agent.returncode == 0, err
+    assert len(set(read())) == 1, "every export has every series once"
+
+
+def test_exported_resource_has_host_and_service_name() -> None:
+    answer = run([*AGENT, "--duration", "0.1"], {"OTEL_METRICS_EXPORTER": "console"})
+    assert answer.returncode == 0, answer.stderr
+    found = json.loads(answer.stdout)["resource_metrics"][0]["resource"]["attributes"]
+    assert found["host.name"] == socket.gethostname()
+    assert found["service.name"] == "otel-hardware"
+    machine = Path("/etc/machine-id")
+    if machine.exists() and _sdk() >= (1, 45):
+        assert found["host.id"] == machine.read_text().strip()
+
+
+def _sdk() -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", __version__)[:2]))
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "service"),
+    [
+        ("OTEL_SERVICE_NAME", "mine", "mine"),
+        ("OTEL_RESOURCE_ATTRIBUTES", "service.name=theirs,team=a", "theirs"),
+        ("OTEL_EXPERIMENTAL_RESOURCE_DETECTORS", "process", "otel-hardware"),
+    ],
+)
+def test_resource_variables_of_the_environment_are_kept(variable: str, value: str, service: str) -> None:
+    with patch.dict(os.environ, environment({variable: value}), clear=True):
+        otlp.prepare(os.environ, None)
+        found = Resource.create().attributes
+    assert found["service.name"] == service
+    assert found["host.name"] == socket.gethostname()
+    assert ("process.pid" in found) == (value == "process")
+
+
+def test_without_collector_tables_are_printed_until_sigint(no_collector: list[str]) -> None:
+    with started([*no_collector, *AGENT, "--interval", "0.2"], FAST) as agent:
+        assert agent.stdout is not None
+        shown = ""
+        while shown.count("system.cpu\n") < 3:
+            shown += agent.stdout.readline()
+        agent.send_signal(signal.SIGINT)
+        rest, err = agent.communicate(timeout=PATIENCE)
+    assert agent.returncode == 0
+    assert err.count(NO_COLLECTOR) == len(err.splitlines()) == 1
+    assert "\x1b" not in shown + rest, "control sequences are for terminals"
+    assert re.search(r"^  utilization +user [\d.<]+ %", shown, re.MULTILINE)
+
+
+def _all(descriptor: int, shown: bytes = b"") -> str:
+    """What a terminal has shown when its last program has ended."""
+    while True:
+        try:
+            more = os.read(descriptor, 65536)
+        except OSError:  # nobody has it open any more
+            more = b""
+        if not more:
+            os.close(descriptor)
+            return shown.decode().replace("\r\n", "\n")
+        shown += more
+
+
+def test_console_flag_shows_a_table_beside_the_export(sink: Sink) -> None:
+    with started([*AGENT, "--console", "--interval", "0.1"], sink.environment() | FAST) as agent:
+        assert agent.stdout is not None
+        while "system.memory" not in agent.stdout.readline():
+            assert agent.poll() is None
+        wait_for(lambda: "system.memory.usage" in names(sink), PATIENCE, "export of what the table shows")
+        agent.terminate()
+        _, err = agent.communicate(timeout=PATIENCE)
+    assert agent.returncode == 0, err
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
+def test_refused_export_is_logged_once_and_retried(refusing: str, protocol: str) -> None:
+    env = {"OTEL_EXPORTER_OTLP_ENDPOINT": refusing, "OTEL_EXPORTER_OTLP_PROTOCOL": protocol} | FAST
+    answer = run([*AGENT, "--interval", "0.1", "--duration", "0.4"], env)
+    assert answer.returncode == 0
+    said = answer.stderr.splitlines()
+    assert len(said) <= 4, "the SDK repeats itself, the command does not"
+    assert "nobody answers at" in said[0]
+    assert "the last numbers are lost" in said[-1]
+    assert "Traceback" not in answer.stderr
+
+
+def test_messages_of_the_sdk_are_limited_to_one_a_minute(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = Clock()
+    messages = Messages(clock)
+
+    def log(name: str, text: str) -> None:
+        messages.emit(logging.LogRecord(name, logging.WARNING, "", 0, text, None, None))
+
+    for _ in range(120):
+        log("opentelemetry.sdk.metrics", "cannot\n  export")
+        clock.now += 1.0
+    for _ in range(2):
+        log("opentelemetry.instrumentation.hardware.pipeline.runner", "a source fails")
+    lines = ["otel-hardware: cannot export"] * 2 + ["otel-hardware: a source fails"] * 2
+    assert capsys.readouterr().err.splitlines() == lines
+
+
+SHORT_END = f"""
+import sys
+from {run_command.__name__.rpartition(".")[0]} import main, run
+run._LAST_EXPORT = 0.1
+sys.exit(main(sys.argv[1:]))
+"""
+"""The command, with a shorter limit for the last export."""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "protocol", "status"),
+    [
+        (["--duration", "0.1"], "http/protobuf", 0),
+        (["--", sys.executable, "-c", "raise SystemExit(4)"], "grpc", 4),
+    ],
+    ids=["agent", "program"],
+)
+def test_silent_endpoint_does_not_delay_the_end(silent: str, arguments: list[str], protocol: str, status: int) -> None:
+    """The exporter itself would wait far longer than `children.PATIENCE`."""
+    env = {"OTEL_EXPORTER_OTLP_ENDPOINT": silent, "OTEL_EXPORTER_OTLP_PROTOCOL": protocol}
+    env |= {"OTEL_EXPORTER_OTLP_TIMEOUT": str(10 * PATIENCE), "OTEL_METRIC_EXPORT_TIMEOUT": str(10_000 * PATIENCE)}
+    assert run([sys.executable, "-c", SHORT_END, "run", *arguments], env).returncode == status
+
+
+@pytest.mark.parametrize(("reason", "limit"), [("", "_LAST_EXPORT"), ("connection refused", "_NO_EXPORT")])
+def test_last_export_ends_after_the_limit(monkeypatch: pytest.MonkeyPatch, reason: str, limit: str) -> None:
+    monkeypatch.setattr(run_command, limit, 0.25)
+    monkeypatch.setattr(otlp, "silence", lambda where, seconds: reason)
+    given: list[float] = []
+
+    class Provider(MeterProvider):
+        def shutdown(self, timeout_millis: float = 30_000, **options: object) -> None:
+            given.append(timeout_millis)
+
+    with patch.dict(os.environ, environment({}), clear=True):
+        run_command._flush(Provider(shutdown_on_exit=False))
+    assert given == [250]
+
+
+def test_limit_of_last_export_is_the_one_in_the_help() -> None:
+    (promised,) = re.findall(r"for which it waits (\d+) seconds at most", run_command.Run.description)
+    assert int(promised) == run_command._LAST_EXPORT
+    assert int(promised) >= run_command._NO_EXPORT
+
+
+def test_run_within_a_job_reports_its_process_only() -> None:
+    with simulated(), started(["cat"]) as reporter:
+        env = {JOB: key(reporter.pid), "OTEL_METRICS_EXPORTER": "none"}
+        answer = otel_hardware("run", "--duration", "1", "--console", "--sources", "host,process", env=env)
+    assert answer.status == 0
+    assert f"process {reporter.pid}, which started this one, reports the host already" in answer.err
+    headings = {line.split()[0] for line in answer.out.splitlines()[1:] if line[:1].isalpha()}
+    assert headings == {"process", "otel_hardware"}
+
+
+def test_invalid_configuration_of_the_sdk_is_one_sentence() -> None:
+    cases = [
+        {"OTEL_EXPORTER_OTLP_PROTOCOL": "carrier/pigeon"},
+        {"OTEL_METRICS_EXPORTER": "abacus"},
+        {"OTEL_METRIC_EXPORT_INTERVAL": "-5"},
+    ]
+    code = """
+import json, os, sys
+from opentelemetry.instrumentation.hardware.cli import main
+before = dict(os.environ)
+for case in json.loads(sys.argv[1]):
+    os.environ.clear()
+    os.environ.update(before | case)
+    assert main(["run", "--duration", "5", "--sources", "process"]) == 2
+"""
+    env = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}
+    answer = run([sys.executable, "-c", code, json.dumps(cases)], env)
+    assert answer.returncode == 0, answer.stderr
+    said = [line for line in answer.stderr.splitlines() if "nobody answers at" not in line]
+    assert len(said) == len(cases)
+    for line, case in zip(said, cases):
+        (value,) = case.values()
+        assert line.startswith("otel-hardware: the SDK does not take this configuration: ")
+        assert value in line
+
+
+@pytest.mark.parametrize(("window", "variable", "columns"), [(50, "", 50), (90, "", 90), (120, "60", 60)])
+def test_message_is_wrapped_to_columns_or_the_width_of_the_terminal(
+    window: int, variable: str, columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 24, window, 0, 0))
+    monkeypatch.setenv("COLUMNS", variable)
+    sentence = "nobody answers at http://localhost:4317 (connection refused); exporting goes on trying, " * 2
+    with os.fdopen(theirs, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        say(sentence)
+        monkeypatch.undo()
+    lines = _all(ours).splitlines()
+    assert max(map(len, lines)) <= columns
+    assert " ".join(" ".join(lines).split()) == f"otel-hardware: {sentence}".strip()
+
+
+# -- around a program
+
+
+def around(*program: str) -> list[str]:
+    return [*AGENT, "--", *program]
+
+
+def python(code: str) -> list[str]:
+    return around(sys.executable, "-c", code)
+
+
+def test_exit_status_of_a_killed_program_is_128_and_its_signal(sink: Sink) -> None:
+    assert run(python("import os; os.kill(os.getpid(), 9)"), sink.environment()).returncode == 137
+    assert sink.exports, "even so short a program is reported"
+
+
+def test_last_export_has_cpu_time_of_the_whole_program(sink: Sink) -> None:
+    code = """
+import time
+held = bytearray(150_000_000)
+input()
+while time.process_time() < 0.3:
+    pass
+print(time.process_time())
+"""
+    with started(python(code), sink.environment(interval=0.1) | FAST) as agent:
+        taken = "reading of the memory that it has taken"
+        wait_for(lambda: sink.exports and sum(newest(sink, "process.memory.peak")) >= 150_000_000, PATIENCE, taken)
+        out, err = agent.communicate("\n", timeout=PATIENCE)
+    assert agent.returncode == 0, err
+    own = float(out)
+    seen = sum(newest(sink, "process.cpu.time"))
+    assert own - 0.02 <= seen <= own + 0.3, "CPU time of the whole program, the end of it included"
+    assert newest(sink, "process.memory.usage")[0] >= 1_000_000, "not the empty shell that it leaves behind"
+
+
+def test_process_tree_counts_children_of_the_program(sink: Sink) -> None:
+    code = """
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+input()
+child.communicate(b"\\n")
+"""
+    with started(python(code), sink.environment(interval=0.1) | FAST) as agent:
+        wait_for(lambda: sink.exports and newest(sink, "process.tree.count") == [2], PATIENCE, "tree of two processes")
+        agent.communicate("\n", timeout=PATIENCE)
+    assert agent.returncode == 0
+
+
+def test_program_has_its_own_environment_and_streams(sink: Sink) -> None:
+    code = "import json, os, sys; print(json.dumps([dict(os.environ), sys.stdin.read()])); sys.stderr.write('heard')"
+    env = sink.environment()
+    with started(python(code), env) as agent:
+        out, err = agent.communicate("said", timeout=PATIENCE)
+    theirs, said = json.loads(out)
+    assert theirs.pop(JOB).startswith(f"{agent.pid}.")
+    theirs.pop("LC_CTYPE", None)  # Python sets it for itself
+    assert theirs == {name: value for name, value in environment(env).items() if name != "LC_CTYPE"}
+    assert (said, err) == ("said", "heard")
+
+
+def test_instrumented_program_reports_no_host_metrics(sink: Sink) -> None:
+    program = ["opentelemetry-instrument", "--service_name", "inner", sys.executable, "-c", "input()"]
+
+    def of(name: str) -> set[int]:
+        """The processes that report a metric."""
+        return {export.pid for export in sink.exports if name in {point.name for point in export.points}}
+
+    with started(around(*program), sink.environment(interval=0.1) | FAST) as agent:
+        wait_for(lambda: of("system.cpu.time") and len(of("process.thread.count")) == 2, PATIENCE, "exports of both")
+        agent.communicate("\n", timeout=PATIENCE)
+    assert agent.returncode == 0
+    assert of("system.cpu.time") == {agent.pid}
+    (inner,) = of("process.thread.count") - {agent.pid}
+    own = {point.name for export in sink.exports if export.pid == inner for point in export.points}
+    assert all(name.startswith(("process.", "otel_hardware.")) for name in own)
+
+
+def test_signals_reach_the_program(sink: Sink) -> None:
+    numbers = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2]
+    code = f"""
+import signal, sys
+numbers = {[*map(int, numbers)]}
+signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+print("ready", flush=True)
+for _ in numbers:
+    print(int(signal.sigwait(numbers)), flush=True)
+sys.exit(5)
+"""
+
+    def default() -> None:  # whoever runs the tests under nohup has SIGHUP ignored, which the agent would respect
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
+
+    with started(python(code), sink.environment(), preexec_fn=default) as agent:
+        assert agent.stdout is not None
+        assert agent.stdout.readline() == "ready\n"
+        for number in numbers:
+            agent.send_signal(number)
+            assert agent.stdout.readline() == f"{int(number)}\n"
+        agent.communicate(timeout=PATIENCE)
+    assert agent.returncode == 5
+    assert sink.exports
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+def test_signal_to_a_program_of_another_user_is_a_warning() -> None:
+    code = """
+import os, signal, subprocess
+from opentelemetry.instrumentation.hardware.cli.run import _ended
+from opentelemetry.instrumentation.hardware.cli.signals import Signals
+child = subprocess.Popen(["sleep", "3600"])
+with Signals([signal.SIGTERM]) as signals:
+    os.setresuid(65534, 65534, 0)
+    signal.raise_signal(signal.SIGTERM)
+    print(_ended(child, signals, 0.0))
+    os.setresuid(0, 0, 0)
+child.kill()
+child.wait()
+"""
+    answer = run([sys.executable, "-c", code])
+    assert answer.stdout == "False\n"
+    assert answer.stderr == "otel-hardware: signal 15 cannot be passed on: the program is another user's by now\n"
+
+
+@pytest.mark.skipif(shutil.which("setsid") is None, reason="setsid of util-linux gives a terminal to a program")
+def test_key_of_a_terminal_reaches_the_program_once() -> None:
+    """The agent passes signals on in their order, so after SIGUSR1 there is no second one of the key to come."""
+    keys = {signal.SIGINT: b"\x03", signal.SIGQUIT: b"\x1c"}
+    code = f"""
+import os, signal
+signal.pthread_sigmask(signal.SIG_BLOCK, {[*map(int, keys), int(signal.SIGUSR1)]})
+for number in {[*map(int, keys)]}:
+    print("ready", flush=True)
+    signal.sigwait([number])
+    os.kill(os.getppid(), signal.SIGUSR1)
+    signal.sigwait([signal.SIGUSR1])
+    assert number not in signal.sigpending(), number
+"""
+    ours, theirs = pty.openpty()
+    line = ["setsid", "--ctty", "--wait", *CONSOLE, "--", sys.executable, "-c", code]
+    with subprocess.Popen(line, env=environment(QUIET), stdin=theirs, stdout=theirs, stderr=theirs) as agent:
+        os.close(theirs)
+        shown = b""
+        for key in keys.values():
+            while b"ready" not in shown:
+                shown += os.read(ours, 1024)
+            shown = b""
+            os.write(ours, key)
+        rest = _all(ours)
+        assert agent.wait(PATIENCE) == 0, rest
+
+
+def test_without_collector_a_table_follows_the_program(no_collector: list[str]) -> None:
+    answer = run([*no_collector, *python("print('its own output')")], FAST)
+    assert answer.returncode == 0
+    assert answer.stdout == "its own output\n", "standard output belongs to the program"
+    assert NO_COLLECTOR in answer.stderr.splitlines()[0]
+    assert re.search(r"^process   pid \d+", answer.stderr, re.MULTILINE)
+    assert re.search(r"^  cpu.time +user [\d.]+ s", answer.stderr, re.MULTILINE)
+
+
+# -- the first process of a container
+
+
+def test_pid_1_reaps_orphans() -> None:
+    answer = run([*in_pid_namespace("--mount-proc"), *CONSOLE, "--", *command("orphans")], QUIET)
+    assert (answer.returncode, answer.stdout) == (7, "5\n"), answer.stderr
+    # The program itself is left for its last numbers; they are only times where it ended before there were others.
+    assert re.search(r"^  cpu.time +user [\d.]+ s", answer.stderr, re.MULTILINE), answer.stderr
+
+
+def test_pid_1_forwards_sigterm_and_exits_with_137_when_the_program_is_killed() -> None:
+    waits = "signal.pthread_sigmask(0, [15]); print('ready', flush=True); signal.sigwait([15])"
+    program = [sys.executable, "-c", f"import os, signal; {waits}; os.kill(os.getpid(), 9)"]
+    with started([*in_pid_namespace("--mount-proc"), *CONSOLE, "--", *program], QUIET) as outer:
+        assert outer.stdout is not None
+        assert outer.stdout.readline() == "ready\n"
+        (first,) = psutil.Process(outer.pid).children()
+        first.terminate()
+        outer.communicate(timeout=PATIENCE)
+    assert outer.returncode == 137
+
+
+def test_pid_1_forwards_a_signal_that_comes_during_its_start(
+    tmp_path: Path,
+) -> None:
+    """It starts the agent, and gets no time of its own until the program is there."""
+    ready = str(tmp_path / "ready")
+    line = f"""
+import os, signal, sys, time
+from opentelemetry.instrumentation.hardware.cli import main
+fork = os.fork
+def late():
+    agent = fork()
+    if agent:
+        while not os.path.exists({ready!r}):
+            time.sleep(0.01)
+        os.kill(1, signal.SIGTERM)
+    return agent
+os.fork = late
+sys.exit(main(sys.argv[1:]))
+"""
+    waits = f"signal.pthread_sigmask(0, [15]); open({ready!r}, 'w').close(); signal.sigwait([15])"
+    program = [sys.executable, "-c", f"import signal, sys; {waits}; sys.exit(5)"]
+    outer = [*in_pid_namespace("--mount-proc"), sys.executable, "-c", line, *CONSOLE[1:], "--", *program]
+    answer = run(outer, QUIET)
+    assert answer.returncode == 5, answer.stderr
+
+
+def test_pid_namespace_with_proc_of_the_host_runs_the_program() -> None:
+    answer = run([*in_pid_namespace(), *CONSOLE, "--", "sh", "-c", "exit 3"], QUIET)
+    assert answer.returncode == 3
+    assert "cannot be told here: this is a pid namespace" in answer.stderr
+    assert "uptime" not in answer.stderr
+
+
+def test_pid_namespace_with_proc_of_the_host_exports_the_host_only(sink: Sink) -> None:
+    env = sink.environment() | FAST
+    answer = run([*in_pid_namespace(), *AGENT, "--", "sh", "-c", "exit 3"], env)
+    assert answer.returncode == 3
+    (said,) = answer.stderr.splitlines()
+    assert said.startswith("otel-hardware: the program itself is not reported: process ")
+    assert said.endswith("(mount a /proc of its own: unshare --mount-proc, bwrap --proc /proc)")
+    assert {name.partition(".")[0] for name in names(sink)} >= {"system"}
+    assert not [name for name in names(sink) if name.startswith("process.")]
+
+
+def test_pid_1_exits_with_137_when_the_agent_is_killed() -> None:
+    program = [sys.executable, "-c", "print('ready', flush=True); input()"]
+    with started([*in_pid_namespace("--mount-proc"), *CONSOLE, "--", *program], QUIET) as outer:
+        assert outer.stdout is not None
+        assert outer.stdout.readline() == "ready\n"
+        (first,) = psutil.Process(outer.pid).children()
+        (agent,) = first.children()
+        agent.kill()
+        outer.communicate(timeout=PATIENCE)
+    assert outer.returncode == 137

@@ -1,0 +1,226 @@
+"""`otel-hardware snapshot`. Whole tables, JSON and CSV are in `cli/snapshot.txt`; see cli/test_transcripts.py."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from google.protobuf.json_format import Parse
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from tests.children import PATIENCE, environment, run, started
+from tests.commands import otel_hardware, simulated
+
+from opentelemetry.instrumentation.hardware.catalog import CATALOG, SCHEMA_URL
+from opentelemetry.instrumentation.hardware.cli.table import duration, quantity
+from opentelemetry.instrumentation.hardware.model import Kind
+from opentelemetry.instrumentation.hardware.pipeline.reporter import JOB, key
+
+ROWS = {row.name: row for row in CATALOG}
+SOURCES = ["--sources", "host,process,filesystem"]
+EXPECTED = {"system.cpu.utilization", "system.memory.usage", "system.filesystem.usage", "process.cpu.time"}
+
+
+def objects(*arguments: str, env: dict[str, str] | None = None) -> list[dict[str, Any]]:
+    answer = otel_hardware("snapshot", "--format", "json", *arguments, env=env)
+    assert (answer.status, answer.err) == (0, "")
+    return [json.loads(line) for line in answer.out.splitlines()]
+
+
+# -- for people
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_snapshot_table_fits_the_terminal_and_shows_every_metric(columns: int) -> None:
+    with simulated():
+        answer = otel_hardware("snapshot", *SOURCES, env={"COLUMNS": str(columns)})
+        (numbers,) = objects(*SOURCES)
+    assert answer.status == 0
+    lines = answer.out.splitlines()
+    assert max(map(len, lines)) <= columns
+    assert "\x1b" not in answer.out
+    shown = {
+        f"{family}.{line.split()[0]}"
+        for family, line in _under_headings(lines)
+        if line.startswith("  ") and not line.startswith("   ")
+    }
+    assert shown == {point["name"] for point in numbers["metrics"]} >= EXPECTED
+
+
+def _under_headings(lines: list[str]) -> list[tuple[str, str]]:
+    found, family = [], ""
+    for line in lines:
+        if line == "not here":
+            break
+        if line and not line.startswith(" "):
+            family = line.split()[0]
+        elif family:
+            found.append((family, line))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "said"),
+    [
+        (0.0312, "%", "3.12 %"),
+        (1.0, "%", "100 %"),
+        (0.00001, "%", "<0.01 %"),
+        (0, "By", "0 B"),
+        (1023, "By", "1,023 B"),
+        (1536, "By", "1.5 KiB"),
+        (1024**2 - 1, "By", "1 MiB"),
+        (3 * 1024**4, "By", "3 TiB"),
+        (2_400_000_000.0, "Hz", "2.4 GHz"),
+        (215.44, "W", "215 W"),
+        (61.5, "Cel", "61.5 °C"),
+        (1234567, "{operation}", "1,234,567"),
+        (0.4375, "{thread}", "0.44"),
+    ],
+)
+def test_quantity_has_unit_and_three_digits(value: float, unit: str, said: str) -> None:
+    assert quantity(value, unit) == said
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0, "0 s"), (2.5, "2.5 s"), (59.99, "1 min 0 s"), (75, "1 min 15 s"), (3700, "1 h 1 min"), (90000, "1 d 1 h")],
+)
+def test_duration_has_two_units(seconds: float, said: str) -> None:
+    assert duration(seconds) == said
+
+
+def test_snapshot_watch_redraws_terminal_until_sigint() -> None:
+    ours, theirs = pty.openpty()
+    env = environment({"TERM": "xterm", "COLUMNS": "90", "LINES": "20"})
+    line = ["otel-hardware", "snapshot", "--watch", "--every", "0.05", *SOURCES]
+    with subprocess.Popen(line, env=env, stdin=theirs, stdout=theirs, stderr=subprocess.PIPE, text=True) as child:
+        os.close(theirs)
+        shown = b""
+        while shown.count(b"\x1b[H") < 3:
+            shown += os.read(ours, 65536)
+        child.send_signal(signal.SIGINT)
+        while b"\x1b[?1049l" not in shown:
+            shown += os.read(ours, 65536)
+        os.close(ours)
+        _, err = child.communicate(timeout=PATIENCE)
+    assert (child.returncode, err) == (0, "")
+    assert shown.startswith(b"\x1b[?1049h")
+
+
+# -- for programs
+
+
+def test_snapshot_json_has_kind_and_unit_of_each_metric() -> None:
+    (found,) = objects("--window", "0.05")
+    assert found["problems"] == []
+    names = set()
+    for point in found["metrics"]:
+        row = ROWS[point["name"]]
+        names.add(row.name)
+        assert (point["kind"], point["unit"]) == (row.kind.value, row.unit)
+        assert set(point["attributes"]) <= set(row.attributes)
+    assert names >= EXPECTED
+
+
+def test_snapshot_reads_both_ends_of_the_window_despite_a_long_sample_interval() -> None:
+    (found,) = objects("--sample-interval", "3600", "--window", "0.1")
+    assert found["window"] > 0.05
+    shares = [point["value"] for point in found["metrics"] if point["name"] == "system.cpu.utilization"]
+    assert 0 <= sum(shares) <= 1.0001
+    totals = [point["value"] for point in found["metrics"] if point["name"] == "system.cpu.time"]
+    assert sum(totals) > 1, "counters are totals"
+
+
+def test_snapshot_otlp_json_parses_as_export_request() -> None:
+    with simulated():
+        answer = otel_hardware("snapshot", "--format", "otlp-json", "--every", "1", "--count", "2", *SOURCES)
+    assert (answer.status, answer.err) == (0, "")
+    lines = answer.out.splitlines()
+    assert len(lines) == 2
+    for line in lines:
+        (batch,) = Parse(line, ExportMetricsServiceRequest()).resource_metrics
+        resource = {pair.key: pair.value.string_value for pair in batch.resource.attributes}
+        assert resource["host.name"] == "workstation"
+        (scope,) = batch.scope_metrics
+        assert scope.schema_url == SCHEMA_URL
+        assert {metric.name for metric in scope.metrics} >= EXPECTED
+        for metric in scope.metrics:
+            row = ROWS[metric.name]
+            assert metric.unit == row.unit
+            assert metric.WhichOneof("data") == ("gauge" if row.kind is Kind.GAUGE else "sum")
+            if row.kind is not Kind.GAUGE:
+                assert metric.sum.is_monotonic == (row.kind is Kind.COUNTER)
+        _as_the_specification_has_it(json.loads(line))
+
+
+def _as_the_specification_has_it(message: Any) -> None:
+    """64-bit integers are text, enumerations numbers, names in lowerCamelCase."""
+    if isinstance(message, list):
+        for each in message:
+            _as_the_specification_has_it(each)
+    elif isinstance(message, dict):
+        for name, value in message.items():
+            assert "_" not in name
+            if name in ("asInt", "timeUnixNano", "startTimeUnixNano", "intValue"):
+                assert isinstance(value, str), f"{name} is {value!r}"
+            if name == "aggregationTemporality":
+                assert value == 2
+            _as_the_specification_has_it(value)
+
+
+def test_snapshot_wandb_rows_are_in_order_of_time() -> None:
+    answer = otel_hardware("snapshot", "--format", "wandb", "--every", "0.02", "--count", "3")
+    rows = [json.loads(line) for line in answer.out.splitlines()]
+    assert len(rows) == 3
+    assert [row["_timestamp"] for row in rows] == sorted(row["_timestamp"] for row in rows)
+    assert [row["_runtime"] for row in rows] == sorted(row["_runtime"] for row in rows)
+    assert all(row["network.sent"] >= 0 for row in rows)
+
+
+# -- what may be chosen
+
+
+def test_snapshot_of_another_pid_has_its_tree_and_nothing_of_the_host() -> None:
+    code = (
+        "import subprocess, sys; held = bytearray(100_000_000); subprocess.run(['sh', '-c', 'echo ready; read line'])"
+    )
+    with started([sys.executable, "-c", code]) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        (found,) = objects("--pid", str(child.pid), "--sources", "process", "--window", "0.1")
+        child.communicate("\n", timeout=PATIENCE)
+    values = {point["name"]: point["value"] for point in found["metrics"]}
+    assert values["process.memory.usage"] >= 100_000_000
+    assert values["process.tree.count"] == 2
+    assert "process.tree.cpu.utilization" in values, "the tree is read at both ends of the window"
+    assert found["pid"] == child.pid
+    assert not any(name.startswith("system.") for name in values)
+
+
+def test_snapshot_within_a_job_reads_the_host() -> None:
+    with simulated(), started(["cat"]) as reporter:
+        (found,) = objects("--sources", "host", env={JOB: key(reporter.pid)})
+    assert "system.cpu.time" in {point["name"] for point in found["metrics"]}
+
+
+def test_snapshot_every_ends_on_sigint_without_error() -> None:
+    line = ["otel-hardware", "snapshot", "--format", "json", "--every", "0.05", *SOURCES]
+    with started(line) as child:
+        assert child.stdout is not None
+        for _ in range(2):
+            json.loads(child.stdout.readline())
+        child.send_signal(signal.SIGINT)
+        _, err = child.communicate(timeout=PATIENCE)
+    assert (child.returncode, err) == (0, "")
+
+
+def test_snapshot_every_ends_on_closed_pipe_without_error() -> None:
+    line = "otel-hardware snapshot --format csv --every 0.05 --sources process | head -n 1"
+    answer = run(["bash", "-o", "pipefail", "-c", line])
+    assert (answer.returncode, answer.stdout) == (0, "time,host,name,kind,unit,attributes,value\n")
+    assert answer.stderr == ""

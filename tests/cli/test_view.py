@@ -1,0 +1,46 @@
+"""Rates in the tables of the commands."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+from tests.stage import ENERGY, POWER, Stage
+
+from opentelemetry.instrumentation.hardware.catalog import OWN_CPU_TIME
+from opentelemetry.instrumentation.hardware.cli.view import Viewer, line
+from opentelemetry.instrumentation.hardware.model import NONE, Point
+from opentelemetry.instrumentation.hardware.pipeline.session import Session
+
+
+class Staged:
+    """What a Viewer knows of a session: sources that are read when they are due, by a clock that is turned."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self.board, self.rhythm, self.clock = stage.board, stage.rhythm, stage.clock
+
+    def fresh(self, seconds: float) -> None:
+        self._stage.run(self._stage.clock.now - self._stage.start)
+
+
+def test_rate_is_per_second_between_readings_of_its_own_source() -> None:
+    stage = Stage(names=("player", "slow"))
+    stage.players["slow"].pace = 10.0
+
+    def joules(now: float) -> list[Point]:
+        return [ENERGY(100.0 * now, {"part": "slow"})]
+
+    stage.player.read = lambda now: [ENERGY(30.0 * now, {"part": "quick"}), POWER(1.0)]
+    stage.players["slow"].read = joules
+    viewer = Viewer(cast(Session, Staged(stage)), 1)
+    for _ in range(20):
+        stage.run(stage.clock.now - stage.start + 2.0)
+        stage.poller.cpu_time += 0.5
+        rates = viewer.look().rates
+        assert rates[line(OWN_CPU_TIME, NONE)] == pytest.approx(0.25), "it is so of what we say of ourselves"
+        assert rates[line(ENERGY, {"part": "quick"})] == pytest.approx(30.0)
+        assert rates.get(line(ENERGY, {"part": "slow"}), 100.0) == pytest.approx(100.0)
+        assert line(POWER, NONE) not in rates
+    stage.run(stage.clock.now - stage.start + 12.0)
+    assert viewer.look().rates[line(ENERGY, {"part": "slow"})] == pytest.approx(100.0)

@@ -1,0 +1,363 @@
+"""Record and Replay: calls and answers are written to a capture and given again."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from io import StringIO
+from typing import Any
+
+import pytest
+from tests.sources.reading import Portable
+from tests.sources.tree import Fabricated, Tree
+from tests.stage import Clock
+
+from opentelemetry.instrumentation.hardware.drivers import Drivers, Module, Refusal
+from opentelemetry.instrumentation.hardware.drivers.capture import Record, Replay
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Output, Tool
+from opentelemetry.instrumentation.hardware.model import Series, Unavailable, Value
+from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.sources import Site, discover
+from opentelemetry.instrumentation.hardware.system.files import Kernel, Space, Usage
+from opentelemetry.instrumentation.hardware.version import __version__
+
+
+class _GoneError(Exception):
+    """An error that a module defines."""
+
+
+def _recorded(
+    drivers: Drivers,
+    ask: Callable[[Record], object],
+    mask: Callable[[str], str] = lambda text: text,
+    header: Mapping[str, object] | None = None,
+) -> list[str]:
+    """The lines of a capture of some calls."""
+    output = StringIO()
+    record = Record(drivers, output, "host", header, mask, Clock())
+    ask(record)
+    record.close()
+    return output.getvalue().splitlines()
+
+
+def _raised(call: Callable[[], object]) -> BaseException:
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - which one is what the test is about
+        call()
+    return caught.value
+
+
+# -- whole sources
+
+
+@pytest.mark.parametrize("name", ["host", "filesystem", "container", "process"])
+@pytest.mark.parametrize("drivers", [Drivers, Portable], ids=["kernel", "psutil"])
+def test_replayed_source_reads_what_it_read_while_recorded(name: str, drivers: type[Drivers]) -> None:
+    clock, output = Clock(), StringIO()
+    record = Record(drivers(), output, name, clock=clock)
+
+    def between() -> None:
+        clock.now += 5
+        record.next()
+
+    read = _readings(name, record, between)
+    replay = Replay(output.getvalue().splitlines())
+    assert _readings(name, replay, replay.next) == read
+    assert read[0] or (name, drivers) == ("container", Portable)
+    assert replay.ticks == [0.0, 5.0, 10.0][: len(replay.ticks)]
+
+
+def _readings(name: str, drivers: Drivers, between: Callable[[], object]) -> list[dict[Series, Value] | str]:
+    """Three readings of a source, or the reason why it is absent."""
+    found: list[dict[Series, Value] | str] = []
+    source = discover()[name]()(Site(Config(), drivers, os.getpid()))
+    try:
+        source.open()
+    except Unavailable as gone:
+        return [gone.reason]
+    for tick in range(3):
+        if tick:
+            between()
+        found.append(dict([*source.read(), *source.read_seldom()]))
+    source.close()
+    return found
+
+
+def test_own_pid_is_masked_and_replayed_as_the_pid_of_another_process() -> None:
+    """The pid of the recording process differs each time, so a placeholder is recorded."""
+    lines = _recorded(
+        Drivers(),
+        lambda record: (
+            record.kernel().read(f"/proc/{os.getpid()}/stat"),
+            record.kernel().names(f"/proc/{os.getpid()}/task"),
+            record.kernel().affinity(os.getpid()),
+            record.module("psutil").call("Process.num_threads", os.getpid()),
+        ),
+    )
+    calls = [json.loads(line)[:3] for line in lines[2:]]
+    assert calls == [
+        ["kernel", "read", ["/proc/{pid}/stat"]],
+        ["kernel", "names", ["/proc/{pid}/task"]],
+        ["kernel", "affinity", ["{pid}"]],
+        ["psutil", "call", ["Process.num_threads", "{pid}"]],
+    ]
+    replay = Replay(lines)
+    replay._pid = 123  # another process
+    assert "123" in replay.kernel().names("/proc/123/task")
+    assert replay.kernel().affinity(123) == len(os.sched_getaffinity(0))
+
+
+# -- calls and answers
+
+ANSWERS: list[Any] = [
+    b"text\nof a file \xc3\xa9 \xff\x00 that is no UTF-8",
+    b"",
+    ["a", "b"],
+    7,
+    2**63,
+    -1.5,
+    None,
+    True,
+    Space(10, 4, 3),
+    Usage(1.5, 0.25, 1, 2, 3, 4),
+    Output(-11, b"<gpu>\xff\x00", b""),
+    {"bytes": 3, "packets": 4},
+    {"bytes": {"sent": 1}},
+    {"eth0": {"sent": 1, "names": ["x", {"y": None}]}},
+    [{"a": 1}, [b"deep"]],
+    {},
+]
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=repr)
+def test_answer_of_every_type_survives_record_and_replay(answer: Any) -> None:
+    drivers = Fabricated(Tree(), {"tool": {"ask": lambda: answer}})
+    lines = _recorded(drivers, lambda record: record.module("tool").call("ask"))
+    found = Replay(lines).module("tool").call("ask")
+    assert found == answer
+    assert type(found) is type(answer)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        FileNotFoundError(2, "No such file or directory"),
+        PermissionError(13, "Permission denied"),
+        ProcessLookupError(3, "No such process"),
+        OSError(95, "Operation not supported"),
+        Unavailable("there is no such tool", "install it"),
+        Unavailable("no fix"),
+        ValueError("nonsense"),
+        _GoneError("the process is gone"),
+    ],
+    ids=repr,
+)
+def test_error_of_every_type_survives_record_and_replay(error: Exception) -> None:
+    drivers = Fabricated(Tree(), {"tool": {"ask": error}})
+    lines = _recorded(drivers, lambda record: _raised(lambda: record.module("tool").call("ask")))
+    found = _raised(lambda: Replay(lines).module("tool").call("ask"))
+    assert type(found).__name__ == type(error).__name__
+    assert str(found) == str(error)
+    if isinstance(error, OSError):
+        assert isinstance(found, OSError)
+        assert (type(found), found.errno) == (type(error), error.errno)
+    if isinstance(error, Unavailable):
+        assert isinstance(found, Unavailable)
+        assert (found.reason, found.fix) == (error.reason, error.fix)
+
+
+def test_record_raises_the_error_that_it_writes() -> None:
+    error = PermissionError(13, "Permission denied")
+    drivers = Fabricated(Tree({"/proc/x": error}))
+    assert _raised(lambda: _recorded(drivers, lambda record: record.kernel().read("/proc/x"))) is error
+
+
+def test_unavailable_driver_is_replayed_as_unavailable() -> None:
+    lines = _recorded(Fabricated(None), lambda record: _raised(record.kernel))
+    error = _raised(Replay(lines).kernel)
+    assert isinstance(error, Unavailable)
+    assert str(error) == "this system is not Linux"
+
+
+def test_call_without_recorded_answer_raises_an_error_that_names_it() -> None:
+    lines = _recorded(Fabricated(Tree({"/proc/stat": "cpu 1\n"})), lambda record: record.kernel().read("/proc/stat"))
+    replay = Replay(lines)
+    with pytest.raises(FileNotFoundError, match=r"the capture has no answer to kernel\.read\('/proc/other'\)"):
+        replay.kernel().read("/proc/other")
+    with pytest.raises(FileNotFoundError):
+        replay.kernel().once("/proc/stat")
+    with pytest.raises(Unavailable, match=r"the capture has no answer to psutil\.call\('cpu_times', True\)"):
+        replay.module("psutil").call("cpu_times", True)
+
+
+def test_calls_without_an_answer_are_not_recorded() -> None:
+    def ask(record: Record) -> None:
+        record.kernel().forget("/proc")
+        record.kernel().close()
+
+    lines = _recorded(Drivers(), ask)
+    assert len(lines) == 2
+    Replay(lines).kernel().forget("/proc")
+    Replay(lines).kernel().close()
+    Replay(lines).close()
+
+
+# -- time
+
+
+def test_repeated_call_in_a_tick_is_cached_and_unchanged_answer_is_not_rewritten() -> None:
+    counted = iter(range(100))
+    drivers = Fabricated(Tree({"/proc/still": "same"}), {"tool": {"count": lambda: next(counted)}})
+    output, clock = StringIO(), Clock()
+    record = Record(drivers, output, "host", clock=clock)
+    heard = []
+    for _ in range(3):
+        heard.append([record.module("tool").call("count") for _ in range(2)])
+        record.kernel().read("/proc/still")
+        clock.now += 2.5
+        record.next()
+    assert heard == [[0, 0], [1, 1], [2, 2]], "within a tick the answer stays"
+    lines = output.getvalue().splitlines()
+    assert [line for line in lines if "tick" in line] == [json.dumps({"tick": at}) for at in (0.0, 2.5, 5.0, 7.5)]
+    assert sum("still" in line for line in lines) == 1
+
+
+def test_replay_answers_from_the_newest_tick_that_has_an_answer() -> None:
+    replay = Replay(
+        [
+            '{"capture": "host"}',
+            '{"tick": 0}',
+            '["kernel", "uptime", [], 10.0]',
+            '["kernel", "online", [], 4]',
+            '{"tick": 3}',
+            '["kernel", "uptime", [], 13.0]',
+            '{"tick": 6}',
+            '["kernel", "online", [], {"error": ["OSError", 5, "gone"]}]',
+        ]
+    )
+    kernel = replay.kernel()
+    assert (replay.time, kernel.uptime(), kernel.online()) == (0, 10.0, 4)
+    assert replay.next()
+    assert (replay.time, kernel.uptime(), kernel.online()) == (3, 13.0, 4)
+    assert replay.next()
+    assert (replay.time, kernel.uptime()) == (6, 13.0)
+    with pytest.raises(OSError, match="gone"):
+        kernel.online()
+    assert not replay.next(), "there is no more"
+    assert (replay.time, kernel.uptime()) == (6, 13.0), "and the last tick goes on"
+
+
+def test_replay_does_not_answer_from_later_ticks() -> None:
+    replay = Replay(['{"capture": "x"}', '{"tick": 0}', '{"tick": 1}', '["kernel", "uptime", [], 1.0]'])
+    with pytest.raises(FileNotFoundError):
+        replay.kernel().uptime()
+    replay.next()
+    assert replay.kernel().uptime() == 1.0
+
+
+# -- the file
+
+
+def test_header_has_source_nature_machine_date_and_version() -> None:
+    header = json.loads(_recorded(Drivers(), lambda record: None)[0])
+    assert header["capture"] == "host"
+    assert header["nature"] == "recorded"
+    assert header["package"] == __version__
+    assert header["machine"].startswith(os.uname().sysname)
+    assert len(header["date"]) == len("2026-01-01")
+    assert os.uname().nodename not in header["machine"].split()
+    more = {"nature": "made by hand", "settings": {"detail": ["cpu"]}}
+    header = json.loads(_recorded(Drivers(), lambda record: None, header=more)[0])
+    assert (header["nature"], header["settings"]) == ("made by hand", {"detail": ["cpu"]})
+    assert Replay(_recorded(Drivers(), lambda record: None, header=more)).header == header
+
+
+def test_mask_applies_to_calls_and_answers_alike() -> None:
+    tree = Tree({"/sys/secret/name": "the secret name\n", "/sys/secret/other": "x"})
+
+    def ask(record: Record) -> None:
+        kernel = record.kernel()
+        folder = kernel.names("/sys")[0]
+        assert kernel.read(f"/sys/{folder}/name") == b"the secret name\n", "who records hears the truth"
+
+    lines = _recorded(Fabricated(tree), ask, lambda text: text.replace("secret", "xxxxxx"))
+    assert "secret" not in "\n".join(lines)
+    kernel: Kernel = Replay(lines).kernel()
+    assert kernel.names("/sys") == ["xxxxxx"]
+    assert kernel.read("/sys/xxxxxx/name") == b"the xxxxxx name\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "complaint"),
+    [
+        ([], "the capture has no tick"),
+        (['{"capture": "host"}'], "the capture has no tick"),
+        (['{"tick": 0}'], "line 1 of the capture: it has to begin with"),
+        (["nonsense"], "line 1 of the capture: Expecting value"),
+        (['{"capture": "host"}', '["kernel", "uptime", [], 1]'], "line 2 of the capture: it is neither a tick nor"),
+        (['{"capture": "host"}', '{"tick": 0}', '["kernel", "uptime", []]'], "line 3 of the capture: it is neither"),
+        (['{"capture": "host"}', '{"tock": 0}'], "line 2 of the capture: 'tick'"),
+        (['{"capture": "host"}', '{"tick": "soon"}'], "line 2 of the capture: could not convert"),
+        (['{"capture": "host"}', '{"tick": 0}', "7"], "line 3 of the capture: it is neither"),
+    ],
+)
+def test_invalid_capture_is_refused_with_the_line_number(lines: list[str], complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        Replay(lines)
+
+
+def test_record_and_replay_are_drivers() -> None:
+    lines = _recorded(Drivers(), lambda record: None)
+    for each in (Record(Drivers(), StringIO(), "host"), Replay(lines)):
+        assert isinstance(each, Drivers)
+        modules: Module = each.module("psutil")
+        assert modules is not None
+        each.close()
+
+
+class Counted:
+    """A driver that a source brings along."""
+
+    def power(self, device: str) -> int:
+        if device == "lost":
+            raise Refusal(15, "GPU is lost")
+        return 250
+
+
+def test_own_driver_of_a_source_is_recorded_and_replayed() -> None:
+    output = StringIO()
+    heard = Record(Drivers(), output, "counted").own("counted", Counted)
+    assert heard.power("0") == 250
+    with pytest.raises(Refusal, match="lost"):
+        heard.power("lost")
+    said = Replay(output.getvalue().splitlines()).own("counted", Counted)
+    assert said.power("0") == 250
+    with pytest.raises(Refusal) as refused:
+        said.power("lost")
+    assert (refused.value.code, refused.value.text) == (15, "GPU is lost")
+
+
+def test_command_is_recorded_and_replayed() -> None:
+    output = StringIO()
+    heard = Record(Drivers(), output, "tool").command(Tool("sh"))
+    said = Output(3, b"out\n", b"err\n")
+    assert heard.run(["-c", "echo out; echo err >&2; exit 3"], 60.0) == said
+    with pytest.raises(TimeoutError):
+        heard.run(["-c", "sleep 3600"], 0.1)
+    lines = output.getvalue().splitlines()
+    answer = {"Output": {"code": 3, "stdout": {"bytes": "out\n"}, "stderr": {"bytes": "err\n"}}}
+    assert json.loads(lines[2]) == ["sh", "run", [["-c", "echo out; echo err >&2; exit 3"], 60.0], answer]
+    again = Replay(lines).command(Tool("sh"))
+    assert again.run(["-c", "echo out; echo err >&2; exit 3"], 60.0) == said
+    with pytest.raises(TimeoutError, match=r"sh did not end within 0\.1 s"):
+        again.run(["-c", "sleep 3600"], 0.1)
+    with pytest.raises(Unavailable, match=r"the capture has no answer to sh\.run"):
+        again.run(["--help"], 60.0)
+
+
+def test_missing_command_is_replayed_as_missing() -> None:
+    tool = Tool("no-such-tool", fix="install it")
+    lines = _recorded(Drivers(), lambda record: _raised(lambda: record.command(tool)))
+    gone = _raised(lambda: Replay(lines).command(tool))
+    assert isinstance(gone, Unavailable)
+    assert (gone.reason, gone.fix) == ("there is no no-such-tool", "install it")

@@ -1,0 +1,120 @@
+"""The drivers: one kernel for each source, and Python modules on first use."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from tests.children import descriptors
+
+from opentelemetry.instrumentation.hardware.drivers import Drivers, Module, Refusal, plain
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool
+from opentelemetry.instrumentation.hardware.model import Unavailable
+from opentelemetry.instrumentation.hardware.system.files import Space
+
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks the Linux kernel")
+
+
+@linux
+def test_drivers_has_one_kernel_and_close_is_idempotent() -> None:
+    def opened() -> int:
+        return list(descriptors().values()).count("/proc/stat")
+
+    before = opened()
+    drivers = Drivers()
+    drivers.close()
+    kernel = drivers.kernel()
+    assert drivers.kernel() is kernel
+    kernel.read("/proc/stat")
+    assert opened() == before + 1
+    drivers.close()
+    drivers.close()
+    assert opened() == before
+
+
+def test_own_driver_with_close_is_closed() -> None:
+    class Own:
+        def __init__(self) -> None:
+            self.closed = 0
+
+        def close(self) -> None:
+            self.closed += 1
+
+    drivers = Drivers()
+    own = drivers.own("own", Own)
+    assert type(drivers.own("another", object)) is object
+    drivers.close()
+    assert own.closed == 1
+
+
+def test_each_tool_has_one_command_and_one_stream() -> None:
+    drivers = Drivers()
+    python, other = Tool("python", sys.executable), Tool("other", sys.executable)
+    for get in (drivers.command, drivers.stream):
+        assert get(python) is get(python)
+        assert get(other) is not get(python)
+    with pytest.raises(Unavailable):
+        drivers.command(Tool("there-is-no-such-tool"))
+
+
+def test_refusal_has_code_and_text() -> None:
+    refusal = Refusal(15, "GPU is lost")
+    assert (refusal.code, refusal.text, str(refusal)) == (15, "GPU is lost", "GPU is lost (15)")
+
+
+def test_shared_object_is_made_once_until_close() -> None:
+    drivers = Drivers()
+    first = drivers.shared("cpus", object)
+    assert drivers.shared("cpus", object) is first
+    assert drivers.shared("disks", object) is not first
+    drivers.close()
+    assert drivers.shared("cpus", object) is not first
+
+
+def test_kernel_is_unavailable_outside_linux(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(Unavailable, match="this system is not Linux"):
+        Drivers().kernel()
+
+
+def test_module_is_imported_at_first_call() -> None:
+    code = (
+        "import sys; from opentelemetry.instrumentation.hardware.drivers import Drivers\n"
+        "module = Drivers().module('psutil'); assert 'psutil' not in sys.modules\n"
+        "module.call('cpu_count'); assert 'psutil' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_missing_module_is_unavailable_with_pip_install_as_fix() -> None:
+    with pytest.raises(Unavailable) as caught:
+        Module("no_such_module_anywhere").call("anything")
+    assert "no_such_module_anywhere cannot be imported" in caught.value.reason
+    assert caught.value.fix == "pip install no_such_module_anywhere"
+
+
+def test_missing_module_function_is_unavailable() -> None:
+    with pytest.raises(Unavailable, match="psutil has no win_service_iter on this system"):
+        Module("psutil").call("win_service_iter")
+    with pytest.raises(Unavailable, match=r"psutil has no Process\.num_handles on this system"):
+        Module("psutil").call("Process.num_handles", os.getpid())
+
+
+def test_method_call_constructs_object_from_first_argument() -> None:
+    psutil = Module("psutil")
+    name = psutil.call("Process.name", os.getpid())
+    assert psutil.call("Process.as_dict", os.getpid(), ["name"]) == {"name": name}
+
+
+def test_module_answers_are_plain_data() -> None:
+    import psutil
+
+    memory = Module("psutil").call("virtual_memory")
+    assert type(memory) is dict
+    assert memory["total"] == psutil.virtual_memory().total
+    for core in Module("psutil").call("cpu_times", True):
+        assert type(core) is dict
+    assert plain({1: (2, Space(1, 2, 3))}) == {"1": [2, {"total": 1, "free": 2, "available": 3, "id": 0}]}
+    assert plain(psutil.Process()) == os.getpid()

@@ -1,0 +1,372 @@
+"""HTTP GET of a page over real sockets: headers, redirects, TLS, the deadline and the size limit."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+import time
+import tracemalloc
+import zlib
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.waiting import wait_for
+from tests.web import Answer, Web, page
+
+from opentelemetry.instrumentation.hardware.drivers import Refusal
+from opentelemetry.instrumentation.hardware.drivers.http import Address, Http
+from opentelemetry.instrumentation.hardware.settings import Config
+
+TEXT = "x 1\n" * 1000
+
+
+def fetch(url: str, **options: Any) -> bytes:
+    body: bytes = Http(Address(url, **options)).get()["body"]
+    return body
+
+
+def test_get_returns_body_type_and_duration_and_sends_default_headers() -> None:
+    with Web(page(TEXT, "text/plain; version=0.0.4")) as web:
+        answer = Http(Address(web.url + "?a=b%20c", accept="text/plain")).get()
+    assert answer["body"] == TEXT.encode()
+    assert answer["type"] == "text/plain; version=0.0.4"
+    assert 0 < answer["seconds"] < 60
+    ((path, headers),) = web.requests
+    assert path == "/metrics?a=b%20c"
+    assert headers["host"] == f"127.0.0.1:{web.port}"
+    assert headers["accept"] == "text/plain"
+    assert headers["accept-encoding"] == "gzip"
+    assert headers["x-prometheus-scrape-timeout-seconds"] == "5"
+    assert headers["user-agent"].startswith("opentelemetry-instrumentation-hardware/")
+    assert "authorization" not in headers
+
+
+def test_gzip_body_is_unpacked() -> None:
+    with Web(page(gzip.compress(TEXT.encode()), Content_Encoding="gzip")) as web:
+        assert fetch(web.url) == TEXT.encode()
+
+
+def test_body_without_content_length_is_read_to_the_end() -> None:
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        request.wfile.write(b"HTTP/1.0 200 OK\r\n\r\nx 1\n")
+
+    with Web(answer) as web:
+        assert Http(Address(web.url)).get()["type"] == ""
+        assert fetch(web.url) == b"x 1\n"
+
+
+def test_chunked_body_is_joined() -> None:
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        request.wfile.write(
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nx 1\n\r\n4\r\ny 2\n\r\n0\r\n\r\n"
+        )
+
+    with Web(answer) as web:
+        assert fetch(web.url) == b"x 1\ny 2\n"
+
+
+def test_given_headers_replace_defaults_and_token_file_is_read_for_each_request(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("first\n")
+    with Web(page(TEXT)) as web:
+        http = Http(Address(web.url, headers={"X-Scope": "a b", "User-Agent": "us"}, token_file=str(token)))
+        http.get()
+        token.write_text("second")
+        http.get()
+    (_, first), (_, second) = web.requests
+    assert (first["x-scope"], first["user-agent"]) == ("a b", "us")
+    assert (first["authorization"], second["authorization"]) == ("Bearer first", "Bearer second")
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\xff", b"a\nb", b"a b"])
+def test_unreadable_token_file_sends_no_request(tmp_path: Path, content: bytes | None) -> None:
+    token = tmp_path / "token"
+    if content is not None:
+        token.write_bytes(content)
+    with Web(page(TEXT)) as web, pytest.raises(Refusal, match=r"the token in .*token cannot be read"):
+        fetch(web.url, token_file=str(token))
+    assert web.requests == []
+
+
+@pytest.mark.parametrize("status", [204, 304, 401, 404, 500])
+def test_status_other_than_200_is_refused(status: int) -> None:
+    with Web(page("", status=status)) as web, pytest.raises(Refusal, match=f"it answers HTTP {status}"):
+        fetch(web.url)
+
+
+def moved(places: list[str], status: int = 302) -> Answer:
+    left = list(places)
+
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        (page("", status=status, Location=left.pop(0)) if left else page(TEXT))(request)
+
+    return answer
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_redirect_on_the_same_server_is_followed(status: int) -> None:
+    with Web(moved(["/other?x=1"], status)) as web:
+        assert fetch(web.url) == TEXT.encode()
+    assert [path for path, _ in web.requests] == ["/metrics", "/other?x=1"]
+
+
+def test_redirect_to_another_server_is_refused(tmp_path: Path) -> None:
+    with Web(page(TEXT)) as other:
+        for place in (other.url, f"//localhost:{other.port}/x", "https://127.0.0.1/x", "file:///etc/passwd"):
+            with Web(moved([place])) as web, pytest.raises(Refusal, match="redirects to another server"):
+                fetch(web.url, headers={"Authorization": "Basic x"})
+        assert other.requests == []
+
+
+def test_redirect_loop_is_refused() -> None:
+    with Web(moved(["/a", "/b", "/c", "/d"])) as web, pytest.raises(Refusal, match="again and again"):
+        fetch(web.url)
+    assert len(web.requests) == 3
+
+
+def test_closed_port_raises_connection_refused() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        with pytest.raises(ConnectionRefusedError):
+            fetch(f"http://127.0.0.1:{closed.getsockname()[1]}/")
+
+
+@pytest.mark.parametrize("words", [b"", b"SSH-2.0-OpenSSH_9.2\r\n", b"HTTP/1.1 abc\r\n\r\n"])
+def test_server_that_does_not_speak_http_is_refused(words: bytes) -> None:
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        request.wfile.write(words)
+
+    with Web(answer) as web, pytest.raises((Refusal, OSError)):
+        fetch(web.url)
+
+
+@pytest.mark.parametrize("packed", [b"nonsense", gzip.compress(TEXT.encode(), mtime=0)[:-9], b""])
+def test_invalid_gzip_body_is_refused(packed: bytes) -> None:
+    with Web(page(packed, Content_Encoding="gzip")) as web, pytest.raises(Refusal, match="its page"):
+        fetch(web.url)
+
+
+def test_content_encoding_deflate_is_refused() -> None:
+    with Web(page(zlib.compress(b"x"), Content_Encoding="deflate")) as web, pytest.raises(Refusal, match="deflate"):
+        fetch(web.url)
+
+
+def test_body_shorter_than_content_length_is_refused() -> None:
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        request.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nx 1\n")
+
+    with Web(answer) as web, pytest.raises(Refusal, match="ends in the middle"):
+        fetch(web.url)
+
+
+# -- the deadline
+
+
+def dripping(web: Web, beginning: bytes, drop: bytes, seconds: float = 10.0) -> Answer:
+    """An answer that comes a few bytes at a time, so that no single read takes long; it ends in any case."""
+
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        request.wfile.write(beginning)
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and not web.closing.wait(0.02):
+            request.wfile.write(drop)
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("beginning", "drop"),
+    [
+        (b"", b""),
+        (b"HTTP/1.1 200 OK\r\n", b"X"),
+        (b"HTTP/1.1 200 OK\r\n\r\n", b"x 1\n"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", b"x"),
+    ],
+    ids=["silent", "head", "body", "length"],
+)
+def test_overall_deadline_ends_a_response_that_arrives_slowly(beginning: bytes, drop: bytes) -> None:
+    """Without the deadline the response ends after 10 s and raises something else or nothing."""
+    with Web(page("")) as web:
+        web.answer = dripping(web, beginning, drop)
+        with pytest.raises(TimeoutError):
+            fetch(web.url, seconds=0.2)
+
+
+def test_server_that_accepts_and_sends_nothing_times_out() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, pytest.raises(TimeoutError):
+        fetch(f"http://127.0.0.1:{server.getsockname()[1]}/", seconds=0.1)
+
+
+# -- size
+
+
+def test_body_longer_than_the_limit_is_refused() -> None:
+    with Web(page(TEXT)) as web:
+        assert len(fetch(web.url, most=4000)) == 4000
+        with pytest.raises(Refusal, match="longer than 3999 bytes"):
+            fetch(web.url, most=3999)
+
+
+def test_endless_body_is_refused_at_the_limit() -> None:
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        request.wfile.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        while True:
+            request.wfile.write(b"x 1\n" * 10_000)
+
+    with Web(answer) as web, pytest.raises(Refusal, match="longer than 1000000 bytes"):
+        fetch(web.url, most=1_000_000, seconds=60)
+
+
+def test_gzip_bomb_takes_little_memory() -> None:
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    bomb = b"".join(packer.compress(bytes(1 << 20)) for _ in range(50)) + packer.flush()
+    assert len(bomb) < 1 << 20
+    with Web(page(bomb, Content_Encoding="gzip")) as web:
+        http = Http(Address(web.url, most=2_000_000, seconds=60))
+        tracemalloc.start()
+        with pytest.raises(Refusal, match="longer than 2000000 bytes"):
+            http.get()
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < 8_000_000
+
+
+# -- TLS
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An authority, a server and a client of it."""
+    folder = tmp_path_factory.mktemp("certificates")
+    tool = shutil.which("openssl")
+    if tool is None:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("openssl is not installed: apt-get install openssl")
+    for name, subject in (("ca", "authority"), ("server", "127.0.0.1"), ("client", "client")):
+        command = [tool, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+        command += ["-keyout", f"{name}.key", "-out", f"{name}.pem", "-days", "2", "-subj", f"/CN={subject}"]
+        # From 3.13 on Python wants an authority to say that it is one, and the others that they are none.
+        signs = ["-addext", "keyUsage=critical,keyCertSign,cRLSign"]
+        signed = ["-CA", "ca.pem", "-CAkey", "ca.key", "-addext", "basicConstraints=critical,CA:FALSE"]
+        command += signs if name == "ca" else signed
+        command += ["-addext", "subjectAltName=IP:127.0.0.1"] if name == "server" else []
+        subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=60)
+    return folder
+
+
+def serving(folder: Path, *, clients: bool = False) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "server.pem", folder / "server.key")
+    if clients:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(folder / "ca.pem")
+    return context
+
+
+def test_tls_certificate_of_known_authority_is_accepted(certificates: Path) -> None:
+    with Web(page(TEXT), serving(certificates)) as web:
+        assert fetch(web.url, ca_file=str(certificates / "ca.pem")) == TEXT.encode()
+
+
+def test_tls_certificate_of_unknown_authority_is_refused(certificates: Path) -> None:
+    with Web(page(TEXT), serving(certificates)) as web, pytest.raises(Refusal, match="is not trusted"):
+        fetch(web.url)
+    assert web.requests == []
+
+
+def test_tls_certificate_for_another_host_is_refused(certificates: Path) -> None:
+    with Web(page(TEXT), serving(certificates)) as web, pytest.raises(Refusal, match="is not trusted"):
+        fetch(web.url.replace("127.0.0.1", "localhost"), ca_file=str(certificates / "ca.pem"))
+
+
+def test_redirect_from_https_to_http_of_the_same_host_is_refused(certificates: Path, tmp_path: Path) -> None:
+    """The server answers on its port in clear, too: a token would arrive there and could be read on the way."""
+    (tmp_path / "token").write_text("s3cret")
+    with Web(page(TEXT), serving(certificates)) as web:
+        web.answer = moved([web.url.replace("https:", "http:")])
+        with pytest.raises(Refusal, match="redirects to another server"):
+            fetch(web.url, ca_file=str(certificates / "ca.pem"), token_file=str(tmp_path / "token"))
+    assert [headers["authorization"] for _, headers in web.requests] == ["Bearer s3cret"], "sent once, encrypted"
+
+
+def test_tls_client_certificate_is_sent(certificates: Path) -> None:
+    ca, cert, key = (str(certificates / name) for name in ("ca.pem", "client.pem", "client.key"))
+    with Web(page(TEXT), serving(certificates, clients=True)) as web:
+        assert fetch(web.url, ca_file=ca, cert_file=cert, key_file=key) == TEXT.encode()
+        with pytest.raises((Refusal, OSError)):
+            fetch(web.url, ca_file=ca)
+
+
+def test_missing_or_invalid_tls_certificate_files_are_errors(certificates: Path) -> None:
+    with Web(page(TEXT), serving(certificates)) as web:
+        with pytest.raises(FileNotFoundError):
+            fetch(web.url, ca_file="/no/such/file")
+        with pytest.raises(Refusal, match="TLS fails"):
+            fetch(web.url, ca_file=str(certificates / "server.key"))
+
+
+# -- secrets
+
+
+def test_repr_of_an_address_shows_no_secret() -> None:
+    address = Address(
+        "https://user:s3cret@127.0.0.1:9/metrics?token=s3cret",
+        headers={"Authorization": "Basic s3cret", "X-Key": "s3cret"},
+        token_file="/run/token",
+    )
+    assert "s3cret" not in f"{address!r} {address} {Http(address)!r}"
+
+
+def test_repr_of_an_endpoint_and_of_the_settings_shows_no_secret(tmp_path: Path) -> None:
+    file = tmp_path / "endpoints.json"
+    url = "https://127.0.0.1:9/metrics?token=s3cret"
+    file.write_text(json.dumps({"vllm": {"url": url, "headers": {"Authorization": "Basic s3cret"}}}))
+    config = Config.read({"openmetrics": str(file)}, {})
+    assert config.openmetrics is not None
+    (endpoint,) = config.openmetrics.each
+    assert (endpoint.url, endpoint.headers) == (url, {"Authorization": "Basic s3cret"})
+    assert "s3cret" not in f"{endpoint!r} {config!r} {config.openmetrics!r} {config.openmetrics} {config}"
+
+
+# -- what others see of it
+
+
+def test_no_instrumented_http_library_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    def spied_on(*arguments: object, **options: object) -> None:
+        raise AssertionError("the instrumentation of urllib makes a span here")
+
+    monkeypatch.setattr("urllib.request.OpenerDirector.open", spied_on)
+    for library in ("requests", "urllib3", "httpx", "aiohttp"):
+        monkeypatch.setitem(sys.modules, library, None)
+    with Web(page(TEXT)) as web:
+        assert fetch(web.url) == TEXT.encode()
+    assert web.requests
+
+
+def test_proxy_of_the_environment_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    with Web(page(TEXT)) as web:
+        assert fetch(web.url) == TEXT.encode()
+
+
+def test_no_descriptor_stays_open_after_requests() -> None:
+    def descriptors() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    if not os.path.exists("/proc/self/fd"):
+        pytest.skip("needs /proc")
+    with Web(page(TEXT)) as web:
+        http = Http(Address(web.url))
+        http.get()
+        before = descriptors()
+        for _ in range(20):
+            http.get()
+        wait_for(lambda: descriptors() <= before, 20, "end of the server's own connections")

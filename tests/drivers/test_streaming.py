@@ -1,0 +1,562 @@
+"""Streams: lines of a tool that goes on running are read whole; it never runs twice and never outlives us."""
+
+from __future__ import annotations
+
+import array
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.children import PROGRAMS, descriptors, has_setpriv, lives, started, without_setpriv
+from tests.stage import Clock
+from tests.waiting import wait_for
+
+from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.drivers.capture import Record, Replay
+from opentelemetry.instrumentation.hardware.drivers.streaming import LINE, Stream
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool
+from opentelemetry.instrumentation.hardware.model import Unavailable
+
+if sys.platform != "win32":
+    import fcntl
+    import termios
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="starts tools as POSIX has them"),
+    pytest.mark.usefixtures("nothing_is_left"),
+]
+
+forks = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+
+LONG = 60.0
+"""Seconds after which something counts as hung."""
+
+SAY = """
+import os, signal, sys, time
+def say(text): os.write(1, text.encode())
+def note(path):
+    with open(path, "a") as pids: pids.write(f"{os.getpid()}\\n")
+def next_word(path, word):
+    while open(path).read().strip() != word: time.sleep(0.002)
+"""
+"""Functions that the tools share; they wait for words that the test writes into a file."""
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[Callable[..., Stream]]:
+    """Makes a stream of a Python program."""
+    streams = []
+
+    def make(program: str, clock: Callable[[], float] | None = None, name: str = "tool", **more: Any) -> Stream:
+        path = tmp_path / name
+        path.write_text(f"#!{sys.executable}\n{SAY}{program}\n")
+        path.chmod(0o755)
+        tool = Tool("tool", str(path), **more)
+        streams.append(Stream(tool, clock) if clock else Stream(tool))
+        return streams[-1]
+
+    yield make
+    for stream in streams:
+        stream.close()
+
+
+@pytest.fixture(params=["setpriv", "keeper"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The two ways in which a tool is made to die with its parent."""
+    if request.param == "keeper":
+        monkeypatch.setattr("opentelemetry.instrumentation.hardware.drivers.subprocess.shutil.which", without_setpriv)
+    return str(request.param)
+
+
+@pytest.fixture
+def pipes(made: Callable[..., Stream]) -> Callable[[], list[int]]:
+    """The pipes of this process that were not there before a stream was opened."""
+    before = descriptors()
+
+    def found() -> list[int]:
+        now = descriptors()
+        return [int(each) for each in now.keys() - before.keys() if now[each].startswith("pipe:")]
+
+    return found
+
+
+@pytest.fixture
+def buffered(pipes: Callable[[], list[int]]) -> Callable[[], int]:
+    """How many bytes of the stream wait to be read."""
+
+    def count() -> int:
+        size, total = array.array("i", [0]), 0
+        for each in pipes():
+            fcntl.ioctl(each, termios.FIONREAD, size)
+            total += size[0]
+        return total
+
+    return count
+
+
+def _pids(path: Path, count: int = 1) -> list[int]:
+    """The process ids that tools wrote into a file, at least `count`."""
+
+    def found() -> list[int]:
+        return [int(line) for line in path.read_text().split()] if path.exists() else []
+
+    wait_for(lambda: len(found()) >= count, LONG, f"{count} pids in {path}")
+    return found()
+
+
+def _only(pids: list[int], alive: int) -> None:
+    """Wait until only one of these processes lives; those killed through a keeper end a moment later."""
+    expected = [number == alive for number in range(len(pids))]
+    wait_for(lambda: [lives(pid) for pid in pids] == expected, LONG, f"end of all but number {alive}")
+
+
+def _heard(stream: Stream, count: int) -> list[bytes]:
+    """Read `count` lines."""
+    lines: list[bytes] = []
+    while len(lines) < count:
+        lines += stream.read(LONG)
+    return lines
+
+
+# -- a program that closes descriptors of others
+
+
+@pytest.mark.parametrize("number", ["free", "the program's"])
+def test_closed_pipes_end_the_tool_and_leave_other_descriptors_alone(
+    made: Callable[..., Stream], tmp_path: Path, way: str, number: str, pipes: Callable[[], list[int]]
+) -> None:
+    """The program may have pipes under the same numbers: they are neither read nor closed."""
+    pids = tmp_path / "pids"
+    stream = made(f"note({str(pids)!r})\nsay('line\\n')\nsignal.pause()")
+    stream.open([], LONG)
+    assert _heard(stream, 1) == [b"line"]
+    ours = pipes()
+    reading, writing = os.pipe()
+    os.write(writing, b"the program's own")
+    for each in ours:
+        if number == "free":
+            os.close(each)
+        else:
+            os.dup2(reading, each)
+    with pytest.raises(ChildProcessError, match="the program closed the pipe that tool prints into"):
+        stream.read(LONG)
+    stream.close()
+    if number != "free":
+        for each in ours:
+            assert os.path.sameopenfile(each, reading)
+            os.close(each)
+    assert os.read(reading, 99) == b"the program's own"
+    os.close(reading)
+    os.close(writing)
+    _only(_pids(pids), -1)
+    stream.open([], LONG)
+    assert _heard(stream, 1) == [b"line"]
+
+
+# -- lines
+
+
+def test_lines_are_whole_and_in_order(made: Callable[..., Stream], way: str) -> None:
+    stream = made("for number in range(500): say(f'line {number} {sys.argv[1]}\\n')\nsignal.pause()")
+    stream.open(["x y"], LONG)
+    assert _heard(stream, 500) == [f"line {number} x y".encode() for number in range(500)]
+    assert stream.read() == [], "it does not wait without a timeout"
+
+
+def test_line_in_pieces_is_one_line(made: Callable[..., Stream], tmp_path: Path, buffered: Callable[[], int]) -> None:
+    word = tmp_path / "word"
+    word.write_text("")
+    program = (
+        f"say('{{\"a\": '); next_word({str(word)!r}, 'go on'); say('1'); next_word({str(word)!r}, 'end')\n"
+        "say('}\\n\\nhalf'); signal.pause()"
+    )
+    stream = made(program)
+    stream.open([], LONG)
+    for following in ("go on", "end"):
+        wait_for(buffered, LONG, "piece of a line")
+        assert stream.read(0.05) == []
+        word.write_text(following)
+    assert _heard(stream, 2) == [b'{"a": 1}', b""]
+    assert stream.read(0.05) == []
+
+
+@pytest.mark.parametrize("size", [1, 4095, 65536, 65537, LINE])
+def test_lines_up_to_the_limit_are_whole(made: Callable[..., Stream], size: int) -> None:
+    stream = made(f"sys.stdout.write('x' * {size} + '\\n' + 'y\\n'); sys.stdout.flush(); signal.pause()")
+    stream.open([], LONG)
+    lines = _heard(stream, 2)
+    assert [(len(line), set(line)) for line in lines] == [(size, set(b"x")), (1, set(b"y"))]
+
+
+def test_line_longer_than_the_pipe_takes_few_reads(made: Callable[..., Stream], buffered: Callable[[], int]) -> None:
+    stream = made("while True: say('x' * 700_000 + '\\n'); time.sleep(0.05)")
+    stream.open([], LONG)
+    assert len(_heard(stream, 1)[0]) == 700_000
+    lines: list[bytes] = []
+    looks = 0
+    while len(lines) < 5:
+        wait_for(lambda: buffered() > 60_000, LONG, "full pipe")
+        lines += stream.read()
+        looks += 1
+    assert {len(line) for line in lines} == {700_000}
+    assert looks <= 10, "a pipe holds a tenth of a line; a slow machine may need a second read"
+
+
+def test_line_above_the_limit_kills_the_tool(made: Callable[..., Stream], tmp_path: Path) -> None:
+    stream = made(f"note({str(tmp_path / 'pid')!r})\nwhile True: say('x' * 65536)")
+    stream.open([], LONG)
+    with pytest.raises(ChildProcessError, match="tool said a line of more than 8 MiB"):
+        _heard(stream, 1)
+    assert not lives(_pids(tmp_path / "pid")[0])
+
+
+def test_output_above_the_limit_kills_the_tool(
+    made: Callable[..., Stream],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    pipes: Callable[[], list[int]],
+    buffered: Callable[[], int],
+) -> None:
+    """The pipe is filled before it is read; otherwise the tool may write no faster than it is read."""
+    monkeypatch.setattr("opentelemetry.instrumentation.hardware.drivers.streaming.LIMIT", 500_000)
+    stream = made(f"note({str(tmp_path / 'pid')!r})\nwhile True: say(('x' * 1023 + '\\n') * 64)")
+    stream.open([], LONG)
+    for each in pipes():
+        fcntl.fcntl(each, fcntl.F_SETPIPE_SZ, 1 << 20)
+    wait_for(lambda: buffered() > 500_000, LONG, "full pipe")
+    with pytest.raises(ChildProcessError, match="tool said more than 0 MiB at once"):
+        stream.read()
+    assert not lives(_pids(tmp_path / "pid")[0])
+
+
+def test_last_line_of_stderr_is_in_the_error(made: Callable[..., Stream], way: str) -> None:
+    stream = made(
+        "sys.stderr.write('x' * (5 << 20) + '\\nno such sensor\\n'); sys.stderr.flush()\nsay('a\\nhalf'); sys.exit(3)"
+    )
+    stream.open([], LONG)
+    assert _heard(stream, 1) == [b"a"]
+    with pytest.raises(ChildProcessError, match=r"tool has ended, saying: no such sensor$"):
+        stream.read(LONG)
+
+
+def test_binary_lines_are_returned_unchanged(made: Callable[..., Stream]) -> None:
+    stream = made("os.write(1, bytes(range(256)) * 3 + b'\\n'); signal.pause()")
+    stream.open([], LONG)
+    whole = bytes(range(256)) * 3
+    assert _heard(stream, 4) == whole.split(b"\n")
+
+
+# -- silence
+
+
+def test_silence_for_three_periods_kills_the_tool(made: Callable[..., Stream], tmp_path: Path) -> None:
+    clock = Clock()
+    stream = made(f"note({str(tmp_path / 'pid')!r}); say('a\\n'); signal.pause()", clock)
+    stream.open([], 10.0)
+    wait_for(lambda: stream.read() == [b"a"], LONG, "first line")
+    clock.now += 29.0
+    assert stream.read() == []
+    clock.now += 2.0
+    with pytest.raises(TimeoutError, match="tool has been silent for 3 periods"):
+        stream.read()
+    assert not lives(_pids(tmp_path / "pid")[0])
+
+
+def test_first_line_may_take_ten_seconds(made: Callable[..., Stream]) -> None:
+    clock = Clock()
+    stream = made("signal.pause()", clock)
+    stream.open([], 0.5)
+    clock.now += 9.0
+    assert stream.read() == []
+    clock.now += 2.0
+    with pytest.raises(TimeoutError):
+        stream.read()
+
+
+def test_old_lines_of_a_full_pipe_are_dropped(
+    made: Callable[..., Stream], tmp_path: Path, buffered: Callable[[], int]
+) -> None:
+    """The pipe is full and the tool blocks in the middle of a line; lines after that are new."""
+    clock, word = Clock(), tmp_path / "word"
+    word.write_text("")
+    program = (
+        "for number in range(200): say(f'{number:04} ' + 'x' * 1000 + '\\n')\n"
+        f"next_word({str(word)!r}, 'new')\n"
+        "while True: say('new\\n'); time.sleep(0.01)"
+    )
+    stream = made(program, clock)
+    stream.open([], 1.0)
+    wait_for(lambda: buffered() > 60_000, LONG, "full pipe")
+    clock.now += 3600.0
+    assert stream.read() == [], "old"
+    word.write_text("new")
+    clock.now += 2.0
+    lines = []
+    while b"new" not in lines:
+        lines = stream.read(LONG)
+        clock.now += 1.0
+
+
+def test_rest_of_a_dropped_line_is_dropped(
+    made: Callable[..., Stream], tmp_path: Path, buffered: Callable[[], int]
+) -> None:
+    clock, word = Clock(), tmp_path / "word"
+    word.write_text("")
+    stream = made(
+        f"say('old\\nold\\nhalf'); next_word({str(word)!r}, 'on'); say(' of it\\nnew\\n'); signal.pause()", clock
+    )
+    stream.open([], 1.0)
+    wait_for(lambda: buffered() == len("old\nold\nhalf"), LONG, "two lines and a half")
+    clock.now += 3600.0
+    assert stream.read() == []
+    assert stream.read() == [], "the next line is due in three periods"
+    word.write_text("on")
+    wait_for(lambda: buffered() == len(" of it\nnew\n"), LONG, "the other half")
+    assert stream.read() == [b"new"]
+
+
+def test_lines_of_a_long_pause_are_kept_unless_the_pipe_was_full(
+    made: Callable[..., Stream], tmp_path: Path, buffered: Callable[[], int]
+) -> None:
+    clock = Clock()
+    stream = made("for number in range(60): say(f'{number}\\n')\nsay('end'); signal.pause()", clock)
+    stream.open([], 1.0)
+    wait_for(lambda: buffered() == 60 * 3 - 10 + 3, LONG, "60 lines")
+    clock.now += 60.0
+    assert stream.read() == [str(number).encode() for number in range(60)]
+
+
+# -- end and restart of the tool
+
+
+def test_last_lines_are_read_before_the_end_is_an_error(made: Callable[..., Stream], way: str) -> None:
+    stream = made("say('a\\nb\\nhalf a l'); os.kill(os.getpid(), signal.SIGKILL)")
+    stream.open([], LONG)
+    assert _heard(stream, 2) == [b"a", b"b"]
+    with pytest.raises(ChildProcessError, match="tool has ended"):
+        stream.read(LONG)
+    with pytest.raises(ChildProcessError, match="tool has ended"):
+        stream.read()
+
+
+def test_grandchild_with_open_output_is_not_waited_for(made: Callable[..., Stream], tmp_path: Path) -> None:
+    program = (
+        "import subprocess\n"
+        f"pid = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(3600)']).pid\n"
+        f"open({str(tmp_path / 'pid')!r}, 'w').write(f'{{pid}}\\n'); say('a\\n')"
+    )
+    stream = made(program)
+    if not has_setpriv():
+        pytest.skip("there is no setpriv; then the end of the output is the end")
+    stream.open([], LONG)
+    assert _heard(stream, 1) == [b"a"]
+    with pytest.raises(ChildProcessError, match="tool has ended"):
+        stream.read(LONG)
+    grandchild = _pids(tmp_path / "pid")[0]
+    wait_for(lambda: not lives(grandchild), LONG, "end of the grandchild: it goes with the group")
+
+
+def test_restart_backoff_grows_and_is_reset_by_a_long_run(made: Callable[..., Stream], tmp_path: Path) -> None:
+    clock, pids = Clock(), tmp_path / "pids"
+    stream = made(f"note({str(pids)!r}); sys.exit(1)", clock)
+
+    def die() -> None:
+        stream.open([], 10.0)
+        with pytest.raises(ChildProcessError, match="has ended"):
+            wait_for(lambda: stream.read(LONG), LONG, "line")
+
+    for number, pause in enumerate((1, 2, 4, 8, 16, 32, 60, 60), 1):
+        die()
+        clock.now += pause - 0.5
+        with pytest.raises(ChildProcessError, match=r"tool has ended; it is started again in [01] s"):
+            stream.open([], 10.0)
+        assert len(_pids(pids, number)) == number
+        clock.now += 0.5
+    (tmp_path / "tool").write_text(f"#!{sys.executable}\n{SAY}note({str(pids)!r}); say('a\\n'); time.sleep(3600)")
+    stream.open([], 60.0)
+    assert _heard(stream, 1) == [b"a"]
+    clock.now += 61.0
+    os.kill(_pids(pids)[-1], signal.SIGKILL)
+    with pytest.raises(ChildProcessError, match="has ended"):
+        wait_for(stream.read, LONG, "line")
+    clock.now += 1.0
+    stream.open([], 10.0)
+
+
+def test_reopening_ends_the_tool_before(made: Callable[..., Stream], tmp_path: Path, way: str) -> None:
+    pids = tmp_path / "pids"
+    stream = made(f"note({str(pids)!r}); say('a\\n'); time.sleep(3600)")
+    for number in range(1, 4):
+        stream.open([], LONG)
+        assert _heard(stream, 1) == [b"a"]
+        _only(_pids(pids, number), number - 1)
+    stream.close()
+    _only(_pids(pids, 3), -1)
+    with pytest.raises(ChildProcessError, match="tool is not running"):
+        stream.read()
+
+
+def test_unkillable_tool_is_abandoned_and_not_started_twice(
+    made: Callable[..., Stream], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A process that sleeps in its driver; here, one that our signals do not reach."""
+    stream = made(f"note({str(tmp_path / 'pids')!r}); say('a\\n'); time.sleep(3600)")
+    stream.open([], LONG)
+    assert _heard(stream, 1) == [b"a"]
+    (pid,) = _pids(tmp_path / "pids")
+    reached = os.killpg
+    monkeypatch.setattr("opentelemetry.instrumentation.hardware.drivers.subprocess._GRACE", 0.05)
+    monkeypatch.setattr(os, "killpg", lambda *arguments: None)
+    with pytest.raises(ChildProcessError, match=f"tool hangs, cannot be killed, .* while process {pid} lives"):
+        stream.open([], LONG)
+    monkeypatch.setattr(os, "killpg", reached)
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: not lives(pid), LONG, "end of the tool")
+    stream.open([], LONG)
+    assert _heard(stream, 1) == [b"a"]
+
+
+def test_end_of_tool_is_noticed_without_waitid(made: Callable[..., Stream], monkeypatch: pytest.MonkeyPatch) -> None:
+    """macOS before Python 3.13."""
+    monkeypatch.delattr(os, "waitid")
+    stream = made("say('a\\n'); sys.exit(3)")
+    stream.open([], LONG)
+    assert _heard(stream, 1) == [b"a"]
+    with pytest.raises(ChildProcessError, match="tool has ended"):
+        stream.read(LONG)
+    assert Drivers().command(Tool("sh")).run(["-c", "echo x; exit 3"], LONG)[:2] == (3, b"x\n")
+
+
+def test_missing_tool_is_unavailable(made: Callable[..., Stream], tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="there is no no-such-tool"):
+        Drivers().stream(Tool("no-such-tool"))
+    stream = made("say('a\\n')", fix="bring it back")
+    (tmp_path / "tool").unlink()
+    with pytest.raises(Unavailable, match="is no program any more"):
+        stream.open([], LONG)
+
+
+# -- the program that reads the stream
+
+
+def test_tool_dies_when_the_program_is_killed(tmp_path: Path) -> None:
+    for way in ("setpriv", "keeper"):
+        pid = tmp_path / way
+        with started([sys.executable, str(PROGRAMS / "runs_stream.py"), str(pid), way]) as parent:
+            tool = _pids(pid)[0]
+            assert lives(tool)
+            parent.kill()
+            parent.wait()
+            _only([tool], -1)
+
+
+@forks
+def test_forked_child_opens_its_own_tool(made: Callable[..., Stream], tmp_path: Path, way: str) -> None:
+    pids = tmp_path / "pids"
+    stream = made(f"note({str(pids)!r}); say('a\\n'); time.sleep(3600)")
+    stream.open([], LONG)
+    assert _heard(stream, 1) == [b"a"]
+    child = os.fork()
+    if not child:
+        try:
+            stream.close()
+            stream.open([], LONG)
+            heard = _heard(stream, 1)
+            stream.close()
+            os._exit(0 if heard == [b"a"] else 1)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    _only(_pids(pids, 2), 0)
+    assert stream.read() == []
+
+
+def test_drivers_keep_one_stream_per_tool_and_end_it(tmp_path: Path) -> None:
+    drivers = Drivers()
+    stream = drivers.stream(Tool("sh"))
+    assert drivers.stream(Tool("sh")) is stream
+    stream.open(["-c", f"echo $$ >> {tmp_path}/pid; echo a; exec sleep 3600"], LONG)
+    assert _heard(stream, 1) == [b"a"]
+    drivers.close()
+    assert not lives(_pids(tmp_path / "pid")[0])
+    stream.open(["-c", "echo b; exec sleep 3600"], LONG)
+    assert _heard(stream, 1) == [b"b"], "also after it was closed"
+    drivers.close()
+
+
+def test_streams_run_in_several_threads(made: Callable[..., Stream]) -> None:
+    streams = {
+        each: made("while True: say(sys.argv[1] * 1000 + '\\n'); time.sleep(0.001)", name=each) for each in "abc"
+    }
+    found: dict[str, set[bytes]] = {}
+
+    def work(letter: str) -> None:
+        streams[letter].open([letter], 0.001)
+        found[letter] = {*_heard(streams[letter], 50)}
+        streams[letter].close()
+
+    threads = [threading.Thread(target=work, args=(letter,)) for letter in streams]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LONG)
+    assert found == {letter: {letter.encode() * 1000} for letter in "abc"}
+
+
+def test_stream_is_recorded_and_replayed() -> None:
+    output, tool = StringIO(), Tool("sh")
+    record = Record(Drivers(), output, "tool")
+
+    def listen(drivers: Drivers) -> list[object]:
+        stream = drivers.stream(tool)
+        stream.open(["-c", "echo a"], LONG)
+        said: list[object] = [stream.read(LONG)]
+        drivers.next()  # type: ignore[attr-defined]
+        try:
+            stream.read(LONG)
+        except ChildProcessError as error:
+            said.append(str(error))
+        drivers.close()
+        return said
+
+    assert listen(record) == [[b"a"], "sh has ended"]
+    assert listen(Replay(output.getvalue().splitlines())) == [[b"a"], "sh has ended"]
+
+
+# -- documents and arguments
+
+
+def test_document_file_exists_until_the_first_line(made: Callable[..., Stream], tmp_path: Path) -> None:
+    word = tmp_path / "word"
+    word.write_text("")
+    program = (
+        f"next_word({str(word)!r}, 'read')\ntext = open(sys.argv[2]).read()\n"
+        "say(f'{sys.argv[1]} {sys.argv[2]} {text}\\n'); signal.pause()"
+    )
+    stream = made(program)
+    stream.open(["-c", "{document}"], LONG, "a text")
+    (path,) = Path(os.environ.get("TMPDIR", "/tmp")).glob(f"otel-hardware-{os.getpid()}-*")
+    assert stream.read(0.1) == []
+    assert path.stat().st_mode & 0o777 == 0o600
+    word.write_text("read")
+    assert _heard(stream, 1) == [f"-c {path} a text".encode()]
+    assert not path.exists()
+
+
+def test_unread_document_file_is_removed(made: Callable[..., Stream]) -> None:
+    stream = made("signal.pause()")
+    stream.open(["{document}"], LONG, "a text")
+    stream.close()
+    assert not [*Path(os.environ.get("TMPDIR", "/tmp")).glob(f"otel-hardware-{os.getpid()}-*")]
+
+
+def test_fixed_arguments_come_first(made: Callable[..., Stream]) -> None:
+    stream = made("say(' '.join(sys.argv[1:]) + '\\n'); signal.pause()", first=("-u", "program"))
+    stream.open(["x"], LONG)
+    assert _heard(stream, 1) == [b"-u program x"]

@@ -1,0 +1,570 @@
+"""One source: when it is read, windows of its readings, failures, hangs and pauses; on a clock set by hand."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from math import inf
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.stage import (
+    BUSY,
+    ENERGY,
+    PATIENT,
+    POWER,
+    POWER_PEAK,
+    USERS,
+    Stage,
+    fail,
+    news,
+    nothing,
+    one,
+    values,
+    warnings,
+)
+
+from opentelemetry.instrumentation.hardware.drivers import Refusal
+from opentelemetry.instrumentation.hardware.model import Point, Problem, Series, Share, Snapshot, Unavailable
+from opentelemetry.instrumentation.hardware.pipeline.runner import PERIODS, State
+
+
+@pytest.fixture(autouse=True)
+def _everything_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "opentelemetry.instrumentation.hardware")
+
+
+# -- windows
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_20_hz_trace_collected_by_readers_of_1_s_and_5_s_at_once(seed: int) -> None:
+    dice = random.Random(seed)
+    stage = Stage(interval=0.05, expected=1.0, from_start=True)
+    heard: list[tuple[float, float]] = []
+    joules = 100.0
+
+    def read(now: float) -> list[Point]:
+        nonlocal joules
+        watts = 9000.0 + len(heard) if dice.random() < 0.02 else dice.uniform(50.0, 400.0)
+        joules += watts * (now - heard[-1][0]) if heard else 0.0
+        heard.append((now, watts))
+        return [POWER(watts), POWER_PEAK(watts), ENERGY(joules), BUSY(Share(joules, 500.0 * now))]
+
+    stage.player.read = read
+    collected: dict[float, list[tuple[float, Snapshot]]] = {1.0: [], 5.0: []}
+
+    def keep(step: float) -> Callable[[Snapshot], None]:
+        return lambda snapshot: collected[step].append((snapshot.read["player"], snapshot))
+
+    stage.run(60.2, {step: keep(step) for step in collected})
+    spikes = [(at, watts) for at, watts in heard if watts >= 9000.0]
+    assert len(spikes) > 10, "the trace has too few spikes"
+    for step, snapshots in collected.items():
+        assert len(snapshots) == int(60 / step)
+        begin, energy, peaks = heard[0][0], 0.0, []
+        for end, snapshot in snapshots:
+            length = end - begin
+            area = sum(watts * (at - before) for (before, _), (at, watts) in pairwise(heard) if begin < at <= end)
+            assert length >= 0.05
+            assert one(snapshot, POWER) * length == pytest.approx(area, rel=1e-9)
+            assert one(snapshot, ENERGY) - energy == pytest.approx(area, rel=1e-9), "mean x window is not the increase"
+            assert one(snapshot, BUSY) == pytest.approx(area / (500.0 * length), rel=1e-7)
+            first = begin == heard[0][0]
+            assert one(snapshot, POWER_PEAK) == max(
+                watts for at, watts in heard if begin < at <= end or (first and at == begin)
+            )
+            peaks.append((begin, end, one(snapshot, POWER_PEAK)))
+            begin, energy = end, float(one(snapshot, ENERGY))
+        for at, watts in spikes:
+            if at <= begin:
+                (peak,) = [peak for since, until, peak in peaks if since < at <= until]
+                assert peak >= watts
+    assert stage.board.pollers[0].problem is None
+
+
+def test_failed_reading_at_collection_does_not_reset_window() -> None:
+    stage = Stage(interval=1.0, expected=10.0)
+    level = 100.0
+    stage.player.read = lambda now: [POWER(level), POWER_PEAK(level)]
+    stage.run(10.0, {10.0: nothing})
+    level = 1.0
+    working, stage.player.read = stage.player.read, fail(OSError("gone for a moment"))
+    stage.run(11.1)
+    assert stage.collect(10000).values.get(POWER) is None
+    stage.player.read = working
+    stage.run(16.0)
+    snapshot = stage.collect(10000)
+    assert one(snapshot, POWER) == 1.0, "the window begins before the last collection"
+    assert one(snapshot, POWER_PEAK) == 1.0
+
+
+# -- when readings are made
+
+
+@PATIENT
+@given(
+    interval=st.sampled_from([0.0, 0.3, 1.0, 2.0, 7.0]),
+    step=st.sampled_from([0.5, 1.0, 2.5, 5.0, 15.0]),
+    cost=st.floats(0.0, 0.05),
+)
+def test_one_reading_is_made_just_before_each_collection(interval: float, step: float, cost: float) -> None:
+    stage = Stage(interval=interval, expected=step)
+
+    def read(now: float) -> list[Point]:
+        stage.clock.now += cost
+        return [POWER(1.0)]
+
+    stage.player.read = read
+    collections: list[float] = []
+    stage.run(step * 10 + 0.01, {step: lambda snapshot: collections.append(stage.clock.now)})
+    lead = min(0.05 + 3 * cost, step / 4)
+    readings = stage.player.readings
+    assert len(collections) >= 9
+    for at in collections:
+        ages = [at - reading for reading in readings if reading <= at]
+        assert min(ages) <= 2 * lead + 1e-6, f"no reading was placed before the collection at {at}: {ages[-3:]}"
+        if not 0.0 < interval <= 2 * lead + cost:  # else the samples alone are as close
+            assert sum(age < 2 * lead - 1e-6 for age in ages) <= 1, f"several for the collection at {at}: {ages[-3:]}"
+    if not interval:
+        assert len(readings) <= len(collections) + 2, "more than one reading for a collection"
+    elif interval > 2 * lead:
+        elapsed = stage.clock.now - stage.start
+        assert len(readings) <= elapsed / interval + len(collections) + 2
+
+
+def test_two_readers_of_different_intervals_each_get_fresh_readings() -> None:
+    stage = Stage(interval=4.0, expected=60.0)
+    ages: dict[float, list[float]] = {5.0: [], 7.0: []}
+
+    def keep(found: list[float]) -> Callable[[Snapshot], None]:
+        return lambda snapshot: found.append(stage.clock.now - snapshot.read["player"])
+
+    stage.run(200.0, {step: keep(found) for step, found in ages.items()})
+    for step, found in ages.items():
+        learned = found[2:]
+        assert len(learned) > 20
+        assert max(learned) <= 0.1 + 1e-9, f"the reader of {step} s got a reading {max(learned)} s old"
+
+
+def test_interval_0_reads_only_when_a_collection_is_due() -> None:
+    stage = Stage(interval=0.0, expected=60.0)
+    ages: list[float] = []
+    stage.run(600.5, {60.0: lambda snapshot: ages.append(stage.clock.now - snapshot.read["player"])})
+    assert stage.player.readings[0] == stage.start
+    assert [stage.start + 60.0 * (number + 1) - at for number, at in enumerate(stage.player.readings[1:])] == (
+        pytest.approx([0.05] * 10)
+    )
+    assert ages == pytest.approx([0.05] * 10)
+
+
+def test_slow_source_is_read_in_last_quarter_before_collection() -> None:
+    stage = Stage(interval=0.0, expected=10.0)
+
+    def read(now: float) -> list[Point]:
+        stage.clock.now += 1.0
+        return [POWER(1.0)]
+
+    stage.player.read = read
+    ages: list[float] = []
+    stage.run(100.5, {10.0: lambda snapshot: ages.append(stage.clock.now - snapshot.read["player"])})
+    assert ages[1:] == pytest.approx([2.5] * 9)
+
+
+@pytest.mark.parametrize("step", [1.0, 4.0, 15.0])
+def test_read_seldom_runs_at_collections_and_at_most_once_per_period(step: float) -> None:
+    stage = Stage(interval=0.5, expected=step)
+    collections: list[float] = []
+    ages: list[float] = []
+    stage.player.seldom = lambda now: [USERS(int(now))]
+
+    def keep(snapshot: Snapshot) -> None:
+        collections.append(stage.clock.now)
+        ages.append(stage.clock.now - float(one(snapshot, USERS)))
+
+    stage.run(121.0, {step: keep})
+    seldom = stage.player.seldom_readings
+    assert seldom[0] == stage.start, "not read at the start"
+    assert len(seldom) > 120 / (10 + step)
+    for before, at in pairwise(seldom):
+        assert at - before >= 9.9 - 1e-9
+        assert any(0 <= collection - at <= 0.1 + 1e-9 for collection in collections), f"{at}: no collection is due"
+    assert max(ages) <= 10 + 2 * step
+
+
+def test_read_seldom_has_period_of_its_source() -> None:
+    stage = Stage(interval=1.0, expected=1.0)
+    stage.player.every = 30.0
+    stage.run(100.0, {1.0: nothing})
+    assert len(stage.player.seldom_readings) == 4
+
+
+# -- stale readings and pauses
+
+
+@pytest.mark.parametrize("step", [3.0, 60.0])
+def test_pace_of_source_is_least_time_between_readings(step: float) -> None:
+    stage = Stage(interval=2.0, expected=step)
+    stage.player.pace = 10.0
+    found: list[Snapshot] = []
+    stage.run(125.0, {step: found.append})
+    apart = [after - before for before, after in pairwise(stage.player.readings)]
+    assert min(apart) >= 10.0 - 1e-9
+    assert len(apart) >= 9
+    assert not any(snapshot.problems for snapshot in found)
+    assert all(POWER in snapshot.values for snapshot in found), (
+        "a reading is not too old before three of its own periods"
+    )
+
+
+def test_reading_older_than_three_periods_is_dropped() -> None:
+    stage = Stage(interval=2.0, expected=20.0)
+    stage.player.seldom = lambda now: [USERS(3)]
+    stage.run(20.0, {20.0: nothing})
+    last, seldom = stage.player.readings[-1], stage.player.seldom_readings[-1]
+    stage.clock.now = last + PERIODS * 2.0
+    assert one(stage.collect(), POWER) == 1.0
+    stage.clock.now = last + PERIODS * 2.0 + 0.01
+    snapshot = stage.collect()
+    assert values(snapshot, POWER) == {}
+    assert one(snapshot, USERS) == 3, "the seldom reading has expired with the other"
+    stage.rhythm.note(1, stage.clock.now + 20.0)
+    stage.clock.now = seldom + PERIODS * 20.0 + 0.5
+    assert values(stage.collect(), USERS) == {}
+
+
+def test_interval_0_takes_period_from_reader() -> None:
+    stage = Stage(interval=0.0, expected=10.0)
+    stage.run(40.0, {10.0: nothing})
+    last = stage.player.readings[-1]
+    stage.clock.now = last + 29.0
+    assert one(stage.collect(), POWER) == 1.0
+    stage.clock.now = last + 31.0
+    assert values(stage.collect(9), POWER) == {}
+
+
+def test_sampling_pauses_without_collections_and_pause_has_no_weight() -> None:
+    stage = Stage(interval=1.0, expected=5.0, from_start=True)
+    level = 100.0
+    stage.player.read = lambda now: [POWER(level), ENERGY(now), BUSY(Share(now if level == 100.0 else 0.0, now))]
+    stage.run(20.0, {5.0: nothing})
+    asked = stage.clock.now
+    stage.run(300.0)
+    assert stage.poller.next_reading(stage.clock.now) == inf
+    assert stage.player.readings[-1] == pytest.approx(asked + 15.0, abs=1.01), (
+        "sampling did not pause after three intervals"
+    )
+    before = len(stage.player.readings)
+    level = 1.0
+    silent = stage.collect(5000)
+    assert values(silent, POWER) == {}, "a reading from before the pause is reported"
+    assert stage.poller.next_reading(stage.clock.now) <= stage.clock.now
+    stage.run(310.0)
+    assert len(stage.player.readings) >= before + 10
+    snapshot = stage.collect(5000)
+    assert one(snapshot, ENERGY) == pytest.approx(310.0, abs=1.0), "the counter missed the pause"
+    after = stage.player.readings[before:]
+    lead_in = [at for at in stage.player.readings[:before] if at > asked - 0.5]
+    weight = (lead_in[-1] - lead_in[0], after[-1] - after[0])
+    expected = (100.0 * weight[0] + 1.0 * weight[1]) / sum(weight)
+    assert one(snapshot, POWER) == pytest.approx(expected, rel=0.1)
+
+
+def test_pause_has_no_weight_for_seldom_readings() -> None:
+    stage = Stage(interval=1.0, expected=5.0)
+    level = 100.0
+    stage.player.seldom = lambda now: [POWER(level, {"part": "seldom"})]
+    stage.run(20.0, {5.0: nothing})
+    stage.run(300.0)
+    level = 1.0
+    stage.collect(5000)
+    stage.run(310.0)
+    stage.poller.step(due=True)
+    mean = values(stage.board.collect({}), POWER)[Series(POWER, {"part": "seldom"})]
+    assert mean > 50.0, "the reading after the pause has the weight of the pause"
+    assert stage.up() == {"player": 1}
+
+
+def test_flush_between_collections_includes_seldom_readings() -> None:
+    stage = Stage(interval=2.0, expected=60.0)
+    stage.player.seldom = lambda now: [USERS(3)]
+    stage.run(120.5, {60.0: nothing})
+    stage.run(165.0)
+    assert one(stage.collect(60000), USERS) == 3
+
+
+def test_sampling_without_reader_stops_after_three_intervals() -> None:
+    stage = Stage(interval=1.0, expected=10.0)
+    stage.run(1000.0)
+    assert 28 <= len(stage.player.readings) <= 36
+
+
+# -- errors
+
+
+def test_absent_source_is_logged_once_and_not_retried(caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage()
+    stage.player.open = fail(Unavailable("no such device", "plug it in"))
+    stage.run(10_000.0, {60.0: nothing})
+    assert len(stage.player.opened) == len(stage.player.closed) == 1
+    assert stage.poller.state is State.ABSENT
+    assert stage.poller.problem == Problem("player", "no such device", "plug it in")
+    assert stage.poller.next_reading(stage.clock.now) == inf
+    assert news(caplog) == ["Source player: no such device (plug it in)"]
+    assert warnings(caplog) == []
+    assert stage.up() == {}
+    assert stage.collect().problems == ()
+
+
+def test_failed_open_is_retried_with_backoff_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage(interval=2.0, expected=10.0)
+    stage.player.open = fail(RuntimeError("the driver is confused"))
+    stage.run(250.0, {10.0: nothing})
+    assert len(stage.player.closed) == len(stage.player.opened), "a source that failed to open was not closed"
+    attempts = [at - stage.start for at in stage.player.opened]
+    assert attempts == pytest.approx([0, 1, 3, 8, 18, 48, 108, 168, 228])
+    assert len(warnings(caplog)) == 1
+    assert "player" in warnings(caplog)[0]
+    assert "RuntimeError: the driver is confused" in warnings(caplog)[0]
+    assert stage.up() == {"player": 0}
+    (problem,) = stage.collect().problems
+    assert (problem.source, problem.reason) == ("player", "RuntimeError: the driver is confused")
+    assert news(caplog) == []
+    stage.player.open = lambda: None
+    stage.run(300.0, {10.0: nothing})
+    assert stage.up() == {"player": 1}
+    assert stage.collect().problems == ()
+    assert one(stage.collect(), POWER) == 1.0
+    assert news(caplog) == ["Source player has recovered"]
+    assert len(warnings(caplog)) == 1
+
+
+@pytest.mark.parametrize("where", ["read", "seldom"])
+def test_failed_read_closes_and_reopens_source(where: str, caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage(interval=2.0, expected=10.0, from_start=True)
+    stage.player.every = 0.0
+    stage.player.read = lambda now: [POWER(now), ENERGY(now)]
+    stage.run(30.0, {10.0: nothing})
+    assert stage.up() == {"player": 1}
+    working = getattr(stage.player, where)
+
+    def in_the_middle(now: float) -> Iterator[Point]:
+        yield POWER(5.0, {"part": "first"})
+        raise OSError("device lost")
+
+    setattr(stage.player, where, in_the_middle)
+    stage.run(41.0, {10.0: nothing})
+    assert stage.poller.state is State.ILL
+    assert stage.up() == {"player": 0}
+    assert values(stage.collect(), POWER) == {}, "a failed source is reported"
+    assert len(stage.player.closed) == len(stage.player.opened), "a source that failed was not closed"
+    setattr(stage.player, where, working)
+    stage.run(60.0, {10.0: nothing})
+    assert stage.up() == {"player": 1}
+    assert len(stage.player.opened) == len(stage.player.closed) + 1
+    assert len(warnings(caplog)) == 1
+    assert "OSError: device lost" in warnings(caplog)[0]
+    assert news(caplog) == ["Source player has recovered"]
+    assert one(stage.collect(), ENERGY) == pytest.approx(60.0, abs=2.0), "the counter does not continue"
+
+
+def test_backoff_restarts_after_recovery() -> None:
+    stage = Stage(interval=1.0, expected=5.0)
+    for until in (100.0, 200.0):
+        begun = len(stage.player.opened)
+        now = stage.clock.now - stage.start
+        stage.player.open = stage.player.read = fail(OSError("no"))
+        stage.run(now + 5.0, {5.0: nothing})
+        attempts = stage.player.opened[begun:]
+        gaps = [at - before for before, at in pairwise(attempts)]
+        assert pytest.approx([2.0]) in (gaps[:1], gaps[1:2]), gaps
+        stage.player.open, stage.player.read = lambda: None, lambda now: [POWER(1.0)]
+        stage.run(until, {5.0: nothing})
+        assert stage.up() == {"player": 1}
+
+
+@pytest.mark.parametrize(
+    "garbage", [None, 5, [5], ["x"], [(POWER, 1.0)], [None]], ids=["none", "number", "numbers", "text", "row", "nones"]
+)
+def test_read_that_returns_no_points_is_a_failure(garbage: object, caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage()
+    stage.player.read = lambda now: garbage  # type: ignore[assignment, return-value]
+    stage.run(30.0, {10.0: nothing})
+    assert stage.up() == {"player": 0}
+    assert len(warnings(caplog)) == 1
+    assert len(stage.player.opened) <= 6
+
+
+def test_invalid_value_is_logged_once_and_other_series_are_kept(caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage(interval=2.0, expected=10.0)
+    invalid = POWER(float("nan"), {"part": "invalid"})
+    stage.player.read = lambda now: [POWER(7.0), invalid, invalid]
+    stage.run(60.0, {10.0: nothing})
+    assert len(stage.player.opened) == 1, "it was reopened"
+    snapshot = stage.collect()
+    assert one(snapshot, POWER) == 7.0
+    (problem,) = snapshot.problems
+    assert "invalid" in problem.reason
+    assert "1 more" in problem.reason
+    assert stage.up() == {"player": 0}
+    assert len(warnings(caplog)) == 1
+    assert len(stage.player.readings) < 60, "it is read too often"
+    stage.player.read = lambda now: [POWER(7.0)]
+    stage.run(70.0, {10.0: nothing})
+    assert stage.up() == {"player": 1}
+    assert stage.collect().problems == ()
+    assert news(caplog) == ["Source player has recovered"]
+
+
+def test_problem_named_by_source_is_reported_until_it_is_gone() -> None:
+    stage = Stage(interval=2.0)
+    stage.run(1.0)
+    source = stage.poller.source
+    assert source is not None
+    source.wrong = ["one half of it is missing"]
+    stage.run(3.0)
+    assert [problem.reason for problem in stage.collect().problems] == ["one half of it is missing"]
+    source.wrong = []
+    stage.run(5.0)
+    assert stage.collect().problems == ()
+
+
+def test_driver_refusal_is_reported_in_words_of_driver() -> None:
+    stage = Stage()
+    stage.player.read = fail(Refusal(15, "GPU is lost"))
+    stage.run(1.0)
+    assert [problem.reason for problem in stage.collect().problems] == ["GPU is lost (15)"]
+
+
+def test_invalid_value_after_failure_does_not_shorten_interval(caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage(interval=2.0, expected=10.0)
+    stage.player.open = fail(OSError("not yet"))
+    stage.run(0.5)
+    stage.player.open = lambda: None
+    stage.player.read = lambda now: [POWER(float("nan"))]
+    stage.clock.now = stage.poller.next_reading(stage.clock.now)
+    stage.poller.step()
+    assert stage.poller.next_reading(stage.clock.now) >= stage.clock.now + 1.0
+    assert len(warnings(caplog)) == 1
+
+
+def test_source_whose_close_fails_is_reopened(caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage()
+    source = stage.player.make()
+    source.close = fail(OSError("cannot close"))  # type: ignore[method-assign]
+    made = iter([source, stage.player.make()])
+    stage.poller._make = lambda: next(made)
+    stage.player.read = fail(OSError("no"))
+    stage.run(0.5)
+    stage.player.read = lambda now: [POWER(1.0)]
+    stage.run(5.0)
+    assert stage.up() == {"player": 1}
+    assert len(warnings(caplog)) == 1
+
+
+def test_failing_source_constructor_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage()
+    stage.poller._make = fail(TypeError("not a source"))
+    stage.run(20.0)
+    assert stage.up() == {"player": 0}
+    assert len(warnings(caplog)) == 1
+    assert "not a source" in warnings(caplog)[0]
+
+
+# -- hangs
+
+
+def test_hang_followed_by_error_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage(interval=1.0)
+
+    def hang(now: float) -> list[Point]:
+        stage.clock.now += 30.0
+        stage.board.watch()
+        raise OSError("timed out")
+
+    stage.player.read = hang
+    stage.run(20.0)
+    assert stage.up() == {"player": 0}
+    stage.player.read = lambda now: [POWER(1.0)]
+    stage.run(200.0)
+    assert stage.up() == {"player": 1}
+    assert len(warnings(caplog)) == 1
+    assert news(caplog) == ["Source player has recovered"]
+
+
+def test_time_of_hang_has_no_weight() -> None:
+    stage = Stage(interval=1.0, expected=10.0)
+
+    hung: list[float] = []
+
+    def read(now: float) -> list[Point]:
+        if now >= stage.start + 11.0 and len(hung) < 2:
+            hung.append(now)
+            stage.clock.now += 50.0 if len(hung) == 1 else 0.0
+            return [POWER(float(len(hung)) * 500.0 - 499.0)]
+        return [POWER(1.0)]
+
+    stage.player.read = read
+    stage.run(80.0, {10.0: nothing})
+    assert len(hung) == 2
+    assert one(stage.board.collect({}), POWER) == 1.0, "the reading after the hang has the weight of the hang"
+
+
+def test_stale_reading_is_a_problem_unless_sampling_is_paused() -> None:
+    stage = Stage(interval=2.0, expected=60.0)
+    stage.run(10.0)
+    stage.clock.now += 6.5  # the thread was not scheduled
+    (problem,) = stage.board.collect({}).problems
+    assert "old" in problem.reason
+    assert stage.up() == {"player": 0}
+    stage.clock.now += 400.0  # without a collection for three intervals sampling is paused
+    assert stage.board.collect({}).problems == ()
+
+
+def test_slow_reading_is_a_problem_only_after_hang_limit() -> None:
+    stage = Stage(interval=0.5, expected=5.0)
+    stage.run(10.0, {5.0: nothing})
+    said: list[list[str]] = []
+
+    def read(now: float) -> list[Point]:
+        for _ in range(2):
+            stage.clock.now += 2.0
+            said.append([problem.reason for problem in stage.board.collect({}).problems])
+        return [POWER(1.0)]
+
+    stage.player.read = read
+    stage.poller.step()
+    assert said == [[], ["it has not answered for 4 s"]]
+
+
+def test_device_that_disappears_is_retried(caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage()
+    stage.run(5.0)
+    stage.player.read = fail(Unavailable("unplugged"))
+    stage.run(10.0)
+    assert stage.up() == {"player": 0}
+    stage.player.read = lambda now: [POWER(1.0)]
+    stage.run(40.0)
+    assert stage.up() == {"player": 1}
+    assert len(warnings(caplog)) == 1
+
+
+def test_source_that_is_not_punctual_ignores_collections() -> None:
+    stage = Stage(interval=10.0, expected=60.0)
+    stage.player.punctual = False
+    stage.player.every = 60.0
+    stage.run(300.5, {7.0: lambda snapshot: None})
+    assert [at - stage.start for at in stage.player.readings] == pytest.approx([10.0 * turn for turn in range(31)])
+    assert [at - stage.start for at in stage.player.seldom_readings] == pytest.approx(
+        [60.0 * turn for turn in range(6)]
+    )
+
+
+def test_interval_0_makes_every_source_punctual() -> None:
+    stage = Stage(interval=0.0, expected=60.0)
+    stage.player.punctual = False
+    stage.run(120.5, {60.0: lambda snapshot: None})
+    assert [at - stage.start for at in stage.player.readings] == pytest.approx([0.0, 59.95, 119.95])

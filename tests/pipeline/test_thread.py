@@ -1,0 +1,389 @@
+"""The threads that read sources: fresh readings, hanging sources, shared threads and their end."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import pytest
+from tests.stage import ENERGY, POWER, USERS, Clock, Stage, fail, news, nothing, one, values, warnings
+from tests.waiting import wait_for
+
+from opentelemetry.instrumentation.hardware.model import Point, Series, Unavailable
+from opentelemetry.instrumentation.hardware.pipeline import runner as poller
+from opentelemetry.instrumentation.hardware.pipeline import thread as rounds
+from opentelemetry.instrumentation.hardware.pipeline.runner import Poller, State
+from opentelemetry.instrumentation.hardware.pipeline.schedule import Rhythm
+from opentelemetry.instrumentation.hardware.pipeline.thread import Rounds, fresh
+
+
+@pytest.fixture(autouse=True)
+def _everything_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "opentelemetry.instrumentation.hardware")
+
+
+@contextmanager
+def running(*stages: Stage) -> Iterator[None]:
+    """Read the sources by threads, which have ended afterwards."""
+    threads = [each for stage in stages for each in stage.rounds]
+    for each in threads:
+        each.start()
+    try:
+        yield
+    finally:
+        for each in threads:
+            each.stop()
+        for each in threads:
+            assert each.join(20.0), f"the thread of {each.name} did not end"
+
+
+def ours() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("otel-hardware-")]
+
+
+def test_thread_reads_at_the_interval() -> None:
+    stage = Stage()
+    begun = time.monotonic()
+    looks: list[float] = []
+
+    def clock() -> float:
+        looks.append(time.monotonic())
+        return looks[-1]
+
+    thread = Rounds("player", [Poller(stage.player.make, "player", 0.02, Rhythm(begun, 60.0), {})], clock=clock)
+    thread.start()
+    try:
+        wait_for(lambda: len(stage.player.readings) >= 10, 30, "ten readings")
+        assert time.monotonic() - begun >= 9 * 0.02, "it reads without a pause"
+    finally:
+        thread.stop()
+        assert thread.join(20.0)
+    assert len(looks) <= 10 * len(stage.player.readings), "it polls the clock between two readings"
+
+
+def test_idle_thread_sleeps() -> None:
+    stage, other = Stage(interval=3600.0, expected=3600.0), Stage(interval=3600.0, expected=3600.0)
+    with running(stage, other):
+        stage.fresh(10.0)
+        looked = stage.clock.looked
+        for _ in range(200):
+            other.fresh(10.0)
+        assert stage.clock.looked - looked < 100, "the idle thread polls the clock"
+
+
+def test_idle_thread_notices_a_reading_that_became_due_earlier(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounds, "_DOZE", 0.01)
+    stage = Stage(interval=3600.0, expected=3600.0)
+    with running(stage):
+        wait_for(lambda: stage.poller.state is State.UP, 10, "first reading")
+        stage.clock.now += 3600.5
+        wait_for(lambda: len(stage.player.readings) == 2, 30, "second reading")
+
+
+def test_thread_counts_its_cpu_time() -> None:
+    stage = Stage()
+
+    def work(now: float) -> list[Point]:
+        return [ENERGY(sum(range(300_000)))]
+
+    stage.player.read = work
+    with running(stage):
+        stage.fresh(10.0)
+        wait_for(lambda: stage.poller.cpu_time > 0.0, 10, "processor time")
+
+
+def test_fresh_reads_every_source() -> None:
+    stage = Stage(interval=3600.0, expected=3600.0, names=("player", "neighbour"))
+    stage.player.seldom = lambda now: [USERS(1)]
+    with running(stage):
+        wait_for(lambda: all(each.state is State.UP for each in stage.pollers.values()), 10, "first reading")
+        for round_ in range(2, 5):
+            stage.clock.now += 20.0
+            stage.fresh(10.0)
+            assert [len(player.readings) for player in stage.players.values()] == [round_, round_]
+            assert len(stage.player.seldom_readings) == round_, "fresh() did not include the seldom reading"
+            assert stage.collect().read["player"] == stage.clock.now
+
+
+def test_fresh_neither_shortens_nor_waits_for_backoff_of_failed_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(poller, "_PAUSES", (3600.0,))
+    monkeypatch.setattr(rounds, "_DOZE", 3600.0)
+    stage = Stage()
+    (thread,) = stage.rounds
+    stage.player.open = fail(OSError("no"))
+    with running(stage):
+        wait_for(lambda: stage.poller.state is State.ILL, 10, "failure")
+        for _ in range(5):
+            thread.ask()
+            assert thread.answered(20.0)
+        assert len(stage.player.opened) == 1
+        stage.clock.now += 3600.5
+        thread.ask()
+        assert thread.answered(20.0)
+        assert len(stage.player.opened) == 2
+
+
+def test_fresh_does_not_retry_absent_source(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    stage = Stage()
+    stage.player.open = fail(Unavailable("no such device"))
+    with running(stage):
+        wait_for(lambda: stage.poller.state is State.ABSENT, 10, "attempt to open the source")
+        for _ in range(3):
+            stage.fresh(10.0)
+    assert len(stage.player.opened) == 1
+    assert len(news(caplog)) == 1
+
+
+def test_fresh_returns_while_a_source_hangs() -> None:
+    stage = Stage(interval=3600.0, expected=3600.0, names=("player", "neighbour"))
+    released = threading.Event()
+    ended: list[float] = []
+
+    def hang(now: float) -> list[Point]:
+        released.wait(60.0)
+        ended.append(now)
+        return []
+
+    with running(stage):
+        try:
+            wait_for(lambda: stage.up() == {"player": 1, "neighbour": 1}, 10, "first reading")
+            stage.player.read = hang
+            fresh(stage.rounds, 0.01)  # on the real clock
+            wait_for(lambda: len(stage.players["neighbour"].readings) == 2, 10, "fresh reading of the other source")
+            wait_for(lambda: stage.poller.busy_since is not None, 10, "reading that hangs")
+            assert ended == [], "fresh() waited until the reading ended"
+        finally:
+            released.set()
+
+
+class Waited(Rounds):
+    """A thread that never answers; each wait for it takes its time on the clock, and the first one ``stopped`` more."""
+
+    def __init__(self, clock: Clock, stopped: float = 0.0) -> None:
+        super().__init__("waited", [], clock=clock)
+        self.clock = clock
+        self.stopped = stopped
+        self.waits: list[float] = []
+
+    def answered(self, seconds: float) -> bool:
+        self.waits.append(seconds)
+        self.clock.now += seconds + self.stopped
+        self.stopped = 0.0
+        return False
+
+
+def test_fresh_waits_at_most_its_limit_for_all_threads_together() -> None:
+    clock = Clock()
+    threads = [Waited(clock) for _ in range(3)]
+    fresh(threads, 0.5, clock)
+    assert clock.now == pytest.approx(1000.5)
+    assert [sum(each.waits) for each in threads] == pytest.approx([0.5, 0.0, 0.0])
+
+
+def test_fresh_does_not_count_time_in_which_the_process_was_stopped() -> None:
+    clock = Clock()
+    thread = Waited(clock, stopped=100.0)
+    fresh([thread], 0.5, clock)
+    assert sum(thread.waits) == pytest.approx(0.5)
+
+
+def test_answered_and_join_wait_at_most_their_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    thread = Stage().rounds[0]
+    monkeypatch.setattr(thread._answered, "wait_for", lambda answered, timeout: waits.append(timeout))
+    monkeypatch.setattr(thread, "_thread", SimpleNamespace(join=waits.append, is_alive=lambda: True))
+    for limit in (0.5, -1.0):
+        thread.answered(limit)
+        assert not thread.join(limit)
+    assert waits == [0.5, 0.5, 0.0, 0.0]
+
+
+def test_hanging_source_is_reported_down_alone_and_recovers(caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage(interval=2.0, expected=5.0, names=("player", "neighbour", "third"))
+    released = threading.Event()
+    stage.run(10.0, {5.0: nothing})
+
+    def hang(now: float) -> list[Point]:
+        assert released.wait(60.0), "the test did not release the source"
+        return [ENERGY(2)]
+
+    stage.player.read = hang
+    stage.players["neighbour"].read = lambda now: [ENERGY(now, {"part": "neighbour"})]
+    stage.players["third"].read = lambda now: []
+    hung, neighbour, third = stage.pollers.values()
+    thread = stage.rounds[0]
+    try:
+        stage.clock.now += 1.0  # nothing is due
+        thread.start()
+        thread.ask()
+        wait_for(lambda: hung.busy_since is not None, 10, "reading that hangs")
+        begun = stage.clock.now
+        for after in (2.0, 4.0):
+            stage.clock.now = begun + after
+            neighbour.step()
+            third.step()
+            stage.board.watch()
+        assert stage.up() == {"player": 1, "neighbour": 1, "third": 1}
+        assert warnings(caplog) == []
+        for after in (7.0, 9.0, 30.0, 100.0):
+            stage.clock.now = begun + after
+            neighbour.step()
+            third.step()
+            for _ in range(3):
+                stage.board.watch()
+            snapshot = stage.collect()
+            assert stage.up() == {"player": 0, "neighbour": 1, "third": 1}
+            assert one(snapshot, ENERGY) == stage.clock.now, "another source is not up to date"
+            (problem,) = snapshot.problems
+            assert problem.source == "player"
+            assert f"{after:.0f} s" in problem.reason
+        (warning,) = warnings(caplog)
+        assert "Source player has not answered for 7 s" in warning
+        assert not thread.answered(0.01)
+        assert not thread.join(0.01)
+    finally:
+        released.set()
+    assert thread.answered(10.0)
+    wait_for(lambda: hung.state is State.UP and hung.problem is None, 10, "recovery")
+    wait_for(lambda: "Source player has recovered" in news(caplog), 10, "word of the recovery")
+    thread.ask()
+    assert thread.answered(10.0)
+    assert stage.up()["player"] == 1
+    assert values(stage.collect(), ENERGY)[Series(ENERGY)] == 2
+    thread.stop()
+    assert thread.join(20.0)
+    assert (len(warnings(caplog)), len(news(caplog))) == (1, 1)
+
+
+def together() -> Stage:
+    """Three sources that share a thread; only the test moves the clock."""
+    return Stage(interval=2.0, expected=3600.0, names=("player", "neighbour", "third"), together=True)
+
+
+def test_shared_thread_reads_all_sources_together() -> None:
+    stage = together()
+    with running(stage):
+        stage.fresh(10.0)
+        assert len(ours()) == 1
+        stage.clock.now += 1.0
+        stage.pollers["third"].step()  # out of step
+        read = [player.readings for player in stage.players.values()]
+        before = [len(each) for each in read]
+        for _ in range(4):
+            stage.clock.now += 1.95  # the second and third come due, or nearly
+            stage.rounds[0]._wake.set()
+            wait_for(lambda: {each[-1] for each in read} == {stage.clock.now}, 10, "reading of all")
+            stage.clock.now += 0.05
+        stage.fresh(10.0)
+    assert read[0][before[0] :] == read[1][before[1] :]
+
+
+def test_failure_of_source_in_shared_thread_does_not_affect_others(caplog: pytest.LogCaptureFixture) -> None:
+    stage = together()
+    failing, absent, well = stage.players.values()
+    failing.read = fail(OSError("no"))
+    absent.open = fail(Unavailable("no such device"))
+    with running(stage):
+        for _ in range(5):
+            stage.fresh(10.0)
+        assert [each.state for each in stage.pollers.values()] == [State.ILL, State.ABSENT, State.UP]
+        assert (len(failing.opened), len(absent.opened)) == (1, 1), "fresh() reopened a source that failed or is absent"
+        assert len(well.readings) >= 5
+        failing.read = lambda now: [POWER(1.0)]
+        stage.clock.now += 1.5
+        stage.fresh(10.0)
+        assert stage.up() == {"player": 1, "third": 1}
+    assert [len(player.closed) for player in stage.players.values()] == [2, 1, 1]
+    assert len(warnings(caplog)) == 1
+
+
+def test_thread_ends_when_all_its_sources_are_absent() -> None:
+    stage = together()
+    for player in stage.players.values():
+        player.open = fail(Unavailable("no such device"))
+    with running(stage):
+        wait_for(lambda: ours() == [], 10, "end of the thread")
+        stage.fresh(10.0)
+    assert [len(player.opened) for player in stage.players.values()] == [1, 1, 1]
+
+
+def test_cpu_time_of_shared_thread_is_counted_per_source() -> None:
+    stage = together()
+    stage.player.read = lambda now: [ENERGY(sum(range(300_000)))]
+    with running(stage):
+        stage.fresh(10.0)
+        stage.fresh(10.0)
+    expensive, *cheap = [each.cpu_time for each in stage.pollers.values()]
+    assert all(0 < other < expensive for other in cheap)
+
+
+def test_stop_closes_sources_and_ends_threads() -> None:
+    stage = Stage(names=("player", "neighbour"))
+    before = ours()
+    with running(stage):
+        wait_for(lambda: all(each.state is State.UP for each in stage.pollers.values()), 10, "first reading")
+        assert len(ours()) == len(before) + 2
+    assert ours() == before
+    for player in stage.players.values():
+        assert len(player.opened) == len(player.closed) == 1
+
+
+def test_join_of_hanging_thread_times_out_and_thread_ends_later() -> None:
+    stage = Stage()
+    released = threading.Event()
+
+    def hang() -> None:
+        released.wait(60.0)
+
+    stage.player.open = hang
+    stage.rounds[0].start()
+    wait_for(lambda: stage.poller.busy_since is not None, 10, "attempt to open the source")
+    stage.rounds[0].stop()
+    assert not stage.rounds[0].join(0.01)
+    released.set()
+    assert stage.rounds[0].join(20.0)
+    assert len(stage.player.closed) == 1
+
+
+def test_join_of_thread_that_was_never_started_returns() -> None:
+    stage = Stage()
+    stage.rounds[0].stop()
+    assert stage.rounds[0].join(0.0)
+
+
+def test_reopening_sources_while_another_thread_collects() -> None:
+    stage = Stage(interval=0.5, expected=1.0)
+    failing = False
+
+    def read(now: float) -> list[Point]:
+        nonlocal failing
+        failing = not failing
+        if failing:
+            raise OSError("every other time")
+        return [POWER(1.0)]
+
+    stage.player.read = read
+    done = threading.Event()
+
+    def collect() -> None:
+        while not done.is_set():
+            stage.board.collect({})
+
+    with running(stage):
+        looker = threading.Thread(target=collect)
+        looker.start()
+        try:
+            for _ in range(300):
+                stage.clock.now += 61.0
+                stage.fresh(5.0)
+        finally:
+            done.set()
+            looker.join(20.0)
+    assert not looker.is_alive()
+    assert len(stage.player.opened) >= 100

@@ -1,0 +1,140 @@
+"""AMD's tools that hang, crash, print without end or are missing: real programs, run by the real source."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.sources.playing import playing
+from tests.sources.radeons import by_amd_smi, rocm
+from tests.sources.reading import all_of, opened, series_of
+
+from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.model import Unavailable
+from opentelemetry.instrumentation.hardware.sources.amd import listing
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="amdgpu is a driver of Linux")
+
+
+def tool(folder: Path, body: str) -> dict[str, Any]:
+    """Settings with a rocm-smi that is a shell script."""
+    path = folder / "rocm-smi"
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return {"amdgpu": "off", "amd_smi": "off", "rocm_smi": str(path)}
+
+
+def printing(folder: Path, document: object) -> str:
+    """A command that prints a document."""
+    (folder / "document").write_text(json.dumps(document))
+    return f"cat {folder}/document"
+
+
+def lines(tmp_path: Path, body: str, ticks: int = 1) -> list[list[str]]:
+    """The export of an instrumented program at each tick, with the sources amd and host."""
+    settings = {"sources": ["amd", "host"], **tool(tmp_path, body)}
+    with playing(lambda name: Drivers(), settings) as stage:
+        found = []
+        for _ in range(ticks):
+            found.append(stage.tick())
+            stage.clock.now += 70.0
+        return found
+
+
+def test_rocm_smi_values_are_exported(tmp_path: Path) -> None:
+    (said,) = lines(tmp_path, printing(tmp_path, rocm("5.7", 0)))
+    assert any(line.startswith("hw.power{") and line.endswith(" 89.0 W gauge") for line in said)
+    assert any(line.startswith("system.cpu.time") for line in said)
+
+
+@pytest.mark.usefixtures("no_child_is_left")
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        pytest.param("exec sleep 1000", "did not end within 0.2 s", id="hangs"),
+        pytest.param(
+            'printf \'{"card0": {"GPU use (%%)": "4\'; kill -SEGV $$', "there is no document of rocm-smi", id="crashes"
+        ),
+        pytest.param("exec yes", "printed more than 16 MiB", id="floods"),
+        pytest.param("exit 2", "says 'nothing' and ends with 2", id="fails silently"),
+        pytest.param("echo 'ERROR: no devices' >&2; exit 1", "says 'ERROR: no devices' and ends with 1", id="fails"),
+        pytest.param("echo '{}'", "there is no document of rocm-smi", id="empty document"),
+        pytest.param("echo 'Python trace'; kill -9 $$", "there is no document of rocm-smi", id="is killed"),
+    ],
+)
+def test_failing_rocm_smi_costs_only_its_own_metrics(
+    tmp_path: Path, body: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if "sleep" in body:  # the others may take their time
+        monkeypatch.setattr(listing, "SECONDS", 0.2)
+    (said,) = lines(tmp_path, body)
+    assert not [line for line in said if line.startswith("hw.")]
+    assert any(reason in line for line in said if line.startswith("# ill")), said
+    assert any(line.startswith("system.cpu.time") for line in said), "the host is not concerned"
+
+
+def test_rocm_smi_that_fails_once_recovers(tmp_path: Path) -> None:
+    good = printing(tmp_path, rocm("5.7", 0))
+    body = f'touch "$0.$(ls "$0".* 2>/dev/null | wc -l)"; if [ -e "$0.1" ] && [ ! -e "$0.2" ]; then exit 3; fi; {good}'
+    said = lines(tmp_path, body, ticks=3)
+    powers = [[line for line in tick if line.startswith("hw.power{")] for tick in said]
+    assert powers[0]
+    assert not powers[1]
+    assert any("# ill" in line for line in said[1])
+    assert powers[2]
+
+
+def test_rocm_smi_without_a_gpu_makes_the_source_absent(tmp_path: Path) -> None:
+    (said,) = lines(tmp_path, 'echo \'WARNING: No AMD GPUs specified\'; echo \'{"system": {"Driver version": "6"}}\'')
+    assert [line for line in said if line.startswith("# absent")] == [
+        "# absent: no AMD driver is loaded: there is no /sys/module/amdgpu; the files of amdgpu are switched off; "
+        "rocm-smi knows no GPU"
+    ]
+
+
+def test_no_tool_is_run_without_an_amd_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool(tmp_path, f"touch {tmp_path}/ran")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Unavailable, match="no AMD driver is loaded"), opened("amd"):
+        pass
+    assert not (tmp_path / "ran").exists()
+
+
+def test_environment_of_rocm_smi_is_scrubbed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/nowhere")
+    monkeypatch.setenv("SECRET", "secret")
+    monkeypatch.setenv("ROCM_PATH", "/opt/rocm-6")
+    settings = tool(tmp_path, f"env > {tmp_path}/env; {printing(tmp_path, rocm('6.1', 0))}")
+    with opened("amd", **settings) as source:
+        found = all_of(source)
+    assert len(series_of(found, v.HW_GPU_INFO)) == 2
+    told = (tmp_path / "env").read_text()
+    assert "ROCM_PATH=/opt/rocm-6" in told
+    assert "PYTHONPATH" not in told
+    assert "SECRET" not in told
+
+
+def test_rocm_smi_runs_once_per_reading(tmp_path: Path) -> None:
+    settings = tool(tmp_path, f"echo ran >> {tmp_path}/runs; {printing(tmp_path, rocm('6.1', 0))}")
+    with opened("amd", **settings) as source:
+        all_of(source)
+        assert (tmp_path / "runs").read_text().splitlines() == ["ran"]
+        all_of(source)
+        assert (tmp_path / "runs").read_text().splitlines() == ["ran", "ran"]
+        assert source.pace >= 10
+
+
+def test_amd_smi_without_static_output_still_gives_metrics(tmp_path: Path) -> None:
+    (tmp_path / "metric").write_bytes(by_amd_smi(6)(0).tools["amd-smi"].said["metric"])
+    path = tmp_path / "amd-smi"
+    path.write_text(f"#!/bin/sh\necho $1 >> {tmp_path}/runs; cat {tmp_path}/$1\n")
+    path.chmod(0o755)
+    with opened("amd", amdgpu="off", amd_smi=str(path)) as source:
+        all_of(source)
+        found = all_of(source)
+    assert {str(series.attributes[v.HW_ID]) for series in series_of(found, v.HW_POWER)} == {"gpu0", "gpu1"}
+    assert (tmp_path / "runs").read_text().split() == ["static", "metric", "metric"]

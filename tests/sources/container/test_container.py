@@ -1,0 +1,344 @@
+"""Usage and limits of containers, with made-up cgroups and with real ones where they can be made."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.children import started
+from tests.sources.machines import CGROUP2, GIB, INNER, POD, ROOT, docker, kubernetes, metal, mountinfo, namespace
+from tests.sources.playing import playing
+from tests.sources.reading import agrees, all_of, often, opened, rises_between, series_of, value
+from tests.sources.tree import Fabricated, Tree
+from tests.waiting import wait_for
+
+from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware.model import Unavailable
+from opentelemetry.instrumentation.hardware.sources import Source
+
+TOP = "/sys/fs/cgroup"
+
+
+def _files(machine: Fabricated) -> dict[str, str | bytes | OSError]:
+    assert machine.tree is not None
+    return machine.tree.files
+
+
+def _limits(machine: Fabricated) -> tuple[float | None, float | None]:
+    with opened("container", machine) as container:
+        found = often(container)
+        cpu, memory = series_of(found, v.CONTAINER_CPU_LIMIT), series_of(found, v.CONTAINER_MEMORY_LIMIT)
+        return next(iter(cpu.values()), None), next(iter(memory.values()), None)  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("files", "limits"),
+    [
+        ({}, (4.0, 8 * GIB)),
+        ({POD + "/cpu.max": "max 100000\n"}, (None, 8 * GIB)),
+        ({INNER + "/cpu.max": "50000 100000\n"}, (0.5, 8 * GIB)),
+        ({INNER + "/cpu.max": "900000 100000\n"}, (4.0, 8 * GIB)),
+        ({"/kubepods.slice/cpu.max": "20000 10000\n"}, (2.0, 8 * GIB)),
+        ({INNER + "/memory.max": f"{GIB}\n"}, (4.0, GIB)),
+        ({POD + "/memory.max": "max\n"}, (4.0, 60 * GIB)),
+        ({POD + "/memory.max": "max\n", "/kubepods.slice/memory.max": "max\n"}, (4.0, None)),
+        ({POD + "/memory.max": "0\n"}, (4.0, 0)),
+        ({POD + "/memory.max": "", POD + "/cpu.max": ""}, (None, 60 * GIB)),
+        ({POD + "/memory.max": "lots\n", POD + "/cpu.max": "some of it\n"}, (None, 60 * GIB)),
+    ],
+)
+def test_tightest_limit_of_parent_groups_is_reported(files: Mapping[str, str], limits: tuple[object, object]) -> None:
+    machine = kubernetes(0)
+    _files(machine).update({TOP + path: text for path, text in files.items()})
+    assert _limits(machine) == limits
+
+
+def test_changed_limit_is_read_at_the_next_reading() -> None:
+    machine = kubernetes(0)
+    with opened("container", machine) as container:
+        assert value(often(container), v.CONTAINER_CPU_LIMIT) == 4.0
+        _files(machine)[TOP + POD + "/cpu.max"] = "100000 100000\n"
+        _files(machine)[TOP + POD + "/memory.max"] = f"{3 * GIB}\n"
+        found = often(container)
+        assert value(found, v.CONTAINER_CPU_LIMIT) == 1.0
+        assert value(found, v.CONTAINER_MEMORY_LIMIT) == 3 * GIB
+        _files(machine)[TOP + POD + "/cpu.max"] = "max 100000\n"
+        assert not series_of(often(container), v.CONTAINER_CPU_LIMIT)
+
+
+def test_move_to_another_group_is_followed() -> None:
+    machine = kubernetes(0)
+    with opened("container", machine) as container:
+        often(container)
+        files = _files(machine)
+        files["/proc/{pid}/cgroup"] = "0::/docker/other\n"
+        files[TOP + "/docker/other/memory.max"] = f"{7 * GIB}\n"
+        files[TOP + "/docker/other/memory.current"] = "12345678\n"
+        found = often(container)
+    assert value(found, v.CONTAINER_MEMORY_LIMIT) == 7 * GIB
+    assert value(found, v.CONTAINER_MEMORY_USAGE) == 12_345_678
+    assert not series_of(found, v.CONTAINER_CPU_TIME), "the old group's time is not the new one's"
+
+
+def test_cgroup_v1_unlimited_values_are_absent() -> None:
+    machine = docker(0)
+    memory, cpu = TOP + "/memory/memory.limit_in_bytes", TOP + "/cpu,cpuacct/cpu.cfs_quota_us"
+    assert _limits(machine) == (1.5, 2 * GIB)
+    _files(machine)[memory], _files(machine)[cpu] = "9223372036854771712\n", "-1\n"
+    assert _limits(machine) == (None, None)
+
+
+def test_group_outside_of_the_namespace_uses_visible_limits() -> None:
+    machine = namespace(0)
+    files = _files(machine)
+    files["/proc/{pid}/cgroup"] = "0::/../other\n"
+    files[TOP + "/memory.max"] = f"{5 * GIB}\n"
+    files[TOP + "/other/memory.max"] = f"{GIB}\n"  # a group of the same name that is ours
+    assert _limits(machine) == (None, 5 * GIB)
+
+
+@pytest.mark.parametrize("later", [" rw - cgroup2 cgroup rw", " rw - cgroup2 other rw,nsdelegate"])
+def test_second_cgroup_mount_is_ignored(later: str) -> None:
+    machine = kubernetes(0)
+    files = _files(machine)
+    mounted = files["/proc/{pid}/mountinfo"]
+    assert isinstance(mounted, str)
+    limits = _limits(machine)
+    files["/proc/{pid}/mountinfo"] = mounted + f"999 1 0:99 /system.slice /var/lib/lxc/cgroup{later}\n"
+    assert _limits(machine) == limits
+
+
+@pytest.mark.parametrize("odd", ["\x85", "\u2028", "\x1c", "\x0b", "\udcff"])
+def test_group_with_unusual_name_is_found(odd: str) -> None:
+    machine = kubernetes(0)
+    files = _files(machine)
+    files["/proc/{pid}/cgroup"] = os.fsencode(f"0::/docker/a{odd}b\n")
+    files[f"{TOP}/docker/a{odd}b/memory.max"] = f"{7 * GIB}\n"
+    assert _limits(machine)[1] == 7 * GIB
+
+
+def test_working_set_is_not_negative() -> None:
+    machine = kubernetes(0)
+    _files(machine)[TOP + INNER + "/memory.current"] = "4096\n"
+    with opened("container", machine) as container:
+        assert value(often(container), v.CONTAINER_MEMORY_WORKING_SET) == 0
+
+
+@pytest.mark.parametrize("path", ["/cpu.stat", "/memory.current", "/memory.stat"])
+@pytest.mark.parametrize("text", [None, "", "nonsense\n", "nonsense more than that\n"])
+def test_unreadable_group_file_loses_only_its_metrics(path: str, text: str | None) -> None:
+    machine = kubernetes(0)
+    with opened("container", machine) as container:
+        whole = often(container)
+        if text is None:
+            del _files(machine)[TOP + INNER + path]
+        else:
+            _files(machine)[TOP + INNER + path] = text
+        left = often(container)
+    assert left.items() < whole.items()
+    assert len(left) >= len(whole) - 2
+
+
+def test_container_is_unavailable_without_limits() -> None:
+    with (
+        pytest.raises(Unavailable, match="neither in a container nor under a cgroup limit"),
+        opened("container", metal(0)),
+    ):
+        pass
+
+
+def test_systemd_slice_with_a_limit_is_a_container() -> None:
+    machine = metal(0)
+    _files(machine)[TOP + "/user.slice/user-1000.slice/memory.max"] = f"{GIB}\n"
+    assert _limits(machine) == (None, GIB)
+
+
+def test_process_utilization_is_relative_to_cgroup_limits() -> None:
+    """Of 16 CPUs four, of 61 GiB eight: the process's shares are of those."""
+    machine = kubernetes(0)
+    with opened("process", machine) as process:
+        found = all_of(process)
+        resident = value(found, v.PROCESS_MEMORY_USAGE)
+        assert value(found, v.PROCESS_MEMORY_UTILIZATION) == resident / (8 * GIB)
+        machine.become(kubernetes(1))
+        whole = next(iter(series_of(often(process), v.PROCESS_CPU_UTILIZATION).values()))
+        assert whole.whole == pytest.approx(10 * 4)  # type: ignore[union-attr]
+        all_of(process)
+        machine.become(kubernetes(2))
+        all_of(process)
+        assert value(all_of(process), v.PROCESS_MEMORY_UTILIZATION) == pytest.approx(
+            value(often(process), v.PROCESS_MEMORY_USAGE) / (12 * GIB)
+        )
+
+
+@pytest.mark.parametrize(
+    ("quota", "cpus"),
+    [("200000 100000", 2), ("6400000 100000", 16), ("max 100000", 16)],
+    ids=["below-affinity", "above-affinity", "no-quota"],
+)
+def test_exported_cpu_utilization_is_relative_to_the_smaller_of_quota_and_affinity(quota: str, cpus: int) -> None:
+    """The process may run on 16 CPUs, and uses 12.5 s of user time in 10 s."""
+
+    def at(tick: int) -> Fabricated:
+        machine = kubernetes(tick)
+        _files(machine)[TOP + POD + "/cpu.max"] = f"{quota}\n"
+        return machine
+
+    machine = at(0)
+    with playing(lambda source: machine, {"sources": ["process"], "sample_interval": 10}) as stage:
+        stage.tick()
+        stage.clock.now += 10
+        machine.become(at(1))
+        assert f"process.cpu.utilization{{cpu.mode=user}} {12.5 / 10 / cpus!r} 1 gauge" in stage.tick()
+
+
+def test_memory_limit_above_the_hosts_memory_is_ignored() -> None:
+    machine = Fabricated(kubernetes(0).tree)
+    _files(machine)[TOP + POD + "/memory.max"] = f"{4000 * GIB}\n"
+    _files(machine)[TOP + "/kubepods.slice/memory.max"] = "max\n"
+    with opened("process", machine) as process:
+        found = often(process)
+    total = 64_000_000 << 10
+    assert value(found, v.PROCESS_MEMORY_UTILIZATION) == value(found, v.PROCESS_MEMORY_USAGE) / total
+
+
+def test_container_is_unavailable_without_cgroup_mounts() -> None:
+    files: dict[str, str | bytes | OSError] = {
+        "/proc/{pid}/cgroup": "0::/user.slice\n",
+        "/proc/{pid}/mountinfo": mountinfo(ROOT),
+    }
+    with pytest.raises(Unavailable), opened("container", Fabricated(Tree(files))):
+        pass
+    files["/proc/{pid}/mountinfo"] = mountinfo(ROOT, CGROUP2)
+    with pytest.raises(Unavailable), opened("container", Fabricated(Tree(files))):
+        pass
+
+
+# -- real groups
+
+BUSY = """
+import sys
+held = bytearray(int(sys.argv[1])); held[::4096] = b"x" * len(held[::4096])
+print("ready", flush=True)
+while True:
+    pass
+"""
+
+
+def _own(controller: str) -> str:
+    """The path of our own group in a hierarchy of version 1."""
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, names, path = line.split(":", 2)
+        if controller in names.split(","):
+            return path.rstrip("/")
+    return ""
+
+
+@contextmanager
+def _groups(controllers: tuple[str, ...]) -> Iterator[dict[str, Path]]:
+    """A group of our own below ours in each hierarchy of version 1, removed afterwards with all that is in it."""
+    made: dict[str, Path] = {}
+    try:
+        for controller in controllers:
+            folder = Path(f"{TOP}/{controller}{_own(controller)}/otel-hardware-{os.getpid()}")
+            try:
+                folder.mkdir()
+            except OSError as error:
+                pytest.skip(f"no {controller} group of version 1 can be made here: {error}")
+            made[controller] = folder
+        yield made
+    finally:
+        for folder in made.values():
+            wait_for(lambda folder=folder: not (folder / "cgroup.procs").read_text(), 20, f"end of what is in {folder}")  # type: ignore[misc]
+            folder.rmdir()
+
+
+def _put(child: subprocess.Popen[str], groups: dict[str, Path]) -> None:
+    for folder in groups.values():
+        (folder / "cgroup.procs").write_text(str(child.pid))
+
+
+@pytest.mark.skipif(not Path(TOP, "memory/memory.stat").exists(), reason="cgroup v1 is not mounted")
+def test_real_cgroup_v1_with_limits_agrees_with_psutil() -> None:
+    """A child that computes in a group with limits, which are then changed."""
+    size = 64 << 20
+    with _groups(("memory", "cpu", "cpuacct")) as groups:
+        (groups["memory"] / "memory.limit_in_bytes").write_text(str(512 << 20))
+        (groups["cpu"] / "cpu.cfs_quota_us").write_text("30000")
+        (groups["cpu"] / "cpu.cfs_period_us").write_text("100000")
+        with started([sys.executable, "-c", "input()\n" + BUSY, str(size)]) as child:
+            _put(child, groups)
+            assert child.stdin is not None
+            assert child.stdout is not None
+            child.stdin.write("go\n")
+            child.stdin.flush()
+            assert child.stdout.readline() == "ready\n"
+            with opened("container", pid=child.pid) as container:
+                first = often(container)
+                assert value(first, v.CONTAINER_CPU_LIMIT) == pytest.approx(0.3)
+                assert value(first, v.CONTAINER_MEMORY_LIMIT) == 512 << 20
+                assert value(first, v.CONTAINER_MEMORY_USAGE) >= size
+                assert value(first, v.CONTAINER_MEMORY_WORKING_SET) <= value(first, v.CONTAINER_MEMORY_USAGE)
+                _compare_with_psutil(container, child.pid)
+                (groups["cpu"] / "cpu.cfs_quota_us").write_text(
+                    "1000"
+                )  # less than it gets on any machine, however busy
+                wait_for(
+                    lambda: (
+                        value(often(container), v.CONTAINER_CPU_THROTTLED_TIME)
+                        > value(first, v.CONTAINER_CPU_THROTTLED_TIME)
+                    ),
+                    30,
+                    "throttling of a child that wants more than its limit",
+                )
+                (groups["cpu"] / "cpu.cfs_quota_us").write_text("70000")
+                (groups["memory"] / "memory.limit_in_bytes").write_text(str(300 << 20))
+                later = often(container)
+                assert value(later, v.CONTAINER_CPU_LIMIT) == pytest.approx(0.7)
+                assert value(later, v.CONTAINER_MEMORY_LIMIT) == 300 << 20
+            with opened("process", pid=child.pid) as process:
+                found = all_of(process)
+                resident = value(found, v.PROCESS_MEMORY_USAGE)
+                assert value(found, v.PROCESS_MEMORY_UTILIZATION) == resident / (300 << 20)
+
+
+def _compare_with_psutil(container: Source, pid: int) -> None:
+    """The group has one process, so its time is that process's, from when it was put in."""
+    process = psutil.Process(pid)
+
+    def spent() -> float:
+        times = process.cpu_times()
+        return times.user + times.system
+
+    def group() -> float:
+        return value(often(container), v.CONTAINER_CPU_TIME)
+
+    start, mine = spent(), group()
+    wait_for(lambda: spent() - start > 0.3, 30, "CPU time of a busy child")
+    before, ours, after = spent() - start, group() - mine, spent() - start
+    rises_between(before, ours, after, "CPU time of the group", 0.05)
+
+
+@pytest.mark.skipif(not Path(TOP, "memory/memory.stat").exists(), reason="cgroup v1 is not mounted")
+def test_own_cgroup_agrees_with_its_files() -> None:
+    folder = Path(f"{TOP}/memory{_own('memory')}")
+    with opened("container") as container:
+        agrees(
+            lambda: int((folder / "memory.usage_in_bytes").read_text()),
+            lambda: value(often(container), v.CONTAINER_MEMORY_USAGE),
+            1 << 20,
+            "memory of the group",
+        )
+        if _own("memory") and not _own("cpuacct"):  # of the machine, where the memory is a part's
+            assert v.CONTAINER_CPU_TIME not in {series.metric for series in often(container)}
+            return
+        before = int(Path(f"{TOP}/cpuacct{_own('cpuacct')}/cpuacct.usage").read_text()) / 1e9
+        ours = value(often(container), v.CONTAINER_CPU_TIME)
+        after = int(Path(f"{TOP}/cpuacct{_own('cpuacct')}/cpuacct.usage").read_text()) / 1e9
+        rises_between(before, ours, after, "CPU time of the group")

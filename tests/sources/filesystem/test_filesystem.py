@@ -1,0 +1,387 @@
+"""File systems against psutil and against mount tables; hanging ones are in test_faults."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from errno import EACCES, EIO, EMFILE
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.sources.machines import FILESYSTEMS, ROOT, metal, mountinfo, mounts, unmounted
+from tests.sources.reading import agrees, all_of, often, opened, series_of, value
+from tests.sources.tree import Fabricated, Tree
+
+from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware.model import Series, Unavailable, Value
+from opentelemetry.instrumentation.hardware.sources import Source
+from opentelemetry.instrumentation.hardware.system.files import Space
+
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the Linux kernel")
+
+
+def _points(found: dict[Series, Value]) -> set[str]:
+    return {str(series.attributes[v.FILESYSTEM_MOUNTPOINT]) for series in found}
+
+
+@linux
+def test_space_and_device_agree_with_psutil(tmp_path: Path) -> None:
+    with opened("filesystem", disk_paths=[str(tmp_path)]) as source:
+        (limit,) = series_of(often(source), v.SYSTEM_FILESYSTEM_LIMIT)
+        point = str(limit.attributes[v.FILESYSTEM_MOUNTPOINT])
+        assert os.path.ismount(point)
+        (part,) = [each for each in psutil.disk_partitions(all=True) if each.mountpoint == point][-1:]
+        assert limit.attributes[v.DEVICE] == part.device
+        assert limit.attributes[v.FILESYSTEM_TYPE] == part.fstype
+        assert often(source)[limit] == psutil.disk_usage(str(tmp_path)).total
+        for state, theirs in (("used", "used"), ("free", "free")):
+            where = {**limit.attributes, v.FILESYSTEM_STATE: state}
+            agrees(
+                lambda theirs=theirs: getattr(psutil.disk_usage(str(tmp_path)), theirs),  # type: ignore[misc]
+                lambda where=where: value(often(source), v.SYSTEM_FILESYSTEM_USAGE, where),  # type: ignore[misc]
+                1 << 20,
+                f"{state} of {point}",
+            )
+
+
+@linux
+def test_usage_grows_by_a_written_file(tmp_path: Path) -> None:
+    size = 32 << 20
+    with opened("filesystem", disk_paths=[str(tmp_path)]) as source:
+        (limit,) = series_of(often(source), v.SYSTEM_FILESYSTEM_LIMIT)
+        where = {**limit.attributes, v.FILESYSTEM_STATE: "used"}
+        for attempt in range(10):  # others write and delete meanwhile
+            before = value(often(source), v.SYSTEM_FILESYSTEM_USAGE, where)
+            with open(tmp_path / f"file{attempt}", "wb") as file:
+                file.write(os.urandom(size))
+                os.fsync(file.fileno())
+            grown = value(often(source), v.SYSTEM_FILESYSTEM_USAGE, where) - before
+            if abs(grown - size) < size / 4:
+                return
+    raise AssertionError(f"{size} bytes were written, the space in use grew by {grown}")
+
+
+@linux
+def test_usage_states_sum_to_the_limit() -> None:
+    with opened("filesystem", include_metrics="system.filesystem.utilization") as source:
+        found = often(source)
+    limits = series_of(found, v.SYSTEM_FILESYSTEM_LIMIT)
+    assert limits
+    for limit, size in limits.items():
+        states = [dict(limit.attributes, **{v.FILESYSTEM_STATE: state}) for state in ("used", "free", "reserved")]
+        assert sum(value(found, v.SYSTEM_FILESYSTEM_USAGE, state) for state in states) == size
+        assert sum(value(found, v.SYSTEM_FILESYSTEM_UTILIZATION, state) for state in states) == pytest.approx(1)
+
+
+@linux
+def test_default_is_root_without_pseudo_file_systems() -> None:
+    with opened("filesystem") as source:
+        found = often(source)
+    assert "/" in _points(found)
+    kinds = {str(series.attributes[v.FILESYSTEM_TYPE]) for series in found}
+    assert not kinds & {"proc", "sysfs", "tmpfs", "devtmpfs", "devpts", "cgroup", "cgroup2", "squashfs", "autofs"}
+
+
+def test_bind_and_temporary_mounts_are_not_counted() -> None:
+    with opened("filesystem", mounts(0)) as source:
+        assert _points(often(source)) == {"/", "/boot/efi", "/data", "/media/with a blank", "/srv/tree"}
+
+
+def test_disk_path_inside_a_mount_is_reported_as_the_mount() -> None:
+    machine = mounts(0)
+    assert machine.tree is not None
+    machine.tree.spaces["/data/run/7"] = machine.tree.spaces["/data"]
+    machine.tree.spaces["/database"] = machine.tree.spaces["/"]
+    with opened("filesystem", machine, disk_paths="/data/run/7,/data,/database") as source:
+        assert _points(often(source)) == {"/data", "/"}, "/database lies on / though its name begins with /data"
+
+
+def test_disk_path_under_two_mounts_is_the_later_one() -> None:
+    machine = metal(0)
+    assert machine.tree is not None
+    mounted = machine.tree.files["/proc/{pid}/mountinfo"]
+    assert isinstance(mounted, str)
+    machine.tree.files["/proc/{pid}/mountinfo"] = mounted + "999 1 0:99 / /data rw - xfs /dev/later rw\n"
+    with opened("filesystem", machine, disk_paths="/data") as source:
+        assert {series.attributes[v.DEVICE] for series in often(source)} == {"/dev/later"}
+
+
+def _of(*lines: str) -> Fabricated:
+    """A machine with these mounts; each has its own size."""
+    spaces = {line.split(" ")[4]: Space(100 + number, 40, 30) for number, line in enumerate(lines)}
+    files = {"/proc/filesystems": FILESYSTEMS, "/proc/{pid}/mountinfo": "\n".join([*lines, ""])}
+    return Fabricated(
+        Tree(files, {path.replace("\\134", "\\").replace("\\011", "\t"): space for path, space in spaces.items()})
+    )
+
+
+def test_covered_mount_is_not_reported() -> None:
+    machine = _of(
+        "20 27 0:21 / /dev rw - devtmpfs udev rw",
+        "27 1 8:1 / / rw - ext4 /dev/root rw",  # mounted after what stands on it, as after an initial ram disk
+        "30 27 8:2 / /data rw - ext4 /dev/covered rw",
+        "31 30 8:3 / /data/old rw - ext4 /dev/below rw",
+        "32 30 8:4 / /data rw - ext4 /dev/above rw",
+        "33 32 8:5 / /data/new rw - ext4 /dev/upon rw",
+        "34 27 8:6 / /srv rw - ext4 /dev/emptied rw",
+        "35 34 0:50 / /srv rw - tmpfs tmpfs rw",
+    )
+    with opened("filesystem", machine) as source:
+        found = {
+            series.attributes[v.DEVICE]: value
+            for series, value in series_of(often(source), v.SYSTEM_FILESYSTEM_LIMIT).items()
+        }
+    assert found == {"/dev/root": 101, "/dev/above": 104, "/dev/upon": 105}
+
+
+def test_root_mount_may_be_its_own_parent() -> None:
+    with opened("filesystem", _of("1 1 8:1 / / rw - ext4 /dev/root rw", "2 1 8:2 / /a rw - xfs /dev/a rw")) as source:
+        assert _points(often(source)) == {"/", "/a"}
+
+
+@pytest.mark.parametrize(
+    "path", ["/media/My\u00a0Disk", "/media/a\\011tab", "/media/back\\134slash", "/media/\u2003\x85"]
+)
+def test_mount_point_with_unusual_name_is_decoded(path: str) -> None:
+    with opened("filesystem", _of("27 1 8:1 / / rw - ext4 /dev/root rw", f"28 27 8:2 / {path} rw - xfs  rw")) as source:
+        assert _points(often(source)) == {"/", path.replace("\\011", "\t").replace("\\134", "\\")}
+
+
+def test_missing_disk_path_warns_and_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING), opened("filesystem", metal(0), disk_paths="/data,/nowhere") as source:
+        assert _points(often(source)) == {"/data"}
+        assert [sentence.partition(":")[0] for sentence in source.missing] == ["/nowhere"]
+    (warning,) = caplog.messages
+    assert "OTEL_PYTHON_HARDWARE_DISK_PATHS: /nowhere cannot be read" in warning
+
+
+def test_no_file_system_is_unavailable_with_a_reason() -> None:
+    with pytest.raises(Unavailable, match="no real file system"), opened("filesystem", unmounted(0)):
+        pass
+    with pytest.raises(Unavailable, match="none of /nowhere"), opened("filesystem", metal(0), disk_paths="/nowhere"):
+        pass
+
+
+def test_file_system_of_size_zero_is_left_out() -> None:
+    machine = metal(0)
+    assert machine.tree is not None
+    machine.tree.spaces["/data"] = Space(0, 0, 0)
+    with opened("filesystem", machine) as source:
+        assert _points(often(source)) == {"/"}
+
+
+@pytest.mark.parametrize("trouble", [PermissionError(EACCES, "Permission denied"), OSError(EIO, "Input/output error")])
+def test_unreadable_file_system_loses_only_its_metrics(trouble: OSError, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = mounts(0)
+    assert machine.tree is not None
+    space, broken = machine.tree.space, {"/data"}
+
+    def asked(path: str) -> Space:
+        if path in broken:
+            raise trouble
+        return space(path)
+
+    monkeypatch.setattr(machine.tree, "space", asked)
+    others = {"/", "/boot/efi", "/media/with a blank", "/srv/tree"}
+    with opened("filesystem", machine) as source:
+        assert _points(often(source)) == others
+        assert source.missing == [f"/data: {trouble.strerror}"]
+        broken.clear()
+        assert _points(often(source)) == {*others, "/data"}
+        assert source.missing == []
+        broken |= {*others, "/data"}
+        with pytest.raises(OSError, match=str(trouble.strerror)):
+            often(source)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux") or os.geteuid() != 0, reason="mounts a file system")
+def test_non_utf8_mount_point_is_escaped(tmp_path: Path) -> None:
+    place = tmp_path / os.fsdecode(b"caf\xe9")
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=10m", "small", place], check=True)
+    try:
+        with opened("filesystem", disk_paths=[str(place)]) as source:
+            assert sizes(source) == {f"{tmp_path}/caf\\xe9": 10 << 20}
+    finally:
+        subprocess.run(["umount", place], check=True)
+
+
+@pytest.mark.parametrize("cut", range(0, 160, 8))
+def test_truncated_mountinfo_gives_no_wrong_mount(cut: int) -> None:
+    machine = metal(0)
+    assert machine.tree is not None
+    with opened("filesystem", machine) as source:
+        whole = often(source)
+    text = machine.tree.files["/proc/{pid}/mountinfo"]
+    assert isinstance(text, str)
+    machine.tree.files["/proc/{pid}/mountinfo"] = text[:cut]
+    try:
+        with opened("filesystem", machine) as source:
+            assert often(source).items() <= whole.items()
+    except Unavailable:
+        pass
+
+
+def test_overlay_is_counted_as_root_only() -> None:
+    lines = [
+        "90 80 0:60 / / rw - overlay overlay rw,lowerdir=/a",
+        "91 90 0:61 / /opt/x rw - overlay overlay rw,lowerdir=/b",
+        "92 90 0:62 / /etc/hosts rw - tmpfs tmpfs rw",
+    ]
+    files = {"/proc/filesystems": FILESYSTEMS, "/proc/{pid}/mountinfo": "\n".join([*lines, ""])}
+    with opened("filesystem", Fabricated(Tree(files, {"/": Space(100, 40, 30)}))) as source:
+        found = often(source)
+    assert _points(found) == {"/"}
+    where = {v.DEVICE: "overlay", v.FILESYSTEM_TYPE: "overlay", v.FILESYSTEM_MOUNTPOINT: "/"}
+    assert value(found, v.SYSTEM_FILESYSTEM_USAGE, {**where, v.FILESYSTEM_STATE: "reserved"}) == 10
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux") or os.geteuid() != 0, reason="mounts a file system")
+def test_unmounted_path_is_not_reported_with_its_parents_values(tmp_path: Path) -> None:
+    place = tmp_path / "small"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=10m", "small", place], check=True)
+    mounted = True
+    try:
+        with opened("filesystem", disk_paths=[str(place)]) as source:
+            assert sizes(source) == {str(place): 10 << 20}
+            subprocess.run(["umount", place], check=True)
+            mounted = False
+            assert sizes(source) == {}, "whose numbers would these be?"
+            assert str(place) not in sizes(source), "it is what lies below that is there now"
+    finally:
+        if mounted:
+            subprocess.run(["umount", place], check=True)
+
+
+def _mounting(machine: Fabricated, *lines: str) -> Tree:
+    """Something is mounted as well on a machine that was made up."""
+    assert machine.tree is not None
+    table = machine.tree.files[TABLE]
+    assert isinstance(table, str)
+    machine.tree.files[TABLE] = "\n".join([table.rstrip("\n"), *lines, ""])
+    machine.tree.spaces["/later"] = Space(100, 40, 30)
+    return machine.tree
+
+
+TABLE, LATER = "/proc/{pid}/mountinfo", "999 1 0:99 / /later rw - xfs /dev/later rw"
+NAMED: list[Mapping[str, str]] = [{}, {"disk_paths": "/,/data,/later"}]
+
+
+@pytest.mark.parametrize("named", NAMED)
+def test_later_mount_and_unmount_are_noticed(named: Mapping[str, str]) -> None:
+    machine = metal(0)
+    before = _mounting(machine).files[TABLE]
+    with opened("filesystem", machine, settings=named) as source:
+        assert _points(often(source)) == {"/", "/data"}
+        tree = _mounting(machine, LATER)
+        assert _points(often(source)) == {"/", "/data"}
+        all_of(source)
+        assert _points(often(source)) == {"/", "/data", "/later"}
+        tree.files[TABLE] = before
+        all_of(source)
+        assert _points(often(source)) == {"/", "/data"}
+
+
+@pytest.mark.parametrize("named", NAMED)
+def test_mountinfo_is_read_when_the_kernel_reports_a_change(named: Mapping[str, str]) -> None:
+    machine = metal(0)
+    tree = _mounting(machine)
+    with opened("filesystem", machine, settings=named) as source:
+        for _ in range(9):
+            all_of(source)
+            tree.up += 60
+        assert tree.asked.count("/proc/self/mountinfo") == 1
+        _mounting(machine, LATER)
+        for _ in range(9):
+            all_of(source)
+        assert tree.asked.count("/proc/self/mountinfo") == 2
+
+
+@pytest.mark.parametrize("named", NAMED)
+def test_mountinfo_is_read_every_ten_minutes_without_change_reports(named: Mapping[str, str]) -> None:
+    machine = metal(0)
+    tree = _mounting(machine)
+    tree.tells = False
+    with opened("filesystem", machine, settings=named) as source:
+        for _ in range(3):
+            tree.up += 599
+            _mounting(machine, LATER)
+            all_of(source)
+            assert _points(often(source)) == {"/", "/data"}
+            tree.up += 1
+            all_of(source)
+            assert _points(often(source)) == {"/", "/data", "/later"}
+            tree.files[TABLE] = str(tree.files[TABLE]).replace(LATER + "\n", "")
+            tree.up += 600
+            all_of(source)
+            assert _points(often(source)) == {"/", "/data"}
+
+
+def test_changed_file_system_id_makes_mountinfo_read_again() -> None:
+    machine = metal(0)
+    tree = _mounting(machine, LATER)
+    tree.tells = False
+    tree.spaces = {"/": Space(200, 40, 30, 1), "/data": Space(100, 40, 30, 2), "/later": Space(50, 40, 30, 3)}
+    with opened("filesystem", machine) as source:
+        assert sizes(source) == {"/": 200, "/data": 100, "/later": 50}
+        all_of(source)
+        tree.files[TABLE] = f"{mountinfo(ROOT).rstrip()}\n{LATER}\n"
+        tree.spaces["/data"] = tree.spaces["/"]
+        often(source)
+        assert sizes(source) == {"/": 200, "/later": 50}, "whose numbers would these be?"
+
+
+def test_no_values_when_everything_is_unmounted() -> None:
+    machine, bare = metal(0), unmounted(0)
+    tree = _mounting(machine)
+    assert bare.tree is not None
+    with opened("filesystem", machine) as source:
+        tree.files[TABLE] = bare.tree.files[TABLE]
+        all_of(source)
+        assert often(source) == {}
+
+
+@pytest.mark.parametrize("named", NAMED)
+def test_unreadable_mountinfo_keeps_known_mounts(named: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = metal(0)
+    _mounting(machine)
+    with opened("filesystem", machine, settings=named) as source:
+        tree = _mounting(machine, LATER)
+        with monkeypatch.context() as patch:
+
+            def once(path: str) -> bytes:
+                raise OSError(EMFILE, os.strerror(EMFILE), path)
+
+            patch.setattr(tree, "once", once)
+            all_of(source)
+            assert _points(often(source)) == {"/", "/data"}
+        all_of(source)
+        assert _points(often(source)) == {"/", "/data", "/later"}
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux") or os.geteuid() != 0, reason="mounts a file system")
+def test_real_mount_and_unmount_are_noticed(tmp_path: Path) -> None:
+    with opened("filesystem", disk_paths=[str(tmp_path)]) as source:
+        (below,) = sizes(source)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=10m", "small", tmp_path], check=True)
+        try:
+            all_of(source)
+            assert sizes(source) == {str(tmp_path): 10 << 20}
+        finally:
+            subprocess.run(["umount", tmp_path], check=True)
+        all_of(source)
+        assert [*sizes(source)] == [below]
+
+
+def sizes(source: Source) -> dict[str, object]:
+    """The size of each file system by its mount point."""
+    return {
+        str(series.attributes[v.FILESYSTEM_MOUNTPOINT]): value
+        for series, value in source.read()
+        if series.metric is v.SYSTEM_FILESYSTEM_LIMIT
+    }

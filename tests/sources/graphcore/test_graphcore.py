@@ -1,0 +1,499 @@
+"""Graphcore IPUs: parsing of the library's texts, and the library in a real child process."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from tests.children import PROGRAMS, command, lives, run
+from tests.samples import samples
+from tests.sources.machines import STRANGER
+from tests.sources.npus import CHILD, HOST, IPU_DEVICES, Npus, c2, c600, lines, program
+from tests.sources.playing import Ahead, Playing, playing
+from tests.sources.reading import all_of, often, opened, series_of, value
+from tests.sources.tree import Speaking
+from tests.stage import PATIENT
+from tests.waiting import wait_for
+
+from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware import cli
+from opentelemetry.instrumentation.hardware.accelerators.fields import QUANTITIES
+from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.model import Unavailable
+from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.sources import Site
+from opentelemetry.instrumentation.hardware.sources.graphcore import Graphcore
+from opentelemetry.instrumentation.hardware.sources.graphcore.reading import parse
+from opentelemetry.instrumentation.hardware.wandb.graphcore import KEYS, Raw
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="IPUs are used on Linux"),
+    pytest.mark.usefixtures("no_child_is_left"),
+]
+
+IPU = {v.HW_ID: "ipu0", v.HW_NAME: "IPU 0"}
+TYPED = {**IPU, v.HW_TYPE: "npu"}
+BOARD = {**TYPED, v.HW_SENSOR_LOCATION: "board"}
+LONG = 60.0
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for the first line of a child for as long as a busy machine needs."""
+    monkeypatch.setattr("opentelemetry.instrumentation.hardware.sources.graphcore._PATIENCE", LONG)
+    monkeypatch.setattr("opentelemetry.instrumentation.hardware.drivers.streaming._FIRST", LONG)
+
+
+class Library:
+    """A stand-in for the library in a folder."""
+
+    def __init__(self, folder: Path, *devices: Mapping[str, str], **how: object) -> None:
+        self.folder = folder
+        shutil.copy(PROGRAMS / "graphcore_gcipuinfo.py", folder / "gcipuinfo.py")
+        self.settings: dict[str, Any] = {"gcipuinfo": str(folder), "sample_interval": 1}
+        self.say(*devices, **how)
+
+    def say(self, *devices: Mapping[str, str], **how: object) -> None:
+        (self.folder / "new").write_text(json.dumps({"devices": devices, **how}))
+        os.replace(self.folder / "new", self.folder / "how")
+
+    @property
+    def asked(self) -> list[str]:
+        """Its process, and the mode that it was made with."""
+        return (self.folder / "asked").read_text().split()
+
+    @property
+    def pid(self) -> int:
+        return int(self.asked[0])
+
+
+def _of(*devices: Mapping[str, Any]) -> list[Any]:
+    return parse(json.dumps(devices).encode())[0]
+
+
+# -- texts
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "quantity", "expected"),
+    [
+        ("average board temp", "36.2 C", "temperature.board", 36.2),
+        ("average board temp", "20C", "temperature.board", 20.0),
+        ("average die temp", "33.4 C", "temperature.die", 33.4),
+        ("clock", "1300MHz", "npu.frequency", 1_300_000_000),
+        ("clock", "20 MHz", "npu.frequency", 20_000_000),
+        ("ipu power", "120W", "power", 120),
+        ("ipu power", "99.5 W", "power", 99.5),
+        ("total board power", "12.6 W", "board.power", 12.6),
+        ("ipu utilisation", "99.96%", "npu.utilization", 0.9996),
+        ("ipu utilisation", "0.00%", "npu.utilization", 0.0),
+        ("ipu utilisation (session)", "15.65 %", "session", 0.1565),
+        ("link speed", "8 GT/s", "npu.link.speed", 8_000_000_000),
+        ("speed", "16.0 GT/s", "npu.link.speed", 16_000_000_000),
+        ("link correctable error count", "12", "errors.link_corrected", 12),
+    ],
+)
+def test_ipu_text_with_unit_is_parsed(name: str, text: str, quantity: str, expected: float) -> None:
+    (ipu,) = _of({"id": "0", name: text})
+    assert ipu.said == {quantity: pytest.approx(expected)}
+    assert ipu.unclear == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("ipu power", "N/A"),
+        ("ipu power", "0.0 W"),
+        ("ipu power", "-5 W"),
+        ("ipu power", "120 kW"),
+        ("ipu power", "120 W W"),
+        ("average die temp", "0C"),
+        ("average die temp", "97 F"),
+        ("average die temp", "nan C"),
+        ("average die temp", "1e3 C"),
+        ("clock", "0MHz"),
+        ("clock", ""),
+        ("ipu utilisation", "101%"),
+        ("ipu utilisation", "inf%"),
+        ("link correctable error count", "1.5"),
+        ("link correctable error count", "-1"),
+    ],
+)
+def test_implausible_ipu_text_is_dropped_and_remarked(name: str, text: str) -> None:
+    (ipu,) = _of({"id": "3", name: text})
+    assert ipu.said == {}
+    assert ipu.unclear == [(name, text)]
+
+
+def test_ipu_identity_is_parsed() -> None:
+    (ipu,) = _of(c600(1, 2, 77))
+    assert ipu.id == 1
+    assert ipu.pid == 77
+    assert ipu.state == "degraded"
+    assert ipu.facts == {
+        v.HW_MODEL: "C600",
+        v.HW_SERIAL_NUMBER: "0063.0063.822391",
+        v.HW_DRIVER_VERSION: "1.3.0",
+        v.HW_FIRMWARE_VERSION: "2.6.8",
+        v.PCI_BDF: "0000:36:00.0",
+    }
+
+
+def test_duplicate_ipu_id_is_read_once() -> None:
+    assert [ipu.said for ipu in _of({"id": "0", "ipu power": "1W"}, {"id": "0", "ipu power": "2W"})] == [{"power": 1}]
+
+
+_WORDS = st.sampled_from(["id", "clock", "ipu power", "ipu utilisation", "user process id", "average die temp", "x"])
+_TEXTS = st.one_of(
+    st.text(max_size=12),
+    st.builds("{}{}".format, st.floats(), st.sampled_from(["", "C", " W", "%", " MHz", " GT/s"])),
+)
+_DEVICES = st.lists(st.one_of(st.dictionaries(_WORDS, st.one_of(_TEXTS, st.integers(), st.none())), st.integers()))
+
+
+@PATIENT
+@given(st.one_of(st.binary(max_size=60), _DEVICES.map(lambda found: json.dumps(found).encode())))
+@example(b"[" * 100_000)
+@example(b'[{"id": "99999999999999999999", "clock": "1e400MHz"}]')
+@example(b'{"error": 3}')
+def test_random_ipu_texts_give_plausible_values(line: bytes) -> None:
+    try:
+        ipus, _ = parse(line)
+    except ValueError:
+        return
+    for ipu in ipus:
+        for quantity, number in ipu.said.items():
+            assert quantity in QUANTITIES or quantity in ("session", "board.power")
+            assert 0 <= number < 1e15
+            if number == 0:
+                assert any(re.fullmatch(r"[0.]+\s*%?", text) for text in ipu.words.values())
+
+
+# -- recorded output
+
+
+@pytest.mark.parametrize("path", samples("graphcore/gcipuinfo_getDevices_c2_mock.json"))
+def test_recorded_gcipuinfo_output_is_parsed(path: Path) -> None:
+    ipus = parse(path.read_bytes())[0]
+    common = {"npu.frequency": 1_300_000_000, "power": 120, "npu.utilization": 0.2125, "session": 0.1565}
+    assert [(ipu.id, ipu.pid, ipu.said) for ipu in ipus] == [
+        (0, 456, {"temperature.board": 20, "temperature.die": 25, **common}),
+        (1, 123, {"temperature.board": 30, "temperature.die": 39, **common}),
+        (2, None, {"temperature.board": 20, "temperature.die": 39, **common}),
+    ]
+
+
+@pytest.mark.parametrize("path", samples("graphcore/gc-info_device-info.txt"))
+def test_recorded_gc_info_output_is_parsed(path: Path) -> None:
+    console = path.read_text()
+    blocks = [
+        dict(re.findall(r"^  ([^:]+(?: \([a-z]+\))?): (.*)$", part, re.M)) for part in console.split("Device Info")
+    ]
+    early, late = _of(*(block | {"id": str(number)} for number, block in enumerate(blocks[1:])))
+    assert early.said == {
+        "temperature.board": 36.2,
+        "temperature.die": 33.4,
+        "npu.frequency": 1_300_000_000,
+        "npu.utilization": pytest.approx(0.9996),
+        "npu.link.speed": 8_000_000_000,
+        "errors.link_corrected": 0,
+        "session": pytest.approx(0.9998),
+        "board.power": 99.5,
+    }
+    assert (early.pid, early.board, late.state) == (38641, "0340.0004.919062", "ok")
+    assert late.said["npu.frequency"] == 20_000_000
+    assert late.unclear == [("ipu power", "N/A")]
+
+
+@pytest.mark.parametrize("path", samples("graphcore/gcipuinfo_getDevices_c2_mock.json"))
+def test_wandb_keys_of_recorded_gcipuinfo_output(path: Path) -> None:
+    ipus = parse(path.read_bytes())[0]
+    used = {ipu.id: ipu.words for ipu in ipus if ipu.pid == 123}
+    assert dict(pair for key in KEYS for pair in key.values(used)) == {
+        "ipu.1.average board temp (C)": 30,
+        "ipu.1.average die temp (C)": 39,
+        "ipu.1.clock (MHz)": 1300,
+        "ipu.1.ipu power (W)": 120,
+        "ipu.1.ipu utilisation (%)": 21.25,
+        "ipu.1.ipu utilisation (session) (%)": 15.65,
+    }
+
+
+def test_wandb_keys_without_a_number_are_dropped() -> None:
+    words = {"ipu power": "N/A", "clock": "nanMHz", "link speed": "16.0 GT/s", "average die temp": "infC"}
+    assert dict(pair for key in KEYS for pair in key.values({0: words})) == {"ipu.0.speed (GT/s)": 16}
+
+
+def test_snapshot_prints_wandb_keys_of_ipus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    library = Library(tmp_path, c2(0, 1, os.getpid()), c2(1, 1, 1))
+    line = ["snapshot", "--format", "wandb", "--pid", str(os.getpid()), "--window", "0.1"]
+    assert cli.main([*line, "--gcipuinfo", str(library.folder)]) == 0
+    out, err = capsys.readouterr()
+    assert {key: number for key, number in json.loads(out).items() if key.startswith("ipu.")} == {
+        "ipu.0.average board temp (C)": 32,
+        "ipu.0.average die temp (C)": 38.5,
+        "ipu.0.clock (MHz)": 1300,
+        "ipu.0.ipu power (W)": 120,
+        "ipu.0.ipu utilisation (%)": 41.25,
+        "ipu.0.ipu utilisation (session) (%)": 40.5,
+        "ipu.0.speed (GT/s)": 8,
+    }, err
+
+
+# -- the library in a child
+
+
+def test_gcipuinfo_is_read_repeatedly_in_a_child_process(tmp_path: Path) -> None:
+    library = Library(tmp_path, c2(0, 1), noise=True)
+    with opened("graphcore", **library.settings) as source:
+        found = all_of(source)
+        assert source.wrong == []
+        assert value(found, v.HW_POWER, TYPED) == 120
+        assert value(found, v.HW_TEMPERATURE, BOARD) == 32
+        assert value(found, v.HW_NPU_UTILIZATION, {**IPU, v.NPU_TASK: "general"}) == 0.4125
+        assert value(found, v.HW_NPU_FREQUENCY, IPU) == 1.3e9
+        assert value(found, v.HW_NPU_LINK_SPEED, IPU) == 8e9
+        assert library.pid != os.getpid()
+        assert "gcipuinfo" not in sys.modules
+        library.say(c2(0, 2))
+        wait_for(lambda: value(often(source), v.HW_POWER, TYPED) == 122, LONG, "second look")
+    wait_for(lambda: not lives(library.pid), LONG, "end of the child")
+
+
+def test_environment_of_the_gcipuinfo_child_is_scrubbed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/nowhere")
+    monkeypatch.setenv("SECRET", "secret")
+    monkeypatch.setenv("IPUOF_VIPU_API_HOST", "10.1.2.3")
+    library = Library(tmp_path, c2(0, 0))
+    with opened("graphcore", **library.settings):
+        told = " ".join(library.asked)
+    assert "IPUOF_VIPU_API_HOST" in told
+    assert "PYTHONPATH" not in told
+    assert "SECRET" not in told
+    assert told.endswith(" 1"), "isolated"
+
+
+@pytest.mark.parametrize(("devices", "mode", "seen"), [("all", "1", {"ipu0", "ipu1"}), ("visible", "0", {"ipu1"})])
+def test_devices_all_discovers_all_partitions(tmp_path: Path, devices: str, mode: str, seen: set[str]) -> None:
+    library = Library(tmp_path, c2(0, 0), c2(1, 0), active=[c2(1, 0)])
+    with opened("graphcore", devices=devices, **library.settings) as source:
+        assert library.asked[1] == mode
+        assert {series.attributes[v.HW_ID] for series in series_of(all_of(source), v.HW_NPU_INFO)} == seen
+
+
+def test_process_utilization_is_that_of_our_processes_only(tmp_path: Path) -> None:
+    library = Library(tmp_path, c2(0, 1, os.getpid()), c2(1, 1, 1), c2(2, 1))
+    with opened("graphcore", **library.settings) as source:
+        found = series_of(all_of(source), v.PROCESS_NPU_UTILIZATION)
+    assert {series.attributes[v.HW_ID]: share for series, share in found.items()} == {"ipu0": 0.405}
+
+
+def test_reused_ipu_pid_is_not_attributed_to_the_program() -> None:
+    files = HOST | {"/dev/ipu0": ""}
+    drivers = Npus(files | program(CHILD), lines([c2(0, 1, CHILD)]), folder="/opt/poplar")
+    with opened("graphcore", drivers, STRANGER) as source:
+        assert series_of(often(source), v.PROCESS_NPU_UTILIZATION)
+        for pid in (None, CHILD):
+            drivers.become(Npus(files | program(), lines([c2(0, 1, pid)]), folder="/opt/poplar"))
+            assert not series_of(often(source), v.PROCESS_NPU_UTILIZATION)
+
+
+def test_job_member_reports_only_process_utilization(tmp_path: Path) -> None:
+    library = Library(tmp_path, c2(0, 1, os.getpid()))
+    source = Graphcore(Site(Config.read(library.settings, {}), Drivers(), os.getpid(), member=True))
+    source.open()
+    try:
+        assert {series.metric for series in all_of(source)} == {v.PROCESS_NPU_UTILIZATION}
+    finally:
+        source.close()
+
+
+def test_job_member_without_an_ipu_starts_no_child() -> None:
+    said = lines([c2(0, 1, STRANGER)])
+    for opens, opened_ in (("/dev/null", 0), ("/dev/ipu0", 1)):
+        drivers = Npus(HOST | {"/dev/ipu0": ""} | program(CHILD, opens=opens), said, folder="/opt/poplar")
+        source = Graphcore(Site(Config.read({}, {}), drivers, STRANGER, member=True))
+        source.open()
+        all_of(source)
+        assert len(said.opened) == opened_
+        assert len(all_of(source)) == opened_
+
+
+# -- failures
+
+
+@contextmanager
+def staged(library: Library, ipus: Drivers | None = None) -> Iterator[Playing]:
+    """An instrumented program that reads the library and the host; at the end no child is left."""
+    drivers = {"graphcore": ipus or Drivers(), "host": Drivers()}
+    try:
+        with playing(drivers.__getitem__, {"sources": [*drivers], **library.settings}) as stage:
+            yield stage
+    finally:
+        drivers["graphcore"].close()
+
+
+def played(library: Library) -> list[str]:
+    with staged(library) as stage:
+        return stage.tick()
+
+
+def test_hanging_gcipuinfo_times_out_and_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opentelemetry.instrumentation.hardware.sources.graphcore._PATIENCE", 0.1)
+    library, drivers = Library(tmp_path, hang=True), Ahead()
+    with opened("graphcore", drivers, **library.settings) as source:
+        assert all_of(source) == {}
+        assert source.wrong == ["gcipuinfo has not answered yet"]
+        wait_for((tmp_path / "asked").exists, LONG, "child")
+        drivers.seconds += LONG + 1  # until when the first look is waited for
+        with pytest.raises(TimeoutError, match="silent for 3 periods"):
+            often(source)
+        wait_for(lambda: not lives(library.pid), LONG, "end of the child")
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        ({"raise": "no server at 10.1.2.3"}, "gcipuinfo: RuntimeError: no server at 10.1.2.3"),
+        ({"exit": True}, "gcipuinfo has ended"),
+        ({"die": True}, "gcipuinfo has ended"),
+    ],
+)
+def test_failing_gcipuinfo_costs_only_its_own_metrics(tmp_path: Path, how: dict[str, Any], reason: str) -> None:
+    said = played(Library(tmp_path, **how))
+    assert any(reason in line for line in said if line.startswith("# ill")), said
+    assert any(line.startswith("system.cpu.time") for line in said), "the host is not concerned"
+    assert not [line for line in said if line.startswith("hw.npu")]
+
+
+def test_crashed_gcipuinfo_child_is_restarted(tmp_path: Path) -> None:
+    library, drivers = Library(tmp_path, c2(0, 1)), Ahead()
+    with staged(library, drivers) as stage:
+        assert any(line.startswith("hw.power{") for line in stage.tick())
+        first = library.pid
+        library.say(die=True)
+        wait_for(lambda: any("# ill" in line for line in [*stage.tick(), *stage.remarks()]), LONG, "end of the child")
+        library.say(c2(0, 2))
+        drivers.seconds += 2  # the pause before the second child is one second
+        wait_for(lambda: any(line.startswith("hw.power{") for line in stage.tick()), LONG, "another child")
+        assert library.pid != first
+
+
+def test_empty_partition_is_remarked_and_a_new_ipu_is_found(tmp_path: Path) -> None:
+    library = Library(tmp_path)
+    with staged(library) as stage:
+        said = stage.tick()
+        assert any(line.startswith("# missing: hw.npu.*: gcipuinfo finds no IPU now") for line in said)
+        assert not [line for line in said if line.startswith(("# ill", "hw.npu"))]
+        library.say(c2(0, 1))
+        wait_for(lambda: any(line.startswith("hw.power{") for line in stage.tick()), LONG, "an IPU")
+        assert not [line for line in stage.remarks() if "finds no IPU" in line]
+
+
+def test_removed_ipu_is_no_longer_reported(tmp_path: Path) -> None:
+    library = Library(tmp_path, c2(0, 1), c2(1, 1))
+    with opened("graphcore", **library.settings) as source:
+        assert len(series_of(all_of(source), v.HW_POWER)) == 2
+        library.say(c2(1, 1))
+        wait_for(lambda: len(series_of(often(source), v.HW_POWER)) == 1, LONG, "end of an IPU")
+        assert {series.attributes[v.HW_ID] for series in all_of(source) if v.HW_ID in series.attributes} == {"ipu1"}
+
+
+def test_modules_beside_gcipuinfo_do_not_shadow_the_standard_library(tmp_path: Path) -> None:
+    library = Library(tmp_path, c2(0, 1))
+    (tmp_path / "random.py").write_text("raise ImportError('not this one')\n")
+    module = tmp_path / "gcipuinfo.py"
+    module.write_text(module.read_text().replace("import json\n", "import json\nimport random\n"))
+    with opened("graphcore", **library.settings) as source:
+        assert series_of(all_of(source), v.HW_POWER)
+
+
+def test_folder_without_gcipuinfo_makes_the_source_absent(tmp_path: Path) -> None:
+    with (
+        pytest.raises(Unavailable, match="there is no Python module gcipuinfo in"),
+        opened("graphcore", gcipuinfo=str(tmp_path)),
+    ):
+        pass
+
+
+def test_gcipuinfo_is_not_imported_without_an_ipu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Library(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in [name for name in os.environ if name.startswith("IPUOF_")]:
+        monkeypatch.delenv(name)
+    if any(name.startswith("ipu") for name in os.listdir("/dev")):
+        pytest.skip("this machine has an IPU")
+    with pytest.raises(Unavailable, match="there is no IPU"), opened("graphcore"):
+        pass
+    assert not (tmp_path / "asked").exists()
+
+
+def test_absent_npu_sources_import_no_library_and_leave_no_thread() -> None:
+    """Holds for the sources of IPUs, TPUs and Neuron devices."""
+    found = json.loads(run(command("npu_absent")).stdout)
+    if set(found["states"].values()) != {"absent"}:
+        pytest.skip(f"this machine has one: {found['states']}")
+    assert found == {
+        "states": dict.fromkeys(("graphcore", "tpu", "trainium"), "absent"),
+        "threads": [],
+        "imported": [],
+    }
+
+
+def test_gcipuinfo_off_starts_no_child() -> None:
+    said = lines([c2(0, 1)])
+    with (
+        pytest.raises(Unavailable, match="gcipuinfo is switched off"),
+        opened("graphcore", Npus(HOST | IPU_DEVICES | program(), said, folder="/opt/poplar"), gcipuinfo="off"),
+    ):
+        pass
+    assert not said.opened
+
+
+def test_ipuof_environment_variable_makes_the_source_present(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Library(tmp_path, c2(0, 0))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("IPUOF_VIPU_API_PARTITION_ID", "p0")
+    with opened("graphcore") as source:
+        assert series_of(all_of(source), v.HW_NPU_INFO)
+
+
+def test_line_that_is_not_json_is_skipped() -> None:
+    speaking = Speaking([b"loading", json.dumps([c2(0, 1)]).encode(), b"[{"])
+    with opened("graphcore", Npus(HOST | {"/dev/ipu0": ""}, speaking, folder="/opt/poplar"), STRANGER) as source:
+        assert often(source)
+        assert source.wrong == []
+
+
+def test_stale_ipu_values_are_dropped_after_a_pause() -> None:
+    drivers = Npus(HOST | {"/dev/ipu0": ""} | program(), lines([c2(0, 1)]), folder="/opt/poplar")
+    with opened("graphcore", drivers, STRANGER, sample_interval=2) as source:
+        assert often(source)
+        drivers.become(Npus(HOST | {"/dev/ipu0": ""} | program(), Speaking([]), up=1005.0))
+        assert often(source)
+        drivers.become(Npus(HOST | {"/dev/ipu0": ""} | program(), Speaking([]), up=1060.0))
+        assert not often(source)
+
+
+# -- raw values for W&B's formulas
+
+
+def test_raw_words_are_those_of_the_ipus_of_the_process(tmp_path: Path) -> None:
+    library = Library(tmp_path, c2(0, 1, os.getpid()), c2(1, 1, 1))
+    raw = Raw(Config.read(library.settings, {}), os.getpid())
+    try:
+        assert raw.expected
+        assert {number: words["ipu power"] for number, words in raw.read().items()} == {0: "120W"}
+    finally:
+        raw.close()
+    assert not Raw(Config.read({}, {}), os.getpid()).expected

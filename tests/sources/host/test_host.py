@@ -1,0 +1,469 @@
+"""The host's metrics against psutil, and with the files of older and newer kernels."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import shutil
+import signal
+import socket
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.children import run, started
+from tests.sources.machines import dev, diskstats, everything, metal, old, stat
+from tests.sources.reading import agrees, all_of, often, opened, rises_between, series_of, value
+from tests.sources.tree import Fabricated
+from tests.waiting import wait_for
+
+from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware.model import Series, Share, Value
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the Linux kernel")
+
+MODES = {"user": "user", "nice": "nice", "system": "system", "idle": "idle", "iowait": "iowait", "steal": "steal"}
+UNSTEADY = {"idle": 0.2, "iowait": 0.2}
+"""Seconds by which these counters of the kernel may fall."""
+
+
+def _seconds(times: object, mode: str) -> float:
+    parts = ("irq", "softirq") if mode == "interrupt" else (MODES[mode],)
+    return float(sum(getattr(times, part) for part in parts))
+
+
+def test_cpu_time_agrees_with_psutil() -> None:
+    with opened("host") as host:
+        before, ours, after = psutil.cpu_times(), often(host), psutil.cpu_times()
+    for mode in [*MODES, "interrupt"]:
+        mine = value(ours, v.SYSTEM_CPU_TIME, {v.CPU_MODE: mode})
+        rises_between(_seconds(before, mode), mine, _seconds(after, mode), mode, UNSTEADY.get(mode, 0.011))
+
+
+def test_cpu_time_of_each_core_agrees_with_psutil() -> None:
+    with opened("host", detail="cpu") as host:
+        before, ours, after = psutil.cpu_times(True), often(host), psutil.cpu_times(True)
+    assert len(series_of(ours, v.SYSTEM_CPU_TIME)) == 7 * len(before)
+    for core, (first, last) in enumerate(zip(before, after)):
+        for mode in [*MODES, "interrupt"]:
+            mine = value(ours, v.SYSTEM_CPU_TIME, {v.CPU_MODE: mode, v.CPU_NUMBER: core})
+            slack = UNSTEADY.get(mode, 0.011)
+            rises_between(_seconds(first, mode), mine, _seconds(last, mode), f"CPU {core} {mode}", slack)
+
+
+def test_cpu_utilization_parts_and_whole_are_of_one_reading() -> None:
+    with opened("host", include_metrics="system.cpu.utilization") as host:
+        ours = often(host)
+    shares = series_of(ours, v.SYSTEM_CPU_UTILIZATION)
+    whole = sum(series_of(ours, v.SYSTEM_CPU_TIME).values())  # type: ignore[arg-type]
+    assert {series.attributes[v.CPU_MODE] for series in shares} == {*MODES, "interrupt"}
+    for series, share in shares.items():
+        assert isinstance(share, Share)
+        assert share.whole == pytest.approx(whole)
+        assert share.part == value(ours, v.SYSTEM_CPU_TIME, series.attributes)
+
+
+def test_memory_agrees_with_psutil() -> None:
+    with opened("host") as host:
+        for state in ("free", "cached", "buffers"):
+            agrees(
+                lambda state=state: getattr(psutil.virtual_memory(), state),  # type: ignore[misc]
+                lambda state=state: value(often(host), v.SYSTEM_MEMORY_USAGE, {v.MEMORY_STATE: state}),  # type: ignore[misc]
+                1 << 16,
+                f"memory {state}",
+            )
+        agrees(
+            lambda: psutil.virtual_memory().available,
+            lambda: value(often(host), v.SYSTEM_MEMORY_LINUX_AVAILABLE),
+            1 << 16,
+            "memory available",
+        )
+        assert value(often(host), v.SYSTEM_MEMORY_LIMIT) == psutil.virtual_memory().total
+
+
+def test_memory_states_sum_to_the_limit() -> None:
+    with opened("host", include_metrics="system.memory.*") as host:
+        ours = often(host)
+    limit = value(ours, v.SYSTEM_MEMORY_LIMIT)
+    assert sum(series_of(ours, v.SYSTEM_MEMORY_USAGE).values()) == limit  # type: ignore[arg-type]
+    assert sum(series_of(ours, v.SYSTEM_MEMORY_UTILIZATION).values()) == pytest.approx(1)  # type: ignore[arg-type]
+
+
+def test_swap_agrees_with_psutil() -> None:
+    with opened("host", include_metrics="system.paging.*") as host:
+        before, ours, after = psutil.swap_memory(), often(host), psutil.swap_memory()
+    page = mmap.PAGESIZE
+    swap = {name: value(ours, v.SYSTEM_PAGING_USAGE, {v.PAGING_STATE: name}) for name in ("used", "free")}
+    assert sum(swap.values()) == before.total
+    rises_between(min(before.used, after.used), swap["used"], max(before.used, after.used), "swap used", 1 << 20)
+    for way, counted in (("in", "sin"), ("out", "sout")):
+        mine = value(ours, v.SYSTEM_PAGING_OPERATIONS, {v.PAGING_DIRECTION: way}) * page
+        rises_between(getattr(before, counted), mine, getattr(after, counted), f"swapped {way}")
+
+
+def test_minor_page_faults_count_touched_pages() -> None:
+    pages, minor = 2_000, {v.FAULT_TYPE: "minor"}
+    with opened("host") as host, mmap.mmap(-1, pages * mmap.PAGESIZE) as area:
+        area.madvise(mmap.MADV_NOHUGEPAGE)
+        before = value(often(host), v.SYSTEM_PAGING_FAULTS, minor)
+        for page in range(pages):
+            area[page * mmap.PAGESIZE] = 1
+        assert value(often(host), v.SYSTEM_PAGING_FAULTS, minor) - before >= pages
+
+
+def test_disk_counters_agree_with_psutil() -> None:
+    with opened("host", include_metrics="system.disk.*") as host:
+        before, ours, after = psutil.disk_io_counters(True), often(host), psutil.disk_io_counters(True)
+    names = {str(series.attributes[v.DEVICE]) for series in series_of(ours, v.SYSTEM_DISK_IO)}
+    assert names == {path.name for path in Path("/sys/block").iterdir() if (path / "device").exists()} - {"sr0", "fd0"}
+    for name in names:
+        for metric, words, unit in (
+            (v.SYSTEM_DISK_IO, ("read_bytes", "write_bytes"), 1.0),
+            (v.SYSTEM_DISK_OPERATIONS, ("read_count", "write_count"), 1.0),
+            (v.SYSTEM_DISK_OPERATION_TIME, ("read_time", "write_time"), 1e-3),
+        ):
+            for way, word in zip(("read", "write"), words):
+                mine = value(ours, metric, {v.DEVICE: name, v.DISK_DIRECTION: way})
+                first, last = getattr(before[name], word) * unit, getattr(after[name], word) * unit
+                rises_between(first, mine, last, f"{name} {word}", 1e-9)
+        busy = value(ours, v.SYSTEM_DISK_IO_TIME, {v.DEVICE: name})
+        rises_between(before[name].busy_time / 1e3, busy, after[name].busy_time / 1e3, f"{name} busy", 1e-9)
+
+
+def test_disk_io_counts_written_bytes(tmp_path: Path) -> None:
+    size = 8 << 20
+
+    def written() -> float:
+        found = series_of(often(host), v.SYSTEM_DISK_IO)
+        return sum(value for series, value in found.items() if series.attributes[v.DISK_DIRECTION] == "write")  # type: ignore[misc]
+
+    device = os.stat(tmp_path).st_dev
+    if not Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}").exists():
+        pytest.skip("the temporary folder is not on a disk")
+    with opened("host") as host:
+        before = written()
+        with open(tmp_path / "file", "wb") as file:
+            file.write(os.urandom(size))
+            os.fsync(file.fileno())
+        assert written() - before >= size
+
+
+def test_interface_counters_agree_with_psutil() -> None:
+    with opened("host", include_metrics="system.network.*", interfaces=list(psutil.net_io_counters(True))) as host:
+        before, ours, after = psutil.net_io_counters(True), often(host), psutil.net_io_counters(True)
+    for name, first in before.items():
+        for metric, words in (
+            (v.SYSTEM_NETWORK_IO, ("bytes_sent", "bytes_recv")),
+            (v.SYSTEM_NETWORK_PACKET_COUNT, ("packets_sent", "packets_recv")),
+            (v.SYSTEM_NETWORK_PACKET_DROPPED, ("dropout", "dropin")),
+            (v.SYSTEM_NETWORK_ERRORS, ("errout", "errin")),
+        ):
+            for way, word in zip(("transmit", "receive"), words):
+                mine = value(ours, metric, {v.INTERFACE: name, v.NETWORK_DIRECTION: way})
+                rises_between(getattr(first, word), mine, getattr(after[name], word), f"{name} {word}")
+
+
+def test_network_io_counts_loopback_bytes() -> None:
+    size = 1 << 20
+    with opened("host", interfaces="lo") as host, socket.socket() as server, socket.socket() as client:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        client.connect(server.getsockname())
+        with server.accept()[0] as peer:
+            ways = [{v.INTERFACE: "lo", v.NETWORK_DIRECTION: way} for way in ("transmit", "receive")]
+            before = [value(often(host), v.SYSTEM_NETWORK_IO, way) for way in ways]
+            for _ in range(size // 65_536):
+                client.sendall(b"x" * 65_536)
+                received = 0
+                while received < 65_536:
+                    received += len(peer.recv(65_536))
+        for way, first in zip(ways, before):
+            assert value(often(host), v.SYSTEM_NETWORK_IO, way) - first >= size
+
+
+def test_cpu_count_load_and_uptime_agree_with_psutil() -> None:
+    with opened("host", include_metrics="system.cpu.load_average.*") as host:
+        ours = all_of(host)
+        assert value(ours, v.SYSTEM_CPU_LOGICAL_COUNT) == psutil.cpu_count()
+        if psutil.cpu_count(logical=False):
+            assert value(ours, v.SYSTEM_CPU_PHYSICAL_COUNT) == psutil.cpu_count(logical=False)
+        for number, row in enumerate((v.SYSTEM_CPU_LOAD_1M, v.SYSTEM_CPU_LOAD_5M, v.SYSTEM_CPU_LOAD_15M)):
+            agrees(
+                lambda number=number: psutil.getloadavg()[number],  # type: ignore[misc]
+                lambda row=row: value(often(host), row),  # type: ignore[misc]
+                0.011,
+                row.name,
+            )
+        agrees(lambda: time.time() - psutil.boot_time(), lambda: value(often(host), v.SYSTEM_UPTIME), 1.5, "uptime")
+
+
+def test_network_connections_count_opened_sockets() -> None:
+    """Loopback connections have both ends here; others come and go meanwhile."""
+    pairs = 40
+
+    def now() -> Counter[str]:
+        words = (v.NETWORK_TRANSPORT, v.CONNECTION_STATE)
+        found: Counter[str] = Counter()
+        for series, count in series_of(often(host), v.SYSTEM_NETWORK_CONNECTION_COUNT).items():
+            found[" ".join(str(series.attributes[word]) for word in words if word in series.attributes)] = int(count)  # type: ignore[arg-type]
+        return found
+
+    opened_sockets: list[socket.socket] = []
+    with opened("host", detail="connections") as host:
+        before = now()
+        try:
+            server = socket.create_server(("127.0.0.1", 0), backlog=pairs)
+            opened_sockets.append(server)
+            for _ in range(pairs):
+                opened_sockets.append(socket.create_connection(server.getsockname(), 10))
+                opened_sockets.append(server.accept()[0])
+                datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+                datagrams.bind(("127.0.0.1", 0))
+                opened_sockets.append(datagrams)
+            grown = now()
+        finally:
+            for each in opened_sockets:
+                each.close()
+    assert set(grown) == {"tcp established", "tcp time_wait", "udp"}
+    assert 1.5 * pairs <= grown["tcp established"] - before["tcp established"] <= 2.5 * pairs
+    assert 0.5 * pairs <= grown["udp"] - before["udp"] <= 1.5 * pairs
+
+
+def test_process_count_by_state_agrees_with_psutil() -> None:
+    words = {"running": "running", "stopped": "stopped", "tracing-stop": "stopped", "zombie": "defunct"}
+
+    def theirs(state: str) -> int:
+        found = Counter(words.get(each.info["status"], "sleeping") for each in psutil.process_iter(["status"]))
+        return found[state]
+
+    line = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+    with opened("host", detail="processes") as host, started(line) as child:
+        os.kill(child.pid, signal.SIGSTOP)
+        wait_for(lambda: psutil.Process(child.pid).status() == "stopped", 20, "stopped child")
+        for state in ("sleeping", "stopped"):
+            agrees(
+                lambda state=state: theirs(state),  # type: ignore[misc]
+                lambda state=state: value(all_of(host), v.SYSTEM_PROCESS_COUNT, {v.PROCESS_STATE: state}),  # type: ignore[misc]
+                0,
+                f"processes {state}",
+            )
+        os.kill(child.pid, signal.SIGCONT)
+        os.kill(child.pid, signal.SIGKILL)
+        wait_for(lambda: psutil.Process(child.pid).status() == "zombie", 20, "dead child that nobody has fetched")
+        agrees(
+            lambda: theirs("defunct"),
+            lambda: value(all_of(host), v.SYSTEM_PROCESS_COUNT, {v.PROCESS_STATE: "defunct"}),
+            0,
+            "processes defunct",
+        )
+
+
+def _pressure() -> dict[tuple[str, str], float]:
+    found = {}
+    for file in Path("/proc/pressure").iterdir():
+        for line in file.read_text().splitlines():
+            found[file.name, line.split()[0]] = int(line.split("total=")[1]) / 1e6
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/pressure/cpu").exists(), reason="this kernel has no /proc/pressure")
+def test_pressure_time_agrees_with_proc_pressure() -> None:
+    with opened("host") as host:
+        before, ours, after = _pressure(), often(host), _pressure()
+    found = series_of(ours, v.SYSTEM_PRESSURE_TIME)
+    keys = {(str(each.attributes[v.PRESSURE_RESOURCE]), str(each.attributes[v.PRESSURE_KIND])) for each in found}
+    assert keys == {("cpu", "some"), ("memory", "some"), ("memory", "full"), ("io", "some"), ("io", "full")}
+    for resource, kind in keys:
+        mine = value(ours, v.SYSTEM_PRESSURE_TIME, {v.PRESSURE_RESOURCE: resource, v.PRESSURE_KIND: kind})
+        rises_between(before[resource, kind], mine, after[resource, kind], f"{kind} {resource}")
+
+
+# -- other kernels
+
+TABLES = (
+    "/proc/stat",
+    "/proc/loadavg",
+    "/proc/meminfo",
+    "/proc/vmstat",
+    "/proc/diskstats",
+    "/proc/net/dev",
+    "/proc/net/sockstat",
+    "/proc/net/snmp",
+    "/proc/pressure/cpu",
+    "/proc/pressure/memory",
+    "/proc/pressure/io",
+)
+ASKED = {"include_metrics": "system.*", "detail": "connections"}
+
+
+def _read(machine: Fabricated, **settings: object) -> dict[Series, Value]:
+    with opened("host", machine, settings={**ASKED, **settings}) as host:
+        return all_of(host)
+
+
+def _files(machine: Fabricated) -> dict[str, str | bytes | OSError]:
+    assert machine.tree is not None
+    return machine.tree.files
+
+
+@pytest.mark.parametrize("damage", ["gone", "empty", "forbidden"])
+@pytest.mark.parametrize("path", TABLES)
+def test_unreadable_proc_file_loses_only_its_metrics(path: str, damage: str) -> None:
+    whole, machine = _read(metal(0)), metal(0)
+    files = _files(machine)
+    if damage == "gone":
+        del files[path]
+    else:
+        files[path] = PermissionError(13, "Permission denied") if damage == "forbidden" else b""
+    left = _read(machine)
+    assert left.items() <= whole.items(), "a number is wrong"
+    assert len(left) < len(whole), "the file was read for nothing"
+    rows = {series.metric for series in whole} - {series.metric for series in left}
+    assert len(rows) <= 12, f"lost with {path}: {sorted(row.name for row in rows)}"
+
+
+# /proc/meminfo is left out: it comes in one piece, and some of its lines no kernel has to have.
+@pytest.mark.parametrize("path", [path for path in TABLES if path != "/proc/meminfo"])
+def test_truncated_proc_file_gives_no_wrong_value(path: str) -> None:
+    whole = _read(metal(0))
+    text = _files(metal(0))[path]
+    assert isinstance(text, str)
+    step = max(1, len(text) // 50)
+    for cut in range(0, len(text), step):
+        machine = metal(0)
+        _files(machine)[path] = text[:cut]
+        wrong = {series: number for series, number in _read(machine).items() if whole[series] != number}
+        assert not wrong, f"{path} cut to {text[:cut][-40:]!r} gives {wrong}"
+
+
+@pytest.mark.parametrize("path", TABLES)
+def test_vanishing_proc_file_loses_its_metrics_until_it_is_back(path: str) -> None:
+    machine = metal(0)
+    with opened("host", machine, settings=ASKED) as host:
+        whole = often(host)
+        kept = _files(machine).pop(path)
+        assert often(host).items() < whole.items()
+        _files(machine)[path] = kept
+        assert often(host) == whole
+
+
+def test_columns_and_lines_of_newer_kernels_are_ignored() -> None:
+    whole, machine = _read(metal(0)), metal(0)
+    files = _files(machine)
+    for path in ("/proc/stat", "/proc/diskstats", "/proc/loadavg"):
+        files[path] = "".join(f"{line} 77 88\n" for line in str(files[path]).splitlines())
+    files["/proc/meminfo"] = "Newest:  5 kB\n" + str(files["/proc/meminfo"]) + "MemTotalNew: 7 kB\nPlain:  3\n"
+    files["/proc/vmstat"] = str(files["/proc/vmstat"]) + "pgfault_new 9\nnew_pgfault 4\n"
+    files["/proc/pressure/cpu"] = "somewhat avg10=0.00 total=8\n" + str(files["/proc/pressure/cpu"]) + "none total=9\n"
+    files["/proc/pressure/irq"] = "full avg10=0.00 avg60=0.00 avg300=0.00 total=1\n"
+    files["/proc/net/sockstat"] = str(files["/proc/net/sockstat"]) + "NEW: inuse 3\n"
+    assert _read(machine) == whole
+
+
+@pytest.mark.parametrize("columns", [14, 18, 20])
+def test_diskstats_of_14_18_and_20_columns_give_the_same_values(columns: int) -> None:
+    machine = old(0)
+    _files(machine)["/proc/diskstats"] = diskstats(["sda", "sda1", "sdb"], 0, columns)
+    assert _read(machine) == _read(old(0))
+
+
+@pytest.mark.parametrize("columns", [4, 7, 8, 10])
+def test_cpu_modes_missing_in_proc_stat_are_absent(columns: int) -> None:
+    machine = old(0)
+    _files(machine)["/proc/stat"] = stat(8, 0, columns)
+    modes = {str(series.attributes[v.CPU_MODE]) for series in series_of(_read(machine), v.SYSTEM_CPU_TIME)}
+    known = ["user", "nice", "system", "idle", "iowait", "interrupt", "steal"]
+    assert modes == set(known[: {4: 4, 7: 6, 8: 7, 10: 7}[columns]])
+
+
+def test_memory_available_is_absent_without_memavailable() -> None:
+    found = _read(old(0))
+    assert not series_of(found, v.SYSTEM_MEMORY_LINUX_AVAILABLE)
+    assert sum(series_of(found, v.SYSTEM_MEMORY_USAGE).values()) == value(found, v.SYSTEM_MEMORY_LIMIT)  # type: ignore[arg-type]
+
+
+def test_removed_and_added_disks_are_noticed() -> None:
+    machine = old(0)
+    with opened("host", machine) as host:
+        _files(machine)["/proc/diskstats"] = diskstats(["sdb", "sdc"], 0)
+        _files(machine)["/sys/block/sdc/device/model"] = "x\n"
+        found = {series.attributes[v.DEVICE] for series in series_of(often(host), v.SYSTEM_DISK_IO_TIME)}
+    assert found == {"sdb", "sdc"}
+
+
+def test_added_interface_appears_within_a_minute_and_removed_one_vanishes() -> None:
+    machine = old(0)
+    assert machine.tree is not None
+
+    def seen() -> set[object]:
+        return {series.attributes[v.INTERFACE] for series in series_of(often(host), v.SYSTEM_NETWORK_IO)}
+
+    with opened("host", machine) as host:
+        assert seen() == {"eth0"}
+        _files(machine)["/proc/net/dev"] = dev(["lo", "eth0", "eth1"], 0)
+        _files(machine)["/sys/class/net/eth1/device/vendor"] = "x\n"
+        machine.tree.up += 60.0
+        assert seen() == {"eth0", "eth1"}
+        _files(machine)["/proc/net/dev"] = dev(["lo", "eth1"], 0)
+        assert seen() == {"eth1"}
+
+
+def test_interface_with_non_utf8_name_is_ignored() -> None:
+    machine = old(0)
+    _files(machine)["/proc/net/dev"] = dev(["lo", "eth0", "odd"], 0).encode().replace(b"odd", b"v\xff")
+    assert _read(machine) == _read(old(0))
+
+
+@pytest.mark.parametrize("columns", [4, 7])
+def test_diskstats_line_with_few_columns_is_ignored(columns: int) -> None:
+    machine = old(0)
+    _files(machine)["/proc/diskstats"] = diskstats(["sda"], 0, 14) + diskstats(["sdb"], 0, columns)
+    found = {series.attributes[v.DEVICE] for series in series_of(_read(machine), v.SYSTEM_DISK_IO_TIME)}
+    assert found == {"sda"}
+
+
+def test_detail_adds_series_per_cpu_and_process_state() -> None:
+    machine = everything(0, cores=12)
+    found = _read(machine, detail="cpu,connections,processes", include_metrics="*")
+    assert len(series_of(found, v.SYSTEM_CPU_TIME)) == 12 * 7
+    assert len(series_of(found, v.SYSTEM_CPU_UTILIZATION)) == 12 * 7
+    assert value(found, v.SYSTEM_CPU_FREQUENCY, {v.CPU_NUMBER: 11}) == 2.21e9
+    assert value(found, v.SYSTEM_PROCESS_COUNT, {v.PROCESS_STATE: "sleeping"}) == 6 + 1, "and the one that reads"
+    assert value(found, v.SYSTEM_PROCESS_COUNT, {v.PROCESS_STATE: "running"}) == 2
+    assert value(found, v.SYSTEM_PROCESS_COUNT, {v.PROCESS_STATE: "stopped"}) == 2
+    assert value(found, v.SYSTEM_PROCESS_COUNT, {v.PROCESS_STATE: "defunct"}) == 1
+
+
+def test_udp_connections_without_ipv6() -> None:
+    machine, udp = metal(0), {v.NETWORK_TRANSPORT: "udp"}
+    assert value(_read(machine), v.SYSTEM_NETWORK_CONNECTION_COUNT, udp) == 9 + 5
+    del _files(machine)["/proc/net/sockstat6"]
+    assert value(_read(machine), v.SYSTEM_NETWORK_CONNECTION_COUNT, udp) == 9
+
+
+MANY = """
+import os, subprocess
+from opentelemetry.instrumentation.hardware import catalog as v
+from tests.sources.reading import often, opened, series_of
+names = [f"otel{number}" for number in range(80)]
+kinds = ("dummy", "ifb")
+kind = next(kind for kind in kinds if not os.system(f"ip link add otel0 type {kind} 2>/dev/null"))
+for name in names[1:]:
+    subprocess.run(["ip", "link", "add", name, "type", kind], check=True)
+with opened("host", interfaces=names) as host:
+    print(len(series_of(often(host), v.SYSTEM_NETWORK_IO)))
+"""
+
+
+def test_proc_net_dev_longer_than_a_page_is_read_whole() -> None:
+    """/proc/net/dev of a machine with many interfaces; the kernel gives it a page at a time."""
+    if not (shutil.which("unshare") and shutil.which("ip") and os.geteuid() == 0):
+        pytest.skip("needs unshare, ip and root, to make a network of its own")
+    done = run(["unshare", "--net", sys.executable, "-c", MANY], cwd=Path(__file__).parents[3])
+    if "StopIteration" in done.stderr or "unshare" in done.stderr:
+        pytest.skip(f"no network of its own, or no interfaces in it: {done.stderr.splitlines()[-1]}")
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) == 80 * 2

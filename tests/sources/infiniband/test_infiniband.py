@@ -1,0 +1,86 @@
+"""Ports of InfiniBand adapters, over made-up files; hanging adapters are in test_faults."""
+
+from __future__ import annotations
+
+import os
+from errno import EIO
+
+import pytest
+from tests import children
+from tests.sources.machines import infiniband
+from tests.sources.reading import Portable, all_of, opened
+from tests.sources.tree import Fabricated, Tree
+
+from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware.model import Series, Unavailable, Value
+
+DEAD = OSError(EIO, os.strerror(EIO))
+
+
+def _ports(found: dict[Series, Value]) -> set[object]:
+    return {series.attributes[v.HW_ID] for series in found}
+
+
+def test_no_adapter_is_unavailable_with_a_fix() -> None:
+    nothing = Fabricated(Tree())
+    with pytest.raises(Unavailable, match="no adapter in /sys/class/infiniband") as caught:
+        opened("infiniband", nothing).__enter__()
+    assert "load its driver" in caught.value.fix
+
+
+def test_infiniband_is_unavailable_outside_linux() -> None:
+    with pytest.raises(Unavailable, match="not Linux"):
+        opened("infiniband", Portable()).__enter__()
+
+
+def test_unreadable_port_loses_its_metrics_and_all_ports_are_an_error() -> None:
+    tree = Tree(infiniband(0))
+    with opened("infiniband", Fabricated(tree)) as source:
+        whole = all_of(source)
+        assert _ports(whole) == {"mlx5_0/1", "mlx5_1/1"}
+        assert source.missing == []
+        tree.files |= {name: DEAD for name in tree.files if "mlx5_1" in name}
+        assert _ports(all_of(source)) == {"mlx5_0/1"}
+        assert source.missing == ["mlx5_1/1: none of its files can be read"]
+        tree.files |= {name: DEAD for name in tree.files if "mlx5_0" in name}
+        with pytest.raises(OSError, match="no port says anything"):
+            all_of(source)
+        tree.files.clear()
+        with pytest.raises(OSError, match="no port says anything"):
+            all_of(source)
+        tree.files |= infiniband(0)
+        assert all_of(source) == whole
+        assert source.missing == []
+
+
+@pytest.mark.parametrize("text", ["", "\n", "N/A\n", "-1\n", "0x10\n", "3 4\n"])
+def test_invalid_counter_text_is_absent(text: str) -> None:
+    tree = Tree(infiniband(0))
+    with opened("infiniband", Fabricated(tree)) as source:
+        whole = all_of(source)
+        port = "/sys/class/infiniband/mlx5_0/ports/1/counters/"
+        tree.files |= {port + "symbol_error": text, port + "port_rcv_data": text}
+        lost = {(str(series.metric.name), *series.attributes.values()) for series in whole.keys() - all_of(source)}
+    assert lost == {
+        ("hw.errors", "mlx5_0/1", "mlx5_0/1", "network", "symbol"),
+        ("hw.network.io", "mlx5_0/1", "mlx5_0/1", "receive"),
+    }
+
+
+def test_snapshot_finds_adapters_in_sysfs() -> None:
+    found = children.scene("rdma_machine", "otel-hardware", "snapshot", "--window", "0.1", "--format", "json")
+    points = {
+        tuple(sorted(point["attributes"].items())): point["value"]
+        for point in found["metrics"]
+        if point["name"] in ("hw.network.io", "hw.network.up")
+    }
+    first, second = ({"hw.id": f"mlx5_{number}/1", "hw.name": f"mlx5_{number}/1"} for number in (0, 1))
+    assert points == {
+        tuple(sorted(attributes.items())): number
+        for attributes, number in (
+            (first, 1),
+            (second, 0),
+            ({**first, "network.io.direction": "transmit"}, 3_600_000_000),
+            ({**first, "network.io.direction": "receive"}, 4_400_000_000),
+        )
+    }

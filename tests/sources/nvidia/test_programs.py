@@ -1,0 +1,480 @@
+"""NVML in real programs: old libraries, no library, calls that never return, forks, containers."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from tests import children
+from tests.programs.journal import Export, exports, parsed
+from tests.sources.cards import OUTERMOST
+from tests.tools import Missing, fake_nvml, need, nvitop
+from tests.tools.nvml import HANG, MIB, FakeNvml, Gpu, geforce, h100, listed, mig, refused
+from tests.waiting import wait_for
+
+from opentelemetry.instrumentation.hardware.pipeline.reporter import JOB, key
+
+GPU_ONLY = {"OTEL_PYTHON_HARDWARE_SOURCES": "nvidia", "OTEL_PYTHON_HARDWARE_NVIDIA_SMI": "off"}
+
+
+ON_HOST = os.readlink("/proc/self/ns/pid") == OUTERMOST
+"""Whether this is the outermost pid namespace: NVML says pids of that one."""
+
+
+def machine(folder: Path, *gpus: Gpu, without: tuple[str, ...] = ()) -> FakeNvml:
+    need(lambda: fake_nvml(without))
+    return FakeNvml(folder, *gpus, without=without)
+
+
+def ran(
+    env: Mapping[str, str], *cases: Mapping[str, str], before: Callable[[int], None] = lambda pid: None
+) -> list[dict[str, Any]]:
+    """The reports of one program with this environment, one for each case, which adds to the environment.
+
+    Args:
+        before: called with its pid before the first case.
+    """
+    with children.started(children.command("nvidia_run"), {**GPU_ONLY, **env}) as child:
+        before(child.pid)
+        out, err = child.communicate("".join(f"{json.dumps(case)}\n" for case in cases), timeout=children.PATIENCE)
+    assert (child.returncode, err) == (0, "")
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def value(said: Mapping[str, Any], name: str, **attributes: str) -> Any:
+    """The value of a reported point by its attributes, with dots as ``_``; None without such a point."""
+    for metric, about, number in said["points"]:
+        if (
+            metric == name
+            and attributes.items() <= {key.replace(".", "_"): each for key, each in about.items()}.items()
+        ):
+            return number
+    return None
+
+
+NEWER = """
+import os
+from opentelemetry.instrumentation.hardware.drivers import Refusal
+from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import Nvml
+nvml = Nvml(os.environ["OTEL_PYTHON_HARDWARE_NVML"])
+for ask in (lambda: nvml.get("0", "PowerUsage"), lambda: nvml.processes("0", "Compute")):
+    try:
+        ask()
+    except Refusal as refusal:
+        print(refusal)
+import nvitop
+"""
+
+
+def test_error_code_newer_than_the_binding_leaves_the_binding_unchanged(tmp_path: Path) -> None:
+    need(nvitop)
+    fake = machine(tmp_path, h100() | {"PowerUsage": refused(70), "ComputeRunningProcesses": refused(71)})
+    answer = children.run([sys.executable, "-c", NEWER], fake.environment)
+    assert answer.stdout.splitlines() == ["Unknown Error (70)", "Unknown Error (71)"]
+    assert answer.returncode == 0, answer.stderr
+
+
+# -- No driver, or no library.
+
+
+LIBRARY = "OTEL_PYTHON_HARDWARE_NVML"
+
+
+class Bare(NamedTuple):
+    """The reports of a program without a driver.
+
+    Attributes:
+        said: by case.
+        calls: the calls of the library on its library path.
+        file: a file that is no library.
+    """
+
+    said: Mapping[str, dict[str, Any]]
+    calls: Mapping[str, int]
+    file: Path
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Bare:
+    """One program runs all cases, those that must not load a library first."""
+    folder = tmp_path_factory.mktemp("bare")
+    fake = machine(folder, h100())
+    file = folder / "libnvidia-ml.so.1"
+    file.write_text("This is no library")
+    cases = {
+        "default": {},
+        "auto": {LIBRARY: "auto"},
+        "off": {LIBRARY: "off"},
+        "no file": {LIBRARY: str(folder / "nowhere" / "libnvidia-ml.so.1")},
+        "no library": {LIBRARY: str(file)},
+    }
+    env = {name: text for name, text in fake.environment.items() if name != LIBRARY}
+    return Bare(dict(zip(cases, ran(env, *cases.values()))), fake.calls(), file)
+
+
+@pytest.mark.parametrize("case", ["default", "auto", "off"])
+def test_without_driver_no_library_is_imported_or_loaded(bare: Bare, case: str) -> None:
+    if os.path.exists("/sys/module/nvidia/initstate") and case != "off":
+        pytest.skip("this machine has an NVIDIA driver")
+    said = bare.said[case]
+    assert not said["imported"]
+    assert not said["mapped"]
+    assert bare.calls == {}
+    assert {name for name, *_ in said["points"] if name.startswith(("hw.", "process.gpu."))} == set()
+    assert "no NVIDIA driver" in said["problem"] or "switched off" in said["problem"]
+    assert "WARNING" not in said["heard"]
+
+
+def test_library_path_without_file_is_the_problem(bare: Bare) -> None:
+    said = bare.said["no file"]
+    assert "cannot open shared object file" in said["problem"]
+    assert "WARNING" not in said["heard"]
+
+
+def test_library_path_of_a_file_that_is_no_library_is_the_problem(bare: Bare) -> None:
+    said = bare.said["no library"]
+    assert "NVML: " in said["problem"]
+    assert str(bare.file) in said["problem"]
+    assert "WARNING" not in said["heard"]
+
+
+def test_binding_is_not_imported_by_our_threads(tmp_path: Path) -> None:
+    (said,) = ran(machine(tmp_path, h100()).environment, {})
+    assert said["imported"]
+    assert said["mapped"]
+    assert said["asked"] == []
+    assert value(said, "hw.power") == pytest.approx(512.6)
+
+
+# -- Libraries of other versions.
+
+
+def test_old_library_is_called_by_its_older_function_names(tmp_path: Path) -> None:
+    lacks = (
+        *(
+            f"nvmlDeviceGet{kind}RunningProcesses_v{n}"
+            for kind in ("Compute", "Graphics", "MPSCompute")
+            for n in (2, 3)
+        ),
+        "nvmlDeviceGetCurrentClocksEventReasons",
+        "nvmlDeviceGetMemoryInfo_v2",
+        "nvmlGpmQueryDeviceSupport",
+        "nvmlDeviceGetSamples",
+        "nvmlDeviceGetFanSpeedRPM",
+        "nvmlDeviceGetJpgUtilization",
+        "nvmlDeviceGetOfaUtilization",
+    )
+    fake = machine(tmp_path, geforce(), without=lacks)
+    fake.say({"gpu0.CurrentClocksThrottleReasons": 0x40})
+    (said,) = ran(
+        fake.environment,
+        {},
+        before=lambda pid: fake.say({"gpu0.ComputeRunningProcesses": listed((pid, 12 * MIB), (1, MIB))}),
+    )
+    assert value(said, "hw.gpu.memory.usage") == (10_000 + 350) * MIB
+    assert value(said, "hw.gpu.utilization", hw_gpu_task="general") == pytest.approx(0.97)
+    assert value(said, "hw.gpu.throttle.time", hw_gpu_throttle_reason="thermal_hw") > 0
+    assert value(said, "hw.fan.speed_ratio") == 0.45
+    assert value(said, "hw.fan.speed") is None
+    assert value(said, "process.gpu.memory.usage") == (12 * MIB if ON_HOST else None)
+    assert "Function Not Found" in " ".join(said["missing"])
+    assert "WARNING" not in said["heard"]
+
+
+def test_library_with_few_functions_exports_what_it_has(tmp_path: Path) -> None:
+    lacks = (
+        "nvmlDeviceGetFieldValues",
+        "nvmlEventSetCreate",
+        "nvmlDeviceGetProcessUtilization",
+        "nvmlDeviceGetMigMode",
+        "nvmlDeviceGetPciInfo_v3",
+        *(f"nvmlDeviceGetComputeRunningProcesses{version}" for version in ("", "_v2", "_v3")),
+    )
+    (said,) = ran(machine(tmp_path, mig(h100(), 0, {0: (1, 0)}), without=lacks).environment, {})
+    assert value(said, "hw.power") == pytest.approx(512.6)
+    assert value(said, "hw.energy") >= 0
+    assert value(said, "hw.status", hw_state="ok") == 1
+    assert "WARNING" not in said["heard"]
+    assert "ERROR" not in said["heard"]
+
+
+# -- A job: only its reporter exports the GPUs and registers for events.
+
+
+def test_job_member_exports_only_its_own_gpu_memory(tmp_path: Path) -> None:
+    fake = machine(tmp_path, h100())
+    (said,) = ran(
+        {**fake.environment, JOB: key(os.getpid())},
+        {},
+        before=lambda pid: fake.say({"gpu0.ComputeRunningProcesses": listed((pid, 12 * MIB))}),
+    )
+    found = {name for name, *_ in said["points"] if not name.startswith("otel_hardware.")}
+    assert found == ({"process.gpu.memory.usage"} if ON_HOST else set())
+    calls = fake.calls()
+    assert [call for call in calls if call.startswith("Event") or "RegisterEvents" in call] == []
+    assert calls["gpu0.UtilizationRates"] == calls["gpu0.FieldValues"] == 0
+
+
+# -- A program that runs on while the driver fails.
+
+OFTEN = 0.2
+"""Seconds between two exports, for a program that exports by itself."""
+
+ON_COMMAND = 3600.0
+"""The same for a program that exports on command only."""
+
+
+class Program:
+    """A program with metrics and NVIDIA GPUs.
+
+    Attributes:
+        fake: the driver.
+        child: the program.
+        journal: the file that it exports to.
+    """
+
+    def __init__(self, fake: FakeNvml, child: subprocess.Popen[str], journal: Path) -> None:
+        self.fake = fake
+        self.child = child
+        self.journal = journal
+        self._read = 0
+        self._exports: list[Export] = []
+
+    def exports(self) -> list[Export]:
+        """All exports of the program itself so far."""
+        if self.journal.exists():
+            with self.journal.open("rb") as journal:
+                journal.seek(self._read)
+                whole = journal.read().rpartition(b"\n")[0]
+            if whole:
+                self._read += len(whole) + 1
+                found = map(parsed, whole.decode().split("\n"))
+                self._exports += [export for export in found if export.pid == self.child.pid]
+        return self._exports
+
+    def last(self) -> Export:
+        return self.exports()[-1]
+
+    def until(self, condition: Callable[[Export], object], what: str) -> None:
+        """Wait until the last export fulfils the condition."""
+
+        def holds() -> bool:
+            assert self.child.poll() is None, self.child.communicate()
+            return bool(self.exports()) and bool(condition(self.last()))
+
+        wait_for(holds, children.PATIENCE, what)
+
+    def ask(self, word: str) -> Any:
+        """Send it a command; returns the JSON value that it prints when the command is done."""
+        assert self.child.stdin is not None
+        assert self.child.stdout is not None
+        self.child.stdin.write(word + "\n")
+        self.child.stdin.flush()
+        return json.loads(self.child.stdout.readline())
+
+    def export(self) -> Export:
+        """Send the command `export`; returns what was exported."""
+        self.ask("export")
+        return self.last()
+
+    def end(self) -> list[str]:
+        """Close its input and wait for its end; returns the lines of its log."""
+        assert self.child.stdin is not None
+        self.child.stdin.close()
+        self.child.stdin = None
+        _, err = children.end_of(self.child)
+        assert self.child.returncode == 0, err
+        return err.splitlines()
+
+
+Start = Callable[..., Program]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    with ExitStack() as stack:
+
+        def start(*gpus: Gpu, every: float, say: Mapping[str, str] | None = None) -> Program:
+            fake = machine(tmp_path, *gpus)
+            fake.say(say or {})
+            journal = tmp_path / "journal"
+            env = {**fake.environment, "OTEL_PYTHON_HARDWARE_NVIDIA_SMI": "off"}
+            child = stack.enter_context(children.started(children.command("nvidia_journal", journal, every), env))
+            return Program(fake, child, journal)
+
+        yield start
+
+
+def powered(count: int) -> Callable[[Export], bool]:
+    """The condition that so many GPUs have `hw.power`."""
+    return lambda export: len(export.values("hw.power")) == count
+
+
+def up(export: Export) -> list[int]:
+    found: list[int] = export.values("otel_hardware.source.up", otel_hardware_source="nvidia")
+    return found
+
+
+def alone(export: Export) -> bool:
+    """Whether the NVIDIA source is down without values while all other sources have theirs."""
+    others = {"system.cpu.time", "process.cpu.time", "system.memory.usage"} <= export.names()
+    host = export.values("otel_hardware.source.up", otel_hardware_source="host")
+    return (up(export), export.values("hw.power"), host, others) == ([0], [], [1], True)
+
+
+HANGS = 5
+"""Seconds without an answer after which a source counts as hanging and its readings as old, and some more."""
+
+
+@pytest.mark.parametrize(
+    ("call", "ending"), [("gpu1.PowerUsage", "heal"), ("gpu0.UUID", "uninstrument"), ("EventSetWait", "leave")]
+)
+def test_hanging_nvml_call_loses_only_gpu_metrics_and_the_program_ends(start: Start, call: str, ending: str) -> None:
+    program = start(h100(0), h100(1), every=OFTEN)
+    program.until(powered(2), "export of both GPUs")
+    device, _, name = call.partition(".")
+    before = program.fake.calls()[call]
+    # The UUID is asked for again only after the device was lost.
+    lost = {device: refused(15)} if name == "UUID" else {}
+    program.fake.say({call: HANG, **lost})
+    if lost:
+        program.until(powered(1), "export without the lost device")
+        program.fake.say({device: None})
+    wait_for(lambda: program.fake.calls()[call] > before, children.PATIENCE, "call that hangs")
+    program.ask(f"later {HANGS}")
+    program.until(alone, "export of all others, which says that the driver hangs")
+    steps = len(program.exports())
+    program.until(lambda export: len(program.exports()) > steps + 2, "more exports")
+    if ending == "heal":
+        program.fake.say({call: h100(1)[name]})
+        program.until(lambda export: up(export) == [1] and powered(2)(export), "recovery")
+    elif ending == "uninstrument":
+        assert program.ask("uninstrument")["threads"] == ["otel-hardware-nvidia"]
+    heard = [line for line in program.end() if "Source nvidia" in line]
+    assert [line.split()[0] for line in heard] == ["WARNING", "INFO"][: 1 + (ending == "heal")], heard
+
+
+def test_hanging_nvml_init_loses_only_gpu_metrics_and_the_program_ends(start: Start) -> None:
+    program = start(h100(), every=OFTEN, say={"Init": HANG})
+    wait_for(lambda: program.fake.calls()["Init"], children.PATIENCE, "call that hangs")
+    program.ask(f"later {HANGS}")
+    program.until(alone, "export of all others, which says that the driver hangs")
+    heard = [line for line in program.end() if "nvidia" in line]
+    assert [line.split()[0] for line in heard] == ["WARNING"], heard
+
+
+def test_unloaded_driver_is_logged_once_and_recovers(start: Start) -> None:
+    program = start(h100(), every=OFTEN)
+    program.until(powered(1), "export of the GPU")
+    program.fake.say({"gpu": refused(1), "Init": refused(9)})
+    program.until(alone, "end of its numbers, and of no others")
+    program.fake.say({"gpu": None, "Init": None})
+    program.until(lambda export: up(export) == [1] and powered(1)(export), "recovery")
+    heard = [line for line in program.end() if "nvidia" in line]
+    assert [line.split()[0] for line in heard] == ["WARNING", "INFO"], heard
+
+
+def test_uninstrument_releases_the_driver_and_instrument_opens_it_again(start: Start) -> None:
+    program = start(h100(), every=ON_COMMAND)
+    for round_ in range(1, 4):
+        assert powered(1)(program.export())
+        assert program.ask("uninstrument") == {"threads": [], "open": []}
+        calls = program.fake.calls()
+        assert (calls["Init"], calls["Shutdown"]) == (round_, round_)
+        assert calls["EventSetCreate"] == calls["EventSetFree"] == round_
+        assert calls["GpmSampleAlloc"] == calls["GpmSampleFree"] == 2 * round_
+        assert powered(0)(program.export())
+        program.ask("again")
+    assert powered(1)(program.export())
+    assert [line for line in program.end() if line.startswith(("WARNING", "ERROR"))] == []
+
+
+def test_forked_child_opens_the_driver_anew_and_its_parent_goes_on(start: Start) -> None:
+    program = start(h100(), every=ON_COMMAND)
+    assert powered(1)(program.export())
+    before = program.fake.calls()
+    assert program.ask("fork") == 0
+    after = program.fake.calls()
+    assert after["Init"] == before["Init"] + 1, "the child's own"
+    assert after["Shutdown"] == before["Shutdown"] + 1
+    assert after["gpu0.ComputeRunningProcesses_v3"] > before["gpu0.ComputeRunningProcesses_v3"]
+    assert any(export.pid != program.child.pid and up(export) == [1] for export in exports(program.journal))
+    assert powered(1)(program.export())
+    assert [line for line in program.end() if line.startswith(("WARNING", "ERROR"))] == []
+
+
+# -- Containers: a pid namespace of their own.
+
+CONTAINER = """
+set -e
+mount -t tmpfs dev "$1"
+for name in null zero random urandom; do touch "$1/$name"; mount --bind "/dev/$name" "$1/$name"; done
+touch "$1/nvidia-uvm"
+mount --bind "$1" /dev
+shift
+exec "$@"
+"""
+"""Makes a /dev with an nvidia-uvm device, which programs that compute hold open, and runs a command."""
+
+
+def contained(folder: Path, fake: FakeNvml, *holds: str) -> dict[str, Any]:
+    """The report of a program that is process 1 of a new pid namespace."""
+    folder.mkdir(exist_ok=True)
+    unshare = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "sh", "-c", CONTAINER, "sh", str(folder)]
+    outcome = children.run([*unshare, *children.command("nvidia_container", *holds)], {**GPU_ONLY, **fake.environment})
+    assert outcome.returncode == 0, outcome.stderr
+    said: dict[str, Any] = json.loads(outcome.stdout)
+    return said
+
+
+@pytest.fixture
+def namespaces(tmp_path: Path) -> None:
+    """Skips the test where pid namespaces cannot be made."""
+
+    def made() -> None:
+        probe = subprocess.run(
+            ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "mount", "-t", "tmpfs", "dev", str(tmp_path)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if probe.returncode:
+            raise Missing(f"process namespaces cannot be made here: {probe.stderr.strip()}")
+
+    need(made)
+
+
+@pytest.mark.usefixtures("namespaces")
+def test_container_pid_equal_to_a_host_pid_is_not_taken_for_ours(tmp_path: Path) -> None:
+    fake = machine(tmp_path, h100())
+    fake.say({"gpu0.ComputeRunningProcesses": listed((1, 7 * MIB), (4711, MIB))})
+    said = contained(tmp_path / "dev", fake)
+    assert said["pid"] == 1
+    assert said["used"] == {}
+    assert [sentence for sentence in said["missing"] if "--pid=host" in sentence] == [], "we do not compute"
+
+
+@pytest.mark.usefixtures("namespaces")
+def test_container_pid_of_a_program_with_an_open_gpu_is_ours(tmp_path: Path) -> None:
+    fake = machine(tmp_path, h100())
+    fake.say({"gpu0.ComputeRunningProcesses": listed((1, 7 * MIB), (4711, MIB))})
+    said = contained(tmp_path / "dev", fake, "/dev/nvidia-uvm")
+    assert said["used"] == {"process.gpu.memory.usage": 7 * MIB}
+    assert [sentence for sentence in said["missing"] if "--pid=host" in sentence] == []
+
+
+@pytest.mark.usefixtures("namespaces")
+def test_container_with_host_pids_names_the_remedy_pid_host(tmp_path: Path) -> None:
+    fake = machine(tmp_path, h100())
+    fake.say({"gpu0.ComputeRunningProcesses": listed((4711, 7 * MIB))})
+    said = contained(tmp_path / "dev", fake, "/dev/nvidia-uvm")
+    assert said["used"] == {}
+    (sentence,) = [sentence for sentence in said["missing"] if "--pid=host" in sentence]
+    assert sentence.startswith("process.gpu.*: ")

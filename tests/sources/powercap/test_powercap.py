@@ -1,0 +1,74 @@
+"""Energy of processors: wraparound, unreadable zones, and who may read them."""
+
+from __future__ import annotations
+
+from errno import EACCES
+from pathlib import Path
+
+import pytest
+from tests.sources.machines import metal, old
+from tests.sources.reading import often, opened, value
+
+from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware.model import Unavailable
+from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.sources import powercap
+
+PACKAGES = [{v.HW_ID: f"package-{each}", v.HW_NAME: f"CPU {each}", v.HW_TYPE: "cpu"} for each in (0, 1)]
+FOLDER = "/sys/class/powercap"
+
+
+def test_energy_counter_wraparound_is_added() -> None:
+    machine = metal(0)
+    with opened("powercap", machine) as source:
+        first = value(often(source), v.HW_ENERGY, PACKAGES[0])
+        machine.become(metal(1))
+        second = value(often(source), v.HW_ENERGY, PACKAGES[0])
+    assert second - first == pytest.approx((262_143_328_850 - 262_100_000_000 + 1_900_000_000) / 1e6)
+
+
+def test_energy_counter_of_a_zone_without_its_range_never_falls() -> None:
+    machine = metal(0)
+    assert machine.tree is not None
+    files = machine.tree.files
+    del files[f"{FOLDER}/intel-rapl:0/max_energy_range_uj"]
+    with opened("powercap", machine) as source:
+        files[f"{FOLDER}/intel-rapl:0/energy_uj"] = "5000000\n"
+        first = value(often(source), v.HW_ENERGY, PACKAGES[0])
+        files[f"{FOLDER}/intel-rapl:0/energy_uj"] = "2000000\n"
+        assert value(often(source), v.HW_ENERGY, PACKAGES[0]) == pytest.approx(first + 2)
+
+
+def test_unreadable_zone_loses_only_its_metrics() -> None:
+    machine = metal(0)
+    assert machine.tree is not None
+    machine.tree.files[f"{FOLDER}/intel-rapl:0/energy_uj"] = PermissionError(EACCES, "Permission denied")
+    with opened("powercap", machine) as source:
+        found = {series.attributes[v.HW_ID] for series in often(source)}
+    assert found == {"package-1", "dram-0", "dram-1", "psys"}
+
+
+def test_prepare_needs_a_readable_rapl_zone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(powercap, "_CLASS", str(tmp_path / "powercap"))
+    assert not powercap.Powercap.prepare(Config())
+    (tmp_path / "powercap" / "intel-rapl:0").mkdir(parents=True)
+    other = tmp_path / "powercap" / "other:0"
+    other.mkdir()
+    (other / "energy_uj").write_text("5\n")
+    assert not powercap.Powercap.prepare(Config()), "no zone of ours has a counter"
+    (tmp_path / "powercap" / "intel-rapl:0" / "energy_uj").write_text("5\n")
+    assert powercap.Powercap.prepare(Config())
+
+
+def test_zones_for_root_only_are_unavailable_with_a_fix() -> None:
+    machine = metal(0)
+    assert machine.tree is not None
+    for path in machine.tree.files:
+        if path.endswith("/energy_uj"):
+            machine.tree.files[path] = PermissionError(EACCES, "Permission denied")
+    with pytest.raises(Unavailable, match="that this user may read") as refused, opened("powercap", machine):
+        pass
+    assert "only root" in refused.value.fix
+    with pytest.raises(Unavailable) as nothing, opened("powercap", old(0)):
+        pass
+    assert not nothing.value.fix, "there is nothing to be done"

@@ -1,0 +1,447 @@
+"""The process's numbers, and its tree's, against psutil and against what real children do."""
+
+from __future__ import annotations
+
+import gc
+import json
+import mmap
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import psutil
+import pytest
+from tests.children import command, in_pid_namespace, run, started
+from tests.sources.machines import STRANGER, foreign, metal, tree
+from tests.sources.reading import agrees, all_of, often, opened, rises_between, series_of, value
+from tests.sources.tree import Fabricated
+from tests.waiting import wait_for
+
+from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware.model import Series, Share, Value
+from opentelemetry.instrumentation.hardware.sources import Source
+from opentelemetry.instrumentation.hardware.sources.process import Process
+from opentelemetry.instrumentation.hardware.system.machine import Relative
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the Linux kernel")
+
+IDLE = "import sys; print('ready', flush=True); sys.stdin.read()"
+BUSY = "print('ready', flush=True)\nwhile True: pass"
+NEST = (
+    "import subprocess, sys\n"
+    f"child = subprocess.Popen([sys.executable, '-c', {BUSY!r}], stdout=subprocess.PIPE)\n"
+    "child.stdout.readline(); print('ready', flush=True)\n"
+    "try:\n    sys.stdin.read()\nfinally:\n    child.kill(); child.wait()\n"
+)
+
+
+@contextmanager
+def _child(program: str) -> Iterator[psutil.Process]:
+    """A child that has begun its work."""
+    with started([sys.executable, "-c", program]) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        yield psutil.Process(child.pid)
+
+
+def _now(source: Source, row: object, **attributes: str) -> Callable[[], float]:
+    names = {"mode": v.CPU_MODE, "direction": v.DISK_DIRECTION, "kind": v.SWITCH_TYPE, "fault": v.FAULT_TYPE}
+    where = {names[name]: word for name, word in attributes.items()}
+    return lambda: value(often(source), row, where)  # type: ignore[arg-type]
+
+
+def _part(found: dict[Series, Value]) -> float:
+    """The CPU time that shares are made of."""
+    return sum(share.part for share in found.values() if isinstance(share, Share))
+
+
+def _spent(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return times.user + times.system
+
+
+# -- one process
+
+
+@pytest.mark.parametrize("whose", ["ours", "another"])
+def test_cpu_time_agrees_with_psutil(whose: str) -> None:
+    """psutil counts in ticks of 10 ms, getrusage to the microsecond."""
+    with _child(BUSY) as child:
+        process = psutil.Process() if whose == "ours" else child
+        with opened("process", pid=process.pid) as source:
+            wait_for(lambda: _spent(child) > 0.2, 30, "CPU time of a busy child")
+            before, ours, after = process.cpu_times(), often(source), process.cpu_times()
+    for mode in ("user", "system"):
+        mine = value(ours, v.PROCESS_CPU_TIME, {v.CPU_MODE: mode})
+        rises_between(getattr(before, mode), mine, getattr(after, mode), mode, 0.021)
+
+
+def test_cpu_utilization_is_relative_to_the_cpu_affinity() -> None:
+    with _child(BUSY) as child:
+        cpus = child.cpu_affinity()
+        assert cpus is not None
+        child.cpu_affinity(cpus[:1])
+        with opened("process", pid=child.pid) as source:
+            first = series_of(often(source), v.PROCESS_CPU_UTILIZATION)
+            start, begun = _spent(child), _part(first)
+            wait_for(lambda: _spent(child) - start > 0.2, 60, "CPU time of a busy child")
+            last = series_of(often(source), v.PROCESS_CPU_UTILIZATION)
+    part = _part(last) - begun
+    whole = {share.whole for share in last.values() if isinstance(share, Share)} - {0.0}
+    assert len(whole) == 1, "both modes are shares of the same time"
+    assert part >= 0.2 - 0.03
+    assert part <= whole.pop() + 0.03, "one CPU cannot be used more than all of the time"
+
+
+@pytest.mark.parametrize("whose", ["ours", "another"])
+def test_memory_threads_and_descriptors_agree_with_psutil(whose: str) -> None:
+    with _child(IDLE) as child:
+        process = psutil.Process() if whose == "ours" else child
+        with opened("process", pid=process.pid) as source:
+            agrees(lambda: process.memory_info().rss, _now(source, v.PROCESS_MEMORY_USAGE), 1 << 18, "resident")
+            agrees(lambda: process.memory_info().vms, _now(source, v.PROCESS_MEMORY_VIRTUAL), 1 << 20, "virtual")
+            agrees(process.num_threads, _now(source, v.PROCESS_THREAD_COUNT), 0, "threads")
+            agrees(lambda: process.memory_percent() / 100, _now(source, v.PROCESS_MEMORY_UTILIZATION), 1e-4, "share")
+            listing = whose == "ours"  # psutil has the folder open while it counts
+            agrees(lambda: process.num_fds() - listing, _now(source, v.PROCESS_FILE_DESCRIPTOR_COUNT), 0, "descriptors")
+            found = often(source)  # one reading: memory may have grown by the next
+            assert value(found, v.PROCESS_MEMORY_PEAK) == value(found, v.PROCESS_MEMORY_USAGE)
+
+
+def test_memory_usage_follows_an_allocation() -> None:
+    size = 64 << 20
+    with opened("process") as source:
+        resident = _now(source, v.PROCESS_MEMORY_USAGE)
+        before = resident()
+        with mmap.mmap(-1, size) as taken:
+            taken.write(b"x" * size)
+            assert size <= resident() - before <= size + (8 << 20)
+        assert resident() - before < size / 2
+
+
+def test_thread_and_descriptor_counts_follow_what_is_opened() -> None:
+    release = threading.Event()
+    with opened("process") as source:
+        threads, descriptors = _now(source, v.PROCESS_THREAD_COUNT), _now(source, v.PROCESS_FILE_DESCRIPTOR_COUNT)
+        before = threads(), descriptors()
+        more = [threading.Thread(target=release.wait) for _ in range(7)]
+        pipes = [end for _ in range(5) for end in os.pipe()]
+        for thread in more:
+            thread.start()
+        after = threads(), descriptors()
+        release.set()
+        for thread in more:
+            thread.join()
+        for end in pipes:
+            os.close(end)
+    assert (after[0] - before[0], after[1] - before[1]) == (7, 10)
+
+
+def test_page_faults_and_context_switches_are_counted() -> None:
+    pages = 3_000
+    with opened("process") as source, mmap.mmap(-1, pages * mmap.PAGESIZE) as area:
+        area.madvise(mmap.MADV_NOHUGEPAGE)
+        faults, waits = (
+            _now(source, v.PROCESS_PAGING_FAULTS, fault="minor"),
+            _now(source, v.PROCESS_CONTEXT_SWITCHES, kind="voluntary"),
+        )
+        before = faults(), waits()
+        for page in range(pages):
+            area[page * mmap.PAGESIZE] = 1
+        assert faults() - before[0] >= pages
+        wait_for(lambda: waits() - before[1] >= 50, 30, "50 switches, of which each of these waits is one")
+
+
+def test_context_switches_agree_with_getrusage() -> None:
+    import resource
+
+    with opened("process") as source:
+        before, ours, after = (
+            resource.getrusage(resource.RUSAGE_SELF),
+            often(source),
+            resource.getrusage(resource.RUSAGE_SELF),
+        )
+    for kind, word in (("voluntary", "ru_nvcsw"), ("involuntary", "ru_nivcsw")):
+        mine = value(ours, v.PROCESS_CONTEXT_SWITCHES, {v.SWITCH_TYPE: kind})
+        rises_between(getattr(before, word), mine, getattr(after, word), kind)
+
+
+def test_disk_io_agrees_with_psutil(tmp_path: Path) -> None:
+    size = 4 << 20
+    process = psutil.Process()
+    with opened("process", include_metrics="process.disk.*") as source:
+        start = value(often(source), v.PROCESS_DISK_IO, {v.DISK_DIRECTION: "write"})
+        with open(tmp_path / "file", "wb") as file:
+            file.write(os.urandom(size))
+            os.fsync(file.fileno())
+        before, ours, after = process.io_counters(), often(source), process.io_counters()
+    for row, word, way in (
+        (v.PROCESS_DISK_IO, "read_bytes", "read"),
+        (v.PROCESS_DISK_IO, "write_bytes", "write"),
+        (v.PROCESS_DISK_OPERATIONS, "read_count", "read"),
+        (v.PROCESS_DISK_OPERATIONS, "write_count", "write"),
+    ):
+        rises_between(getattr(before, word), value(ours, row, {v.DISK_DIRECTION: way}), getattr(after, word), word)
+    if os.stat(tmp_path).st_dev == os.stat("/").st_dev and Path("/sys/dev/block").exists():
+        assert value(ours, v.PROCESS_DISK_IO, {v.DISK_DIRECTION: "write"}) - start >= size
+
+
+def test_uptime_agrees_with_psutil() -> None:
+    with _child(IDLE) as child, opened("process", pid=child.pid) as source:
+        agrees(lambda: time.time() - child.create_time(), _now(source, v.PROCESS_UPTIME), 1.5, "uptime")
+
+
+def _boottime() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def test_zombie_process_keeps_its_values_and_uptime() -> None:
+    """Its parent has not looked yet, so its totals can be read; its time goes on until its end is seen."""
+    with _child(NEST) as child, opened("process", pid=child.pid) as source:
+        alive = all_of(source)
+        (below,) = child.children()
+        child.kill()
+        below.kill()
+        wait_for(lambda: child.status() == psutil.STATUS_ZOMBIE, 30, "zombie")
+        seen = all_of(source)
+        then = _boottime()
+        wait_for(lambda: _boottime() > then + 0.2, 30, "later time")
+        later = all_of(source)
+        with opened("process", pid=child.pid) as other:
+            late = often(other)
+    assert value(seen, v.PROCESS_UPTIME) >= value(alive, v.PROCESS_UPTIME)
+    assert later == seen, "nothing of it changes"
+    for row in (v.PROCESS_MEMORY_USAGE, v.PROCESS_THREAD_COUNT, v.PROCESS_FILE_DESCRIPTOR_COUNT, v.PROCESS_TREE_COUNT):
+        assert series_of(seen, row) == series_of(alive, row) != {}, f"{row.name} is not what it was"
+    assert series_of(late, v.PROCESS_CPU_TIME) == series_of(seen, v.PROCESS_CPU_TIME)
+    assert not series_of(late, v.PROCESS_UPTIME), "its end is not known"
+
+
+def test_gc_metrics_agree_with_gc_get_stats() -> None:
+    with opened("process", include_metrics="cpython.gc.*") as source:
+        gc.collect()
+        before, ours, after = gc.get_stats(), often(source), gc.get_stats()
+    for row, key in (
+        (v.GC_COLLECTIONS, "collections"),
+        (v.GC_COLLECTED, "collected"),
+        (v.GC_UNCOLLECTABLE, "uncollectable"),
+    ):
+        assert len(series_of(ours, row)) == len(before)
+        for generation, (first, last) in enumerate(zip(before, after)):
+            rises_between(first[key], value(ours, row, {v.GC_GENERATION: generation}), last[key], key)
+
+
+def test_gc_metrics_are_absent_for_another_process() -> None:
+    with _child(IDLE) as child, opened("process", pid=child.pid, include_metrics="cpython.gc.*") as source:
+        assert not series_of(all_of(source), v.GC_COLLECTIONS)
+
+
+# -- the tree
+
+
+def test_process_without_children_has_tree_count_only() -> None:
+    with _child(IDLE) as child, opened("process", pid=child.pid) as source:
+        found = all_of(source)
+    assert value(found, v.PROCESS_TREE_COUNT) == 1
+    for row in (v.PROCESS_TREE_MEMORY_USAGE, v.PROCESS_TREE_THREAD_COUNT, v.PROCESS_TREE_CPU_UTILIZATION):
+        assert not series_of(found, row)
+
+
+def test_tree_metrics_agree_with_psutil() -> None:
+    """Ours is whoever runs the tests; below are an idle child, and one that has a busy child of its own."""
+    me = psutil.Process()
+
+    def family() -> list[psutil.Process]:
+        return [me, *me.children(recursive=True)]
+
+    before = len(family())
+    with _child(IDLE), _child(NEST), opened("process") as source:
+        assert len(family()) == before + 3
+        for row, theirs, allowed in (
+            (v.PROCESS_TREE_COUNT, lambda: len(family()), 0),
+            (v.PROCESS_TREE_MEMORY_USAGE, lambda: sum(each.memory_info().rss for each in family()), 1 << 20),
+            (v.PROCESS_TREE_THREAD_COUNT, lambda: sum(each.num_threads() for each in family()), 0),
+        ):
+            agrees(theirs, lambda row=row: value(all_of(source), row), allowed, row.name)  # type: ignore[misc]
+
+
+def test_tree_cpu_time_is_the_sum_of_its_processes() -> None:
+    me = psutil.Process()
+
+    def spent() -> float:
+        return sum(_spent(each) for each in [me, *me.children(recursive=True)])
+
+    def ours() -> float:
+        (share,) = series_of(all_of(source), v.PROCESS_TREE_CPU_UTILIZATION).values()
+        assert isinstance(share, Share)
+        return share.part
+
+    with _child(NEST), opened("process") as source:
+        early, mine, late = spent(), ours(), spent()
+        wait_for(lambda: spent() - late > 0.2, 60, "CPU time of a busy grandchild")
+        before, more, after = spent(), ours(), spent()
+    rises_between(before - late, more - mine, after - early, "CPU time of the tree", 0.05)
+
+
+def test_tree_cpu_time_does_not_fall_when_a_child_ends() -> None:
+    with opened("process") as source:
+        with _child(BUSY) as child:
+            all_of(source)
+            begun = _spent(child)
+            wait_for(lambda: _spent(child) - begun > 0.2, 30, "CPU time of a busy child")
+            first = series_of(all_of(source), v.PROCESS_TREE_CPU_UTILIZATION)
+        with _child(IDLE):
+            second = series_of(all_of(source), v.PROCESS_TREE_CPU_UTILIZATION)
+    assert _part(second) >= _part(first) > 0.1
+
+
+@pytest.mark.parametrize("ended", [False, True], ids=["that lives", "that has ended"])
+def test_child_of_a_thread_is_in_the_tree(ended: bool) -> None:
+    """The kernel keeps children under the thread that started them, until that thread ends."""
+    release, children = threading.Event(), []
+
+    def begin() -> None:
+        children.append(subprocess.Popen([sys.executable, "-c", IDLE], stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+        if not ended:
+            release.wait()
+
+    with opened("process") as source:
+        before = value(all_of(source), v.PROCESS_TREE_COUNT)
+        thread = threading.Thread(target=begin)
+        thread.start()
+        try:
+            wait_for(lambda: children, 30, "child of a thread")
+            if ended:
+                thread.join()
+                wait_for(lambda: not os.path.exists(f"/proc/self/task/{thread.native_id}"), 30, "end of the thread")
+            assert value(all_of(source), v.PROCESS_TREE_COUNT) == before + 1
+        finally:
+            release.set()
+            thread.join()
+            for child in children:
+                child.kill()
+                child.communicate()
+        assert value(all_of(source), v.PROCESS_TREE_COUNT) == before
+
+
+def test_children_without_proc_files_are_left_out() -> None:
+    machine = tree(1)
+    with opened("process", machine) as source:
+        assert value(all_of(source), v.PROCESS_TREE_COUNT) == 4
+        assert machine.tree is not None
+        del machine.tree.files[f"/proc/{STRANGER + 1}/stat"]  # it ended between the walk and the look
+        assert value(all_of(source), v.PROCESS_TREE_COUNT) == 3
+
+
+def unlisted() -> Fabricated:
+    """A process tree under a kernel that does not list children."""
+    machine = tree(1)
+    assert machine.tree is not None
+    files = machine.tree.files
+    for path in [path for path in files if path.endswith("/children")]:
+        files[path.replace("/children", "/comm")] = "python\n"
+        del files[path]
+    return machine
+
+
+def test_tree_uses_psutil_where_the_kernel_lists_no_children() -> None:
+    machine = unlisted()
+    machine.modules["psutil"] = {"Process.children": [STRANGER, STRANGER + 1]}
+    with opened("process", machine) as source:
+        assert value(all_of(source), v.PROCESS_TREE_COUNT) == 3
+
+
+def test_pid_namespace_with_the_hosts_proc_reports_our_process() -> None:
+    line = in_pid_namespace()
+    answer = run([*line, *command("pid_namespace")])
+    assert answer.returncode == 0, answer.stderr
+    found = json.loads(answer.stdout)
+    assert found["another"], "our pid must belong to another process in /proc, or the test shows nothing"
+    assert (found["alone"], found["tree"], found["threads"], found["larger"]) == (1, 2, 2, True)
+    assert found["ours"] == sorted({found["me"], found["number"]}), "both numbers are ours, the next is not"
+    assert found["computing"]
+    assert (
+        found["silent"]
+        == [
+            f"process {found['child']} cannot be told here: this is a pid namespace, and /proc shows the host's numbers"
+        ]
+        * 2
+    )
+    assert found["theirs"] == []
+    assert found["key"] == f"{found['number']}.{found['born']}"
+    assert found["member"] == [False, True]
+
+
+def test_psutil_is_asked_by_the_pid_of_proc() -> None:
+    machine = unlisted()
+    assert machine.tree is not None
+    machine.tree.numbers = False
+    machine.tree.files["/proc/{pid}"] = str(STRANGER + 7)
+    machine.modules["psutil"] = {
+        "Process.children": lambda pid, recursive: [STRANGER] if pid == STRANGER + 7 else [1, 2, 3]
+    }
+    with opened("process", machine) as source:
+        assert value(all_of(source), v.PROCESS_TREE_COUNT) == 2
+
+
+# -- made-up processes
+
+
+@pytest.mark.parametrize("path", ["/proc/{pid}/io", "/proc/{pid}/cgroup", "/proc/{pid}/mountinfo", "/proc/meminfo"])
+@pytest.mark.parametrize("damage", ["gone", "empty", "forbidden"])
+def test_unreadable_proc_file_loses_only_its_metrics(path: str, damage: str) -> None:
+    with opened("process", metal(0)) as source:
+        whole = all_of(source)
+    machine = metal(0)
+    assert machine.tree is not None
+    machine.tree.files[path] = PermissionError(13, "Permission denied") if damage == "forbidden" else b""
+    if damage == "gone":
+        del machine.tree.files[path]
+    with opened("process", machine) as source:
+        left = all_of(source)
+    assert left.items() <= whole.items()
+    assert len(whole) - len(left) <= 4
+
+
+def test_process_name_with_parentheses_and_newline_is_parsed() -> None:
+    machine = foreign(0)
+    assert machine.tree is not None
+    path = f"/proc/{STRANGER}/stat"
+    with opened("process", machine, pid=STRANGER) as source:
+        whole = all_of(source)
+    machine.tree.files[path] = str(machine.tree.files[path]).replace("(python)", "(a) R 7 (\n) 8)")
+    with opened("process", machine, pid=STRANGER) as source:
+        assert all_of(source) == whole
+
+
+def test_reading_an_ended_process_is_an_error() -> None:
+    machine = foreign(0)
+    assert machine.tree is not None
+    with opened("process", machine, pid=STRANGER) as source:
+        del machine.tree.files[f"/proc/{STRANGER}/stat"]
+        with pytest.raises(OSError, match="No such file"):
+            often(source)
+
+
+def test_tree_cpu_time_counts_a_late_found_child_from_then_on() -> None:
+    with opened("process") as process:
+        assert isinstance(process, Process)
+        old = Relative(77, born=1.0, age=50_000.0, cpu=36_000.0, resident=1, threads=1)
+        young = Relative(78, born=50_000.0, age=5.0, cpu=4.0, resident=1, threads=1)
+        root = Relative(os.getpid(), born=0.0, age=60_000.0, cpu=10.0, resident=1, threads=1)
+        walks = [[], [old], [old._replace(cpu=36_001.0), young]]
+        spent = []
+        for number, found in enumerate(walks):
+            by_pid = {each.pid: each for each in found}
+            machine: Any = SimpleNamespace(tree=lambda pid, found=by_pid: list(found), relative=by_pid.__getitem__)
+            process._machine = machine
+            list(process._walk(root._replace(age=60_000.0 + 10 * number)))
+            spent.append(process._tree_cpu)
+        assert spent == [0.0, 0.0, 5.0]

@@ -1,0 +1,212 @@
+"""Discovery of sources, our own and those of third parties."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.stage import warnings
+from tests.waiting import wait_for
+
+from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.model import Scope
+from opentelemetry.instrumentation.hardware.pipeline.reporter import JOB, key
+from opentelemetry.instrumentation.hardware.pipeline.session import Session
+from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.sources import GROUP, Site, Source, discover
+
+OWN = [
+    "amd",
+    "apple",
+    "container",
+    "filesystem",
+    "graphcore",
+    "host",
+    "infiniband",
+    "nvidia",
+    "openmetrics",
+    "powercap",
+    "process",
+    "tpu",
+    "trainium",
+]
+
+EVERYBODYS = ["amd", "graphcore", "nvidia", "process", "trainium"]
+"""The sources of process scope."""
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder on the path that third-party packages are installed into."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    known = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - known:
+        if name.startswith("acme"):
+            del sys.modules[name]
+
+
+def install(folder: Path, distribution: str, entries: dict[str, str], modules: dict[str, str]) -> None:
+    """Write the modules and metadata of an installed distribution."""
+    info = folder / f"{distribution}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")
+    lines = "".join(f"{name} = {value}\n" for name, value in entries.items())
+    (info / "entry_points.txt").write_text(f"[{GROUP}]\n{lines}")
+    for name, text in modules.items():
+        (folder / f"{name}.py").write_text(text)
+
+
+WIDGETS = """
+from opentelemetry.instrumentation.hardware.model import Kind, Metric, Scope
+from opentelemetry.instrumentation.hardware.sources import Source
+
+ROW = Metric("acme.widgets", Kind.UPDOWN, "{widget}", "Widgets.", standard=False)
+
+
+class Widgets(Source):
+    name = "widgets"
+    scope = Scope.PROCESS
+
+    def open(self):
+        pass
+
+    def read(self):
+        yield ROW(self.site.pid)
+"""
+
+
+def test_every_module_of_sources_package_is_discovered() -> None:
+    folder = Path(sys.modules[Source.__module__].__file__ or "").parent
+    files = sorted(
+        path.stem
+        for path in folder.iterdir()
+        if (path.is_dir() or path.suffix == ".py") and not path.stem.startswith("__")
+    )
+    found = discover()
+    assert [name for name in found if name in files] == files
+    assert set(OWN) <= set(files)
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_source_name_class_and_module_agree(name: str) -> None:
+    source = discover()[name]()
+    assert issubclass(source, Source)
+    assert source.name == name
+    assert source.__name__.lower() == name
+    assert source.__module__.endswith(f".sources.{name}")
+    assert source.seldom > 0
+    assert source.__doc__
+    made = source(Site(Config(), Drivers(), 1))
+    made.close()  # also one that was never opened
+
+
+def test_source_defaults() -> None:
+    class Bare(Source):
+        name = "bare"
+
+        def open(self) -> None: ...
+
+        def read(self) -> list[object]:  # type: ignore[override]
+            return []
+
+    bare = Bare(Site(Config(), Drivers(), 1))
+    assert list(bare.read_seldom()) == []
+    assert bare.missing == bare.wrong == []
+    assert (bare.scope, bare.rows, bare.punctual, bare.prompt) == (Scope.HOST, ("",), True, False)
+    assert (bare.interval(Config(sample_interval=3.0)), bare.seldom, bare.pace) == (3.0, 10.0, 0.0)
+    assert (bare.parts(Config()), bare.prepare(Config())) == (("",), True)
+
+
+def test_third_party_source_is_discovered_by_entry_point(elsewhere: Path) -> None:
+    before = discover()
+    install(elsewhere, "acme-widgets", {"widgets": "acme_widgets:Widgets"}, {"acme_widgets": WIDGETS})
+    found = discover()
+    assert set(found) == {*before, "widgets"}
+    assert "acme_widgets" not in sys.modules, "discovery imported it"
+    assert found["widgets"]().name == "widgets"
+
+
+def test_third_party_source_is_collected(elsewhere: Path) -> None:
+    install(elsewhere, "acme-widgets", {"widgets": "acme_widgets:Widgets"}, {"acme_widgets": WIDGETS})
+    session = Session(Config(sources=["widgets"]), pid=4711, environ={})
+    session.start()
+    try:
+        (poller,) = session.board.pollers
+        assert poller.name == "widgets"
+        wait_for(lambda: poller.window(None, 0.0)[0], 20, "reading of the foreign source")
+        found = {row.name: values for row, values in session.board.collect({}).values.items()}
+        assert found["acme.widgets"] == [(4711, {})]
+    finally:
+        session.close()
+
+
+def test_third_party_source_with_name_of_builtin_is_refused(elsewhere: Path, caplog: pytest.LogCaptureFixture) -> None:
+    install(elsewhere, "acme-widgets", {"host": "acme_widgets:Widgets"}, {"acme_widgets": WIDGETS})
+    assert discover()["host"]().__module__.endswith(".sources.host")
+    (warning,) = warnings(caplog)
+    assert "host" in warning
+    assert "acme_widgets:Widgets" in warning
+
+
+def test_duplicate_third_party_source_logs_one_warning(elsewhere: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for number in "12":
+        install(elsewhere, f"acme{number}", {"widgets": f"acme{number}:Widgets"}, {f"acme{number}": WIDGETS})
+    assert discover()["widgets"]().__module__ in ("acme1", "acme2")
+    assert len(warnings(caplog)) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("raise RuntimeError('no licence')", "RuntimeError: no licence"),
+        ("import a_module_that_there_is_not", "a_module_that_there_is_not"),
+        ("x = 1", "Widgets"),
+        ("syntax error", "SyntaxError"),
+    ],
+    ids=["raises", "needs another module", "lacks the class", "is no Python"],
+)
+def test_third_party_source_that_fails_to_load_logs_one_warning(
+    elsewhere: Path, caplog: pytest.LogCaptureFixture, text: str, why: str
+) -> None:
+    install(elsewhere, "acme-widgets", {"widgets": "acme_widgets:Widgets"}, {"acme_widgets": text})
+    session = Session(Config(), environ={})
+    assert sorted(poller.name for poller in session.board.pollers) == OWN
+    (warning,) = warnings(caplog)
+    assert "widgets" in warning
+    assert why in warning
+
+
+@pytest.mark.parametrize("text", ["Widgets = 5", "class Widgets:\n    name = 'widgets'"], ids=["number", "class"])
+@pytest.mark.parametrize("member", [False, True], ids=["reporter", "member"])
+def test_entry_point_that_is_no_source_logs_one_warning(
+    elsewhere: Path, caplog: pytest.LogCaptureFixture, text: str, member: bool
+) -> None:
+    install(elsewhere, "acme-widgets", {"widgets": "acme_widgets:Widgets"}, {"acme_widgets": text})
+    session = Session(Config(), environ={JOB: key_of_another()} if member else {})
+    assert sorted(poller.name for poller in session.board.pollers) == (EVERYBODYS if member else OWN)
+    (warning,) = warnings(caplog)
+    assert "widgets" in warning
+
+
+def key_of_another() -> str:
+    """The key of a job whose reporter is process 1."""
+    return key(1)
+
+
+def test_member_of_job_reads_only_process_scope_sources(elsewhere: Path) -> None:
+    install(elsewhere, "acme-widgets", {"widgets": "acme_widgets:Widgets"}, {"acme_widgets": WIDGETS})
+    environ = {JOB: key_of_another()}
+    session = Session(Config(), environ=environ)
+    assert session.member
+    assert sorted(poller.name for poller in session.board.pollers) == [*EVERYBODYS, "widgets"]
+    session.close()
+    assert environ == {JOB: key_of_another()}
+
+
+def test_unselected_third_party_source_is_not_loaded(elsewhere: Path, caplog: pytest.LogCaptureFixture) -> None:
+    install(elsewhere, "acme-widgets", {"widgets": "acme_widgets:Widgets"}, {"acme_widgets": "raise RuntimeError"})
+    assert [poller.name for poller in Session(Config(sources=["host"]), environ={}).board.pollers] == ["host"]
+    assert warnings(caplog) == []

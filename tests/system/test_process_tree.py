@@ -1,0 +1,138 @@
+"""Which processes named by a driver are ours: by pid on the host, in a container only with evidence."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from errno import ENOENT
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.sources.tree import Tree
+from tests.stage import PATIENT
+
+from opentelemetry.instrumentation.hardware.system.files import Kernel
+from opentelemetry.instrumentation.hardware.system.machine import Machine
+from opentelemetry.instrumentation.hardware.system.process_tree import Owners
+
+HOST, CONTAINER = "pid:[4026531836]", "pid:[4026532199]"
+EVIDENCE = "/dev/nvidia-uvm"
+ROOT = 5_000_001
+"""The pid of the observed process; no process of this machine has it."""
+
+
+class Linked(Tree):
+    """A machine with symbolic links."""
+
+    def __init__(self, files: Mapping[str, str], links: Mapping[str, str]) -> None:
+        super().__init__({**files, **links})
+        self.links = links
+
+    def link(self, path: str) -> str:
+        if path not in self.links:
+            raise FileNotFoundError(ENOENT, "no such link", path)
+        return self.links[path]
+
+
+def owners(
+    tree: Sequence[int],
+    computing: Iterable[int] = (),
+    namespace: str | None = HOST,
+    chains: Mapping[int, Sequence[int]] | None = None,
+) -> Owners:
+    """Owners of the observed process and its descendants; some have the device open; chains are pids by namespace."""
+    links = {f"/proc/{pid}/fd/7": EVIDENCE for pid in computing} | {f"/proc/{pid}/fd/0": "/dev/null" for pid in tree}
+    if namespace:
+        links["/proc/self/ns/pid"] = namespace
+    files = {
+        f"/proc/{pid}/status": "Name:\tpython\nNSpid:\t" + "\t".join(map(str, chain)) + "\n"
+        for pid, chain in (chains or {}).items()
+    }
+    machine = cast(Machine, SimpleNamespace(tree=lambda pid: list(tree[1:]) if pid == tree[0] else []))
+    made = Owners(machine, cast(Kernel, Linked(files, links)), tree[0], EVIDENCE)
+    made.look()
+    return made
+
+
+@pytest.mark.parametrize("namespace", [HOST, None])
+def test_pid_identifies_process_on_host(namespace: str | None) -> None:
+    ours = owners([ROOT, ROOT + 1], namespace=namespace)
+    assert ours.on_host
+    assert ours.among([1, ROOT, ROOT + 1, ROOT + 2]) == {ROOT, ROOT + 1}
+    assert ours.among([]) == set()
+
+
+def test_inner_pid_of_nested_container_is_not_ours_on_host() -> None:
+    ours = owners([ROOT, ROOT + 1], chains={ROOT + 1: (ROOT + 1, 40)})
+    assert ours.among([40, ROOT + 1]) == {ROOT + 1}
+
+
+def test_own_process_is_read_from_proc_self() -> None:
+    assert owners([os.getpid(), ROOT]).folders == ["/proc/self", f"/proc/{ROOT}"]
+
+
+def test_no_pid_is_ours_where_proc_is_of_another_pid_namespace() -> None:
+    kernel = Linked({}, {"/proc/self/ns/pid": CONTAINER})
+    kernel.numbers = False
+    machine = cast(Machine, SimpleNamespace(tree=lambda pid: [ROOT + 1]))
+    ours = Owners(machine, cast(Kernel, kernel), ROOT, EVIDENCE)
+    ours.look()
+    assert ours.folders == []
+    assert ours.among([ROOT, ROOT + 1]) == set()
+
+
+def test_equal_pid_in_container_is_not_ours_without_evidence() -> None:
+    assert owners([ROOT, ROOT + 1], namespace=CONTAINER).among([ROOT, ROOT + 1]) == set()
+
+
+def test_equal_pid_in_container_is_ours_when_process_holds_device() -> None:
+    ours = owners([ROOT, ROOT + 1], computing=[ROOT + 1], namespace=CONTAINER)
+    assert ours.among([ROOT, ROOT + 1, ROOT + 2]) == {ROOT + 1}
+    assert ours.computing()
+
+
+def test_pid_of_inner_or_outer_namespace_is_matched() -> None:
+    chains = {ROOT: (ROOT, 40), ROOT + 1: (ROOT + 1, 41)}
+    ours = owners([ROOT, ROOT + 1], computing=[ROOT], namespace=CONTAINER, chains=chains)
+    assert ours.among([40, 41]) == {40}, "the inner pid of the process that computes"
+    assert ours.among([ROOT]) == {ROOT}
+
+
+def test_computing_needs_open_device_file() -> None:
+    assert not owners([ROOT], namespace=CONTAINER).computing()
+    assert owners([ROOT], computing=[ROOT], namespace=CONTAINER).computing()
+    assert not owners([ROOT + 1], computing=[ROOT + 5], namespace=CONTAINER).computing(), (
+        "a process outside of the tree"
+    )
+
+
+def test_system_without_proc_matches_pids() -> None:
+    machine = cast(Machine, SimpleNamespace(tree=lambda pid: [ROOT + 1]))
+    ours = Owners(machine, None, ROOT, EVIDENCE)
+    ours.look()
+    assert ours.on_host
+    assert ours.among([ROOT, ROOT + 1, 3]) == {ROOT, ROOT + 1}
+    assert not ours.computing()
+
+
+@PATIENT
+@given(
+    lines=st.lists(st.text("0123456789\t\n -+.x\u0661", max_size=30), max_size=5),
+    pids=st.sets(st.integers(0, 2**32 - 1), max_size=8),
+    namespace=st.sampled_from([HOST, CONTAINER, None]),
+)
+def test_any_nspid_line_matches_only_observed_processes(
+    lines: list[str], pids: set[int], namespace: str | None
+) -> None:
+    status = "\n".join(["NSpid:" + line for line in lines])
+    links = {"/proc/self/ns/pid": namespace} if namespace else {}
+    machine = cast(Machine, SimpleNamespace(tree=lambda pid: []))
+    kernel = cast(Kernel, Linked({f"/proc/{ROOT}/status": status}, links))
+    ours = Owners(machine, kernel, ROOT, EVIDENCE)
+    ours.look()
+    assert ours.among(pids) <= {ROOT}
+    if namespace == CONTAINER:
+        assert ours.among({*pids, ROOT}) == set()

@@ -1,0 +1,227 @@
+"""The psutil backend of other systems, run on Linux and compared with the kernel's files."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import psutil
+import pytest
+from tests.children import started
+from tests.sources.machines import windows
+from tests.sources.reading import Portable, all_of, often, opened, series_of, value
+from tests.sources.tree import Answers, Fabricated
+from tests.waiting import wait_for
+
+from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware.model import Metric, Series, Unavailable, Value
+from opentelemetry.instrumentation.hardware.pipeline.session import Session
+from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.system.psutil_backend import PortableMachine
+
+IDLE = "import sys; print('ready', flush=True); sys.stdin.read()"
+
+ONLY_LINUX = {
+    v.SYSTEM_MEMORY_LINUX_AVAILABLE: "another name elsewhere",
+    v.SYSTEM_PAGING_FAULTS: "psutil does not say",
+    v.SYSTEM_NETWORK_CONNECTION_COUNT: "psutil walks over every socket",
+    v.SYSTEM_PROCESS_COUNT: "psutil walks over every process",
+    v.SYSTEM_PRESSURE_TIME: "psutil does not say",
+    v.PROCESS_PAGING_FAULTS: "psutil does not say",
+    v.PROCESS_CONTEXT_SWITCHES: "psutil counts the main thread alone",
+}
+STEADY = 0.05
+"""Seconds by which counters of time may differ that are rounded in different places."""
+
+COUNTERS_OF_TIME = {v.SYSTEM_CPU_TIME, v.PROCESS_CPU_TIME}
+
+
+def _everything(name: str, drivers: Portable | None) -> dict[Series, Value]:
+    with opened(name, drivers, include_metrics="*", detail="cpu,connections,processes") as source:
+        return all_of(source)
+
+
+def _rows(found: dict[Series, Value]) -> set[Metric]:
+    return {series.metric for series in found}
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="compares with the reader of the Linux kernel")
+@pytest.mark.parametrize("name", ["host", "filesystem", "process"])
+def test_psutil_gives_every_metric_of_the_kernel_but_the_listed(name: str) -> None:
+    kernel, portable = _rows(_everything(name, None)), _rows(_everything(name, Portable()))
+    assert kernel - portable <= set(ONLY_LINUX), "rows that the portable reader has lost"
+    assert portable - kernel <= {v.SYSTEM_MEMORY_AVAILABLE, v.SYSTEM_CPU_FREQUENCY}, (
+        "psutil guesses a frequency at times"
+    )
+    assert not portable & set(ONLY_LINUX)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="compares with the reader of the Linux kernel")
+@pytest.mark.parametrize("name", ["host", "filesystem", "process"])
+def test_counters_agree_with_the_kernel(name: str) -> None:
+    with (
+        opened(name, include_metrics="*", exclude_metrics="cpython.gc.*") as kernel,
+        opened(name, Portable(), include_metrics="*", exclude_metrics="cpython.gc.*") as portable,
+    ):
+        before, ours, after = all_of(kernel), all_of(portable), all_of(kernel)
+    compared = set()
+    for series, number in ours.items():
+        if series.metric.kind.value != "counter" or series not in before or series.metric.name.startswith("cpython"):
+            continue
+        first, last = before[series], after[series]
+        slack = 0.2 if series.metric in COUNTERS_OF_TIME else 1e-9
+        assert first - slack <= number <= last + slack, f"{series!r}: {first}, {number}, {last}"  # type: ignore[operator]
+        compared.add(series.metric)
+    assert compared or name == "filesystem"
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="compares with the reader of the Linux kernel")
+@pytest.mark.parametrize(
+    ("name", "row", "allowed"),
+    [
+        ("host", v.SYSTEM_MEMORY_USAGE, 1 << 18),
+        ("host", v.SYSTEM_MEMORY_LIMIT, 0),
+        ("host", v.SYSTEM_PAGING_USAGE, 1 << 18),
+        ("host", v.SYSTEM_CPU_LOGICAL_COUNT, 0),
+        ("host", v.SYSTEM_CPU_PHYSICAL_COUNT, 0),
+        ("host", v.SYSTEM_CPU_LOAD_1M, 0.01),
+        ("host", v.SYSTEM_UPTIME, 1.5),
+        ("filesystem", v.SYSTEM_FILESYSTEM_USAGE, 1 << 20),
+        ("filesystem", v.SYSTEM_FILESYSTEM_LIMIT, 0),
+        ("process", v.PROCESS_MEMORY_USAGE, 1 << 18),
+        ("process", v.PROCESS_MEMORY_VIRTUAL, 1 << 20),
+        ("process", v.PROCESS_THREAD_COUNT, 0),
+        ("process", v.PROCESS_UPTIME, 1.5),
+        ("process", v.PROCESS_TREE_COUNT, 0),
+    ],
+    ids=lambda each: each.name if isinstance(each, Metric) else None,
+)
+def test_gauges_agree_with_the_kernel(name: str, row: Metric, allowed: float) -> None:
+    told: list[tuple[object, ...]] = []
+    with opened(name) as kernel, opened(name, Portable()) as portable:
+        for _ in range(50):
+            before, ours, after = (series_of(all_of(each), row) for each in (kernel, portable, kernel))
+            if name == "filesystem":  # psutil cannot tell an overlay from what it lies on, nor a mount from a bind
+                ours = {series: number for series, number in ours.items() if series in before}
+            told.append((before, ours, after))
+            if ours and all(
+                min(before[series], after[series]) - allowed <= number <= max(before[series], after[series]) + allowed  # type: ignore[operator]
+                for series, number in ours.items()
+            ):
+                return
+    raise AssertionError(f"{row.name} never once lay between the kernel's before and after: {told[-1]}")
+
+
+def test_descriptor_count_agrees_with_psutil() -> None:
+    process = psutil.Process()
+    with opened("process", Portable()) as source:
+        assert value(often(source), v.PROCESS_FILE_DESCRIPTOR_COUNT) == process.num_fds()
+
+
+def test_memory_states_sum_to_the_limit() -> None:
+    with opened("host", Portable()) as source:
+        found = often(source)
+    assert sum(series_of(found, v.SYSTEM_MEMORY_USAGE).values()) == value(found, v.SYSTEM_MEMORY_LIMIT)  # type: ignore[arg-type]
+
+
+def test_session_without_linux_reports_all_sources_but_container() -> None:
+    """The engine whole, in its own threads, on drivers that are not Linux."""
+    session = Session(Config(sample_interval=60.0), interval=60.0, drivers=lambda source: Portable(), environ={})
+    session.start()
+    try:
+        wait_for(lambda: not any(each.state.value == "starting" for each in session.board.pollers), 30, "first reading")
+        snapshot = session.board.collect({})
+    finally:
+        session.close()
+    states = {poller.name: poller.state.value for poller in session.board.pollers}
+    assert {name for name, state in states.items() if state == "up"} == {"host", "filesystem", "process"}
+    assert {state for state in states.values() if state != "up"} == {"absent"}
+    assert not snapshot.problems
+    names = {row.name for row in snapshot.values}
+    assert {"system.cpu.time", "system.memory.available", "system.filesystem.usage", "process.cpu.time"} <= names
+
+
+def test_child_that_ends_during_the_reading_is_left_out() -> None:
+    with opened("process", Portable()) as source:
+        with started([sys.executable, "-c", IDLE]) as child:
+            assert child.stdout is not None
+            child.stdout.readline()
+            before = value(all_of(source), v.PROCESS_TREE_COUNT)
+            child.kill()
+            wait_for(lambda: psutil.Process(child.pid).status() == psutil.STATUS_ZOMBIE, 20, "dead child")
+            all_of(source)  # nobody has fetched it yet: psutil still knows it, or says that it has ended
+        assert value(all_of(source), v.PROCESS_TREE_COUNT) == before - 1
+
+
+def _machine(**functions: object) -> PortableMachine:
+    drivers = Fabricated(None, {"psutil": functions, "time": {"time": 2_000.0}})
+    return PortableMachine(drivers.module("psutil"), drivers.module("time"))
+
+
+def test_no_such_process_is_a_lookup_error() -> None:
+    gone = type("NoSuchProcess", (Exception,), {})("it is gone")
+    with pytest.raises(ProcessLookupError):
+        _machine(**{"Process.as_dict": gone}).relative(77)
+    unknown = {"cpu_times": None, "num_threads": None, "memory_info": None, "create_time": 1.0}
+    with pytest.raises(ProcessLookupError):
+        _machine(**{"Process.as_dict": unknown}).relative(77)
+
+
+def test_functions_missing_in_psutil_are_absent() -> None:
+    assert _machine().frequencies() == {}
+    assert _machine(cpu_count=6).limits(1).cpus == 6
+    process = windows(0)
+    with opened("process", process) as source:
+        found = all_of(source)
+    assert value(found, v.PROCESS_HANDLE_COUNT) == 412
+    assert not series_of(found, v.PROCESS_FILE_DESCRIPTOR_COUNT)
+
+
+@pytest.mark.parametrize(
+    ("names", "whole"),
+    [
+        (["sda", "sda1", "sda2", "sdb"], {"sda", "sdb"}),
+        (["nvme0n1", "nvme0n1p1", "nvme1n1"], {"nvme0n1", "nvme1n1"}),
+        (["disk0", "disk1", "disk2"], {"disk0", "disk1", "disk2"}),
+        (["PhysicalDrive0", "PhysicalDrive1"], {"PhysicalDrive0", "PhysicalDrive1"}),
+        (["ada0", "ada0p1", "cd0"], {"ada0", "cd0"}),
+        (["loop0", "ram0", "zram0", "nbd0", "sr0", "sda"], {"sda"}),
+    ],
+)
+def test_partitions_are_recognized_by_name(names: list[str], whole: set[str]) -> None:
+    each = {"read_bytes": 1, "write_bytes": 2, "read_count": 3, "write_count": 4}
+    machine = _machine(disk_io_counters=lambda perdisk: dict.fromkeys(names, each) if perdisk else each)
+    assert set(machine.disks()) == whole
+
+
+def test_loopback_and_virtual_interfaces_are_left_out() -> None:
+    each = dict.fromkeys(
+        ("bytes_sent", "bytes_recv", "packets_sent", "packets_recv", "errin", "errout", "dropin", "dropout"), 1
+    )
+    names = ["lo", "lo0", "Loopback Pseudo-Interface 1", "en0", "Ethernet", "veth9", "docker0", "utun3", "awdl0"]
+    machine = _machine(net_io_counters=lambda pernic: dict.fromkeys(names, each))
+    assert set(machine.interfaces()) == {"en0", "Ethernet"}
+    assert set(machine.interfaces(["lo0"])) == {"lo0"}
+
+
+def test_missing_module_function_is_unavailable() -> None:
+    with pytest.raises(Unavailable, match="psutil has no cpu_times"):
+        Answers("psutil", None).call("cpu_times")
+
+
+def test_psutil_fields_are_mapped_to_attributes() -> None:
+    words = ["bytes_sent", "bytes_recv", "packets_sent", "packets_recv", "errin", "errout", "dropin", "dropout"]
+    counted = {word: number for number, word in enumerate(words, 1)}
+    interface = _machine(net_io_counters=lambda pernic: {"en0": counted}).interfaces()["en0"]
+    assert (interface.sent, interface.received) == (1, 2)
+    assert (interface.packets_sent, interface.packets_received) == (3, 4)
+    assert (interface.errors_received, interface.errors_sent) == (5, 6)
+    assert (interface.dropped_received, interface.dropped_sent) == (7, 8)
+    words = ["read_count", "write_count", "read_bytes", "write_bytes", "read_time", "write_time", "busy_time"]
+    counted = {word: 1000 * number for number, word in enumerate(words, 1)}
+    disk = _machine(disk_io_counters=lambda perdisk: {"disk0": counted}).disks()["disk0"]
+    assert (disk.reads, disk.writes, disk.read, disk.written) == (1000, 2000, 3000, 4000)
+    assert (disk.read_time, disk.write_time, disk.busy) == (5.0, 6.0, 7.0)
+    page = os.sysconf("SC_PAGE_SIZE")
+    paging = _machine(swap_memory=lambda: {"total": 0, "free": 0, "sin": 3 * page, "sout": 5 * page}).paging()
+    assert (paging.swapped_in, paging.swapped_out) == (3, 5), "pages, of which psutil says the bytes"

@@ -1,0 +1,239 @@
+"""The catalog of metrics against the installed semantic conventions, and the form of its rows.
+
+Each test checks one rule and lists every row that breaks it.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from importlib.metadata import version
+from typing import Any
+
+import pytest
+from opentelemetry.metrics import NoOpMeter
+from opentelemetry.semconv.schemas import Schemas
+from packaging.version import Version
+
+from opentelemetry.instrumentation.hardware import catalog as vocabulary
+from opentelemetry.instrumentation.hardware.catalog import CATALOG, SCHEMA_URL
+from opentelemetry.instrumentation.hardware.model import Kind, Metric, Scope, Window
+from opentelemetry.instrumentation.hardware.settings import DETAILS
+
+INSTALLED = Version(version("opentelemetry-semantic-conventions"))
+COMPLETE = Version("0.66b0")
+"""The semantic conventions that all standard rows are taken from; an older version lacks some of them."""
+
+# Attributes that the conventions do not have yet.
+OWN_ATTRIBUTES = {
+    "aws.neuron.execution.latency.type",
+    "aws.neuron.execution.quantile",
+    "aws.neuron.execution.result",
+    "aws.neuron.memory.category",
+    "aws.neuron.memory.type",
+    "aws.neuron.runtime.tag",
+    "system.pressure.resource",
+    "system.pressure.kind",
+    "google.tpu.buffer.size",
+    "google.tpu.core.type",
+    "google.tpu.link",
+    "google.tpu.transfer.kind",
+    "hw.frequency.domain",
+    "hw.gpu.index",
+    "hw.gpu.link",
+    "hw.gpu.throttle.reason",
+    "hw.gpu.type",
+    "hw.npu.task",
+    "openmetrics.endpoint",
+    "otel_hardware.source",
+    "pci.bdf",
+}
+
+KINDS = {
+    "create_counter": Kind.COUNTER,
+    "create_observable_counter": Kind.COUNTER,
+    "create_up_down_counter": Kind.UPDOWN,
+    "create_observable_up_down_counter": Kind.UPDOWN,
+    "create_gauge": Kind.GAUGE,
+    "create_observable_gauge": Kind.GAUGE,
+}
+
+
+class Recorder(NoOpMeter):
+    """A meter that records the kind and unit of each instrument by its name."""
+
+    def __init__(self) -> None:
+        super().__init__("recorder")
+        self.made: dict[str, tuple[Kind, str]] = {}
+
+    def __getattribute__(self, name: str) -> Any:
+        if name not in KINDS:
+            return super().__getattribute__(name)
+        return lambda **told: self.made.update({told["name"]: (KINDS[name], told["unit"])})
+
+
+def modules(package: str) -> list[Any]:
+    try:
+        found = importlib.import_module(package)
+    except ModuleNotFoundError:
+        return []
+    return [importlib.import_module(f"{package}.{module.name}") for module in pkgutil.iter_modules(found.__path__)]
+
+
+@cache
+def conventions() -> dict[str, tuple[Kind, str]]:
+    """Kind and unit of every metric of the installed conventions, apart from histograms."""
+    meter = Recorder()
+    for module in modules("opentelemetry.semconv._incubating.metrics"):
+        for name, create in vars(module).items():
+            if name.startswith("create_"):
+                arguments: list[object] = [meter, []] if "callbacks" in create.__annotations__ else [meter]
+                create(*arguments)
+    return meter.made
+
+
+@cache
+def convention_names() -> set[str]:
+    """Every metric name of the conventions."""
+    found = [
+        value
+        for module in modules("opentelemetry.semconv._incubating.metrics")
+        for name, value in vars(module).items()
+        if name.isupper() and isinstance(value, str)
+    ]
+    return set(found)
+
+
+@cache
+def attribute_names() -> set[str]:
+    """Every attribute of the conventions, stable ones included."""
+    return {
+        value
+        for package in ("opentelemetry.semconv._incubating.attributes", "opentelemetry.semconv.attributes")
+        for module in modules(package)
+        for name, value in vars(module).items()
+        if name.isupper() and isinstance(value, str)
+    }
+
+
+STANDARD = [row for row in CATALOG if row.standard]
+OWN = [row for row in CATALOG if not row.standard]
+ATTRIBUTES = sorted({name for row in CATALOG for name in row.attributes})
+
+
+def test_semantic_conventions_are_read() -> None:
+    assert len(conventions()) > 100
+    assert {kind for kind, _ in conventions().values()} == set(Kind)
+    assert len(attribute_names()) > 300
+    assert len(STANDARD) > 30
+    assert len(OWN) > 10
+
+
+def test_standard_metrics_match_semantic_conventions() -> None:
+    wrong = {
+        row.name: f"{row.kind} in {row.unit}; the conventions have {conventions().get(row.name)}"
+        for row in STANDARD
+        if conventions().get(row.name) != (row.kind, row.unit)
+    }
+    if INSTALLED >= COMPLETE:
+        assert wrong == {}
+    else:
+        assert len(wrong) < len(STANDARD) / 2, f"an older version lacks some metrics, but not these: {wrong}"
+
+
+def test_own_metrics_are_not_in_semantic_conventions() -> None:
+    standardized = [row.name for row in OWN if row.name in convention_names()]
+    assert standardized == [], "take kind and unit from the conventions"
+
+
+def test_attributes_match_semantic_conventions() -> None:
+    assert sorted(OWN_ATTRIBUTES & attribute_names()) == [], "the conventions have these attributes now"
+    if INSTALLED >= COMPLETE:
+        assert sorted(set(ATTRIBUTES) - OWN_ATTRIBUTES - attribute_names()) == []
+
+
+def test_own_attributes_are_used() -> None:
+    assert sorted(OWN_ATTRIBUTES - set(ATTRIBUTES)) == []
+
+
+def test_metric_names_are_unique() -> None:
+    names = [row.name for row in CATALOG]
+    assert sorted(names) == sorted(set(names))
+
+
+def test_catalog_has_every_metric_that_is_written() -> None:
+    """The rows are found in the text of the module: one that is assigned twice, or in a list, is noticed as well."""
+    calls = [node for node in ast.walk(ast.parse(inspect.getsource(vocabulary))) if isinstance(node, ast.Call)]
+    written = [ast.literal_eval(call.args[0]) for call in calls if ast.unparse(call.func) == "Metric"]
+    assert len(written) > 100
+    assert sorted(row.name for row in CATALOG) == sorted(written)
+
+
+def test_schema_url_is_known_to_semantic_conventions() -> None:
+    assert re.fullmatch(r"https://opentelemetry\.io/schemas/\d+\.\d+\.\d+", SCHEMA_URL)
+    if INSTALLED >= COMPLETE:
+        assert SCHEMA_URL in {schema.value for schema in Schemas}
+
+
+def is_process_metric(row: Metric) -> bool:
+    return row.name.startswith(
+        ("process.", "cpython.", "otel_hardware.", "aws.neuron.runtime.", "aws.neuron.execution.")
+    )
+
+
+RULES: dict[str, Callable[[Metric], object]] = {
+    "name is dotted lower case": lambda row: re.fullmatch(r"[a-z][a-z0-9_]*(\.[a-z0-9_]+)+", row.name),
+    "name is at most 255 long": lambda row: len(row.name) <= 255,
+    "unit is UCUM": lambda row: re.fullmatch(r"1|By|Hz|Cel|[sJWV]|rpm|\{[a-z_]{1,59}\}(/s)?", row.unit),
+    "help is an ASCII sentence": lambda row: (
+        row.help.isascii() and not row.help[:1].islower() and row.help.endswith(".") and len(row.help.split()) >= 3
+    ),
+    "source is named": lambda row: row.source,
+    "detail is known": lambda row: row.detail in ("", "request", *DETAILS),
+    "only rows of the default set have more on request": lambda row: not (row.detail and row.more),
+    "attributes are distinct": lambda row: len(row.attributes) == len(set(row.attributes)),
+    "attributes are dotted lower case": lambda row: all(
+        re.fullmatch(r"[a-z][a-z0-9_]*(\.[a-z0-9_]+)*", name) for name in row.attributes
+    ),
+    "counters and up-down counters are the newest reading": lambda row: (
+        row.kind is Kind.GAUGE or row.window is Window.LAST
+    ),
+    "peaks are named .peak": lambda row: (row.window is Window.PEAK) == row.name.endswith(".peak"),
+    "shares have the unit 1": lambda row: row.window is not Window.SHARE or row.unit == "1",
+    "scope is that of the name": lambda row: (row.scope is Scope.PROCESS) == is_process_metric(row),
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_every_metric_is_well_formed(rule: str) -> None:
+    assert [row.name for row in CATALOG if not RULES[rule](row)] == []
+
+
+GOOD = Metric("acme.power", Kind.GAUGE, "W", "Power of the widgets.", source="the tests")
+BAD: dict[str, dict[str, Any]] = {
+    "name is dotted lower case": {"name": "acme"},
+    "name is at most 255 long": {"name": "acme." + 251 * "x"},
+    "unit is UCUM": {"unit": "kW"},
+    "help is an ASCII sentence": {"help": "Power."},
+    "source is named": {"source": ""},
+    "detail is known": {"detail": "all"},
+    "only rows of the default set have more on request": {"detail": "cpu", "more": "cpu"},
+    "attributes are distinct": {"attributes": ("a", "a")},
+    "attributes are dotted lower case": {"attributes": ("A",)},
+    "counters and up-down counters are the newest reading": {"kind": Kind.COUNTER, "window": Window.MEAN},
+    "peaks are named .peak": {"window": Window.PEAK},
+    "shares have the unit 1": {"window": Window.SHARE},
+    "scope is that of the name": {"scope": Scope.PROCESS},
+}
+
+
+@pytest.mark.parametrize("broken", [None, *BAD])
+def test_malformed_metric_breaks_its_rule(broken: str | None) -> None:
+    row = replace(GOOD, **BAD[broken]) if broken else GOOD
+    assert [rule for rule, holds in RULES.items() if not holds(row)] == ([broken] if broken else [])

@@ -1,0 +1,397 @@
+"""The settings: arguments and `OTEL_PYTHON_HARDWARE_*`, valid and invalid."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import FrozenInstanceError, fields
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.stage import PATIENT, warnings
+
+from opentelemetry.instrumentation.hardware import environment_variables
+from opentelemetry.instrumentation.hardware.catalog import CATALOG, SYSTEM_CPU_FREQUENCY, SYSTEM_CPU_TIME
+from opentelemetry.instrumentation.hardware.pipeline.reporter import JOB
+from opentelemetry.instrumentation.hardware.pipeline.session import Session
+from opentelemetry.instrumentation.hardware.settings import PREFIX, Config, export_interval
+
+SETTINGS = [setting.name for setting in fields(Config)]
+DEFAULT = Config(counter_origin="boot")
+
+PREFERENCE = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"
+
+RIGHT: dict[str, list[tuple[object, object]]] = {
+    "sources": [
+        ("host", ["host"]),
+        (" host , process ,", ["host", "process"]),
+        ("-filesystem", ["-filesystem"]),
+        ("auto", None),
+        (["host"], ["host"]),
+        (("host", "process"), ["host", "process"]),
+    ],
+    "sample_interval": [("2", 2.0), ("0", 0.0), ("0.5", 0.5), (" 3 ", 3.0), (5, 5.0), (0.25, 0.25), ("3600", 3600.0)],
+    "include_metrics": [
+        ("system.cpu.load_average.*", ["system.cpu.load_average.*"]),
+        ("SYSTEM.cpu.time,cpython.*", ["system.cpu.time", "cpython.*"]),
+        (["*"], ["*"]),
+    ],
+    "exclude_metrics": [("system.paging.*", ["system.paging.*"]), ([], [])],
+    "detail": [("cpu", ["cpu"]), ("cpu, connections,processes", ["cpu", "connections", "processes"])],
+    "disk_paths": [("/,/data", ["/", "/data"]), (["/mnt/a b"], ["/mnt/a b"])],
+    "interfaces": [("eth0,bond0", ["eth0", "bond0"])],
+    "devices": [
+        ("all", ["all"]),
+        ("Visible", ["visible"]),
+        ("0, GPU-8f6a", ["0", "GPU-8f6a"]),
+        (["MIG-1"], ["MIG-1"]),
+    ],
+    "nvml": [("off", "off"), ("Auto", "auto"), ("/opt/libnvidia-ml.so.1", "/opt/libnvidia-ml.so.1")],
+    "nvidia_smi": [("OFF", "off"), (" /usr/bin/nvidia-smi ", "/usr/bin/nvidia-smi")],
+    "apple_gpu_stats": [("OFF", "off"), (" /opt/apple_gpu_stats ", "/opt/apple_gpu_stats")],
+    "gcipuinfo": [("off", "off"), ("/opt/poplar/python", "/opt/poplar/python")],
+    "neuron_monitor": [("OFF", "off"), ("/opt/aws/bin/neuron-monitor", "/opt/aws/bin/neuron-monitor")],
+    "neuron_monitor_config": [("/etc/neuron.json", "/etc/neuron.json")],
+    "macmon": [("Off", "off"), ("/opt/homebrew/bin/macmon", "/opt/homebrew/bin/macmon")],
+    "ioreg": [("off", "off"), ("/usr/sbin/ioreg", "/usr/sbin/ioreg")],
+    "amdgpu": [("off", "off"), (" Auto ", "auto")],
+    "amd_smi": [("off", "off"), ("/opt/rocm/bin/amd-smi", "/opt/rocm/bin/amd-smi")],
+    "rocm_smi": [("Off", "off"), ("/opt/rocm/bin/rocm-smi", "/opt/rocm/bin/rocm-smi")],
+    "openmetrics": [
+        ("dcgm=http://gpu:9400/metrics", {"dcgm": {"url": "http://gpu:9400/metrics"}}),
+        (
+            " a=http://h/m , b=https://h:1/m?key=1",
+            {"a": {"url": "http://h/m"}, "b": {"url": "https://h:1/m"}},
+        ),
+        (["a=http://h/m"], {"a": {"url": "http://h/m"}}),
+        ({"a": "http://h/m"}, {"a": {"url": "http://h/m"}}),
+        ({"a": {"url": "http://h/m", "filters": ["x"]}}, {"a": {"url": "http://h/m", "filters": ["x"]}}),
+    ],
+    "openmetrics_filters": [
+        ("DCGM_.*, vllm:", ["DCGM_.*", "vllm:"]),
+        ('["a,b"]', ["a,b"]),
+        ('{"DCGM": {"gpu": "0|1"}}', {"DCGM": {"gpu": "0|1"}}),
+        (["x"], ["x"]),
+        ({"x": {}}, {"x": {}}),
+    ],
+    "tpu_runtime": [
+        ("Off", ["off"]),
+        ("8431, 8432", ["localhost:8431", "localhost:8432"]),
+        ("10.0.0.2:8431,[::1]:8431", ["10.0.0.2:8431", "[::1]:8431"]),
+        (["/run/tpu.sock", "unix:/run/other.sock"], ["/run/tpu.sock", "unix:/run/other.sock"]),
+    ],
+    "tpu_profiler": [("OFF", "off"), ("10.0.0.2:8466", "10.0.0.2:8466")],
+    "libtpu": [("On", "on"), ("off", "off"), (True, "on"), (False, "off")],
+    "counter_origin": [("boot", "boot"), ("Start", "start"), (" start ", "start")],
+}
+
+WRONG: dict[str, list[object]] = {
+    "sources": [5, 1.5, True, [1], {"host": 1}, b"host", Ellipsis],
+    "sample_interval": ["fast", "2s", "-1", -1, "nan", "inf", float("nan"), "3601", 1e9, True, [], {}, 10**400, "1,5"],
+    "include_metrics": ["system.cpu.tim", "system.cpu.time,nothing.*", 7, [7]],
+    "exclude_metrics": ["sytem.*", {}, 0],
+    "detail": ["cpus", "cpu,everything", 1, ["cpu", "disk"]],
+    "disk_paths": ["data", "/,./here", 3, [None]],
+    "interfaces": [3, [3], 0.5],
+    "devices": ["all,0", 0, "visible,process", {}, ","],
+    "nvml": ["libnvidia-ml.so.1", "on", 1, ["off"]],
+    "nvidia_smi": ["nvidia-smi", True, 0.5],
+    "apple_gpu_stats": ["apple_gpu_stats", True, 0.5],
+    "gcipuinfo": ["gcipuinfo", True],
+    "neuron_monitor": ["neuron-monitor", 1],
+    "neuron_monitor_config": ["neuron.json", False],
+    "macmon": ["macmon", True, 0.5],
+    "ioreg": ["ioreg", True, 0.5],
+    "amdgpu": ["on", "/sys", 0],
+    "amd_smi": ["amd-smi", False],
+    "rocm_smi": ["rocm-smi", 2],
+    "openmetrics": ["a=ftp://h", "=http://h", "a=http://h,b", "/no/such/file.json", 3, {}, {"a": {}}, {"a": 1}, [1]],
+    "openmetrics_filters": ["(", '{"a": 1}', "[1]", '["(', 3, {"x": {"l": "("}}, ","],
+    "tpu_runtime": ["localhost", "localhost:port", "off,8431", ",", 8431, {}, "http://localhost:8431"],
+    "tpu_profiler": ["my-tpu", "a:1,b:2", 8466, "grpc://10.0.0.2:8470"],
+    "libtpu": ["auto", 1, "/usr/lib/libtpu.so"],
+    "counter_origin": ["now", "0", 0, ["boot"], False],
+}
+
+FORMS = {
+    "sources": "names with commas",
+    "sample_interval": "seconds, 0 to 3600",
+    "include_metrics": "metric names or globs with commas",
+    "exclude_metrics": "metric names or globs with commas",
+    "detail": "some of cpu, connections, processes",
+    "disk_paths": "absolute paths with commas",
+    "interfaces": "interface names with commas",
+    "devices": "all, visible, process, or indices, UUIDs and PCI addresses",
+    "nvml": "the path of libnvidia-ml.so.1, auto or off",
+    "nvidia_smi": "the path of nvidia-smi, auto or off",
+    "apple_gpu_stats": "the path of apple_gpu_stats, auto or off",
+    "gcipuinfo": "the path of the folder that has the Python module gcipuinfo, auto or off",
+    "neuron_monitor": "the path of neuron-monitor, auto or off",
+    "neuron_monitor_config": "the path of a configuration of neuron-monitor, or auto",
+    "macmon": "the path of macmon, auto or off",
+    "ioreg": "the path of ioreg, auto or off",
+    "amdgpu": "auto or off",
+    "amd_smi": "the path of amd-smi, auto or off",
+    "rocm_smi": "the path of rocm-smi, auto or off",
+    "openmetrics": "name=http://host:port/metrics pairs with commas",
+    "openmetrics_filters": "regular expressions with commas",
+    "tpu_runtime": "host:port or Unix socket paths with commas, auto or off",
+    "tpu_profiler": "host:port, auto or off",
+    "libtpu": "on or off",
+    "counter_origin": "boot or start",
+}
+
+
+def table(cases: Mapping[str, Sequence[object]]) -> list[Any]:
+    return [pytest.param(name, value, id=f"{name}={value!r:.40}") for name, values in cases.items() for value in values]
+
+
+def shown(name: str, word: str, value: object) -> str:
+    """How a warning begins: a value that may contain a secret is left out."""
+    return f"{word} is not" if name == "openmetrics" else f"{word}={value}"
+
+
+def test_tables_of_values_have_every_setting() -> None:
+    for known in (RIGHT, WRONG, FORMS):
+        assert sorted(known) == sorted(SETTINGS)
+
+
+def test_environment_variables_module_names_every_setting() -> None:
+    assert {name for name in vars(environment_variables) if name.isupper()} == {
+        PREFIX + name.upper() for name in SETTINGS
+    }
+    for name, value in vars(environment_variables).items():
+        assert not name.isupper() or name == value
+
+
+@pytest.mark.parametrize(("name", "case"), table(RIGHT))
+def test_valid_value_is_read_without_warning(
+    name: str, case: tuple[object, object], caplog: pytest.LogCaptureFixture
+) -> None:
+    value, meaning = case
+    config = Config.read({name: value}, {})
+    assert getattr(config, name) == meaning
+    if isinstance(value, str):
+        assert Config.read({}, {PREFIX + name.upper(): value}) == config
+    assert warnings(caplog) == []
+
+
+@pytest.mark.parametrize(("name", "value"), table(WRONG))
+def test_invalid_argument_uses_default_and_warns(name: str, value: object, caplog: pytest.LogCaptureFixture) -> None:
+    assert Config.read({name: value}, {}) == DEFAULT
+    (warning,) = warnings(caplog)
+    assert warning.startswith(shown(name, name, value))
+    assert FORMS[name] in warning, "the accepted form is missing"
+    assert "default" in warning
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    table({name: [value for value in values if isinstance(value, str)] for name, values in WRONG.items()}),
+)
+def test_invalid_variable_uses_default_and_warns(name: str, value: str, caplog: pytest.LogCaptureFixture) -> None:
+    variable = PREFIX + name.upper()
+    assert Config.read({}, {variable: value}) == DEFAULT
+    (warning,) = warnings(caplog)
+    assert warning.startswith(shown(name, variable, value))
+    assert FORMS[name] in warning, "the accepted form is missing"
+
+
+def test_patterns_that_match_no_metric_are_named_in_the_warning(caplog: pytest.LogCaptureFixture) -> None:
+    Config.read({"include_metrics": "system.cpu.time,gpu.*,nope"}, {})
+    assert "gpu.*, nope matches no metric" in warnings(caplog)[0]
+
+
+def test_each_invalid_variable_warns_and_valid_ones_are_used(caplog: pytest.LogCaptureFixture) -> None:
+    environ = {PREFIX + name.upper(): str(values[0]) for name, values in WRONG.items() if name not in ("sources",)}
+    environ[PREFIX + "SOURCES"] = "host"
+    environ[PREFIX + "INTERFACES"] = "eth0"
+    environ[PREFIX + "DISK_PATHS"] = "/"
+    config = Config.read({}, environ)
+    assert config == Config(sources=["host"], interfaces=["eth0"], disk_paths=["/"], counter_origin="boot")
+    assert len(warnings(caplog)) == len(WRONG) - 3
+
+
+def test_argument_overrides_environment(caplog: pytest.LogCaptureFixture) -> None:
+    environ = {PREFIX + "SAMPLE_INTERVAL": "7", PREFIX + "DETAIL": "cpu"}
+    config = Config.read({"sample_interval": 3, "detail": None}, environ)
+    assert config.sample_interval == 3.0
+    assert config.detail == ["cpu"], "an argument that is None is not given"
+    assert Config.read({"sample_interval": "0"}, environ).interval == 0.0
+    assert Config.read({"sample_interval": 3}, {PREFIX + "SAMPLE_INTERVAL": "fast"}).interval == 3.0
+    assert warnings(caplog) == [], "a value that is not used causes no warning"
+
+
+def test_blank_variable_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
+    assert Config.read({}, {PREFIX + name.upper(): "  " for name in SETTINGS}) == DEFAULT
+    assert warnings(caplog) == []
+
+
+def test_unknown_argument_warns_and_lists_the_settings(caplog: pytest.LogCaptureFixture) -> None:
+    assert Config.read({"interval": 5, "sample_interval": 5}, {}).interval == 5.0
+    (warning,) = warnings(caplog)
+    assert "interval" in warning
+    assert "sample_interval" in warning, "the settings are not listed"
+
+
+def test_read_leaves_the_options_of_the_caller_unchanged() -> None:
+    options: dict[str, object] = {"sample_interval": 3, "other": 1}
+    Config.read(options, {})
+    assert options == {"sample_interval": 3, "other": 1}
+
+
+anything = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(),
+    st.binary(),
+    st.lists(st.one_of(st.text(), st.integers())),
+    st.dictionaries(st.text(), st.text()),
+)
+
+
+@PATIENT
+@given(
+    st.dictionaries(st.sampled_from([*SETTINGS, "other"]), anything),
+    st.dictionaries(st.sampled_from(SETTINGS), st.text()),
+)
+def test_read_never_raises(options: dict[str, object], variables: dict[str, str]) -> None:
+    logging.disable(logging.CRITICAL)
+    try:
+        config = Config.read(options, {PREFIX + name.upper(): value for name, value in variables.items()})
+        assert 0.0 <= config.interval <= 3600.0
+        assert config.counter_origin in ("boot", "start")
+        for row in CATALOG:
+            config.wants(row)
+        config.selects("host")
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+@pytest.mark.parametrize(
+    ("preference", "origin"),
+    [
+        ("delta", "start"),
+        (" DELTA ", "start"),
+        ("cumulative", "boot"),
+        ("lowmemory", "boot"),
+        ("", "boot"),
+        ("x", "boot"),
+    ],
+)
+def test_delta_temporality_sets_counter_origin_to_start(preference: str, origin: str) -> None:
+    assert Config.read({}, {PREFERENCE: preference}).counter_origin == origin
+    assert Config.read({"counter_origin": "boot"}, {PREFERENCE: preference}).counter_origin == "boot"
+    assert Config.read({}, {PREFERENCE: preference, PREFIX + "COUNTER_ORIGIN": "start"}).counter_origin == "start"
+    assert Config.read({"counter_origin": "never"}, {PREFERENCE: preference}).counter_origin == origin
+
+
+def test_environment_of_the_process_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PREFIX + "SAMPLE_INTERVAL", "11")
+    assert Config.read().interval == 11.0
+
+
+def test_config_is_frozen() -> None:
+    with pytest.raises(FrozenInstanceError):
+        Config().sample_interval = 1.0  # type: ignore[misc]
+
+
+def test_default_sample_interval_is_2_seconds() -> None:
+    assert Config().interval == 2.0
+
+
+def test_detail_include_and_exclude_select_metrics() -> None:
+    usual, asked_for = SYSTEM_CPU_TIME, SYSTEM_CPU_FREQUENCY
+    assert Config().wants(usual)
+    assert not Config().wants(asked_for)
+    assert Config(detail=["cpu"]).wants(asked_for)
+    assert not Config(detail=["processes"]).wants(asked_for)
+    assert Config(include_metrics=["system.cpu.*"]).wants(asked_for)
+    assert not Config(exclude_metrics=["system.cpu.*"]).wants(usual)
+    assert not Config(detail=["cpu"], include_metrics=["*"], exclude_metrics=["*.frequency"]).wants(asked_for)
+    assert Config(include_metrics=["*.time"]).names(usual)
+    assert not Config().names(usual)
+
+
+@pytest.mark.parametrize(
+    ("words", "selected"),
+    [
+        (None, {"host", "process", "filesystem"}),
+        ([], {"host", "process", "filesystem"}),
+        (["auto"], {"host", "process", "filesystem"}),
+        (["host"], {"host"}),
+        (["host", "process"], {"host", "process"}),
+        (["-filesystem"], {"host", "process"}),
+        (["auto", "-filesystem"], {"host", "process"}),
+        (["host", "filesystem", "-filesystem"], {"host"}),
+    ],
+)
+def test_sources_setting_selects_sources(words: list[str] | None, selected: set[str]) -> None:
+    assert {name for name in ("host", "process", "filesystem") if Config(sources=words).selects(name)} == selected
+
+
+def sources_of(config: Config) -> set[str]:
+    """The sources that a session of these settings would read; no thread is started."""
+    return {poller.name for poller in Session(config, environ={}).board.pollers}
+
+
+@pytest.mark.parametrize("words", [["gpus"], ["-gpus"], ["gpus", "auto"], ["gpus", "hosts"]])
+def test_only_unknown_sources_use_default_and_warn(words: list[str], caplog: pytest.LogCaptureFixture) -> None:
+    everything = sources_of(Config())
+    assert everything >= {"host", "process", "filesystem", "container"}
+    assert warnings(caplog) == []
+    assert sources_of(Config(sources=words)) == everything
+    assert len(warnings(caplog)) == len([word for word in words if word != "auto"])
+    for warning in warnings(caplog):
+        assert "OTEL_PYTHON_HARDWARE_SOURCES" in warning
+        assert "host" in warning, "the sources are not listed"
+
+
+def test_unknown_source_leaves_the_others_selected(caplog: pytest.LogCaptureFixture) -> None:
+    assert sources_of(Config(sources=["host", "gpus"])) == {"host"}
+    assert "gpus" in warnings(caplog)[0]
+
+
+@pytest.mark.parametrize(
+    ("variable", "sentence"),
+    [
+        ("OTEL_PYTHON_HARDWARE_SAMPEL_INTERVAL", "did you mean OTEL_PYTHON_HARDWARE_SAMPLE_INTERVAL?"),
+        ("OTEL_PYTHON_HARDWARE_SOURCE", "did you mean OTEL_PYTHON_HARDWARE_SOURCES?"),
+        ("otel_python_hardware_detail", "did you mean OTEL_PYTHON_HARDWARE_DETAIL?"),
+        ("OTEL_PYTHON_HARDWARE_XYZZY", "the settings are sources, sample_interval, "),
+    ],
+)
+def test_unknown_variable_warns_and_suggests_a_setting(
+    variable: str, sentence: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert Config.read(environ={variable: "1"}) == DEFAULT
+    (warning,) = warnings(caplog)
+    assert warning.startswith(f"{variable} is no setting")
+    assert sentence in warning
+
+
+def test_own_blank_and_foreign_variables_do_not_warn(caplog: pytest.LogCaptureFixture) -> None:
+    Config.read(environ={JOB: "1.2", f"{PREFIX}SAMPEL": " ", "OTEL_PYTHON_LOG_LEVEL": "info"})
+    assert warnings(caplog) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("", 60.0),
+        ("5000", 5.0),
+        ("250.5", 0.2505),
+        ("fast", 60.0),
+        ("0", 60.0),
+        ("-5", 60.0),
+        ("nan", 60.0),
+        ("inf", 60.0),
+    ],
+)
+def test_export_interval_of_the_environment(text: str, seconds: float) -> None:
+    assert export_interval({"OTEL_METRIC_EXPORT_INTERVAL": text}) == seconds
+    assert export_interval({}) == 60.0

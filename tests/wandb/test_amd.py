@@ -1,0 +1,232 @@
+"""W&B's keys of AMD GPUs: its formulas over the output of rocm-smi, or over the same sysfs files."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests import children
+from tests.samples import samples
+from tests.sources.radeons import by_amd_smi, rocm
+from tests.tools import need, program
+
+from opentelemetry.instrumentation.hardware import cli
+from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.sources.amd import rocm_smi
+from opentelemetry.instrumentation.hardware.system.machine import machine
+from opentelemetry.instrumentation.hardware.wandb import keys as wandb
+from opentelemetry.instrumentation.hardware.wandb.nvidia import Moment
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="amdgpu is a driver of Linux")
+
+
+def keys(radeons: Mapping[int, Mapping[str, str]], moments: Mapping[int, Moment] | None = None) -> dict[str, float]:
+    """W&B's keys of GPUs."""
+    with closing(Drivers()) as drivers:
+        now = wandb.take(machine(drivers), os.getpid(), (), moments or {}, radeons)
+    return {key: value for key, value in wandb.row(wandb.Span(now, now, now)).items() if key.startswith("gpu.")}
+
+
+def expected(**by_key: float) -> dict[str, float]:
+    return {f"gpu.{key[1:].replace('_', '.', 1)}": value for key, value in by_key.items()}
+
+
+def said(document: Any) -> Mapping[int, Mapping[str, str]]:
+    return rocm_smi.said(json.dumps(document).encode())[1]
+
+
+def test_wandb_keys_of_rocm_5() -> None:
+    assert keys(said(rocm("5.7", 0))) == expected(
+        g0_gpu=10.0,
+        g0_memoryAllocated=0.0,
+        g0_temp=43.0,
+        g0_powerWatts=89.0,
+        g0_powerPercent=15.8929,
+        g1_gpu=0.0,
+        g1_memoryAllocated=0.0,
+        g1_temp=43.0,
+    ), "a second die has no power and no limit, and nothing is made of that"
+
+
+def test_wandb_keys_of_rocm_6() -> None:
+    found = keys(said(rocm("6.1", 0)))
+    assert found == expected(
+        g0_gpu=10.0,
+        g0_memoryAllocated=15.0,
+        g0_memoryReadWriteActivity=12.0,
+        g0_temp=43.0,
+        g0_powerWatts=141.0,
+        g0_powerPercent=25.1786,
+        g1_gpu=0.0,
+        g1_memoryAllocated=15.0,
+        g1_memoryReadWriteActivity=12.0,
+        g1_temp=43.0,
+    )
+
+
+def test_wandb_key_of_memory_overdrive() -> None:
+    assert keys({2: {"GPU Memory OverDrive value (%)": "0"}}) == {"gpu.2.memoryOverDrive": 0.0}
+
+
+@pytest.mark.parametrize("text", ["N/A", "", "-5", "nan", "inf", "1e3", "0x10", "12 %", "1" * 40])
+def test_wandb_keys_without_a_number_are_dropped(text: str) -> None:
+    names = (
+        "GPU use (%)",
+        "GPU memory use (%)",
+        "Temperature (Sensor memory) (C)",
+        "Average Graphics Package Power (W)",
+    )
+    assert keys({0: dict.fromkeys(names, text)}) == {}
+
+
+def test_nvidia_gpu_takes_precedence_over_amd_gpu_of_same_index() -> None:
+    row = keys(said(rocm("5.7", 0)), {0: Moment({"power": 300}, {}, False)})
+    assert row["gpu.0.powerWatts"] == 300
+    assert "gpu.0.gpu" not in row
+    assert row["gpu.1.gpu"] == 0
+
+
+RECORDED: dict[str, dict[str, float]] = {
+    "rocm-smi_telegraf_mi100_rocm571.json": {
+        **{f"gpu.{card}.gpu": 0 for card in range(6)},
+        **{f"gpu.{card}.memoryAllocated": 0 for card in range(6)},
+        **{f"gpu.{card}.memoryOverDrive": 0 for card in range(6)},
+        "gpu.0.temp": 30,
+        "gpu.1.temp": 38,
+        "gpu.2.temp": 31,
+        "gpu.0.powerWatts": 39,
+        "gpu.0.powerPercent": 13.4483,
+    },
+    "rocm-smi_telegraf_rx6700xt_rocm612.json": {
+        "gpu.0.gpu": 0,
+        "gpu.0.memoryAllocated": 12,
+        "gpu.0.memoryReadWriteActivity": 0,
+        "gpu.0.memoryOverDrive": 0,
+        "gpu.0.temp": 46,
+        "gpu.0.powerWatts": 6,
+        "gpu.0.powerPercent": 2.8436,
+    },
+    "rocm-smi_rocm5_mi250_2cards.json": {
+        "gpu.0.gpu": 10,
+        "gpu.1.gpu": 20,
+        "gpu.0.memoryAllocated": 0,
+        "gpu.0.memoryOverDrive": 0,
+        "gpu.0.temp": 43,
+        "gpu.0.powerWatts": 89,
+        "gpu.0.powerPercent": 15.8929,
+    },
+    "rocm-smi_rocm6_mi300x_minimal.json": {
+        "gpu.0.gpu": 10,
+        "gpu.0.memoryAllocated": 20,
+        "gpu.0.temp": 43,
+        "gpu.0.powerWatts": 89,
+        "gpu.0.powerPercent": 15.8929,
+    },
+    "rocm-smi_6.1.2_fakesysfs_2gpu_a.json": {
+        "gpu.0.gpu": 42,
+        "gpu.1.gpu": 100,
+        "gpu.0.memoryAllocated": 0,
+        "gpu.1.memoryAllocated": 98,
+        "gpu.1.memoryReadWriteActivity": 12,
+        "gpu.0.powerPercent": 13.6667,
+    },
+    "rocm-smi_6.1.2_fakesysfs_card1_broken.json": {
+        "gpu.0.gpu": 42,
+        "gpu.0.powerWatts": 41,
+        "gpu.1.memoryAllocated": 0,
+        "gpu.1.temp": 46,
+    },
+    "rocm-smi_no-amd-gpus-specified.stdout.txt": {},
+}
+"""W&B's keys of recorded output; the first three files are of real machines."""
+
+
+@pytest.mark.parametrize("path", samples(*(f"amd/{name}" for name in RECORDED)))
+def test_wandb_keys_of_recorded_rocm_smi_output(path: Path) -> None:
+    found, expected = keys(rocm_smi.said(path.read_bytes())[1]), RECORDED[path.name]
+    assert {key: found.get(key) for key in expected} == expected
+    if "minimal" in path.name or "no-amd" in path.name:
+        assert found == expected
+    if "broken" in path.name:
+        assert "gpu.1.powerWatts" not in found
+        assert "gpu.1.gpu" not in found
+
+
+# -- the command
+
+
+Snapshot = Callable[..., "tuple[dict[str, float], str]"]
+
+
+@pytest.fixture
+def snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Snapshot:
+    """Runs ``otel-hardware snapshot --format wandb`` with a tool that is a shell script: keys of GPUs, and stderr."""
+
+    def taken(tool: str, body: str, **settings: str) -> tuple[dict[str, float], str]:
+        path = tmp_path / tool
+        path.write_text(f"#!/bin/sh\n{body}\n")
+        path.chmod(0o755)
+        for name, value in {"AMDGPU": "off", tool.upper().replace("-", "_"): str(path), **settings}.items():
+            monkeypatch.setenv(f"OTEL_PYTHON_HARDWARE_{name}", value)
+        assert cli.main(["snapshot", "--format", "wandb", "--window", "0.1", "--sources=-nvidia"]) == 0
+        out, err = capsys.readouterr()
+        row = json.loads(out)
+        assert "proc.memory.rssMB" in row
+        return {key: value for key, value in row.items() if key.startswith("gpu.")}, err
+
+    return taken
+
+
+def test_snapshot_prints_wandb_keys_of_rocm_smi(tmp_path: Path, snapshot: Snapshot) -> None:
+    (tmp_path / "document").write_text("WARNING: something\n" + json.dumps(rocm("5.7", 0)))
+    found, complaint = snapshot("rocm-smi", f"cat {tmp_path}/document")
+    assert found == keys(said(rocm("5.7", 0)))
+    assert complaint == ""
+
+
+def test_snapshot_falls_back_to_amd_smi(tmp_path: Path, snapshot: Snapshot) -> None:
+    tools = by_amd_smi(7)(0).tools["amd-smi"].said
+    for argument in ("static", "metric"):
+        (tmp_path / argument).write_bytes(tools[argument])
+    found, _ = snapshot("amd-smi", f"cat {tmp_path}/$1", ROCM_SMI="off")
+    assert {key: found[key] for key in found if key.startswith("gpu.0.")} == pytest.approx(
+        {
+            "gpu.0.gpu": 88,
+            "gpu.0.memoryAllocated": 284 / 196_592 * 100,
+            "gpu.0.memoryReadWriteActivity": 20,
+            "gpu.0.temp": 54,
+            "gpu.0.powerWatts": 411,
+            "gpu.0.powerPercent": 411 / 700 * 100,
+        },
+        abs=1e-3,
+    )
+
+
+def test_failing_rocm_smi_is_reported_once(snapshot: Snapshot) -> None:
+    found, complaint = snapshot("rocm-smi", "exit 3")
+    assert found == {}
+    assert complaint.count("there are no gpu. keys") == 1
+    assert "rocm-smi says 'nothing' and ends with 3" in complaint
+
+
+def test_wandb_keys_of_sysfs_and_rocm_smi_agree() -> None:
+    need(lambda: program("rocm-smi"))
+    words = children.scene("radeon_machine", "words")
+    files, tool = (keys({int(card): said for card, said in words[way].items()}) for way in ("files", "tool"))
+    activity = {
+        key for key in (*files, *tool) if "Allocated" in key or "Activity" in key
+    }  # ROCm 5 prints the activity as memory use
+    shared = (set(files) & set(tool)) - activity
+    assert len(shared) >= 8
+    assert {key: files[key] for key in shared} == {key: tool[key] for key in shared}
+    for card in (0, 1):
+        assert files[f"gpu.{card}.memoryReadWriteActivity"] in (
+            tool.get(f"gpu.{card}.memoryAllocated"),
+            tool.get(f"gpu.{card}.memoryReadWriteActivity"),
+        )

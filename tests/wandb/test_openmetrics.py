@@ -1,0 +1,105 @@
+"""Endpoints in the commands, and their W&B keys."""
+
+from __future__ import annotations
+
+import json
+
+from tests.commands import otel_hardware
+from tests.sources.pages import dcgm
+from tests.web import Web, page
+
+from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.wandb.openmetrics import Raw
+
+PAGE = """# TYPE util gauge
+util{gpu="1"} 5
+util{gpu="0"} 7.25
+# TYPE work_total counter
+work_total 3
+# TYPE latency histogram
+latency_count 2
+latency_sum 1
+untyped 4
+"""
+
+
+def test_wandb_keys_number_series_in_order_of_appearance() -> None:
+    with Web(page(PAGE)) as web:
+        raw = Raw(Config.read({"openmetrics": {"own": web.url}}, {}))
+        assert raw.expected
+        assert raw.read() == {
+            "openmetrics.own.util.0": 5.0,
+            "openmetrics.own.util.1": 7.25,
+            "openmetrics.own.work_total.0": 3.0,
+        }
+        web.answer = page('# TYPE util gauge\nutil{gpu="2"} 1\nutil{gpu="0"} 2\n')
+        assert raw.read() == {"openmetrics.own.util.2": 1.0, "openmetrics.own.util.1": 2.0}
+
+
+def test_wandb_keys_of_a_failing_endpoint_are_absent() -> None:
+    with Web(page(PAGE)) as web, Web(page("", status=500)) as down:
+        raw = Raw(Config.read({"openmetrics": {"down": down.url, "own": web.url}}, {}))
+        assert {key.split(".")[1] for key in raw.read()} == {"own"}
+        down.answer = page(PAGE)
+        assert {key.split(".")[1] for key in raw.read()} == {"own", "down"}
+
+
+def test_wandb_keys_are_not_expected_without_endpoints() -> None:
+    assert not Raw(Config()).expected
+
+
+def test_snapshot_prints_wandb_keys_of_endpoints() -> None:
+    with Web(page(PAGE)) as web:
+        line = ["snapshot", "--format", "wandb", "--window", "0.1", "--sources", "openmetrics"]
+        answer = otel_hardware(*line, "--openmetrics", f"own={web.url}", "--openmetrics-filters", "util")
+    assert answer.status == 0, answer.err
+    row = json.loads(answer.out)
+    assert {key: row[key] for key in row if key.startswith("openmetrics.")} == {
+        "openmetrics.own.util.0": 5.0,
+        "openmetrics.own.util.1": 7.25,
+    }
+
+
+def test_snapshot_table_shows_distinguishing_labels() -> None:
+    with Web(page(dcgm(0))) as web:
+        line = ["snapshot", "--window", "0.1", "--sources", "openmetrics"]
+        answer = otel_hardware(*line, "--openmetrics", f"own={web.url}")
+    assert answer.status == 0, answer.err
+    lines = [line.split() for line in answer.out.splitlines()]
+    assert ["openmetrics", "own"] in lines
+    assert ["DCGM_FI_DEV_GPU_UTIL", "1g.10gb", "7", "12", "3g.40gb", "2", "24"] in lines
+
+
+def test_doctor_lists_endpoints_without_secrets() -> None:
+    with Web(page(PAGE)) as web:
+        line = ["doctor", "--json", "--sources", "openmetrics"]
+        url = f"{web.url}?token=s3cret"
+        answer = otel_hardware(*line, "--openmetrics", f"own={url},down=http://127.0.0.1:1/m")
+    found = {each["subject"]: each for each in json.loads(answer.out)["findings"] if each["part"] == "sources"}
+    assert found["openmetrics:own"]["state"] == "ok"
+    assert (found["openmetrics:down"]["state"], found["openmetrics:down"]["text"]) == (
+        "wrong",
+        "http://127.0.0.1:1/m: Connection refused",
+    )
+    assert "s3cret" not in answer.out + answer.err
+
+
+def test_recording_has_the_page_and_no_secret() -> None:
+    with Web(page(PAGE)) as web:
+        line = ["record", "openmetrics", "--ticks", "1"]
+        answer = otel_hardware(*line, "--openmetrics", f"own={web.url}?token=s3cret")
+    assert answer.status == 0, answer.err
+    header, _, call = map(json.loads, answer.out.splitlines())
+    assert header["settings"]["openmetrics"] == {"own": {"url": web.url}}
+    assert call[3]["body"]["bytes"] == PAGE
+    assert "s3cret" not in answer.out + answer.err
+
+
+def test_snapshot_exports_scraped_metrics_as_otlp_json() -> None:
+    with Web(page(dcgm(0))) as web:
+        line = ["snapshot", "--format", "otlp-json", "--window", "0.1", "--sources", "openmetrics"]
+        answer = otel_hardware(*line, "--openmetrics", f"own={web.url}")
+    assert answer.status == 0, answer.err
+    (resource,) = json.loads(answer.out)["resourceMetrics"]
+    names = {metric["name"] for scope in resource["scopeMetrics"] for metric in scope["metrics"]}
+    assert {"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "openmetrics.up"} <= names

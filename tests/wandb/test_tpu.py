@@ -1,0 +1,174 @@
+"""W&B's keys of TPUs by W&B's formulas: from gRPC servers, a profiler page, and recorded output of libtpu."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.samples import samples
+from tests.tools.tpu import FakeTpu, distribution, doubles, integers, queues, serving
+
+from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.sources.tpu import profiler, sdk
+from opentelemetry.instrumentation.hardware.sources.tpu import runtime as r
+from opentelemetry.instrumentation.hardware.sources.tpu.wire import Series
+from opentelemetry.instrumentation.hardware.wandb import tpu as raw
+
+GIB = 1 << 30
+
+
+def keys(moment: raw.Moment) -> dict[str, float]:
+    """Every key of a moment; a duplicate fails the test."""
+    found: dict[str, float] = {}
+    for key in raw.KEYS:
+        for name, value in key.values(moment):
+            assert name not in found, name
+            found[name] = value
+    return found
+
+
+def read(**settings: Any) -> tuple[dict[str, float], str]:
+    """The keys that are read with these settings, and the reason for missing ones."""
+    reader = raw.Raw(Config.read(settings, {}), {})
+    try:
+        assert reader.expected
+        moments = reader.read()
+        return (keys(moments[0]) if moments else {}), reader.trouble
+    finally:
+        reader.close()
+
+
+def moment(**said: Any) -> raw.Moment:
+    return raw.Moment({}, said.get("page", profiler.Said()), said.get("driver", sdk.NOTHING))
+
+
+def test_wandb_keys_of_memory_and_duty_cycle() -> None:
+    tpu = FakeTpu(
+        {
+            r.DUTY: doubles({8: 25.0, 12: 0.0}),
+            r.TOTAL: integers({8: 32 * GIB, 12: 32 * GIB}),
+            r.USED: integers({8: 8 * GIB, 12: 0}),
+            r.BANDWIDTH: doubles({8: 61.5}),
+            r.IDLE: doubles({12: 42.0}),
+        }
+    )
+    with serving(tpu):
+        assert read(tpu_runtime=tpu.address) == (
+            {
+                "tpu.8.memoryUsage": 25.0,
+                "tpu.12.memoryUsage": 0.0,
+                "tpu.8.memoryUsageBytes": 8 * GIB,
+                "tpu.12.memoryUsageBytes": 0,
+                "tpu.8.dutyCycle": 25.0,
+                "tpu.12.dutyCycle": 0.0,
+                "tpu.8.hbmCapacityTotal": 32 * GIB,
+                "tpu.12.hbmCapacityTotal": 32 * GIB,
+                "tpu.8.hbmCapacityUsage": 8 * GIB,
+                "tpu.12.hbmCapacityUsage": 0,
+                "tpu.8.hbmMemoryUsage": 25.0,
+                "tpu.12.hbmMemoryUsage": 0.0,
+                "tpu.8.runtimeHbmUtilization": 61.5,
+                "tpu.12.tensorcoreIdleDuration": 42.0,
+            },
+            "",
+        )
+
+
+def test_wandb_duty_cycle_of_a_chip_is_repeated_for_both_cores() -> None:
+    tpu = FakeTpu({r.DUTY: doubles({0: 25.0, 1: 50.0}), r.TOTAL: integers(dict.fromkeys(range(4), GIB))})
+    with serving(tpu):
+        found, _ = read(tpu_runtime=tpu.address)
+    duty = {name: value for name, value in found.items() if name.endswith("dutyCycle")}
+    assert duty == {f"tpu.{core}.dutyCycle": 25.0 if core < 2 else 50.0 for core in range(4)}
+
+
+def test_wandb_keys_of_distributions_have_mean_and_quantiles() -> None:
+    tpu = FakeTpu(
+        {
+            r.EXECUTION: [distribution([0, 50, 50, 0], 21.0, device_ordinal=1, core_type="tensorcore")],
+            r.TRANSFERS["dcn"]: [
+                distribution([0, 10, 0], 12.0, buffer_size="8MB+"),
+                distribution([0, 0, 0], 0.0, buffer_size="1MB+"),
+            ],
+            r.ROUND_TRIP: [distribution([0, 100, 0], 15.0)],
+            r.DELIVERY: [distribution([0, 100, 0], 18.0)],
+            r.QUEUE: queues({1: 7}),
+        }
+    )
+    with serving(tpu):
+        found, _ = read(tpu_runtime=tpu.address)
+    # 50 events spread evenly over 10 to 20, 50 over 20 to 40
+    quantiles = {"mean": 21.0, "p50": 20.0, "p90": 36.0, "p95": 38.0, "p999": 39.96}
+    expected = {f"tpu.hloExecTiming.1_tensorcore.{part}Us": value for part, value in quantiles.items()}
+    flat = {"p50": 15.0, "p90": 19.0, "p95": 19.5, "p999": 19.99}
+    for key, mean, unit in (
+        ("bufferTransferLatency.8mbplus", 12.0, "Us"),
+        ("grpcTcpMinRtt", 15.0, "Us"),
+        ("grpcTcpDeliveryRate", 18.0, "Mbps"),
+    ):
+        expected |= {f"tpu.{key}.{part}{unit}": value for part, value in {"mean": mean, **flat}.items()}
+    assert found == pytest.approx({"tpu.hloQueueSize.1_tensorcore": 7, **expected})
+
+
+def test_wandb_keys_of_a_summary_use_its_quantiles() -> None:
+    said = {"count": 4, "sum": 10.0, "quantiles": [[0.5, 2.0], [0.9, 4.0], [99.9, 5.0]]}
+    found = keys(raw.Moment({r.ROUND_TRIP: [Series({}, None, said)]}, profiler.Said(), sdk.NOTHING))
+    assert found == {
+        f"tpu.grpcTcpMinRtt.{part}Us": value
+        for part, value in zip(("mean", "p50", "p90", "p999"), (2.5, 2.0, 4.0, 5.0))
+    }
+
+
+def test_wandb_key_tpu_is_the_profiler_utilization() -> None:
+    tpu = FakeTpu(page="Utilization of TPU Matrix Units (higher is better): 10.1%\n")
+    with serving(tpu):
+        assert read(tpu_profiler=tpu.address) == ({"tpu": 10.1}, "")
+
+
+def test_wandb_keys_of_the_libtpu_sdk() -> None:
+    said = sdk.Said((12.5, None, 0.0), {"tray1.chip3.ici0.int": 0, "tray1.chip3.ici1.int": 10}, {3: 4})
+    assert keys(moment(driver=said)) == {
+        "tpu.0.tensorcoreUtilization": 12.5,
+        "tpu.2.tensorcoreUtilization": 0.0,
+        "tpu.0.iciLinkHealth": 0,
+        "tpu.1.iciLinkHealth": 10,
+        "tpu.3.throttleScore": 4,
+    }
+
+
+def test_unreachable_runtime_gives_no_wandb_keys_and_a_reason() -> None:
+    found, trouble = read(tpu_runtime="localhost:1")
+    assert found == {}
+    assert "localhost:1" in trouble
+    assert not raw.Raw(Config.read({}, {}), {"TPU_NAME": "local"}).expected
+
+
+@pytest.mark.parametrize("path", samples("tpu/libtpu-*_tpumonitoring_*.json"))
+def test_wandb_keys_equal_recorded_libtpu_output(path: Path) -> None:
+    said = json.loads(path.read_text())["metrics"]
+    devices = range(len(said["duty_cycle_pct"]["data"]))
+    bytes_of = [int(each) for each in said["hbm_capacity_total"]["data"]]
+    tpu = FakeTpu(
+        {
+            r.DUTY: doubles({each: 12.5 * each for each in devices}),
+            r.TOTAL: integers(dict(enumerate(bytes_of))),
+            r.USED: integers(dict(enumerate(bytes_of))),
+            r.BANDWIDTH: doubles({each: 12.5 * each for each in devices}),
+        }
+    )
+    with serving(tpu):
+        found, _ = read(tpu_runtime=tpu.address)
+    for key, name in (
+        ("dutyCycle", "duty_cycle_pct"),
+        ("hbmCapacityTotal", "hbm_capacity_total"),
+        ("hbmCapacityUsage", "hbm_capacity_usage"),
+        ("runtimeHbmUtilization", "runtime_hbm_utilization"),
+    ):
+        assert [found[f"tpu.{each}.{key}"] for each in devices] == [float(each) for each in said[name]["data"]], name
+
+
+@pytest.mark.parametrize("path", samples("tpu/tpu_profiler_client_monitor_level2.txt"))
+def test_wandb_key_of_a_recorded_profiler_page(path: Path) -> None:
+    assert keys(moment(page=profiler.parse(path.read_text()))) == {"tpu": 10.1}
