@@ -29,7 +29,7 @@ _WINDOWS = {
     Window.LAST: "newest reading",
     Window.MEAN: "mean of the window",
     Window.PEAK: "highest of the window",
-    Window.SHARE: "exact over the window",
+    Window.RATIO: "exact over the window",
 }
 
 _GROUPS: Final = (

@@ -14,17 +14,17 @@ from opentelemetry.instrumentation.hardware.catalog import SOURCE_UP
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Kind, Metric, Number, Point, Series, Snapshot, Window
 from opentelemetry.instrumentation.hardware.pipeline.collector import Board
-from opentelemetry.instrumentation.hardware.pipeline.runner import Poller
-from opentelemetry.instrumentation.hardware.pipeline.schedule import Rhythm
-from opentelemetry.instrumentation.hardware.pipeline.thread import Rounds, fresh
+from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner
+from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionSchedule
+from opentelemetry.instrumentation.hardware.pipeline.thread import ReaderThread, fresh
 from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.sources import Site, Source
+from opentelemetry.instrumentation.hardware.sources import Source, SourceContext
 
 POWER = Metric("test.power", Kind.GAUGE, "W", "Power.", ("part",), Window.MEAN)
 POWER_PEAK = Metric("test.power.peak", Kind.GAUGE, "W", "Highest power.", ("part",), Window.PEAK)
 ENERGY = Metric("test.energy", Kind.COUNTER, "J", "Energy.", ("part",))
 LEVEL = Metric("test.level", Kind.UPDOWN, "1", "Level.", ("part",))
-BUSY = Metric("test.busy", Kind.GAUGE, "1", "Share of time.", ("part",), Window.SHARE)
+BUSY = Metric("test.busy", Kind.GAUGE, "1", "Share of time.", ("part",), Window.RATIO)
 USERS = Metric("test.users", Kind.UPDOWN, "1", "Something dear.", ("part",))
 
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -50,21 +50,21 @@ class Player:
         self,
         clock: Clock,
         read: Callable[[float], Iterable[Point]] = lambda now: [POWER(1.0)],
-        seldom: Callable[[float], Iterable[Point]] = lambda now: (),
+        slow: Callable[[float], Iterable[Point]] = lambda now: (),
         every: float = 10.0,
         pace: float = 0.0,
     ) -> None:
         self.clock = clock
         self.open: Callable[[], None] = lambda: None
         self.read = read
-        self.seldom = seldom
+        self.slow = slow
         self.every = every
-        self.pace = pace
-        self.punctual = True
+        self.min_interval = pace
+        self.sample_before_collection = True
         self.opened: list[float] = []
         self.closed: list[float] = []
         self.readings: list[float] = []
-        self.seldom_readings: list[float] = []
+        self.slow_readings: list[float] = []
 
     def make(self) -> Source:
         """A new source, as one is made each time that it is opened."""
@@ -75,11 +75,11 @@ class _Played(Source):
     name = "player"
 
     def __init__(self, player: Player) -> None:
-        super().__init__(Site(Config(), Drivers(), 1))
+        super().__init__(SourceContext(Config(), Drivers(), 1))
         self.player = player
-        self.seldom = player.every  # type: ignore[misc]
-        self.pace = player.pace
-        self.punctual = player.punctual  # type: ignore[misc]
+        self.slow_interval = player.every  # type: ignore[misc]
+        self.min_interval = player.min_interval
+        self.sample_before_collection = player.sample_before_collection  # type: ignore[misc]
 
     def open(self) -> None:
         self.player.opened.append(self.player.clock())
@@ -89,9 +89,9 @@ class _Played(Source):
         self.player.readings.append(self.player.clock())
         return self.player.read(self.player.clock())
 
-    def read_seldom(self) -> Iterable[Point]:
-        self.player.seldom_readings.append(self.player.clock())
-        return self.player.seldom(self.player.clock())
+    def read_slow(self) -> Iterable[Point]:
+        self.player.slow_readings.append(self.player.clock())
+        return self.player.slow(self.player.clock())
 
     def close(self) -> None:
         self.player.closed.append(self.player.clock())
@@ -118,16 +118,16 @@ class Stage:
     ) -> None:
         self.clock = Clock()
         self.start = self.clock.now
-        self.rhythm = Rhythm(self.clock.now, expected)
+        self.rhythm = CollectionSchedule(self.clock.now, expected)
         self.players = {name: Player(self.clock) for name in names}
         self.pollers = {
-            name: Poller(player.make, name, interval, self.rhythm, {}, from_start, self.clock)
+            name: SourceRunner(player.make, name, interval, self.rhythm, {}, from_start, self.clock)
             for name, player in self.players.items()
         }
         pollers = list(self.pollers.values())
         self.board = Board(pollers, {}, Config(), self.clock)
         groups = {"shared": pollers} if together else {name: [poller] for name, poller in self.pollers.items()}
-        self.rounds = [Rounds(name, each, clock=self.clock) for name, each in groups.items()]
+        self.rounds = [ReaderThread(name, each, clock=self.clock) for name, each in groups.items()]
         self.player = self.players[names[0]]
         self.poller = self.pollers[names[0]]
         self.marks: dict[int, dict[str, tuple[float, float]]] = {}

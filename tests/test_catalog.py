@@ -205,7 +205,7 @@ RULES: dict[str, Callable[[Metric], object]] = {
         row.kind is Kind.GAUGE or row.window is Window.LAST
     ),
     "peaks are named .peak": lambda row: (row.window is Window.PEAK) == row.name.endswith(".peak"),
-    "shares have the unit 1": lambda row: row.window is not Window.SHARE or row.unit == "1",
+    "shares have the unit 1": lambda row: row.window is not Window.RATIO or row.unit == "1",
     "scope is that of the name": lambda row: (row.scope is Scope.PROCESS) == is_process_metric(row),
 }
 
@@ -228,7 +228,7 @@ BAD: dict[str, dict[str, Any]] = {
     "attributes are dotted lower case": {"attributes": ("A",)},
     "counters and up-down counters are the newest reading": {"kind": Kind.COUNTER, "window": Window.MEAN},
     "peaks are named .peak": {"window": Window.PEAK},
-    "shares have the unit 1": {"window": Window.SHARE},
+    "shares have the unit 1": {"window": Window.RATIO},
     "scope is that of the name": {"scope": Scope.PROCESS},
 }
 

@@ -24,7 +24,7 @@ from tests.tools.daemon import Prometheus, wait
 from tests.tools.nvml import FakeNvml, geforce, h100
 
 from opentelemetry.instrumentation.hardware import Config, __version__
-from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.catalog import CATALOG, SCHEMA_URL
 from opentelemetry.instrumentation.hardware.model import Kind, Metric, Number, Scope
 
@@ -169,20 +169,20 @@ def host_counters() -> dict[Series, float]:
     found: dict[Series, float] = {}
 
     def put(row: Metric, value: float, **attributes: str) -> None:
-        words = {"mode": v.CPU_MODE, "device": v.DEVICE, "interface": v.INTERFACE}
-        way = v.DISK_DIRECTION if "device" in attributes else v.NETWORK_DIRECTION
+        words = {"mode": c.CPU_MODE, "device": c.DEVICE, "interface": c.INTERFACE}
+        way = c.DISK_DIRECTION if "device" in attributes else c.NETWORK_DIRECTION
         found[row.name, frozenset((words.get(word, way), text) for word, text in attributes.items())] = value
 
     cpu = psutil.cpu_times()
     for mode in ("user", "nice", "system", "steal"):
-        put(v.SYSTEM_CPU_TIME, getattr(cpu, mode), mode=mode)
+        put(c.SYSTEM_CPU_TIME, getattr(cpu, mode), mode=mode)
     for name, disk in psutil.disk_io_counters(perdisk=True).items():
         for way in ("read", "write"):
-            put(v.SYSTEM_DISK_IO, getattr(disk, f"{way}_bytes"), device=name, direction=way)
-            put(v.SYSTEM_DISK_OPERATIONS, getattr(disk, f"{way}_count"), device=name, direction=way)
+            put(c.SYSTEM_DISK_IO, getattr(disk, f"{way}_bytes"), device=name, direction=way)
+            put(c.SYSTEM_DISK_OPERATIONS, getattr(disk, f"{way}_count"), device=name, direction=way)
     for name, interface in psutil.net_io_counters(pernic=True).items():
-        put(v.SYSTEM_NETWORK_IO, interface.bytes_sent, interface=name, direction="transmit")
-        put(v.SYSTEM_NETWORK_IO, interface.bytes_recv, interface=name, direction="receive")
+        put(c.SYSTEM_NETWORK_IO, interface.bytes_sent, interface=name, direction="transmit")
+        put(c.SYSTEM_NETWORK_IO, interface.bytes_recv, interface=name, direction="receive")
     return found
 
 
@@ -211,8 +211,8 @@ def check_words(points: Sequence[Point], temporality: str) -> None:
         assert point.temporality == (None if row.kind is Kind.GAUGE else counted), point.name
         assert (point.unit, point.description) == (row.unit, row.help), point.name
         # A parent is there where something is a part, and a serial number where it is not a GeForce.
-        sometimes = {v.HW_PARENT} | ({v.HW_SERIAL_NUMBER} if point.name == v.HW_GPU_INFO.name else set())
-        always = set(row.attributes) - {v.CPU_NUMBER}  # on request only
+        sometimes = {c.HW_PARENT} | ({c.HW_SERIAL_NUMBER} if point.name == c.HW_GPU_INFO.name else set())
+        always = set(row.attributes) - {c.CPU_NUMBER}  # on request only
         assert point.attributes.keys() | sometimes == always | sometimes, point.name
         assert all(text != "" for text in point.attributes.values()), point
     assert {(point.scope, point.version, point.schema_url) for point in points} == {(OURS, __version__, SCHEMA_URL)}
@@ -224,35 +224,35 @@ def test_arrived_metrics_match_the_vocabulary(run: Run) -> None:
 
 
 OPTIONAL = {
-    v.SYSTEM_CPU_PHYSICAL_COUNT: "some virtual machines have no topology",
-    v.SYSTEM_MEMORY_AVAILABLE: "it is called system.memory.linux.available on Linux",
-    v.SYSTEM_PAGING_UTILIZATION: "no swap, no share of it",
-    v.SYSTEM_DISK_IO: "no whole disk with a device",
-    v.SYSTEM_DISK_OPERATIONS: "no whole disk with a device",
-    v.SYSTEM_DISK_IO_TIME: "no whole disk with a device",
-    v.SYSTEM_NETWORK_IO: "a network of its own, without a route",
-    v.SYSTEM_NETWORK_PACKET_DROPPED: "a network of its own, without a route",
-    v.SYSTEM_NETWORK_ERRORS: "a network of its own, without a route",
-    v.SYSTEM_PRESSURE_TIME: "a kernel without CONFIG_PSI",
-    v.HW_HOST_ENERGY: "no readable powercap",
-    v.HW_NETWORK_IO: "no InfiniBand",
-    v.HW_NETWORK_UP: "no InfiniBand",
-    v.CONTAINER_CPU_TIME: "not in a container",
-    v.CONTAINER_MEMORY_USAGE: "not in a container",
-    v.CONTAINER_MEMORY_WORKING_SET: "not in a container",
-    v.CONTAINER_MEMORY_LIMIT: "no such limit",
-    v.CONTAINER_CPU_LIMIT: "no such limit",
-    v.CONTAINER_CPU_THROTTLED_TIME: "no such limit",
-    v.HW_VOLTAGE: "not of these GPUs",
-    v.HW_HOST_POWER: "a Mac says it",
-    v.HW_CPU_SPEED: "a Mac says it",
-    v.PROCESS_GPU_MEMORY_USAGE: "the program uses no GPU",
-    v.PROCESS_GPU_UTILIZATION: "the program uses no GPU",
-    v.PROCESS_DISK_IO: "some sandboxes have no /proc/self/io",
-    v.PROCESS_HANDLE_COUNT: "Windows has it",
-    v.PROCESS_TREE_MEMORY_USAGE: "a program without children",
-    v.PROCESS_TREE_CPU_UTILIZATION: "a program without children",
-    v.PROCESS_TREE_THREAD_COUNT: "a program without children",
+    c.SYSTEM_CPU_PHYSICAL_COUNT: "some virtual machines have no topology",
+    c.SYSTEM_MEMORY_AVAILABLE: "it is called system.memory.linux.available on Linux",
+    c.SYSTEM_PAGING_UTILIZATION: "no swap, no share of it",
+    c.SYSTEM_DISK_IO: "no whole disk with a device",
+    c.SYSTEM_DISK_OPERATIONS: "no whole disk with a device",
+    c.SYSTEM_DISK_IO_TIME: "no whole disk with a device",
+    c.SYSTEM_NETWORK_IO: "a network of its own, without a route",
+    c.SYSTEM_NETWORK_PACKET_DROPPED: "a network of its own, without a route",
+    c.SYSTEM_NETWORK_ERRORS: "a network of its own, without a route",
+    c.SYSTEM_PRESSURE_TIME: "a kernel without CONFIG_PSI",
+    c.HW_HOST_ENERGY: "no readable powercap",
+    c.HW_NETWORK_IO: "no InfiniBand",
+    c.HW_NETWORK_UP: "no InfiniBand",
+    c.CONTAINER_CPU_TIME: "not in a container",
+    c.CONTAINER_MEMORY_USAGE: "not in a container",
+    c.CONTAINER_MEMORY_WORKING_SET: "not in a container",
+    c.CONTAINER_MEMORY_LIMIT: "no such limit",
+    c.CONTAINER_CPU_LIMIT: "no such limit",
+    c.CONTAINER_CPU_THROTTLED_TIME: "no such limit",
+    c.HW_VOLTAGE: "not of these GPUs",
+    c.HW_HOST_POWER: "a Mac says it",
+    c.HW_CPU_SPEED: "a Mac says it",
+    c.PROCESS_GPU_MEMORY_USAGE: "the program uses no GPU",
+    c.PROCESS_GPU_UTILIZATION: "the program uses no GPU",
+    c.PROCESS_DISK_IO: "some sandboxes have no /proc/self/io",
+    c.PROCESS_HANDLE_COUNT: "Windows has it",
+    c.PROCESS_TREE_MEMORY_USAGE: "a program without children",
+    c.PROCESS_TREE_CPU_UTILIZATION: "a program without children",
+    c.PROCESS_TREE_THREAD_COUNT: "a program without children",
 }
 """Default metrics that not every Linux machine has, with the reason; all others have to arrive."""
 
@@ -275,7 +275,7 @@ def test_each_series_arrives_once_per_export(run: Run) -> None:
     assert [key for key, count in counts.items() if count != 1] == []
     exports = sorted({point.time for point in run.points})
     for key, points in by_series(run.points).items():
-        if key[0] == v.SYSTEM_CPU_TIME.name:
+        if key[0] == c.SYSTEM_CPU_TIME.name:
             lacking = [number for number, time in enumerate(exports) if time not in {point.time for point in points}]
             # On a machine that is very busy the first exports may come before the first reading.
             first = [*range(len(lacking))]
@@ -310,7 +310,7 @@ def test_deltas_are_not_negative_and_no_more_than_the_host_counted(run: Run, pro
     found = by_series([point for point in run.points if point.monotonic])
     assert [key for key, points in found.items() if min(point.value for point in points) < 0] == []
     compared = found.keys() & programs.grown.keys()
-    assert {name for name, _ in compared} >= {v.SYSTEM_CPU_TIME.name}
+    assert {name for name, _ in compared} >= {c.SYSTEM_CPU_TIME.name}
     for key in compared:
         # psutil reads the same files before and after, so there is nothing to tolerate but the sum of floats.
         assert sum(point.value for point in found[key]) <= programs.grown[key] + 1e-6, key
@@ -334,7 +334,7 @@ def agents(tmp_path_factory: pytest.TempPathFactory, collector: Collector) -> di
         ]
 
         def exported_some() -> bool:
-            shares = v.SYSTEM_CPU_UTILIZATION.name  # of the time between two readings
+            shares = c.SYSTEM_CPU_UTILIZATION.name  # of the time between two readings
             exports = {
                 (point.resource["service.name"], point.time) for point in collector.metrics() if point.name == shares
             }
@@ -456,7 +456,7 @@ def test_no_point_arrives_that_was_not_exported(values: Values) -> None:
     assert Counter(values.arrived) == sent
 
 
-READINGS = {"system.": v.SYSTEM_UPTIME, "process.": v.PROCESS_UPTIME}
+READINGS = {"system.": c.SYSTEM_UPTIME, "process.": c.PROCESS_UPTIME}
 """By the beginning of a name, the row that tells one reading of its source from another."""
 
 
@@ -521,18 +521,18 @@ def test_host_counters_agree_between_jobs(programs: Programs) -> None:
 # -- Prometheus
 
 PROMETHEUS = {
-    v.SYSTEM_CPU_TIME: "system_cpu_time_seconds_total",
-    v.SYSTEM_CPU_UTILIZATION: "system_cpu_utilization_ratio",
-    v.SYSTEM_CPU_LOAD_1M: "system_cpu_load_average_1m",
-    v.SYSTEM_CPU_LOGICAL_COUNT: "system_cpu_logical_count",
-    v.SYSTEM_MEMORY_USAGE: "system_memory_usage_bytes",
-    v.SYSTEM_PAGING_FAULTS: "system_paging_faults_total",
-    v.SYSTEM_FILESYSTEM_LIMIT: "system_filesystem_limit_bytes",
-    v.SYSTEM_UPTIME: "system_uptime_seconds",
-    v.PROCESS_CPU_TIME: "process_cpu_time_seconds_total",
-    v.PROCESS_CONTEXT_SWITCHES: "process_context_switches_total",
-    v.PROCESS_MEMORY_PEAK: "process_memory_peak_bytes",
-    v.SOURCE_UP: "otel_hardware_source_up_ratio",
+    c.SYSTEM_CPU_TIME: "system_cpu_time_seconds_total",
+    c.SYSTEM_CPU_UTILIZATION: "system_cpu_utilization_ratio",
+    c.SYSTEM_CPU_LOAD_1M: "system_cpu_load_average_1m",
+    c.SYSTEM_CPU_LOGICAL_COUNT: "system_cpu_logical_count",
+    c.SYSTEM_MEMORY_USAGE: "system_memory_usage_bytes",
+    c.SYSTEM_PAGING_FAULTS: "system_paging_faults_total",
+    c.SYSTEM_FILESYSTEM_LIMIT: "system_filesystem_limit_bytes",
+    c.SYSTEM_UPTIME: "system_uptime_seconds",
+    c.PROCESS_CPU_TIME: "process_cpu_time_seconds_total",
+    c.PROCESS_CONTEXT_SWITCHES: "process_context_switches_total",
+    c.PROCESS_MEMORY_PEAK: "process_memory_peak_bytes",
+    c.SOURCE_UP: "otel_hardware_source_up_ratio",
 }
 """Our names, and what the Collector's Prometheus exporter makes of them."""
 
@@ -584,9 +584,9 @@ def test_prometheus_total_is_the_sum_of_deltas(prometheus: Prometheus, programs:
     run = programs.runs["http-delta"]
     answer = prometheus.last(f'process_context_switches_total{{exported_job="{run.way.name}"}}')
     sums = {
-        dict(attributes)[v.SWITCH_TYPE]: sum(point.value for point in points)
+        dict(attributes)[c.SWITCH_TYPE]: sum(point.value for point in points)
         for (name, attributes), points in by_series(run.points).items()
-        if name == v.PROCESS_CONTEXT_SWITCHES.name
+        if name == c.PROCESS_CONTEXT_SWITCHES.name
     }
     assert {labels["process_context_switch_type"]: value for labels, value in answer} == sums
 

@@ -27,7 +27,7 @@ from tests.tools.collector import Collector, Point
 from tests.tools.daemon import NodeExporter, get, wait
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
-from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Kind, Metric
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the other readers are asked about Linux here")
@@ -39,7 +39,7 @@ INTERVAL = 0.05
 Series: TypeAlias = "tuple[Metric, frozenset[tuple[str, Any]]]"
 Reading: TypeAlias = "dict[Series, float]"
 
-ROWS = {row.name: row for row in v.CATALOG}
+ROWS = {row.name: row for row in c.CATALOG}
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class Ours:
         reading. File systems have no such mark, but no reading is handed out that is older than three intervals.
         """
         begun = time.monotonic()
-        marks: dict[Metric, set[float]] = {v.SYSTEM_UPTIME: set(), v.PROCESS_UPTIME: set()}
+        marks: dict[Metric, set[float]] = {c.SYSTEM_UPTIME: set(), c.PROCESS_UPTIME: set()}
         reading: Reading = {}
 
         def renewed() -> bool:
@@ -127,7 +127,7 @@ class Ours:
             for clock, seen in marks.items():
                 seen |= {value for (row, _), value in reading.items() if row is clock}
             known = {row for row, _ in reading}
-            complete = {v.SYSTEM_UPTIME, v.PROCESS_UPTIME, v.SYSTEM_FILESYSTEM_LIMIT} <= known
+            complete = {c.SYSTEM_UPTIME, c.PROCESS_UPTIME, c.SYSTEM_FILESYSTEM_LIMIT} <= known
             late = time.monotonic() - begun > 3 * INTERVAL
             return complete and late and all(len(seen) > 2 for seen in marks.values())
 
@@ -142,48 +142,48 @@ INTERRUPTS = {"irq": "interrupt", "softirq": "interrupt"}
 
 
 def disk(direction: str) -> dict[str, str]:
-    return {v.DEVICE: "device", v.DISK_DIRECTION: direction}
+    return {c.DEVICE: "device", c.DISK_DIRECTION: direction}
 
 
 def interface(direction: str) -> dict[str, str]:
-    return {v.INTERFACE: "device", v.NETWORK_DIRECTION: direction}
+    return {c.INTERFACE: "device", c.NETWORK_DIRECTION: direction}
 
 
 def pressure(resource: str, kind: str) -> Translation:
-    return of(v.SYSTEM_PRESSURE_TIME, {v.PRESSURE_RESOURCE: f"={resource}", v.PRESSURE_KIND: f"={kind}"})
+    return of(c.SYSTEM_PRESSURE_TIME, {c.PRESSURE_RESOURCE: f"={resource}", c.PRESSURE_KIND: f"={kind}"})
 
 
 # Both of us count what guests ran as user time, as the kernel does; node_cpu_guest_seconds_total tells that part again.
 NODE = {
-    "node_cpu_seconds_total": of(v.SYSTEM_CPU_TIME, {v.CPU_MODE: "mode"}, MODES | INTERRUPTS),
-    "node_load1": of(v.SYSTEM_CPU_LOAD_1M),
-    "node_load5": of(v.SYSTEM_CPU_LOAD_5M),
-    "node_load15": of(v.SYSTEM_CPU_LOAD_15M),
-    "node_memory_MemTotal_bytes": of(v.SYSTEM_MEMORY_LIMIT),
-    "node_memory_MemAvailable_bytes": of(v.SYSTEM_MEMORY_LINUX_AVAILABLE),
-    "node_memory_MemFree_bytes": of(v.SYSTEM_MEMORY_USAGE, {v.MEMORY_STATE: "=free"}),
-    "node_memory_Buffers_bytes": of(v.SYSTEM_MEMORY_USAGE, {v.MEMORY_STATE: "=buffers"}),
+    "node_cpu_seconds_total": of(c.SYSTEM_CPU_TIME, {c.CPU_MODE: "mode"}, MODES | INTERRUPTS),
+    "node_load1": of(c.SYSTEM_CPU_LOAD_1M),
+    "node_load5": of(c.SYSTEM_CPU_LOAD_5M),
+    "node_load15": of(c.SYSTEM_CPU_LOAD_15M),
+    "node_memory_MemTotal_bytes": of(c.SYSTEM_MEMORY_LIMIT),
+    "node_memory_MemAvailable_bytes": of(c.SYSTEM_MEMORY_LINUX_AVAILABLE),
+    "node_memory_MemFree_bytes": of(c.SYSTEM_MEMORY_USAGE, {c.MEMORY_STATE: "=free"}),
+    "node_memory_Buffers_bytes": of(c.SYSTEM_MEMORY_USAGE, {c.MEMORY_STATE: "=buffers"}),
     # Ours holds what of the kernel's own memory can be reclaimed; theirs are two samples, which are added up.
-    "node_memory_Cached_bytes": of(v.SYSTEM_MEMORY_USAGE, {v.MEMORY_STATE: "=cached"}),
-    "node_memory_SReclaimable_bytes": of(v.SYSTEM_MEMORY_USAGE, {v.MEMORY_STATE: "=cached"}),
-    "node_vmstat_pgmajfault": of(v.SYSTEM_PAGING_FAULTS, {v.FAULT_TYPE: "=major"}),
-    "node_vmstat_pswpin": of(v.SYSTEM_PAGING_OPERATIONS, {v.PAGING_DIRECTION: "=in"}),
-    "node_vmstat_pswpout": of(v.SYSTEM_PAGING_OPERATIONS, {v.PAGING_DIRECTION: "=out"}),
-    "node_disk_read_bytes_total": of(v.SYSTEM_DISK_IO, disk("=read")),
-    "node_disk_written_bytes_total": of(v.SYSTEM_DISK_IO, disk("=write")),
-    "node_disk_reads_completed_total": of(v.SYSTEM_DISK_OPERATIONS, disk("=read")),
-    "node_disk_writes_completed_total": of(v.SYSTEM_DISK_OPERATIONS, disk("=write")),
-    "node_disk_read_time_seconds_total": of(v.SYSTEM_DISK_OPERATION_TIME, disk("=read")),
-    "node_disk_write_time_seconds_total": of(v.SYSTEM_DISK_OPERATION_TIME, disk("=write")),
-    "node_disk_io_time_seconds_total": of(v.SYSTEM_DISK_IO_TIME, {v.DEVICE: "device"}),
-    "node_network_transmit_bytes_total": of(v.SYSTEM_NETWORK_IO, interface("=transmit")),
-    "node_network_receive_bytes_total": of(v.SYSTEM_NETWORK_IO, interface("=receive")),
-    "node_network_transmit_packets_total": of(v.SYSTEM_NETWORK_PACKET_COUNT, interface("=transmit")),
-    "node_network_receive_packets_total": of(v.SYSTEM_NETWORK_PACKET_COUNT, interface("=receive")),
-    "node_network_transmit_drop_total": of(v.SYSTEM_NETWORK_PACKET_DROPPED, interface("=transmit")),
-    "node_network_receive_drop_total": of(v.SYSTEM_NETWORK_PACKET_DROPPED, interface("=receive")),
-    "node_network_transmit_errs_total": of(v.SYSTEM_NETWORK_ERRORS, interface("=transmit")),
-    "node_network_receive_errs_total": of(v.SYSTEM_NETWORK_ERRORS, interface("=receive")),
+    "node_memory_Cached_bytes": of(c.SYSTEM_MEMORY_USAGE, {c.MEMORY_STATE: "=cached"}),
+    "node_memory_SReclaimable_bytes": of(c.SYSTEM_MEMORY_USAGE, {c.MEMORY_STATE: "=cached"}),
+    "node_vmstat_pgmajfault": of(c.SYSTEM_PAGING_FAULTS, {c.FAULT_TYPE: "=major"}),
+    "node_vmstat_pswpin": of(c.SYSTEM_PAGING_OPERATIONS, {c.PAGING_DIRECTION: "=in"}),
+    "node_vmstat_pswpout": of(c.SYSTEM_PAGING_OPERATIONS, {c.PAGING_DIRECTION: "=out"}),
+    "node_disk_read_bytes_total": of(c.SYSTEM_DISK_IO, disk("=read")),
+    "node_disk_written_bytes_total": of(c.SYSTEM_DISK_IO, disk("=write")),
+    "node_disk_reads_completed_total": of(c.SYSTEM_DISK_OPERATIONS, disk("=read")),
+    "node_disk_writes_completed_total": of(c.SYSTEM_DISK_OPERATIONS, disk("=write")),
+    "node_disk_read_time_seconds_total": of(c.SYSTEM_DISK_OPERATION_TIME, disk("=read")),
+    "node_disk_write_time_seconds_total": of(c.SYSTEM_DISK_OPERATION_TIME, disk("=write")),
+    "node_disk_io_time_seconds_total": of(c.SYSTEM_DISK_IO_TIME, {c.DEVICE: "device"}),
+    "node_network_transmit_bytes_total": of(c.SYSTEM_NETWORK_IO, interface("=transmit")),
+    "node_network_receive_bytes_total": of(c.SYSTEM_NETWORK_IO, interface("=receive")),
+    "node_network_transmit_packets_total": of(c.SYSTEM_NETWORK_PACKET_COUNT, interface("=transmit")),
+    "node_network_receive_packets_total": of(c.SYSTEM_NETWORK_PACKET_COUNT, interface("=receive")),
+    "node_network_transmit_drop_total": of(c.SYSTEM_NETWORK_PACKET_DROPPED, interface("=transmit")),
+    "node_network_receive_drop_total": of(c.SYSTEM_NETWORK_PACKET_DROPPED, interface("=receive")),
+    "node_network_transmit_errs_total": of(c.SYSTEM_NETWORK_ERRORS, interface("=transmit")),
+    "node_network_receive_errs_total": of(c.SYSTEM_NETWORK_ERRORS, interface("=receive")),
     "node_pressure_cpu_waiting_seconds_total": pressure("cpu", "some"),
     "node_pressure_memory_waiting_seconds_total": pressure("memory", "some"),
     "node_pressure_memory_stalled_seconds_total": pressure("memory", "full"),
@@ -191,7 +191,7 @@ NODE = {
     "node_pressure_io_stalled_seconds_total": pressure("io", "full"),
 }
 
-NODE_SPACE = {v.DEVICE: "device", v.FILESYSTEM_TYPE: "fstype", v.FILESYSTEM_MOUNTPOINT: "mountpoint"}
+NODE_SPACE = {c.DEVICE: "device", c.FILESYSTEM_TYPE: "fstype", c.FILESYSTEM_MOUNTPOINT: "mountpoint"}
 
 # The exporter knows all of a file system, what is free for root, and what is free for everybody; we know states.
 NODE_SPACES: dict[str, dict[str, int]] = {
@@ -217,16 +217,19 @@ def of_node_exporter(text: str) -> Reading:
         if name in NODE:
             add(NODE[name](labels), number)
         if name == "node_filesystem_size_bytes":
-            add(of(v.SYSTEM_FILESYSTEM_LIMIT, NODE_SPACE)(labels), number)
+            add(of(c.SYSTEM_FILESYSTEM_LIMIT, NODE_SPACE)(labels), number)
         for state, sign in NODE_SPACES.get(name, {}).items():
-            add(of(v.SYSTEM_FILESYSTEM_USAGE, NODE_SPACE | {v.FILESYSTEM_STATE: f"={state}"})(labels), sign * number)
+            add(
+                of(c.SYSTEM_FILESYSTEM_USAGE, NODE_SPACE | {c.FILESYSTEM_STATE: f"={state}"})(labels),
+                sign * number,
+            )
     plain = {name: number for name, _, number in samples}
     minor = plain["node_vmstat_pgfault"] - plain["node_vmstat_pgmajfault"]
-    add(of(v.SYSTEM_PAGING_FAULTS, {v.FAULT_TYPE: "=minor"})({}), minor)
+    add(of(c.SYSTEM_PAGING_FAULTS, {c.FAULT_TYPE: "=minor"})({}), minor)
     used = plain["node_memory_MemTotal_bytes"] - plain["node_memory_MemFree_bytes"] - plain["node_memory_Buffers_bytes"]
     used -= plain["node_memory_Cached_bytes"] + plain["node_memory_SReclaimable_bytes"]
-    add(of(v.SYSTEM_MEMORY_USAGE, {v.MEMORY_STATE: "=used"})({}), used)
-    add(of(v.SYSTEM_UPTIME)({}), plain["node_time_seconds"] - plain["node_boot_time_seconds"])
+    add(of(c.SYSTEM_MEMORY_USAGE, {c.MEMORY_STATE: "=used"})({}), used)
+    add(of(c.SYSTEM_UPTIME)({}), plain["node_time_seconds"] - plain["node_boot_time_seconds"])
     return reading
 
 
@@ -277,49 +280,49 @@ FAULT = 4096
 # (ours is what storage had to do); process.context_switches, which are those of the main thread (ours of all).
 SCRAPED = {
     "system.cpu.time": of(
-        v.SYSTEM_CPU_TIME,
-        {v.CPU_MODE: "state"},
+        c.SYSTEM_CPU_TIME,
+        {c.CPU_MODE: "state"},
         MODES | {"wait": "iowait", "interrupt": "interrupt", "softirq": "interrupt"},
     ),
-    "system.cpu.logical.count": of(v.SYSTEM_CPU_LOGICAL_COUNT),
-    "system.cpu.physical.count": of(v.SYSTEM_CPU_PHYSICAL_COUNT),
-    "system.cpu.load_average.1m": of(v.SYSTEM_CPU_LOAD_1M),
-    "system.cpu.load_average.5m": of(v.SYSTEM_CPU_LOAD_5M),
-    "system.cpu.load_average.15m": of(v.SYSTEM_CPU_LOAD_15M),
-    "system.memory.limit": of(v.SYSTEM_MEMORY_LIMIT),
-    "system.linux.memory.available": of(v.SYSTEM_MEMORY_LINUX_AVAILABLE),
+    "system.cpu.logical.count": of(c.SYSTEM_CPU_LOGICAL_COUNT),
+    "system.cpu.physical.count": of(c.SYSTEM_CPU_PHYSICAL_COUNT),
+    "system.cpu.load_average.1m": of(c.SYSTEM_CPU_LOAD_1M),
+    "system.cpu.load_average.5m": of(c.SYSTEM_CPU_LOAD_5M),
+    "system.cpu.load_average.15m": of(c.SYSTEM_CPU_LOAD_15M),
+    "system.memory.limit": of(c.SYSTEM_MEMORY_LIMIT),
+    "system.linux.memory.available": of(c.SYSTEM_MEMORY_LINUX_AVAILABLE),
     "system.memory.usage": of(
-        v.SYSTEM_MEMORY_USAGE,
-        {v.MEMORY_STATE: "state"},
+        c.SYSTEM_MEMORY_USAGE,
+        {c.MEMORY_STATE: "state"},
         {"free": "free", "buffered": "buffers", "cached": "cached"},
     ),
-    "system.paging.faults": of(v.SYSTEM_PAGING_FAULTS, {v.FAULT_TYPE: "type"}),
-    "system.disk.io": of(v.SYSTEM_DISK_IO, disk("direction")),
-    "system.disk.operations": of(v.SYSTEM_DISK_OPERATIONS, disk("direction")),
-    "system.disk.operation_time": of(v.SYSTEM_DISK_OPERATION_TIME, disk("direction")),
-    "system.disk.io_time": of(v.SYSTEM_DISK_IO_TIME, {v.DEVICE: "device"}),
+    "system.paging.faults": of(c.SYSTEM_PAGING_FAULTS, {c.FAULT_TYPE: "type"}),
+    "system.disk.io": of(c.SYSTEM_DISK_IO, disk("direction")),
+    "system.disk.operations": of(c.SYSTEM_DISK_OPERATIONS, disk("direction")),
+    "system.disk.operation_time": of(c.SYSTEM_DISK_OPERATION_TIME, disk("direction")),
+    "system.disk.io_time": of(c.SYSTEM_DISK_IO_TIME, {c.DEVICE: "device"}),
     "system.filesystem.usage": of(
-        v.SYSTEM_FILESYSTEM_USAGE,
+        c.SYSTEM_FILESYSTEM_USAGE,
         {
-            v.DEVICE: "device",
-            v.FILESYSTEM_TYPE: "type",
-            v.FILESYSTEM_MOUNTPOINT: "mountpoint",
-            v.FILESYSTEM_STATE: "state",
+            c.DEVICE: "device",
+            c.FILESYSTEM_TYPE: "type",
+            c.FILESYSTEM_MOUNTPOINT: "mountpoint",
+            c.FILESYSTEM_STATE: "state",
         },
     ),
-    "system.network.io": of(v.SYSTEM_NETWORK_IO, interface("direction")),
-    "system.network.packets": of(v.SYSTEM_NETWORK_PACKET_COUNT, interface("direction")),
-    "system.network.dropped": of(v.SYSTEM_NETWORK_PACKET_DROPPED, interface("direction")),
-    "system.network.errors": of(v.SYSTEM_NETWORK_ERRORS, interface("direction")),
-    "system.uptime": of(v.SYSTEM_UPTIME),
+    "system.network.io": of(c.SYSTEM_NETWORK_IO, interface("direction")),
+    "system.network.packets": of(c.SYSTEM_NETWORK_PACKET_COUNT, interface("direction")),
+    "system.network.dropped": of(c.SYSTEM_NETWORK_PACKET_DROPPED, interface("direction")),
+    "system.network.errors": of(c.SYSTEM_NETWORK_ERRORS, interface("direction")),
+    "system.uptime": of(c.SYSTEM_UPTIME),
     # A third state of theirs, the time that the process waited for disks, is none of the conventions' modes.
-    "process.cpu.time": of(v.PROCESS_CPU_TIME, {v.CPU_MODE: "state"}, {"user": "user", "system": "system"}),
-    "process.memory.usage": of(v.PROCESS_MEMORY_USAGE),
-    "process.memory.virtual": of(v.PROCESS_MEMORY_VIRTUAL),
-    "process.threads": of(v.PROCESS_THREAD_COUNT),
-    "process.open_file_descriptors": of(v.PROCESS_FILE_DESCRIPTOR_COUNT),
-    "process.paging.faults": of(v.PROCESS_PAGING_FAULTS, {v.FAULT_TYPE: "type"}),
-    "process.uptime": of(v.PROCESS_UPTIME),
+    "process.cpu.time": of(c.PROCESS_CPU_TIME, {c.CPU_MODE: "state"}, {"user": "user", "system": "system"}),
+    "process.memory.usage": of(c.PROCESS_MEMORY_USAGE),
+    "process.memory.virtual": of(c.PROCESS_MEMORY_VIRTUAL),
+    "process.threads": of(c.PROCESS_THREAD_COUNT),
+    "process.open_file_descriptors": of(c.PROCESS_FILE_DESCRIPTOR_COUNT),
+    "process.paging.faults": of(c.PROCESS_PAGING_FAULTS, {c.FAULT_TYPE: "type"}),
+    "process.uptime": of(c.PROCESS_UPTIME),
 }
 
 
@@ -331,7 +334,7 @@ def of_receiver(points: Sequence[Point]) -> dict[Series, list[tuple[int, float]]
         if point.name in SCRAPED and not somebody_else:
             key = SCRAPED[point.name]({name: str(text) for name, text in point.attributes.items()})
             if key is not None:
-                value = point.value / FAULT if key[0] is v.SYSTEM_PAGING_FAULTS else point.value
+                value = point.value / FAULT if key[0] is c.SYSTEM_PAGING_FAULTS else point.value
                 times = found.setdefault(key, {})
                 times[point.time] = times.get(point.time, 0.0) + value
     return {key: sorted(times.items()) for key, times in found.items()}
@@ -455,16 +458,16 @@ TICK = 1 / os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 0.01
 GRAIN = {
     # The exporter adds up the CPUs, each rounded for itself; the kernel rounds the sum once. And its time of waiting
     # for disks is an estimate that can fall by a tick.
-    v.SYSTEM_CPU_TIME: ((os.cpu_count() or 1) + 1) * TICK,
+    c.SYSTEM_CPU_TIME: ((os.cpu_count() or 1) + 1) * TICK,
     # Ours comes in microseconds, theirs in ticks.
-    v.PROCESS_CPU_TIME: TICK,
+    c.PROCESS_CPU_TIME: TICK,
     # Both others take it from the time of boot, which the kernel tells in whole seconds; the receiver rounds it, too.
-    v.SYSTEM_UPTIME: 1.0,
-    v.PROCESS_UPTIME: 1.0,
+    c.SYSTEM_UPTIME: 1.0,
+    c.PROCESS_UPTIME: 1.0,
 }
 """How coarse a number is, in its unit, by its source."""
 
-STEADY = (v.SYSTEM_UPTIME, v.PROCESS_UPTIME)
+STEADY = (c.SYSTEM_UPTIME, c.PROCESS_UPTIME)
 """Gauges that never fall."""
 
 
@@ -495,7 +498,7 @@ def rows(translations: Mapping[str, Translation], *more: Metric) -> list[Metric]
 
 @pytest.mark.parametrize(
     "row",
-    rows(NODE, v.SYSTEM_FILESYSTEM_USAGE, v.SYSTEM_FILESYSTEM_LIMIT, v.SYSTEM_UPTIME),
+    rows(NODE, c.SYSTEM_FILESYSTEM_USAGE, c.SYSTEM_FILESYSTEM_LIMIT, c.SYSTEM_UPTIME),
     ids=lambda row: row.name,
 )
 def test_metric_agrees_with_node_exporter(row: Metric, comparisons: Comparisons) -> None:
@@ -505,7 +508,7 @@ def test_metric_agrees_with_node_exporter(row: Metric, comparisons: Comparisons)
 @pytest.mark.parametrize("row", rows(SCRAPED), ids=lambda row: row.name)
 def test_metric_agrees_with_collector_host_metrics_receiver(row: Metric, comparisons: Comparisons) -> None:
     # It means something else by the memory that is in use; see above.
-    used = of(v.SYSTEM_MEMORY_USAGE, {v.MEMORY_STATE: "=used"})({})
+    used = of(c.SYSTEM_MEMORY_USAGE, {c.MEMORY_STATE: "=used"})({})
     check(comparisons.receiver, row, used)
 
 
@@ -518,7 +521,12 @@ def test_counters_moved_during_the_comparison(other: str, comparisons: Compariso
         for key, brackets in comparison.brackets.items()
         if brackets and all(bracket.before < bracket.after for bracket in brackets)
     }
-    expected = {v.SYSTEM_CPU_TIME, v.SYSTEM_NETWORK_IO, v.SYSTEM_NETWORK_PACKET_COUNT, v.SYSTEM_PAGING_FAULTS}
-    if any(key[0] is v.SYSTEM_DISK_IO for key in comparison.brackets):
-        expected |= {v.SYSTEM_DISK_IO, v.SYSTEM_DISK_OPERATIONS}
+    expected = {
+        c.SYSTEM_CPU_TIME,
+        c.SYSTEM_NETWORK_IO,
+        c.SYSTEM_NETWORK_PACKET_COUNT,
+        c.SYSTEM_PAGING_FAULTS,
+    }
+    if any(key[0] is c.SYSTEM_DISK_IO for key in comparison.brackets):
+        expected |= {c.SYSTEM_DISK_IO, c.SYSTEM_DISK_OPERATIONS}
     assert expected <= moved

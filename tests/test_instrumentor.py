@@ -36,7 +36,7 @@ from opentelemetry.instrumentation.hardware.model import Kind, Metric, Point, Un
 from opentelemetry.instrumentation.hardware.pipeline import reporter as identity
 from opentelemetry.instrumentation.hardware.pipeline import runner as poller
 from opentelemetry.instrumentation.hardware.pipeline import session
-from opentelemetry.instrumentation.hardware.pipeline.thread import Rounds
+from opentelemetry.instrumentation.hardware.pipeline.thread import ReaderThread
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source, discover
 from opentelemetry.instrumentation.hardware.version import __version__
@@ -134,7 +134,7 @@ def test_source_that_fails_to_open_leaves_no_descriptor(
         name = "closed"
 
         def open(self) -> None:
-            self.site.drivers.kernel().read("/proc/self/cgroup")
+            self.context.drivers.files().read("/proc/self/cgroup")
             raise error
 
         def read(self) -> Iterator[Point]:
@@ -284,7 +284,7 @@ def test_uninstrument_waits_at_most_1_s_for_all_hanging_sources_together(
     waited: list[float] = []
     clock = Clock()
 
-    def join(rounds: Rounds, seconds: float) -> bool:
+    def join(rounds: ReaderThread, seconds: float) -> bool:
         waited.append(seconds)
         clock.now += max(0.0, seconds)
         return False
@@ -295,7 +295,7 @@ def test_uninstrument_waits_at_most_1_s_for_all_hanging_sources_together(
     assert len(opened.rounds) == 3
     try:
         with monkeypatch.context() as patch:
-            patch.setattr(Rounds, "join", join)
+            patch.setattr(ReaderThread, "join", join)
             patch.setattr(session, "time", SimpleNamespace(monotonic=clock))
             instrumentor.uninstrument()
     finally:
@@ -635,7 +635,7 @@ def test_uninstrument_waits_for_concurrent_instrument(
 class Halves(Vendor):
     """A prompt source with two parts, which records the threads that use its drivers."""
 
-    prompt = True
+    never_blocks = True
     users: ClassVar[dict[int, set[str]]] = {}
 
     @classmethod
@@ -643,7 +643,7 @@ class Halves(Vendor):
         return ["left", "right"]
 
     def read(self) -> Iterator[Point]:
-        self.users.setdefault(id(self.site.drivers), set()).add(threading.current_thread().name)
+        self.users.setdefault(id(self.context.drivers), set()).add(threading.current_thread().name)
         yield from ()
 
 

@@ -180,7 +180,7 @@ def test_modules_have_no_mutable_state() -> None:
         ("pipeline.aggregate", f"def f():\n    import {NAME}.instrumentor"),
         ("sources.host", f"from {NAME}.sources.process import Process"),
         ("sources.host", f"from {NAME}.sources import process"),
-        ("sources.host", f"from {NAME}.pipeline.runner import Poller"),
+        ("sources.host", f"from {NAME}.pipeline.runner import SourceRunner"),
         ("drivers.http", f"from {NAME}.system.linux import LinuxMachine"),
         ("pipeline.session", f"import {NAME}"),
         ("pipeline.runner", "from opentelemetry.context import attach"),
@@ -196,7 +196,7 @@ def test_forbidden_import_is_detected(module: str, line: str) -> None:
     ("module", "line"),
     [
         ("sources.host", f"from {NAME}.sources import Source"),
-        ("pipeline.runner", f"from {NAME}.pipeline.aggregate import Track"),
+        ("pipeline.runner", f"from {NAME}.pipeline.aggregate import SeriesAggregator"),
         ("system.linux", f"from {NAME}.system.cgroup import Cgroup"),
         ("instrumentor", "from opentelemetry.metrics import Meter"),
         ("cli.run", "from opentelemetry.sdk.metrics import MeterProvider"),

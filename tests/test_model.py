@@ -7,12 +7,12 @@ import copy
 import pytest
 
 from opentelemetry.instrumentation.hardware.model import (
-    Kept,
+    CounterRatio,
     Kind,
     Metric,
     Problem,
     Series,
-    Share,
+    SeriesCache,
     Snapshot,
     Unavailable,
 )
@@ -58,7 +58,7 @@ def test_calling_series_makes_point_of_same_series() -> None:
 
 
 def test_kept_series_are_made_once() -> None:
-    kept = Kept()
+    kept = SeriesCache()
     left = kept[ROW, "part", "left"]
     assert left == Series(ROW, {"part": "left"})
     assert kept[ROW, "part", "left"] is left
@@ -92,5 +92,5 @@ def test_unavailable_has_reason_and_fix() -> None:
 
 
 def test_share_is_pair_of_totals() -> None:
-    assert Share(1.0, 4.0) == (1.0, 4.0)
-    assert Share(1.0, 4.0).part == 1.0
+    assert CounterRatio(1.0, 4.0) == (1.0, 4.0)
+    assert CounterRatio(1.0, 4.0).part == 1.0

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.stage import PATIENT
 
-from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.fields import BUSY, QUANTITIES, STATES, UNITS, Device
 from opentelemetry.instrumentation.hardware.model import Kind, Metric, Number, Rate, Series, Value
 
-WHO = {v.HW_ID, v.HW_NAME, v.HW_TYPE, v.HW_PARENT}
+WHO = {c.HW_ID, c.HW_NAME, c.HW_TYPE, c.HW_PARENT}
 
 
 def said(device: Device, **reading: Number | Rate) -> dict[tuple[str, str], Value]:
@@ -79,7 +79,7 @@ def test_utilization_peak_falls_back_to_utilization() -> None:
 
 def test_status_has_one_active_state() -> None:
     for state in STATES:
-        points = {series.attributes[v.HW_STATE]: value for series, value in gpu().status(state)}
+        points = {series.attributes[c.HW_STATE]: value for series, value in gpu().status(state)}
         assert points == {each: int(each == state) for each in STATES}
 
 
@@ -89,15 +89,15 @@ def test_points_have_identity_attributes_of_device() -> None:
     points = [
         *part.points({"power": 1.0, "memory.used": 1}),
         *part.status("ok"),
-        part.info({v.HW_VENDOR: "NVIDIA"}),
+        part.info({c.HW_VENDOR: "NVIDIA"}),
         *fan.points({"fan.ratio": 0.5, "fan.speed": 900}),
     ]
     assert len(points) > 10
     for series, _ in points:
         own = fan if series.metric.name.startswith("hw.fan") else part
-        expected = {v.HW_ID: own.id, v.HW_NAME: own.name, v.HW_PARENT: "GPU-1"}
-        if v.HW_TYPE in series.metric.attributes:
-            expected[v.HW_TYPE] = "gpu"
+        expected = {c.HW_ID: own.id, c.HW_NAME: own.name, c.HW_PARENT: "GPU-1"}
+        if c.HW_TYPE in series.metric.attributes:
+            expected[c.HW_TYPE] = "gpu"
         assert expected.items() <= series.attributes.items(), series
 
 

@@ -31,10 +31,16 @@ from tests.tools import amdsysfs, fake_nvml, need
 from tests.tools.amdsysfs import KFD, Files, Gpu, number_of
 from tests.tools.nvml import FakeNvml, h100, listed, mig, refused
 
-from opentelemetry.instrumentation.hardware.accelerators.selection import Choice, Found, Part, Way, everything
+from opentelemetry.instrumentation.hardware.accelerators.selection import (
+    DeviceFilter,
+    FoundDevice,
+    Part,
+    VisibilityRule,
+    everything,
+)
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.sources import Site, Source
+from opentelemetry.instrumentation.hardware.sources import Source, SourceContext
 from opentelemetry.instrumentation.hardware.sources.amd import Amd
 from opentelemetry.instrumentation.hardware.sources.amd.topology import Topology
 from opentelemetry.instrumentation.hardware.sources.graphcore import Graphcore
@@ -87,7 +93,7 @@ class Machine(NamedTuple):
 def opened(kind: type[Source], drivers: Drivers, devices: str | None, environ: Environ, **more: str) -> Iterator[Any]:
     """An open source that observes the process STRANGER; NVIDIA's observes this process."""
     pid = os.getpid() if kind is Nvidia else STRANGER
-    source = kind(Site(Config.read({"devices": devices, **more}, {}), drivers, pid, environ=environ))
+    source = kind(SourceContext(Config.read({"devices": devices, **more}, {}), drivers, pid, environ=environ))
     source.open()
     try:
         yield source
@@ -111,8 +117,8 @@ def by_source(
         with opened(kind, drivers(), devices, environ, **settings) as source:
 
             def look() -> tuple[set[str], list[str]]:
-                ids, missing = reported(source), source.choice.missing()
-                assert {*missing} <= {*source.missing}
+                ids, missing = reported(source), source.choice.unsupported()
+                assert {*missing} <= {*source.unsupported}
                 return ids, missing
 
             yield look
@@ -143,16 +149,16 @@ DIVIDED = (ALIKE[0], ALIKE[1]._replace(divided=True, parts=_INSTANCES))
 LOST = (ALIKE[0], visible.gpu(1, "gpu1"), ALIKE[2])
 
 
-def as_listed(*found: Found) -> Callable[[Path], Machine]:
+def as_listed(*found: FoundDevice) -> Callable[[Path], Machine]:
     """A machine where NVML or nvidia-smi found these GPUs; neither is called."""
 
     @contextmanager
     def asked(devices: str | None, environ: Environ) -> Iterator[Look]:
-        choice = Choice(devices if devices is None else devices.split(","), environ, visible.WAY)
+        choice = DeviceFilter(devices if devices is None else devices.split(","), environ, visible.WAY)
 
         def look() -> tuple[set[str], list[str]]:
             choice.look(found)
-            return {each for each in everything(found) if each in choice}, choice.missing()
+            return {each for each in everything(found) if each in choice}, choice.unsupported()
 
         yield look
 
@@ -748,7 +754,7 @@ def test_nvml_makes_no_calls_for_devices_that_are_not_chosen(gpus: FakeNvml) -> 
         reported(source)
         assert gpus.calls()["nvmlDeviceGetUtilizationRates"] == 0
         assert gpus.calls()["nvmlDeviceGetPowerUsage"] == 0
-        assert not [sentence for sentence in source.missing if "GPU 0" in sentence or "GPU 1" in sentence]
+        assert not [sentence for sentence in source.unsupported if "GPU 0" in sentence or "GPU 1" in sentence]
 
 
 @linux
@@ -759,7 +765,7 @@ def test_amdgpu_files_of_cards_that_are_not_chosen_are_not_read() -> None:
         assert drivers.tree is not None
         asked = [path for path in drivers.tree.asked if path.startswith((CARDS[1].folder, CARDS[2].folder))]
         assert {path.rpartition("/")[2] for path in asked} <= {"uevent"}
-        assert source.missing == []
+        assert source.unsupported == []
 
 
 @linux
@@ -837,7 +843,7 @@ def test_mig_instance_that_is_made_later_is_chosen_by_its_name(gpus: FakeNvml) -
 
 
 def test_all_includes_devices_that_have_not_been_looked_at() -> None:
-    choice = Choice(["all"], {}, visible.WAY)
+    choice = DeviceFilter(["all"], {}, visible.WAY)
     assert A in choice
     choice.look(ALIKE[:1])
     assert B in choice
@@ -862,7 +868,7 @@ def test_missing_says_nothing_of_devices_that_are_not_chosen(gpus: FakeNvml) -> 
     gpus.say({"gpu2.UUID": refused(15)})
     with by_library(gpus, "0") as source:
         assert reported(source) == {FIRST}
-        assert not [sentence for sentence in source.missing if "does not answer" in sentence]
+        assert not [sentence for sentence in source.unsupported if "does not answer" in sentence]
 
 
 @linux
@@ -870,7 +876,7 @@ def test_suspended_amd_card_is_chosen_by_its_uuid_and_not_woken(caplog: pytest.L
     drivers = Equipped(cards((CARDS[0], replace(CARDS[1], asleep=True), CARDS[2])))
     with opened(Amd, drivers, f"GPU-{D}", {}) as source:
         assert reported(source) == set()
-        assert [each for each in source.missing if "is suspended, and is not woken" in each]
+        assert [each for each in source.unsupported if "is suspended, and is not woken" in each]
         drivers.become(Equipped(cards()))
         assert reported(source) == {D}
     assert not warnings(caplog)
@@ -965,7 +971,7 @@ def test_wandb_keys_of_neuron_are_of_the_chosen_cores(
 ) -> None:
     config = Config.read({"devices": devices}, {})
     raw = NeuronRaw(config, STRANGER)
-    monkeypatch.setattr(raw, "_site", Site(config, trn2(), STRANGER))
+    monkeypatch.setattr(raw, "_site", SourceContext(config, trn2(), STRANGER))
     (said,) = raw.read().values()
     assert ([*said.percent], [*said.cores]) == (cores, cores), raw.trouble
     assert said.used, "the memory of the program is not of cores"
@@ -979,7 +985,7 @@ def test_wandb_keys_of_graphcore_are_of_the_chosen_ipus(
 ) -> None:
     config = Config.read({"devices": devices}, {})
     raw = IpuRaw(config, STRANGER)
-    monkeypatch.setattr(raw, "_site", Site(config, ipus(), STRANGER))
+    monkeypatch.setattr(raw, "_site", SourceContext(config, ipus(), STRANGER))
     assert [*raw.read()] == numbers, raw.trouble
     raw.close()
 
@@ -995,16 +1001,16 @@ WORDS = st.sampled_from(
 ) | st.text(max_size=20)
 
 
-def _amd(gpus: Sequence[Gpu]) -> tuple[Way, Sequence[Found]]:
-    found = [Found(number, gpu.bdf, address=gpu.bdf) for number, gpu in enumerate(gpus)]
+def _amd(gpus: Sequence[Gpu]) -> tuple[VisibilityRule, Sequence[FoundDevice]]:
+    found = [FoundDevice(number, gpu.bdf, address=gpu.bdf) for number, gpu in enumerate(gpus)]
     return Topology(Tree(amdsysfs.topology(gpus))).way(), found
 
 
-def _neuron(*nodes: str) -> tuple[Way, Sequence[Found]]:
+def _neuron(*nodes: str) -> tuple[VisibilityRule, Sequence[FoundDevice]]:
     return neuron.way(nodes.__contains__), [neuron.device(0, range(4)), neuron.device(1, range(4, 8))]
 
 
-WAYS: list[tuple[Way, Sequence[Found]]] = [
+WAYS: list[tuple[VisibilityRule, Sequence[FoundDevice]]] = [
     *((visible.WAY, found) for found in (ALIKE, DIVIDED, DIVIDED[1:], LOST, ALIKE[:1], ())),
     *(_amd(gpus) for gpus in (CARDS, PARTED, CARDS[:1])),
     *(_neuron(*nodes) for nodes in ((), ("/dev/neuron0",), ("/dev/neuron0", "/dev/neuron1"))),
@@ -1022,18 +1028,18 @@ WAYS: list[tuple[Way, Sequence[Found]]] = [
     uses=st.sets(st.sampled_from([A, X, "gpu1", "neuroncore4", "nobody"])),
 )
 def test_any_words_choose_devices_that_exist(
-    words: list[str], environ: dict[str, str], machine: tuple[Way, Sequence[Found]], uses: set[str]
+    words: list[str], environ: dict[str, str], machine: tuple[VisibilityRule, Sequence[FoundDevice]], uses: set[str]
 ) -> None:
     way, found = machine
     for asked in (words, ["visible"], ["process"], None):
-        choice = Choice(asked, environ, way)
+        choice = DeviceFilter(asked, environ, way)
         choice.look(found)
         for device in uses:
             choice.use(device)
         chosen = choice._chosen
         assert chosen.ids <= everything(found)
         assert {*chosen.strange} <= {*(asked or ())}
-        assert all(sentence.isprintable() for sentence in choice.missing())
+        assert all(sentence.isprintable() for sentence in choice.unsupported())
         if way.noun.startswith("Neuron"):  # device files may be missing without any variable
             continue
         if chosen.doubt:

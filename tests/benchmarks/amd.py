@@ -16,9 +16,9 @@ from tests.tools.amdsysfs import Gpu, table
 
 from opentelemetry.instrumentation.hardware import Config
 from opentelemetry.instrumentation.hardware.drivers import Drivers
-from opentelemetry.instrumentation.hardware.sources import Site
+from opentelemetry.instrumentation.hardware.sources import SourceContext
 from opentelemetry.instrumentation.hardware.sources.amd import Amd
-from opentelemetry.instrumentation.hardware.system.files import Kernel, Linux
+from opentelemetry.instrumentation.hardware.system.files import Files, LocalFiles
 
 GPUS = 8
 BOUND = 2.0
@@ -27,7 +27,7 @@ BOUND = 2.0
 _TIMES = 50
 
 
-class _Below(Linux):
+class _Below(LocalFiles):
     """The kernel with /sys below another folder, since a benchmark may not mount anything."""
 
     def __init__(self, root: str) -> None:
@@ -49,7 +49,7 @@ class _Fabricated(Drivers):
         super().__init__()
         self._kernel = _Below(root)
 
-    def kernel(self) -> Kernel:
+    def files(self) -> Files:
         assert self._kernel is not None
         return self._kernel
 
@@ -64,10 +64,10 @@ def opened() -> Iterator[Amd]:
     ]
     with TemporaryDirectory() as folder:
         amdsysfs.write(amdsysfs.machine(gpus), Path(folder))
-        source = Amd(Site(Config(), _Fabricated(folder), os.getpid()))
+        source = Amd(SourceContext(Config(), _Fabricated(folder), os.getpid()))
         source.open()
         try:
-            for _ in (*source.read(), *source.read_seldom()):
+            for _ in (*source.read(), *source.read_slow()):
                 pass
             yield source
         finally:
@@ -79,7 +79,7 @@ def figures(seconds: float) -> list[Figure]:
         cost = in_turn(
             {
                 "sample": lambda: milliseconds(lambda: list(source.read()), _TIMES),
-                "seldom": lambda: milliseconds(lambda: list(source.read_seldom()), _TIMES),
+                "seldom": lambda: milliseconds(lambda: list(source.read_slow()), _TIMES),
             },
             seconds,
         )

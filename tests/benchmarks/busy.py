@@ -21,8 +21,8 @@ from tests.waiting import wait_for
 from opentelemetry.instrumentation.hardware import Config
 from opentelemetry.instrumentation.hardware.pipeline.runner import State
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
-from opentelemetry.instrumentation.hardware.pipeline.thread import Rounds
-from opentelemetry.instrumentation.hardware.system.files import Linux
+from opentelemetry.instrumentation.hardware.pipeline.thread import ReaderThread
+from opentelemetry.instrumentation.hardware.system.files import LocalFiles
 
 _PAUSE = 0.05
 """Seconds between two readings."""
@@ -102,7 +102,7 @@ class Queue:
     """How long the thread that makes this has waited for a CPU; read without releasing the interpreter lock."""
 
     def __init__(self) -> None:
-        self._kernel = Linux()
+        self._kernel = LocalFiles()
 
     def seconds(self) -> float:
         return int(self._kernel.read("/proc/thread-self/schedstat").split()[1]) / 1e9
@@ -139,7 +139,7 @@ class _Elsewhere:
 class _Asked:
     """Some of our threads, which read when asked, as they do for a collection."""
 
-    def __init__(self, rounds: Sequence[Rounds]) -> None:
+    def __init__(self, rounds: Sequence[ReaderThread]) -> None:
         self._rounds = rounds
 
     def begin(self) -> None:
@@ -161,8 +161,8 @@ class _Ours:
         self.before_a_collection, self.apart = (
             _Asked([each for each in self._session.rounds if {*each.pollers} & {*some}])
             for some in (
-                [poller for poller in pollers if poller.state is State.UP and poller.punctual()],
-                [poller for poller in pollers if poller.state is State.UP and not poller.punctual()],
+                [poller for poller in pollers if poller.state is State.UP and poller.sample_before_collection()],
+                [poller for poller in pollers if poller.state is State.UP and not poller.sample_before_collection()],
             )
         )
 

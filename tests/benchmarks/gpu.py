@@ -28,9 +28,9 @@ from tests.tools import nvml
 
 from opentelemetry import metrics
 from opentelemetry.instrumentation.hardware import Config
-from opentelemetry.instrumentation.hardware.pipeline.runner import Poller
-from opentelemetry.instrumentation.hardware.pipeline.schedule import Rhythm
-from opentelemetry.instrumentation.hardware.sources import Site, Source
+from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner
+from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionSchedule
+from opentelemetry.instrumentation.hardware.sources import Source, SourceContext
 from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia
 
 GPUS = 8
@@ -108,15 +108,15 @@ def asked(model: str) -> list[Counter[str]]:
     """The calls that the driver counts for a sample, and for what is read seldom."""
     with machine(model) as config:
         source = _opened(config)
-        return [_told(partial(_after_pause, partial(_drain, read))) for read in (source.read, source.read_seldom)]
+        return [_told(partial(_after_pause, partial(_drain, read))) for read in (source.read, source.read_slow)]
 
 
 def minute(model: str) -> Counter[str]:
     """The calls that the driver counts in a simulated minute with a collection every two seconds."""
     with machine(model) as config:
         now, interval = 1000.0, 2.0
-        rhythm = Rhythm(now, interval)
-        poller = Poller(lambda: _source(config), "nvidia", interval, rhythm, {}, clock=lambda: now)
+        rhythm = CollectionSchedule(now, interval)
+        poller = SourceRunner(lambda: _source(config), "nvidia", interval, rhythm, {}, clock=lambda: now)
 
         def pass_by() -> None:
             nonlocal now
@@ -201,12 +201,12 @@ def _ours(config: Config) -> dict[str, Callable[[], int]]:
     source = _opened(config)
     return {
         "sample": lambda: _drain(source.read),
-        "seldom": lambda: _drain(source.read_seldom),
+        "seldom": lambda: _drain(source.read_slow),
     }
 
 
 def _source(config: Config) -> Source:
-    return Nvidia(Site(config, OnHost(), os.getpid()))
+    return Nvidia(SourceContext(config, OnHost(), os.getpid()))
 
 
 def _opened(config: Config) -> Source:
@@ -215,7 +215,7 @@ def _opened(config: Config) -> Source:
     for pause in (0.0, _PAUSE):
         threading.Event().wait(pause)
         _drain(source.read)
-        _drain(source.read_seldom)
+        _drain(source.read_slow)
     return source
 
 

@@ -14,21 +14,21 @@ from tests.benchmarks.steady import milliseconds
 
 from opentelemetry.instrumentation.hardware import Config, HardwareInstrumentor, instrumentor
 from opentelemetry.instrumentation.hardware.drivers import Drivers
-from opentelemetry.instrumentation.hardware.pipeline.runner import Poller, State
+from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner, State
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
-from opentelemetry.instrumentation.hardware.sources import Site, Source
+from opentelemetry.instrumentation.hardware.sources import Source, SourceContext
 from opentelemetry.instrumentation.hardware.sources.filesystem import Filesystem
 from opentelemetry.instrumentation.hardware.sources.host import Host
 from opentelemetry.instrumentation.hardware.sources.process import Process
 
 
-def opened(kind: Callable[[Site], Source]) -> Source:
+def opened(kind: Callable[[SourceContext], Source]) -> Source:
     """A source of this machine at the defaults, open and with warm caches."""
-    source = kind(Site(Config(), Drivers(), os.getpid()))
+    source = kind(SourceContext(Config(), Drivers(), os.getpid()))
     source.open()
     for _ in range(3):
         list(source.read())
-        list(source.read_seldom())
+        list(source.read_slow())
     return source
 
 
@@ -40,7 +40,7 @@ def samples() -> dict[str, Callable[[], object]]:
 def full() -> dict[str, Callable[[], object]]:
     """What is read before a collection, by source, without the process's descendants."""
     host = opened(Host)
-    return {**samples(), "host": lambda: (list(host.read()), list(host.read_seldom()))}
+    return {**samples(), "host": lambda: (list(host.read()), list(host.read_slow()))}
 
 
 def _drain(read: Callable[[], object]) -> None:
@@ -82,7 +82,7 @@ class ByHand:
         for poller in self._present():
             poller.step(due=True)
 
-    def _present(self) -> list[Poller]:
+    def _present(self) -> list[SourceRunner]:
         """The sources that this machine has."""
         return [poller for poller in self.session.board.pollers if poller.state is not State.ABSENT]
 

@@ -10,7 +10,7 @@ import pytest
 from tests.commands import otel_hardware, simulated
 from tests.tools import fake_nvml, need, nvml
 
-from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.cli.table import draw
 from opentelemetry.instrumentation.hardware.cli.view import View
 from opentelemetry.instrumentation.hardware.model import Snapshot, Values
@@ -59,12 +59,17 @@ def test_snapshot_table_block_of_gpu_has_its_metrics_without_uuid(tmp_path: Path
 
 def test_table_of_process_has_only_the_gpus_that_it_used() -> None:
     def gpu(number: int) -> dict[str, str | int]:
-        return {v.HW_ID: f"GPU-{number}", v.HW_NAME: f"GPU {number}", v.HW_VENDOR: "NVIDIA", v.HW_MODEL: "NVIDIA L4"}
+        return {
+            c.HW_ID: f"GPU-{number}",
+            c.HW_NAME: f"GPU {number}",
+            c.HW_VENDOR: "NVIDIA",
+            c.HW_MODEL: "NVIDIA L4",
+        }
 
     values: Values = {
-        v.HW_GPU_INFO: [(1, gpu(0)), (1, gpu(1))],
-        v.HW_GPU_UTILIZATION: [(0.5, {v.HW_ID: "GPU-1", v.HW_NAME: "GPU 1", v.GPU_TASK: "general"})],
-        v.PROCESS_GPU_MEMORY_USAGE: [(3 * 1024**3, {v.HW_ID: "GPU-1"})],
+        c.HW_GPU_INFO: [(1, gpu(0)), (1, gpu(1))],
+        c.HW_GPU_UTILIZATION: [(0.5, {c.HW_ID: "GPU-1", c.HW_NAME: "GPU 1", c.GPU_TASK: "general"})],
+        c.PROCESS_GPU_MEMORY_USAGE: [(3 * 1024**3, {c.HW_ID: "GPU-1"})],
     }
     view = View(0.0, 1.0, Snapshot(values), {}, (), 2**22 + 1)
     lines = draw(view.of_process(), 80).splitlines()

@@ -62,7 +62,7 @@ def test_record_pid_reads_another_process() -> None:
         _, lines, _ = _record("process", "--ticks", "1", "--pid", str(child.pid))
     replay = Replay(lines)
     assert replay.header["pid"] == child.pid
-    assert replay.kernel().read(f"/proc/{child.pid}/stat").startswith(b"%d " % child.pid)
+    assert replay.files().read(f"/proc/{child.pid}/stat").startswith(b"%d " % child.pid)
 
 
 def test_record_hide_replaces_whole_words_only() -> None:
@@ -82,7 +82,7 @@ def test_unavailable_source_is_recorded_with_exit_status_1(tmp_path: Path) -> No
     )
     replay = Replay(lines)
     with pytest.raises(FileNotFoundError):
-        replay.kernel().space(str(tmp_path / "nothing"))
+        replay.files().space(str(tmp_path / "nothing"))
 
 
 def test_record_help_has_only_settings_that_a_source_reads() -> None:

@@ -26,7 +26,7 @@ class Staged:
 
 def test_rate_is_per_second_between_readings_of_its_own_source() -> None:
     stage = Stage(names=("player", "slow"))
-    stage.players["slow"].pace = 10.0
+    stage.players["slow"].min_interval = 10.0
 
     def joules(now: float) -> list[Point]:
         return [ENERGY(100.0 * now, {"part": "slow"})]

@@ -13,13 +13,13 @@ from tests.sources.reading import Portable
 from tests.sources.tree import Fabricated, Tree
 from tests.stage import Clock
 
-from opentelemetry.instrumentation.hardware.drivers import Drivers, Module, Refusal
+from opentelemetry.instrumentation.hardware.drivers import DriverError, Drivers, PythonModule
 from opentelemetry.instrumentation.hardware.drivers.capture import Record, Replay
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Output, Tool
 from opentelemetry.instrumentation.hardware.model import Series, Unavailable, Value
 from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.sources import Site, discover
-from opentelemetry.instrumentation.hardware.system.files import Kernel, Space, Usage
+from opentelemetry.instrumentation.hardware.sources import SourceContext, discover
+from opentelemetry.instrumentation.hardware.system.files import Files, Space, Usage
 from opentelemetry.instrumentation.hardware.version import __version__
 
 
@@ -70,7 +70,7 @@ def test_replayed_source_reads_what_it_read_while_recorded(name: str, drivers: t
 def _readings(name: str, drivers: Drivers, between: Callable[[], object]) -> list[dict[Series, Value] | str]:
     """Three readings of a source, or the reason why it is absent."""
     found: list[dict[Series, Value] | str] = []
-    source = discover()[name]()(Site(Config(), drivers, os.getpid()))
+    source = discover()[name]()(SourceContext(Config(), drivers, os.getpid()))
     try:
         source.open()
     except Unavailable as gone:
@@ -78,7 +78,7 @@ def _readings(name: str, drivers: Drivers, between: Callable[[], object]) -> lis
     for tick in range(3):
         if tick:
             between()
-        found.append(dict([*source.read(), *source.read_seldom()]))
+        found.append(dict([*source.read(), *source.read_slow()]))
     source.close()
     return found
 
@@ -88,9 +88,9 @@ def test_own_pid_is_masked_and_replayed_as_the_pid_of_another_process() -> None:
     lines = _recorded(
         Drivers(),
         lambda record: (
-            record.kernel().read(f"/proc/{os.getpid()}/stat"),
-            record.kernel().names(f"/proc/{os.getpid()}/task"),
-            record.kernel().affinity(os.getpid()),
+            record.files().read(f"/proc/{os.getpid()}/stat"),
+            record.files().names(f"/proc/{os.getpid()}/task"),
+            record.files().affinity(os.getpid()),
             record.module("psutil").call("Process.num_threads", os.getpid()),
         ),
     )
@@ -103,8 +103,8 @@ def test_own_pid_is_masked_and_replayed_as_the_pid_of_another_process() -> None:
     ]
     replay = Replay(lines)
     replay._pid = 123  # another process
-    assert "123" in replay.kernel().names("/proc/123/task")
-    assert replay.kernel().affinity(123) == len(os.sched_getaffinity(0))
+    assert "123" in replay.files().names("/proc/123/task")
+    assert replay.files().affinity(123) == len(os.sched_getaffinity(0))
 
 
 # -- calls and answers
@@ -169,36 +169,36 @@ def test_error_of_every_type_survives_record_and_replay(error: Exception) -> Non
 def test_record_raises_the_error_that_it_writes() -> None:
     error = PermissionError(13, "Permission denied")
     drivers = Fabricated(Tree({"/proc/x": error}))
-    assert _raised(lambda: _recorded(drivers, lambda record: record.kernel().read("/proc/x"))) is error
+    assert _raised(lambda: _recorded(drivers, lambda record: record.files().read("/proc/x"))) is error
 
 
 def test_unavailable_driver_is_replayed_as_unavailable() -> None:
-    lines = _recorded(Fabricated(None), lambda record: _raised(record.kernel))
-    error = _raised(Replay(lines).kernel)
+    lines = _recorded(Fabricated(None), lambda record: _raised(record.files))
+    error = _raised(Replay(lines).files)
     assert isinstance(error, Unavailable)
     assert str(error) == "this system is not Linux"
 
 
 def test_call_without_recorded_answer_raises_an_error_that_names_it() -> None:
-    lines = _recorded(Fabricated(Tree({"/proc/stat": "cpu 1\n"})), lambda record: record.kernel().read("/proc/stat"))
+    lines = _recorded(Fabricated(Tree({"/proc/stat": "cpu 1\n"})), lambda record: record.files().read("/proc/stat"))
     replay = Replay(lines)
     with pytest.raises(FileNotFoundError, match=r"the capture has no answer to kernel\.read\('/proc/other'\)"):
-        replay.kernel().read("/proc/other")
+        replay.files().read("/proc/other")
     with pytest.raises(FileNotFoundError):
-        replay.kernel().once("/proc/stat")
+        replay.files().once("/proc/stat")
     with pytest.raises(Unavailable, match=r"the capture has no answer to psutil\.call\('cpu_times', True\)"):
         replay.module("psutil").call("cpu_times", True)
 
 
 def test_calls_without_an_answer_are_not_recorded() -> None:
     def ask(record: Record) -> None:
-        record.kernel().forget("/proc")
-        record.kernel().close()
+        record.files().forget("/proc")
+        record.files().close()
 
     lines = _recorded(Drivers(), ask)
     assert len(lines) == 2
-    Replay(lines).kernel().forget("/proc")
-    Replay(lines).kernel().close()
+    Replay(lines).files().forget("/proc")
+    Replay(lines).files().close()
     Replay(lines).close()
 
 
@@ -213,7 +213,7 @@ def test_repeated_call_in_a_tick_is_cached_and_unchanged_answer_is_not_rewritten
     heard = []
     for _ in range(3):
         heard.append([record.module("tool").call("count") for _ in range(2)])
-        record.kernel().read("/proc/still")
+        record.files().read("/proc/still")
         clock.now += 2.5
         record.next()
     assert heard == [[0, 0], [1, 1], [2, 2]], "within a tick the answer stays"
@@ -235,7 +235,7 @@ def test_replay_answers_from_the_newest_tick_that_has_an_answer() -> None:
             '["kernel", "online", [], {"error": ["OSError", 5, "gone"]}]',
         ]
     )
-    kernel = replay.kernel()
+    kernel = replay.files()
     assert (replay.time, kernel.uptime(), kernel.online()) == (0, 10.0, 4)
     assert replay.next()
     assert (replay.time, kernel.uptime(), kernel.online()) == (3, 13.0, 4)
@@ -250,9 +250,9 @@ def test_replay_answers_from_the_newest_tick_that_has_an_answer() -> None:
 def test_replay_does_not_answer_from_later_ticks() -> None:
     replay = Replay(['{"capture": "x"}', '{"tick": 0}', '{"tick": 1}', '["kernel", "uptime", [], 1.0]'])
     with pytest.raises(FileNotFoundError):
-        replay.kernel().uptime()
+        replay.files().uptime()
     replay.next()
-    assert replay.kernel().uptime() == 1.0
+    assert replay.files().uptime() == 1.0
 
 
 # -- the file
@@ -276,13 +276,13 @@ def test_mask_applies_to_calls_and_answers_alike() -> None:
     tree = Tree({"/sys/secret/name": "the secret name\n", "/sys/secret/other": "x"})
 
     def ask(record: Record) -> None:
-        kernel = record.kernel()
+        kernel = record.files()
         folder = kernel.names("/sys")[0]
         assert kernel.read(f"/sys/{folder}/name") == b"the secret name\n", "who records hears the truth"
 
     lines = _recorded(Fabricated(tree), ask, lambda text: text.replace("secret", "xxxxxx"))
     assert "secret" not in "\n".join(lines)
-    kernel: Kernel = Replay(lines).kernel()
+    kernel: Files = Replay(lines).files()
     assert kernel.names("/sys") == ["xxxxxx"]
     assert kernel.read("/sys/xxxxxx/name") == b"the xxxxxx name\n"
 
@@ -310,7 +310,7 @@ def test_record_and_replay_are_drivers() -> None:
     lines = _recorded(Drivers(), lambda record: None)
     for each in (Record(Drivers(), StringIO(), "host"), Replay(lines)):
         assert isinstance(each, Drivers)
-        modules: Module = each.module("psutil")
+        modules: PythonModule = each.module("psutil")
         assert modules is not None
         each.close()
 
@@ -320,19 +320,19 @@ class Counted:
 
     def power(self, device: str) -> int:
         if device == "lost":
-            raise Refusal(15, "GPU is lost")
+            raise DriverError(15, "GPU is lost")
         return 250
 
 
 def test_own_driver_of_a_source_is_recorded_and_replayed() -> None:
     output = StringIO()
-    heard = Record(Drivers(), output, "counted").own("counted", Counted)
+    heard = Record(Drivers(), output, "counted").custom("counted", Counted)
     assert heard.power("0") == 250
-    with pytest.raises(Refusal, match="lost"):
+    with pytest.raises(DriverError, match="lost"):
         heard.power("lost")
-    said = Replay(output.getvalue().splitlines()).own("counted", Counted)
+    said = Replay(output.getvalue().splitlines()).custom("counted", Counted)
     assert said.power("0") == 250
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(DriverError) as refused:
         said.power("lost")
     assert (refused.value.code, refused.value.text) == (15, "GPU is lost")
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 from tests.children import descriptors
 
-from opentelemetry.instrumentation.hardware.drivers import Drivers, Module, Refusal, plain
+from opentelemetry.instrumentation.hardware.drivers import DriverError, Drivers, PythonModule, plain
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.system.files import Space
@@ -25,8 +25,8 @@ def test_drivers_has_one_kernel_and_close_is_idempotent() -> None:
     before = opened()
     drivers = Drivers()
     drivers.close()
-    kernel = drivers.kernel()
-    assert drivers.kernel() is kernel
+    kernel = drivers.files()
+    assert drivers.files() is kernel
     kernel.read("/proc/stat")
     assert opened() == before + 1
     drivers.close()
@@ -43,8 +43,8 @@ def test_own_driver_with_close_is_closed() -> None:
             self.closed += 1
 
     drivers = Drivers()
-    own = drivers.own("own", Own)
-    assert type(drivers.own("another", object)) is object
+    own = drivers.custom("own", Own)
+    assert type(drivers.custom("another", object)) is object
     drivers.close()
     assert own.closed == 1
 
@@ -60,7 +60,7 @@ def test_each_tool_has_one_command_and_one_stream() -> None:
 
 
 def test_refusal_has_code_and_text() -> None:
-    refusal = Refusal(15, "GPU is lost")
+    refusal = DriverError(15, "GPU is lost")
     assert (refusal.code, refusal.text, str(refusal)) == (15, "GPU is lost", "GPU is lost (15)")
 
 
@@ -76,7 +76,7 @@ def test_shared_object_is_made_once_until_close() -> None:
 def test_kernel_is_unavailable_outside_linux(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
     with pytest.raises(Unavailable, match="this system is not Linux"):
-        Drivers().kernel()
+        Drivers().files()
 
 
 def test_module_is_imported_at_first_call() -> None:
@@ -90,20 +90,20 @@ def test_module_is_imported_at_first_call() -> None:
 
 def test_missing_module_is_unavailable_with_pip_install_as_fix() -> None:
     with pytest.raises(Unavailable) as caught:
-        Module("no_such_module_anywhere").call("anything")
+        PythonModule("no_such_module_anywhere").call("anything")
     assert "no_such_module_anywhere cannot be imported" in caught.value.reason
     assert caught.value.fix == "pip install no_such_module_anywhere"
 
 
 def test_missing_module_function_is_unavailable() -> None:
     with pytest.raises(Unavailable, match="psutil has no win_service_iter on this system"):
-        Module("psutil").call("win_service_iter")
+        PythonModule("psutil").call("win_service_iter")
     with pytest.raises(Unavailable, match=r"psutil has no Process\.num_handles on this system"):
-        Module("psutil").call("Process.num_handles", os.getpid())
+        PythonModule("psutil").call("Process.num_handles", os.getpid())
 
 
 def test_method_call_constructs_object_from_first_argument() -> None:
-    psutil = Module("psutil")
+    psutil = PythonModule("psutil")
     name = psutil.call("Process.name", os.getpid())
     assert psutil.call("Process.as_dict", os.getpid(), ["name"]) == {"name": name}
 
@@ -111,10 +111,10 @@ def test_method_call_constructs_object_from_first_argument() -> None:
 def test_module_answers_are_plain_data() -> None:
     import psutil
 
-    memory = Module("psutil").call("virtual_memory")
+    memory = PythonModule("psutil").call("virtual_memory")
     assert type(memory) is dict
     assert memory["total"] == psutil.virtual_memory().total
-    for core in Module("psutil").call("cpu_times", True):
+    for core in PythonModule("psutil").call("cpu_times", True):
         assert type(core) is dict
     assert plain({1: (2, Space(1, 2, 3))}) == {"1": [2, {"total": 1, "free": 2, "available": 3, "id": 0}]}
     assert plain(psutil.Process()) == os.getpid()

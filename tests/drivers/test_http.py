@@ -21,7 +21,7 @@ import pytest
 from tests.waiting import wait_for
 from tests.web import Answer, Web, page
 
-from opentelemetry.instrumentation.hardware.drivers import Refusal
+from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.drivers.http import Address, Http
 from opentelemetry.instrumentation.hardware.settings import Config
 
@@ -91,14 +91,14 @@ def test_unreadable_token_file_sends_no_request(tmp_path: Path, content: bytes |
     token = tmp_path / "token"
     if content is not None:
         token.write_bytes(content)
-    with Web(page(TEXT)) as web, pytest.raises(Refusal, match=r"the token in .*token cannot be read"):
+    with Web(page(TEXT)) as web, pytest.raises(DriverError, match=r"the token in .*token cannot be read"):
         fetch(web.url, token_file=str(token))
     assert web.requests == []
 
 
 @pytest.mark.parametrize("status", [204, 304, 401, 404, 500])
 def test_status_other_than_200_is_refused(status: int) -> None:
-    with Web(page("", status=status)) as web, pytest.raises(Refusal, match=f"it answers HTTP {status}"):
+    with Web(page("", status=status)) as web, pytest.raises(DriverError, match=f"it answers HTTP {status}"):
         fetch(web.url)
 
 
@@ -121,13 +121,13 @@ def test_redirect_on_the_same_server_is_followed(status: int) -> None:
 def test_redirect_to_another_server_is_refused(tmp_path: Path) -> None:
     with Web(page(TEXT)) as other:
         for place in (other.url, f"//localhost:{other.port}/x", "https://127.0.0.1/x", "file:///etc/passwd"):
-            with Web(moved([place])) as web, pytest.raises(Refusal, match="redirects to another server"):
+            with Web(moved([place])) as web, pytest.raises(DriverError, match="redirects to another server"):
                 fetch(web.url, headers={"Authorization": "Basic x"})
         assert other.requests == []
 
 
 def test_redirect_loop_is_refused() -> None:
-    with Web(moved(["/a", "/b", "/c", "/d"])) as web, pytest.raises(Refusal, match="again and again"):
+    with Web(moved(["/a", "/b", "/c", "/d"])) as web, pytest.raises(DriverError, match="again and again"):
         fetch(web.url)
     assert len(web.requests) == 3
 
@@ -144,18 +144,18 @@ def test_server_that_does_not_speak_http_is_refused(words: bytes) -> None:
     def answer(request: BaseHTTPRequestHandler) -> None:
         request.wfile.write(words)
 
-    with Web(answer) as web, pytest.raises((Refusal, OSError)):
+    with Web(answer) as web, pytest.raises((DriverError, OSError)):
         fetch(web.url)
 
 
 @pytest.mark.parametrize("packed", [b"nonsense", gzip.compress(TEXT.encode(), mtime=0)[:-9], b""])
 def test_invalid_gzip_body_is_refused(packed: bytes) -> None:
-    with Web(page(packed, Content_Encoding="gzip")) as web, pytest.raises(Refusal, match="its page"):
+    with Web(page(packed, Content_Encoding="gzip")) as web, pytest.raises(DriverError, match="its page"):
         fetch(web.url)
 
 
 def test_content_encoding_deflate_is_refused() -> None:
-    with Web(page(zlib.compress(b"x"), Content_Encoding="deflate")) as web, pytest.raises(Refusal, match="deflate"):
+    with Web(page(zlib.compress(b"x"), Content_Encoding="deflate")) as web, pytest.raises(DriverError, match="deflate"):
         fetch(web.url)
 
 
@@ -163,7 +163,7 @@ def test_body_shorter_than_content_length_is_refused() -> None:
     def answer(request: BaseHTTPRequestHandler) -> None:
         request.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nx 1\n")
 
-    with Web(answer) as web, pytest.raises(Refusal, match="ends in the middle"):
+    with Web(answer) as web, pytest.raises(DriverError, match="ends in the middle"):
         fetch(web.url)
 
 
@@ -211,7 +211,7 @@ def test_server_that_accepts_and_sends_nothing_times_out() -> None:
 def test_body_longer_than_the_limit_is_refused() -> None:
     with Web(page(TEXT)) as web:
         assert len(fetch(web.url, most=4000)) == 4000
-        with pytest.raises(Refusal, match="longer than 3999 bytes"):
+        with pytest.raises(DriverError, match="longer than 3999 bytes"):
             fetch(web.url, most=3999)
 
 
@@ -221,7 +221,7 @@ def test_endless_body_is_refused_at_the_limit() -> None:
         while True:
             request.wfile.write(b"x 1\n" * 10_000)
 
-    with Web(answer) as web, pytest.raises(Refusal, match="longer than 1000000 bytes"):
+    with Web(answer) as web, pytest.raises(DriverError, match="longer than 1000000 bytes"):
         fetch(web.url, most=1_000_000, seconds=60)
 
 
@@ -232,7 +232,7 @@ def test_gzip_bomb_takes_little_memory() -> None:
     with Web(page(bomb, Content_Encoding="gzip")) as web:
         http = Http(Address(web.url, most=2_000_000, seconds=60))
         tracemalloc.start()
-        with pytest.raises(Refusal, match="longer than 2000000 bytes"):
+        with pytest.raises(DriverError, match="longer than 2000000 bytes"):
             http.get()
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
@@ -276,13 +276,13 @@ def test_tls_certificate_of_known_authority_is_accepted(certificates: Path) -> N
 
 
 def test_tls_certificate_of_unknown_authority_is_refused(certificates: Path) -> None:
-    with Web(page(TEXT), serving(certificates)) as web, pytest.raises(Refusal, match="is not trusted"):
+    with Web(page(TEXT), serving(certificates)) as web, pytest.raises(DriverError, match="is not trusted"):
         fetch(web.url)
     assert web.requests == []
 
 
 def test_tls_certificate_for_another_host_is_refused(certificates: Path) -> None:
-    with Web(page(TEXT), serving(certificates)) as web, pytest.raises(Refusal, match="is not trusted"):
+    with Web(page(TEXT), serving(certificates)) as web, pytest.raises(DriverError, match="is not trusted"):
         fetch(web.url.replace("127.0.0.1", "localhost"), ca_file=str(certificates / "ca.pem"))
 
 
@@ -291,7 +291,7 @@ def test_redirect_from_https_to_http_of_the_same_host_is_refused(certificates: P
     (tmp_path / "token").write_text("s3cret")
     with Web(page(TEXT), serving(certificates)) as web:
         web.answer = moved([web.url.replace("https:", "http:")])
-        with pytest.raises(Refusal, match="redirects to another server"):
+        with pytest.raises(DriverError, match="redirects to another server"):
             fetch(web.url, ca_file=str(certificates / "ca.pem"), token_file=str(tmp_path / "token"))
     assert [headers["authorization"] for _, headers in web.requests] == ["Bearer s3cret"], "sent once, encrypted"
 
@@ -300,7 +300,7 @@ def test_tls_client_certificate_is_sent(certificates: Path) -> None:
     ca, cert, key = (str(certificates / name) for name in ("ca.pem", "client.pem", "client.key"))
     with Web(page(TEXT), serving(certificates, clients=True)) as web:
         assert fetch(web.url, ca_file=ca, cert_file=cert, key_file=key) == TEXT.encode()
-        with pytest.raises((Refusal, OSError)):
+        with pytest.raises((DriverError, OSError)):
             fetch(web.url, ca_file=ca)
 
 
@@ -308,7 +308,7 @@ def test_missing_or_invalid_tls_certificate_files_are_errors(certificates: Path)
     with Web(page(TEXT), serving(certificates)) as web:
         with pytest.raises(FileNotFoundError):
             fetch(web.url, ca_file="/no/such/file")
-        with pytest.raises(Refusal, match="TLS fails"):
+        with pytest.raises(DriverError, match="TLS fails"):
             fetch(web.url, ca_file=str(certificates / "server.key"))
 
 

@@ -19,7 +19,7 @@ from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.drivers.capture import Record, Replay
-from opentelemetry.instrumentation.hardware.drivers.streaming import LINE, Stream
+from opentelemetry.instrumentation.hardware.drivers.streaming import LINE, StreamingCommand
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool
 from opentelemetry.instrumentation.hardware.model import Unavailable
 
@@ -49,16 +49,18 @@ def next_word(path, word):
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Iterator[Callable[..., Stream]]:
+def made(tmp_path: Path) -> Iterator[Callable[..., StreamingCommand]]:
     """Makes a stream of a Python program."""
     streams = []
 
-    def make(program: str, clock: Callable[[], float] | None = None, name: str = "tool", **more: Any) -> Stream:
+    def make(
+        program: str, clock: Callable[[], float] | None = None, name: str = "tool", **more: Any
+    ) -> StreamingCommand:
         path = tmp_path / name
         path.write_text(f"#!{sys.executable}\n{SAY}{program}\n")
         path.chmod(0o755)
         tool = Tool("tool", str(path), **more)
-        streams.append(Stream(tool, clock) if clock else Stream(tool))
+        streams.append(StreamingCommand(tool, clock) if clock else StreamingCommand(tool))
         return streams[-1]
 
     yield make
@@ -75,7 +77,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.fixture
-def pipes(made: Callable[..., Stream]) -> Callable[[], list[int]]:
+def pipes(made: Callable[..., StreamingCommand]) -> Callable[[], list[int]]:
     """The pipes of this process that were not there before a stream was opened."""
     before = descriptors()
 
@@ -116,7 +118,7 @@ def _only(pids: list[int], alive: int) -> None:
     wait_for(lambda: [lives(pid) for pid in pids] == expected, LONG, f"end of all but number {alive}")
 
 
-def _heard(stream: Stream, count: int) -> list[bytes]:
+def _heard(stream: StreamingCommand, count: int) -> list[bytes]:
     """Read `count` lines."""
     lines: list[bytes] = []
     while len(lines) < count:
@@ -129,7 +131,7 @@ def _heard(stream: Stream, count: int) -> list[bytes]:
 
 @pytest.mark.parametrize("number", ["free", "the program's"])
 def test_closed_pipes_end_the_tool_and_leave_other_descriptors_alone(
-    made: Callable[..., Stream], tmp_path: Path, way: str, number: str, pipes: Callable[[], list[int]]
+    made: Callable[..., StreamingCommand], tmp_path: Path, way: str, number: str, pipes: Callable[[], list[int]]
 ) -> None:
     """The program may have pipes under the same numbers: they are neither read nor closed."""
     pids = tmp_path / "pids"
@@ -162,14 +164,16 @@ def test_closed_pipes_end_the_tool_and_leave_other_descriptors_alone(
 # -- lines
 
 
-def test_lines_are_whole_and_in_order(made: Callable[..., Stream], way: str) -> None:
+def test_lines_are_whole_and_in_order(made: Callable[..., StreamingCommand], way: str) -> None:
     stream = made("for number in range(500): say(f'line {number} {sys.argv[1]}\\n')\nsignal.pause()")
     stream.open(["x y"], LONG)
     assert _heard(stream, 500) == [f"line {number} x y".encode() for number in range(500)]
     assert stream.read() == [], "it does not wait without a timeout"
 
 
-def test_line_in_pieces_is_one_line(made: Callable[..., Stream], tmp_path: Path, buffered: Callable[[], int]) -> None:
+def test_line_in_pieces_is_one_line(
+    made: Callable[..., StreamingCommand], tmp_path: Path, buffered: Callable[[], int]
+) -> None:
     word = tmp_path / "word"
     word.write_text("")
     program = (
@@ -187,14 +191,16 @@ def test_line_in_pieces_is_one_line(made: Callable[..., Stream], tmp_path: Path,
 
 
 @pytest.mark.parametrize("size", [1, 4095, 65536, 65537, LINE])
-def test_lines_up_to_the_limit_are_whole(made: Callable[..., Stream], size: int) -> None:
+def test_lines_up_to_the_limit_are_whole(made: Callable[..., StreamingCommand], size: int) -> None:
     stream = made(f"sys.stdout.write('x' * {size} + '\\n' + 'y\\n'); sys.stdout.flush(); signal.pause()")
     stream.open([], LONG)
     lines = _heard(stream, 2)
     assert [(len(line), set(line)) for line in lines] == [(size, set(b"x")), (1, set(b"y"))]
 
 
-def test_line_longer_than_the_pipe_takes_few_reads(made: Callable[..., Stream], buffered: Callable[[], int]) -> None:
+def test_line_longer_than_the_pipe_takes_few_reads(
+    made: Callable[..., StreamingCommand], buffered: Callable[[], int]
+) -> None:
     stream = made("while True: say('x' * 700_000 + '\\n'); time.sleep(0.05)")
     stream.open([], LONG)
     assert len(_heard(stream, 1)[0]) == 700_000
@@ -208,7 +214,7 @@ def test_line_longer_than_the_pipe_takes_few_reads(made: Callable[..., Stream], 
     assert looks <= 10, "a pipe holds a tenth of a line; a slow machine may need a second read"
 
 
-def test_line_above_the_limit_kills_the_tool(made: Callable[..., Stream], tmp_path: Path) -> None:
+def test_line_above_the_limit_kills_the_tool(made: Callable[..., StreamingCommand], tmp_path: Path) -> None:
     stream = made(f"note({str(tmp_path / 'pid')!r})\nwhile True: say('x' * 65536)")
     stream.open([], LONG)
     with pytest.raises(ChildProcessError, match="tool said a line of more than 8 MiB"):
@@ -217,7 +223,7 @@ def test_line_above_the_limit_kills_the_tool(made: Callable[..., Stream], tmp_pa
 
 
 def test_output_above_the_limit_kills_the_tool(
-    made: Callable[..., Stream],
+    made: Callable[..., StreamingCommand],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     pipes: Callable[[], list[int]],
@@ -235,7 +241,7 @@ def test_output_above_the_limit_kills_the_tool(
     assert not lives(_pids(tmp_path / "pid")[0])
 
 
-def test_last_line_of_stderr_is_in_the_error(made: Callable[..., Stream], way: str) -> None:
+def test_last_line_of_stderr_is_in_the_error(made: Callable[..., StreamingCommand], way: str) -> None:
     stream = made(
         "sys.stderr.write('x' * (5 << 20) + '\\nno such sensor\\n'); sys.stderr.flush()\nsay('a\\nhalf'); sys.exit(3)"
     )
@@ -245,7 +251,7 @@ def test_last_line_of_stderr_is_in_the_error(made: Callable[..., Stream], way: s
         stream.read(LONG)
 
 
-def test_binary_lines_are_returned_unchanged(made: Callable[..., Stream]) -> None:
+def test_binary_lines_are_returned_unchanged(made: Callable[..., StreamingCommand]) -> None:
     stream = made("os.write(1, bytes(range(256)) * 3 + b'\\n'); signal.pause()")
     stream.open([], LONG)
     whole = bytes(range(256)) * 3
@@ -255,7 +261,7 @@ def test_binary_lines_are_returned_unchanged(made: Callable[..., Stream]) -> Non
 # -- silence
 
 
-def test_silence_for_three_periods_kills_the_tool(made: Callable[..., Stream], tmp_path: Path) -> None:
+def test_silence_for_three_periods_kills_the_tool(made: Callable[..., StreamingCommand], tmp_path: Path) -> None:
     clock = Clock()
     stream = made(f"note({str(tmp_path / 'pid')!r}); say('a\\n'); signal.pause()", clock)
     stream.open([], 10.0)
@@ -268,7 +274,7 @@ def test_silence_for_three_periods_kills_the_tool(made: Callable[..., Stream], t
     assert not lives(_pids(tmp_path / "pid")[0])
 
 
-def test_first_line_may_take_ten_seconds(made: Callable[..., Stream]) -> None:
+def test_first_line_may_take_ten_seconds(made: Callable[..., StreamingCommand]) -> None:
     clock = Clock()
     stream = made("signal.pause()", clock)
     stream.open([], 0.5)
@@ -280,7 +286,7 @@ def test_first_line_may_take_ten_seconds(made: Callable[..., Stream]) -> None:
 
 
 def test_old_lines_of_a_full_pipe_are_dropped(
-    made: Callable[..., Stream], tmp_path: Path, buffered: Callable[[], int]
+    made: Callable[..., StreamingCommand], tmp_path: Path, buffered: Callable[[], int]
 ) -> None:
     """The pipe is full and the tool blocks in the middle of a line; lines after that are new."""
     clock, word = Clock(), tmp_path / "word"
@@ -304,7 +310,7 @@ def test_old_lines_of_a_full_pipe_are_dropped(
 
 
 def test_rest_of_a_dropped_line_is_dropped(
-    made: Callable[..., Stream], tmp_path: Path, buffered: Callable[[], int]
+    made: Callable[..., StreamingCommand], tmp_path: Path, buffered: Callable[[], int]
 ) -> None:
     clock, word = Clock(), tmp_path / "word"
     word.write_text("")
@@ -322,7 +328,7 @@ def test_rest_of_a_dropped_line_is_dropped(
 
 
 def test_lines_of_a_long_pause_are_kept_unless_the_pipe_was_full(
-    made: Callable[..., Stream], tmp_path: Path, buffered: Callable[[], int]
+    made: Callable[..., StreamingCommand], tmp_path: Path, buffered: Callable[[], int]
 ) -> None:
     clock = Clock()
     stream = made("for number in range(60): say(f'{number}\\n')\nsay('end'); signal.pause()", clock)
@@ -335,7 +341,7 @@ def test_lines_of_a_long_pause_are_kept_unless_the_pipe_was_full(
 # -- end and restart of the tool
 
 
-def test_last_lines_are_read_before_the_end_is_an_error(made: Callable[..., Stream], way: str) -> None:
+def test_last_lines_are_read_before_the_end_is_an_error(made: Callable[..., StreamingCommand], way: str) -> None:
     stream = made("say('a\\nb\\nhalf a l'); os.kill(os.getpid(), signal.SIGKILL)")
     stream.open([], LONG)
     assert _heard(stream, 2) == [b"a", b"b"]
@@ -345,7 +351,7 @@ def test_last_lines_are_read_before_the_end_is_an_error(made: Callable[..., Stre
         stream.read()
 
 
-def test_grandchild_with_open_output_is_not_waited_for(made: Callable[..., Stream], tmp_path: Path) -> None:
+def test_grandchild_with_open_output_is_not_waited_for(made: Callable[..., StreamingCommand], tmp_path: Path) -> None:
     program = (
         "import subprocess\n"
         f"pid = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(3600)']).pid\n"
@@ -362,7 +368,9 @@ def test_grandchild_with_open_output_is_not_waited_for(made: Callable[..., Strea
     wait_for(lambda: not lives(grandchild), LONG, "end of the grandchild: it goes with the group")
 
 
-def test_restart_backoff_grows_and_is_reset_by_a_long_run(made: Callable[..., Stream], tmp_path: Path) -> None:
+def test_restart_backoff_grows_and_is_reset_by_a_long_run(
+    made: Callable[..., StreamingCommand], tmp_path: Path
+) -> None:
     clock, pids = Clock(), tmp_path / "pids"
     stream = made(f"note({str(pids)!r}); sys.exit(1)", clock)
 
@@ -389,7 +397,7 @@ def test_restart_backoff_grows_and_is_reset_by_a_long_run(made: Callable[..., St
     stream.open([], 10.0)
 
 
-def test_reopening_ends_the_tool_before(made: Callable[..., Stream], tmp_path: Path, way: str) -> None:
+def test_reopening_ends_the_tool_before(made: Callable[..., StreamingCommand], tmp_path: Path, way: str) -> None:
     pids = tmp_path / "pids"
     stream = made(f"note({str(pids)!r}); say('a\\n'); time.sleep(3600)")
     for number in range(1, 4):
@@ -403,7 +411,7 @@ def test_reopening_ends_the_tool_before(made: Callable[..., Stream], tmp_path: P
 
 
 def test_unkillable_tool_is_abandoned_and_not_started_twice(
-    made: Callable[..., Stream], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    made: Callable[..., StreamingCommand], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A process that sleeps in its driver; here, one that our signals do not reach."""
     stream = made(f"note({str(tmp_path / 'pids')!r}); say('a\\n'); time.sleep(3600)")
@@ -422,7 +430,9 @@ def test_unkillable_tool_is_abandoned_and_not_started_twice(
     assert _heard(stream, 1) == [b"a"]
 
 
-def test_end_of_tool_is_noticed_without_waitid(made: Callable[..., Stream], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_end_of_tool_is_noticed_without_waitid(
+    made: Callable[..., StreamingCommand], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """macOS before Python 3.13."""
     monkeypatch.delattr(os, "waitid")
     stream = made("say('a\\n'); sys.exit(3)")
@@ -433,7 +443,7 @@ def test_end_of_tool_is_noticed_without_waitid(made: Callable[..., Stream], monk
     assert Drivers().command(Tool("sh")).run(["-c", "echo x; exit 3"], LONG)[:2] == (3, b"x\n")
 
 
-def test_missing_tool_is_unavailable(made: Callable[..., Stream], tmp_path: Path) -> None:
+def test_missing_tool_is_unavailable(made: Callable[..., StreamingCommand], tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="there is no no-such-tool"):
         Drivers().stream(Tool("no-such-tool"))
     stream = made("say('a\\n')", fix="bring it back")
@@ -457,7 +467,7 @@ def test_tool_dies_when_the_program_is_killed(tmp_path: Path) -> None:
 
 
 @forks
-def test_forked_child_opens_its_own_tool(made: Callable[..., Stream], tmp_path: Path, way: str) -> None:
+def test_forked_child_opens_its_own_tool(made: Callable[..., StreamingCommand], tmp_path: Path, way: str) -> None:
     pids = tmp_path / "pids"
     stream = made(f"note({str(pids)!r}); say('a\\n'); time.sleep(3600)")
     stream.open([], LONG)
@@ -490,7 +500,7 @@ def test_drivers_keep_one_stream_per_tool_and_end_it(tmp_path: Path) -> None:
     drivers.close()
 
 
-def test_streams_run_in_several_threads(made: Callable[..., Stream]) -> None:
+def test_streams_run_in_several_threads(made: Callable[..., StreamingCommand]) -> None:
     streams = {
         each: made("while True: say(sys.argv[1] * 1000 + '\\n'); time.sleep(0.001)", name=each) for each in "abc"
     }
@@ -532,7 +542,7 @@ def test_stream_is_recorded_and_replayed() -> None:
 # -- documents and arguments
 
 
-def test_document_file_exists_until_the_first_line(made: Callable[..., Stream], tmp_path: Path) -> None:
+def test_document_file_exists_until_the_first_line(made: Callable[..., StreamingCommand], tmp_path: Path) -> None:
     word = tmp_path / "word"
     word.write_text("")
     program = (
@@ -549,14 +559,14 @@ def test_document_file_exists_until_the_first_line(made: Callable[..., Stream], 
     assert not path.exists()
 
 
-def test_unread_document_file_is_removed(made: Callable[..., Stream]) -> None:
+def test_unread_document_file_is_removed(made: Callable[..., StreamingCommand]) -> None:
     stream = made("signal.pause()")
     stream.open(["{document}"], LONG, "a text")
     stream.close()
     assert not [*Path(os.environ.get("TMPDIR", "/tmp")).glob(f"otel-hardware-{os.getpid()}-*")]
 
 
-def test_fixed_arguments_come_first(made: Callable[..., Stream]) -> None:
+def test_fixed_arguments_come_first(made: Callable[..., StreamingCommand]) -> None:
     stream = made("say(' '.join(sys.argv[1:]) + '\\n'); signal.pause()", first=("-u", "program"))
     stream.open(["x"], LONG)
     assert _heard(stream, 1) == [b"-u program x"]

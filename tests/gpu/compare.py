@@ -9,13 +9,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.fields import QUANTITIES
 from opentelemetry.instrumentation.hardware.model import Point
 
 Numbers: TypeAlias = "dict[str, dict[str, float]]"
 
-_WHOSE = (v.HW_ID, v.HW_NAME, v.HW_TYPE, v.HW_PARENT)
+_WHOSE = (c.HW_ID, c.HW_NAME, c.HW_TYPE, c.HW_PARENT)
 
 _QUANTITY = {(rows[0].metric, frozenset(rows[0].attributes.items())): name for name, rows in QUANTITIES.items()}
 
@@ -27,7 +27,7 @@ def numbers(points: Iterable[Point]) -> Numbers:
         beside = frozenset((name, word) for name, word in series.attributes.items() if name not in _WHOSE)
         quantity = _QUANTITY.get((series.metric, beside))
         if quantity is not None and isinstance(value, (int, float)):
-            found.setdefault(str(series.attributes[v.HW_ID]), {})[quantity] = value
+            found.setdefault(str(series.attributes[c.HW_ID]), {})[quantity] = value
     return found
 
 

@@ -21,7 +21,7 @@ from tests.tools.nvml import MIB, FakeNvml, listed, t4
 
 from opentelemetry.instrumentation.hardware import Config
 from opentelemetry.instrumentation.hardware.accelerators.fields import QUANTITIES
-from opentelemetry.instrumentation.hardware.sources import Site
+from opentelemetry.instrumentation.hardware.sources import SourceContext
 from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia
 
 UUID = "GPU-00001eb8-0000-4000-8000-000000000000"
@@ -55,7 +55,7 @@ def opened(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Nvid
     for name, value in fake.environment.items():
         monkeypatch.setenv(name, value)
     drivers = Timed(OnHost())
-    source = Nvidia(Site(Config(nvml=str(need(fake_nvml)), nvidia_smi="off"), drivers, os.getpid()))
+    source = Nvidia(SourceContext(Config(nvml=str(need(fake_nvml)), nvidia_smi="off"), drivers, os.getpid()))
     source.open()
     try:
         yield source, fake, drivers
@@ -64,7 +64,7 @@ def opened(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Nvid
 
 
 def _said(source: Nvidia) -> Numbers:
-    return numbers([*source.read(), *source.read_seldom()])
+    return numbers([*source.read(), *source.read_slow()])
 
 
 def test_query_gpu_line_is_read_in_base_units() -> None:

@@ -27,7 +27,7 @@ from opentelemetry.instrumentation.hardware import Config, HardwareInstrumentor
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.drivers.capture import Record
 from opentelemetry.instrumentation.hardware.pipeline.runner import State
-from opentelemetry.instrumentation.hardware.sources import Site
+from opentelemetry.instrumentation.hardware.sources import SourceContext
 from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia, smi
 from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import is_here
 
@@ -65,7 +65,7 @@ def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @contextmanager
 def opened(drivers: Drivers | None = None, **settings: Any) -> Iterator[Nvidia]:
     """Our source, by the library or by the tool, which has been read once."""
-    source = Nvidia(Site(Config(**settings), drivers or Drivers(), os.getpid()))
+    source = Nvidia(SourceContext(Config(**settings), drivers or Drivers(), os.getpid()))
     source.open()
     try:
         _read(source)
@@ -75,7 +75,7 @@ def opened(drivers: Drivers | None = None, **settings: Any) -> Iterator[Nvidia]:
 
 
 def _read(source: Nvidia) -> Numbers:
-    return numbers([*source.read(), *source.read_seldom()])
+    return numbers([*source.read(), *source.read_slow()])
 
 
 @contextmanager
@@ -132,8 +132,8 @@ def test_nvml_and_nvidia_smi_sources_agree(kind: str, report: Report) -> None:
         "differences": _said(found),
         "only the tool": sorted(common - known),
         "only the library": sorted(known - common),
-        "missing by the library": library.missing,
-        "missing by the tool": tool.missing,
+        "missing by the library": library.unsupported,
+        "missing by the tool": tool.unsupported,
     }
     assert not found
 

@@ -8,9 +8,9 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, cast
 
-from opentelemetry.instrumentation.hardware.drivers import Drivers, Module, T
+from opentelemetry.instrumentation.hardware.drivers import Drivers, PythonModule, T
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool
-from opentelemetry.instrumentation.hardware.system.files import Kernel
+from opentelemetry.instrumentation.hardware.system.files import Files
 
 
 class Timed(Drivers):
@@ -28,17 +28,17 @@ class Timed(Drivers):
         self._drivers = drivers
         self.seconds: defaultdict[str, list[float]] = defaultdict(list)
 
-    def kernel(self) -> Kernel:
-        return self._drivers.kernel()
+    def files(self) -> Files:
+        return self._drivers.files()
 
-    def module(self, name: str) -> Module:
+    def module(self, name: str) -> PythonModule:
         return self._drivers.module(name)
 
     def command(self, tool: Tool) -> Command:
         return self._drivers.command(tool)
 
-    def own(self, name: str, make: Callable[[], T]) -> T:
-        return cast("T", _Stopped(self._drivers.own(name, make), self.seconds))
+    def custom(self, name: str, make: Callable[[], T]) -> T:
+        return cast("T", _Stopped(self._drivers.custom(name, make), self.seconds))
 
     def close(self) -> None:
         self._drivers.close()

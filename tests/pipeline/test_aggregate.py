@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.stage import BUSY, ENERGY, LEVEL, PATIENT, POWER, POWER_PEAK
 
-from opentelemetry.instrumentation.hardware.model import Metric, Number, Point, Rate, Series, Share, Values
-from opentelemetry.instrumentation.hardware.pipeline.aggregate import KEPT, Track
+from opentelemetry.instrumentation.hardware.model import CounterRatio, Metric, Number, Point, Rate, Series, Values
+from opentelemetry.instrumentation.hardware.pipeline.aggregate import KEPT, SeriesAggregator
 
 EXACT = 1e-9
 
@@ -30,7 +30,7 @@ def by_series(values: Values) -> dict[Series, Number]:
 class Reader:
     """Collects from a track; keeps the limits and the value of each of its windows."""
 
-    def __init__(self, track: Track, shortest: float) -> None:
+    def __init__(self, track: SeriesAggregator, shortest: float) -> None:
         self.track = track
         self.shortest = shortest
         self.end: float | None = None
@@ -62,7 +62,9 @@ def area(samples: list[tuple[float, float]], begin: float, end: float) -> float:
     return sum(value * (at - before) for (before, _), (at, value) in pairwise(samples) if begin <= before and at <= end)
 
 
-def value_of(track: Track, series: Series, since: float | None = None, shortest: float = 0.0) -> Number | None:
+def value_of(
+    track: SeriesAggregator, series: Series, since: float | None = None, shortest: float = 0.0
+) -> Number | None:
     answer = track.window(since, shortest)
     assert answer is not None
     return by_series(answer[0]).get(series)
@@ -71,7 +73,7 @@ def value_of(track: Track, series: Series, since: float | None = None, shortest:
 @pytest.mark.parametrize("seed", range(5))
 def test_20_hz_trace_is_exact_for_readers_of_1_s_and_5_s(seed: int) -> None:
     samples = trace(seed, 61.0, 20.0)
-    track = Track()
+    track = SeriesAggregator()
     readers = {1.0: Reader(track, 0.05), 5.0: Reader(track, 0.05)}
     due = {step: samples[0][0] + step + 0.013 for step in readers}
     for at, watts in samples:
@@ -116,7 +118,7 @@ def test_mean_and_peak_are_exact_for_any_samples_and_windows(
     times = list(accumulate(gaps, initial=50.0))
     samples = [(at, data.draw(watts)) for at in times]
     collections = data.draw(st.lists(st.sampled_from(range(len(times))), unique=True).map(sorted))
-    track = Track()
+    track = SeriesAggregator()
     reader = Reader(track, shortest)
     for number, (at, number_of_watts) in enumerate(samples):
         track.take(at, [POWER(number_of_watts), POWER_PEAK(number_of_watts)])
@@ -143,7 +145,7 @@ def test_mean_and_peak_are_exact_for_any_samples_and_windows(
 @given(data=st.data(), gaps=steps)
 def test_windows_of_one_reader_are_contiguous(data: st.DataObject, gaps: list[float]) -> None:
     times = list(accumulate(gaps, initial=0.0))
-    track = Track()
+    track = SeriesAggregator()
     reader = Reader(track, 0.0)
     collected = set(data.draw(st.lists(st.sampled_from(range(1, len(times))))))
     for number, at in enumerate(times):
@@ -162,7 +164,7 @@ def test_windows_of_one_reader_are_contiguous(data: st.DataObject, gaps: list[fl
 
 def test_windows_of_two_readers_are_independent() -> None:
     def windows(steps: list[int]) -> list[list[tuple[float | None, float, dict[Metric, Number]]]]:
-        track = Track()
+        track = SeriesAggregator()
         readers = [Reader(track, 0.1) for _ in steps]
         for number, (at, level) in enumerate(trace(7, 30.0, 10.0)):
             track.take(at, [POWER(level), POWER_PEAK(level)])
@@ -175,19 +177,19 @@ def test_windows_of_two_readers_are_independent() -> None:
 
 
 def test_early_collection_gets_window_of_one_sampling_interval() -> None:
-    track = Track()
+    track = SeriesAggregator()
     for at, level in ((0.0, 10.0), (2.0, 20.0), (4.0, 40.0)):
-        track.take(at, [POWER(level), BUSY(Share(at / 2, at))])
+        track.take(at, [POWER(level), BUSY(CounterRatio(at / 2, at))])
     assert value_of(track, Series(POWER), since=4.0, shortest=2.0) == 40.0
     assert value_of(track, Series(BUSY), since=4.0, shortest=2.0) == 0.5
     assert value_of(track, Series(POWER), since=4.0, shortest=4.0) == 30.0
 
 
 def test_first_reading_is_baseline_of_window() -> None:
-    track = Track()
+    track = SeriesAggregator()
     assert track.window(None, 1.0) is None
     assert track.time is None
-    track.take(0.0, [POWER(500.0), POWER_PEAK(500.0), BUSY(Share(1.0, 2.0)), ENERGY(7)])
+    track.take(0.0, [POWER(500.0), POWER_PEAK(500.0), BUSY(CounterRatio(1.0, 2.0)), ENERGY(7)])
     assert track.time == 0.0
     answer = track.window(None, 1.0)
     assert answer is not None
@@ -203,9 +205,9 @@ def test_share_is_exact_for_any_sampling(data: st.DataObject, whole: list[float]
     totals = list(accumulate(whole, initial=123.0))
     parts = list(accumulate((step * data.draw(st.floats(0.0, 1.0)) for step in whole), initial=7.0))
     sampled = sorted({0, len(totals) - 1, *data.draw(st.lists(st.sampled_from(range(len(totals)))))})
-    track = Track()
+    track = SeriesAggregator()
     for number in sampled:
-        track.take(float(number), [BUSY(Share(parts[number], totals[number]))])
+        track.take(float(number), [BUSY(CounterRatio(parts[number], totals[number]))])
     grown = totals[-1] - totals[0]
     found = value_of(track, Series(BUSY))
     if grown > 1e-3:
@@ -215,7 +217,7 @@ def test_share_is_exact_for_any_sampling(data: st.DataObject, whole: list[float]
 
 
 def test_share_of_window_is_increase_of_part_over_increase_of_whole() -> None:
-    track = Track()
+    track = SeriesAggregator()
     reader = Reader(track, 0.1)
     dice = random.Random(3)
     busy, total = 0.0, 0.0
@@ -224,7 +226,7 @@ def test_share_of_window_is_increase_of_part_over_increase_of_whole() -> None:
         if number:
             total += dice.uniform(0.01, 0.2)
             busy += dice.uniform(0.0, 0.01)
-        track.take(number / 10, [BUSY(Share(busy, total))])
+        track.take(number / 10, [BUSY(CounterRatio(busy, total))])
         if number and number % 37 == 0:
             reader.collect()
             (part, whole), mark = marks[-1], (busy, total)
@@ -243,26 +245,26 @@ def test_share_of_window_is_increase_of_part_over_increase_of_whole() -> None:
     ],
 )
 def test_share_of_totals_that_fall(totals: list[tuple[float, float]], expected: float) -> None:
-    track = Track()
+    track = SeriesAggregator()
     for at, total in enumerate(totals):
-        track.take(float(at), [BUSY(Share(*map(float, total)))])
+        track.take(float(at), [BUSY(CounterRatio(*map(float, total)))])
     assert value_of(track, Series(BUSY)) == expected
 
 
 def test_share_with_small_dip_over_interruption_restarts_there() -> None:
-    track = Track()
+    track = SeriesAggregator()
     for at, part, whole in ((0.0, 10.0, 100.0), (1.0, 20.0, 120.0)):
-        track.take(at, [BUSY(Share(part, whole))])
+        track.take(at, [BUSY(CounterRatio(part, whole))])
     track.interrupt()
     for at, part, whole in ((2.0, 19.0, 119.0), (3.0, 22.0, 131.0)):
-        track.take(at, [BUSY(Share(part, whole))])
+        track.take(at, [BUSY(CounterRatio(part, whole))])
     assert value_of(track, Series(BUSY), since=2.0) == (22 - 19) / (131 - 119)
 
 
 def test_window_without_new_reading_has_no_share_and_newest_peak() -> None:
-    track = Track()
+    track = SeriesAggregator()
     for at, part in ((0.0, 0.0), (1.0, 1.0)):
-        track.take(at, [BUSY(Share(part, 4 * part)), POWER_PEAK(5.0 - at)])
+        track.take(at, [BUSY(CounterRatio(part, 4 * part)), POWER_PEAK(5.0 - at)])
     assert value_of(track, Series(BUSY), since=0.0) == 0.25
     answer = track.window(1.0, 0.0)
     assert answer is not None
@@ -271,7 +273,7 @@ def test_window_without_new_reading_has_no_share_and_newest_peak() -> None:
 
 
 def test_reading_without_points_ends_the_interval() -> None:
-    track = Track()
+    track = SeriesAggregator()
     for at, points in enumerate(([POWER(1.0)], [POWER(1.0)], (), [POWER(9.0)])):
         track.take(float(at), points)
     assert value_of(track, Series(POWER), since=0.0) == 1.0, "the time of its absence has no weight"
@@ -279,7 +281,7 @@ def test_reading_without_points_ends_the_interval() -> None:
 
 @pytest.mark.parametrize("metric", [LEVEL, ENERGY])
 def test_float_above_int64_is_accepted(metric: Metric) -> None:
-    track = Track()
+    track = SeriesAggregator()
     assert track.take(0.0, [metric(1e19)]) == []
     assert value_of(track, Series(metric)) == 1e19
 
@@ -292,7 +294,7 @@ counts = st.one_of(
 @PATIENT
 @given(counts, st.booleans())
 def test_counter_is_monotonic_for_any_readings(readings: Sequence[Number], from_start: bool) -> None:
-    track = Track(from_start=from_start)
+    track = SeriesAggregator(from_start=from_start)
     series = Series(ENERGY)
     before: Number | None = None
     for at, reading in enumerate(readings):
@@ -308,7 +310,7 @@ def test_counter_is_monotonic_for_any_readings(readings: Sequence[Number], from_
 @given(st.lists(st.integers(0, 10**9), min_size=1, max_size=30), st.integers(0, 10**12))
 def test_rising_counter_is_unchanged_or_counts_from_start(rises: list[int], boot: int) -> None:
     totals = list(accumulate(rises, initial=boot))
-    as_it_is, from_start = Track(), Track(from_start=True)
+    as_it_is, from_start = SeriesAggregator(), SeriesAggregator(from_start=True)
     for at, total in enumerate(totals):
         for track, expected in ((as_it_is, total), (from_start, total - boot)):
             track.take(float(at), [ENERGY(total)])
@@ -328,7 +330,7 @@ def test_rising_counter_is_unchanged_or_counts_from_start(rises: list[int], boot
 )
 def test_counter_reset_and_small_dip(readings: list[Number], expected: list[Number]) -> None:
     for from_start in (False, True):
-        track = Track(from_start=from_start)
+        track = SeriesAggregator(from_start=from_start)
         found = []
         for at, reading in enumerate(readings):
             track.take(float(at), [ENERGY(reading)])
@@ -338,7 +340,7 @@ def test_counter_reset_and_small_dip(readings: list[Number], expected: list[Numb
 
 
 def test_late_counter_from_start_begins_at_its_first_reading() -> None:
-    track = Track(from_start=True)
+    track = SeriesAggregator(from_start=True)
     track.take(0.0, [ENERGY(10, {"part": "a"})])
     track.take(1.0, [ENERGY(12, {"part": "a"}), ENERGY(1000, {"part": "b"})])
     track.take(2.0, [ENERGY(12, {"part": "a"}), ENERGY(1001, {"part": "b"})])
@@ -347,7 +349,7 @@ def test_late_counter_from_start_begins_at_its_first_reading() -> None:
 
 
 def test_counter_above_int64_is_left_out() -> None:
-    track = Track()
+    track = SeriesAggregator()
     most = 2**63 - 1
     for at, reading in enumerate((most, 0, 5)):
         track.take(float(at), [ENERGY(reading)])
@@ -358,7 +360,7 @@ def test_counter_above_int64_is_left_out() -> None:
 
 
 def test_window_of_series_that_appears_and_disappears() -> None:
-    track = Track()
+    track = SeriesAggregator()
     a, b = Series(POWER, {"part": "a"}), Series(POWER, {"part": "b"})
     peak = Series(POWER_PEAK, {"part": "b"})
     track.take(0.0, [a(10.0)])
@@ -403,11 +405,11 @@ BAD = {
 @pytest.mark.parametrize("metric", [POWER, POWER_PEAK, ENERGY, LEVEL, BUSY], ids=lambda metric: metric.name)
 @pytest.mark.parametrize("bad", [pytest.param(value, id=name) for name, value in BAD.items()])
 def test_unsafe_value_is_refused_and_other_series_are_kept(metric: Metric, bad: Any) -> None:
-    track = Track()
+    track = SeriesAggregator()
     good = [POWER(1.0), POWER_PEAK(2.0), ENERGY(3), LEVEL(2**63 - 1), LEVEL(-(2**63), {"part": "least"})]
     lie = (Series(metric, {"part": "liar"}), bad)
     for at in (0.0, 1.0, 2.0):
-        share = BUSY(Share(at / 4, at))
+        share = BUSY(CounterRatio(at / 4, at))
         (problem,) = track.take(at, [*good, lie, share])
         assert metric.name in problem
         assert "liar" in problem
@@ -420,22 +422,22 @@ def test_unsafe_value_is_refused_and_other_series_are_kept(metric: Metric, bad: 
 @pytest.mark.parametrize(
     "lie",
     [
-        POWER(Share(1.0, 2.0)),
-        ENERGY(Share(1.0, 2.0)),
-        LEVEL(Share(1.0, 2.0)),
-        POWER_PEAK(Share(1.0, 2.0)),
+        POWER(CounterRatio(1.0, 2.0)),
+        ENERGY(CounterRatio(1.0, 2.0)),
+        LEVEL(CounterRatio(1.0, 2.0)),
+        POWER_PEAK(CounterRatio(1.0, 2.0)),
         BUSY(0.5),
-        BUSY(Share(True, 2.0)),
-        BUSY(Share(float("nan"), 2.0)),
-        BUSY(Share(1.0, 2**64 - 1)),
-        BUSY(Share(-1.0, 2.0)),
+        BUSY(CounterRatio(True, 2.0)),
+        BUSY(CounterRatio(float("nan"), 2.0)),
+        BUSY(CounterRatio(1.0, 2**64 - 1)),
+        BUSY(CounterRatio(-1.0, 2.0)),
         ENERGY(-1),
         ENERGY(-0.5),
     ],
     ids=repr,
 )
 def test_value_of_wrong_type_for_metric_is_refused(lie: Point) -> None:
-    track = Track()
+    track = SeriesAggregator()
     for at in (0.0, 1.0):
         assert len(track.take(at, [lie, ENERGY(5, {"part": "good"})])) == 1
     answer = track.window(None, 0.0)
@@ -444,14 +446,14 @@ def test_value_of_wrong_type_for_metric_is_refused(lie: Point) -> None:
 
 
 def test_refused_value_does_not_affect_peak() -> None:
-    track = Track()
+    track = SeriesAggregator()
     track.take(0.0, [POWER_PEAK(float("nan"))])
     track.take(1.0, [POWER_PEAK(-40.0)])
     assert value_of(track, Series(POWER_PEAK)) == -40.0
 
 
 def test_duplicate_series_is_refused_and_first_value_is_kept() -> None:
-    track = Track()
+    track = SeriesAggregator()
     wrong = track.take(0.0, [ENERGY(5), ENERGY(6), POWER(1.0), POWER(2.0), LEVEL(1)])
     assert len(wrong) == 2
     assert "test.energy" in wrong[0]
@@ -463,15 +465,15 @@ def test_duplicate_series_is_refused_and_first_value_is_kept() -> None:
 
 
 def test_interruption_is_excluded_from_mean_share_and_integral() -> None:
-    track = Track()
+    track = SeriesAggregator()
     series = Series(POWER)
-    track.take(0.0, [series(10.0), BUSY(Share(0.0, 0.0)), ENERGY(100)])
-    track.take(2.0, [series(10.0), BUSY(Share(1.0, 2.0)), ENERGY(102)])
+    track.take(0.0, [series(10.0), BUSY(CounterRatio(0.0, 0.0)), ENERGY(100)])
+    track.take(2.0, [series(10.0), BUSY(CounterRatio(1.0, 2.0)), ENERGY(102)])
     track.interrupt()
     assert track.time is None
     assert track.window(None, 0.0) is None
-    track.take(100.0, [series(900.0), BUSY(Share(90.0, 100.0)), ENERGY(200)])
-    track.take(102.0, [series(20.0), BUSY(Share(92.0, 102.0)), ENERGY(202)])
+    track.take(100.0, [series(900.0), BUSY(CounterRatio(90.0, 100.0)), ENERGY(200)])
+    track.take(102.0, [series(20.0), BUSY(CounterRatio(92.0, 102.0)), ENERGY(202)])
     assert value_of(track, series, since=0.0) == 15.0
     assert value_of(track, Series(BUSY), since=0.0) == 0.75
     assert value_of(track, Series(ENERGY)) == 202, "the counter does not continue"
@@ -479,18 +481,18 @@ def test_interruption_is_excluded_from_mean_share_and_integral() -> None:
 
 
 def test_share_that_is_new_after_interruption_starts_there() -> None:
-    track = Track()
+    track = SeriesAggregator()
     for at in (0.0, 1.0):
         track.take(at, [LEVEL(1)])
     track.interrupt()
-    track.take(100.0, [BUSY(Share(90.0, 100.0))])
+    track.take(100.0, [BUSY(CounterRatio(90.0, 100.0))])
     assert value_of(track, Series(BUSY), since=0.0) is None, "a share of the time before the first reading"
-    track.take(102.0, [BUSY(Share(91.0, 102.0))])
+    track.take(102.0, [BUSY(CounterRatio(91.0, 102.0))])
     assert value_of(track, Series(BUSY), since=0.0) == 0.5
 
 
 def test_history_is_bounded_in_time_and_rare_reader_gets_its_mean() -> None:
-    track = Track()
+    track = SeriesAggregator()
     for at in range(3600):
         track.take(float(at), [POWER(1000.0), POWER_PEAK(1000.0)])
     for at in range(3600, 3600 + 2 * int(KEPT) + 10):
@@ -501,14 +503,14 @@ def test_history_is_bounded_in_time_and_rare_reader_gets_its_mean() -> None:
 
 
 def test_history_is_bounded_in_frames_for_short_intervals() -> None:
-    track = Track()
+    track = SeriesAggregator()
     for at in range(1 << 15):
         track.take(at * 1e-3, [POWER(1.0)])
     assert len(track._frames) == len(track._times) <= (1 << 14) + 3
 
 
 def test_window_within_history_is_exact_while_old_frames_are_dropped() -> None:
-    track = Track()
+    track = SeriesAggregator()
     reader = Reader(track, 1.0)
     samples = [(float(at), float(at % 97)) for at in range(5000)]
     for at, level in samples:
@@ -523,7 +525,7 @@ def test_window_within_history_is_exact_while_old_frames_are_dropped() -> None:
 
 
 def test_rate_is_integrated_to_mean_times_window() -> None:
-    track = Track()
+    track = SeriesAggregator()
     power, energy = Series(POWER), Series(ENERGY)
     samples = trace(7, 40.0, 2.0)
     reader, totals = Reader(track, 0.0), []
@@ -538,7 +540,7 @@ def test_rate_is_integrated_to_mean_times_window() -> None:
 
 
 def test_rate_counts_nothing_for_missing_readings() -> None:
-    track = Track(from_start=False)
+    track = SeriesAggregator(from_start=False)
     energy = Series(ENERGY)
     for at, watts in ((0.0, 5.0), (1.0, 5.0), (2.0, None), (3.0, 7.0), (4.0, 7.0)):
         track.take(at, [] if watts is None else [energy(Rate(watts))])
@@ -550,13 +552,13 @@ def test_rate_counts_nothing_for_missing_readings() -> None:
 
 @pytest.mark.parametrize("rate", [-1.0, float("nan"), float("inf"), True])
 def test_invalid_rate_is_refused(rate: float) -> None:
-    track = Track()
+    track = SeriesAggregator()
     assert len(track.take(0.0, [(Series(ENERGY), Rate(rate))])) == 1
 
 
 def test_series_does_not_change_between_counter_and_rate() -> None:
     energy, other = Series(ENERGY, {"part": "counts"}), Series(ENERGY, {"part": "does not"})
-    track = Track()
+    track = SeriesAggregator()
     assert track.take(0.0, [energy(100.0), other(Rate(5.0))]) == []
     assert track.take(1.0, [energy(Rate(5.0)), other(100.0)]) == []
     assert value_of(track, energy) is None
@@ -567,7 +569,7 @@ def test_series_does_not_change_between_counter_and_rate() -> None:
 
 
 def test_peak_survives_missing_and_failed_readings() -> None:
-    track = Track()
+    track = SeriesAggregator()
     series = Series(POWER_PEAK)
     track.take(0.0, [series(5.0)])
     track.take(1.0, [LEVEL(1)])

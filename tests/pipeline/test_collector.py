@@ -13,7 +13,7 @@ from opentelemetry.instrumentation.hardware.catalog import (
     SYSTEM_CPU_LOAD_1M,
     SYSTEM_CPU_LOAD_5M,
 )
-from opentelemetry.instrumentation.hardware.model import Kind, Metric, Series, Share, Unavailable
+from opentelemetry.instrumentation.hardware.model import CounterRatio, Kind, Metric, Series, Unavailable
 from opentelemetry.instrumentation.hardware.pipeline.collector import Board
 from opentelemetry.instrumentation.hardware.settings import Config
 
@@ -50,7 +50,7 @@ def test_duplicate_series_of_two_sources_is_taken_from_the_first() -> None:
 
 def test_share_is_collected_as_ratio() -> None:
     stage = Stage(interval=1.0, expected=10.0)
-    stage.player.read = lambda now: [BUSY(Share(now / 4, now))]
+    stage.player.read = lambda now: [BUSY(CounterRatio(now / 4, now))]
     stage.run(0.5)
     assert values(stage.collect(), BUSY) == {}, "a share without an increase"
     stage.run(5.0)
@@ -117,10 +117,10 @@ def test_rows_are_read_metrics_that_are_wanted_and_own_metrics() -> None:
 def test_absent_source_is_no_problem() -> None:
     stage = Stage(names=("player", "neighbour"))
 
-    def missing() -> None:
+    def unsupported() -> None:
         raise Unavailable("none here")
 
-    stage.player.open = missing
+    stage.player.open = unsupported
     stage.run(10.0)
     snapshot = stage.collect()
     assert stage.up() == {"neighbour": 1}

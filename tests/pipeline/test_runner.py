@@ -27,8 +27,8 @@ from tests.stage import (
     warnings,
 )
 
-from opentelemetry.instrumentation.hardware.drivers import Refusal
-from opentelemetry.instrumentation.hardware.model import Point, Problem, Series, Share, Snapshot, Unavailable
+from opentelemetry.instrumentation.hardware.drivers import DriverError
+from opentelemetry.instrumentation.hardware.model import CounterRatio, Point, Problem, Series, Snapshot, Unavailable
 from opentelemetry.instrumentation.hardware.pipeline.runner import PERIODS, State
 
 
@@ -52,7 +52,7 @@ def test_20_hz_trace_collected_by_readers_of_1_s_and_5_s_at_once(seed: int) -> N
         watts = 9000.0 + len(heard) if dice.random() < 0.02 else dice.uniform(50.0, 400.0)
         joules += watts * (now - heard[-1][0]) if heard else 0.0
         heard.append((now, watts))
-        return [POWER(watts), POWER_PEAK(watts), ENERGY(joules), BUSY(Share(joules, 500.0 * now))]
+        return [POWER(watts), POWER_PEAK(watts), ENERGY(joules), BUSY(CounterRatio(joules, 500.0 * now))]
 
     stage.player.read = read
     collected: dict[float, list[tuple[float, Snapshot]]] = {1.0: [], 5.0: []}
@@ -175,18 +175,18 @@ def test_slow_source_is_read_in_last_quarter_before_collection() -> None:
 
 
 @pytest.mark.parametrize("step", [1.0, 4.0, 15.0])
-def test_read_seldom_runs_at_collections_and_at_most_once_per_period(step: float) -> None:
+def test_read_slow_runs_at_collections_and_at_most_once_per_period(step: float) -> None:
     stage = Stage(interval=0.5, expected=step)
     collections: list[float] = []
     ages: list[float] = []
-    stage.player.seldom = lambda now: [USERS(int(now))]
+    stage.player.slow = lambda now: [USERS(int(now))]
 
     def keep(snapshot: Snapshot) -> None:
         collections.append(stage.clock.now)
         ages.append(stage.clock.now - float(one(snapshot, USERS)))
 
     stage.run(121.0, {step: keep})
-    seldom = stage.player.seldom_readings
+    seldom = stage.player.slow_readings
     assert seldom[0] == stage.start, "not read at the start"
     assert len(seldom) > 120 / (10 + step)
     for before, at in pairwise(seldom):
@@ -195,11 +195,11 @@ def test_read_seldom_runs_at_collections_and_at_most_once_per_period(step: float
     assert max(ages) <= 10 + 2 * step
 
 
-def test_read_seldom_has_period_of_its_source() -> None:
+def test_read_slow_has_period_of_its_source() -> None:
     stage = Stage(interval=1.0, expected=1.0)
     stage.player.every = 30.0
     stage.run(100.0, {1.0: nothing})
-    assert len(stage.player.seldom_readings) == 4
+    assert len(stage.player.slow_readings) == 4
 
 
 # -- stale readings and pauses
@@ -208,7 +208,7 @@ def test_read_seldom_has_period_of_its_source() -> None:
 @pytest.mark.parametrize("step", [3.0, 60.0])
 def test_pace_of_source_is_least_time_between_readings(step: float) -> None:
     stage = Stage(interval=2.0, expected=step)
-    stage.player.pace = 10.0
+    stage.player.min_interval = 10.0
     found: list[Snapshot] = []
     stage.run(125.0, {step: found.append})
     apart = [after - before for before, after in pairwise(stage.player.readings)]
@@ -222,17 +222,17 @@ def test_pace_of_source_is_least_time_between_readings(step: float) -> None:
 
 def test_reading_older_than_three_periods_is_dropped() -> None:
     stage = Stage(interval=2.0, expected=20.0)
-    stage.player.seldom = lambda now: [USERS(3)]
+    stage.player.slow = lambda now: [USERS(3)]
     stage.run(20.0, {20.0: nothing})
-    last, seldom = stage.player.readings[-1], stage.player.seldom_readings[-1]
+    last, slow = stage.player.readings[-1], stage.player.slow_readings[-1]
     stage.clock.now = last + PERIODS * 2.0
     assert one(stage.collect(), POWER) == 1.0
     stage.clock.now = last + PERIODS * 2.0 + 0.01
     snapshot = stage.collect()
     assert values(snapshot, POWER) == {}
-    assert one(snapshot, USERS) == 3, "the seldom reading has expired with the other"
+    assert one(snapshot, USERS) == 3, "the slow reading has expired with the other"
     stage.rhythm.note(1, stage.clock.now + 20.0)
-    stage.clock.now = seldom + PERIODS * 20.0 + 0.5
+    stage.clock.now = slow + PERIODS * 20.0 + 0.5
     assert values(stage.collect(), USERS) == {}
 
 
@@ -249,7 +249,7 @@ def test_interval_0_takes_period_from_reader() -> None:
 def test_sampling_pauses_without_collections_and_pause_has_no_weight() -> None:
     stage = Stage(interval=1.0, expected=5.0, from_start=True)
     level = 100.0
-    stage.player.read = lambda now: [POWER(level), ENERGY(now), BUSY(Share(now if level == 100.0 else 0.0, now))]
+    stage.player.read = lambda now: [POWER(level), ENERGY(now), BUSY(CounterRatio(now if level == 100.0 else 0.0, now))]
     stage.run(20.0, {5.0: nothing})
     asked = stage.clock.now
     stage.run(300.0)
@@ -273,10 +273,10 @@ def test_sampling_pauses_without_collections_and_pause_has_no_weight() -> None:
     assert one(snapshot, POWER) == pytest.approx(expected, rel=0.1)
 
 
-def test_pause_has_no_weight_for_seldom_readings() -> None:
+def test_pause_has_no_weight_for_slow_readings() -> None:
     stage = Stage(interval=1.0, expected=5.0)
     level = 100.0
-    stage.player.seldom = lambda now: [POWER(level, {"part": "seldom"})]
+    stage.player.slow = lambda now: [POWER(level, {"part": "seldom"})]
     stage.run(20.0, {5.0: nothing})
     stage.run(300.0)
     level = 1.0
@@ -288,9 +288,9 @@ def test_pause_has_no_weight_for_seldom_readings() -> None:
     assert stage.up() == {"player": 1}
 
 
-def test_flush_between_collections_includes_seldom_readings() -> None:
+def test_flush_between_collections_includes_slow_readings() -> None:
     stage = Stage(interval=2.0, expected=60.0)
-    stage.player.seldom = lambda now: [USERS(3)]
+    stage.player.slow = lambda now: [USERS(3)]
     stage.run(120.5, {60.0: nothing})
     stage.run(165.0)
     assert one(stage.collect(60000), USERS) == 3
@@ -342,7 +342,7 @@ def test_failed_open_is_retried_with_backoff_and_logged_once(caplog: pytest.LogC
     assert len(warnings(caplog)) == 1
 
 
-@pytest.mark.parametrize("where", ["read", "seldom"])
+@pytest.mark.parametrize("where", ["read", "slow"])
 def test_failed_read_closes_and_reopens_source(where: str, caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage(interval=2.0, expected=10.0, from_start=True)
     stage.player.every = 0.0
@@ -424,17 +424,17 @@ def test_problem_named_by_source_is_reported_until_it_is_gone() -> None:
     stage.run(1.0)
     source = stage.poller.source
     assert source is not None
-    source.wrong = ["one half of it is missing"]
+    source.errors = ["one half of it is missing"]
     stage.run(3.0)
     assert [problem.reason for problem in stage.collect().problems] == ["one half of it is missing"]
-    source.wrong = []
+    source.errors = []
     stage.run(5.0)
     assert stage.collect().problems == ()
 
 
 def test_driver_refusal_is_reported_in_words_of_driver() -> None:
     stage = Stage()
-    stage.player.read = fail(Refusal(15, "GPU is lost"))
+    stage.player.read = fail(DriverError(15, "GPU is lost"))
     stage.run(1.0)
     assert [problem.reason for problem in stage.collect().problems] == ["GPU is lost (15)"]
 
@@ -554,17 +554,15 @@ def test_device_that_disappears_is_retried(caplog: pytest.LogCaptureFixture) -> 
 
 def test_source_that_is_not_punctual_ignores_collections() -> None:
     stage = Stage(interval=10.0, expected=60.0)
-    stage.player.punctual = False
+    stage.player.sample_before_collection = False
     stage.player.every = 60.0
     stage.run(300.5, {7.0: lambda snapshot: None})
     assert [at - stage.start for at in stage.player.readings] == pytest.approx([10.0 * turn for turn in range(31)])
-    assert [at - stage.start for at in stage.player.seldom_readings] == pytest.approx(
-        [60.0 * turn for turn in range(6)]
-    )
+    assert [at - stage.start for at in stage.player.slow_readings] == pytest.approx([60.0 * turn for turn in range(6)])
 
 
 def test_interval_0_makes_every_source_punctual() -> None:
     stage = Stage(interval=0.0, expected=60.0)
-    stage.player.punctual = False
+    stage.player.sample_before_collection = False
     stage.run(120.5, {60.0: lambda snapshot: None})
     assert [at - stage.start for at in stage.player.readings] == pytest.approx([0.0, 59.95, 119.95])

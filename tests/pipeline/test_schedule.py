@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.stage import PATIENT
 
-from opentelemetry.instrumentation.hardware.pipeline.schedule import Rhythm
+from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionSchedule
 
 
 def test_due_before_first_collection_uses_expected_interval() -> None:
-    rhythm = Rhythm(100.0, 60.0)
+    rhythm = CollectionSchedule(100.0, 60.0)
     assert rhythm.due(100.0) == 160.0
     assert rhythm.due(159.9) == 160.0
     assert rhythm.due(160.0) == 220.0
@@ -21,7 +21,7 @@ def test_due_before_first_collection_uses_expected_interval() -> None:
 
 
 def test_interval_is_learned_from_collections() -> None:
-    rhythm = Rhythm(0.0, 60.0)
+    rhythm = CollectionSchedule(0.0, 60.0)
     rhythm.note(1, 5.0)
     assert rhythm.due(5.0) == 65.0
     rhythm.note(1, 15.0)
@@ -33,7 +33,7 @@ def test_interval_is_learned_from_collections() -> None:
 
 
 def test_next_collection_is_earliest_of_all_readers() -> None:
-    rhythm = Rhythm(0.0, 60.0)
+    rhythm = CollectionSchedule(0.0, 60.0)
     for at in (10.0, 15.0):
         rhythm.note(1, at)
     for at in (11.0, 18.0):
@@ -49,7 +49,7 @@ def test_next_collection_is_earliest_of_all_readers() -> None:
 
 
 def test_reader_is_forgotten_after_three_missed_intervals() -> None:
-    rhythm = Rhythm(0.0, 60.0)
+    rhythm = CollectionSchedule(0.0, 60.0)
     for at in (0.0, 10.0):
         rhythm.note(1, at)
     for at in (10.5, 11.0):
@@ -63,7 +63,7 @@ def test_reader_is_forgotten_after_three_missed_intervals() -> None:
 
 
 def test_forgotten_reader_that_returns_is_learned_anew() -> None:
-    rhythm = Rhythm(0.0, 60.0)
+    rhythm = CollectionSchedule(0.0, 60.0)
     for at in (90.0, 100.0):
         rhythm.note(1, at)
     rhythm.note(2, 130.0)
@@ -74,7 +74,7 @@ def test_forgotten_reader_that_returns_is_learned_anew() -> None:
 
 
 def test_two_flushes_in_a_row_do_not_set_interval() -> None:
-    rhythm = Rhythm(0.0, 60.0)
+    rhythm = CollectionSchedule(0.0, 60.0)
     for at in (10.0, 10.0, 10.0001):
         rhythm.note(1, at)
     assert rhythm.due(10.001) == pytest.approx(10.0501)
@@ -86,7 +86,7 @@ def test_two_flushes_in_a_row_do_not_set_interval() -> None:
 
 @pytest.mark.parametrize("expected", [1.0, 60.0])
 def test_sampling_pauses_after_three_intervals_without_collection(expected: float) -> None:
-    rhythm = Rhythm(0.0, expected)
+    rhythm = CollectionSchedule(0.0, expected)
     assert not rhythm.paused(3 * expected)
     assert rhythm.paused(3 * expected + 0.1)
     rhythm.note(1, 3 * expected + 0.1)
@@ -94,7 +94,7 @@ def test_sampling_pauses_after_three_intervals_without_collection(expected: floa
 
 
 def test_one_active_reader_prevents_pause() -> None:
-    rhythm = Rhythm(0.0, 60.0)
+    rhythm = CollectionSchedule(0.0, 60.0)
     for at in (0.0, 100.0):
         rhythm.note(1, at)
     for at in (100.5, 101.0):
@@ -112,7 +112,7 @@ def test_one_active_reader_prevents_pause() -> None:
     st.floats(0.0, 1000.0),
 )
 def test_due_is_after_now_for_any_collections(notes: list[tuple[int, float]], interval: float, ahead: float) -> None:
-    rhythm = Rhythm(0.0, interval)
+    rhythm = CollectionSchedule(0.0, interval)
     now = 0.0
     for reader, step in notes:
         now += step

@@ -16,9 +16,9 @@ from tests.waiting import wait_for
 from opentelemetry.instrumentation.hardware.model import Point, Series, Unavailable
 from opentelemetry.instrumentation.hardware.pipeline import runner as poller
 from opentelemetry.instrumentation.hardware.pipeline import thread as rounds
-from opentelemetry.instrumentation.hardware.pipeline.runner import Poller, State
-from opentelemetry.instrumentation.hardware.pipeline.schedule import Rhythm
-from opentelemetry.instrumentation.hardware.pipeline.thread import Rounds, fresh
+from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner, State
+from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionSchedule
+from opentelemetry.instrumentation.hardware.pipeline.thread import ReaderThread, fresh
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +54,9 @@ def test_thread_reads_at_the_interval() -> None:
         looks.append(time.monotonic())
         return looks[-1]
 
-    thread = Rounds("player", [Poller(stage.player.make, "player", 0.02, Rhythm(begun, 60.0), {})], clock=clock)
+    thread = ReaderThread(
+        "player", [SourceRunner(stage.player.make, "player", 0.02, CollectionSchedule(begun, 60.0), {})], clock=clock
+    )
     thread.start()
     try:
         wait_for(lambda: len(stage.player.readings) >= 10, 30, "ten readings")
@@ -98,14 +100,14 @@ def test_thread_counts_its_cpu_time() -> None:
 
 def test_fresh_reads_every_source() -> None:
     stage = Stage(interval=3600.0, expected=3600.0, names=("player", "neighbour"))
-    stage.player.seldom = lambda now: [USERS(1)]
+    stage.player.slow = lambda now: [USERS(1)]
     with running(stage):
         wait_for(lambda: all(each.state is State.UP for each in stage.pollers.values()), 10, "first reading")
         for round_ in range(2, 5):
             stage.clock.now += 20.0
             stage.fresh(10.0)
             assert [len(player.readings) for player in stage.players.values()] == [round_, round_]
-            assert len(stage.player.seldom_readings) == round_, "fresh() did not include the seldom reading"
+            assert len(stage.player.slow_readings) == round_, "fresh() did not include the seldom reading"
             assert stage.collect().read["player"] == stage.clock.now
 
 
@@ -162,7 +164,7 @@ def test_fresh_returns_while_a_source_hangs() -> None:
             released.set()
 
 
-class Waited(Rounds):
+class Waited(ReaderThread):
     """A thread that never answers; each wait for it takes its time on the clock, and the first one ``stopped`` more."""
 
     def __init__(self, clock: Clock, stopped: float = 0.0) -> None:

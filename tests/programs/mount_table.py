@@ -15,7 +15,7 @@ import sys
 
 from tests.programs.namespace import check, empty, enter, libc
 
-from opentelemetry.instrumentation.hardware.system.files import Linux
+from opentelemetry.instrumentation.hardware.system.files import LocalFiles
 
 TABLE = "/proc/self/mountinfo"
 
@@ -28,7 +28,7 @@ def number() -> int:
 
 folder = sys.argv[1]
 enter()
-real, kernel = os.path.realpath(TABLE), Linux()
+real, kernel = os.path.realpath(TABLE), LocalFiles()
 said: dict[str, list[bool]] = {}
 
 

@@ -13,7 +13,7 @@ from tests.sources.npus import NEURON, old_files
 
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.sources import Site
+from opentelemetry.instrumentation.hardware.sources import SourceContext
 from opentelemetry.instrumentation.hardware.sources.trainium import Trainium
 
 virtual = str(Path(NEURON).parent)
@@ -22,8 +22,8 @@ for path, said in old_files(2, 2, 1).items():
     if path.startswith(NEURON):
         os.makedirs(os.path.dirname(path), exist_ok=True)
         Path(path).write_text(said)
-source = Trainium(Site(Config.read({"neuron_monitor": "off"}, {}), Drivers(), os.getpid()))
+source = Trainium(SourceContext(Config.read({"neuron_monitor": "off"}, {}), Drivers(), os.getpid()))
 source.open()
-for series, value in (*source.read(), *source.read_seldom()):
+for series, value in (*source.read(), *source.read_slow()):
     print(series, value)
 source.close()

@@ -8,12 +8,12 @@ import threading
 
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.sources import Site
+from opentelemetry.instrumentation.hardware.sources import SourceContext
 from opentelemetry.instrumentation.hardware.sources.trainium import Trainium
 
 
 def listen() -> None:
-    source = Trainium(Site(Config.read({"neuron_monitor": sys.argv[1]}, {}), Drivers(), os.getpid()))
+    source = Trainium(SourceContext(Config.read({"neuron_monitor": sys.argv[1]}, {}), Drivers(), os.getpid()))
     source.open()
     while not list(source.read()):
         pass

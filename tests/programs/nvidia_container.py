@@ -12,7 +12,7 @@ from contextlib import ExitStack
 
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.sources import Site, discover
+from opentelemetry.instrumentation.hardware.sources import SourceContext, discover
 
 with ExitStack() as stack:
     for name in sys.argv[1:]:
@@ -20,9 +20,9 @@ with ExitStack() as stack:
     kind = discover()["nvidia"]()
     config = Config.read()
     kind.prepare(config)
-    source = kind(Site(config, Drivers(), os.getpid()))
+    source = kind(SourceContext(config, Drivers(), os.getpid()))
     source.open()
-    points = [*source.read(), *source.read_seldom()]
+    points = [*source.read(), *source.read_slow()]
     source.close()
 used = {series.metric.name: value for series, value in points if series.metric.name.startswith("process.gpu.")}
-print(json.dumps({"pid": os.getpid(), "used": used, "missing": source.missing}))
+print(json.dumps({"pid": os.getpid(), "used": used, "missing": source.unsupported}))

@@ -55,7 +55,7 @@ def run() -> dict[str, object]:
         mapped = "nvidia-ml" in maps.read()
     said = {
         "points": [(each.name, dict(each.attributes), each.value) for each in points],
-        "missing": poller.source.missing if poller.source else [],
+        "missing": poller.source.unsupported if poller.source else [],
         "problem": poller.problem.reason if poller.problem else None,
         "imported": "pynvml" in sys.modules,
         "mapped": mapped,

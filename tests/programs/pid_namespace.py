@@ -12,14 +12,14 @@ from typing import Any
 
 from tests.sources.reading import all_of, opened, value
 
-from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.pipeline import reporter as identity
-from opentelemetry.instrumentation.hardware.system.files import Linux
+from opentelemetry.instrumentation.hardware.system.files import LocalFiles
 from opentelemetry.instrumentation.hardware.system.linux import LinuxMachine
 from opentelemetry.instrumentation.hardware.system.machine import machine
-from opentelemetry.instrumentation.hardware.system.process_tree import Owners
+from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
 
 me, number = os.getpid(), int(os.readlink("/proc/self"))
 found: dict[str, Any] = {"me": me, "number": number, "another": me != number and Path(f"/proc/{me}").exists()}
@@ -35,22 +35,24 @@ def without(source: str, pid: int) -> str:
 
 
 with tempfile.NamedTemporaryFile() as evidence, opened("process") as source:
-    owners = Owners(machine(Drivers()), Linux(), me, evidence.name)
+    owners = ProcessTree(machine(Drivers()), LocalFiles(), me, evidence.name)
     owners.look()
     found["ours"] = sorted(owners.among([me, number, number + 1]))
     found["computing"] = owners.computing()
-    found["alone"] = value(all_of(source), v.PROCESS_TREE_COUNT)
+    found["alone"] = value(all_of(source), c.PROCESS_TREE_COUNT)
     running = [sys.executable, "-c", "input('running\\n')"]
     with subprocess.Popen(running, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         child.stdout.readline()  # from here on it has memory of its own
         several = all_of(source)
-        found["tree"] = value(several, v.PROCESS_TREE_COUNT)
-        found["threads"] = value(several, v.PROCESS_TREE_THREAD_COUNT)
-        found["larger"] = value(several, v.PROCESS_TREE_MEMORY_USAGE) > value(several, v.PROCESS_MEMORY_USAGE)
+        found["tree"] = value(several, c.PROCESS_TREE_COUNT)
+        found["threads"] = value(several, c.PROCESS_TREE_THREAD_COUNT)
+        found["larger"] = value(several, c.PROCESS_TREE_MEMORY_USAGE) > value(several, c.PROCESS_MEMORY_USAGE)
         found["child"] = child.pid
         found["silent"] = [without(name, child.pid) for name in ("process", "container")]
-        theirs = Owners(LinuxMachine(Linux(), Drivers().module("psutil")), Linux(), child.pid, os.devnull)
+        theirs = ProcessTree(
+            LinuxMachine(LocalFiles(), Drivers().module("psutil")), LocalFiles(), child.pid, os.devnull
+        )
         theirs.look()
         found["theirs"] = sorted(theirs.among([child.pid, number]))
     found["key"] = identity.key(me)

@@ -27,7 +27,7 @@ from tests.tools.amdsysfs import Gpu, table
 from opentelemetry.instrumentation.hardware import cli
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.sources import Site, Source, discover
+from opentelemetry.instrumentation.hardware.sources import Source, SourceContext, discover
 from opentelemetry.instrumentation.hardware.wandb.amd import Raw
 
 HBM = table(3, energy=62_929_744_071_539, hbm=[43, 39, 42, 41], status=0)
@@ -60,7 +60,7 @@ def private() -> None:
 
 @contextmanager
 def opened(**settings: object) -> Iterator[Source]:
-    source = discover()["amd"]()(Site(Config.read(settings, {}), Drivers(), os.getpid()))
+    source = discover()["amd"]()(SourceContext(Config.read(settings, {}), Drivers(), os.getpid()))
     source.open()
     try:
         yield source
@@ -72,9 +72,9 @@ def said(source: Source) -> dict[str, Any]:
     """One reading: values by series, and remarks on what is missing."""
     points = {
         f"{series.metric.name}{sorted(series.attributes.items())}": value
-        for series, value in (*source.read(), *source.read_seldom())
+        for series, value in (*source.read(), *source.read_slow())
     }
-    return {"points": points, "missing": source.missing}
+    return {"points": points, "missing": source.unsupported}
 
 
 def tool() -> Any:
@@ -87,7 +87,12 @@ def agree() -> Any:
     amdsysfs.write(amdsysfs.machine([SECOND, FIRST]))
     with opened() as files, opened(amdgpu="off") as listing:
         said(files)  # limits are known from then on
-        return {"tool": tool(), "files": said(files), "listing": said(listing), "pace": [files.pace, listing.pace]}
+        return {
+            "tool": tool(),
+            "files": said(files),
+            "listing": said(listing),
+            "pace": [files.min_interval, listing.min_interval],
+        }
 
 
 def words() -> Any:
@@ -120,7 +125,7 @@ def vanishing() -> Any:
         for folder in Path("/sys/class/devices").rglob("card1"):
             shutil.rmtree(folder)
         # Real sysfs files fail once their device is gone; these ones would stay readable while they are open.
-        source.site.drivers.kernel().forget(SECOND.folder)
+        source.context.drivers.files().forget(SECOND.folder)
         gone = said(source)
         amdsysfs.write(SECOND.files())
         return {"before": before, "gone": gone, "back": said(source)}

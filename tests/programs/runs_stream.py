@@ -9,10 +9,10 @@ import os
 import sys
 import threading
 
-from opentelemetry.instrumentation.hardware.drivers.streaming import Stream
+from opentelemetry.instrumentation.hardware.drivers.streaming import StreamingCommand
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool
 
-stream = Stream(Tool("sh"))
+stream = StreamingCommand(Tool("sh"))
 if sys.argv[2] == "keeper":
     os.environ["PATH"] = ""
 

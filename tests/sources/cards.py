@@ -16,9 +16,9 @@ from tests.tools import fake_nvml, need
 from tests.tools.nvml import FakeNvml, Gpu, Value, still
 
 from opentelemetry.instrumentation.hardware.drivers import Drivers
-from opentelemetry.instrumentation.hardware.pipeline.runner import Poller
+from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner
 from opentelemetry.instrumentation.hardware.sources.nvidia import nvml
-from opentelemetry.instrumentation.hardware.system.files import Kernel, Linux
+from opentelemetry.instrumentation.hardware.system.files import Files, LocalFiles
 
 START = 1000.0
 """The time at which moving numbers of a GPU begin to move."""
@@ -37,7 +37,7 @@ class Cards:
         self.stage = stage
 
     @property
-    def poller(self) -> Poller:
+    def poller(self) -> SourceRunner:
         (found,) = self.stage._session.board.pollers
         return found
 
@@ -65,10 +65,10 @@ class Cards:
         """Whether the source is healthy."""
         return self.poller.health(self.stage.clock.now) is None
 
-    def missing(self, words: str = "") -> list[str]:
+    def unsupported(self, words: str = "") -> list[str]:
         """The entries of the list of missing rows that contain these words."""
         source = self.poller.source
-        return [sentence for sentence in (source.missing if source else ()) if words in sentence]
+        return [sentence for sentence in (source.unsupported if source else ()) if words in sentence]
 
 
 class Exported:
@@ -115,7 +115,7 @@ OUTERMOST = "pid:[4026531836]"
 _LINE = re.compile(r"(\S+?)\{(.*)\} (\S+) (\S+) (\S+)")
 
 
-class _Host(Linux):
+class _Host(LocalFiles):
     """A kernel on which this process is in the outermost pid namespace."""
 
     def link(self, path: str) -> str:
@@ -125,7 +125,7 @@ class _Host(Linux):
 class OnHost(Drivers):
     """Drivers of a machine on which NVML's pids are the pids of this process's namespace."""
 
-    def kernel(self) -> Kernel:
+    def files(self) -> Files:
         if not isinstance(self._kernel, _Host):
             self._kernel = _Host()
         return self._kernel

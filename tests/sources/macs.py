@@ -9,7 +9,7 @@ from typing import Any, cast
 from tests.sources.machines import SPARSE, Story
 from tests.sources.tree import Fabricated, Speaking
 
-from opentelemetry.instrumentation.hardware.drivers.streaming import Stream
+from opentelemetry.instrumentation.hardware.drivers.streaming import StreamingCommand
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Output, Tool
 from opentelemetry.instrumentation.hardware.model import Unavailable
 
@@ -53,8 +53,8 @@ class Mac(Fabricated):
             raise Unavailable(f"there is no {tool.name}", tool.fix)
         return cast(Command, Now(self, tool.name))
 
-    def stream(self, tool: Tool) -> Stream:
-        return cast(Stream, Now(self, tool.name))
+    def stream(self, tool: Tool) -> StreamingCommand:
+        return cast(StreamingCommand, Now(self, tool.name))
 
     def become(self, other: Fabricated) -> None:
         super().become(other)

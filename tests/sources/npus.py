@@ -13,7 +13,7 @@ from tests.sources.machines import SPARSE, STRANGER, Story
 from tests.sources.tree import Fabricated, Speaking, Tree
 
 from opentelemetry.instrumentation.hardware.drivers import T
-from opentelemetry.instrumentation.hardware.drivers.streaming import Stream
+from opentelemetry.instrumentation.hardware.drivers.streaming import StreamingCommand
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool
 from opentelemetry.instrumentation.hardware.model import Unavailable
 
@@ -42,12 +42,12 @@ class Npus(Fabricated):
         self.said = said
         self._folder = folder
 
-    def stream(self, tool: Tool) -> Stream:
+    def stream(self, tool: Tool) -> StreamingCommand:
         if self.said is None:
             raise Unavailable(f"there is no {tool.name}", tool.fix)
-        return cast(Stream, self.said)
+        return cast(StreamingCommand, self.said)
 
-    def own(self, name: str, make: Callable[[], T]) -> T:
+    def custom(self, name: str, make: Callable[[], T]) -> T:
         return cast(T, self)
 
     def folder(self) -> str:

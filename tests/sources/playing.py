@@ -15,7 +15,7 @@ from tests.stage import Clock
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor, instrumentor
 from opentelemetry.instrumentation.hardware.drivers import Drivers
-from opentelemetry.instrumentation.hardware.drivers.streaming import Stream
+from opentelemetry.instrumentation.hardware.drivers.streaming import StreamingCommand
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool
 from opentelemetry.instrumentation.hardware.pipeline.runner import State
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
@@ -33,9 +33,9 @@ class Ahead(Drivers):
         super().__init__()
         self.seconds = 0.0
 
-    def stream(self, tool: Tool) -> Stream:
+    def stream(self, tool: Tool) -> StreamingCommand:
         if tool not in self._streams:
-            self._streams[tool] = Stream(tool, lambda: time.monotonic() + self.seconds)
+            self._streams[tool] = StreamingCommand(tool, lambda: time.monotonic() + self.seconds)
         return self._streams[tool]
 
 
@@ -86,7 +86,7 @@ class Playing:
         """What is not there, and why: what ``doctor`` says of the sources."""
         found = []
         for poller in self._session.board.pollers:
-            found += [f"# missing: {sentence}" for sentence in (poller.source.missing if poller.source else [])]
+            found += [f"# missing: {sentence}" for sentence in (poller.source.unsupported if poller.source else [])]
             if poller.problem is not None:
                 fix = f" ({poller.problem.fix})" if poller.problem.fix else ""
                 word = "absent" if poller.state is State.ABSENT else "ill"

@@ -14,13 +14,13 @@ from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Attributes, Metric, Point, Series, Unavailable, Value
 from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.sources import Site, Source, discover
+from opentelemetry.instrumentation.hardware.sources import Source, SourceContext, discover
 
 
 class Portable(Drivers):
     """This machine without its kernel: what psutil alone can say."""
 
-    def kernel(self) -> None:  # type: ignore[override]
+    def files(self) -> None:  # type: ignore[override]
         raise Unavailable("this system is not Linux")
 
 
@@ -39,7 +39,7 @@ def opened(
     **more: object,
 ) -> Iterator[Source]:
     """A source that is open, and is closed afterwards."""
-    site = Site(Config.read({**(settings or {}), **more}, {}), drivers or Drivers(), pid or os.getpid())
+    site = SourceContext(Config.read({**(settings or {}), **more}, {}), drivers or Drivers(), pid or os.getpid())
     source = _class(name)(site)
     source.open()
     try:
@@ -57,7 +57,7 @@ def known(instrumentor: HardwareInstrumentor) -> bool:
 
 def all_of(source: Source) -> dict[Series, Value]:
     """One reading, the seldom part included; what is read twice fails the test."""
-    return _once([*source.read(), *source.read_seldom()])
+    return _once([*source.read(), *source.read_slow()])
 
 
 def often(source: Source) -> dict[Series, Value]:

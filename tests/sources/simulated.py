@@ -24,7 +24,7 @@ from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.drivers.capture import Record
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.sources import Site, discover
+from opentelemetry.instrumentation.hardware.sources import SourceContext, discover
 
 FOLDER = Path(__file__).parent
 LIBRARY = "/simulated/libnvidia-ml.so.1"
@@ -186,7 +186,7 @@ def record(name: str, folder: Path) -> None:
         patch("time.monotonic", lambda: now[0]) if simulation.gpus else patch("time.daylight", 0),
     ):
         drivers = Record(Drivers(), output, "nvidia", header, clock=lambda: now[0])
-        source = discover()["nvidia"]()(Site(Config.read(words, {}), drivers, PROGRAM))
+        source = discover()["nvidia"]()(SourceContext(Config.read(words, {}), drivers, PROGRAM))
         try:
             source.open()
             for tick in range(simulation.ticks):
@@ -194,7 +194,7 @@ def record(name: str, folder: Path) -> None:
                     now[0] = start + STEP * tick
                     turn(tick)
                     drivers.next()
-                for _ in (*source.read(), *source.read_seldom()):
+                for _ in (*source.read(), *source.read_slow()):
                     pass
         except Unavailable:
             pass  # the capture is of its absence

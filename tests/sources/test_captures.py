@@ -50,7 +50,7 @@ from opentelemetry.instrumentation.hardware.catalog import CATALOG
 from opentelemetry.instrumentation.hardware.drivers.capture import Record, Replay
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.sources import Site, discover
+from opentelemetry.instrumentation.hardware.sources import SourceContext, discover
 
 FOLDER = Path(__file__).parent
 
@@ -74,7 +74,9 @@ def _recorded(story: Story) -> str:
     if story.pid:
         header["pid"] = story.pid
     record = Record(drivers, output, story.source, header, clock=clock)
-    site = Site(Config.read({"sources": [story.source], **story.settings}, {}), record, story.pid or os.getpid())
+    site = SourceContext(
+        Config.read({"sources": [story.source], **story.settings}, {}), record, story.pid or os.getpid()
+    )
     source = discover()[story.source]()(site)
     try:
         source.open()
@@ -83,7 +85,7 @@ def _recorded(story: Story) -> str:
                 clock.now = start + seconds
                 drivers.become(story.at(number))
                 record.next()
-            for _ in (*source.read(), *source.read_seldom()):
+            for _ in (*source.read(), *source.read_slow()):
                 pass
     except Unavailable:
         pass  # the capture is of its absence

@@ -15,7 +15,7 @@ from opentelemetry.instrumentation.hardware.model import Scope
 from opentelemetry.instrumentation.hardware.pipeline.reporter import JOB, key
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.sources import GROUP, Site, Source, discover
+from opentelemetry.instrumentation.hardware.sources import GROUP, Source, SourceContext, discover
 
 OWN = [
     "amd",
@@ -74,7 +74,7 @@ class Widgets(Source):
         pass
 
     def read(self):
-        yield ROW(self.site.pid)
+        yield ROW(self.context.pid)
 """
 
 
@@ -97,9 +97,9 @@ def test_source_name_class_and_module_agree(name: str) -> None:
     assert source.name == name
     assert source.__name__.lower() == name
     assert source.__module__.endswith(f".sources.{name}")
-    assert source.seldom > 0
+    assert source.slow_interval > 0
     assert source.__doc__
-    made = source(Site(Config(), Drivers(), 1))
+    made = source(SourceContext(Config(), Drivers(), 1))
     made.close()  # also one that was never opened
 
 
@@ -112,11 +112,11 @@ def test_source_defaults() -> None:
         def read(self) -> list[object]:  # type: ignore[override]
             return []
 
-    bare = Bare(Site(Config(), Drivers(), 1))
-    assert list(bare.read_seldom()) == []
-    assert bare.missing == bare.wrong == []
-    assert (bare.scope, bare.rows, bare.punctual, bare.prompt) == (Scope.HOST, ("",), True, False)
-    assert (bare.interval(Config(sample_interval=3.0)), bare.seldom, bare.pace) == (3.0, 10.0, 0.0)
+    bare = Bare(SourceContext(Config(), Drivers(), 1))
+    assert list(bare.read_slow()) == []
+    assert bare.unsupported == bare.errors == []
+    assert (bare.scope, bare.rows, bare.sample_before_collection, bare.never_blocks) == (Scope.HOST, ("",), True, False)
+    assert (bare.interval(Config(sample_interval=3.0)), bare.slow_interval, bare.min_interval) == (3.0, 10.0, 0.0)
     assert (bare.parts(Config()), bare.prepare(Config())) == (("",), True)
 
 

@@ -9,14 +9,14 @@ from typing import Any, cast
 from tests.sources.machines import GIB, SPARSE, Story
 from tests.sources.tree import Fabricated, Speaking, Tree
 
-from opentelemetry.instrumentation.hardware.drivers import Refusal, T
-from opentelemetry.instrumentation.hardware.drivers.streaming import Stream
+from opentelemetry.instrumentation.hardware.drivers import DriverError, T
+from opentelemetry.instrumentation.hardware.drivers.streaming import StreamingCommand
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool
 from opentelemetry.instrumentation.hardware.sources.tpu import runtime as r
 
 HERE = "localhost:8431"
-REFUSED = Refusal(14, "Connection refused")
-UNKNOWN = Refusal(5, "metric is not known")
+REFUSED = DriverError(14, "Connection refused")
+UNKNOWN = DriverError(5, "metric is not known")
 
 Said = Mapping[str, Any]
 """The values of each metric; an exception is raised."""
@@ -61,12 +61,12 @@ class Cloud(Fabricated):
         self.services = Services(places)
         self.child = Saying(lines or [])
 
-    def own(self, name: str, make: object) -> T:  # type: ignore[type-var]
+    def custom(self, name: str, make: object) -> T:  # type: ignore[type-var]
         assert name == "tpu"
         return cast(T, self.services)
 
-    def stream(self, tool: Tool) -> Stream:
-        return cast(Stream, self.child)
+    def stream(self, tool: Tool) -> StreamingCommand:
+        return cast(StreamingCommand, self.child)
 
     def become(self, other: Fabricated) -> None:
         super().become(other)

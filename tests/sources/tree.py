@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from errno import ENOENT, ESRCH
 from typing import Any, cast
 
-from opentelemetry.instrumentation.hardware.drivers import Drivers, Module
+from opentelemetry.instrumentation.hardware.drivers import Drivers, PythonModule
 from opentelemetry.instrumentation.hardware.model import Unavailable
-from opentelemetry.instrumentation.hardware.system.files import Kernel, Space, Usage
+from opentelemetry.instrumentation.hardware.system.files import Files, Space, Usage
 
 
 def _place(path: str) -> str:
@@ -192,13 +192,13 @@ class Fabricated(Drivers):
         self.tree = tree
         self.modules = {name: dict(functions) for name, functions in (modules or {}).items()}
 
-    def kernel(self) -> Kernel:
+    def files(self) -> Files:
         if self.tree is None:
             raise Unavailable("this system is not Linux")
         return self.tree
 
-    def module(self, name: str) -> Module:
-        return cast(Module, Answers(name, self.modules.get(name)))
+    def module(self, name: str) -> PythonModule:
+        return cast(PythonModule, Answers(name, self.modules.get(name)))
 
     def become(self, other: Fabricated) -> None:
         """The machine goes on: everything is as it is there."""

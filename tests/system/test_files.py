@@ -22,20 +22,20 @@ from tests.stage import Clock
 from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware.system import files as kernel_module
-from opentelemetry.instrumentation.hardware.system.files import Linux, Space
+from opentelemetry.instrumentation.hardware.system.files import LocalFiles, Space
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks the Linux kernel")
 
 
 @pytest.fixture
-def kernel() -> Iterator[Linux]:
-    each = Linux()
+def kernel() -> Iterator[LocalFiles]:
+    each = LocalFiles()
     yield each
     each.close()
 
 
 @pytest.fixture
-def lacking(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Linux]:
+def lacking(monkeypatch: pytest.MonkeyPatch) -> Callable[..., LocalFiles]:
     """Makes a kernel whose C library lacks some functions."""
     real = ctypes.PyDLL
 
@@ -48,10 +48,10 @@ def lacking(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Linux]:
                 raise AttributeError(name)
             return getattr(self._library, name)
 
-    def make(*names: str) -> Linux:
+    def make(*names: str) -> LocalFiles:
         with monkeypatch.context() as patch:
             patch.setattr(ctypes, "PyDLL", lambda *path, **options: Lacking(names, real(*path, **options)))
-            return Linux()
+            return LocalFiles()
 
     return make
 
@@ -70,7 +70,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 @linux
 @pytest.mark.parametrize("size", [0, 1, 4095, 4096, 4097, 16384, 65536, 1_000_003])
 @pytest.mark.parametrize("way", ["read", "once"])
-def test_file_of_any_size_is_read_whole(kernel: Linux, tmp_path: Path, size: int, way: str) -> None:
+def test_file_of_any_size_is_read_whole(kernel: LocalFiles, tmp_path: Path, size: int, way: str) -> None:
     content = os.urandom(size)
     (tmp_path / "file").write_bytes(content)
     assert getattr(kernel, way)(str(tmp_path / "file")) == content
@@ -78,7 +78,7 @@ def test_file_of_any_size_is_read_whole(kernel: Linux, tmp_path: Path, size: int
 
 @linux
 @pytest.mark.parametrize("way", ["read", "once"])
-def test_proc_maps_is_read_whole_page_by_page(kernel: Linux, way: str) -> None:
+def test_proc_maps_is_read_whole_page_by_page(kernel: LocalFiles, way: str) -> None:
     """Every mapping is a line of /proc/self/maps; one read returns at most a page."""
     areas = [mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | (mmap.PROT_WRITE if n % 2 else 0)) for n in range(400)]
     try:
@@ -96,7 +96,7 @@ def test_proc_maps_is_read_whole_page_by_page(kernel: Linux, way: str) -> None:
 
 
 @linux
-def test_vmstat_is_read_up_to_the_last_wanted_line(kernel: Linux) -> None:
+def test_vmstat_is_read_up_to_the_last_wanted_line(kernel: LocalFiles) -> None:
     whole = kernel.once("/proc/vmstat")
     for _ in range(3):
         beginning = kernel.read("/proc/vmstat")
@@ -109,10 +109,10 @@ def test_vmstat_is_read_up_to_the_last_wanted_line(kernel: Linux) -> None:
 
 @linux
 def test_table_is_read_whole_when_its_last_wanted_line_moves_or_is_missing(
-    kernel: Linux, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    kernel: LocalFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     path = tmp_path / "table"
-    monkeypatch.setattr(Linux, "_LAST", {str(path): b"\nlast "})
+    monkeypatch.setattr(LocalFiles, "_LAST", {str(path): b"\nlast "})
     for before, number, there in [(10, 7, True), (11, 7, True), (60, 8, True), (700, 9, True), (10, 9, False)]:
         text = "line 12345\n" * before + (f"last {number}\n" if there else "") + "more 1\n" * 700
         path.write_text(text, encoding="ascii")
@@ -123,7 +123,7 @@ def test_table_is_read_whole_when_its_last_wanted_line_moves_or_is_missing(
 
 
 @linux
-def test_repeated_read_reuses_the_descriptor(kernel: Linux, tmp_path: Path) -> None:
+def test_repeated_read_reuses_the_descriptor(kernel: LocalFiles, tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("first, and longer")
     assert kernel.read(str(path)) == b"first, and longer"
@@ -135,7 +135,7 @@ def test_repeated_read_reuses_the_descriptor(kernel: Linux, tmp_path: Path) -> N
 
 
 @linux
-def test_read_once_leaves_no_descriptor_open(kernel: Linux, tmp_path: Path) -> None:
+def test_read_once_leaves_no_descriptor_open(kernel: LocalFiles, tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("x")
     before = descriptors()
@@ -146,7 +146,7 @@ def test_read_once_leaves_no_descriptor_open(kernel: Linux, tmp_path: Path) -> N
 
 @linux
 @pytest.mark.parametrize("way", ["read", "once", "names"])
-def test_missing_file_raises_os_error(kernel: Linux, tmp_path: Path, way: str) -> None:
+def test_missing_file_raises_os_error(kernel: LocalFiles, tmp_path: Path, way: str) -> None:
     before = descriptors()
     with pytest.raises(FileNotFoundError) as caught:
         getattr(kernel, way)(str(tmp_path / "nothing"))
@@ -162,7 +162,7 @@ def test_missing_file_raises_os_error(kernel: Linux, tmp_path: Path, way: str) -
 
 
 @linux
-def test_link_equals_os_readlink(kernel: Linux, tmp_path: Path) -> None:
+def test_link_equals_os_readlink(kernel: LocalFiles, tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(os.fsdecode(b"/no/such/pl\xe4ce"))
     assert kernel.link(str(link)) == os.readlink(link)
@@ -172,7 +172,7 @@ def test_link_equals_os_readlink(kernel: Linux, tmp_path: Path) -> None:
 
 
 @linux
-def test_file_of_an_ended_process_is_an_error_and_is_closed(kernel: Linux) -> None:
+def test_file_of_an_ended_process_is_an_error_and_is_closed(kernel: LocalFiles) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         path = f"/proc/{child.pid}/statm"
         assert kernel.read(path)
@@ -187,7 +187,7 @@ def test_file_of_an_ended_process_is_an_error_and_is_closed(kernel: Linux) -> No
 
 @linux
 def test_close_closes_everything_and_forget_a_prefix(tmp_path: Path) -> None:
-    kernel = Linux()
+    kernel = LocalFiles()
     for name in ("a1", "a2", "b"):
         (tmp_path / name).write_text(name)
         kernel.read(str(tmp_path / name))
@@ -201,7 +201,7 @@ def test_close_closes_everything_and_forget_a_prefix(tmp_path: Path) -> None:
 
 
 @linux
-def test_descriptors_are_not_inherited_by_programs(kernel: Linux, tmp_path: Path) -> None:
+def test_descriptors_are_not_inherited_by_programs(kernel: LocalFiles, tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("x")
     kernel.read(str(path))
@@ -221,7 +221,7 @@ def test_descriptors_are_not_inherited_by_programs(kernel: Linux, tmp_path: Path
 @pytest.mark.parametrize("closed", ["all", "the lowest", "the highest"])
 @pytest.mark.parametrize("theirs", ["nothing", "a socket", "a file"])
 def test_descriptors_closed_by_the_program_are_reopened_and_its_own_left_alone(
-    clock: Clock, kernel: Linux, tmp_path: Path, closed: str, theirs: str
+    clock: Clock, kernel: LocalFiles, tmp_path: Path, closed: str, theirs: str
 ) -> None:
     paths = [tmp_path / name for name in ("a", "b", "c")]
     for path in paths:
@@ -254,7 +254,7 @@ def test_descriptors_closed_by_the_program_are_reopened_and_its_own_left_alone(
 
 @linux
 @pytest.mark.parametrize("way", ["forget", "close"])
-def test_descriptor_that_now_belongs_to_the_program_is_not_closed(kernel: Linux, tmp_path: Path, way: str) -> None:
+def test_descriptor_that_now_belongs_to_the_program_is_not_closed(kernel: LocalFiles, tmp_path: Path, way: str) -> None:
     path, theirs = tmp_path / "ours", tmp_path / "theirs"
     path.write_text("ours")
     theirs.write_text("theirs")
@@ -271,7 +271,7 @@ def test_descriptor_that_now_belongs_to_the_program_is_not_closed(kernel: Linux,
 
 
 @linux
-def test_descriptor_reused_by_another_of_our_files_is_not_confused(kernel: Linux, tmp_path: Path) -> None:
+def test_descriptor_reused_by_another_of_our_files_is_not_confused(kernel: LocalFiles, tmp_path: Path) -> None:
     """Noticed at the first failed read, not a round of readings later."""
     for name in ("a", "b"):
         (tmp_path / name).write_text(name)
@@ -285,7 +285,7 @@ def test_descriptor_reused_by_another_of_our_files_is_not_confused(kernel: Linux
 
 
 @linux
-def test_old_glibc_with_fxstat64_only_tells_files_apart(lacking: Callable[..., Linux], tmp_path: Path) -> None:
+def test_old_glibc_with_fxstat64_only_tells_files_apart(lacking: Callable[..., LocalFiles], tmp_path: Path) -> None:
     """glibc before 2.33."""
     if not hasattr(ctypes.CDLL(None), "__fxstat64"):
         pytest.skip("this C library has no versioned fstat")
@@ -329,7 +329,7 @@ def test_mountinfo_change_is_reported_once(tmp_path: Path) -> None:
 
 
 @linux
-def test_changed_keeps_the_file_open_and_raises_for_a_missing_one(kernel: Linux, tmp_path: Path) -> None:
+def test_changed_keeps_the_file_open_and_raises_for_a_missing_one(kernel: LocalFiles, tmp_path: Path) -> None:
     before = descriptors()
     with pytest.raises(FileNotFoundError):
         kernel.changed(str(tmp_path / "nothing"))
@@ -345,7 +345,7 @@ def test_changed_keeps_the_file_open_and_raises_for_a_missing_one(kernel: Linux,
 
 @linux
 def test_changed_file_reopened_under_another_number_is_not_confused(
-    clock: Clock, kernel: Linux, tmp_path: Path
+    clock: Clock, kernel: LocalFiles, tmp_path: Path
 ) -> None:
     """In the same round of readings: the clock stands still."""
     path, table = tmp_path / "file", "/proc/self/mountinfo"
@@ -365,7 +365,7 @@ def test_changed_file_reopened_under_another_number_is_not_confused(
 
 @linux
 @pytest.mark.parametrize("count", [0, 1, 50, 700])
-def test_folder_of_any_size_is_listed_whole(kernel: Linux, tmp_path: Path, count: int) -> None:
+def test_folder_of_any_size_is_listed_whole(kernel: LocalFiles, tmp_path: Path, count: int) -> None:
     names = [f"entry-{number}-{'x' * (number % 200)}" for number in range(count)]
     for name in names:
         (tmp_path / name).write_text("")
@@ -374,13 +374,13 @@ def test_folder_of_any_size_is_listed_whole(kernel: Linux, tmp_path: Path, count
 
 
 @linux
-def test_non_utf8_names_equal_os_listdir(kernel: Linux, tmp_path: Path) -> None:
+def test_non_utf8_names_equal_os_listdir(kernel: LocalFiles, tmp_path: Path) -> None:
     (tmp_path / os.fsdecode(b"caf\xe9")).write_text("")
     assert list(kernel.names(str(tmp_path))) == os.listdir(tmp_path)
 
 
 @linux
-def test_folder_is_listed_without_getdents64(lacking: Callable[..., Linux], tmp_path: Path) -> None:
+def test_folder_is_listed_without_getdents64(lacking: Callable[..., LocalFiles], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert list(lacking("getdents64").names(str(tmp_path))) == ["file"]
 
@@ -388,7 +388,7 @@ def test_folder_is_listed_without_getdents64(lacking: Callable[..., Linux], tmp_
 @linux
 @pytest.mark.parametrize("size", ["from-statx", "from-stat", "counted"])
 def test_descriptor_count_excludes_the_listing_one(
-    lacking: Callable[..., Linux], size: str, monkeypatch: pytest.MonkeyPatch
+    lacking: Callable[..., LocalFiles], size: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Kernels from 6.2 on give the number as the size of the folder."""
     kernel = lacking(*(["statx"] if size != "from-statx" else []))
@@ -409,7 +409,7 @@ def test_descriptor_count_excludes_the_listing_one(
 
 
 @linux
-def test_space_agrees_with_df(kernel: Linux, tmp_path: Path) -> None:
+def test_space_agrees_with_df(kernel: LocalFiles, tmp_path: Path) -> None:
     answer = os.statvfs(tmp_path)
     space = kernel.space(str(tmp_path))
     assert space.total == answer.f_blocks * answer.f_frsize
@@ -424,7 +424,7 @@ def test_space_agrees_with_df(kernel: Linux, tmp_path: Path) -> None:
 
 
 @linux
-def test_usage_affinity_online_and_uptime_agree_with_the_system(kernel: Linux) -> None:
+def test_usage_affinity_online_and_uptime_agree_with_the_system(kernel: LocalFiles) -> None:
     before, ours, after = (
         resource.getrusage(resource.RUSAGE_SELF),
         kernel.usage(),
@@ -443,12 +443,12 @@ def test_usage_affinity_online_and_uptime_agree_with_the_system(kernel: Linux) -
 
 
 @linux
-def test_uptime_includes_suspend(kernel: Linux) -> None:
+def test_uptime_includes_suspend(kernel: LocalFiles) -> None:
     """Simulated in a time namespace, in which only CLOCK_BOOTTIME is ahead."""
     line = ["unshare", "--time", "--boottime", "100000", "--fork"]
     if not shutil.which("unshare") or subprocess.run([*line, "true"], capture_output=True, check=False).returncode:
         pytest.skip("this user may not make a time namespace")
-    show = "from opentelemetry.instrumentation.hardware.system.files import Linux; print(Linux().uptime())"
+    show = "from opentelemetry.instrumentation.hardware.system.files import LocalFiles; print(LocalFiles().uptime())"
     there = float(run([*line, sys.executable, "-c", show]).stdout)
     assert 0 <= kernel.uptime() + 100_000 - there <= PATIENCE
 
@@ -468,7 +468,7 @@ sys.stdin.read()
 @linux
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two CPUs")
 def test_affinity_is_of_all_threads_when_the_first_is_pinned(
-    clock: Clock, kernel: Linux, monkeypatch: pytest.MonkeyPatch
+    clock: Clock, kernel: LocalFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listed: list[str] = []
     names = kernel.names
@@ -495,7 +495,7 @@ def test_affinity_is_of_all_threads_when_the_first_is_pinned(
 
 @linux
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two CPUs")
-def test_affinity_ignores_a_thread_that_ends_meanwhile(kernel: Linux, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_affinity_ignores_a_thread_that_ends_meanwhile(kernel: LocalFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         ended.wait()
     names = kernel.names
@@ -507,7 +507,7 @@ def test_affinity_ignores_a_thread_that_ends_meanwhile(kernel: Linux, monkeypatc
 
 
 @linux
-def test_affinity_of_an_ended_process_is_an_error(kernel: Linux) -> None:
+def test_affinity_of_an_ended_process_is_an_error(kernel: LocalFiles) -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as child:
         child.wait()
     with pytest.raises(ProcessLookupError):
@@ -518,8 +518,8 @@ def test_affinity_of_an_ended_process_is_an_error(kernel: Linux) -> None:
 
 CHILDREN = """
 import os, subprocess, sys, threading
-from opentelemetry.instrumentation.hardware.system.files import Linux
-kernel = Linux()
+from opentelemetry.instrumentation.hardware.system.files import LocalFiles
+kernel = LocalFiles()
 said = [kernel.has_children()]
 started = []
 line = ["sh", "-c", "cat; exit 7"]

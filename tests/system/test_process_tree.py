@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from tests.sources.tree import Tree
 from tests.stage import PATIENT
 
-from opentelemetry.instrumentation.hardware.system.files import Kernel
+from opentelemetry.instrumentation.hardware.system.files import Files
 from opentelemetry.instrumentation.hardware.system.machine import Machine
-from opentelemetry.instrumentation.hardware.system.process_tree import Owners
+from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
 
 HOST, CONTAINER = "pid:[4026531836]", "pid:[4026532199]"
 EVIDENCE = "/dev/nvidia-uvm"
@@ -42,8 +42,8 @@ def owners(
     computing: Iterable[int] = (),
     namespace: str | None = HOST,
     chains: Mapping[int, Sequence[int]] | None = None,
-) -> Owners:
-    """Owners of the observed process and its descendants; some have the device open; chains are pids by namespace."""
+) -> ProcessTree:
+    """The observed process and its descendants; some have the device open; chains are pids by namespace."""
     links = {f"/proc/{pid}/fd/7": EVIDENCE for pid in computing} | {f"/proc/{pid}/fd/0": "/dev/null" for pid in tree}
     if namespace:
         links["/proc/self/ns/pid"] = namespace
@@ -52,7 +52,7 @@ def owners(
         for pid, chain in (chains or {}).items()
     }
     machine = cast(Machine, SimpleNamespace(tree=lambda pid: list(tree[1:]) if pid == tree[0] else []))
-    made = Owners(machine, cast(Kernel, Linked(files, links)), tree[0], EVIDENCE)
+    made = ProcessTree(machine, cast(Files, Linked(files, links)), tree[0], EVIDENCE)
     made.look()
     return made
 
@@ -78,7 +78,7 @@ def test_no_pid_is_ours_where_proc_is_of_another_pid_namespace() -> None:
     kernel = Linked({}, {"/proc/self/ns/pid": CONTAINER})
     kernel.numbers = False
     machine = cast(Machine, SimpleNamespace(tree=lambda pid: [ROOT + 1]))
-    ours = Owners(machine, cast(Kernel, kernel), ROOT, EVIDENCE)
+    ours = ProcessTree(machine, cast(Files, kernel), ROOT, EVIDENCE)
     ours.look()
     assert ours.folders == []
     assert ours.among([ROOT, ROOT + 1]) == set()
@@ -111,7 +111,7 @@ def test_computing_needs_open_device_file() -> None:
 
 def test_system_without_proc_matches_pids() -> None:
     machine = cast(Machine, SimpleNamespace(tree=lambda pid: [ROOT + 1]))
-    ours = Owners(machine, None, ROOT, EVIDENCE)
+    ours = ProcessTree(machine, None, ROOT, EVIDENCE)
     ours.look()
     assert ours.on_host
     assert ours.among([ROOT, ROOT + 1, 3]) == {ROOT, ROOT + 1}
@@ -130,8 +130,8 @@ def test_any_nspid_line_matches_only_observed_processes(
     status = "\n".join(["NSpid:" + line for line in lines])
     links = {"/proc/self/ns/pid": namespace} if namespace else {}
     machine = cast(Machine, SimpleNamespace(tree=lambda pid: []))
-    kernel = cast(Kernel, Linked({f"/proc/{ROOT}/status": status}, links))
-    ours = Owners(machine, kernel, ROOT, EVIDENCE)
+    kernel = cast(Files, Linked({f"/proc/{ROOT}/status": status}, links))
+    ours = ProcessTree(machine, kernel, ROOT, EVIDENCE)
     ours.look()
     assert ours.among(pids) <= {ROOT}
     if namespace == CONTAINER:

@@ -13,27 +13,27 @@ from tests.sources.reading import Portable, all_of, often, opened, series_of, va
 from tests.sources.tree import Answers, Fabricated
 from tests.waiting import wait_for
 
-from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Metric, Series, Unavailable, Value
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.system.psutil_backend import PortableMachine
+from opentelemetry.instrumentation.hardware.system.psutil_backend import PsutilMachine
 
 IDLE = "import sys; print('ready', flush=True); sys.stdin.read()"
 
 ONLY_LINUX = {
-    v.SYSTEM_MEMORY_LINUX_AVAILABLE: "another name elsewhere",
-    v.SYSTEM_PAGING_FAULTS: "psutil does not say",
-    v.SYSTEM_NETWORK_CONNECTION_COUNT: "psutil walks over every socket",
-    v.SYSTEM_PROCESS_COUNT: "psutil walks over every process",
-    v.SYSTEM_PRESSURE_TIME: "psutil does not say",
-    v.PROCESS_PAGING_FAULTS: "psutil does not say",
-    v.PROCESS_CONTEXT_SWITCHES: "psutil counts the main thread alone",
+    c.SYSTEM_MEMORY_LINUX_AVAILABLE: "another name elsewhere",
+    c.SYSTEM_PAGING_FAULTS: "psutil does not say",
+    c.SYSTEM_NETWORK_CONNECTION_COUNT: "psutil walks over every socket",
+    c.SYSTEM_PROCESS_COUNT: "psutil walks over every process",
+    c.SYSTEM_PRESSURE_TIME: "psutil does not say",
+    c.PROCESS_PAGING_FAULTS: "psutil does not say",
+    c.PROCESS_CONTEXT_SWITCHES: "psutil counts the main thread alone",
 }
 STEADY = 0.05
 """Seconds by which counters of time may differ that are rounded in different places."""
 
-COUNTERS_OF_TIME = {v.SYSTEM_CPU_TIME, v.PROCESS_CPU_TIME}
+COUNTERS_OF_TIME = {c.SYSTEM_CPU_TIME, c.PROCESS_CPU_TIME}
 
 
 def _everything(name: str, drivers: Portable | None) -> dict[Series, Value]:
@@ -50,7 +50,7 @@ def _rows(found: dict[Series, Value]) -> set[Metric]:
 def test_psutil_gives_every_metric_of_the_kernel_but_the_listed(name: str) -> None:
     kernel, portable = _rows(_everything(name, None)), _rows(_everything(name, Portable()))
     assert kernel - portable <= set(ONLY_LINUX), "rows that the portable reader has lost"
-    assert portable - kernel <= {v.SYSTEM_MEMORY_AVAILABLE, v.SYSTEM_CPU_FREQUENCY}, (
+    assert portable - kernel <= {c.SYSTEM_MEMORY_AVAILABLE, c.SYSTEM_CPU_FREQUENCY}, (
         "psutil guesses a frequency at times"
     )
     assert not portable & set(ONLY_LINUX)
@@ -79,20 +79,20 @@ def test_counters_agree_with_the_kernel(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "row", "allowed"),
     [
-        ("host", v.SYSTEM_MEMORY_USAGE, 1 << 18),
-        ("host", v.SYSTEM_MEMORY_LIMIT, 0),
-        ("host", v.SYSTEM_PAGING_USAGE, 1 << 18),
-        ("host", v.SYSTEM_CPU_LOGICAL_COUNT, 0),
-        ("host", v.SYSTEM_CPU_PHYSICAL_COUNT, 0),
-        ("host", v.SYSTEM_CPU_LOAD_1M, 0.01),
-        ("host", v.SYSTEM_UPTIME, 1.5),
-        ("filesystem", v.SYSTEM_FILESYSTEM_USAGE, 1 << 20),
-        ("filesystem", v.SYSTEM_FILESYSTEM_LIMIT, 0),
-        ("process", v.PROCESS_MEMORY_USAGE, 1 << 18),
-        ("process", v.PROCESS_MEMORY_VIRTUAL, 1 << 20),
-        ("process", v.PROCESS_THREAD_COUNT, 0),
-        ("process", v.PROCESS_UPTIME, 1.5),
-        ("process", v.PROCESS_TREE_COUNT, 0),
+        ("host", c.SYSTEM_MEMORY_USAGE, 1 << 18),
+        ("host", c.SYSTEM_MEMORY_LIMIT, 0),
+        ("host", c.SYSTEM_PAGING_USAGE, 1 << 18),
+        ("host", c.SYSTEM_CPU_LOGICAL_COUNT, 0),
+        ("host", c.SYSTEM_CPU_PHYSICAL_COUNT, 0),
+        ("host", c.SYSTEM_CPU_LOAD_1M, 0.01),
+        ("host", c.SYSTEM_UPTIME, 1.5),
+        ("filesystem", c.SYSTEM_FILESYSTEM_USAGE, 1 << 20),
+        ("filesystem", c.SYSTEM_FILESYSTEM_LIMIT, 0),
+        ("process", c.PROCESS_MEMORY_USAGE, 1 << 18),
+        ("process", c.PROCESS_MEMORY_VIRTUAL, 1 << 20),
+        ("process", c.PROCESS_THREAD_COUNT, 0),
+        ("process", c.PROCESS_UPTIME, 1.5),
+        ("process", c.PROCESS_TREE_COUNT, 0),
     ],
     ids=lambda each: each.name if isinstance(each, Metric) else None,
 )
@@ -115,13 +115,13 @@ def test_gauges_agree_with_the_kernel(name: str, row: Metric, allowed: float) ->
 def test_descriptor_count_agrees_with_psutil() -> None:
     process = psutil.Process()
     with opened("process", Portable()) as source:
-        assert value(often(source), v.PROCESS_FILE_DESCRIPTOR_COUNT) == process.num_fds()
+        assert value(often(source), c.PROCESS_FILE_DESCRIPTOR_COUNT) == process.num_fds()
 
 
 def test_memory_states_sum_to_the_limit() -> None:
     with opened("host", Portable()) as source:
         found = often(source)
-    assert sum(series_of(found, v.SYSTEM_MEMORY_USAGE).values()) == value(found, v.SYSTEM_MEMORY_LIMIT)  # type: ignore[arg-type]
+    assert sum(series_of(found, c.SYSTEM_MEMORY_USAGE).values()) == value(found, c.SYSTEM_MEMORY_LIMIT)  # type: ignore[arg-type]
 
 
 def test_session_without_linux_reports_all_sources_but_container() -> None:
@@ -146,16 +146,16 @@ def test_child_that_ends_during_the_reading_is_left_out() -> None:
         with started([sys.executable, "-c", IDLE]) as child:
             assert child.stdout is not None
             child.stdout.readline()
-            before = value(all_of(source), v.PROCESS_TREE_COUNT)
+            before = value(all_of(source), c.PROCESS_TREE_COUNT)
             child.kill()
             wait_for(lambda: psutil.Process(child.pid).status() == psutil.STATUS_ZOMBIE, 20, "dead child")
             all_of(source)  # nobody has fetched it yet: psutil still knows it, or says that it has ended
-        assert value(all_of(source), v.PROCESS_TREE_COUNT) == before - 1
+        assert value(all_of(source), c.PROCESS_TREE_COUNT) == before - 1
 
 
-def _machine(**functions: object) -> PortableMachine:
+def _machine(**functions: object) -> PsutilMachine:
     drivers = Fabricated(None, {"psutil": functions, "time": {"time": 2_000.0}})
-    return PortableMachine(drivers.module("psutil"), drivers.module("time"))
+    return PsutilMachine(drivers.module("psutil"), drivers.module("time"))
 
 
 def test_no_such_process_is_a_lookup_error() -> None:
@@ -173,8 +173,8 @@ def test_functions_missing_in_psutil_are_absent() -> None:
     process = windows(0)
     with opened("process", process) as source:
         found = all_of(source)
-    assert value(found, v.PROCESS_HANDLE_COUNT) == 412
-    assert not series_of(found, v.PROCESS_FILE_DESCRIPTOR_COUNT)
+    assert value(found, c.PROCESS_HANDLE_COUNT) == 412
+    assert not series_of(found, c.PROCESS_FILE_DESCRIPTOR_COUNT)
 
 
 @pytest.mark.parametrize(

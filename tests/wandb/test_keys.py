@@ -42,7 +42,7 @@ from opentelemetry.instrumentation.hardware.catalog import CATALOG
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import is_here
 from opentelemetry.instrumentation.hardware.system.machine import Machine, machine
-from opentelemetry.instrumentation.hardware.system.psutil_backend import PortableMachine
+from opentelemetry.instrumentation.hardware.system.psutil_backend import PsutilMachine
 from opentelemetry.instrumentation.hardware.wandb import keys as wandb
 
 MIB, GIB = 2**20, 2**30
@@ -171,7 +171,7 @@ HOST = (
 def asking(way: str) -> Iterator[Machine]:
     """The machine, asked through the kernel's files or through psutil."""
     drivers = Drivers()
-    yield (machine(drivers) if way == "kernel" else PortableMachine(drivers.module("psutil"), drivers.module("time")))
+    yield (machine(drivers) if way == "kernel" else PsutilMachine(drivers.module("psutil"), drivers.module("time")))
     drivers.close()
 
 

@@ -25,9 +25,9 @@ from tests.sources.reading import all_of, opened, series_of
 from tests.tools import amdsysfs
 from tests.tools.amdsysfs import KFD, Files, Gpu, number_of, table
 
-from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.fields import QUANTITIES
-from opentelemetry.instrumentation.hardware.model import Metric, Rate, Series, Share, Unavailable, Value
+from opentelemetry.instrumentation.hardware.model import CounterRatio, Metric, Rate, Series, Unavailable, Value
 from opentelemetry.instrumentation.hardware.sources.amd import amd_smi, rocm_smi
 from opentelemetry.instrumentation.hardware.sources.amd.card import Card as BoardCard
 from opentelemetry.instrumentation.hardware.sources.amd.metrics import LAYOUTS, Metrics, revision
@@ -39,7 +39,7 @@ SLOWLY = settings(max_examples=150, deadline=None, suppress_health_check=[Health
 def plain(value: Value) -> float:
     if isinstance(value, Rate):
         return value.per_second
-    assert not isinstance(value, Share)
+    assert not isinstance(value, CounterRatio)
     return value
 
 
@@ -229,9 +229,9 @@ def test_random_sysfs_files_raise_nothing_and_give_plausible_values(files: Files
     for series, value in found.items():
         assert math.isfinite(plain(value)), series
         assert plain(value) > 0 or zeros or series.metric.name in ZERO_IS_MADE, series
-        if series.metric.unit == "1" and series.metric is not v.HW_POWER_UTILIZATION:
+        if series.metric.unit == "1" and series.metric is not c.HW_POWER_UTILIZATION:
             assert 0 <= plain(value) <= 1, series
-        if series.metric is v.HW_TEMPERATURE:
+        if series.metric is c.HW_TEMPERATURE:
             assert 0 < plain(value) <= 150, series
 
 
@@ -260,10 +260,10 @@ def test_invalid_sysfs_value_drops_only_its_own_metrics(file: str, said: str) ->
 
 def test_zero_temperature_and_zero_power_are_dropped() -> None:
     found = read(amdsysfs.machine([Gpu(edge=0, power=0, busy=0)]))
-    assert not of(found, v.HW_POWER)
-    assert not of(found, v.HW_TEMPERATURE, at="edge")
-    assert of(found, v.HW_TEMPERATURE, at="junction") == [35]
-    assert of(found, v.HW_GPU_UTILIZATION, task="general") == [0], "an idle device is idle"
+    assert not of(found, c.HW_POWER)
+    assert not of(found, c.HW_TEMPERATURE, at="edge")
+    assert of(found, c.HW_TEMPERATURE, at="junction") == [35]
+    assert of(found, c.HW_GPU_UTILIZATION, task="general") == [0], "an idle device is idle"
 
 
 @pytest.mark.parametrize(
@@ -292,13 +292,13 @@ def test_fan_speed_ratio_is_pwm1_by_pwm1_max(pwm: int, largest: str | None, rati
 
 def test_gpu_index_follows_the_pci_address() -> None:
     found = read(amdsysfs.machine([Gpu(0, "0000:c9:00.0", unique="2" * 16), Gpu(10, "0000:03:00.0", unique="1" * 16)]))
-    indices = {series.attributes[v.HW_ID]: series.attributes[v.GPU_INDEX] for series in series_of(found, v.HW_GPU_INFO)}
+    indices = {series.attributes[c.HW_ID]: series.attributes[c.GPU_INDEX] for series in series_of(found, c.HW_GPU_INFO)}
     assert indices == {"1" * 16: 0, "2" * 16: 1}
 
 
 def test_second_die_with_same_unique_id_is_identified_by_pci_address() -> None:
     found = read(amdsysfs.machine([Gpu(0, "0000:03:00.0"), Gpu(1, "0000:c9:00.0")]))
-    assert {series.attributes[v.HW_ID] for series in series_of(found, v.HW_POWER)} == {
+    assert {series.attributes[c.HW_ID] for series in series_of(found, c.HW_POWER)} == {
         "43cc8cc8af246700",
         "0000:c9:00.0",
     }
@@ -308,7 +308,7 @@ def test_drm_connectors_and_other_vendors_are_ignored() -> None:
     files = amdsysfs.machine([Gpu(1)])
     files |= {"/sys/class/drm/card1-HDMI-A-1/status": "connected\n", "/sys/class/drm/renderD128/dev": "226:128\n"}
     files |= {"/sys/class/drm/card0/device/uevent": "DRIVER=nouveau\nPCI_ID=10DE:1234\nPCI_SLOT_NAME=0000:01:00.0\n"}
-    assert len(series_of(read(files), v.HW_GPU_INFO)) == 1
+    assert len(series_of(read(files), c.HW_GPU_INFO)) == 1
 
 
 def test_unreadable_energy_counter_is_not_replaced_by_an_estimate() -> None:
@@ -320,19 +320,19 @@ def test_unreadable_energy_counter_is_not_replaced_by_an_estimate() -> None:
         assert drivers.tree is not None
         drivers.tree.files[f"{gpu.folder}/gpu_metrics"] = OSError(EBUSY, "busy")
         second = all_of(source)
-        assert of(first, v.HW_ENERGY) == of(second, v.HW_ENERGY) == [float(1 << 24)]
-        assert source.missing == ["gpu_metrics: busy"]
+        assert of(first, c.HW_ENERGY) == of(second, c.HW_ENERGY) == [float(1 << 24)]
+        assert source.unsupported == ["gpu_metrics: busy"]
 
 
 def test_unreadable_memory_total_is_read_again() -> None:
     gpu = Gpu()
     drivers = Equipped(amdsysfs.machine([gpu]) | {f"{gpu.folder}/mem_info_vram_total": OSError(EBUSY, "busy")})
     with opened("amd", drivers, STRANGER) as source:
-        assert not of(all_of(source), v.HW_GPU_MEMORY_USAGE), "what is used of an unknown whole is not believed"
+        assert not of(all_of(source), c.HW_GPU_MEMORY_USAGE), "what is used of an unknown whole is not believed"
         assert drivers.tree is not None
         drivers.tree.files[f"{gpu.folder}/mem_info_vram_total"] = "68702699520\n"
-        assert of(all_of(source), v.HW_GPU_MEMORY_USAGE) == [10_960_896_000]
-        assert source.missing == []
+        assert of(all_of(source), c.HW_GPU_MEMORY_USAGE) == [10_960_896_000]
+        assert source.unsupported == []
 
 
 def test_memory_total_is_read_again_after_a_card_comes_back() -> None:
@@ -341,12 +341,12 @@ def test_memory_total_is_read_again_after_a_card_comes_back() -> None:
     assert drivers.tree is not None
     files = drivers.tree.files
     with opened("amd", drivers, STRANGER) as source:
-        assert of(all_of(source), v.HW_GPU_MEMORY_LIMIT) == [68_702_699_520]
+        assert of(all_of(source), c.HW_GPU_MEMORY_LIMIT) == [68_702_699_520]
         well = {path: said for path, said in files.items() if path.startswith(gpu.folder)}
         files.update(dict.fromkeys(well, OSError(ENODEV, "No such device")))
         all_of(source)
         files.update(well | {f"{gpu.folder}/mem_info_vram_total": "34351349760\n"})
-        assert of(all_of(source), v.HW_GPU_MEMORY_LIMIT) == [34_351_349_760]
+        assert of(all_of(source), c.HW_GPU_MEMORY_LIMIT) == [34_351_349_760]
 
 
 def test_process_memory_of_gpu_partitions_is_summed() -> None:
@@ -387,22 +387,22 @@ def test_only_runtime_status_of_a_suspended_card_is_read() -> None:
 def test_idle_card_with_runtime_pm_is_polled_slower_than_its_autosuspend_delay(gpu: Gpu, pace: float) -> None:
     with opened("amd", Equipped(amdsysfs.machine([gpu])), STRANGER) as source:
         all_of(source)
-        assert source.pace == pace
+        assert source.min_interval == pace
 
 
 @pytest.mark.parametrize("said", [OSError(EIO, "not supported"), "0\n", "N/A\n"])
 def test_power_falls_back_to_power1_input(said: OSError | str) -> None:
     gpu = Gpu(power_file="power1_input", power=97_000_000)
     files = amdsysfs.machine([gpu]) | {f"{gpu.monitor}/power1_average": said}
-    assert of(read(files), v.HW_POWER) == [97]
+    assert of(read(files), c.HW_POWER) == [97]
 
 
 def test_job_member_reports_only_process_memory() -> None:
     drivers = mi300x(0)
     with opened("amd", drivers, STRANGER) as source:
-        source.site = source.site._replace(member=True)
+        source.context = source.context._replace(member=True)
         rows = {series.metric for series in all_of(source)}
-    assert rows == {v.PROCESS_GPU_MEMORY_USAGE}
+    assert rows == {c.PROCESS_GPU_MEMORY_USAGE}
 
 
 # -- processes
@@ -412,8 +412,8 @@ def used(drivers: Any) -> dict[str, float]:
     with opened("amd", drivers, STRANGER) as source:
         found = all_of(source)
     return {
-        str(series.attributes[v.HW_ID]): plain(value)
-        for series, value in series_of(found, v.PROCESS_GPU_MEMORY_USAGE).items()
+        str(series.attributes[c.HW_ID]): plain(value)
+        for series, value in series_of(found, c.PROCESS_GPU_MEMORY_USAGE).items()
     }
 
 
@@ -674,6 +674,6 @@ def test_lost_card_and_its_recovery_are_logged_once_each(
 
 def test_card_without_a_sysfs_folder_raises_file_not_found() -> None:
     drivers = Equipped({})
-    card = BoardCard(drivers.kernel(), "card7", "0000:03:00.0", 0, "1002:740F")
+    card = BoardCard(drivers.files(), "card7", "0000:03:00.0", 0, "1002:740F")
     with pytest.raises(OSError, match="No such file"):
         card.find(set(), {}, None)

@@ -12,7 +12,7 @@ from tests.sources.playing import playing
 from tests.sources.radeons import by_amd_smi, rocm
 from tests.sources.reading import all_of, opened, series_of
 
-from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.sources.amd import listing
@@ -111,7 +111,7 @@ def test_environment_of_rocm_smi_is_scrubbed(tmp_path: Path, monkeypatch: pytest
     settings = tool(tmp_path, f"env > {tmp_path}/env; {printing(tmp_path, rocm('6.1', 0))}")
     with opened("amd", **settings) as source:
         found = all_of(source)
-    assert len(series_of(found, v.HW_GPU_INFO)) == 2
+    assert len(series_of(found, c.HW_GPU_INFO)) == 2
     told = (tmp_path / "env").read_text()
     assert "ROCM_PATH=/opt/rocm-6" in told
     assert "PYTHONPATH" not in told
@@ -125,7 +125,7 @@ def test_rocm_smi_runs_once_per_reading(tmp_path: Path) -> None:
         assert (tmp_path / "runs").read_text().splitlines() == ["ran"]
         all_of(source)
         assert (tmp_path / "runs").read_text().splitlines() == ["ran", "ran"]
-        assert source.pace >= 10
+        assert source.min_interval >= 10
 
 
 def test_amd_smi_without_static_output_still_gives_metrics(tmp_path: Path) -> None:
@@ -136,5 +136,5 @@ def test_amd_smi_without_static_output_still_gives_metrics(tmp_path: Path) -> No
     with opened("amd", amdgpu="off", amd_smi=str(path)) as source:
         all_of(source)
         found = all_of(source)
-    assert {str(series.attributes[v.HW_ID]) for series in series_of(found, v.HW_POWER)} == {"gpu0", "gpu1"}
+    assert {str(series.attributes[c.HW_ID]) for series in series_of(found, c.HW_POWER)} == {"gpu0", "gpu1"}
     assert (tmp_path / "runs").read_text().split() == ["static", "metric", "metric"]

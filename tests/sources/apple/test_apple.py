@@ -26,17 +26,17 @@ from tests.sources.reading import all_of, often, opened, value
 from tests.stage import PATIENT
 from tests.waiting import wait_for
 
-from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware import cli
 from opentelemetry.instrumentation.hardware.accelerators.fields import QUANTITIES
 from opentelemetry.instrumentation.hardware.drivers import Drivers
-from opentelemetry.instrumentation.hardware.drivers.streaming import Stream
+from opentelemetry.instrumentation.hardware.drivers.streaming import StreamingCommand
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Output
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.pipeline.runner import State
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.sources import Site
+from opentelemetry.instrumentation.hardware.sources import SourceContext
 from opentelemetry.instrumentation.hardware.sources.apple import Apple, ioreg, macmon, stats
 from opentelemetry.instrumentation.hardware.sources.apple.reading import Said
 from opentelemetry.instrumentation.hardware.wandb.apple import Raw
@@ -45,9 +45,9 @@ if sys.platform != "win32":
     import fcntl
     import termios
 
-GPU = {v.HW_ID: "gpu0", v.HW_NAME: "GPU 0"}
-TYPED = {**GPU, v.HW_TYPE: "gpu"}
-GENERAL = {**GPU, v.GPU_TASK: "general"}
+GPU = {c.HW_ID: "gpu0", c.HW_NAME: "GPU 0"}
+TYPED = {**GPU, c.HW_TYPE: "gpu"}
+GENERAL = {**GPU, c.GPU_TASK: "general"}
 LONG = 60.0
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="starts a tool as POSIX has it")
@@ -435,7 +435,7 @@ def tool(tmp_path: Path) -> Callable[..., str]:
 def timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short timeouts for tools that hang; for all others as long as a busy machine needs."""
     monkeypatch.setattr("opentelemetry.instrumentation.hardware.drivers.streaming._FIRST", LONG)
-    run, read = Command.run, Stream.read
+    run, read = Command.run, StreamingCommand.read
 
     def is_made(command: Command, how: str) -> bool:
         return f" {how} " in Path(command._path).read_text()
@@ -443,11 +443,11 @@ def timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
     def run_to_its_end(command: Command, arguments: Sequence[str], seconds: float) -> Output:
         return run(command, arguments, 0.1 if is_made(command, "hangs") else LONG)
 
-    def listen(stream: Stream, seconds: float = 0.0) -> list[bytes]:
+    def listen(stream: StreamingCommand, seconds: float = 0.0) -> list[bytes]:
         return read(stream, 0.1 if is_made(stream._command, "silent") else LONG if seconds else 0.0)
 
     monkeypatch.setattr(Command, "run", run_to_its_end)
-    monkeypatch.setattr(Stream, "read", listen)
+    monkeypatch.setattr(StreamingCommand, "read", listen)
 
 
 @posix
@@ -470,19 +470,19 @@ def test_no_tool_is_run_on_other_systems_unless_named(
 def test_each_tool_can_be_named_by_its_path(tool: Callable[..., str]) -> None:
     with opened("apple", apple_gpu_stats=tool("apple_gpu_stats")) as source:
         said = all_of(source)
-        assert value(said, v.HW_GPU_UTILIZATION, GENERAL) == 0.3
-        assert value(said, v.HW_POWER, TYPED) == 7.5
-        assert source.pace == 10.0
+        assert value(said, c.HW_GPU_UTILIZATION, GENERAL) == 0.3
+        assert value(said, c.HW_POWER, TYPED) == 7.5
+        assert source.min_interval == 10.0
     with opened("apple", ioreg=tool("ioreg")) as source:
         said = all_of(source)
-        assert value(said, v.HW_GPU_UTILIZATION, GENERAL) == 0.2
-        assert value(said, v.HW_GPU_MEMORY_USAGE, GPU) == 300_000_000
-        assert any("hw.power of the GPU" in sentence and "ioreg" in sentence for sentence in source.missing)
+        assert value(said, c.HW_GPU_UTILIZATION, GENERAL) == 0.2
+        assert value(said, c.HW_GPU_MEMORY_USAGE, GPU) == 300_000_000
+        assert any("hw.power of the GPU" in sentence and "ioreg" in sentence for sentence in source.unsupported)
     with opened("apple", macmon=tool("macmon"), sample_interval="1") as source:
         said = all_of(source)
-        assert value(said, v.HW_GPU_UTILIZATION, GENERAL) == 0.5
-        assert value(said, v.HW_HOST_POWER, {v.HW_ID: "host", v.HW_NAME: "machine"}) == 11.0
-        assert source.pace == 1.0
+        assert value(said, c.HW_GPU_UTILIZATION, GENERAL) == 0.5
+        assert value(said, c.HW_HOST_POWER, {c.HW_ID: "host", c.HW_NAME: "machine"}) == 11.0
+        assert source.min_interval == 1.0
         wait_for(lambda: often(source), LONG, "another line")
 
 
@@ -490,9 +490,9 @@ def test_each_tool_can_be_named_by_its_path(tool: Callable[..., str]) -> None:
 def test_named_tools_are_tried_in_order_of_preference(tool: Callable[..., str]) -> None:
     named: dict[str, Any] = {name: tool(name) for name in TOOLS}
     with opened("apple", **named) as source:
-        assert value(all_of(source), v.HW_POWER, TYPED) == 7.5
+        assert value(all_of(source), c.HW_POWER, TYPED) == 7.5
     with opened("apple", **{**named, "apple_gpu_stats": "off"}) as source:
-        assert value(all_of(source), v.HW_POWER, TYPED) == 2.5
+        assert value(all_of(source), c.HW_POWER, TYPED) == 2.5
 
 
 FAULTS = {
@@ -514,9 +514,9 @@ def test_failing_tool_falls_back_to_ioreg(tool: Callable[..., str], name: str, h
     settings: dict[str, Any] = {name: tool(name, how), "ioreg": tool("ioreg")}
     with opened("apple", **settings) as source:
         said = all_of(source)
-        assert value(said, v.HW_GPU_MEMORY_USAGE, GPU) == 300_000_000
-        assert all(FAULTS[name, how] in sentence for sentence in source.missing if "is asked" in sentence)
-        assert any(sentence.startswith(f"ioreg is asked: {FAULTS[name, how]}") for sentence in source.missing)
+        assert value(said, c.HW_GPU_MEMORY_USAGE, GPU) == 300_000_000
+        assert all(FAULTS[name, how] in sentence for sentence in source.unsupported if "is asked" in sentence)
+        assert any(sentence.startswith(f"ioreg is asked: {FAULTS[name, how]}") for sentence in source.unsupported)
 
 
 @posix
@@ -536,7 +536,7 @@ def test_failing_ioreg_raises_an_error_that_is_retried(tool: Callable[..., str],
 def test_garbage_before_the_document_is_skipped(tool: Callable[..., str], name: str) -> None:
     settings: dict[str, Any] = {name: tool(name, "garbage"), "sample_interval": "1"}
     with opened("apple", **settings) as source:
-        assert value(all_of(source), v.HW_POWER, TYPED) in (7.5, 2.5)
+        assert value(all_of(source), c.HW_POWER, TYPED) in (7.5, 2.5)
 
 
 def test_macmon_is_given_up_after_21_lines_of_garbage() -> None:
@@ -553,10 +553,12 @@ def test_macmon_is_given_up_after_21_lines_of_garbage() -> None:
 @pytest.mark.usefixtures("no_child_is_left")
 def test_macmon_that_dies_within_a_line_is_restarted_after_a_pause(tool: Callable[..., str]) -> None:
     drivers = Ahead()
-    site = Site(Config.read({"macmon": tool("macmon", "dies"), "sample_interval": "1"}, {}), drivers, os.getpid())
+    site = SourceContext(
+        Config.read({"macmon": tool("macmon", "dies"), "sample_interval": "1"}, {}), drivers, os.getpid()
+    )
     source = Apple(site)
     source.open()
-    assert value(dict(source.read()), v.HW_POWER, TYPED) == 2.5
+    assert value(dict(source.read()), c.HW_POWER, TYPED) == 2.5
     with pytest.raises(ChildProcessError, match="macmon has ended"):
         wait_for(lambda: [*source.read()], LONG, "line")
     source.close()
@@ -575,7 +577,7 @@ def test_macmon_that_dies_within_a_line_is_restarted_after_a_pause(tool: Callabl
 
     wait_for(back, LONG, "macmon again")
     assert all(re.fullmatch("macmon has ended; it is started again in [01] s", sentence) for sentence in pauses)
-    assert value(dict(source.read()), v.HW_POWER, TYPED) == 2.5
+    assert value(dict(source.read()), c.HW_POWER, TYPED) == 2.5
     source.close()
 
 
@@ -583,15 +585,15 @@ def test_macmon_that_dies_within_a_line_is_restarted_after_a_pause(tool: Callabl
 def test_old_lines_of_a_blocked_macmon_are_skipped(tool: Callable[..., str], tmp_path: Path) -> None:
     """An unread pipe fills up, and its content is old."""
     with opened("apple", macmon=tool("macmon", "eager"), sample_interval="1") as source:
-        assert value(all_of(source), v.HW_POWER, TYPED) == 2.5
-        stream = source.site.drivers.stream(macmon.TOOL.at(source.site.config.macmon))
+        assert value(all_of(source), c.HW_POWER, TYPED) == 2.5
+        stream = source.context.drivers.stream(macmon.TOOL.at(source.context.config.macmon))
         child = stream._child
         assert child is not None
         wait_for(lambda: _waiting(child._stdout) > 60_000, LONG, "full pipe")
         stream._looked -= 3600.0
         (tmp_path / "new").write_text("9.5")
         (tmp_path / "new").rename(tmp_path / "power")  # atomically
-        assert value(often(source), v.HW_POWER, TYPED) == 9.5
+        assert value(often(source), c.HW_POWER, TYPED) == 9.5
 
 
 def _waiting(descriptor: int) -> int:
@@ -717,5 +719,5 @@ def test_wandb_formulas_of_apple_gpu_stats_version_2() -> None:
 def test_wandb_power_limit_constant_is_not_exported(tool: Callable[..., str]) -> None:
     with opened("apple", apple_gpu_stats=tool("apple_gpu_stats")) as source:
         rows = {series.metric for series in all_of(source)}
-    assert v.HW_POWER in rows
-    assert not rows & {v.HW_POWER_LIMIT, v.HW_POWER_UTILIZATION}
+    assert c.HW_POWER in rows
+    assert not rows & {c.HW_POWER_LIMIT, c.HW_POWER_UTILIZATION}

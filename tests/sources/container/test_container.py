@@ -18,7 +18,7 @@ from tests.sources.reading import agrees, all_of, often, opened, rises_between, 
 from tests.sources.tree import Fabricated, Tree
 from tests.waiting import wait_for
 
-from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.sources import Source
 
@@ -33,7 +33,7 @@ def _files(machine: Fabricated) -> dict[str, str | bytes | OSError]:
 def _limits(machine: Fabricated) -> tuple[float | None, float | None]:
     with opened("container", machine) as container:
         found = often(container)
-        cpu, memory = series_of(found, v.CONTAINER_CPU_LIMIT), series_of(found, v.CONTAINER_MEMORY_LIMIT)
+        cpu, memory = series_of(found, c.CONTAINER_CPU_LIMIT), series_of(found, c.CONTAINER_MEMORY_LIMIT)
         return next(iter(cpu.values()), None), next(iter(memory.values()), None)  # type: ignore[return-value]
 
 
@@ -62,14 +62,14 @@ def test_tightest_limit_of_parent_groups_is_reported(files: Mapping[str, str], l
 def test_changed_limit_is_read_at_the_next_reading() -> None:
     machine = kubernetes(0)
     with opened("container", machine) as container:
-        assert value(often(container), v.CONTAINER_CPU_LIMIT) == 4.0
+        assert value(often(container), c.CONTAINER_CPU_LIMIT) == 4.0
         _files(machine)[TOP + POD + "/cpu.max"] = "100000 100000\n"
         _files(machine)[TOP + POD + "/memory.max"] = f"{3 * GIB}\n"
         found = often(container)
-        assert value(found, v.CONTAINER_CPU_LIMIT) == 1.0
-        assert value(found, v.CONTAINER_MEMORY_LIMIT) == 3 * GIB
+        assert value(found, c.CONTAINER_CPU_LIMIT) == 1.0
+        assert value(found, c.CONTAINER_MEMORY_LIMIT) == 3 * GIB
         _files(machine)[TOP + POD + "/cpu.max"] = "max 100000\n"
-        assert not series_of(often(container), v.CONTAINER_CPU_LIMIT)
+        assert not series_of(often(container), c.CONTAINER_CPU_LIMIT)
 
 
 def test_move_to_another_group_is_followed() -> None:
@@ -81,9 +81,9 @@ def test_move_to_another_group_is_followed() -> None:
         files[TOP + "/docker/other/memory.max"] = f"{7 * GIB}\n"
         files[TOP + "/docker/other/memory.current"] = "12345678\n"
         found = often(container)
-    assert value(found, v.CONTAINER_MEMORY_LIMIT) == 7 * GIB
-    assert value(found, v.CONTAINER_MEMORY_USAGE) == 12_345_678
-    assert not series_of(found, v.CONTAINER_CPU_TIME), "the old group's time is not the new one's"
+    assert value(found, c.CONTAINER_MEMORY_LIMIT) == 7 * GIB
+    assert value(found, c.CONTAINER_MEMORY_USAGE) == 12_345_678
+    assert not series_of(found, c.CONTAINER_CPU_TIME), "the old group's time is not the new one's"
 
 
 def test_cgroup_v1_unlimited_values_are_absent() -> None:
@@ -127,7 +127,7 @@ def test_working_set_is_not_negative() -> None:
     machine = kubernetes(0)
     _files(machine)[TOP + INNER + "/memory.current"] = "4096\n"
     with opened("container", machine) as container:
-        assert value(often(container), v.CONTAINER_MEMORY_WORKING_SET) == 0
+        assert value(often(container), c.CONTAINER_MEMORY_WORKING_SET) == 0
 
 
 @pytest.mark.parametrize("path", ["/cpu.stat", "/memory.current", "/memory.stat"])
@@ -164,16 +164,16 @@ def test_process_utilization_is_relative_to_cgroup_limits() -> None:
     machine = kubernetes(0)
     with opened("process", machine) as process:
         found = all_of(process)
-        resident = value(found, v.PROCESS_MEMORY_USAGE)
-        assert value(found, v.PROCESS_MEMORY_UTILIZATION) == resident / (8 * GIB)
+        resident = value(found, c.PROCESS_MEMORY_USAGE)
+        assert value(found, c.PROCESS_MEMORY_UTILIZATION) == resident / (8 * GIB)
         machine.become(kubernetes(1))
-        whole = next(iter(series_of(often(process), v.PROCESS_CPU_UTILIZATION).values()))
+        whole = next(iter(series_of(often(process), c.PROCESS_CPU_UTILIZATION).values()))
         assert whole.whole == pytest.approx(10 * 4)  # type: ignore[union-attr]
         all_of(process)
         machine.become(kubernetes(2))
         all_of(process)
-        assert value(all_of(process), v.PROCESS_MEMORY_UTILIZATION) == pytest.approx(
-            value(often(process), v.PROCESS_MEMORY_USAGE) / (12 * GIB)
+        assert value(all_of(process), c.PROCESS_MEMORY_UTILIZATION) == pytest.approx(
+            value(often(process), c.PROCESS_MEMORY_USAGE) / (12 * GIB)
         )
 
 
@@ -205,7 +205,7 @@ def test_memory_limit_above_the_hosts_memory_is_ignored() -> None:
     with opened("process", machine) as process:
         found = often(process)
     total = 64_000_000 << 10
-    assert value(found, v.PROCESS_MEMORY_UTILIZATION) == value(found, v.PROCESS_MEMORY_USAGE) / total
+    assert value(found, c.PROCESS_MEMORY_UTILIZATION) == value(found, c.PROCESS_MEMORY_USAGE) / total
 
 
 def test_container_is_unavailable_without_cgroup_mounts() -> None:
@@ -281,18 +281,18 @@ def test_real_cgroup_v1_with_limits_agrees_with_psutil() -> None:
             assert child.stdout.readline() == "ready\n"
             with opened("container", pid=child.pid) as container:
                 first = often(container)
-                assert value(first, v.CONTAINER_CPU_LIMIT) == pytest.approx(0.3)
-                assert value(first, v.CONTAINER_MEMORY_LIMIT) == 512 << 20
-                assert value(first, v.CONTAINER_MEMORY_USAGE) >= size
-                assert value(first, v.CONTAINER_MEMORY_WORKING_SET) <= value(first, v.CONTAINER_MEMORY_USAGE)
+                assert value(first, c.CONTAINER_CPU_LIMIT) == pytest.approx(0.3)
+                assert value(first, c.CONTAINER_MEMORY_LIMIT) == 512 << 20
+                assert value(first, c.CONTAINER_MEMORY_USAGE) >= size
+                assert value(first, c.CONTAINER_MEMORY_WORKING_SET) <= value(first, c.CONTAINER_MEMORY_USAGE)
                 _compare_with_psutil(container, child.pid)
                 (groups["cpu"] / "cpu.cfs_quota_us").write_text(
                     "1000"
                 )  # less than it gets on any machine, however busy
                 wait_for(
                     lambda: (
-                        value(often(container), v.CONTAINER_CPU_THROTTLED_TIME)
-                        > value(first, v.CONTAINER_CPU_THROTTLED_TIME)
+                        value(often(container), c.CONTAINER_CPU_THROTTLED_TIME)
+                        > value(first, c.CONTAINER_CPU_THROTTLED_TIME)
                     ),
                     30,
                     "throttling of a child that wants more than its limit",
@@ -300,12 +300,12 @@ def test_real_cgroup_v1_with_limits_agrees_with_psutil() -> None:
                 (groups["cpu"] / "cpu.cfs_quota_us").write_text("70000")
                 (groups["memory"] / "memory.limit_in_bytes").write_text(str(300 << 20))
                 later = often(container)
-                assert value(later, v.CONTAINER_CPU_LIMIT) == pytest.approx(0.7)
-                assert value(later, v.CONTAINER_MEMORY_LIMIT) == 300 << 20
+                assert value(later, c.CONTAINER_CPU_LIMIT) == pytest.approx(0.7)
+                assert value(later, c.CONTAINER_MEMORY_LIMIT) == 300 << 20
             with opened("process", pid=child.pid) as process:
                 found = all_of(process)
-                resident = value(found, v.PROCESS_MEMORY_USAGE)
-                assert value(found, v.PROCESS_MEMORY_UTILIZATION) == resident / (300 << 20)
+                resident = value(found, c.PROCESS_MEMORY_USAGE)
+                assert value(found, c.PROCESS_MEMORY_UTILIZATION) == resident / (300 << 20)
 
 
 def _compare_with_psutil(container: Source, pid: int) -> None:
@@ -317,7 +317,7 @@ def _compare_with_psutil(container: Source, pid: int) -> None:
         return times.user + times.system
 
     def group() -> float:
-        return value(often(container), v.CONTAINER_CPU_TIME)
+        return value(often(container), c.CONTAINER_CPU_TIME)
 
     start, mine = spent(), group()
     wait_for(lambda: spent() - start > 0.3, 30, "CPU time of a busy child")
@@ -331,14 +331,14 @@ def test_own_cgroup_agrees_with_its_files() -> None:
     with opened("container") as container:
         agrees(
             lambda: int((folder / "memory.usage_in_bytes").read_text()),
-            lambda: value(often(container), v.CONTAINER_MEMORY_USAGE),
+            lambda: value(often(container), c.CONTAINER_MEMORY_USAGE),
             1 << 20,
             "memory of the group",
         )
         if _own("memory") and not _own("cpuacct"):  # of the machine, where the memory is a part's
-            assert v.CONTAINER_CPU_TIME not in {series.metric for series in often(container)}
+            assert c.CONTAINER_CPU_TIME not in {series.metric for series in often(container)}
             return
         before = int(Path(f"{TOP}/cpuacct{_own('cpuacct')}/cpuacct.usage").read_text()) / 1e9
-        ours = value(often(container), v.CONTAINER_CPU_TIME)
+        ours = value(often(container), c.CONTAINER_CPU_TIME)
         after = int(Path(f"{TOP}/cpuacct{_own('cpuacct')}/cpuacct.usage").read_text()) / 1e9
         rises_between(before, ours, after, "CPU time of the group")

@@ -16,7 +16,7 @@ from tests.sources.machines import FILESYSTEMS, ROOT, metal, mountinfo, mounts, 
 from tests.sources.reading import agrees, all_of, often, opened, series_of, value
 from tests.sources.tree import Fabricated, Tree
 
-from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Series, Unavailable, Value
 from opentelemetry.instrumentation.hardware.sources import Source
 from opentelemetry.instrumentation.hardware.system.files import Space
@@ -25,24 +25,24 @@ linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads t
 
 
 def _points(found: dict[Series, Value]) -> set[str]:
-    return {str(series.attributes[v.FILESYSTEM_MOUNTPOINT]) for series in found}
+    return {str(series.attributes[c.FILESYSTEM_MOUNTPOINT]) for series in found}
 
 
 @linux
 def test_space_and_device_agree_with_psutil(tmp_path: Path) -> None:
     with opened("filesystem", disk_paths=[str(tmp_path)]) as source:
-        (limit,) = series_of(often(source), v.SYSTEM_FILESYSTEM_LIMIT)
-        point = str(limit.attributes[v.FILESYSTEM_MOUNTPOINT])
+        (limit,) = series_of(often(source), c.SYSTEM_FILESYSTEM_LIMIT)
+        point = str(limit.attributes[c.FILESYSTEM_MOUNTPOINT])
         assert os.path.ismount(point)
         (part,) = [each for each in psutil.disk_partitions(all=True) if each.mountpoint == point][-1:]
-        assert limit.attributes[v.DEVICE] == part.device
-        assert limit.attributes[v.FILESYSTEM_TYPE] == part.fstype
+        assert limit.attributes[c.DEVICE] == part.device
+        assert limit.attributes[c.FILESYSTEM_TYPE] == part.fstype
         assert often(source)[limit] == psutil.disk_usage(str(tmp_path)).total
         for state, theirs in (("used", "used"), ("free", "free")):
-            where = {**limit.attributes, v.FILESYSTEM_STATE: state}
+            where = {**limit.attributes, c.FILESYSTEM_STATE: state}
             agrees(
                 lambda theirs=theirs: getattr(psutil.disk_usage(str(tmp_path)), theirs),  # type: ignore[misc]
-                lambda where=where: value(often(source), v.SYSTEM_FILESYSTEM_USAGE, where),  # type: ignore[misc]
+                lambda where=where: value(often(source), c.SYSTEM_FILESYSTEM_USAGE, where),  # type: ignore[misc]
                 1 << 20,
                 f"{state} of {point}",
             )
@@ -52,14 +52,14 @@ def test_space_and_device_agree_with_psutil(tmp_path: Path) -> None:
 def test_usage_grows_by_a_written_file(tmp_path: Path) -> None:
     size = 32 << 20
     with opened("filesystem", disk_paths=[str(tmp_path)]) as source:
-        (limit,) = series_of(often(source), v.SYSTEM_FILESYSTEM_LIMIT)
-        where = {**limit.attributes, v.FILESYSTEM_STATE: "used"}
+        (limit,) = series_of(often(source), c.SYSTEM_FILESYSTEM_LIMIT)
+        where = {**limit.attributes, c.FILESYSTEM_STATE: "used"}
         for attempt in range(10):  # others write and delete meanwhile
-            before = value(often(source), v.SYSTEM_FILESYSTEM_USAGE, where)
+            before = value(often(source), c.SYSTEM_FILESYSTEM_USAGE, where)
             with open(tmp_path / f"file{attempt}", "wb") as file:
                 file.write(os.urandom(size))
                 os.fsync(file.fileno())
-            grown = value(often(source), v.SYSTEM_FILESYSTEM_USAGE, where) - before
+            grown = value(often(source), c.SYSTEM_FILESYSTEM_USAGE, where) - before
             if abs(grown - size) < size / 4:
                 return
     raise AssertionError(f"{size} bytes were written, the space in use grew by {grown}")
@@ -69,12 +69,12 @@ def test_usage_grows_by_a_written_file(tmp_path: Path) -> None:
 def test_usage_states_sum_to_the_limit() -> None:
     with opened("filesystem", include_metrics="system.filesystem.utilization") as source:
         found = often(source)
-    limits = series_of(found, v.SYSTEM_FILESYSTEM_LIMIT)
+    limits = series_of(found, c.SYSTEM_FILESYSTEM_LIMIT)
     assert limits
     for limit, size in limits.items():
-        states = [dict(limit.attributes, **{v.FILESYSTEM_STATE: state}) for state in ("used", "free", "reserved")]
-        assert sum(value(found, v.SYSTEM_FILESYSTEM_USAGE, state) for state in states) == size
-        assert sum(value(found, v.SYSTEM_FILESYSTEM_UTILIZATION, state) for state in states) == pytest.approx(1)
+        states = [dict(limit.attributes, **{c.FILESYSTEM_STATE: state}) for state in ("used", "free", "reserved")]
+        assert sum(value(found, c.SYSTEM_FILESYSTEM_USAGE, state) for state in states) == size
+        assert sum(value(found, c.SYSTEM_FILESYSTEM_UTILIZATION, state) for state in states) == pytest.approx(1)
 
 
 @linux
@@ -82,7 +82,7 @@ def test_default_is_root_without_pseudo_file_systems() -> None:
     with opened("filesystem") as source:
         found = often(source)
     assert "/" in _points(found)
-    kinds = {str(series.attributes[v.FILESYSTEM_TYPE]) for series in found}
+    kinds = {str(series.attributes[c.FILESYSTEM_TYPE]) for series in found}
     assert not kinds & {"proc", "sysfs", "tmpfs", "devtmpfs", "devpts", "cgroup", "cgroup2", "squashfs", "autofs"}
 
 
@@ -107,7 +107,7 @@ def test_disk_path_under_two_mounts_is_the_later_one() -> None:
     assert isinstance(mounted, str)
     machine.tree.files["/proc/{pid}/mountinfo"] = mounted + "999 1 0:99 / /data rw - xfs /dev/later rw\n"
     with opened("filesystem", machine, disk_paths="/data") as source:
-        assert {series.attributes[v.DEVICE] for series in often(source)} == {"/dev/later"}
+        assert {series.attributes[c.DEVICE] for series in often(source)} == {"/dev/later"}
 
 
 def _of(*lines: str) -> Fabricated:
@@ -132,8 +132,8 @@ def test_covered_mount_is_not_reported() -> None:
     )
     with opened("filesystem", machine) as source:
         found = {
-            series.attributes[v.DEVICE]: value
-            for series, value in series_of(often(source), v.SYSTEM_FILESYSTEM_LIMIT).items()
+            series.attributes[c.DEVICE]: value
+            for series, value in series_of(often(source), c.SYSTEM_FILESYSTEM_LIMIT).items()
         }
     assert found == {"/dev/root": 101, "/dev/above": 104, "/dev/upon": 105}
 
@@ -154,7 +154,7 @@ def test_mount_point_with_unusual_name_is_decoded(path: str) -> None:
 def test_missing_disk_path_warns_and_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING), opened("filesystem", metal(0), disk_paths="/data,/nowhere") as source:
         assert _points(often(source)) == {"/data"}
-        assert [sentence.partition(":")[0] for sentence in source.missing] == ["/nowhere"]
+        assert [sentence.partition(":")[0] for sentence in source.unsupported] == ["/nowhere"]
     (warning,) = caplog.messages
     assert "OTEL_PYTHON_HARDWARE_DISK_PATHS: /nowhere cannot be read" in warning
 
@@ -189,10 +189,10 @@ def test_unreadable_file_system_loses_only_its_metrics(trouble: OSError, monkeyp
     others = {"/", "/boot/efi", "/media/with a blank", "/srv/tree"}
     with opened("filesystem", machine) as source:
         assert _points(often(source)) == others
-        assert source.missing == [f"/data: {trouble.strerror}"]
+        assert source.unsupported == [f"/data: {trouble.strerror}"]
         broken.clear()
         assert _points(often(source)) == {*others, "/data"}
-        assert source.missing == []
+        assert source.unsupported == []
         broken |= {*others, "/data"}
         with pytest.raises(OSError, match=str(trouble.strerror)):
             often(source)
@@ -236,8 +236,8 @@ def test_overlay_is_counted_as_root_only() -> None:
     with opened("filesystem", Fabricated(Tree(files, {"/": Space(100, 40, 30)}))) as source:
         found = often(source)
     assert _points(found) == {"/"}
-    where = {v.DEVICE: "overlay", v.FILESYSTEM_TYPE: "overlay", v.FILESYSTEM_MOUNTPOINT: "/"}
-    assert value(found, v.SYSTEM_FILESYSTEM_USAGE, {**where, v.FILESYSTEM_STATE: "reserved"}) == 10
+    where = {c.DEVICE: "overlay", c.FILESYSTEM_TYPE: "overlay", c.FILESYSTEM_MOUNTPOINT: "/"}
+    assert value(found, c.SYSTEM_FILESYSTEM_USAGE, {**where, c.FILESYSTEM_STATE: "reserved"}) == 10
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux") or os.geteuid() != 0, reason="mounts a file system")
@@ -381,7 +381,7 @@ def test_real_mount_and_unmount_are_noticed(tmp_path: Path) -> None:
 def sizes(source: Source) -> dict[str, object]:
     """The size of each file system by its mount point."""
     return {
-        str(series.attributes[v.FILESYSTEM_MOUNTPOINT]): value
+        str(series.attributes[c.FILESYSTEM_MOUNTPOINT]): value
         for series, value in source.read()
-        if series.metric is v.SYSTEM_FILESYSTEM_LIMIT
+        if series.metric is c.SYSTEM_FILESYSTEM_LIMIT
     }

@@ -25,13 +25,13 @@ from tests.sources.tree import Speaking
 from tests.stage import PATIENT
 from tests.waiting import wait_for
 
-from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware import cli
 from opentelemetry.instrumentation.hardware.accelerators.fields import QUANTITIES
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.sources import Site
+from opentelemetry.instrumentation.hardware.sources import SourceContext
 from opentelemetry.instrumentation.hardware.sources.graphcore import Graphcore
 from opentelemetry.instrumentation.hardware.sources.graphcore.reading import parse
 from opentelemetry.instrumentation.hardware.wandb.graphcore import KEYS, Raw
@@ -41,9 +41,9 @@ pytestmark = [
     pytest.mark.usefixtures("no_child_is_left"),
 ]
 
-IPU = {v.HW_ID: "ipu0", v.HW_NAME: "IPU 0"}
-TYPED = {**IPU, v.HW_TYPE: "npu"}
-BOARD = {**TYPED, v.HW_SENSOR_LOCATION: "board"}
+IPU = {c.HW_ID: "ipu0", c.HW_NAME: "IPU 0"}
+TYPED = {**IPU, c.HW_TYPE: "npu"}
+BOARD = {**TYPED, c.HW_SENSOR_LOCATION: "board"}
 LONG = 60.0
 
 
@@ -141,11 +141,11 @@ def test_ipu_identity_is_parsed() -> None:
     assert ipu.pid == 77
     assert ipu.state == "degraded"
     assert ipu.facts == {
-        v.HW_MODEL: "C600",
-        v.HW_SERIAL_NUMBER: "0063.0063.822391",
-        v.HW_DRIVER_VERSION: "1.3.0",
-        v.HW_FIRMWARE_VERSION: "2.6.8",
-        v.PCI_BDF: "0000:36:00.0",
+        c.HW_MODEL: "C600",
+        c.HW_SERIAL_NUMBER: "0063.0063.822391",
+        c.HW_DRIVER_VERSION: "1.3.0",
+        c.HW_FIRMWARE_VERSION: "2.6.8",
+        c.PCI_BDF: "0000:36:00.0",
     }
 
 
@@ -257,16 +257,16 @@ def test_gcipuinfo_is_read_repeatedly_in_a_child_process(tmp_path: Path) -> None
     library = Library(tmp_path, c2(0, 1), noise=True)
     with opened("graphcore", **library.settings) as source:
         found = all_of(source)
-        assert source.wrong == []
-        assert value(found, v.HW_POWER, TYPED) == 120
-        assert value(found, v.HW_TEMPERATURE, BOARD) == 32
-        assert value(found, v.HW_NPU_UTILIZATION, {**IPU, v.NPU_TASK: "general"}) == 0.4125
-        assert value(found, v.HW_NPU_FREQUENCY, IPU) == 1.3e9
-        assert value(found, v.HW_NPU_LINK_SPEED, IPU) == 8e9
+        assert source.errors == []
+        assert value(found, c.HW_POWER, TYPED) == 120
+        assert value(found, c.HW_TEMPERATURE, BOARD) == 32
+        assert value(found, c.HW_NPU_UTILIZATION, {**IPU, c.NPU_TASK: "general"}) == 0.4125
+        assert value(found, c.HW_NPU_FREQUENCY, IPU) == 1.3e9
+        assert value(found, c.HW_NPU_LINK_SPEED, IPU) == 8e9
         assert library.pid != os.getpid()
         assert "gcipuinfo" not in sys.modules
         library.say(c2(0, 2))
-        wait_for(lambda: value(often(source), v.HW_POWER, TYPED) == 122, LONG, "second look")
+        wait_for(lambda: value(often(source), c.HW_POWER, TYPED) == 122, LONG, "second look")
     wait_for(lambda: not lives(library.pid), LONG, "end of the child")
 
 
@@ -288,32 +288,32 @@ def test_devices_all_discovers_all_partitions(tmp_path: Path, devices: str, mode
     library = Library(tmp_path, c2(0, 0), c2(1, 0), active=[c2(1, 0)])
     with opened("graphcore", devices=devices, **library.settings) as source:
         assert library.asked[1] == mode
-        assert {series.attributes[v.HW_ID] for series in series_of(all_of(source), v.HW_NPU_INFO)} == seen
+        assert {series.attributes[c.HW_ID] for series in series_of(all_of(source), c.HW_NPU_INFO)} == seen
 
 
 def test_process_utilization_is_that_of_our_processes_only(tmp_path: Path) -> None:
     library = Library(tmp_path, c2(0, 1, os.getpid()), c2(1, 1, 1), c2(2, 1))
     with opened("graphcore", **library.settings) as source:
-        found = series_of(all_of(source), v.PROCESS_NPU_UTILIZATION)
-    assert {series.attributes[v.HW_ID]: share for series, share in found.items()} == {"ipu0": 0.405}
+        found = series_of(all_of(source), c.PROCESS_NPU_UTILIZATION)
+    assert {series.attributes[c.HW_ID]: share for series, share in found.items()} == {"ipu0": 0.405}
 
 
 def test_reused_ipu_pid_is_not_attributed_to_the_program() -> None:
     files = HOST | {"/dev/ipu0": ""}
     drivers = Npus(files | program(CHILD), lines([c2(0, 1, CHILD)]), folder="/opt/poplar")
     with opened("graphcore", drivers, STRANGER) as source:
-        assert series_of(often(source), v.PROCESS_NPU_UTILIZATION)
+        assert series_of(often(source), c.PROCESS_NPU_UTILIZATION)
         for pid in (None, CHILD):
             drivers.become(Npus(files | program(), lines([c2(0, 1, pid)]), folder="/opt/poplar"))
-            assert not series_of(often(source), v.PROCESS_NPU_UTILIZATION)
+            assert not series_of(often(source), c.PROCESS_NPU_UTILIZATION)
 
 
 def test_job_member_reports_only_process_utilization(tmp_path: Path) -> None:
     library = Library(tmp_path, c2(0, 1, os.getpid()))
-    source = Graphcore(Site(Config.read(library.settings, {}), Drivers(), os.getpid(), member=True))
+    source = Graphcore(SourceContext(Config.read(library.settings, {}), Drivers(), os.getpid(), member=True))
     source.open()
     try:
-        assert {series.metric for series in all_of(source)} == {v.PROCESS_NPU_UTILIZATION}
+        assert {series.metric for series in all_of(source)} == {c.PROCESS_NPU_UTILIZATION}
     finally:
         source.close()
 
@@ -322,7 +322,7 @@ def test_job_member_without_an_ipu_starts_no_child() -> None:
     said = lines([c2(0, 1, STRANGER)])
     for opens, opened_ in (("/dev/null", 0), ("/dev/ipu0", 1)):
         drivers = Npus(HOST | {"/dev/ipu0": ""} | program(CHILD, opens=opens), said, folder="/opt/poplar")
-        source = Graphcore(Site(Config.read({}, {}), drivers, STRANGER, member=True))
+        source = Graphcore(SourceContext(Config.read({}, {}), drivers, STRANGER, member=True))
         source.open()
         all_of(source)
         assert len(said.opened) == opened_
@@ -353,7 +353,7 @@ def test_hanging_gcipuinfo_times_out_and_is_killed(tmp_path: Path, monkeypatch: 
     library, drivers = Library(tmp_path, hang=True), Ahead()
     with opened("graphcore", drivers, **library.settings) as source:
         assert all_of(source) == {}
-        assert source.wrong == ["gcipuinfo has not answered yet"]
+        assert source.errors == ["gcipuinfo has not answered yet"]
         wait_for((tmp_path / "asked").exists, LONG, "child")
         drivers.seconds += LONG + 1  # until when the first look is waited for
         with pytest.raises(TimeoutError, match="silent for 3 periods"):
@@ -403,10 +403,10 @@ def test_empty_partition_is_remarked_and_a_new_ipu_is_found(tmp_path: Path) -> N
 def test_removed_ipu_is_no_longer_reported(tmp_path: Path) -> None:
     library = Library(tmp_path, c2(0, 1), c2(1, 1))
     with opened("graphcore", **library.settings) as source:
-        assert len(series_of(all_of(source), v.HW_POWER)) == 2
+        assert len(series_of(all_of(source), c.HW_POWER)) == 2
         library.say(c2(1, 1))
-        wait_for(lambda: len(series_of(often(source), v.HW_POWER)) == 1, LONG, "end of an IPU")
-        assert {series.attributes[v.HW_ID] for series in all_of(source) if v.HW_ID in series.attributes} == {"ipu1"}
+        wait_for(lambda: len(series_of(often(source), c.HW_POWER)) == 1, LONG, "end of an IPU")
+        assert {series.attributes[c.HW_ID] for series in all_of(source) if c.HW_ID in series.attributes} == {"ipu1"}
 
 
 def test_modules_beside_gcipuinfo_do_not_shadow_the_standard_library(tmp_path: Path) -> None:
@@ -415,7 +415,7 @@ def test_modules_beside_gcipuinfo_do_not_shadow_the_standard_library(tmp_path: P
     module = tmp_path / "gcipuinfo.py"
     module.write_text(module.read_text().replace("import json\n", "import json\nimport random\n"))
     with opened("graphcore", **library.settings) as source:
-        assert series_of(all_of(source), v.HW_POWER)
+        assert series_of(all_of(source), c.HW_POWER)
 
 
 def test_folder_without_gcipuinfo_makes_the_source_absent(tmp_path: Path) -> None:
@@ -465,14 +465,14 @@ def test_ipuof_environment_variable_makes_the_source_present(tmp_path: Path, mon
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("IPUOF_VIPU_API_PARTITION_ID", "p0")
     with opened("graphcore") as source:
-        assert series_of(all_of(source), v.HW_NPU_INFO)
+        assert series_of(all_of(source), c.HW_NPU_INFO)
 
 
 def test_line_that_is_not_json_is_skipped() -> None:
     speaking = Speaking([b"loading", json.dumps([c2(0, 1)]).encode(), b"[{"])
     with opened("graphcore", Npus(HOST | {"/dev/ipu0": ""}, speaking, folder="/opt/poplar"), STRANGER) as source:
         assert often(source)
-        assert source.wrong == []
+        assert source.errors == []
 
 
 def test_stale_ipu_values_are_dropped_after_a_pause() -> None:

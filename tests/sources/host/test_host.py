@@ -20,8 +20,8 @@ from tests.sources.reading import agrees, all_of, often, opened, rises_between, 
 from tests.sources.tree import Fabricated
 from tests.waiting import wait_for
 
-from opentelemetry.instrumentation.hardware import catalog as v
-from opentelemetry.instrumentation.hardware.model import Series, Share, Value
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.model import CounterRatio, Series, Value
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the Linux kernel")
 
@@ -39,17 +39,17 @@ def test_cpu_time_agrees_with_psutil() -> None:
     with opened("host") as host:
         before, ours, after = psutil.cpu_times(), often(host), psutil.cpu_times()
     for mode in [*MODES, "interrupt"]:
-        mine = value(ours, v.SYSTEM_CPU_TIME, {v.CPU_MODE: mode})
+        mine = value(ours, c.SYSTEM_CPU_TIME, {c.CPU_MODE: mode})
         rises_between(_seconds(before, mode), mine, _seconds(after, mode), mode, UNSTEADY.get(mode, 0.011))
 
 
 def test_cpu_time_of_each_core_agrees_with_psutil() -> None:
     with opened("host", detail="cpu") as host:
         before, ours, after = psutil.cpu_times(True), often(host), psutil.cpu_times(True)
-    assert len(series_of(ours, v.SYSTEM_CPU_TIME)) == 7 * len(before)
+    assert len(series_of(ours, c.SYSTEM_CPU_TIME)) == 7 * len(before)
     for core, (first, last) in enumerate(zip(before, after)):
         for mode in [*MODES, "interrupt"]:
-            mine = value(ours, v.SYSTEM_CPU_TIME, {v.CPU_MODE: mode, v.CPU_NUMBER: core})
+            mine = value(ours, c.SYSTEM_CPU_TIME, {c.CPU_MODE: mode, c.CPU_NUMBER: core})
             slack = UNSTEADY.get(mode, 0.011)
             rises_between(_seconds(first, mode), mine, _seconds(last, mode), f"CPU {core} {mode}", slack)
 
@@ -57,13 +57,13 @@ def test_cpu_time_of_each_core_agrees_with_psutil() -> None:
 def test_cpu_utilization_parts_and_whole_are_of_one_reading() -> None:
     with opened("host", include_metrics="system.cpu.utilization") as host:
         ours = often(host)
-    shares = series_of(ours, v.SYSTEM_CPU_UTILIZATION)
-    whole = sum(series_of(ours, v.SYSTEM_CPU_TIME).values())  # type: ignore[arg-type]
-    assert {series.attributes[v.CPU_MODE] for series in shares} == {*MODES, "interrupt"}
+    shares = series_of(ours, c.SYSTEM_CPU_UTILIZATION)
+    whole = sum(series_of(ours, c.SYSTEM_CPU_TIME).values())  # type: ignore[arg-type]
+    assert {series.attributes[c.CPU_MODE] for series in shares} == {*MODES, "interrupt"}
     for series, share in shares.items():
-        assert isinstance(share, Share)
+        assert isinstance(share, CounterRatio)
         assert share.whole == pytest.approx(whole)
-        assert share.part == value(ours, v.SYSTEM_CPU_TIME, series.attributes)
+        assert share.part == value(ours, c.SYSTEM_CPU_TIME, series.attributes)
 
 
 def test_memory_agrees_with_psutil() -> None:
@@ -71,65 +71,65 @@ def test_memory_agrees_with_psutil() -> None:
         for state in ("free", "cached", "buffers"):
             agrees(
                 lambda state=state: getattr(psutil.virtual_memory(), state),  # type: ignore[misc]
-                lambda state=state: value(often(host), v.SYSTEM_MEMORY_USAGE, {v.MEMORY_STATE: state}),  # type: ignore[misc]
+                lambda state=state: value(often(host), c.SYSTEM_MEMORY_USAGE, {c.MEMORY_STATE: state}),  # type: ignore[misc]
                 1 << 16,
                 f"memory {state}",
             )
         agrees(
             lambda: psutil.virtual_memory().available,
-            lambda: value(often(host), v.SYSTEM_MEMORY_LINUX_AVAILABLE),
+            lambda: value(often(host), c.SYSTEM_MEMORY_LINUX_AVAILABLE),
             1 << 16,
             "memory available",
         )
-        assert value(often(host), v.SYSTEM_MEMORY_LIMIT) == psutil.virtual_memory().total
+        assert value(often(host), c.SYSTEM_MEMORY_LIMIT) == psutil.virtual_memory().total
 
 
 def test_memory_states_sum_to_the_limit() -> None:
     with opened("host", include_metrics="system.memory.*") as host:
         ours = often(host)
-    limit = value(ours, v.SYSTEM_MEMORY_LIMIT)
-    assert sum(series_of(ours, v.SYSTEM_MEMORY_USAGE).values()) == limit  # type: ignore[arg-type]
-    assert sum(series_of(ours, v.SYSTEM_MEMORY_UTILIZATION).values()) == pytest.approx(1)  # type: ignore[arg-type]
+    limit = value(ours, c.SYSTEM_MEMORY_LIMIT)
+    assert sum(series_of(ours, c.SYSTEM_MEMORY_USAGE).values()) == limit  # type: ignore[arg-type]
+    assert sum(series_of(ours, c.SYSTEM_MEMORY_UTILIZATION).values()) == pytest.approx(1)  # type: ignore[arg-type]
 
 
 def test_swap_agrees_with_psutil() -> None:
     with opened("host", include_metrics="system.paging.*") as host:
         before, ours, after = psutil.swap_memory(), often(host), psutil.swap_memory()
     page = mmap.PAGESIZE
-    swap = {name: value(ours, v.SYSTEM_PAGING_USAGE, {v.PAGING_STATE: name}) for name in ("used", "free")}
+    swap = {name: value(ours, c.SYSTEM_PAGING_USAGE, {c.PAGING_STATE: name}) for name in ("used", "free")}
     assert sum(swap.values()) == before.total
     rises_between(min(before.used, after.used), swap["used"], max(before.used, after.used), "swap used", 1 << 20)
     for way, counted in (("in", "sin"), ("out", "sout")):
-        mine = value(ours, v.SYSTEM_PAGING_OPERATIONS, {v.PAGING_DIRECTION: way}) * page
+        mine = value(ours, c.SYSTEM_PAGING_OPERATIONS, {c.PAGING_DIRECTION: way}) * page
         rises_between(getattr(before, counted), mine, getattr(after, counted), f"swapped {way}")
 
 
 def test_minor_page_faults_count_touched_pages() -> None:
-    pages, minor = 2_000, {v.FAULT_TYPE: "minor"}
+    pages, minor = 2_000, {c.FAULT_TYPE: "minor"}
     with opened("host") as host, mmap.mmap(-1, pages * mmap.PAGESIZE) as area:
         area.madvise(mmap.MADV_NOHUGEPAGE)
-        before = value(often(host), v.SYSTEM_PAGING_FAULTS, minor)
+        before = value(often(host), c.SYSTEM_PAGING_FAULTS, minor)
         for page in range(pages):
             area[page * mmap.PAGESIZE] = 1
-        assert value(often(host), v.SYSTEM_PAGING_FAULTS, minor) - before >= pages
+        assert value(often(host), c.SYSTEM_PAGING_FAULTS, minor) - before >= pages
 
 
 def test_disk_counters_agree_with_psutil() -> None:
     with opened("host", include_metrics="system.disk.*") as host:
         before, ours, after = psutil.disk_io_counters(True), often(host), psutil.disk_io_counters(True)
-    names = {str(series.attributes[v.DEVICE]) for series in series_of(ours, v.SYSTEM_DISK_IO)}
+    names = {str(series.attributes[c.DEVICE]) for series in series_of(ours, c.SYSTEM_DISK_IO)}
     assert names == {path.name for path in Path("/sys/block").iterdir() if (path / "device").exists()} - {"sr0", "fd0"}
     for name in names:
         for metric, words, unit in (
-            (v.SYSTEM_DISK_IO, ("read_bytes", "write_bytes"), 1.0),
-            (v.SYSTEM_DISK_OPERATIONS, ("read_count", "write_count"), 1.0),
-            (v.SYSTEM_DISK_OPERATION_TIME, ("read_time", "write_time"), 1e-3),
+            (c.SYSTEM_DISK_IO, ("read_bytes", "write_bytes"), 1.0),
+            (c.SYSTEM_DISK_OPERATIONS, ("read_count", "write_count"), 1.0),
+            (c.SYSTEM_DISK_OPERATION_TIME, ("read_time", "write_time"), 1e-3),
         ):
             for way, word in zip(("read", "write"), words):
-                mine = value(ours, metric, {v.DEVICE: name, v.DISK_DIRECTION: way})
+                mine = value(ours, metric, {c.DEVICE: name, c.DISK_DIRECTION: way})
                 first, last = getattr(before[name], word) * unit, getattr(after[name], word) * unit
                 rises_between(first, mine, last, f"{name} {word}", 1e-9)
-        busy = value(ours, v.SYSTEM_DISK_IO_TIME, {v.DEVICE: name})
+        busy = value(ours, c.SYSTEM_DISK_IO_TIME, {c.DEVICE: name})
         rises_between(before[name].busy_time / 1e3, busy, after[name].busy_time / 1e3, f"{name} busy", 1e-9)
 
 
@@ -137,8 +137,8 @@ def test_disk_io_counts_written_bytes(tmp_path: Path) -> None:
     size = 8 << 20
 
     def written() -> float:
-        found = series_of(often(host), v.SYSTEM_DISK_IO)
-        return sum(value for series, value in found.items() if series.attributes[v.DISK_DIRECTION] == "write")  # type: ignore[misc]
+        found = series_of(often(host), c.SYSTEM_DISK_IO)
+        return sum(value for series, value in found.items() if series.attributes[c.DISK_DIRECTION] == "write")  # type: ignore[misc]
 
     device = os.stat(tmp_path).st_dev
     if not Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}").exists():
@@ -156,13 +156,13 @@ def test_interface_counters_agree_with_psutil() -> None:
         before, ours, after = psutil.net_io_counters(True), often(host), psutil.net_io_counters(True)
     for name, first in before.items():
         for metric, words in (
-            (v.SYSTEM_NETWORK_IO, ("bytes_sent", "bytes_recv")),
-            (v.SYSTEM_NETWORK_PACKET_COUNT, ("packets_sent", "packets_recv")),
-            (v.SYSTEM_NETWORK_PACKET_DROPPED, ("dropout", "dropin")),
-            (v.SYSTEM_NETWORK_ERRORS, ("errout", "errin")),
+            (c.SYSTEM_NETWORK_IO, ("bytes_sent", "bytes_recv")),
+            (c.SYSTEM_NETWORK_PACKET_COUNT, ("packets_sent", "packets_recv")),
+            (c.SYSTEM_NETWORK_PACKET_DROPPED, ("dropout", "dropin")),
+            (c.SYSTEM_NETWORK_ERRORS, ("errout", "errin")),
         ):
             for way, word in zip(("transmit", "receive"), words):
-                mine = value(ours, metric, {v.INTERFACE: name, v.NETWORK_DIRECTION: way})
+                mine = value(ours, metric, {c.INTERFACE: name, c.NETWORK_DIRECTION: way})
                 rises_between(getattr(first, word), mine, getattr(after[name], word), f"{name} {word}")
 
 
@@ -173,31 +173,31 @@ def test_network_io_counts_loopback_bytes() -> None:
         server.listen()
         client.connect(server.getsockname())
         with server.accept()[0] as peer:
-            ways = [{v.INTERFACE: "lo", v.NETWORK_DIRECTION: way} for way in ("transmit", "receive")]
-            before = [value(often(host), v.SYSTEM_NETWORK_IO, way) for way in ways]
+            ways = [{c.INTERFACE: "lo", c.NETWORK_DIRECTION: way} for way in ("transmit", "receive")]
+            before = [value(often(host), c.SYSTEM_NETWORK_IO, way) for way in ways]
             for _ in range(size // 65_536):
                 client.sendall(b"x" * 65_536)
                 received = 0
                 while received < 65_536:
                     received += len(peer.recv(65_536))
         for way, first in zip(ways, before):
-            assert value(often(host), v.SYSTEM_NETWORK_IO, way) - first >= size
+            assert value(often(host), c.SYSTEM_NETWORK_IO, way) - first >= size
 
 
 def test_cpu_count_load_and_uptime_agree_with_psutil() -> None:
     with opened("host", include_metrics="system.cpu.load_average.*") as host:
         ours = all_of(host)
-        assert value(ours, v.SYSTEM_CPU_LOGICAL_COUNT) == psutil.cpu_count()
+        assert value(ours, c.SYSTEM_CPU_LOGICAL_COUNT) == psutil.cpu_count()
         if psutil.cpu_count(logical=False):
-            assert value(ours, v.SYSTEM_CPU_PHYSICAL_COUNT) == psutil.cpu_count(logical=False)
-        for number, row in enumerate((v.SYSTEM_CPU_LOAD_1M, v.SYSTEM_CPU_LOAD_5M, v.SYSTEM_CPU_LOAD_15M)):
+            assert value(ours, c.SYSTEM_CPU_PHYSICAL_COUNT) == psutil.cpu_count(logical=False)
+        for number, row in enumerate((c.SYSTEM_CPU_LOAD_1M, c.SYSTEM_CPU_LOAD_5M, c.SYSTEM_CPU_LOAD_15M)):
             agrees(
                 lambda number=number: psutil.getloadavg()[number],  # type: ignore[misc]
                 lambda row=row: value(often(host), row),  # type: ignore[misc]
                 0.011,
                 row.name,
             )
-        agrees(lambda: time.time() - psutil.boot_time(), lambda: value(often(host), v.SYSTEM_UPTIME), 1.5, "uptime")
+        agrees(lambda: time.time() - psutil.boot_time(), lambda: value(often(host), c.SYSTEM_UPTIME), 1.5, "uptime")
 
 
 def test_network_connections_count_opened_sockets() -> None:
@@ -205,9 +205,9 @@ def test_network_connections_count_opened_sockets() -> None:
     pairs = 40
 
     def now() -> Counter[str]:
-        words = (v.NETWORK_TRANSPORT, v.CONNECTION_STATE)
+        words = (c.NETWORK_TRANSPORT, c.CONNECTION_STATE)
         found: Counter[str] = Counter()
-        for series, count in series_of(often(host), v.SYSTEM_NETWORK_CONNECTION_COUNT).items():
+        for series, count in series_of(often(host), c.SYSTEM_NETWORK_CONNECTION_COUNT).items():
             found[" ".join(str(series.attributes[word]) for word in words if word in series.attributes)] = int(count)  # type: ignore[arg-type]
         return found
 
@@ -246,7 +246,7 @@ def test_process_count_by_state_agrees_with_psutil() -> None:
         for state in ("sleeping", "stopped"):
             agrees(
                 lambda state=state: theirs(state),  # type: ignore[misc]
-                lambda state=state: value(all_of(host), v.SYSTEM_PROCESS_COUNT, {v.PROCESS_STATE: state}),  # type: ignore[misc]
+                lambda state=state: value(all_of(host), c.SYSTEM_PROCESS_COUNT, {c.PROCESS_STATE: state}),  # type: ignore[misc]
                 0,
                 f"processes {state}",
             )
@@ -255,7 +255,7 @@ def test_process_count_by_state_agrees_with_psutil() -> None:
         wait_for(lambda: psutil.Process(child.pid).status() == "zombie", 20, "dead child that nobody has fetched")
         agrees(
             lambda: theirs("defunct"),
-            lambda: value(all_of(host), v.SYSTEM_PROCESS_COUNT, {v.PROCESS_STATE: "defunct"}),
+            lambda: value(all_of(host), c.SYSTEM_PROCESS_COUNT, {c.PROCESS_STATE: "defunct"}),
             0,
             "processes defunct",
         )
@@ -273,11 +273,11 @@ def _pressure() -> dict[tuple[str, str], float]:
 def test_pressure_time_agrees_with_proc_pressure() -> None:
     with opened("host") as host:
         before, ours, after = _pressure(), often(host), _pressure()
-    found = series_of(ours, v.SYSTEM_PRESSURE_TIME)
-    keys = {(str(each.attributes[v.PRESSURE_RESOURCE]), str(each.attributes[v.PRESSURE_KIND])) for each in found}
+    found = series_of(ours, c.SYSTEM_PRESSURE_TIME)
+    keys = {(str(each.attributes[c.PRESSURE_RESOURCE]), str(each.attributes[c.PRESSURE_KIND])) for each in found}
     assert keys == {("cpu", "some"), ("memory", "some"), ("memory", "full"), ("io", "some"), ("io", "full")}
     for resource, kind in keys:
-        mine = value(ours, v.SYSTEM_PRESSURE_TIME, {v.PRESSURE_RESOURCE: resource, v.PRESSURE_KIND: kind})
+        mine = value(ours, c.SYSTEM_PRESSURE_TIME, {c.PRESSURE_RESOURCE: resource, c.PRESSURE_KIND: kind})
         rises_between(before[resource, kind], mine, after[resource, kind], f"{kind} {resource}")
 
 
@@ -374,15 +374,15 @@ def test_diskstats_of_14_18_and_20_columns_give_the_same_values(columns: int) ->
 def test_cpu_modes_missing_in_proc_stat_are_absent(columns: int) -> None:
     machine = old(0)
     _files(machine)["/proc/stat"] = stat(8, 0, columns)
-    modes = {str(series.attributes[v.CPU_MODE]) for series in series_of(_read(machine), v.SYSTEM_CPU_TIME)}
+    modes = {str(series.attributes[c.CPU_MODE]) for series in series_of(_read(machine), c.SYSTEM_CPU_TIME)}
     known = ["user", "nice", "system", "idle", "iowait", "interrupt", "steal"]
     assert modes == set(known[: {4: 4, 7: 6, 8: 7, 10: 7}[columns]])
 
 
 def test_memory_available_is_absent_without_memavailable() -> None:
     found = _read(old(0))
-    assert not series_of(found, v.SYSTEM_MEMORY_LINUX_AVAILABLE)
-    assert sum(series_of(found, v.SYSTEM_MEMORY_USAGE).values()) == value(found, v.SYSTEM_MEMORY_LIMIT)  # type: ignore[arg-type]
+    assert not series_of(found, c.SYSTEM_MEMORY_LINUX_AVAILABLE)
+    assert sum(series_of(found, c.SYSTEM_MEMORY_USAGE).values()) == value(found, c.SYSTEM_MEMORY_LIMIT)  # type: ignore[arg-type]
 
 
 def test_removed_and_added_disks_are_noticed() -> None:
@@ -390,7 +390,7 @@ def test_removed_and_added_disks_are_noticed() -> None:
     with opened("host", machine) as host:
         _files(machine)["/proc/diskstats"] = diskstats(["sdb", "sdc"], 0)
         _files(machine)["/sys/block/sdc/device/model"] = "x\n"
-        found = {series.attributes[v.DEVICE] for series in series_of(often(host), v.SYSTEM_DISK_IO_TIME)}
+        found = {series.attributes[c.DEVICE] for series in series_of(often(host), c.SYSTEM_DISK_IO_TIME)}
     assert found == {"sdb", "sdc"}
 
 
@@ -399,7 +399,7 @@ def test_added_interface_appears_within_a_minute_and_removed_one_vanishes() -> N
     assert machine.tree is not None
 
     def seen() -> set[object]:
-        return {series.attributes[v.INTERFACE] for series in series_of(often(host), v.SYSTEM_NETWORK_IO)}
+        return {series.attributes[c.INTERFACE] for series in series_of(often(host), c.SYSTEM_NETWORK_IO)}
 
     with opened("host", machine) as host:
         assert seen() == {"eth0"}
@@ -421,32 +421,32 @@ def test_interface_with_non_utf8_name_is_ignored() -> None:
 def test_diskstats_line_with_few_columns_is_ignored(columns: int) -> None:
     machine = old(0)
     _files(machine)["/proc/diskstats"] = diskstats(["sda"], 0, 14) + diskstats(["sdb"], 0, columns)
-    found = {series.attributes[v.DEVICE] for series in series_of(_read(machine), v.SYSTEM_DISK_IO_TIME)}
+    found = {series.attributes[c.DEVICE] for series in series_of(_read(machine), c.SYSTEM_DISK_IO_TIME)}
     assert found == {"sda"}
 
 
 def test_detail_adds_series_per_cpu_and_process_state() -> None:
     machine = everything(0, cores=12)
     found = _read(machine, detail="cpu,connections,processes", include_metrics="*")
-    assert len(series_of(found, v.SYSTEM_CPU_TIME)) == 12 * 7
-    assert len(series_of(found, v.SYSTEM_CPU_UTILIZATION)) == 12 * 7
-    assert value(found, v.SYSTEM_CPU_FREQUENCY, {v.CPU_NUMBER: 11}) == 2.21e9
-    assert value(found, v.SYSTEM_PROCESS_COUNT, {v.PROCESS_STATE: "sleeping"}) == 6 + 1, "and the one that reads"
-    assert value(found, v.SYSTEM_PROCESS_COUNT, {v.PROCESS_STATE: "running"}) == 2
-    assert value(found, v.SYSTEM_PROCESS_COUNT, {v.PROCESS_STATE: "stopped"}) == 2
-    assert value(found, v.SYSTEM_PROCESS_COUNT, {v.PROCESS_STATE: "defunct"}) == 1
+    assert len(series_of(found, c.SYSTEM_CPU_TIME)) == 12 * 7
+    assert len(series_of(found, c.SYSTEM_CPU_UTILIZATION)) == 12 * 7
+    assert value(found, c.SYSTEM_CPU_FREQUENCY, {c.CPU_NUMBER: 11}) == 2.21e9
+    assert value(found, c.SYSTEM_PROCESS_COUNT, {c.PROCESS_STATE: "sleeping"}) == 6 + 1, "and the one that reads"
+    assert value(found, c.SYSTEM_PROCESS_COUNT, {c.PROCESS_STATE: "running"}) == 2
+    assert value(found, c.SYSTEM_PROCESS_COUNT, {c.PROCESS_STATE: "stopped"}) == 2
+    assert value(found, c.SYSTEM_PROCESS_COUNT, {c.PROCESS_STATE: "defunct"}) == 1
 
 
 def test_udp_connections_without_ipv6() -> None:
-    machine, udp = metal(0), {v.NETWORK_TRANSPORT: "udp"}
-    assert value(_read(machine), v.SYSTEM_NETWORK_CONNECTION_COUNT, udp) == 9 + 5
+    machine, udp = metal(0), {c.NETWORK_TRANSPORT: "udp"}
+    assert value(_read(machine), c.SYSTEM_NETWORK_CONNECTION_COUNT, udp) == 9 + 5
     del _files(machine)["/proc/net/sockstat6"]
-    assert value(_read(machine), v.SYSTEM_NETWORK_CONNECTION_COUNT, udp) == 9
+    assert value(_read(machine), c.SYSTEM_NETWORK_CONNECTION_COUNT, udp) == 9
 
 
 MANY = """
 import os, subprocess
-from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware import catalog as c
 from tests.sources.reading import often, opened, series_of
 names = [f"otel{number}" for number in range(80)]
 kinds = ("dummy", "ifb")
@@ -454,7 +454,7 @@ kind = next(kind for kind in kinds if not os.system(f"ip link add otel0 type {ki
 for name in names[1:]:
     subprocess.run(["ip", "link", "add", name, "type", kind], check=True)
 with opened("host", interfaces=names) as host:
-    print(len(series_of(often(host), v.SYSTEM_NETWORK_IO)))
+    print(len(series_of(often(host), c.SYSTEM_NETWORK_IO)))
 """
 
 

@@ -11,14 +11,14 @@ from tests.sources.machines import infiniband
 from tests.sources.reading import Portable, all_of, opened
 from tests.sources.tree import Fabricated, Tree
 
-from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Series, Unavailable, Value
 
 DEAD = OSError(EIO, os.strerror(EIO))
 
 
 def _ports(found: dict[Series, Value]) -> set[object]:
-    return {series.attributes[v.HW_ID] for series in found}
+    return {series.attributes[c.HW_ID] for series in found}
 
 
 def test_no_adapter_is_unavailable_with_a_fix() -> None:
@@ -38,10 +38,10 @@ def test_unreadable_port_loses_its_metrics_and_all_ports_are_an_error() -> None:
     with opened("infiniband", Fabricated(tree)) as source:
         whole = all_of(source)
         assert _ports(whole) == {"mlx5_0/1", "mlx5_1/1"}
-        assert source.missing == []
+        assert source.unsupported == []
         tree.files |= {name: DEAD for name in tree.files if "mlx5_1" in name}
         assert _ports(all_of(source)) == {"mlx5_0/1"}
-        assert source.missing == ["mlx5_1/1: none of its files can be read"]
+        assert source.unsupported == ["mlx5_1/1: none of its files can be read"]
         tree.files |= {name: DEAD for name in tree.files if "mlx5_0" in name}
         with pytest.raises(OSError, match="no port says anything"):
             all_of(source)
@@ -50,7 +50,7 @@ def test_unreadable_port_loses_its_metrics_and_all_ports_are_an_error() -> None:
             all_of(source)
         tree.files |= infiniband(0)
         assert all_of(source) == whole
-        assert source.missing == []
+        assert source.unsupported == []
 
 
 @pytest.mark.parametrize("text", ["", "\n", "N/A\n", "-1\n", "0x10\n", "3 4\n"])

@@ -69,7 +69,7 @@ def test_lost_gpu_has_status_failed_until_it_answers_and_others_go_on(
         }
         assert now.values("hw.errors", hw_name="GPU 1") == [0], "of its errors, the events that may say why"
         assert now.one("hw.energy", hw_name="GPU 0") > energy
-        assert cards.missing("does not answer") == [f"GPU 1 does not answer: {words}"]
+        assert cards.unsupported("does not answer") == [f"GPU 1 does not answer: {words}"]
         assert cards.up(), "one device is not the source"
         assert [each for each in warnings(caplog) if "GPU 1" in each] == warnings(caplog)
         assert len(warnings(caplog)) == 1
@@ -78,7 +78,7 @@ def test_lost_gpu_has_status_failed_until_it_answers_and_others_go_on(
         now = cards.tick(2)
         assert now.one("hw.energy", hw_name="GPU 1") > energy, "its counter went on"
         assert now.one("hw.gpu.utilization", hw_name="GPU 1", hw_gpu_task="general") == 0.88
-        assert not cards.missing("does not answer")
+        assert not cards.unsupported("does not answer")
         cards.tick(2, {"gpu1": refused(code)})
         assert len(warnings(caplog)) == 2, "another time is another sentence"
     back = [text for text in news(caplog) if "GPU 1" in text]
@@ -88,9 +88,9 @@ def test_lost_gpu_has_status_failed_until_it_answers_and_others_go_on(
 def test_missing_rows_of_a_lost_gpu_are_not_listed(tmp_path: Path) -> None:
     with plugged(tmp_path, h100(0)) as cards:
         cards.tick(0)
-        assert cards.missing("Not Supported")
+        assert cards.unsupported("Not Supported")
         cards.tick(2, {"gpu0": refused(LOST)})
-        assert [sentence.partition(":")[0] for sentence in cards.missing()] == ["GPU 0 does not answer"]
+        assert [sentence.partition(":")[0] for sentence in cards.unsupported()] == ["GPU 0 does not answer"]
 
 
 def test_lost_gpu_is_retried_after_growing_pauses(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_other_uuid_at_the_index_of_a_lost_gpu_is_not_taken_for_it(tmp_path: Pat
         for _ in range(10):
             now = cards.tick(2)
         assert len(now.of("hw.power")) == 1
-        assert cards.missing("does not answer") == [f"GPU 0 does not answer: {UUID}1 answers in its place"]
+        assert cards.unsupported("does not answer") == [f"GPU 0 does not answer: {UUID}1 answers in its place"]
         assert cards.up()
 
 
@@ -170,14 +170,14 @@ def test_limit_that_fails_at_first_is_asked_for_again(tmp_path: Path) -> None:
     with plugged(tmp_path, a100(0), say=quiet) as cards:
         now = cards.tick(0)
         assert now.of("hw.temperature.limit", hw_limit_type="high.critical") == {}
-        assert cards.missing("hw.temperature.limit (gpu high.critical)")
+        assert cards.unsupported("hw.temperature.limit (gpu high.critical)")
         cards.fake.say({"gpu0.TemperatureThreshold.0": 92})
         for _ in range(4):
             now = cards.tick(10)
         assert now.one("hw.temperature.limit", hw_limit_type="high.critical") == 92
-        assert not cards.missing("hw.temperature.limit")
-        assert cards.missing("hw.gpu.frequency.limit (sm)")[0].endswith("Not Supported")
-        assert cards.missing("hw.gpu.frequency.limit (memory): the driver says nothing that can be true")
+        assert not cards.unsupported("hw.temperature.limit")
+        assert cards.unsupported("hw.gpu.frequency.limit (sm)")[0].endswith("Not Supported")
+        assert cards.unsupported("hw.gpu.frequency.limit (memory): the driver says nothing that can be true")
         calls = cards.fake.calls()
         assert [calls[f"gpu0.MaxClockInfo.{domain}"] for domain in range(4)] == [1, 1, 1, 1], "it never changes"
 
@@ -222,7 +222,7 @@ def test_wsl_unknown_errors_lose_only_their_own_rows(tmp_path: Path, caplog: pyt
         for _ in range(32):
             now = cards.tick(2)
         assert now.one("hw.gpu.utilization", hw_gpu_task="general") == 0.5
-        assert not cards.missing("hw.gpu.utilization (general")
+        assert not cards.unsupported("hw.gpu.utilization (general")
     assert warnings(caplog) == []
 
 
@@ -270,7 +270,7 @@ def test_unsupported_call_is_made_once_and_its_row_is_missing(
         cards.tick(0)
         cards.tick(2)
         assert shown(cards) & others == {"hw.energy", "hw.gpu.io{pcie transmit}"}
-        said = " ".join(cards.missing())
+        said = " ".join(cards.unsupported())
         for call, (_, words) in CALLS.items():
             if f"gpu0.{call}" in quiet:
                 row, _, word = words.partition(" (")
@@ -298,7 +298,7 @@ def test_failing_call_is_retried_after_growing_pauses(
             cards.tick(2)
         asked = cards.fake.calls()["gpu0.PowerUsage"]
         assert 3 <= asked <= 6
-        assert cards.missing("hw.power")
+        assert cards.unsupported("hw.power")
         assert cards.up()
         for call, value in still(h100(), START).items():
             if call in CALLS:
@@ -306,7 +306,7 @@ def test_failing_call_is_retried_after_growing_pauses(
         for _ in range(33):
             cards.tick(2)
         assert {row for row, _ in CALLS.values()} <= shown(cards)
-        assert not cards.missing("hw.power")
+        assert not cards.unsupported("hw.power")
     assert warnings(caplog) == []
 
 
@@ -344,7 +344,7 @@ def test_impossible_values_are_not_exported(tmp_path: Path) -> None:
         for name in ("hw.gpu.performance_state", "hw.gpu.sm.occupancy"):
             assert now.of(name, hw_name="GPU 0") == {}, name
         assert now.of("hw.temperature", hw_name="GPU 0", hw_sensor_location="memory") == {}
-        assert cards.missing("hw.gpu.memory.usage")
+        assert cards.unsupported("hw.gpu.memory.usage")
         assert cards.up()
 
 
@@ -546,7 +546,7 @@ def test_driver_without_events_has_xid_missing(tmp_path: Path, caplog: pytest.Lo
         now = cards.tick(0)
         assert now.of("hw.errors", error_type="xid") == {}
         assert now.one("hw.errors", error_type="corrected") == 37
-        assert cards.missing("xid")
+        assert cards.unsupported("xid")
         assert cards.up()
 
 
@@ -556,7 +556,7 @@ def test_driver_without_events_has_xid_missing(tmp_path: Path, caplog: pytest.Lo
 def test_endless_insufficient_size_of_process_list_is_given_up(tmp_path: Path) -> None:
     with plugged(tmp_path, h100(0), say={"gpu0.ComputeRunningProcesses": refused(7)}) as cards:
         assert cards.tick(0).one("hw.power") == pytest.approx(512.6)
-        assert cards.missing("process.gpu.memory.usage")
+        assert cards.unsupported("process.gpu.memory.usage")
         assert cards.fake.calls()["gpu0.ComputeRunningProcesses_v3"] < 10
 
 

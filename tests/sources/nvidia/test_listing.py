@@ -10,12 +10,12 @@ from tests.samples import samples
 from tests.sources.reading import often, opened, value
 from tests.sources.tree import Fabricated, Tree
 
-from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.fields import QUANTITIES
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Rate, Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.sources import Site, Source
+from opentelemetry.instrumentation.hardware.sources import Source, SourceContext
 from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia
 from opentelemetry.instrumentation.hardware.sources.nvidia.listing import PACE
 from opentelemetry.instrumentation.hardware.sources.nvidia.smi import parse
@@ -53,7 +53,7 @@ class Machine:
 
     def open(self, member: bool) -> Source:
         config = Config.read({"nvml": "off", "nvidia_smi": str(self.tool)}, {})
-        source = Nvidia(Site(config, Drivers(), os.getpid(), member, {}))
+        source = Nvidia(SourceContext(config, Drivers(), os.getpid(), member, {}))
         source.open()
         return source
 
@@ -66,13 +66,13 @@ def machine(tmp_path: Path) -> Machine:
 def test_nvidia_smi_runs_once_per_reading(machine: Machine) -> None:
     machine.says(100)
     source = machine.open(member=False)
-    assert source.pace == PACE
+    assert source.min_interval == PACE
     found = often(source)
     assert machine.runs() == 1
-    (gpu,) = {series.attributes[v.HW_ID] for series in found if series.metric is v.HW_GPU_INFO}
-    used = {series: number for series, number in source.read_seldom() if series.metric is v.PROCESS_GPU_MEMORY_USAGE}
+    (gpu,) = {series.attributes[c.HW_ID] for series in found if series.metric is c.HW_GPU_INFO}
+    used = {series: number for series, number in source.read_slow() if series.metric is c.PROCESS_GPU_MEMORY_USAGE}
     assert machine.runs() == 1, "who uses the GPUs stands in the same document"
-    assert value(used, v.PROCESS_GPU_MEMORY_USAGE, {v.HW_ID: gpu}) == 100 << 20
+    assert value(used, c.PROCESS_GPU_MEMORY_USAGE, {c.HW_ID: gpu}) == 100 << 20
     often(source)
     assert machine.runs() == 2
     source.close()
@@ -81,8 +81,8 @@ def test_nvidia_smi_runs_once_per_reading(machine: Machine) -> None:
 def test_rows_that_nvidia_smi_lacks_are_missing(machine: Machine) -> None:
     source = machine.open(member=False)
     rows = {series.metric.name for series in often(source)}
-    list(source.read_seldom())
-    (sentence,) = (each for each in source.missing if each.endswith(": nvidia-smi does not say it"))
+    list(source.read_slow())
+    (sentence,) = (each for each in source.unsupported if each.endswith(": nvidia-smi does not say it"))
     for words in ("hw.gpu.io (pcie transmit", "hw.gpu.sm.occupancy", "xid", "process.gpu.utilization"):
         assert words in sentence
     assert not {"hw.gpu.io", "hw.gpu.sm.occupancy"} & rows
@@ -113,7 +113,7 @@ def test_every_number_of_an_xml_document_is_a_point_of_its_device(machine: Machi
     told = {
         (
             series.metric.name,
-            str(series.attributes[v.HW_ID]),
+            str(series.attributes[c.HW_ID]),
             frozenset((key, word) for key, word in series.attributes.items() if key not in WHOSE),
         ): number
         for series, number in found.items()
@@ -123,10 +123,16 @@ def test_every_number_of_an_xml_document_is_a_point_of_its_device(machine: Machi
     assert expected
 
 
-WHOSE = (v.HW_ID, v.HW_NAME, v.HW_TYPE, v.HW_PARENT)
+WHOSE = (c.HW_ID, c.HW_NAME, c.HW_TYPE, c.HW_PARENT)
 FOLLOWING = (
-    *(v.HW_GPU_INFO, v.HW_STATUS, v.HW_GPU_MEMORY_PEAK, v.HW_GPU_MEMORY_UTILIZATION, v.HW_POWER_PEAK),
-    *(v.HW_POWER_UTILIZATION, v.HW_TEMPERATURE_PEAK, v.HW_GPU_UTILIZATION_PEAK),
+    *(
+        c.HW_GPU_INFO,
+        c.HW_STATUS,
+        c.HW_GPU_MEMORY_PEAK,
+        c.HW_GPU_MEMORY_UTILIZATION,
+        c.HW_POWER_PEAK,
+    ),
+    *(c.HW_POWER_UTILIZATION, c.HW_TEMPERATURE_PEAK, c.HW_GPU_UTILIZATION_PEAK),
 )
 """Rows that are computed from others, or without a number."""
 
@@ -137,8 +143,8 @@ def test_job_member_runs_nvidia_smi_itself_and_reports_only_its_memory(machine: 
     for used in (100, 250):
         machine.says(used)
         assert often(source) == {}
-        points = list(source.read_seldom())
-        assert {series.metric for series, _ in points} == {v.PROCESS_GPU_MEMORY_USAGE}
+        points = list(source.read_slow())
+        assert {series.metric for series, _ in points} == {c.PROCESS_GPU_MEMORY_USAGE}
         assert [value for _, value in points] == [used << 20]
     assert machine.runs() == 2
     source.close()

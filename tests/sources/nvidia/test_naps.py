@@ -9,7 +9,7 @@ import pytest
 from tests.sources.reading import opened
 from tests.sources.tree import Fabricated, Tree
 
-from opentelemetry.instrumentation.hardware.drivers import Refusal
+from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.sources.nvidia.naps import Naps
 
 INNER, OUTER = "0000:01:00.0", "0000:41:00.0"
@@ -31,9 +31,9 @@ class Watched(Fabricated):
 
     wanted = 0
 
-    def own(self, name: str, make: Callable[[], Any]) -> Any:
+    def custom(self, name: str, make: Callable[[], Any]) -> Any:
         self.wanted += 1
-        raise Refusal(12, "there is no library")
+        raise DriverError(12, "there is no library")
 
 
 @pytest.mark.parametrize(
@@ -68,12 +68,12 @@ def test_library_is_not_loaded_while_every_gpu_sleeps() -> None:
     tree = Tree(machine(a=("auto", "suspended")))
     drivers = Watched(tree)
     with opened("nvidia", drivers, nvidia_smi="off") as source:
-        assert [*source.read(), *source.read_seldom()] == []
+        assert [*source.read(), *source.read_slow()] == []
         assert drivers.wanted == 0
-        (sentence,) = source.missing
+        (sentence,) = source.unsupported
         assert "sleep" in sentence
         tree.files[f"/sys/bus/pci/devices/{INNER}/power/runtime_status"] = "active\n"
         assert [*source.read()] == []
         with pytest.raises(Exception, match="no library"):
-            [*source.read_seldom()]
+            [*source.read_slow()]
         assert drivers.wanted == 1

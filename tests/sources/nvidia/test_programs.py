@@ -61,13 +61,13 @@ def value(said: Mapping[str, Any], name: str, **attributes: str) -> Any:
 
 NEWER = """
 import os
-from opentelemetry.instrumentation.hardware.drivers import Refusal
+from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import Nvml
 nvml = Nvml(os.environ["OTEL_PYTHON_HARDWARE_NVML"])
 for ask in (lambda: nvml.get("0", "PowerUsage"), lambda: nvml.processes("0", "Compute")):
     try:
         ask()
-    except Refusal as refusal:
+    except DriverError as refusal:
         print(refusal)
 import nvitop
 """

@@ -189,7 +189,7 @@ def test_gpu_rows_have_the_expected_values_and_units(tmp_path: Path, make: Calla
         assert found == pytest.approx(expected, rel=1e-9)
         assert cards.up()
         for words in MISSING[make]:
-            assert cards.missing(words), words
+            assert cards.unsupported(words), words
 
 
 DISTINCT: Gpu = {
@@ -289,7 +289,7 @@ def test_missing_rows_are_exactly_those_not_exported(
     with plugged(tmp_path, make()) as cards:
         cards.tick(0)
         exported = kinds(cards.tick(2))
-        sentences = [sentence.rpartition(": ")[0] for sentence in cards.missing()]
+        sentences = [sentence.rpartition(": ")[0] for sentence in cards.unsupported()]
     missing = set()
     for row, words in re.findall(r"((?:hw|process)\.[a-z._]+)(?: \(([^)]*)\))?", "; ".join(sentences)):
         missing |= {" ".join([row, *sorted(word.split())]) for word in words.split(", ")} if words else {row}
@@ -339,7 +339,7 @@ def test_vgpu_and_wsl_export_what_their_drivers_answer(tmp_path: Path) -> None:
         shared = cards.tick(0)
         assert "hw.power" not in shared.names()
         assert "hw.energy" not in shared.names()
-        assert cards.missing("hw.energy")
+        assert cards.unsupported("hw.energy")
         assert shared.one("hw.gpu.utilization", hw_gpu_task="general") == 0.88
         assert shared.one("hw.gpu.memory.limit") == 10 * GIB
         assert shared.one("hw.status", hw_state="ok") == 1
@@ -349,9 +349,9 @@ def test_vgpu_and_wsl_export_what_their_drivers_answer(tmp_path: Path) -> None:
         assert windows.one("hw.gpu.memory.usage") == 10_000 * MIB
         assert windows.one("hw.status", hw_state="ok") == 1
         assert windows.of("hw.gpu.utilization") == {}
-        assert cards.missing("hw.gpu.utilization (general, memory)")[0].endswith("Unknown Error")
-        assert cards.missing("process.gpu.memory.usage")
-        assert not cards.missing("hw.energy"), "it is the integral of power"
+        assert cards.unsupported("hw.gpu.utilization (general, memory)")[0].endswith("Unknown Error")
+        assert cards.unsupported("process.gpu.memory.usage")
+        assert not cards.unsupported("hw.energy"), "it is the integral of power"
         assert cards.up()
 
 
@@ -569,14 +569,14 @@ def test_error_sum_with_a_missing_field_is_left_out(tmp_path: Path) -> None:
         now = cards.tick(10, failing)
         for kind in ("corrected", "nvlink_crc", "row_remap"):
             assert now.of("hw.errors", error_type=kind) == {}, kind
-            assert [each for each in cards.missing(kind) if each.endswith("Timeout")], kind
+            assert [each for each in cards.unsupported(kind) if each.endswith("Timeout")], kind
         assert now.one("hw.errors", error_type="uncorrected") == 1
         back = {"gpu0.FieldValues.22": "ullong 5", "gpu0.FieldValues.45": "ullong 1", "gpu0.FieldValues.143": "uint 1"}
         now = cards.tick(10, back)
         assert now.one("hw.errors", error_type="corrected") == 5
         assert now.one("hw.errors", error_type="nvlink_crc") == 1
         assert now.one("hw.errors", error_type="row_remap") == 3
-        assert not cards.missing("corrected")
+        assert not cards.unsupported("corrected")
 
 
 @pytest.mark.parametrize(("field", "what"), [(31, "pages"), (144, "rows"), (145, "rows without a spare")])
@@ -597,7 +597,7 @@ def test_failing_fan_loses_only_its_own_speed(tmp_path: Path) -> None:
         now = cards.tick(10, {**quiet, "gpu0.FanSpeed.1": 99})
         assert now.values("hw.fan.speed_ratio") == [0.99]
         assert now.values("hw.fan.speed") == []
-        assert cards.missing("hw.fan.speed")
+        assert cards.unsupported("hw.fan.speed")
         cards.fake.say({"gpu0.FanSpeedRPM.0": 1620})
         now = cards.tick(10, {"gpu0.FanSpeed_v2.0": NOT_AVAILABLE})
         now = cards.tick(10)
@@ -605,7 +605,7 @@ def test_failing_fan_loses_only_its_own_speed(tmp_path: Path) -> None:
         now = cards.tick(10, {"gpu0.FanSpeed_v2.0": 20})
         assert now.values("hw.fan.speed_ratio") == [0.2, 0.99]
         assert now.values("hw.fan.speed") == [1620] * REVOLUTIONS
-        assert not cards.missing("hw.fan.speed_ratio")
+        assert not cards.unsupported("hw.fan.speed_ratio")
 
 
 # -- Critical events (Xid).
@@ -664,7 +664,7 @@ def test_mig_instances_are_devices_with_the_gpu_as_parent(tmp_path: Path) -> Non
             assert now.of("hw.power", hw_id=part(slot)) == {}
             assert now.of("hw.energy", hw_id=part(slot)) == {}
         assert now.of("hw.gpu.utilization", hw_id=whole) == {}, "the driver does not say it of a GPU with instances"
-        (sentence,) = cards.missing("hw.gpu.utilization (general, memory, encoder, decoder, jpeg, ofa")
+        (sentence,) = cards.unsupported("hw.gpu.utilization (general, memory, encoder, decoder, jpeg, ofa")
         assert sentence.endswith(" of GPU 0: Not Supported")
         assert now.one("hw.power", hw_id=whole) == pytest.approx(512.6)
         assert now.one("hw.gpu.memory.usage", hw_id=whole) == 50_000 * MIB
@@ -678,13 +678,13 @@ def test_compute_instances_sharing_a_gpu_instance_have_no_utilization(tmp_path: 
         now = cards.tick(2)
         found = {dict(pairs)["hw.name"] for pairs in now.of("hw.gpu.utilization", hw_gpu_task="sm")}
         assert found == {"MIG 0/3"}
-        assert cards.missing("of MIG 0/0, MIG 0/1: the compute instances of one GPU instance are counted as one")
+        assert cards.unsupported("of MIG 0/0, MIG 0/1: the compute instances of one GPU instance are counted as one")
         assert len(now.of("hw.gpu.memory.usage")) == 4, "which they have in common"
         cards.tick(10, {f"gpu0.{call}": None for call in mig(h100(), 0, {1: (1, 1)}) if call.startswith("mig1.")})
         cards.tick(2)
         now = cards.tick(2)
         assert now.one("hw.gpu.utilization", hw_gpu_task="sm", hw_name="MIG 0/0") == pytest.approx(0.15)
-        assert not cards.missing("MIG 0/0: the compute")
+        assert not cards.unsupported("MIG 0/0: the compute")
         assert cards.up()
 
 
@@ -721,7 +721,7 @@ def test_mig_instance_without_permission_is_missing_without_a_warning(
         for _ in range(3):
             now = cards.tick(10)
         assert {dict(pairs)["hw.id"] for pairs in now.of("hw.gpu.info", hw_gpu_type="partition")} == {part(3)}
-        assert cards.missing("MIG instance 0/0")
+        assert cards.unsupported("MIG instance 0/0")
         assert now.one("hw.gpu.memory.usage", hw_id=part(3)) == 4 * GIB
         assert cards.up()
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == []

@@ -48,8 +48,8 @@ def test_gpu_memory_of_a_program_and_its_children_is_summed(
         now = cards.tick(10, {"gpu0.ComputeRunningProcesses": "", "gpu0.GraphicsRunningProcesses": ""})
         assert {dict(pairs)["hw.id"] for pairs in now.of("process.gpu.memory.usage")} == {f"{ID}2"}
         assert cards.up()
-        assert not cards.missing("process.gpu.memory.usage")
-        assert cards.missing("process.gpu.utilization")
+        assert not cards.unsupported("process.gpu.memory.usage")
+        assert cards.unsupported("process.gpu.utilization")
     monkeypatch.delenv("CUDA_MPS_PIPE_DIRECTORY")
     with plugged(tmp_path, h100(0), h100(1), h100(2), say=users) as cards:
         now = cards.tick(0)
@@ -91,10 +91,10 @@ def test_idle_process_counts_as_zero_in_the_mean(tmp_path: Path) -> None:
         assert now.one("process.gpu.utilization", hw_gpu_task="sm") == pytest.approx((0 + 0.3) / 2)
         now = cards.tick(10, {"gpu0.ProcessUtilization": refused(3)})
         assert now.of("process.gpu.utilization") == {}
-        assert cards.missing("process.gpu.utilization")
+        assert cards.unsupported("process.gpu.utilization")
         now = cards.tick(10, {"gpu0.ProcessUtilization": listed((ME, 60, 50, 0, 0, 0))})
         assert now.one("process.gpu.utilization", hw_gpu_task="sm") == 0.5
-        assert not cards.missing("process.gpu.utilization")
+        assert not cards.unsupported("process.gpu.utilization")
 
 
 def test_process_memory_is_reported_by_mig_instance(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_process_lists_of_535_43_to_535_85_are_not_read(tmp_path: Path, version:
     with plugged(tmp_path, geforce(0), say=users) as cards:
         now = cards.tick(0)
         assert bool(now.of("process.gpu.memory.usage")) is not garbled
-        assert bool(cards.missing("535.86 and later are well")) is garbled
+        assert bool(cards.unsupported("535.86 and later are well")) is garbled
         assert now.one("hw.power") == pytest.approx(287.45)
 
 
@@ -131,10 +131,10 @@ def test_impossible_pids_are_ignored(tmp_path: Path) -> None:
 def test_process_list_that_fails_is_missing_until_it_works(tmp_path: Path) -> None:
     with plugged(tmp_path, h100(0), say={"gpu0.ComputeRunningProcesses": refused(999)}) as cards:
         cards.tick(0)
-        assert cards.missing("process.gpu.memory.usage")
+        assert cards.unsupported("process.gpu.memory.usage")
         now = cards.tick(10, {"gpu0.ComputeRunningProcesses": listed((ME, MIB))})
         assert now.one("process.gpu.memory.usage") == MIB
-        assert not cards.missing("process.gpu.memory.usage")
+        assert not cards.unsupported("process.gpu.memory.usage")
 
 
 def test_process_list_larger_than_the_first_buffer_is_read_completely(tmp_path: Path) -> None:

@@ -37,13 +37,13 @@ from tests.waiting import wait_for
 from tests.web import Web, page
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
-from opentelemetry.instrumentation.hardware import catalog as v
-from opentelemetry.instrumentation.hardware.drivers import Drivers, Refusal
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.drivers import DriverError, Drivers
 from opentelemetry.instrumentation.hardware.endpoints import (
     SHARE,
     TOTAL,
     Endpoint,
-    Misread,
+    EndpointConfigError,
     endpoints,
     filters,
 )
@@ -83,7 +83,7 @@ TEXT = "text/plain; version=0.0.4"
     ],
 )
 def test_invalid_endpoint_is_refused_without_its_secrets(words: object, why: str) -> None:
-    with pytest.raises(Misread, match=why) as told:
+    with pytest.raises(EndpointConfigError, match=why) as told:
         endpoints(words)
     assert "secret" not in str(told.value)
     assert "word@" not in str(told.value)
@@ -137,7 +137,7 @@ def test_endpoints_from_a_yaml_file(tmp_path: Path) -> None:
     file.write_text("a:\n  url: http://h/m\n  filters:\n    - x\nb: http://h/m\n")
     assert [one.filters for one in endpoints(str(file)).each] == [["x"], None]
     file.write_text("a: [\n")
-    with pytest.raises(Misread, match="is no YAML, line"):
+    with pytest.raises(EndpointConfigError, match="is no YAML, line"):
         endpoints(str(file))
 
 
@@ -148,7 +148,7 @@ def test_yaml_file_with_a_python_object_is_refused_and_runs_nothing(
     made = tmp_path / "made"
     file = tmp_path / "endpoints.yaml"
     file.write_text(f"a: http://h/m\nb: !!python/{tag} [{made}]\n")
-    with pytest.raises(Misread, match=r"endpoints\.yaml is no YAML, line 2$"):
+    with pytest.raises(EndpointConfigError, match=r"endpoints\.yaml is no YAML, line 2$"):
         endpoints(str(file))
     assert Config.read({}, {"OTEL_PYTHON_HARDWARE_OPENMETRICS": str(file)}).openmetrics is None
     assert len(warnings(caplog)) == 1
@@ -167,7 +167,7 @@ def test_yaml_file_without_pyyaml_is_refused(tmp_path: Path, monkeypatch: pytest
     file = tmp_path / "endpoints.yaml"
     file.write_text("a: http://h/m\n")
     monkeypatch.setitem(sys.modules, "yaml", None)
-    with pytest.raises(Misread, match="YAML takes PyYAML"):
+    with pytest.raises(EndpointConfigError, match="YAML takes PyYAML"):
         endpoints(str(file))
     file.write_text('{"a": "http://h/m"}')
     assert [one.name for one in endpoints(str(file)).each] == ["a"]
@@ -339,7 +339,7 @@ class Answering(Drivers):
         super().__init__()
         self.answers = list(answers)
 
-    def own(self, name: str, make: Callable[[], Any]) -> Any:
+    def custom(self, name: str, make: Callable[[], Any]) -> Any:
         make()
         return self
 
@@ -362,7 +362,7 @@ def scraped(stage: Playing) -> list[str]:
 def test_failing_endpoint_is_down_and_recovers(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     drivers = Answering(
-        "a 1\n", ConnectionRefusedError(111, "Connection refused"), Refusal(404, "it answers 404"), "a 2\n"
+        "a 1\n", ConnectionRefusedError(111, "Connection refused"), DriverError(404, "it answers 404"), "a 2\n"
     )
     where = "openmetrics.endpoint=own,server.address=h,server.port=9"
     with playing(lambda _: drivers, settings()) as stage:
@@ -717,7 +717,7 @@ def test_dcgm_page_with_mig_instances() -> None:
         ("1g.10gb", 12.0),
         ("3g.40gb", 24.0),
     }
-    assert all((point.attributes or {})[v.SERVER_ADDRESS] == "127.0.0.1" for point in points)
+    assert all((point.attributes or {})[c.SERVER_ADDRESS] == "127.0.0.1" for point in points)
 
 
 def test_scrape_interval_follows_the_collection_interval() -> None:

@@ -9,21 +9,21 @@ import pytest
 from tests.sources.machines import metal, old
 from tests.sources.reading import often, opened, value
 
-from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import powercap
 
-PACKAGES = [{v.HW_ID: f"package-{each}", v.HW_NAME: f"CPU {each}", v.HW_TYPE: "cpu"} for each in (0, 1)]
+PACKAGES = [{c.HW_ID: f"package-{each}", c.HW_NAME: f"CPU {each}", c.HW_TYPE: "cpu"} for each in (0, 1)]
 FOLDER = "/sys/class/powercap"
 
 
 def test_energy_counter_wraparound_is_added() -> None:
     machine = metal(0)
     with opened("powercap", machine) as source:
-        first = value(often(source), v.HW_ENERGY, PACKAGES[0])
+        first = value(often(source), c.HW_ENERGY, PACKAGES[0])
         machine.become(metal(1))
-        second = value(often(source), v.HW_ENERGY, PACKAGES[0])
+        second = value(often(source), c.HW_ENERGY, PACKAGES[0])
     assert second - first == pytest.approx((262_143_328_850 - 262_100_000_000 + 1_900_000_000) / 1e6)
 
 
@@ -34,9 +34,9 @@ def test_energy_counter_of_a_zone_without_its_range_never_falls() -> None:
     del files[f"{FOLDER}/intel-rapl:0/max_energy_range_uj"]
     with opened("powercap", machine) as source:
         files[f"{FOLDER}/intel-rapl:0/energy_uj"] = "5000000\n"
-        first = value(often(source), v.HW_ENERGY, PACKAGES[0])
+        first = value(often(source), c.HW_ENERGY, PACKAGES[0])
         files[f"{FOLDER}/intel-rapl:0/energy_uj"] = "2000000\n"
-        assert value(often(source), v.HW_ENERGY, PACKAGES[0]) == pytest.approx(first + 2)
+        assert value(often(source), c.HW_ENERGY, PACKAGES[0]) == pytest.approx(first + 2)
 
 
 def test_unreadable_zone_loses_only_its_metrics() -> None:
@@ -44,7 +44,7 @@ def test_unreadable_zone_loses_only_its_metrics() -> None:
     assert machine.tree is not None
     machine.tree.files[f"{FOLDER}/intel-rapl:0/energy_uj"] = PermissionError(EACCES, "Permission denied")
     with opened("powercap", machine) as source:
-        found = {series.attributes[v.HW_ID] for series in often(source)}
+        found = {series.attributes[c.HW_ID] for series in often(source)}
     assert found == {"package-1", "dram-0", "dram-1", "psys"}
 
 

@@ -24,11 +24,11 @@ from tests.sources.reading import agrees, all_of, often, opened, rises_between, 
 from tests.sources.tree import Fabricated
 from tests.waiting import wait_for
 
-from opentelemetry.instrumentation.hardware import catalog as v
-from opentelemetry.instrumentation.hardware.model import Series, Share, Value
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.model import CounterRatio, Series, Value
 from opentelemetry.instrumentation.hardware.sources import Source
 from opentelemetry.instrumentation.hardware.sources.process import Process
-from opentelemetry.instrumentation.hardware.system.machine import Relative
+from opentelemetry.instrumentation.hardware.system.machine import TreeProcess
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the Linux kernel")
 
@@ -52,14 +52,19 @@ def _child(program: str) -> Iterator[psutil.Process]:
 
 
 def _now(source: Source, row: object, **attributes: str) -> Callable[[], float]:
-    names = {"mode": v.CPU_MODE, "direction": v.DISK_DIRECTION, "kind": v.SWITCH_TYPE, "fault": v.FAULT_TYPE}
+    names = {
+        "mode": c.CPU_MODE,
+        "direction": c.DISK_DIRECTION,
+        "kind": c.SWITCH_TYPE,
+        "fault": c.FAULT_TYPE,
+    }
     where = {names[name]: word for name, word in attributes.items()}
     return lambda: value(often(source), row, where)  # type: ignore[arg-type]
 
 
 def _part(found: dict[Series, Value]) -> float:
     """The CPU time that shares are made of."""
-    return sum(share.part for share in found.values() if isinstance(share, Share))
+    return sum(share.part for share in found.values() if isinstance(share, CounterRatio))
 
 
 def _spent(process: psutil.Process) -> float:
@@ -79,7 +84,7 @@ def test_cpu_time_agrees_with_psutil(whose: str) -> None:
             wait_for(lambda: _spent(child) > 0.2, 30, "CPU time of a busy child")
             before, ours, after = process.cpu_times(), often(source), process.cpu_times()
     for mode in ("user", "system"):
-        mine = value(ours, v.PROCESS_CPU_TIME, {v.CPU_MODE: mode})
+        mine = value(ours, c.PROCESS_CPU_TIME, {c.CPU_MODE: mode})
         rises_between(getattr(before, mode), mine, getattr(after, mode), mode, 0.021)
 
 
@@ -89,12 +94,12 @@ def test_cpu_utilization_is_relative_to_the_cpu_affinity() -> None:
         assert cpus is not None
         child.cpu_affinity(cpus[:1])
         with opened("process", pid=child.pid) as source:
-            first = series_of(often(source), v.PROCESS_CPU_UTILIZATION)
+            first = series_of(often(source), c.PROCESS_CPU_UTILIZATION)
             start, begun = _spent(child), _part(first)
             wait_for(lambda: _spent(child) - start > 0.2, 60, "CPU time of a busy child")
-            last = series_of(often(source), v.PROCESS_CPU_UTILIZATION)
+            last = series_of(often(source), c.PROCESS_CPU_UTILIZATION)
     part = _part(last) - begun
-    whole = {share.whole for share in last.values() if isinstance(share, Share)} - {0.0}
+    whole = {share.whole for share in last.values() if isinstance(share, CounterRatio)} - {0.0}
     assert len(whole) == 1, "both modes are shares of the same time"
     assert part >= 0.2 - 0.03
     assert part <= whole.pop() + 0.03, "one CPU cannot be used more than all of the time"
@@ -105,20 +110,25 @@ def test_memory_threads_and_descriptors_agree_with_psutil(whose: str) -> None:
     with _child(IDLE) as child:
         process = psutil.Process() if whose == "ours" else child
         with opened("process", pid=process.pid) as source:
-            agrees(lambda: process.memory_info().rss, _now(source, v.PROCESS_MEMORY_USAGE), 1 << 18, "resident")
-            agrees(lambda: process.memory_info().vms, _now(source, v.PROCESS_MEMORY_VIRTUAL), 1 << 20, "virtual")
-            agrees(process.num_threads, _now(source, v.PROCESS_THREAD_COUNT), 0, "threads")
-            agrees(lambda: process.memory_percent() / 100, _now(source, v.PROCESS_MEMORY_UTILIZATION), 1e-4, "share")
+            agrees(lambda: process.memory_info().rss, _now(source, c.PROCESS_MEMORY_USAGE), 1 << 18, "resident")
+            agrees(lambda: process.memory_info().vms, _now(source, c.PROCESS_MEMORY_VIRTUAL), 1 << 20, "virtual")
+            agrees(process.num_threads, _now(source, c.PROCESS_THREAD_COUNT), 0, "threads")
+            agrees(lambda: process.memory_percent() / 100, _now(source, c.PROCESS_MEMORY_UTILIZATION), 1e-4, "share")
             listing = whose == "ours"  # psutil has the folder open while it counts
-            agrees(lambda: process.num_fds() - listing, _now(source, v.PROCESS_FILE_DESCRIPTOR_COUNT), 0, "descriptors")
+            agrees(
+                lambda: process.num_fds() - listing,
+                _now(source, c.PROCESS_FILE_DESCRIPTOR_COUNT),
+                0,
+                "descriptors",
+            )
             found = often(source)  # one reading: memory may have grown by the next
-            assert value(found, v.PROCESS_MEMORY_PEAK) == value(found, v.PROCESS_MEMORY_USAGE)
+            assert value(found, c.PROCESS_MEMORY_PEAK) == value(found, c.PROCESS_MEMORY_USAGE)
 
 
 def test_memory_usage_follows_an_allocation() -> None:
     size = 64 << 20
     with opened("process") as source:
-        resident = _now(source, v.PROCESS_MEMORY_USAGE)
+        resident = _now(source, c.PROCESS_MEMORY_USAGE)
         before = resident()
         with mmap.mmap(-1, size) as taken:
             taken.write(b"x" * size)
@@ -129,7 +139,10 @@ def test_memory_usage_follows_an_allocation() -> None:
 def test_thread_and_descriptor_counts_follow_what_is_opened() -> None:
     release = threading.Event()
     with opened("process") as source:
-        threads, descriptors = _now(source, v.PROCESS_THREAD_COUNT), _now(source, v.PROCESS_FILE_DESCRIPTOR_COUNT)
+        threads, descriptors = (
+            _now(source, c.PROCESS_THREAD_COUNT),
+            _now(source, c.PROCESS_FILE_DESCRIPTOR_COUNT),
+        )
         before = threads(), descriptors()
         more = [threading.Thread(target=release.wait) for _ in range(7)]
         pipes = [end for _ in range(5) for end in os.pipe()]
@@ -149,8 +162,8 @@ def test_page_faults_and_context_switches_are_counted() -> None:
     with opened("process") as source, mmap.mmap(-1, pages * mmap.PAGESIZE) as area:
         area.madvise(mmap.MADV_NOHUGEPAGE)
         faults, waits = (
-            _now(source, v.PROCESS_PAGING_FAULTS, fault="minor"),
-            _now(source, v.PROCESS_CONTEXT_SWITCHES, kind="voluntary"),
+            _now(source, c.PROCESS_PAGING_FAULTS, fault="minor"),
+            _now(source, c.PROCESS_CONTEXT_SWITCHES, kind="voluntary"),
         )
         before = faults(), waits()
         for page in range(pages):
@@ -169,7 +182,7 @@ def test_context_switches_agree_with_getrusage() -> None:
             resource.getrusage(resource.RUSAGE_SELF),
         )
     for kind, word in (("voluntary", "ru_nvcsw"), ("involuntary", "ru_nivcsw")):
-        mine = value(ours, v.PROCESS_CONTEXT_SWITCHES, {v.SWITCH_TYPE: kind})
+        mine = value(ours, c.PROCESS_CONTEXT_SWITCHES, {c.SWITCH_TYPE: kind})
         rises_between(getattr(before, word), mine, getattr(after, word), kind)
 
 
@@ -177,25 +190,25 @@ def test_disk_io_agrees_with_psutil(tmp_path: Path) -> None:
     size = 4 << 20
     process = psutil.Process()
     with opened("process", include_metrics="process.disk.*") as source:
-        start = value(often(source), v.PROCESS_DISK_IO, {v.DISK_DIRECTION: "write"})
+        start = value(often(source), c.PROCESS_DISK_IO, {c.DISK_DIRECTION: "write"})
         with open(tmp_path / "file", "wb") as file:
             file.write(os.urandom(size))
             os.fsync(file.fileno())
         before, ours, after = process.io_counters(), often(source), process.io_counters()
     for row, word, way in (
-        (v.PROCESS_DISK_IO, "read_bytes", "read"),
-        (v.PROCESS_DISK_IO, "write_bytes", "write"),
-        (v.PROCESS_DISK_OPERATIONS, "read_count", "read"),
-        (v.PROCESS_DISK_OPERATIONS, "write_count", "write"),
+        (c.PROCESS_DISK_IO, "read_bytes", "read"),
+        (c.PROCESS_DISK_IO, "write_bytes", "write"),
+        (c.PROCESS_DISK_OPERATIONS, "read_count", "read"),
+        (c.PROCESS_DISK_OPERATIONS, "write_count", "write"),
     ):
-        rises_between(getattr(before, word), value(ours, row, {v.DISK_DIRECTION: way}), getattr(after, word), word)
+        rises_between(getattr(before, word), value(ours, row, {c.DISK_DIRECTION: way}), getattr(after, word), word)
     if os.stat(tmp_path).st_dev == os.stat("/").st_dev and Path("/sys/dev/block").exists():
-        assert value(ours, v.PROCESS_DISK_IO, {v.DISK_DIRECTION: "write"}) - start >= size
+        assert value(ours, c.PROCESS_DISK_IO, {c.DISK_DIRECTION: "write"}) - start >= size
 
 
 def test_uptime_agrees_with_psutil() -> None:
     with _child(IDLE) as child, opened("process", pid=child.pid) as source:
-        agrees(lambda: time.time() - child.create_time(), _now(source, v.PROCESS_UPTIME), 1.5, "uptime")
+        agrees(lambda: time.time() - child.create_time(), _now(source, c.PROCESS_UPTIME), 1.5, "uptime")
 
 
 def _boottime() -> float:
@@ -216,12 +229,17 @@ def test_zombie_process_keeps_its_values_and_uptime() -> None:
         later = all_of(source)
         with opened("process", pid=child.pid) as other:
             late = often(other)
-    assert value(seen, v.PROCESS_UPTIME) >= value(alive, v.PROCESS_UPTIME)
+    assert value(seen, c.PROCESS_UPTIME) >= value(alive, c.PROCESS_UPTIME)
     assert later == seen, "nothing of it changes"
-    for row in (v.PROCESS_MEMORY_USAGE, v.PROCESS_THREAD_COUNT, v.PROCESS_FILE_DESCRIPTOR_COUNT, v.PROCESS_TREE_COUNT):
+    for row in (
+        c.PROCESS_MEMORY_USAGE,
+        c.PROCESS_THREAD_COUNT,
+        c.PROCESS_FILE_DESCRIPTOR_COUNT,
+        c.PROCESS_TREE_COUNT,
+    ):
         assert series_of(seen, row) == series_of(alive, row) != {}, f"{row.name} is not what it was"
-    assert series_of(late, v.PROCESS_CPU_TIME) == series_of(seen, v.PROCESS_CPU_TIME)
-    assert not series_of(late, v.PROCESS_UPTIME), "its end is not known"
+    assert series_of(late, c.PROCESS_CPU_TIME) == series_of(seen, c.PROCESS_CPU_TIME)
+    assert not series_of(late, c.PROCESS_UPTIME), "its end is not known"
 
 
 def test_gc_metrics_agree_with_gc_get_stats() -> None:
@@ -229,18 +247,18 @@ def test_gc_metrics_agree_with_gc_get_stats() -> None:
         gc.collect()
         before, ours, after = gc.get_stats(), often(source), gc.get_stats()
     for row, key in (
-        (v.GC_COLLECTIONS, "collections"),
-        (v.GC_COLLECTED, "collected"),
-        (v.GC_UNCOLLECTABLE, "uncollectable"),
+        (c.GC_COLLECTIONS, "collections"),
+        (c.GC_COLLECTED, "collected"),
+        (c.GC_UNCOLLECTABLE, "uncollectable"),
     ):
         assert len(series_of(ours, row)) == len(before)
         for generation, (first, last) in enumerate(zip(before, after)):
-            rises_between(first[key], value(ours, row, {v.GC_GENERATION: generation}), last[key], key)
+            rises_between(first[key], value(ours, row, {c.GC_GENERATION: generation}), last[key], key)
 
 
 def test_gc_metrics_are_absent_for_another_process() -> None:
     with _child(IDLE) as child, opened("process", pid=child.pid, include_metrics="cpython.gc.*") as source:
-        assert not series_of(all_of(source), v.GC_COLLECTIONS)
+        assert not series_of(all_of(source), c.GC_COLLECTIONS)
 
 
 # -- the tree
@@ -249,8 +267,12 @@ def test_gc_metrics_are_absent_for_another_process() -> None:
 def test_process_without_children_has_tree_count_only() -> None:
     with _child(IDLE) as child, opened("process", pid=child.pid) as source:
         found = all_of(source)
-    assert value(found, v.PROCESS_TREE_COUNT) == 1
-    for row in (v.PROCESS_TREE_MEMORY_USAGE, v.PROCESS_TREE_THREAD_COUNT, v.PROCESS_TREE_CPU_UTILIZATION):
+    assert value(found, c.PROCESS_TREE_COUNT) == 1
+    for row in (
+        c.PROCESS_TREE_MEMORY_USAGE,
+        c.PROCESS_TREE_THREAD_COUNT,
+        c.PROCESS_TREE_CPU_UTILIZATION,
+    ):
         assert not series_of(found, row)
 
 
@@ -265,9 +287,9 @@ def test_tree_metrics_agree_with_psutil() -> None:
     with _child(IDLE), _child(NEST), opened("process") as source:
         assert len(family()) == before + 3
         for row, theirs, allowed in (
-            (v.PROCESS_TREE_COUNT, lambda: len(family()), 0),
-            (v.PROCESS_TREE_MEMORY_USAGE, lambda: sum(each.memory_info().rss for each in family()), 1 << 20),
-            (v.PROCESS_TREE_THREAD_COUNT, lambda: sum(each.num_threads() for each in family()), 0),
+            (c.PROCESS_TREE_COUNT, lambda: len(family()), 0),
+            (c.PROCESS_TREE_MEMORY_USAGE, lambda: sum(each.memory_info().rss for each in family()), 1 << 20),
+            (c.PROCESS_TREE_THREAD_COUNT, lambda: sum(each.num_threads() for each in family()), 0),
         ):
             agrees(theirs, lambda row=row: value(all_of(source), row), allowed, row.name)  # type: ignore[misc]
 
@@ -279,8 +301,8 @@ def test_tree_cpu_time_is_the_sum_of_its_processes() -> None:
         return sum(_spent(each) for each in [me, *me.children(recursive=True)])
 
     def ours() -> float:
-        (share,) = series_of(all_of(source), v.PROCESS_TREE_CPU_UTILIZATION).values()
-        assert isinstance(share, Share)
+        (share,) = series_of(all_of(source), c.PROCESS_TREE_CPU_UTILIZATION).values()
+        assert isinstance(share, CounterRatio)
         return share.part
 
     with _child(NEST), opened("process") as source:
@@ -296,9 +318,9 @@ def test_tree_cpu_time_does_not_fall_when_a_child_ends() -> None:
             all_of(source)
             begun = _spent(child)
             wait_for(lambda: _spent(child) - begun > 0.2, 30, "CPU time of a busy child")
-            first = series_of(all_of(source), v.PROCESS_TREE_CPU_UTILIZATION)
+            first = series_of(all_of(source), c.PROCESS_TREE_CPU_UTILIZATION)
         with _child(IDLE):
-            second = series_of(all_of(source), v.PROCESS_TREE_CPU_UTILIZATION)
+            second = series_of(all_of(source), c.PROCESS_TREE_CPU_UTILIZATION)
     assert _part(second) >= _part(first) > 0.1
 
 
@@ -313,7 +335,7 @@ def test_child_of_a_thread_is_in_the_tree(ended: bool) -> None:
             release.wait()
 
     with opened("process") as source:
-        before = value(all_of(source), v.PROCESS_TREE_COUNT)
+        before = value(all_of(source), c.PROCESS_TREE_COUNT)
         thread = threading.Thread(target=begin)
         thread.start()
         try:
@@ -321,23 +343,23 @@ def test_child_of_a_thread_is_in_the_tree(ended: bool) -> None:
             if ended:
                 thread.join()
                 wait_for(lambda: not os.path.exists(f"/proc/self/task/{thread.native_id}"), 30, "end of the thread")
-            assert value(all_of(source), v.PROCESS_TREE_COUNT) == before + 1
+            assert value(all_of(source), c.PROCESS_TREE_COUNT) == before + 1
         finally:
             release.set()
             thread.join()
             for child in children:
                 child.kill()
                 child.communicate()
-        assert value(all_of(source), v.PROCESS_TREE_COUNT) == before
+        assert value(all_of(source), c.PROCESS_TREE_COUNT) == before
 
 
 def test_children_without_proc_files_are_left_out() -> None:
     machine = tree(1)
     with opened("process", machine) as source:
-        assert value(all_of(source), v.PROCESS_TREE_COUNT) == 4
+        assert value(all_of(source), c.PROCESS_TREE_COUNT) == 4
         assert machine.tree is not None
         del machine.tree.files[f"/proc/{STRANGER + 1}/stat"]  # it ended between the walk and the look
-        assert value(all_of(source), v.PROCESS_TREE_COUNT) == 3
+        assert value(all_of(source), c.PROCESS_TREE_COUNT) == 3
 
 
 def unlisted() -> Fabricated:
@@ -355,7 +377,7 @@ def test_tree_uses_psutil_where_the_kernel_lists_no_children() -> None:
     machine = unlisted()
     machine.modules["psutil"] = {"Process.children": [STRANGER, STRANGER + 1]}
     with opened("process", machine) as source:
-        assert value(all_of(source), v.PROCESS_TREE_COUNT) == 3
+        assert value(all_of(source), c.PROCESS_TREE_COUNT) == 3
 
 
 def test_pid_namespace_with_the_hosts_proc_reports_our_process() -> None:
@@ -388,7 +410,7 @@ def test_psutil_is_asked_by_the_pid_of_proc() -> None:
         "Process.children": lambda pid, recursive: [STRANGER] if pid == STRANGER + 7 else [1, 2, 3]
     }
     with opened("process", machine) as source:
-        assert value(all_of(source), v.PROCESS_TREE_COUNT) == 2
+        assert value(all_of(source), c.PROCESS_TREE_COUNT) == 2
 
 
 # -- made-up processes
@@ -433,9 +455,9 @@ def test_reading_an_ended_process_is_an_error() -> None:
 def test_tree_cpu_time_counts_a_late_found_child_from_then_on() -> None:
     with opened("process") as process:
         assert isinstance(process, Process)
-        old = Relative(77, born=1.0, age=50_000.0, cpu=36_000.0, resident=1, threads=1)
-        young = Relative(78, born=50_000.0, age=5.0, cpu=4.0, resident=1, threads=1)
-        root = Relative(os.getpid(), born=0.0, age=60_000.0, cpu=10.0, resident=1, threads=1)
+        old = TreeProcess(77, born=1.0, age=50_000.0, cpu=36_000.0, resident=1, threads=1)
+        young = TreeProcess(78, born=50_000.0, age=5.0, cpu=4.0, resident=1, threads=1)
+        root = TreeProcess(os.getpid(), born=0.0, age=60_000.0, cpu=10.0, resident=1, threads=1)
         walks = [[], [old], [old._replace(cpu=36_001.0), young]]
         spent = []
         for number, found in enumerate(walks):

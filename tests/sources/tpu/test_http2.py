@@ -21,7 +21,7 @@ from tests.tools.collector import Collector
 from tests.tools.daemon import free_addresses
 from tests.tools.tpu import PATIENCE, Code, FakeTpu, deadline, doubles, pb, serving
 
-from opentelemetry.instrumentation.hardware.drivers import Refusal
+from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.sources.tpu import http2, wire
 from opentelemetry.instrumentation.hardware.sources.tpu import runtime as r
 from opentelemetry.instrumentation.hardware.sources.tpu.rpc import DEADLINE, Rpc
@@ -124,7 +124,7 @@ def test_go_grpc_server_with_huffman_headers_is_understood(rpc: Rpc, tmp_path: P
     """Its headers are Huffman-coded; gRPC in C++ sends literals."""
     with Collector(tmp_path) as collector:
         for _ in range(2):
-            with pytest.raises(Refusal) as refused:
+            with pytest.raises(DriverError) as refused:
                 rpc.metric(collector.grpc.removeprefix("http://"), r.DUTY, alone=False)
             assert refused.value.code == 12
             assert refused.value.text == "unknown service tpu.monitoring.runtime.RuntimeMetricService"
@@ -149,7 +149,7 @@ def test_http2_connection_is_reused_and_closed() -> None:
 
 @pytest.mark.parametrize("code", [code for code in Code if code not in (Code.OK, Code.DEADLINE_EXCEEDED)])
 def test_grpc_status_code_is_kept(rpc: Rpc, code: Code) -> None:
-    with serving(FakeTpu({r.DUTY: code})) as tpu, pytest.raises(Refusal) as refused:
+    with serving(FakeTpu({r.DUTY: code})) as tpu, pytest.raises(DriverError) as refused:
         rpc.metric(tpu.address, r.DUTY, alone=False)
     assert (refused.value.code, refused.value.text) == (code.value[0], "this is not known here")
 
@@ -184,7 +184,7 @@ def test_host_name_is_resolved(rpc: Rpc) -> None:
     ],
 )
 def test_unreachable_address_is_refused_with_a_reason(rpc: Rpc, place: str, why: str) -> None:
-    with pytest.raises(Refusal, match=why) as refused:
+    with pytest.raises(DriverError, match=why) as refused:
         rpc.metric(free_addresses(1)[0] if place == "free" else place, r.DUTY, alone=False)
     assert refused.value.code == 14
 
@@ -321,7 +321,7 @@ def test_connection_lost_during_a_call_is_not_retried_again(rpc: Rpc) -> None:
 
     with server(dying, dying) as address:
         for _ in range(2):
-            with pytest.raises(Refusal) as refused:
+            with pytest.raises(DriverError) as refused:
                 rpc.metric(address, r.DUTY, alone=False)
             assert refused.value.code == 14
     assert asked == [1, 1]
@@ -357,7 +357,7 @@ def trailers(name: bytes, value: bytes) -> bytes:
     ],
 )
 def test_http2_reset_goaway_and_status_are_refused_with_a_reason(rpc: Rpc, data: Any, code: int, text: str) -> None:
-    with server(says(data)) as address, pytest.raises(Refusal, match=text) as refused:
+    with server(says(data)) as address, pytest.raises(DriverError, match=text) as refused:
         rpc.metric(address, r.DUTY, alone=False)
     assert refused.value.code == code
 
@@ -421,7 +421,7 @@ def test_invalid_http2_response_raises_refusal_or_value_error_only(data: bytes, 
         stream = client.asked()
         client.say(frame(HEADERS, WHOLE | END, stream, data) if framed else data)
 
-    with server(script) as address, closing(Rpc()) as rpc, pytest.raises((Refusal, ValueError)):
+    with server(script) as address, closing(Rpc()) as rpc, pytest.raises((DriverError, ValueError)):
         rpc.metric(address, r.DUTY, alone=False)
 
 
@@ -469,7 +469,7 @@ def test_invalid_hpack_block_raises_value_error_only(block: bytes) -> None:
 def test_long_metric_names_and_headers_are_encoded(rpc: Rpc, length: int) -> None:
     with serving(busy()) as tpu:
         name = "n" * length
-        with pytest.raises(Refusal) as refused:
+        with pytest.raises(DriverError) as refused:
             rpc.metric(tpu.address, name, alone=True)
         assert refused.value.code == 5
         assert tpu.asked == [(name, True)]

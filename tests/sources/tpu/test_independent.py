@@ -18,7 +18,7 @@ from tests.sources.tree import Fabricated, Tree
 from tests.tools.tpu import SERVED, FakeTpu, distribution, doubles, integers, queues, serving
 from tpu_info import device, metrics
 
-from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources.tpu import runtime as r
 from opentelemetry.instrumentation.hardware.sources.tpu import sdk
@@ -90,16 +90,16 @@ def test_tpu_info_shows_the_values_that_are_exported(kind: str) -> None:
         found = all_of(source)
         theirs = metrics.get_chip_usage(chip, tpu.address)
         ours = {
-            series.attributes[v.HW_NAME]: (value, series.attributes.get(v.HW_PARENT))
-            for series, value in series_of(found, v.HW_NPU_MEMORY_USAGE).items()
+            series.attributes[c.HW_NAME]: (value, series.attributes.get(c.HW_PARENT))
+            for series, value in series_of(found, c.HW_NPU_MEMORY_USAGE).items()
         }
         limits = {
-            series.attributes[v.HW_NAME]: value for series, value in series_of(found, v.HW_NPU_MEMORY_LIMIT).items()
+            series.attributes[c.HW_NAME]: value for series, value in series_of(found, c.HW_NPU_MEMORY_LIMIT).items()
         }
         duty = {
-            series.attributes[v.HW_ID]: value
-            for series, value in series_of(found, v.HW_NPU_UTILIZATION).items()
-            if series.attributes[v.NPU_TASK] == "general"
+            series.attributes[c.HW_ID]: value
+            for series, value in series_of(found, c.HW_NPU_UTILIZATION).items()
+            if series.attributes[c.NPU_TASK] == "general"
         }
         assert len(duty) == len(chips), "once for each chip"
         assert len(theirs) == len(ours) == len(devices)
@@ -109,19 +109,19 @@ def test_tpu_info_shows_the_values_that_are_exported(kind: str) -> None:
             assert (used, limits[name]) == (usage.memory_usage, usage.total_memory)
             assert duty[parent or f"tpu{usage.device_id}"] * 100 == pytest.approx(usage.duty_cycle_pct)
         for row, listed, factor in (
-            (v.GOOGLE_TPU_IDLE_DURATION, metrics.get_tensorcore_idle_duration(tpu.address), 1),
-            (v.GOOGLE_TPU_HLO_QUEUE_SIZE, metrics.get_hlo_queue_size(chip, tpu.address), 1),
-            (v.HW_NPU_UTILIZATION, metrics.get_runtime_hbm_utilization(tpu.address), 100),
+            (c.GOOGLE_TPU_IDLE_DURATION, metrics.get_tensorcore_idle_duration(tpu.address), 1),
+            (c.GOOGLE_TPU_HLO_QUEUE_SIZE, metrics.get_hlo_queue_size(chip, tpu.address), 1),
+            (c.HW_NPU_UTILIZATION, metrics.get_runtime_hbm_utilization(tpu.address), 100),
         ):
             said = {
-                int(re.findall("[0-9]+", str(series.attributes[v.HW_NAME]))[-1]): value
+                int(re.findall("[0-9]+", str(series.attributes[c.HW_NAME]))[-1]): value
                 for series, value in series_of(found, row).items()
-                if series.attributes.get(v.NPU_TASK, "hbm") == "hbm"
+                if series.attributes.get(c.NPU_TASK, "hbm") == "hbm"
             }
             assert {number: value * factor for number, value in said.items()} == pytest.approx(dict(listed)), row.name
         executions = {
-            int(re.findall("[0-9]+", str(series.attributes[v.HW_NAME]))[-1]): value
-            for series, value in series_of(found, v.GOOGLE_TPU_HLO_EXECUTION_TIME).items()
+            int(re.findall("[0-9]+", str(series.attributes[c.HW_NAME]))[-1]): value
+            for series, value in series_of(found, c.GOOGLE_TPU_HLO_EXECUTION_TIME).items()
         }
         timings = {each.device_id: each.mean * 1000 / 1e6 for each in metrics.get_hlo_exec_timing(chip, tpu.address)}
         assert executions == pytest.approx(timings)
@@ -187,7 +187,7 @@ def test_tpu_info_and_snapshot_agree_without_any_setting(machine: Any) -> None:
     lines = re.findall(r"\| ([0-9]+) +\| ([0-9.]+) GiB / ([0-9.]+) GiB \| ([0-9.]+)% +\|", machine["shown"])
     assert len(lines) == 4, machine["shown"]
     ours = {
-        (point["name"], point["attributes"].get(v.HW_NAME), point["attributes"].get(v.NPU_TASK)): point["value"]
+        (point["name"], point["attributes"].get(c.HW_NAME), point["attributes"].get(c.NPU_TASK)): point["value"]
         for point in machine["ours"]
     }
     for chip, used, total, duty in lines:
@@ -196,7 +196,7 @@ def test_tpu_info_and_snapshot_agree_without_any_setting(machine: Any) -> None:
         assert ours["hw.npu.utilization", f"TPU {chip}", "general"] * 100 == pytest.approx(float(duty))
         assert machine["keys"][f"tpu.{chip}.dutyCycle"] == pytest.approx(float(duty))
         assert machine["keys"][f"tpu.{chip}.memoryUsageBytes"] / GIB == float(used)
-    models = [point["attributes"][v.HW_MODEL] for point in machine["ours"] if point["name"] == "hw.npu.info"]
+    models = [point["attributes"][c.HW_MODEL] for point in machine["ours"] if point["name"] == "hw.npu.info"]
     assert models == ["TPU v6e"] * 4
     assert "Accelerator type: v6e" in machine["shown"]
 

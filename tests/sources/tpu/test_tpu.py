@@ -35,8 +35,8 @@ from tests.tools.tpu import (
 )
 from tests.waiting import wait_for
 
-from opentelemetry.instrumentation.hardware import catalog as v
-from opentelemetry.instrumentation.hardware.drivers import Drivers, Refusal
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.drivers import DriverError, Drivers
 from opentelemetry.instrumentation.hardware.model import Metric, Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source
@@ -71,7 +71,7 @@ def by_id(source: Source, metric: Metric, **attributes: str) -> dict[str, Any]:
     """The values of a metric in one reading, by hw.id."""
     wanted = {name.replace("_", "."): value for name, value in attributes.items()}
     return {
-        str(series.attributes[v.HW_ID]): value
+        str(series.attributes[c.HW_ID]): value
         for series, value in series_of(all_of(source), metric).items()
         if wanted.items() <= series.attributes.items()
     }
@@ -87,7 +87,7 @@ def asked(*places: str, **settings: Any) -> Iterator[Source]:
 class Cloudless(Drivers):
     """The drivers of this machine, without a TPU on its PCI bus."""
 
-    def kernel(self) -> Any:
+    def files(self) -> Any:
         return Tree({"/proc/bus/pci/devices": ""})
 
 
@@ -100,23 +100,23 @@ def test_runtime_metrics_are_exported_with_units_and_names(local: bool) -> None:
         found = {
             (series.metric.name, *sorted(series.attributes.items())): value for series, value in all_of(source).items()
         }
-    zero, one = ((v.HW_ID, f"tpu{n}") for n in (0, 1))
-    names = {zero: (v.HW_NAME, "TPU 0"), one: (v.HW_NAME, "TPU 1")}
+    zero, one = ((c.HW_ID, f"tpu{n}") for n in (0, 1))
+    names = {zero: (c.HW_NAME, "TPU 0"), one: (c.HW_NAME, "TPU 1")}
     expected: dict[tuple[Any, ...], Any] = {}
     for device, duty, used, band, size, idle in ((zero, 0.75, 4 * GIB, 0.125, 3, 0.0), (one, 0.0, 0, 0.0, 0, 7.5)):
         who = (device, names[device])
         expected |= {
-            ("hw.npu.utilization", *who, (v.NPU_TASK, "general")): duty,
-            ("hw.npu.utilization", *who, (v.NPU_TASK, "hbm")): band,
+            ("hw.npu.utilization", *who, (c.NPU_TASK, "general")): duty,
+            ("hw.npu.utilization", *who, (c.NPU_TASK, "hbm")): band,
             ("hw.npu.memory.usage", *who): used,
             ("hw.npu.memory.limit", *who): 16 * GIB,
             ("hw.npu.memory.utilization", *who): used / 16 / GIB,
-            ("google.tpu.hlo.queue.size", (v.TPU_CORE_TYPE, "tensorcore"), *who): size,
+            ("google.tpu.hlo.queue.size", (c.TPU_CORE_TYPE, "tensorcore"), *who): size,
             ("google.tpu.idle.duration", *who): idle,
-            ("hw.npu.info", *who, (v.HW_VENDOR, "Google")): 1,
+            ("hw.npu.info", *who, (c.HW_VENDOR, "Google")): 1,
         }
     who = (zero, names[zero])
-    sizes = ((v.TPU_BUFFER_SIZE, "8MB+"), (v.TPU_TRANSFER_KIND, "dcn"))
+    sizes = ((c.TPU_BUFFER_SIZE, "8MB+"), (c.TPU_TRANSFER_KIND, "dcn"))
     expected |= {
         ("google.tpu.hlo.execution.count", *who): 1000,
         ("google.tpu.hlo.execution.time", *who): 0.0215,
@@ -133,69 +133,73 @@ def test_unknown_runtime_metric_is_missing_and_not_requested_again() -> None:
         first = len(tpu.asked)
         all_of(source)
         assert tpu.asked[first:] == [(r.DUTY, False)]
-        assert by_id(source, v.HW_NPU_UTILIZATION) == {"tpu0": 0.05}
-        assert not source.wrong
-        assert any("hw.npu.memory.usage" in sentence for sentence in source.missing), source.missing
+        assert by_id(source, c.HW_NPU_UTILIZATION) == {"tpu0": 0.05}
+        assert not source.errors
+        assert any("hw.npu.memory.usage" in sentence for sentence in source.unsupported), source.unsupported
 
 
 def test_several_runtimes_are_asked_without_aggregation_and_a_device_counts_once() -> None:
     with serving(busy(8)) as one, serving(busy(9)) as two, asked(one.address, two.address) as source:
-        assert by_id(source, v.HW_NPU_UTILIZATION, hw_npu_task="general") == {"tpu8": 0.75, "tpu9": 0.0, "tpu10": 0.0}
+        assert by_id(source, c.HW_NPU_UTILIZATION, hw_npu_task="general") == {
+            "tpu8": 0.75,
+            "tpu9": 0.0,
+            "tpu10": 0.0,
+        }
         assert {alone for _, alone in one.asked + two.asked} == {True}
-        counts = {value for series, value in all_of(source).items() if series.metric is v.GOOGLE_TPU_TRANSFER_COUNT}
+        counts = {value for series, value in all_of(source).items() if series.metric is c.GOOGLE_TPU_TRANSFER_COUNT}
         assert counts == {40}, "the counts of both runtimes are added"
 
 
 def test_runtime_on_a_unix_socket_is_read(tmp_path: Path) -> None:
     place = str(tmp_path / "tpu.sock")
     with serving(busy(), f"unix:{place}"), asked(place) as source:
-        assert by_id(source, v.HW_NPU_MEMORY_USAGE) == {"tpu0": 4 * GIB, "tpu1": 0}
+        assert by_id(source, c.HW_NPU_MEMORY_USAGE) == {"tpu0": 4 * GIB, "tpu1": 0}
 
 
 def test_runtime_that_starts_later_is_read_with_its_own_metrics() -> None:
     (place,) = free_addresses(1)
     with asked(place) as source:
         assert all_of(source) == {}
-        assert source.wrong == []
-        assert [sentence for sentence in source.missing if "which is normal while none runs" in sentence]
+        assert source.errors == []
+        assert [sentence for sentence in source.unsupported if "which is normal while none runs" in sentence]
         for knows in ({r.DUTY: doubles({0: 50.0})}, {r.DUTY: doubles({0: 25.0}), r.IDLE: doubles({0: 1.0})}):
             with serving(FakeTpu(dict(knows)), place):
                 wait_for(
-                    lambda: v.HW_NPU_UTILIZATION in {series.metric for series in often(source)},
+                    lambda: c.HW_NPU_UTILIZATION in {series.metric for series in often(source)},
                     30,
                     "change of what is read",
                 )
                 found = {series.metric for series in all_of(source)}
-                assert (v.GOOGLE_TPU_IDLE_DURATION in found) == (r.IDLE in knows)
-                assert not [sentence for sentence in source.missing if "which is normal" in sentence]
+                assert (c.GOOGLE_TPU_IDLE_DURATION in found) == (r.IDLE in knows)
+                assert not [sentence for sentence in source.unsupported if "which is normal" in sentence]
             wait_for(lambda: not often(source), 30, "change of what is read")
 
 
 def test_runtime_that_hangs_loses_its_own_points_and_recovers() -> None:
     with serving(busy()) as well, serving(busy(2)) as ill, asked(well.address, ill.address) as source:
-        assert set(by_id(source, v.HW_NPU_MEMORY_USAGE)) == {"tpu0", "tpu1", "tpu2", "tpu3"}
+        assert set(by_id(source, c.HW_NPU_MEMORY_USAGE)) == {"tpu0", "tpu1", "tpu2", "tpu3"}
         before = counts(source)
         ill.answering.clear()
 
         def others_are_read() -> bool:
             found = all_of(source)
-            used = {series.attributes[v.HW_ID] for series in series_of(found, v.HW_NPU_MEMORY_USAGE)}
-            transferred = [*series_of(found, v.GOOGLE_TPU_TRANSFER_COUNT).values()]
+            used = {series.attributes[c.HW_ID] for series in series_of(found, c.HW_NPU_MEMORY_USAGE)}
+            transferred = [*series_of(found, c.GOOGLE_TPU_TRANSFER_COUNT).values()]
             assert transferred in ([], before), "the counter does not fall"
             return used == {"tpu0", "tpu1"} and transferred == before
 
         with deadline(0.5):
             wait_for(others_are_read, 30, "reading without the runtime that hangs")
-        assert source.wrong == [f"the TPU runtime at {ill.address}: {ill.address} did not answer within 0.5 s"]
+        assert source.errors == [f"the TPU runtime at {ill.address}: {ill.address} did not answer within 0.5 s"]
         ill.answering.set()
         everything = {"tpu0", "tpu1", "tpu2", "tpu3"}
-        wait_for(lambda: {*by_id(source, v.HW_NPU_MEMORY_USAGE)} == everything, 30, "reading of both runtimes")
-        assert source.wrong == []
+        wait_for(lambda: {*by_id(source, c.HW_NPU_MEMORY_USAGE)} == everything, 30, "reading of both runtimes")
+        assert source.errors == []
         assert counts(source) == before, "nothing is counted twice"
 
 
 def counts(source: Source) -> list[Any]:
-    return [value for series, value in all_of(source).items() if series.metric is v.GOOGLE_TPU_TRANSFER_COUNT]
+    return [value for series, value in all_of(source).items() if series.metric is c.GOOGLE_TPU_TRANSFER_COUNT]
 
 
 def test_transfer_count_goes_on_after_a_runtime_restart() -> None:
@@ -210,16 +214,16 @@ def test_transfer_count_goes_on_after_a_runtime_restart() -> None:
 def test_queue_sizes_of_a_core_are_added_over_runtimes() -> None:
     with serving(busy()) as one, serving(busy()) as two, asked(one.address, two.address) as source:
         one.said[r.QUEUE] = [*queues({0: 3, 1: 0}), *queues({0: 4}, old=True), *queues({0: -1, 1: 1 << 40})]
-        assert by_id(source, v.GOOGLE_TPU_HLO_QUEUE_SIZE) == {"tpu0": 10, "tpu1": 0}
+        assert by_id(source, c.GOOGLE_TPU_HLO_QUEUE_SIZE) == {"tpu0": 10, "tpu1": 0}
 
 
 def test_implausible_duty_cycle_is_missing_until_it_is_plausible() -> None:
     with serving(busy()) as tpu, asked(tpu.address) as source:
         for percent, doubted in ((25.0, False), (250.0, True), (25.0, False)):
             tpu.said[r.DUTY] = doubles({0: percent, 1: 0.0})
-            assert len(by_id(source, v.HW_NPU_UTILIZATION, hw_npu_task="general")) == 2 - doubted
-            assert any("cannot be true" in sentence for sentence in source.missing) is doubted
-            assert [*by_id(source, v.HW_NPU_MEMORY_USAGE)] == ["tpu0", "tpu1"], "the names of devices do not change"
+            assert len(by_id(source, c.HW_NPU_UTILIZATION, hw_npu_task="general")) == 2 - doubted
+            assert any("cannot be true" in sentence for sentence in source.unsupported) is doubted
+            assert [*by_id(source, c.HW_NPU_MEMORY_USAGE)] == ["tpu0", "tpu1"], "the names of devices do not change"
 
 
 @pytest.mark.parametrize(("device", "expected"), [("006f", ["tpu0", "tpu1"]), ("0027", ["tpucore0", "tpucore1"])])
@@ -227,13 +231,13 @@ def test_device_names_follow_the_chip_on_the_pci_bus(device: str, expected: list
     with serving(busy()) as tpu, opened("tpu", Bus(device), tpu_runtime=[tpu.address]) as source:
         for duty in ({0: 75.0, 1: 0.0}, {0: 75.0}, {}):
             tpu.said[r.DUTY] = doubles(duty)
-            assert [*by_id(source, v.HW_NPU_MEMORY_USAGE)] == expected
+            assert [*by_id(source, c.HW_NPU_MEMORY_USAGE)] == expected
 
 
 def test_implausible_device_number_is_dropped() -> None:
     with serving(busy()) as tpu, asked(tpu.address) as source:
         tpu.said[r.DUTY] = doubles({-1: 10.0, 0: 20.0, 1 << 30: 30.0})
-        assert by_id(source, v.HW_NPU_UTILIZATION, hw_npu_task="general") == {"tpu0": 0.2}
+        assert by_id(source, c.HW_NPU_UTILIZATION, hw_npu_task="general") == {"tpu0": 0.2}
 
 
 def test_buffer_sizes_beyond_the_limit_share_a_series() -> None:
@@ -252,7 +256,7 @@ def test_transfer_time_never_falls_when_the_mean_is_rounded() -> None:
         found = []
         for events, mean in ((3, 15.0), (4, 11.0), (5, 11.0)):
             tpu.said[r.TRANSFERS["dcn"]] = [distribution([0, events, 0], mean, buffer_size="8MB+")]
-            (seconds,) = series_of(all_of(source), v.GOOGLE_TPU_TRANSFER_TIME).values()
+            (seconds,) = series_of(all_of(source), c.GOOGLE_TPU_TRANSFER_TIME).values()
             assert isinstance(seconds, float)
             found.append(round(seconds * 1e6))
         assert found == [45, 45, 56]
@@ -274,13 +278,13 @@ def test_invalid_runtime_response_is_reported_and_the_next_one_is_read(answer: A
     with serving(tpu), asked(tpu.address) as source:
         assert all_of(source) == {}
         all_of(source)
-        assert len(source.wrong) == 1
-        assert tpu.address in source.wrong[0]
+        assert len(source.errors) == 1
+        assert tpu.address in source.errors[0]
         tpu.said[r.DUTY] = doubles({0: 50.0})
         for _ in range(40):
-            if by_id(source, v.HW_NPU_UTILIZATION) == {"tpu0": 0.5}:
+            if by_id(source, c.HW_NPU_UTILIZATION) == {"tpu0": 0.5}:
                 break
-        assert source.wrong == []
+        assert source.errors == []
 
 
 def test_failing_runtime_is_retried_with_backoff() -> None:
@@ -289,13 +293,13 @@ def test_failing_runtime_is_retried_with_backoff() -> None:
         for _ in range(40):
             often(source)
         assert len([name for name, _ in tpu.asked if name == r.DUTY]) == 6, "at readings 1, 2, 4, 8, 16 and 32"
-        assert len(source.wrong) == 1, "reported in every reading"
+        assert len(source.errors) == 1, "reported in every reading"
 
 
 def test_silent_server_at_the_runtime_port_gives_no_points() -> None:
     with socket.socket() as listening, asked(f"localhost:{port_of(listening)}") as source:
         assert often(source) == {}, "it accepts connections and sends nothing"
-        assert source.wrong or source.missing
+        assert source.errors or source.unsupported
 
 
 def port_of(listening: socket.socket) -> int:
@@ -326,16 +330,18 @@ def port_of(listening: socket.socket) -> int:
 )
 def test_gauge_of_any_type_is_read_and_implausible_ones_are_missing(gauge: Any, expected: float | None) -> None:
     with serving(FakeTpu({r.DUTY: [of(3, gauge)]})) as tpu, asked(tpu.address) as source:
-        found = by_id(source, v.HW_NPU_UTILIZATION)
+        found = by_id(source, c.HW_NPU_UTILIZATION)
         assert found == ({} if expected is None else {"tpu3": expected})
-        assert expected is not None or any("hw.npu.utilization (general)" in sentence for sentence in source.missing)
+        assert expected is not None or any(
+            "hw.npu.utilization (general)" in sentence for sentence in source.unsupported
+        )
 
 
 def test_runtime_request_ignores_proxy_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "https_proxy", "grpc_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     with serving(busy()) as tpu, asked(tpu.address.replace("localhost", "127.0.0.1")) as source:
-        assert by_id(source, v.HW_NPU_MEMORY_LIMIT)
+        assert by_id(source, c.HW_NPU_MEMORY_LIMIT)
 
 
 # -- protobuf
@@ -622,11 +628,11 @@ def test_invalid_profiler_page_never_raises(page: str) -> None:
 
 def test_profiler_is_asked_for_100_ms_every_10_s() -> None:
     with serving(FakeTpu(page=LIGHT)) as tpu, asked("off", tpu_profiler=tpu.address) as source:
-        assert source.pace == 10.0
-        assert by_id(source, v.HW_NPU_UTILIZATION, hw_npu_task="matrix") == {"tpu": 0.4225}
+        assert source.min_interval == 10.0
+        assert by_id(source, c.HW_NPU_UTILIZATION, hw_npu_task="matrix") == {"tpu": 0.4225}
         assert tpu.asked == [(100, 2)]
-        (info,) = series_of(all_of(source), v.HW_NPU_INFO)
-        assert info.attributes[v.HW_MODEL] == "TPU v3"
+        (info,) = series_of(all_of(source), c.HW_NPU_INFO)
+        assert info.attributes[c.HW_MODEL] == "TPU v3"
 
 
 @pytest.mark.parametrize("page", [b"\xff\xff", Code.INTERNAL, "x" * (2 * wire.LIMIT)], ids=["garbage", "error", "huge"])
@@ -634,7 +640,7 @@ def test_failing_profiler_raises_for_a_retry(page: Any) -> None:
     with (
         serving(FakeTpu(page=page)) as tpu,
         asked("off", tpu_profiler=tpu.address) as source,
-        pytest.raises((ValueError, Refusal)),
+        pytest.raises((ValueError, DriverError)),
     ):
         all_of(source)
 
@@ -692,7 +698,7 @@ class Bus(Drivers):
         super().__init__()
         self._device = device
 
-    def kernel(self) -> Any:
+    def files(self) -> Any:
         return Tree(bus(self._device, 2, "004f"))
 
 
@@ -712,12 +718,12 @@ def test_libtpu_sdk_is_imported_in_a_child_process_only(tmp_path: Path, monkeypa
     )
     python(tmp_path, monkeypatch, f'shift; PYTHONPATH={tmp_path} exec {sys.executable} "$@"')
     with opened("tpu", Bus(), libtpu="on", tpu_runtime="off") as source:
-        wait_for(lambda: series_of(often(source), v.GOOGLE_TPU_THROTTLE_SCORE), 30, "change of what is read")
+        wait_for(lambda: series_of(often(source), c.GOOGLE_TPU_THROTTLE_SCORE), 30, "change of what is read")
         found = all_of(source)
-        assert by_id(source, v.GOOGLE_TPU_THROTTLE_SCORE) == {"tpu0": 0, "tpu1": 10}
-        assert by_id(source, v.HW_NPU_UTILIZATION, hw_npu_task="tensorcore") == {"tpu0": 0.125, "tpu1": 0.0}
-        links = series_of(found, v.GOOGLE_TPU_LINK_HEALTH)
-        assert {series.attributes[v.TPU_LINK]: value for series, value in links.items()} == {"tray1.chip3.ici0.int": 0}
+        assert by_id(source, c.GOOGLE_TPU_THROTTLE_SCORE) == {"tpu0": 0, "tpu1": 10}
+        assert by_id(source, c.HW_NPU_UTILIZATION, hw_npu_task="tensorcore") == {"tpu0": 0.125, "tpu1": 0.0}
+        links = series_of(found, c.GOOGLE_TPU_LINK_HEALTH)
+        assert {series.attributes[c.TPU_LINK]: value for series, value in links.items()} == {"tray1.chip3.ici0.int": 0}
         assert "libtpu" not in sys.modules
 
 
@@ -727,15 +733,17 @@ def test_libtpu_sdk_indices_map_to_the_devices_of_this_host() -> None:
         drivers = Cloud(bus("005e", 4), {HERE: working(devices, 1)}, [json.dumps(said).encode()])
         with opened("tpu", drivers, libtpu="on") as source:
             names = [f"tpu{device}" for device in devices]
-            assert by_id(source, v.GOOGLE_TPU_THROTTLE_SCORE) == dict(zip(names, range(4)))
-            shares = by_id(source, v.HW_NPU_UTILIZATION, hw_npu_task="tensorcore")
+            assert by_id(source, c.GOOGLE_TPU_THROTTLE_SCORE) == dict(zip(names, range(4)))
+            shares = by_id(source, c.HW_NPU_UTILIZATION, hw_npu_task="tensorcore")
             assert shares == dict(zip(names, (0.01, 0.02, 0.03, 0.04)))
 
 
 def test_missing_libtpu_is_reported_and_leaves_no_child() -> None:
     with opened("tpu", Bus(), libtpu="on", tpu_runtime="off") as source:
         wait_for(
-            lambda: often(source) == {} and any("cannot be imported" in each for each in source.missing), 30, "change"
+            lambda: often(source) == {} and any("cannot be imported" in each for each in source.unsupported),
+            30,
+            "change",
         )
         assert [often(source) for _ in range(3)] == [{}, {}, {}]
         lines = [child.cmdline() for child in psutil.Process().children(recursive=True)]
@@ -745,11 +753,11 @@ def test_missing_libtpu_is_reported_and_leaves_no_child() -> None:
 def test_libtpu_sdk_is_not_started_without_a_tpu_on_the_pci_bus() -> None:
     with serving(busy()) as tpu, asked(tpu.address, libtpu="on") as source:
         all_of(source)
-        assert "libtpu's SDK is not asked: there is no TPU on the PCI bus" in source.missing
+        assert "libtpu's SDK is not asked: there is no TPU on the PCI bus" in source.unsupported
     with pytest.raises(Unavailable), opened("tpu", Cloudless(), libtpu="on"):
         pass
 
 
 def test_runtime_address_works_without_a_linux_kernel() -> None:
     with serving(busy()) as tpu, opened("tpu", Fabricated(None), tpu_runtime=[tpu.address]) as source:
-        assert by_id(source, v.HW_NPU_MEMORY_LIMIT)
+        assert by_id(source, c.HW_NPU_MEMORY_LIMIT)

@@ -38,14 +38,14 @@ from tests.sources.tree import Speaking
 from tests.stage import PATIENT
 from tests.waiting import wait_for
 
-from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware import cli
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Series, Unavailable, Value
 from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.sources import Site
+from opentelemetry.instrumentation.hardware.sources import SourceContext
 from opentelemetry.instrumentation.hardware.sources.trainium import Trainium
-from opentelemetry.instrumentation.hardware.sources.trainium.files import Files
+from opentelemetry.instrumentation.hardware.sources.trainium.files import Sysfs
 from opentelemetry.instrumentation.hardware.sources.trainium.monitor import configuration, period_of, said_period
 from opentelemetry.instrumentation.hardware.sources.trainium.report import ECC, Hardware, parse
 from opentelemetry.instrumentation.hardware.wandb.trainium import KEYS, Raw
@@ -54,7 +54,7 @@ pytestmark = pytest.mark.usefixtures("no_child_is_left")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="Neuron's driver is one of Linux")
 
 LONG = 60.0
-RESULT, TAG = v.NEURON_RESULT, v.NEURON_TAG
+RESULT, TAG = c.NEURON_RESULT, c.NEURON_TAG
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +66,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def site(drivers: Drivers, pid: int = STRANGER, **more: Any) -> Trainium:
     settings = more.pop("settings", {})
-    source = Trainium(Site(Config.read(settings, {}), drivers, pid, **more))
+    source = Trainium(SourceContext(Config.read(settings, {}), drivers, pid, **more))
     source.open()
     return source
 
@@ -100,7 +100,7 @@ def test_neuron_report_is_parsed() -> None:
         "sram_ecc_uncorrected": 0
     }
     assert (found.hardware.memory, found.hardware.cores, found.hardware.logical) == (103_079_215_104, 4, 2)
-    assert found.wrong == ()
+    assert found.errors == ()
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_report_group_with_an_error_is_dropped(group: str) -> None:
     for name in ("used", "host", "cores", "percent", "results", "errors", "latency", "cpu"):
         expected = {} if name in lost[group] else getattr(whole.runtimes[0], name)
         assert getattr(found.runtimes[0], name) == expected
-    assert found.wrong == (f"{group} of 7: it is broken",)
+    assert found.errors == (f"{group} of 7: it is broken",)
 
 
 def test_hardware_info_with_an_error_is_dropped() -> None:
@@ -128,7 +128,7 @@ def test_hardware_info_with_an_error_is_dropped() -> None:
         json.dumps({**report([], 1, 1, TRN2), "neuron_hardware_info": {**TRN2, "error": "no driver"}}).encode()
     )
     assert found.hardware == Hardware()
-    assert found.wrong == ("neuron_hardware_info: no driver",)
+    assert found.errors == ("neuron_hardware_info: no driver",)
 
 
 def test_runtime_error_is_remarked_and_runtime_without_pid_is_dropped() -> None:
@@ -136,7 +136,7 @@ def test_runtime_error_is_remarked_and_runtime_without_pid_is_dropped() -> None:
     del nobody["pid"]
     found = parse(json.dumps(report([broken, nobody], 1, 1, TRN1)).encode())
     assert [each.pid for each in found.runtimes] == [7]
-    assert found.wrong == ("the runtime of 7: it has gone",)
+    assert found.errors == ("the runtime of 7: it has gone",)
 
 
 @pytest.mark.parametrize("lie", [True, "12", None, -1, 1e400, 1e30, [], {}, "NaN", 0.5])
@@ -230,7 +230,7 @@ def test_random_reports_give_plausible_values(exchanges: list[tuple[tuple[Any, .
     text = json.dumps(document)
     drivers = Npus(HOST | {"/dev/neuron0": ""} | program(), Speaking([text.encode()]))
     source = site(drivers)
-    for series, number in (*source.read(), *source.read_seldom()):
+    for series, number in (*source.read(), *source.read_slow()):
         assert isinstance(number, (int, float))
         assert math.isfinite(number)
         assert number >= 0
@@ -247,7 +247,7 @@ def test_random_reports_give_plausible_values(exchanges: list[tuple[tuple[Any, .
 def test_recorded_neuron_monitor_output_is_parsed(path: Path) -> None:
     first, second, third = path.read_bytes().splitlines()
     found = parse(first)
-    assert found.wrong == ()
+    assert found.errors == ()
     assert found.ecc == {0: dict.fromkeys(ECC, 0)}
     assert (found.hardware.cores, found.hardware.memory, found.hardware.logical) == (2, None, None)
     values = dict(pair for key in KEYS for pair in key.values(found.runtimes[0]))
@@ -272,8 +272,8 @@ def test_recorded_neuron_monitor_output_is_parsed(path: Path) -> None:
     }
     speaking = Speaking([first])
     source = site(Npus(HOST | {"/dev/neuron0": ""} | program(1337, 16851), speaking))
-    completed = Series(v.AWS_NEURON_EXECUTION_COUNT, {RESULT: "completed"})
-    errors = Series(v.AWS_NEURON_EXECUTION_ERRORS, {v.ERROR_TYPE: "generic"})
+    completed = Series(c.AWS_NEURON_EXECUTION_COUNT, {RESULT: "completed"})
+    errors = Series(c.AWS_NEURON_EXECUTION_ERRORS, {c.ERROR_TYPE: "generic"})
     totals = [(count(all_of(source), completed), count(all_of(source), errors))]
     for line in (second, third):
         speaking.lines = [line]
@@ -301,11 +301,11 @@ def test_runtimes_are_matched_by_pid_of_the_process_tree() -> None:
     found = all_of(site(drivers))
     counts = {
         series.attributes.get(TAG): number
-        for series, number in series_of(found, v.AWS_NEURON_EXECUTION_COUNT).items()
+        for series, number in series_of(found, c.AWS_NEURON_EXECUTION_COUNT).items()
         if series.attributes[RESULT] == "completed"
     }
     assert counts == {None: 2600, "child": 2600}
-    assert len(series_of(found, v.HW_NPU_UTILIZATION)) == 3, "cores are the host's, whoever uses them"
+    assert len(series_of(found, c.HW_NPU_UTILIZATION)) == 3, "cores are the host's, whoever uses them"
 
 
 def test_executions_of_other_pids_are_not_counted() -> None:
@@ -313,25 +313,25 @@ def test_executions_of_other_pids_are_not_counted() -> None:
     files = HOST | {"/dev/neuron0": ""} | program(CHILD) | {f"/proc/{CHILD}/task/{CHILD}/children": ""}
     for pid, mine in ((STRANGER, 2), (CHILD, 1)):  # the parent of the ranks, and one of them
         found = all_of(site(Npus(files, said_of(*runtimes)), pid))
-        assert value(found, v.AWS_NEURON_EXECUTION_COUNT, {RESULT: "completed"}) == mine * 2600
-        assert value(found, v.AWS_NEURON_EXECUTION_ERRORS, {v.ERROR_TYPE: "generic"}) == mine * 23_673
+        assert value(found, c.AWS_NEURON_EXECUTION_COUNT, {RESULT: "completed"}) == mine * 2600
+        assert value(found, c.AWS_NEURON_EXECUTION_ERRORS, {c.ERROR_TYPE: "generic"}) == mine * 23_673
 
 
 def test_reused_runtime_pid_is_not_attributed_to_the_program() -> None:
     files = HOST | {"/dev/neuron0": ""}
     drivers = Npus(files | program(CHILD), said_of(runtime(CHILD, (0,), 1)))
     source = site(drivers)
-    assert series_of(often(source), v.AWS_NEURON_EXECUTION_COUNT)
+    assert series_of(often(source), c.AWS_NEURON_EXECUTION_COUNT)
     drivers.become(Npus(files | program(), said_of(runtime(CHILD, (0,), 1)), up=1001.0))
     all_of(source)
-    assert not series_of(often(source), v.AWS_NEURON_EXECUTION_COUNT), "it is looked again who is whose"
+    assert not series_of(often(source), c.AWS_NEURON_EXECUTION_COUNT), "it is looked again who is whose"
     drivers.become(Npus(files | program(CHILD), said_of(runtime(CHILD, (0,), 1)), up=1001.0))
     all_of(source)
-    assert series_of(often(source), v.AWS_NEURON_EXECUTION_COUNT)
+    assert series_of(often(source), c.AWS_NEURON_EXECUTION_COUNT)
     drivers.become(Npus(files | program(), said_of(), up=1002.0))
-    assert not series_of(often(source), v.AWS_NEURON_EXECUTION_COUNT)
+    assert not series_of(often(source), c.AWS_NEURON_EXECUTION_COUNT)
     drivers.become(Npus(files | program(), said_of(runtime(CHILD, (0,), 1)), up=1004.0))
-    assert not series_of(often(source), v.AWS_NEURON_EXECUTION_COUNT)
+    assert not series_of(often(source), c.AWS_NEURON_EXECUTION_COUNT)
 
 
 def test_runtimes_without_tags_are_summed_and_have_no_latency() -> None:
@@ -340,10 +340,10 @@ def test_runtimes_without_tags_are_summed_and_have_no_latency() -> None:
     )
     source = site(drivers)
     found = all_of(source)
-    assert value(found, v.AWS_NEURON_EXECUTION_COUNT, {RESULT: "completed"}) == 5200
-    assert value(found, v.AWS_NEURON_RUNTIME_MEMORY_USAGE, {v.NEURON_MEMORY_TYPE: "host"}) == 2 * 610_705_409
-    assert not series_of(found, v.AWS_NEURON_EXECUTION_LATENCY)
-    assert any("NEURON_PROCESS_TAG" in sentence for sentence in source.missing)
+    assert value(found, c.AWS_NEURON_EXECUTION_COUNT, {RESULT: "completed"}) == 5200
+    assert value(found, c.AWS_NEURON_RUNTIME_MEMORY_USAGE, {c.NEURON_MEMORY_TYPE: "host"}) == 2 * 610_705_409
+    assert not series_of(found, c.AWS_NEURON_EXECUTION_LATENCY)
+    assert any("NEURON_PROCESS_TAG" in sentence for sentence in source.unsupported)
 
 
 @pytest.mark.parametrize(
@@ -363,7 +363,7 @@ def test_process_tag_matches_a_runtime_in_a_pid_namespace(
     runtimes = [runtime(70 + number, (number,), 1, each) for number, each in enumerate(tags)]
     drivers = Npus({**files, "/dev/neuron0": ""} | program(opens="/dev/neuron0"), said_of(*runtimes))
     found = all_of(site(drivers, environ={"NEURON_PROCESS_TAG": tag} if tag else {}))
-    assert {series.attributes[TAG] for series in series_of(found, v.AWS_NEURON_EXECUTION_COUNT)} == expected
+    assert {series.attributes[TAG] for series in series_of(found, c.AWS_NEURON_EXECUTION_COUNT)} == expected
 
 
 @pytest.mark.parametrize(
@@ -380,11 +380,11 @@ def test_default_tag_matches_a_runtime_by_its_pid_in_the_container(tags: tuple[i
     files = CONTAINER | {"/dev/neuron0": ""} | program(CHILD, opens="/dev/neuron0")  # the child uses no core
     source = site(Npus(files, said_of(*runtimes)), environ={})
     found = all_of(source)
-    assert series_of(found, v.HW_NPU_UTILIZATION), "cores are the host's"
-    counts = series_of(found, v.AWS_NEURON_EXECUTION_COUNT)
+    assert series_of(found, c.HW_NPU_UTILIZATION), "cores are the host's"
+    counts = series_of(found, c.AWS_NEURON_EXECUTION_COUNT)
     assert [number for series, number in counts.items() if series.attributes[RESULT] == "completed"] == ours * [2600]
     assert all(TAG not in series.attributes for series in counts), "numbers of processes are no attributes"
-    assert any("NEURON_PROCESS_TAG that no other has" in sentence for sentence in source.missing) is not bool(ours)
+    assert any("NEURON_PROCESS_TAG that no other has" in sentence for sentence in source.unsupported) is not bool(ours)
 
 
 def test_first_torchrun_rank_reports_the_cores_and_others_only_their_own() -> None:
@@ -420,13 +420,13 @@ def test_core_utilization_is_summed_over_runtimes() -> None:
     """Older tools list all cores of a device for each runtime, with 0 for those that it does not use."""
     first, second, third = runtime(70, (0, 2), 1), runtime(71, (0, 2), 0), runtime(72, (2, 4), 2)
     found = all_of(site(Npus(HOST | {"/dev/neuron0": ""} | program(), said_of(first, second, third))))
-    shares = {series.attributes[v.HW_ID]: share for series, share in series_of(found, v.HW_NPU_UTILIZATION).items()}
+    shares = {series.attributes[c.HW_ID]: share for series, share in series_of(found, c.HW_NPU_UTILIZATION).items()}
     assert shares == {"neuroncore0": 0.400625, "neuroncore2": 1.0, "neuroncore4": 0.935}
-    sizes = series_of(found, v.AWS_NEURON_NEURONCORE_MEMORY_USAGE)
+    sizes = series_of(found, c.AWS_NEURON_NEURONCORE_MEMORY_USAGE)
     tensors = {
-        series.attributes[v.HW_ID]: size
+        series.attributes[c.HW_ID]: size
         for series, size in sizes.items()
-        if series.attributes[v.NEURON_MEMORY_CATEGORY] == "tensors"
+        if series.attributes[c.NEURON_MEMORY_CATEGORY] == "tensors"
     }
     assert tensors == {"neuroncore0": 2 * 943_608, "neuroncore2": 3 * 943_608, "neuroncore4": 943_608}
 
@@ -436,7 +436,7 @@ def test_every_runtime_is_reported_without_an_observed_program() -> None:
         HOST | {"/dev/neuron0": ""} | program(), said_of(runtime(70, (0,), 1, "a"), runtime(71, (1,), 1, "b"))
     )
     found = all_of(site(drivers, alone=True))
-    assert {series.attributes[TAG] for series in series_of(found, v.AWS_NEURON_EXECUTION_COUNT)} == {"a", "b"}
+    assert {series.attributes[TAG] for series in series_of(found, c.AWS_NEURON_EXECUTION_COUNT)} == {"a", "b"}
 
 
 def test_execution_counter_adds_up_over_runtimes() -> None:
@@ -447,8 +447,8 @@ def test_execution_counter_adds_up_over_runtimes() -> None:
     for pid in (STRANGER, STRANGER, CHILD):
         said.lines = said_of(runtime(pid, (0,), 1)).lines
         found = often(source)
-        counts.append(value(found, v.AWS_NEURON_EXECUTION_COUNT, {RESULT: "completed"}))
-        errors.append(value(found, v.AWS_NEURON_EXECUTION_ERRORS, {v.ERROR_TYPE: "generic"}))
+        counts.append(value(found, c.AWS_NEURON_EXECUTION_COUNT, {RESULT: "completed"}))
+        errors.append(value(found, c.AWS_NEURON_EXECUTION_ERRORS, {c.ERROR_TYPE: "generic"}))
     assert counts == [2600, 5200, 7800]
     assert errors == [23_673, 23_673, 2 * 23_673], "running totals, of each process its own"
 
@@ -461,7 +461,7 @@ def test_error_counter_continues_after_a_reset() -> None:
         ours = runtime(STRANGER, (0,), 1)
         ours["report"]["execution_stats"]["error_summary"]["generic"] = errors
         said.lines = said_of(ours).lines
-        counts.append(value(often(source), v.AWS_NEURON_EXECUTION_ERRORS, {v.ERROR_TYPE: "generic"}))
+        counts.append(value(often(source), c.AWS_NEURON_EXECUTION_ERRORS, {c.ERROR_TYPE: "generic"}))
     assert counts == [20, 25, 25, 29]
 
 
@@ -471,7 +471,7 @@ def test_error_counter_continues_after_a_reset() -> None:
 @pytest.mark.parametrize("made", [old_files, moved_files])
 def test_neuron_sysfs_files_are_found_in_old_and_new_places(made: Any) -> None:
     drivers = Npus(made(2, 4, 2), None)
-    files = Files(drivers.kernel())
+    files = Sysfs(drivers.files())
     assert files.cores == {0: 4, 1: 4}
     assert files.text(1, "serial_number") == "00aa00bb00cc0001"
     assert files.text(0, "device_name") == "Inferentia2"
@@ -493,7 +493,7 @@ def test_single_moved_sysfs_file_is_found_but_no_namesake() -> None:
             "POWER_STATUS_VALID,1701,1.00,99.00,99.00"
         )
         files[path.replace(power, "neuron0/deeper/power/utilization")] = files.pop(path)
-    found = Files(Npus(files, None).kernel())
+    found = Sysfs(Npus(files, None).files())
     assert found.used(0) == 1_000_000 + 1_000_000 + 4096
     assert found.power(0) == 0.215
 
@@ -501,10 +501,10 @@ def test_single_moved_sysfs_file_is_found_but_no_namesake() -> None:
 def test_device_memory_is_dropped_when_one_core_is_unknown() -> None:
     files = old_files(1, 2, 1)
     del files["/sys/devices/virtual/neuron_device/neuron0/neuron_core1/stats/memory_usage/device_mem/total"]
-    assert Files(Npus(files, None).kernel()).used(0) is None
+    assert Sysfs(Npus(files, None).files()).used(0) is None
     found = all_of(site(Npus(HOST | files | program(), said_of(runtime(STRANGER, (0,), 1)))))
     sizes = runtime(STRANGER, (0,), 1)["report"]["memory_used"]["neuron_runtime_used_bytes"]
-    assert [*series_of(found, v.HW_NPU_MEMORY_USAGE).values()] == [sizes["neuron_device"]], "what runtimes say"
+    assert [*series_of(found, c.HW_NPU_MEMORY_USAGE).values()] == [sizes["neuron_device"]], "what runtimes say"
 
 
 def test_memory_limit_below_usage_is_dropped() -> None:
@@ -512,16 +512,16 @@ def test_memory_limit_below_usage_is_dropped() -> None:
         hardware = {**TRN1, "neuron_device_memory_size": size}
         drivers = Npus(HOST | old_files(1, 2, 1) | program(), lines(report([], 1, 1, hardware)))
         found = all_of(site(drivers))
-        assert series_of(found, v.HW_NPU_MEMORY_USAGE)
-        assert bool(series_of(found, v.HW_NPU_MEMORY_LIMIT)) is ratio
-        assert bool(series_of(found, v.HW_NPU_MEMORY_UTILIZATION)) is ratio
+        assert series_of(found, c.HW_NPU_MEMORY_USAGE)
+        assert bool(series_of(found, c.HW_NPU_MEMORY_LIMIT)) is ratio
+        assert bool(series_of(found, c.HW_NPU_MEMORY_UTILIZATION)) is ratio
 
 
 def test_ecc_errors_fall_back_to_neuron_monitor() -> None:
     denied = PermissionError(13, "denied")
     files = {path: denied if "_ecc_" in path else said for path, said in old_files(1, 2, 1).items()}
     found = all_of(site(Npus(HOST | files | program(), said_of())))
-    errors = {series.attributes[v.ERROR_TYPE]: number for series, number in series_of(found, v.HW_ERRORS).items()}
+    errors = {series.attributes[c.ERROR_TYPE]: number for series, number in series_of(found, c.HW_ERRORS).items()}
     assert errors == {"mem_corrected": 8, "mem_uncorrected": 0, "sram_corrected": 0, "sram_uncorrected": 0}
 
 
@@ -529,16 +529,16 @@ def test_unloaded_and_reloaded_neuron_driver() -> None:
     here = HOST | old_files(2, 2, 1) | program()
     drivers = Npus(here, None)
     source = site(drivers)
-    assert len(series_of(all_of(source), v.HW_NPU_INFO)) == 2
+    assert len(series_of(all_of(source), c.HW_NPU_INFO)) == 2
     drivers.become(Npus(HOST | program(), None))
     all_of(source)
     assert all_of(source) == {}
-    assert source.wrong == ["the Neuron driver has been taken out"]
+    assert source.errors == ["the Neuron driver has been taken out"]
     drivers.become(Npus(HOST | moved_files(1, 2, 2) | program(), None))
     all_of(source)
     found = all_of(source)
-    assert len(series_of(found, v.HW_NPU_INFO)) == len(series_of(found, v.HW_NPU_MEMORY_USAGE)) == 1
-    assert source.wrong == []
+    assert len(series_of(found, c.HW_NPU_INFO)) == len(series_of(found, c.HW_NPU_MEMORY_USAGE)) == 1
+    assert source.errors == []
 
 
 def test_memory_sample_reads_one_file_per_core() -> None:
@@ -547,14 +547,14 @@ def test_memory_sample_reads_one_file_per_core() -> None:
     all_of(source)
     assert drivers.tree is not None
     drivers.tree.asked.clear()
-    assert len(series_of(often(source), v.HW_NPU_MEMORY_USAGE)) == 16
+    assert len(series_of(often(source), c.HW_NPU_MEMORY_USAGE)) == 16
     assert len(drivers.tree.asked) == 16 * 8
 
 
 def test_sysfs_search_skips_unneeded_files() -> None:
     drivers = Npus(old_files(1, 2, 0), None)
     assert drivers.tree is not None
-    Files(drivers.kernel())
+    Sysfs(drivers.files())
     assert not [path for path in drivers.tree.asked if path.endswith(("reset", "success/total"))]
 
 
@@ -564,13 +564,13 @@ def test_sysfs_search_skips_unneeded_files() -> None:
 def test_invalid_power_status_is_dropped(text: str) -> None:
     files = old_files(1, 1, 0)
     files["/sys/devices/virtual/neuron_device/neuron0/stats/power/utilization"] = text
-    assert Files(Npus(files, None).kernel()).power(0) is None
+    assert Sysfs(Npus(files, None).files()).power(0) is None
 
 
 def test_broken_neuron_sysfs_gives_no_values() -> None:
     files = {path: PermissionError(13, "denied") if "stats" in path else "\x00?" for path in old_files(1, 2, 1)}
     source = site(Npus(HOST | files | program(), None))
-    assert {series.metric for series in all_of(source)} == {v.HW_NPU_INFO}
+    assert {series.metric for series in all_of(source)} == {c.HW_NPU_INFO}
 
 
 @linux
@@ -647,7 +647,7 @@ def own(tick: int, cores: tuple[int, ...] = (0, 1)) -> Mapping[str, Any]:
 
 
 def shares(source: Any) -> set[float]:
-    return {number for number in series_of(often(source), v.HW_NPU_UTILIZATION).values() if isinstance(number, float)}
+    return {number for number in series_of(often(source), c.HW_NPU_UTILIZATION).values() if isinstance(number, float)}
 
 
 @linux
@@ -657,8 +657,8 @@ def test_neuron_monitor_runs_while_the_source_is_open(tmp_path: Path, monkeypatc
     tool = Tool(tmp_path, own(1), own(2))
     with opened("trainium", **tool.settings) as source:
         found = all_of(source)
-        assert series_of(found, v.HW_NPU_UTILIZATION)
-        assert value(found, v.AWS_NEURON_RUNTIME_CPU_UTILIZATION, {v.CPU_MODE: "user"}) == 0.1925
+        assert series_of(found, c.HW_NPU_UTILIZATION)
+        assert value(found, c.AWS_NEURON_RUNTIME_CPU_UTILIZATION, {c.CPU_MODE: "user"}) == 0.1925
         wait_for(lambda: 0.935 in shares(source), LONG, "second report")
         (run,) = tool.runs
     wait_for(lambda: not lives(run["pid"]), LONG, "end of the tool")
@@ -703,7 +703,7 @@ def test_report_of_several_pipe_buffers_is_read(tmp_path: Path) -> None:
     big = {**many, "loaded": ["x" * 400_000]}
     assert len(json.dumps(big)) > 400_000
     with opened("trainium", **Tool(tmp_path, big).settings) as source:
-        wait_for(lambda: len(series_of(often(source), v.HW_NPU_UTILIZATION)) == 128, LONG, "report")
+        wait_for(lambda: len(series_of(often(source), c.HW_NPU_UTILIZATION)) == 128, LONG, "report")
 
 
 @linux
@@ -760,7 +760,7 @@ def test_silent_neuron_monitor_is_remarked(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr("opentelemetry.instrumentation.hardware.sources.trainium._PATIENCE", 0.2)
     with opened("trainium", **Tool(tmp_path, own(1), silent_after=0).settings) as source:
         assert all_of(source) == {}
-        assert source.wrong == ["neuron-monitor has not answered yet"]
+        assert source.errors == ["neuron-monitor has not answered yet"]
 
 
 @linux
@@ -801,8 +801,8 @@ def test_neuron_monitor_is_not_run_without_a_driver(tmp_path: Path, monkeypatch:
 def test_neuron_monitor_off_still_reads_sysfs() -> None:
     drivers = Npus(HOST | old_files(1, 2, 1) | program(), said_of())
     source = site(drivers, settings={"neuron_monitor": "off"})
-    assert series_of(all_of(source), v.AWS_NEURON_NEURONCORE_MEMORY_USAGE)
-    assert any("neuron-monitor is switched off" in sentence for sentence in source.missing)
+    assert series_of(all_of(source), c.AWS_NEURON_NEURONCORE_MEMORY_USAGE)
+    assert any("neuron-monitor is switched off" in sentence for sentence in source.unsupported)
     with pytest.raises(Unavailable, match="switched off"):
         site(Npus(HOST | {"/dev/neuron0": ""}, said_of()), settings={"neuron_monitor": "off"})
 

@@ -1,7 +1,7 @@
 """Endpoints: which OpenMetrics endpoints to scrape, how, and what of them is wanted, in the user's words.
 
-What is not understood raises :class:`Misread`, whose sentence gives away no secret: neither headers nor what an
-address carries beside host and path.
+What is not understood raises :class:`EndpointConfigError`, whose sentence gives away no secret: neither headers
+nor what an address carries beside host and path.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Words: TypeAlias = list[str] | dict[str, dict[str, str]]
 """Filters as W&B has them: regular expressions, or such expressions with one for each label."""
 
 
-class Misread(ValueError):  # noqa: N818 - what happened, said in one word
+class EndpointConfigError(ValueError):
     """What of the user's words is not understood, in a sentence without secrets."""
 
 
@@ -85,7 +85,7 @@ def endpoints(value: object) -> Endpoints:
     """The endpoints that a setting names: ``name=url`` pairs, a file, or a mapping of what such a file has.
 
     Raises:
-        Misread: it is none of these.
+        EndpointConfigError: it is none of these.
     """
     if isinstance(value, Endpoints):
         return value
@@ -94,7 +94,7 @@ def endpoints(value: object) -> Endpoints:
     elif isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value):
         value = _pairs(value)
     if not isinstance(value, Mapping) or not value:
-        raise Misread("there is no endpoint in it")
+        raise EndpointConfigError("there is no endpoint in it")
     return Endpoints(_shared([_endpoint(name, options) for name, options in value.items()]))
 
 
@@ -103,9 +103,9 @@ def _pairs(words: Sequence[str]) -> dict[str, str]:
     for word in filter(None, map(str.strip, words)):
         name, equals, url = (part.strip() for part in word.partition("="))
         if not equals:
-            raise Misread(f"the part after {', '.join(found) or 'the beginning'} is no name=url")
+            raise EndpointConfigError(f"the part after {', '.join(found) or 'the beginning'} is no name=url")
         if name in found:
-            raise Misread(f"there are two endpoints {name}")
+            raise EndpointConfigError(f"there are two endpoints {name}")
         found[name] = url
     return found
 
@@ -115,37 +115,41 @@ def _file(path: str) -> object:
         with open(path, encoding="utf-8") as file:
             text = file.read()
     except (OSError, ValueError) as error:
-        raise Misread(f"the file {path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        raise EndpointConfigError(
+            f"the file {path} cannot be read: {getattr(error, 'strerror', None) or error}"
+        ) from None
     try:
         return json.loads(text)
     except ValueError as error:
         if path.endswith(".json"):
-            raise Misread(f"{path} is no JSON: {error}") from None
+            raise EndpointConfigError(f"{path} is no JSON: {error}") from None
     try:
         import yaml
     except ImportError:
-        raise Misread(f"{path} is no JSON, and YAML takes PyYAML (pip install pyyaml)") from None
+        raise EndpointConfigError(f"{path} is no JSON, and YAML takes PyYAML (pip install pyyaml)") from None
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
         line = getattr(getattr(error, "problem_mark", None), "line", None)
-        raise Misread(f"{path} is no YAML{'' if line is None else f', line {line + 1}'}") from None
+        raise EndpointConfigError(f"{path} is no YAML{'' if line is None else f', line {line + 1}'}") from None
 
 
 def _endpoint(name: object, options: object) -> Endpoint:
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_-]{1,63}", name):
-        raise Misread("the name of an endpoint is made of letters, digits, _ and -")
+        raise EndpointConfigError("the name of an endpoint is made of letters, digits, _ and -")
     if isinstance(options, str):
         options = {"url": options}
     if not isinstance(options, Mapping) or "url" not in options:
-        raise Misread(f"endpoint {name} has no url")
+        raise EndpointConfigError(f"endpoint {name} has no url")
     known = {setting.name: setting.default for setting in fields(Endpoint) if setting.name != "name"}
     for option in options:
         if option not in known:
-            raise Misread(f"endpoint {name} has an option that there is not; the options are {', '.join(known)}")
+            raise EndpointConfigError(
+                f"endpoint {name} has an option that there is not; the options are {', '.join(known)}"
+            )
     read = {option: _option(name, option, known[option], given) for option, given in options.items()}
     if "key_file" in read and "cert_file" not in read:
-        raise Misread(f"endpoint {name} has a key_file and no cert_file")
+        raise EndpointConfigError(f"endpoint {name} has a key_file and no cert_file")
     return Endpoint(name=name, **read)
 
 
@@ -158,13 +162,13 @@ def _option(name: str, option: str, default: object, given: object) -> Any:
         return _headers(name, given)
     if isinstance(default, str):
         if not isinstance(given, str) or not given:
-            raise Misread(f"endpoint {name}: {option} takes the path of a file")
+            raise EndpointConfigError(f"endpoint {name}: {option} takes the path of a file")
         return given
     number = isinstance(given, (int, float)) and not isinstance(given, bool) and math.isfinite(given)
     least = 0 if option == "interval" else 0.001 if option == "timeout" else 1
     most = {"interval": 3600, "timeout": 60, "max_bytes": 1 << 30, "max_series": TOTAL}[option]
     if not number or not least <= given <= most:  # type: ignore[operator]
-        raise Misread(f"endpoint {name}: {option} takes a number from {least:g} to {most}")
+        raise EndpointConfigError(f"endpoint {name}: {option} takes a number from {least:g} to {most}")
     return type(default)(given)  # type: ignore[call-arg]
 
 
@@ -175,9 +179,9 @@ def _url(name: str, given: object) -> str:
     except ValueError:
         valid = False
     if not valid or re.search(r"[^\x21-\x7e]", str(given)):
-        raise Misread(f"the url of endpoint {name} takes the form http://host:port/metrics")
+        raise EndpointConfigError(f"the url of endpoint {name} takes the form http://host:port/metrics")
     if "@" in parts.netloc:
-        raise Misread(
+        raise EndpointConfigError(
             f"the url of endpoint {name} holds a password: name it in headers or bearer_token_file, in a file"
         )
     return str(given)
@@ -192,7 +196,7 @@ def _headers(name: str, given: object) -> dict[str, str]:
         for key, value in given.items()
     )
     if not good:
-        raise Misread(f"the headers of endpoint {name} are no names with texts")
+        raise EndpointConfigError(f"the headers of endpoint {name} are no names with texts")
     return dict(given)  # type: ignore[call-overload, no-any-return]
 
 
@@ -200,14 +204,14 @@ def filters(value: object) -> Words:
     """Filters: regular expressions with commas, a list of them, or a mapping of each to {label: expression}.
 
     Raises:
-        Misread: it is none of these, or an expression is none.
+        EndpointConfigError: it is none of these, or an expression is none.
     """
     if isinstance(value, str):
         text = value.strip()
         try:
             value = json.loads(text) if text[:1] in ("[", "{") else [part.strip() for part in text.split(",")]
         except ValueError as error:
-            raise Misread(f"the filters are no JSON: {error}") from None
+            raise EndpointConfigError(f"the filters are no JSON: {error}") from None
         value = [part for part in value if part] if isinstance(value, list) else value
     if isinstance(value, (list, tuple)) and value and all(isinstance(each, str) for each in value):
         _compiled(value)
@@ -218,7 +222,7 @@ def filters(value: object) -> Words:
         if len(found) == len(value) and all(isinstance(word, str) for word in [*found, *words]):
             _compiled([*found, *(expression for labels in found.values() for expression in labels.values())])
             return found
-    raise Misread("filters are regular expressions, or a mapping of such to {label: expression}")
+    raise EndpointConfigError("filters are regular expressions, or a mapping of such to {label: expression}")
 
 
 def _compiled(expressions: Sequence[str]) -> None:
@@ -226,7 +230,7 @@ def _compiled(expressions: Sequence[str]) -> None:
         try:
             re.compile(expression)
         except re.error as error:
-            raise Misread(f"the filter {expression} is no regular expression: {error}") from None
+            raise EndpointConfigError(f"the filter {expression} is no regular expression: {error}") from None
 
 
 def _shared(found: list[Endpoint]) -> list[Endpoint]:
@@ -234,5 +238,5 @@ def _shared(found: list[Endpoint]) -> list[Endpoint]:
     open_ = [one for one in found if not one.max_series]
     left = TOTAL - sum(one.max_series for one in found)
     if left < len(open_):
-        raise Misread(f"max_series of all endpoints together may be {TOTAL}, and each needs one")
+        raise EndpointConfigError(f"max_series of all endpoints together may be {TOTAL}, and each needs one")
     return [replace(one, max_series=one.max_series or min(SHARE, left // len(open_))) for one in found]

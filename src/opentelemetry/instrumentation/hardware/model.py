@@ -41,11 +41,11 @@ class Window(Enum):
     """The mean over time; each reading stands for the interval that it ends."""
     PEAK = "peak"
     """The highest reading."""
-    SHARE = "share"
-    """The increase of one running total over the increase of another; the value is a :class:`Share`."""
+    RATIO = "ratio"
+    """The increase of one running total over the increase of another; the value is a :class:`CounterRatio`."""
 
 
-class Share(NamedTuple):
+class CounterRatio(NamedTuple):
     """A ratio still to be taken: two running totals, of which a window takes the increases."""
 
     part: float
@@ -59,7 +59,7 @@ class Rate(NamedTuple):
 
 
 Number: TypeAlias = "int | float"
-Value: TypeAlias = "int | float | Share | Rate"
+Value: TypeAlias = "int | float | CounterRatio | Rate"
 
 Point: TypeAlias = "tuple[Series, Value]"
 """One number that a source read."""
@@ -139,7 +139,7 @@ class Series(tuple["Metric", frozenset["tuple[str, str | int]"]]):
         return f"{self.metric.name}{self.attributes or ''}"
 
 
-class Kept(dict["Metric | tuple[Metric | str | int, ...]", Series]):
+class SeriesCache(dict["Metric | tuple[Metric | str | int, ...]", Series]):
     """The series of a source, each made when it is first asked for: ``kept[row]``, or ``kept[row, name, value, …]``."""
 
     def __missing__(self, key: Metric | tuple[Any, ...]) -> Series:

@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from opentelemetry.instrumentation.hardware.catalog import CATALOG
 from opentelemetry.instrumentation.hardware.endpoints import (
+    EndpointConfigError,
     Endpoints,
-    Misread,
     Words,
     endpoints,
     filters,
@@ -335,7 +335,9 @@ class Config:
             try:
                 values[setting.name] = setting.metadata["read"](value)
             except (ValueError, TypeError, OverflowError) as error:
-                why = f"{error}; " if isinstance(error, Misread) or "matches no metric" in str(error) else ""
+                why = (
+                    f"{error}; " if isinstance(error, EndpointConfigError) or "matches no metric" in str(error) else ""
+                )
                 _LOG.warning(
                     "%s%s is not understood: %sit takes %s; using the default (%s)",
                     name,

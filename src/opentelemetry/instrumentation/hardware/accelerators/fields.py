@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
-from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import NONE, Attributes, Metric, Number, Point, Rate, Series
 
 Reading: TypeAlias = "Mapping[str, Number | Rate]"
@@ -71,36 +71,39 @@ def _by(prefix: str, metric: Metric, attribute: str, words: tuple[str, ...]) -> 
 
 
 def _temperature(sensor: str) -> dict[str, tuple[_Row, ...]]:
-    where = {v.HW_SENSOR_LOCATION: sensor}
+    where = {c.HW_SENSOR_LOCATION: sensor}
     limits = {
-        f"temperature.limit.{sensor}.{limit}": (_Row(v.HW_TEMPERATURE_LIMIT, {**where, v.HW_LIMIT_TYPE: limit}),)
+        f"temperature.limit.{sensor}.{limit}": (_Row(c.HW_TEMPERATURE_LIMIT, {**where, c.HW_LIMIT_TYPE: limit}),)
         for limit in ("high.degraded", "high.critical", "max")
     }
-    return {f"temperature.{sensor}": (_Row(v.HW_TEMPERATURE, where), _Row(v.HW_TEMPERATURE_PEAK, where)), **limits}
+    return {
+        f"temperature.{sensor}": (_Row(c.HW_TEMPERATURE, where), _Row(c.HW_TEMPERATURE_PEAK, where)),
+        **limits,
+    }
 
 
 def _link(link: str) -> dict[str, tuple[_Row, ...]]:
     return {
-        f"io.{link}.{way}": (_Row(v.HW_GPU_IO, {v.GPU_LINK: link, v.NETWORK_DIRECTION: way}),)
+        f"io.{link}.{way}": (_Row(c.HW_GPU_IO, {c.GPU_LINK: link, c.NETWORK_DIRECTION: way}),)
         for way in ("transmit", "receive")
     }
 
 
 QUANTITIES: Final[Mapping[str, tuple[_Row, ...]]] = {
-    **_by("utilization", v.HW_GPU_UTILIZATION, v.GPU_TASK, BUSY + UNITS),
-    "utilization.peak": (_Row(v.HW_GPU_UTILIZATION_PEAK),),
-    **_by("time", v.HW_GPU_TIME, v.GPU_TASK, BUSY),
-    "occupancy": (_Row(v.HW_GPU_SM_OCCUPANCY),),
-    "memory.used": (_Row(v.HW_GPU_MEMORY_USAGE), _Row(v.HW_GPU_MEMORY_PEAK)),
-    "memory.total": (_Row(v.HW_GPU_MEMORY_LIMIT),),
-    "memory.utilization": (_Row(v.HW_GPU_MEMORY_UTILIZATION),),
+    **_by("utilization", c.HW_GPU_UTILIZATION, c.GPU_TASK, BUSY + UNITS),
+    "utilization.peak": (_Row(c.HW_GPU_UTILIZATION_PEAK),),
+    **_by("time", c.HW_GPU_TIME, c.GPU_TASK, BUSY),
+    "occupancy": (_Row(c.HW_GPU_SM_OCCUPANCY),),
+    "memory.used": (_Row(c.HW_GPU_MEMORY_USAGE), _Row(c.HW_GPU_MEMORY_PEAK)),
+    "memory.total": (_Row(c.HW_GPU_MEMORY_LIMIT),),
+    "memory.utilization": (_Row(c.HW_GPU_MEMORY_UTILIZATION),),
     **_link("pcie"),
     **_link("nvlink"),
     **_link("xgmi"),
-    "power": (_Row(v.HW_POWER), _Row(v.HW_POWER_PEAK)),
-    **_by("power.limit", v.HW_POWER_LIMIT, v.HW_LIMIT_TYPE, ("enforced", "max", "default")),
-    "power.utilization": (_Row(v.HW_POWER_UTILIZATION),),
-    "energy": (_Row(v.HW_ENERGY),),
+    "power": (_Row(c.HW_POWER), _Row(c.HW_POWER_PEAK)),
+    **_by("power.limit", c.HW_POWER_LIMIT, c.HW_LIMIT_TYPE, ("enforced", "max", "default")),
+    "power.utilization": (_Row(c.HW_POWER_UTILIZATION),),
+    "energy": (_Row(c.HW_ENERGY),),
     **_temperature("gpu"),
     **_temperature("memory"),
     **_temperature("cpu"),
@@ -109,23 +112,28 @@ QUANTITIES: Final[Mapping[str, tuple[_Row, ...]]] = {
     **_temperature("edge"),
     **_temperature("junction"),
     **{name: rows for stack in range(4) for name, rows in _temperature(f"hbm{stack}").items()},
-    **_by("voltage", v.HW_VOLTAGE, v.HW_SENSOR_LOCATION, ("gpu", "soc", "memory")),
-    **_by("frequency", v.HW_GPU_FREQUENCY, v.FREQUENCY_DOMAIN, ("graphics", "sm", "memory", "video")),
-    **_by("frequency.limit", v.HW_GPU_FREQUENCY_LIMIT, v.FREQUENCY_DOMAIN, ("graphics", "sm", "memory", "video")),
-    **_by("throttle", v.HW_GPU_THROTTLE_TIME, v.THROTTLE_REASON, REASONS),
-    "performance_state": (_Row(v.HW_GPU_PERFORMANCE_STATE),),
-    **_by("errors", v.HW_ERRORS, v.ERROR_TYPE, _ERRORS),
-    "fan.ratio": (_Row(v.HW_FAN_SPEED_RATIO),),
-    "fan.speed": (_Row(v.HW_FAN_SPEED),),
-    "npu.utilization": (_Row(v.HW_NPU_UTILIZATION, {v.NPU_TASK: "general"}),),
-    "npu.memory.used": (_Row(v.HW_NPU_MEMORY_USAGE),),
-    "npu.memory.total": (_Row(v.HW_NPU_MEMORY_LIMIT),),
-    "npu.memory.utilization": (_Row(v.HW_NPU_MEMORY_UTILIZATION),),
-    "npu.frequency": (_Row(v.HW_NPU_FREQUENCY),),
-    "npu.link.speed": (_Row(v.HW_NPU_LINK_SPEED),),
-    "speed": (_Row(v.HW_CPU_SPEED),),
-    "host.power": (_Row(v.HW_HOST_POWER),),
-    "host.energy": (_Row(v.HW_HOST_ENERGY),),
+    **_by("voltage", c.HW_VOLTAGE, c.HW_SENSOR_LOCATION, ("gpu", "soc", "memory")),
+    **_by("frequency", c.HW_GPU_FREQUENCY, c.FREQUENCY_DOMAIN, ("graphics", "sm", "memory", "video")),
+    **_by(
+        "frequency.limit",
+        c.HW_GPU_FREQUENCY_LIMIT,
+        c.FREQUENCY_DOMAIN,
+        ("graphics", "sm", "memory", "video"),
+    ),
+    **_by("throttle", c.HW_GPU_THROTTLE_TIME, c.THROTTLE_REASON, REASONS),
+    "performance_state": (_Row(c.HW_GPU_PERFORMANCE_STATE),),
+    **_by("errors", c.HW_ERRORS, c.ERROR_TYPE, _ERRORS),
+    "fan.ratio": (_Row(c.HW_FAN_SPEED_RATIO),),
+    "fan.speed": (_Row(c.HW_FAN_SPEED),),
+    "npu.utilization": (_Row(c.HW_NPU_UTILIZATION, {c.NPU_TASK: "general"}),),
+    "npu.memory.used": (_Row(c.HW_NPU_MEMORY_USAGE),),
+    "npu.memory.total": (_Row(c.HW_NPU_MEMORY_LIMIT),),
+    "npu.memory.utilization": (_Row(c.HW_NPU_MEMORY_UTILIZATION),),
+    "npu.frequency": (_Row(c.HW_NPU_FREQUENCY),),
+    "npu.link.speed": (_Row(c.HW_NPU_LINK_SPEED),),
+    "speed": (_Row(c.HW_CPU_SPEED),),
+    "host.power": (_Row(c.HW_HOST_POWER),),
+    "host.energy": (_Row(c.HW_HOST_ENERGY),),
 }
 """Every quantity, with the rows that carry it.
 
@@ -158,11 +166,11 @@ class Device:
 
     def series(self, metric: Metric, attributes: Attributes = NONE) -> Series:
         """A series of this device."""
-        own: dict[str, str | int] = {v.HW_ID: self.id, v.HW_NAME: self.name}
-        if v.HW_TYPE in metric.attributes:
-            own[v.HW_TYPE] = self._kind
+        own: dict[str, str | int] = {c.HW_ID: self.id, c.HW_NAME: self.name}
+        if c.HW_TYPE in metric.attributes:
+            own[c.HW_TYPE] = self._kind
         if self.parent:
-            own[v.HW_PARENT] = self.parent
+            own[c.HW_PARENT] = self.parent
         return Series(metric, {**own, **attributes})
 
     def points(self, reading: Reading) -> Iterator[Point]:
@@ -206,9 +214,9 @@ class Device:
         for each in STATES:
             series = self._status.get(each)
             if series is None:
-                series = self._status[each] = self.series(v.HW_STATUS, {v.HW_STATE: each})
+                series = self._status[each] = self.series(c.HW_STATUS, {c.HW_STATE: each})
             yield series(int(each == state))
 
     def info(self, facts: Attributes) -> Point:
         """What the device is: the attributes of ``hw.gpu.info``, those that are known."""
-        return self.series(v.HW_GPU_INFO, facts)(1)
+        return self.series(c.HW_GPU_INFO, facts)(1)

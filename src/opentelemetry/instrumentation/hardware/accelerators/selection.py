@@ -1,8 +1,8 @@
 """Which of a machine's accelerators are meant: by ``DEVICES``, by what restricts a program, or by its use of them.
 
 Plain data and the environment go in, the ids of devices come out. What variables restrict a program, and how, each
-vendor says in a :class:`Way`. Nothing is guessed: where the environment does not tell which device it means, all of
-them are chosen, and :attr:`Chosen.doubt` says why.
+vendor says in a :class:`VisibilityRule`. Nothing is guessed: where the environment does not tell which device it
+means, all of them are chosen, and :attr:`Chosen.doubt` says why.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from opentelemetry.instrumentation.hardware.settings import PREFIX
-from opentelemetry.instrumentation.hardware.system.files import Kernel
+from opentelemetry.instrumentation.hardware.system.files import Files
 
 JOBS: Final = (
     "SLURM_JOB_ID",
@@ -51,7 +51,7 @@ class Part(NamedTuple):
     names: tuple[str, ...] = ()
 
 
-class Found(NamedTuple):
+class FoundDevice(NamedTuple):
     """A device that there is, as far as it says what it is.
 
     Attributes:
@@ -94,12 +94,12 @@ class Chosen(NamedTuple):
     strange: tuple[str, ...] = ()
 
 
-def everything(found: Sequence[Found]) -> frozenset[str]:
+def everything(found: Sequence[FoundDevice]) -> frozenset[str]:
     """All devices with all of their parts."""
     return frozenset[str]().union(*(device.ids for device in found))
 
 
-class Way(NamedTuple):
+class VisibilityRule(NamedTuple):
     """How a vendor's programs are shown some of its devices only.
 
     Attributes:
@@ -113,7 +113,7 @@ class Way(NamedTuple):
     noun: str = "device"
     rows: str = "hw.*"
     variables: tuple[str, ...] = ()
-    visible: Callable[[Mapping[str, str], Sequence[Found]], Chosen] = lambda _, found: Chosen(everything(found))
+    visible: Callable[[Mapping[str, str], Sequence[FoundDevice]], Chosen] = lambda _, found: Chosen(everything(found))
     driver: str = ""
 
 
@@ -125,7 +125,11 @@ def rule(words: Sequence[str] | None, environ: Mapping[str, str]) -> Sequence[st
 
 
 def choose(
-    words: Sequence[str], environ: Mapping[str, str], found: Sequence[Found], way: Way, used: Collection[str] = ()
+    words: Sequence[str],
+    environ: Mapping[str, str],
+    found: Sequence[FoundDevice],
+    way: VisibilityRule,
+    used: Collection[str] = (),
 ) -> Chosen:
     """The devices that are meant.
 
@@ -146,7 +150,7 @@ def choose(
 # -- the words that devices are called by
 
 
-def by_name(words: Sequence[str], found: Sequence[Found]) -> Chosen:
+def by_name(words: Sequence[str], found: Sequence[FoundDevice]) -> Chosen:
     """Those that are called by name. One that does not say its name is meant by a word that means no other."""
     ids, strange = set[str](), []
     for word in words:
@@ -157,12 +161,12 @@ def by_name(words: Sequence[str], found: Sequence[Found]) -> Chosen:
     return Chosen(frozenset(ids), strange=tuple(strange))
 
 
-def unknown(found: Sequence[Found]) -> frozenset[str]:
+def unknown(found: Sequence[FoundDevice]) -> frozenset[str]:
     """Those that do not say their names."""
     return frozenset(device.id for device in found if device.unknown)
 
 
-def _unnamed(word: str, found: Sequence[Found]) -> frozenset[str]:
+def _unnamed(word: str, found: Sequence[FoundDevice]) -> frozenset[str]:
     """Those that a word may mean because they do not say its like."""
     if is_uuid(word) or re.fullmatch("[0-9a-fA-F]{16}", word):
         return unknown(found)
@@ -174,7 +178,7 @@ def is_uuid(word: str) -> bool:
     return word[:4].casefold() in ("gpu-", "mig-")
 
 
-def named(word: str, found: Sequence[Found]) -> Iterator[frozenset[str]]:
+def named(word: str, found: Sequence[FoundDevice]) -> Iterator[frozenset[str]]:
     """Those that a word means, each with its parts: an index, ``index:slot``, a name, an address.
 
     Of a UUID the beginning is enough.
@@ -220,7 +224,7 @@ def printable(text: str) -> str:
 # -- the choice, again and again
 
 
-class Choice:
+class DeviceFilter:
     """The devices that are read; devices and uses come and go, so it is made again and again.
 
     Args:
@@ -238,8 +242,8 @@ class Choice:
         self,
         words: Sequence[str] | None = None,
         environ: Mapping[str, str] = _EVERYTHING,
-        way: Way = Way(),  # noqa: B008 - it does not change
-        kernel: Kernel | None = None,
+        way: VisibilityRule = VisibilityRule(),  # noqa: B008 - it does not change
+        kernel: Files | None = None,
     ) -> None:
         self._words = list(rule(words, environ))
         self._environ = environ
@@ -248,10 +252,10 @@ class Choice:
         self._used: set[str] = set()
         self._told: set[str] = set()
         self._chosen = Chosen(frozenset())
-        self.found: Sequence[Found] = ()
+        self.found: Sequence[FoundDevice] = ()
         self.by_use = self._words == ["process"]
 
-    def look(self, found: Sequence[Found]) -> None:
+    def look(self, found: Sequence[FoundDevice]) -> None:
         """Choose among these. A word that means none of them costs one warning."""
         self.found = found
         self._chosen = choose(self._words, self._environ, found, self._way, self._used)
@@ -289,7 +293,7 @@ class Choice:
     def __contains__(self, device: object) -> bool:
         return self._words == ["all"] or device in self._chosen.ids
 
-    def missing(self) -> list[str]:
+    def unsupported(self) -> list[str]:
         """Why there are more devices than were asked for, or none."""
         way = self._way
         if self._chosen.doubt:
@@ -305,7 +309,7 @@ class Choice:
         return [f"{way.rows}: no {way.noun} is one of those in {PREFIX}DEVICES"]
 
 
-def _called(device: Found) -> str:
+def _called(device: FoundDevice) -> str:
     """What one may be called."""
     names = [device.id, *device.names[:1], device.address, *(part.id for part in device.parts)]
     return f"{device.number} ({', '.join(dict.fromkeys(filter(None, names)))})"

@@ -19,7 +19,7 @@ from opentelemetry.instrumentation.hardware.cli.findings import Finding, report,
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
 
 if TYPE_CHECKING:
-    from opentelemetry.instrumentation.hardware.pipeline.runner import Poller
+    from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner
 
 _DESCRIPTION = """\
 Looks at everything between this machine's numbers and your backend: each source (found, or where it was
@@ -106,7 +106,7 @@ def _sources(config: Config) -> Iterator[Finding]:
         session.close()
 
 
-def _source(poller: Poller, now: float) -> Iterator[Finding]:
+def _source(poller: SourceRunner, now: float) -> Iterator[Finding]:
     from opentelemetry.instrumentation.hardware.cli.view import told
     from opentelemetry.instrumentation.hardware.pipeline.runner import State
 
@@ -122,12 +122,12 @@ def _source(poller: Poller, now: float) -> Iterator[Finding]:
         )
     else:
         yield Finding("sources", "ok", poller.name, _found(poller, now))
-    for sentence in source.missing if source is not None else ():
+    for sentence in source.unsupported if source is not None else ():
         subject, why = told(sentence, _SUBJECT)
         yield Finding("sources", "note", subject or poller.name, why)
 
 
-def _found(poller: Poller, now: float) -> str:
+def _found(poller: SourceRunner, now: float) -> str:
     """What a source is about, from its own points: how many, of which things, under which limits."""
     from opentelemetry.instrumentation.hardware.catalog import (
         HW_GPU_INFO,

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, overhear, say
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
 
 if TYPE_CHECKING:
-    from opentelemetry.instrumentation.hardware.accelerators.selection import Found
+    from opentelemetry.instrumentation.hardware.accelerators.selection import FoundDevice
     from opentelemetry.instrumentation.hardware.model import Number, Point
     from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia
 
@@ -179,13 +179,13 @@ def _asked(config: Config) -> list[_Gpu]:
         Mistake: where none can be asked.
     """
     from opentelemetry.instrumentation.hardware.drivers import Drivers
-    from opentelemetry.instrumentation.hardware.sources import Site
+    from opentelemetry.instrumentation.hardware.sources import SourceContext
     from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia
 
     if config.devices == ["process"]:  # of which there is none yet
         config = Config.read({"devices": "all"})
     Nvidia.prepare(config)
-    source = Nvidia(Site(config, Drivers(), os.getpid()))
+    source = Nvidia(SourceContext(config, Drivers(), os.getpid()))
     answer: list[list[_Gpu] | Mistake] = []
     # A driver that hangs cannot be interrupted, but it can be left behind.
     asking = threading.Thread(target=lambda: answer.append(_read(source)), daemon=True)
@@ -207,7 +207,7 @@ def _read(source: Nvidia) -> list[_Gpu] | Mistake:
 
     try:
         source.open()
-        return _gpus(source, [*source.read(), *source.read_seldom()])
+        return _gpus(source, [*source.read(), *source.read_slow()])
     except Unavailable as gone:
         return Mistake(f"{gone.reason.rstrip('.')}: {gone.fix or _NO_DRIVER}", 1)
     except Mistake as mistake:
@@ -237,14 +237,14 @@ def _gpus(source: Nvidia, points: Sequence[Point]) -> list[_Gpu]:
         if id in shown.ids and id in source.choice
     ]
     if not found:
-        raise Mistake(next(iter(source.missing), "there is no GPU"), 1)
+        raise Mistake(next(iter(source.unsupported), "there is no GPU"), 1)
     if not gpus:
         said = [f"{name}={os.environ[name]}" for name in (CUDA, CONTAINER, PREFIX + "DEVICES") if name in os.environ]
         raise Mistake(f"{' and '.join(said)} leaves no GPU to choose from", 1)
     return gpus
 
 
-def _usable(gpu: Found) -> Iterator[tuple[str, str, str]]:
+def _usable(gpu: FoundDevice) -> Iterator[tuple[str, str, str]]:
     """What a GPU is used by, itself or its instances: the name, ``hw.id``, and why it cannot be used."""
     if not gpu.divided:
         yield f"GPU {gpu.number}", gpu.id, "does not answer" if gpu.unknown else ""
@@ -258,15 +258,15 @@ def _gpu(name: str, id: str, trouble: str, points: Sequence[Point]) -> _Gpu:  # 
     told: dict[object, Number] = {}
     for series, value in points:
         attributes = series.attributes
-        if attributes.get(v.HW_ID) == id and isinstance(value, (int, float)):
-            told[series.metric, attributes.get(v.GPU_TASK, attributes.get(v.HW_STATE))] = value
+        if attributes.get(c.HW_ID) == id and isinstance(value, (int, float)):
+            told[series.metric, attributes.get(c.GPU_TASK, attributes.get(c.HW_STATE))] = value
     return _Gpu(
         name,
         f"MIG-{id}" if id.startswith("GPU-") and "/" in id else id,  # an instance without a UUID, of older drivers
-        told.get((v.HW_GPU_MEMORY_USAGE, None)),
-        told.get((v.HW_GPU_MEMORY_LIMIT, None)),
-        told.get((v.HW_GPU_UTILIZATION, "general")),
-        "does not answer" if told.get((v.HW_STATUS, "failed")) else trouble,
+        told.get((c.HW_GPU_MEMORY_USAGE, None)),
+        told.get((c.HW_GPU_MEMORY_LIMIT, None)),
+        told.get((c.HW_GPU_UTILIZATION, "general")),
+        "does not answer" if told.get((c.HW_STATUS, "failed")) else trouble,
     )
 
 

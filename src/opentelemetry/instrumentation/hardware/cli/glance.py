@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 
-from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.cli.gpus import Gpu, gpus, said_of
 from opentelemetry.instrumentation.hardware.cli.table import clip, quantity
 from opentelemetry.instrumentation.hardware.cli.view import View, line
@@ -55,15 +55,15 @@ def _row(view: View, id: str, gpu: Gpu) -> dict[str, str]:  # noqa: A002
     def number(metric: Metric, key: str = "", word: str = "") -> Number | None:
         return said_of(view, metric, id, key, word)
 
-    states = [state for state in ("degraded", "failed") if number(v.HW_STATUS, v.HW_STATE, state)]
-    shares = [number(v.HW_GPU_UTILIZATION, v.GPU_TASK, task) for task in ("general", "sm")]
+    states = [state for state in ("degraded", "failed") if number(c.HW_STATUS, c.HW_STATE, state)]
+    shares = [number(c.HW_GPU_UTILIZATION, c.GPU_TASK, task) for task in ("general", "sm")]
     return {
         "GPU": gpu.name,
         "state": "".join(states),
         "busy": _part(next((share for share in shares if share is not None), None), None, "%"),
-        "memory": _part(number(v.HW_GPU_MEMORY_USAGE), number(v.HW_GPU_MEMORY_LIMIT), "By"),
-        "power": _part(number(v.HW_POWER), number(v.HW_POWER_LIMIT, v.HW_LIMIT_TYPE, "enforced"), "W"),
-        "temp": _part(number(v.HW_TEMPERATURE, v.HW_SENSOR_LOCATION, "gpu"), None, "Cel"),
+        "memory": _part(number(c.HW_GPU_MEMORY_USAGE), number(c.HW_GPU_MEMORY_LIMIT), "By"),
+        "power": _part(number(c.HW_POWER), number(c.HW_POWER_LIMIT, c.HW_LIMIT_TYPE, "enforced"), "W"),
+        "temp": _part(number(c.HW_TEMPERATURE, c.HW_SENSOR_LOCATION, "gpu"), None, "Cel"),
         "held down by": _held(view, id),
         "model": gpu.short,
     }
@@ -72,9 +72,9 @@ def _row(view: View, id: str, gpu: Gpu) -> dict[str, str]:  # noqa: A002
 def _held(view: View, gpu: str) -> str:
     """What held its clocks down most in this window, and for which share of it."""
     shares = {
-        str(attributes[v.THROTTLE_REASON]): view.rates.get(line(v.HW_GPU_THROTTLE_TIME, attributes), 0.0)
-        for _, attributes in view.snapshot.values.get(v.HW_GPU_THROTTLE_TIME, ())
-        if attributes[v.HW_ID] == gpu
+        str(attributes[c.THROTTLE_REASON]): view.rates.get(line(c.HW_GPU_THROTTLE_TIME, attributes), 0.0)
+        for _, attributes in view.snapshot.values.get(c.HW_GPU_THROTTLE_TIME, ())
+        if attributes[c.HW_ID] == gpu
     }
     reason = max(shares, key=shares.__getitem__, default="")
     return f"{reason} {quantity(shares[reason], '%')}" if reason and shares[reason] >= _NOTED else ""
@@ -96,22 +96,22 @@ def _part(used: Number | None, limit: Number | None, unit: str) -> str:
 
 
 def _host(view: View) -> Iterator[str]:
-    busy = [(value, each) for value, each in _all(view, v.SYSTEM_CPU_UTILIZATION) if each[v.CPU_MODE] not in _IDLE]
+    busy = [(value, each) for value, each in _all(view, c.SYSTEM_CPU_UTILIZATION) if each[c.CPU_MODE] not in _IDLE]
     if busy:
-        parts = len({each.get(v.CPU_NUMBER) for _, each in busy})
-        count = _sum(view, v.SYSTEM_CPU_LOGICAL_COUNT)
+        parts = len({each.get(c.CPU_NUMBER) for _, each in busy})
+        count = _sum(view, c.SYSTEM_CPU_LOGICAL_COUNT)
         said = quantity(sum(value for value, _ in busy) / parts, "%")
         yield f"CPU {said} of {count}" if count else f"CPU {said}"
-    limit = _sum(view, v.CONTAINER_MEMORY_LIMIT)
+    limit = _sum(view, c.CONTAINER_MEMORY_LIMIT)
     for name, used, whole in (
-        ("memory", _sum(view, v.SYSTEM_MEMORY_USAGE, "used"), _sum(view, v.SYSTEM_MEMORY_LIMIT)),
-        ("container", _sum(view, v.CONTAINER_MEMORY_USAGE) if limit is not None else None, limit),
+        ("memory", _sum(view, c.SYSTEM_MEMORY_USAGE, "used"), _sum(view, c.SYSTEM_MEMORY_LIMIT)),
+        ("container", _sum(view, c.CONTAINER_MEMORY_USAGE) if limit is not None else None, limit),
     ):
         if used is not None:
             yield f"{name} {_part(used, whole, 'By')}"
     for name, metric, ways in (
-        ("disk", v.SYSTEM_DISK_IO, ("read", "write")),
-        ("network", v.SYSTEM_NETWORK_IO, ("receive", "transmit")),
+        ("disk", c.SYSTEM_DISK_IO, ("read", "write")),
+        ("network", c.SYSTEM_NETWORK_IO, ("receive", "transmit")),
     ):
         if _all(view, metric):
             yield " ".join((name, *(f"{way} {quantity(_rate(view, metric, way), 'By')}/s" for way in ways)))
@@ -120,9 +120,9 @@ def _host(view: View) -> Iterator[str]:
 
 
 def _process(view: View) -> Iterator[str]:
-    shares = [value for value, _ in _all(view, v.PROCESS_TREE_CPU_UTILIZATION) or _all(view, v.PROCESS_CPU_UTILIZATION)]
-    sizes = [_sum(view, row) for row in (v.PROCESS_TREE_MEMORY_USAGE, v.PROCESS_MEMORY_USAGE)]
-    size, held = next((each for each in sizes if each is not None), None), _sum(view, v.PROCESS_GPU_MEMORY_USAGE)
+    shares = [value for value, _ in _all(view, c.PROCESS_TREE_CPU_UTILIZATION) or _all(view, c.PROCESS_CPU_UTILIZATION)]
+    sizes = [_sum(view, row) for row in (c.PROCESS_TREE_MEMORY_USAGE, c.PROCESS_MEMORY_USAGE)]
+    size, held = next((each for each in sizes if each is not None), None), _sum(view, c.PROCESS_GPU_MEMORY_USAGE)
     parts = [f"pid {view.pid} CPU {quantity(sum(shares), '%')}"] if shares else []
     parts += [f"memory {quantity(size, 'By')}"] if size is not None else []
     parts += [f"GPU memory {quantity(held, 'By')}"] if held is not None else []

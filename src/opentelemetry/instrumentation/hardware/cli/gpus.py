@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.cli.view import View
 from opentelemetry.instrumentation.hardware.model import NONE, Attributes, Metric, Number
 
@@ -26,13 +26,13 @@ class Gpu(NamedTuple):
     @property
     def model(self) -> str:
         """Vendor and model, the vendor said once."""
-        vendor, model = (str(self.facts.get(key, "")) for key in (v.HW_VENDOR, v.HW_MODEL))
+        vendor, model = (str(self.facts.get(key, "")) for key in (c.HW_VENDOR, c.HW_MODEL))
         return model if model.lower().startswith(vendor.lower()) else f"{vendor} {model}".strip()
 
     @property
     def short(self) -> str:
         """The model without its vendor, of a part without the whole's."""
-        of = self.whole.model if self.whole else str(self.facts.get(v.HW_VENDOR, ""))
+        of = self.whole.model if self.whole else str(self.facts.get(c.HW_VENDOR, ""))
         return self.model.removeprefix(of).strip()
 
 
@@ -40,19 +40,19 @@ def gpus(view: View) -> dict[str, Gpu]:
     """All of them by ``hw.id``, parts behind their whole; one that has failed may have no facts."""
     values = view.snapshot.values
     found: dict[str, Gpu] = {}
-    for metric in (v.HW_GPU_INFO, v.HW_STATUS, v.HW_GPU_UTILIZATION, v.HW_GPU_MEMORY_USAGE):
+    for metric in (c.HW_GPU_INFO, c.HW_STATUS, c.HW_GPU_UTILIZATION, c.HW_GPU_MEMORY_USAGE):
         for _, attributes in values.get(metric, ()):
-            if attributes.get(v.HW_TYPE, "gpu") == "gpu" and attributes[v.HW_ID] not in found:
-                whole = found.get(str(attributes.get(v.HW_PARENT, "")))
-                facts = attributes if metric is v.HW_GPU_INFO else NONE
-                found[str(attributes[v.HW_ID])] = Gpu(str(attributes[v.HW_NAME]), whole, facts)
+            if attributes.get(c.HW_TYPE, "gpu") == "gpu" and attributes[c.HW_ID] not in found:
+                whole = found.get(str(attributes.get(c.HW_PARENT, "")))
+                facts = attributes if metric is c.HW_GPU_INFO else NONE
+                found[str(attributes[c.HW_ID])] = Gpu(str(attributes[c.HW_NAME]), whole, facts)
     return found
 
 
 def place(attributes: Attributes, known: Mapping[str, Gpu]) -> str:
     """The ``hw.id`` of the GPU that a number is of, or of which it is a part such as a fan; "" for other numbers."""
-    for key in (v.HW_ID, v.HW_PARENT):
-        if attributes.get(key) in known and v.HW_NAME in attributes:
+    for key in (c.HW_ID, c.HW_PARENT):
+        if attributes.get(key) in known and c.HW_NAME in attributes:
             return str(attributes[key])
     return ""
 
@@ -61,5 +61,6 @@ def said_of(view: View, metric: Metric, gpu: str, key: str = "", word: str = "")
     """One number of a GPU, by its ``hw.id`` and one more attribute; None where it is not known."""
     points = view.snapshot.values.get(metric, ())
     return next(
-        (value for value, known in points if known.get(v.HW_ID) == gpu and (not key or known.get(key) == word)), None
+        (value for value, known in points if known.get(c.HW_ID) == gpu and (not key or known.get(key) == word)),
+        None,
     )

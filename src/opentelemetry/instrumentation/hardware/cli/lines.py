@@ -46,7 +46,7 @@ def as_json(view: View) -> str:
             "pid": view.pid,
             "metrics": numbers,
             "problems": problems,
-            "missing": list(view.missing),
+            "missing": list(view.unsupported),
         }
     )
 

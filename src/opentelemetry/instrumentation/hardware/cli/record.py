@@ -18,7 +18,7 @@ from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.drivers import capture as replay
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.sources import Site, Source, discover
+from opentelemetry.instrumentation.hardware.sources import Source, SourceContext, discover
 
 _ELSEWHERE = ("sources", "sample_interval", "counter_origin")
 """Settings that a source does not see."""
@@ -103,14 +103,14 @@ def _record(make: type[Source], output: TextIO, arguments: argparse.Namespace) -
         return text
 
     drivers = replay.Record(Drivers(), output, arguments.source, _header(config, pid), mask)
-    source = make(Site(config, drivers, pid))
+    source = make(SourceContext(config, drivers, pid))
     try:
         source.open()
         for tick in range(arguments.ticks):
             if tick:
                 threading.Event().wait(arguments.interval)
                 drivers.next()
-            for _ in (*source.read(), *source.read_seldom()):
+            for _ in (*source.read(), *source.read_slow()):
                 pass
             output.flush()
     finally:

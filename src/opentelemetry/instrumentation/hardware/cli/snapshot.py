@@ -142,7 +142,7 @@ def _views(arguments: argparse.Namespace, config: Config, pid: int) -> None:
                     continue
                 _print(as_json(view) if arguments.format == "json" else as_csv(view, header=not number))
                 if number == 0 and arguments.format == "csv":
-                    for sentence in view.missing:
+                    for sentence in view.unsupported:
                         say(sentence)
     finally:
         session.close()

@@ -10,41 +10,41 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.cli.gpus import Gpu, gpus, place
 from opentelemetry.instrumentation.hardware.cli.view import View, line, told
 from opentelemetry.instrumentation.hardware.model import Attributes, Kind, Metric, Number, Window
 
 WHO = (
-    v.FILESYSTEM_MOUNTPOINT,
-    v.INTERFACE,
-    v.HW_NAME,
-    v.HW_ID,
-    v.DEVICE,
-    v.CPU_NUMBER,
-    v.PRESSURE_RESOURCE,
-    v.NETWORK_TRANSPORT,
-    v.GC_GENERATION,
-    v.OPENMETRICS_ENDPOINT,
-    v.SOURCE,
+    c.FILESYSTEM_MOUNTPOINT,
+    c.INTERFACE,
+    c.HW_NAME,
+    c.HW_ID,
+    c.DEVICE,
+    c.CPU_NUMBER,
+    c.PRESSURE_RESOURCE,
+    c.NETWORK_TRANSPORT,
+    c.GC_GENERATION,
+    c.OPENMETRICS_ENDPOINT,
+    c.SOURCE,
 )
 """Attributes that name a thing rather than an aspect of it: each thing has a line of its own."""
 
-_PLACES = frozenset({v.OPENMETRICS_ENDPOINT, v.SERVER_ADDRESS, v.SERVER_PORT})
+_PLACES = frozenset({c.OPENMETRICS_ENDPOINT, c.SERVER_ADDRESS, c.SERVER_PORT})
 
-_HIDDEN = frozenset({v.FILESYSTEM_TYPE, v.HW_TYPE, v.DEVICE, v.HW_ID, v.HW_NAME, v.HW_PARENT}) | _PLACES
+_HIDDEN = frozenset({c.FILESYSTEM_TYPE, c.HW_TYPE, c.DEVICE, c.HW_ID, c.HW_NAME, c.HW_PARENT}) | _PLACES
 """Attributes that say nothing new beside the thing's name."""
 
 _FACTS = {
-    v.HW_DRIVER_VERSION: "driver",
-    v.PCI_BDF: "address",
-    v.HW_SERIAL_NUMBER: "serial",
-    v.HW_FIRMWARE_VERSION: "firmware",
-    v.GPU_TYPE: "type",
+    c.HW_DRIVER_VERSION: "driver",
+    c.PCI_BDF: "address",
+    c.HW_SERIAL_NUMBER: "serial",
+    c.HW_FIRMWARE_VERSION: "firmware",
+    c.GPU_TYPE: "type",
 }
 """What is shown of what a GPU is, beside its model in the heading."""
 
-_ORDER = {v.HW_GPU_INFO: 0, v.HW_STATUS: 1, None: 2, v.HW_ENERGY: 3, v.HW_ERRORS: 4}
+_ORDER = {c.HW_GPU_INFO: 0, c.HW_STATUS: 1, None: 2, c.HW_ENERGY: 3, c.HW_ERRORS: 4}
 """Where rows stand among those of a GPU; the others stand at None."""
 
 _BEHIND = ("container", "process", "cpython", "otel_hardware")
@@ -105,9 +105,9 @@ def draw(view: View, width: int, bold: bool = False, first: Sequence[str] = ()) 
     for heading, rows in families.items():
         lines += ["", f"{mark[0]}{clip(heading, width)}{mark[1]}"]
         lines += _family(rows, name_width, width)
-    if view.missing:
+    if view.unsupported:
         lines += ["", f"{mark[0]}not here{mark[1]}"]
-        for sentence in view.missing:
+        for sentence in view.unsupported:
             lines += _wrapped(": ".join(filter(None, told(sentence, _SUBJECT))), width)
     return "\n".join(lines) + "\n"
 
@@ -208,11 +208,11 @@ def _sorted_out(cells: list[_Cell]) -> tuple[list[_Cell], str]:
 
 def _cells(metric: Metric, value: Number, rate: float | None, attributes: Attributes, label: str) -> list[_Cell]:
     """A number; of facts their words, and of states the one that holds."""
-    if metric is v.HW_GPU_INFO:
+    if metric is c.HW_GPU_INFO:
         return [_Cell(word, str(attributes[key])) for key, word in _FACTS.items() if key in attributes]
-    if metric is v.HW_STATUS:
-        return [_Cell("", f"{label.rpartition(' ')[0]} {attributes[v.HW_STATE]}".strip())] if value else []
-    if metric is v.HW_GPU_PERFORMANCE_STATE:
+    if metric is c.HW_STATUS:
+        return [_Cell("", f"{label.rpartition(' ')[0]} {attributes[c.HW_STATE]}".strip())] if value else []
+    if metric is c.HW_GPU_PERFORMANCE_STATE:
         return [_Cell("", f"P{value}")]
     return [_Cell(label, said(metric, value, rate))]
 
@@ -224,15 +224,15 @@ def _thing(who: str, attributes: Attributes, known: Mapping[str, Gpu]) -> str:
     value = str(attributes.get(who, ""))
     if value in known:
         return known[value].name
-    return f"cpu {value}" if who == v.CPU_NUMBER and value else value
+    return f"cpu {value}" if who == c.CPU_NUMBER and value else value
 
 
 def _part(attributes: Attributes, known: Mapping[str, Gpu]) -> str:
     """What a number is of that belongs to a GPU and is none, such as "fan 0"."""
-    whole = known.get(str(attributes.get(v.HW_PARENT, "")))
-    if whole is None or attributes.get(v.HW_ID) in known:
+    whole = known.get(str(attributes.get(c.HW_PARENT, "")))
+    if whole is None or attributes.get(c.HW_ID) in known:
         return ""
-    return str(attributes.get(v.HW_NAME, "")).removeprefix(f"{whole.name} ")
+    return str(attributes.get(c.HW_NAME, "")).removeprefix(f"{whole.name} ")
 
 
 def _family(rows: list[_Line], name_width: int, width: int) -> Iterator[str]:

@@ -27,7 +27,7 @@ class View(NamedTuple):
         window: seconds that means, shares and rates are about.
         snapshot: the numbers.
         rates: of each counter that moved, its increase per second.
-        missing: what this machine does not say and what fails, a sentence each.
+        unsupported: what this machine does not say and what fails, a sentence each.
         pid: the observed process.
     """
 
@@ -35,7 +35,7 @@ class View(NamedTuple):
     window: float
     snapshot: Snapshot
     rates: Mapping[Line, float]
-    missing: tuple[str, ...]
+    unsupported: tuple[str, ...]
     pid: int
 
     def of_process(self) -> View:
@@ -44,8 +44,8 @@ class View(NamedTuple):
         kept = {metric: points for metric, points in values.items() if metric.name.startswith("process.")}
         used = {attributes[HW_ID] for points in kept.values() for _, attributes in points if HW_ID in attributes}
         gpus = [point for point in values.get(HW_GPU_INFO, ()) if point[1][HW_ID] in used]
-        missing = tuple(sentence for sentence in self.missing if sentence.startswith("process: "))
-        return self._replace(snapshot=Snapshot({HW_GPU_INFO: gpus, **kept} if gpus else kept), missing=missing)
+        missing = tuple(sentence for sentence in self.unsupported if sentence.startswith("process: "))
+        return self._replace(snapshot=Snapshot({HW_GPU_INFO: gpus, **kept} if gpus else kept), unsupported=missing)
 
     def rows(self) -> list[tuple[Metric, list[tuple[Number, Attributes]]]]:
         """The metrics in the order of the catalogue, others behind."""
@@ -143,5 +143,5 @@ def _missing(session: Session) -> tuple[str, ...]:
         elif poller.state is State.STARTING:
             found.append(f"{poller.name}: it has not answered yet")
         if source is not None:
-            found += source.missing
+            found += source.unsupported
     return tuple(found)

@@ -10,13 +10,13 @@ import importlib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from opentelemetry.instrumentation.hardware.drivers.streaming import Stream
+from opentelemetry.instrumentation.hardware.drivers.streaming import StreamingCommand
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool
 from opentelemetry.instrumentation.hardware.model import Unavailable
-from opentelemetry.instrumentation.hardware.system.files import Kernel, Linux
+from opentelemetry.instrumentation.hardware.system.files import Files, LocalFiles
 
 
-class Module:
+class PythonModule:
     """A Python module, resolved on first use; its named tuples come back as dicts."""
 
     def __init__(self, name: str) -> None:
@@ -60,7 +60,7 @@ def plain(answer: Any) -> Any:
     return answer.pid if hasattr(answer, "pid") else answer
 
 
-class Refusal(Exception):  # noqa: N818 - an answer, if not the one that was hoped for
+class DriverError(Exception):
     """What a library answers instead of a number: its own code, and what that means."""
 
     def __init__(self, code: int, text: str) -> None:
@@ -76,25 +76,25 @@ class Drivers:
     """What a source reaches its drivers through; a recorded machine stands in by having the same methods."""
 
     def __init__(self) -> None:
-        self._kernel: Linux | None = None
+        self._kernel: LocalFiles | None = None
         self._commands: dict[Tool, Command] = {}
-        self._streams: dict[Tool, Stream] = {}
+        self._streams: dict[Tool, StreamingCommand] = {}
         self._own: dict[str, Callable[[], None]] = {}
         self._shared: dict[str, Any] = {}
 
-    def kernel(self) -> Kernel:
+    def files(self) -> Files:
         """The operating system's own files and calls.
 
         Raises:
             Unavailable: where it is not Linux.
         """
         if self._kernel is None:
-            self._kernel = Linux()
+            self._kernel = LocalFiles()
         return self._kernel
 
-    def module(self, name: str) -> Module:
+    def module(self, name: str) -> PythonModule:
         """A Python module by its name; it is imported at the first call, not here."""
-        return Module(name)
+        return PythonModule(name)
 
     def command(self, tool: Tool) -> Command:
         """A tool of a vendor; the same one each time: it knows whether it has left a child behind.
@@ -106,17 +106,17 @@ class Drivers:
             self._commands[tool] = Command(tool)
         return self._commands[tool]
 
-    def stream(self, tool: Tool) -> Stream:
+    def stream(self, tool: Tool) -> StreamingCommand:
         """A tool of a vendor that goes on saying lines; the same one each time: it knows when it broke off.
 
         Raises:
             Unavailable: where there is no such tool.
         """
         if tool not in self._streams:
-            self._streams[tool] = Stream(tool)
+            self._streams[tool] = StreamingCommand(tool)
         return self._streams[tool]
 
-    def own(self, name: str, make: Callable[[], T]) -> T:
+    def custom(self, name: str, make: Callable[[], T]) -> T:
         """A driver that a source brings along: an object whose answers are plain data and whose errors are Refusals.
 
         One that keeps descriptors has a ``close``, which only closes them: it is called in forked children, too.

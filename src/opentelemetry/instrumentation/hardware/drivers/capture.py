@@ -29,11 +29,11 @@ from datetime import date
 from errno import ENOENT
 from typing import Any, TextIO, cast
 
-from opentelemetry.instrumentation.hardware.drivers import Drivers, Module, Refusal, T
-from opentelemetry.instrumentation.hardware.drivers.streaming import Stream
+from opentelemetry.instrumentation.hardware.drivers import DriverError, Drivers, PythonModule, T
+from opentelemetry.instrumentation.hardware.drivers.streaming import StreamingCommand
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Output, Tool
 from opentelemetry.instrumentation.hardware.model import Unavailable
-from opentelemetry.instrumentation.hardware.system.files import Kernel, Space, Usage
+from opentelemetry.instrumentation.hardware.system.files import Files, Space, Usage
 from opentelemetry.instrumentation.hardware.version import __version__
 
 _SILENT = ("forget", "release", "close")
@@ -74,8 +74,8 @@ def _read(said: Any) -> Any:
 def _write_error(error: Exception) -> Any:
     if isinstance(error, Unavailable):
         return {"error": ["Unavailable", None, error.reason, error.fix]}
-    if isinstance(error, Refusal):
-        return {"error": ["Refusal", error.code, error.text]}
+    if isinstance(error, DriverError):
+        return {"error": ["DriverError", error.code, error.text]}
     if isinstance(error, OSError):
         return {"error": [type(error).__name__, error.errno, error.strerror or str(error)]}
     return {"error": [type(error).__name__, None, str(error)]}
@@ -88,8 +88,8 @@ def _read_error(said: Any) -> Exception | None:
     kind, number, text, *fix = said["error"]
     if kind == "Unavailable":
         return Unavailable(text, *fix)
-    if kind == "Refusal":
-        return Refusal(number, text)
+    if kind == "DriverError":
+        return DriverError(number, text)
     if number is not None:
         return OSError(number, text)
     known = getattr(builtins, kind, None)
@@ -156,20 +156,20 @@ class Record(Drivers):
         self._now.clear()
         self._line({"tick": round(self._clock() - self._start, 3)})
 
-    def kernel(self) -> Kernel:
-        return cast(Kernel, self._opened("kernel", self._drivers.kernel))
+    def files(self) -> Files:
+        return cast(Files, self._opened("kernel", self._drivers.files))
 
-    def module(self, name: str) -> Module:
-        return cast(Module, self._opened(name, lambda: self._drivers.module(name)))
+    def module(self, name: str) -> PythonModule:
+        return cast(PythonModule, self._opened(name, lambda: self._drivers.module(name)))
 
     def command(self, tool: Tool) -> Command:
         return cast(Command, self._opened(tool.name, lambda: self._drivers.command(tool)))
 
-    def stream(self, tool: Tool) -> Stream:
-        return cast(Stream, self._opened(tool.name, lambda: self._drivers.stream(tool)))
+    def stream(self, tool: Tool) -> StreamingCommand:
+        return cast(StreamingCommand, self._opened(tool.name, lambda: self._drivers.stream(tool)))
 
-    def own(self, name: str, make: Callable[[], T]) -> T:
-        return cast(T, self._opened(name, lambda: self._drivers.own(name, make)))
+    def custom(self, name: str, make: Callable[[], T]) -> T:
+        return cast(T, self._opened(name, lambda: self._drivers.custom(name, make)))
 
     def close(self) -> None:
         self._drivers.close()
@@ -282,23 +282,23 @@ class Replay(Drivers):
         self._at += 1
         return True
 
-    def kernel(self) -> Kernel:
+    def files(self) -> Files:
         self._open("kernel")
-        return cast(Kernel, _Saying(self, "kernel"))
+        return cast(Files, _Saying(self, "kernel"))
 
-    def module(self, name: str) -> Module:
+    def module(self, name: str) -> PythonModule:
         self._open(name)
-        return cast(Module, _Saying(self, name))
+        return cast(PythonModule, _Saying(self, name))
 
     def command(self, tool: Tool) -> Command:
         self._open(tool.name)
         return cast(Command, _Saying(self, tool.name))
 
-    def stream(self, tool: Tool) -> Stream:
+    def stream(self, tool: Tool) -> StreamingCommand:
         self._open(tool.name)
-        return cast(Stream, _Saying(self, tool.name))
+        return cast(StreamingCommand, _Saying(self, tool.name))
 
-    def own(self, name: str, make: Callable[[], T]) -> T:
+    def custom(self, name: str, make: Callable[[], T]) -> T:
         self._open(name)
         return cast(T, _Saying(self, name))
 

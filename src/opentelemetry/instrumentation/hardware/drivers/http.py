@@ -20,7 +20,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import Any, Final, cast
 from urllib.parse import SplitResult, urljoin, urlsplit
 
-from opentelemetry.instrumentation.hardware.drivers import Refusal
+from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.version import __version__
 
 _CHUNK: Final = 1 << 16
@@ -72,7 +72,7 @@ class Http:
 
         Raises:
             TimeoutError: it was not there in time.
-            Refusal: the server has another answer, or the page is longer than it may be.
+            DriverError: the server has another answer, or the page is longer than it may be.
             OSError: the server cannot be reached.
         """
         begun = time.monotonic()
@@ -82,13 +82,13 @@ class Http:
             try:
                 kind, body, moved = self._fetch(url, line)
             except (HTTPException, UnicodeError) as error:
-                raise Refusal(0, f"it does not speak HTTP ({type(error).__name__})") from None
+                raise DriverError(0, f"it does not speak HTTP ({type(error).__name__})") from None
             if moved is None:
                 return {"type": kind, "body": body, "seconds": round(time.monotonic() - begun, 6)}
             url = urlsplit(urljoin(url.geturl(), moved))
             if (url.scheme, url.netloc) != (self._url.scheme, self._url.netloc):
-                raise Refusal(0, "it redirects to another server, which is not followed: name that one")
-        raise Refusal(0, "it redirects again and again")
+                raise DriverError(0, "it redirects to another server, which is not followed: name that one")
+        raise DriverError(0, "it redirects again and again")
 
     def _fetch(self, url: SplitResult, line: _Line) -> tuple[str, bytes, str | None]:
         """The page, or where it has moved to."""
@@ -108,7 +108,7 @@ class Http:
                     if response.status in _MOVED and response.headers["Location"]:
                         return "", b"", response.headers["Location"]
                     if response.status != 200:
-                        raise Refusal(response.status, f"it answers HTTP {response.status}")
+                        raise DriverError(response.status, f"it answers HTTP {response.status}")
                     return response.headers["Content-Type"] or "", self._body(response), None
 
     def _headers(self, url: SplitResult) -> dict[str, str]:
@@ -133,9 +133,9 @@ class Http:
                 token = file.read(_CHUNK).strip()
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or "it is no token"
-            raise Refusal(0, f"the token in {path} cannot be read: {why}") from None
+            raise DriverError(0, f"the token in {path} cannot be read: {why}") from None
         if not token or not token.isprintable() or " " in token:
-            raise Refusal(0, f"the token in {path} cannot be read: it is no token")
+            raise DriverError(0, f"the token in {path} cannot be read: it is no token")
         return token
 
     def _secured(self, plain: socket.socket, host: str) -> socket.socket:
@@ -152,15 +152,15 @@ class Http:
         except TimeoutError:
             raise
         except ssl.SSLCertVerificationError as error:
-            raise Refusal(0, f"its certificate is not trusted: {error.verify_message}") from None
+            raise DriverError(0, f"its certificate is not trusted: {error.verify_message}") from None
         except ssl.SSLError as error:
-            raise Refusal(0, f"TLS fails: {error.reason or 'a certificate or key cannot be used'}") from None
+            raise DriverError(0, f"TLS fails: {error.reason or 'a certificate or key cannot be used'}") from None
 
     def _body(self, response: HTTPResponse) -> bytes:
         """The whole page, unpacked piece by piece, so that a small packet cannot become a large one."""
         coding = (response.headers["Content-Encoding"] or "").strip().lower()
         if coding not in ("", "identity", "gzip"):
-            raise Refusal(0, f"it packs the page in a way that was not asked for ({coding[:20]})")
+            raise DriverError(0, f"it packs the page in a way that was not asked for ({coding[:20]})")
         packed = zlib.decompressobj(31) if coding == "gzip" else None
         most = self._address.most
         body = bytearray()
@@ -169,14 +169,14 @@ class Http:
                 try:
                     body += packed.decompress(piece, _CHUNK) if packed else piece
                 except zlib.error:
-                    raise Refusal(0, "its page is packed wrongly") from None
+                    raise DriverError(0, "its page is packed wrongly") from None
                 piece = packed.unconsumed_tail if packed else b""
                 if len(body) > most:
-                    raise Refusal(0, f"its page is longer than {most} bytes")
+                    raise DriverError(0, f"its page is longer than {most} bytes")
         if packed is not None and not packed.eof:
-            raise Refusal(0, "its page ends in the middle")
+            raise DriverError(0, "its page ends in the middle")
         if response.length:
-            raise Refusal(0, "its page ends in the middle")
+            raise DriverError(0, "its page ends in the middle")
         return bytes(body)
 
 

@@ -1,4 +1,4 @@
-"""Stream: a tool of a vendor that goes on saying lines, as a child that is listened to when somebody cares to.
+"""A tool of a vendor that goes on saying lines, as a child that is listened to when somebody cares to.
 
 It is started once and says a line every so many seconds for as long as it lives. There is no thread for it: what it
 says waits in a pipe until it is read. What holds for a :class:`~.command.Command` holds for it too, and there is never
@@ -32,7 +32,7 @@ _LONGEST = 60.0
 """The longest pause, and how long a tool has to live for its earlier deaths to be forgotten."""
 
 
-class Stream:
+class StreamingCommand:
     """A tool that goes on saying lines.
 
     Args:

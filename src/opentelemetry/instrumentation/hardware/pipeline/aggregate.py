@@ -1,8 +1,8 @@
 """Windows: how the readings between two collections become one value for each series.
 
-Nothing is drained. A :class:`Track` keeps, for the last ten minutes, running integrals of every gauge and the
-extremes of its peaks; a window is the difference of two frames. Windows of one reader lie end to end, so that their
-means, each times its length, add up to the integral; windows of two readers do not disturb each other.
+Nothing is drained. A :class:`SeriesAggregator` keeps, for the last ten minutes, running integrals of every gauge
+and the extremes of its peaks; a window is the difference of two frames. Windows of one reader lie end to end, so that
+their means, each times its length, add up to the integral; windows of two readers do not disturb each other.
 
 Each reading stands for the interval that it ends. So the first reading of a track is a baseline: it has no weight in
 a mean, unless it is all there is.
@@ -21,13 +21,13 @@ from typing import Any, NamedTuple, TypeAlias
 
 from opentelemetry.instrumentation.hardware.model import (
     Attributes,
+    CounterRatio,
     Kind,
     Metric,
     Number,
     Point,
     Rate,
     Series,
-    Share,
     Value,
     Values,
     Window,
@@ -195,7 +195,7 @@ class _Ratio(_Slot):
         self._part = self._whole = 0.0
 
     def take(self, value: Any, seen: bool, reading: _Reading) -> bool:
-        if type(value) is not Share:
+        if type(value) is not CounterRatio:
             return False
         part, whole = value
         if not (type(part) is type(whole) is float and self._part <= part < _HUGE and self._whole <= whole < _HUGE):
@@ -250,7 +250,7 @@ def _nothing(now: float) -> _Published:
     return _Published(now, {}, {}, {}, array("d"), [], 0)
 
 
-class Track:
+class SeriesAggregator:
     """The readings of one read of a source, in time. One thread takes, any thread looks.
 
     Args:
@@ -333,7 +333,7 @@ class Track:
         slot: _Slot = _Last(series)
         if metric.kind is Kind.COUNTER:
             slot = _Integral(series) if type(value) is Rate else _Counter(series, self._from_start)
-        elif metric.window in (Window.MEAN, Window.SHARE):
+        elif metric.window in (Window.MEAN, Window.RATIO):
             slot = (_Mean if metric.window is Window.MEAN else _Ratio)(series, len(self._area))
             self._area.append(0.0)
             self._weight.append(0.0)

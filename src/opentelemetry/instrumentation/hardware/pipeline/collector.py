@@ -19,7 +19,7 @@ from opentelemetry.instrumentation.hardware.model import (
     Snapshot,
     Values,
 )
-from opentelemetry.instrumentation.hardware.pipeline.runner import Ends, Poller, State
+from opentelemetry.instrumentation.hardware.pipeline.runner import Ends, SourceRunner, State
 from opentelemetry.instrumentation.hardware.settings import Config
 
 _Points: TypeAlias = "list[tuple[Number, Attributes]]"
@@ -42,7 +42,7 @@ class Board:
 
     def __init__(
         self,
-        pollers: Sequence[Poller],
+        pollers: Sequence[SourceRunner],
         read: Mapping[Metric, None],
         config: Config,
         clock: Callable[[], float] = time.monotonic,
@@ -126,7 +126,7 @@ def _others(metric: Metric, points: _Points, before: _Points, twice: list[Series
     return found
 
 
-def _vital(own: Values, poller: Poller, problem: Problem | None) -> None:
+def _vital(own: Values, poller: SourceRunner, problem: Problem | None) -> None:
     """Whether a source is up, and how long it takes."""
     which = {SOURCE: poller.name}
     if poller.state is State.UP or problem is not None:

@@ -1,4 +1,4 @@
-"""Poller: one source and its readings.
+"""SourceRunner: one source and its readings.
 
 The source is opened, read at every sampling interval and, where it is to be punctual, once more just before a
 collection is due; each reading is published for others to look at. Whatever the driver does (hang, raise, lie) happens
@@ -14,10 +14,10 @@ from enum import Enum
 from math import inf
 from typing import TypeAlias
 
-from opentelemetry.instrumentation.hardware.drivers import Refusal
+from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.model import Metric, Number, Problem, Series, Unavailable, Values
-from opentelemetry.instrumentation.hardware.pipeline.aggregate import Track
-from opentelemetry.instrumentation.hardware.pipeline.schedule import Rhythm
+from opentelemetry.instrumentation.hardware.pipeline.aggregate import SeriesAggregator
+from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionSchedule
 from opentelemetry.instrumentation.hardware.sources import Source
 
 Ends: TypeAlias = "tuple[float, float]"
@@ -44,7 +44,7 @@ class State(Enum):
     ILL = "ill"
 
 
-class Poller:
+class SourceRunner:
     """One source, as the thread that reads it knows it.
 
     Args:
@@ -61,7 +61,7 @@ class Poller:
         make: Callable[[], Source],
         name: str,
         interval: float,
-        rhythm: Rhythm,
+        rhythm: CollectionSchedule,
         rows: dict[Metric, None],
         from_start: bool = False,
         clock: Callable[[], float] = time.monotonic,
@@ -80,13 +80,13 @@ class Poller:
         self._hung = False
         self._failures = 0
         self._retry = -inf
-        self._often = Track(rows, from_start)
-        self._seldom = Track(rows, from_start)
+        self._often = SeriesAggregator(rows, from_start)
+        self._seldom = SeriesAggregator(rows, from_start)
 
     def abandon(self) -> None:
         """In a forked child: close what came with the fork."""
         if self.source is not None:
-            self.source.site.drivers.close()
+            self.source.context.drivers.close()
 
     # -- one step
 
@@ -103,13 +103,13 @@ class Poller:
             return inf
         sample = last + self._interval if self._interval else inf
         lead = self._lead()  # a reading within two of them served that collection
-        due = self._rhythm.due(last + 2 * lead) - lead if self.punctual() else inf
+        due = self._rhythm.due(last + 2 * lead) - lead if self.sample_before_collection() else inf
         return max(min(sample, due), last + self._pace())
 
-    def punctual(self) -> bool:
+    def sample_before_collection(self) -> bool:
         """Whether there is a reading for each collection."""
         source = self.source  # once: its thread may close it meanwhile
-        return not self._interval or source is None or source.punctual
+        return not self._interval or source is None or source.sample_before_collection
 
     def _lead(self) -> float:
         """How long before a collection its reading is made: late enough to be fresh, early enough to be there."""
@@ -132,7 +132,7 @@ class Poller:
                 self._absent(gone)
             else:
                 self._fail(gone.reason)  # it was there: it may come back
-        except Refusal as refusal:
+        except DriverError as refusal:
             self._fail(str(refusal))  # the driver's own words
         except Exception as error:
             self._fail(f"{type(error).__name__}: {error}")
@@ -147,10 +147,10 @@ class Poller:
             self._often.interrupt()  # a pause: nothing is known of it
             self._seldom.interrupt()
         wrong = self._often.take(now, source.read())
-        wrong += source.wrong
+        wrong += source.errors
         last = self._seldom.time
-        if last is None or due or (now - last >= source.seldom - 0.1 and self._serves(now)):
-            wrong += self._seldom.take(self._clock(), source.read_seldom())
+        if last is None or due or (now - last >= source.slow_interval - 0.1 and self._serves(now)):
+            wrong += self._seldom.take(self._clock(), source.read_slow())
         if wrong:
             more = f", and {len(wrong) - 1} more of the kind" if len(wrong) > 1 else ""
             self._ill(Problem(self.name, wrong[0] + more))
@@ -160,7 +160,7 @@ class Poller:
 
     def _serves(self, now: float) -> bool:
         """Whether a reading is made because a collection is due, or is one of those that serve all of them."""
-        return not self.punctual() or self._rhythm.due(now) - now <= 2 * self._lead()
+        return not self.sample_before_collection() or self._rhythm.due(now) - now <= 2 * self._lead()
 
     def _absent(self, gone: Unavailable) -> None:
         """There is no such thing on this machine; that is no trouble, and not tried again."""
@@ -207,7 +207,7 @@ class Poller:
     def _pace(self) -> float:
         """Seconds that the source wants between two readings, at least."""
         source = self.source  # once: its thread may close it meanwhile
-        return source.pace if source else 0.0
+        return source.min_interval if source else 0.0
 
     def watch(self, now: float) -> None:
         """Say once that the source hangs; called by the threads of its neighbours."""
@@ -251,10 +251,10 @@ class Poller:
                 found.append((answer[1], answer[0]))
         return found, (ends[0], ends[1])
 
-    def _counts(self, age: float, track: Track, now: float) -> bool:
+    def _counts(self, age: float, track: SeriesAggregator, now: float) -> bool:
         """Whether a reading that is older than three periods is still what is known, since it is made more seldom."""
         source = self.source  # once: its thread may close it meanwhile
-        seldom = max(source.seldom if source else 0.0, self._rhythm.longest(now))
+        seldom = max(source.slow_interval if source else 0.0, self._rhythm.longest(now))
         return track is self._seldom and age <= PERIODS * seldom
 
     def window(self, since: Ends | None, now: float) -> tuple[list[tuple[Series, Number]], Ends]:

@@ -1,4 +1,4 @@
-"""Rhythm: when collections come, learned from those that came, so that readings can be made just before."""
+"""CollectionSchedule: when collections come, learned from those that came, so that readings can be made just before."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _FINEST = 0.05
 """Seconds; two collections closer to each other are one reader's flush, not its rhythm."""
 
 
-class Rhythm:
+class CollectionSchedule:
     """The collections of every reader, told apart by thread: each periodic reader has one of its own.
 
     Args:

@@ -18,11 +18,11 @@ from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Metric, Scope
 from opentelemetry.instrumentation.hardware.pipeline import reporter as identity
 from opentelemetry.instrumentation.hardware.pipeline.collector import Board
-from opentelemetry.instrumentation.hardware.pipeline.runner import Poller
-from opentelemetry.instrumentation.hardware.pipeline.schedule import Rhythm
-from opentelemetry.instrumentation.hardware.pipeline.thread import Rounds, fresh
+from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner
+from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionSchedule
+from opentelemetry.instrumentation.hardware.pipeline.thread import ReaderThread, fresh
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config, export_interval
-from opentelemetry.instrumentation.hardware.sources import Site, Source, discover
+from opentelemetry.instrumentation.hardware.sources import Source, SourceContext, discover
 
 _LOG = logging.getLogger(__name__)
 
@@ -58,17 +58,17 @@ class Session:
         self.clock = clock
         self._environ = os.environ if environ is None else environ
         self.member = identity.is_member(self._environ, self.pid)
-        self.rhythm = Rhythm(clock(), export_interval(self._environ) if interval is None else interval)
+        self.rhythm = CollectionSchedule(clock(), export_interval(self._environ) if interval is None else interval)
         observed = self.pid if pid is None else pid
         self._expected: set[str] = set()
         sources = self._sources(drivers is not None)
         rows: dict[Metric, None] = {}
         shared = Drivers()
-        make_drivers = drivers or (lambda source: shared if sources[source].prompt else Drivers())
+        make_drivers = drivers or (lambda source: shared if sources[source].never_blocks else Drivers())
         # A site is made once: its drivers know, also after a source is opened again, which child could not be killed.
         pollers = [
-            Poller(
-                partial(make, Site(config, make_drivers(name), observed, self.member, part=part, alone=alone)),
+            SourceRunner(
+                partial(make, SourceContext(config, make_drivers(name), observed, self.member, part=part, alone=alone)),
                 f"{name}:{part}" if part else name,
                 make.interval(config),
                 self.rhythm,
@@ -80,12 +80,12 @@ class Session:
             for part in make.parts(config)
         ]
         self.board = Board(pollers, rows, config, clock)
-        prompt = {name for name, make in sources.items() if make.prompt or name not in self._expected}
+        prompt = {name for name, make in sources.items() if make.never_blocks or name not in self._expected}
         together = [poller for poller in pollers if poller.name.partition(":")[0] in prompt]
         apart = [poller for poller in pollers if poller not in together]
-        self.rounds = [Rounds(poller.name, [poller], self.after, clock) for poller in apart]
+        self.rounds = [ReaderThread(poller.name, [poller], self.after, clock) for poller in apart]
         if together:
-            self.rounds.insert(0, Rounds("shared", together, self.after, clock))
+            self.rounds.insert(0, ReaderThread("shared", together, self.after, clock))
         self._rows = tuple(row for name in self._expected for row in sources[name].rows)
         self.notice: Callable[[], None] = lambda: None
         self._noticing = threading.Lock()

@@ -1,4 +1,4 @@
-"""Rounds: a thread, and the sources that it reads in turn.
+"""ReaderThread: a thread, and the sources that it reads in turn.
 
 A source that may wait for its driver has a thread of its own, so that it holds up nobody else. Those that never wait
 share one: beside a busy program it is the hand-over of the interpreter lock that disturbs, and it is one then.
@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from opentelemetry.instrumentation.hardware.pipeline.runner import Poller, State
+from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner, State
 
 _DOZE = 5.0
 """The longest sleep: a rhythm that was learned meanwhile is noticed after so many seconds."""
@@ -22,7 +22,7 @@ _LOOKS = 10
 """Parts of a wait; each counts as what it was meant to last, however long it was."""
 
 
-class Rounds:
+class ReaderThread:
     """One thread. It opens its sources and reads each when its time comes, or when somebody asks.
 
     Args:
@@ -35,7 +35,7 @@ class Rounds:
     def __init__(
         self,
         name: str,
-        pollers: Sequence[Poller],
+        pollers: Sequence[SourceRunner],
         after: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -118,7 +118,7 @@ class Rounds:
         self._after()
         return 0.0
 
-    def _pause(self, poller: Poller, wanted: bool, now: float) -> float:
+    def _pause(self, poller: SourceRunner, wanted: bool, now: float) -> float:
         if wanted and poller.state is not State.ILL:  # an ill one has its pause, whoever asks
             return 0.0
         return poller.next_reading(now) - now
@@ -135,7 +135,7 @@ class Rounds:
                 self._answered.notify_all()
 
 
-def fresh(rounds: Sequence[Rounds], seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+def fresh(rounds: Sequence[ReaderThread], seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
     """Have every source read now, and wait for all of them together at most so long. Never called from a callback.
 
     Time in which the whole program stood still, as where its container has used up its CPU, hardly counts.

@@ -24,7 +24,7 @@ GROUP = "opentelemetry_hardware_source"
 _LOG = logging.getLogger(__name__)
 
 
-class Site(NamedTuple):
+class SourceContext(NamedTuple):
     """Where a source works: the settings, its way to the drivers, and the process whose numbers are wanted."""
 
     config: Config
@@ -47,7 +47,7 @@ class Source(ABC):
         name: one word: file, capture folder, switch and health label.
         scope: whose numbers these are; members of a job read the sources of process scope only. One that has both
             kinds is of process scope, and leaves the host's rows out where its site says so.
-        seldom: seconds between two :meth:`read_seldom`, at least.
+        seldom: seconds between two :meth:`read_slow`, at least.
         pace: seconds between two :meth:`read`, at least; a source that opened a slow way raises its own.
         punctual: whether it is read once more just before each collection; of others the newest sample serves.
         prompt: whether reading it never waits for anything: it shares a thread with its like.
@@ -58,16 +58,16 @@ class Source(ABC):
 
     name: ClassVar[str]
     scope: ClassVar[Scope] = Scope.HOST
-    seldom: ClassVar[float] = 10.0
-    pace: float = 0.0
-    punctual: ClassVar[bool] = True
-    prompt: ClassVar[bool] = False
+    slow_interval: ClassVar[float] = 10.0
+    min_interval: float = 0.0
+    sample_before_collection: ClassVar[bool] = True
+    never_blocks: ClassVar[bool] = False
     rows: ClassVar[tuple[str, ...]] = ("",)
 
-    def __init__(self, site: Site) -> None:
-        self.site = site
-        self.missing: list[str] = []
-        self.wrong: list[str] = []
+    def __init__(self, site: SourceContext) -> None:
+        self.context = site
+        self.unsupported: list[str] = []
+        self.errors: list[str] = []
 
     @classmethod
     def parts(cls, config: Config) -> Sequence[str]:
@@ -110,13 +110,13 @@ class Source(ABC):
             Exception: anything but success closes the source; it is opened again after a pause.
         """
 
-    def read_seldom(self) -> Iterable[Point]:
+    def read_slow(self) -> Iterable[Point]:
         """Read what is dear; when a collection is due, and no more often than every :attr:`seldom` seconds."""
         return ()
 
     def close(self) -> None:
         """Let go of everything."""
-        self.site.drivers.close()
+        self.context.drivers.close()
 
 
 def discover() -> dict[str, Callable[[], type[Source]]]:

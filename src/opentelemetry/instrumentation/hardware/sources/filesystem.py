@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from opentelemetry.instrumentation.hardware import catalog as v
-from opentelemetry.instrumentation.hardware.model import Kept, Point, Unavailable
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.model import Point, SeriesCache, Unavailable
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
 from opentelemetry.instrumentation.hardware.sources import Source
 from opentelemetry.instrumentation.hardware.system.machine import machine
@@ -22,8 +22,8 @@ class Filesystem(Source):
 
     name = "filesystem"
     rows = ("system.filesystem.",)
-    seldom = 60.0
-    punctual = False
+    slow_interval = 60.0
+    sample_before_collection = False
 
     @classmethod
     def interval(cls, config: Config) -> float:
@@ -38,8 +38,8 @@ class Filesystem(Source):
         Raises:
             Unavailable: where none of them is there.
         """
-        self._machine = machine(self.site.drivers)
-        named = self.site.config.disk_paths or []
+        self._machine = machine(self.context.drivers)
+        named = self.context.config.disk_paths or []
         self._paths = self._answering(named)
         self._find()
         if not self._mounts:
@@ -47,12 +47,12 @@ class Filesystem(Source):
                 f"none of {', '.join(named)} can be read" if named else "no real file system is mounted",
                 f"set {PREFIX}DISK_PATHS to paths that exist, such as /",
             )
-        self._of = Kept()
-        self._full = self.site.config.names(v.SYSTEM_FILESYSTEM_UTILIZATION)
+        self._of = SeriesCache()
+        self._full = self.context.config.names(c.SYSTEM_FILESYSTEM_UTILIZATION)
 
     def _find(self) -> None:
         """What is mounted now; ``id`` 0 of a mount stands for one that has not been read yet."""
-        paths, named = self._paths, self.site.config.disk_paths
+        paths, named = self._paths, self.context.config.disk_paths
         mounts = {self._machine.mount(path) for path in paths} if named else self._machine.mounts()
         self._mounts = dict.fromkeys(sorted(mounts), 0)
 
@@ -90,30 +90,30 @@ class Filesystem(Source):
                 continue
             if known and space.id != known:  # something else is mounted there now: whose numbers are these?
                 self.close()
-                self._machine = machine(self.site.drivers)  # one that knows of no mounts: this kernel may not tell
+                self._machine = machine(self.context.drivers)  # one that knows of no mounts: this kernel may not tell
                 self._find()
                 return
             self._mounts[mount] = space.id
             if not space.total:
                 continue
             device, path = _shown(mount.device), _shown(mount.path)
-            which = (v.DEVICE, device, v.FILESYSTEM_TYPE, mount.type, v.FILESYSTEM_MOUNTPOINT, path)
+            which = (c.DEVICE, device, c.FILESYSTEM_TYPE, mount.type, c.FILESYSTEM_MOUNTPOINT, path)
             states = {
                 "used": space.total - space.free,
                 "free": space.available,
                 "reserved": space.free - space.available,
             }
             for state, amount in states.items():
-                one = (*which, v.FILESYSTEM_STATE, state)
-                yield self._of[(v.SYSTEM_FILESYSTEM_USAGE, *one)](amount)
+                one = (*which, c.FILESYSTEM_STATE, state)
+                yield self._of[(c.SYSTEM_FILESYSTEM_USAGE, *one)](amount)
                 if self._full or state == "used":
-                    yield self._of[(v.SYSTEM_FILESYSTEM_UTILIZATION, *one)](amount / space.total)
-            yield self._of[(v.SYSTEM_FILESYSTEM_LIMIT, *which)](space.total)
-        self.missing = self._left_out + [f"{path}: {error.strerror or error}" for path, error in errors.items()]
+                    yield self._of[(c.SYSTEM_FILESYSTEM_UTILIZATION, *one)](amount / space.total)
+            yield self._of[(c.SYSTEM_FILESYSTEM_LIMIT, *which)](space.total)
+        self.unsupported = self._left_out + [f"{path}: {error.strerror or error}" for path, error in errors.items()]
         if errors and len(errors) == len(self._mounts):
             raise next(iter(errors.values()))
 
-    def read_seldom(self) -> tuple[()]:
+    def read_slow(self) -> tuple[()]:
         """Look for what was mounted meanwhile."""
         before = self._mounts
         self._find()

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from errno import ENODEV
 
-from opentelemetry.instrumentation.hardware import catalog as v
-from opentelemetry.instrumentation.hardware.model import Kept, Point, Unavailable
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.model import Point, SeriesCache, Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source
 
@@ -51,45 +51,45 @@ class Infiniband(Source):
         Raises:
             Unavailable: where there is none.
         """
-        self._kernel = self.site.drivers.kernel()
+        self._kernel = self.context.drivers.files()
         if not _entries(self._kernel.names, _CLASS):
             raise Unavailable(f"no adapter in {_CLASS}", "if there is one, load its driver, such as mlx5_ib")
-        self._of = Kept()
+        self._of = SeriesCache()
 
     def read(self) -> tuple[()]:
         """Nothing that is cheap."""
         return ()
 
-    def read_seldom(self) -> Iterator[Point]:
+    def read_slow(self) -> Iterator[Point]:
         """Some ten files of each port; one that says nothing costs its own numbers.
 
         Raises:
             OSError: where none says anything.
         """
-        self.missing, answered = [], False
+        self.unsupported, answered = [], False
         for adapter in _entries(self._kernel.names, _CLASS):
             for port in _entries(self._kernel.names, f"{_CLASS}/{adapter}/ports"):
                 found = list(self._port(f"{adapter}/{port}", f"{_CLASS}/{adapter}/ports/{port}"))
                 answered = answered or bool(found)
                 if not found:
-                    self.missing.append(f"{adapter}/{port}: none of its files can be read")
+                    self.unsupported.append(f"{adapter}/{port}: none of its files can be read")
                 yield from found
         if not answered:
             raise OSError(ENODEV, "no port says anything", _CLASS)
 
     def _port(self, name: str, folder: str) -> Iterator[Point]:
-        which = (v.HW_ID, name, v.HW_NAME, name)
+        which = (c.HW_ID, name, c.HW_NAME, name)
         state = self._said(f"{folder}/state")
         if state:
-            yield self._of[(v.HW_NETWORK_UP, *which)](int(state.startswith(b"4")))
+            yield self._of[(c.HW_NETWORK_UP, *which)](int(state.startswith(b"4")))
         for file, kind in _ERRORS.items():
             count = self._said(f"{folder}/counters/{file}")
             if count.isdigit():
-                yield self._of[(v.HW_ERRORS, *which, v.HW_TYPE, "network", v.ERROR_TYPE, kind)](int(count))
+                yield self._of[(c.HW_ERRORS, *which, c.HW_TYPE, "network", c.ERROR_TYPE, kind)](int(count))
         for file, way in (("port_xmit_data", "transmit"), ("port_rcv_data", "receive")):
             count = self._said(f"{folder}/counters/{file}")
             if count.isdigit():
-                yield self._of[(v.HW_NETWORK_IO, *which, v.NETWORK_DIRECTION, way)](int(count) * _WORD)
+                yield self._of[(c.HW_NETWORK_IO, *which, c.NETWORK_DIRECTION, way)](int(count) * _WORD)
 
     def _said(self, path: str) -> bytes:
         """A file; nothing where this adapter has none, or none that can be read."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Point, Series, Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source
@@ -31,7 +31,7 @@ class Powercap(Source):
     """
 
     name = "powercap"
-    prompt = True
+    never_blocks = True
     rows = ("hw.energy", "hw.host.energy")
 
     @classmethod
@@ -49,7 +49,7 @@ class Powercap(Source):
         Raises:
             Unavailable: where there is none that this user may read.
         """
-        self._kernel = self.site.drivers.kernel()
+        self._kernel = self.context.drivers.files()
         self._energy: dict[str, tuple[int, int]] = {}
         names: list[str] = []
         with suppress(OSError):
@@ -66,13 +66,13 @@ class Powercap(Source):
         label = self._said(self._kernel.once, f"{folder}/name")
         kind, _, number = label.partition("-")
         if kind == "package":
-            series = Series(v.HW_ENERGY, {v.HW_ID: label, v.HW_NAME: f"CPU {number}", v.HW_TYPE: "cpu"})
+            series = Series(c.HW_ENERGY, {c.HW_ID: label, c.HW_NAME: f"CPU {number}", c.HW_TYPE: "cpu"})
         elif kind == "dram":
             socket = name.split(":")[1]
-            which = {v.HW_ID: f"dram-{socket}", v.HW_NAME: f"Memory {socket}", v.HW_TYPE: "memory"}
-            series = Series(v.HW_ENERGY, which)
+            which = {c.HW_ID: f"dram-{socket}", c.HW_NAME: f"Memory {socket}", c.HW_TYPE: "memory"}
+            series = Series(c.HW_ENERGY, which)
         elif kind == "psys":
-            series = Series(v.HW_HOST_ENERGY, {v.HW_ID: label, v.HW_NAME: "machine"})
+            series = Series(c.HW_HOST_ENERGY, {c.HW_ID: label, c.HW_NAME: "machine"})
         else:
             return None
         most = self._said(self._kernel.once, f"{folder}/max_energy_range_uj")

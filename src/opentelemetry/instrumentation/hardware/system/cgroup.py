@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 from opentelemetry.instrumentation.hardware.model import Unavailable
-from opentelemetry.instrumentation.hardware.system.files import Kernel
+from opentelemetry.instrumentation.hardware.system.files import Files
 from opentelemetry.instrumentation.hardware.system.machine import Group
 
 _UNLIMITED = 1 << 62
@@ -33,7 +33,7 @@ class _Place(NamedTuple):
 class Cgroup:
     """The control group of one process. Where it lies is looked up again whenever its limits are."""
 
-    def __init__(self, kernel: Kernel, process: str) -> None:
+    def __init__(self, kernel: Files, process: str) -> None:
         """Take it from the folder of the process in ``/proc``."""
         self._kernel = kernel
         self._process = process

@@ -43,7 +43,7 @@ class Space(NamedTuple):
     id: int = 0
 
 
-class Kernel(Protocol):
+class Files(Protocol):
     """What a source asks of the operating system itself."""
 
     def read(self, path: str) -> bytes:
@@ -130,7 +130,7 @@ class _Kept(NamedTuple):
     """The line behind which nothing of it is asked for; nothing where all of it is."""
 
 
-class Linux:
+class LocalFiles:
     """The Linux kernel. Files of ``/proc`` and ``/sys`` are read without letting go of the interpreter lock.
 
     Beside a busy thread every system call that lets go of the lock waits up to 5 ms to get it back; these files are

@@ -6,11 +6,11 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 
-from opentelemetry.instrumentation.hardware.drivers import Module
+from opentelemetry.instrumentation.hardware.drivers import PythonModule
 from opentelemetry.instrumentation.hardware.system import mounts, procfs
 from opentelemetry.instrumentation.hardware.system import pid_namespace as pids
 from opentelemetry.instrumentation.hardware.system.cgroup import Cgroup
-from opentelemetry.instrumentation.hardware.system.files import Kernel, Space
+from opentelemetry.instrumentation.hardware.system.files import Files, Space
 from opentelemetry.instrumentation.hardware.system.machine import (
     Disk,
     Group,
@@ -20,8 +20,8 @@ from opentelemetry.instrumentation.hardware.system.machine import (
     Mount,
     Paging,
     Process,
-    Relative,
     Swap,
+    TreeProcess,
 )
 from opentelemetry.instrumentation.hardware.system.procfs import PAGE, TICKS
 
@@ -35,7 +35,7 @@ class LinuxMachine:
 
     linux = True
 
-    def __init__(self, kernel: Kernel, psutil: Module) -> None:
+    def __init__(self, kernel: Files, psutil: PythonModule) -> None:
         self._kernel = kernel
         self._psutil = psutil
         self._folders: dict[int, str] = {}
@@ -296,9 +296,9 @@ class LinuxMachine:
                 waiting += (f"/proc/{child}" for child in children)
         return found
 
-    def relative(self, pid: int) -> Relative:
+    def relative(self, pid: int) -> TreeProcess:
         fields = procfs.stat(self._kernel.once(f"/proc/{pid}/stat"))
-        return Relative(
+        return TreeProcess(
             pid,
             int(fields[19]) / TICKS,
             self._kernel.uptime() - int(fields[19]) / TICKS,

@@ -1,7 +1,7 @@
 """What a machine can say of itself, in base units, however it is asked.
 
 Two readers give the same shapes: :class:`~.linux.LinuxMachine` parses the kernel's files,
-:class:`~.portable.PortableMachine` asks psutil. The sources turn the shapes into points; so a number means the same
+:class:`~.portable.PsutilMachine` asks psutil. The sources turn the shapes into points; so a number means the same
 on every system. ``None`` and a missing key mean that this machine does not say it.
 """
 
@@ -117,7 +117,7 @@ class Process(NamedTuple):
     handles: int | None = None
 
 
-class Relative(NamedTuple):
+class TreeProcess(NamedTuple):
     """What a tree needs of one of its processes."""
 
     pid: int
@@ -187,7 +187,7 @@ class Machine(Protocol):
     def tree(self, pid: int) -> Sequence[int]:
         """All descendants of a process, by the numbers that :meth:`relative` knows."""
 
-    def relative(self, pid: int) -> Relative:
+    def relative(self, pid: int) -> TreeProcess:
         """A process of a tree."""
 
     def limits(self, pid: int) -> Limits:
@@ -211,9 +211,9 @@ def machine(drivers: Drivers) -> Machine:
 
 def _machine(drivers: Drivers) -> Machine:
     from opentelemetry.instrumentation.hardware.system.linux import LinuxMachine
-    from opentelemetry.instrumentation.hardware.system.psutil_backend import PortableMachine
+    from opentelemetry.instrumentation.hardware.system.psutil_backend import PsutilMachine
 
     try:
-        return LinuxMachine(drivers.kernel(), drivers.module("psutil"))
+        return LinuxMachine(drivers.files(), drivers.module("psutil"))
     except Unavailable:
-        return PortableMachine(drivers.module("psutil"), drivers.module("time"))
+        return PsutilMachine(drivers.module("psutil"), drivers.module("time"))

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 
 from opentelemetry.instrumentation.hardware.model import Unavailable
-from opentelemetry.instrumentation.hardware.system.files import Kernel
+from opentelemetry.instrumentation.hardware.system.files import Files
 
 
-def folder(kernel: Kernel, pid: int) -> str:
+def folder(kernel: Files, pid: int) -> str:
     """The folder of a process.
 
     Raises:
@@ -28,6 +28,6 @@ def folder(kernel: Kernel, pid: int) -> str:
     return f"/proc/{pid}"
 
 
-def are_ours(kernel: Kernel) -> bool:
+def are_ours(kernel: Files) -> bool:
     """Whether the numbers in ``/proc`` are the ones that we know processes by."""
     return kernel.exists(f"/proc/self/task/{os.getpid()}")

@@ -11,14 +11,14 @@ from contextlib import suppress
 
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.system import pid_namespace as numbers
-from opentelemetry.instrumentation.hardware.system.files import Kernel
+from opentelemetry.instrumentation.hardware.system.files import Files
 from opentelemetry.instrumentation.hardware.system.machine import Machine
 
 _OUTERMOST = "pid:[4026531836]"
 """The process namespace of the host: the kernel gives it this number (``PROC_PID_INIT_INO``)."""
 
 
-class Owners:
+class ProcessTree:
     """The observed program: a process and all its descendants.
 
     Args:
@@ -31,7 +31,7 @@ class Owners:
         folders: those of its processes in ``/proc``, at the newest look.
     """
 
-    def __init__(self, machine: Machine, kernel: Kernel | None, pid: int, *evidence: str) -> None:
+    def __init__(self, machine: Machine, kernel: Files | None, pid: int, *evidence: str) -> None:
         self._machine = machine
         self._kernel = kernel
         self._pid = pid
@@ -41,7 +41,7 @@ class Owners:
         self.folders: list[str] = []
 
     @staticmethod
-    def _is_outermost(kernel: Kernel) -> bool:
+    def _is_outermost(kernel: Files) -> bool:
         try:
             return kernel.link("/proc/self/ns/pid") == _OUTERMOST
         except OSError:  # a kernel without process namespaces
@@ -67,7 +67,7 @@ class Owners:
         return [(self._pid, own), *((pid, f"/proc/{pid}") for pid in self._machine.tree(self._pid))]
 
     @staticmethod
-    def _chain(kernel: Kernel, pid: int, folder: str) -> list[int]:
+    def _chain(kernel: Files, pid: int, folder: str) -> list[int]:
         """The numbers of a process in each namespace that it is in, as far as they can be seen from here."""
         with suppress(OSError, ValueError):
             for line in kernel.once(f"{folder}/status").splitlines():

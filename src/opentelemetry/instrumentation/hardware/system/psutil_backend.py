@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from errno import ESRCH
 from typing import Any
 
-from opentelemetry.instrumentation.hardware.drivers import Module
+from opentelemetry.instrumentation.hardware.drivers import PythonModule
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.system.files import Space
 from opentelemetry.instrumentation.hardware.system.machine import (
@@ -19,8 +19,8 @@ from opentelemetry.instrumentation.hardware.system.machine import (
     Mount,
     Paging,
     Process,
-    Relative,
     Swap,
+    TreeProcess,
 )
 
 _MODES = ("user", "nice", "system", "idle", "iowait", "interrupt", "steal")
@@ -55,14 +55,14 @@ _ATTRIBUTES = (
 )
 
 
-class PortableMachine:
+class PsutilMachine:
     """A machine as psutil knows it. Not run by us on macOS or Windows: shown on Linux, with the kernel's files left
     alone.
     """
 
     linux = False
 
-    def __init__(self, psutil: Module, clock: Module) -> None:
+    def __init__(self, psutil: PythonModule, clock: PythonModule) -> None:
         self._psutil = psutil
         self._clock = clock
         self._attributes: list[str] | None = None
@@ -209,11 +209,11 @@ class PortableMachine:
     def tree(self, pid: int) -> Sequence[int]:
         return [int(child) for child in self._psutil.call("Process.children", pid, True)]
 
-    def relative(self, pid: int) -> Relative:
+    def relative(self, pid: int) -> TreeProcess:
         names = ["cpu_times", "num_threads", "memory_info", "create_time"]
         each = self._about(pid, names)
         times = each["cpu_times"]
-        return Relative(
+        return TreeProcess(
             pid,
             each["create_time"],
             self._now() - each["create_time"],

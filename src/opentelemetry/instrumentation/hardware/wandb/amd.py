@@ -7,18 +7,18 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from opentelemetry.instrumentation.hardware.accelerators.fields import Reading
-from opentelemetry.instrumentation.hardware.accelerators.selection import Choice
+from opentelemetry.instrumentation.hardware.accelerators.selection import DeviceFilter
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources.amd import amd_smi, is_expected, rocm_smi
 from opentelemetry.instrumentation.hardware.sources.amd.card import Card, text
-from opentelemetry.instrumentation.hardware.sources.amd.files import Files
+from opentelemetry.instrumentation.hardware.sources.amd.files import Sysfs
 from opentelemetry.instrumentation.hardware.sources.amd.listing import Listing, Tool, by_amd_smi, run
 from opentelemetry.instrumentation.hardware.sources.amd.processes import Processes
 from opentelemetry.instrumentation.hardware.sources.amd.reading import Card as Said
 from opentelemetry.instrumentation.hardware.sources.amd.topology import Topology
-from opentelemetry.instrumentation.hardware.system.files import Kernel
+from opentelemetry.instrumentation.hardware.system.files import Files
 from opentelemetry.instrumentation.hardware.system.machine import machine
 
 Words: TypeAlias = "Mapping[str, str]"
@@ -67,9 +67,9 @@ class Raw:
         return words
 
     def _open(self) -> Callable[[], dict[int, Words]]:
-        kernel = self._drivers.kernel()
+        kernel = self._drivers.files()
         topology = Topology(kernel)
-        choice = Choice(self._config.devices, os.environ, topology.way(), kernel)
+        choice = DeviceFilter(self._config.devices, os.environ, topology.way(), kernel)
         gpus, say = self._way(kernel, choice, topology)
         processes = Processes(kernel, machine(self._drivers), self._pid, topology.cards(gpus.addresses))
 
@@ -82,12 +82,12 @@ class Raw:
         return ask
 
     def _way(
-        self, kernel: Kernel, choice: Choice, topology: Topology
-    ) -> tuple[Files | Listing, Callable[[], dict[int, Words]]]:
+        self, kernel: Files, choice: DeviceFilter, topology: Topology
+    ) -> tuple[Sysfs | Listing, Callable[[], dict[int, Words]]]:
         reasons = []
         if self._config.amdgpu != "off":
             try:
-                files = Files(kernel, choice, topology)
+                files = Sysfs(kernel, choice, topology)
                 return files, lambda: {card.index: self._of_files(card) for card in files.awake()}
             except Unavailable as gone:
                 reasons.append(gone.reason)
@@ -105,7 +105,7 @@ class Raw:
                 reasons.append(gone.reason)
         raise Unavailable("; ".join(reasons) or "the files of amdgpu, rocm-smi and amd-smi are switched off")
 
-    def _by_rocm_smi(self, choice: Choice) -> tuple[Listing, Callable[[], dict[int, Words]]]:
+    def _by_rocm_smi(self, choice: DeviceFilter) -> tuple[Listing, Callable[[], dict[int, Words]]]:
         """Its own texts."""
         command = self._drivers.command(rocm_smi.TOOL.at(self._config.rocm_smi))
         texts: dict[int, Words] = {}
@@ -120,7 +120,7 @@ class Raw:
 
     def _of_files(self, card: Card) -> Words:
         found = words({**card.numbers(), **card.numbers_seldom()})
-        overdrive = text(self._drivers.kernel(), f"{card.folder}/pp_mclk_od")
+        overdrive = text(self._drivers.files(), f"{card.folder}/pp_mclk_od")
         return {**found, "GPU Memory OverDrive value (%)": overdrive} if overdrive else found
 
     def close(self) -> None:

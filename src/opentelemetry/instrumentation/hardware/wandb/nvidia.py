@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.fields import QUANTITIES, Reading
 from opentelemetry.instrumentation.hardware.model import Number, Point
 from opentelemetry.instrumentation.hardware.settings import Config
@@ -25,7 +25,7 @@ _DEVICE_MEMORY = 2
 _VOLATILE = 0
 """``NVML_VOLATILE_ECC``: since the driver was loaded."""
 
-_WHOSE = (v.HW_ID, v.HW_NAME, v.HW_TYPE, v.HW_PARENT)
+_WHOSE = (c.HW_ID, c.HW_NAME, c.HW_TYPE, c.HW_PARENT)
 """The attributes that say which device a series is of."""
 
 _QUANTITY: Final = {
@@ -115,7 +115,7 @@ class Raw(raw.Raw[Nvidia, Moment]):
 
     def _said(self, source: Nvidia, points: Sequence[Point]) -> Mapping[int, Moment]:
         """Each GPU by its index."""
-        return self._moments([*points, *source.read_seldom()])
+        return self._moments([*points, *source.read_slow()])
 
     def _moments(self, points: Sequence[Point]) -> dict[int, Moment]:
         indices = _indices(points)
@@ -141,24 +141,24 @@ class Raw(raw.Raw[Nvidia, Moment]):
 
 def _facts(points: Iterable[Point]) -> Iterator[Mapping[str, str | int]]:
     """What each device is; without those that never answered."""
-    infos = (series.attributes for series, _ in points if series.metric is v.HW_GPU_INFO)
-    return (facts for facts in infos if v.GPU_INDEX in facts)
+    infos = (series.attributes for series, _ in points if series.metric is c.HW_GPU_INFO)
+    return (facts for facts in infos if c.GPU_INDEX in facts)
 
 
 def _indices(points: Iterable[Point]) -> dict[str, int]:
     """The index of each device; that of a part is its GPU's."""
-    return {str(each[v.HW_ID]): int(each[v.GPU_INDEX]) for each in _facts(points)}
+    return {str(each[c.HW_ID]): int(each[c.GPU_INDEX]) for each in _facts(points)}
 
 
 def _wholes(points: Iterable[Point]) -> list[str]:
     """The devices that are no parts."""
-    return [str(each[v.HW_ID]) for each in _facts(points) if each[v.GPU_TYPE] != "partition"]
+    return [str(each[c.HW_ID]) for each in _facts(points) if each[c.GPU_TYPE] != "partition"]
 
 
 def _users(points: Iterable[Point]) -> set[str]:
     """The devices that the observed process or one of its children uses."""
-    rows = (v.PROCESS_GPU_MEMORY_USAGE, v.PROCESS_GPU_UTILIZATION)
-    return {str(series.attributes[v.HW_ID]) for series, _ in points if series.metric in rows}
+    rows = (c.PROCESS_GPU_MEMORY_USAGE, c.PROCESS_GPU_UTILIZATION)
+    return {str(series.attributes[c.HW_ID]) for series, _ in points if series.metric in rows}
 
 
 def _said(points: Iterable[Point]) -> dict[str, dict[str, Number]]:
@@ -168,7 +168,7 @@ def _said(points: Iterable[Point]) -> dict[str, dict[str, Number]]:
         beside = {name: word for name, word in series.attributes.items() if name not in _WHOSE}
         quantity = _QUANTITY.get((series.metric, frozenset(beside.items())))
         if quantity is not None and isinstance(value, (int, float)):
-            found.setdefault(str(series.attributes[v.HW_ID]).removesuffix("/fan0"), {})[quantity] = value
+            found.setdefault(str(series.attributes[c.HW_ID]).removesuffix("/fan0"), {})[quantity] = value
     return found
 
 

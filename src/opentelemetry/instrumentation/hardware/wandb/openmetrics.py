@@ -10,11 +10,11 @@ from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import suppress
 
-from opentelemetry.instrumentation.hardware.drivers import Drivers, Refusal
+from opentelemetry.instrumentation.hardware.drivers import DriverError, Drivers
 from opentelemetry.instrumentation.hardware.endpoints import TOTAL
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.sources import Site
+from opentelemetry.instrumentation.hardware.sources import SourceContext
 from opentelemetry.instrumentation.hardware.sources.openmetrics import Openmetrics
 from opentelemetry.instrumentation.hardware.sources.openmetrics.page import Page
 from opentelemetry.instrumentation.hardware.sources.openmetrics.rows import kind
@@ -31,7 +31,7 @@ class Raw:
     def __init__(self, config: Config) -> None:
         Openmetrics.prepare(config)
         self._sources = [
-            Openmetrics(Site(config, Drivers(), 0, part=part)) for part in Openmetrics.parts(config) if part
+            Openmetrics(SourceContext(config, Drivers(), 0, part=part)) for part in Openmetrics.parts(config) if part
         ]
         self.expected = bool(self._sources)
         self.trouble = ""
@@ -47,15 +47,15 @@ class Raw:
         found: dict[str, dict[str, float]] = {}
 
         def ask(source: Openmetrics) -> None:
-            with suppress(Refusal):
-                found[source.site.part] = self._of(source.site.part, source.scrape()[1])
+            with suppress(DriverError):
+                found[source.context.part] = self._of(source.context.part, source.scrape()[1])
 
         threads = [threading.Thread(target=ask, args=(source,), daemon=True) for source in self._sources]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        return {key: value for source in self._sources for key, value in found.get(source.site.part, {}).items()}
+        return {key: value for source in self._sources for key, value in found.get(source.context.part, {}).items()}
 
     def _of(self, endpoint: str, page: Page) -> dict[str, float]:
         found = {}

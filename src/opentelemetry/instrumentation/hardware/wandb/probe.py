@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import Generic, TypeVar
 
-from opentelemetry.instrumentation.hardware.drivers import Drivers, Refusal
+from opentelemetry.instrumentation.hardware.drivers import DriverError, Drivers
 from opentelemetry.instrumentation.hardware.model import Point
 from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.sources import Site, Source
+from opentelemetry.instrumentation.hardware.sources import Source, SourceContext
 
 Asked = TypeVar("Asked", bound=Source)
 Said = TypeVar("Said")
@@ -33,7 +33,7 @@ class Raw(ABC, Generic[Asked, Said]):
         self.expected = source.prepare(config)
         self.trouble = ""
         self._make = source
-        self._site = Site(config, Drivers(), pid)  # for good: drivers know which child could not be killed
+        self._site = SourceContext(config, Drivers(), pid)  # for good: drivers know which child could not be killed
         self._held = ExitStack()
         self._source: Asked | None = None
 
@@ -43,7 +43,7 @@ class Raw(ABC, Generic[Asked, Said]):
             if self._source is None:
                 self._source = self._open()
             said = self._said(self._source, [*self._source.read()])
-            self.trouble = "; ".join(self._source.wrong)
+            self.trouble = "; ".join(self._source.errors)
         except Exception as error:
             self.close()
             self.trouble = str(error)
@@ -63,5 +63,5 @@ class Raw(ABC, Generic[Asked, Said]):
     def close(self) -> None:
         """Let go of it."""
         self._source = None
-        with suppress(Refusal):  # a driver that is gone holds nothing
+        with suppress(DriverError):  # a driver that is gone holds nothing
             self._held.close()

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from opentelemetry.instrumentation.hardware.drivers import Drivers, Refusal
+from opentelemetry.instrumentation.hardware.drivers import DriverError, Drivers
 from opentelemetry.instrumentation.hardware.model import Number, Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources.tpu import kernel_of, profiler, sdk
@@ -55,14 +55,14 @@ class Raw:
             if self._reader is None:
                 self._reader = Reader(self._ways, self._config, self._environ, self._drivers)
             said = Moment(r.merged(self._reader.ask(_ALL)), self._reader.look(), self._reader.driver())
-        except (Unavailable, Refusal, OSError, ValueError) as error:
+        except (Unavailable, DriverError, OSError, ValueError) as error:
             self.trouble = str(error)
             return {}
         self.trouble = "" if any(said.runtime.values()) or said.profiler.matrix is not None else self._why()
         return {0: said}
 
     def _why(self) -> str:
-        return "; ".join([*self._reader.wrong(), *self._reader.missing()] if self._reader else ())
+        return "; ".join([*self._reader.errors(), *self._reader.unsupported()] if self._reader else ())
 
     def close(self) -> None:
         """Let go of everything."""

@@ -6,17 +6,17 @@ import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from opentelemetry.instrumentation.hardware import catalog as v
-from opentelemetry.instrumentation.hardware.accelerators.selection import Choice
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.accelerators.selection import DeviceFilter
 from opentelemetry.instrumentation.hardware.drivers.subprocess import named
-from opentelemetry.instrumentation.hardware.model import Kept, Point, Scope, Unavailable
+from opentelemetry.instrumentation.hardware.model import Point, Scope, SeriesCache, Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source
-from opentelemetry.instrumentation.hardware.system.files import Kernel
+from opentelemetry.instrumentation.hardware.system.files import Files
 from opentelemetry.instrumentation.hardware.system.machine import machine
 
 if TYPE_CHECKING:  # imported where there may be a GPU
-    from opentelemetry.instrumentation.hardware.sources.amd.files import Files
+    from opentelemetry.instrumentation.hardware.sources.amd.files import Sysfs
     from opentelemetry.instrumentation.hardware.sources.amd.listing import Listing
     from opentelemetry.instrumentation.hardware.sources.amd.topology import Topology
 
@@ -59,22 +59,22 @@ class Amd(Source):
         Raises:
             Unavailable: where there is no driver, or no way to ask it.
         """
-        kernel = self.site.drivers.kernel()
-        if not is_expected(self.site.config, kernel.exists):
+        kernel = self.context.drivers.files()
+        if not is_expected(self.context.config, kernel.exists):
             raise Unavailable(_NO_DRIVER)
         from opentelemetry.instrumentation.hardware.sources.amd.processes import Processes
         from opentelemetry.instrumentation.hardware.sources.amd.topology import Topology
 
-        self._of = Kept()
+        self._of = SeriesCache()
         self._instead = ""
         topology = Topology(kernel)
-        self.choice = Choice(self.site.config.devices, self.site.environ, topology.way(), kernel)
+        self.choice = DeviceFilter(self.context.config.devices, self.context.environ, topology.way(), kernel)
         self._gpus = self._way(kernel, topology)
-        self.pace = self._gpus.pace
+        self.min_interval = self._gpus.min_interval
         cards = topology.cards(self._gpus.addresses)
-        self._processes = Processes(kernel, machine(self.site.drivers), self.site.pid, cards)
+        self._processes = Processes(kernel, machine(self.context.drivers), self.context.pid, cards)
 
-    def _way(self, kernel: Kernel, topology: Topology) -> Files | Listing:
+    def _way(self, kernel: Files, topology: Topology) -> Sysfs | Listing:
         """The files, else a tool.
 
         Raises:
@@ -82,10 +82,10 @@ class Amd(Source):
             OSError: where a tool could not be asked now.
         """
         from opentelemetry.instrumentation.hardware.sources.amd import amd_smi, rocm_smi
-        from opentelemetry.instrumentation.hardware.sources.amd.files import Files, is_here
+        from opentelemetry.instrumentation.hardware.sources.amd.files import Sysfs, is_here
         from opentelemetry.instrumentation.hardware.sources.amd.listing import Listing, by_amd_smi, by_rocm_smi
 
-        config = self.site.config
+        config = self.context.config
         here = is_here(kernel)
         if not (here or named(config.amd_smi) or named(config.rocm_smi)):
             raise Unavailable(_NO_DRIVER)
@@ -94,7 +94,7 @@ class Amd(Source):
             reasons.append("the files of amdgpu are switched off")
         else:
             try:
-                return Files(kernel, self.choice, topology)
+                return Sysfs(kernel, self.choice, topology)
             except Unavailable as gone:
                 reasons.append(gone.reason)
         failure: Exception | None = None
@@ -105,7 +105,7 @@ class Amd(Source):
             if setting == "off" or not (here or named(setting)):
                 continue
             try:
-                listing = Listing(by(self.site.drivers.command(tool.at(setting))), self.choice)
+                listing = Listing(by(self.context.drivers.command(tool.at(setting))), self.choice)
             except Unavailable as gone:
                 reasons.append(gone.reason)
             except (OSError, ValueError) as error:
@@ -120,38 +120,38 @@ class Amd(Source):
 
     def read(self) -> Iterator[Point]:
         """Some ten files of each GPU, or a run of a tool."""
-        if not self.site.member:
+        if not self.context.member:
             yield from self._gpus.read()
-            self.pace = self._gpus.pace
+            self.min_interval = self._gpus.min_interval
 
-    def read_seldom(self) -> Iterator[Point]:
+    def read_slow(self) -> Iterator[Point]:
         """What hardly changes, errors, and what the observed program uses."""
         self._gpus.look()
         used = [*self._used()]  # first: it may be for their use that devices are reported
-        if not self.site.member:
-            yield from self._gpus.read_seldom()
+        if not self.context.member:
+            yield from self._gpus.read_slow()
         yield from used
-        said = [*([self._instead] if self._instead else []), *self.choice.missing(), *self._gpus.missing()]
+        said = [*([self._instead] if self._instead else []), *self.choice.unsupported(), *self._gpus.unsupported()]
         if self._processes.blind:
             said.append(_HIDDEN)
         elif self._processes.computing:
             said.append(_QUEUES)
-        self.missing = said
+        self.unsupported = said
 
     def _used(self) -> Iterator[Point]:
         """What the observed program uses of each device."""
         used = self._processes.look()
         self._gpus.use(used)
-        shares = self._processes.shares(used, self.site.drivers.kernel().uptime())
+        shares = self._processes.shares(used, self.context.drivers.files().uptime())
         for bdf, device in self._gpus.devices():
             if bdf not in used:
                 continue
             memory = used[bdf].memory
             if memory is not None:
-                yield self._of[v.PROCESS_GPU_MEMORY_USAGE, v.HW_ID, device.id](memory)
+                yield self._of[c.PROCESS_GPU_MEMORY_USAGE, c.HW_ID, device.id](memory)
             for task, share in shares.get(bdf, {}).items():
                 if task != "general" or not self._processes.computing:
-                    yield self._of[v.PROCESS_GPU_UTILIZATION, v.HW_ID, device.id, v.GPU_TASK, task](share)
+                    yield self._of[c.PROCESS_GPU_UTILIZATION, c.HW_ID, device.id, c.GPU_TASK, task](share)
 
 
 def is_expected(config: Config, exists: Callable[[str], bool]) -> bool:

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.fields import Device
 from opentelemetry.instrumentation.hardware.accelerators.unsupported import note
 from opentelemetry.instrumentation.hardware.model import Number, Point, Rate
 from opentelemetry.instrumentation.hardware.sources.amd.metrics import Metrics, revision
-from opentelemetry.instrumentation.hardware.system.files import Kernel
+from opentelemetry.instrumentation.hardware.system.files import Files
 
 DRM: Final = "/sys/class/drm"
 
@@ -98,7 +98,7 @@ class Card:
         refused: by quantity, why it is not said.
     """
 
-    def __init__(self, kernel: Kernel, name: str, bdf: str, index: int, pci: str) -> None:
+    def __init__(self, kernel: Files, name: str, bdf: str, index: int, pci: str) -> None:
         self.name = name
         self.bdf = bdf
         self.index = index
@@ -217,14 +217,14 @@ class Card:
         device = self._pci.partition(":")[2]
         revised = f"{device}/{(text(self._kernel, f'{self.folder}/revision') or '0x0').upper()[2:].zfill(2)}"
         facts = {
-            v.HW_VENDOR: "AMD",
-            v.HW_MODEL: self._fact("product_name", ".{1,100}") or names.get(revised) or f"device 0x{device.lower()}",
-            v.HW_SERIAL_NUMBER: self._fact("serial_number", "[0-9A-Za-z-]{1,64}", "0+|N/A|unknown"),
-            v.HW_DRIVER_VERSION: driver,
-            v.HW_FIRMWARE_VERSION: self._fact("vbios_version", r"[0-9A-Za-z._-]{1,64}"),
-            v.PCI_BDF: self.bdf,
-            v.GPU_INDEX: self.index,
-            v.GPU_TYPE: self._type(device),
+            c.HW_VENDOR: "AMD",
+            c.HW_MODEL: self._fact("product_name", ".{1,100}") or names.get(revised) or f"device 0x{device.lower()}",
+            c.HW_SERIAL_NUMBER: self._fact("serial_number", "[0-9A-Za-z-]{1,64}", "0+|N/A|unknown"),
+            c.HW_DRIVER_VERSION: driver,
+            c.HW_FIRMWARE_VERSION: self._fact("vbios_version", r"[0-9A-Za-z._-]{1,64}"),
+            c.PCI_BDF: self.bdf,
+            c.GPU_INDEX: self.index,
+            c.GPU_TYPE: self._type(device),
         }
         self._facts = {name: fact for name, fact in facts.items() if fact is not None}
 
@@ -375,7 +375,7 @@ class Card:
 _KINDS: Final = {"ce": "corrected", "ue": "uncorrected", "de": "deferred"}
 
 
-def text(kernel: Kernel, path: str) -> str:
+def text(kernel: Files, path: str) -> str:
     """What a file says; nothing where it cannot be read."""
     try:
         return kernel.once(path).decode(errors="replace").strip()

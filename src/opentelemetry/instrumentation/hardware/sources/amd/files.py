@@ -7,18 +7,18 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from opentelemetry.instrumentation.hardware.accelerators.fields import Device
-from opentelemetry.instrumentation.hardware.accelerators.selection import Choice, Found
+from opentelemetry.instrumentation.hardware.accelerators.selection import DeviceFilter, FoundDevice
 from opentelemetry.instrumentation.hardware.accelerators.unsupported import sentences
 from opentelemetry.instrumentation.hardware.model import Point, Unavailable
 from opentelemetry.instrumentation.hardware.sources.amd.card import DRM, Card, text, why
 from opentelemetry.instrumentation.hardware.sources.amd.topology import Topology
-from opentelemetry.instrumentation.hardware.system.files import Kernel
+from opentelemetry.instrumentation.hardware.system.files import Files
 
 _NAMES: Final = ("/usr/share/libdrm/amdgpu.ids", "/opt/amdgpu/share/libdrm/amdgpu.ids")
 """Where libdrm, or ROCm's own copy of it, says what the devices are called."""
 
 
-class Files:
+class Sysfs:
     """All GPUs that amdgpu drives.
 
     Args:
@@ -30,7 +30,7 @@ class Files:
         Unavailable: there is none.
     """
 
-    def __init__(self, kernel: Kernel, choice: Choice, topology: Topology) -> None:
+    def __init__(self, kernel: Files, choice: DeviceFilter, topology: Topology) -> None:
         self._kernel = kernel
         self._choice = choice
         self._topology = topology
@@ -53,7 +53,7 @@ class Files:
         """Choose anew which of them are read."""
         self._choice.look([self._described(card) for card in self._cards])
 
-    def _described(self, card: Card) -> Found:
+    def _described(self, card: Card) -> FoundDevice:
         """A card by its address, which is known before it is read."""
         names = self._topology.names(card.bdf)
         if not names and card.device is None and not card.sleeps():
@@ -61,7 +61,7 @@ class Files:
         if card.device is not None and card.device.id != card.bdf:
             names = (*names, f"GPU-{card.device.id.zfill(16)}", card.device.id)
         known = bool(names) or card.device is not None
-        return Found(card.index, card.bdf, address=card.bdf, names=names, unknown=not known)
+        return FoundDevice(card.index, card.bdf, address=card.bdf, names=names, unknown=not known)
 
     def _wanted(self) -> Iterator[Card]:
         return (card for card in self._cards if card.bdf in self._choice)
@@ -77,14 +77,14 @@ class Files:
         for card in self.awake():
             yield from card.points()
 
-    def read_seldom(self) -> Iterator[Point]:
+    def read_slow(self) -> Iterator[Point]:
         """What hardly changes, and errors."""
         for card in self._wanted():
             if not card.asleep:
                 yield from card.points_seldom()
 
     @property
-    def pace(self) -> float:
+    def min_interval(self) -> float:
         """Seconds between two readings, at least: every one keeps a GPU awake that the system could put to sleep."""
         return max((card.rest for card in self._wanted() if not (card.asleep or card.lost)), default=0.0)
 
@@ -108,7 +108,7 @@ class Files:
             if known and card.device is not None and not card.lost:
                 yield card.bdf, card.device
 
-    def missing(self) -> Iterator[str]:
+    def unsupported(self) -> Iterator[str]:
         """What is not said, and why."""
         said = []
         for card in self._wanted():
@@ -121,13 +121,13 @@ class Files:
         yield from sentences(said)
 
 
-def is_here(kernel: Kernel) -> bool:
+def is_here(kernel: Files) -> bool:
     """Whether the driver is loaded."""
     state = text(kernel, "/sys/module/amdgpu/initstate")
     return state == "live" if state else any(True for _ in _cards(kernel))  # it may be built into the kernel
 
 
-def _cards(kernel: Kernel) -> Iterator[tuple[str, str, str]]:
+def _cards(kernel: Files) -> Iterator[tuple[str, str, str]]:
     """PCI address, name and device number of what amdgpu drives; no file of amdgpu's own is read."""
     try:
         names = kernel.names(DRM)
@@ -142,7 +142,7 @@ def _cards(kernel: Kernel) -> Iterator[tuple[str, str, str]]:
                 yield bdf.lower(), name, pci.upper()
 
 
-def _names(kernel: Kernel) -> dict[str, str]:
+def _names(kernel: Files) -> dict[str, str]:
     """What devices are called, by device number and revision: ``740F/02``."""
     for path in _NAMES:
         lines = text(kernel, path).splitlines()

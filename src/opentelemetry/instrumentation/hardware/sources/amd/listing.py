@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from typing import Final
 
-from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.fields import Device
-from opentelemetry.instrumentation.hardware.accelerators.selection import Choice, Found
+from opentelemetry.instrumentation.hardware.accelerators.selection import DeviceFilter, FoundDevice
 from opentelemetry.instrumentation.hardware.accelerators.unsupported import sentences
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Command
 from opentelemetry.instrumentation.hardware.model import Point, Unavailable
@@ -104,22 +104,22 @@ class _Known:
         yield from self.device.points(numbers)
         yield from self.fan.points(fan)
 
-    def described(self) -> Found:
+    def described(self) -> FoundDevice:
         """It by its ``hw.id``, and by what ROCm calls it."""
         unique = self.facts.get("unique", "")
         names = (f"GPU-{unique.zfill(16)}", unique) if unique else ()
-        return Found(self.index, self.device.id, address=self.facts.get("bdf", ""), names=names)
+        return FoundDevice(self.index, self.device.id, address=self.facts.get("bdf", ""), names=names)
 
     def info(self, driver: str | None) -> Point:
         """What it is."""
         facts = {
-            v.HW_VENDOR: "AMD",
-            v.HW_MODEL: self.facts.get("model"),
-            v.HW_SERIAL_NUMBER: self.facts.get("serial"),
-            v.HW_DRIVER_VERSION: driver,
-            v.HW_FIRMWARE_VERSION: self.facts.get("vbios"),
-            v.PCI_BDF: self.facts.get("bdf"),
-            v.GPU_INDEX: self.index,
+            c.HW_VENDOR: "AMD",
+            c.HW_MODEL: self.facts.get("model"),
+            c.HW_SERIAL_NUMBER: self.facts.get("serial"),
+            c.HW_DRIVER_VERSION: driver,
+            c.HW_FIRMWARE_VERSION: self.facts.get("vbios"),
+            c.PCI_BDF: self.facts.get("bdf"),
+            c.GPU_INDEX: self.index,
         }
         return self.device.info({name: value for name, value in facts.items() if value is not None})
 
@@ -137,9 +137,9 @@ class Listing:
         ValueError: it says nothing that can be understood.
     """
 
-    pace: Final = PACE
+    min_interval: Final = PACE
 
-    def __init__(self, tool: Tool, choice: Choice) -> None:
+    def __init__(self, tool: Tool, choice: DeviceFilter) -> None:
         self._tool = tool
         self._choice = choice
         self._known: dict[int, _Known] = {}
@@ -198,7 +198,7 @@ class Listing:
             self._take()
         self._fresh = False
 
-    def read_seldom(self) -> Iterator[Point]:
+    def read_slow(self) -> Iterator[Point]:
         """What the devices are, and whether the tool still lists them."""
         for known in self._wanted():
             yield known.info(self._driver)
@@ -208,7 +208,7 @@ class Listing:
         """The PCI address of each GPU where it is said, and what makes its points."""
         return ((known.facts["bdf"], known.device) for known in self._wanted() if "bdf" in known.facts)
 
-    def missing(self) -> Iterator[str]:
+    def unsupported(self) -> Iterator[str]:
         """What is not said, and what is said instead."""
         said = []
         for known in self._wanted():

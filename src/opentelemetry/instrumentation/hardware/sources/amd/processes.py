@@ -13,9 +13,9 @@ from contextlib import suppress
 from typing import Final
 
 from opentelemetry.instrumentation.hardware.sources.amd.topology import KFD
-from opentelemetry.instrumentation.hardware.system.files import Kernel
+from opentelemetry.instrumentation.hardware.system.files import Files
 from opentelemetry.instrumentation.hardware.system.machine import Machine
-from opentelemetry.instrumentation.hardware.system.process_tree import Owners
+from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
 
 COMPUTE: Final = "/dev/kfd"
 """What a program opens to compute; nobody else does."""
@@ -70,9 +70,9 @@ class Processes:
         blind: whether it does, and it cannot be seen on which GPU.
     """
 
-    def __init__(self, kernel: Kernel, machine: Machine, pid: int, cards: Mapping[str, str]) -> None:
+    def __init__(self, kernel: Files, machine: Machine, pid: int, cards: Mapping[str, str]) -> None:
         self._kernel = kernel
-        self._owners = Owners(machine, kernel, pid, COMPUTE)
+        self._owners = ProcessTree(machine, kernel, pid, COMPUTE)
         self._cards = cards
         self._before: dict[str, Use] = {}
         self._at = 0.0

@@ -10,8 +10,14 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from opentelemetry.instrumentation.hardware.accelerators.selection import Chosen, Found, Way, everything, printable
-from opentelemetry.instrumentation.hardware.system.files import Kernel
+from opentelemetry.instrumentation.hardware.accelerators.selection import (
+    Chosen,
+    FoundDevice,
+    VisibilityRule,
+    everything,
+    printable,
+)
+from opentelemetry.instrumentation.hardware.system.files import Files
 
 KFD: Final = "/sys/class/kfd/kfd"
 
@@ -52,7 +58,7 @@ class Topology:
         known: whether there is ROCm's driver at all.
     """
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Files) -> None:
         self.nodes: list[Node] = []
         self.hidden = False
         folder = f"{KFD}/topology/nodes"
@@ -84,11 +90,11 @@ class Topology:
         uuids = dict.fromkeys(node.uuid for node in self.nodes if node.card((address,)) == address)
         return tuple(name for uuid in uuids if uuid != _NO_UUID for name in (uuid, uuid[4:]))
 
-    def way(self) -> Way:
+    def way(self) -> VisibilityRule:
         """How programs are shown some of the GPUs only."""
-        return Way("AMD GPU", "hw.gpu.*", (ROCR, *HIP), self.visible, "amdgpu")
+        return VisibilityRule("AMD GPU", "hw.gpu.*", (ROCR, *HIP), self.visible, "amdgpu")
 
-    def visible(self, environ: Mapping[str, str], found: Sequence[Found]) -> Chosen:
+    def visible(self, environ: Mapping[str, str], found: Sequence[FoundDevice]) -> Chosen:
         """The cards of which a program is shown at least a part."""
         said = [(name, environ[name]) for name in HIP if environ.get(name)][:1]
         if ROCR in environ:

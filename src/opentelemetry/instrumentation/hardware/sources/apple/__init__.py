@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Protocol
 
-from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.fields import Device
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool
@@ -32,15 +32,15 @@ _DEVICES: Final = {
 """The parts of a Mac: name, type, and the part that it is a part of. All others are fans."""
 
 _EXPECTED: Final = (
-    (f"{v.HW_GPU_UTILIZATION.name} (general)", GPU, "utilization.general"),
-    (v.HW_GPU_MEMORY_USAGE.name, GPU, "memory.used"),
-    (f"{v.HW_TEMPERATURE.name} of the GPU", GPU, "temperature.gpu"),
-    (f"{v.HW_POWER.name} of the GPU", GPU, "power"),
-    (f"{v.HW_GPU_FREQUENCY.name}", GPU, "frequency.graphics"),
-    (f"{v.HW_POWER.name} of the CPU", CPU, "power"),
-    (f"{v.HW_POWER.name} of the Neural Engine", ANE, "power"),
-    (f"{v.HW_CPU_SPEED.name}", "pcpu", "speed"),
-    (f"{v.HW_HOST_POWER.name}", HOST, "host.power"),
+    (f"{c.HW_GPU_UTILIZATION.name} (general)", GPU, "utilization.general"),
+    (c.HW_GPU_MEMORY_USAGE.name, GPU, "memory.used"),
+    (f"{c.HW_TEMPERATURE.name} of the GPU", GPU, "temperature.gpu"),
+    (f"{c.HW_POWER.name} of the GPU", GPU, "power"),
+    (f"{c.HW_GPU_FREQUENCY.name}", GPU, "frequency.graphics"),
+    (f"{c.HW_POWER.name} of the CPU", CPU, "power"),
+    (f"{c.HW_POWER.name} of the Neural Engine", ANE, "power"),
+    (f"{c.HW_CPU_SPEED.name}", "pcpu", "speed"),
+    (f"{c.HW_HOST_POWER.name}", HOST, "host.power"),
 )
 """What a Mac could say, by row; which of it a tool does not say is told to people."""
 
@@ -49,7 +49,7 @@ class Way(Protocol):
     """One of the tools."""
 
     name: str
-    pace: float
+    min_interval: float
     """Seconds between two readings, at least."""
 
     def read(self) -> Said | None:
@@ -86,7 +86,7 @@ class Apple(Source):
         self._seen: set[tuple[str, str]] = set()
         self._way, self._said = self._first()
         self.newest = self._said
-        self.pace = self._way.pace
+        self.min_interval = self._way.min_interval
 
     def _first(self) -> tuple[Way, Said | None]:
         """The first way that works, with what it says."""
@@ -107,7 +107,7 @@ class Apple(Source):
 
     def _ways(self) -> Iterator[tuple[Tool, Callable[[Tool], Way]]]:
         """The tools that may be tried: first those that the settings name; the others on a Mac alone."""
-        config, drivers = self.site.config, self.site.drivers
+        config, drivers = self.context.config, self.context.drivers
         makes: tuple[Callable[[Tool], Way], ...] = (
             lambda tool: stats.by(drivers.command(tool)),
             lambda tool: _macmon(drivers, tool, config),
@@ -127,9 +127,9 @@ class Apple(Source):
         if said is None:
             return
         self.newest = said
-        self.missing = [*self._missing(said)]
-        facts: dict[str, str | int] = {v.HW_VENDOR: "Apple", v.GPU_INDEX: 0, v.GPU_TYPE: "integrated"}
-        yield self._device(GPU).info({**facts, v.HW_MODEL: said.model} if said.model else facts)
+        self.unsupported = [*self._missing(said)]
+        facts: dict[str, str | int] = {c.HW_VENDOR: "Apple", c.GPU_INDEX: 0, c.GPU_TYPE: "integrated"}
+        yield self._device(GPU).info({**facts, c.HW_MODEL: said.model} if said.model else facts)
         for part, numbers in said.parts.items():
             yield from self._device(part).points(_integrated(numbers))
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from opentelemetry.instrumentation.hardware.drivers.json import number
-from opentelemetry.instrumentation.hardware.drivers.streaming import Stream
+from opentelemetry.instrumentation.hardware.drivers.streaming import StreamingCommand
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool
 from opentelemetry.instrumentation.hardware.model import Number
 from opentelemetry.instrumentation.hardware.sources.apple.reading import (
@@ -64,9 +64,9 @@ class Macmon:
 
     name = TOOL.name
 
-    def __init__(self, command: Command, stream: Stream, interval: float) -> None:
-        self.pace = min(max(interval or 10.0, 1.0), 20.0)
-        period = self._period = self.pace / 2  # so that there is a line at every reading, mostly two
+    def __init__(self, command: Command, stream: StreamingCommand, interval: float) -> None:
+        self.min_interval = min(max(interval or 10.0, 1.0), 20.0)
+        period = self._period = self.min_interval / 2  # so that there is a line at every reading, mostly two
         arguments = ["pipe", "-i", str(round(period * 1000))]
         version = re.match(rb"macmon (\d{1,4})\.(\d{1,4})\.(\d{1,4})", command.run(["--version"], _PATIENCE).stdout)
         if version and tuple(map(int, version.groups())) >= _SEES_CHIP:

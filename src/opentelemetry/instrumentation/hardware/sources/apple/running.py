@@ -22,7 +22,7 @@ class Running:
         parse: what is made of what it prints.
     """
 
-    pace = 10.0
+    min_interval = 10.0
 
     def __init__(
         self, name: str, command: Command, ways: Sequence[Sequence[str]], parse: Callable[[bytes], Said]

@@ -7,20 +7,20 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.fields import Device
-from opentelemetry.instrumentation.hardware.accelerators.selection import Choice, Found, Way
+from opentelemetry.instrumentation.hardware.accelerators.selection import DeviceFilter, FoundDevice, VisibilityRule
 from opentelemetry.instrumentation.hardware.accelerators.unsupported import sentences
 from opentelemetry.instrumentation.hardware.drivers.streaming import PERIODS
 from opentelemetry.instrumentation.hardware.drivers.subprocess import named
-from opentelemetry.instrumentation.hardware.model import Kept, Point, Scope, Unavailable
+from opentelemetry.instrumentation.hardware.model import Point, Scope, SeriesCache, Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source
 from opentelemetry.instrumentation.hardware.sources.graphcore.place import NAME, Place, tool
 from opentelemetry.instrumentation.hardware.sources.graphcore.reading import Ipu, parse
-from opentelemetry.instrumentation.hardware.system.files import Kernel
+from opentelemetry.instrumentation.hardware.system.files import Files
 from opentelemetry.instrumentation.hardware.system.machine import machine
-from opentelemetry.instrumentation.hardware.system.process_tree import Owners
+from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
 
 _NO_IPU: Final = "there is no IPU: neither /dev/ipu*, nor a partition that the environment names (IPUOF_*)"
 
@@ -31,7 +31,7 @@ _SELDOM: Final = 30.0
 """Seconds between two looks where it is read with collections only."""
 
 _HOST_PIDS: Final = (
-    f"{v.PROCESS_NPU_UTILIZATION.name}: the library names processes by the numbers of the host, which cannot be seen "
+    f"{c.PROCESS_NPU_UTILIZATION.name}: the library names processes by the numbers of the host, which cannot be seen "
     "from this container; start it in the host's process namespace (--pid=host, hostPID: true)"
 )
 
@@ -42,7 +42,7 @@ _NONE_NOW: Final = (
 
 _EVERY_PARTITION: Final = ("all",)
 
-_WAY: Final = Way("IPU", "hw.npu.*")
+_WAY: Final = VisibilityRule("IPU", "hw.npu.*")
 """A program is shown the IPUs of its partition, and the library sees the same."""
 
 
@@ -69,22 +69,22 @@ class Graphcore(Source):
             Unavailable: where there are none, or no library to ask.
             OSError: where the library cannot see them now.
         """
-        config, drivers = self.site.config, self.site.drivers
+        config, drivers = self.context.config, self.context.drivers
         setting = named(config.gcipuinfo)
-        self._kernel: Kernel = drivers.kernel()
+        self._kernel: Files = drivers.files()
         nodes = _nodes(self._kernel.names)
-        if not is_expected(config, self.site.environ, nodes):
+        if not is_expected(config, self.context.environ, nodes):
             raise Unavailable(_NO_IPU)
         if config.gcipuinfo == "off":
             raise Unavailable(f"{NAME} is switched off")
-        folder = drivers.own(NAME, lambda: Place(setting)).folder()
-        self._of = Kept()
+        folder = drivers.custom(NAME, lambda: Place(setting)).folder()
+        self._of = SeriesCache()
         self._ipus: dict[int, Device] = {}
         self._boards: dict[str, Device] = {}
         self.newest: list[Ipu] = []
-        self.choice = Choice(config.devices, self.site.environ, _WAY)
+        self.choice = DeviceFilter(config.devices, self.context.environ, _WAY)
         self._at = self._kernel.uptime()
-        self._owners = Owners(machine(drivers), self._kernel, self.site.pid, *nodes)
+        self._owners = ProcessTree(machine(drivers), self._kernel, self.context.pid, *nodes)
         self._owners.look()
         self._seen: set[int] = set()
         self._blind = False
@@ -93,12 +93,12 @@ class Graphcore(Source):
         discovery = "all" if tuple(config.devices or ()) == _EVERY_PARTITION else "active"
         self._arguments = [folder, discovery, f"{self._period:g}"]
         self._listens = self._heard = False
-        if not self.site.member or not nodes:
+        if not self.context.member or not nodes:
             self._begin()
 
     def _begin(self) -> None:
         self._listens = True
-        self.wrong = [f"{NAME} has not answered yet"]
+        self.errors = [f"{NAME} has not answered yet"]
         self._stream.open(self._arguments, self._period)
         self._at = self._kernel.uptime()
         self._hear(_PATIENCE)
@@ -118,12 +118,12 @@ class Graphcore(Source):
             if error:
                 raise OSError(error)
             self.newest, self._at, self._heard = found, now, True
-            self.wrong = []
+            self.errors = []
         if now - self._at > PERIODS * self._period:
             self.newest, self._heard = [], False  # nobody has listened for a while
         if self.newest:  # else it is not known yet what there is
-            places = ((ipu.id, ipu.facts.get(v.PCI_BDF, "").lower()) for ipu in self.newest)
-            self.choice.look([Found(number, f"ipu{number}", address=bdf) for number, bdf in places])
+            places = ((ipu.id, ipu.facts.get(c.PCI_BDF, "").lower()) for ipu in self.newest)
+            self.choice.look([FoundDevice(number, f"ipu{number}", address=bdf) for number, bdf in places])
 
     def chosen(self) -> list[Ipu]:
         """Those that are reported."""
@@ -137,7 +137,7 @@ class Graphcore(Source):
             return
         self._hear()
         used = [*self._used()]  # first: it may be for their use that IPUs are reported
-        if not self.site.member:
+        if not self.context.member:
             for ipu in self.chosen():
                 own = {name: value for name, value in ipu.said.items() if name not in ("session", "board.power")}
                 yield from self._device(ipu).points(own)
@@ -165,27 +165,27 @@ class Graphcore(Source):
                 continue
             self.choice.use(f"ipu{ipu.id}")
             if f"ipu{ipu.id}" in self.choice and "session" in ipu.said:
-                yield self._of[v.PROCESS_NPU_UTILIZATION, v.HW_ID, f"ipu{ipu.id}"](ipu.said["session"])
+                yield self._of[c.PROCESS_NPU_UTILIZATION, c.HW_ID, f"ipu{ipu.id}"](ipu.said["session"])
 
-    def read_seldom(self) -> Iterator[Point]:
+    def read_slow(self) -> Iterator[Point]:
         """What each IPU is, and how it is."""
         self._owners.look()
         if not self._listens and self._owners.computing():
             self._begin()
-        if not self.site.member:
+        if not self.context.member:
             for ipu in self.chosen():
                 device = self._device(ipu)
-                yield device.series(v.HW_NPU_INFO, {v.HW_VENDOR: "Graphcore", **ipu.facts})(1)
+                yield device.series(c.HW_NPU_INFO, {c.HW_VENDOR: "Graphcore", **ipu.facts})(1)
                 if ipu.state:
                     yield from device.status(ipu.state)
         unclear = [
             (f"IPU {ipu.id}", {name: f"{NAME} says {value!r}" for name, value in ipu.unclear}) for ipu in self.chosen()
         ]
-        self.missing = [*self.choice.missing(), *sentences(unclear)]
+        self.unsupported = [*self.choice.unsupported(), *sentences(unclear)]
         if self._heard and not self.newest:
-            self.missing.append(_NONE_NOW)
+            self.unsupported.append(_NONE_NOW)
         if self._blind and self._owners.computing():
-            self.missing.append(_HOST_PIDS)
+            self.unsupported.append(_HOST_PIDS)
 
     def _device(self, ipu: Ipu) -> Device:
         if ipu.id not in self._ipus:

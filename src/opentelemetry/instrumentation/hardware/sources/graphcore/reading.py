@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Number
 
 _MOST: Final = 4096
@@ -38,11 +38,11 @@ _KINDS: Final = {
 """By quantity of :data:`~..devices.QUANTITIES`, and ``session`` and ``board.power``. Nothing that is on is at 0."""
 
 FACTS: Final = {
-    v.HW_MODEL: "board type",
-    v.HW_SERIAL_NUMBER: "board serial number",
-    v.HW_DRIVER_VERSION: "driver version",
-    v.HW_FIRMWARE_VERSION: "firmware version",
-    v.PCI_BDF: "pci id",
+    c.HW_MODEL: "board type",
+    c.HW_SERIAL_NUMBER: "board serial number",
+    c.HW_DRIVER_VERSION: "driver version",
+    c.HW_FIRMWARE_VERSION: "firmware version",
+    c.PCI_BDF: "pci id",
 }
 """What an IPU is, by attribute."""
 

@@ -6,18 +6,18 @@ import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from opentelemetry.instrumentation.hardware import catalog as v
-from opentelemetry.instrumentation.hardware.accelerators.selection import Choice
-from opentelemetry.instrumentation.hardware.drivers import Refusal
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.accelerators.selection import DeviceFilter
+from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.drivers.subprocess import named
-from opentelemetry.instrumentation.hardware.model import Kept, Point, Scope, Unavailable
+from opentelemetry.instrumentation.hardware.model import Point, Scope, SeriesCache, Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source
 from opentelemetry.instrumentation.hardware.sources.nvidia import nvml as n
 from opentelemetry.instrumentation.hardware.sources.nvidia.naps import Naps
-from opentelemetry.instrumentation.hardware.system.files import Kernel
+from opentelemetry.instrumentation.hardware.system.files import Files
 from opentelemetry.instrumentation.hardware.system.machine import machine
-from opentelemetry.instrumentation.hardware.system.process_tree import Owners
+from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
 
 if TYPE_CHECKING:  # the rest is imported where there is a driver
     from opentelemetry.instrumentation.hardware.sources.nvidia.gpus import Library
@@ -81,15 +81,15 @@ class Nvidia(Source):
         """
         kernel = self._kernel()
         self._exists = os.path.exists if kernel is None else kernel.exists
-        if not is_expected(self.site.config, self._exists):
+        if not is_expected(self.context.config, self._exists):
             raise Unavailable(_NO_WAY if n.is_here(self._exists) else _NO_DRIVER)
         from opentelemetry.instrumentation.hardware.sources.nvidia.visible import WAY
 
-        self._of = Kept()
+        self._of = SeriesCache()
         self._blind = False
-        self.choice = Choice(self.site.config.devices, self.site.environ, WAY, kernel)
+        self.choice = DeviceFilter(self.context.config.devices, self.context.environ, WAY, kernel)
         self._naps = Naps(kernel)
-        self._owners = Owners(machine(self.site.drivers), kernel, self.site.pid, _COMPUTE)
+        self._owners = ProcessTree(machine(self.context.drivers), kernel, self.context.pid, _COMPUTE)
         self._gpus: Library | Listing | None = None
         self._by_library = False
         self._wake()
@@ -99,9 +99,9 @@ class Nvidia(Source):
         if self._gpus is None and not self._naps.all():
             self._gpus = self._way()
 
-    def _kernel(self) -> Kernel | None:
+    def _kernel(self) -> Files | None:
         try:
-            return self.site.drivers.kernel()
+            return self.context.drivers.files()
         except Unavailable:
             return None
 
@@ -111,7 +111,7 @@ class Nvidia(Source):
         Raises:
             Unavailable: where neither can be used, with the reasons of both.
         """
-        config = self.site.config
+        config = self.context.config
         here = n.is_here(self._exists)
         reasons = ["NVML is switched off"] if config.nvml == "off" else [] if here else [_NO_DRIVER]
         fix = _FIX if here else ""
@@ -119,7 +119,7 @@ class Nvidia(Source):
         if config.nvml != "off" and (here or named(config.nvml)):
             try:
                 return self._library()
-            except Refusal as refusal:
+            except DriverError as refusal:
                 if refusal.code not in _BARRED:
                     raise  # it may pass: tried again after a pause
                 reasons, fix = [f"NVML: {refusal.text}"], _FIXES.get(refusal.code, fix)
@@ -137,18 +137,18 @@ class Nvidia(Source):
         from opentelemetry.instrumentation.hardware.sources.nvidia.listing import PACE, Listing
         from opentelemetry.instrumentation.hardware.sources.nvidia.smi import TOOL, Smi
 
-        command = self.site.drivers.command(TOOL.at(self.site.config.nvidia_smi))
+        command = self.context.drivers.command(TOOL.at(self.context.config.nvidia_smi))
         listing = Listing(Smi(command), self.choice, self._naps)
-        self.pace = PACE
+        self.min_interval = PACE
         return listing
 
     def _library(self) -> Library:
         from opentelemetry.instrumentation.hardware.sources.nvidia.gpus import Library
 
-        nvml = self.site.drivers.own("nvml", lambda: n.Nvml(named(self.site.config.nvml)))
+        nvml = self.context.drivers.custom("nvml", lambda: n.Nvml(named(self.context.config.nvml)))
         try:
-            library = Library(nvml, self.choice, self._naps, self._exists(self.site.environ.get(_PIPES) or _MPS))
-            if not self.site.member:
+            library = Library(nvml, self.choice, self._naps, self._exists(self.context.environ.get(_PIPES) or _MPS))
+            if not self.context.member:
                 library.listen()
         except BaseException:
             nvml.release()
@@ -160,32 +160,32 @@ class Nvidia(Source):
         """The library for another user, who lets go of it; None where it is not by it that the GPUs are asked.
 
         Raises:
-            Refusal: where it cannot be used any more.
+            DriverError: where it cannot be used any more.
         """
-        return n.Nvml(named(self.site.config.nvml)) if self._by_library else None
+        return n.Nvml(named(self.context.config.nvml)) if self._by_library else None
 
     def read(self) -> Iterator[Point]:
         """Some ten calls for each GPU."""
-        if self._gpus is not None and not self.site.member:
+        if self._gpus is not None and not self.context.member:
             yield from self._gpus.read()
 
-    def read_seldom(self) -> Iterator[Point]:
+    def read_slow(self) -> Iterator[Point]:
         """What hardly changes, errors, and whose processes use the GPUs."""
         self._wake()
         if self._gpus is None:
-            self.missing = [_ASLEEP]
+            self.unsupported = [_ASLEEP]
             return
-        if self.site.member:  # others are asked by read()
+        if self.context.member:  # others are asked by read()
             self._gpus.refresh()
         self._gpus.look()
         used = [*self._used(self._gpus)]  # first: it may be for their use that devices are reported
-        if not self.site.member:
-            yield from self._gpus.read_seldom()
+        if not self.context.member:
+            yield from self._gpus.read_slow()
         yield from used
-        self.missing = [sentence for sentence in (self._instead, *self.choice.missing()) if sentence]
-        self.missing += self._gpus.missing()
+        self.unsupported = [sentence for sentence in (self._instead, *self.choice.unsupported()) if sentence]
+        self.unsupported += self._gpus.unsupported()
         if self._blind:
-            self.missing.append(_HOST_PIDS)
+            self.unsupported.append(_HOST_PIDS)
 
     def _used(self, gpus: Library | Listing) -> Iterator[Point]:
         """What the observed program uses of each device."""
@@ -199,13 +199,13 @@ class Nvidia(Source):
             self.choice.use(gpu.device.id)
             sizes = [size for pid in ours if (size := users[pid]) is not None]
             if sizes:
-                yield self._of[v.PROCESS_GPU_MEMORY_USAGE, v.HW_ID, gpu.device.id](sum(sizes))
+                yield self._of[c.PROCESS_GPU_MEMORY_USAGE, c.HW_ID, gpu.device.id](sum(sizes))
             shares = gpu.shares()
             if shares is None:
                 continue
             for task in ("sm", "memory", "encoder", "decoder"):
                 share = sum(shares[pid][task] for pid in ours if pid in shares)
-                yield self._of[v.PROCESS_GPU_UTILIZATION, v.HW_ID, gpu.device.id, v.GPU_TASK, task](min(1.0, share))
+                yield self._of[c.PROCESS_GPU_UTILIZATION, c.HW_ID, gpu.device.id, c.GPU_TASK, task](min(1.0, share))
         self._blind = not (seen or self._owners.on_host) and self._owners.computing()
 
     def close(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from opentelemetry.instrumentation.hardware.accelerators.fields import Reading
-from opentelemetry.instrumentation.hardware.drivers import Refusal
+from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.model import Number, Rate
 from opentelemetry.instrumentation.hardware.sources.nvidia import nvml as n
 from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import Nvml
@@ -86,7 +86,7 @@ class Calls:
     def __init__(self, nvml: Nvml, name: str) -> None:
         self.nvml = nvml
         self.name = name
-        self.missing: dict[str, str] = {}
+        self.unsupported: dict[str, str] = {}
 
     def get(self, name: str, *arguments: object) -> Any:
         """``nvmlDeviceGet<name>`` of this device."""
@@ -96,7 +96,7 @@ class Calls:
         """The same, of something that need not be known; None where it is not."""
         try:
             return self.get(name, *arguments)
-        except Refusal as refusal:
+        except DriverError as refusal:
             if refusal.code in (*GONE, *END):
                 raise
             return None
@@ -106,7 +106,7 @@ class Calls:
         found: list[Sequence[Any]] = []
         for code, said in self.nvml.fields(self.name, fields):
             if code in GONE:
-                raise Refusal(code, said)
+                raise DriverError(code, said)
             found.append((code, said) if code or said >= 0 else (n.NO_DATA, "the driver has no value"))
         return found
 
@@ -117,26 +117,26 @@ class Calls:
                 continue
             try:
                 said = read.ask()
-            except Refusal as refusal:
+            except DriverError as refusal:
                 self._refused(reads, read, refusal)
             else:
                 read.well()
                 if said is not None:
                     reading.update(said)
                     for quantity in read.quantities:
-                        self.missing.setdefault(quantity, "the driver says nothing that can be true")
-        for quantity in self.missing.keys() & reading.keys():
-            del self.missing[quantity]
+                        self.unsupported.setdefault(quantity, "the driver says nothing that can be true")
+        for quantity in self.unsupported.keys() & reading.keys():
+            del self.unsupported[quantity]
         return reading
 
-    def _refused(self, reads: list[Read], read: Read, refusal: Refusal) -> None:
+    def _refused(self, reads: list[Read], read: Read, refusal: DriverError) -> None:
         """Tell apart: nothing new, a call that is not known, a device out of order, a driver out of order."""
         code = refusal.code
         if code in END:
             raise refusal
         if code in GONE:
             raise Failed(refusal.text)
-        self.missing.update(dict.fromkeys(read.quantities, refusal.text))
+        self.unsupported.update(dict.fromkeys(read.quantities, refusal.text))
         if code in NOTHING:
             return
         if code in _NEVER:
@@ -151,5 +151,5 @@ class Calls:
         self.nvml.forget(self.name)
         try:
             self.get("UUID")
-        except Refusal as refusal:
+        except DriverError as refusal:
             raise Failed(refusal.text) from None

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.fields import Device, Reading
 from opentelemetry.instrumentation.hardware.accelerators.unsupported import note
-from opentelemetry.instrumentation.hardware.drivers import Refusal
+from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.model import Number, Point, Rate
 from opentelemetry.instrumentation.hardware.sources.nvidia import nvml as n
 from opentelemetry.instrumentation.hardware.sources.nvidia.calls import END, GONE, NOTHING, Calls, Failed, Pause, Read
@@ -86,13 +86,13 @@ class Gpu(Calls):
 
         Raises:
             Failed: where it does not answer.
-            Refusal: where the library does not.
+            DriverError: where the library does not.
         """
-        self.missing = {}
+        self.unsupported = {}
         try:
             self._identify()
             self.device.limit = times(self._perhaps("EnforcedPowerLimit"), 1e-3) or 0
-        except Refusal as refusal:
+        except DriverError as refusal:
             if refusal.code in END:
                 raise
             raise Failed(refusal.text) from None
@@ -103,7 +103,7 @@ class Gpu(Calls):
     def _identify(self) -> None:
         uuid = str(self.get("UUID"))
         if self.facts and uuid != self.device.id:
-            raise Refusal(n.NOT_FOUND, f"{uuid} answers in its place")
+            raise DriverError(n.NOT_FOUND, f"{uuid} answers in its place")
         if uuid != self.device.id:
             self.device = Device(uuid, f"GPU {self.name}")
         self._fans = [self._fan(number) for number in range(self._number_of_fans())]
@@ -111,14 +111,14 @@ class Gpu(Calls):
         bus = self._perhaps("PciInfo") or {}
         self.facts = known(
             {
-                v.HW_VENDOR: "NVIDIA",
-                v.HW_MODEL: self._perhaps("Name"),
-                v.HW_SERIAL_NUMBER: self._perhaps("Serial"),
-                v.HW_DRIVER_VERSION: n.driver(self.nvml) or None,
-                v.HW_FIRMWARE_VERSION: self._perhaps("VbiosVersion"),
-                v.PCI_BDF: address(bus.get("busId")),
-                v.GPU_INDEX: int(self.name),
-                v.GPU_TYPE: self._type(),
+                c.HW_VENDOR: "NVIDIA",
+                c.HW_MODEL: self._perhaps("Name"),
+                c.HW_SERIAL_NUMBER: self._perhaps("Serial"),
+                c.HW_DRIVER_VERSION: n.driver(self.nvml) or None,
+                c.HW_FIRMWARE_VERSION: self._perhaps("VbiosVersion"),
+                c.PCI_BDF: address(bus.get("busId")),
+                c.GPU_INDEX: int(self.name),
+                c.GPU_TYPE: self._type(),
             }
         )
 
@@ -126,7 +126,7 @@ class Gpu(Calls):
         """A part that shares the machine's memory has none of its own to tell of."""
         try:
             self._memory()
-        except Refusal as refusal:
+        except DriverError as refusal:
             if refusal.code in (*GONE, *END):
                 raise
             return "integrated" if refusal.code == n.NOT_SUPPORTED else "discrete"
@@ -135,12 +135,12 @@ class Gpu(Calls):
     def _number_of_fans(self) -> int:
         try:
             count, reason = self.get("NumFans"), "it has no fan"
-        except Refusal as refusal:
+        except DriverError as refusal:
             if refusal.code in (*GONE, *END):
                 raise
             count, reason = 0, refusal.text
         if count == 0:
-            self.missing |= dict.fromkeys(_TURNING, reason)
+            self.unsupported |= dict.fromkeys(_TURNING, reason)
         return int(min(count, _FANS))
 
     def _fan(self, number: int) -> Device:
@@ -223,13 +223,13 @@ class Gpu(Calls):
     def _memory(self) -> Reading:
         try:
             said = self.get("MemoryInfo", _MEMORY_V2)
-        except Refusal as refusal:
+        except DriverError as refusal:
             if refusal.code not in (n.FUNCTION_NOT_FOUND, n.ARGUMENT_VERSION, n.INVALID_ARGUMENT):
                 raise
             said = self.get("MemoryInfo")
         used, total = said["used"], said["total"]
         if total == 0 or (used is not None and total is not None and used > total):
-            raise Refusal(n.NO_DATA, f"the driver says that {used} of {total} bytes are in use")
+            raise DriverError(n.NO_DATA, f"the driver says that {used} of {total} bytes are in use")
         return known({"memory.used": used, "memory.total": total})
 
     def _clock(self, domain: str) -> Read:
@@ -241,7 +241,7 @@ class Gpu(Calls):
     def _reasons(self) -> Reading:
         try:
             bits = self.get("CurrentClocksEventReasons")
-        except Refusal as refusal:
+        except DriverError as refusal:
             if refusal.code != n.FUNCTION_NOT_FOUND:
                 raise
             bits = self.get("CurrentClocksThrottleReasons")  # its name before 535
@@ -251,7 +251,7 @@ class Gpu(Calls):
         found: dict[str, Number] = {}
         for (quantity, unit), (code, said) in zip(OFTEN.values(), self._fields(tuple(OFTEN))):
             if code:
-                self.missing[quantity] = said
+                self.unsupported[quantity] = said
             else:
                 found[quantity] = said * unit
         return found
@@ -265,7 +265,7 @@ class Gpu(Calls):
         found: dict[str, Number | Rate | None] = {}
         for quantity, (code, value) in zip(GPM.values(), said):
             if code:
-                self.missing[quantity] = value
+                self.unsupported[quantity] = value
             else:
                 found[quantity] = rate(value) if quantity.startswith("io.") else share(value)
         return known(found)
@@ -289,7 +289,7 @@ class Gpu(Calls):
         for quantity, fields in (*ERRORS.items(), *self._memory_errors(said)):
             reasons = [reason for code, reason in map(said.__getitem__, fields) if code]
             if reasons:
-                self.missing[quantity] = reasons[0]
+                self.unsupported[quantity] = reasons[0]
             else:
                 found[quantity] = sum(said[field][1] for field in fields)
         self._degraded = any(said[sign][1] for sign in SIGNS if not said[sign][0])
@@ -315,7 +315,7 @@ class Gpu(Calls):
     def _turn(self, number: int, quantity: str, value: Number) -> None:
         """A fan is a device of its own."""
         self._turning.setdefault(number, {})[quantity] = value
-        self.missing.pop(quantity, None)
+        self.unsupported.pop(quantity, None)
 
     # -- reading it
 
@@ -330,14 +330,14 @@ class Gpu(Calls):
                 self.is_back = self.xids is not None
             reading = self._said(self._often)
             if "power" in reading:
-                self.missing.pop("energy", None)  # its integral
+                self.unsupported.pop("energy", None)  # its integral
         except Failed as failed:
             self._ill(str(failed))
         else:
             self._well()
             yield from self.device.points(reading)
 
-    def read_seldom(self) -> Iterator[Point]:
+    def read_slow(self) -> Iterator[Point]:
         """What hardly changes, and how the device is."""
         if not self.trouble:
             try:
@@ -375,12 +375,12 @@ class Gpu(Calls):
         if self.divided and not self.trouble:
             try:
                 found = {slot: self._part(slot) for slot in self.nvml.slots(self.name)}
-            except Refusal as refusal:
+            except DriverError as refusal:
                 if refusal.code in END:
                     raise
-                self.missing["MIG instances"] = refusal.text
+                self.unsupported["MIG instances"] = refusal.text
             else:
-                self.missing.pop("MIG instances", None)
+                self.unsupported.pop("MIG instances", None)
                 self.parts = {slot: part for slot, part in found.items() if part is not None}
         return self.parts.values()
 
@@ -394,9 +394,9 @@ class Gpu(Calls):
         try:
             part.open()
         except Failed as failed:
-            self.missing[f"MIG instance {part.name}"] = str(failed)
+            self.unsupported[f"MIG instance {part.name}"] = str(failed)
             return None
-        self.missing.pop(f"MIG instance {part.name}", None)
+        self.unsupported.pop(f"MIG instance {part.name}", None)
         return part
 
     def users(self, kinds: Iterable[str] = ("Compute", "Graphics")) -> Mapping[int, int | None]:
@@ -405,14 +405,14 @@ class Gpu(Calls):
         for kind in kinds:
             try:
                 processes = self.nvml.processes(self.name, kind)
-            except Refusal as refusal:
+            except DriverError as refusal:
                 if refusal.code in END:
                     raise
                 if kind == "Compute":
-                    self.missing["process.gpu.memory.usage"] = refusal.text
+                    self.unsupported["process.gpu.memory.usage"] = refusal.text
                 continue
             if kind == "Compute":
-                self.missing.pop("process.gpu.memory.usage", None)
+                self.unsupported.pop("process.gpu.memory.usage", None)
             for pid, used in processes:
                 found[pid] = max((each for each in (used, found.get(pid)) if each is not None), default=None)
         return found
@@ -425,14 +425,14 @@ class Gpu(Calls):
         first = self._shared < 0
         try:
             said = self.nvml.shares(self.name, max(0, self._shared))
-        except Refusal as refusal:
+        except DriverError as refusal:
             if refusal.code in END:
                 raise
             if refusal.code not in NOTHING:
-                self.missing["process.gpu.utilization"] = refusal.text
+                self.unsupported["process.gpu.utilization"] = refusal.text
                 return None
             said = []
-        self.missing.pop("process.gpu.utilization", None)
+        self.unsupported.pop("process.gpu.utilization", None)
         self._shared = max([0, self._shared, *(at for _, at, *_ in said)])
         if first:  # what was before us is nobody's
             return None
@@ -456,7 +456,11 @@ class Part(Gpu):
     def _identify(self) -> None:
         self.device = Device(str(self.get("UUID")), f"MIG {self.name}", parent=self._whole.device.id)
         self._instance = int(self.get("GpuInstanceId"))
-        self.facts = {**self._whole.facts, **known({v.HW_MODEL: self._perhaps("Name")}), v.GPU_TYPE: "partition"}
+        self.facts = {
+            **self._whole.facts,
+            **known({c.HW_MODEL: self._perhaps("Name")}),
+            c.GPU_TYPE: "partition",
+        }
 
     def _limits(self) -> list[Read]:
         return []
@@ -467,7 +471,7 @@ class Part(Gpu):
     def _gpm(self) -> Reading | None:
         """Of its GPU instance, whose units it shares with other compute instances where there are such."""
         if any(part._instance == self._instance for part in self._whole.parts.values() if part is not self):
-            raise Refusal(n.NO_DATA, "the compute instances of one GPU instance are counted as one")
+            raise DriverError(n.NO_DATA, "the compute instances of one GPU instance are counted as one")
         return self._metrics(self.nvml.gpm(self.name, list(GPM), self._instance))
 
     def is_there(self) -> bool:

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from opentelemetry.instrumentation.hardware import catalog as v
-from opentelemetry.instrumentation.hardware.accelerators.selection import Choice, Found
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.accelerators.selection import DeviceFilter, FoundDevice
 from opentelemetry.instrumentation.hardware.accelerators.unsupported import sentences
-from opentelemetry.instrumentation.hardware.drivers import Refusal
+from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.model import Point
 from opentelemetry.instrumentation.hardware.sources.nvidia import visible
 from opentelemetry.instrumentation.hardware.sources.nvidia.calls import END
@@ -35,16 +35,16 @@ class Library:
         shared: whether CUDA's multi-process service runs, whose clients have a list of their own.
 
     Raises:
-        Refusal: where the library does not answer at all.
+        DriverError: where the library does not answer at all.
     """
 
     def __init__(
-        self, nvml: Nvml, choice: Choice | None = None, naps: Naps | None = None, shared: bool = False
+        self, nvml: Nvml, choice: DeviceFilter | None = None, naps: Naps | None = None, shared: bool = False
     ) -> None:
         self._nvml = nvml
         self._naps = naps or Naps(None)
         self._lists = ("Compute", "Graphics", *(("MPSCompute",) if shared else ()))
-        self._choice = choice or Choice()
+        self._choice = choice or DeviceFilter()
         self._told: set[tuple[str, int]] = set()
         self._listens = False
         self._garbled = _GARBLED[0] <= _version(driver(nvml)) < _GARBLED[1]
@@ -67,16 +67,16 @@ class Library:
         if self._listens:
             self.listen()
 
-    def _found(self, gpu: Gpu) -> Found:
+    def _found(self, gpu: Gpu) -> FoundDevice:
         parts = [
             visible.instance(gpu.device.id, part.device.id, slot, *self._instance(part))
             for slot, part in gpu.parts.items()
         ]
-        model, address = str(gpu.facts.get(v.HW_MODEL, "")), str(gpu.facts.get(v.PCI_BDF, ""))
+        model, address = str(gpu.facts.get(c.HW_MODEL, "")), str(gpu.facts.get(c.PCI_BDF, ""))
         return visible.gpu(int(gpu.name), gpu.device.id, model, address, gpu.divided, parts)
 
     def _instance(self, part: Part) -> tuple[int | None, int | None]:
-        with suppress(Refusal):
+        with suppress(DriverError):
             return part.get("GpuInstanceId"), part.get("ComputeInstanceId")
         return None, None
 
@@ -88,13 +88,13 @@ class Library:
                     yield device
 
     def _sleeps(self, gpu: Gpu) -> bool:
-        return gpu.facts.get(v.PCI_BDF) in self._naps
+        return gpu.facts.get(c.PCI_BDF) in self._naps
 
     def listen(self) -> None:
         """Count critical events from now on; of a device that does not answer yet, from when it does."""
         self._listens = True
         well = [gpu for gpu in self.gpus if not gpu.trouble]
-        new = [gpu for gpu in well if gpu.xids is None and "errors.xid" not in gpu.missing]
+        new = [gpu for gpu in well if gpu.xids is None and "errors.xid" not in gpu.unsupported]
         if any(gpu.is_back for gpu in well):  # whether it is still listened to is not known, and never twice to any
             self._hear()
             self._nvml.deafen()
@@ -105,14 +105,14 @@ class Library:
         reason = "the driver tells of no events"
         try:
             heard = self._nvml.listen([gpu.name for gpu in new])
-        except Refusal as refusal:
+        except DriverError as refusal:
             reason = refusal.text
         for gpu in new:
             gpu.is_back = False
             if gpu.name in heard:
                 gpu.xids = gpu.xids or 0
             elif not gpu.trouble:
-                gpu.xids, gpu.missing["errors.xid"] = None, reason
+                gpu.xids, gpu.unsupported["errors.xid"] = None, reason
 
     def read(self) -> Iterator[Point]:
         """What is sampled, of all devices."""
@@ -120,10 +120,10 @@ class Library:
         for device in self._chosen():
             yield from device.read()
 
-    def read_seldom(self) -> Iterator[Point]:
+    def read_slow(self) -> Iterator[Point]:
         """What hardly changes, of all devices."""
         for device in self._chosen():
-            yield from device.read_seldom()
+            yield from device.read_slow()
 
     def _hear(self) -> None:
         listening = {gpu.name: gpu for gpu in self.gpus if gpu.xids is not None}
@@ -145,23 +145,26 @@ class Library:
         """What happened; nothing where that cannot be asked, as while a device is lost."""
         try:
             return self._nvml.events()
-        except Refusal as refusal:
+        except DriverError as refusal:
             if refusal.code in END:
                 raise
             return ()
 
-    def missing(self) -> list[str]:
+    def unsupported(self) -> list[str]:
         """What the devices do not say, a sentence for each reason."""
         wanted = [gpu for gpu in self.gpus if gpu.device.id in self._choice]
         found = [silent(gpu.device.name, gpu.trouble) for gpu in wanted if gpu.trouble]
         found += [f"{gpu.device.name} sleeps, and is not woken to be asked" for gpu in wanted if self._sleeps(gpu)]
-        return [*found, *sentences([(each.device.name, each.missing) for each in self._chosen() if not each.trouble])]
+        return [
+            *found,
+            *sentences([(each.device.name, each.unsupported) for each in self._chosen() if not each.trouble]),
+        ]
 
     def users(self) -> Iterator[tuple[Gpu, Mapping[int, int | None]]]:
         """Each device, or its parts, with the processes that use it: the driver's number, and the bytes in use."""
         if self._garbled:
             for gpu in self.gpus:
-                gpu.missing["process.gpu.memory.usage"] = (
+                gpu.unsupported["process.gpu.memory.usage"] = (
                     "this driver's process list is garbled; 535.86 and later are well"
                 )
             return

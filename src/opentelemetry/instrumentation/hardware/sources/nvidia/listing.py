@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.fields import QUANTITIES, REASONS, Device
-from opentelemetry.instrumentation.hardware.accelerators.selection import Choice, Found
+from opentelemetry.instrumentation.hardware.accelerators.selection import DeviceFilter, FoundDevice
 from opentelemetry.instrumentation.hardware.accelerators.unsupported import note, sentences
 from opentelemetry.instrumentation.hardware.model import Attributes, Number, Point, Rate
 from opentelemetry.instrumentation.hardware.sources.nvidia import smi, visible
@@ -67,10 +67,10 @@ class Listing:
         ValueError: where it says nothing that can be understood.
     """
 
-    def __init__(self, nvidia_smi: Smi, choice: Choice | None = None, naps: Naps | None = None) -> None:
+    def __init__(self, nvidia_smi: Smi, choice: DeviceFilter | None = None, naps: Naps | None = None) -> None:
         self._smi = nvidia_smi
         self._naps = naps or Naps(None)
-        self._choice = choice or Choice()
+        self._choice = choice or DeviceFilter()
         self._made: dict[str, Device] = {}
         self._ill: dict[str, str] = {}
         self._document = nvidia_smi.read()
@@ -85,7 +85,7 @@ class Listing:
         for device in self._devices():
             yield from self._gpu(device, self._document.driver_version)
 
-    def read_seldom(self) -> Iterator[Point]:
+    def read_slow(self) -> Iterator[Point]:
         """Nothing: what hardly changes was said as well."""
         yield from ()
 
@@ -99,7 +99,7 @@ class Listing:
         """Choose among the devices of the newest document."""
         self._choice.look([self._found(device) for device in self._devices()])
 
-    def _found(self, device: smi.Device) -> Found:
+    def _found(self, device: smi.Device) -> FoundDevice:
         whole = self._whole(device).id
         parts = [
             visible.instance(whole, self._part(device, each).id, each.index, each.gpu_instance, each.compute_instance)
@@ -129,14 +129,14 @@ class Listing:
         if whole.id in self._choice:
             self._note(whole, device.lost)
         facts = {
-            v.HW_VENDOR: "NVIDIA",
-            v.HW_MODEL: device.name,
-            v.HW_SERIAL_NUMBER: device.serial,
-            v.HW_DRIVER_VERSION: driver,
-            v.HW_FIRMWARE_VERSION: device.vbios,
-            v.PCI_BDF: device.bdf,
-            v.GPU_INDEX: device.index,
-            v.GPU_TYPE: "integrated" if "memory.total" in device.refused else "discrete",
+            c.HW_VENDOR: "NVIDIA",
+            c.HW_MODEL: device.name,
+            c.HW_SERIAL_NUMBER: device.serial,
+            c.HW_DRIVER_VERSION: driver,
+            c.HW_FIRMWARE_VERSION: device.vbios,
+            c.PCI_BDF: device.bdf,
+            c.GPU_INDEX: device.index,
+            c.GPU_TYPE: "integrated" if "memory.total" in device.refused else "discrete",
         }
         known = {name: fact for name, fact in facts.items() if fact is not None}
         if whole.id in self._choice:
@@ -144,7 +144,7 @@ class Listing:
         for instance in device.instances:
             part = self._part(device, instance)
             if part.id in self._choice:
-                yield part.info({**known, v.GPU_TYPE: "partition"})
+                yield part.info({**known, c.GPU_TYPE: "partition"})
                 yield from part.status("ok")  # a GPU that is lost has none
                 yield from part.points({name: value for name, value in instance.numbers.items() if name in QUANTITIES})
 
@@ -169,7 +169,7 @@ class Listing:
         else:
             self._ill.pop(device.id, None)
 
-    def missing(self) -> list[str]:
+    def unsupported(self) -> list[str]:
         """What the devices do not say, a sentence for each reason."""
         said = [
             (f"GPU {device.index}", _lacking(device))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from opentelemetry.instrumentation.hardware.system.files import Kernel
+from opentelemetry.instrumentation.hardware.system.files import Files
 
 _GPUS = "/proc/driver/nvidia/gpus"
 
@@ -12,7 +12,7 @@ _GPUS = "/proc/driver/nvidia/gpus"
 class Naps:
     """Those GPUs, by their address on the bus, and which of them sleep now; the kernel tells without waking them."""
 
-    def __init__(self, kernel: Kernel | None) -> None:
+    def __init__(self, kernel: Files | None) -> None:
         self._kernel = kernel
         self._gpus: list[str] = []
         self._status: dict[str, str] = {}

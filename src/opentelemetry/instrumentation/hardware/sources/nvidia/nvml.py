@@ -1,6 +1,6 @@
 """NVIDIA's management library (NVML), through its Python binding: each method is one call, and what it says.
 
-Answers are plain data; whatever is not an answer is a :class:`~..drivers.Refusal` with NVML's own code. GPUs are named
+Answers are plain data; what is not an answer is a :class:`~..drivers.DriverError` with NVML's own code. GPUs are named
 by their index as text, ``"0"``; their MIG instances by index and slot, ``"0/3"``. Documentation of every call:
 https://docs.nvidia.com/deploy/nvml-api/
 """
@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
-from opentelemetry.instrumentation.hardware.drivers import Refusal
+from opentelemetry.instrumentation.hardware.drivers import DriverError
 
 UNINITIALIZED: Final = 1
 INVALID_ARGUMENT: Final = 2
@@ -113,14 +113,14 @@ class Nvml:
         path: where the library is; empty: where the system's loader finds it.
 
     Raises:
-        Refusal: where it cannot be loaded or initialized.
+        DriverError: where it cannot be loaded or initialized.
     """
 
     def __init__(self, path: str = "") -> None:
         try:
             import pynvml
         except ImportError as error:
-            raise Refusal(NO_LIBRARY, f"its Python binding cannot be imported: {error}") from None
+            raise DriverError(NO_LIBRARY, f"its Python binding cannot be imported: {error}") from None
         self._binding = pynvml
         self._said = _Said(pynvml)
         self._reasons: dict[int, str] = {}
@@ -135,13 +135,13 @@ class Nvml:
             try:
                 ctypes.CDLL(path)  # the binding asks for it by its name, and is then given this one
             except OSError as error:
-                raise Refusal(NO_LIBRARY, str(error)) from None
+                raise DriverError(NO_LIBRARY, str(error)) from None
         with self._said:
             pynvml.nvmlInit()
 
     def _check(self, code: int) -> None:
         if code:
-            raise Refusal(code, self._reason(code))
+            raise DriverError(code, self._reason(code))
 
     def _reason(self, code: int) -> str:
         if code not in self._reasons:
@@ -153,7 +153,7 @@ class Nvml:
         try:
             found: Callable[..., int] = getattr(self._binding.nvmlLib, name)
         except AttributeError:
-            raise Refusal(FUNCTION_NOT_FOUND, f"the driver has no {name}") from None
+            raise DriverError(FUNCTION_NOT_FOUND, f"the driver has no {name}") from None
         return found
 
     def _handle(self, device: str) -> Any:
@@ -190,21 +190,21 @@ class Nvml:
     def get(self, device: str, name: str, *arguments: object) -> Answer:
         """``nvmlDeviceGet<name>`` of a device; structures come back as dicts.
 
-        NVML's "not available", a number of all ones, is None in a structure or list, else a Refusal.
+        NVML's "not available", a number of all ones, is None in a structure or list, else a DriverError.
         """
         answer = self._plain(self._call(f"nvmlDeviceGet{name}", self._handle(device), *arguments))
         if answer is None:
-            raise Refusal(NO_DATA, "the driver has no value")
+            raise DriverError(NO_DATA, "the driver has no value")
         return answer
 
     def _call(self, name: str, *arguments: object) -> Any:
         function, form = getattr(self._binding, name, None), (name, *arguments[1:])
         if function is None or form in self._unknown:
-            raise Refusal(FUNCTION_NOT_FOUND, self._reason(FUNCTION_NOT_FOUND))
+            raise DriverError(FUNCTION_NOT_FOUND, self._reason(FUNCTION_NOT_FOUND))
         try:
             with self._said:
                 return function(*arguments)
-        except Refusal as refusal:
+        except DriverError as refusal:
             if refusal.code == FUNCTION_NOT_FOUND:  # the binding would look for it again, under a lock that forks copy
                 self._unknown.add(form)
             raise
@@ -251,7 +251,7 @@ class Nvml:
         for version in ("_v3", "_v2", ""):
             try:
                 return self._processes(device, f"nvmlDeviceGet{kind}RunningProcesses{version}", version)
-            except Refusal as refusal:
+            except DriverError as refusal:
                 if refusal.code != FUNCTION_NOT_FOUND or not version:
                     raise
         raise AssertionError  # the last version was asked
@@ -289,7 +289,7 @@ class Nvml:
             self._handles.pop(name, None)
             try:
                 self._handle(name)
-            except Refusal as refusal:
+            except DriverError as refusal:
                 if refusal.code not in (NOT_FOUND, INVALID_ARGUMENT, NO_PERMISSION):  # empty, or not ours
                     raise
             else:
@@ -313,14 +313,14 @@ class Nvml:
             None at the first time; within a tenth of a second the same as before.
 
         Raises:
-            Refusal: also on a GPU that is older than Hopper.
+            DriverError: also on a GPU that is older than Hopper.
         """
         whole = self._handle(device.partition("/")[0])
         chain = self._gpm.get(device)
         if chain is None:
             with self._said:
                 if not self._binding.nvmlGpmQueryDeviceSupport(whole).isSupportedDevice:
-                    raise Refusal(NOT_SUPPORTED, "GPM needs a Hopper GPU or a newer one")
+                    raise DriverError(NOT_SUPPORTED, "GPM needs a Hopper GPU or a newer one")
                 chain = self._gpm[device] = _Chain(self._binding, ids)
         now = time.monotonic()
         if chain.taken is not None and now - chain.taken < _GPM_LEAST:
@@ -342,7 +342,7 @@ class Nvml:
             with self._said:
                 self._events = self._binding.nvmlEventSetCreate()
         for device in devices:
-            with suppress(Refusal):
+            with suppress(DriverError):
                 if self.get(device, "SupportedEventTypes") & XID:
                     with self._said:
                         self._binding.nvmlDeviceRegisterEvents(self._handle(device), XID, self._events)
@@ -363,7 +363,7 @@ class Nvml:
             try:
                 with self._said:
                     event = self._binding.nvmlEventSetWait_v2(self._events, 0)
-            except Refusal as refusal:
+            except DriverError as refusal:
                 if refusal.code == TIMEOUT:
                     break
                 raise
@@ -384,7 +384,7 @@ def driver(nvml: Nvml) -> str:
     """The driver's version; empty where it does not say it."""
     try:
         return str(nvml.system("DriverVersion"))
-    except Refusal:
+    except DriverError:
         return ""
 
 
@@ -440,7 +440,7 @@ def _words(binding: Any, error: Exception) -> str:
 
 
 class _Said:
-    """What the binding raises within this is a Refusal."""
+    """What the binding raises within this is a DriverError."""
 
     def __init__(self, binding: Any) -> None:
         self._binding = binding
@@ -451,7 +451,7 @@ class _Said:
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         if isinstance(error, self._binding.NVMLError):
             words = _words(self._binding, error)
-            raise Refusal(getattr(error, "value", FUNCTION_NOT_FOUND), words) from None
+            raise DriverError(getattr(error, "value", FUNCTION_NOT_FOUND), words) from None
 
 
 _attribute = object.__getattribute__

@@ -12,9 +12,9 @@ from typing import Final
 
 from opentelemetry.instrumentation.hardware.accelerators.selection import (
     Chosen,
-    Found,
+    FoundDevice,
     Part,
-    Way,
+    VisibilityRule,
     by_name,
     everything,
     is_uuid,
@@ -37,9 +37,9 @@ def gpu(
     address: str = "",
     divided: bool = False,
     parts: Sequence[Part] = (),
-) -> Found:
+) -> FoundDevice:
     """A GPU; it says its name where its ``hw.id`` is a UUID."""
-    return Found(number, id, model, address, divided, tuple(parts), unknown=not id.startswith("GPU-"))
+    return FoundDevice(number, id, model, address, divided, tuple(parts), unknown=not id.startswith("GPU-"))
 
 
 def instance(gpu: str, id: str, slot: int, gpu_instance: int | None, compute_instance: int | None) -> Part:  # noqa: A002
@@ -48,13 +48,13 @@ def instance(gpu: str, id: str, slot: int, gpu_instance: int | None, compute_ins
     return Part(id, slot, (f"MIG-{gpu}/{gpu_instance}/{compute_instance}",) if known else ())
 
 
-def visible(environ: Mapping[str, str], found: Sequence[Found]) -> Chosen:
+def visible(environ: Mapping[str, str], found: Sequence[FoundDevice]) -> Chosen:
     """Those that both leave."""
     seen = _by_cuda(environ, found)
     return seen._replace(ids=seen.ids & _by_container(environ, found))
 
 
-def _by_cuda(environ: Mapping[str, str], found: Sequence[Found]) -> Chosen:
+def _by_cuda(environ: Mapping[str, str], found: Sequence[FoundDevice]) -> Chosen:
     """Those that CUDA shows to a program: up to the first word that means none, and none if one comes twice."""
     said = environ.get(CUDA)
     if said is None:
@@ -78,7 +78,7 @@ def _by_cuda(environ: Mapping[str, str], found: Sequence[Found]) -> Chosen:
     return Chosen(frozenset[str]().union(*shown))
 
 
-def _by_uuid(word: str, found: Sequence[Found]) -> frozenset[str]:
+def _by_uuid(word: str, found: Sequence[FoundDevice]) -> frozenset[str]:
     """The one whose UUID begins so; of several that begin alike CUDA takes none.
 
     Where it is none of those that answer, it is one of the others.
@@ -89,7 +89,7 @@ def _by_uuid(word: str, found: Sequence[Found]) -> frozenset[str]:
     return meant[0] if len(meant) == 1 else frozenset()
 
 
-def _doubt(environ: Mapping[str, str], found: Sequence[Found]) -> str:
+def _doubt(environ: Mapping[str, str], found: Sequence[FoundDevice]) -> str:
     """Why a number of CUDA's is not known to be the same GPU as NVML's."""
     if any(gpu.unknown or not gpu.model for gpu in found):
         return "a GPU does not answer, so it is not known how CUDA counts the others; UUIDs would tell"
@@ -103,7 +103,7 @@ def _doubt(environ: Mapping[str, str], found: Sequence[Found]) -> str:
     return ""
 
 
-def _by_container(environ: Mapping[str, str], found: Sequence[Found]) -> frozenset[str]:
+def _by_container(environ: Mapping[str, str], found: Sequence[FoundDevice]) -> frozenset[str]:
     """Those that were given to a container.
 
     Its runtime sees to it that there are no others, and then they are counted anew: the numbers in the variable are
@@ -120,7 +120,7 @@ def _by_container(environ: Mapping[str, str], found: Sequence[Found]) -> frozens
     return by_name(sorted(words), found).ids or everything(found)  # no runtime obeyed words that mean no device
 
 
-def _is_enforced(words: Collection[str], found: Sequence[Found]) -> bool:
+def _is_enforced(words: Collection[str], found: Sequence[FoundDevice]) -> bool:
     """Whether there are no more devices than were given, so that they are those."""
     gpus = {word.partition(":")[0] for word in words}
     if len(found) > len(gpus):
@@ -132,4 +132,4 @@ def _is_whole(word: str) -> bool:
     return ":" not in word and not word.casefold().startswith("mig-")
 
 
-WAY: Final = Way("NVIDIA GPU", "hw.gpu.*", (CUDA, CONTAINER), visible, "nvidia")
+WAY: Final = VisibilityRule("NVIDIA GPU", "hw.gpu.*", (CUDA, CONTAINER), visible, "nvidia")

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from urllib.parse import urlsplit
 
-from opentelemetry.instrumentation.hardware import catalog as v
-from opentelemetry.instrumentation.hardware.drivers import Refusal
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.endpoints import Endpoint
 from opentelemetry.instrumentation.hardware.model import Attributes, Kind, Metric, Point, Series, Unavailable
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
@@ -55,14 +55,14 @@ class Openmetrics(Source):
         Raises:
             Unavailable: none is named, or the parser is not installed.
         """
-        config = self.site.config
+        config = self.context.config
         known = {endpoint.name: endpoint for endpoint in config.openmetrics.each} if config.openmetrics else {}
         if not known:
             raise Unavailable("no endpoint is named", f"{PREFIX}OPENMETRICS takes name=http://host:port/metrics")
         from opentelemetry.instrumentation.hardware.drivers.http import Address, Http
 
-        self._endpoint = endpoint = known[self.site.part or next(iter(known))]
-        self.pace = endpoint.interval
+        self._endpoint = endpoint = known[self.context.part or next(iter(known))]
+        self.min_interval = endpoint.interval
         try:
             self._parser = Parser(Filters(endpoint.name, endpoint.filters or config.openmetrics_filters))
         except ImportError:
@@ -78,21 +78,21 @@ class Openmetrics(Source):
             endpoint.timeout,
             endpoint.max_bytes,
         )
-        self._http = self.site.drivers.own("http", lambda: Http(address))
+        self._http = self.context.drivers.custom("http", lambda: Http(address))
         self._about = _about(endpoint)
         self._up, self._duration, self._dropped = (
-            Series(each, self._about) for each in (v.OPENMETRICS_UP, v.OPENMETRICS_DURATION, v.OPENMETRICS_DROPPED)
+            Series(each, self._about) for each in (c.OPENMETRICS_UP, c.OPENMETRICS_DURATION, c.OPENMETRICS_DROPPED)
         )
         self._rows: dict[tuple[str, str], Metric] = {}
         self._series: dict[tuple[str, str, frozenset[tuple[str, str]]], Series] = {}
 
     def read(self) -> Iterator[Point]:
         """Scrape. An endpoint that has no page is down, and nothing else is said of it."""
-        self.wrong, self.missing = [], []
+        self.errors, self.unsupported = [], []
         try:
             seconds, page = self.scrape()
-        except Refusal as refusal:
-            self.wrong = [refusal.text]
+        except DriverError as refusal:
+            self.errors = [refusal.text]
             yield self._up(0)
             return
         values: dict[Series, float] = {}
@@ -110,19 +110,19 @@ class Openmetrics(Source):
         yield self._dropped(refused + page.beyond + page.old)
         for series, value in values.items():
             yield series(value)
-        self.missing = [*self._told(page, refused)]
+        self.unsupported = [*self._told(page, refused)]
 
     def scrape(self) -> tuple[float, Page]:
         """The page, and how many seconds it took to come.
 
         Raises:
-            Refusal: there is none, or it cannot be read; with the reason.
+            DriverError: there is none, or it cannot be read; with the reason.
         """
         try:
             answer = self._http.get()
             return answer["seconds"], self._parser.parse(answer["type"], answer["body"], time.time())
-        except (OSError, Refusal, ValueError) as error:
-            raise Refusal(0, f"{self._endpoint.shown}: {self._why(error)}") from None
+        except (OSError, DriverError, ValueError) as error:
+            raise DriverError(0, f"{self._endpoint.shown}: {self._why(error)}") from None
 
     def _known(self, sample: Sample, carried: Kind) -> Series | None:
         """The series of a sample; None for a new one beyond the limit."""
@@ -143,7 +143,7 @@ class Openmetrics(Source):
             return f"it did not answer within {self._endpoint.timeout:g} s"
         if isinstance(error, UnicodeError):
             return "its page is no UTF-8"
-        if isinstance(error, Refusal):
+        if isinstance(error, DriverError):
             return error.text
         return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
@@ -170,4 +170,8 @@ def _few(sentences: list[str]) -> str:
 def _about(endpoint: Endpoint) -> Attributes:
     url = urlsplit(endpoint.url)
     port = url.port or (443 if url.scheme == "https" else 80)
-    return {v.OPENMETRICS_ENDPOINT: endpoint.name, v.SERVER_ADDRESS: url.hostname or "", v.SERVER_PORT: port}
+    return {
+        c.OPENMETRICS_ENDPOINT: endpoint.name,
+        c.SERVER_ADDRESS: url.hostname or "",
+        c.SERVER_PORT: port,
+    }

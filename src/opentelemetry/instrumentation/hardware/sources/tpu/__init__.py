@@ -12,7 +12,7 @@ from opentelemetry.instrumentation.hardware.model import Point, Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source
 from opentelemetry.instrumentation.hardware.sources.tpu.presence import Ways
-from opentelemetry.instrumentation.hardware.system.files import Kernel, Linux
+from opentelemetry.instrumentation.hardware.system.files import Files, LocalFiles
 
 if TYPE_CHECKING:  # the rest is imported where there is a TPU
     from opentelemetry.instrumentation.hardware.sources.tpu.reading import Reader
@@ -29,9 +29,9 @@ class Tpu(Source):
     @classmethod
     def prepare(cls, config: Config) -> bool:
         """Import what asks, where there is something to ask."""
-        kernel: Kernel | None = None
+        kernel: Files | None = None
         with suppress(Unavailable):
-            kernel = Linux()
+            kernel = LocalFiles()
         expected = bool(Ways(config, os.environ, kernel))
         if expected:
             from opentelemetry.instrumentation.hardware.sources.tpu import rows  # noqa: F401
@@ -44,35 +44,35 @@ class Tpu(Source):
             Unavailable: there is none, or no way to it.
             OSError: the address of one cannot be looked up now.
         """
-        ways = Ways(self.site.config, self.site.environ, kernel_of(self.site.drivers))
+        ways = Ways(self.context.config, self.context.environ, kernel_of(self.context.drivers))
         if not ways:
             raise Unavailable(_NONE_HERE)
         from opentelemetry.instrumentation.hardware.sources.tpu.reading import Reader
         from opentelemetry.instrumentation.hardware.sources.tpu.rows import Rows
 
         self._reader: Reader | None = None
-        self._reader = reader = Reader(ways, self.site.config, self.site.environ, self.site.drivers)
+        self._reader = reader = Reader(ways, self.context.config, self.context.environ, self.context.drivers)
         self._rows = Rows(reader)
-        self.pace = reader.pace
+        self.min_interval = reader.min_interval
 
     def read(self) -> Iterator[Point]:
         """Five calls of each program; or one look of the profiler's."""
         yield from self._rows.read()
         self._note()
 
-    def read_seldom(self) -> Iterator[Point]:
+    def read_slow(self) -> Iterator[Point]:
         """What the devices are, and what counts up: eight calls of each program."""
-        yield from self._rows.read_seldom()
+        yield from self._rows.read_slow()
         self._note()
 
     def _note(self) -> None:
         if self._reader is not None:
-            self.missing = [*self._reader.missing(), *self._rows.missing()]
-            self.wrong = [*self._reader.wrong()]
+            self.unsupported = [*self._reader.unsupported(), *self._rows.unsupported()]
+            self.errors = [*self._reader.errors()]
 
 
-def kernel_of(drivers: Drivers) -> Kernel | None:
+def kernel_of(drivers: Drivers) -> Files | None:
     """The kernel, where it is Linux; elsewhere an address may be named all the same."""
     with suppress(Unavailable):
-        return drivers.kernel()
+        return drivers.files()
     return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from opentelemetry.instrumentation.hardware.system.files import Kernel
+from opentelemetry.instrumentation.hardware.system.files import Files
 
 GOOGLE: Final = "1ae0"
 _DEVICES: Final = "/sys/bus/pci/devices"
@@ -46,7 +46,7 @@ class Found(NamedTuple):
     chip: Chip
 
 
-def found(kernel: Kernel) -> list[Found]:
+def found(kernel: Files) -> list[Found]:
     """The chips, in the order of the bus; the functions of one are one chip."""
     if not _maybe(kernel):
         return []
@@ -56,7 +56,7 @@ def found(kernel: Kernel) -> list[Found]:
     return list(seen.values())
 
 
-def _maybe(kernel: Kernel) -> bool:
+def _maybe(kernel: Files) -> bool:
     """Whether anything of Google's is on the bus: one file where the kernel has a list."""
     try:
         lines = kernel.once(_LIST).decode("ascii", "replace").splitlines()
@@ -65,7 +65,7 @@ def _maybe(kernel: Kernel) -> bool:
     return any(line.split("\t")[1:2] and line.split("\t")[1].startswith(GOOGLE) for line in lines)
 
 
-def _functions(kernel: Kernel) -> Iterator[tuple[str, Chip]]:
+def _functions(kernel: Files) -> Iterator[tuple[str, Chip]]:
     try:
         names = kernel.names(_DEVICES)
     except OSError:
@@ -78,7 +78,7 @@ def _functions(kernel: Kernel) -> Iterator[tuple[str, Chip]]:
                 yield name, chip
 
 
-def _hexadecimal(kernel: Kernel, device: str, file: str) -> str:
+def _hexadecimal(kernel: Files, device: str, file: str) -> str:
     try:
         return kernel.once(f"{_DEVICES}/{device}/{file}").decode("ascii", "replace").strip().removeprefix("0x")
     except OSError:

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources.tpu import addresses, chips
-from opentelemetry.instrumentation.hardware.system.files import Kernel
+from opentelemetry.instrumentation.hardware.system.files import Files
 
 
 class Ways:
     """Where a TPU is asked: what the settings, the bus and the environment come to."""
 
-    def __init__(self, config: Config, environ: Mapping[str, str], kernel: Kernel | None) -> None:
+    def __init__(self, config: Config, environ: Mapping[str, str], kernel: Files | None) -> None:
         named = [word for word in config.tpu_runtime or () if word not in ("auto", "off")]
         self.chips = chips.found(kernel) if kernel is not None else []
         here = bool(self.chips or named or addresses.told(environ))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from opentelemetry.instrumentation.hardware.drivers import Refusal
+from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.sources.tpu.rpc import UNAVAILABLE, Rpc
 
 PACE: Final = 10.0
@@ -69,21 +69,21 @@ class Profiler:
         """What it says now; nothing while it is away.
 
         Raises:
-            Refusal: it does not want to.
+            DriverError: it does not want to.
             OSError: it takes too long.
             ValueError: its answer is none.
         """
         self._away = ""
         try:
             self._said = parse(self._rpc.monitor(self._address, LOOK, LEVEL))
-        except Refusal as refusal:
+        except DriverError as refusal:
             if refusal.code != UNAVAILABLE:
                 raise
             self._away = refusal.text
             self._said = Said()
         return self._said
 
-    def missing(self) -> Iterator[str]:
+    def unsupported(self) -> Iterator[str]:
         """What is not said, and why."""
         if self._away:
             yield f"hw.npu.*: no profiler answers at {self._address} ({self._away})"

@@ -35,7 +35,7 @@ class Reader:
             place = resolver.resolve(drivers, place, environ)
         self._rpc: Rpc | None = None
         if ways.runtime or place:
-            self._rpc = drivers.own("tpu", Rpc)
+            self._rpc = drivers.custom("tpu", Rpc)
         self._runtime = Runtime(self._rpc, ways.runtime) if self._rpc and ways.runtime else None
         self._profiler = Profiler(self._rpc, place) if self._rpc and place else None
         self._sdk: Sdk | None = None
@@ -44,7 +44,7 @@ class Reader:
             self._not_asked = "libtpu's SDK is not asked: there is no TPU on the PCI bus"
         elif ways.sdk:
             self._sdk = Sdk(drivers.stream(sdk.tool()), config.interval)
-        self.pace = profiler.PACE if self._profiler else 0.0
+        self.min_interval = profiler.PACE if self._profiler else 0.0
 
     def ask(self, names: tuple[str, ...]) -> list[tuple[str, Answers]]:
         """What the programs that use it say, by their addresses."""
@@ -58,15 +58,15 @@ class Reader:
         """What libtpu's SDK says, if it was asked for."""
         return self._sdk.read() if self._sdk else sdk.NOTHING
 
-    def missing(self) -> Iterator[str]:
+    def unsupported(self) -> Iterator[str]:
         """What is not said, and why."""
         if self._not_asked:
             yield self._not_asked
         for way in (self._runtime, self._profiler, self._sdk):
             if way is not None:
-                yield from way.missing()
+                yield from way.unsupported()
 
-    def wrong(self) -> Iterator[str]:
+    def errors(self) -> Iterator[str]:
         """What goes wrong."""
         if self._runtime is not None:
-            yield from self._runtime.wrong()
+            yield from self._runtime.errors()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
-from opentelemetry.instrumentation.hardware import catalog as v
-from opentelemetry.instrumentation.hardware.model import Kept, Metric, Number, Point, Series
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.model import Metric, Number, Point, Series, SeriesCache
 from opentelemetry.instrumentation.hardware.sources.tpu import runtime as r
 from opentelemetry.instrumentation.hardware.sources.tpu import wire
 from opentelemetry.instrumentation.hardware.sources.tpu.reading import Reader
@@ -45,7 +45,7 @@ class Rows:
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        self._of = Kept()
+        self._of = SeriesCache()
         self._cores: dict[int, _Core] = {}
         self._chips: dict[int, _Core] = {}
         self._apart = False
@@ -109,19 +109,19 @@ class Rows:
         return self._cores.get(number) or _Core(f"tpu{number}", f"TPU {number}")
 
     def _series(self, row: Metric, core: _Core, *pairs: str) -> tuple[Metric | str, ...]:
-        parent = (v.HW_PARENT, core.parent) if core.parent else ()
-        return (row, v.HW_ID, core.id, v.HW_NAME, core.name, *parent, *pairs)
+        parent = (c.HW_PARENT, core.parent) if core.parent else ()
+        return (row, c.HW_ID, core.id, c.HW_NAME, core.name, *parent, *pairs)
 
     def _task(self, core: _Core, task: str) -> Series:
-        return self._of[self._series(v.HW_NPU_UTILIZATION, core, v.NPU_TASK, task)]
+        return self._of[self._series(c.HW_NPU_UTILIZATION, core, c.NPU_TASK, task)]
 
     def _memory(self, core: _Core, used: Number | None, total: int) -> Iterator[Point]:
-        yield self._of[self._series(v.HW_NPU_MEMORY_LIMIT, core)](total)
+        yield self._of[self._series(c.HW_NPU_MEMORY_LIMIT, core)](total)
         if used is not None and used > total:
             self._doubts[r.USED] = "it is more than there is"
         elif used is not None and used == int(used):
-            yield self._of[self._series(v.HW_NPU_MEMORY_USAGE, core)](int(used))
-            yield self._of[self._series(v.HW_NPU_MEMORY_UTILIZATION, core)](used / total)
+            yield self._of[self._series(c.HW_NPU_MEMORY_USAGE, core)](int(used))
+            yield self._of[self._series(c.HW_NPU_MEMORY_UTILIZATION, core)](used / total)
 
     def _queues(self, answers: r.Answers) -> Iterator[Point]:
         sums: dict[tuple[int, str], Number] = {}
@@ -131,8 +131,8 @@ class Rows:
                 key = number, r.core_type(series)
                 sums[key] = sums.get(key, 0) + size
         for (number, kind), size in sums.items():
-            pairs = (v.TPU_CORE_TYPE, kind) if kind else ()
-            yield self._of[self._series(v.GOOGLE_TPU_HLO_QUEUE_SIZE, self._core(number), *pairs)](size)
+            pairs = (c.TPU_CORE_TYPE, kind) if kind else ()
+            yield self._of[self._series(c.GOOGLE_TPU_HLO_QUEUE_SIZE, self._core(number), *pairs)](size)
 
     def _profiled(self) -> Iterator[Point]:
         said = self._reader.look()
@@ -149,41 +149,41 @@ class Rows:
             if percent is not None:
                 yield self._task(self._here(number, len(said.tensorcore)), "tensorcore")(percent / 100)
         for link, health in said.links.items():
-            yield self._of[v.GOOGLE_TPU_LINK_HEALTH, v.TPU_LINK, link](health)
+            yield self._of[c.GOOGLE_TPU_LINK_HEALTH, c.TPU_LINK, link](health)
         for number, score in said.throttle.items():
-            yield self._of[self._series(v.GOOGLE_TPU_THROTTLE_SCORE, self._here(number, len(said.throttle)))](score)
+            yield self._of[self._series(c.GOOGLE_TPU_THROTTLE_SCORE, self._here(number, len(said.throttle)))](score)
 
     def _here(self, number: int, many: int) -> _Core:
         """A device by its number among those of this host, which the driver counts from 0, if it knows them all."""
         known = [*self._cores.values()]
         return known[number] if number < many == len(known) else self._core(number)
 
-    def read_seldom(self) -> Iterator[Point]:
+    def read_slow(self) -> Iterator[Point]:
         """What the devices are, and what counts up: eight calls of each program."""
         said = self._reader.ask(r.SELDOM)
         answers = r.merged(said)
         yield from self._info()
         for number, seconds in self._gauges(answers, r.IDLE).items():
-            yield self._of[self._series(v.GOOGLE_TPU_IDLE_DURATION, self._core(number))](seconds)
+            yield self._of[self._series(c.GOOGLE_TPU_IDLE_DURATION, self._core(number))](seconds)
         yield from self._executions(said)
         for kind, name in r.TRANSFERS.items():
             yield from self._transfers(kind, name, said)
 
     def _info(self) -> Iterator[Point]:
         found = self._reader.chips
-        facts: tuple[str, ...] = (v.HW_VENDOR, "Google")
+        facts: tuple[str, ...] = (c.HW_VENDOR, "Google")
         if found:
-            facts = (*facts, v.HW_MODEL, found[0].chip.model)
+            facts = (*facts, c.HW_MODEL, found[0].chip.model)
         known = dict.fromkeys((*self._chips.values(), *self._cores.values()))
         for core in known:
-            yield self._of[self._series(v.HW_NPU_INFO, core, *facts)](1)
+            yield self._of[self._series(c.HW_NPU_INFO, core, *facts)](1)
         for number, (bdf, chip) in enumerate(found if not known else ()):
             core = _Core(bdf, f"TPU chip {number}")  # the runtime's numbers are not known yet
-            facts = (v.HW_VENDOR, "Google", v.HW_MODEL, chip.model, v.PCI_BDF, bdf)
-            yield self._of[self._series(v.HW_NPU_INFO, core, *facts)](1)
+            facts = (c.HW_VENDOR, "Google", c.HW_MODEL, chip.model, c.PCI_BDF, bdf)
+            yield self._of[self._series(c.HW_NPU_INFO, core, *facts)](1)
         if self._model:
-            facts = (v.HW_VENDOR, "Google", v.HW_MODEL, self._model)
-            yield self._of[self._series(v.HW_NPU_INFO, _Core("tpu", "TPU"), *facts)](1)
+            facts = (c.HW_VENDOR, "Google", c.HW_MODEL, self._model)
+            yield self._of[self._series(c.HW_NPU_INFO, _Core("tpu", "TPU"), *facts)](1)
 
     def _executions(self, said: _Said) -> Iterator[Point]:
         found: dict[int, None] = {}
@@ -200,8 +200,8 @@ class Rows:
         for number in sorted(found):
             events, seconds = self._grown[r.EXECUTION, number]
             core = self._core(number)
-            yield self._of[self._series(v.GOOGLE_TPU_HLO_EXECUTION_COUNT, core)](events)
-            yield self._of[self._series(v.GOOGLE_TPU_HLO_EXECUTION_TIME, core)](seconds)
+            yield self._of[self._series(c.GOOGLE_TPU_HLO_EXECUTION_COUNT, core)](events)
+            yield self._of[self._series(c.GOOGLE_TPU_HLO_EXECUTION_TIME, core)](seconds)
 
     def _transfers(self, kind: str, name: str, said: _Said) -> Iterator[Point]:
         found: dict[str, None] = {}
@@ -216,9 +216,9 @@ class Rows:
                 self._grow(address, (name, size), total)
         for size in found:
             events, seconds = self._grown[name, size]
-            pairs = (v.TPU_TRANSFER_KIND, kind, *((v.TPU_BUFFER_SIZE, size.upper()) if size else ()))
-            yield self._of[(v.GOOGLE_TPU_TRANSFER_COUNT, *pairs)](events)
-            yield self._of[(v.GOOGLE_TPU_TRANSFER_TIME, *pairs)](seconds)
+            pairs = (c.TPU_TRANSFER_KIND, kind, *((c.TPU_BUFFER_SIZE, size.upper()) if size else ()))
+            yield self._of[(c.GOOGLE_TPU_TRANSFER_COUNT, *pairs)](events)
+            yield self._of[(c.GOOGLE_TPU_TRANSFER_TIME, *pairs)](seconds)
 
     def _size(self, label: str | int) -> str:
         size = r.word(label, _SIZE)
@@ -246,6 +246,6 @@ class Rows:
             self._doubts[name] = f"{wrong} of {len(series)} values cannot be true, or it is not said of what they are"
         return r.by_device(series, most)
 
-    def missing(self) -> Iterator[str]:
+    def unsupported(self) -> Iterator[str]:
         """What is said and not believed."""
         return (f"{r.ROWS[name]}: {doubt}" for name, doubt in self._doubts.items())

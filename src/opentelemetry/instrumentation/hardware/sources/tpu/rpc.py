@@ -11,7 +11,7 @@ import time
 from typing import Any, Final
 from urllib.parse import unquote
 
-from opentelemetry.instrumentation.hardware.drivers import Refusal
+from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.sources.tpu import wire
 from opentelemetry.instrumentation.hardware.sources.tpu.http2 import Answer, Away, Connection, Reset
 from opentelemetry.instrumentation.hardware.version import __version__
@@ -57,7 +57,7 @@ class Rpc:
             alone: leave out what other processes of the host measure.
 
         Raises:
-            Refusal: nobody is there (code 14), or it is not known to whoever is (5, 12), or something else.
+            DriverError: nobody is there (code 14), or it is not known to whoever is (5, 12), or something else.
             TimeoutError: it takes too long.
             ValueError: the answer is none.
         """
@@ -85,9 +85,9 @@ class Rpc:
         except TimeoutError:
             raise TimeoutError(f"{address} did not answer within {seconds:g} s") from None
         except Away as error:
-            raise Refusal(UNAVAILABLE, str(error)) from None
+            raise DriverError(UNAVAILABLE, str(error)) from None
         except Reset as error:
-            raise Refusal(_RESETS.get(error.code, _INTERNAL), f"the call was reset ({error})") from None
+            raise DriverError(_RESETS.get(error.code, _INTERNAL), f"the call was reset ({error})") from None
 
     def _answer(self, address: str, headers: tuple[tuple[str, str], ...], body: bytes, seconds: float) -> Answer:
         deadline = time.monotonic() + seconds
@@ -115,13 +115,13 @@ def _message(answer: Answer) -> bytes:
     page = answer.headers.get(":status", "")
     said = answer.headers.get("grpc-status", "")
     if page != "200" and not said:
-        raise Refusal(_PAGES.get(page, _UNKNOWN), f"it answers HTTP {page or 'nothing'}")
+        raise DriverError(_PAGES.get(page, _UNKNOWN), f"it answers HTTP {page or 'nothing'}")
     code = int(said) if said.isascii() and said.isdigit() and len(said) < 3 else _UNKNOWN
     if code == _LATE:
         raise TimeoutError
     if code:
         words = " ".join(unquote(answer.headers.get("grpc-message", "")).split())[:200]
-        raise Refusal(code, words or "it does not say why")
+        raise DriverError(code, words or "it does not say why")
     body = answer.body
     if len(body) < 5 or body[0] or int.from_bytes(body[1:5], "big") != len(body) - 5:
         raise ValueError("the answer is not one message")

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
-from opentelemetry.instrumentation.hardware.drivers import Refusal
+from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.model import Number
 from opentelemetry.instrumentation.hardware.sources.tpu.rpc import UNAVAILABLE, Rpc
 from opentelemetry.instrumentation.hardware.sources.tpu.wire import Series
@@ -112,7 +112,7 @@ class Runtime:
                 continue
             try:
                 answers = dict(self._of(server, names))
-            except (OSError, ValueError, Refusal) as error:
+            except (OSError, ValueError, DriverError) as error:
                 care.fail(error)
             else:
                 server.care[names] = _Care()
@@ -127,7 +127,7 @@ class Runtime:
                 continue
             try:
                 answer = self._rpc.metric(server.address, name, len(self._servers) > 1)
-            except Refusal as refusal:
+            except DriverError as refusal:
                 if refusal.code == UNAVAILABLE:
                     server.away = refusal.text
                     server.refused.clear()  # the next program may know more
@@ -139,12 +139,12 @@ class Runtime:
             else:
                 yield name, [Series(**each) for each in answer]
 
-    def wrong(self) -> list[str]:
+    def errors(self) -> list[str]:
         """Who fails, and how."""
         said = ((server.address, care.trouble) for server in self._servers for care in server.care.values())
         return [*dict.fromkeys(f"the TPU runtime at {address}: {trouble}" for address, trouble in said if trouble)]
 
-    def missing(self) -> Iterator[str]:
+    def unsupported(self) -> Iterator[str]:
         """What is not said, and why."""
         for server in self._servers:
             if server.away:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from opentelemetry.instrumentation.hardware.drivers.streaming import Stream
+from opentelemetry.instrumentation.hardware.drivers.streaming import StreamingCommand
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool, interpreter
 
 PERIOD: Final = 10.0
@@ -109,7 +109,7 @@ class Sdk:
         interval: seconds between two samples.
     """
 
-    def __init__(self, stream: Stream, interval: float) -> None:
+    def __init__(self, stream: StreamingCommand, interval: float) -> None:
         self._stream = stream
         self._period = max(PERIOD, interval)
         self._running = False
@@ -144,7 +144,7 @@ class Sdk:
                     self._stream.close()
         return self._said
 
-    def missing(self) -> Iterator[str]:
+    def unsupported(self) -> Iterator[str]:
         """What is not said, and why."""
         if self._trouble:
             yield f"google.tpu.link.health, google.tpu.throttle.score, hw.npu.utilization (tensorcore): {self._trouble}"

@@ -6,14 +6,14 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from opentelemetry.instrumentation.hardware import catalog as v
+from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.fields import Device
-from opentelemetry.instrumentation.hardware.accelerators.selection import Choice
-from opentelemetry.instrumentation.hardware.drivers.streaming import Stream
-from opentelemetry.instrumentation.hardware.model import Kept, Point, Scope, Unavailable
+from opentelemetry.instrumentation.hardware.accelerators.selection import DeviceFilter
+from opentelemetry.instrumentation.hardware.drivers.streaming import StreamingCommand
+from opentelemetry.instrumentation.hardware.model import Point, Scope, SeriesCache, Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source
-from opentelemetry.instrumentation.hardware.sources.trainium.files import Files, is_here
+from opentelemetry.instrumentation.hardware.sources.trainium.files import Sysfs, is_here
 from opentelemetry.instrumentation.hardware.sources.trainium.monitor import (
     TOOL,
     Executions,
@@ -25,9 +25,9 @@ from opentelemetry.instrumentation.hardware.sources.trainium.monitor import (
 )
 from opentelemetry.instrumentation.hardware.sources.trainium.report import Hardware, Report, Runtime
 from opentelemetry.instrumentation.hardware.sources.trainium.visible import device, way
-from opentelemetry.instrumentation.hardware.system.files import Kernel
+from opentelemetry.instrumentation.hardware.system.files import Files
 from opentelemetry.instrumentation.hardware.system.machine import machine
-from opentelemetry.instrumentation.hardware.system.process_tree import Owners
+from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
 
 _NO_DRIVER = "no Neuron driver is loaded: there is neither /sys/module/neuron nor a device of it"
 
@@ -75,22 +75,22 @@ class Trainium(Source):
         Raises:
             Unavailable: where there is no driver, or no way to ask it.
         """
-        config, drivers = self.site.config, self.site.drivers
-        self._kernel: Kernel = drivers.kernel()
+        config, drivers = self.context.config, self.context.drivers
+        self._kernel: Files = drivers.files()
         if not is_expected(config, self._kernel.exists):
             raise Unavailable(_NO_DRIVER)
-        self._of = Kept()
+        self._of = SeriesCache()
         self._cores: dict[int, Device] = {}
         self._devices: dict[int, Device] = {}
         self._hardware = Hardware()
-        self._files = Files(self._kernel)
-        self.choice = Choice(config.devices, self.site.environ, way(self._kernel.exists))
+        self._files = Sysfs(self._kernel)
+        self.choice = DeviceFilter(config.devices, self.context.environ, way(self._kernel.exists))
         self._alike = self._unmatched = False
         self._executions = Executions()
         self.runtimes: list[Runtime] = []
         self._seen: set[int] = set()
         nodes = [f"/dev/neuron{number}" for number in self._files.cores or range(16)]
-        self._owners = Owners(machine(drivers), self._kernel, self.site.pid, *nodes)
+        self._owners = ProcessTree(machine(drivers), self._kernel, self.context.pid, *nodes)
         self._monitor: Monitor | None = None
         self._without = ""
         try:
@@ -102,14 +102,14 @@ class Trainium(Source):
                 raise
             self._without = _NO_TOOL + gone.reason + (f" ({gone.fix})" if gone.fix else "")
         self._waits = _PATIENCE
-        self._wanted = not self.site.member  # a member listens as soon as it uses a core: workers may never
+        self._wanted = not self.context.member  # a member listens as soon as it uses a core: workers may never
         self._owners.look()
 
-    def _listening(self, stream: Stream) -> Monitor:
-        own = TOOL.at(self.site.config.neuron_monitor_config).path
+    def _listening(self, stream: StreamingCommand) -> Monitor:
+        own = TOOL.at(self.context.config.neuron_monitor_config).path
         if not own:
-            period = period_of(self.site.config.interval)
-            return Monitor(stream, ["-c", "{document}"], period, configuration(period, not self.site.member))
+            period = period_of(self.context.config.interval)
+            return Monitor(stream, ["-c", "{document}"], period, configuration(period, not self.context.member))
         try:
             period = said_period(self._kernel.once(own))
         except OSError:  # the tool says so itself
@@ -125,7 +125,7 @@ class Trainium(Source):
         self.runtimes = self._ours(report.runtimes) if report is not None else []
         for runtime in self.runtimes:  # first: it may be for their use that devices are reported
             self._use(runtime)
-        if not self.site.member:
+        if not self.context.member:
             yield from self._memory(report)
             yield from self._used_cores(report)
         yield from self._grouped(self.runtimes)
@@ -153,14 +153,14 @@ class Trainium(Source):
         """The newest report; where there is none, the files go on."""
         monitor = self._monitor
         if monitor is None:
-            self.wrong = [] if self._files.cores else ["the Neuron driver has been taken out"]
+            self.errors = [] if self._files.cores else ["the Neuron driver has been taken out"]
         if monitor is None or not self._wanted:
             return None
         waits, self._waits = self._waits, 0.0
         for report in monitor.read(self._kernel.uptime(), waits):
             for runtime in self._ours(report.runtimes):
                 self._executions.add(runtime)
-        self.wrong = [monitor.trouble] if monitor.trouble else []
+        self.errors = [monitor.trouble] if monitor.trouble else []
         if monitor.newest is not None:
             self._hardware = monitor.newest.hardware
         return monitor.newest
@@ -199,8 +199,8 @@ class Trainium(Source):
         first = sum(many or 0 for each, many in cores.items() if each < number)
         for core in self.among(range(first, first + (cores.get(number) or 0))):
             for category, size in self._files.memory(number, core - first):
-                row = {v.NEURON_MEMORY_CATEGORY: category}
-                yield self._core(core).series(v.AWS_NEURON_NEURONCORE_MEMORY_USAGE, row)(size)
+                row = {c.NEURON_MEMORY_CATEGORY: category}
+                yield self._core(core).series(c.AWS_NEURON_NEURONCORE_MEMORY_USAGE, row)(size)
 
     def _used_cores(self, report: Report | None) -> Iterator[Point]:
         """Utilization and memory of each core that a runtime names; what several say of one is added."""
@@ -216,8 +216,8 @@ class Trainium(Source):
             yield from self._core(core).points({"npu.utilization": min(1.0, percent[core] / 100)})
         for (core, category), size in sizes.items():
             if f"neuroncore{core}" in self.choice:
-                row = {v.NEURON_MEMORY_CATEGORY: category}
-                yield self._core(core).series(v.AWS_NEURON_NEURONCORE_MEMORY_USAGE, row)(size)
+                row = {c.NEURON_MEMORY_CATEGORY: category}
+                yield self._core(core).series(c.AWS_NEURON_NEURONCORE_MEMORY_USAGE, row)(size)
 
     # -- the program
 
@@ -226,7 +226,7 @@ class Trainium(Source):
 
         One is known by its number. Where that cannot be seen from this container, by its tag.
         """
-        if self.site.alone:
+        if self.context.alone:
             return [*runtimes]
         pids = {runtime.pid for runtime in runtimes}
         if pids != self._seen:
@@ -245,7 +245,7 @@ class Trainium(Source):
         Without one a runtime has the number of its process as that process knows it, in the container. A tag that
         another runtime has too proves nothing.
         """
-        own = self.site.environ.get(_TAG, "")
+        own = self.context.environ.get(_TAG, "")
         numbers = self._owners.among(int(each.tag) for each in runtimes if re.fullmatch("[0-9]{1,9}", each.tag))
         tags = {own} if own else {str(number) for number in numbers}
         said = [runtime.tag for runtime in runtimes]
@@ -257,65 +257,65 @@ class Trainium(Source):
             groups.setdefault(group(runtime), []).append(runtime)
         self._alike = False
         for name, members in groups.items():
-            own = (v.NEURON_TAG, name) if name else ()
+            own = (c.NEURON_TAG, name) if name else ()
             yield from self._sums(members, own)
             for (whose, result), executions in self._executions.results.items():
                 if whose == name:
-                    yield self._of[(v.AWS_NEURON_EXECUTION_COUNT, v.NEURON_RESULT, result, *own)](executions)
+                    yield self._of[(c.AWS_NEURON_EXECUTION_COUNT, c.NEURON_RESULT, result, *own)](executions)
             for (whose, kind), errors in self._executions.errors.items():
                 if whose == name:
-                    yield self._of[(v.AWS_NEURON_EXECUTION_ERRORS, v.ERROR_TYPE, kind, *own)](errors)
+                    yield self._of[(c.AWS_NEURON_EXECUTION_ERRORS, c.ERROR_TYPE, kind, *own)](errors)
             yield from self._latencies(members, own)
 
     def _sums(self, runtimes: Sequence[Runtime], own: tuple[str, ...]) -> Iterator[Point]:
         for where, used in _added(runtime.used for runtime in runtimes).items():
-            yield self._of[(v.AWS_NEURON_RUNTIME_MEMORY_USAGE, v.NEURON_MEMORY_TYPE, where, *own)](int(used))
+            yield self._of[(c.AWS_NEURON_RUNTIME_MEMORY_USAGE, c.NEURON_MEMORY_TYPE, where, *own)](int(used))
         for category, used in _added(runtime.host for runtime in runtimes).items():
-            row = v.AWS_NEURON_RUNTIME_HOST_MEMORY_USAGE
-            yield self._of[(row, v.NEURON_MEMORY_CATEGORY, category, *own)](int(used))
+            row = c.AWS_NEURON_RUNTIME_HOST_MEMORY_USAGE
+            yield self._of[(row, c.NEURON_MEMORY_CATEGORY, category, *own)](int(used))
         for mode, percent in _added(runtime.cpu for runtime in runtimes).items():
-            yield self._of[(v.AWS_NEURON_RUNTIME_CPU_UTILIZATION, v.CPU_MODE, mode, *own)](min(1.0, percent / 100))
+            yield self._of[(c.AWS_NEURON_RUNTIME_CPU_UTILIZATION, c.CPU_MODE, mode, *own)](min(1.0, percent / 100))
 
     def _latencies(self, runtimes: Sequence[Runtime], own: tuple[str, ...]) -> Iterator[Point]:
         """Quantiles cannot be added: those of one runtime alone."""
-        row = v.AWS_NEURON_EXECUTION_LATENCY
+        row = c.AWS_NEURON_EXECUTION_LATENCY
         said = [runtime.latency for runtime in runtimes if runtime.latency]
         if len(said) > 1:
             self._alike = True
             return
-        wanted = None if self.site.config.names(row) else _QUANTILES
+        wanted = None if self.context.config.names(row) else _QUANTILES
         for (kind, quantile), seconds in said[0].items() if said else ():
             if wanted is None or quantile in wanted:
-                yield self._of[(row, v.NEURON_LATENCY, kind, v.NEURON_QUANTILE, quantile, *own)](seconds)
+                yield self._of[(row, c.NEURON_LATENCY, kind, c.NEURON_QUANTILE, quantile, *own)](seconds)
 
     # -- seldom
 
-    def read_seldom(self) -> Iterator[Point]:
+    def read_slow(self) -> Iterator[Point]:
         """What hardly changes, memory errors, and who belongs to the program."""
         self._owners.look()
         self._files.look()
         self._wanted = self._wanted or self._owners.computing()
         report = self._monitor.newest if self._monitor else None
         self._look(report)
-        if not self.site.member:
+        if not self.context.member:
             for number in self._chosen(report):
                 yield from self._seldom(number, report)
-        self.missing = [*([self._without] if self._without else []), *self.choice.missing()]
-        self.missing += report.wrong if report else ()
+        self.unsupported = [*([self._without] if self._without else []), *self.choice.unsupported()]
+        self.unsupported += report.errors if report else ()
         if self._alike:
-            self.missing.append(_ALIKE)
+            self.unsupported.append(_ALIKE)
         if self._unmatched and self._owners.computing():
-            self.missing.append(_HOST_PIDS)
+            self.unsupported.append(_HOST_PIDS)
 
     def _seldom(self, number: int, report: Report | None) -> Iterator[Point]:
         device, files = self._device(number), self._files
         facts = {
-            v.HW_VENDOR: "AWS",
-            v.HW_MODEL: files.text(number, "device_name") or self._hardware.model,
-            v.HW_SERIAL_NUMBER: files.text(number, "serial_number"),
-            v.HW_DRIVER_VERSION: files.version,
+            c.HW_VENDOR: "AWS",
+            c.HW_MODEL: files.text(number, "device_name") or self._hardware.model,
+            c.HW_SERIAL_NUMBER: files.text(number, "serial_number"),
+            c.HW_DRIVER_VERSION: files.version,
         }
-        yield device.series(v.HW_NPU_INFO, {name: fact for name, fact in facts.items() if fact})(1)
+        yield device.series(c.HW_NPU_INFO, {name: fact for name, fact in facts.items() if fact})(1)
         errors = files.errors(number, report.ecc.get(number, {}) if report else {})
         yield from device.points({f"errors.{kind}": count for kind, count in errors})
         power = files.power(number)

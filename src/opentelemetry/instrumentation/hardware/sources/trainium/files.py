@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
-from opentelemetry.instrumentation.hardware.system.files import Kernel
+from opentelemetry.instrumentation.hardware.system.files import Files
 
 ROOT: Final = "/sys/devices/virtual/neuron_device"
 
@@ -62,7 +62,7 @@ def is_here(exists: Callable[[str], bool]) -> bool:
     return any(map(exists, PRESENT))
 
 
-class Files:
+class Sysfs:
     """The files of all devices.
 
     Args:
@@ -73,7 +73,7 @@ class Files:
         version: of the driver; empty where it does not say.
     """
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Files) -> None:
         self._kernel = kernel
         self._last: dict[str, int] = {}
         self._places: dict[str, str] = {}
@@ -167,7 +167,7 @@ _NEWER: Final = frozenset(("mem_ecc_corrected", "sram_ecc_corrected"))
 """Files that no driver has had yet."""
 
 
-def _search(kernel: Kernel, folder: str, names: set[str]) -> Iterator[tuple[str, str]]:
+def _search(kernel: Files, folder: str, names: set[str]) -> Iterator[tuple[str, str]]:
     """Look for things in the folder of a device and below: each with its place there."""
     waiting, looks = [""], 0
     while waiting and looks < _LOOKS:
@@ -186,7 +186,7 @@ def _search(kernel: Kernel, folder: str, names: set[str]) -> Iterator[tuple[str,
                 waiting.append(place)
 
 
-def _numbers(kernel: Kernel, folder: str, prefix: str) -> Iterator[int]:
+def _numbers(kernel: Files, folder: str, prefix: str) -> Iterator[int]:
     with suppress(OSError):
         for name in kernel.names(folder):
             number = name.removeprefix(prefix)
@@ -194,7 +194,7 @@ def _numbers(kernel: Kernel, folder: str, prefix: str) -> Iterator[int]:
                 yield int(number)
 
 
-def _text(kernel: Kernel, path: str) -> str:
+def _text(kernel: Files, path: str) -> str:
     try:
         text = kernel.once(path).decode(errors="replace").strip()
     except OSError:

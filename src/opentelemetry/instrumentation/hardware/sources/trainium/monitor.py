@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from opentelemetry.instrumentation.hardware.drivers.streaming import PERIODS, Stream
+from opentelemetry.instrumentation.hardware.drivers.streaming import PERIODS, StreamingCommand
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.sources.trainium.report import Report, Runtime, parse
@@ -50,7 +50,7 @@ class Monitor:
         at: when that was heard.
     """
 
-    def __init__(self, stream: Stream, arguments: Sequence[str], period: float, document: str = "") -> None:
+    def __init__(self, stream: StreamingCommand, arguments: Sequence[str], period: float, document: str = "") -> None:
         self._stream = stream
         self._arguments = list(arguments)
         self._document = document

@@ -100,13 +100,13 @@ class Report:
         runtimes: the applications.
         ecc: by device, memory errors since the driver was loaded, by :data:`ECC`.
         hardware: what the instance has.
-        wrong: the errors that groups speak of, a sentence each.
+        errors: the errors that groups speak of, a sentence each.
     """
 
     runtimes: tuple[Runtime, ...] = ()
     ecc: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
     hardware: Hardware = field(default_factory=Hardware)
-    wrong: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
 
 
 def parse(line: bytes) -> Report:

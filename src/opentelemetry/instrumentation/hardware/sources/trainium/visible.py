@@ -13,9 +13,9 @@ from typing import Final
 
 from opentelemetry.instrumentation.hardware.accelerators.selection import (
     Chosen,
-    Found,
+    FoundDevice,
     Part,
-    Way,
+    VisibilityRule,
     everything,
     printable,
 )
@@ -24,23 +24,23 @@ CORES: Final = "NEURON_RT_VISIBLE_CORES"
 COUNT: Final = "NEURON_RT_NUM_CORES"
 
 
-def device(number: int, cores: Iterable[int]) -> Found:
+def device(number: int, cores: Iterable[int]) -> FoundDevice:
     """A device, with the cores that are on it; where it is not known which, with all that may be."""
-    return Found(
+    return FoundDevice(
         number, f"neuron{number}", parts=tuple(Part(f"neuroncore{core}", slot) for slot, core in enumerate(cores))
     )
 
 
-def way(exists: Callable[[str], bool]) -> Way:
+def way(exists: Callable[[str], bool]) -> VisibilityRule:
     """How programs are shown some of the cores only.
 
     Args:
         exists: whether there is a device file.
     """
-    return Way("Neuron device", "hw.npu.*", (CORES, COUNT), partial(visible, exists))
+    return VisibilityRule("Neuron device", "hw.npu.*", (CORES, COUNT), partial(visible, exists))
 
 
-def visible(exists: Callable[[str], bool], environ: Mapping[str, str], found: Sequence[Found]) -> Chosen:
+def visible(exists: Callable[[str], bool], environ: Mapping[str, str], found: Sequence[FoundDevice]) -> Chosen:
     """The cores that the runtime takes, and their devices. A container has the files of its own devices only."""
     given = [each for each in found if exists(f"/dev/{each.id}")] or found
     said, count = (environ.get(name, "").strip() for name in (CORES, COUNT))
