@@ -150,9 +150,9 @@ def simulated(at: Callable[[int], Fabricated] = workstation) -> Iterator[Time]:
             pid: int | None = None,
             interval: float | None = None,
             environ: MutableMapping[str, str] | None = None,
-            alone: bool = False,
+            all_processes: bool = False,
         ) -> None:
-            super().__init__(config, pid, interval, self._drivers, environ, clock.monotonic, alone)
+            super().__init__(config, pid, interval, self._drivers, environ, clock.monotonic, all_processes)
 
         @staticmethod
         def _drivers(source: str) -> Drivers:

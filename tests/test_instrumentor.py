@@ -639,7 +639,7 @@ class Halves(Vendor):
     users: ClassVar[dict[int, set[str]]] = {}
 
     @classmethod
-    def parts(cls, config: Config) -> list[str]:
+    def instances(cls, config: Config) -> list[str]:
         return ["left", "right"]
 
     def read(self) -> Iterator[Point]:

@@ -117,7 +117,7 @@ def test_source_defaults() -> None:
     assert bare.unsupported == bare.errors == []
     assert (bare.scope, bare.rows, bare.sample_before_collection, bare.never_blocks) == (Scope.HOST, ("",), True, False)
     assert (bare.interval(Config(sample_interval=3.0)), bare.slow_interval, bare.min_interval) == (3.0, 10.0, 0.0)
-    assert (bare.parts(Config()), bare.prepare(Config())) == (("",), True)
+    assert (bare.instances(Config()), bare.prepare(Config())) == (("",), True)
 
 
 def test_third_party_source_is_discovered_by_entry_point(elsewhere: Path) -> None:
@@ -200,7 +200,7 @@ def test_member_of_job_reads_only_process_scope_sources(elsewhere: Path) -> None
     install(elsewhere, "acme-widgets", {"widgets": "acme_widgets:Widgets"}, {"acme_widgets": WIDGETS})
     environ = {JOB: key_of_another()}
     session = Session(Config(), environ=environ)
-    assert session.member
+    assert not session.is_reporter
     assert sorted(poller.name for poller in session.board.pollers) == [*EVERYBODYS, "widgets"]
     session.close()
     assert environ == {JOB: key_of_another()}

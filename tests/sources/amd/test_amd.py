@@ -400,7 +400,7 @@ def test_power_falls_back_to_power1_input(said: OSError | str) -> None:
 def test_job_member_reports_only_process_memory() -> None:
     drivers = mi300x(0)
     with opened("amd", drivers, STRANGER) as source:
-        source.context = source.context._replace(member=True)
+        source.context = source.context._replace(is_reporter=False)
         rows = {series.metric for series in all_of(source)}
     assert rows == {c.PROCESS_GPU_MEMORY_USAGE}
 

@@ -51,9 +51,9 @@ class Machine:
     def runs(self) -> int:
         return len(self._runs.read_text().splitlines()) if self._runs.exists() else 0
 
-    def open(self, member: bool) -> Source:
+    def open(self, is_reporter: bool) -> Source:
         config = Config.read({"nvml": "off", "nvidia_smi": str(self.tool)}, {})
-        source = Nvidia(SourceContext(config, Drivers(), os.getpid(), member, {}))
+        source = Nvidia(SourceContext(config, Drivers(), os.getpid(), is_reporter, {}))
         source.open()
         return source
 
@@ -65,7 +65,7 @@ def machine(tmp_path: Path) -> Machine:
 
 def test_nvidia_smi_runs_once_per_reading(machine: Machine) -> None:
     machine.says(100)
-    source = machine.open(member=False)
+    source = machine.open(is_reporter=True)
     assert source.min_interval == PACE
     found = often(source)
     assert machine.runs() == 1
@@ -79,7 +79,7 @@ def test_nvidia_smi_runs_once_per_reading(machine: Machine) -> None:
 
 
 def test_rows_that_nvidia_smi_lacks_are_missing(machine: Machine) -> None:
-    source = machine.open(member=False)
+    source = machine.open(is_reporter=True)
     rows = {series.metric.name for series in often(source)}
     list(source.read_slow())
     (sentence,) = (each for each in source.unsupported if each.endswith(": nvidia-smi does not say it"))
@@ -95,7 +95,7 @@ def test_rows_that_nvidia_smi_lacks_are_missing(machine: Machine) -> None:
 @pytest.mark.parametrize("path", [*DOCUMENTS, *samples("nvidia/*.xml")])
 def test_every_number_of_an_xml_document_is_a_point_of_its_device(machine: Machine, path: Path) -> None:
     machine.prints(path.read_bytes())
-    source = machine.open(member=False)
+    source = machine.open(is_reporter=True)
     found = often(source)
     source.close()
     expected: dict[tuple[str, str, frozenset[tuple[str, object]]], object] = {}
@@ -139,7 +139,7 @@ FOLLOWING = (
 
 def test_job_member_runs_nvidia_smi_itself_and_reports_only_its_memory(machine: Machine) -> None:
     machine.says(100)
-    source = machine.open(member=True)
+    source = machine.open(is_reporter=False)
     for used in (100, 250):
         machine.says(used)
         assert often(source) == {}

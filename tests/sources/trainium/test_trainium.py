@@ -391,7 +391,11 @@ def test_first_torchrun_rank_reports_the_cores_and_others_only_their_own() -> No
     ranks = [runtime(STRANGER, (0,), 1), runtime(CHILD, (1,), 1)]
     files = HOST | old_files(1, 2, 1) | program(opens="/dev/neuron0")
     found = [
-        all_of(site(Npus(files | extra, said_of(*ranks)), pid, member=member, environ={"NEURON_PROCESS_TAG": "job"}))
+        all_of(
+            site(
+                Npus(files | extra, said_of(*ranks)), pid, is_reporter=not member, environ={"NEURON_PROCESS_TAG": "job"}
+            )
+        )
         for pid, member, extra in (
             (STRANGER, False, {}),
             (CHILD, True, {f"/proc/{CHILD}/task/{CHILD}/children": "", f"/proc/{CHILD}/fd/3": "/dev/neuron0"}),
@@ -405,7 +409,7 @@ def test_first_torchrun_rank_reports_the_cores_and_others_only_their_own() -> No
 def test_job_member_starts_neuron_monitor_when_it_uses_a_core() -> None:
     said = said_of(runtime(STRANGER, (0,), 1))
     drivers = Npus(HOST | old_files(1, 2, 1) | program(), said)
-    source = site(drivers, member=True)
+    source = site(drivers, is_reporter=False)
     all_of(source)
     assert not all_of(source)
     assert not said.opened, "a worker that computes on no core starts no tool"
@@ -435,7 +439,7 @@ def test_every_runtime_is_reported_without_an_observed_program() -> None:
     drivers = Npus(
         HOST | {"/dev/neuron0": ""} | program(), said_of(runtime(70, (0,), 1, "a"), runtime(71, (1,), 1, "b"))
     )
-    found = all_of(site(drivers, alone=True))
+    found = all_of(site(drivers, all_processes=True))
     assert {series.attributes[TAG] for series in series_of(found, c.AWS_NEURON_EXECUTION_COUNT)} == {"a", "b"}
 
 

@@ -296,8 +296,8 @@ def _reporting(arguments: argparse.Namespace, pid: int, target: str) -> Iterator
     from opentelemetry.instrumentation.hardware.pipeline.reporter import JOB
     from opentelemetry.instrumentation.hardware.pipeline.session import Session
 
-    session = Session(settings.config(arguments), pid, alone=pid == os.getpid())
-    if session.member:
+    session = Session(settings.config(arguments), pid, all_processes=pid == os.getpid())
+    if not session.is_reporter:
         reporter = os.environ[JOB].partition(".")[0]
         say(f"process {reporter}, which started this one, reports the host already; here it is process.* alone")
     try:

@@ -122,7 +122,9 @@ def _session(arguments: argparse.Namespace, config: Config, pid: int) -> Session
     """A session of our own: other programs of a job do not keep it from looking at the host."""
     from opentelemetry.instrumentation.hardware.pipeline.session import Session
 
-    return Session(config, pid, arguments.every or arguments.window or 1.0, environ={}, alone=pid == os.getpid())
+    return Session(
+        config, pid, arguments.every or arguments.window or 1.0, environ={}, all_processes=pid == os.getpid()
+    )
 
 
 def _views(arguments: argparse.Namespace, config: Config, pid: int) -> None:

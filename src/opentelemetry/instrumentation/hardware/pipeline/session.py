@@ -40,7 +40,7 @@ class Session:
         drivers: makes the drivers of a source; by default those of this machine.
         environ: where the job's key is kept; what restricts a program's devices is always this process's own.
         clock: monotonic seconds.
-        alone: no program is observed; what sources know of each they say of all.
+        all_processes: no process is observed; per-process values are summed over all processes.
     """
 
     def __init__(
@@ -51,13 +51,13 @@ class Session:
         drivers: Callable[[str], Drivers] | None = None,
         environ: MutableMapping[str, str] | None = None,
         clock: Callable[[], float] = time.monotonic,
-        alone: bool = False,
+        all_processes: bool = False,
     ) -> None:
         self.config = config
         self.pid = os.getpid()
         self.clock = clock
         self._environ = os.environ if environ is None else environ
-        self.member = identity.is_member(self._environ, self.pid)
+        self.is_reporter = not identity.is_member(self._environ, self.pid)
         self.rhythm = CollectionSchedule(clock(), export_interval(self._environ) if interval is None else interval)
         observed = self.pid if pid is None else pid
         self._expected: set[str] = set()
@@ -68,8 +68,18 @@ class Session:
         # A site is made once: its drivers know, also after a source is opened again, which child could not be killed.
         pollers = [
             SourceRunner(
-                partial(make, SourceContext(config, make_drivers(name), observed, self.member, part=part, alone=alone)),
-                f"{name}:{part}" if part else name,
+                partial(
+                    make,
+                    SourceContext(
+                        config,
+                        make_drivers(name),
+                        observed,
+                        self.is_reporter,
+                        instance=instance,
+                        all_processes=all_processes,
+                    ),
+                ),
+                f"{name}:{instance}" if instance else name,
                 make.interval(config),
                 self.rhythm,
                 rows,
@@ -77,7 +87,7 @@ class Session:
                 clock,
             )
             for name, make in sources.items()
-            for part in make.parts(config)
+            for instance in make.instances(config)
         ]
         self.board = Board(pollers, rows, config, clock)
         prompt = {name for name, make in sources.items() if make.never_blocks or name not in self._expected}
@@ -134,7 +144,7 @@ class Session:
                 except Exception as error:
                     _LOG.warning("Source %s cannot be loaded: %s: %s", name, type(error).__name__, error)
                     continue
-                if not self.member or source.scope is Scope.PROCESS:
+                if self.is_reporter or source.scope is Scope.PROCESS:
                     found[name] = source
                     if expected:
                         self._expected.add(name)

@@ -30,14 +30,14 @@ class SourceContext(NamedTuple):
     config: Config
     drivers: Drivers
     pid: int
-    member: bool = False
-    """Whether another process reports the host's rows for this one."""
+    is_reporter: bool = True
+    """Whether this process reports the host and its devices; another process of the job does otherwise."""
     environ: Mapping[str, str] = os.environ
     """What tells which devices the program may use."""
-    part: str = ""
-    """Which of its parts the source is; see :meth:`Source.parts`."""
-    alone: bool = False
-    """Whether the process is no program that is observed, but looks at all of them."""
+    instance: str = ""
+    """Which of its instances the source is; see :meth:`Source.instances`."""
+    all_processes: bool = False
+    """Whether no process is observed: per-process values are summed over all processes."""
 
 
 class Source(ABC):
@@ -70,7 +70,7 @@ class Source(ABC):
         self.errors: list[str] = []
 
     @classmethod
-    def parts(cls, config: Config) -> Sequence[str]:
+    def instances(cls, config: Config) -> Sequence[str]:
         """What has a thread of its own each where the source is not prompt, so that none waits for another; most
         sources are one.
         """

@@ -31,7 +31,9 @@ class Raw:
     def __init__(self, config: Config) -> None:
         Openmetrics.prepare(config)
         self._sources = [
-            Openmetrics(SourceContext(config, Drivers(), 0, part=part)) for part in Openmetrics.parts(config) if part
+            Openmetrics(SourceContext(config, Drivers(), 0, instance=name))
+            for name in Openmetrics.instances(config)
+            if name
         ]
         self.expected = bool(self._sources)
         self.trouble = ""
@@ -48,14 +50,14 @@ class Raw:
 
         def ask(source: Openmetrics) -> None:
             with suppress(DriverError):
-                found[source.context.part] = self._of(source.context.part, source.scrape()[1])
+                found[source.context.instance] = self._of(source.context.instance, source.scrape()[1])
 
         threads = [threading.Thread(target=ask, args=(source,), daemon=True) for source in self._sources]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        return {key: value for source in self._sources for key, value in found.get(source.context.part, {}).items()}
+        return {key: value for source in self._sources for key, value in found.get(source.context.instance, {}).items()}
 
     def _of(self, endpoint: str, page: Page) -> dict[str, float]:
         found = {}

@@ -120,7 +120,7 @@ class Amd(Source):
 
     def read(self) -> Iterator[Point]:
         """Some ten files of each GPU, or a run of a tool."""
-        if not self.context.member:
+        if self.context.is_reporter:
             yield from self._gpus.read()
             self.min_interval = self._gpus.min_interval
 
@@ -128,7 +128,7 @@ class Amd(Source):
         """What hardly changes, errors, and what the observed program uses."""
         self._gpus.look()
         used = [*self._used()]  # first: it may be for their use that devices are reported
-        if not self.context.member:
+        if self.context.is_reporter:
             yield from self._gpus.read_slow()
         yield from used
         said = [*([self._instead] if self._instead else []), *self.choice.unsupported(), *self._gpus.unsupported()]

@@ -93,7 +93,7 @@ class Graphcore(Source):
         discovery = "all" if tuple(config.devices or ()) == _EVERY_PARTITION else "active"
         self._arguments = [folder, discovery, f"{self._period:g}"]
         self._listens = self._heard = False
-        if not self.context.member or not nodes:
+        if self.context.is_reporter or not nodes:
             self._begin()
 
     def _begin(self) -> None:
@@ -137,7 +137,7 @@ class Graphcore(Source):
             return
         self._hear()
         used = [*self._used()]  # first: it may be for their use that IPUs are reported
-        if not self.context.member:
+        if self.context.is_reporter:
             for ipu in self.chosen():
                 own = {name: value for name, value in ipu.said.items() if name not in ("session", "board.power")}
                 yield from self._device(ipu).points(own)
@@ -172,7 +172,7 @@ class Graphcore(Source):
         self._owners.look()
         if not self._listens and self._owners.computing():
             self._begin()
-        if not self.context.member:
+        if self.context.is_reporter:
             for ipu in self.chosen():
                 device = self._device(ipu)
                 yield device.series(c.HW_NPU_INFO, {c.HW_VENDOR: "Graphcore", **ipu.facts})(1)

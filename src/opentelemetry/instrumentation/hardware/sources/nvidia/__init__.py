@@ -148,7 +148,7 @@ class Nvidia(Source):
         nvml = self.context.drivers.custom("nvml", lambda: n.Nvml(named(self.context.config.nvml)))
         try:
             library = Library(nvml, self.choice, self._naps, self._exists(self.context.environ.get(_PIPES) or _MPS))
-            if not self.context.member:
+            if self.context.is_reporter:
                 library.listen()
         except BaseException:
             nvml.release()
@@ -166,7 +166,7 @@ class Nvidia(Source):
 
     def read(self) -> Iterator[Point]:
         """Some ten calls for each GPU."""
-        if self._gpus is not None and not self.context.member:
+        if self._gpus is not None and self.context.is_reporter:
             yield from self._gpus.read()
 
     def read_slow(self) -> Iterator[Point]:
@@ -175,11 +175,11 @@ class Nvidia(Source):
         if self._gpus is None:
             self.unsupported = [_ASLEEP]
             return
-        if self.context.member:  # others are asked by read()
+        if not self.context.is_reporter:  # others are asked by read()
             self._gpus.refresh()
         self._gpus.look()
         used = [*self._used(self._gpus)]  # first: it may be for their use that devices are reported
-        if not self.context.member:
+        if self.context.is_reporter:
             yield from self._gpus.read_slow()
         yield from used
         self.unsupported = [sentence for sentence in (self._instead, *self.choice.unsupported()) if sentence]

@@ -27,9 +27,11 @@ class Openmetrics(Source):
     rows = ("openmetrics.",)
 
     @classmethod
-    def parts(cls, config: Config) -> Sequence[str]:
+    def instances(cls, config: Config) -> Sequence[str]:
         """The endpoints."""
-        return [endpoint.name for endpoint in config.openmetrics.each] if config.openmetrics else super().parts(config)
+        return (
+            [endpoint.name for endpoint in config.openmetrics.each] if config.openmetrics else super().instances(config)
+        )
 
     @classmethod
     def interval(cls, config: Config) -> float:
@@ -61,7 +63,7 @@ class Openmetrics(Source):
             raise Unavailable("no endpoint is named", f"{PREFIX}OPENMETRICS takes name=http://host:port/metrics")
         from opentelemetry.instrumentation.hardware.drivers.http import Address, Http
 
-        self._endpoint = endpoint = known[self.context.part or next(iter(known))]
+        self._endpoint = endpoint = known[self.context.instance or next(iter(known))]
         self.min_interval = endpoint.interval
         try:
             self._parser = Parser(Filters(endpoint.name, endpoint.filters or config.openmetrics_filters))

@@ -102,14 +102,14 @@ class Trainium(Source):
                 raise
             self._without = _NO_TOOL + gone.reason + (f" ({gone.fix})" if gone.fix else "")
         self._waits = _PATIENCE
-        self._wanted = not self.context.member  # a member listens as soon as it uses a core: workers may never
+        self._wanted = self.context.is_reporter  # a member listens as soon as it uses a core: workers may never
         self._owners.look()
 
     def _listening(self, stream: StreamingCommand) -> Monitor:
         own = TOOL.at(self.context.config.neuron_monitor_config).path
         if not own:
             period = period_of(self.context.config.interval)
-            return Monitor(stream, ["-c", "{document}"], period, configuration(period, not self.context.member))
+            return Monitor(stream, ["-c", "{document}"], period, configuration(period, self.context.is_reporter))
         try:
             period = said_period(self._kernel.once(own))
         except OSError:  # the tool says so itself
@@ -125,7 +125,7 @@ class Trainium(Source):
         self.runtimes = self._ours(report.runtimes) if report is not None else []
         for runtime in self.runtimes:  # first: it may be for their use that devices are reported
             self._use(runtime)
-        if not self.context.member:
+        if self.context.is_reporter:
             yield from self._memory(report)
             yield from self._used_cores(report)
         yield from self._grouped(self.runtimes)
@@ -226,7 +226,7 @@ class Trainium(Source):
 
         One is known by its number. Where that cannot be seen from this container, by its tag.
         """
-        if self.context.alone:
+        if self.context.all_processes:
             return [*runtimes]
         pids = {runtime.pid for runtime in runtimes}
         if pids != self._seen:
@@ -297,7 +297,7 @@ class Trainium(Source):
         self._wanted = self._wanted or self._owners.computing()
         report = self._monitor.newest if self._monitor else None
         self._look(report)
-        if not self.context.member:
+        if self.context.is_reporter:
             for number in self._chosen(report):
                 yield from self._seldom(number, report)
         self.unsupported = [*([self._without] if self._without else []), *self.choice.unsupported()]
