@@ -196,9 +196,9 @@ def _names(row: Metric) -> str:
 
 
 def _asked(row: Metric) -> str:
-    if not row.detail:
-        return "default" + (f"; named: {row.more}" if row.more else "")
-    return f"`DETAIL={row.detail}` or named" if row.detail != "request" else "named"
+    if not row.opt_in:
+        return "default" + (f"; named: {row.opt_in_extras}" if row.opt_in_extras else "")
+    return f"`DETAIL={row.opt_in}` or named" if row.opt_in != "request" else "named"
 
 
 def metrics() -> str:
@@ -249,8 +249,8 @@ def summary() -> str:
     """The README's table: one line for each group."""
     rows = []
     for heading, metrics_ in groups():
-        default = [_names(row) for row in metrics_ if not row.detail]
-        asked = [_names(row) for row in metrics_ if row.detail]
+        default = [_names(row) for row in metrics_ if not row.opt_in]
+        asked = [_names(row) for row in metrics_ if row.opt_in]
         rows.append((heading, " ".join(default), " ".join(asked)))
     return table(("", "by default", "on request"), rows)
 

@@ -195,8 +195,8 @@ RULES: dict[str, Callable[[Metric], object]] = {
         row.help.isascii() and not row.help[:1].islower() and row.help.endswith(".") and len(row.help.split()) >= 3
     ),
     "source is named": lambda row: row.source,
-    "detail is known": lambda row: row.detail in ("", "request", *DETAILS),
-    "only rows of the default set have more on request": lambda row: not (row.detail and row.more),
+    "detail is known": lambda row: row.opt_in in ("", "request", *DETAILS),
+    "only rows of the default set have more on request": lambda row: not (row.opt_in and row.opt_in_extras),
     "attributes are distinct": lambda row: len(row.attributes) == len(set(row.attributes)),
     "attributes are dotted lower case": lambda row: all(
         re.fullmatch(r"[a-z][a-z0-9_]*(\.[a-z0-9_]+)*", name) for name in row.attributes
@@ -222,8 +222,8 @@ BAD: dict[str, dict[str, Any]] = {
     "unit is UCUM": {"unit": "kW"},
     "help is an ASCII sentence": {"help": "Power."},
     "source is named": {"source": ""},
-    "detail is known": {"detail": "all"},
-    "only rows of the default set have more on request": {"detail": "cpu", "more": "cpu"},
+    "detail is known": {"opt_in": "all"},
+    "only rows of the default set have more on request": {"opt_in": "cpu", "opt_in_extras": "cpu"},
     "attributes are distinct": {"attributes": ("a", "a")},
     "attributes are dotted lower case": {"attributes": ("A",)},
     "counters and up-down counters are the newest reading": {"kind": Kind.COUNTER, "window": Window.MEAN},

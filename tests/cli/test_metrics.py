@@ -33,10 +33,10 @@ def test_metrics_json_has_all_of_a_catalog_row() -> None:
     for row in CATALOG:
         each = found[row.name]
         assert each["attributes"] == list(row.attributes)
-        assert (each["kind"], each["unit"], each["default"]) == (row.kind.value, row.unit, not row.detail)
+        assert (each["kind"], each["unit"], each["default"]) == (row.kind.value, row.unit, not row.opt_in)
         assert (each["source"], each["help"]) == (row.source, row.help)
         assert ", ".join(each["wandb"]) == row.wandb
-        assert row.detail in ("", "request") or f"DETAIL={row.detail}" in each["how"]
+        assert row.opt_in in ("", "request") or f"DETAIL={row.opt_in}" in each["how"]
 
 
 def test_closed_pipe_is_no_error() -> None:

@@ -77,9 +77,9 @@ class Metric:
         attributes: the attribute keys that its points may carry.
         window: how a window of samples becomes one value.
         scope: whose number it is.
-        detail: "" for a row of the default set; otherwise the word in ``DETAIL`` that asks for it, or "request" for a
-            row that only ``INCLUDE_METRICS`` asks for.
-        more: what naming the row in ``INCLUDE_METRICS`` adds to a row of the default set.
+        opt_in: "" for a metric that is reported by default; otherwise the word in ``DETAIL`` that turns it on, or
+            "request" if only ``INCLUDE_METRICS`` does.
+        opt_in_extras: what naming a default metric in ``INCLUDE_METRICS`` adds to it.
         source: where the number comes from.
         wandb: the W&B keys that the row answers to.
         standard: whether the semantic conventions define it.
@@ -94,8 +94,8 @@ class Metric:
     attributes: tuple[str, ...] = ()
     window: Window = Window.LAST
     scope: Scope = Scope.HOST
-    detail: str = ""
-    more: str = ""
+    opt_in: str = ""
+    opt_in_extras: str = ""
     source: str = ""
     wandb: str = ""
     standard: bool = True

@@ -361,7 +361,7 @@ class Config:
         """Whether the row is reported at all."""
         if any(fnmatchcase(metric.name, glob) for glob in self.exclude_metrics or ()):
             return False
-        return not metric.detail or metric.detail in (self.detail or ()) or self.names(metric)
+        return not metric.opt_in or metric.opt_in in (self.detail or ()) or self.names(metric)
 
     def names(self, metric: Metric) -> bool:
         """Whether ``INCLUDE_METRICS`` asks for the row, which then comes in full."""

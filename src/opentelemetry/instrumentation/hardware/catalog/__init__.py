@@ -78,7 +78,7 @@ SYSTEM_CPU_TIME = Metric(
     "s",
     "CPU time by mode, all logical CPUs together.",
     (CPU_MODE, CPU_NUMBER),
-    more="with DETAIL=cpu one series per logical CPU instead of their sum",
+    opt_in_extras="with DETAIL=cpu one series per logical CPU instead of their sum",
     source="/proc/stat; elsewhere psutil.cpu_times",
 )
 SYSTEM_CPU_UTILIZATION = Metric(
@@ -88,7 +88,7 @@ SYSTEM_CPU_UTILIZATION = Metric(
     "Share of the CPU time spent in a mode, exact over the window.",
     (CPU_MODE, CPU_NUMBER),
     Window.RATIO,
-    more="mode idle; with DETAIL=cpu one series per logical CPU",
+    opt_in_extras="mode idle; with DETAIL=cpu one series per logical CPU",
     source="increase of the time in a mode over the increase of all of them",
     wandb="cpu.{i}.cpu_percent",
 )
@@ -113,7 +113,7 @@ SYSTEM_CPU_FREQUENCY = Metric(
     "Operating frequency of a logical CPU.",
     (CPU_NUMBER,),
     Window.MEAN,
-    detail="cpu",
+    opt_in="cpu",
     source="/sys/devices/system/cpu/cpu*/cpufreq/scaling_cur_freq; elsewhere psutil.cpu_freq",
 )
 SYSTEM_CPU_LOAD_1M = Metric(
@@ -129,7 +129,7 @@ SYSTEM_CPU_LOAD_5M = Metric(
     Kind.GAUGE,
     "{thread}",
     "The same over five minutes.",
-    detail="request",
+    opt_in="request",
     source="/proc/loadavg; elsewhere psutil.getloadavg",
     standard=False,
 )
@@ -138,7 +138,7 @@ SYSTEM_CPU_LOAD_15M = Metric(
     Kind.GAUGE,
     "{thread}",
     "The same over fifteen minutes.",
-    detail="request",
+    opt_in="request",
     source="/proc/loadavg; elsewhere psutil.getloadavg",
     standard=False,
 )
@@ -159,7 +159,7 @@ SYSTEM_MEMORY_UTILIZATION = Metric(
     "Memory in a state over the limit.",
     (MEMORY_STATE,),
     Window.MEAN,
-    more="states free, cached, buffers",
+    opt_in_extras="states free, cached, buffers",
     source="system.memory.usage over system.memory.limit",
     wandb="memory, memory_percent",
 )
@@ -204,7 +204,7 @@ SYSTEM_PAGING_UTILIZATION = Metric(
     "Swap space in a state over all of it; absent where there is none.",
     (PAGING_STATE,),
     Window.MEAN,
-    more="state free",
+    opt_in_extras="state free",
     source="system.paging.usage over its sum",
 )
 SYSTEM_PAGING_FAULTS = Metric(
@@ -221,7 +221,7 @@ SYSTEM_PAGING_OPERATIONS = Metric(
     "{operation}",
     "Pages swapped in and out.",
     (PAGING_DIRECTION,),
-    detail="request",
+    opt_in="request",
     source="/proc/vmstat: pswpin, pswpout; elsewhere psutil.swap_memory",
 )
 
@@ -249,7 +249,7 @@ SYSTEM_DISK_OPERATION_TIME = Metric(
     "s",
     "Time that the operations took, summed over all of them; over their number it is the mean latency.",
     (DEVICE, DISK_DIRECTION),
-    detail="request",
+    opt_in="request",
     source="/proc/diskstats; elsewhere psutil.disk_io_counters",
 )
 SYSTEM_DISK_IO_TIME = Metric(
@@ -278,7 +278,7 @@ SYSTEM_FILESYSTEM_UTILIZATION = Metric(
     "Space in a state over all of it, reserved space included; df's Use% is used / (used + free).",
     (DEVICE, FILESYSTEM_STATE, FILESYSTEM_TYPE, FILESYSTEM_MOUNTPOINT),
     Window.MEAN,
-    more="states free, reserved",
+    opt_in_extras="states free, reserved",
     source="statvfs",
     wandb="disk.{path}.usagePercent",
 )
@@ -307,7 +307,7 @@ SYSTEM_NETWORK_PACKET_COUNT = Metric(
     "{packet}",
     "Packets that an interface sent and received.",
     (INTERFACE, NETWORK_DIRECTION),
-    detail="request",
+    opt_in="request",
     source="/proc/net/dev; elsewhere psutil.net_io_counters",
 )
 SYSTEM_NETWORK_PACKET_DROPPED = Metric(
@@ -332,7 +332,7 @@ SYSTEM_NETWORK_CONNECTION_COUNT = Metric(
     "{connection}",
     "Sockets by transport and state, from the kernel's statistics (no walk over sockets).",
     (NETWORK_TRANSPORT, CONNECTION_STATE),
-    detail="connections",
+    opt_in="connections",
     source="/proc/net/sockstat, sockstat6, snmp (CurrEstab); absent elsewhere",
 )
 
@@ -350,7 +350,7 @@ SYSTEM_PROCESS_COUNT = Metric(
     "{process}",
     "Processes by state.",
     (PROCESS_STATE,),
-    detail="processes",
+    opt_in="processes",
     source="/proc/{pid}/stat of all processes, every 10 s at most; absent elsewhere",
 )
 SYSTEM_PRESSURE_TIME = Metric(
@@ -975,7 +975,7 @@ PROCESS_DISK_OPERATIONS = Metric(
     "Read and write calls of the process.",
     (DISK_DIRECTION,),
     scope=Scope.PROCESS,
-    detail="request",
+    opt_in="request",
     source="/proc/{pid}/io syscr, syscw; elsewhere psutil.Process.io_counters",
 )
 PROCESS_CONTEXT_SWITCHES = Metric(
@@ -1064,7 +1064,7 @@ GC_COLLECTIONS = Metric(
     "Runs of the garbage collector.",
     (GC_GENERATION,),
     scope=Scope.PROCESS,
-    detail="request",
+    opt_in="request",
     source="gc.get_stats",
 )
 GC_COLLECTED = Metric(
@@ -1074,7 +1074,7 @@ GC_COLLECTED = Metric(
     "Objects that the garbage collector freed.",
     (GC_GENERATION,),
     scope=Scope.PROCESS,
-    detail="request",
+    opt_in="request",
     source="gc.get_stats",
 )
 GC_UNCOLLECTABLE = Metric(
@@ -1084,7 +1084,7 @@ GC_UNCOLLECTABLE = Metric(
     "Objects that the garbage collector could not free.",
     (GC_GENERATION,),
     scope=Scope.PROCESS,
-    detail="request",
+    opt_in="request",
     source="gc.get_stats",
 )
 PROCESS_GPU_MEMORY_USAGE = Metric(
@@ -1215,7 +1215,7 @@ AWS_NEURON_EXECUTION_LATENCY = Metric(
     "Quantiles of the latency of executions: total, and of the device alone.",
     (NEURON_LATENCY, NEURON_QUANTILE, NEURON_TAG),
     scope=Scope.PROCESS,
-    more="quantiles p0, p1, p25, p75",
+    opt_in_extras="quantiles p0, p1, p25, p75",
     source="neuron-monitor: execution_stats, latency_stats, of its newest period",
     standard=False,
 )
@@ -1267,7 +1267,7 @@ SOURCE_READ_DURATION = Metric(
     "Wall time of the newest reading of a source.",
     (SOURCE,),
     scope=Scope.PROCESS,
-    detail="request",
+    opt_in="request",
     source="this package",
     standard=False,
 )

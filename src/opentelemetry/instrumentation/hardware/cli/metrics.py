@@ -46,7 +46,7 @@ class Metrics:
         """Print."""
         from opentelemetry.instrumentation.hardware.catalog import CATALOG
 
-        rows = [row for row in CATALOG if not (arguments.default and row.detail)]
+        rows = [row for row in CATALOG if not (arguments.default and row.opt_in)]
         if arguments.glob is not None:
             rows = [row for row in rows if fnmatchcase(row.name, arguments.glob.lower())]
         if not rows:
@@ -80,7 +80,7 @@ def _object(row: Metric) -> dict[str, object]:
         "attributes": list(row.attributes),
         "window": row.window.value,
         "scope": row.scope.value,
-        "default": not row.detail,
+        "default": not row.opt_in,
         "how": how(row),
         "source": row.source,
         "wandb": _keys(row),
@@ -94,14 +94,14 @@ def _keys(row: Metric) -> list[str]:
 
 def how(row: Metric) -> str:
     """How one gets the row, and more of it."""
-    if row.detail == "request":
+    if row.opt_in == "request":
         return f"on request: {PREFIX}INCLUDE_METRICS={row.name}"
-    if row.detail:
-        return f"on request: {PREFIX}DETAIL={row.detail}"
-    if row.more.startswith("with "):
-        return f"by default; {row.more}"
-    if row.more:
-        return f"by default; {PREFIX}INCLUDE_METRICS={row.name} adds {row.more}"
+    if row.opt_in:
+        return f"on request: {PREFIX}DETAIL={row.opt_in}"
+    if row.opt_in_extras.startswith("with "):
+        return f"by default; {row.opt_in_extras}"
+    if row.opt_in_extras:
+        return f"by default; {PREFIX}INCLUDE_METRICS={row.name} adds {row.opt_in_extras}"
     return "by default"
 
 
@@ -110,7 +110,7 @@ def _overview(rows: Sequence[Metric], width: int) -> Iterator[str]:
         ("NAME", [row.name for row in rows]),
         ("KIND", [row.kind.value for row in rows]),
         ("UNIT", [row.unit for row in rows]),
-        ("REPORTED", ["on request" if row.detail else "default" for row in rows]),
+        ("REPORTED", ["on request" if row.opt_in else "default" for row in rows]),
         ("W&B KEY", [row.wandb for row in rows]),
     ]
     sizes = [max(len(title), *map(len, cells)) for title, cells in columns]
