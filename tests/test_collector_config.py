@@ -80,10 +80,14 @@ def test_local_writes_console_files_and_prometheus_page(tmp_path: Path) -> None:
 
 def test_local_writes_everything_before_it_ends(tmp_path: Path) -> None:
     need(otelcol)
-    for _ in range(3):  # told to end while batches are still held, which a file shared by the pipelines did not survive
+    graceful = 0
+    while graceful < 3:  # stopped while batches are still held, which a file shared by the pipelines did not survive
         with Collector(tmp_path) as collector, program(collector) as (meters, tracers):
             meters.get_meter("trial").create_counter("trial.io", "By").add(7)
             tracers.get_tracer("trial").start_span("step").end()
+        if collector.status:  # the Collector reports that it is ready before it handles SIGTERM, and was killed by it
+            continue
+        graceful += 1
         assert values(collector.metrics(), "trial.io") == [7]
         assert any("resourceSpans" in line for line in collector.lines())
 

@@ -80,6 +80,9 @@ class Daemon:
     """A server that is ready once a GET of the address `ready` succeeds, and that writes its log into `directory`.
 
     It can be entered again after it was left, and comes back on the same addresses.
+
+    Attributes:
+        status: the exit status of the last run; negative for a signal.
     """
 
     def __init__(
@@ -96,6 +99,7 @@ class Daemon:
         self._seconds = seconds
         self._directory = directory
         self._process: subprocess.Popen[bytes] | None = None
+        self.status: int | None = None
         self.log = directory / f"{Path(self._command[0]).name}.log"
 
     @property
@@ -129,9 +133,9 @@ class Daemon:
         if alone is not None:
             # Shown in place of what the block failed with, as that is most likely only what came of it.
             raise Died(f"ended by itself with status {alone}; {self._log_tail()}") from error
-        status = self._stop()
-        if status not in (0, -signal.SIGTERM) and error is None:
-            raise Died(f"ended with status {status} when asked to; {self._log_tail()}")
+        self.status = self._stop()
+        if self.status not in (0, -signal.SIGTERM) and error is None:
+            raise Died(f"ended with status {self.status} when asked to; {self._log_tail()}")
 
     def _answers(self) -> bool:
         assert self._process is not None
