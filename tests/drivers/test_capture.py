@@ -13,8 +13,9 @@ from tests.sources.reading import Portable
 from tests.sources.tree import Fabricated, Tree
 from tests.stage import Clock
 
-from opentelemetry.instrumentation.hardware.drivers import DriverError, Drivers, PythonModule
+from opentelemetry.instrumentation.hardware.drivers import DriverError, Drivers
 from opentelemetry.instrumentation.hardware.drivers.capture import Record, Replay
+from opentelemetry.instrumentation.hardware.drivers.python_module import PythonModule
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Output, Tool
 from opentelemetry.instrumentation.hardware.model import Series, Unavailable, Value
 from opentelemetry.instrumentation.hardware.settings import Config
@@ -51,7 +52,7 @@ def _raised(call: Callable[[], object]) -> BaseException:
 
 
 @pytest.mark.parametrize("name", ["host", "filesystem", "container", "process"])
-@pytest.mark.parametrize("drivers", [Drivers, Portable], ids=["kernel", "psutil"])
+@pytest.mark.parametrize("drivers", [Drivers, Portable], ids=["files", "psutil"])
 def test_replayed_source_reads_what_it_read_while_recorded(name: str, drivers: type[Drivers]) -> None:
     clock, output = Clock(), StringIO()
     record = Record(drivers(), output, name, clock=clock)
@@ -91,14 +92,14 @@ def test_own_pid_is_masked_and_replayed_as_the_pid_of_another_process() -> None:
             record.files().read(f"/proc/{os.getpid()}/stat"),
             record.files().names(f"/proc/{os.getpid()}/task"),
             record.files().affinity(os.getpid()),
-            record.module("psutil").call("Process.num_threads", os.getpid()),
+            record.python_module("psutil").call("Process.num_threads", os.getpid()),
         ),
     )
     calls = [json.loads(line)[:3] for line in lines[2:]]
     assert calls == [
-        ["kernel", "read", ["/proc/{pid}/stat"]],
-        ["kernel", "names", ["/proc/{pid}/task"]],
-        ["kernel", "affinity", ["{pid}"]],
+        ["files", "read", ["/proc/{pid}/stat"]],
+        ["files", "names", ["/proc/{pid}/task"]],
+        ["files", "affinity", ["{pid}"]],
         ["psutil", "call", ["Process.num_threads", "{pid}"]],
     ]
     replay = Replay(lines)
@@ -132,8 +133,8 @@ ANSWERS: list[Any] = [
 @pytest.mark.parametrize("answer", ANSWERS, ids=repr)
 def test_answer_of_every_type_survives_record_and_replay(answer: Any) -> None:
     drivers = Fabricated(Tree(), {"tool": {"ask": lambda: answer}})
-    lines = _recorded(drivers, lambda record: record.module("tool").call("ask"))
-    found = Replay(lines).module("tool").call("ask")
+    lines = _recorded(drivers, lambda record: record.python_module("tool").call("ask"))
+    found = Replay(lines).python_module("tool").call("ask")
     assert found == answer
     assert type(found) is type(answer)
 
@@ -154,8 +155,8 @@ def test_answer_of_every_type_survives_record_and_replay(answer: Any) -> None:
 )
 def test_error_of_every_type_survives_record_and_replay(error: Exception) -> None:
     drivers = Fabricated(Tree(), {"tool": {"ask": error}})
-    lines = _recorded(drivers, lambda record: _raised(lambda: record.module("tool").call("ask")))
-    found = _raised(lambda: Replay(lines).module("tool").call("ask"))
+    lines = _recorded(drivers, lambda record: _raised(lambda: record.python_module("tool").call("ask")))
+    found = _raised(lambda: Replay(lines).python_module("tool").call("ask"))
     assert type(found).__name__ == type(error).__name__
     assert str(found) == str(error)
     if isinstance(error, OSError):
@@ -182,12 +183,12 @@ def test_unavailable_driver_is_replayed_as_unavailable() -> None:
 def test_call_without_recorded_answer_raises_an_error_that_names_it() -> None:
     lines = _recorded(Fabricated(Tree({"/proc/stat": "cpu 1\n"})), lambda record: record.files().read("/proc/stat"))
     replay = Replay(lines)
-    with pytest.raises(FileNotFoundError, match=r"the capture has no answer to kernel\.read\('/proc/other'\)"):
+    with pytest.raises(FileNotFoundError, match=r"the capture has no answer to files\.read\('/proc/other'\)"):
         replay.files().read("/proc/other")
     with pytest.raises(FileNotFoundError):
         replay.files().once("/proc/stat")
     with pytest.raises(Unavailable, match=r"the capture has no answer to psutil\.call\('cpu_times', True\)"):
-        replay.module("psutil").call("cpu_times", True)
+        replay.python_module("psutil").call("cpu_times", True)
 
 
 def test_calls_without_an_answer_are_not_recorded() -> None:
@@ -212,7 +213,7 @@ def test_repeated_call_in_a_tick_is_cached_and_unchanged_answer_is_not_rewritten
     record = Record(drivers, output, "host", clock=clock)
     heard = []
     for _ in range(3):
-        heard.append([record.module("tool").call("count") for _ in range(2)])
+        heard.append([record.python_module("tool").call("count") for _ in range(2)])
         record.files().read("/proc/still")
         clock.now += 2.5
         record.next()
@@ -227,12 +228,12 @@ def test_replay_answers_from_the_newest_tick_that_has_an_answer() -> None:
         [
             '{"capture": "host"}',
             '{"tick": 0}',
-            '["kernel", "uptime", [], 10.0]',
-            '["kernel", "online", [], 4]',
+            '["files", "uptime", [], 10.0]',
+            '["files", "online", [], 4]',
             '{"tick": 3}',
-            '["kernel", "uptime", [], 13.0]',
+            '["files", "uptime", [], 13.0]',
             '{"tick": 6}',
-            '["kernel", "online", [], {"error": ["OSError", 5, "gone"]}]',
+            '["files", "online", [], {"error": ["OSError", 5, "gone"]}]',
         ]
     )
     kernel = replay.files()
@@ -248,7 +249,7 @@ def test_replay_answers_from_the_newest_tick_that_has_an_answer() -> None:
 
 
 def test_replay_does_not_answer_from_later_ticks() -> None:
-    replay = Replay(['{"capture": "x"}', '{"tick": 0}', '{"tick": 1}', '["kernel", "uptime", [], 1.0]'])
+    replay = Replay(['{"capture": "x"}', '{"tick": 0}', '{"tick": 1}', '["files", "uptime", [], 1.0]'])
     with pytest.raises(FileNotFoundError):
         replay.files().uptime()
     replay.next()
@@ -294,8 +295,8 @@ def test_mask_applies_to_calls_and_answers_alike() -> None:
         (['{"capture": "host"}'], "the capture has no tick"),
         (['{"tick": 0}'], "line 1 of the capture: it has to begin with"),
         (["nonsense"], "line 1 of the capture: Expecting value"),
-        (['{"capture": "host"}', '["kernel", "uptime", [], 1]'], "line 2 of the capture: it is neither a tick nor"),
-        (['{"capture": "host"}', '{"tick": 0}', '["kernel", "uptime", []]'], "line 3 of the capture: it is neither"),
+        (['{"capture": "host"}', '["files", "uptime", [], 1]'], "line 2 of the capture: it is neither a tick nor"),
+        (['{"capture": "host"}', '{"tick": 0}', '["files", "uptime", []]'], "line 3 of the capture: it is neither"),
         (['{"capture": "host"}', '{"tock": 0}'], "line 2 of the capture: 'tick'"),
         (['{"capture": "host"}', '{"tick": "soon"}'], "line 2 of the capture: could not convert"),
         (['{"capture": "host"}', '{"tick": 0}', "7"], "line 3 of the capture: it is neither"),
@@ -310,7 +311,7 @@ def test_record_and_replay_are_drivers() -> None:
     lines = _recorded(Drivers(), lambda record: None)
     for each in (Record(Drivers(), StringIO(), "host"), Replay(lines)):
         assert isinstance(each, Drivers)
-        modules: PythonModule = each.module("psutil")
+        modules: PythonModule = each.python_module("psutil")
         assert modules is not None
         each.close()
 

@@ -9,7 +9,8 @@ import sys
 import pytest
 from tests.children import descriptors
 
-from opentelemetry.instrumentation.hardware.drivers import DriverError, Drivers, PythonModule, plain
+from opentelemetry.instrumentation.hardware.drivers import DriverError, Drivers
+from opentelemetry.instrumentation.hardware.drivers.python_module import PythonModule, plain
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.system.files import Space
@@ -82,7 +83,7 @@ def test_kernel_is_unavailable_outside_linux(monkeypatch: pytest.MonkeyPatch) ->
 def test_module_is_imported_at_first_call() -> None:
     code = (
         "import sys; from opentelemetry.instrumentation.hardware.drivers import Drivers\n"
-        "module = Drivers().module('psutil'); assert 'psutil' not in sys.modules\n"
+        "module = Drivers().python_module('psutil'); assert 'psutil' not in sys.modules\n"
         "module.call('cpu_count'); assert 'psutil' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -8,7 +8,8 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, cast
 
-from opentelemetry.instrumentation.hardware.drivers import Drivers, PythonModule, T
+from opentelemetry.instrumentation.hardware.drivers import Drivers, T
+from opentelemetry.instrumentation.hardware.drivers.python_module import PythonModule
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool
 from opentelemetry.instrumentation.hardware.system.files import Files
 
@@ -31,8 +32,8 @@ class Timed(Drivers):
     def files(self) -> Files:
         return self._drivers.files()
 
-    def module(self, name: str) -> PythonModule:
-        return self._drivers.module(name)
+    def python_module(self, name: str) -> PythonModule:
+        return self._drivers.python_module(name)
 
     def command(self, tool: Tool) -> Command:
         return self._drivers.command(tool)

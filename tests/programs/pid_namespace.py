@@ -51,7 +51,7 @@ with tempfile.NamedTemporaryFile() as evidence, opened("process") as source:
         found["child"] = child.pid
         found["silent"] = [without(name, child.pid) for name in ("process", "container")]
         theirs = ProcessTree(
-            LinuxMachine(LocalFiles(), Drivers().module("psutil")), LocalFiles(), child.pid, os.devnull
+            LinuxMachine(LocalFiles(), Drivers().python_module("psutil")), LocalFiles(), child.pid, os.devnull
         )
         theirs.look()
         found["theirs"] = sorted(theirs.among([child.pid, number]))

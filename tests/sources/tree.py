@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from errno import ENOENT, ESRCH
 from typing import Any, cast
 
-from opentelemetry.instrumentation.hardware.drivers import Drivers, PythonModule
+from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.drivers.python_module import PythonModule
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.system.files import Files, Space, Usage
 
@@ -197,7 +198,7 @@ class Fabricated(Drivers):
             raise Unavailable("this system is not Linux")
         return self.tree
 
-    def module(self, name: str) -> PythonModule:
+    def python_module(self, name: str) -> PythonModule:
         return cast(PythonModule, Answers(name, self.modules.get(name)))
 
     def become(self, other: Fabricated) -> None:

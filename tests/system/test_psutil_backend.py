@@ -155,7 +155,7 @@ def test_child_that_ends_during_the_reading_is_left_out() -> None:
 
 def _machine(**functions: object) -> PsutilMachine:
     drivers = Fabricated(None, {"psutil": functions, "time": {"time": 2_000.0}})
-    return PsutilMachine(drivers.module("psutil"), drivers.module("time"))
+    return PsutilMachine(drivers.python_module("psutil"), drivers.python_module("time"))
 
 
 def test_no_such_process_is_a_lookup_error() -> None:

@@ -171,7 +171,11 @@ HOST = (
 def asking(way: str) -> Iterator[Machine]:
     """The machine, asked through the kernel's files or through psutil."""
     drivers = Drivers()
-    yield (machine(drivers) if way == "kernel" else PsutilMachine(drivers.module("psutil"), drivers.module("time")))
+    yield (
+        machine(drivers)
+        if way == "kernel"
+        else PsutilMachine(drivers.python_module("psutil"), drivers.python_module("time"))
+    )
     drivers.close()
 
 

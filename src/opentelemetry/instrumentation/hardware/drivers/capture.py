@@ -5,8 +5,8 @@ somewhere else, or that was made up. A capture is a text file of JSON lines::
 
     {"capture": "host", "nature": "recorded", "machine": "Linux 6.18 x86_64", "date": "2026-11-21", "package": "0.1.0"}
     {"tick": 0.0}
-    ["kernel", "read", ["/proc/loadavg"], {"bytes": "0.08 0.22 0.41 1/310 4242\\n"}]
-    ["kernel", "read", ["/proc/pressure/cpu"], {"error": ["FileNotFoundError", 2, "No such file or directory"]}]
+    ["files", "read", ["/proc/loadavg"], {"bytes": "0.08 0.22 0.41 1/310 4242\\n"}]
+    ["files", "read", ["/proc/pressure/cpu"], {"error": ["FileNotFoundError", 2, "No such file or directory"]}]
     {"tick": 2.0}
 
 ``nature`` says where the answers are from: "recorded" from the drivers of a real machine, "simulated" by a stand-in for
@@ -29,7 +29,8 @@ from datetime import date
 from errno import ENOENT
 from typing import Any, TextIO, cast
 
-from opentelemetry.instrumentation.hardware.drivers import DriverError, Drivers, PythonModule, T
+from opentelemetry.instrumentation.hardware.drivers import DriverError, Drivers, T
+from opentelemetry.instrumentation.hardware.drivers.python_module import PythonModule
 from opentelemetry.instrumentation.hardware.drivers.streaming import StreamingCommand
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Output, Tool
 from opentelemetry.instrumentation.hardware.model import Unavailable
@@ -157,10 +158,10 @@ class Record(Drivers):
         self._line({"tick": round(self._clock() - self._start, 3)})
 
     def files(self) -> Files:
-        return cast(Files, self._opened("kernel", self._drivers.files))
+        return cast(Files, self._opened("files", self._drivers.files))
 
-    def module(self, name: str) -> PythonModule:
-        return cast(PythonModule, self._opened(name, lambda: self._drivers.module(name)))
+    def python_module(self, name: str) -> PythonModule:
+        return cast(PythonModule, self._opened(name, lambda: self._drivers.python_module(name)))
 
     def command(self, tool: Tool) -> Command:
         return cast(Command, self._opened(tool.name, lambda: self._drivers.command(tool)))
@@ -283,10 +284,10 @@ class Replay(Drivers):
         return True
 
     def files(self) -> Files:
-        self._open("kernel")
-        return cast(Files, _Saying(self, "kernel"))
+        self._open("files")
+        return cast(Files, _Saying(self, "files"))
 
-    def module(self, name: str) -> PythonModule:
+    def python_module(self, name: str) -> PythonModule:
         self._open(name)
         return cast(PythonModule, _Saying(self, name))
 
@@ -328,7 +329,7 @@ class Replay(Drivers):
                     raise error
                 return _exchange(_read(said[key]), arguments, _SELF, str(self._pid))
         call = f"{driver}.{method}({', '.join(map(repr, arguments))})"
-        if driver == "kernel":
+        if driver == "files":
             raise FileNotFoundError(ENOENT, f"the capture has no answer to {call}")
         raise Unavailable(f"the capture has no answer to {call}", "record it again")
 

@@ -17,7 +17,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from opentelemetry.instrumentation.hardware.drivers.opened import opened
 from opentelemetry.instrumentation.hardware.model import Unavailable
 
 if sys.platform != "win32":
@@ -221,7 +220,7 @@ class Child:
             for stream in range(2 + kept):
                 reading, writing = map(_moved, os.pipe())
                 ours, other = (reading, writing) if stream < 2 else (writing, reading)
-                self._ends[ours] = opened(ours)
+                self._ends[ours] = file_identity(ours)
                 theirs.append(other)
             source: tuple[object, ...] = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
             if kept:
@@ -254,7 +253,7 @@ class Child:
     def _close(self) -> None:
         while self._ends:
             end, ours = self._ends.popitem()
-            if opened(end) == ours:
+            if file_identity(end) == ours:
                 os.close(end)
 
     def read(self, deadline: float) -> Output:
@@ -287,7 +286,7 @@ class Child:
             return None  # in the latter case a child of its own still holds the streams, and has nothing to say
         said = b""
         for stream, _ in ready:
-            if opened(stream) != self._ends[stream]:
+            if file_identity(stream) != self._ends[stream]:
                 raise ChildProcessError(f"the program closed the pipe that {self._name} prints into")
             piece = os.read(stream, 1 << 16)
             if not piece:
@@ -357,6 +356,18 @@ class Child:
             pause = min(2 * pause, LOOK)
             time.sleep(min(pause, left))
         return True
+
+
+def file_identity(descriptor: int) -> tuple[int, int] | None:
+    """Device and inode of an open descriptor, None if it is closed.
+
+    The program may close our descriptors, and the next file that it opens gets the same number.
+    """
+    try:
+        status = os.fstat(descriptor)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _moved(descriptor: int) -> int:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 
-from opentelemetry.instrumentation.hardware.drivers import PythonModule
+from opentelemetry.instrumentation.hardware.drivers.python_module import PythonModule
 from opentelemetry.instrumentation.hardware.system import mounts, procfs
 from opentelemetry.instrumentation.hardware.system import pid_namespace as pids
 from opentelemetry.instrumentation.hardware.system.cgroup import Cgroup

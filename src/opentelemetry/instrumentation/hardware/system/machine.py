@@ -214,6 +214,6 @@ def _machine(drivers: Drivers) -> Machine:
     from opentelemetry.instrumentation.hardware.system.psutil_backend import PsutilMachine
 
     try:
-        return LinuxMachine(drivers.files(), drivers.module("psutil"))
+        return LinuxMachine(drivers.files(), drivers.python_module("psutil"))
     except Unavailable:
-        return PsutilMachine(drivers.module("psutil"), drivers.module("time"))
+        return PsutilMachine(drivers.python_module("psutil"), drivers.python_module("time"))

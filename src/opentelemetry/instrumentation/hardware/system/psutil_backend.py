@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from errno import ESRCH
 from typing import Any
 
-from opentelemetry.instrumentation.hardware.drivers import PythonModule
+from opentelemetry.instrumentation.hardware.drivers.python_module import PythonModule
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.system.files import Space
 from opentelemetry.instrumentation.hardware.system.machine import (

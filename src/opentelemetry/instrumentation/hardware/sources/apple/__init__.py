@@ -116,7 +116,7 @@ class Apple(Source):
         known = _tools(config)
         placed = [(tool.at(setting), make) for (tool, setting), make in zip(known, makes) if setting != "off"]
         yield from ((tool, make) for tool, make in placed if tool.path)
-        if drivers.module("platform").call("system") != "Darwin":
+        if drivers.python_module("platform").call("system") != "Darwin":
             return
         self._reasons += [f"{tool.name} is switched off" for tool, setting in known if setting == "off"]
         yield from ((tool, make) for tool, make in placed if not tool.path)

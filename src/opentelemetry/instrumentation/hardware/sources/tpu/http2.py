@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, cast
 
-from opentelemetry.instrumentation.hardware.drivers.opened import opened
+from opentelemetry.instrumentation.hardware.drivers.subprocess import file_identity
 
 _PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _DATA, _HEADERS, _RESET, _SETTINGS, _PUSH, _PING, _GOAWAY, _WINDOW, _CONTINUATION = 0, 1, 3, 4, 5, 6, 7, 8, 9
@@ -142,7 +142,7 @@ class Connection:
         """Connect, or see that the connection is still there: its number may be a file of the program's by now."""
         if self._stream < 0:
             self._connect(deadline)
-        elif opened(self._socket.fileno()) != self._ours:
+        elif file_identity(self._socket.fileno()) != self._ours:
             raise Away("the program closed the connection")
 
     def _send(self, data: bytes, deadline: float) -> None:
@@ -208,7 +208,7 @@ class Connection:
                     raise  # that is no matter of who is there
                 why = why or _why(error)
                 continue
-            self._ours = opened(made.fileno())
+            self._ours = file_identity(made.fileno())
             try:
                 made.settimeout(_left(deadline))
                 made.connect(place)
@@ -225,7 +225,7 @@ class Connection:
     def close(self) -> None:
         """Close the descriptor, if it is ours still; in a forked child the connection stays its parent's."""
         if self._socket is not None:
-            if opened(self._socket.fileno()) == self._ours:
+            if file_identity(self._socket.fileno()) == self._ours:
                 self._socket.close()
             else:
                 self._socket.detach()
