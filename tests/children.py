@@ -70,7 +70,7 @@ def started(line: list[str], env: Mapping[str, str] | None = None, **options: An
 
 
 def run(line: list[str], env: Mapping[str, str] | None = None, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run a child to its end; a test fails with what the child said where it does not come."""
+    """Run a child to its end; a test fails with the output of a child that does not end."""
     with started(line, env, **options) as child:
         try:
             out, err = child.communicate(timeout=PATIENCE)
@@ -87,9 +87,9 @@ def run_past_last_line(
     """Run a child that prints one line when its work is done; it has to end within `END` seconds of that."""
     with started(line, env, **options) as child:
         assert child.stdout is not None
-        said = child.stdout.readline()
+        first = child.stdout.readline()
         rest, err = end_of(child)
-    return subprocess.CompletedProcess(line, child.returncode, said + rest, err)
+    return subprocess.CompletedProcess(line, child.returncode, first + rest, err)
 
 
 def end_of(child: subprocess.Popen[str]) -> tuple[str, str]:

@@ -159,10 +159,10 @@ def test_faulty_sources_lose_only_their_own_metrics_and_are_logged_once(
     seen = [export.values("application.collections")[0] for export in exports(tmp_path / "journal")]
     assert seen == list(range(1, len(seen) + 1))
     # Each source is logged once when it fails and once when it recovers.
-    said = [(record.levelname, record.getMessage()) for record in caplog.records]
+    report = [(record.levelname, record.getMessage()) for record in caplog.records]
     for name in names:
-        assert [level for level, text in said if f"Source {name}" in text] == ["WARNING", "INFO"], (name, said)
-    assert [text for level, text in said if level == "ERROR"] == []
+        assert [level for level, text in report if f"Source {name}" in text] == ["WARNING", "INFO"], (name, report)
+    assert [text for level, text in report if level == "ERROR"] == []
 
 
 # -- Sources of other packages, found by entry point.
@@ -204,12 +204,12 @@ def test_hanging_source_of_an_entry_point_does_not_hold_up_the_program_end(
 ) -> None:
     outcome = children.run_past_last_line(children.command("third_party", tmp_path / "journal", end), package)
     assert outcome.returncode == 0, outcome.stderr
-    said = json.loads(outcome.stdout)
-    assert {"otel-hardware-good", "otel-hardware-stuck"} <= set(said["threads"])
-    assert "otel-hardware-shared" in said["threads"], "those that never wait share a thread"
+    report = json.loads(outcome.stdout)
+    assert {"otel-hardware-good", "otel-hardware-stuck"} <= set(report["threads"])
+    assert "otel-hardware-shared" in report["threads"], "those that never wait share a thread"
     if end == "uninstrument":
-        assert said["left"] == ["otel-hardware-stuck"]
-        assert said["seconds"] < 10, "it waits for a second, and for no more"
+        assert report["left"] == ["otel-hardware-stuck"]
+        assert report["seconds"] < 10, "it waits for a second, and for no more"
     warnings = [line for line in outcome.stderr.splitlines() if line.startswith("WARNING")]
     assert len(warnings) == 2, outcome.stderr
     (lost,) = [line for line in warnings if "lost" in line]
@@ -229,17 +229,17 @@ def _beside_the_dead(tmp_path: Path, source: str, end: str, before: list[str], *
     if outcome.returncode == 77:
         pytest.skip(f"a mount that never answers cannot be made here: {outcome.stdout.strip()}")
     assert outcome.returncode == 0, outcome.stderr
-    said = json.loads(outcome.stdout)
-    assert {"system.cpu.time", "system.disk.io", "process.cpu.time"} <= set(said["others"])
-    assert sorted(said["up"])[:2] == [0, 1], "one is down, and no other"
-    assert not [row for row in discover()[source]().rows for name in said["others"] if name.startswith(row)]
+    report = json.loads(outcome.stdout)
+    assert {"system.cpu.time", "system.disk.io", "process.cpu.time"} <= set(report["others"])
+    assert sorted(report["up"])[:2] == [0, 1], "one is down, and no other"
+    assert not [row for row in discover()[source]().rows for name in report["others"] if name.startswith(row)]
     found = exports(journal)
     assert [at for at, export in enumerate(found) if not export.values("application.steps")] == []
     lines = [line for line in outcome.stderr.splitlines() if f"Source {source}" in line]
     assert [line.split()[0] for line in lines] == ["WARNING", "INFO"][: 1 + (end == "heal")], outcome.stderr
     if end == "uninstrument":
-        assert said["threads"] == [f"otel-hardware-{source}"]
-        assert said["seconds"] < 10, "it waits for a second, and for no more"
+        assert report["threads"] == [f"otel-hardware-{source}"]
+        assert report["seconds"] < 10, "it waits for a second, and for no more"
     return found
 
 
@@ -297,10 +297,10 @@ def test_program_without_descriptors_or_files_exits_normally(tmp_path: Path, poo
 def test_closerange_of_all_descriptors_leaves_new_ones_of_the_program_alone(tmp_path: Path, kind: str) -> None:
     outcome = children.run(children.command("closes_all", kind, tmp_path))
     assert (outcome.returncode, outcome.stderr) == (0, "")
-    said = json.loads(outcome.stdout)
-    assert said["taken"] >= 10, "the program has descriptors that were ours"
-    assert (said["lost"], said["lost_at_the_end"], said["left"]) == ([], [], [])
-    before, then = said["before"], said["then"]
+    report = json.loads(outcome.stdout)
+    assert report["taken"] >= 10, "the program has descriptors that were ours"
+    assert (report["lost"], report["lost_at_the_end"], report["left"]) == ([], [], [])
+    before, then = report["before"], report["then"]
     assert set(before.pop("names")) <= set(then.pop("names"))
     assert {"system.memory.limit []", "process.thread.count []"} < set(before)
     assert then == before

@@ -17,9 +17,9 @@ SWITCH = "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS=system_metrics"
 def test_system_metrics_beside_hardware_reports_both_and_warns_once(tmp_path: Path, first: str) -> None:
     outcome = children.run(children.command("peer", tmp_path / "journal", first))
     assert outcome.returncode == 0, outcome.stderr
-    said = [line for line in outcome.stderr.splitlines() if "system_metrics" in line or "system-metrics" in line]
-    assert len(said) == 1, outcome.stderr
-    assert SWITCH in said[0]
+    report = [line for line in outcome.stderr.splitlines() if "system_metrics" in line or "system-metrics" in line]
+    assert len(report) == 1, outcome.stderr
+    assert SWITCH in report[0]
     # The same names in two scopes: a backend that drops the scope shows one series over the other.
     both = {"system.cpu.time", "system.memory.usage", "process.cpu.time"}
     *_, last = (each for each in exports(tmp_path / "journal") if both <= each.names(OURS) & each.names(THEIRS))

@@ -68,35 +68,35 @@ def fork(journal: Path, way: str) -> dict[str, Any]:
     quiet = {"PYTHONWARNINGS": "ignore::DeprecationWarning"}
     outcome = children.run(children.command("forks", journal, report, way), quiet)
     assert (outcome.returncode, outcome.stderr) == (0, "")
-    said: dict[str, Any] = json.loads(report.read_text())
-    return said
+    content: dict[str, Any] = json.loads(report.read_text())
+    return content
 
 
 @pytest.mark.parametrize("way", ["os", "multiprocessing"])
 def test_forked_child_exports_nothing_of_ours_until_it_instruments_itself(journal: Path, way: str) -> None:
-    said = fork(journal, way)
-    child = of(said["pid"], exports(journal))
-    silent, loud = child[: said["last silent export"]], child[said["last silent export"] :]
-    assert said["silent"] == {"threads": [], "open": [], "instrumented": False}
+    report = fork(journal, way)
+    child = of(report["pid"], exports(journal))
+    silent, loud = child[: report["last silent export"]], child[report["last silent export"] :]
+    assert report["silent"] == {"threads": [], "open": [], "instrumented": False}
     assert len(silent) >= 3
     assert [export.names() for export in silent if export.names()] == []
     assert all(export.values("application.steps") for export in child), "the child's own counter lost a collection"
     # Its own numbers: it took 200 MiB that its parent, which reports too, does not have.
-    parent = [export for export in exports(journal) if export.pid != said["pid"]]
+    parent = [export for export in exports(journal) if export.pid != report["pid"]]
     assert loud[0].values("process.memory.usage")[0] >= 200 << 20
     assert parent[-1].values("process.memory.usage")[0] < 200 << 20
-    assert said["loud"] == {"threads": ["otel-hardware-shared"]}
+    assert report["loud"] == {"threads": ["otel-hardware-shared"]}
     assert names(loud) & HOST == set(), "the parent lives and reports the host already"
     assert "system.cpu.time" in parent[-1].names(), "the parent went on after the fork"
-    assert said["shutdown"] < children.END, "a provider that waits for a lost thread waits for 30 s"
+    assert report["shutdown"] < children.END, "a provider that waits for a lost thread waits for 30 s"
 
 
 def test_forks_during_readings_and_collections_do_not_hang() -> None:
     outcome = children.run(children.command("fork_storm", 200, 20))
     assert outcome.returncode == 0, outcome.stderr
-    said = json.loads(outcome.stdout)
-    assert said["outcomes"] == [0] * 200, outcome.stderr
-    assert said["collections"] > 0
+    report = json.loads(outcome.stdout)
+    assert report["outcomes"] == [0] * 200, outcome.stderr
+    assert report["collections"] > 0
 
 
 def test_reading_threads_import_no_module() -> None:

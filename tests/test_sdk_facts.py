@@ -198,13 +198,13 @@ def test_creating_instrument_during_callbacks_blocks(bench: Bench, instrument: C
     assert waited == [True]
     assert made.is_set()
 
-    said: list[tuple[Metric, Any, Attributes]] = [(SYSTEM_UPTIME, 1.0, NONE)]
-    instrument(source("late", said))
+    points: list[tuple[Metric, Any, Attributes]] = [(SYSTEM_UPTIME, 1.0, NONE)]
+    instrument(source("late", points))
     assert bench.ours()
     opened = HardwareInstrumentor()._session
     assert opened is not None
     opened.notice = lambda: None  # our own thread, which creates the instruments, is late
-    said.append((SYSTEM_NETWORK_ERRORS, 5, NONE))
+    points.append((SYSTEM_NETWORK_ERRORS, 5, NONE))
     before = bench.instruments()
     opened.fresh(60)
     collecting = threading.Thread(target=bench.collect, daemon=True)
@@ -331,9 +331,9 @@ def test_cardinality_limit_counts_series_over_process_life(bench: Bench, instrum
             assert child.stdout
             churned = {str(child.pid), child.stdout.readline().strip()}
             ours = bench.ours()
-            said = {str(value) for point in ours for value in point.attributes.values()}
+            exported = {str(value) for point in ours for value in point.attributes.values()}
             assert {"process.tree.count", "system.network.connection.count"} <= {point.name for point in ours}
-            assert said & churned == set(), "an attribute has a pid or a port"
+            assert exported & churned == set(), "an attribute has a pid or a port"
 
 
 # -- The callback of a dropped stream still runs.
@@ -566,13 +566,13 @@ def test_collection_cost_grows_with_observations_and_attributes(bench: Bench, in
 
 
 def test_instrument_is_created_with_its_first_observation(bench: Bench, instrument: Callable[..., None]) -> None:
-    said: list[tuple[Metric, Any, Attributes]] = [(SYSTEM_UPTIME, 1.0, NONE)]
-    instrument(source("late", said))
+    points: list[tuple[Metric, Any, Attributes]] = [(SYSTEM_UPTIME, 1.0, NONE)]
+    instrument(source("late", points))
     for rows in ({"system.uptime"}, {"system.uptime", "system.network.errors"}):
         names = {point.name for point in bench.ours()}
         assert {name for name in names if name.startswith("system.")} == rows
         assert bench.instruments() == len(names)
-        said.append((SYSTEM_NETWORK_ERRORS, 5, NONE))
+        points.append((SYSTEM_NETWORK_ERRORS, 5, NONE))
 
 
 # -- The span that is current during a collection becomes an exemplar of the observations.

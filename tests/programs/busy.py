@@ -36,17 +36,17 @@ until(lambda: all(session.board.collect({}).values.get(row) for row in NUMBERS.v
 threads = [threading.Thread(target=compute) for _ in range(4)]
 for thread in threads:
     thread.start()
-said: list[dict[str, tuple[float, float]]] = []
+report: list[dict[str, tuple[float, float]]] = []
 
 
 def enough() -> bool:
     snapshot = session.board.collect({})
     session.rhythm.note(threading.get_ident(), time.monotonic())
-    said.append(
+    report.append(
         {name: (snapshot.read[name], sum(value for value, _ in snapshot.values[row])) for name, row in NUMBERS.items()}
     )
     threading.Event().wait(PERIOD / 3)
-    return all(len({collection[name][0] for collection in said}) > READINGS for name in NUMBERS)
+    return all(len({collection[name][0] for collection in report}) > READINGS for name in NUMBERS)
 
 
 try:
@@ -56,4 +56,4 @@ finally:
 for thread in threads:
     thread.join()
 session.close()
-print(json.dumps(said))
+print(json.dumps(report))

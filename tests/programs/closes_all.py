@@ -1,7 +1,7 @@
 """A program that closes all descriptors that it knows nothing of, without a fork, and then opens its own.
 
 Usage: closes_all.py sockets|files FOLDER; with "files" each number of ours becomes a file of the program's in which
-stands what ours said, with other digits.
+stands what ours read, with other digits.
 Prints, as JSON: how many descriptors of ours are the program's now; which of the program's are no longer its, while
 we go on and after uninstrumenting, and what is then left open; and what we say before and at the next reading.
 """
@@ -63,9 +63,9 @@ if KIND == "sockets":
     kept = [each for _ in range(20) for each in socket.socketpair()]
     mine = {each.fileno() for each in kept}
 else:
-    for number, said in ours.items():
+    for number, report in ours.items():
         path = FOLDER / str(number)
-        path.write_bytes(said.translate(OTHER))
+        path.write_bytes(report.translate(OTHER))
         descriptor = os.open(path, os.O_RDONLY)
         if descriptor != number:
             os.dup2(descriptor, number)

@@ -72,13 +72,13 @@ def alone() -> bool:
 
 
 until(alone, "export of the others")
-said: dict[str, object] = {"others": sorted(ill.names()), "up": ill.values("otel_hardware.source.up")}
+report: dict[str, object] = {"others": sorted(ill.names()), "up": ill.values("otel_hardware.source.up")}
 if END == "heal":
     os.kill(int(os.environ["DEAD_MOUNT_SERVER"]), signal.SIGUSR1)
     until(lambda: health() == [1], "recovery")
 elif END == "uninstrument":
     begun = time.monotonic()
     instrumentor.uninstrument()
-    said["seconds"] = time.monotonic() - begun
-    said["threads"] = traces.threads()
-print(json.dumps(said), flush=True)
+    report["seconds"] = time.monotonic() - begun
+    report["threads"] = traces.threads()
+print(json.dumps(report), flush=True)

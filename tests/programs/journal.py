@@ -124,8 +124,8 @@ def exports(path: str | Path) -> list[Export]:
 
 def parsed(line: str) -> Export:
     """One line of a journal."""
-    said = json.loads(line)
-    return Export(said["pid"], said["time"], [Arrived(*point) for point in said["points"]])
+    report = json.loads(line)
+    return Export(report["pid"], report["time"], [Arrived(*point) for point in report["points"]])
 
 
 def newest(path: str | Path) -> Export | None:

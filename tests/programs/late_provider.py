@@ -30,17 +30,17 @@ def counts() -> dict[str, int]:
     return {"metrics": len({point.name for point in ours}), "most": max(series.values(), default=0)}
 
 
-said = {}
+report = {}
 instrumentor.instrument(sources="process")
 set_meter_provider(MeterProvider([reader]))
-said["set later"] = counts()
+report["set later"] = counts()
 instrumentor.uninstrument()
-said["uninstrumented"] = counts()
+report["uninstrumented"] = counts()
 instrumentor.instrument(sources="process")
-said["again"] = counts()
+report["again"] = counts()
 instrumentor.instrument(meter_provider=get_meter_provider())
-said["explicit too"] = counts()
+report["explicit too"] = counts()
 instrumentor.uninstrument()
 instrumentor.instrument(meter_provider=get_meter_provider(), sources="process")
-said["explicit alone"] = counts()
-print(json.dumps(said))
+report["explicit alone"] = counts()
+print(json.dumps(report))

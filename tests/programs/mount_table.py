@@ -29,11 +29,11 @@ def number() -> int:
 folder = sys.argv[1]
 enter()
 real, kernel = os.path.realpath(TABLE), LocalFiles()
-said: dict[str, list[bool]] = {}
+report: dict[str, list[bool]] = {}
 
 
 def ask(event: str) -> None:
-    said[event] = [kernel.changed(TABLE), kernel.changed(TABLE)]
+    report[event] = [kernel.changed(TABLE), kernel.changed(TABLE)]
 
 
 ask("nothing yet")
@@ -67,4 +67,4 @@ ask("a mount in another namespace, which we entered")
 kernel.close()
 os.write(theirs, b"x")
 assert other.recv(1) == b"x", "the socket is not ours to close"
-print(json.dumps(said))
+print(json.dumps(report))

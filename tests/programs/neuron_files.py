@@ -18,10 +18,10 @@ from opentelemetry.instrumentation.hardware.sources.trainium import Trainium
 
 virtual = str(Path(NEURON).parent)
 subprocess.run(["mount", "-t", "tmpfs", "none", virtual], check=True)
-for path, said in old_files(2, 2, 1).items():
+for path, report in old_files(2, 2, 1).items():
     if path.startswith(NEURON):
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        Path(path).write_text(said)
+        Path(path).write_text(report)
 source = Trainium(SourceContext(Config.read({"neuron_monitor": "off"}, {}), Drivers(), os.getpid()))
 source.open()
 for series, value in (*source.read(), *source.read_slow()):

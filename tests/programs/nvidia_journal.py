@@ -55,14 +55,14 @@ def child() -> None:
 instrument()
 for line in sys.stdin:
     word, _, seconds = line.strip().partition(" ")
-    said: object = None
+    report: object = None
     if word == "export":
         export()
     elif word == "later":
         clock.put_forward(float(seconds))
     elif word == "uninstrument":
         instrumentor.uninstrument()
-        said = {"threads": traces.threads(), "open": traces.descriptors()}
+        report = {"threads": traces.threads(), "open": traces.descriptors()}
     elif word == "again":
         instrument()
     elif word == "fork":
@@ -70,5 +70,5 @@ for line in sys.stdin:
         if not pid:
             child()
             os._exit(0)
-        said = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    print(json.dumps(said), flush=True)
+        report = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    print(json.dumps(report), flush=True)

@@ -53,7 +53,7 @@ def run() -> dict[str, object]:
     poller = next(poller for poller in session.board.pollers if poller.name == "nvidia")
     with open("/proc/self/maps") as maps:
         mapped = "nvidia-ml" in maps.read()
-    said = {
+    report = {
         "points": [(each.name, dict(each.attributes), each.value) for each in points],
         "missing": poller.source.unsupported if poller.source else [],
         "problem": poller.problem.reason if poller.problem else None,
@@ -64,7 +64,7 @@ def run() -> dict[str, object]:
     }
     instrumentor.uninstrument()
     provider.shutdown()
-    return said
+    return report
 
 
 logging.basicConfig(level=logging.INFO, handlers=[Ear()])

@@ -12,9 +12,9 @@ from typing import Any
 from nvitop import NA, Device, PhysicalDevice, libnvml  # type: ignore[import-untyped]
 
 
-def known(said: Mapping[str, Any]) -> dict[str, Any]:
+def known(report: Mapping[str, Any]) -> dict[str, Any]:
     """Without what nvitop does not know."""
-    return {name: value for name, value in said.items() if value is not NA and value is not None}
+    return {name: value for name, value in report.items() if value is not NA and value is not None}
 
 
 def of(device: Any) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -60,5 +60,5 @@ def parts(whole: Any) -> Iterator[Any]:
 wholes = PhysicalDevice.all()
 devices = [*wholes, *chain.from_iterable(map(parts, wholes))]
 for _ in sys.stdin:
-    said = {device.uuid(): of(device) for device in devices}
-    print(json.dumps({"driver": Device.driver_version(), "devices": said}), flush=True)
+    report = {device.uuid(): of(device) for device in devices}
+    print(json.dumps({"driver": Device.driver_version(), "devices": report}), flush=True)

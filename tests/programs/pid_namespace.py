@@ -26,7 +26,7 @@ found: dict[str, Any] = {"me": me, "number": number, "another": me != number and
 
 
 def without(source: str, pid: int) -> str:
-    """Why nothing is said of a process."""
+    """Why a test cannot report on a process."""
     try:
         with opened(source, pid=pid) as each:
             return f"{len(all_of(each))} numbers"

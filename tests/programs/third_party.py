@@ -28,10 +28,10 @@ until(lambda: (export := newest(JOURNAL)) and "system.uptime" in export.names(),
 assert instrumentor._session is not None
 stuck = [poller for poller in instrumentor._session.board.pollers if poller.name == "stuck"]
 until(lambda: all(poller.busy_since is not None for poller in stuck), "reading that hangs")
-said: dict[str, object] = {"threads": traces.threads()}
+report: dict[str, object] = {"threads": traces.threads()}
 if END == "uninstrument":
     begun = time.monotonic()
     instrumentor.uninstrument()
-    said["seconds"] = time.monotonic() - begun
-    said["left"] = traces.threads()
-print(json.dumps(said), flush=True)
+    report["seconds"] = time.monotonic() - begun
+    report["left"] = traces.threads()
+print(json.dumps(report), flush=True)
