@@ -1,0 +1,118 @@
+"""Metrics of GPUs."""
+
+from __future__ import annotations
+
+from opentelemetry.instrumentation.hardware.catalog.attributes import (
+    FREQUENCY_DOMAIN,
+    GPU_INDEX,
+    GPU_LINK,
+    GPU_TASK,
+    GPU_TYPE,
+    HW_DEVICE,
+    HW_INFO,
+    NETWORK_DIRECTION,
+    THROTTLE_REASON,
+)
+from opentelemetry.instrumentation.hardware.catalog.kinds import counter, gauge, updown
+from opentelemetry.instrumentation.hardware.model import Window
+
+# A table: the lines of a row are its name, help text, source and options.
+# fmt: off
+
+HW_GPU_INFO = gauge(
+    "hw.gpu.info", "1", (*HW_INFO, GPU_INDEX, GPU_TYPE),
+    "Constant 1. The attributes describe the GPU; join them to other metrics by hw.id.",
+    source="nvmlDeviceGetName, nvmlDeviceGetUUID, nvmlDeviceGetSerial, nvmlDeviceGetPciInfo_v3, "
+    "nvmlDeviceGetVbiosVersion, nvmlSystemGetDriverVersion; amdgpu: unique_id, product_name or libdrm's "
+    "amdgpu.ids, serial_number, vbios_version",
+    standard=False,
+)
+HW_GPU_UTILIZATION = gauge(
+    "hw.gpu.utilization", "1", (*HW_DEVICE, GPU_TASK),
+    "Share of time during which the GPU was busy with a task. For sm, tensor, dram and fp* it is the share of the "
+    "unit's peak rate; for scaled, of the GPU's capacity at its highest frequency.",
+    source="general: nvmlDeviceGetSamples, else nvmlDeviceGetUtilizationRates, also for memory; encoder, decoder, "
+    "jpeg, ofa: nvmlDeviceGetEncoderUtilization and similar; sm, tensor, dram, fp64, fp32, fp16: "
+    "nvmlGpmMetricsGet; amdgpu: gpu_busy_percent, mem_busy_percent (memory), gpu_metrics (video, jpeg); "
+    "Apple: Device Utilization % of the I/O registry, macmon gpu_active_ratio (general), gpu_scaled_ratio "
+    "(scaled)",
+    wandb="gpu.{i}.gpu, gpu.{i}.memory, gpu.{i}.encoderUtilization, gpu.{i}.smActive, gpu.{i}.pipeTensorActive, "
+    "gpu.{i}.dramActive, gpu.{i}.pipeFp64Active, gpu.{i}.pipeFp32Active, gpu.{i}.pipeFp16Active",
+    window=Window.MEAN,
+)
+HW_GPU_UTILIZATION_PEAK = gauge(
+    "hw.gpu.utilization.peak", "1", HW_DEVICE,
+    "Highest sample of the general utilization since the previous collection.",
+    source="as hw.gpu.utilization",
+    window=Window.PEAK, standard=False,
+)
+HW_GPU_TIME = counter(
+    "hw.gpu.time", "s", (*HW_DEVICE, GPU_TASK),
+    "Time during which the GPU was busy with a task, since instrumentation started.",
+    source="integral of hw.gpu.utilization",
+    standard=False,
+)
+HW_GPU_SM_OCCUPANCY = gauge(
+    "hw.gpu.sm.occupancy", "1", HW_DEVICE,
+    "Warps resident on the streaming multiprocessors, as a share of the maximum.",
+    source="nvmlGpmMetricsGet: NVML_GPM_METRIC_SM_OCCUPANCY",
+    wandb="gpu.{i}.smOccupancy",
+    window=Window.MEAN, standard=False,
+)
+HW_GPU_MEMORY_USAGE = updown(
+    "hw.gpu.memory.usage", "By", HW_DEVICE,
+    "GPU memory in use, without memory reserved by the driver where the driver reports it separately.",
+    source="nvmlDeviceGetMemoryInfo_v2: used; older drivers nvmlDeviceGetMemoryInfo; amdgpu: mem_info_vram_used; "
+    "Apple: In use system memory of the I/O registry",
+    wandb="gpu.{i}.memoryAllocatedBytes",
+)
+HW_GPU_MEMORY_LIMIT = updown(
+    "hw.gpu.memory.limit", "By", HW_DEVICE,
+    "Total memory of the GPU.",
+    source="nvmlDeviceGetMemoryInfo_v2: total; amdgpu: mem_info_vram_total",
+)
+HW_GPU_MEMORY_UTILIZATION = gauge(
+    "hw.gpu.memory.utilization", "1", HW_DEVICE,
+    "Share of the GPU memory in use.",
+    source="hw.gpu.memory.usage over hw.gpu.memory.limit",
+    wandb="gpu.{i}.memoryAllocated",
+    window=Window.MEAN,
+)
+HW_GPU_MEMORY_PEAK = gauge(
+    "hw.gpu.memory.peak", "By", HW_DEVICE,
+    "Highest sample of the GPU memory in use since the previous collection.",
+    source="as hw.gpu.memory.usage",
+    window=Window.PEAK, standard=False,
+)
+HW_GPU_IO = counter(
+    "hw.gpu.io", "By", (*HW_DEVICE, NETWORK_DIRECTION, GPU_LINK),
+    "Bytes sent and received by the GPU over a link.",
+    source="NVML fields PCIE_COUNT_TX_BYTES, PCIE_COUNT_RX_BYTES, NVLINK_THROUGHPUT_DATA_TX, _RX (sum of all links); "
+    "amdgpu: gpu_metrics (xgmi)",
+    wandb="gpu.{i}.pcieTxBytes, gpu.{i}.pcieRxBytes, gpu.{i}.nvlinkTxBytes, gpu.{i}.nvlinkRxBytes",
+)
+HW_GPU_FREQUENCY = gauge(
+    "hw.gpu.frequency", "Hz", (*HW_DEVICE, FREQUENCY_DOMAIN),
+    "Clock frequency of a domain of the GPU.",
+    source="nvmlDeviceGetClockInfo; amdgpu: hwmon freq*_input, by label; Apple: macmon gpu_freq_mhz",
+    wandb="gpu.{i}.smClock, gpu.{i}.memoryClock, gpu.{i}.graphicsClock",
+    window=Window.MEAN, standard=False,
+)
+HW_GPU_FREQUENCY_LIMIT = gauge(
+    "hw.gpu.frequency.limit", "Hz", (*HW_DEVICE, FREQUENCY_DOMAIN),
+    "Maximum clock frequency of a domain of the GPU.",
+    source="nvmlDeviceGetMaxClockInfo; amdgpu: pp_dpm_sclk, pp_dpm_mclk",
+    standard=False,
+)
+HW_GPU_THROTTLE_TIME = counter(
+    "hw.gpu.throttle.time", "s", (*HW_DEVICE, THROTTLE_REASON),
+    "Time during which the GPU's clocks were throttled, by reason. Several reasons may apply at the same time.",
+    source="integral of nvmlDeviceGetCurrentClocksEventReasons over its samples; amdgpu: gpu_metrics",
+    standard=False,
+)
+HW_GPU_PERFORMANCE_STATE = gauge(
+    "hw.gpu.performance_state", "1", HW_DEVICE,
+    "Performance state of the GPU, from 0 (P0, the fastest) to 15.",
+    source="nvmlDeviceGetPerformanceState",
+    standard=False,
+)

@@ -1,0 +1,138 @@
+"""Metrics of hardware components of any type (``hw.*``)."""
+
+from __future__ import annotations
+
+from opentelemetry.instrumentation.hardware.catalog.attributes import (
+    ERROR_TYPE,
+    HW_COMPONENT,
+    HW_DEVICE,
+    HW_ID,
+    HW_LIMIT_TYPE,
+    HW_NAME,
+    HW_SENSOR_LOCATION,
+    HW_STATE,
+    NETWORK_DIRECTION,
+)
+from opentelemetry.instrumentation.hardware.catalog.kinds import counter, gauge, updown
+from opentelemetry.instrumentation.hardware.model import Window
+
+# A table: the lines of a row are its name, help text, source and options.
+# fmt: off
+
+HW_ENERGY = counter(
+    "hw.energy", "J", HW_COMPONENT,
+    "Energy used by a component.",
+    source="/sys/class/powercap/intel-rapl:*: package (cpu) and dram (memory), where readable; NVML field "
+    "NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION; for a device without an energy counter, the integral of hw.power",
+)
+HW_POWER = gauge(
+    "hw.power", "W", HW_COMPONENT,
+    "Power drawn by a component.",
+    source="nvmlDeviceGetPowerUsage; amdgpu: hwmon power1_average, else power1_input; Apple: macmon gpu_power, "
+    "cpu_power, ane_power (npu), ram_power; apple_gpu_stats; gcipuinfo: ipu power, total board power",
+    wandb="gpu.{i}.powerWatts, ipu.{i}.ipu power (W)",
+    window=Window.MEAN,
+)
+HW_POWER_PEAK = gauge(
+    "hw.power.peak", "W", HW_COMPONENT,
+    "Highest power sample since the previous collection.",
+    source="as hw.power",
+    window=Window.PEAK, standard=False,
+)
+HW_POWER_LIMIT = gauge(
+    "hw.power.limit", "W", (*HW_COMPONENT, HW_LIMIT_TYPE),
+    "Power limit of a component: enforced now, default, or the maximum that can be set.",
+    source="nvmlDeviceGetEnforcedPowerLimit, nvmlDeviceGetPowerManagementLimitConstraints (max), "
+    "nvmlDeviceGetPowerManagementDefaultLimit; amdgpu: hwmon power1_cap, power1_cap_max, power1_cap_default",
+    wandb="gpu.{i}.enforcedPowerLimitWatts",
+    standard=False,
+)
+HW_POWER_UTILIZATION = gauge(
+    "hw.power.utilization", "1", HW_COMPONENT,
+    "Power over the enforced limit. Short peaks may exceed 1.",
+    source="hw.power over hw.power.limit{hw.limit_type=enforced}; Neuron: "
+    "/sys/devices/virtual/neuron_device/*/stats/power/utilization, a mean of one minute",
+    wandb="gpu.{i}.powerPercent",
+    window=Window.MEAN, standard=False,
+)
+HW_TEMPERATURE = gauge(
+    "hw.temperature", "Cel", (*HW_COMPONENT, HW_SENSOR_LOCATION),
+    "Temperature of a component at one sensor.",
+    source="nvmlDeviceGetTemperature (gpu); NVML field MEMORY_TEMP (memory); amdgpu: hwmon temp*_input, by label; "
+    "Apple: macmon gpu_temp_avg, cpu_temp_avg; apple_gpu_stats; gcipuinfo: average board temp (board), "
+    "average die temp (die)",
+    wandb="gpu.{i}.temp, ipu.{i}.average board temp (C), ipu.{i}.average die temp (C)",
+    window=Window.MEAN,
+)
+HW_TEMPERATURE_PEAK = gauge(
+    "hw.temperature.peak", "Cel", (*HW_COMPONENT, HW_SENSOR_LOCATION),
+    "Highest temperature sample since the previous collection.",
+    source="as hw.temperature",
+    window=Window.PEAK, standard=False,
+)
+HW_TEMPERATURE_LIMIT = gauge(
+    "hw.temperature.limit", "Cel", (*HW_COMPONENT, HW_SENSOR_LOCATION, HW_LIMIT_TYPE),
+    "Temperature at which a component slows down (high.degraded) or shuts down (high.critical), and its highest "
+    "operating temperature (max).",
+    source="nvmlDeviceGetTemperatureThreshold: SLOWDOWN, SHUTDOWN, GPU_MAX, MEM_MAX; amdgpu: hwmon temp*_crit, "
+    "temp*_emergency",
+)
+HW_FAN_SPEED = gauge(
+    "hw.fan.speed", "rpm", HW_DEVICE,
+    "Speed of a fan.",
+    source="nvmlDeviceGetFanSpeedRPM; amdgpu: hwmon fan1_input; Apple: macmon fans",
+)
+HW_FAN_SPEED_RATIO = gauge(
+    "hw.fan.speed_ratio", "1", HW_DEVICE,
+    "Fan speed as a share of its maximum.",
+    source="nvmlDeviceGetFanSpeed_v2 (the intended speed); amdgpu: hwmon pwm1; Apple: macmon fans",
+    wandb="gpu.{i}.fanSpeed",
+)
+HW_VOLTAGE = gauge(
+    "hw.voltage", "V", (*HW_DEVICE, HW_SENSOR_LOCATION),
+    "Supply voltage of a component.",
+    source="amdgpu: hwmon in*_input, by label",
+    window=Window.MEAN,
+)
+HW_ERRORS = counter(
+    "hw.errors", "{error}", (*HW_COMPONENT, ERROR_TYPE),
+    "Errors of a component by type.",
+    source="/sys/class/infiniband/*/ports/*/counters; NVML: ECC errors over the device's lifetime (corrected, "
+    "uncorrected), retired_page, row_remap, pcie_replay, nvlink_crc, nvlink_replay, nvlink_recovery, and xid "
+    "for critical events since instrumentation started; Neuron: mem_*, sram_* "
+    "(/sys/devices/virtual/neuron_device, neuron-monitor); gcipuinfo: link correctable error count",
+    wandb="gpu.{i}.correctedMemoryErrors, gpu.{i}.unCorrectedMemoryErrors",
+)
+HW_STATUS = updown(
+    "hw.status", "1", (*HW_COMPONENT, HW_STATE),
+    "1 for the current state of a component, 0 for its other states.",
+    source="failed: the driver lost the device or requires a reset; degraded: memory rows or pages await retirement "
+    "or could not be retired (AMD: gpu_vram_bad_pages), or an IPU reports an error (ipu error state)",
+)
+HW_HOST_ENERGY = counter(
+    "hw.host.energy", "J", (HW_ID, HW_NAME),
+    "Energy used by the whole machine.",
+    source="/sys/class/powercap/intel-rapl:*: psys, where readable; Apple: integral of hw.host.power",
+)
+HW_HOST_POWER = gauge(
+    "hw.host.power", "W", (HW_ID, HW_NAME),
+    "Power drawn by the whole machine.",
+    source="Apple: macmon sys_power; apple_gpu_stats systemPower",
+    window=Window.MEAN,
+)
+HW_CPU_SPEED = gauge(
+    "hw.cpu.speed", "Hz", HW_DEVICE,
+    "Frequency of a cluster of CPU cores, averaged over its active cores.",
+    source="Apple: macmon ecpu_freq_mhz, pcpu_freq_mhz; before macmon 0.8 ecpu_usage, pcpu_usage",
+    window=Window.MEAN,
+)
+HW_NETWORK_IO = counter(
+    "hw.network.io", "By", (HW_ID, HW_NAME, NETWORK_DIRECTION),
+    "Bytes sent and received by an InfiniBand or RoCE port.",
+    source="/sys/class/infiniband/*/ports/*/counters: port_xmit_data, port_rcv_data (words of 4 bytes)",
+)
+HW_NETWORK_UP = updown(
+    "hw.network.up", "1", (HW_ID, HW_NAME),
+    "1 if the InfiniBand or RoCE port is active, otherwise 0.",
+    source="/sys/class/infiniband/*/ports/*/state",
+)

@@ -1,0 +1,258 @@
+"""Metrics of the host and of the container of the observed process."""
+
+from __future__ import annotations
+
+from opentelemetry.instrumentation.hardware.catalog.attributes import (
+    CONNECTION_STATE,
+    CPU_MODE,
+    CPU_NUMBER,
+    DEVICE,
+    DISK_DIRECTION,
+    FAULT_TYPE,
+    FILESYSTEM_MOUNTPOINT,
+    FILESYSTEM_STATE,
+    FILESYSTEM_TYPE,
+    INTERFACE,
+    MEMORY_STATE,
+    NETWORK_DIRECTION,
+    NETWORK_TRANSPORT,
+    PAGING_DIRECTION,
+    PAGING_STATE,
+    PRESSURE_KIND,
+    PRESSURE_RESOURCE,
+    PROCESS_STATE,
+)
+from opentelemetry.instrumentation.hardware.catalog.kinds import counter, gauge, updown
+from opentelemetry.instrumentation.hardware.model import Window
+
+# A table: the lines of a row are its name, help text, source and options.
+# fmt: off
+
+SYSTEM_CPU_TIME = counter(
+    "system.cpu.time", "s", (CPU_MODE, CPU_NUMBER),
+    "CPU time by mode, summed over all logical CPUs.",
+    source="/proc/stat; elsewhere psutil.cpu_times",
+    opt_in_extras="with DETAIL=cpu one series per logical CPU instead of their sum",
+)
+SYSTEM_CPU_UTILIZATION = gauge(
+    "system.cpu.utilization", "1", (CPU_MODE, CPU_NUMBER),
+    "Share of CPU time spent in each mode since the previous collection.",
+    source="increase of system.cpu.time in the mode over the increase in all modes",
+    wandb="cpu.{i}.cpu_percent",
+    window=Window.RATIO, opt_in_extras="mode idle; with DETAIL=cpu one series per logical CPU",
+)
+SYSTEM_CPU_LOGICAL_COUNT = updown(
+    "system.cpu.logical.count", "{cpu}", (),
+    "Number of logical CPUs of the host.",
+    source="sysconf(_SC_NPROCESSORS_ONLN); elsewhere psutil.cpu_count",
+)
+SYSTEM_CPU_PHYSICAL_COUNT = updown(
+    "system.cpu.physical.count", "{cpu}", (),
+    "Number of physical CPU cores of the host.",
+    source="/sys/devices/system/cpu/cpu*/topology; elsewhere psutil.cpu_count(logical=False)",
+)
+SYSTEM_CPU_FREQUENCY = gauge(
+    "system.cpu.frequency", "Hz", (CPU_NUMBER,),
+    "Operating frequency of a logical CPU.",
+    source="/sys/devices/system/cpu/cpu*/cpufreq/scaling_cur_freq; elsewhere psutil.cpu_freq",
+    window=Window.MEAN, opt_in="cpu",
+)
+SYSTEM_CPU_LOAD_1M = gauge(
+    "system.cpu.load_average.1m", "{thread}", (),
+    "Threads that run or wait for a CPU or for disk I/O; the kernel's 1-minute load average.",
+    source="/proc/loadavg; elsewhere psutil.getloadavg",
+    standard=False,
+)
+SYSTEM_CPU_LOAD_5M = gauge(
+    "system.cpu.load_average.5m", "{thread}", (),
+    "Threads that run or wait for a CPU or for disk I/O; the kernel's 5-minute load average.",
+    source="/proc/loadavg; elsewhere psutil.getloadavg",
+    opt_in="request", standard=False,
+)
+SYSTEM_CPU_LOAD_15M = gauge(
+    "system.cpu.load_average.15m", "{thread}", (),
+    "Threads that run or wait for a CPU or for disk I/O; the kernel's 15-minute load average.",
+    source="/proc/loadavg; elsewhere psutil.getloadavg",
+    opt_in="request", standard=False,
+)
+
+# Memory and paging.
+SYSTEM_MEMORY_USAGE = updown(
+    "system.memory.usage", "By", (MEMORY_STATE,),
+    "Memory by state. The states add up to system.memory.limit.",
+    source="/proc/meminfo: MemFree, Buffers, Cached + SReclaimable, and used for the remainder; elsewhere "
+    "psutil.virtual_memory",
+)
+SYSTEM_MEMORY_UTILIZATION = gauge(
+    "system.memory.utilization", "1", (MEMORY_STATE,),
+    "Share of the host's memory in each state.",
+    source="system.memory.usage over system.memory.limit",
+    wandb="memory, memory_percent",
+    window=Window.MEAN, opt_in_extras="states free, cached, buffers",
+)
+SYSTEM_MEMORY_LIMIT = updown(
+    "system.memory.limit", "By", (),
+    "Total memory of the host.",
+    source="/proc/meminfo: MemTotal; elsewhere psutil.virtual_memory",
+)
+SYSTEM_MEMORY_LINUX_AVAILABLE = updown(
+    "system.memory.linux.available", "By", (),
+    "Memory available to programs without swapping, as estimated by the Linux kernel.",
+    source="/proc/meminfo: MemAvailable",
+    wandb="proc.memory.availableMB",
+)
+SYSTEM_MEMORY_AVAILABLE = updown(
+    "system.memory.available", "By", (),
+    "Memory available to programs without swapping, on systems other than Linux.",
+    source="psutil.virtual_memory",
+    wandb="proc.memory.availableMB",
+    standard=False,
+)
+SYSTEM_PAGING_USAGE = updown(
+    "system.paging.usage", "By", (PAGING_STATE,),
+    "Swap space by state.",
+    source="/proc/meminfo: SwapTotal, SwapFree; elsewhere psutil.swap_memory",
+)
+SYSTEM_PAGING_UTILIZATION = gauge(
+    "system.paging.utilization", "1", (PAGING_STATE,),
+    "Share of the swap space in each state. Absent on hosts without swap space.",
+    source="system.paging.usage over the sum of its states",
+    window=Window.MEAN, opt_in_extras="state free",
+)
+SYSTEM_PAGING_FAULTS = counter(
+    "system.paging.faults", "{fault}", (FAULT_TYPE,),
+    "Page faults of the host. A major fault had to read from a disk.",
+    source="/proc/vmstat: pgfault, pgmajfault",
+)
+SYSTEM_PAGING_OPERATIONS = counter(
+    "system.paging.operations", "{operation}", (PAGING_DIRECTION,),
+    "Pages swapped in and out.",
+    source="/proc/vmstat: pswpin, pswpout; elsewhere psutil.swap_memory",
+    opt_in="request",
+)
+
+# Disks and file systems.
+SYSTEM_DISK_IO = counter(
+    "system.disk.io", "By", (DEVICE, DISK_DIRECTION),
+    "Bytes read from and written to a disk. Partitions are not counted separately.",
+    source="/proc/diskstats (sectors of 512 bytes); elsewhere psutil.disk_io_counters",
+    wandb="disk.in, disk.out",
+)
+SYSTEM_DISK_OPERATIONS = counter(
+    "system.disk.operations", "{operation}", (DEVICE, DISK_DIRECTION),
+    "Read and write operations that a disk completed.",
+    source="/proc/diskstats; elsewhere psutil.disk_io_counters",
+)
+SYSTEM_DISK_OPERATION_TIME = counter(
+    "system.disk.operation_time", "s", (DEVICE, DISK_DIRECTION),
+    "Sum of the time that each operation took. Divided by system.disk.operations it is the mean latency.",
+    source="/proc/diskstats; elsewhere psutil.disk_io_counters",
+    opt_in="request",
+)
+SYSTEM_DISK_IO_TIME = counter(
+    "system.disk.io_time", "s", (DEVICE,),
+    "Time during which a disk had operations in progress. Its rate is the utilization of the disk.",
+    source="/proc/diskstats; elsewhere psutil.disk_io_counters (busy_time)",
+)
+SYSTEM_FILESYSTEM_USAGE = updown(
+    "system.filesystem.usage", "By", (DEVICE, FILESYSTEM_STATE, FILESYSTEM_TYPE, FILESYSTEM_MOUNTPOINT),
+    "Space of a file system by state. Reserved space is usable by root only. The states add up to the limit.",
+    source="statvfs",
+    wandb="disk.{path}.usageGB",
+)
+SYSTEM_FILESYSTEM_UTILIZATION = gauge(
+    "system.filesystem.utilization", "1", (DEVICE, FILESYSTEM_STATE, FILESYSTEM_TYPE, FILESYSTEM_MOUNTPOINT),
+    "Share of the file system's space in each state, with reserved space in the total. df shows used / (used + free).",
+    source="statvfs",
+    wandb="disk.{path}.usagePercent",
+    window=Window.MEAN, opt_in_extras="states free, reserved",
+)
+SYSTEM_FILESYSTEM_LIMIT = updown(
+    "system.filesystem.limit", "By", (DEVICE, FILESYSTEM_TYPE, FILESYSTEM_MOUNTPOINT),
+    "Total space of a file system.",
+    source="statvfs",
+)
+
+# Network.
+SYSTEM_NETWORK_IO = counter(
+    "system.network.io", "By", (INTERFACE, NETWORK_DIRECTION),
+    "Bytes sent and received by an interface.",
+    source="/proc/net/dev; elsewhere psutil.net_io_counters",
+    wandb="network.sent, network.recv",
+)
+SYSTEM_NETWORK_PACKET_COUNT = counter(
+    "system.network.packet.count", "{packet}", (INTERFACE, NETWORK_DIRECTION),
+    "Packets sent and received by an interface.",
+    source="/proc/net/dev; elsewhere psutil.net_io_counters",
+    opt_in="request",
+)
+SYSTEM_NETWORK_PACKET_DROPPED = counter(
+    "system.network.packet.dropped", "{packet}", (INTERFACE, NETWORK_DIRECTION),
+    "Packets dropped although there was no error.",
+    source="/proc/net/dev; elsewhere psutil.net_io_counters",
+)
+SYSTEM_NETWORK_ERRORS = counter(
+    "system.network.errors", "{error}", (INTERFACE, NETWORK_DIRECTION),
+    "Transmit and receive errors of an interface.",
+    source="/proc/net/dev; elsewhere psutil.net_io_counters",
+)
+SYSTEM_NETWORK_CONNECTION_COUNT = updown(
+    "system.network.connection.count", "{connection}", (NETWORK_TRANSPORT, CONNECTION_STATE),
+    "Sockets by transport and state, from the kernel's totals.",
+    source="/proc/net/sockstat, sockstat6, snmp (CurrEstab); absent on other systems",
+    opt_in="connections",
+)
+
+# System.
+SYSTEM_UPTIME = gauge(
+    "system.uptime", "s", (),
+    "Time since the system started.",
+    source="CLOCK_BOOTTIME; elsewhere psutil.boot_time",
+)
+SYSTEM_PROCESS_COUNT = updown(
+    "system.process.count", "{process}", (PROCESS_STATE,),
+    "Number of processes by state.",
+    source="/proc/{pid}/stat of all processes, read at most every 10 s; absent on other systems",
+    opt_in="processes",
+)
+SYSTEM_PRESSURE_TIME = counter(
+    "system.pressure.linux.time", "s", (PRESSURE_RESOURCE, PRESSURE_KIND),
+    "Time during which some tasks, or all of them (full), waited for a resource. Its rate is the share of time lost.",
+    source="/proc/pressure/{cpu,memory,io}: total",
+    standard=False,
+)
+
+# Container of the observed process.
+CONTAINER_CPU_TIME = counter(
+    "container.cpu.time", "s", (),
+    "CPU time used by the container.",
+    source="cgroup v2 cpu.stat: usage_usec; v1 cpuacct.usage",
+)
+CONTAINER_MEMORY_USAGE = updown(
+    "container.memory.usage", "By", (),
+    "Memory charged to the container, including page cache.",
+    source="cgroup v2 memory.current; v1 memory.usage_in_bytes",
+)
+CONTAINER_MEMORY_WORKING_SET = updown(
+    "container.memory.working_set", "By", (),
+    "Memory charged to the container, without page cache that the kernel can reclaim at once.",
+    source="container.memory.usage minus inactive_file (memory.stat; v1 total_inactive_file), at least 0",
+)
+CONTAINER_MEMORY_LIMIT = updown(
+    "container.memory.limit", "By", (),
+    "Lowest memory limit of the process's cgroup and its ancestors. Absent without a limit.",
+    source="cgroup v2 memory.max; v1 memory.limit_in_bytes",
+    standard=False,
+)
+CONTAINER_CPU_LIMIT = updown(
+    "container.cpu.limit", "{cpu}", (),
+    "Lowest CPU limit of the process's cgroup and its ancestors. Absent without a limit.",
+    source="cgroup v2 cpu.max; v1 cpu.cfs_quota_us over cpu.cfs_period_us",
+    standard=False,
+)
+CONTAINER_CPU_THROTTLED_TIME = counter(
+    "container.cpu.throttled.time", "s", (),
+    "Time during which tasks of the container were runnable but throttled by the CPU limit.",
+    source="cgroup cpu.stat: v2 throttled_usec, v1 throttled_time",
+    standard=False,
+)

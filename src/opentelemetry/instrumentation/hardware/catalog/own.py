@@ -1,0 +1,29 @@
+"""Metrics about this package."""
+
+from __future__ import annotations
+
+from opentelemetry.instrumentation.hardware.catalog.attributes import SOURCE
+from opentelemetry.instrumentation.hardware.catalog.kinds import counter, gauge
+from opentelemetry.instrumentation.hardware.model import Scope
+
+# A table: the lines of a row are its name, help text, source and options.
+# fmt: off
+
+SOURCE_UP = gauge(
+    "otel_hardware.source.up", "1", (SOURCE,),
+    "1 if a source is being read, 0 if it failed, timed out or returned invalid data.",
+    source="this package",
+    scope=Scope.PROCESS, standard=False,
+)
+SOURCE_READ_DURATION = gauge(
+    "otel_hardware.source.read.duration", "s", (SOURCE,),
+    "Wall-clock time of the latest read of a source.",
+    source="this package",
+    scope=Scope.PROCESS, opt_in="request", standard=False,
+)
+OWN_CPU_TIME = counter(
+    "otel_hardware.cpu.time", "s", (),
+    "CPU time used by this package's threads.",
+    source="CLOCK_THREAD_CPUTIME_ID of each thread",
+    scope=Scope.PROCESS, standard=False,
+)
