@@ -23,7 +23,7 @@ from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.pipeline import session
 from opentelemetry.instrumentation.hardware.pipeline.runner import State
 from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.system.files import Space, Usage
+from opentelemetry.instrumentation.hardware.system.files import FilesystemSpace, Usage
 
 PID = 4242
 """The process that runs the command, on a simulated machine."""
@@ -106,7 +106,10 @@ def workstation(tick: int) -> Fabricated:
         f"/proc/{CHILD}/task/{CHILD}/children": "",
         "/proc/pressure/cpu": f"some avg10=0.12 avg60=0.09 avg300=0.04 total={7_100_000 + 120_000 * tick}\n",
     }
-    spaces = {"/": Space(440 << 30, 210 << 30, 188 << 30), "/data": Space(14_000 << 30, 6_100 << 30, 6_100 << 30)}
+    spaces = {
+        "/": FilesystemSpace(440 << 30, 210 << 30, 188 << 30),
+        "/data": FilesystemSpace(14_000 << 30, 6_100 << 30, 6_100 << 30),
+    }
     used = Usage(310.25 + 0.5 * tick, 18.5, 91_000 + 300 * tick, 14, 5_200 + 60 * tick, 480 + 9 * tick)
     return Fabricated(Tree(files, spaces, 4, 345_600.25 + tick, used, {"/proc/{pid}/fd": 14}))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -37,8 +37,14 @@ class _Below(LocalFiles):
     def _moved(self, path: str) -> str:
         return self._root + path if path.startswith("/sys/") else path
 
-    def _descriptor(self, path: str, flags: int = 0) -> int:
-        return super()._descriptor(self._moved(path), flags)
+    def read(self, path: str) -> bytes:
+        return super().read(self._moved(path))
+
+    def names(self, path: str) -> Sequence[str]:
+        return super().names(self._moved(path))
+
+    def link(self, path: str) -> str:
+        return super().link(self._moved(path))
 
     def exists(self, path: str) -> bool:
         return super().exists(self._moved(path))
@@ -47,11 +53,10 @@ class _Below(LocalFiles):
 class _Fabricated(Drivers):
     def __init__(self, root: str) -> None:
         super().__init__()
-        self._kernel = _Below(root)
+        self._root = root
 
     def files(self) -> Files:
-        assert self._kernel is not None
-        return self._kernel
+        return _Below(self._root)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from opentelemetry.instrumentation.hardware.drivers.subprocess import Output, To
 from opentelemetry.instrumentation.hardware.model import Series, Unavailable, Value
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import SourceContext, discover
-from opentelemetry.instrumentation.hardware.system.files import Files, Space, Usage
+from opentelemetry.instrumentation.hardware.system.files import Files, FilesystemSpace, Usage
 from opentelemetry.instrumentation.hardware.version import __version__
 
 
@@ -119,7 +119,7 @@ ANSWERS: list[Any] = [
     -1.5,
     None,
     True,
-    Space(10, 4, 3),
+    FilesystemSpace(10, 4, 3),
     Usage(1.5, 0.25, 1, 2, 3, 4),
     Output(-11, b"<gpu>\xff\x00", b""),
     {"bytes": 3, "packets": 4},
@@ -186,20 +186,18 @@ def test_call_without_recorded_answer_raises_an_error_that_names_it() -> None:
     with pytest.raises(FileNotFoundError, match=r"the capture has no answer to files\.read\('/proc/other'\)"):
         replay.files().read("/proc/other")
     with pytest.raises(FileNotFoundError):
-        replay.files().once("/proc/stat")
+        replay.files().link("/proc/stat")
     with pytest.raises(Unavailable, match=r"the capture has no answer to psutil\.call\('cpu_times', True\)"):
         replay.python_module("psutil").call("cpu_times", True)
 
 
 def test_calls_without_an_answer_are_not_recorded() -> None:
     def ask(record: Record) -> None:
-        record.files().forget("/proc")
-        record.files().close()
+        record.custom("counted", Counted).close()
 
     lines = _recorded(Drivers(), ask)
     assert len(lines) == 2
-    Replay(lines).files().forget("/proc")
-    Replay(lines).files().close()
+    Replay(lines).custom("counted", Counted).close()
     Replay(lines).close()
 
 
@@ -323,6 +321,9 @@ class Counted:
         if device == "lost":
             raise DriverError(15, "GPU is lost")
         return 250
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 def test_own_driver_of_a_source_is_recorded_and_replayed() -> None:

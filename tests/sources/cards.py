@@ -126,9 +126,7 @@ class OnHost(Drivers):
     """Drivers of a machine on which NVML's pids are the pids of this process's namespace."""
 
     def files(self) -> Files:
-        if not isinstance(self._files, _Host):
-            self._files = _Host()
-        return self._files
+        return _Host()
 
 
 @contextmanager

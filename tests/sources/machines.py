@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.sources.tree import Fabricated, Tree
 
-from opentelemetry.instrumentation.hardware.system.files import Space, Usage
+from opentelemetry.instrumentation.hardware.system.files import FilesystemSpace, Usage
 
 GIB = 1 << 30
 STRANGER = 5_000_000
@@ -243,9 +243,9 @@ def metal(tick: int, energy: bool = True, cores: int = 64) -> Fabricated:
     return Fabricated(Tree(files, spaces, cores, 345_600.25 + tick * 10, _usage(tick), {"/proc/{pid}/fd": 14 + tick}))
 
 
-def _space(total: int, free: int, reserved: int, tick: int) -> Space:
+def _space(total: int, free: int, reserved: int, tick: int) -> FilesystemSpace:
     left = free * GIB - tick * 4096 * 1000
-    return Space(total * GIB, left, left - reserved * GIB)
+    return FilesystemSpace(total * GIB, left, left - reserved * GIB)
 
 
 def _usage(tick: int) -> Usage:

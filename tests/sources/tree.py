@@ -13,7 +13,7 @@ from typing import Any, cast
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.drivers.python_module import PythonModule
 from opentelemetry.instrumentation.hardware.model import Unavailable
-from opentelemetry.instrumentation.hardware.system.files import Files, Space, Usage
+from opentelemetry.instrumentation.hardware.system.files import Files, FilesystemSpace, Usage
 
 
 def _place(path: str) -> str:
@@ -37,13 +37,12 @@ class Tree:
 
     Attributes:
         numbers: whether ``/proc`` knows us by the number that we know ourselves by.
-        tells: whether it tells when a file changes.
     """
 
     def __init__(
         self,
         files: Mapping[str, str | bytes | OSError] | None = None,
-        spaces: Mapping[str, Space] | None = None,
+        spaces: Mapping[str, FilesystemSpace] | None = None,
         cpus: int = 4,
         up: float = 1000.0,
         usage: Usage | None = None,
@@ -57,13 +56,11 @@ class Tree:
         self.descriptors = dict(descriptors or {})
         self.asked: list[str] = []
         self.numbers = True
-        self.tells = True
-        self.kept: dict[str, str | bytes | OSError] = {}
         self._seen: tuple[tuple[str, ...], set[str]] = ((), set())
 
     def become(self, other: Tree) -> None:
         """The machine goes on: everything is as it is there."""
-        self.__dict__.update({**other.__dict__, "kept": self.kept})
+        self.__dict__.update(other.__dict__)
 
     def read(self, path: str) -> bytes:
         self.asked.append(path)
@@ -73,15 +70,6 @@ class Tree:
         if isinstance(found, OSError):
             raise found
         return found.encode() if isinstance(found, str) else found
-
-    once = read
-
-    def changed(self, path: str) -> bool:
-        found = self.files.get(_place(path))
-        if found is None:
-            raise _missing(path)
-        before, self.kept[path] = self.kept.get(path), found
-        return before is None or (self.tells and before != found)
 
     def link(self, path: str) -> str:
         return self.read(path).decode()
@@ -111,7 +99,7 @@ class Tree:
             self._seen = paths, {path[:at] for path in paths for at, letter in enumerate(path) if letter == "/"}
         return self._seen[1]
 
-    def space(self, path: str) -> Space:
+    def space(self, path: str) -> FilesystemSpace:
         if path not in self.spaces:
             raise _missing(path)
         return self.spaces[path]
@@ -133,12 +121,6 @@ class Tree:
 
     def uptime(self) -> float:
         return self.up
-
-    def forget(self, path: str) -> None:
-        self.kept = {name: found for name, found in self.kept.items() if not name.startswith(path)}
-
-    def close(self) -> None:
-        pass
 
 
 class Answers:

@@ -19,7 +19,7 @@ from tests.sources.tree import Fabricated, Tree
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Series, Unavailable, Value
 from opentelemetry.instrumentation.hardware.sources import Source
-from opentelemetry.instrumentation.hardware.system.files import Space
+from opentelemetry.instrumentation.hardware.system.files import FilesystemSpace
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the Linux kernel")
 
@@ -112,7 +112,7 @@ def test_disk_path_under_two_mounts_is_the_later_one() -> None:
 
 def _of(*lines: str) -> Fabricated:
     """A machine with these mounts; each has its own size."""
-    spaces = {line.split(" ")[4]: Space(100 + number, 40, 30) for number, line in enumerate(lines)}
+    spaces = {line.split(" ")[4]: FilesystemSpace(100 + number, 40, 30) for number, line in enumerate(lines)}
     files = {"/proc/filesystems": FILESYSTEMS, "/proc/{pid}/mountinfo": "\n".join([*lines, ""])}
     return Fabricated(
         Tree(files, {path.replace("\\134", "\\").replace("\\011", "\t"): space for path, space in spaces.items()})
@@ -169,7 +169,7 @@ def test_no_file_system_is_unavailable_with_a_reason() -> None:
 def test_file_system_of_size_zero_is_left_out() -> None:
     machine = metal(0)
     assert machine.tree is not None
-    machine.tree.spaces["/data"] = Space(0, 0, 0)
+    machine.tree.spaces["/data"] = FilesystemSpace(0, 0, 0)
     with opened("filesystem", machine) as source:
         assert _points(often(source)) == {"/"}
 
@@ -180,7 +180,7 @@ def test_unreadable_file_system_loses_only_its_metrics(trouble: OSError, monkeyp
     assert machine.tree is not None
     space, broken = machine.tree.space, {"/data"}
 
-    def asked(path: str) -> Space:
+    def asked(path: str) -> FilesystemSpace:
         if path in broken:
             raise trouble
         return space(path)
@@ -233,7 +233,7 @@ def test_overlay_is_counted_as_root_only() -> None:
         "92 90 0:62 / /etc/hosts rw - tmpfs tmpfs rw",
     ]
     files = {"/proc/filesystems": FILESYSTEMS, "/proc/{pid}/mountinfo": "\n".join([*lines, ""])}
-    with opened("filesystem", Fabricated(Tree(files, {"/": Space(100, 40, 30)}))) as source:
+    with opened("filesystem", Fabricated(Tree(files, {"/": FilesystemSpace(100, 40, 30)}))) as source:
         found = often(source)
     assert _points(found) == {"/"}
     where = {c.DEVICE: "overlay", c.FILESYSTEM_TYPE: "overlay", c.FILESYSTEM_MOUNTPOINT: "/"}
@@ -264,7 +264,7 @@ def _mounting(machine: Fabricated, *lines: str) -> Tree:
     table = machine.tree.files[TABLE]
     assert isinstance(table, str)
     machine.tree.files[TABLE] = "\n".join([table.rstrip("\n"), *lines, ""])
-    machine.tree.spaces["/later"] = Space(100, 40, 30)
+    machine.tree.spaces["/later"] = FilesystemSpace(100, 40, 30)
     return machine.tree
 
 
@@ -287,46 +287,14 @@ def test_later_mount_and_unmount_are_noticed(named: Mapping[str, str]) -> None:
         assert _points(often(source)) == {"/", "/data"}
 
 
-@pytest.mark.parametrize("named", NAMED)
-def test_mountinfo_is_read_when_the_kernel_reports_a_change(named: Mapping[str, str]) -> None:
-    machine = metal(0)
-    tree = _mounting(machine)
-    with opened("filesystem", machine, settings=named) as source:
-        for _ in range(9):
-            all_of(source)
-            tree.up += 60
-        assert tree.asked.count("/proc/self/mountinfo") == 1
-        _mounting(machine, LATER)
-        for _ in range(9):
-            all_of(source)
-        assert tree.asked.count("/proc/self/mountinfo") == 2
-
-
-@pytest.mark.parametrize("named", NAMED)
-def test_mountinfo_is_read_every_ten_minutes_without_change_reports(named: Mapping[str, str]) -> None:
-    machine = metal(0)
-    tree = _mounting(machine)
-    tree.tells = False
-    with opened("filesystem", machine, settings=named) as source:
-        for _ in range(3):
-            tree.up += 599
-            _mounting(machine, LATER)
-            all_of(source)
-            assert _points(often(source)) == {"/", "/data"}
-            tree.up += 1
-            all_of(source)
-            assert _points(often(source)) == {"/", "/data", "/later"}
-            tree.files[TABLE] = str(tree.files[TABLE]).replace(LATER + "\n", "")
-            tree.up += 600
-            all_of(source)
-            assert _points(often(source)) == {"/", "/data"}
-
-
 def test_changed_file_system_id_makes_mountinfo_read_again() -> None:
     machine = metal(0)
     tree = _mounting(machine, LATER)
-    tree.tells = False
-    tree.spaces = {"/": Space(200, 40, 30, 1), "/data": Space(100, 40, 30, 2), "/later": Space(50, 40, 30, 3)}
+    tree.spaces = {
+        "/": FilesystemSpace(200, 40, 30, 1),
+        "/data": FilesystemSpace(100, 40, 30, 2),
+        "/later": FilesystemSpace(50, 40, 30, 3),
+    }
     with opened("filesystem", machine) as source:
         assert sizes(source) == {"/": 200, "/data": 100, "/later": 50}
         all_of(source)
@@ -354,10 +322,10 @@ def test_unreadable_mountinfo_keeps_known_mounts(named: Mapping[str, str], monke
         tree = _mounting(machine, LATER)
         with monkeypatch.context() as patch:
 
-            def once(path: str) -> bytes:
+            def read(path: str) -> bytes:
                 raise OSError(EMFILE, os.strerror(EMFILE), path)
 
-            patch.setattr(tree, "once", once)
+            patch.setattr(tree, "read", read)
             all_of(source)
             assert _points(often(source)) == {"/", "/data"}
         all_of(source)

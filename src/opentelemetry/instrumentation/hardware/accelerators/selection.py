@@ -277,7 +277,7 @@ class DeviceFilter:
         if not self._way.driver or self._kernel is None:
             return False
         try:
-            lines = self._kernel.once(_BUS).decode("ascii", "replace").splitlines()
+            lines = self._kernel.read(_BUS).decode("ascii", "replace").splitlines()
         except OSError:
             return False
         drivers = [line.split()[-1] for line in lines if line.strip()]

@@ -6,7 +6,7 @@ All answers are plain data (bytes, numbers, strings, lists, dicts), so :mod:`.ca
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from opentelemetry.instrumentation.hardware.drivers.python_module import PythonModule
 from opentelemetry.instrumentation.hardware.drivers.streaming import StreamingCommand
@@ -34,11 +34,9 @@ class Drivers:
     """The drivers of one source. A capture replaces them with a subclass. Not thread-safe."""
 
     def __init__(self) -> None:
-        self._files: LocalFiles | None = None
         self._commands: dict[Tool, Command] = {}
         self._streams: dict[Tool, StreamingCommand] = {}
         self._custom: dict[str, Callable[[], None]] = {}
-        self._shared: dict[str, Any] = {}
 
     def files(self) -> Files:
         """The files and system calls of the operating system.
@@ -46,9 +44,7 @@ class Drivers:
         Raises:
             Unavailable: The system is not Linux.
         """
-        if self._files is None:
-            self._files = LocalFiles()
-        return self._files
+        return LocalFiles()
 
     def python_module(self, name: str) -> PythonModule:
         """A Python module. It is imported at the first call, not here."""
@@ -84,19 +80,9 @@ class Drivers:
             self._custom[name] = driver.close
         return driver
 
-    def shared(self, name: str, make: Callable[[], T]) -> T:
-        """What those who have these drivers share: made once, and anew after they were closed."""
-        if name not in self._shared:
-            self._shared[name] = make()
-        found: T = self._shared[name]
-        return found
-
     def close(self) -> None:
         """Release all descriptors and end the streaming tools."""
         for stream in self._streams.values():
             stream.close()
         for close in self._custom.values():
             close()
-        if self._files is not None:
-            self._files.close()
-        self._shared.clear()

@@ -34,13 +34,13 @@ from opentelemetry.instrumentation.hardware.drivers.python_module import PythonM
 from opentelemetry.instrumentation.hardware.drivers.streaming import StreamingCommand
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Output, Tool
 from opentelemetry.instrumentation.hardware.model import Unavailable
-from opentelemetry.instrumentation.hardware.system.files import Files, Space, Usage
+from opentelemetry.instrumentation.hardware.system.files import Files, FilesystemSpace, Usage
 from opentelemetry.instrumentation.hardware.version import __version__
 
 _SILENT = ("forget", "release", "close")
 """Calls that have no answer."""
 
-_TUPLES = {each.__name__: each for each in (Usage, Space, Output)}
+_TUPLES = {each.__name__: each for each in (Usage, FilesystemSpace, Output)}
 
 _SELF = "{pid}"
 

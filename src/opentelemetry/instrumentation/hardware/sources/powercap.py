@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -63,7 +63,7 @@ class Powercap(Source):
 
     def _zone(self, name: str) -> _Zone | None:
         folder = f"{_CLASS}/{name}"
-        label = self._said(self._kernel.once, f"{folder}/name")
+        label = self._said(f"{folder}/name")
         kind, _, number = label.partition("-")
         if kind == "package":
             series = Series(c.HW_ENERGY, {c.HW_ID: label, c.HW_NAME: f"CPU {number}", c.HW_TYPE: "cpu"})
@@ -75,7 +75,7 @@ class Powercap(Source):
             series = Series(c.HW_HOST_ENERGY, {c.HW_ID: label, c.HW_NAME: "machine"})
         else:
             return None
-        most = self._said(self._kernel.once, f"{folder}/max_energy_range_uj")
+        most = self._said(f"{folder}/max_energy_range_uj")
         return _Zone(folder, series, int(most) if most.isdigit() else 0)
 
     def read(self) -> Iterator[Point]:
@@ -87,7 +87,7 @@ class Powercap(Source):
 
     def _joules(self, zone: _Zone) -> float | None:
         """Energy since boot or since it was first read; the counter wraps within minutes on a large machine."""
-        said = self._said(self._kernel.read, f"{zone.folder}/energy_uj")
+        said = self._said(f"{zone.folder}/energy_uj")
         if not said.isdigit():
             return None
         micro = int(said)
@@ -97,9 +97,8 @@ class Powercap(Source):
         self._energy[zone.folder] = micro, wrapped
         return (micro + wrapped) / 1e6
 
-    @staticmethod
-    def _said(read: Callable[[str], bytes], path: str) -> str:
+    def _said(self, path: str) -> str:
         """A file; nothing where there is none that can be read."""
         with suppress(OSError, UnicodeDecodeError):
-            return read(path).decode().strip()
+            return self._kernel.read(path).decode().strip()
         return ""

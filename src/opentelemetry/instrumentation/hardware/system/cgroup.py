@@ -87,11 +87,10 @@ class Cgroup:
             lines = self._kernel.read(f"{self._process}/cgroup")
             if lines == self._lines:
                 return
-            mounted = self._kernel.once(f"{self._process}/mountinfo")
+            mounted = self._kernel.read(f"{self._process}/mountinfo")
         except OSError:
             return
         self._lines = lines
-        self._kernel.forget("/sys/fs/cgroup")
         words = lines.decode(errors="surrogateescape")
         paths = _paths(words)
         mounts = _mounts(mounted.decode(errors="surrogateescape"))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
-from opentelemetry.instrumentation.hardware.drivers.python_module import PythonModule
 from opentelemetry.instrumentation.hardware.system import mounts, procfs
 from opentelemetry.instrumentation.hardware.system import pid_namespace as pids
 from opentelemetry.instrumentation.hardware.system.cgroup import Cgroup
-from opentelemetry.instrumentation.hardware.system.files import Files, Space
+from opentelemetry.instrumentation.hardware.system.files import Files, FilesystemSpace
 from opentelemetry.instrumentation.hardware.system.machine import (
     Disk,
     Group,
@@ -20,14 +19,11 @@ from opentelemetry.instrumentation.hardware.system.machine import (
     Mount,
     Paging,
     Process,
+    PythonModule,
     Swap,
     TreeProcess,
 )
 from opentelemetry.instrumentation.hardware.system.procfs import PAGE, TICKS
-
-_MOUNTED = "/proc/self/mountinfo"
-_ANEW = 600.0
-"""Seconds after which what is mounted is read although nothing has changed, as far as the kernel says."""
 
 
 class LinuxMachine:
@@ -42,8 +38,8 @@ class LinuxMachine:
         self._groups: dict[int, Cgroup] = {}
         self._pressures: list[tuple[str, str]] | None = None
         self._whole: dict[str, bool] = {}
-        self._looked = -_ANEW
-        self._know(b"")
+        self._mount_table = b""
+        self._stable_mounts: tuple[bytes, Sequence[Mount]] = b"", ()
         self._physical: tuple[float, list[str]] | None = None
 
     def _file(self, path: str) -> bytes:
@@ -94,7 +90,7 @@ class LinuxMachine:
         """The logical CPUs of a core, which tell it from all others; before 4.18 they have another name."""
         for file in ("core_cpus_list", "thread_siblings_list"):
             try:
-                return self._kernel.once(topology + file)
+                return self._kernel.read(topology + file)
             except OSError:
                 continue  # offline
         return None
@@ -172,7 +168,7 @@ class LinuxMachine:
         for name in self._names("/proc"):
             if name.isdigit():
                 try:
-                    state = procfs.state(self._kernel.once(f"/proc/{name}/stat"))
+                    state = procfs.state(self._kernel.read(f"/proc/{name}/stat"))
                 except OSError:
                     continue
                 if state:
@@ -204,36 +200,21 @@ class LinuxMachine:
     # -- file systems
 
     def mounts(self) -> Sequence[Mount]:
-        self._look()
-        return self._stable()
+        table = self._mountinfo()
+        if table != self._stable_mounts[0]:
+            self._stable_mounts = table, mounts.stable(table, self._text("/proc/filesystems") or "")
+        return self._stable_mounts[1]
 
     def mount(self, path: str) -> Mount:
-        self._look()
-        return self._below(path)
+        return mounts.below(self._mountinfo(), path)
 
-    def _look(self) -> None:
-        """Read what is mounted when the kernel says that it changed, and every ten minutes.
+    def _mountinfo(self) -> bytes:
+        """The table of mounts; the last one that was read if it cannot be read now."""
+        with suppress(OSError):
+            self._mount_table = self._kernel.read("/proc/self/mountinfo")
+        return self._mount_table
 
-        A sandbox's kernel may not say it, and Linux says it of the namespace that we were in when we first asked.
-        """
-        now = self._kernel.uptime()
-        if now - self._looked >= _ANEW:
-            self._kernel.forget(_MOUNTED)
-            self._looked = now
-        try:
-            if self._kernel.changed(_MOUNTED):
-                self._know(self._kernel.once(_MOUNTED))
-        except OSError:
-            self._looked = -_ANEW  # the next time, as if for the first time
-
-    def _know(self, table: bytes) -> None:
-        """Answer from this table of mounts, and look for each answer once."""
-        self._stable: Callable[[], Sequence[Mount]] = cache(
-            lambda: mounts.stable(table, self._text("/proc/filesystems") or "")
-        )
-        self._below: Callable[[str], Mount] = cache(partial(mounts.below, table))
-
-    def space(self, path: str) -> Space:
+    def space(self, path: str) -> FilesystemSpace:
         return self._kernel.space(path)
 
     # -- processes
@@ -284,7 +265,7 @@ class LinuxMachine:
             folder = f"{waiting.pop()}/task"
             for task in self._names(folder):
                 try:
-                    children = [int(child) for child in self._kernel.once(f"{folder}/{task}/children").split()]
+                    children = [int(child) for child in self._kernel.read(f"{folder}/{task}/children").split()]
                 except FileNotFoundError:
                     if not self._kernel.exists(f"{folder}/{task}"):
                         continue  # the thread ended
@@ -297,7 +278,7 @@ class LinuxMachine:
         return found
 
     def relative(self, pid: int) -> TreeProcess:
-        fields = procfs.stat(self._kernel.once(f"/proc/{pid}/stat"))
+        fields = procfs.stat(self._kernel.read(f"/proc/{pid}/stat"))
         return TreeProcess(
             pid,
             int(fields[19]) / TICKS,

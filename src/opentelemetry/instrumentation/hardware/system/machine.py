@@ -8,11 +8,10 @@ on every system. ``None`` and a missing key mean that this machine does not say 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Unavailable
-from opentelemetry.instrumentation.hardware.system.files import Space
+from opentelemetry.instrumentation.hardware.system.files import Files, FilesystemSpace
 
 
 class Memory(NamedTuple):
@@ -178,7 +177,7 @@ class Machine(Protocol):
     def mount(self, path: str) -> Mount:
         """The mount that a path lies on."""
 
-    def space(self, path: str) -> Space:
+    def space(self, path: str) -> FilesystemSpace:
         """The space of a file system. May block."""
 
     def process(self, pid: int) -> Process:
@@ -204,12 +203,29 @@ class Machine(Protocol):
         """All that psutil's totals count: every disk that is no partition, every interface, loopback too."""
 
 
+class PythonModule(Protocol):
+    """A Python module whose functions return plain data."""
+
+    def call(self, function: str, *arguments: object) -> Any:
+        """Call a function of the module; ``Process.name`` with a pid calls a method of a new object."""
+
+
+class Drivers(Protocol):
+    """Access to the files of the kernel and to Python modules."""
+
+    def files(self) -> Files:
+        """The kernel's files.
+
+        Raises:
+            Unavailable: this machine does not run Linux.
+        """
+
+    def python_module(self, name: str) -> PythonModule:
+        """A Python module by its name."""
+
+
 def machine(drivers: Drivers) -> Machine:
-    """The machine we run on, by the kernel's files where it is Linux, else by psutil; one for the same drivers."""
-    return drivers.shared("machine", lambda: _machine(drivers))
-
-
-def _machine(drivers: Drivers) -> Machine:
+    """The local machine: read from the kernel's files on Linux, through psutil elsewhere."""
     from opentelemetry.instrumentation.hardware.system.linux import LinuxMachine
     from opentelemetry.instrumentation.hardware.system.psutil_backend import PsutilMachine
 

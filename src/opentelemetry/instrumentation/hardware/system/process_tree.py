@@ -70,7 +70,7 @@ class ProcessTree:
     def _chain(kernel: Files, pid: int, folder: str) -> list[int]:
         """The numbers of a process in each namespace that it is in, as far as they can be seen from here."""
         with suppress(OSError, ValueError):
-            for line in kernel.once(f"{folder}/status").splitlines():
+            for line in kernel.read(f"{folder}/status").splitlines():
                 if line.startswith(b"NSpid:"):
                     return [int(word) for word in line.split()[1:]]
         return [pid]

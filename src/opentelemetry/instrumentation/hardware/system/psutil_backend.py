@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from errno import ESRCH
 from typing import Any
 
-from opentelemetry.instrumentation.hardware.drivers.python_module import PythonModule
 from opentelemetry.instrumentation.hardware.model import Unavailable
-from opentelemetry.instrumentation.hardware.system.files import Space
+from opentelemetry.instrumentation.hardware.system.files import FilesystemSpace
 from opentelemetry.instrumentation.hardware.system.machine import (
     Disk,
     Group,
@@ -19,6 +18,7 @@ from opentelemetry.instrumentation.hardware.system.machine import (
     Mount,
     Paging,
     Process,
+    PythonModule,
     Swap,
     TreeProcess,
 )
@@ -154,9 +154,9 @@ class PsutilMachine:
             raise FileNotFoundError(f"no file system is mounted on the way to {path}")
         return best
 
-    def space(self, path: str) -> Space:
+    def space(self, path: str) -> FilesystemSpace:
         usage = self._psutil.call("disk_usage", path)
-        return Space(usage["total"], usage["total"] - usage["used"], usage["free"])
+        return FilesystemSpace(usage["total"], usage["total"] - usage["used"], usage["free"])
 
     def process(self, pid: int) -> Process:
         if self._attributes is None:

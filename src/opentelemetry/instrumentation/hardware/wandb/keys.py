@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, TypeAlias
 from opentelemetry.instrumentation.hardware.catalog import CATALOG
 from opentelemetry.instrumentation.hardware.model import Metric
 from opentelemetry.instrumentation.hardware.sources.trainium.report import Runtime
-from opentelemetry.instrumentation.hardware.system.files import Space
+from opentelemetry.instrumentation.hardware.system.files import FilesystemSpace
 from opentelemetry.instrumentation.hardware.system.machine import Disk, Interface, Machine, Memory, Process
 from opentelemetry.instrumentation.hardware.wandb.amd import Words
 from opentelemetry.instrumentation.hardware.wandb.graphcore import KEYS as IPU_KEYS
@@ -51,7 +51,7 @@ class Reading(NamedTuple):
     disks: Mapping[str, Disk]
     interfaces: Mapping[str, Interface]
     process: Process
-    spaces: Mapping[str, Space]
+    spaces: Mapping[str, FilesystemSpace]
     gpus: Mapping[int, Moment]
     radeons: Mapping[int, Words]
     apple: Mapping[int, Mapping[str, float]]

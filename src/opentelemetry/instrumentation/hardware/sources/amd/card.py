@@ -235,14 +235,14 @@ class Card:
 
     def _type(self, device: str) -> str | None:
         try:
-            form, _ = revision(self._kernel.once(f"{self.folder}/gpu_metrics"))
+            form, _ = revision(self._kernel.read(f"{self.folder}/gpu_metrics"))
         except (OSError, ValueError):
             return None
         return "integrated" if form > 1 or device in _APUS else "discrete"
 
     def _once(self, file: str, form: _Form) -> Number | None:
         try:
-            return form(self._kernel.once(f"{self.folder}/{file}"))
+            return form(self._kernel.read(f"{self.folder}/{file}"))
         except (OSError, ValueError):
             return None
 
@@ -355,7 +355,7 @@ class Card:
         if not self._errors:
             return False
         try:
-            pages = self._kernel.once(f"{self.folder}/ras/gpu_vram_bad_pages")
+            pages = self._kernel.read(f"{self.folder}/ras/gpu_vram_bad_pages")
         except OSError:
             return False
         return re.search(rb": [PF]\s*$", pages, re.MULTILINE) is not None
@@ -365,7 +365,6 @@ class Card:
         note(f"GPU {self.index}", self.bdf, self.lost, reason)
         self.lost = reason
         self._found = False
-        self._kernel.forget(self.folder)
 
     def _well(self) -> None:
         note(f"GPU {self.index}", self.bdf, self.lost, "")
@@ -378,7 +377,7 @@ _KINDS: Final = {"ce": "corrected", "ue": "uncorrected", "de": "deferred"}
 def text(kernel: Files, path: str) -> str:
     """What a file says; nothing where it cannot be read."""
     try:
-        return kernel.once(path).decode(errors="replace").strip()
+        return kernel.read(path).decode(errors="replace").strip()
     except OSError:
         return ""
 

@@ -122,7 +122,7 @@ class Processes:
             with suppress(OSError):
                 for name in self._kernel.names(f"{KFD}/proc/{pid}"):
                     bdf = self._cards.get(name.removeprefix("vram_"))
-                    said = self._kernel.once(f"{KFD}/proc/{pid}/{name}").strip() if bdf else b""
+                    said = self._kernel.read(f"{KFD}/proc/{pid}/{name}").strip() if bdf else b""
                     if bdf and said.isdigit() and int(said):  # every process of ROCm has a file for every GPU
                         use = found.setdefault(bdf, Use())
                         use.kfd = (use.kfd or 0) + int(said)
@@ -140,7 +140,7 @@ class Processes:
                 if opened == COMPUTE:
                     self.computing = True
                 elif opened.startswith("/dev/dri/"):
-                    _take(kernel.once(f"{folder}/fdinfo/{name}").decode(errors="replace"), found)
+                    _take(kernel.read(f"{folder}/fdinfo/{name}").decode(errors="replace"), found)
 
 
 def _take(text: str, found: dict[str, Use]) -> None:

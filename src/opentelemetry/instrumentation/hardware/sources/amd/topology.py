@@ -69,8 +69,8 @@ class Topology:
         self.known = bool(names)
         for name in names:
             try:
-                number = kernel.once(f"{folder}/{name}/gpu_id").decode(errors="replace").strip()
-                text = kernel.once(f"{folder}/{name}/properties").decode(errors="replace")
+                number = kernel.read(f"{folder}/{name}/gpu_id").decode(errors="replace").strip()
+                text = kernel.read(f"{folder}/{name}/properties").decode(errors="replace")
             except OSError:  # its device is not this container's
                 self.hidden = True
                 continue

@@ -22,7 +22,7 @@ class Naps:
             for gpu in self._gpus:
                 power = f"/sys/bus/pci/devices/{gpu}/power"
                 with suppress(OSError):
-                    if kernel.once(f"{power}/control").strip() == b"auto":
+                    if kernel.read(f"{power}/control").strip() == b"auto":
                         self._status[gpu] = f"{power}/runtime_status"
 
     def __contains__(self, gpu: object) -> bool:

@@ -59,7 +59,7 @@ def found(kernel: Files) -> list[Found]:
 def _maybe(kernel: Files) -> bool:
     """Whether anything of Google's is on the bus: one file where the kernel has a list."""
     try:
-        lines = kernel.once(_LIST).decode("ascii", "replace").splitlines()
+        lines = kernel.read(_LIST).decode("ascii", "replace").splitlines()
     except OSError:
         return True
     return any(line.split("\t")[1:2] and line.split("\t")[1].startswith(GOOGLE) for line in lines)
@@ -80,6 +80,6 @@ def _functions(kernel: Files) -> Iterator[tuple[str, Chip]]:
 
 def _hexadecimal(kernel: Files, device: str, file: str) -> str:
     try:
-        return kernel.once(f"{_DEVICES}/{device}/{file}").decode("ascii", "replace").strip().removeprefix("0x")
+        return kernel.read(f"{_DEVICES}/{device}/{file}").decode("ascii", "replace").strip().removeprefix("0x")
     except OSError:
         return ""

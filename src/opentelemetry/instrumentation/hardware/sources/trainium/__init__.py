@@ -111,7 +111,7 @@ class Trainium(Source):
             period = period_of(self.context.config.interval)
             return Monitor(stream, ["-c", "{document}"], period, configuration(period, self.context.is_reporter))
         try:
-            period = said_period(self._kernel.once(own))
+            period = said_period(self._kernel.read(own))
         except OSError:  # the tool says so itself
             period = said_period(b"")
         return Monitor(stream, ["-c", own], period)

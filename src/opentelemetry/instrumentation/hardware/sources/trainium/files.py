@@ -196,7 +196,7 @@ def _numbers(kernel: Files, folder: str, prefix: str) -> Iterator[int]:
 
 def _text(kernel: Files, path: str) -> str:
     try:
-        text = kernel.once(path).decode(errors="replace").strip()
+        text = kernel.read(path).decode(errors="replace").strip()
     except OSError:
         return ""
     return text if text.isprintable() else ""
