@@ -14,5 +14,5 @@ assert session is not None
 session.fresh(10)
 (poller,) = (each for each in session.board.pollers if each.name == "tpu")
 ours = "opentelemetry.instrumentation.hardware.sources.tpu."
-names = ("grpc", "libtpu", "tensorflow", *(ours + part for part in ("rpc", "rows", "wire", "sdk")))
+names = ("grpc", "h2", "libtpu", "tensorflow", *(ours + part for part in ("driver", "messages", "rows", "rpc", "sdk")))
 print(json.dumps({"state": poller.state.value, "imported": [name for name in names if name in sys.modules]}))

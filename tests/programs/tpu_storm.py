@@ -23,10 +23,10 @@ from tests.programs.traces import until
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 from opentelemetry.instrumentation.hardware.pipeline import reporter as identity
-from opentelemetry.instrumentation.hardware.sources.tpu import rpc
+from opentelemetry.instrumentation.hardware.sources.tpu import driver
 
 PLACE, WANTED, COUNT, SECONDS = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
-vars(rpc)["DEADLINE"] = float(sys.argv[5])
+vars(driver)["TIMEOUT"] = float(sys.argv[5])
 
 
 def exported() -> bool:

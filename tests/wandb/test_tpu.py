@@ -13,7 +13,6 @@ from tests.tools.tpu import FakeTpu, distribution, doubles, integers, queues, se
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources.tpu import profiler, sdk
 from opentelemetry.instrumentation.hardware.sources.tpu import runtime as r
-from opentelemetry.instrumentation.hardware.sources.tpu.wire import Series
 from opentelemetry.instrumentation.hardware.wandb import tpu as raw
 
 GIB = 1 << 30
@@ -110,15 +109,6 @@ def test_wandb_keys_of_distributions_have_mean_and_quantiles() -> None:
     ):
         expected |= {f"tpu.{key}.{part}{unit}": value for part, value in {"mean": mean, **flat}.items()}
     assert found == pytest.approx({"tpu.hloQueueSize.1_tensorcore": 7, **expected})
-
-
-def test_wandb_keys_of_a_summary_use_its_quantiles() -> None:
-    said = {"count": 4, "sum": 10.0, "quantiles": [[0.5, 2.0], [0.9, 4.0], [99.9, 5.0]]}
-    found = keys(raw.Moment({r.ROUND_TRIP: [Series({}, None, said)]}, profiler.Said(), sdk.NOTHING))
-    assert found == {
-        f"tpu.grpcTcpMinRtt.{part}Us": value
-        for part, value in zip(("mean", "p50", "p90", "p999"), (2.5, 2.0, 4.0, 5.0))
-    }
 
 
 def test_wandb_key_tpu_is_the_profiler_utilization() -> None:

@@ -11,9 +11,9 @@ from opentelemetry.instrumentation.hardware.model import Number, Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources.tpu import kernel_of, profiler, sdk
 from opentelemetry.instrumentation.hardware.sources.tpu import runtime as r
+from opentelemetry.instrumentation.hardware.sources.tpu.driver import Sample
 from opentelemetry.instrumentation.hardware.sources.tpu.presence import Ways
 from opentelemetry.instrumentation.hardware.sources.tpu.reading import Reader
-from opentelemetry.instrumentation.hardware.sources.tpu.wire import Series
 
 _ALL: Final = (*r.OFTEN, *r.SELDOM, r.ROUND_TRIP, r.DELIVERY)
 
@@ -23,7 +23,7 @@ Pairs: TypeAlias = "Iterator[tuple[str, Number]]"
 class Moment(NamedTuple):
     """What is said of the TPUs at one moment, in all ways that they are asked."""
 
-    runtime: Mapping[str, Sequence[Series]]
+    runtime: Mapping[str, Sequence[Sample]]
     profiler: profiler.Said
     driver: sdk.Said
 
@@ -113,7 +113,7 @@ def _queue(moment: Moment) -> Pairs:
             yield f"tpu.hloQueueSize.{_core(series)}", series.value
 
 
-def _core(series: Series) -> str:
+def _core(series: Sample) -> str:
     """A core as libtpu's SDK calls it, ``0-tensorcore``, in W&B's letters."""
     return _word(f"{r.device(series)}-{r.core_type(series) or 'unknown'}")
 
@@ -123,15 +123,15 @@ def _word(label: object) -> str:
     return re.sub("[^a-z0-9]", "_", str(label).lower().replace("+", "plus").replace("%", "pct"))
 
 
-def _size(series: Series) -> str:
+def _size(series: Sample) -> str:
     return _word(series.labels["buffer-size"]) if "buffer-size" in series.labels else ""
 
 
-def _whole(series: Series) -> str:
+def _whole(series: Sample) -> str:
     return ""
 
 
-def _statistics(key: str, unit: str, metric: str, label: Callable[[Series], str] = _size) -> Callable[[Moment], Pairs]:
+def _statistics(key: str, unit: str, metric: str, label: Callable[[Sample], str] = _size) -> Callable[[Moment], Pairs]:
     def values(moment: Moment) -> Pairs:
         listed: dict[str, list[Mapping[str, Any]]] = {}
         for series in moment.runtime.get(metric, ()):

@@ -35,6 +35,9 @@ class Tpu(Source):
         expected = bool(Ways(config, os.environ, kernel))
         if expected:
             from opentelemetry.instrumentation.hardware.sources.tpu import rows  # noqa: F401
+
+            with suppress(ImportError):  # open() reports it
+                from opentelemetry.instrumentation.hardware.sources.tpu import messages, rpc  # noqa: F401
         return expected
 
     def open(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from opentelemetry.instrumentation.hardware.drivers import DriverError
-from opentelemetry.instrumentation.hardware.sources.tpu.rpc import UNAVAILABLE, Rpc
+from opentelemetry.instrumentation.hardware.sources.tpu.driver import UNAVAILABLE, Services
 
 PACE: Final = 10.0
 """Seconds between two looks, at least: each makes the TPU's host gather what its cores did."""
@@ -55,12 +55,12 @@ class Profiler:
     """The profiler of one TPU node.
 
     Args:
-        rpc: asks it.
+        services: calls it.
         address: where it is.
     """
 
-    def __init__(self, rpc: Rpc, address: str) -> None:
-        self._rpc = rpc
+    def __init__(self, services: Services, address: str) -> None:
+        self._services = services
         self._address = address
         self._away = ""
         self._said = Said()
@@ -69,13 +69,11 @@ class Profiler:
         """What it says now; nothing while it is away.
 
         Raises:
-            DriverError: it does not want to.
-            OSError: it takes too long.
-            ValueError: its answer is none.
+            DriverError: the call failed.
         """
         self._away = ""
         try:
-            self._said = parse(self._rpc.monitor(self._address, LOOK, LEVEL))
+            self._said = parse(self._services.monitor(self._address, LOOK, LEVEL))
         except DriverError as refusal:
             if refusal.code != UNAVAILABLE:
                 raise

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources.tpu import profiler, resolver, sdk
+from opentelemetry.instrumentation.hardware.sources.tpu.driver import Services
 from opentelemetry.instrumentation.hardware.sources.tpu.presence import Ways
 from opentelemetry.instrumentation.hardware.sources.tpu.profiler import Profiler
-from opentelemetry.instrumentation.hardware.sources.tpu.rpc import Rpc
 from opentelemetry.instrumentation.hardware.sources.tpu.runtime import Answers, Runtime
 from opentelemetry.instrumentation.hardware.sources.tpu.sdk import Sdk
 
@@ -33,11 +33,11 @@ class Reader:
         place = ways.profiler
         if resolver.is_name(place):
             place = resolver.resolve(drivers, place, environ)
-        self._rpc: Rpc | None = None
+        self._services: Services | None = None
         if ways.runtime or place:
-            self._rpc = drivers.custom("tpu", Rpc)
-        self._runtime = Runtime(self._rpc, ways.runtime) if self._rpc and ways.runtime else None
-        self._profiler = Profiler(self._rpc, place) if self._rpc and place else None
+            self._services = drivers.custom("tpu", Services)
+        self._runtime = Runtime(self._services, ways.runtime) if self._services and ways.runtime else None
+        self._profiler = Profiler(self._services, place) if self._services and place else None
         self._sdk: Sdk | None = None
         self._not_asked = ""
         if ways.sdk and not self.chips:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, TypeAlias
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Metric, Number, Point, Series, SeriesCache
 from opentelemetry.instrumentation.hardware.sources.tpu import runtime as r
-from opentelemetry.instrumentation.hardware.sources.tpu import wire
+from opentelemetry.instrumentation.hardware.sources.tpu.driver import Sample
 from opentelemetry.instrumentation.hardware.sources.tpu.reading import Reader
 
 _SIZE: Final = r"[0-9a-z.]{1,12}\+?"
@@ -188,7 +188,7 @@ class Rows:
     def _executions(self, said: _Said) -> Iterator[Point]:
         found: dict[int, None] = {}
         for address, answers in said:
-            by_core: dict[int, list[wire.Series]] = {}
+            by_core: dict[int, list[Sample]] = {}
             for series in answers.get(r.EXECUTION, ()):
                 number = r.device(series)
                 if number is not None:

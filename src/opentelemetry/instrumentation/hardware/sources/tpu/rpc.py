@@ -1,128 +1,236 @@
-"""What answers over gRPC: the metric service of a program that uses the TPU, and a TPU node's profiler.
+"""Unary gRPC calls through h2: one socket for each address, and no thread or lock of our own.
 
-Every call has a deadline. Of gRPC only the protocol is used, by a socket of our own: see :mod:`.http2`. None goes
-through a proxy, and none is a span of the program's. https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
+grpcio is not used: it starts threads and takes locks that a forked child inherits, so children of programs that fork
+(multiprocessing, a DataLoader) can hang in it. https://github.com/grpc/grpc/blob/master/doc/fork_support.md
+
+Calls never use a proxy. https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
 """
 
 from __future__ import annotations
 
+import socket
 import struct
 import time
+from collections.abc import Iterator
 from typing import Any, Final
 from urllib.parse import unquote
 
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import (
+    ConnectionTerminated,
+    DataReceived,
+    Event,
+    ResponseReceived,
+    StreamEnded,
+    StreamReset,
+    TrailersReceived,
+)
+from h2.exceptions import H2Error
+
 from opentelemetry.instrumentation.hardware.drivers import DriverError
-from opentelemetry.instrumentation.hardware.sources.tpu import wire
-from opentelemetry.instrumentation.hardware.sources.tpu.http2 import Answer, Away, Connection, Reset
+from opentelemetry.instrumentation.hardware.drivers.subprocess import file_identity
+from opentelemetry.instrumentation.hardware.sources.tpu.driver import (
+    DEADLINE_EXCEEDED,
+    INTERNAL,
+    UNAVAILABLE,
+    UNIMPLEMENTED,
+    UNKNOWN,
+)
 from opentelemetry.instrumentation.hardware.version import __version__
 
-METRIC: Final = "/tpu.monitoring.runtime.RuntimeMetricService/GetRuntimeMetric"
-MONITOR: Final = "/tensorflow.ProfilerService/Monitor"
+MAX_MESSAGE: Final = 1 << 20
+"""The largest answer in bytes. Headers and other frames may add 64 KiB."""
 
-UNAVAILABLE: Final = 14
-"""gRPC's code for a connection that cannot be made."""
+_RESET_CODES: Final = {7: UNAVAILABLE, 8: 1, 11: 8, 12: 7}
+"""The gRPC status for an HTTP/2 error code of RST_STREAM; INTERNAL for others."""
 
-_UNKNOWN, _LATE, _UNIMPLEMENTED, _INTERNAL = 2, 4, 12, 13
-
-_RESETS: Final = {7: UNAVAILABLE, 8: 1, 11: 8, 12: 7}
-"""What HTTP/2's codes mean, as gRPC has it."""
-
-_PAGES: Final = {"400": _INTERNAL, "401": 16, "403": 7, "404": _UNIMPLEMENTED} | dict.fromkeys(
+_HTTP_CODES: Final = {"400": INTERNAL, "401": 16, "403": 7, "404": UNIMPLEMENTED} | dict.fromkeys(
     ("429", "502", "503", "504"), UNAVAILABLE
 )
-"""What the answers of a server mean that is none of gRPC's."""
+"""The gRPC status for an HTTP status without a gRPC one; UNKNOWN for others."""
 
-DEADLINE: Final = 0.5
-"""Seconds that the metric service may take for an answer; it takes milliseconds."""
-
-_GRACE = 2.0
-"""Seconds that a profiler may take beyond the time that it looks."""
-
-_AROUND: Final = 1 << 16
-"""Bytes that may come around a message."""
+_LAST_STREAM: Final = 4000
+"""The stream after which a connection is replaced: h2 remembers every closed stream."""
 
 
-class Rpc:
-    """The services, by their addresses."""
+class Channels:
+    """The connections, by address. Each is made for its first call and kept for the next ones."""
 
     def __init__(self) -> None:
-        self._connections: dict[str, Connection] = {}
+        self._connections: dict[str, _Connection] = {}
 
-    def metric(self, address: str, name: str, alone: bool) -> list[dict[str, Any]]:
-        """The newest numbers of one metric, as :class:`~.wire.Series` has them.
+    def call(self, address: str, method: str, request: bytes, timeout: float) -> bytes:
+        """Call a method and return the message of the answer.
+
+        A kept connection that fails is replaced and the call is made once more.
 
         Args:
-            address: whose.
-            name: the service's own name for it.
-            alone: leave out what other processes of the host measure.
+            address: ``host:port``, or ``unix:`` and a path.
+            method: ``/package.Service/Method``.
+            request: the encoded message.
+            timeout: seconds for the whole call, without the lookup of a host name.
 
         Raises:
-            DriverError: nobody is there (code 14), or it is not known to whoever is (5, 12), or something else.
-            TimeoutError: it takes too long.
-            ValueError: the answer is none.
+            DriverError: with a status code of gRPC and the reason.
         """
-        answer = self._call(address, METRIC, wire.metric_request(name, alone), DEADLINE)
-        return [each._asdict() for each in wire.response(answer)]
-
-    def monitor(self, address: str, milliseconds: int, level: int) -> str:
-        """What a profiler says after it looked for so long; raises as :meth:`metric` does."""
-        request = wire.monitor_request(milliseconds, level)
-        return wire.text(self._call(address, MONITOR, request, milliseconds / 1000 + _GRACE))
-
-    def _call(self, address: str, method: str, request: bytes, seconds: float) -> bytes:
-        headers = (
-            (":method", "POST"),
-            (":scheme", "http"),
-            (":path", method),
-            (":authority", "localhost" if address.startswith("unix:") else address),
-            ("te", "trailers"),
-            ("content-type", "application/grpc"),
-            ("user-agent", f"opentelemetry-instrumentation-hardware/{__version__}"),
-            ("grpc-timeout", f"{seconds * 1000:.0f}m"),
-        )
-        try:
-            return _message(self._answer(address, headers, b"\0" + struct.pack(">I", len(request)) + request, seconds))
-        except TimeoutError:
-            raise TimeoutError(f"{address} did not answer within {seconds:g} s") from None
-        except Away as error:
-            raise DriverError(UNAVAILABLE, str(error)) from None
-        except Reset as error:
-            raise DriverError(_RESETS.get(error.code, _INTERNAL), f"the call was reset ({error})") from None
-
-    def _answer(self, address: str, headers: tuple[tuple[str, str], ...], body: bytes, seconds: float) -> Answer:
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + timeout
         while True:
             kept = address in self._connections
-            connection = self._connections.setdefault(address, Connection(address))
+            connection = self._connections.setdefault(address, _Connection(address))
             try:
-                return connection.ask(headers, body, wire.LIMIT + _AROUND, deadline)
-            except Away:
+                return _message(*connection.call(method, request, timeout, deadline))
+            except TimeoutError:
+                raise DriverError(DEADLINE_EXCEEDED, f"no answer within {timeout:g} s") from None
+            except (OSError, OverflowError) as error:  # OverflowError: no such port
                 if not kept:
-                    raise  # else it had ended meanwhile: whoever is there now has not been asked yet
+                    raise DriverError(UNAVAILABLE, getattr(error, "strerror", None) or str(error)) from None
+            except (H2Error, ValueError) as error:
+                if not kept:
+                    raise DriverError(INTERNAL, f"invalid answer: {error or type(error).__name__}") from None
             finally:
-                if not connection.usable:
+                if not connection.reusable:
                     del self._connections[address]
                     connection.close()
 
     def close(self) -> None:
-        """Close the connections; also in a forked child, in the midst of a call of its parent's."""
+        """Close all connections. Safe in a forked child, also during a call of the parent."""
         while self._connections:
             self._connections.popitem()[1].close()
 
 
-def _message(answer: Answer) -> bytes:
-    """The message of an answer that has one, and is none of a failure."""
-    page = answer.headers.get(":status", "")
-    said = answer.headers.get("grpc-status", "")
-    if page != "200" and not said:
-        raise DriverError(_PAGES.get(page, _UNKNOWN), f"it answers HTTP {page or 'nothing'}")
-    code = int(said) if said.isascii() and said.isdigit() and len(said) < 3 else _UNKNOWN
-    if code == _LATE:
+class _Connection:
+    """An HTTP/2 connection for one call at a time.
+
+    Attributes:
+        reusable: whether the last call left it in order.
+    """
+
+    def __init__(self, address: str) -> None:
+        self.reusable = False
+        self._address = address
+        self._socket: socket.socket | None = None
+        self._file: tuple[int, int] | None = None
+        self._http2 = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
+        self._http2.initiate_connection()
+
+    def call(self, method: str, request: bytes, timeout: float, deadline: float) -> tuple[dict[str, str], bytes]:
+        """Send a request; return the headers and trailers of the answer, and its body."""
+        self.reusable = False
+        channel = self._socket or self._connect(deadline)
+        if file_identity(channel.fileno()) != self._file:
+            raise ConnectionError("the program closed the connection")
+        stream = self._http2.get_next_available_stream_id()
+        headers = [
+            (":method", "POST"),
+            (":scheme", "http"),
+            (":path", method),
+            (":authority", "localhost" if self._address.startswith("unix:") else self._address),
+            ("te", "trailers"),
+            ("content-type", "application/grpc"),
+            ("user-agent", f"opentelemetry-instrumentation-hardware/{__version__}"),
+            ("grpc-timeout", f"{timeout * 1000:.0f}m"),
+        ]
+        self._http2.send_headers(stream, headers)
+        self._http2.send_data(stream, b"\0" + struct.pack(">I", len(request)) + request, end_stream=True)
+        answer: dict[str, str] = {}
+        body = bytearray()
+        for event in self._events(channel, deadline):
+            if isinstance(event, ConnectionTerminated):
+                raise ConnectionError("the server closed the connection")
+            if getattr(event, "stream_id", None) != stream:
+                continue
+            if isinstance(event, (ResponseReceived, TrailersReceived)):
+                answer.update((str(name), str(value)) for name, value in event.headers or ())
+            elif isinstance(event, DataReceived):
+                body += event.data or b""
+                self._http2.acknowledge_received_data(event.flow_controlled_length or 0, stream)
+            elif isinstance(event, StreamReset):
+                code = int(event.error_code or 0)
+                raise DriverError(_RESET_CODES.get(code, INTERNAL), f"the call was reset (HTTP/2 error {code})")
+            elif isinstance(event, StreamEnded):
+                break
+        self.reusable = stream < _LAST_STREAM
+        return answer, bytes(body)
+
+    def _events(self, channel: socket.socket, deadline: float) -> Iterator[Event]:
+        """Send what is due, and yield what arrives, up to the limit in bytes."""
+        left = MAX_MESSAGE + (1 << 16)
+        while left > 0:
+            channel.settimeout(_remaining(deadline))
+            channel.sendall(self._http2.data_to_send())
+            channel.settimeout(_remaining(deadline))
+            data = channel.recv(1 << 16)
+            if not data:
+                raise ConnectionError("the server closed the connection")
+            if data.startswith(b"HTTP/1"):
+                raise ValueError("the server speaks HTTP/1")
+            left -= len(data)
+            yield from self._http2.receive_data(data)
+        raise ValueError(f"it has more than {MAX_MESSAGE} bytes")
+
+    def _connect(self, deadline: float) -> socket.socket:
+        """Connect to the first endpoint of the address that accepts."""
+        failure: Exception = ConnectionError("the host has no address")
+        for family, endpoint in _endpoints(self._address):
+            try:
+                self._socket = channel = socket.socket(family, socket.SOCK_STREAM)  # set first: close() in a fork
+                self._file = file_identity(channel.fileno())
+                channel.settimeout(_remaining(deadline))
+                channel.connect(endpoint)
+                if not self._address.startswith("unix:"):
+                    channel.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                return channel
+            except TimeoutError:
+                raise
+            except (OSError, OverflowError) as error:
+                failure = error
+                self.close()
+        raise failure
+
+    def close(self) -> None:
+        """Close the socket, unless the program closed it and has another file under its number."""
+        if self._socket is not None:
+            if file_identity(self._socket.fileno()) == self._file:
+                self._socket.close()
+            else:
+                self._socket.detach()
+
+
+def _remaining(deadline: float) -> float:
+    seconds = deadline - time.monotonic()
+    if seconds <= 0:
         raise TimeoutError
+    return seconds
+
+
+def _endpoints(address: str) -> Iterator[tuple[int, Any]]:
+    """The endpoints of an address. localhost is not looked up: a fork during a lookup can leave the resolver locked."""
+    host, _, port = address.rpartition(":")
+    if address.startswith("unix:"):
+        yield getattr(socket, "AF_UNIX", -1), f"/{address.removeprefix('unix:').lstrip('/')}"
+    elif host == "localhost":
+        yield socket.AF_INET, ("127.0.0.1", int(port))
+        yield socket.AF_INET6, ("::1", int(port))
+    else:
+        found = socket.getaddrinfo(host.strip("[]").encode(), port.encode(), type=socket.SOCK_STREAM)
+        yield from ((family, endpoint) for family, _, _, _, endpoint in found)
+
+
+def _message(headers: dict[str, str], body: bytes) -> bytes:
+    """The message of a successful answer.
+
+    Raises:
+        DriverError: the status is an error.
+        ValueError: the body is not one uncompressed message.
+    """
+    http, status = headers.get(":status", ""), headers.get("grpc-status", "")
+    if http != "200" and not status:
+        raise DriverError(_HTTP_CODES.get(http, UNKNOWN), f"the server answered HTTP {http}")
+    code = int(status) if status.isascii() and status.isdigit() and len(status) < 3 else UNKNOWN
     if code:
-        words = " ".join(unquote(answer.headers.get("grpc-message", "")).split())[:200]
-        raise DriverError(code, words or "it does not say why")
-    body = answer.body
+        text = " ".join(unquote(headers.get("grpc-message", "")).split())[:200]
+        raise DriverError(code, text or f"gRPC status {code} without a message")
     if len(body) < 5 or body[0] or int.from_bytes(body[1:5], "big") != len(body) - 5:
-        raise ValueError("the answer is not one message")
-    return bytes(body[5:])
+        raise ValueError("its body is not one message")
+    return body[5:]

@@ -12,8 +12,14 @@ from typing import Final, NamedTuple, TypeAlias
 
 from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.model import Number
-from opentelemetry.instrumentation.hardware.sources.tpu.rpc import UNAVAILABLE, Rpc
-from opentelemetry.instrumentation.hardware.sources.tpu.wire import Series
+from opentelemetry.instrumentation.hardware.sources.tpu.driver import (
+    INVALID_ARGUMENT,
+    NOT_FOUND,
+    UNAVAILABLE,
+    UNIMPLEMENTED,
+    Sample,
+    Services,
+)
 
 DUTY: Final = "tpu.runtime.tensorcore.dutycycle.percent"
 USED: Final = "tpu.runtime.hbm.memory.usage.bytes"
@@ -53,8 +59,8 @@ ROWS: Final = {
 }
 """What is missing where a metric of the runtime's is."""
 
-_UNKNOWN: Final = (3, 5, 12)
-"""gRPC's codes for what a service does not know."""
+_UNKNOWN: Final = (INVALID_ARGUMENT, NOT_FOUND, UNIMPLEMENTED)
+"""The statuses of a metric that a runtime does not have."""
 
 _LONGEST = 30
 """The most readings for which one that fails is left alone."""
@@ -62,7 +68,7 @@ _LONGEST = 30
 MOST: Final = 1 << 50
 """More than any amount that is said here can be."""
 
-Answers: TypeAlias = "dict[str, list[Series]]"
+Answers: TypeAlias = "dict[str, list[Sample]]"
 
 
 @dataclass
@@ -73,9 +79,9 @@ class _Care:
     failures: int = 0
     rest: int = 0
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: DriverError) -> None:
         """Leave it alone, longer each time."""
-        self.trouble = str(error)
+        self.trouble = error.text
         self.rest = min(_LONGEST, (1 << self.failures) - 1)
         self.failures = min(self.failures + 1, 10)
 
@@ -94,12 +100,12 @@ class Runtime:
     """The metric services of the programs of this host.
 
     Args:
-        rpc: asks them.
+        services: calls them.
         addresses: where they are.
     """
 
-    def __init__(self, rpc: Rpc, addresses: Sequence[str]) -> None:
-        self._rpc = rpc
+    def __init__(self, services: Services, addresses: Sequence[str]) -> None:
+        self._services = services
         self._servers = [_Server(address) for address in addresses]
 
     def ask(self, names: tuple[str, ...]) -> list[tuple[str, Answers]]:
@@ -112,7 +118,7 @@ class Runtime:
                 continue
             try:
                 answers = dict(self._of(server, names))
-            except (OSError, ValueError, DriverError) as error:
+            except DriverError as error:
                 care.fail(error)
             else:
                 server.care[names] = _Care()
@@ -120,13 +126,13 @@ class Runtime:
                     found.append((server.address, answers))
         return found
 
-    def _of(self, server: _Server, names: Iterable[str]) -> Iterator[tuple[str, list[Series]]]:
+    def _of(self, server: _Server, names: Iterable[str]) -> Iterator[tuple[str, list[Sample]]]:
         server.away, away = "", server.away
         for name in names:
             if name in server.refused:
                 continue
             try:
-                answer = self._rpc.metric(server.address, name, len(self._servers) > 1)
+                answer = self._services.metric(server.address, name, len(self._servers) > 1)
             except DriverError as refusal:
                 if refusal.code == UNAVAILABLE:
                     server.away = refusal.text
@@ -137,7 +143,7 @@ class Runtime:
                     raise
                 server.refused[name] = refusal.text
             else:
-                yield name, [Series(**each) for each in answer]
+                yield name, [Sample(**each) for each in answer]
 
     def errors(self) -> list[str]:
         """Who fails, and how."""
@@ -168,7 +174,7 @@ def merged(said: Iterable[tuple[str, Answers]]) -> Answers:
     return found
 
 
-def device(series: Series) -> int | None:
+def device(series: Sample) -> int | None:
     """Which device a number is of; the runtime numbers those of all its hosts, so they may begin anywhere."""
     said = series.labels.get("device-id", series.labels.get("device_ordinal"))
     if said is None:
@@ -178,13 +184,13 @@ def device(series: Series) -> int | None:
     return said if said is not None and 0 <= said < 1 << 24 else None
 
 
-def believed(series: Series, most: float = MOST) -> tuple[int, Number] | None:
+def believed(series: Sample, most: float = MOST) -> tuple[int, Number] | None:
     """The device and value of a gauge, if it can be true."""
     number, value = device(series), series.value
     return None if number is None or value is None or not 0 <= value <= most else (number, value)
 
 
-def by_device(answer: Iterable[Series], most: float = MOST) -> dict[int, Number]:
+def by_device(answer: Iterable[Sample], most: float = MOST) -> dict[int, Number]:
     """The gauges of an answer that can be true, by device; of two of the same the first."""
     found: dict[int, Number] = {}
     for series in answer:
@@ -200,7 +206,7 @@ def word(text: object, form: str) -> str:
     return said if re.fullmatch(form, said) else ""
 
 
-def core_type(series: Series) -> str:
+def core_type(series: Sample) -> str:
     """Of which type of core of a device a number is: ``tensorcore``, ``sparsecore``; "" where that is not said."""
     return word(series.labels.get("core_type"), "[a-z][a-z0-9_]{0,31}")
 
@@ -212,7 +218,7 @@ class Total(NamedTuple):
     seconds: float
 
 
-def totals(answer: Sequence[Series], key: str = "") -> dict[str | int, Total]:
+def totals(answer: Sequence[Sample], key: str = "") -> dict[str | int, Total]:
     """Counts and times of distributions of microseconds, put together by what a label says, if one is named."""
     found: dict[str | int, tuple[int, int]] = {}
     for series in answer:

@@ -1,0 +1,95 @@
+"""The gRPC services of a TPU: the metrics of a program that uses it, and the profiler of a TPU node."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from opentelemetry.instrumentation.hardware.drivers import DriverError
+from opentelemetry.instrumentation.hardware.model import Number, Unavailable
+
+UNKNOWN: Final = 2
+INVALID_ARGUMENT: Final = 3
+DEADLINE_EXCEEDED: Final = 4
+NOT_FOUND: Final = 5
+UNIMPLEMENTED: Final = 12
+INTERNAL: Final = 13
+UNAVAILABLE: Final = 14
+"""Status codes of gRPC."""
+
+TIMEOUT: Final = 0.5
+"""Seconds for a call of the metric service; it usually answers within milliseconds."""
+
+_METRIC: Final = "/tpu.monitoring.runtime.RuntimeMetricService/GetRuntimeMetric"
+_MONITOR: Final = "/tensorflow.ProfilerService/Monitor"
+
+_MONITOR_GRACE: Final = 2.0
+"""Seconds that a profiler may take beyond the time that it profiles."""
+
+
+class Sample(NamedTuple):
+    """One value or distribution of a runtime metric.
+
+    Attributes:
+        labels: the attributes of the runtime, such as ``device-id``.
+        value: the value of a gauge; None for a distribution, and for a gauge without a finite number.
+        distribution: ``count``, ``mean``, ``buckets`` and ``bounds`` (their upper ends, one fewer), where valid.
+    """
+
+    labels: dict[str, str | int]
+    value: Number | None = None
+    distribution: dict[str, Any] | None = None
+
+
+class Services:
+    """The services, by address.
+
+    Raises:
+        Unavailable: h2 or protobuf is not installed.
+    """
+
+    def __init__(self) -> None:
+        try:
+            from opentelemetry.instrumentation.hardware.sources.tpu import messages
+            from opentelemetry.instrumentation.hardware.sources.tpu.rpc import Channels
+        except ImportError as error:
+            raise Unavailable(
+                f"TPU metrics need the packages h2 and protobuf: {error}",
+                "pip install 'opentelemetry-instrumentation-hardware[tpu]'",
+            ) from None
+        self._messages = messages
+        self._channels = Channels()
+
+    def metric(self, address: str, name: str, skip_node_aggregation: bool) -> list[dict[str, Any]]:
+        """The current samples of a runtime metric, as dicts of :class:`Sample`.
+
+        Args:
+            address: ``host:port``, or ``unix:`` and a path.
+            name: the name that the runtime has for the metric.
+            skip_node_aggregation: leave out what other processes of the host measure.
+
+        Raises:
+            DriverError: the call failed or the answer is invalid; the code is a status of gRPC.
+        """
+        request = self._messages.metric_request(name, skip_node_aggregation)
+        answer = self._channels.call(address, _METRIC, request, TIMEOUT)
+        try:
+            return [sample._asdict() for sample in self._messages.samples(answer)]
+        except ValueError as error:
+            raise DriverError(INTERNAL, f"invalid answer: {error}") from None
+
+    def monitor(self, address: str, milliseconds: int, level: int) -> str:
+        """The page that a profiler makes after profiling for some milliseconds.
+
+        Raises:
+            DriverError: as :meth:`metric` does.
+        """
+        request = self._messages.monitor_request(milliseconds, level)
+        answer = self._channels.call(address, _MONITOR, request, milliseconds / 1000 + _MONITOR_GRACE)
+        try:
+            return self._messages.page(answer)
+        except ValueError as error:
+            raise DriverError(INTERNAL, f"invalid answer: {error}") from None
+
+    def close(self) -> None:
+        """Close the connections. Safe in a forked child."""
+        self._channels.close()

@@ -1,0 +1,158 @@
+"""The protobuf messages of a TPU's services, as plain data.
+
+They are described here and kept in a descriptor pool of our own, so that they never clash with the ones that libtpu or
+tpu-info register.
+https://github.com/AI-Hypercomputer/cloud-accelerator-diagnostics/blob/main/tpu_info/proto/tpu_metric_service.proto
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
+
+from opentelemetry.instrumentation.hardware.model import Number
+from opentelemetry.instrumentation.hardware.sources.tpu.driver import Sample
+
+MAX_SAMPLES: Final = 1024
+"""The most samples in an answer: several for each device and link of a host."""
+
+_MESSAGES: Final[Mapping[str, tuple[tuple[int, str, str], ...]]] = {
+    "MetricRequest": ((1, "metric_name", "string"), (2, "skip_node_aggregation", "bool")),
+    "MetricResponse": ((1, "metric", "TPUMetric"),),
+    "TPUMetric": ((3, "metrics", "repeated Metric"),),
+    "Metric": ((1, "attribute", "Attribute"), (3, "gauge", "Gauge"), (5, "distribution", "Distribution")),
+    "Attribute": ((1, "key", "string"), (2, "value", "AttrValue")),
+    "AttrValue": ((1, "string_attr", "string"), (3, "int_attr", "int64"), (6, "kvlist_attr", "KeyValueList")),
+    "KeyValueList": ((1, "attributes", "repeated Attribute"),),
+    "Gauge": ((1, "as_double", "double"), (2, "as_int", "int64"), (3, "as_string", "string")),
+    "Distribution": (
+        (1, "count", "int64"),
+        (2, "mean", "double"),
+        (6, "bucket_options", "BucketOptions"),
+        (7, "bucket_counts", "repeated int64"),
+    ),
+    "BucketOptions": ((2, "exponential_buckets", "Exponential"),),
+    "Exponential": ((2, "growth_factor", "double"), (3, "scale", "double")),
+    "MonitorRequest": ((1, "duration_ms", "uint64"), (2, "monitoring_level", "int32"), (3, "timestamp", "bool")),
+    "MonitorResponse": ((1, "data", "string"),),
+}
+"""Number, name and type of the fields that are used. The last two messages are the profiler's, from TensorFlow's
+tensorflow/core/profiler/profiler_service.proto."""
+
+
+def _classes() -> dict[str, Any]:
+    """The class of each message."""
+    field = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="tpu.proto", package="tpu", syntax="proto2")
+    for name, fields in _MESSAGES.items():
+        message = file.message_type.add(name=name)
+        for number, field_name, words in fields:
+            *repeated, kind = words.split()
+            message.field.add(
+                name=field_name,
+                number=number,
+                label=field.LABEL_REPEATED if repeated else field.LABEL_OPTIONAL,
+                type=field.TYPE_MESSAGE if kind in _MESSAGES else getattr(field, f"TYPE_{kind.upper()}"),
+                type_name=f".tpu.{kind}" if kind in _MESSAGES else None,
+            )
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"tpu.{name}")) for name in _MESSAGES}
+
+
+_CLASSES: Final = _classes()
+
+
+def metric_request(name: str, skip_node_aggregation: bool) -> bytes:
+    """An encoded ``MetricRequest``."""
+    request = _CLASSES["MetricRequest"](metric_name=name, skip_node_aggregation=skip_node_aggregation)
+    return bytes(request.SerializeToString())
+
+
+def monitor_request(milliseconds: int, level: int) -> bytes:
+    """An encoded ``MonitorRequest``, with the time of day in the answer."""
+    request = _CLASSES["MonitorRequest"](duration_ms=milliseconds, monitoring_level=level, timestamp=True)
+    return bytes(request.SerializeToString())
+
+
+def page(data: bytes) -> str:
+    """The text of an encoded ``MonitorResponse``.
+
+    Raises:
+        ValueError: it is none.
+    """
+    return str(_parsed("MonitorResponse", data).data)
+
+
+def samples(data: bytes) -> list[Sample]:
+    """The samples of an encoded ``MetricResponse``.
+
+    Raises:
+        ValueError: it is none, or has too many samples.
+    """
+    metrics = _parsed("MetricResponse", data).metric.metrics
+    if len(metrics) > MAX_SAMPLES:
+        raise ValueError(f"it has more than {MAX_SAMPLES} samples")
+    return [
+        Sample(
+            dict(_labels(metric.attribute)),
+            _value(metric.gauge),
+            _distribution(metric.distribution) if metric.HasField("distribution") else None,
+        )
+        for metric in metrics
+    ]
+
+
+def _labels(attribute: Any) -> Iterator[tuple[str, str | int]]:
+    """The labels of an attribute: one, or a list of attributes."""
+    value = attribute.value
+    for nested in value.kvlist_attr.attributes:
+        yield from _labels(nested)
+    for field in ("string_attr", "int_attr"):
+        if value.HasField(field):
+            yield attribute.key, getattr(value, field)
+
+
+def _value(gauge: Any) -> Number | None:
+    """The finite number of a gauge, also one that is spelled as text."""
+    for field in ("as_double", "as_int", "as_string"):
+        if gauge.HasField(field):
+            try:
+                value = getattr(gauge, field)
+                value = float(value) if isinstance(value, str) else value
+            except ValueError:
+                return None
+            return value if math.isfinite(value) else None
+    return None
+
+
+def _distribution(message: Any) -> dict[str, Any]:
+    distribution: dict[str, Any] = {"count": message.count}
+    if math.isfinite(message.mean):
+        distribution["mean"] = message.mean
+    buckets = [*message.bucket_counts]
+    bounds = _bounds(message.bucket_options.exponential_buckets, len(buckets))
+    if bounds:
+        distribution |= {"buckets": buckets, "bounds": bounds}
+    return distribution
+
+
+def _bounds(options: Any, buckets: int) -> list[float]:
+    """The upper ends of all buckets but the last, which has none; empty if they are invalid."""
+    growth, scale = options.growth_factor, options.scale
+    if buckets > MAX_SAMPLES or not (1 < growth < math.inf and 0 < scale < 1e100):
+        return []
+    if buckets * math.log(growth) > 400:  # larger than any finite number
+        return []
+    return [scale * growth**place for place in range(buckets - 1)]
+
+
+def _parsed(name: str, data: bytes) -> Any:
+    try:
+        return _CLASSES[name].FromString(data)
+    except DecodeError:
+        raise ValueError(f"it is not a {name}") from None
