@@ -164,16 +164,16 @@ def simulated(at: Callable[[int], Fabricated] = workstation) -> Iterator[Time]:
         def start(self) -> None:
             pass
 
-        def fresh(self, seconds: float) -> None:
-            for poller in self.board.pollers:
-                if poller.state is not State.ABSENT:
-                    poller.step(due=True)
-            self.after()
+        def read_now(self, seconds: float) -> None:
+            for runner in self.runners:
+                if runner.state is not State.ABSENT:
+                    runner.read(slow=True)
+            self.after_reading()
 
         def close(self) -> None:
             super().close()
-            for poller in self.board.pollers:
-                poller.close()
+            for runner in self.runners:
+                runner.close()
 
     with ExitStack() as stack:
         for module in (run, snapshot, view):

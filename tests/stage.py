@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, settings
 from opentelemetry.instrumentation.hardware.catalog import SOURCE_UP
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Kind, Metric, Number, Point, Series, Snapshot, Window
-from opentelemetry.instrumentation.hardware.pipeline.collector import Board
+from opentelemetry.instrumentation.hardware.pipeline.collector import Collector
 from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner
 from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionSchedule
-from opentelemetry.instrumentation.hardware.pipeline.thread import ReaderThread, fresh
+from opentelemetry.instrumentation.hardware.pipeline.thread import ReaderThread, read_all
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source, SourceContext
 
@@ -99,12 +99,12 @@ class _Played(Source):
 
 
 class Stage:
-    """Sources with their pollers and board, and readers that collect from them; :meth:`run` advances the clock.
+    """Sources with their runners and board, and readers that collect from them; :meth:`run` advances the clock.
 
     Args:
         interval: seconds between samples.
         expected: seconds between collections, as long as none has come.
-        names: of the sources; ``player`` and ``poller`` are those of the first.
+        names: of the sources; ``player`` and ``runner`` are those of the first.
         together: one thread reads all of them.
     """
 
@@ -118,18 +118,18 @@ class Stage:
     ) -> None:
         self.clock = Clock()
         self.start = self.clock.now
-        self.rhythm = CollectionSchedule(self.clock.now, expected)
+        self.schedule = CollectionSchedule(self.clock.now, expected)
         self.players = {name: Player(self.clock) for name in names}
-        self.pollers = {
-            name: SourceRunner(player.make, name, interval, self.rhythm, {}, from_start, self.clock)
+        self.runners = {
+            name: SourceRunner(player.make, name, interval, self.schedule, {}, from_start, self.clock)
             for name, player in self.players.items()
         }
-        pollers = list(self.pollers.values())
-        self.board = Board(pollers, {}, Config(), self.clock)
-        groups = {"shared": pollers} if together else {name: [poller] for name, poller in self.pollers.items()}
-        self.rounds = [ReaderThread(name, each, clock=self.clock) for name, each in groups.items()]
+        runners = list(self.runners.values())
+        self.collector = Collector(runners, {}, Config(), self.clock)
+        groups = {"shared": runners} if together else {name: [runner] for name, runner in self.runners.items()}
+        self.threads = [ReaderThread(name, each, clock=self.clock) for name, each in groups.items()]
         self.player = self.players[names[0]]
-        self.poller = self.pollers[names[0]]
+        self.runner = self.runners[names[0]]
         self.marks: dict[int, dict[str, tuple[float, float]]] = {}
 
     def run(self, until: float, readers: Mapping[float, Callable[[Snapshot], None]] | None = None) -> None:
@@ -139,7 +139,7 @@ class Stage:
         end = self.start + until
         at_once = 0
         while True:
-            reading = min(poller.next_reading(self.clock.now) for poller in self.pollers.values())
+            reading = min(runner.next_reading(self.clock.now) for runner in self.runners.values())
             collection = min(due.values(), default=inf)
             at = max(self.clock.now, min(reading, collection))
             if at > end + 1e-9:
@@ -153,23 +153,23 @@ class Stage:
                 due[step] += step
                 (readers or {})[step](self.collect(int(step * 1000)))
             else:
-                for poller in self.pollers.values():
-                    if poller.next_reading(at) <= at:
-                        poller.step()
+                for runner in self.runners.values():
+                    if runner.next_reading(at) <= at:
+                        runner.read()
 
     def collect(self, reader: int = 1) -> Snapshot:
         """One collection, as a reader's thread makes it."""
-        snapshot = self.board.collect(self.marks.setdefault(reader, {}))
-        self.rhythm.note(reader, self.clock.now)
+        snapshot = self.collector.collect(self.marks.setdefault(reader, {}))
+        self.schedule.note(reader, self.clock.now)
         return snapshot
 
-    def fresh(self, seconds: float) -> None:
+    def read_now(self, seconds: float) -> None:
         """Have the threads, which the test has started, read every source now."""
-        fresh(self.rounds, seconds, self.clock)
+        read_all(self.threads, seconds, self.clock)
 
     def up(self) -> dict[str, Number]:
         """The value of ``otel_hardware.source.up`` by source."""
-        values = self.board.collect({}).values.get(SOURCE_UP, [])
+        values = self.collector.collect({}).values.get(SOURCE_UP, [])
         return {str(attributes["otel_hardware.source"]): value for value, attributes in values}
 
 

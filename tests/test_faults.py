@@ -22,7 +22,7 @@ from tests.waiting import wait_for
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 from opentelemetry.instrumentation.hardware.catalog import HW_ERRORS, SOURCE
 from opentelemetry.instrumentation.hardware.model import Point
-from opentelemetry.instrumentation.hardware.pipeline import runner as poller
+from opentelemetry.instrumentation.hardware.pipeline import runner as source_runner
 from opentelemetry.instrumentation.hardware.pipeline import session
 from opentelemetry.instrumentation.hardware.sources import Source, discover
 
@@ -127,8 +127,8 @@ def test_faulty_sources_lose_only_their_own_metrics_and_are_logged_once(
         texts = [record.getMessage() for record in caplog.records if record.levelname == level]
         return {name for name in names if any(f"Source {name}" in text for text in texts)}
 
-    monkeypatch.setattr(poller, "_SHORT", 0.5)
-    monkeypatch.setattr(poller, "_PAUSES", (0.1,))
+    monkeypatch.setattr(source_runner, "SHORTEST_PERIOD", 0.5)
+    monkeypatch.setattr(source_runner, "RETRY_DELAYS", (0.1,))
     with caplog.at_level(logging.INFO, "opentelemetry.instrumentation.hardware"):
         HardwareInstrumentor().instrument(meter_provider=provider, sample_interval=0.2)
         wait_for(lambda: newest(tmp_path / "journal"), children.PATIENCE, "export")

@@ -34,7 +34,7 @@ from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 from opentelemetry.instrumentation.hardware.catalog import SCHEMA_URL, SYSTEM_CPU_TIME
 from opentelemetry.instrumentation.hardware.model import Kind, Metric, Point, Unavailable
 from opentelemetry.instrumentation.hardware.pipeline import reporter as identity
-from opentelemetry.instrumentation.hardware.pipeline import runner as poller
+from opentelemetry.instrumentation.hardware.pipeline import runner as source_runner
 from opentelemetry.instrumentation.hardware.pipeline import session
 from opentelemetry.instrumentation.hardware.pipeline.thread import ReaderThread
 from opentelemetry.instrumentation.hardware.settings import Config
@@ -77,7 +77,7 @@ class Application:
         """What is exported after a new reading; the application's own metric is always there."""
         opened = HardwareInstrumentor()._session
         if opened is not None:
-            opened.fresh(10)
+            opened.read_now(10)
         points = list(flatten(self.reader.get_metrics_data()))
         assert [point.value for point in points if point.scope == "application"] == [1]
         assert repeated(points) == []
@@ -251,7 +251,7 @@ LAST_READING = """
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
-Session.fresh = lambda session, seconds: print("last reading", seconds, flush=True)
+Session.read_now = lambda session, seconds: print("last reading", seconds, flush=True)
 for _ in range(3):
     HardwareInstrumentor().instrument(meter_provider=MeterProvider(), sources=["process"])
 """
@@ -292,7 +292,7 @@ def test_uninstrument_waits_at_most_1_s_for_all_hanging_sources_together(
     instrumentor.instrument(meter_provider=application.provider)
     opened = instrumentor._session
     assert opened is not None
-    assert len(opened.rounds) == 3
+    assert len(opened.threads) == 3
     try:
         with monkeypatch.context() as patch:
             patch.setattr(ReaderThread, "join", join)
@@ -301,7 +301,7 @@ def test_uninstrument_waits_at_most_1_s_for_all_hanging_sources_together(
     finally:
         Hanging.released.set()
     assert waited == [pytest.approx(1.0), pytest.approx(0.0), pytest.approx(0.0)]
-    assert [each for each in opened.rounds if not each.join(60)] == []
+    assert [each for each in opened.threads if not each.join(60)] == []
 
 
 def test_tracer_and_logger_providers_are_accepted(
@@ -333,7 +333,7 @@ def test_global_provider_that_is_set_later_is_used() -> None:
 def test_two_periodic_readers_of_different_intervals(
     instrumentor: HardwareInstrumentor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(poller, "PERIODS", 1000.0)  # on a slow machine no reading is too old
+    monkeypatch.setattr(source_runner, "PERIODS", 1000.0)  # on a slow machine no reading is too old
     quick, slow = tmp_path / "quick", tmp_path / "slow"
     readers = [
         PeriodicExportingMetricReader(Journal(path), export_interval_millis=step)
@@ -696,7 +696,7 @@ def test_deltas_are_not_negative_after_reinstrument(instrumentor: HardwareInstru
         assert session_ is not None
         for _ in range(2):
             sum(range(1_000_000))
-            session_.fresh(10.0)
+            session_.read_now(10.0)
             for point in flatten(reader.get_metrics_data()):
                 if point.name in ("process.cpu.time", "process.paging.faults", "otel_hardware.cpu.time"):
                     seen.setdefault(f"{point.name}{point.attributes}", []).append(point.value)

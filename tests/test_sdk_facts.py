@@ -73,7 +73,7 @@ class Bench:
         """What the package exports, of a reading that is made now."""
         opened = HardwareInstrumentor()._session
         assert opened is not None
-        opened.fresh(10)
+        opened.read_now(10)
         return [point for point in flatten(self.collect()) if point.scope == OURS]
 
     def instruments(self) -> int:
@@ -206,7 +206,7 @@ def test_creating_instrument_during_callbacks_blocks(bench: Bench, instrument: C
     opened.notice = lambda: None  # our own thread, which creates the instruments, is late
     points.append((SYSTEM_NETWORK_ERRORS, 5, NONE))
     before = bench.instruments()
-    opened.fresh(60)
+    opened.read_now(60)
     collecting = threading.Thread(target=bench.collect, daemon=True)
     collecting.start()
     collecting.join(60)
@@ -241,7 +241,7 @@ def test_slow_callback_loses_whole_collection(bench: Bench, instrument: Callable
     try:
         opened = HardwareInstrumentor()._session
         assert opened is not None
-        states = {poller.name: poller for poller in opened.board.pollers}
+        states = {runner.name: runner for runner in opened.runners}
         wait_for(lambda: states["hanging"].busy_since is not None, 30, "reading that hangs")
         wait_for(lambda: "system.uptime" in {point.name for point in flatten(bench.collect())}, 30, "the other source")
         bench.reader.collect(timeout_millis=30_000)  # the reading that hangs takes longer

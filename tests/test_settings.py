@@ -336,7 +336,7 @@ def test_sources_setting_selects_sources(words: list[str] | None, selected: set[
 
 def sources_of(config: Config) -> set[str]:
     """The sources that a session of these settings would read; no thread is started."""
-    return {poller.name for poller in Session(config, environ={}).board.pollers}
+    return {runner.name for runner in Session(config, environ={}).runners}
 
 
 @pytest.mark.parametrize("words", [["gpus"], ["-gpus"], ["gpus", "auto"], ["gpus", "hosts"]])

@@ -156,13 +156,13 @@ class _Ours:
     def __init__(self) -> None:
         self._session = Session(Config(sample_interval=3600.0), environ={}, interval=3600.0)
         self._session.start()
-        pollers = self._session.board.pollers
-        wait_for(lambda: all(poller.state is not State.STARTING for poller in pollers), 30, "first reading")
+        runners = self._session.runners
+        wait_for(lambda: all(runner.state is not State.STARTING for runner in runners), 30, "first reading")
         self.before_a_collection, self.apart = (
-            _Asked([each for each in self._session.rounds if {*each.pollers} & {*some}])
+            _Asked([each for each in self._session.threads if {*each.runners} & {*some}])
             for some in (
-                [poller for poller in pollers if poller.state is State.UP and poller.sample_before_collection()],
-                [poller for poller in pollers if poller.state is State.UP and not poller.sample_before_collection()],
+                [runner for runner in runners if runner.state is State.UP and runner.sample_before_collection()],
+                [runner for runner in runners if runner.state is State.UP and not runner.sample_before_collection()],
             )
         )
 

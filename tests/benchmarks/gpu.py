@@ -116,15 +116,15 @@ def minute(model: str) -> Counter[str]:
     with machine(model) as config:
         now, interval = 1000.0, 2.0
         rhythm = CollectionSchedule(now, interval)
-        poller = SourceRunner(lambda: _source(config), "nvidia", interval, rhythm, {}, clock=lambda: now)
+        runner = SourceRunner(lambda: _source(config), "nvidia", interval, rhythm, {}, clock=lambda: now)
 
         def pass_by() -> None:
             nonlocal now
             for collection in range(30):
                 end = 1000.0 + interval * (collection + 1)
-                while (at := poller.next_reading(now)) < end:
+                while (at := runner.next_reading(now)) < end:
                     now = at
-                    poller.step()
+                    runner.read()
                 now = end
                 rhythm.note(1, now)
 

@@ -57,7 +57,7 @@ class ByHand:
         with patch.object(instrumentor, "Session", self._still):
             HardwareInstrumentor().instrument(meter_provider=provider)
         self.read()
-        self.session.after()
+        self.session.after_reading()
         self.cost()
         self.reader.get_metrics_data()
 
@@ -68,8 +68,8 @@ class ByHand:
     def sample(self) -> None:
         """Do what our threads do at every sampling interval."""
         self.now += 2.0
-        for poller in self._present():
-            poller.step()
+        for runner in self._present():
+            runner.read()
 
     def wait(self) -> None:
         """Do everything between two collections at the defaults, except for the reading just before one."""
@@ -79,12 +79,12 @@ class ByHand:
 
     def read(self) -> None:
         """Do what our threads do just before a collection."""
-        for poller in self._present():
-            poller.step(due=True)
+        for runner in self._present():
+            runner.read(slow=True)
 
     def _present(self) -> list[SourceRunner]:
         """The sources that this machine has."""
-        return [poller for poller in self.session.board.pollers if poller.state is not State.ABSENT]
+        return [runner for runner in self.session.runners if runner.state is not State.ABSENT]
 
     def cost(self) -> float:
         """CPU milliseconds of one such reading."""

@@ -26,7 +26,7 @@ def figures(seconds: float) -> list[Figure]:
     HardwareInstrumentor().instrument(meter_provider=MeterProvider([reader], shutdown_on_exit=False))
     session = HardwareInstrumentor()._session
     assert session is not None
-    wait_for(lambda: all(poller.state is not State.STARTING for poller in session.board.pollers), 30, "first reading")
+    wait_for(lambda: all(runner.state is not State.STARTING for runner in session.runners), 30, "first reading")
     reader.get_metrics_data()
     pause = min(_SAMPLE / 4, seconds / 8)
     threading.Event().wait(4 * pause)
@@ -40,7 +40,7 @@ def figures(seconds: float) -> list[Figure]:
 
     rounds = in_turn({"share": share}, until - time.monotonic(), _stick, most=None)
     sampled, took = _used() - used, time.monotonic() - begun
-    session.fresh(5.0)  # the reading that a collection adds, once a minute
+    session.read_now(5.0)  # the reading that a collection adds, once a minute
     due = _used() - used - sampled
     HardwareInstrumentor().uninstrument()
     share_of_core = max(0.0, sampled / took + due / _EXPORT)  # the difference of two clocks, when next to nothing

@@ -18,9 +18,10 @@ class Staged:
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
-        self.board, self.rhythm, self.clock = stage.board, stage.rhythm, stage.clock
+        self.collector, self.schedule, self.clock = stage.collector, stage.schedule, stage.clock
+        self.runners = [*stage.runners.values()]
 
-    def fresh(self, seconds: float) -> None:
+    def read_now(self, seconds: float) -> None:
         self._stage.run(self._stage.clock.now - self._stage.start)
 
 
@@ -36,7 +37,7 @@ def test_rate_is_per_second_between_readings_of_its_own_source() -> None:
     viewer = Viewer(cast(Session, Staged(stage)), 1)
     for _ in range(20):
         stage.run(stage.clock.now - stage.start + 2.0)
-        stage.poller.cpu_time += 0.5
+        stage.runner.cpu_time += 0.5
         rates = viewer.look().rates
         assert rates[line(OWN_CPU_TIME, NONE)] == pytest.approx(0.25), "it is so of what we say of ourselves"
         assert rates[line(ENERGY, {"part": "quick"})] == pytest.approx(30.0)

@@ -189,8 +189,8 @@ def test_duty_cycle_is_exported_as_its_share(report: Report) -> None:
         try:
             session = instrumentor._session
             assert session is not None
-            pollers = {poller.name: poller for poller in session.board.pollers}
-            wait_for(lambda: pollers["nvidia"].state is not State.STARTING, 30, "first reading")
+            runners = {runner.name: runner for runner in session.runners}
+            wait_for(lambda: runners["nvidia"].state is not State.STARTING, 30, "first reading")
             _rest(_SETTLING)
             before, begun = _exported(reader, load["uuid"]), time.monotonic()
             _rest(_EXPORT)

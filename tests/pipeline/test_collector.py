@@ -14,7 +14,7 @@ from opentelemetry.instrumentation.hardware.catalog import (
     SYSTEM_CPU_LOAD_5M,
 )
 from opentelemetry.instrumentation.hardware.model import CounterRatio, Kind, Metric, Series, Unavailable
-from opentelemetry.instrumentation.hardware.pipeline.collector import Board
+from opentelemetry.instrumentation.hardware.pipeline.collector import Collector
 from opentelemetry.instrumentation.hardware.settings import Config
 
 
@@ -63,7 +63,7 @@ def test_include_and_exclude_metrics_filter_snapshot() -> None:
     stage.run(1.0)
 
     def rows(config: Config) -> set[Metric]:
-        return set(Board(list(stage.pollers.values()), {}, config, stage.clock).collect({}).values)
+        return set(Collector(list(stage.runners.values()), {}, config, stage.clock).collect({}).values)
 
     own = {SOURCE_UP, OWN_CPU_TIME}
     assert rows(Config()) == {SYSTEM_CPU_LOAD_1M} | own
@@ -77,11 +77,11 @@ def test_include_and_exclude_metrics_filter_snapshot() -> None:
 def test_own_metrics_are_reported() -> None:
     stage = Stage(names=("player", "neighbour"))
     stage.run(1.0)
-    stage.poller.cpu_time = 0.25
-    stage.pollers["neighbour"].cpu_time = 0.5
-    stage.poller.duration = 0.125
+    stage.runner.cpu_time = 0.25
+    stage.runners["neighbour"].cpu_time = 0.5
+    stage.runner.duration = 0.125
     config = Config(include_metrics=["otel_hardware.*"])
-    snapshot = Board(list(stage.pollers.values()), {}, config, stage.clock).collect({})
+    snapshot = Collector(list(stage.runners.values()), {}, config, stage.clock).collect({})
     assert one(snapshot, OWN_CPU_TIME) == 0.75
     assert values(snapshot, SOURCE_UP) == {
         Series(SOURCE_UP, {SOURCE: "player"}): 1,
@@ -89,29 +89,29 @@ def test_own_metrics_are_reported() -> None:
     }
     assert values(snapshot, SOURCE_READ_DURATION)[Series(SOURCE_READ_DURATION, {SOURCE: "player"})] == 0.125
     stage.player.read = fail(OSError("no"))
-    stage.poller.step()
-    snapshot = Board([stage.poller], {}, config, stage.clock).collect({})
+    stage.runner.read()
+    snapshot = Collector([stage.runner], {}, config, stage.clock).collect({})
     assert set(snapshot.values) == {OWN_CPU_TIME, SOURCE_UP}, "a failed source has a read duration"
 
 
 def test_unread_source_has_no_up_and_no_read_duration() -> None:
     stage = Stage()
     assert stage.up() == {}
-    snapshot = Board([stage.poller], {}, Config(include_metrics=["otel_hardware.*"]), stage.clock).collect({})
+    snapshot = Collector([stage.runner], {}, Config(include_metrics=["otel_hardware.*"]), stage.clock).collect({})
     assert snapshot.problems == ()
     assert set(snapshot.values) == {OWN_CPU_TIME}
 
 
 def test_rows_are_read_metrics_that_are_wanted_and_own_metrics() -> None:
     read: dict[Metric, None] = {SYSTEM_CPU_LOAD_1M: None}
-    board = Board([], read, Config())
+    board = Collector([], read, Config())
     own = {OWN_CPU_TIME, SOURCE_UP}
-    first = board.rows()
+    first = board.metrics()
     assert set(first) == {SYSTEM_CPU_LOAD_1M} | own
-    assert board.rows() is first, "the same rows are a new object"
+    assert board.metrics() is first, "the same rows are a new object"
     read |= {SYSTEM_CPU_LOAD_5M: None, POWER: None}
-    assert set(board.rows()) == {SYSTEM_CPU_LOAD_1M, POWER} | own
-    assert set(Board([], {}, Config(include_metrics=["otel_hardware.*"])).rows()) == own | {SOURCE_READ_DURATION}
+    assert set(board.metrics()) == {SYSTEM_CPU_LOAD_1M, POWER} | own
+    assert set(Collector([], {}, Config(include_metrics=["otel_hardware.*"])).metrics()) == own | {SOURCE_READ_DURATION}
 
 
 def test_absent_source_is_no_problem() -> None:

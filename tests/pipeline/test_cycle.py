@@ -39,7 +39,7 @@ class Collector:
     def another(self) -> Cycle[Snapshot]:
         """The cycle of another provider."""
         cycle = Cycle(whole, self.stage.clock)
-        cycle.open(self.stage.board, self.stage.rhythm)
+        cycle.open(self.stage.collector, self.stage.schedule)
         return cycle
 
     def ask(self, metric: Metric) -> Snapshot:
@@ -127,8 +127,8 @@ def test_collection_is_noted_once_in_rhythm() -> None:
         at.stage.clock.now = now
         for metric in (POWER, LEVEL, ENERGY):
             at.ask(metric)
-    assert at.stage.rhythm.due(1007.0) == 1014.0
-    assert at.stage.rhythm.shortest(1007.0) == 7.0
+    assert at.stage.schedule.due(1007.0) == 1014.0
+    assert at.stage.schedule.shortest(1007.0) == 7.0
 
 
 def test_at_most_64_readers_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,7 +167,7 @@ def test_closed_cycle_returns_nothing() -> None:
     at.ask(POWER)
     at.cycle.close()
     assert at.asks[LEVEL]() == at.asks[POWER]() == at.asks[POWER]() == ()
-    at.cycle.open(at.stage.board, at.stage.rhythm)
+    at.cycle.open(at.stage.collector, at.stage.schedule)
     assert one(at.ask(POWER), ENERGY) == 2
 
 
@@ -175,7 +175,7 @@ def test_cycle_reopened_during_a_collection_returns_values_from_the_next() -> No
     at = Collector()
     at.ask(POWER)
     at.cycle.close()
-    at.cycle.open(at.stage.board, at.stage.rhythm)
+    at.cycle.open(at.stage.collector, at.stage.schedule)
     assert at.asks[LEVEL]() == at.asks[ENERGY]() == at.asks[USERS]() == at.asks[POWER_PEAK]() == ()
     for _ in range(2):
         first = at.ask(POWER)
@@ -189,7 +189,7 @@ def test_failed_collection_is_empty_and_logged_once(caplog: pytest.LogCaptureFix
         raise RuntimeError("no memory")
 
     broken = Cycle(fail, at.stage.clock)
-    broken.open(at.stage.board, at.stage.rhythm)
+    broken.open(at.stage.collector, at.stage.schedule)
     each = asks(broken)
     for _ in range(3):
         assert each[POWER]() == each[LEVEL]() == ()

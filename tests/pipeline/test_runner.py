@@ -83,7 +83,7 @@ def test_20_hz_trace_collected_by_readers_of_1_s_and_5_s_at_once(seed: int) -> N
             if at <= begin:
                 (peak,) = [peak for since, until, peak in peaks if since < at <= until]
                 assert peak >= watts
-    assert stage.board.pollers[0].problem is None
+    assert stage.runner.problem is None
 
 
 def test_failed_reading_at_collection_does_not_reset_window() -> None:
@@ -231,7 +231,7 @@ def test_reading_older_than_three_periods_is_dropped() -> None:
     snapshot = stage.collect()
     assert values(snapshot, POWER) == {}
     assert one(snapshot, USERS) == 3, "the slow reading has expired with the other"
-    stage.rhythm.note(1, stage.clock.now + 20.0)
+    stage.schedule.note(1, stage.clock.now + 20.0)
     stage.clock.now = slow + PERIODS * 20.0 + 0.5
     assert values(stage.collect(), USERS) == {}
 
@@ -253,7 +253,7 @@ def test_sampling_pauses_without_collections_and_pause_has_no_weight() -> None:
     stage.run(20.0, {5.0: nothing})
     asked = stage.clock.now
     stage.run(300.0)
-    assert stage.poller.next_reading(stage.clock.now) == inf
+    assert stage.runner.next_reading(stage.clock.now) == inf
     assert stage.player.readings[-1] == pytest.approx(asked + 15.0, abs=1.01), (
         "sampling did not pause after three intervals"
     )
@@ -261,7 +261,7 @@ def test_sampling_pauses_without_collections_and_pause_has_no_weight() -> None:
     level = 1.0
     silent = stage.collect(5000)
     assert values(silent, POWER) == {}, "a reading from before the pause is reported"
-    assert stage.poller.next_reading(stage.clock.now) <= stage.clock.now
+    assert stage.runner.next_reading(stage.clock.now) <= stage.clock.now
     stage.run(310.0)
     assert len(stage.player.readings) >= before + 10
     snapshot = stage.collect(5000)
@@ -282,8 +282,8 @@ def test_pause_has_no_weight_for_slow_readings() -> None:
     level = 1.0
     stage.collect(5000)
     stage.run(310.0)
-    stage.poller.step(due=True)
-    mean = values(stage.board.collect({}), POWER)[Series(POWER, {"part": "seldom"})]
+    stage.runner.read(slow=True)
+    mean = values(stage.collector.collect({}), POWER)[Series(POWER, {"part": "seldom"})]
     assert mean > 50.0, "the reading after the pause has the weight of the pause"
     assert stage.up() == {"player": 1}
 
@@ -310,9 +310,9 @@ def test_absent_source_is_logged_once_and_not_retried(caplog: pytest.LogCaptureF
     stage.player.open = fail(Unavailable("no such device", "plug it in"))
     stage.run(10_000.0, {60.0: nothing})
     assert len(stage.player.opened) == len(stage.player.closed) == 1
-    assert stage.poller.state is State.ABSENT
-    assert stage.poller.problem == Problem("player", "no such device", "plug it in")
-    assert stage.poller.next_reading(stage.clock.now) == inf
+    assert stage.runner.state is State.ABSENT
+    assert stage.runner.problem == Problem("player", "no such device", "plug it in")
+    assert stage.runner.next_reading(stage.clock.now) == inf
     assert news(caplog) == ["Source player: no such device (plug it in)"]
     assert warnings(caplog) == []
     assert stage.up() == {}
@@ -357,7 +357,7 @@ def test_failed_read_closes_and_reopens_source(where: str, caplog: pytest.LogCap
 
     setattr(stage.player, where, in_the_middle)
     stage.run(41.0, {10.0: nothing})
-    assert stage.poller.state is State.ILL
+    assert stage.runner.state is State.FAILED
     assert stage.up() == {"player": 0}
     assert values(stage.collect(), POWER) == {}, "a failed source is reported"
     assert len(stage.player.closed) == len(stage.player.opened), "a source that failed was not closed"
@@ -422,7 +422,7 @@ def test_invalid_value_is_logged_once_and_other_series_are_kept(caplog: pytest.L
 def test_problem_named_by_source_is_reported_until_it_is_gone() -> None:
     stage = Stage(interval=2.0)
     stage.run(1.0)
-    source = stage.poller.source
+    source = stage.runner.source
     assert source is not None
     source.errors = ["one half of it is missing"]
     stage.run(3.0)
@@ -445,9 +445,9 @@ def test_invalid_value_after_failure_does_not_shorten_interval(caplog: pytest.Lo
     stage.run(0.5)
     stage.player.open = lambda: None
     stage.player.read = lambda now: [POWER(float("nan"))]
-    stage.clock.now = stage.poller.next_reading(stage.clock.now)
-    stage.poller.step()
-    assert stage.poller.next_reading(stage.clock.now) >= stage.clock.now + 1.0
+    stage.clock.now = stage.runner.next_reading(stage.clock.now)
+    stage.runner.read()
+    assert stage.runner.next_reading(stage.clock.now) >= stage.clock.now + 1.0
     assert len(warnings(caplog)) == 1
 
 
@@ -456,7 +456,7 @@ def test_source_whose_close_fails_is_reopened(caplog: pytest.LogCaptureFixture) 
     source = stage.player.make()
     source.close = fail(OSError("cannot close"))  # type: ignore[method-assign]
     made = iter([source, stage.player.make()])
-    stage.poller._make = lambda: next(made)
+    stage.runner._make = lambda: next(made)
     stage.player.read = fail(OSError("no"))
     stage.run(0.5)
     stage.player.read = lambda now: [POWER(1.0)]
@@ -467,7 +467,7 @@ def test_source_whose_close_fails_is_reopened(caplog: pytest.LogCaptureFixture) 
 
 def test_failing_source_constructor_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage()
-    stage.poller._make = fail(TypeError("not a source"))
+    stage.runner._make = fail(TypeError("not a source"))
     stage.run(20.0)
     assert stage.up() == {"player": 0}
     assert len(warnings(caplog)) == 1
@@ -482,7 +482,7 @@ def test_hang_followed_by_error_is_logged_once(caplog: pytest.LogCaptureFixture)
 
     def hang(now: float) -> list[Point]:
         stage.clock.now += 30.0
-        stage.board.watch()
+        stage.collector.watch()
         raise OSError("timed out")
 
     stage.player.read = hang
@@ -510,18 +510,18 @@ def test_time_of_hang_has_no_weight() -> None:
     stage.player.read = read
     stage.run(80.0, {10.0: nothing})
     assert len(hung) == 2
-    assert one(stage.board.collect({}), POWER) == 1.0, "the reading after the hang has the weight of the hang"
+    assert one(stage.collector.collect({}), POWER) == 1.0, "the reading after the hang has the weight of the hang"
 
 
 def test_stale_reading_is_a_problem_unless_sampling_is_paused() -> None:
     stage = Stage(interval=2.0, expected=60.0)
     stage.run(10.0)
     stage.clock.now += 6.5  # the thread was not scheduled
-    (problem,) = stage.board.collect({}).problems
+    (problem,) = stage.collector.collect({}).problems
     assert "old" in problem.reason
     assert stage.up() == {"player": 0}
     stage.clock.now += 400.0  # without a collection for three intervals sampling is paused
-    assert stage.board.collect({}).problems == ()
+    assert stage.collector.collect({}).problems == ()
 
 
 def test_slow_reading_is_a_problem_only_after_hang_limit() -> None:
@@ -532,11 +532,11 @@ def test_slow_reading_is_a_problem_only_after_hang_limit() -> None:
     def read(now: float) -> list[Point]:
         for _ in range(2):
             stage.clock.now += 2.0
-            said.append([problem.reason for problem in stage.board.collect({}).problems])
+            said.append([problem.reason for problem in stage.collector.collect({}).problems])
         return [POWER(1.0)]
 
     stage.player.read = read
-    stage.poller.step()
+    stage.runner.read()
     assert said == [[], ["it has not answered for 4 s"]]
 
 

@@ -14,11 +14,11 @@ from tests.stage import ENERGY, POWER, USERS, Clock, Stage, fail, news, nothing,
 from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware.model import Point, Series, Unavailable
-from opentelemetry.instrumentation.hardware.pipeline import runner as poller
-from opentelemetry.instrumentation.hardware.pipeline import thread as rounds
+from opentelemetry.instrumentation.hardware.pipeline import runner as source_runner
+from opentelemetry.instrumentation.hardware.pipeline import thread as reader_thread
 from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner, State
 from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionSchedule
-from opentelemetry.instrumentation.hardware.pipeline.thread import ReaderThread, fresh
+from opentelemetry.instrumentation.hardware.pipeline.thread import ReaderThread, read_all
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +29,7 @@ def _everything_logged(caplog: pytest.LogCaptureFixture) -> None:
 @contextmanager
 def running(*stages: Stage) -> Iterator[None]:
     """Read the sources by threads, which have ended afterwards."""
-    threads = [each for stage in stages for each in stage.rounds]
+    threads = [each for stage in stages for each in stage.threads]
     for each in threads:
         each.start()
     try:
@@ -70,18 +70,18 @@ def test_thread_reads_at_the_interval() -> None:
 def test_idle_thread_sleeps() -> None:
     stage, other = Stage(interval=3600.0, expected=3600.0), Stage(interval=3600.0, expected=3600.0)
     with running(stage, other):
-        stage.fresh(10.0)
+        stage.read_now(10.0)
         looked = stage.clock.looked
         for _ in range(200):
-            other.fresh(10.0)
+            other.read_now(10.0)
         assert stage.clock.looked - looked < 100, "the idle thread polls the clock"
 
 
 def test_idle_thread_notices_a_reading_that_became_due_earlier(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rounds, "_DOZE", 0.01)
+    monkeypatch.setattr(reader_thread, "_DOZE", 0.01)
     stage = Stage(interval=3600.0, expected=3600.0)
     with running(stage):
-        wait_for(lambda: stage.poller.state is State.UP, 10, "first reading")
+        wait_for(lambda: stage.runner.state is State.UP, 10, "first reading")
         stage.clock.now += 3600.5
         wait_for(lambda: len(stage.player.readings) == 2, 30, "second reading")
 
@@ -94,31 +94,31 @@ def test_thread_counts_its_cpu_time() -> None:
 
     stage.player.read = work
     with running(stage):
-        stage.fresh(10.0)
-        wait_for(lambda: stage.poller.cpu_time > 0.0, 10, "processor time")
+        stage.read_now(10.0)
+        wait_for(lambda: stage.runner.cpu_time > 0.0, 10, "processor time")
 
 
 def test_fresh_reads_every_source() -> None:
     stage = Stage(interval=3600.0, expected=3600.0, names=("player", "neighbour"))
     stage.player.slow = lambda now: [USERS(1)]
     with running(stage):
-        wait_for(lambda: all(each.state is State.UP for each in stage.pollers.values()), 10, "first reading")
+        wait_for(lambda: all(each.state is State.UP for each in stage.runners.values()), 10, "first reading")
         for round_ in range(2, 5):
             stage.clock.now += 20.0
-            stage.fresh(10.0)
+            stage.read_now(10.0)
             assert [len(player.readings) for player in stage.players.values()] == [round_, round_]
-            assert len(stage.player.slow_readings) == round_, "fresh() did not include the seldom reading"
+            assert len(stage.player.slow_readings) == round_, "read_now() did not include the seldom reading"
             assert stage.collect().read["player"] == stage.clock.now
 
 
 def test_fresh_neither_shortens_nor_waits_for_backoff_of_failed_source(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(poller, "_PAUSES", (3600.0,))
-    monkeypatch.setattr(rounds, "_DOZE", 3600.0)
+    monkeypatch.setattr(source_runner, "RETRY_DELAYS", (3600.0,))
+    monkeypatch.setattr(reader_thread, "_DOZE", 3600.0)
     stage = Stage()
-    (thread,) = stage.rounds
+    (thread,) = stage.threads
     stage.player.open = fail(OSError("no"))
     with running(stage):
-        wait_for(lambda: stage.poller.state is State.ILL, 10, "failure")
+        wait_for(lambda: stage.runner.state is State.FAILED, 10, "failure")
         for _ in range(5):
             thread.ask()
             assert thread.answered(20.0)
@@ -135,9 +135,9 @@ def test_fresh_does_not_retry_absent_source(
     stage = Stage()
     stage.player.open = fail(Unavailable("no such device"))
     with running(stage):
-        wait_for(lambda: stage.poller.state is State.ABSENT, 10, "attempt to open the source")
+        wait_for(lambda: stage.runner.state is State.ABSENT, 10, "attempt to open the source")
         for _ in range(3):
-            stage.fresh(10.0)
+            stage.read_now(10.0)
     assert len(stage.player.opened) == 1
     assert len(news(caplog)) == 1
 
@@ -156,10 +156,10 @@ def test_fresh_returns_while_a_source_hangs() -> None:
         try:
             wait_for(lambda: stage.up() == {"player": 1, "neighbour": 1}, 10, "first reading")
             stage.player.read = hang
-            fresh(stage.rounds, 0.01)  # on the real clock
+            read_all(stage.threads, 0.01)  # on the real clock
             wait_for(lambda: len(stage.players["neighbour"].readings) == 2, 10, "fresh reading of the other source")
-            wait_for(lambda: stage.poller.busy_since is not None, 10, "reading that hangs")
-            assert ended == [], "fresh() waited until the reading ended"
+            wait_for(lambda: stage.runner.busy_since is not None, 10, "reading that hangs")
+            assert ended == [], "read_now() waited until the reading ended"
         finally:
             released.set()
 
@@ -183,7 +183,7 @@ class Waited(ReaderThread):
 def test_fresh_waits_at_most_its_limit_for_all_threads_together() -> None:
     clock = Clock()
     threads = [Waited(clock) for _ in range(3)]
-    fresh(threads, 0.5, clock)
+    read_all(threads, 0.5, clock)
     assert clock.now == pytest.approx(1000.5)
     assert [sum(each.waits) for each in threads] == pytest.approx([0.5, 0.0, 0.0])
 
@@ -191,13 +191,13 @@ def test_fresh_waits_at_most_its_limit_for_all_threads_together() -> None:
 def test_fresh_does_not_count_time_in_which_the_process_was_stopped() -> None:
     clock = Clock()
     thread = Waited(clock, stopped=100.0)
-    fresh([thread], 0.5, clock)
+    read_all([thread], 0.5, clock)
     assert sum(thread.waits) == pytest.approx(0.5)
 
 
 def test_answered_and_join_wait_at_most_their_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
-    thread = Stage().rounds[0]
+    thread = Stage().threads[0]
     monkeypatch.setattr(thread._answered, "wait_for", lambda answered, timeout: waits.append(timeout))
     monkeypatch.setattr(thread, "_thread", SimpleNamespace(join=waits.append, is_alive=lambda: True))
     for limit in (0.5, -1.0):
@@ -218,8 +218,8 @@ def test_hanging_source_is_reported_down_alone_and_recovers(caplog: pytest.LogCa
     stage.player.read = hang
     stage.players["neighbour"].read = lambda now: [ENERGY(now, {"part": "neighbour"})]
     stage.players["third"].read = lambda now: []
-    hung, neighbour, third = stage.pollers.values()
-    thread = stage.rounds[0]
+    hung, neighbour, third = stage.runners.values()
+    thread = stage.threads[0]
     try:
         stage.clock.now += 1.0  # nothing is due
         thread.start()
@@ -228,17 +228,17 @@ def test_hanging_source_is_reported_down_alone_and_recovers(caplog: pytest.LogCa
         begun = stage.clock.now
         for after in (2.0, 4.0):
             stage.clock.now = begun + after
-            neighbour.step()
-            third.step()
-            stage.board.watch()
+            neighbour.read()
+            third.read()
+            stage.collector.watch()
         assert stage.up() == {"player": 1, "neighbour": 1, "third": 1}
         assert warnings(caplog) == []
         for after in (7.0, 9.0, 30.0, 100.0):
             stage.clock.now = begun + after
-            neighbour.step()
-            third.step()
+            neighbour.read()
+            third.read()
             for _ in range(3):
-                stage.board.watch()
+                stage.collector.watch()
             snapshot = stage.collect()
             assert stage.up() == {"player": 0, "neighbour": 1, "third": 1}
             assert one(snapshot, ENERGY) == stage.clock.now, "another source is not up to date"
@@ -271,18 +271,18 @@ def together() -> Stage:
 def test_shared_thread_reads_all_sources_together() -> None:
     stage = together()
     with running(stage):
-        stage.fresh(10.0)
+        stage.read_now(10.0)
         assert len(ours()) == 1
         stage.clock.now += 1.0
-        stage.pollers["third"].step()  # out of step
+        stage.runners["third"].read()  # out of step
         read = [player.readings for player in stage.players.values()]
         before = [len(each) for each in read]
         for _ in range(4):
             stage.clock.now += 1.95  # the second and third come due, or nearly
-            stage.rounds[0]._wake.set()
+            stage.threads[0]._wake.set()
             wait_for(lambda: {each[-1] for each in read} == {stage.clock.now}, 10, "reading of all")
             stage.clock.now += 0.05
-        stage.fresh(10.0)
+        stage.read_now(10.0)
     assert read[0][before[0] :] == read[1][before[1] :]
 
 
@@ -293,13 +293,15 @@ def test_failure_of_source_in_shared_thread_does_not_affect_others(caplog: pytes
     absent.open = fail(Unavailable("no such device"))
     with running(stage):
         for _ in range(5):
-            stage.fresh(10.0)
-        assert [each.state for each in stage.pollers.values()] == [State.ILL, State.ABSENT, State.UP]
-        assert (len(failing.opened), len(absent.opened)) == (1, 1), "fresh() reopened a source that failed or is absent"
+            stage.read_now(10.0)
+        assert [each.state for each in stage.runners.values()] == [State.FAILED, State.ABSENT, State.UP]
+        assert (len(failing.opened), len(absent.opened)) == (1, 1), (
+            "read_now() reopened a source that failed or is absent"
+        )
         assert len(well.readings) >= 5
         failing.read = lambda now: [POWER(1.0)]
         stage.clock.now += 1.5
-        stage.fresh(10.0)
+        stage.read_now(10.0)
         assert stage.up() == {"player": 1, "third": 1}
     assert [len(player.closed) for player in stage.players.values()] == [2, 1, 1]
     assert len(warnings(caplog)) == 1
@@ -311,7 +313,7 @@ def test_thread_ends_when_all_its_sources_are_absent() -> None:
         player.open = fail(Unavailable("no such device"))
     with running(stage):
         wait_for(lambda: ours() == [], 10, "end of the thread")
-        stage.fresh(10.0)
+        stage.read_now(10.0)
     assert [len(player.opened) for player in stage.players.values()] == [1, 1, 1]
 
 
@@ -319,9 +321,9 @@ def test_cpu_time_of_shared_thread_is_counted_per_source() -> None:
     stage = together()
     stage.player.read = lambda now: [ENERGY(sum(range(300_000)))]
     with running(stage):
-        stage.fresh(10.0)
-        stage.fresh(10.0)
-    expensive, *cheap = [each.cpu_time for each in stage.pollers.values()]
+        stage.read_now(10.0)
+        stage.read_now(10.0)
+    expensive, *cheap = [each.cpu_time for each in stage.runners.values()]
     assert all(0 < other < expensive for other in cheap)
 
 
@@ -329,7 +331,7 @@ def test_stop_closes_sources_and_ends_threads() -> None:
     stage = Stage(names=("player", "neighbour"))
     before = ours()
     with running(stage):
-        wait_for(lambda: all(each.state is State.UP for each in stage.pollers.values()), 10, "first reading")
+        wait_for(lambda: all(each.state is State.UP for each in stage.runners.values()), 10, "first reading")
         assert len(ours()) == len(before) + 2
     assert ours() == before
     for player in stage.players.values():
@@ -344,19 +346,19 @@ def test_join_of_hanging_thread_times_out_and_thread_ends_later() -> None:
         released.wait(60.0)
 
     stage.player.open = hang
-    stage.rounds[0].start()
-    wait_for(lambda: stage.poller.busy_since is not None, 10, "attempt to open the source")
-    stage.rounds[0].stop()
-    assert not stage.rounds[0].join(0.01)
+    stage.threads[0].start()
+    wait_for(lambda: stage.runner.busy_since is not None, 10, "attempt to open the source")
+    stage.threads[0].stop()
+    assert not stage.threads[0].join(0.01)
     released.set()
-    assert stage.rounds[0].join(20.0)
+    assert stage.threads[0].join(20.0)
     assert len(stage.player.closed) == 1
 
 
 def test_join_of_thread_that_was_never_started_returns() -> None:
     stage = Stage()
-    stage.rounds[0].stop()
-    assert stage.rounds[0].join(0.0)
+    stage.threads[0].stop()
+    assert stage.threads[0].join(0.0)
 
 
 def test_reopening_sources_while_another_thread_collects() -> None:
@@ -375,7 +377,7 @@ def test_reopening_sources_while_another_thread_collects() -> None:
 
     def collect() -> None:
         while not done.is_set():
-            stage.board.collect({})
+            stage.collector.collect({})
 
     with running(stage):
         looker = threading.Thread(target=collect)
@@ -383,7 +385,7 @@ def test_reopening_sources_while_another_thread_collects() -> None:
         try:
             for _ in range(300):
                 stage.clock.now += 61.0
-                stage.fresh(5.0)
+                stage.read_now(5.0)
         finally:
             done.set()
             looker.join(20.0)

@@ -14,7 +14,7 @@ import time
 from tests.programs.traces import until
 
 from opentelemetry.instrumentation.hardware.catalog import PROCESS_CPU_TIME, SYSTEM_CPU_TIME
-from opentelemetry.instrumentation.hardware.pipeline import runner as poller
+from opentelemetry.instrumentation.hardware.pipeline import runner as source_runner
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.settings import Config
 
@@ -29,10 +29,10 @@ def compute() -> None:
         total += 1
 
 
-vars(poller)["PERIODS"] = 1000
+vars(source_runner)["PERIODS"] = 1000
 session = Session(Config(sources=list(NUMBERS), sample_interval=PERIOD), interval=PERIOD)
 session.start()
-until(lambda: all(session.board.collect({}).values.get(row) for row in NUMBERS.values()), "first reading")
+until(lambda: all(session.collector.collect({}).values.get(row) for row in NUMBERS.values()), "first reading")
 threads = [threading.Thread(target=compute) for _ in range(4)]
 for thread in threads:
     thread.start()
@@ -40,8 +40,8 @@ report: list[dict[str, tuple[float, float]]] = []
 
 
 def enough() -> bool:
-    snapshot = session.board.collect({})
-    session.rhythm.note(threading.get_ident(), time.monotonic())
+    snapshot = session.collector.collect({})
+    session.schedule.note(threading.get_ident(), time.monotonic())
     report.append(
         {name: (snapshot.read[name], sum(value for value, _ in snapshot.values[row])) for name, row in NUMBERS.items()}
     )

@@ -24,7 +24,7 @@ if WHEN == "late":
     instrumentor.instrument()
     set_meter_provider(provider(JOURNALS[0], 3600))
     assert instrumentor._session is not None
-    instrumentor._session.fresh(60)
+    instrumentor._session.read_now(60)
     until(lambda: not instrumentor._waiting, "notice of the provider")
 else:
     for path in JOURNALS:

@@ -49,8 +49,8 @@ def child(number: int) -> int:
     session = instrumentor._session
     if session is None:
         return 5
-    session.fresh(SECONDS)
-    snapshot = session.board.collect({})
+    session.read_now(SECONDS)
+    snapshot = session.collector.collect({})
     if snapshot.problems:
         return 6
     if not snapshot.values:

@@ -33,7 +33,7 @@ def export() -> None:
     """Export what is true now."""
     session = HardwareInstrumentor()._session
     if session is not None:
-        session.fresh(30)
+        session.read_now(30)
     meters.force_flush()
 
 

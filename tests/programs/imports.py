@@ -22,6 +22,6 @@ instrumentor = HardwareInstrumentor()
 instrumentor.instrument(sample_interval=0.1, detail=["cpu", "connections", "processes"], include_metrics=["*"])
 session = instrumentor._session
 assert session is not None
-session.fresh(10)
-session.fresh(10)
+session.read_now(10)
+session.read_now(10)
 print(json.dumps(sorted({name for thread, name in asked if thread.startswith("otel-hardware")})))

@@ -29,7 +29,7 @@ def report() -> None:
     """Export what there is now."""
     session = instrumentor._session
     assert session is not None
-    session.fresh(10)
+    session.read_now(10)
     meters.force_flush()
 
 

@@ -24,7 +24,7 @@ def counts() -> dict[str, int]:
     """How many metrics of ours are exported, and how often the most frequent series."""
     if instrumentor._session is not None:
         for _ in range(2):  # what is of the time between two readings is there as well
-            instrumentor._session.fresh(10)
+            instrumentor._session.read_now(10)
     ours = [point for point in flatten(reader.get_metrics_data()) if point.scope == OURS]
     series = Counter(point.series for point in ours)
     return {"metrics": len({point.name for point in ours}), "most": max(series.values(), default=0)}

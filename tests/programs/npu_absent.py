@@ -15,9 +15,9 @@ instrumentor = HardwareInstrumentor()
 instrumentor.instrument(sample_interval=0.1)
 session = instrumentor._session
 assert session is not None
-session.fresh(10)
-session.fresh(10)
-states = {each.name: each.state.value for each in session.board.pollers if each.name in NAMES}
+session.read_now(10)
+session.read_now(10)
+states = {each.name: each.state.value for each in session.runners if each.name in NAMES}
 threads = [each.name for each in threading.enumerate() if any(name in each.name for name in NAMES)]
 imported = [name for name in LIBRARIES if name in sys.modules]
 print(json.dumps({"states": states, "threads": threads, "imported": imported}))

@@ -24,10 +24,10 @@ from tests.programs import clock, traces
 from tests.programs.journal import provider
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
-from opentelemetry.instrumentation.hardware.pipeline import runner as poller
+from opentelemetry.instrumentation.hardware.pipeline import runner as source_runner
 
 JOURNAL, INTERVAL = sys.argv[1], float(sys.argv[2])
-poller._PAUSES = (0.1,) * 6  # until a source that failed is opened again
+source_runner.RETRY_DELAYS = (0.1,) * 6  # until a source that failed is opened again
 logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
 meters = provider(JOURNAL, INTERVAL)
 set_meter_provider(meters)
@@ -41,7 +41,7 @@ def instrument() -> None:
 def export() -> None:
     session = instrumentor._session
     if session is not None:
-        session.fresh(60)
+        session.read_now(60)
     meters.force_flush()
 
 

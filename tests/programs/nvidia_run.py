@@ -48,15 +48,15 @@ def run() -> dict[str, object]:
     session = instrumentor._session
     assert session is not None
     for _ in range(2):
-        session.fresh(10)
+        session.read_now(10)
         points = list(flatten(reader.get_metrics_data()))
-    poller = next(poller for poller in session.board.pollers if poller.name == "nvidia")
+    runner = next(runner for runner in session.runners if runner.name == "nvidia")
     with open("/proc/self/maps") as maps:
         mapped = "nvidia-ml" in maps.read()
     report = {
         "points": [(each.name, dict(each.attributes), each.value) for each in points],
-        "missing": poller.source.unsupported if poller.source else [],
-        "problem": poller.problem.reason if poller.problem else None,
+        "missing": runner.source.unsupported if runner.source else [],
+        "problem": runner.problem.reason if runner.problem else None,
         "imported": "pynvml" in sys.modules,
         "mapped": mapped,
         "asked": asked.copy(),

@@ -16,7 +16,7 @@ from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 instrumentor = HardwareInstrumentor()
 instrumentor.instrument(meter_provider=MeterProvider(), sample_interval=0.001)
 assert instrumentor._session is not None
-instrumentor._session.fresh(10)
+instrumentor._session.read_now(10)
 if sys.argv[1:]:
     try:
         os.chroot(sys.argv[1])

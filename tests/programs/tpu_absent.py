@@ -11,8 +11,8 @@ instrumentor = HardwareInstrumentor()
 instrumentor.instrument(sources=["tpu", "process"])
 session = instrumentor._session
 assert session is not None
-session.fresh(10)
-(poller,) = (each for each in session.board.pollers if each.name == "tpu")
+session.read_now(10)
+(runner,) = (each for each in session.runners if each.name == "tpu")
 ours = "opentelemetry.instrumentation.hardware.sources.tpu."
 names = ("grpc", "h2", "libtpu", "tensorflow", *(ours + part for part in ("driver", "messages", "rows", "rpc", "sdk")))
-print(json.dumps({"state": poller.state.value, "imported": [name for name in names if name in sys.modules]}))
+print(json.dumps({"state": runner.state.value, "imported": [name for name in names if name in sys.modules]}))

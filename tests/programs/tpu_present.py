@@ -28,7 +28,7 @@ instrumentor.instrument(meter_provider=MeterProvider([reader]), sources=["tpu"])
 session = instrumentor._session
 assert session is not None
 vars(sys.modules["opentelemetry.instrumentation.hardware.sources.tpu.driver"])["TIMEOUT"] = 30.0  # machines may be busy
-session.fresh(60)
+session.read_now(60)
 data = reader.get_metrics_data()
 assert data is not None
 values = [

@@ -23,7 +23,7 @@ meters.get_meter(APPLICATION).create_counter("application.steps").add(1)
 instrumentor = HardwareInstrumentor()
 instrumentor.instrument(meter_provider=meters)
 if instrumentor._session is not None:
-    instrumentor._session.fresh(10)
+    instrumentor._session.read_now(10)
 points = list(flatten(reader.get_metrics_data()))
 instrumentor.uninstrument()
 print(

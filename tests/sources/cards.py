@@ -37,8 +37,8 @@ class Cards:
         self.stage = stage
 
     @property
-    def poller(self) -> SourceRunner:
-        (found,) = self.stage._session.board.pollers
+    def runner(self) -> SourceRunner:
+        (found,) = self.stage._session.runners
         return found
 
     def pass_time(self, seconds: float, changes: Mapping[str, Value | None] | None = None) -> None:
@@ -55,19 +55,19 @@ class Cards:
     ) -> None:
         """The same without a collection; what is read seldom is read only when it is due."""
         self.pass_time(seconds, changes)
-        self.poller.step(due)
-        self.stage._session.after()
+        self.runner.read(slow=due)
+        self.stage._session.after_reading()
 
     def collect(self) -> Exported:
         return Exported(self.stage.collect())
 
     def up(self) -> bool:
         """Whether the source is healthy."""
-        return self.poller.health(self.stage.clock.now) is None
+        return self.runner.health(self.stage.clock.now) is None
 
     def unsupported(self, words: str = "") -> list[str]:
         """The entries of the list of missing rows that contain these words."""
-        source = self.poller.source
+        source = self.runner.source
         return [sentence for sentence in (source.unsupported if source else ()) if words in sentence]
 
 

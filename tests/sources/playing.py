@@ -47,8 +47,8 @@ class _Stepped(Session):
 
     def close(self) -> None:
         super().close()
-        for poller in self.board.pollers:  # there is no thread that does it
-            poller.close()
+        for runner in self.runners:  # there is no thread that does it
+            runner.close()
 
 
 class Playing:
@@ -66,10 +66,10 @@ class Playing:
 
     def read(self) -> None:
         """Read every source once."""
-        for poller in self._session.board.pollers:
-            if poller.state is not State.ABSENT:  # its thread has ended
-                poller.step(due=True)
-        self._session.after()
+        for runner in self._session.runners:
+            if runner.state is not State.ABSENT:  # its thread has ended
+                runner.read(slow=True)
+        self._session.after_reading()
 
     def tick(self) -> list[str]:
         """Read every source once; the remarks that are new, and what the SDK collects."""
@@ -85,12 +85,12 @@ class Playing:
     def remarks(self) -> list[str]:
         """What is not there, and why: what ``doctor`` says of the sources."""
         found = []
-        for poller in self._session.board.pollers:
-            found += [f"# missing: {sentence}" for sentence in (poller.source.unsupported if poller.source else [])]
-            if poller.problem is not None:
-                fix = f" ({poller.problem.fix})" if poller.problem.fix else ""
-                word = "absent" if poller.state is State.ABSENT else "ill"
-                found.append(f"# {word}: {poller.problem.reason}{fix}")
+        for runner in self._session.runners:
+            found += [f"# missing: {sentence}" for sentence in (runner.source.unsupported if runner.source else [])]
+            if runner.problem is not None:
+                fix = f" ({runner.problem.fix})" if runner.problem.fix else ""
+                word = "absent" if runner.state is State.ABSENT else "ill"
+                found.append(f"# {word}: {runner.problem.reason}{fix}")
         return sorted(found)
 
 

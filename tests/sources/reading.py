@@ -51,7 +51,7 @@ def opened(
 def known(instrumentor: HardwareInstrumentor) -> bool:
     """Whether every row that was learned from a scraped page has its instrument."""
     session = instrumentor._session
-    rows = [] if session is None else [row for row in session.board.rows() if row.endpoint]
+    rows = [] if session is None else [row for row in session.collector.metrics() if row.endpoint]
     return all(row in each._carried for row in rows for each in instrumentor._attached)
 
 

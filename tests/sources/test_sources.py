@@ -134,10 +134,10 @@ def test_third_party_source_is_collected(elsewhere: Path) -> None:
     session = Session(Config(sources=["widgets"]), pid=4711, environ={})
     session.start()
     try:
-        (poller,) = session.board.pollers
-        assert poller.name == "widgets"
-        wait_for(lambda: poller.window(None, 0.0)[0], 20, "reading of the foreign source")
-        found = {row.name: values for row, values in session.board.collect({}).values.items()}
+        (runner,) = session.runners
+        assert runner.name == "widgets"
+        wait_for(lambda: runner.window(None, 0.0)[0], 20, "reading of the foreign source")
+        found = {row.name: values for row, values in session.collector.collect({}).values.items()}
         assert found["acme.widgets"] == [(4711, {})]
     finally:
         session.close()
@@ -173,7 +173,7 @@ def test_third_party_source_that_fails_to_load_logs_one_warning(
 ) -> None:
     install(elsewhere, "acme-widgets", {"widgets": "acme_widgets:Widgets"}, {"acme_widgets": text})
     session = Session(Config(), environ={})
-    assert sorted(poller.name for poller in session.board.pollers) == OWN
+    assert sorted(runner.name for runner in session.runners) == OWN
     (warning,) = warnings(caplog)
     assert "widgets" in warning
     assert why in warning
@@ -186,7 +186,7 @@ def test_entry_point_that_is_no_source_logs_one_warning(
 ) -> None:
     install(elsewhere, "acme-widgets", {"widgets": "acme_widgets:Widgets"}, {"acme_widgets": text})
     session = Session(Config(), environ={JOB: key_of_another()} if member else {})
-    assert sorted(poller.name for poller in session.board.pollers) == (EVERYBODYS if member else OWN)
+    assert sorted(runner.name for runner in session.runners) == (EVERYBODYS if member else OWN)
     (warning,) = warnings(caplog)
     assert "widgets" in warning
 
@@ -201,12 +201,12 @@ def test_member_of_job_reads_only_process_scope_sources(elsewhere: Path) -> None
     environ = {JOB: key_of_another()}
     session = Session(Config(), environ=environ)
     assert not session.is_reporter
-    assert sorted(poller.name for poller in session.board.pollers) == [*EVERYBODYS, "widgets"]
+    assert sorted(runner.name for runner in session.runners) == [*EVERYBODYS, "widgets"]
     session.close()
     assert environ == {JOB: key_of_another()}
 
 
 def test_unselected_third_party_source_is_not_loaded(elsewhere: Path, caplog: pytest.LogCaptureFixture) -> None:
     install(elsewhere, "acme-widgets", {"widgets": "acme_widgets:Widgets"}, {"acme_widgets": "raise RuntimeError"})
-    assert [poller.name for poller in Session(Config(sources=["host"]), environ={}).board.pollers] == ["host"]
+    assert [runner.name for runner in Session(Config(sources=["host"]), environ={}).runners] == ["host"]
     assert warnings(caplog) == []

@@ -129,11 +129,11 @@ def test_session_without_linux_reports_all_sources_but_container() -> None:
     session = Session(Config(sample_interval=60.0), interval=60.0, drivers=lambda source: Portable(), environ={})
     session.start()
     try:
-        wait_for(lambda: not any(each.state.value == "starting" for each in session.board.pollers), 30, "first reading")
-        snapshot = session.board.collect({})
+        wait_for(lambda: not any(each.state.value == "starting" for each in session.runners), 30, "first reading")
+        snapshot = session.collector.collect({})
     finally:
         session.close()
-    states = {poller.name: poller.state.value for poller in session.board.pollers}
+    states = {runner.name: runner.state.value for runner in session.runners}
     assert {name for name, state in states.items() if state == "up"} == {"host", "filesystem", "process"}
     assert {state for state in states.values() if state != "up"} == {"absent"}
     assert not snapshot.problems

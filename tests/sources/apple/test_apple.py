@@ -608,17 +608,17 @@ def test_failure_and_recovery_of_macmon_are_logged_once_each(
     tool: Callable[..., str], caplog: pytest.LogCaptureFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level("INFO", "opentelemetry.instrumentation.hardware")
-    monkeypatch.setattr("opentelemetry.instrumentation.hardware.pipeline.runner._PAUSES", (0.1,))
+    monkeypatch.setattr("opentelemetry.instrumentation.hardware.pipeline.runner.RETRY_DELAYS", (0.1,))
     settings = {"sources": "apple", "macmon": tool("macmon", "dies"), "sample_interval": "1"}
     drivers = Ahead()
     session = Session(Config.read(settings, {}), drivers=lambda name: drivers, environ={})
     session.start()
     try:
-        (poller,) = session.board.pollers
-        wait_for(lambda: poller.state is State.ILL, LONG, "macmon's end")
+        (runner,) = session.runners
+        wait_for(lambda: runner.state is State.FAILED, LONG, "macmon's end")
         tool("macmon")
         drivers.seconds += 2  # until then macmon is not started again: the pause is one second
-        wait_for(lambda: poller.state is State.UP, LONG, "macmon's return")
+        wait_for(lambda: runner.state is State.UP, LONG, "macmon's return")
     finally:
         session.close()
     said = [record.getMessage() for record in caplog.records]

@@ -383,7 +383,7 @@ def test_not_available_values_are_not_exported(
         for name in ("hw.temperature", "hw.energy", "hw.gpu.io"):
             found = {value for value in now.of(name).values() if value in (0xFFFF, 0xFFFFFFFF, 2**64 - 1, 65.535)}
             assert found == set(), name
-        assert cards.up(), cards.poller.problem
+        assert cards.up(), cards.runner.problem
     assert warnings(caplog) == []
 
 
@@ -440,7 +440,7 @@ def test_arbitrary_driver_answers_export_only_finite_values_in_range(
                 about = dict(pairs)
                 if name.startswith("hw.gpu.utilization") or name in ("hw.gpu.memory.utilization",):
                     assert 0 <= value <= 1, (name, about)
-        problem = cards.poller.problem
+        problem = cards.runner.problem
         out_of_order = "|".join(map(str, END))  # a lie, too, in the driver's own words and with its code
         assert problem is None or re.search(rf"\(({out_of_order})\)$|no backend takes|NVML", problem.reason), problem
         assert now.points, "the export goes on"
@@ -458,9 +458,9 @@ def test_exchanged_driver_takes_the_source_down_until_init_works_again(
         energy = cards.tick(2).one("hw.energy", hw_name="GPU 0")
         now = cards.tick(2, {"gpu": refused(code), "Init": refused(code)})
         assert now.names() == set()
-        assert cards.poller.state is State.ILL
+        assert cards.runner.state is State.FAILED
         assert not cards.up()
-        problem = cards.poller.problem
+        problem = cards.runner.problem
         assert problem is not None
         assert re.search(words, problem.reason, re.IGNORECASE)
         for _ in range(5):
@@ -485,12 +485,12 @@ def test_init_failure_makes_the_source_absent_with_reason_and_remedy(
 ) -> None:
     with plugged(tmp_path, h100(), say={"Init": refused(code)}) as cards:
         assert cards.tick(0).names() == set()
-        assert cards.poller.state is State.ABSENT
-        problem = cards.poller.problem
+        assert cards.runner.state is State.ABSENT
+        problem = cards.runner.problem
         assert problem is not None
         assert problem.reason.startswith("NVML: ")
         assert fix in problem.fix
-        assert cards.poller.source is None
+        assert cards.runner.source is None
     assert warnings(caplog) == []
     assert len([text for text in news(caplog) if "nvidia" in text]) == 1
 

@@ -498,8 +498,8 @@ class Witness(MetaPathFinder):
 made = HardwareInstrumentor()
 sys.meta_path.insert(0, Witness())
 made.instrument(meter_provider=MeterProvider(), sources=["openmetrics"], openmetrics=sys.argv[1])
-made._session.fresh(20)
-made._session.fresh(20)
+made._session.read_now(20)
+made._session.read_now(20)
 print(json.dumps(sorted({name for thread, name in asked if thread.startswith("otel-hardware")})))
 """
 
@@ -541,8 +541,8 @@ def instrumented(reader: InMemoryMetricReader, urls: Mapping[str, str], **option
     try:
         session = made._session
         assert session is not None
-        wait_for(lambda: all(poller.duration is not None for poller in session.board.pollers), 20, "first scrape")
-        session.fresh(20)
+        wait_for(lambda: all(runner.duration is not None for runner in session.runners), 20, "first scrape")
+        session.read_now(20)
         wait_for(lambda: known(made), 20, "instruments of all rows")
         yield session
     finally:
@@ -590,7 +590,7 @@ def test_new_metric_on_a_page_gets_an_instrument() -> None:
     with Web(page("a 1\n")) as web, instrumented(reader, {"own": web.url}) as session:
         assert [name for _, name in collected(reader)] == ["a"]
         web.answer = page("a 1\nb 2\n")
-        session.fresh(20)
+        session.read_now(20)
         assert sorted(name for _, name in collected(reader)) == ["a", "b"]
 
 
@@ -603,7 +603,7 @@ def test_scraped_instruments_are_kept_over_uninstrument() -> None:
             web.answer = page(f"# TYPE a counter\na {value}\n")
             made.instrument(meter_provider=provider, sources=["openmetrics"], openmetrics={"own": web.url})
             assert made._session is not None
-            made._session.fresh(20)
+            made._session.read_now(20)
             ((_, metric),) = collected(reader).items()
             assert [point.value for point in numbers(metric)] == [value]
             made.uninstrument()
@@ -627,7 +627,7 @@ def test_delta_counters_start_at_the_first_scrape_of_each_session() -> None:
             assert made._session is not None
             for value in values:
                 web.answer = page(f"# TYPE a counter\na {value}\n")
-                made._session.fresh(20)
+                made._session.read_now(20)
                 ((_, metric),) = collected(reader).items()
                 told += [point.value for point in numbers(metric)]
             made.uninstrument()
@@ -644,10 +644,10 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 HardwareInstrumentor().instrument(sources=["openmetrics"], openmetrics={"own": sys.argv[1]})
 session = HardwareInstrumentor()._session
-session.fresh(20)
+session.read_now(20)
 reader = InMemoryMetricReader()
 metrics.set_meter_provider(MeterProvider([reader]))
-session.fresh(20)
+session.read_now(20)
 data = reader.get_metrics_data()
 print([metric.name for scope in data.resource_metrics[0].scope_metrics for metric in scope.metrics])
 """
@@ -672,9 +672,9 @@ def test_slow_endpoint_does_not_delay_others() -> None:
             session = made._session
             assert session is not None
             wait_for(lambda: stuck.requests, 20, "request to the slow one")
-            pollers = {poller.name: poller for poller in session.board.pollers}
-            wait_for(lambda: pollers["openmetrics:quick"].duration is not None, 20, "answer of the quick one")
-            assert pollers["openmetrics:stuck"].duration is None
+            runners = {runner.name: runner for runner in session.runners}
+            wait_for(lambda: runners["openmetrics:quick"].duration is not None, 20, "answer of the quick one")
+            assert runners["openmetrics:stuck"].duration is None
         finally:
             going.set()
             made.uninstrument()
@@ -725,11 +725,11 @@ def test_scrape_interval_follows_the_collection_interval() -> None:
     config = Config.read({"sources": ["openmetrics"], "sample_interval": 0.05, "openmetrics": urls}, {})
     session = Session(config, interval=60.0, environ={})
     try:
-        for poller in session.board.pollers:
-            poller.step()
-            now = session.rhythm._last
-            wait = poller.next_reading(now) - now
-            assert (50 < wait <= 60) if poller.name == "openmetrics:often" else (299 < wait < 310)
+        for runner in session.runners:
+            runner.read()
+            now = session.schedule._last
+            wait = runner.next_reading(now) - now
+            assert (50 < wait <= 60) if runner.name == "openmetrics:often" else (299 < wait < 310)
     finally:
         session.close()
 

@@ -49,9 +49,9 @@ def instrumented(reader: Any, urls: Mapping[str, str], **options: Any) -> Iterat
     made.instrument(meter_provider=provider, sources=["openmetrics"], openmetrics=named, **options)
     try:
         assert made._session is not None
-        made._session.fresh(60)
+        made._session.read_now(60)
         wait(lambda: known(made), 20, "instruments of all rows")
-        assert [poller.problem for poller in made._session.board.pollers] == [None] * len(urls)
+        assert [runner.problem for runner in made._session.runners] == [None] * len(urls)
         yield
         provider.force_flush()
     finally:

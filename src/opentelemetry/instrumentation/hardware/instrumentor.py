@@ -120,8 +120,8 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         if session is not None:
             instruments = self._instruments_of(provider)
             instruments.begin(session.config.counter_origin == "start")
-            instruments.register(session.board.rows())
-            instruments.cycle.open(session.board, session.rhythm)
+            instruments.register(session.collector.metrics())
+            instruments.cycle.open(session.collector, session.schedule)
             self._attached.append(instruments)
             self._waiting = self._waiting or _is_proxy(provider)
             self._come_last()
@@ -154,7 +154,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         """Notice what came after ``instrument()``: a provider, another instrumentor, rows. Our threads call it."""
         session = self._session
         if session is not None:
-            rows = session.board.rows()
+            rows = session.collector.metrics()
             for instruments in [*self._attached]:
                 if instruments.rows is not rows:
                     instruments.register(rows)
@@ -172,7 +172,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         """One more reading before the provider's own exit hook makes the last collection."""
         session = self._session
         if session is not None and session.pid == os.getpid():
-            session.fresh(_LAST_CALL)
+            session.read_now(_LAST_CALL)
 
     def _forked(self) -> None:
         """In a child: nothing of the parent's is used, and ``instrument()`` begins anew."""

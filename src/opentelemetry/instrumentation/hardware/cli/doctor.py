@@ -91,13 +91,13 @@ def _sources(config: Config) -> Iterator[Finding]:
     session = Session(config, environ={})
     session.start()
     try:
-        session.fresh(_PATIENCE)
-        pollers = {poller.name: poller for poller in session.board.pollers}
+        session.read_now(_PATIENCE)
+        runners = {runner.name: runner for runner in session.runners}
         for name in discover():
-            parts = [each for label, each in pollers.items() if label.partition(":")[0] == name]
+            parts = [each for label, each in runners.items() if label.partition(":")[0] == name]
             if parts:
-                for poller in parts:
-                    yield from _source(poller, session.clock())
+                for runner in parts:
+                    yield from _source(runner, session.clock())
             elif config.selects(name):
                 yield Finding("sources", "wrong", name, "cannot be loaded", "see the warnings below")
             else:
@@ -106,28 +106,28 @@ def _sources(config: Config) -> Iterator[Finding]:
         session.close()
 
 
-def _source(poller: SourceRunner, now: float) -> Iterator[Finding]:
+def _source(runner: SourceRunner, now: float) -> Iterator[Finding]:
     from opentelemetry.instrumentation.hardware.cli.view import told
     from opentelemetry.instrumentation.hardware.pipeline.runner import State
 
-    problem, source = poller.health(now), poller.source
-    if poller.state is State.ABSENT and problem is not None:
-        yield Finding("sources", "note", poller.name, f"not here: {problem.reason}", problem.fix)
+    problem, source = runner.health(now), runner.source
+    if runner.state is State.ABSENT and problem is not None:
+        yield Finding("sources", "note", runner.name, f"not here: {problem.reason}", problem.fix)
     elif problem is not None:
-        yield Finding("sources", "wrong", poller.name, problem.reason, problem.fix)
-    elif poller.state is not State.UP:
+        yield Finding("sources", "wrong", runner.name, problem.reason, problem.fix)
+    elif runner.state is not State.UP:
         waited = f"has not answered for {_PATIENCE:g} s"
         yield Finding(
-            "sources", "wrong", poller.name, waited, "its driver or file system hangs; -NAME in SOURCES leaves it out"
+            "sources", "wrong", runner.name, waited, "its driver or file system hangs; -NAME in SOURCES leaves it out"
         )
     else:
-        yield Finding("sources", "ok", poller.name, _found(poller, now))
+        yield Finding("sources", "ok", runner.name, _found(runner, now))
     for sentence in source.unsupported if source is not None else ():
         subject, why = told(sentence, _SUBJECT)
-        yield Finding("sources", "note", subject or poller.name, why)
+        yield Finding("sources", "note", subject or runner.name, why)
 
 
-def _found(poller: SourceRunner, now: float) -> str:
+def _found(runner: SourceRunner, now: float) -> str:
     """What a source is about, from its own points: how many, of which things, under which limits."""
     from opentelemetry.instrumentation.hardware.catalog import (
         HW_GPU_INFO,
@@ -137,7 +137,7 @@ def _found(poller: SourceRunner, now: float) -> str:
     )
     from opentelemetry.instrumentation.hardware.cli.table import WHO, quantity
 
-    points, _ = poller.window(None, now)
+    points, _ = runner.window(None, now)
     gpus = [series.attributes for series, _ in points if series.metric is HW_GPU_INFO]
     things: dict[str, dict[str, None]] = {}
     facts = []

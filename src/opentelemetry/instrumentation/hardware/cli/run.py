@@ -186,14 +186,14 @@ def _accompany(child: subprocess.Popen[bytes], program: str, arguments: argparse
 def _say_if_not_told(session: Session) -> None:
     """Say why the program itself is not reported, where its own source is absent."""
     from opentelemetry.instrumentation.hardware.pipeline.runner import State
-    from opentelemetry.instrumentation.hardware.pipeline.thread import fresh
+    from opentelemetry.instrumentation.hardware.pipeline.thread import read_all
 
-    own = [poller for poller in session.board.pollers if poller.name == "process"]
-    fresh([each for each in session.rounds if {*own} & {*each.pollers}], _FIRST_READING)
-    for poller in own:
-        if poller.state is State.ABSENT and poller.problem is not None:
-            fix = f" ({poller.problem.fix})" if poller.problem.fix else ""
-            say(f"the program itself is not reported: {poller.problem.reason}{fix}")
+    own = [runner for runner in session.runners if runner.name == "process"]
+    read_all([each for each in session.threads if {*own} & {*each.runners}], _FIRST_READING)
+    for runner in own:
+        if runner.state is State.ABSENT and runner.problem is not None:
+            fix = f" ({runner.problem.fix})" if runner.problem.fix else ""
+            say(f"the program itself is not reported: {runner.problem.reason}{fix}")
 
 
 def _ended(child: subprocess.Popen[bytes], signals: Signals, seconds: float | None = None) -> bool:
@@ -327,7 +327,7 @@ def _exported(session: Session) -> Iterator[None]:
     try:
         yield
     finally:
-        session.fresh(_LAST_READING)
+        session.read_now(_LAST_READING)
         _flush(provider)
         instrumentor.uninstrument()
 

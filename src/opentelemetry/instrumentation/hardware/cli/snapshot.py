@@ -275,9 +275,9 @@ def _requests(arguments: argparse.Namespace, config: Config, pid: int) -> None:
     instrumentor = HardwareInstrumentor()
     instrumentor.instrument(meter_provider=provider, session=session)
     try:
-        session.fresh(2.0)
+        session.read_now(2.0)
         for _ in _moments(arguments):
-            session.fresh(0.5)
+            session.read_now(0.5)
             data = reader.get_metrics_data()
             if data is not None:
                 _print(as_otlp(data))

@@ -89,13 +89,13 @@ class Viewer:
         self._session = session
         self._pid = pid
         self._marks: Marks = {}
-        session.fresh(_FIRST)
-        self._before = session.board.collect(self._marks)
+        session.read_now(_FIRST)
+        self._before = session.collector.collect(self._marks)
 
     def look(self) -> View:
         """Read everything once more and see."""
-        self._session.fresh(_NEXT)
-        snapshot = self._session.board.collect(self._marks)
+        self._session.read_now(_NEXT)
+        snapshot = self._session.collector.collect(self._marks)
         self.stay()
         before, self._before = self._before, snapshot
         elapsed = _elapsed(before, snapshot)
@@ -103,7 +103,7 @@ class Viewer:
 
     def stay(self) -> None:
         """Keep the sources sampling while nobody looks."""
-        self._session.rhythm.note(threading.get_ident(), self._session.clock())
+        self._session.schedule.note(threading.get_ident(), self._session.clock())
 
 
 def _elapsed(before: Snapshot, after: Snapshot) -> float:
@@ -135,13 +135,13 @@ def _counters(snapshot: Snapshot) -> Iterator[tuple[Line, tuple[float, Number]]]
 
 def _missing(session: Session) -> tuple[str, ...]:
     found = []
-    for poller in session.board.pollers:
-        problem, source = poller.health(session.clock()), poller.source
+    for runner in session.runners:
+        problem, source = runner.health(session.clock()), runner.source
         if problem is not None:
             fix = f"; {problem.fix}" if problem.fix else ""
-            found.append(f"{poller.name}: {problem.reason}{fix}")
-        elif poller.state is State.STARTING:
-            found.append(f"{poller.name}: it has not answered yet")
+            found.append(f"{runner.name}: {problem.reason}{fix}")
+        elif runner.state is State.STARTING:
+            found.append(f"{runner.name}: it has not answered yet")
         if source is not None:
             found += source.unsupported
     return tuple(found)

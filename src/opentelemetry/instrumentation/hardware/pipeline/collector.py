@@ -1,4 +1,4 @@
-"""Board: all sources into one frozen Snapshot, and who of them is ill."""
+"""Collector: all sources into one frozen Snapshot, and who of them is ill."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ Marks: TypeAlias = "dict[str, Ends]"
 """Where each source's last window ended, for one reader."""
 
 
-class Board:
+class Collector:
     """What all sources say. Nothing here waits.
 
     Args:
-        pollers: one for each source.
+        runners: one for each source.
         read: the rows that these have read so far, which they add to.
         config: which rows are wanted.
         clock: monotonic seconds.
@@ -42,12 +42,12 @@ class Board:
 
     def __init__(
         self,
-        pollers: Sequence[SourceRunner],
+        runners: Sequence[SourceRunner],
         read: Mapping[Metric, None],
         config: Config,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.pollers = pollers
+        self.runners = runners
         self._clock = clock
         self._wants = cache(config.wants)
         self._read = read
@@ -63,19 +63,19 @@ class Board:
         own: Values = defaultdict(list)
         problems: list[Problem] = []
         parts: list[tuple[float, Values]] = []
-        for poller in self.pollers:
-            if poller.state is State.ABSENT:
+        for runner in self.runners:
+            if runner.state is State.ABSENT:
                 continue
-            found, marks[poller.name] = poller.values(marks.get(poller.name), now)
-            problem = poller.health(now)
+            found, marks[runner.name] = runner.values(marks.get(runner.name), now)
+            problem = runner.health(now)
             if problem is not None:
                 problems.append(problem)
             parts += found
             for _, part in found:
                 for series in self._add(values, part):
-                    problems.append(Problem(poller.name, f"{series!r} is reported by another source already"))
-            _vital(own, poller, problem)
-        own[OWN_CPU_TIME].append((sum([poller.cpu_time for poller in self.pollers]), {}))
+                    problems.append(Problem(runner.name, f"{series!r} is reported by another source already"))
+            _vital(own, runner, problem)
+        own[OWN_CPU_TIME].append((sum([runner.cpu_time for runner in self.runners]), {}))
         self._add(values, own)
         parts.append((now, own))
         return Snapshot(values, tuple(problems), {name: end[0] for name, end in marks.items()}, parts)
@@ -97,13 +97,13 @@ class Board:
         return twice
 
     def watch(self) -> None:
-        """Notice who hangs; called from a poller's own thread, never from a callback."""
+        """Notice who hangs; called from a runner's own thread, never from a callback."""
         now = self._clock()
-        for poller in self.pollers:
-            if poller.busy_since is not None:
-                poller.watch(now)
+        for runner in self.runners:
+            if runner.busy_since is not None:
+                runner.watch(now)
 
-    def rows(self) -> list[Metric]:
+    def metrics(self) -> list[Metric]:
         """The rows that are wanted and have been read so far, and those about ourselves; the same list until there are
         more.
         """
@@ -126,10 +126,10 @@ def _others(metric: Metric, points: _Points, before: _Points, twice: list[Series
     return found
 
 
-def _vital(own: Values, poller: SourceRunner, problem: Problem | None) -> None:
+def _vital(own: Values, runner: SourceRunner, problem: Problem | None) -> None:
     """Whether a source is up, and how long it takes."""
-    which = {SOURCE: poller.name}
-    if poller.state is State.UP or problem is not None:
+    which = {SOURCE: runner.name}
+    if runner.state is State.UP or problem is not None:
         own[SOURCE_UP].append((int(problem is None), which))
-    if poller.duration is not None and poller.state is State.UP:
-        own[SOURCE_READ_DURATION].append((poller.duration, which))
+    if runner.duration is not None and runner.state is State.UP:
+        own[SOURCE_READ_DURATION].append((runner.duration, which))

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from opentelemetry.instrumentation.hardware.model import Metric, Snapshot, Values
-from opentelemetry.instrumentation.hardware.pipeline.collector import Board, Marks
+from opentelemetry.instrumentation.hardware.pipeline.collector import Collector, Marks
 from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionSchedule
 
 T = TypeVar("T")
@@ -38,15 +38,15 @@ class Cycle(Generic[T]):
     ) -> None:
         self._make = make
         self._clock = clock
-        self._opened: tuple[Board, CollectionSchedule] | None = None
-        self._begun: tuple[Board, CollectionSchedule] | None = None
+        self._opened: tuple[Collector, CollectionSchedule] | None = None
+        self._begun: tuple[Collector, CollectionSchedule] | None = None
         self._readers: dict[int, Marks] = {}
         self._nothing: dict[Metric, Sequence[T]] = {}
         self._parts: dict[Metric, Sequence[T]] = {}
         self._snapshot = Snapshot({})
         self._complained = False
 
-    def open(self, board: Board, rhythm: CollectionSchedule) -> None:
+    def open(self, board: Collector, rhythm: CollectionSchedule) -> None:
         """From the next collection on, hand out what this board collects."""
         self._opened, self._complained = (board, rhythm), False
 

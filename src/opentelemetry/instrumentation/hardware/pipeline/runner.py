@@ -2,7 +2,7 @@
 
 The source is opened, read at every sampling interval and, where it is to be punctual, once more just before a
 collection is due; each reading is published for others to look at. Whatever the driver does (hang, raise, lie) happens
-here and costs this source alone; those that may hang have a thread of their own (:mod:`.rounds`).
+here and costs this source alone; those that may hang have a thread of their own (:mod:`.threads`).
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _LOG = logging.getLogger(__name__)
 PERIODS = 3
 """A reading older than this many of its own periods is dropped; a source that is silent for so long hangs."""
 
-_SHORT = 1.0
+SHORTEST_PERIOD = 1.0
 """Seconds: a source with a shorter period is given as much time for an answer as one with this period."""
 
-_PAUSES = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+RETRY_DELAYS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 """Seconds until a failed source is opened again."""
 
 
@@ -41,7 +41,7 @@ class State(Enum):
     STARTING = "starting"
     UP = "up"
     ABSENT = "absent"
-    ILL = "ill"
+    FAILED = "failed"
 
 
 class SourceRunner:
@@ -94,7 +94,7 @@ class SourceRunner:
         """When the next reading should be made."""
         if self.state is State.ABSENT:
             return inf
-        if self.state is State.ILL:
+        if self.state is State.FAILED:
             return self._retry
         last = self._often.time
         if last is None:
@@ -115,18 +115,18 @@ class SourceRunner:
         """How long before a collection its reading is made: late enough to be fresh, early enough to be there."""
         return min(0.05 + 3 * (self.duration or 0.0), 0.25 * self._rhythm.shortest(self._clock()))
 
-    def step(self, due: bool = False) -> None:
+    def read(self, slow: bool = False) -> None:
         """Open the source if need be, and read it once. Never raises.
 
         Args:
-            due: whether somebody asked for this reading, so that the seldom read is made as well.
+            slow: whether somebody asked for this reading, so that the seldom read is made as well.
         """
         begun = self.busy_since = self._clock()
         try:
             if self.source is None:
                 self.source = self._make()  # before it is opened: what a failed or forked opening holds is closed too
                 self.source.open()
-            self._read(self.source, due)
+            self._read(self.source, slow)
         except Unavailable as gone:
             if self.state is State.STARTING:
                 self._absent(gone)
@@ -140,7 +140,7 @@ class SourceRunner:
             self.duration = self._clock() - begun
             self.busy_since = None
 
-    def _read(self, source: Source, due: bool) -> None:
+    def _read(self, source: Source, slow: bool) -> None:
         now = self._clock()
         before = self._often.time
         if before is not None and now - before > PERIODS * self.period() + 1.0:
@@ -149,7 +149,7 @@ class SourceRunner:
         wrong = self._often.take(now, source.read())
         wrong += source.errors
         last = self._seldom.time
-        if last is None or due or (now - last >= source.slow_interval - 0.1 and self._serves(now)):
+        if last is None or slow or (now - last >= source.slow_interval - 0.1 and self._serves(now)):
             wrong += self._seldom.take(self._clock(), source.read_slow())
         if wrong:
             more = f", and {len(wrong) - 1} more of the kind" if len(wrong) > 1 else ""
@@ -172,10 +172,10 @@ class SourceRunner:
     def _fail(self, reason: str) -> None:
         """Close the source, to open it again after a pause that grows."""
         self.close()
-        self._retry = self._clock() + _PAUSES[min(self._failures, len(_PAUSES) - 1)]
+        self._retry = self._clock() + RETRY_DELAYS[min(self._failures, len(RETRY_DELAYS) - 1)]
         self._failures += 1
         self._ill(Problem(self.name, reason))
-        self.state = State.ILL
+        self.state = State.FAILED
 
     def _ill(self, problem: Problem) -> None:
         if self.problem is None and not self._hung:  # else it has been said
@@ -219,7 +219,7 @@ class SourceRunner:
             )
 
     def _patience(self) -> float:
-        return PERIODS * max(self.period(), _SHORT)
+        return PERIODS * max(self.period(), SHORTEST_PERIOD)
 
     def health(self, now: float) -> Problem | None:
         """What is wrong with the source now."""

@@ -17,10 +17,10 @@ from opentelemetry.instrumentation.hardware.catalog import CATALOG
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Metric, Scope
 from opentelemetry.instrumentation.hardware.pipeline import reporter as identity
-from opentelemetry.instrumentation.hardware.pipeline.collector import Board
+from opentelemetry.instrumentation.hardware.pipeline.collector import Collector
 from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner
 from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionSchedule
-from opentelemetry.instrumentation.hardware.pipeline.thread import ReaderThread, fresh
+from opentelemetry.instrumentation.hardware.pipeline.thread import ReaderThread, read_all
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config, export_interval
 from opentelemetry.instrumentation.hardware.sources import Source, SourceContext, discover
 
@@ -31,7 +31,7 @@ _FAREWELL = 1.0
 
 
 class Session:
-    """The sources of this process, the threads that read them, and their Board.
+    """The sources of this process, the threads that read them, and their Collector.
 
     Args:
         config: the settings.
@@ -58,15 +58,15 @@ class Session:
         self.clock = clock
         self._environ = os.environ if environ is None else environ
         self.is_reporter = not identity.is_member(self._environ, self.pid)
-        self.rhythm = CollectionSchedule(clock(), export_interval(self._environ) if interval is None else interval)
+        self.schedule = CollectionSchedule(clock(), export_interval(self._environ) if interval is None else interval)
         observed = self.pid if pid is None else pid
         self._expected: set[str] = set()
         sources = self._sources(drivers is not None)
         rows: dict[Metric, None] = {}
         shared = Drivers()
         make_drivers = drivers or (lambda source: shared if sources[source].never_blocks else Drivers())
-        # A site is made once: its drivers know, also after a source is opened again, which child could not be killed.
-        pollers = [
+        # A context is made once, so its drivers still know which child could not be killed when a source is reopened.
+        self.runners = [
             SourceRunner(
                 partial(
                     make,
@@ -81,7 +81,7 @@ class Session:
                 ),
                 f"{name}:{instance}" if instance else name,
                 make.interval(config),
-                self.rhythm,
+                self.schedule,
                 rows,
                 config.counter_origin == "start",
                 clock,
@@ -89,21 +89,21 @@ class Session:
             for name, make in sources.items()
             for instance in make.instances(config)
         ]
-        self.board = Board(pollers, rows, config, clock)
+        self.collector = Collector(self.runners, rows, config, clock)
         prompt = {name for name, make in sources.items() if make.never_blocks or name not in self._expected}
-        together = [poller for poller in pollers if poller.name.partition(":")[0] in prompt]
-        apart = [poller for poller in pollers if poller not in together]
-        self.rounds = [ReaderThread(poller.name, [poller], self.after, clock) for poller in apart]
+        together = [runner for runner in self.runners if runner.name.partition(":")[0] in prompt]
+        apart = [runner for runner in self.runners if runner not in together]
+        self.threads = [ReaderThread(runner.name, [runner], self.after_reading, clock) for runner in apart]
         if together:
-            self.rounds.insert(0, ReaderThread("shared", together, self.after, clock))
+            self.threads.insert(0, ReaderThread("shared", together, self.after_reading, clock))
         self._rows = tuple(row for name in self._expected for row in sources[name].rows)
         self.notice: Callable[[], None] = lambda: None
         self._noticing = threading.Lock()
         self._news = False
 
-    def after(self) -> None:
+    def after_reading(self) -> None:
         """What our threads do after their readings."""
-        self.board.watch()
+        self.collector.watch()
         self._news = True
         while self._news and self._noticing.acquire(blocking=False):  # or who is at it looks once more
             try:
@@ -156,29 +156,29 @@ class Session:
         if any(metric.scope is Scope.HOST for metric in said):
             identity.join(self._environ, self.pid)
         _prepare_to_end()
-        for each in self.rounds:
+        for each in self.threads:
             each.start()
 
-    def fresh(self, seconds: float) -> None:
+    def read_now(self, seconds: float) -> None:
         """Have every source read now, and wait for all of them together at most so long. Never called from a
         callback.
         """
-        fresh(self.rounds, seconds, self.clock)
+        read_all(self.threads, seconds, self.clock)
 
     def close(self) -> None:
         """Let go of everything; waits for a second at most, and only for a driver that hangs."""
         identity.leave(self._environ, self.pid)
-        for each in self.rounds:
+        for each in self.threads:
             each.stop()
         deadline = time.monotonic() + _FAREWELL
-        for each in self.rounds:
+        for each in self.threads:
             if not each.join(deadline - time.monotonic()):
                 _LOG.debug("Source %s hangs; its thread ends when its driver answers", each.name)
 
     def abandon(self) -> None:
         """In a forked child: close the descriptors that came with the fork. No lock, no thread, no wait."""
-        for poller in self.board.pollers:
-            poller.abandon()
+        for runner in self.runners:
+            runner.abandon()
 
 
 def _prepare_to_end() -> None:

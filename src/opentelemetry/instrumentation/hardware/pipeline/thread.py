@@ -27,7 +27,7 @@ class ReaderThread:
 
     Args:
         name: of the thread.
-        pollers: the sources; those that are not there are left out from their first reading on.
+        runners: the sources; those that are not there are left out from their first reading on.
         after: called by the thread after each round of readings.
         clock: monotonic seconds.
     """
@@ -35,11 +35,11 @@ class ReaderThread:
     def __init__(
         self,
         name: str,
-        pollers: Sequence[SourceRunner],
+        runners: Sequence[SourceRunner],
         after: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.pollers = pollers
+        self.runners = runners
         self.name = name
         self._after = after
         self._clock = clock
@@ -92,8 +92,8 @@ class ReaderThread:
                 self._wake.wait(min(_DOZE, pause))
                 self._wake.clear()
             self._serve(asked)
-        for poller in self.pollers:
-            poller.close()
+        for runner in self.runners:
+            runner.close()
         self._serve(self._asked)
 
     def _round(self, wanted: bool) -> float:
@@ -103,29 +103,29 @@ class ReaderThread:
             Seconds until something is due; 0 where something was.
         """
         now = self._clock()
-        pauses = [self._pause(poller, wanted, now) for poller in self.pollers]
+        pauses = [self._pause(runner, wanted, now) for runner in self.runners]
         first = min(pauses)
         if first > 0:
             return first
-        for poller, pause in zip(self.pollers, pauses):
-            if (pause <= 0 or pause <= _ALONG * min(1.0, poller.period())) and not self._stopping:
-                poller.step(wanted)
+        for runner, pause in zip(self.runners, pauses):
+            if (pause <= 0 or pause <= _ALONG * min(1.0, runner.period())) and not self._stopping:
+                runner.read(wanted)
                 used = time.thread_time()
-                poller.cpu_time += used - self._used
+                runner.cpu_time += used - self._used
                 self._used = used
-        if State.ABSENT in [poller.state for poller in self.pollers]:  # for good
-            self.pollers = [poller for poller in self.pollers if poller.state is not State.ABSENT]
+        if State.ABSENT in [runner.state for runner in self.runners]:  # for good
+            self.runners = [runner for runner in self.runners if runner.state is not State.ABSENT]
         self._after()
         return 0.0
 
-    def _pause(self, poller: SourceRunner, wanted: bool, now: float) -> float:
-        if wanted and poller.state is not State.ILL:  # an ill one has its pause, whoever asks
+    def _pause(self, runner: SourceRunner, wanted: bool, now: float) -> float:
+        if wanted and runner.state is not State.FAILED:  # an ill one has its pause, whoever asks
             return 0.0
-        return poller.next_reading(now) - now
+        return runner.next_reading(now) - now
 
     def _over(self) -> bool:
         """Whether there is nothing more to read."""
-        return self._stopping or not self.pollers
+        return self._stopping or not self.runners
 
     def _serve(self, asked: int) -> None:
         """Tell those who wait that what they asked for was done."""
@@ -135,7 +135,7 @@ class ReaderThread:
                 self._answered.notify_all()
 
 
-def fresh(rounds: Sequence[ReaderThread], seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+def read_all(rounds: Sequence[ReaderThread], seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
     """Have every source read now, and wait for all of them together at most so long. Never called from a callback.
 
     Time in which the whole program stood still, as where its container has used up its CPU, hardly counts.
