@@ -27,6 +27,7 @@ LAYERS = (
     "settings",
     "system",
     "drivers",
+    "(sources)",
     "accelerators",
     "sources",
     "pipeline",
@@ -37,7 +38,8 @@ LAYERS = (
 )
 """Lowest first: a module imports from its own package and from the lines above its own.
 
-A word is a module, or a package with all its modules. One vendor's folder is a package below ``sources``.
+A word is a module, or a package with all its modules; in parentheses, the package's own ``__init__`` alone. One
+vendor's folder is a package below ``sources``.
 """
 
 TALKS_TO_THE_SDK = ("instrumentor", "cli")
@@ -55,7 +57,7 @@ TREES = {module: ast.parse(path.read_text()) for module, path in MODULES.items()
 
 def layer(module: str) -> tuple[int, str]:
     """The number of a module's line, and the word of the line that it belongs to."""
-    name = module or "(package)"
+    name = "(sources)" if module == "sources" else module or "(package)"
     while name:
         for number, line in enumerate(LAYERS):
             if name in line.split():

@@ -38,6 +38,7 @@ from opentelemetry.instrumentation.hardware.accelerators.selection import (
     VisibilityRule,
     everything,
 )
+from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source, SourceContext
@@ -101,6 +102,12 @@ def opened(kind: type[Source], drivers: Drivers, devices: str | None, environ: E
         source.close()
 
 
+def selection_of(source: Any) -> DeviceFilter:
+    """The filter of a source."""
+    found: DeviceFilter = source.selection if isinstance(source, AcceleratorSource) else source.choice
+    return found
+
+
 def reported(source: Source) -> set[str]:
     """The hw.id of each device with a point in one reading; a fan counts as its GPU."""
     ids = (str(series.attributes.get("hw.id", "")) for series in all_of(source))
@@ -117,7 +124,7 @@ def by_source(
         with opened(kind, drivers(), devices, environ, **settings) as source:
 
             def look() -> tuple[set[str], list[str]]:
-                ids, missing = reported(source), source.choice.unsupported()
+                ids, missing = reported(source), selection_of(source).unsupported()
                 assert {*missing} <= {*source.unsupported}
                 return ids, missing
 

@@ -27,13 +27,14 @@ from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware import cli
-from opentelemetry.instrumentation.hardware.accelerators.fields import QUANTITIES
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import SourceContext
 from opentelemetry.instrumentation.hardware.sources.graphcore import Graphcore
-from opentelemetry.instrumentation.hardware.sources.graphcore.reading import parse
+from opentelemetry.instrumentation.hardware.sources.graphcore.device import Board, Ipu
+from opentelemetry.instrumentation.hardware.sources.graphcore.driver import parse
+from opentelemetry.instrumentation.hardware.sources.graphcore.fields import FIELDS, SESSION, SESSION_UTILIZATION
 from opentelemetry.instrumentation.hardware.wandb.graphcore import KEYS, Raw
 
 pytestmark = [
@@ -50,7 +51,7 @@ LONG = 60.0
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for the first line of a child for as long as a busy machine needs."""
-    monkeypatch.setattr("opentelemetry.instrumentation.hardware.sources.graphcore._PATIENCE", LONG)
+    monkeypatch.setattr("opentelemetry.instrumentation.hardware.sources.graphcore.driver._FIRST_LINE", LONG)
     monkeypatch.setattr("opentelemetry.instrumentation.hardware.drivers.streaming._FIRST", LONG)
 
 
@@ -77,8 +78,35 @@ class Library:
         return int(self.asked[0])
 
 
-def _of(*devices: Mapping[str, Any]) -> list[Any]:
-    return parse(json.dumps(devices).encode())[0]
+def ipus_of(line: bytes) -> list[Ipu]:
+    """The IPUs of a line of the child, each with a board of its own."""
+    ipus = []
+    for number, words in parse(line).items():
+        ipu = Ipu(number)
+        ipu.update(words)
+        ipu.board = Board(ipu.board_serial or "1")
+        ipus.append(ipu)
+    return ipus
+
+
+def reported(*devices: Mapping[str, Any]) -> list[Ipu]:
+    """The IPUs that the library reports."""
+    return ipus_of(json.dumps(devices).encode())
+
+
+def values(ipu: Ipu) -> dict[str, Any]:
+    """What is read of an IPU, by the last word of its series; derived values and identity are left out."""
+    found = {}
+    for series, number in ipu.read():
+        metric = series.metric.name
+        if metric.endswith(".peak") or metric == "hw.energy":
+            continue
+        sensor = series.attributes.get(c.HW_SENSOR_LOCATION, "")
+        board = "board." if series.attributes[c.HW_ID] != ipu.id else ""
+        found[f"{board}{metric.removeprefix('hw.').removeprefix('npu.')}{sensor and '.'}{sensor}"] = number
+    if SESSION in ipu.words:
+        found.update(("session", number) for _, number in ipu.points({SESSION_UTILIZATION: ipu.words[SESSION]}))
+    return found
 
 
 # -- texts
@@ -90,23 +118,23 @@ def _of(*devices: Mapping[str, Any]) -> list[Any]:
         ("average board temp", "36.2 C", "temperature.board", 36.2),
         ("average board temp", "20C", "temperature.board", 20.0),
         ("average die temp", "33.4 C", "temperature.die", 33.4),
-        ("clock", "1300MHz", "npu.frequency", 1_300_000_000),
-        ("clock", "20 MHz", "npu.frequency", 20_000_000),
+        ("clock", "1300MHz", "frequency", 1_300_000_000),
+        ("clock", "20 MHz", "frequency", 20_000_000),
         ("ipu power", "120W", "power", 120),
         ("ipu power", "99.5 W", "power", 99.5),
         ("total board power", "12.6 W", "board.power", 12.6),
-        ("ipu utilisation", "99.96%", "npu.utilization", 0.9996),
-        ("ipu utilisation", "0.00%", "npu.utilization", 0.0),
+        ("ipu utilisation", "99.96%", "utilization", 0.9996),
+        ("ipu utilisation", "0.00%", "utilization", 0.0),
         ("ipu utilisation (session)", "15.65 %", "session", 0.1565),
-        ("link speed", "8 GT/s", "npu.link.speed", 8_000_000_000),
-        ("speed", "16.0 GT/s", "npu.link.speed", 16_000_000_000),
-        ("link correctable error count", "12", "errors.link_corrected", 12),
+        ("link speed", "8 GT/s", "link.speed", 8_000_000_000),
+        ("speed", "16.0 GT/s", "link.speed", 16_000_000_000),
+        ("link correctable error count", "12", "errors", 12),
     ],
 )
 def test_ipu_text_with_unit_is_parsed(name: str, text: str, quantity: str, expected: float) -> None:
-    (ipu,) = _of({"id": "0", name: text})
-    assert ipu.said == {quantity: pytest.approx(expected)}
-    assert ipu.unclear == []
+    (ipu,) = reported({"id": "0", name: text})
+    assert values(ipu) == {quantity: pytest.approx(expected)}
+    assert ipu.unsupported == {}
 
 
 @pytest.mark.parametrize(
@@ -129,18 +157,21 @@ def test_ipu_text_with_unit_is_parsed(name: str, text: str, quantity: str, expec
         ("link correctable error count", "-1"),
     ],
 )
-def test_implausible_ipu_text_is_dropped_and_remarked(name: str, text: str) -> None:
-    (ipu,) = _of({"id": "3", name: text})
-    assert ipu.said == {}
-    assert ipu.unclear == [(name, text)]
+def test_implausible_ipu_text_is_dropped_with_a_reason(name: str, text: str) -> None:
+    (ipu,) = reported({"id": "3", name: text})
+    assert values(ipu) == {}
+    (reason,) = ipu.unsupported.values()
+    assert ipu.unsupported == {FIELDS[name].series: reason}
+    assert text in reason
 
 
 def test_ipu_identity_is_parsed() -> None:
-    (ipu,) = _of(c600(1, 2, 77))
-    assert ipu.id == 1
+    (ipu,) = reported(c600(1, 2, 77))
+    assert ipu.index == 1
     assert ipu.pid == 77
     assert ipu.state == "degraded"
     assert ipu.facts == {
+        c.HW_VENDOR: "Graphcore",
         c.HW_MODEL: "C600",
         c.HW_SERIAL_NUMBER: "0063.0063.822391",
         c.HW_DRIVER_VERSION: "1.3.0",
@@ -150,7 +181,7 @@ def test_ipu_identity_is_parsed() -> None:
 
 
 def test_duplicate_ipu_id_is_read_once() -> None:
-    assert [ipu.said for ipu in _of({"id": "0", "ipu power": "1W"}, {"id": "0", "ipu power": "2W"})] == [{"power": 1}]
+    assert [*map(values, reported({"id": "0", "ipu power": "1W"}, {"id": "0", "ipu power": "2W"}))] == [{"power": 1}]
 
 
 _WORDS = st.sampled_from(["id", "clock", "ipu power", "ipu utilisation", "user process id", "average die temp", "x"])
@@ -168,12 +199,11 @@ _DEVICES = st.lists(st.one_of(st.dictionaries(_WORDS, st.one_of(_TEXTS, st.integ
 @example(b'{"error": 3}')
 def test_random_ipu_texts_give_plausible_values(line: bytes) -> None:
     try:
-        ipus, _ = parse(line)
-    except ValueError:
+        ipus = ipus_of(line)
+    except (OSError, ValueError):
         return
     for ipu in ipus:
-        for quantity, number in ipu.said.items():
-            assert quantity in QUANTITIES or quantity in ("session", "board.power")
+        for number in values(ipu).values():
             assert 0 <= number < 1e15
             if number == 0:
                 assert any(re.fullmatch(r"[0.]+\s*%?", text) for text in ipu.words.values())
@@ -184,9 +214,9 @@ def test_random_ipu_texts_give_plausible_values(line: bytes) -> None:
 
 @pytest.mark.parametrize("path", samples("graphcore/gcipuinfo_getDevices_c2_mock.json"))
 def test_recorded_gcipuinfo_output_is_parsed(path: Path) -> None:
-    ipus = parse(path.read_bytes())[0]
-    common = {"npu.frequency": 1_300_000_000, "power": 120, "npu.utilization": 0.2125, "session": 0.1565}
-    assert [(ipu.id, ipu.pid, ipu.said) for ipu in ipus] == [
+    ipus = ipus_of(path.read_bytes())
+    common = {"frequency": 1_300_000_000, "power": 120, "utilization": 0.2125, "session": 0.1565}
+    assert [(ipu.index, ipu.pid, values(ipu)) for ipu in ipus] == [
         (0, 456, {"temperature.board": 20, "temperature.die": 25, **common}),
         (1, 123, {"temperature.board": 30, "temperature.die": 39, **common}),
         (2, None, {"temperature.board": 20, "temperature.die": 39, **common}),
@@ -199,26 +229,26 @@ def test_recorded_gc_info_output_is_parsed(path: Path) -> None:
     blocks = [
         dict(re.findall(r"^  ([^:]+(?: \([a-z]+\))?): (.*)$", part, re.M)) for part in console.split("Device Info")
     ]
-    early, late = _of(*(block | {"id": str(number)} for number, block in enumerate(blocks[1:])))
-    assert early.said == {
+    early, late = reported(*(block | {"id": str(number)} for number, block in enumerate(blocks[1:])))
+    assert values(early) == {
         "temperature.board": 36.2,
         "temperature.die": 33.4,
-        "npu.frequency": 1_300_000_000,
-        "npu.utilization": pytest.approx(0.9996),
-        "npu.link.speed": 8_000_000_000,
-        "errors.link_corrected": 0,
+        "frequency": 1_300_000_000,
+        "utilization": pytest.approx(0.9996),
+        "link.speed": 8_000_000_000,
+        "errors": 0,
         "session": pytest.approx(0.9998),
         "board.power": 99.5,
     }
-    assert (early.pid, early.board, late.state) == (38641, "0340.0004.919062", "ok")
-    assert late.said["npu.frequency"] == 20_000_000
-    assert late.unclear == [("ipu power", "N/A")]
+    assert (early.pid, early.board_serial, late.state) == (38641, "0340.0004.919062", "ok")
+    assert values(late)["frequency"] == 20_000_000
+    assert late.unsupported == {FIELDS["ipu power"].series: "the driver reports 'N/A'"}
 
 
 @pytest.mark.parametrize("path", samples("graphcore/gcipuinfo_getDevices_c2_mock.json"))
 def test_wandb_keys_of_recorded_gcipuinfo_output(path: Path) -> None:
-    ipus = parse(path.read_bytes())[0]
-    used = {ipu.id: ipu.words for ipu in ipus if ipu.pid == 123}
+    ipus = ipus_of(path.read_bytes())
+    used = {ipu.index: ipu.words for ipu in ipus if ipu.pid == 123}
     assert dict(pair for key in KEYS for pair in key.values(used)) == {
         "ipu.1.average board temp (C)": 30,
         "ipu.1.average die temp (C)": 39,
@@ -349,7 +379,7 @@ def played(library: Library) -> list[str]:
 
 
 def test_hanging_gcipuinfo_times_out_and_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("opentelemetry.instrumentation.hardware.sources.graphcore._PATIENCE", 0.1)
+    monkeypatch.setattr("opentelemetry.instrumentation.hardware.sources.graphcore.driver._FIRST_LINE", 0.1)
     library, drivers = Library(tmp_path, hang=True), Ahead()
     with opened("graphcore", drivers, **library.settings) as source:
         assert all_of(source) == {}
@@ -393,11 +423,11 @@ def test_empty_partition_is_remarked_and_a_new_ipu_is_found(tmp_path: Path) -> N
     library = Library(tmp_path)
     with staged(library) as stage:
         said = stage.tick()
-        assert any(line.startswith("# missing: hw.npu.*: gcipuinfo finds no IPU now") for line in said)
+        assert any(line.startswith("# missing: hw.npu.*: gcipuinfo lists no IPU") for line in said)
         assert not [line for line in said if line.startswith(("# ill", "hw.npu"))]
         library.say(c2(0, 1))
         wait_for(lambda: any(line.startswith("hw.power{") for line in stage.tick()), LONG, "an IPU")
-        assert not [line for line in stage.remarks() if "finds no IPU" in line]
+        assert not [line for line in stage.remarks() if "lists no IPU" in line]
 
 
 def test_removed_ipu_is_no_longer_reported(tmp_path: Path) -> None:
@@ -420,7 +450,7 @@ def test_modules_beside_gcipuinfo_do_not_shadow_the_standard_library(tmp_path: P
 
 def test_folder_without_gcipuinfo_makes_the_source_absent(tmp_path: Path) -> None:
     with (
-        pytest.raises(Unavailable, match="there is no Python module gcipuinfo in"),
+        pytest.raises(Unavailable, match="the Python module gcipuinfo is not found in"),
         opened("graphcore", gcipuinfo=str(tmp_path)),
     ):
         pass

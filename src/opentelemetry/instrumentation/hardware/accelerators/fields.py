@@ -1,222 +1,225 @@
-"""What can be said of a GPU, whoever made it and however it is asked: quantities, and the points that they make.
+"""Field: how a value of a driver becomes a value of a metric.
 
-A reader (a library, a tool, the kernel's files) says quantities by name, in base units: ``{"power": 251.3}``. What the
-device did not say is left out. A :class:`Device` makes points of them, so a number means the same whoever said it.
+A vendor's ``fields.py`` has tables only: the driver's own name -> Field::
+
+    FIELDS = {
+        "average die temp": temperature("die", unit="C"),
+        "ipu power": power(unit="W"),
+        "new counter": Field(c.HW_ERRORS, {c.ERROR_TYPE: "new"}),
+    }
+
+    points = device.points({field: answer[name] for name, field in FIELDS.items() if name in answer})
+
+A field parses the value (a number, or text with a unit), converts it to the unit of the metric, and refuses it with a
+ValueError if it is not plausible. The plausible ranges are here, once for all drivers; ``least`` and ``most`` of a
+field replace them. A quantity without a function below needs none: write a Field of its metric and attributes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Mapping
+from math import inf
+from typing import Any, Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
-from opentelemetry.instrumentation.hardware.model import NONE, Attributes, Metric, Number, Point, Rate, Series
+from opentelemetry.instrumentation.hardware.accelerators.quantities import *  # noqa: F403 - until all are ported
+from opentelemetry.instrumentation.hardware.drivers.number import number
+from opentelemetry.instrumentation.hardware.model import NONE, Attributes, Kind, Metric, Number, Rate, Series
 
-Reading: TypeAlias = "Mapping[str, Number | Rate]"
-"""Quantities of one device, of one moment."""
-
-STATES: Final = ("ok", "degraded", "failed")
-
-REASONS: Final = (
-    "power_cap",
-    "thermal_sw",
-    "thermal_hw",
-    "power_brake",
-    "slowdown_hw",
-    "sync_boost",
-    "application_clocks",
-    "current_cap",
-)
-"""Why clocks are held down."""
-
-BUSY: Final = ("general", "memory", "encoder", "decoder", "jpeg", "ofa", "video")
-"""The tasks whose utilization is a share of time; video is encoder and decoder in one."""
-
-UNITS: Final = ("sm", "tensor", "dram", "fp64", "fp32", "fp16", "scaled")
-"""The tasks whose utilization is a share of what the unit could do at most; scaled: the GPU, at its top frequency."""
-
-_ERRORS = (
-    "corrected",
-    "uncorrected",
-    "deferred",
-    "chip_corrected",
-    "chip_uncorrected",
-    "chip_deferred",
-    "xid",
-    "retired_page",
-    "row_remap",
-    "pcie_replay",
-    "nvlink_crc",
-    "nvlink_replay",
-    "nvlink_recovery",
-    "link_corrected",
-    "mem_corrected",
-    "mem_uncorrected",
-    "mem_repairable",
-    "sram_corrected",
-    "sram_uncorrected",
-    "recovery",
-)
-
-
-class _Row(NamedTuple):
-    """A metric and what its series has beside the device."""
-
-    metric: Metric
-    attributes: Attributes = NONE
-
-
-def _by(prefix: str, metric: Metric, attribute: str, words: tuple[str, ...]) -> dict[str, tuple[_Row, ...]]:
-    return {f"{prefix}.{word}": (_Row(metric, {attribute: word}),) for word in words}
-
-
-def _temperature(sensor: str) -> dict[str, tuple[_Row, ...]]:
-    where = {c.HW_SENSOR_LOCATION: sensor}
-    limits = {
-        f"temperature.limit.{sensor}.{limit}": (_Row(c.HW_TEMPERATURE_LIMIT, {**where, c.HW_LIMIT_TYPE: limit}),)
-        for limit in ("high.degraded", "high.critical", "max")
-    }
-    return {
-        f"temperature.{sensor}": (_Row(c.HW_TEMPERATURE, where), _Row(c.HW_TEMPERATURE_PEAK, where)),
-        **limits,
-    }
-
-
-def _link(link: str) -> dict[str, tuple[_Row, ...]]:
-    return {
-        f"io.{link}.{way}": (_Row(c.HW_GPU_IO, {c.GPU_LINK: link, c.NETWORK_DIRECTION: way}),)
-        for way in ("transmit", "receive")
-    }
-
-
-QUANTITIES: Final[Mapping[str, tuple[_Row, ...]]] = {
-    **_by("utilization", c.HW_GPU_UTILIZATION, c.GPU_TASK, BUSY + UNITS),
-    "utilization.peak": (_Row(c.HW_GPU_UTILIZATION_PEAK),),
-    **_by("time", c.HW_GPU_TIME, c.GPU_TASK, BUSY),
-    "occupancy": (_Row(c.HW_GPU_SM_OCCUPANCY),),
-    "memory.used": (_Row(c.HW_GPU_MEMORY_USAGE), _Row(c.HW_GPU_MEMORY_PEAK)),
-    "memory.total": (_Row(c.HW_GPU_MEMORY_LIMIT),),
-    "memory.utilization": (_Row(c.HW_GPU_MEMORY_UTILIZATION),),
-    **_link("pcie"),
-    **_link("nvlink"),
-    **_link("xgmi"),
-    "power": (_Row(c.HW_POWER), _Row(c.HW_POWER_PEAK)),
-    **_by("power.limit", c.HW_POWER_LIMIT, c.HW_LIMIT_TYPE, ("enforced", "max", "default")),
-    "power.utilization": (_Row(c.HW_POWER_UTILIZATION),),
-    "energy": (_Row(c.HW_ENERGY),),
-    **_temperature("gpu"),
-    **_temperature("memory"),
-    **_temperature("cpu"),
-    **_temperature("board"),
-    **_temperature("die"),
-    **_temperature("edge"),
-    **_temperature("junction"),
-    **{name: rows for stack in range(4) for name, rows in _temperature(f"hbm{stack}").items()},
-    **_by("voltage", c.HW_VOLTAGE, c.HW_SENSOR_LOCATION, ("gpu", "soc", "memory")),
-    **_by("frequency", c.HW_GPU_FREQUENCY, c.FREQUENCY_DOMAIN, ("graphics", "sm", "memory", "video")),
-    **_by(
-        "frequency.limit",
-        c.HW_GPU_FREQUENCY_LIMIT,
-        c.FREQUENCY_DOMAIN,
-        ("graphics", "sm", "memory", "video"),
-    ),
-    **_by("throttle", c.HW_GPU_THROTTLE_TIME, c.THROTTLE_REASON, REASONS),
-    "performance_state": (_Row(c.HW_GPU_PERFORMANCE_STATE),),
-    **_by("errors", c.HW_ERRORS, c.ERROR_TYPE, _ERRORS),
-    "fan.ratio": (_Row(c.HW_FAN_SPEED_RATIO),),
-    "fan.speed": (_Row(c.HW_FAN_SPEED),),
-    "npu.utilization": (_Row(c.HW_NPU_UTILIZATION, {c.NPU_TASK: "general"}),),
-    "npu.memory.used": (_Row(c.HW_NPU_MEMORY_USAGE),),
-    "npu.memory.total": (_Row(c.HW_NPU_MEMORY_LIMIT),),
-    "npu.memory.utilization": (_Row(c.HW_NPU_MEMORY_UTILIZATION),),
-    "npu.frequency": (_Row(c.HW_NPU_FREQUENCY),),
-    "npu.link.speed": (_Row(c.HW_NPU_LINK_SPEED),),
-    "speed": (_Row(c.HW_CPU_SPEED),),
-    "host.power": (_Row(c.HW_HOST_POWER),),
-    "host.energy": (_Row(c.HW_HOST_ENERGY),),
+SCALES: Final[Mapping[str, tuple[int, int]]] = {
+    "": (1, 1),
+    "%": (1, 100),
+    "C": (1, 1),
+    "m°C": (1, 1000),
+    "W": (1, 1),
+    "mW": (1, 1000),
+    "µW": (1, 10**6),
+    "J": (1, 1),
+    "mJ": (1, 1000),
+    "V": (1, 1),
+    "mV": (1, 1000),
+    "Hz": (1, 1),
+    "MHz": (10**6, 1),
+    "GT/s": (10**9, 1),
+    "RPM": (1, 1),
+    "B": (1, 1),
+    "KiB": (1 << 10, 1),
+    "MiB": (1 << 20, 1),
+    "GiB": (1 << 30, 1),
+    "B/s": (1, 1),
+    "MiB/s": (1 << 20, 1),
+    "s": (1, 1),
+    "us": (1, 10**6),
+    "ns": (1, 10**9),
+    "s/s": (1, 1),
 }
-"""Every quantity, with the rows that carry it.
+"""By unit of a driver, the factor to the base unit, as numerator and denominator."""
 
-Shares are 0..1; bytes, watts, joules, volts, degrees Celsius, hertz, revolutions a minute, counts. A quantity of a
-counter's row is a running total, or a :class:`~.model.Rate` where the device counts nothing.
-"""
+_RANGES: Final[Mapping[Metric, tuple[float, float]]] = {
+    c.HW_TEMPERATURE_LIMIT: (20, 150),
+    c.HW_POWER_LIMIT: (1, 100_000),
+    c.HW_POWER_UTILIZATION: (0, 10),
+    c.HW_GPU_MEMORY_LIMIT: (1, 1 << 50),
+    c.HW_NPU_MEMORY_LIMIT: (1, 1 << 50),
+    c.HW_GPU_FREQUENCY_LIMIT: (1, 50e9),
+    c.HW_GPU_PERFORMANCE_STATE: (0, 15),
+    c.HW_FAN_SPEED_RATIO: (0, 2),
+}
+
+_RANGES_BY_UNIT: Final[Mapping[str, tuple[float, float]]] = {
+    "1": (0, 1),
+    "Cel": (0, 200),
+    "W": (0, 100_000),
+    "V": (0, 1000),
+    "Hz": (0, 50e9),
+    "By": (0, 1 << 50),
+    "{transfer}/s": (1, 10**13),
+}
+"""Plausible values in base units: those of the metric, else those of its unit, else 0 to 2**53."""
+
+_OVERSHOOT: Final = 1.001
+"""Ratios up to this are rounding errors of the driver, and clamped to 1."""
 
 
-class Device:
-    """One GPU, a part of one, or one of its fans; it makes points of what a reader says.
+class Field:
+    """One value of a driver.
 
     Args:
-        id: ``hw.id``.
-        name: ``hw.name``.
-        kind: ``hw.type``.
-        parent: ``hw.id`` of the device that it is a part of.
+        metric: the metric that carries it.
+        attributes: those that distinguish its series, beside the attributes of the device.
+        unit: the driver's unit, one of :data:`SCALES`, with its spellings in text separated by ``|`` (``MiB|MB``), or a
+            factor to the base unit as numerator and denominator. A counter with a unit per second (``B/s``, ``s/s``) is
+            a rate, and its time integral is exported.
+        least: the least plausible value in base units.
+        most: the greatest.
 
     Attributes:
-        limit: watts that it may draw, the newest that was said.
+        series: metric and attributes, without those of a device.
     """
 
-    def __init__(self, id: str, name: str, kind: str = "gpu", parent: str = "") -> None:  # noqa: A002
-        self.id = id
-        self.name = name
-        self.parent = parent
-        self._kind = kind
-        self._series: dict[str, tuple[Series, ...]] = {}
-        self._status: dict[str, Series] = {}
-        self.limit: Number | Rate = 0
+    __slots__ = ("_denominator", "_least", "_most", "_numerator", "_spelled", "is_rate", "series")
 
-    def series(self, metric: Metric, attributes: Attributes = NONE) -> Series:
-        """A series of this device."""
-        own: dict[str, str | int] = {c.HW_ID: self.id, c.HW_NAME: self.name}
-        if c.HW_TYPE in metric.attributes:
-            own[c.HW_TYPE] = self._kind
-        if self.parent:
-            own[c.HW_PARENT] = self.parent
-        return Series(metric, {**own, **attributes})
+    def __init__(
+        self,
+        metric: Metric,
+        attributes: Attributes = NONE,
+        unit: str | tuple[int, int] = "",
+        least: float | None = None,
+        most: float | None = None,
+    ) -> None:
+        self.series = Series(metric, attributes)
+        self._spelled = unit if isinstance(unit, str) else ""
+        self._numerator, self._denominator = SCALES[unit.partition("|")[0]] if isinstance(unit, str) else unit
+        plausible = _RANGES.get(metric) or _RANGES_BY_UNIT.get(metric.unit, (0, 1 << 53))
+        self._least = plausible[0] if least is None else least
+        self._most = plausible[1] if most is None else most
+        self.is_rate = metric.kind is Kind.COUNTER and self._spelled.partition("|")[0].endswith("/s")
 
-    def points(self, reading: Reading) -> Iterator[Point]:
-        """The points of what was said, and of what follows from it.
+    def __repr__(self) -> str:
+        return f"Field({self.series!r})"
+
+    def value(self, raw: object) -> Number | Rate:
+        """The value in the unit of the metric.
+
+        Args:
+            raw: a number, text with the unit or without it, or a Rate in base units.
 
         Raises:
-            KeyError: for a quantity that there is none of.
+            ValueError: it is not a number, or not plausible.
         """
-        known = self._series
-        for said in (reading, self._following(reading)):
-            for quantity, value in said.items():
-                for series in known.get(quantity) or self._make(quantity):
-                    yield series(value)
+        if isinstance(raw, Rate):
+            return Rate(self._plausible(raw.per_second, raw))
+        value = number(raw, self._spelled)
+        if self._denominator > 1:
+            value = value * self._numerator / self._denominator
+        elif self._numerator > 1:
+            value *= self._numerator
+            value = int(value) if value == int(value) else value
+        value = self._plausible(value, raw)
+        return Rate(value) if self.is_rate else value
 
-    def _make(self, quantity: str) -> tuple[Series, ...]:
-        made = self._series[quantity] = tuple(self.series(*row) for row in QUANTITIES[quantity])
-        return made
+    def _plausible(self, value: Any, raw: object) -> Any:
+        if self._most == 1 < value <= _OVERSHOOT:
+            return 1.0
+        whole = self.series.metric.unit != "{error}" or value == int(value)
+        if not (self._least <= value <= self._most and value < inf and whole):
+            raise ValueError(f"the driver reports {str(raw)[:60]}, which is not plausible")
+        return value
 
-    def _following(self, reading: Reading) -> Reading:
-        """Ratios whose parts are known, time integrals, and peaks: where the reading does not say them itself."""
-        found: dict[str, Number | Rate] = {}
-        for task in BUSY:
-            share = reading.get(f"utilization.{task}")
-            if isinstance(share, (int, float)):
-                found[f"time.{task}"] = Rate(share)
-        if "utilization.general" in reading:
-            found["utilization.peak"] = reading["utilization.general"]
-        used, total = reading.get("memory.used"), reading.get("memory.total")
-        if isinstance(used, int) and isinstance(total, int) and total:
-            found["memory.utilization"] = used / total
-        self.limit = reading.get("power.limit.enforced", self.limit)
-        power = reading.get("power")
-        if isinstance(power, (int, float)):
-            if isinstance(self.limit, (int, float)) and self.limit > 0:
-                found["power.utilization"] = power / self.limit
-            found["energy"] = Rate(power)
-        return {quantity: value for quantity, value in found.items() if quantity not in reading}
 
-    def status(self, state: str) -> Iterator[Point]:
-        """The operational state, one of :data:`STATES`: 1 for it, 0 for the others."""
-        for each in STATES:
-            series = self._status.get(each)
-            if series is None:
-                series = self._status[each] = self.series(c.HW_STATUS, {c.HW_STATE: each})
-            yield series(int(each == state))
+# -- the families
 
-    def info(self, facts: Attributes) -> Point:
-        """What the device is: the attributes of ``hw.gpu.info``, those that are known."""
-        return self.series(c.HW_GPU_INFO, facts)(1)
+
+def utilization(task: str, unit: str = "%", **limits: float) -> Field:
+    """Utilization of a GPU by task: ``general``, ``memory``, ``encoder``, ``sm`` ..."""
+    return Field(c.HW_GPU_UTILIZATION, {c.GPU_TASK: task}, unit, **limits)
+
+
+def npu_utilization(task: str = "general", unit: str = "%", **limits: float) -> Field:
+    """Utilization of an NPU by task."""
+    return Field(c.HW_NPU_UTILIZATION, {c.NPU_TASK: task}, unit, **limits)
+
+
+def temperature(sensor: str, unit: str = "C", **limits: float) -> Field:
+    """Temperature at a sensor: ``gpu``, ``memory``, ``board``, ``die`` ..."""
+    return Field(c.HW_TEMPERATURE, {c.HW_SENSOR_LOCATION: sensor}, unit, **limits)
+
+
+def temperature_limit(sensor: str, limit: str, unit: str = "C", **limits: float) -> Field:
+    """Threshold of a sensor: ``high.degraded``, ``high.critical``, ``max``."""
+    return Field(c.HW_TEMPERATURE_LIMIT, {c.HW_SENSOR_LOCATION: sensor, c.HW_LIMIT_TYPE: limit}, unit, **limits)
+
+
+def memory_used(unit: str = "B", **limits: float) -> Field:
+    """Used memory of a GPU."""
+    return Field(c.HW_GPU_MEMORY_USAGE, NONE, unit, **limits)
+
+
+def memory_total(unit: str = "B", **limits: float) -> Field:
+    """Size of the memory of a GPU."""
+    return Field(c.HW_GPU_MEMORY_LIMIT, NONE, unit, **limits)
+
+
+def power(unit: str = "W", **limits: float) -> Field:
+    """Power that the device draws."""
+    return Field(c.HW_POWER, NONE, unit, **limits)
+
+
+def power_limit(limit: str, unit: str = "W", **limits: float) -> Field:
+    """Power limit: ``enforced``, ``max``, ``default``."""
+    return Field(c.HW_POWER_LIMIT, {c.HW_LIMIT_TYPE: limit}, unit, **limits)
+
+
+def energy(unit: str = "J", **limits: float) -> Field:
+    """Energy counter of the device; see :attr:`.device.Device.counters`."""
+    return Field(c.HW_ENERGY, NONE, unit, **limits)
+
+
+def frequency(domain: str, unit: str = "MHz", **limits: float) -> Field:
+    """Clock frequency of a GPU: ``graphics``, ``sm``, ``memory``, ``video``."""
+    return Field(c.HW_GPU_FREQUENCY, {c.FREQUENCY_DOMAIN: domain}, unit, **limits)
+
+
+def frequency_limit(domain: str, unit: str = "MHz", **limits: float) -> Field:
+    """Highest clock frequency of a GPU."""
+    return Field(c.HW_GPU_FREQUENCY_LIMIT, {c.FREQUENCY_DOMAIN: domain}, unit, **limits)
+
+
+def voltage(rail: str, unit: str = "mV", **limits: float) -> Field:
+    """Voltage: ``gpu``, ``soc``, ``memory``."""
+    return Field(c.HW_VOLTAGE, {c.HW_SENSOR_LOCATION: rail}, unit, **limits)
+
+
+def throttle(reason: str, unit: str = "s/s", **limits: float) -> Field:
+    """Throttling by reason: 0 or 1 (``s/s``), or a counter of time (``ns``, ``us``)."""
+    return Field(c.HW_GPU_THROTTLE_TIME, {c.THROTTLE_REASON: reason}, unit, **limits)
+
+
+def link(name: str, direction: str, unit: str = "B", **limits: float) -> Field:
+    """Bytes over a link (``pcie``, ``nvlink``, ``xgmi``): a counter, or a rate (``MiB/s``)."""
+    return Field(c.HW_GPU_IO, {c.GPU_LINK: name, c.NETWORK_DIRECTION: direction}, unit, **limits)
+
+
+def errors(kind: str, **limits: float) -> Field:
+    """Counter of errors by ``error.type``."""
+    return Field(c.HW_ERRORS, {c.ERROR_TYPE: kind}, "", **limits)

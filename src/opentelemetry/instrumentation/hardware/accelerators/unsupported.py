@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 
-from opentelemetry.instrumentation.hardware.accelerators.fields import QUANTITIES
+from opentelemetry.instrumentation.hardware.accelerators.quantities import QUANTITIES
 
 _LOG = logging.getLogger(__name__)
 

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from opentelemetry.instrumentation.hardware.model import Point
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources.graphcore import Graphcore
+from opentelemetry.instrumentation.hardware.sources.graphcore.device import Ipu
 from opentelemetry.instrumentation.hardware.wandb import probe as raw
 
 
@@ -23,7 +24,8 @@ class Raw(raw.Raw[Graphcore, Mapping[str, str]]):
 
     def _said(self, source: Graphcore, points: Sequence[Point]) -> Mapping[int, Mapping[str, str]]:
         """By the number of an IPU that the process uses, what is said of it."""
-        return {ipu.id: ipu.words for ipu in source.chosen() if ipu.pid == self._pid}
+        ipus = [ipu for ipu in source.selected() if isinstance(ipu, Ipu)]
+        return {ipu.index: ipu.words for ipu in ipus if ipu.pid == self._pid}
 
 
 class IpuKey(NamedTuple):

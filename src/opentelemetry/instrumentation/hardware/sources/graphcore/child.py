@@ -1,7 +1,7 @@
-"""The program that asks Graphcore's library, in a process of its own: it may hang, print, or bring the process down.
+"""The program that reads Graphcore's library, in a process of its own: the library may hang, print or crash.
 
-It says a line of JSON for each look: a list of devices, each a mapping of texts; or, once, an object with the error
-that keeps it from looking. It needs nothing but Python's own library::
+Each line of its output is JSON: a list of devices, each a mapping of texts; or an object with the error after which it
+ends. It needs Python's standard library only::
 
     python -I -S child.py FOLDER all|active SECONDS
 """
@@ -16,13 +16,13 @@ import time
 from typing import Any
 
 
-def look(information: Any) -> list[dict[str, str]]:
-    """The devices, with all that is said of each."""
+def devices(information: Any) -> list[dict[str, str]]:
+    """The devices with all of their attributes."""
     return [{str(key): str(value) for key, value in dict(device).items()} for device in information.getDevices()]
 
 
-def opened(library: Any, discovery: str) -> Any:
-    """The library's view of the devices, which is made anew at every look."""
+def connect(library: Any, discovery: str) -> Any:
+    """The library's object, in the mode in which it updates its values at each call."""
     modes = {"all": "DiscoverAllPartitionIPUs"}
     arguments = [getattr(library, modes[discovery])] if discovery in modes else []
     information = library.gcipuinfo(*arguments)
@@ -31,16 +31,16 @@ def opened(library: Any, discovery: str) -> Any:
 
 
 def main(folder: str, discovery: str, seconds: float) -> None:
-    """Look for as long as somebody listens."""
+    """Print the devices every so many seconds."""
     output = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what the library prints is none of our lines
-    sys.path.append(folder)  # it may have modules that are called like Python's own
+    os.dup2(2, 1)  # the library may print
+    sys.path.append(folder)  # last: it may have modules with names of the standard library
     try:
-        information = opened(importlib.import_module("gcipuinfo"), discovery)
+        information = connect(importlib.import_module("gcipuinfo"), discovery)
         while True:
-            print(json.dumps(look(information)), file=output, flush=True)
+            print(json.dumps(devices(information)), file=output, flush=True)
             time.sleep(seconds)
-    except Exception as error:  # whatever the library raises
+    except Exception as error:
         print(json.dumps({"error": f"gcipuinfo: {type(error).__name__}: {error}"}), file=output, flush=True)
 
 

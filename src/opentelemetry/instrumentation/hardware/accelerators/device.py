@@ -1,0 +1,243 @@
+"""Device: one accelerator, or a part of one.
+
+A vendor's ``device.py`` has a subclass with ``open``, ``read`` and ``read_slow``, which yield ``self.points({field:
+value, ...})`` of what the driver reported. What follows from the values (peaks, busy time, ratios, energy) is derived
+here, so that it means the same for every vendor.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import inf
+from typing import Final
+
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.accelerators.fields import Field
+from opentelemetry.instrumentation.hardware.accelerators.selection import FoundDevice, Part
+from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
+from opentelemetry.instrumentation.hardware.model import Metric, Number, Point, Rate, Series
+
+STATES: Final = ("ok", "degraded", "failed")
+"""Values of ``hw.state``."""
+
+TIMED: Final = ("general", "memory", "encoder", "decoder", "jpeg", "ofa", "video")
+"""GPU tasks with a utilization that is a share of time, so that its integral is busy time."""
+
+_POWER: Final = Series(c.HW_POWER)
+_POWER_LIMIT: Final = Series(c.HW_POWER_LIMIT, {c.HW_LIMIT_TYPE: "enforced"})
+_POWER_UTILIZATION: Final = Series(c.HW_POWER_UTILIZATION)
+_ENERGY: Final = Series(c.HW_ENERGY)
+_MEMORY: Final = (
+    (Series(c.HW_GPU_MEMORY_USAGE), Series(c.HW_GPU_MEMORY_LIMIT), Series(c.HW_GPU_MEMORY_UTILIZATION)),
+    (Series(c.HW_NPU_MEMORY_USAGE), Series(c.HW_NPU_MEMORY_LIMIT), Series(c.HW_NPU_MEMORY_UTILIZATION)),
+)
+"""Used, total, and their ratio."""
+_PEAKS: Final[Mapping[Metric, Metric]] = {
+    c.HW_POWER: c.HW_POWER_PEAK,
+    c.HW_TEMPERATURE: c.HW_TEMPERATURE_PEAK,
+    c.HW_GPU_MEMORY_USAGE: c.HW_GPU_MEMORY_PEAK,
+}
+_GENERAL: Final = Series(c.HW_GPU_UTILIZATION, {c.GPU_TASK: "general"})
+_GENERAL_PEAK: Final = Series(c.HW_GPU_UTILIZATION_PEAK)
+_BUSY: Final = {
+    Series(c.HW_GPU_UTILIZATION, {c.GPU_TASK: task}): Series(c.HW_GPU_TIME, {c.GPU_TASK: task}) for task in TIMED
+}
+_MOST_READINGS: Final = 32
+"""The most readings for which a failed device is not read."""
+
+_LOG = logging.getLogger(__name__)
+
+
+class DeviceFailed(Exception):  # noqa: N818 - a state of the device
+    """A device does not respond. The other devices are read as before; this one is retried with backoff."""
+
+
+class Device:
+    """One device.
+
+    Args:
+        id: ``hw.id``.
+        name: ``hw.name``.
+        type: ``hw.type``.
+        parent: ``hw.id`` of the device that it is a part of.
+        index: its number among the devices of the driver.
+        address: PCI address, ``0000:1a:00.0``.
+        aliases: other names by which ``DEVICES`` and visibility variables may mean it.
+
+    Attributes:
+        facts: attributes of the info metric.
+        state: ``ok`` or ``degraded``; "" if the driver does not report it.
+        trouble: why the device does not respond; "" while it does.
+        asleep: whether it is suspended, and not read because that would wake it.
+        divided: whether programs use its parts only.
+        parts: its parts by slot, which are selected and read like devices.
+        unnamed: whether its aliases are not known yet, so that a name in a variable may mean it.
+        counters: series that the device counts itself: no integral takes their place, not even while the counter
+            cannot be read. Decided in :meth:`open`.
+        unsupported: reasons by series; a text instead of a series is printed as it is.
+    """
+
+    def __init__(
+        self,
+        id: str,  # noqa: A002
+        name: str,
+        type: str = "gpu",  # noqa: A002
+        parent: str = "",
+        *,
+        index: int = 0,
+        address: str = "",
+        aliases: Sequence[str] = (),
+    ) -> None:
+        self.id = id
+        self.name = name
+        self.type = type
+        self.parent = parent
+        self.index = index
+        self.address = address
+        self.aliases = tuple(aliases)
+        self.facts: dict[str, str | int] = {}
+        self.state = ""
+        self.trouble = ""
+        self.asleep = self.divided = self.unnamed = False
+        self.parts: dict[int, Device] = {}
+        self.counters: set[Series] = set()
+        self.unsupported: dict[Series | str, str] = {}
+        self.backoff = Backoff(2, _MOST_READINGS + 1)
+        self.readings = 0
+        self._series: dict[Series, Series] = {}
+        self._limits: dict[Series, Number] = {}
+
+    # -- what a vendor implements
+
+    def open(self) -> None:
+        """Identify the device, and read what never changes; also called before a failed device is read again.
+
+        Raises:
+            DeviceFailed: it does not respond.
+        """
+
+    def read(self) -> Iterable[Point]:
+        """Read what is sampled.
+
+        Raises:
+            DeviceFailed: it does not respond.
+        """
+        return ()
+
+    def read_slow(self) -> Iterable[Point]:
+        """Read what is expensive or seldom changes. Info and status are added by the source.
+
+        Raises:
+            DeviceFailed: it does not respond.
+        """
+        return ()
+
+    def sleeps(self) -> bool:
+        """Whether it is suspended now. Finding out must not wake it."""
+        return False
+
+    # -- points
+
+    def series(self, series: Series) -> Series:
+        """A series with the attributes of this device."""
+        found = self._series.get(series)
+        if found is None:
+            metric = series.metric
+            identity: dict[str, str | int] = {c.HW_ID: self.id, c.HW_NAME: self.name}
+            if c.HW_TYPE in metric.attributes:
+                identity[c.HW_TYPE] = self.type
+            if self.parent:
+                identity[c.HW_PARENT] = self.parent
+            identity = {name: value for name, value in identity.items() if name in metric.attributes}
+            found = self._series[series] = Series(metric, {**identity, **series.attributes})
+        return found
+
+    def points(self, values: Mapping[Field, object]) -> Iterator[Point]:
+        """The points of what the driver reported, and of what is derived from it.
+
+        A value that is not plausible is left out, with the reason in :attr:`unsupported`.
+        """
+        known: dict[Series, Number | Rate] = {}
+        for field, raw in values.items():
+            try:
+                known[field.series] = field.value(raw)
+            except ValueError as error:
+                self.unsupported[field.series] = str(error)
+        self._check_limits(known)
+        for series, value in (known | self._derived(known)).items():
+            self.unsupported.pop(series, None)
+            if not (isinstance(value, Rate) and series in self.counters):
+                yield self.series(series)(value)
+
+    def _check_limits(self, known: dict[Series, Number | Rate]) -> None:
+        """Remember the limits, and drop a usage that exceeds its limit."""
+        for limit in (_POWER_LIMIT, *(total for _, total, _ in _MEMORY)):
+            value = known.get(limit)
+            if isinstance(value, (int, float)):
+                self._limits[limit] = value
+        for used, total, _ in _MEMORY:
+            usage = known.get(used)
+            if isinstance(usage, (int, float)) and usage > self._limits.get(total, inf):
+                del known[used]
+                self.unsupported[used] = f"the driver reports {usage} of {self._limits[total]} bytes in use"
+
+    def _derived(self, known: Mapping[Series, Number | Rate]) -> dict[Series, Number | Rate]:
+        """Peaks, busy time, ratios and energy, unless the driver reports them."""
+        derived: dict[Series, Number | Rate] = {}
+        for series, value in known.items():
+            if isinstance(value, Rate):
+                continue
+            if series.metric in _PEAKS:
+                derived[Series(_PEAKS[series.metric], series.attributes)] = value
+            elif series in _BUSY:
+                derived[_BUSY[series]] = Rate(value)
+                if series == _GENERAL:
+                    derived[_GENERAL_PEAK] = value
+        for part, whole, ratio in (*_MEMORY, (_POWER, _POWER_LIMIT, _POWER_UTILIZATION)):
+            value = known.get(part, Rate(0))
+            if whole in self._limits and not isinstance(value, Rate):
+                derived[ratio] = value / self._limits[whole]
+        watts = known.get(_POWER, Rate(0))
+        if not isinstance(watts, Rate):
+            derived[_ENERGY] = Rate(watts)
+        return {series: value for series, value in derived.items() if series not in known}
+
+    def condition(self) -> str:
+        """One of :data:`STATES`; "" if it is not known."""
+        return "failed" if self.trouble else self.state
+
+    def identity_points(self) -> Iterator[Point]:
+        """Info and status."""
+        if self.facts:
+            info = c.HW_NPU_INFO if self.type == "npu" else c.HW_GPU_INFO
+            yield self.series(Series(info, self.facts))(1)
+        condition = self.condition()
+        for state in STATES if condition else ():
+            yield self.series(Series(c.HW_STATUS, {c.HW_STATE: state}))(int(state == condition))
+
+    # -- failures
+
+    def fail(self, reason: str) -> None:
+        """Record that it does not respond; logged once."""
+        if not self.trouble:
+            _LOG.warning("%s (%s): %s; its numbers are missing until it answers", self.name, self.id, reason)
+        self.trouble = reason
+        self.backoff.fail(self.readings)
+
+    def recover(self) -> None:
+        """Record that it responds."""
+        if self.trouble:
+            _LOG.info("%s (%s) answers again", self.name, self.id)
+        self.trouble = ""
+        self.backoff.succeed()
+
+    def remedy(self) -> str:
+        """What to do while it does not respond; "" if nothing is known."""
+        return ""
+
+    def described(self) -> FoundDevice:
+        """The device as the selection sees it."""
+        parts = tuple(Part(part.id, slot, part.aliases) for slot, part in self.parts.items())
+        model = str(self.facts.get(c.HW_MODEL, ""))
+        return FoundDevice(self.index, self.id, model, self.address, self.divided, parts, self.aliases, self.unnamed)

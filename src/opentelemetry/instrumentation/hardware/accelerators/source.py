@@ -1,0 +1,410 @@
+"""AcceleratorSource: what the sources of all vendors have in common.
+
+To add a vendor, write one folder under ``sources/``:
+
+``__init__.py``
+    A subclass of :class:`AcceleratorSource`: signs of presence, settings, and the drivers in the order in which they
+    are tried::
+
+        class Acme(AcceleratorSource):
+            name = "acme"
+            vendor_noun = "Acme NPU"
+            signs = ("/sys/module/acme", "/dev/acme*")
+            settings = ("acme_smi",)
+            absent = "no Acme driver is loaded: /sys/module/acme is missing"
+            process_metrics = "process.npu.*"
+
+            def drivers(self) -> Iterator[DriverChoice]:
+                yield DriverChoice("acme-smi", "acme_smi", lambda: Tool(self))
+
+``driver.py``, ``tool.py``
+    A subclass of :class:`AcceleratorDriver` for each way to the devices.
+``device.py``
+    A subclass of :class:`~.device.Device`: what is read often and what slowly.
+``fields.py``
+    Tables of :class:`~.fields.Field`: the driver's name of a value -> metric, unit, plausible range.
+``processes.py``
+    Which processes use a device, if that is more than a list of PIDs.
+``visible.py``
+    A :class:`~.selection.VisibilityRule`: environment variables that restrict a program to some devices.
+
+The source does the rest: it decides whether the vendor may be present, opens the first driver that works and reports
+why the ones before it do not, selects devices by ``DEVICES`` and visibility, leaves suspended devices alone, retries
+failed ones with backoff, attributes usage to the observed program, and lists what is not supported.
+
+What goes wrong, and what to raise:
+
+* this machine does not have it: ``Unavailable(reason, fix)``, when a driver is opened. The next driver is tried;
+* one device does not respond: :class:`~.device.DeviceFailed`. It is reported as failed and retried with backoff;
+* one value is not supported: an entry in :attr:`.device.Device.unsupported`;
+* anything else (OSError, DriverError ...) costs the reading. The source is closed, and opened again with backoff.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import ClassVar, Final, NamedTuple
+
+from opentelemetry.instrumentation.hardware.accelerators.device import Device, DeviceFailed
+from opentelemetry.instrumentation.hardware.accelerators.fields import Field
+from opentelemetry.instrumentation.hardware.accelerators.selection import DeviceFilter, VisibilityRule
+from opentelemetry.instrumentation.hardware.drivers.subprocess import named
+from opentelemetry.instrumentation.hardware.model import Point, Scope, Series, Unavailable
+from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.sources import Source, SourceContext
+from opentelemetry.instrumentation.hardware.system.files import Files
+from opentelemetry.instrumentation.hardware.system.machine import machine
+from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
+
+HOST_PIDS: Final = (
+    "the driver reports processes by the host's PIDs, which cannot be matched from inside this container; "
+    "share the host's PID namespace (--pid=host, hostPID: true)"
+)
+
+Usage = tuple[Device, Mapping[Field, object]]
+"""A device that the observed program uses, and how much of it, by fields of ``process.*`` metrics."""
+
+
+class AcceleratorDriver(ABC):
+    """One way to reach the devices of a vendor: a library, the kernel's files, a command-line tool.
+
+    Opening it finds the devices, or raises Unavailable.
+
+    Attributes:
+        min_interval: seconds between two readings, at least.
+        errors: why the newest reading is incomplete, though it has points.
+    """
+
+    min_interval: float = 0.0
+    errors: Sequence[str] = ()
+
+    @abstractmethod
+    def devices(self) -> Sequence[Device]:
+        """The devices that exist now. Called after opening, and before each slow read. A device keeps its object."""
+
+    def sample(self) -> bool:
+        """Called once before the devices are read: run the tool, take events, take lines of a stream.
+
+        Returns:
+            Whether :meth:`devices` may have changed.
+        """
+        return False
+
+    def usage(self, program: ProcessTree) -> Iterable[Usage]:
+        """What the observed program uses of each device.
+
+        Args:
+            program: the processes of the observed program; ``program.among(pids)`` are its own.
+        """
+        del program
+        return ()
+
+    def unsupported(self) -> Iterable[str]:
+        """Sentences about what is missing, beside those of the devices."""
+        return ()
+
+    def close(self) -> None:  # noqa: B027 - most have nothing to release
+        """Release the driver."""
+
+
+class DriverChoice(NamedTuple):
+    """A driver that may be used.
+
+    Attributes:
+        name: in messages: ``NVML``.
+        setting: the setting that has its path, or ``off``.
+        open: opens it.
+    """
+
+    name: str
+    setting: str
+    open: Callable[[], AcceleratorDriver]
+
+
+class AcceleratorSource(Source):
+    """The devices of one vendor, and what of them the observed program uses.
+
+    Attributes:
+        signs: paths of which one exists where the vendor's devices or its driver may be; a trailing ``*`` matches any
+            rest of the last component. List also the signs of containers and virtual machines, where the usual ones are
+            missing. Nothing of the vendor is loaded or started without a sign or a path in a setting.
+        variables: beginnings of environment variables that are a sign as well.
+        settings: the settings of the drivers.
+        modules: modules to import where a sign is present; see :meth:`Source.prepare`.
+        absent: why the source is unavailable without a sign.
+        fix: what to do where there are signs, but no driver can be used.
+        process_metrics: the metrics of :meth:`AcceleratorDriver.usage` in messages.
+        usage_is_cheap: whether usage is read at every sampling interval, not only slowly.
+    """
+
+    scope = Scope.PROCESS
+    signs: ClassVar[tuple[str, ...]] = ()
+    variables: ClassVar[tuple[str, ...]] = ()
+    settings: ClassVar[tuple[str, ...]]
+    modules: ClassVar[tuple[str, ...]] = ()
+    absent: ClassVar[str]
+    fix: ClassVar[str] = ""
+    process_metrics: ClassVar[str] = "process.gpu.*"
+    usage_is_cheap: ClassVar[bool] = False
+
+    def __init__(self, context: SourceContext) -> None:
+        super().__init__(context)
+        self.driver: AcceleratorDriver | None = None
+        self.devices: Sequence[Device] = ()
+        self._instead = ""
+        self._is_pid_hidden = False
+
+    # -- what a vendor implements
+
+    @abstractmethod
+    def drivers(self) -> Iterator[DriverChoice]:
+        """The drivers, in the order in which they are tried."""
+
+    def visibility(self) -> VisibilityRule:
+        """How the vendor's programs are restricted to some of the devices."""
+        return VisibilityRule()
+
+    def may_open(self) -> bool:
+        """Whether a driver may be opened now; False where that would wake suspended devices."""
+        return True
+
+    def compute_files(self) -> Sequence[str]:
+        """Device files that a program opens to compute, and that reading the driver does not open."""
+        return ()
+
+    # -- presence
+
+    @classmethod
+    def prepare(cls, config: Config) -> bool:
+        """Import what reads the devices, where there may be some."""
+        expected = cls.is_expected(config, os.environ, os.path.exists, os.listdir)
+        for module in cls.modules if expected else ():
+            importlib.import_module(module)
+        return expected
+
+    @classmethod
+    def is_expected(
+        cls,
+        config: Config,
+        environ: Mapping[str, str],
+        exists: Callable[[str], bool],
+        names: Callable[[str], Sequence[str]],
+    ) -> bool:
+        """Whether there is a sign of a device and a driver that is not off, or a setting names a driver."""
+        settings = [getattr(config, setting) for setting in cls.settings]
+        if any(map(named, settings)):
+            return True
+        return any(setting != "off" for setting in settings) and cls.has_sign(environ, exists, names)
+
+    @classmethod
+    def has_sign(
+        cls, environ: Mapping[str, str], exists: Callable[[str], bool], names: Callable[[str], Sequence[str]]
+    ) -> bool:
+        """Whether one of the signs is present."""
+        if any(name.startswith(cls.variables) for name in environ):
+            return True
+        return any(bool(matches(sign, names)) if sign.endswith("*") else exists(sign) for sign in cls.signs)
+
+    # -- opening
+
+    def open(self) -> None:
+        """Find the devices.
+
+        Raises:
+            Unavailable: there are none, or no driver can be used.
+            OSError: a driver cannot be used now.
+        """
+        self.files = self._files()
+        exists = self.files.exists if self.files else os.path.exists
+        names = self.files.names if self.files else os.listdir
+        config, environ = self.context.config, self.context.environ
+        self._has_sign = self.has_sign(environ, exists, names)
+        if not (self._has_sign or any(named(getattr(config, setting)) for setting in self.settings)):
+            raise Unavailable(self.absent)
+        self.selection = DeviceFilter(config.devices, environ, self.visibility(), self.files)
+        self.program = ProcessTree(machine(self.context.drivers), self.files, self.context.pid, *self.compute_files())
+        self.program.look()
+        self._open_driver()
+
+    def _files(self) -> Files | None:
+        with suppress(Unavailable):
+            return self.context.drivers.files()
+        return None
+
+    def _open_driver(self) -> None:
+        if self.driver is not None or not self.may_open():
+            return
+        self.driver = self._first_driver()
+        self.min_interval = self.driver.min_interval
+        self._refresh(self.driver)
+
+    def _first_driver(self) -> AcceleratorDriver:
+        reasons: list[str] = []
+        fix, failure = self.fix if self._has_sign else "", None
+        several = len(self.settings) > 1
+        for choice in self.drivers():
+            setting = getattr(self.context.config, choice.setting)
+            if setting == "off":
+                reasons.append(f"{choice.name} is switched off")
+                continue
+            if not (self._has_sign or named(setting)):
+                continue
+            try:
+                driver = choice.open()
+            except Unavailable as missing:
+                reasons.append(f"{choice.name}: {missing.reason}" if several else missing.reason)
+                fix = missing.fix or fix
+            except (OSError, ValueError) as error:
+                failure = error
+                reasons.append(f"{choice.name}: {error}" if several else str(error))
+            else:
+                self._instead = f"{'; '.join(reasons)}; {choice.name} is used instead" if reasons else ""
+                return driver
+        if failure is not None:  # it may pass
+            raise OSError("; ".join(reasons)) from failure
+        raise Unavailable("; ".join(reasons) or self.absent, fix)
+
+    def _refresh(self, driver: AcceleratorDriver) -> None:
+        self.devices = driver.devices()
+        if self.devices:  # else it is not known yet which there are
+            self.selection.look([device.described() for device in self.devices])
+
+    # -- reading
+
+    def selected(self) -> Iterator[Device]:
+        """The devices that are reported, parts after the device that they belong to."""
+        for device in self.devices:
+            for each in (device, *device.parts.values()):
+                if each.id in self.selection:
+                    yield each
+
+    def read(self) -> Iterator[Point]:
+        """Read what is sampled, of each device that is awake."""
+        driver = self.driver
+        if driver is None or not (self.context.is_reporter or self.usage_is_cheap):
+            return
+        if driver.sample():
+            self._refresh(driver)
+        self.errors = [*driver.errors]
+        usage = [*self._usage(driver)] if self.usage_is_cheap else []  # first: DEVICES=process depends on it
+        for device in self.selected() if self.context.is_reporter else ():
+            device.readings += 1
+            if device.backoff.is_waiting(device.readings):
+                continue
+            device.asleep = device.sleeps()
+            if not device.asleep:
+                yield from self._points(device, device.read)
+        yield from usage
+        self.min_interval = driver.min_interval
+
+    def read_slow(self) -> Iterator[Point]:
+        """Read the list of devices, what seldom changes, and usage by the observed program."""
+        self.program.look()
+        self._open_driver()
+        driver = self.driver
+        if driver is None:
+            self.unsupported = [self.asleep()]
+            return
+        self._refresh(driver)
+        usage = [] if self.usage_is_cheap else [*self._usage(driver)]
+        for device in self.selected() if self.context.is_reporter else ():
+            if not (device.asleep or device.trouble):
+                yield from self._points(device, device.read_slow)
+            yield from device.identity_points()
+        yield from usage
+        self.errors = [*driver.errors]
+        self.unsupported = [*self._unsupported(driver)]
+
+    @staticmethod
+    def _points(device: Device, read: Callable[[], Iterable[Point]]) -> list[Point]:
+        try:
+            if device.trouble:
+                device.open()
+            points = [*read()]
+        except DeviceFailed as failed:
+            device.fail(str(failed))
+            return []
+        device.recover()
+        return points
+
+    def _usage(self, driver: AcceleratorDriver) -> Iterator[Point]:
+        is_used = False
+        for device, values in driver.usage(self.program):
+            is_used = True
+            self.selection.use(device.id)
+            if device.id in self.selection:
+                yield from device.points(values)
+        self._is_pid_hidden = not (is_used or self.program.on_host) and self.program.computing()
+
+    # -- what is missing
+
+    def asleep(self) -> str:
+        """Why nothing is read while all devices are suspended."""
+        return "hw.*: all devices are suspended, and are not woken; they are reported as soon as a program uses them"
+
+    def _unsupported(self, driver: AcceleratorDriver) -> Iterator[str]:
+        if self._instead:
+            yield self._instead
+        yield from self.selection.unsupported()
+        devices = [*self.selected()]
+        for device in devices:
+            if device.trouble:
+                remedy = device.remedy()
+                yield f"{device.name} does not respond: {device.trouble}{remedy and '; '}{remedy}"
+            elif device.asleep:
+                yield f"{device.name} is suspended, and is not woken to be read"
+        awake = [device for device in devices if not (device.trouble or device.asleep)]
+        yield from sentences([(device.name, device.unsupported) for device in awake])
+        yield from driver.unsupported()
+        if self._is_pid_hidden:
+            yield f"{self.process_metrics}: {HOST_PIDS}"
+
+    def close(self) -> None:
+        """Release the driver."""
+        try:
+            if self.driver is not None:
+                self.driver.close()
+        finally:
+            super().close()
+
+
+def matches(pattern: str, names: Callable[[str], Sequence[str]]) -> list[str]:
+    """The paths that match a sign with a trailing ``*``."""
+    folder, _, start = pattern.rstrip("*").rpartition("/")
+    try:
+        return sorted(f"{folder}/{name}" for name in names(folder) if name.startswith(start))
+    except OSError:
+        return []
+
+
+def sentences(devices: Sequence[tuple[str, Mapping[Series | str, str]]]) -> Iterator[str]:
+    """What devices do not support: a sentence for each reason and the devices that it holds for.
+
+    Args:
+        devices: their names, each with the reasons by series.
+    """
+    names: dict[tuple[Series | str, str], list[str]] = {}
+    for device, reasons in devices:
+        for series, reason in reasons.items():
+            names.setdefault((series, reason), []).append(device)
+    alike: dict[tuple[str, tuple[str, ...]], list[Series | str]] = {}
+    for (series, reason), affected in names.items():
+        alike.setdefault((reason, tuple(affected)), []).append(series)
+    for (reason, affected_), missing in alike.items():
+        where = "" if len(affected_) == len(devices) else f" of {', '.join(affected_)}"
+        yield f"{_metrics(missing)}{where}: {reason}"
+
+
+def _metrics(missing: Sequence[Series | str]) -> str:
+    """Metrics with the attributes that are missing: ``hw.temperature (gpu, memory)``."""
+    words: dict[str, list[str]] = {}
+    for series in missing:
+        if isinstance(series, str):
+            words.setdefault(series, [])
+        else:
+            words.setdefault(series.metric.name, []).append(" ".join(map(str, series.attributes.values())))
+    return ", ".join(f"{name} ({', '.join(found)})" if any(found) else name for name, found in words.items())

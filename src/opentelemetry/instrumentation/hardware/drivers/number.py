@@ -1,0 +1,37 @@
+"""Numbers as drivers report them: as numbers, or as text with a unit."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from math import isfinite
+
+from opentelemetry.instrumentation.hardware.model import Number
+
+
+def number(value: object, unit: str = "") -> Number:
+    """Parse a number.
+
+    Args:
+        value: an int, a finite float, or text (str or bytes) like ``36.2 C``.
+        unit: how the unit may be spelled after the number, alternatives separated by ``|``. It may always be missing.
+
+    Raises:
+        ValueError: it is not a number of this unit, like ``N/A``. The message quotes it.
+    """
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        if isfinite(value):
+            return value
+    elif isinstance(value, (str, bytes)):
+        text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+        match = _pattern(unit).fullmatch(text.strip())
+        if match is not None:
+            return float(match[1]) if "." in match[1] else int(match[1])
+    quoted = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+    raise ValueError(f"the driver reports {str(quoted).strip()[:60]!r}")
+
+
+@lru_cache(maxsize=100)
+def _pattern(unit: str) -> re.Pattern[str]:
+    spelled = "|".join(map(re.escape, filter(None, unit.split("|"))))
+    return re.compile(rf"(-?[0-9]{{1,20}}(?:\.[0-9]{{1,9}})?)(?: *(?:{spelled}))?", re.IGNORECASE)

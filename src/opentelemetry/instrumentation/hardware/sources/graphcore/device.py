@@ -1,0 +1,76 @@
+"""One IPU, as gcipuinfo reports it: a mapping of texts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.accelerators.device import Device
+from opentelemetry.instrumentation.hardware.accelerators.fields import power
+from opentelemetry.instrumentation.hardware.model import Point
+from opentelemetry.instrumentation.hardware.sources.graphcore.fields import BOARD, BOARD_POWER, FACTS, FIELDS
+
+_UNKNOWN: Final = ("N/A", "n/a", "", "unknown")
+
+_POWER: Final = power(least=1e-9)
+
+
+class Board(Device):
+    """A board, which has one power reading for all of its IPUs."""
+
+    def __init__(self, serial: str) -> None:
+        super().__init__(f"board-{serial}", f"Board {serial}", "board")
+
+
+class Ipu(Device):
+    """An IPU.
+
+    Args:
+        number: the number of the library.
+
+    Attributes:
+        words: the newest texts by name; empty if the IPU is not listed any more.
+        pid: the process that uses it.
+        board: the board whose power this IPU reports; None if another IPU of the board does.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"ipu{number}", f"IPU {number}", "npu", index=number)
+        self.words: Mapping[str, str] = {}
+        self.pid: int | None = None
+        self.board: Board | None = None
+
+    def update(self, words: Mapping[str, str]) -> None:
+        """Take the newest texts."""
+        self.words = words
+        self.pid = integer(words.get("user process id", ""))
+        facts = {name: fact(words.get(key, "")) for name, key in FACTS.items()}
+        self.facts = {c.HW_VENDOR: "Graphcore", **{name: text for name, text in facts.items() if text}}
+        self.address = str(self.facts.get(c.PCI_BDF, "")).lower()
+        state = fact(words.get("ipu error state", ""))
+        self.state = "" if not state else "ok" if state.lower() == "no errors" else "degraded"
+
+    def read(self) -> Iterator[Point]:
+        """The newest values of the IPU, and of its board."""
+        words = self.words
+        self.unsupported.clear()
+        yield from self.points({field: words[name] for name, field in FIELDS.items() if name in words})
+        if self.board is not None and BOARD_POWER in words:
+            yield from self.board.points({_POWER: words[BOARD_POWER]})
+
+    @property
+    def board_serial(self) -> str:
+        """Serial number of the board; "" if it is not reported."""
+        return fact(self.words.get(BOARD, ""))
+
+
+def integer(text: str) -> int | None:
+    """A text of digits as a number."""
+    return int(text) if re.fullmatch("[0-9]{1,16}", text) else None
+
+
+def fact(text: str) -> str:
+    """A text that describes the device; "" if it is not known."""
+    return text[:100] if text not in _UNKNOWN and text.isprintable() else ""

@@ -1,0 +1,199 @@
+"""Graphcore's library gcipuinfo, read by a child process (:mod:`.child`).
+
+https://docs.graphcore.ai/projects/gcipuinfo/en/latest/ It is part of the Poplar SDK. Its constructor connects to a
+server if IPUs are shared, and may hang; therefore it is only imported in a child.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Final
+
+from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorDriver, AcceleratorSource, Usage
+from opentelemetry.instrumentation.hardware.drivers.streaming import PERIODS
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool, interpreter
+from opentelemetry.instrumentation.hardware.model import Unavailable
+from opentelemetry.instrumentation.hardware.sources.graphcore.device import Board, Ipu, integer
+from opentelemetry.instrumentation.hardware.sources.graphcore.fields import SESSION, SESSION_UTILIZATION
+from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
+
+NAME: Final = "gcipuinfo"
+
+_FIX: Final = "source the enable script of the Poplar SDK, or set GCIPUINFO to the folder that has the module"
+
+_ENVIRONMENT: Final = ("IPUOF_", "GCDA_", "VIPU_", "POPLAR_")
+"""Beginnings of the variables that the child needs."""
+
+_FIRST_LINE: Final = 4.0
+"""Seconds that opening waits for the first line: if IPUs are shared, the library asks a server."""
+
+_DEFAULT_PERIOD: Final = 30.0
+"""Seconds between two lines if the source is only read with collections."""
+
+_MOST: Final = 4096
+"""IPUs in a line, at most."""
+
+_NO_IPU_LISTED: Final = (
+    f"hw.npu.*: {NAME} lists no IPU; it lists those of the active partition only, which may be created later, "
+    "unless DEVICES=all"
+)
+
+
+class ModuleFolder:
+    """Where the Python module of the library is.
+
+    Args:
+        setting: the folder that has it; "" to search ``sys.path``.
+    """
+
+    def __init__(self, setting: str) -> None:
+        self._setting = setting
+
+    def folder(self) -> str:
+        """The folder to import it from. Nothing is imported here.
+
+        Raises:
+            Unavailable: the module is not found.
+        """
+        if self._setting and not os.path.isdir(self._setting):
+            raise Unavailable(f"{self._setting} is not a folder", _FIX)
+        spec = PathFinder.find_spec(NAME, [self._setting] if self._setting else None)
+        if spec is None or not spec.origin:
+            where = f" in {self._setting}" if self._setting else ""
+            raise Unavailable(f"the Python module {NAME} is not found{where}", _FIX)
+        origin = Path(spec.origin)
+        return str(origin.parent.parent if origin.name.startswith("__init__.") else origin.parent)
+
+
+class Library(AcceleratorDriver):
+    """The library in a child, which prints a line with all IPUs every few seconds.
+
+    Args:
+        source: has the settings and the observed program.
+        listen: whether to start the child at once. Otherwise it is started when the observed program uses an IPU.
+
+    Raises:
+        Unavailable: the module is not found.
+        OSError: the child does not start, or the library fails.
+    """
+
+    def __init__(self, source: AcceleratorSource, listen: bool) -> None:
+        config, drivers = source.context.config, source.context.drivers
+        files = source.files
+        if files is None:
+            raise Unavailable("it is only supported on Linux")
+        setting = "" if config.gcipuinfo in (None, "auto") else str(config.gcipuinfo)
+        folder = drivers.custom(NAME, lambda: ModuleFolder(setting)).folder()
+        self._clock = files.uptime
+        self._program = source.program
+        self._period = float(math.ceil(min(config.interval or _DEFAULT_PERIOD, 60.0)))
+        discovery = "all" if tuple(config.devices or ()) == ("all",) else "active"
+        self._arguments = [folder, discovery, f"{self._period:g}"]
+        self._stream = drivers.stream(tool())
+        self._ipus: dict[int, Ipu] = {}
+        self._boards: dict[str, Board] = {}
+        self._listed: list[Ipu] = []
+        self._pids: set[int] = set()
+        self._is_listening = self._has_answered = False
+        self._newest = 0.0
+        if listen:
+            self._start()
+
+    def _start(self) -> None:
+        self.errors = [f"{NAME} has not answered yet"]
+        self._stream.open(self._arguments, self._period)
+        self._is_listening = True
+        self._newest = self._clock()
+        self._take(_FIRST_LINE)
+
+    def _take(self, seconds: float = 0.0) -> None:
+        """Take the newest line.
+
+        Raises:
+            OSError: the child ended, is silent, or the library failed.
+        """
+        now = self._clock()
+        for line in self._stream.read(seconds):
+            try:
+                reported = parse(line)
+            except ValueError:
+                continue
+            self._update(reported)
+            self._newest, self._has_answered, self.errors = now, True, []
+        if now - self._newest > PERIODS * self._period:  # the source was not read for a while
+            self._update({})
+            self._has_answered = False
+
+    def _update(self, reported: Mapping[int, Mapping[str, str]]) -> None:
+        self._listed = [self._ipus.setdefault(number, Ipu(number)) for number in reported]
+        boards: set[str] = set()
+        for ipu in self._listed:
+            ipu.update(reported[ipu.index])
+            serial = ipu.board_serial
+            is_first = bool(serial) and serial not in boards
+            ipu.board = self._boards.setdefault(serial, Board(serial)) if is_first else None
+            boards.add(serial)
+
+    def devices(self) -> Sequence[Ipu]:
+        """The IPUs of the newest line."""
+        if not self._is_listening and self._program.computing():
+            self._start()
+        return self._listed
+
+    def sample(self) -> bool:
+        """Take the newest line."""
+        if self._is_listening:
+            self._take()
+        return self._is_listening
+
+    def usage(self, program: ProcessTree) -> Iterator[Usage]:
+        """The utilization by the session of each IPU that the observed program uses."""
+        pids = {ipu.pid for ipu in self._listed if ipu.pid is not None}
+        if pids != self._pids:
+            program.look()
+            self._pids = pids
+        ours = program.among(pids)
+        for ipu in self._listed:
+            if ipu.pid in ours:
+                yield ipu, {SESSION_UTILIZATION: ipu.words[SESSION]} if SESSION in ipu.words else {}
+
+    def unsupported(self) -> Iterator[str]:
+        """That no IPU is listed."""
+        if self._has_answered and not self._listed:
+            yield _NO_IPU_LISTED
+
+
+def parse(line: bytes) -> dict[int, dict[str, str]]:
+    """The IPUs of a line of the child: by number, the texts by name.
+
+    Raises:
+        OSError: the line is an error of the library.
+        ValueError: it is not a line of the child.
+    """
+    try:
+        document = json.loads(line.decode(errors="replace"))
+    except (ValueError, RecursionError):
+        document = None
+    if isinstance(document, dict) and isinstance(document.get("error"), str):
+        raise OSError(document["error"][:300])
+    if not isinstance(document, list):
+        raise ValueError(f"not a line of {NAME}: {line[:80].decode(errors='replace')!r}")
+    found: dict[int, dict[str, str]] = {}
+    for place, entry in enumerate(document[:_MOST]):
+        if isinstance(entry, dict):
+            words = {name: text.strip() for name, text in entry.items() if isinstance(text, str)}
+            number = integer(words.get("id", str(place)))
+            if number is not None:
+                found.setdefault(number, words)
+    return found
+
+
+def tool() -> Tool:
+    """The child: the same Python, isolated from the user's environment."""
+    program = str(Path(__file__).with_name("child.py"))
+    return Tool(NAME, interpreter(), keep=_ENVIRONMENT, first=("-I", "-S", program))

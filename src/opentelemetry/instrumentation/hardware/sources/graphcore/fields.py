@@ -1,0 +1,47 @@
+"""The values of gcipuinfo, by the names that it gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.accelerators.fields import (
+    Field,
+    errors,
+    npu_utilization,
+    power,
+    temperature,
+)
+
+_POSITIVE: Final = 1e-9
+"""A device that is on has no temperature, frequency or power of 0: it means that the value could not be read."""
+
+FIELDS: Final[Mapping[str, Field]] = {
+    "average board temp": temperature("board", least=_POSITIVE),
+    "average die temp": temperature("die", least=_POSITIVE),
+    "clock": Field(c.HW_NPU_FREQUENCY, unit="MHz", least=_POSITIVE),
+    "ipu power": power(least=_POSITIVE),
+    "ipu utilisation": npu_utilization(),
+    "speed": Field(c.HW_NPU_LINK_SPEED, unit="GT/s"),
+    "link speed": Field(c.HW_NPU_LINK_SPEED, unit="GT/s"),
+    "link correctable error count": errors("link_corrected"),
+}
+"""Values of an IPU. ``speed`` is the older name of ``link speed``."""
+
+SESSION: Final = "ipu utilisation (session)"
+SESSION_UTILIZATION: Final = Field(c.PROCESS_NPU_UTILIZATION, unit="%")
+"""Utilization by the session of the process that uses the IPU."""
+
+BOARD: Final = "board serial number"
+BOARD_POWER: Final = "total board power"
+"""Power of the board, which several IPUs share."""
+
+FACTS: Final[Mapping[str, str]] = {
+    c.HW_MODEL: "board type",
+    c.HW_SERIAL_NUMBER: BOARD,
+    c.HW_DRIVER_VERSION: "driver version",
+    c.HW_FIRMWARE_VERSION: "firmware version",
+    c.PCI_BDF: "pci id",
+}
+"""Attributes of the info metric."""
