@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -206,7 +207,7 @@ def test_hanging_source_of_an_entry_point_does_not_hold_up_the_program_end(
     assert outcome.returncode == 0, outcome.stderr
     report = json.loads(outcome.stdout)
     assert {"otel-hardware-good", "otel-hardware-stuck"} <= set(report["threads"])
-    assert "otel-hardware-shared" in report["threads"], "those that never wait share a thread"
+    assert {"otel-hardware-host", "otel-hardware-process"} <= set(report["threads"]), "each has its own thread"
     if end == "uninstrument":
         assert report["left"] == ["otel-hardware-stuck"]
         assert report["seconds"] < 10, "it waits for a second, and for no more"
@@ -218,7 +219,7 @@ def test_hanging_source_of_an_entry_point_does_not_hold_up_the_program_end(
     assert "ERROR" not in outcome.stderr
 
 
-# -- A file system and an adapter that do not answer: real FUSE mounts.
+# -- A file system, an adapter and a file of /proc that do not respond: real FUSE mounts, and a FIFO.
 
 
 def _beside_the_dead(tmp_path: Path, source: str, end: str, before: list[str], *settings: str) -> list[Export]:
@@ -230,9 +231,14 @@ def _beside_the_dead(tmp_path: Path, source: str, end: str, before: list[str], *
         pytest.skip(f"a mount that never answers cannot be made here: {outcome.stdout.strip()}")
     assert outcome.returncode == 0, outcome.stderr
     report = json.loads(outcome.stdout)
-    assert {"system.cpu.time", "system.disk.io", "process.cpu.time"} <= set(report["others"])
+    others = {"host": "system.cpu.time", "process": "process.cpu.time", "filesystem": "system.filesystem.usage"}
+    assert {name for other, name in others.items() if other != source} <= set(report["others"])
     assert sorted(report["up"])[:2] == [0, 1], "one is down, and no other"
-    assert not [row for row in discover()[source]().rows for name in report["others"] if name.startswith(row)]
+    rows = discover()[source]().rows
+    inner = tuple(
+        row for load in discover().values() for row in load().rows if row.startswith(rows) and row not in rows
+    )
+    assert not [name for name in report["others"] if name.startswith(rows) and not name.startswith(inner)]
     found = exports(journal)
     assert [at for at, export in enumerate(found) if not export.values("application.steps")] == []
     lines = [line for line in outcome.stderr.splitlines() if f"Source {source}" in line]
@@ -266,6 +272,22 @@ def test_dead_adapter_loses_only_infiniband_metrics(tmp_path: Path, end: str) ->
     if end == "heal":
         assert _newest(found, "hw.errors", hw_id="mlx5_1/1", error_type="symbol") == [7]
         assert _newest(found, "hw.errors", hw_id="mlx5_0/1", error_type="symbol") == [2]
+
+
+@pytest.mark.parametrize("end", ["heal", "uninstrument", "leave"])
+def test_proc_file_that_hangs_loses_only_host_metrics(tmp_path: Path, end: str) -> None:
+    """As with a FUSE server such as lxcfs that serves /proc/meminfo and does not respond."""
+    found = _beside_the_dead(tmp_path, "host", end, children.command("dead_mount", "/proc/meminfo"))
+    if end == "heal":
+        assert _newest(found, "system.uptime")
+
+
+def test_program_runs_on_while_opening_a_proc_file_hangs(tmp_path: Path) -> None:
+    """A FIFO over /proc/meminfo. If the interpreter lock were held in open(), the whole program would stop for good."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    found = _beside_the_dead(tmp_path, "host", "uninstrument", children.command("bound", fifo, "/proc/meminfo"))
+    assert _newest(found, "process.memory.utilization"), "it does not need /proc/meminfo"
 
 
 # -- A program that is busy, or that has no descriptor left.

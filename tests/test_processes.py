@@ -85,7 +85,7 @@ def test_forked_child_exports_nothing_of_ours_until_it_instruments_itself(journa
     parent = [export for export in exports(journal) if export.pid != report["pid"]]
     assert loud[0].values("process.memory.usage")[0] >= 200 << 20
     assert parent[-1].values("process.memory.usage")[0] < 200 << 20
-    assert report["loud"] == {"threads": ["otel-hardware-shared"]}
+    assert report["loud"] == {"threads": ["otel-hardware-process"]}
     assert names(loud) & HOST == set(), "the parent lives and reports the host already"
     assert "system.cpu.time" in parent[-1].names(), "the parent went on after the fork"
     assert report["shutdown"] < children.END, "a provider that waits for a lost thread waits for 30 s"

@@ -26,6 +26,7 @@ from opentelemetry.instrumentation.hardware.pipeline import session
 from opentelemetry.instrumentation.hardware.sources import filesystem
 
 JOURNAL, SOURCE, END = sys.argv[1:4]
+OTHERS = {"process.cpu.time", "system.filesystem.usage" if SOURCE == "host" else "system.cpu.time"}
 heard: list[str] = []
 
 
@@ -68,7 +69,7 @@ def alone() -> bool:
     global ill
     ill = last()
     up = ill.values("otel_hardware.source.up")
-    return up.count(0) == 1 and {"system.cpu.time", "process.cpu.time"} <= ill.names()
+    return up.count(0) == 1 and ill.names() >= OTHERS
 
 
 until(alone, "export of the others")

@@ -6,7 +6,7 @@ import ctypes
 import os
 import sys
 
-NEW_NAMESPACE, PRIVATE_BELOW = 0x20000, 1 << 18 | 1 << 14
+NEW_NAMESPACE, PRIVATE_BELOW, BIND = 0x20000, 1 << 18 | 1 << 14, 1 << 12
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -21,6 +21,11 @@ def enter() -> None:
     """From now on the mounts of this process are its own."""
     check(libc.unshare(NEW_NAMESPACE), "a mount namespace")
     check(libc.mount(None, b"/", None, PRIVATE_BELOW, None), "private mounts")
+
+
+def bind(source: str, target: str) -> None:
+    """Show a file at the path of another one from now on."""
+    check(libc.mount(source.encode(), target.encode(), None, BIND, None), target)
 
 
 def empty(*folders: str) -> None:

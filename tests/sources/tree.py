@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from errno import ENOENT, ESRCH
+from errno import EINVAL, ENOENT, ESRCH
 from typing import Any, cast
 
 from opentelemetry.instrumentation.hardware.drivers import Drivers
@@ -118,6 +118,12 @@ class Tree:
 
     def online(self) -> int:
         return self.cpus
+
+    def physical_memory(self) -> int:
+        for line in self.read("/proc/meminfo").splitlines():
+            if line.startswith(b"MemTotal:"):
+                return int(line.split()[1]) << 10
+        raise OSError(EINVAL, os.strerror(EINVAL))
 
     def uptime(self) -> float:
         return self.up

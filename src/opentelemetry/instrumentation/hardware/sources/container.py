@@ -14,7 +14,6 @@ class Container(Source):
     """The cgroup of the observed process; limits are read anew, because a running container can be resized."""
 
     name = "container"
-    never_blocks = True
     rows = ("container.",)
 
     def open(self) -> None:

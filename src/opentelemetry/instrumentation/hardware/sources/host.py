@@ -44,7 +44,6 @@ class Host(Source):
     """All that every machine has, but its file systems, which can hang (:mod:`.filesystem`)."""
 
     name = "host"
-    never_blocks = True
     rows = ("system.", "hw.cpu.")
 
     def open(self) -> None:

@@ -31,7 +31,6 @@ class Powercap(Source):
     """
 
     name = "powercap"
-    never_blocks = True
     rows = ("hw.energy", "hw.host.energy")
 
     @classmethod

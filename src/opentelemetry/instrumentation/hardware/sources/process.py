@@ -67,7 +67,6 @@ class Process(Source):
     """The observed process. Every process reports its own."""
 
     name = "process"
-    never_blocks = True
     rows = (*(f"process.{each}" for each in _ABOUT), "cpython.")
     scope = Scope.PROCESS
 
@@ -82,8 +81,7 @@ class Process(Source):
         self._machine.process(self.context.pid)
         ours = self.context.pid == os.getpid()
         self._gc = [(row, key) for row, key in _GC.items() if ours and self.context.config.wants(row)]
-        memory = self._machine.memory()[0]
-        self._total = memory and memory.total
+        self._total = self._machine.total_memory()
         self._limit()
         self._available = 0.0
         self._last: float | None = None

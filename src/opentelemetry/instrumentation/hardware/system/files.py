@@ -79,6 +79,9 @@ class Files(Protocol):
     def online(self) -> int:
         """The number of logical CPUs that are online."""
 
+    def physical_memory(self) -> int:
+        """The memory of the machine in bytes."""
+
     def uptime(self) -> float:
         """Seconds since boot, time in suspend included."""
 
@@ -151,6 +154,10 @@ class LocalFiles:
         except (OSError, ValueError):  # a sandbox without /sys
             return os.cpu_count() or 1
         return sum(each[-1] - each[0] + 1 for each in bounds)
+
+    def physical_memory(self) -> int:
+        # sysinfo(2), not /proc/meminfo: this one cannot hang.
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
     def uptime(self) -> float:
         return time.clock_gettime(time.CLOCK_BOOTTIME)

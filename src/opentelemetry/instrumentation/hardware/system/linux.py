@@ -113,6 +113,12 @@ class LinuxMachine:
     def memory(self) -> tuple[Memory | None, Swap | None]:
         return procfs.meminfo(self._file("/proc/meminfo"))
 
+    def total_memory(self) -> int | None:
+        try:
+            return self._kernel.physical_memory()
+        except OSError:
+            return None
+
     def paging(self) -> Paging:
         return procfs.vmstat(self._file("/proc/vmstat"))
 

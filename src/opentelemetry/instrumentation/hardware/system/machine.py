@@ -150,6 +150,9 @@ class Machine(Protocol):
     def memory(self) -> tuple[Memory | None, Swap | None]:
         """Memory and swap, of one reading."""
 
+    def total_memory(self) -> int | None:
+        """Bytes of memory; on Linux without reading a file that can hang."""
+
     def paging(self) -> Paging:
         """Faults and swapped pages."""
 

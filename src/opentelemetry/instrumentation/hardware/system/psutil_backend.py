@@ -98,6 +98,9 @@ class PsutilMachine:
             Swap(swap["total"], swap["free"]),
         )
 
+    def total_memory(self) -> int | None:
+        return int(self._psutil.call("virtual_memory")["total"])
+
     def paging(self) -> Paging:
         swap = self._psutil.call("swap_memory")
         page = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096

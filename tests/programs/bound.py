@@ -1,0 +1,17 @@
+"""A file bound over another one, in a mount namespace of the program's own.
+
+Usage: bound.py SOURCE TARGET COMMAND...
+
+Runs the command there; status 77, with the reason, if no namespace can be made.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from tests.programs import namespace
+
+namespace.enter()
+namespace.bind(sys.argv[1], sys.argv[2])
+os.execvp(sys.argv[3], sys.argv[3:])
