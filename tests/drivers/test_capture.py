@@ -291,13 +291,13 @@ def test_mask_applies_to_calls_and_answers_alike() -> None:
     [
         ([], "the capture has no tick"),
         (['{"capture": "host"}'], "the capture has no tick"),
-        (['{"tick": 0}'], "line 1 of the capture: it has to begin with"),
+        (['{"tick": 0}'], "line 1 of the capture: the first line has no"),
         (["nonsense"], "line 1 of the capture: Expecting value"),
-        (['{"capture": "host"}', '["files", "uptime", [], 1]'], "line 2 of the capture: it is neither a tick nor"),
-        (['{"capture": "host"}', '{"tick": 0}', '["files", "uptime", []]'], "line 3 of the capture: it is neither"),
+        (['{"capture": "host"}', '["files", "uptime", [], 1]'], "line 2 of the capture: neither a tick nor"),
+        (['{"capture": "host"}', '{"tick": 0}', '["files", "uptime", []]'], "line 3 of the capture: neither"),
         (['{"capture": "host"}', '{"tock": 0}'], "line 2 of the capture: 'tick'"),
         (['{"capture": "host"}', '{"tick": "soon"}'], "line 2 of the capture: could not convert"),
-        (['{"capture": "host"}', '{"tick": 0}', "7"], "line 3 of the capture: it is neither"),
+        (['{"capture": "host"}', '{"tick": 0}', "7"], "line 3 of the capture: neither"),
     ],
 )
 def test_invalid_capture_is_refused_with_the_line_number(lines: list[str], complaint: str) -> None:
@@ -351,7 +351,7 @@ def test_command_is_recorded_and_replayed() -> None:
     assert json.loads(lines[2]) == ["sh", "run", [["-c", "echo out; echo err >&2; exit 3"], 60.0], answer]
     again = Replay(lines).command(Tool("sh"))
     assert again.run(["-c", "echo out; echo err >&2; exit 3"], 60.0) == said
-    with pytest.raises(TimeoutError, match=r"sh did not end within 0\.1 s"):
+    with pytest.raises(TimeoutError, match=r"sh timed out after 0\.1 s"):
         again.run(["-c", "sleep 3600"], 0.1)
     with pytest.raises(Unavailable, match=r"the capture has no answer to sh\.run"):
         again.run(["--help"], 60.0)
@@ -362,4 +362,4 @@ def test_missing_command_is_replayed_as_missing() -> None:
     lines = _recorded(Drivers(), lambda record: _raised(lambda: record.command(tool)))
     gone = _raised(lambda: Replay(lines).command(tool))
     assert isinstance(gone, Unavailable)
-    assert (gone.reason, gone.fix) == ("there is no no-such-tool", "install it")
+    assert (gone.reason, gone.fix) == ("no-such-tool is not installed", "install it")

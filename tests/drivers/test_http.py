@@ -13,6 +13,8 @@ import sys
 import time
 import tracemalloc
 import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -91,14 +93,14 @@ def test_unreadable_token_file_sends_no_request(tmp_path: Path, content: bytes |
     token = tmp_path / "token"
     if content is not None:
         token.write_bytes(content)
-    with Web(page(TEXT)) as web, pytest.raises(DriverError, match=r"the token in .*token cannot be read"):
+    with Web(page(TEXT)) as web, pytest.raises(DriverError, match=r"cannot read the token file .*token"):
         fetch(web.url, token_file=str(token))
     assert web.requests == []
 
 
 @pytest.mark.parametrize("status", [204, 304, 401, 404, 500])
 def test_status_other_than_200_is_refused(status: int) -> None:
-    with Web(page("", status=status)) as web, pytest.raises(DriverError, match=f"it answers HTTP {status}"):
+    with Web(page("", status=status)) as web, pytest.raises(DriverError, match=f"HTTP status {status}"):
         fetch(web.url)
 
 
@@ -121,13 +123,13 @@ def test_redirect_on_the_same_server_is_followed(status: int) -> None:
 def test_redirect_to_another_server_is_refused(tmp_path: Path) -> None:
     with Web(page(TEXT)) as other:
         for place in (other.url, f"//localhost:{other.port}/x", "https://127.0.0.1/x", "file:///etc/passwd"):
-            with Web(moved([place])) as web, pytest.raises(DriverError, match="redirects to another server"):
+            with Web(moved([place])) as web, pytest.raises(DriverError, match="redirect to another server"):
                 fetch(web.url, headers={"Authorization": "Basic x"})
         assert other.requests == []
 
 
 def test_redirect_loop_is_refused() -> None:
-    with Web(moved(["/a", "/b", "/c", "/d"])) as web, pytest.raises(DriverError, match="again and again"):
+    with Web(moved(["/a", "/b", "/c", "/d"])) as web, pytest.raises(DriverError, match="more than 2 redirects"):
         fetch(web.url)
     assert len(web.requests) == 3
 
@@ -150,12 +152,18 @@ def test_server_that_does_not_speak_http_is_refused(words: bytes) -> None:
 
 @pytest.mark.parametrize("packed", [b"nonsense", gzip.compress(TEXT.encode(), mtime=0)[:-9], b""])
 def test_invalid_gzip_body_is_refused(packed: bytes) -> None:
-    with Web(page(packed, Content_Encoding="gzip")) as web, pytest.raises(DriverError, match="its page"):
+    with (
+        Web(page(packed, Content_Encoding="gzip")) as web,
+        pytest.raises(DriverError, match=r"invalid gzip data|truncated"),
+    ):
         fetch(web.url)
 
 
 def test_content_encoding_deflate_is_refused() -> None:
-    with Web(page(zlib.compress(b"x"), Content_Encoding="deflate")) as web, pytest.raises(DriverError, match="deflate"):
+    with (
+        Web(page(zlib.compress(b"x"), Content_Encoding="deflate")) as web,
+        pytest.raises(DriverError, match="unsupported Content-Encoding: deflate"),
+    ):
         fetch(web.url)
 
 
@@ -163,7 +171,7 @@ def test_body_shorter_than_content_length_is_refused() -> None:
     def answer(request: BaseHTTPRequestHandler) -> None:
         request.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nx 1\n")
 
-    with Web(answer) as web, pytest.raises(DriverError, match="ends in the middle"):
+    with Web(answer) as web, pytest.raises(DriverError, match="truncated"):
         fetch(web.url)
 
 
@@ -203,6 +211,46 @@ def test_overall_deadline_ends_a_response_that_arrives_slowly(beginning: bytes, 
 def test_server_that_accepts_and_sends_nothing_times_out() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, pytest.raises(TimeoutError):
         fetch(f"http://127.0.0.1:{server.getsockname()[1]}/", seconds=0.1)
+
+
+@contextmanager
+def silent_addresses(number: int, port: int = 0) -> Iterator[tuple[int, list[str]]]:
+    """A port and loopback addresses with full backlogs, so that connecting to them times out."""
+    with ExitStack() as stack:
+        hosts = [f"127.0.0.{host}" for host in range(2, 2 + number)]
+        for host in hosts:
+            server = stack.enter_context(socket.socket())
+            server.bind((host, port))
+            server.listen(0)
+            port = server.getsockname()[1]
+            for _ in range(3):
+                client = stack.enter_context(socket.socket())
+                client.setblocking(False)
+                with suppress(BlockingIOError):
+                    client.connect((host, port))
+        yield port, hosts
+
+
+def resolve_to(hosts: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def resolved(host: str, port: int, *arguments: object, **options: object) -> list[Any]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (each, port)) for each in hosts]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolved)
+
+
+def test_addresses_of_a_host_share_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    with silent_addresses(4) as (port, hosts):
+        resolve_to(hosts, monkeypatch)
+        start = time.monotonic()
+        with pytest.raises(TimeoutError):
+            fetch(f"http://node:{port}/metrics", seconds=0.5)
+        assert time.monotonic() - start < 1.5, "each address took the whole timeout"
+
+
+def test_second_address_is_used_when_the_first_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Web(page(TEXT)) as web, silent_addresses(1, web.port) as (_, hosts):
+        resolve_to([*hosts, "127.0.0.1"], monkeypatch)
+        assert fetch(f"http://node:{web.port}/metrics", seconds=1.0) == TEXT.encode()
 
 
 # -- size
@@ -291,7 +339,7 @@ def test_redirect_from_https_to_http_of_the_same_host_is_refused(certificates: P
     (tmp_path / "token").write_text("s3cret")
     with Web(page(TEXT), serving(certificates)) as web:
         web.answer = moved([web.url.replace("https:", "http:")])
-        with pytest.raises(DriverError, match="redirects to another server"):
+        with pytest.raises(DriverError, match="redirect to another server"):
             fetch(web.url, ca_file=str(certificates / "ca.pem"), token_file=str(tmp_path / "token"))
     assert [headers["authorization"] for _, headers in web.requests] == ["Bearer s3cret"], "sent once, encrypted"
 
@@ -308,7 +356,7 @@ def test_missing_or_invalid_tls_certificate_files_are_errors(certificates: Path)
     with Web(page(TEXT), serving(certificates)) as web:
         with pytest.raises(FileNotFoundError):
             fetch(web.url, ca_file="/no/such/file")
-        with pytest.raises(DriverError, match="TLS fails"):
+        with pytest.raises(DriverError, match="TLS error"):
             fetch(web.url, ca_file=str(certificates / "server.key"))
 
 

@@ -18,7 +18,7 @@ from tests.children import PROGRAMS, has_setpriv, lives, started, without_setpri
 from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware.drivers import Drivers
-from opentelemetry.instrumentation.hardware.drivers.subprocess import LIMIT, Command, Output, Tool, interpreter
+from opentelemetry.instrumentation.hardware.drivers.subprocess import LIMIT, Command, Output, Tool, python_executable
 from opentelemetry.instrumentation.hardware.model import Unavailable
 
 pytestmark = [
@@ -153,7 +153,7 @@ def test_hanging_tool_is_killed_at_its_deadline(
     note = f"import os; open({str(tmp_path / 'pid')!r}, 'w').write(f'{{os.getpid()}}\\n')\n"
     command = made(note + program)
     hold(tmp_path / "pid")
-    with pytest.raises(TimeoutError, match=r"tool did not end within 0\.1 s"):
+    with pytest.raises(TimeoutError, match=r"tool timed out after 0\.1 s"):
         command.run([], 0.1)
     assert not lives(_pid_in(tmp_path / "pid"))
     with pytest.raises(TimeoutError):  # nothing hinders the next one
@@ -199,7 +199,7 @@ def test_unkillable_tool_is_abandoned_and_not_started_twice(
     pid = _pid_in(pids)
     assert lives(pid)
     for _ in range(3):
-        with pytest.raises(ChildProcessError, match=f"tool hangs, cannot be killed, .* while process {pid} lives"):
+        with pytest.raises(ChildProcessError, match=f"tool hangs and cannot be killed; .* while process {pid} exists"):
             command.run([], LONG)
     unkillable()
     os.kill(pid, signal.SIGKILL)
@@ -239,7 +239,7 @@ def test_tool_gets_a_scrubbed_environment(made: Callable[..., Command], monkeypa
     kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     expected = {**kept, "LD_LIBRARY_PATH": "/driver", "LANG": "C", "LC_ALL": "C"}
     assert eval(made(program).run([], LONG).stdout) == expected
-    assert eval(made(program, keep=("NVIDIA_",)).run([], LONG).stdout) == {**expected, "NVIDIA_X": "/nowhere"}
+    assert eval(made(program, environment=("NVIDIA_",)).run([], LONG).stdout) == {**expected, "NVIDIA_X": "/nowhere"}
 
 
 def test_tool_inherits_no_descriptor(made: Callable[..., Command]) -> None:
@@ -279,7 +279,7 @@ def test_tool_is_looked_up_on_path_then_in_folders(tmp_path: Path, monkeypatch: 
         (tmp_path / folder / "some-smi").write_text(f"#!/bin/sh\necho {folder}\n")
         (tmp_path / folder / "some-smi").chmod(0o755)
 
-    with pytest.raises(Unavailable, match="there is no some-smi") as missing:
+    with pytest.raises(Unavailable, match="some-smi is not installed") as missing:
         Command(tool)
     assert missing.value.fix == "install it"
     put("vendor")
@@ -287,7 +287,7 @@ def test_tool_is_looked_up_on_path_then_in_folders(tmp_path: Path, monkeypatch: 
     put("path")
     assert Command(tool).run([], LONG).stdout == b"path\n"
     assert Command(tool._replace(path=f"{tmp_path}/vendor/some-smi")).run([], LONG).stdout == b"vendor\n"
-    with pytest.raises(Unavailable, match="/nowhere/some-smi is no program"):
+    with pytest.raises(Unavailable, match="/nowhere/some-smi is not executable"):
         Command(tool._replace(path="/nowhere/some-smi"))
     (tmp_path / "path/some-smi").chmod(0o644)
     assert Command(tool).run([], LONG).stdout == b"vendor\n", "a file that is not executable is not a tool"
@@ -297,7 +297,7 @@ def test_removed_tool_is_unavailable(made: Callable[..., Command], tmp_path: Pat
     command = made("print('x')", fix="bring it back")
     assert command.run([], LONG).code == 0
     (tmp_path / "tool").unlink()
-    with pytest.raises(Unavailable, match="tool is no program any more") as gone:
+    with pytest.raises(Unavailable, match="tool is not executable") as gone:
         command.run([], LONG)
     assert gone.value.fix == "bring it back"
 
@@ -321,7 +321,7 @@ def test_drivers_keep_one_command_per_tool() -> None:
     assert drivers.command(tool) is drivers.command(Tool("sh"))
     drivers.close()
     assert drivers.command(tool).run(["-c", "echo x"], LONG).stdout == b"x\n", "after it was closed, too"
-    with pytest.raises(Unavailable, match="there is no no-such-tool"):
+    with pytest.raises(Unavailable, match="no-such-tool is not installed"):
         drivers.command(Tool("no-such-tool"))
 
 
@@ -408,7 +408,7 @@ def test_program_that_reaps_every_child_loses_only_the_exit_code(how: str) -> No
     )
     with started([sys.executable, "-c", program]) as child:
         out, err = child.communicate(timeout=LONG)
-    assert out.splitlines() == ["b'x\\n'", "b'y\\n'", "sh did not end within 0.2 s"], err
+    assert out.splitlines() == ["b'x\\n'", "b'y\\n'", "sh timed out after 0.2 s"], err
 
 
 def test_tools_run_in_several_threads(made: Callable[..., Command], tmp_path: Path) -> None:
@@ -433,5 +433,5 @@ def test_interpreter_is_a_python_when_sys_executable_is_not(
     executable: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", executable)
-    program = Command(Tool("ours", interpreter(), first=("-I", "-c", "print('done')")))
+    program = Command(Tool("ours", python_executable(), arguments=("-I", "-c", "print('done')")))
     assert program.run([], 60.0).stdout == b"done\n"

@@ -50,7 +50,7 @@ class Mac(Fabricated):
 
     def command(self, tool: Tool) -> Command:
         if tool.name not in self.tools:
-            raise Unavailable(f"there is no {tool.name}", tool.fix)
+            raise Unavailable(f"{tool.name} is not installed", tool.fix)
         return cast(Command, Now(self, tool.name))
 
     def stream(self, tool: Tool) -> StreamingCommand:
@@ -247,7 +247,7 @@ def intel(tick: int) -> Mapping[str, int]:
 
 def broken(tick: int) -> Mac:
     """A macmon that does not know this chip; ioreg works."""
-    sentence = "macmon has ended, saying: thread 'main' panicked at src/sources.rs: no such voltage-states5-sram"
+    sentence = "macmon exited: thread 'main' panicked at src/sources.rs: no such voltage-states5-sram"
     ended = ChildProcessError(sentence)
     return Mac(
         macmon=Running("0.6.1", ended),

@@ -44,7 +44,7 @@ class Npus(Fabricated):
 
     def stream(self, tool: Tool) -> StreamingCommand:
         if self.said is None:
-            raise Unavailable(f"there is no {tool.name}", tool.fix)
+            raise Unavailable(f"{tool.name} is not installed", tool.fix)
         return cast(StreamingCommand, self.said)
 
     def custom(self, name: str, make: Callable[[], T]) -> T:
@@ -320,7 +320,7 @@ def groups_with_errors(tick: int) -> Npus:
     other["report"]["neuroncore_counters"]["error"] = "no counters"
     said: Speaking = lines(report([ours, other], 2, tick, TRN1))
     if tick == 1:
-        said = Speaking(TimeoutError("neuron-monitor has been silent for 3 periods"))
+        said = Speaking(TimeoutError("neuron-monitor printed nothing for 3 periods"))
     return Npus(CONTAINER | old_files(2, 2, tick, ecc=False) | program(opens="/dev/neuron0"), said, 1000.0 + 10 * tick)
 
 

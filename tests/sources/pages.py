@@ -150,7 +150,7 @@ CAPTURES: Mapping[str, str] = {
                 "filters": [r"^vllm\.vllm:(?!.*_created)", "no_type", "go_"],
             }
         },
-        [page(VLLM), _error("DriverError", 503, "it answers HTTP 503"), page(VLLM.replace("4711", "4999"))],
+        [page(VLLM), _error("DriverError", 503, "HTTP status 503"), page(VLLM.replace("4711", "4999"))],
     ),
     "openmetrics": _capture(
         "an endpoint with all types of OpenMetrics; once its page is cut off, and once a line of it is broken",

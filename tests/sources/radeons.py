@@ -53,7 +53,7 @@ class Equipped(Fabricated):
 
     def command(self, tool: Tool) -> Command:
         if tool.name not in self.tools:
-            raise Unavailable(f"there is no {tool.name}", tool.fix)
+            raise Unavailable(f"{tool.name} is not installed", tool.fix)
         return cast(Command, self.tools[tool.name])
 
     def become(self, other: Fabricated) -> None:

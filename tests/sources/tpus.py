@@ -214,7 +214,7 @@ def _driver(tick: int) -> Cloud:
             "tpu_throttle_score": ["0-0", f"1-{tick}"],
         }
     ).encode()
-    return Cloud(bus("006f", 2), {HERE: REFUSED}, [line] if tick < 2 else ChildProcessError("libtpu has ended"))
+    return Cloud(bus("006f", 2), {HERE: REFUSED}, [line] if tick < 2 else ChildProcessError("libtpu exited"))
 
 
 def _none(tick: int) -> Cloud:

@@ -434,7 +434,7 @@ def tool(tmp_path: Path) -> Callable[..., str]:
 @pytest.fixture(autouse=True)
 def timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short timeouts for tools that hang; for all others as long as a busy machine needs."""
-    monkeypatch.setattr("opentelemetry.instrumentation.hardware.drivers.streaming._FIRST", LONG)
+    monkeypatch.setattr("opentelemetry.instrumentation.hardware.drivers.streaming._FIRST_LINE", LONG)
     run, read = Command.run, StreamingCommand.read
 
     def is_made(command: Command, how: str) -> bool:
@@ -496,14 +496,14 @@ def test_named_tools_are_tried_in_order_of_preference(tool: Callable[..., str]) 
 
 
 FAULTS = {
-    ("apple_gpu_stats", "hangs"): "apple_gpu_stats did not end within 0.1 s",
+    ("apple_gpu_stats", "hangs"): "apple_gpu_stats timed out after 0.1 s",
     ("apple_gpu_stats", "dies"): "apple_gpu_stats: it says",
     ("apple_gpu_stats", "floods"): "apple_gpu_stats printed more than 16 MiB",
     ("apple_gpu_stats", "refuses"): "apple_gpu_stats: it says nothing",
-    ("macmon", "hangs"): "macmon did not end within 0.1 s",
+    ("macmon", "hangs"): "macmon timed out after 0.1 s",
     ("macmon", "silent"): "macmon says nothing",
-    ("macmon", "floods"): "macmon said a line of more than 8 MiB",
-    ("macmon", "refuses"): "macmon has ended, saying: no such sensor",
+    ("macmon", "floods"): "macmon printed a line of more than 8 MiB",
+    ("macmon", "refuses"): "macmon exited: no such sensor",
 }
 
 
@@ -559,7 +559,7 @@ def test_macmon_that_dies_within_a_line_is_restarted_after_a_pause(tool: Callabl
     source = Apple(site)
     source.open()
     assert value(dict(source.read()), c.HW_POWER, TYPED) == 2.5
-    with pytest.raises(ChildProcessError, match="macmon has ended"):
+    with pytest.raises(ChildProcessError, match="macmon exited"):
         wait_for(lambda: [*source.read()], LONG, "line")
     source.close()
     tool("macmon")
@@ -576,7 +576,7 @@ def test_macmon_that_dies_within_a_line_is_restarted_after_a_pause(tool: Callabl
         return True
 
     wait_for(back, LONG, "macmon again")
-    assert all(re.fullmatch("macmon has ended; it is started again in [01] s", sentence) for sentence in pauses)
+    assert all(re.fullmatch("macmon exited; retry in [01] s", sentence) for sentence in pauses)
     assert value(dict(source.read()), c.HW_POWER, TYPED) == 2.5
     source.close()
 
@@ -586,11 +586,11 @@ def test_old_lines_of_a_blocked_macmon_are_skipped(tool: Callable[..., str], tmp
     """An unread pipe fills up, and its content is old."""
     with opened("apple", macmon=tool("macmon", "eager"), sample_interval="1") as source:
         assert value(all_of(source), c.HW_POWER, TYPED) == 2.5
-        stream = source.context.drivers.stream(macmon.TOOL.at(source.context.config.macmon))
+        stream = source.context.drivers.stream(macmon.TOOL.with_setting(source.context.config.macmon))
         child = stream._child
         assert child is not None
         wait_for(lambda: _waiting(child._stdout) > 60_000, LONG, "full pipe")
-        stream._looked -= 3600.0
+        stream._last_read -= 3600.0
         (tmp_path / "new").write_text("9.5")
         (tmp_path / "new").rename(tmp_path / "power")  # atomically
         assert value(often(source), c.HW_POWER, TYPED) == 9.5
@@ -623,7 +623,7 @@ def test_failure_and_recovery_of_macmon_are_logged_once_each(
         session.close()
     said = [record.getMessage() for record in caplog.records]
     assert said == [
-        "Source apple: ChildProcessError: macmon has ended; its numbers are missing until it recovers",
+        "Source apple: ChildProcessError: macmon exited; its numbers are missing until it recovers",
         "Source apple has recovered",
     ]
     wait_for(lambda: not [*_running(tmp_path)], LONG, "end of macmon")

@@ -600,7 +600,7 @@ def test_crashing_nvidia_smi_keeps_what_it_printed(tmp_path: Path) -> None:
 
 def test_missing_nvidia_smi_is_unavailable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(Unavailable, match="there is no nvidia-smi") as gone:
+    with pytest.raises(Unavailable, match="nvidia-smi is not installed") as gone:
         Command(Tool(TOOL.name, folders=(str(tmp_path),), fix=TOOL.fix))
     assert gone.value.fix == "it comes with NVIDIA's driver"
 

@@ -61,7 +61,7 @@ RESULT, TAG = c.NEURON_RESULT, c.NEURON_TAG
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for the first line of a child for as long as a busy machine needs."""
     monkeypatch.setattr("opentelemetry.instrumentation.hardware.sources.trainium._PATIENCE", LONG)
-    monkeypatch.setattr("opentelemetry.instrumentation.hardware.drivers.streaming._FIRST", LONG)
+    monkeypatch.setattr("opentelemetry.instrumentation.hardware.drivers.streaming._FIRST_LINE", LONG)
 
 
 def site(drivers: Drivers, pid: int = STRANGER, **more: Any) -> Trainium:
@@ -714,12 +714,12 @@ def test_report_of_several_pipe_buffers_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("how", "reason"),
     [
-        pytest.param({"exit_after": 1}, "neuron-monitor has ended, saying: nrt_init failed", id="exits"),
-        pytest.param({"cut_after": 1}, "neuron-monitor has ended", id="exits within a line"),
-        pytest.param({"silent_after": 1}, "silent for 3 periods", id="falls silent"),
-        pytest.param({"silent_after": 0}, "silent for 3 periods", id="is silent"),
-        pytest.param({"flood": 1600}, "said a line of more than 8 MiB", id="floods"),
-        pytest.param({"flood": 1600, "garbage": ["x"]}, "said", id="floods and ends the line"),
+        pytest.param({"exit_after": 1}, "neuron-monitor exited: nrt_init failed", id="exits"),
+        pytest.param({"cut_after": 1}, "neuron-monitor exited", id="exits within a line"),
+        pytest.param({"silent_after": 1}, "printed nothing for 3 periods", id="falls silent"),
+        pytest.param({"silent_after": 0}, "printed nothing for 3 periods", id="is silent"),
+        pytest.param({"flood": 1600}, "printed a line of more than 8 MiB", id="floods"),
+        pytest.param({"flood": 1600, "garbage": ["x"]}, "printed", id="floods and ends the line"),
     ],
 )
 def test_failing_neuron_monitor_costs_only_its_own_metrics_and_is_restarted(

@@ -52,7 +52,7 @@ from typing import ClassVar, Final, NamedTuple
 from opentelemetry.instrumentation.hardware.accelerators.device import Device, DeviceFailed
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.accelerators.selection import DeviceFilter, VisibilityRule
-from opentelemetry.instrumentation.hardware.drivers.subprocess import named
+from opentelemetry.instrumentation.hardware.drivers.subprocess import setting_path
 from opentelemetry.instrumentation.hardware.model import Point, Scope, Series, Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source, SourceContext
@@ -196,7 +196,7 @@ class AcceleratorSource(Source):
     ) -> bool:
         """Whether there is a sign of a device and a driver that is not off, or a setting names a driver."""
         settings = [getattr(config, setting) for setting in cls.settings]
-        if any(map(named, settings)):
+        if any(map(setting_path, settings)):
             return True
         return any(setting != "off" for setting in settings) and cls.has_sign(environ, exists, names)
 
@@ -223,7 +223,7 @@ class AcceleratorSource(Source):
         names = self.files.names if self.files else os.listdir
         config, environ = self.context.config, self.context.environ
         self._has_sign = self.has_sign(environ, exists, names)
-        if not (self._has_sign or any(named(getattr(config, setting)) for setting in self.settings)):
+        if not (self._has_sign or any(setting_path(getattr(config, setting)) for setting in self.settings)):
             raise Unavailable(self.absent)
         self.selection = DeviceFilter(config.devices, environ, self.visibility(), self.files)
         self.program = ProcessTree(machine(self.context.drivers), self.files, self.context.pid, *self.compute_files())
@@ -251,7 +251,7 @@ class AcceleratorSource(Source):
             if setting == "off":
                 reasons.append(f"{choice.name} is switched off")
                 continue
-            if not (self._has_sign or named(setting)):
+            if not (self._has_sign or setting_path(setting)):
                 continue
             try:
                 driver = choice.open()

@@ -1,7 +1,7 @@
-"""Record and Replay: the answers of a machine's drivers written down, and given again.
+"""Record the answers of drivers to a capture, and replay it.
 
-Both stand where :class:`~.drivers.Drivers` stands, so nothing else knows of them: a source is read on a machine that is
-somewhere else, or that was made up. A capture is a text file of JSON lines::
+:class:`Record` and :class:`Replay` are :class:`~.drivers.Drivers`, so a source does not know about them. A capture is a
+text file of JSON lines::
 
     {"capture": "host", "nature": "recorded", "machine": "Linux 6.18 x86_64", "date": "2026-11-21", "package": "0.1.0"}
     {"tick": 0.0}
@@ -9,12 +9,11 @@ somewhere else, or that was made up. A capture is a text file of JSON lines::
     ["files", "read", ["/proc/pressure/cpu"], {"error": ["FileNotFoundError", 2, "No such file or directory"]}]
     {"tick": 2.0}
 
-``nature`` says where the answers are from: "recorded" from the drivers of a real machine, "simulated" by a stand-in for
-a driver, or "made by hand".
+``nature`` is "recorded" for the drivers of a real machine, "simulated" for a simulated driver library, else "made by
+hand".
 
-A tick is one moment, in seconds since the first: a call that is repeated within it is answered as the first time, and
-an answer that did not change since the tick before is not written again. ``{pid}`` stands for the process that reads,
-whoever it is.
+A tick is one moment, in seconds since the first one. Within a tick a call is made once. An answer that has not changed
+since an earlier tick is not written again. ``{pid}`` stands for the process that reads.
 """
 
 from __future__ import annotations
@@ -37,96 +36,26 @@ from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.system.files import Files, FilesystemSpace, Usage
 from opentelemetry.instrumentation.hardware.version import __version__
 
-_SILENT = ("forget", "release", "close")
-"""Calls that have no answer."""
+_FILES = "files"
+
+_UNRECORDED = ("forget", "release", "close")
+"""Methods without an answer."""
 
 _TUPLES = {each.__name__: each for each in (Usage, FilesystemSpace, Output)}
 
-_SELF = "{pid}"
-
-
-def _write(value: Any) -> Any:
-    """An answer as JSON has it."""
-    if isinstance(value, bytes):
-        return {"bytes": value.decode(errors="surrogateescape")}
-    if type(value).__name__ in _TUPLES:
-        return {type(value).__name__: {name: _write(each) for name, each in value._asdict().items()}}
-    if isinstance(value, (list, tuple)):
-        return [_write(each) for each in value]
-    if isinstance(value, dict):
-        return {name: _write(each) for name, each in value.items()}
-    return value
-
-
-def _read(said: Any) -> Any:
-    """What :func:`_write` wrote."""
-    if isinstance(said, list):
-        return [_read(each) for each in said]
-    if isinstance(said, dict):
-        name, inner = next(iter(said.items())) if len(said) == 1 else ("", None)
-        if name == "bytes" and isinstance(inner, str):
-            return inner.encode(errors="surrogateescape")
-        if name in _TUPLES and isinstance(inner, dict):
-            return _TUPLES[name](**{field: _read(each) for field, each in inner.items()})
-        return {name: _read(each) for name, each in said.items()}
-    return said
-
-
-def _write_error(error: Exception) -> Any:
-    if isinstance(error, Unavailable):
-        return {"error": ["Unavailable", None, error.reason, error.fix]}
-    if isinstance(error, DriverError):
-        return {"error": ["DriverError", error.code, error.text]}
-    if isinstance(error, OSError):
-        return {"error": [type(error).__name__, error.errno, error.strerror or str(error)]}
-    return {"error": [type(error).__name__, None, str(error)]}
-
-
-def _read_error(said: Any) -> Exception | None:
-    """The error that an answer is; one of a module's own kinds keeps its name."""
-    if not (isinstance(said, dict) and isinstance(said.get("error"), list)):
-        return None
-    kind, number, text, *fix = said["error"]
-    if kind == "Unavailable":
-        return Unavailable(text, *fix)
-    if kind == "DriverError":
-        return DriverError(number, text)
-    if number is not None:
-        return OSError(number, text)
-    known = getattr(builtins, kind, None)
-    if not (isinstance(known, type) and issubclass(known, Exception)):
-        known = type(kind, (Exception,), {})
-    return cast(Exception, known(text))
-
-
-def _anybody(value: object, pid: int) -> object:
-    """An argument without our own pid: ``/proc/{pid}/stat``."""
-    if isinstance(value, str) and value.startswith("/proc/"):
-        return "/".join(_SELF if part == str(pid) else part for part in value.split("/"))
-    return _SELF if type(value) is int and value == pid else value
-
-
-def _key(driver: str, method: str, arguments: Iterable[object], pid: int) -> str:
-    """A call, as text that two of the same have in common."""
-    return json.dumps([driver, method, [_anybody(each, pid) for each in arguments]])
-
-
-def _exchange(answer: Any, arguments: Sequence[object], old: str, new: str) -> Any:
-    """The names in a folder of ``/proc``, with one of them put in another's place."""
-    folder = isinstance(answer, list) and bool(arguments) and str(arguments[0]).startswith("/proc")
-    return [new if name == old else name for name in answer] if folder else answer
+_PID = "{pid}"
 
 
 class Record(Drivers):
-    """Drivers that write down what they are asked and what they answer.
+    """Drivers that write each call and its answer to a capture.
 
     Args:
-        drivers: those that answer.
-        output: where the capture goes; the caller opens and closes it.
-        capture: the source that asks.
-        header: more for the first line: ``nature`` where it is not "recorded", ``settings`` that are not the default.
-        mask: applied to every text before it is written, to leave out what says whose machine it is.
-        clock: seconds.
+        drivers: The drivers that answer.
+        output: The capture. The caller opens and closes it.
+        capture: The name of the source.
+        header: More for the first line: ``nature`` if it is not "recorded", ``settings`` that differ from the default.
+        mask: Applied to every text before it is written, to remove what identifies the machine.
+        clock: Seconds.
     """
 
     def __init__(
@@ -146,62 +75,62 @@ class Record(Drivers):
         self._pid = os.getpid()
         self._start = clock()
         self._written: dict[str, Any] = {}
-        self._now: dict[str, tuple[Any, Exception | None]] = {}
+        self._tick: dict[str, tuple[Any, Exception | None]] = {}
         machine = f"{platform.system()} {platform.release()} {platform.machine()}"
         first = {"capture": capture, "nature": "recorded", "machine": machine, "date": date.today().isoformat()}
-        self._line({**first, "package": __version__, **(header or {})})
-        self._line({"tick": 0.0})
+        self._write_line({**first, "package": __version__, **(header or {})})
+        self._write_line({"tick": 0.0})
 
     def next(self) -> None:
-        """A new tick begins: everything is asked anew."""
-        self._now.clear()
-        self._line({"tick": round(self._clock() - self._start, 3)})
+        """Begin a tick: every call is made again."""
+        self._tick.clear()
+        self._write_line({"tick": round(self._clock() - self._start, 3)})
 
     def files(self) -> Files:
-        return cast(Files, self._opened("files", self._drivers.files))
+        return cast(Files, self._recorded(_FILES, self._drivers.files))
 
     def python_module(self, name: str) -> PythonModule:
-        return cast(PythonModule, self._opened(name, lambda: self._drivers.python_module(name)))
+        return cast(PythonModule, self._recorded(name, lambda: self._drivers.python_module(name)))
 
     def command(self, tool: Tool) -> Command:
-        return cast(Command, self._opened(tool.name, lambda: self._drivers.command(tool)))
+        return cast(Command, self._recorded(tool.name, lambda: self._drivers.command(tool)))
 
     def stream(self, tool: Tool) -> StreamingCommand:
-        return cast(StreamingCommand, self._opened(tool.name, lambda: self._drivers.stream(tool)))
+        return cast(StreamingCommand, self._recorded(tool.name, lambda: self._drivers.stream(tool)))
 
     def custom(self, name: str, make: Callable[[], T]) -> T:
-        return cast(T, self._opened(name, lambda: self._drivers.custom(name, make)))
+        return cast(T, self._recorded(name, lambda: self._drivers.custom(name, make)))
 
     def close(self) -> None:
         self._drivers.close()
 
-    def _opened(self, name: str, reach: Callable[[], object]) -> _Heard:
-        try:
-            return _Heard(self, name, reach())
-        except Unavailable:
-            self.hear(name, "", (), reach)
-            raise
-
-    def hear(self, driver: str, method: str, arguments: tuple[object, ...], call: Callable[..., Any]) -> Any:
-        """Make a call, and write down what came of it."""
+    def call(self, driver: str, method: str, arguments: tuple[object, ...], function: Callable[..., Any]) -> Any:
+        """Make a call, write its answer or error, and return or raise it."""
         key = _key(driver, method, arguments, self._pid)
-        if key not in self._now:
+        if key not in self._tick:
             answer, error = None, None
             try:
-                answer = call(*arguments)
+                answer = function(*arguments)
             except Exception as raised:
                 error = raised
-            self._now[key] = answer, error
-            said = _write_error(error) if error else _write(_exchange(answer, arguments, str(self._pid), _SELF))
-            if key not in self._written or self._written[key] != said:
-                self._written[key] = said
-                self._line([*json.loads(key), said])
-        answer, error = self._now[key]
+            self._tick[key] = answer, error
+            encoded = _encode_error(error) if error else _encode(_replace_pid(answer, arguments, str(self._pid), _PID))
+            if key not in self._written or self._written[key] != encoded:
+                self._written[key] = encoded
+                self._write_line([*json.loads(key), encoded])
+        answer, error = self._tick[key]
         if error is not None:
             raise error
         return answer
 
-    def _line(self, content: object) -> None:
+    def _recorded(self, name: str, open_driver: Callable[[], object]) -> _RecordedDriver:
+        try:
+            return _RecordedDriver(self, name, open_driver())
+        except Unavailable:
+            self.call(name, "", (), open_driver)
+            raise
+
+    def _write_line(self, content: object) -> None:
         self._output.write(json.dumps(self._masked(content)) + "\n")
 
     def _masked(self, content: Any) -> Any:
@@ -214,8 +143,8 @@ class Record(Drivers):
         return content
 
 
-class _Heard:
-    """One driver, every call of which is written down."""
+class _RecordedDriver:
+    """A driver with all calls recorded."""
 
     def __init__(self, record: Record, name: str, driver: object) -> None:
         self._record = record
@@ -223,24 +152,24 @@ class _Heard:
         self._driver = driver
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
-        call: Callable[..., Any] = getattr(self._driver, method)
-        if method in _SILENT:
-            return call
-        return lambda *arguments: self._record.hear(self._name, method, arguments, call)
+        function: Callable[..., Any] = getattr(self._driver, method)
+        if method in _UNRECORDED:
+            return function
+        return lambda *arguments: self._record.call(self._name, method, arguments, function)
 
 
 class Replay(Drivers):
-    """Drivers that say what a capture says: the answer of the tick, or the newest one before it.
+    """Drivers that answer from a capture: with the answer of the current tick, else the newest one before it.
 
     Args:
-        lines: the capture.
+        lines: The capture.
 
     Attributes:
-        header: the first line.
-        ticks: seconds of each tick since the first.
+        header: The first line.
+        ticks: Seconds of each tick since the first one.
 
     Raises:
-        ValueError: where a line is not what a capture has.
+        ValueError: A line is invalid.
     """
 
     def __init__(self, lines: Iterable[str]) -> None:
@@ -248,100 +177,171 @@ class Replay(Drivers):
         self.header: dict[str, Any] = {}
         self.ticks: list[float] = []
         self._pid = os.getpid()
-        self._at = 0
-        self._said: list[dict[str, Any]] = []
+        self._current = 0
+        self._answers: list[dict[str, Any]] = []
         for number, line in enumerate(lines, 1):
             try:
-                self._take(json.loads(line))
+                self._add(json.loads(line))
             except (ValueError, TypeError, KeyError) as error:
                 raise ValueError(f"line {number} of the capture: {error}") from None
         if not self.ticks:
             raise ValueError("the capture has no tick")
 
-    def _take(self, content: Any) -> None:
+    def _add(self, content: Any) -> None:
         if isinstance(content, dict) and not self.header:
             if "capture" not in content:
-                raise ValueError('it has to begin with {"capture": <source>, ...}')
+                raise ValueError('the first line has no "capture"')
             self.header = content
         elif isinstance(content, dict):
             self.ticks.append(float(content["tick"]))
-            self._said.append({})
-        elif isinstance(content, list) and len(content) == 4 and self._said:
-            self._said[-1][json.dumps(content[:3])] = content[3]
+            self._answers.append({})
+        elif isinstance(content, list) and len(content) == 4 and self._answers:
+            self._answers[-1][json.dumps(content[:3])] = content[3]
         else:
-            raise ValueError("it is neither a tick nor [driver, method, arguments, answer] after one")
+            raise ValueError("neither a tick nor [driver, method, arguments, answer] after one")
 
     @property
     def time(self) -> float:
         """Seconds since the first tick."""
-        return self.ticks[self._at]
+        return self.ticks[self._current]
 
     def next(self) -> bool:
-        """Go to the next tick; False at the last one, which then goes on."""
-        if self._at + 1 == len(self.ticks):
+        """Go to the next tick. False if there is none; the last one stays current."""
+        if self._current + 1 == len(self.ticks):
             return False
-        self._at += 1
+        self._current += 1
         return True
 
     def files(self) -> Files:
-        self._open("files")
-        return cast(Files, _Saying(self, "files"))
+        return cast(Files, self._replayed(_FILES))
 
     def python_module(self, name: str) -> PythonModule:
-        self._open(name)
-        return cast(PythonModule, _Saying(self, name))
+        return cast(PythonModule, self._replayed(name))
 
     def command(self, tool: Tool) -> Command:
-        self._open(tool.name)
-        return cast(Command, _Saying(self, tool.name))
+        return cast(Command, self._replayed(tool.name))
 
     def stream(self, tool: Tool) -> StreamingCommand:
-        self._open(tool.name)
-        return cast(StreamingCommand, _Saying(self, tool.name))
+        return cast(StreamingCommand, self._replayed(tool.name))
 
     def custom(self, name: str, make: Callable[[], T]) -> T:
-        self._open(name)
-        return cast(T, _Saying(self, name))
+        return cast(T, self._replayed(name))
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no driver is open."""
 
-    def _open(self, driver: str) -> None:
-        """Raise what reaching the driver raised."""
-        for said in self._said:
-            error = _read_error(said.get(_key(driver, "", (), self._pid)))
-            if error is not None:
-                raise error
-
-    def say(self, driver: str, method: str, arguments: tuple[object, ...]) -> Any:
-        """The answer to a call.
+    def answer(self, driver: str, method: str, arguments: tuple[object, ...]) -> Any:
+        """The recorded answer to a call.
 
         Raises:
-            FileNotFoundError: where the kernel was never asked it.
-            Unavailable: where another driver was never asked it.
-            Exception: what the driver raised.
+            FileNotFoundError: The capture has no answer of the files.
+            Unavailable: The capture has no answer of another driver.
+            Exception: The recorded error.
         """
         key = _key(driver, method, arguments, self._pid)
-        for said in reversed(self._said[: self._at + 1]):
-            if key in said:
-                error = _read_error(said[key])
+        for answers in reversed(self._answers[: self._current + 1]):
+            if key in answers:
+                error = _decode_error(answers[key])
                 if error is not None:
                     raise error
-                return _exchange(_read(said[key]), arguments, _SELF, str(self._pid))
+                return _replace_pid(_decode(answers[key]), arguments, _PID, str(self._pid))
         call = f"{driver}.{method}({', '.join(map(repr, arguments))})"
-        if driver == "files":
+        if driver == _FILES:
             raise FileNotFoundError(ENOENT, f"the capture has no answer to {call}")
         raise Unavailable(f"the capture has no answer to {call}", "record it again")
 
+    def _replayed(self, name: str) -> Any:
+        """The driver.
 
-class _Saying:
-    """One driver of a capture."""
+        Raises:
+            Unavailable: It was so when the capture was recorded.
+        """
+        for answers in self._answers:
+            error = _decode_error(answers.get(_key(name, "", (), self._pid)))
+            if error is not None:
+                raise error
+        return _ReplayedDriver(self, name)
+
+
+class _ReplayedDriver:
+    """A driver that answers from a capture."""
 
     def __init__(self, replay: Replay, name: str) -> None:
         self._replay = replay
         self._name = name
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
-        if method in _SILENT:
+        if method in _UNRECORDED:
             return lambda *arguments: None
-        return lambda *arguments: self._replay.say(self._name, method, arguments)
+        return lambda *arguments: self._replay.answer(self._name, method, arguments)
+
+
+def _key(driver: str, method: str, arguments: Iterable[object], pid: int) -> str:
+    """A call as text, with a placeholder for the own pid."""
+    return json.dumps([driver, method, [_without_pid(each, pid) for each in arguments]])
+
+
+def _without_pid(argument: object, pid: int) -> object:
+    if isinstance(argument, str) and argument.startswith("/proc/"):
+        return "/".join(_PID if part == str(pid) else part for part in argument.split("/"))
+    return _PID if type(argument) is int and argument == pid else argument
+
+
+def _replace_pid(answer: Any, arguments: Sequence[object], old: str, new: str) -> Any:
+    """Replace the own pid in a listing of ``/proc`` or a folder below."""
+    listing = isinstance(answer, list) and bool(arguments) and str(arguments[0]).startswith("/proc")
+    return [new if name == old else name for name in answer] if listing else answer
+
+
+def _encode(answer: Any) -> Any:
+    """Convert an answer to JSON types."""
+    if isinstance(answer, bytes):
+        return {"bytes": answer.decode(errors="surrogateescape")}
+    if type(answer).__name__ in _TUPLES:
+        return {type(answer).__name__: {name: _encode(each) for name, each in answer._asdict().items()}}
+    if isinstance(answer, (list, tuple)):
+        return [_encode(each) for each in answer]
+    if isinstance(answer, dict):
+        return {name: _encode(each) for name, each in answer.items()}
+    return answer
+
+
+def _decode(encoded: Any) -> Any:
+    """Revert :func:`_encode`."""
+    if isinstance(encoded, list):
+        return [_decode(each) for each in encoded]
+    if isinstance(encoded, dict):
+        name, inner = next(iter(encoded.items())) if len(encoded) == 1 else ("", None)
+        if name == "bytes" and isinstance(inner, str):
+            return inner.encode(errors="surrogateescape")
+        if name in _TUPLES and isinstance(inner, dict):
+            return _TUPLES[name](**{field: _decode(each) for field, each in inner.items()})
+        return {name: _decode(each) for name, each in encoded.items()}
+    return encoded
+
+
+def _encode_error(error: Exception) -> Any:
+    if isinstance(error, Unavailable):
+        return {"error": ["Unavailable", None, error.reason, error.fix]}
+    if isinstance(error, DriverError):
+        return {"error": ["DriverError", error.code, error.text]}
+    if isinstance(error, OSError):
+        return {"error": [type(error).__name__, error.errno, error.strerror or str(error)]}
+    return {"error": [type(error).__name__, None, str(error)]}
+
+
+def _decode_error(encoded: Any) -> Exception | None:
+    """The error that an answer stands for, if it does. An exception class of a module becomes one of the same name."""
+    if not (isinstance(encoded, dict) and isinstance(encoded.get("error"), list)):
+        return None
+    kind, number, text, *fix = encoded["error"]
+    if kind == "Unavailable":
+        return Unavailable(text, *fix)
+    if kind == "DriverError":
+        return DriverError(number, text)
+    if number is not None:
+        return OSError(number, text)
+    known = getattr(builtins, kind, None)
+    if not (isinstance(known, type) and issubclass(known, Exception)):
+        known = type(kind, (Exception,), {})
+    return cast(Exception, known(text))

@@ -1,14 +1,12 @@
-"""Http: a page that is fetched again and again, and can neither hold us up nor flood us.
+"""Fetch a page over HTTP within a deadline and a size limit.
 
-The standard library's ``http.client`` is used as it is, below what tracing instruments: a scrape is no span of the
-program's. No proxy is asked, and a redirection is followed on the same server only, so that headers and tokens go
-nowhere else.
+The standard library's ``http.client`` is used below what HTTP instrumentations patch, so a scrape makes no span.
+Proxies are ignored. Redirects are followed on the same server only, so headers and tokens are sent to no other.
 """
 
 from __future__ import annotations
 
 import io
-import os
 import socket
 import ssl
 import time
@@ -24,27 +22,27 @@ from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.version import __version__
 
 _CHUNK: Final = 1 << 16
-_HOPS: Final = 3
-_MOVED: Final = (301, 302, 303, 307, 308)
+_REDIRECTS: Final = 2
+_REDIRECT_CODES: Final = (301, 302, 303, 307, 308)
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where a page is, what is sent along, and how much of it may come.
+    """The address of a page and how to fetch it.
 
     Attributes:
-        url: http or https.
-        accept: the formats that are understood.
-        headers: more to send along.
-        token_file: the file of a bearer token, read anew each time.
-        ca_file: authorities instead of the system's.
-        cert_file: our own certificate.
-        key_file: its key, where that is not in the same file.
-        seconds: that it may take, all in all; looking up the host's name comes on top.
-        most: bytes of the page, unpacked.
+        url: HTTP or HTTPS.
+        accept: The Accept header.
+        headers: More headers.
+        token_file: File with a bearer token, read for each request.
+        ca_file: Certificate authorities instead of the system's.
+        cert_file: Client certificate.
+        key_file: Key of the client certificate, if it is not in the same file.
+        seconds: Deadline for the whole call, without the lookup of the host name.
+        most: Bytes of the uncompressed page.
     """
 
-    url: str = field(repr=False)  # its query or user may be secret
+    url: str = field(repr=False)  # the query or the user may be secret
     accept: str = "*/*"
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     token_file: str = ""
@@ -56,64 +54,62 @@ class Address:
 
 
 class Http:
-    """A page at an address."""
+    """Fetches the page of an address."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
         self._url = urlsplit(address.url)
-        self._context: ssl.SSLContext | None = None
-        self._files: list[float] = []
 
     def get(self) -> dict[str, Any]:
-        """Fetch it.
+        """Fetch the page.
 
         Returns:
-            ``type``: what the server calls it; ``body``: its bytes, unpacked; ``seconds``: what it took.
+            ``type``: the Content-Type; ``body``: the uncompressed bytes; ``seconds``: the duration.
 
         Raises:
-            TimeoutError: it was not there in time.
-            DriverError: the server has another answer, or the page is longer than it may be.
-            OSError: the server cannot be reached.
+            TimeoutError: The deadline passed.
+            DriverError: The response is not a page, or it is too long.
+            OSError: The server cannot be reached.
         """
-        begun = time.monotonic()
-        line = _Line(begun + self._address.seconds)
+        start = time.monotonic()
+        deadline = start + self._address.seconds
         url = self._url
-        for _ in range(_HOPS):
+        for _ in range(1 + _REDIRECTS):
             try:
-                kind, body, moved = self._fetch(url, line)
+                kind, body, location = self._fetch(url, deadline)
             except (HTTPException, UnicodeError) as error:
-                raise DriverError(0, f"it does not speak HTTP ({type(error).__name__})") from None
-            if moved is None:
-                return {"type": kind, "body": body, "seconds": round(time.monotonic() - begun, 6)}
-            url = urlsplit(urljoin(url.geturl(), moved))
+                raise DriverError(0, f"invalid HTTP response ({type(error).__name__})") from None
+            if location is None:
+                return {"type": kind, "body": body, "seconds": round(time.monotonic() - start, 6)}
+            url = urlsplit(urljoin(url.geturl(), location))
             if (url.scheme, url.netloc) != (self._url.scheme, self._url.netloc):
-                raise DriverError(0, "it redirects to another server, which is not followed: name that one")
-        raise DriverError(0, "it redirects again and again")
+                raise DriverError(0, "redirect to another server is not followed; use that server's url")
+        raise DriverError(0, f"more than {_REDIRECTS} redirects")
 
-    def _fetch(self, url: SplitResult, line: _Line) -> tuple[str, bytes, str | None]:
-        """The page, or where it has moved to."""
-        host, secure = url.hostname or "", url.scheme == "https"
-        port = url.port or (443 if secure else 80)
-        with closing(socket.create_connection((host, port), line.left())) as plain:
-            plain.settimeout(line.left())
-            line.socket = self._secured(plain, host) if secure else plain
-            with closing(line.socket):
+    def _fetch(self, url: SplitResult, deadline: float) -> tuple[str, bytes, str | None]:
+        """Content-Type and body, or the location of a redirect."""
+        host = url.hostname or ""
+        port = url.port or (443 if url.scheme == "https" else 80)
+        headers = self._headers(url)
+        with closing(_connected(host, port, deadline)) as plain:
+            plain.settimeout(_left(deadline))
+            with closing(self._encrypted(plain, host) if url.scheme == "https" else plain) as connected:
                 connection = HTTPConnection(host, port)
-                connection.sock = line
+                connection.sock = cast(socket.socket, _Deadline(connected, deadline))
                 connection.putrequest("GET", (url.path or "/") + (f"?{url.query}" if url.query else ""), True, True)
-                for name, value in self._headers(url).items():
+                for name, value in headers.items():
                     connection.putheader(name, value)
                 connection.endheaders()
                 with closing(connection.getresponse()) as response:
-                    if response.status in _MOVED and response.headers["Location"]:
+                    if response.status in _REDIRECT_CODES and response.headers["Location"]:
                         return "", b"", response.headers["Location"]
                     if response.status != 200:
-                        raise DriverError(response.status, f"it answers HTTP {response.status}")
+                        raise DriverError(response.status, f"HTTP status {response.status}")
                     return response.headers["Content-Type"] or "", self._body(response), None
 
     def _headers(self, url: SplitResult) -> dict[str, str]:
         address = self._address
-        found = {
+        defaults = {
             "Host": url.netloc,
             "User-Agent": f"opentelemetry-instrumentation-hardware/{__version__}",
             "Accept": address.accept,
@@ -122,103 +118,109 @@ class Http:
             "Connection": "close",
         }
         if address.token_file:
-            found["Authorization"] = f"Bearer {self._token()}"
+            defaults["Authorization"] = f"Bearer {_token(address.token_file)}"
         given = {name.lower() for name in address.headers}
-        return {**{name: value for name, value in found.items() if name.lower() not in given}, **address.headers}
+        return {**{name: value for name, value in defaults.items() if name.lower() not in given}, **address.headers}
 
-    def _token(self) -> str:
-        path = self._address.token_file
-        try:
-            with open(path, encoding="ascii") as file:
-                token = file.read(_CHUNK).strip()
-        except (OSError, ValueError) as error:
-            why = getattr(error, "strerror", None) or "it is no token"
-            raise DriverError(0, f"the token in {path} cannot be read: {why}") from None
-        if not token or not token.isprintable() or " " in token:
-            raise DriverError(0, f"the token in {path} cannot be read: it is no token")
-        return token
-
-    def _secured(self, plain: socket.socket, host: str) -> socket.socket:
-        """The same connection, encrypted; certificates that were renewed are read anew."""
+    def _encrypted(self, plain: socket.socket, host: str) -> socket.socket:
+        """A TLS connection. The certificate files are read each time, because they may be renewed."""
         address = self._address
         try:
-            files = [os.stat(path).st_mtime for path in (address.ca_file, address.cert_file, address.key_file) if path]
-            if self._context is None or files != self._files:
-                context = ssl.create_default_context(cafile=address.ca_file or None)
-                if address.cert_file:
-                    context.load_cert_chain(address.cert_file, address.key_file or None, "")
-                self._context, self._files = context, files
-            return self._context.wrap_socket(plain, server_hostname=host)
+            context = ssl.create_default_context(cafile=address.ca_file or None)
+            if address.cert_file:
+                context.load_cert_chain(address.cert_file, address.key_file or None, "")
+            return context.wrap_socket(plain, server_hostname=host)
         except TimeoutError:
             raise
         except ssl.SSLCertVerificationError as error:
-            raise DriverError(0, f"its certificate is not trusted: {error.verify_message}") from None
+            raise DriverError(0, f"certificate is not trusted: {error.verify_message}") from None
         except ssl.SSLError as error:
-            raise DriverError(0, f"TLS fails: {error.reason or 'a certificate or key cannot be used'}") from None
+            raise DriverError(0, f"TLS error: {error.reason or 'invalid certificate or key file'}") from None
 
     def _body(self, response: HTTPResponse) -> bytes:
-        """The whole page, unpacked piece by piece, so that a small packet cannot become a large one."""
+        """The whole page, decompressed in chunks so that a compressed bomb takes little memory."""
         coding = (response.headers["Content-Encoding"] or "").strip().lower()
         if coding not in ("", "identity", "gzip"):
-            raise DriverError(0, f"it packs the page in a way that was not asked for ({coding[:20]})")
-        packed = zlib.decompressobj(31) if coding == "gzip" else None
-        most = self._address.most
+            raise DriverError(0, f"unsupported Content-Encoding: {coding[:20]}")
+        gzip = zlib.decompressobj(31) if coding == "gzip" else None
         body = bytearray()
-        while piece := response.read1(_CHUNK):
-            while piece:
+        while chunk := response.read1(_CHUNK):
+            while chunk:
                 try:
-                    body += packed.decompress(piece, _CHUNK) if packed else piece
+                    body += gzip.decompress(chunk, _CHUNK) if gzip else chunk
                 except zlib.error:
-                    raise DriverError(0, "its page is packed wrongly") from None
-                piece = packed.unconsumed_tail if packed else b""
-                if len(body) > most:
-                    raise DriverError(0, f"its page is longer than {most} bytes")
-        if packed is not None and not packed.eof:
-            raise DriverError(0, "its page ends in the middle")
-        if response.length:
-            raise DriverError(0, "its page ends in the middle")
+                    raise DriverError(0, "invalid gzip data") from None
+                chunk = gzip.unconsumed_tail if gzip else b""
+                if len(body) > self._address.most:
+                    raise DriverError(0, f"the page is longer than {self._address.most} bytes")
+        if response.length or (gzip is not None and not gzip.eof):
+            raise DriverError(0, "the page is truncated")
         return bytes(body)
 
 
-class _Line(io.RawIOBase):
-    """A connection with one deadline for all that goes over it, however slowly it drips."""
+def _token(path: str) -> str:
+    try:
+        with open(path, encoding="ascii") as file:
+            token = file.read(_CHUNK).strip()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "not ASCII"
+        raise DriverError(0, f"cannot read the token file {path}: {reason}") from None
+    if not token or not token.isprintable() or " " in token:
+        raise DriverError(0, f"cannot read the token file {path}: file does not contain a single token")
+    return token
 
-    def __init__(self, deadline: float) -> None:
+
+def _left(deadline: float) -> float:
+    """Seconds until the deadline.
+
+    Raises:
+        TimeoutError: It has passed.
+    """
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("timed out")
+    return left
+
+
+def _connected(host: str, port: int, deadline: float) -> socket.socket:
+    """A connection to the first address of the host that accepts one; all addresses share the time that is left.
+
+    ``socket.create_connection`` gives each address the whole timeout.
+    """
+    addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    for number, (family, kind, protocol, _, address) in enumerate(addresses):
+        try:
+            connection = socket.socket(family, kind, protocol)
+            try:
+                connection.settimeout(_left(deadline) / (len(addresses) - number))
+                connection.connect(address)
+            except OSError:
+                connection.close()
+                raise
+            return connection
+        except OSError:
+            if number + 1 == len(addresses):
+                raise
+    raise OSError(f"{host} has no address")
+
+
+class _Deadline(io.RawIOBase):
+    """The socket of an HTTPConnection. Each call gets the time that is left, so a slow drip of bytes ends as well."""
+
+    def __init__(self, connection: socket.socket, deadline: float) -> None:
+        self._connection = connection
         self._deadline = deadline
-        self.socket = cast(socket.socket, None)
-
-    def left(self) -> float:
-        """Seconds until the deadline.
-
-        Raises:
-            TimeoutError: it has passed.
-        """
-        left = self._deadline - time.monotonic()
-        if left <= 0:
-            raise TimeoutError("it did not answer in time")
-        return left
 
     def sendall(self, data: bytes) -> None:
-        """Send."""
-        self.socket.settimeout(self.left())
-        self.socket.sendall(data)
+        self._connection.settimeout(_left(self._deadline))
+        self._connection.sendall(data)
 
     def makefile(self, mode: str) -> io.BufferedReader:
-        """What a response is read from."""
-        return io.BufferedReader(_Line.of(self))
-
-    @classmethod
-    def of(cls, line: _Line) -> _Line:
-        """Another end of the same connection: closing it closes nothing else."""
-        found = cls(line._deadline)
-        found.socket = line.socket
-        return found
+        return io.BufferedReader(_Deadline(self._connection, self._deadline))
 
     def readable(self) -> bool:
-        """It is."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Receive what has come."""
-        self.socket.settimeout(self.left())
-        return self.socket.recv_into(buffer)
+        self._connection.settimeout(_left(self._deadline))
+        return self._connection.recv_into(buffer)

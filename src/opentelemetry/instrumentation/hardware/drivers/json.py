@@ -1,4 +1,4 @@
-"""JSON as tools print it, and its numbers. One of more digits than any machine says is infinite; NaN is no JSON."""
+"""JSON as drivers print it. Integers of more than 20 digits become infinity, NaN and Infinity are refused."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Final, NoReturn
 from opentelemetry.instrumentation.hardware.model import Number
 
 _DIGITS = 20
-"""An integer of more digits is none of a machine's."""
+"""Digits of the longest integer; converting a very long one would take minutes."""
 
 
-def _whole(digits: str) -> Number:
+def _integer(digits: str) -> Number:
     return int(digits) if len(digits) <= _DIGITS else math.inf
 
 
 def _refuse(word: str) -> NoReturn:
-    raise ValueError(word)
+    raise ValueError(f"{word} is not JSON")
 
 
-DECODER: Final = json.JSONDecoder(parse_int=_whole, parse_constant=_refuse)
+DECODER: Final = json.JSONDecoder(parse_int=_integer, parse_constant=_refuse)
 
 
 def number(value: object, least: float, most: float) -> Number | None:
-    """A value of a document, where it is a number that can be true: finite, and within these bounds."""
+    """A decoded value if it is a number between two bounds, else None. Booleans are not numbers."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return value if least <= value <= most else None

@@ -1,8 +1,8 @@
-"""Command: a tool of a vendor, run as a child that cannot outlive its deadline, flood us, or be left behind.
+"""Run a vendor's command-line tool with a deadline, bounded output and a scrubbed environment.
 
-A tool may hang (a wedged device puts it to sleep where no signal reaches it), print without end, crash in the middle of
-a line, or start children of its own that keep its output open. Whatever it does costs the thread that runs it little
-more than the deadline, and memory up to a bound.
+A tool may hang, print without end, crash in the middle of a line, or leave children that keep its output open. A
+process that sleeps in its driver cannot even be killed. None of this costs the calling thread much more than the
+deadline.
 """
 
 from __future__ import annotations
@@ -23,35 +23,22 @@ if sys.platform != "win32":
     import fcntl
 
 LIMIT: Final = 16 << 20
-"""Bytes that a tool may print; one that prints more is broken."""
+"""Bytes of output at which a tool is killed."""
 
-_SENTENCES = 4096
-"""Bytes that are kept of what a tool says beside its output: the newest."""
+POLL: Final = 0.05
+"""Seconds between two checks whether a silent child has exited."""
+
+_STDERR = 4096
+"""Bytes kept of stderr: the last ones."""
 
 _GRACE = 1.0
-"""Seconds that a killed child may take to end. One that sleeps in its driver never does."""
+"""Seconds to wait for the end of a killed child."""
 
-LOOK: Final = 0.05
-"""Seconds between two looks whether a silent child has ended."""
+_PAUSE = 0.0005
+"""Seconds until the second check whether a child has exited; doubled for each further one, up to :data:`POLL`."""
 
-_KEPT = ("PATH", "HOME", "LD_LIBRARY_PATH")
-"""What a tool is told of our environment, beside what its vendor has named. Nothing that would load Python code of
-ours into a tool that is written in Python, and nobody's secrets."""
-
-
-class Output(NamedTuple):
-    """What a tool said.
-
-    Attributes:
-        code: its exit code; the negated signal where one ended it; 0 where the program around us reaps every child.
-        stdout: what it printed.
-        stderr: the end of what it said beside that.
-    """
-
-    code: int
-    stdout: bytes
-    stderr: bytes = b""
-
+_ENVIRONMENT = ("PATH", "HOME", "LD_LIBRARY_PATH")
+"""Variables that every tool gets. PYTHONPATH, LD_PRELOAD and everybody's credentials are not passed on."""
 
 _KEEPER: Final = (
     "/bin/sh",
@@ -59,303 +46,293 @@ _KEEPER: Final = (
     '"$@" </dev/null & exec >/dev/null 2>&1; read -r _; kill -KILL 0',
     "sh",
 )
-"""Starts a tool beside itself and, once its own input ends, kills all that it started, and itself."""
+"""Runs a tool in the background and kills its whole process group as soon as stdin is closed."""
 
 
-def interpreter() -> str:
-    """A Python for a program of ours: the one that runs us; where that is a server or a frozen program, PATH's."""
-    running = sys.executable or ""
-    return running if "python" in os.path.basename(running) else "python3"
+class Output(NamedTuple):
+    """The output of a tool that has exited.
+
+    Attributes:
+        code: The exit code, or the negated signal number. 0 if the program around us reaps all children itself.
+        stdout: All of it.
+        stderr: The end of it.
+    """
+
+    code: int
+    stdout: bytes
+    stderr: bytes = b""
 
 
 class Tool(NamedTuple):
-    """What a tool is called, and how it is come by.
+    """A command-line tool and where to find it.
 
     Attributes:
-        name: what it is called.
-        path: where it is; otherwise it is looked for on PATH, then in the folders.
-        folders: where its vendor puts it.
-        keep: how the names of environment variables begin that are its vendor's own.
-        fix: what to do where there is none.
-        first: the arguments that come before all others: of an interpreter, the program.
+        name: The name of the executable.
+        path: Its path. If empty, it is looked up on PATH and then in the folders.
+        folders: Where the vendor installs it.
+        environment: Prefixes of further environment variables that it gets.
+        fix: What to do if it is not installed.
+        arguments: Arguments before all others: for an interpreter, the program.
     """
 
     name: str
     path: str = ""
     folders: tuple[str, ...] = ()
-    keep: tuple[str, ...] = ()
+    environment: tuple[str, ...] = ()
     fix: str = ""
-    first: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
 
-    def at(self, setting: str | None) -> Tool:
-        """The same, where a setting says that it is, if it does."""
-        return self._replace(path=named(setting) or self.path)
+    def with_setting(self, setting: str | None) -> Tool:
+        """The tool at the path that a setting has, if it has one."""
+        return self._replace(path=setting_path(setting) or self.path)
 
     def find(self) -> str:
-        """Where it is.
+        """Return the absolute path.
 
         Raises:
-            Unavailable: it is nowhere.
+            Unavailable: The tool is not installed.
         """
-        places = os.pathsep.join([os.environ.get("PATH", os.defpath), *self.folders])
-        found = shutil.which(self.path or self.name, path=places)
-        if found is None:
-            raise Unavailable(f"{self.path} is no program" if self.path else f"there is no {self.name}", self.fix)
-        return os.path.abspath(found)
+        folders = os.pathsep.join([os.environ.get("PATH", os.defpath), *self.folders])
+        path = shutil.which(self.path or self.name, path=folders)
+        if path is None:
+            reason = f"{self.path} is not executable" if self.path else f"{self.name} is not installed"
+            raise Unavailable(reason, self.fix)
+        return os.path.abspath(path)
 
 
-def named(setting: str | None) -> str:
-    """The path of a tool or library that a setting names; ``None``, "auto" and "off" name none."""
+def setting_path(setting: str | None) -> str:
+    """The path that the setting of a tool or library has; empty for None, "auto" and "off"."""
     return "" if setting in (None, "auto", "off") else str(setting)
 
 
+def python_executable() -> str:
+    """The running interpreter, or ``python3`` if we run in a server or a frozen program."""
+    running = sys.executable or ""
+    return running if "python" in os.path.basename(running) else "python3"
+
+
 class Command:
-    """A tool of a vendor, to be run again and again.
+    """A tool that is run again and again, one child at a time.
 
     Raises:
-        Unavailable: where there is no such tool.
+        Unavailable: The tool is not installed.
     """
 
     def __init__(self, tool: Tool) -> None:
         self._tool = tool
         self._path = tool.find()
         self._launcher: tuple[str, ...] | None = None
-        self._left: Child | None = None
+        self._unkillable: Child | None = None
 
     def run(self, arguments: Sequence[str], seconds: float) -> Output:
-        """Run the tool to its end.
+        """Run the tool until it exits.
 
         Raises:
-            TimeoutError: it did not end in time, and was killed with all that it had started.
-            ChildProcessError: it printed more than :data:`LIMIT`; or the one before could not be killed and still
-                lives, and there is never a second one.
-            OSError: the system cannot start it now.
-            Unavailable: the tool is gone, or is no program of this machine.
+            TimeoutError: The deadline passed. The tool was killed, with all processes that it started.
+            ChildProcessError: It printed more than :data:`LIMIT`, or an earlier child cannot be killed.
+            OSError: The system cannot start a process now.
+            Unavailable: The tool is gone or not executable.
         """
-        child = self.start(arguments)
-        return self._whole(child, seconds)
+        return self._run(self.start(arguments), seconds)
 
-    def start(self, arguments: Sequence[str], for_long: bool = False) -> Child:
-        """Start the tool, and leave it to the caller to listen to it, and to :meth:`end` it.
+    def start(self, arguments: Sequence[str], end_with_us: bool = False) -> Child:
+        """Start the tool. The caller reads its output and passes it to :meth:`stop`.
 
         Args:
-            arguments: for the tool.
-            for_long: it dies with us, even where the kernel would not see to that.
+            arguments: For the tool.
+            end_with_us: Kill it when this process dies, also where the kernel has no means for that.
 
         Raises:
-            ChildProcessError: the one before could not be killed and still lives.
-            OSError: the system cannot start it now.
-            Unavailable: the tool is gone, or is no program of this machine.
+            ChildProcessError: An earlier child cannot be killed.
+            OSError: The system cannot start a process now.
+            Unavailable: The tool is gone or not executable.
         """
         if self._launcher is None:
-            self._launcher = self._probed()
-        if self._left is not None and not self._left.gone():
+            self._launcher = self._find_launcher()
+        if self._unkillable is not None and not self._unkillable.has_exited():
             raise ChildProcessError(
-                f"{self._tool.name} hangs, cannot be killed, and none is started while process {self._left.pid} lives"
+                f"{self._tool.name} hangs and cannot be killed; it is not started again while process "
+                f"{self._unkillable.pid} exists"
             )
-        self._left = None
+        self._unkillable = None
         if not os.access(self._path, os.X_OK):
-            raise Unavailable(f"{self._path} is no program any more", self._tool.fix)
-        kept = for_long and not self._launcher
-        return self._started([*(_KEEPER if kept else self._launcher), self._path, *self._tool.first, *arguments], kept)
+            raise Unavailable(f"{self._path} is not executable", self._tool.fix)
+        keeper = end_with_us and not self._launcher
+        line = [*(_KEEPER if keeper else self._launcher), self._path, *self._tool.arguments, *arguments]
+        return self._spawn(line, keeper)
 
-    def end(self, child: Child) -> None:
-        """Kill a child with all that it started, and reap it; one that cannot be killed is remembered."""
-        if not child.end():
-            self._left = child
+    def stop(self, child: Child) -> None:
+        """Kill a child with all processes that it started, and reap it."""
+        if not child.kill():
+            self._unkillable = child
 
-    def _probed(self) -> tuple[str, ...]:
-        """What has the kernel kill a child once the thread that started it is gone, as it is when we are killed.
+    def _find_launcher(self) -> tuple[str, ...]:
+        """The command prefix that makes the kernel kill a tool when the thread that started it ends.
 
-        The kernel must be told between fork and exec, where no Python code may run in a program with threads, so a
-        tool that does it in between is used; util-linux has brought it since 2018. Where there is none, a child that
-        hangs at the moment when we are killed outlives us; any other ends by itself.
+        PR_SET_PDEATHSIG has to be set between fork and exec, where a multithreaded program cannot run Python code, so
+        util-linux's setpriv sets it. Without setpriv a tool that hangs while this process is killed outlives it.
         """
         setpriv = shutil.which("setpriv")
         launcher = (setpriv, "--pdeathsig", "KILL") if setpriv else ()
         with suppress(OSError, Unavailable):
-            if launcher and b"util-linux" in self._whole(self._started([*launcher, "--version"]), 2.0).stdout:
+            if launcher and b"util-linux" in self._run(self._spawn([*launcher, "--version"]), 2.0).stdout:
                 return launcher
         return ()
 
-    def _started(self, line: list[str], kept: bool = False) -> Child:
+    def _spawn(self, line: list[str], keeper: bool = False) -> Child:
+        names = [name for name in os.environ if name in _ENVIRONMENT or name.startswith(self._tool.environment)]
+        environment = {name: os.environ.get(name, "") for name in names}
         try:
-            return Child(self._tool.name, line, self._environment(), kept)
+            return Child(self._tool.name, line, {**environment, "LANG": "C", "LC_ALL": "C"}, keeper)
         except (FileNotFoundError, PermissionError) as error:
             raise Unavailable(f"{line[0]} cannot be started: {error.strerror}", self._tool.fix) from None
 
-    def _whole(self, child: Child, seconds: float) -> Output:
+    def _run(self, child: Child, seconds: float) -> Output:
         try:
-            return child.read(time.monotonic() + seconds)
+            return child.read_all(time.monotonic() + seconds)
         except TimeoutError:
-            raise TimeoutError(f"{self._tool.name} did not end within {seconds:g} s") from None
+            raise TimeoutError(f"{self._tool.name} timed out after {seconds:g} s") from None
         finally:
-            self.end(child)
-
-    def _environment(self) -> dict[str, str]:
-        kept = {
-            name: os.environ.get(name, "")  # the program may change it meanwhile
-            for name in list(os.environ)
-            if name in _KEPT or name.startswith(self._tool.keep)
-        }
-        return {**kept, "LANG": "C", "LC_ALL": "C"}
+            self.stop(child)
 
 
 class Child:
-    """One run of a tool, with all that it starts: a session and process group of its own.
+    """One run of a tool, in a session and process group of its own, with empty stdin.
 
-    It is spawned in one call, not by :mod:`subprocess`: that waits for the end of a pipe, which a process that the
-    program forks at this moment, a worker say, keeps open for as long as it lives.
+    It is spawned directly and not by :mod:`subprocess`. Popen waits for the end of a pipe that a process forked by the
+    program at the same moment, such as a worker, keeps open for its whole life.
+
+    Args:
+        name: The name of the tool, for error messages.
+        line: The path and the arguments.
+        environment: The environment variables.
+        keeper: Whether stdin is a pipe that ends when this process dies, for :data:`_KEEPER`.
     """
 
-    def __init__(self, name: str, line: list[str], environment: dict[str, str], kept: bool = False) -> None:
-        """Start it; its input is empty, and where it is ``kept``, ends with us."""
+    def __init__(self, name: str, line: list[str], environment: dict[str, str], keeper: bool = False) -> None:
         self.stderr = bytearray()
         self._name = name
         self._code: int | None = None
-        self._ours = True
-        self._ends: dict[int, tuple[int, int] | None] = {}
-        theirs: list[int] = []
+        self._pipes: dict[int, tuple[int, int] | None] = {}
+        child_ends: list[int] = []
         try:
-            for stream in range(2 + kept):
-                reading, writing = map(_moved, os.pipe())
-                ours, other = (reading, writing) if stream < 2 else (writing, reading)
-                self._ends[ours] = file_identity(ours)
-                theirs.append(other)
-            source: tuple[object, ...] = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
-            if kept:
-                source = (os.POSIX_SPAWN_DUP2, theirs[2], 0)
+            for stream in range(2 + keeper):
+                reader, writer = map(_above_standard_streams, os.pipe())
+                ours, theirs = (reader, writer) if stream < 2 else (writer, reader)
+                self._pipes[ours] = file_identity(ours)
+                child_ends.append(theirs)
+            stdin: tuple[object, ...] = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
+            if keeper:
+                stdin = (os.POSIX_SPAWN_DUP2, child_ends[2], 0)
             self.pid = os.posix_spawn(
                 line[0],
                 line,
                 environment,
                 file_actions=[
-                    *((os.POSIX_SPAWN_CLOSE, each) for each in _inheritable()),
-                    source,
-                    *((os.POSIX_SPAWN_DUP2, end, stream) for stream, end in enumerate(theirs[:2], 1)),
+                    *((os.POSIX_SPAWN_CLOSE, descriptor) for descriptor in _inheritable()),
+                    stdin,
+                    (os.POSIX_SPAWN_DUP2, child_ends[0], 1),
+                    (os.POSIX_SPAWN_DUP2, child_ends[1], 2),
                 ],
                 setsid=True,
                 setsigmask=(),
-                setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),  # Python ignores them, and a child would
+                setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),  # Python ignores them, and a child would inherit that
             )
         except BaseException:
             self._close()
             raise
         finally:
-            for end in theirs:
-                os.close(end)
-        self._stdout, stderr = list(self._ends)[:2]
+            for descriptor in child_ends:
+                os.close(descriptor)
+        self._stdout, stderr = list(self._pipes)[:2]
         self._open = {self._stdout, stderr}
-        self._waiting = select.poll()
-        for each in self._open:
-            self._waiting.register(each, select.POLLIN)
+        self._poll = select.poll()
+        for descriptor in self._open:
+            self._poll.register(descriptor, select.POLLIN)
 
-    def _close(self) -> None:
-        while self._ends:
-            end, ours = self._ends.popitem()
-            if file_identity(end) == ours:
-                os.close(end)
-
-    def read(self, deadline: float) -> Output:
-        """What it says until it ends.
+    def read_all(self, deadline: float) -> Output:
+        """Read until the tool exits.
 
         Raises:
-            TimeoutError: it does not end.
-            ChildProcessError: it says too much.
+            TimeoutError: The deadline passed.
+            ChildProcessError: The tool printed more than :data:`LIMIT`.
         """
-        said = bytearray()
-        while (piece := self.hear(min(deadline - time.monotonic(), LOOK))) is not None:
+        stdout = bytearray()
+        while (chunk := self.read_chunk(min(deadline - time.monotonic(), POLL))) is not None:
             if time.monotonic() >= deadline:
                 raise TimeoutError
-            said += piece
-            if len(said) > LIMIT:
+            stdout += chunk
+            if len(stdout) > LIMIT:
                 raise ChildProcessError(f"{self._name} printed more than {LIMIT >> 20} MiB")
         if not self._wait(deadline):
             raise TimeoutError
-        return Output(self._code or 0, bytes(said), bytes(self.stderr))
+        return Output(self._code or 0, bytes(stdout), bytes(self.stderr))
 
-    def hear(self, seconds: float) -> bytes | None:
-        """What it prints now; waits so long for it, at most. None once it has said all that it ever will.
+    def read_chunk(self, seconds: float) -> bytes | None:
+        """Wait up to some seconds for output and return it. None after the end of all output.
 
         Raises:
-            ChildProcessError: the program has closed our end, and may have a file of its own under its number.
+            ChildProcessError: The program has closed our end of the pipe. A file of its own may have the number now.
         """
-        ended = self._ended()  # before it is looked what there is to read: nothing comes after that
-        ready = self._waiting.poll(0 if ended else 1000 * max(0.0, seconds)) if self._open else []
-        if not self._open or (ended and not ready):
-            return None  # in the latter case a child of its own still holds the streams, and has nothing to say
-        said = b""
-        for stream, _ in ready:
-            if file_identity(stream) != self._ends[stream]:
-                raise ChildProcessError(f"the program closed the pipe that {self._name} prints into")
-            piece = os.read(stream, 1 << 16)
-            if not piece:
-                self._waiting.unregister(stream)
-                self._open.discard(stream)
-            elif stream == self._stdout:
-                said = piece
+        exited = self.has_exited()  # before polling: afterwards no more output can come
+        ready = self._poll.poll(0 if exited else 1000 * max(0.0, seconds)) if self._open else []
+        if not self._open or (exited and not ready):
+            return None  # with open pipes: a grandchild still holds them
+        output = b""
+        for descriptor, _ in ready:
+            if file_identity(descriptor) != self._pipes[descriptor]:
+                raise ChildProcessError(f"the program closed the pipe to {self._name}")
+            chunk = os.read(descriptor, 1 << 16)
+            if not chunk:
+                self._poll.unregister(descriptor)
+                self._open.discard(descriptor)
+            elif descriptor == self._stdout:
+                output = chunk
             else:
-                self.stderr += piece
-                del self.stderr[:-_SENTENCES]
-        return said
+                self.stderr += chunk
+                del self.stderr[:-_STDERR]
+        return output
 
-    def end(self) -> bool:
-        """Kill it with all that it started, and reap it; False where it does not die."""
+    def kill(self) -> bool:
+        """Kill the tool with its process group and reap it. False if it does not die."""
         self._close()
-        self._ended()
-        if self._ours:  # else its number may be another's by now
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, signal.SIGKILL)
-        self._wait(time.monotonic() + _GRACE)
-        return self.gone()
+        if not self.has_exited():
+            self._kill_group()
+        return self._wait(time.monotonic() + _GRACE)
 
-    def gone(self) -> bool:
-        """Whether it has ended; it is reaped then."""
-        if not self._ended():
-            return False
-        if self._ours:
-            self._ours = False
-            with suppress(ChildProcessError):
-                os.waitpid(self.pid, 0)
-        return True
-
-    def _ended(self) -> bool:
-        """Whether it has ended; it is not reaped yet, so that its number and its group's stay its own."""
+    def has_exited(self) -> bool:
+        """Whether the tool has exited. It is reaped then, and the rest of its process group killed."""
         if self._code is None:
-            if not hasattr(os, "waitid"):
-                return self._reaped()
             try:
-                found = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            except ChildProcessError:  # the program reaps every child or ignores them all; or this is a fork of it
-                self._code, self._ours = 0, False
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+            except ChildProcessError:  # the program reaps or ignores all children, or this is a forked child of it
+                self._code = 0
             else:
-                if found is not None:
-                    self._code = found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+                if pid:
+                    self._kill_group()  # at once: the number can be reused when no process of the group is left
+                    self._code = os.waitstatus_to_exitcode(status)
         return self._code is not None
 
-    def _reaped(self) -> bool:
-        """The same where the system only tells it by reaping: macOS before Python 3.13."""
-        try:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-        except ChildProcessError:
-            self._code, self._ours = 0, False
-            return True
-        if pid:
-            with suppress(ProcessLookupError, PermissionError):  # at once, as long as the group's number is its own
-                os.killpg(self.pid, signal.SIGKILL)
-            self._code, self._ours = os.waitstatus_to_exitcode(status), False
-        return bool(pid)
+    def _kill_group(self) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
 
     def _wait(self, deadline: float) -> bool:
-        """Wait for its end; False where it does not come."""
-        pause = 0.0005
-        while not self._ended():
+        """Wait until the tool has exited. False if the deadline passes."""
+        pause = _PAUSE
+        while not self.has_exited():
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
-            pause = min(2 * pause, LOOK)
+            pause = min(2 * pause, POLL)
             time.sleep(min(pause, left))
         return True
+
+    def _close(self) -> None:
+        while self._pipes:
+            descriptor, identity = self._pipes.popitem()
+            if file_identity(descriptor) == identity:
+                os.close(descriptor)
 
 
 def file_identity(descriptor: int) -> tuple[int, int] | None:
@@ -370,8 +347,8 @@ def file_identity(descriptor: int) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def _moved(descriptor: int) -> int:
-    """The descriptor, or another one in its place that no standard stream has: a program may have closed its own."""
+def _above_standard_streams(descriptor: int) -> int:
+    """The descriptor, moved if its number is one of 0 to 2, which are free in a program that closed its own streams."""
     if descriptor > 2:
         return descriptor
     moved: int = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
@@ -380,9 +357,9 @@ def _moved(descriptor: int) -> int:
 
 
 def _inheritable() -> Iterator[int]:
-    """What a child would have of our descriptors: those that a library or the program opened for all to have."""
-    with suppress(FileNotFoundError):  # where a program has a root folder without devices, they are its own affair
+    """The descriptors that a child would inherit, which libraries or the program opened without O_CLOEXEC."""
+    with suppress(FileNotFoundError):  # without /dev/fd they are inherited
         for name in os.listdir("/dev/fd"):
-            with suppress(OSError):  # the one that listed them
+            with suppress(OSError):  # the descriptor of this listing
                 if int(name) > 2 and os.get_inheritable(int(name)):
                     yield int(name)

@@ -98,7 +98,7 @@ class Raw:
                 reasons.append(gone.reason)
         if self._config.amd_smi != "off":
             try:
-                tool = by_amd_smi(self._drivers.command(amd_smi.TOOL.at(self._config.amd_smi)))
+                tool = by_amd_smi(self._drivers.command(amd_smi.TOOL.with_setting(self._config.amd_smi)))
                 listing = Listing(tool, choice)
                 return listing, lambda: {card.number: words(card.numbers) for card in listing.cards()}
             except Unavailable as gone:
@@ -107,7 +107,7 @@ class Raw:
 
     def _by_rocm_smi(self, choice: DeviceFilter) -> tuple[Listing, Callable[[], dict[int, Words]]]:
         """Its own texts."""
-        command = self._drivers.command(rocm_smi.TOOL.at(self._config.rocm_smi))
+        command = self._drivers.command(rocm_smi.TOOL.with_setting(self._config.rocm_smi))
         texts: dict[int, Words] = {}
 
         def read() -> tuple[str | None, list[Said]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.selection import DeviceFilter
-from opentelemetry.instrumentation.hardware.drivers.subprocess import named
+from opentelemetry.instrumentation.hardware.drivers.subprocess import setting_path
 from opentelemetry.instrumentation.hardware.model import Point, Scope, SeriesCache, Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source
@@ -87,7 +87,7 @@ class Amd(Source):
 
         config = self.context.config
         here = is_here(kernel)
-        if not (here or named(config.amd_smi) or named(config.rocm_smi)):
+        if not (here or setting_path(config.amd_smi) or setting_path(config.rocm_smi)):
             raise Unavailable(_NO_DRIVER)
         reasons = [] if here else [_NO_DRIVER]
         if config.amdgpu == "off":
@@ -102,10 +102,10 @@ class Amd(Source):
             (amd_smi.TOOL, config.amd_smi, by_amd_smi),
             (rocm_smi.TOOL, config.rocm_smi, by_rocm_smi),
         ):
-            if setting == "off" or not (here or named(setting)):
+            if setting == "off" or not (here or setting_path(setting)):
                 continue
             try:
-                listing = Listing(by(self.context.drivers.command(tool.at(setting))), self.choice)
+                listing = Listing(by(self.context.drivers.command(tool.with_setting(setting))), self.choice)
             except Unavailable as gone:
                 reasons.append(gone.reason)
             except (OSError, ValueError) as error:
@@ -156,4 +156,4 @@ class Amd(Source):
 
 def is_expected(config: Config, exists: Callable[[str], bool]) -> bool:
     """Whether there may be a GPU: its driver is here, or the settings say where a tool is."""
-    return bool(named(config.amd_smi) or named(config.rocm_smi)) or any(map(exists, _SIGNS))
+    return bool(setting_path(config.amd_smi) or setting_path(config.rocm_smi)) or any(map(exists, _SIGNS))

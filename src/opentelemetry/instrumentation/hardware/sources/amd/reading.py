@@ -60,7 +60,7 @@ class Card:
 
 def tool(name: str, fix: str) -> Tool:
     """One of ROCm's tools."""
-    return Tool(name, folders=("/opt/rocm/bin", "/usr/bin"), keep=("ROCM_", "HIP_", "HSA_"), fix=fix)
+    return Tool(name, folders=("/opt/rocm/bin", "/usr/bin"), environment=("ROCM_", "HIP_", "HSA_"), fix=fix)
 
 
 def measure(form: str, most: float, least: float = 0, times: int = 1, per: int = 1) -> Parse:

@@ -70,9 +70,9 @@ class Apple(Source):
     def prepare(cls, config: Config) -> bool:
         """Import what reads property lists, where there may be one to read."""
         mac = sys.platform == "darwin"
-        if mac or ioreg.TOOL.at(config.ioreg).path:
+        if mac or ioreg.TOOL.with_setting(config.ioreg).path:
             import plistlib  # noqa: F401
-        return mac or any(tool.at(setting).path for tool, setting in _tools(config) if setting != "off")
+        return mac or any(tool.with_setting(setting).path for tool, setting in _tools(config) if setting != "off")
 
     def open(self) -> None:
         """Find a tool that works.
@@ -114,7 +114,7 @@ class Apple(Source):
             lambda tool: ioreg.by(drivers.command(tool)),
         )
         known = _tools(config)
-        placed = [(tool.at(setting), make) for (tool, setting), make in zip(known, makes) if setting != "off"]
+        placed = [(tool.with_setting(setting), make) for (tool, setting), make in zip(known, makes) if setting != "off"]
         yield from ((tool, make) for tool, make in placed if tool.path)
         if drivers.python_module("platform").call("system") != "Darwin":
             return

@@ -16,7 +16,7 @@ from typing import Final
 
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorDriver, AcceleratorSource, Usage
 from opentelemetry.instrumentation.hardware.drivers.streaming import PERIODS
-from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool, interpreter
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool, python_executable
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.sources.graphcore.device import Board, Ipu, integer
 from opentelemetry.instrumentation.hardware.sources.graphcore.fields import SESSION, SESSION_UTILIZATION
@@ -196,4 +196,4 @@ def parse(line: bytes) -> dict[int, dict[str, str]]:
 def tool() -> Tool:
     """The child: the same Python, isolated from the user's environment."""
     program = str(Path(__file__).with_name("child.py"))
-    return Tool(NAME, interpreter(), keep=_ENVIRONMENT, first=("-I", "-S", program))
+    return Tool(NAME, python_executable(), environment=_ENVIRONMENT, arguments=("-I", "-S", program))

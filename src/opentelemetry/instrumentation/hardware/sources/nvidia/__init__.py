@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.selection import DeviceFilter
 from opentelemetry.instrumentation.hardware.drivers import DriverError
-from opentelemetry.instrumentation.hardware.drivers.subprocess import named
+from opentelemetry.instrumentation.hardware.drivers.subprocess import setting_path
 from opentelemetry.instrumentation.hardware.model import Point, Scope, SeriesCache, Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source
@@ -116,14 +116,14 @@ class Nvidia(Source):
         reasons = ["NVML is switched off"] if config.nvml == "off" else [] if here else [_NO_DRIVER]
         fix = _FIX if here else ""
         self._instead = ""
-        if config.nvml != "off" and (here or named(config.nvml)):
+        if config.nvml != "off" and (here or setting_path(config.nvml)):
             try:
                 return self._library()
             except DriverError as refusal:
                 if refusal.code not in _BARRED:
                     raise  # it may pass: tried again after a pause
                 reasons, fix = [f"NVML: {refusal.text}"], _FIXES.get(refusal.code, fix)
-        if config.nvidia_smi != "off" and (here or named(config.nvidia_smi)):
+        if config.nvidia_smi != "off" and (here or setting_path(config.nvidia_smi)):
             try:
                 listing = self._listing()
             except Unavailable as gone:
@@ -137,7 +137,7 @@ class Nvidia(Source):
         from opentelemetry.instrumentation.hardware.sources.nvidia.listing import PACE, Listing
         from opentelemetry.instrumentation.hardware.sources.nvidia.smi import TOOL, Smi
 
-        command = self.context.drivers.command(TOOL.at(self.context.config.nvidia_smi))
+        command = self.context.drivers.command(TOOL.with_setting(self.context.config.nvidia_smi))
         listing = Listing(Smi(command), self.choice, self._naps)
         self.min_interval = PACE
         return listing
@@ -145,7 +145,7 @@ class Nvidia(Source):
     def _library(self) -> Library:
         from opentelemetry.instrumentation.hardware.sources.nvidia.gpus import Library
 
-        nvml = self.context.drivers.custom("nvml", lambda: n.Nvml(named(self.context.config.nvml)))
+        nvml = self.context.drivers.custom("nvml", lambda: n.Nvml(setting_path(self.context.config.nvml)))
         try:
             library = Library(nvml, self.choice, self._naps, self._exists(self.context.environ.get(_PIPES) or _MPS))
             if self.context.is_reporter:
@@ -162,7 +162,7 @@ class Nvidia(Source):
         Raises:
             DriverError: where it cannot be used any more.
         """
-        return n.Nvml(named(self.context.config.nvml)) if self._by_library else None
+        return n.Nvml(setting_path(self.context.config.nvml)) if self._by_library else None
 
     def read(self) -> Iterator[Point]:
         """Some ten calls for each GPU."""
@@ -221,4 +221,4 @@ class Nvidia(Source):
 def is_expected(config: Config, exists: Callable[[str], bool]) -> bool:
     """Whether there is a driver, or the user says where to find a way to one."""
     ways = (config.nvml, config.nvidia_smi)
-    return any(map(named, ways)) or (n.is_here(exists) and any(way != "off" for way in ways))
+    return any(map(setting_path, ways)) or (n.is_here(exists) and any(way != "off" for way in ways))

@@ -20,7 +20,7 @@ from opentelemetry.instrumentation.hardware.sources.nvidia.spellings import BYTE
 TOOL: Final = Tool(
     "nvidia-smi",
     folders=("/usr/bin", "/usr/local/nvidia/bin", "/usr/lib/wsl/lib"),
-    keep=("NVIDIA_", "CUDA_", "__NVML_"),
+    environment=("NVIDIA_", "CUDA_", "__NVML_"),
     fix="it comes with NVIDIA's driver",
 )
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from opentelemetry.instrumentation.hardware.drivers import Drivers
-from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool, interpreter
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool, python_executable
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.sources.tpu.addresses import MASTER, bracketed, port_of, with_port
 
@@ -38,7 +38,7 @@ def resolve(drivers: Drivers, name: str, environ: Mapping[str, str]) -> str:
         Unavailable: the client is not installed, or does not know it.
         OSError: it could not be asked now.
     """
-    tool = Tool("cloud-tpu-client", interpreter(), keep=("TPU_", "CLOUDSDK_", "GOOGLE_"))
+    tool = Tool("cloud-tpu-client", python_executable(), environment=("TPU_", "CLOUDSDK_", "GOOGLE_"))
     zone, project = (environ.get(f"CLOUDSDK_{word}", "") for word in ("COMPUTE_ZONE", "CORE_PROJECT"))
     said = drivers.command(tool).run(["-I", "-c", _RESOLVE, name, zone, project], _PATIENCE)
     words = said.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2][:200]

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from opentelemetry.instrumentation.hardware.drivers.streaming import StreamingCommand
-from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool, interpreter
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool, python_executable
 
 PERIOD: Final = 10.0
 """Seconds between two lines, at least."""
@@ -44,7 +44,7 @@ NAMES: Final = ("tensorcore_util", "ici_link_health", "tpu_throttle_score")
 
 def tool() -> Tool:
     """The child: a Python like this one."""
-    return Tool("libtpu", interpreter(), keep=("TPU_", "LIBTPU_", "CLOUD_TPU_"))
+    return Tool("libtpu", python_executable(), environment=("TPU_", "LIBTPU_", "CLOUD_TPU_"))
 
 
 class Said(NamedTuple):

@@ -96,7 +96,7 @@ class Trainium(Source):
         try:
             if config.neuron_monitor == "off":
                 raise Unavailable(f"{TOOL.name} is switched off")
-            self._monitor = self._listening(drivers.stream(TOOL.at(config.neuron_monitor)))
+            self._monitor = self._listening(drivers.stream(TOOL.with_setting(config.neuron_monitor)))
         except Unavailable as gone:
             if not self._files.cores:
                 raise
@@ -106,7 +106,7 @@ class Trainium(Source):
         self._owners.look()
 
     def _listening(self, stream: StreamingCommand) -> Monitor:
-        own = TOOL.at(self.context.config.neuron_monitor_config).path
+        own = TOOL.with_setting(self.context.config.neuron_monitor_config).path
         if not own:
             period = period_of(self.context.config.interval)
             return Monitor(stream, ["-c", "{document}"], period, configuration(period, self.context.is_reporter))
@@ -369,4 +369,4 @@ def _added(parts: Iterator[Mapping[str, int | float]] | Sequence[Mapping[str, in
 
 def is_expected(config: Config, exists: Callable[[str], bool]) -> bool:
     """Whether there may be a device: its driver is here, or its tool."""
-    return bool(TOOL.at(config.neuron_monitor).path) or is_here(exists)
+    return bool(TOOL.with_setting(config.neuron_monitor).path) or is_here(exists)

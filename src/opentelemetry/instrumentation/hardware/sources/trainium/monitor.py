@@ -19,7 +19,7 @@ from opentelemetry.instrumentation.hardware.sources.trainium.report import Repor
 TOOL: Final = Tool(
     "neuron-monitor",
     folders=("/opt/aws/neuron/bin",),
-    keep=("NEURON_", "AWS_NEURON_"),
+    environment=("NEURON_", "AWS_NEURON_"),
     fix="the package aws-neuronx-tools has it; in a container it has to be installed too",
 )
 
