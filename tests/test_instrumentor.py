@@ -407,7 +407,7 @@ def test_scope_has_version_and_schema_url(instrumentor: HardwareInstrumentor, ap
         ({"detail": ["all"]}, ("detail", "cpu, connections, processes")),
         ({"disk_paths": "data"}, ("disk_paths", "data", "absolute")),
         ({"counter_origin": 0}, ("counter_origin", "boot or start")),
-        ({"include_metrics": "cpu"}, ("include_metrics", "cpu", "matches no metric")),
+        ({"include_metrics": "cpu"}, ("INCLUDE_METRICS", "cpu", "no metric matches")),
         ({"nonsense": 1}, ("nonsense", "sample_interval")),
     ],
     ids=lambda value: "-".join(f"{name}={wrong}" for name, wrong in value.items()) if isinstance(value, dict) else "",

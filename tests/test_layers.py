@@ -20,11 +20,13 @@ ROOT = Path(package.__file__).parent
 NAME = package.__name__
 
 LAYERS = (
-    "version package environment_variables",
+    "version package",
     "model",
     "catalog",
     "endpoints",
+    "parsing",
     "settings",
+    "environment_variables",
     "system",
     "drivers",
     "(sources)",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import FrozenInstanceError, fields
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.stage import PATIENT, warnings
 
-from opentelemetry.instrumentation.hardware import environment_variables
 from opentelemetry.instrumentation.hardware.catalog import CATALOG, SYSTEM_CPU_FREQUENCY, SYSTEM_CPU_TIME
+from opentelemetry.instrumentation.hardware.model import Kind, Metric
 from opentelemetry.instrumentation.hardware.pipeline.reporter import JOB
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
-from opentelemetry.instrumentation.hardware.settings import PREFIX, Config, export_interval
+from opentelemetry.instrumentation.hardware.settings import PREFIX, SOURCE_GROUP, Config, export_interval
 
 SETTINGS = [setting.name for setting in fields(Config)]
 DEFAULT = Config(counter_origin="boot")
@@ -90,10 +91,10 @@ RIGHT: dict[str, list[tuple[object, object]]] = {
 WRONG: dict[str, list[object]] = {
     "sources": [5, 1.5, True, [1], {"host": 1}, b"host", Ellipsis],
     "sample_interval": ["fast", "2s", "-1", -1, "nan", "inf", float("nan"), "3601", 1e9, True, [], {}, 10**400, "1,5"],
-    "include_metrics": ["system.cpu.tim", "system.cpu.time,nothing.*", 7, [7]],
+    "include_metrics": ["system.cpu.tim", 7, [7]],
     "exclude_metrics": ["sytem.*", {}, 0],
-    "detail": ["cpus", "cpu,everything", 1, ["cpu", "disk"]],
-    "disk_paths": ["data", "/,./here", 3, [None]],
+    "detail": ["cpus", 1, ["cpu", 1]],
+    "disk_paths": ["data", 3, [None]],
     "interfaces": [3, [3], 0.5],
     "devices": ["all,0", 0, "visible,process", {}, ","],
     "nvml": ["libnvidia-ml.so.1", "on", 1, ["off"]],
@@ -115,30 +116,38 @@ WRONG: dict[str, list[object]] = {
     "counter_origin": ["now", "0", 0, ["boot"], False],
 }
 
+PARTLY_WRONG: dict[str, list[tuple[object, list[str], str]]] = {
+    "include_metrics": [("system.cpu.time,nothing.*", ["system.cpu.time"], "'nothing.*'")],
+    "exclude_metrics": [(["sytem.*", "hw.*", "sytem.cpu.*"], ["hw.*"], "'sytem.*', 'sytem.cpu.*'")],
+    "detail": [("cpu,everything", ["cpu"], "'everything'"), (["disk", "cpu"], ["cpu"], "'disk'")],
+    "disk_paths": [("/,./here", ["/"], "'./here'")],
+    "tpu_runtime": [("localhost,8431", ["localhost:8431"], "'localhost'")],
+}
+
 FORMS = {
-    "sources": "names with commas",
-    "sample_interval": "seconds, 0 to 3600",
-    "include_metrics": "metric names or globs with commas",
-    "exclude_metrics": "metric names or globs with commas",
-    "detail": "some of cpu, connections, processes",
-    "disk_paths": "absolute paths with commas",
-    "interfaces": "interface names with commas",
-    "devices": "all, visible, process, or indices, UUIDs and PCI addresses",
-    "nvml": "the path of libnvidia-ml.so.1, auto or off",
-    "nvidia_smi": "the path of nvidia-smi, auto or off",
-    "apple_gpu_stats": "the path of apple_gpu_stats, auto or off",
-    "gcipuinfo": "the path of the folder that has the Python module gcipuinfo, auto or off",
-    "neuron_monitor": "the path of neuron-monitor, auto or off",
-    "neuron_monitor_config": "the path of a configuration of neuron-monitor, or auto",
-    "macmon": "the path of macmon, auto or off",
-    "ioreg": "the path of ioreg, auto or off",
+    "sources": "a comma-separated list of source names",
+    "sample_interval": "a number of seconds from 0 to 3600",
+    "include_metrics": "a comma-separated list of metric names or patterns",
+    "exclude_metrics": "a comma-separated list of metric names or patterns",
+    "detail": "a comma-separated list of cpu, connections, processes",
+    "disk_paths": "a comma-separated list of absolute paths",
+    "interfaces": "a comma-separated list of interface names",
+    "devices": "all, visible, process or a comma-separated list of indices, UUIDs and PCI addresses",
+    "nvml": "auto, off or the absolute path of libnvidia-ml.so.1",
+    "nvidia_smi": "auto, off or the absolute path of nvidia-smi",
+    "apple_gpu_stats": "auto, off or the absolute path of apple_gpu_stats",
+    "gcipuinfo": "auto, off or the absolute path of the folder with Graphcore's Python module gcipuinfo",
+    "neuron_monitor": "auto, off or the absolute path of neuron-monitor",
+    "neuron_monitor_config": "auto, off or the absolute path of a configuration file of neuron-monitor",
+    "macmon": "auto, off or the absolute path of macmon",
+    "ioreg": "auto, off or the absolute path of ioreg",
     "amdgpu": "auto or off",
-    "amd_smi": "the path of amd-smi, auto or off",
-    "rocm_smi": "the path of rocm-smi, auto or off",
-    "openmetrics": "name=http://host:port/metrics pairs with commas",
-    "openmetrics_filters": "regular expressions with commas",
-    "tpu_runtime": "host:port or Unix socket paths with commas, auto or off",
-    "tpu_profiler": "host:port, auto or off",
+    "amd_smi": "auto, off or the absolute path of amd-smi",
+    "rocm_smi": "auto, off or the absolute path of rocm-smi",
+    "openmetrics": "a comma-separated list of name=http://host:port/metrics pairs",
+    "openmetrics_filters": "a comma-separated list of regular expressions",
+    "tpu_runtime": "auto, off or a comma-separated list of host:port addresses, ports and Unix socket paths",
+    "tpu_profiler": "auto, off or a host:port address, port or Unix socket path",
     "libtpu": "on or off",
     "counter_origin": "boot or start",
 }
@@ -148,22 +157,16 @@ def table(cases: Mapping[str, Sequence[object]]) -> list[Any]:
     return [pytest.param(name, value, id=f"{name}={value!r:.40}") for name, values in cases.items() for value in values]
 
 
-def shown(name: str, word: str, value: object) -> str:
-    """How a warning begins: a value that may contain a secret is left out."""
-    return f"{word} is not" if name == "openmetrics" else f"{word}={value}"
+def beginning(name: str, given_as: str, value: object) -> str:
+    """How a warning begins: a value that may contain a secret is not shown."""
+    if name in ("include_metrics", "exclude_metrics") and isinstance(value, str):
+        return f"{PREFIX}{name.upper()}: no metric matches {value!r}"
+    return f"{given_as}: the value is not " if name == "openmetrics" else f"{given_as}: {value!r} is not "
 
 
 def test_tables_of_values_have_every_setting() -> None:
     for known in (RIGHT, WRONG, FORMS):
         assert sorted(known) == sorted(SETTINGS)
-
-
-def test_environment_variables_module_names_every_setting() -> None:
-    assert {name for name in vars(environment_variables) if name.isupper()} == {
-        PREFIX + name.upper() for name in SETTINGS
-    }
-    for name, value in vars(environment_variables).items():
-        assert not name.isupper() or name == value
 
 
 @pytest.mark.parametrize(("name", "case"), table(RIGHT))
@@ -182,9 +185,9 @@ def test_valid_value_is_read_without_warning(
 def test_invalid_argument_uses_default_and_warns(name: str, value: object, caplog: pytest.LogCaptureFixture) -> None:
     assert Config.read({name: value}, {}) == DEFAULT
     (warning,) = warnings(caplog)
-    assert warning.startswith(shown(name, name, value))
-    assert FORMS[name] in warning, "the accepted form is missing"
-    assert "default" in warning
+    assert warning.startswith(beginning(name, name, value))
+    assert FORMS[name] in warning or "otel-hardware metrics" in warning, "the accepted form is missing"
+    assert "using the default" in warning
 
 
 @pytest.mark.parametrize(
@@ -195,13 +198,49 @@ def test_invalid_variable_uses_default_and_warns(name: str, value: str, caplog: 
     variable = PREFIX + name.upper()
     assert Config.read({}, {variable: value}) == DEFAULT
     (warning,) = warnings(caplog)
-    assert warning.startswith(shown(name, variable, value))
-    assert FORMS[name] in warning, "the accepted form is missing"
+    assert warning.startswith(beginning(name, variable, value))
+    assert FORMS[name] in warning or "otel-hardware metrics" in warning, "the accepted form is missing"
 
 
-def test_patterns_that_match_no_metric_are_named_in_the_warning(caplog: pytest.LogCaptureFixture) -> None:
-    Config.read({"include_metrics": "system.cpu.time,gpu.*,nope"}, {})
-    assert "gpu.*, nope matches no metric" in warnings(caplog)[0]
+@pytest.mark.parametrize(
+    ("name", "value", "kept", "dropped"),
+    [(name, *case) for name, cases in PARTLY_WRONG.items() for case in cases],
+)
+def test_only_the_invalid_words_of_a_list_are_dropped(
+    name: str, value: object, kept: list[str], dropped: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert getattr(Config.read({name: value}, {}), name) == kept
+    (warning,) = warnings(caplog)
+    assert name in warning.lower()
+    assert dropped in warning
+    assert f"using {','.join(kept)}" in warning
+    assert FORMS[name] in warning or "otel-hardware metrics" in warning, "the accepted form is missing"
+
+
+SCRAPED = Metric("vllm:num_requests_Running", Kind.GAUGE, "1", "Requests.", standard=False, endpoint="vllm")
+
+
+def test_patterns_may_match_scraped_metrics(caplog: pytest.LogCaptureFixture) -> None:
+    endpoint = {"openmetrics": "vllm=http://localhost:8000/metrics"}
+    config = Config.read({"exclude_metrics": "vllm:*,SYTEM.*", **endpoint}, {})
+    assert warnings(caplog) == []
+    assert not config.wants(SCRAPED)
+    assert not Config.read({"exclude_metrics": "vllm:NUM_requests_running", **endpoint}, {}).wants(SCRAPED)
+    assert Config.read({"exclude_metrics": "vllm:*_total", **endpoint}, {}).wants(SCRAPED)
+
+
+def test_patterns_may_match_metrics_of_a_third_party_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    info = tmp_path / "acme-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[{SOURCE_GROUP}]\nacme = acme:Acme\n")
+    assert Config.read({"exclude_metrics": "acme.*"}, {}).exclude_metrics is None
+    assert len(warnings(caplog)) == 1
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert Config.read({"exclude_metrics": "acme.*"}, {}).exclude_metrics == ["acme.*"]
+    assert len(warnings(caplog)) == 1
 
 
 def test_each_invalid_variable_warns_and_valid_ones_are_used(caplog: pytest.LogCaptureFixture) -> None:
@@ -370,7 +409,7 @@ def test_unknown_variable_warns_and_suggests_a_setting(
 ) -> None:
     assert Config.read(environ={variable: "1"}) == DEFAULT
     (warning,) = warnings(caplog)
-    assert warning.startswith(f"{variable} is no setting")
+    assert warning.startswith(f"{variable} is not a setting")
     assert sentence in warning
 
 

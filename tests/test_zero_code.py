@@ -106,11 +106,11 @@ def test_settings_from_command_line_flags(sink: Sink) -> None:
 
 
 BAD = {
-    "SAMPLE_INTERVAL": ("fast", "seconds, 0 to 3600"),
+    "SAMPLE_INTERVAL": ("fast", "a number of seconds from 0 to 3600"),
     "SOURCES": ("host,process,gpux", ", ".join(discover())),
     "DISK_PATHS": ("/,/no/such/place", "absolute paths that exist"),
     "DETAIL": ("everything", "cpu, connections, processes"),
-    "INCLUDE_METRICS": ("sytem.cpu.*", "matches no metric"),
+    "INCLUDE_METRICS": ("sytem.cpu.*", "no metric matches"),
     "COUNTER_ORIGIN": ("birth", "boot or start"),
 }
 

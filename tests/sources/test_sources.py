@@ -14,8 +14,8 @@ from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Scope
 from opentelemetry.instrumentation.hardware.pipeline.reporter import JOB, key
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
-from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.sources import GROUP, Source, SourceContext, discover
+from opentelemetry.instrumentation.hardware.settings import SOURCE_GROUP, Config
+from opentelemetry.instrumentation.hardware.sources import Source, SourceContext, discover
 
 OWN = [
     "amd",
@@ -54,7 +54,7 @@ def install(folder: Path, distribution: str, entries: dict[str, str], modules: d
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")
     lines = "".join(f"{name} = {value}\n" for name, value in entries.items())
-    (info / "entry_points.txt").write_text(f"[{GROUP}]\n{lines}")
+    (info / "entry_points.txt").write_text(f"[{SOURCE_GROUP}]\n{lines}")
     for name, text in modules.items():
         (folder / f"{name}.py").write_text(text)
 

@@ -1,7 +1,7 @@
-"""Config: every setting, from arguments, declarative configuration and the environment, in the same words.
+"""The settings: one table, read from arguments, declarative configuration and the environment.
 
-A value that makes no sense costs one warning that names the setting and the accepted form; the default is used.
-Arguments win over ``OTEL_PYTHON_HARDWARE_<NAME>``.
+Arguments take precedence over ``OTEL_PYTHON_HARDWARE_<NAME>``. An invalid value causes one warning, and the default is
+used; of a list, only the invalid words are dropped.
 """
 
 from __future__ import annotations
@@ -9,303 +9,181 @@ from __future__ import annotations
 import logging
 import math
 import os
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from opentelemetry.instrumentation.hardware.catalog import CATALOG
-from opentelemetry.instrumentation.hardware.endpoints import (
-    EndpointConfigError,
-    Endpoints,
-    Words,
-    endpoints,
-    filters,
-)
+from opentelemetry.instrumentation.hardware.endpoints import Endpoints, Words, endpoints, filters
 from opentelemetry.instrumentation.hardware.model import Metric
+from opentelemetry.instrumentation.hardware.parsing import (
+    InvalidValueError,
+    Parser,
+    absolute_path,
+    address,
+    choice,
+    number,
+    one_of,
+    path,
+    place,
+    words,
+)
 
 PREFIX: Final = "OTEL_PYTHON_HARDWARE_"
-_OURS: Final = PREFIX + "JOB"
-"""Set by us, for our children; it is no setting."""
 
-DETAILS: Final = ("cpu", "connections", "processes")
-ORIGINS: Final = ("boot", "start")
-CHOICES: Final = ("all", "visible", "process")
+SOURCE_GROUP: Final = "opentelemetry_hardware_source"
+"""The entry point group of third-party sources."""
 
-_PLACE: Final = r"[^\s:/]+:[0-9]{1,5}|\[[0-9a-fA-F:.]+\]:[0-9]{1,5}|(unix:)?/\S+"
+DETAILS: Final = tuple(dict.fromkeys(row.opt_in for row in CATALOG if row.opt_in not in ("", "request")))
+"""The words of ``DETAIL``: each turns on the metrics that have it as ``opt_in``."""
+
+_JOB: Final = PREFIX + "JOB"
+"""Set by this package in the environment of child processes; not a setting."""
 
 _LOG = logging.getLogger(__name__)
 
 
-def _words(value: object) -> list[str]:
-    """A list, or text with commas; what is neither raises."""
-    if isinstance(value, str):
-        return [word for part in value.split(",") if (word := part.strip())]
-    if isinstance(value, (list, tuple, set, frozenset)) and all(isinstance(item, str) for item in value):
-        return [item.strip() for item in value if item.strip()]
-    raise ValueError
-
-
-def _seconds(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise ValueError
-    seconds = float(value)
-    if not math.isfinite(seconds) or seconds < 0 or seconds > 3600:
-        raise ValueError
-    return seconds
-
-
-def _details(value: object) -> list[str]:
-    words = _words(value)
-    if any(word not in DETAILS for word in words):
-        raise ValueError
-    return words
-
-
-def _origin(value: object) -> str:
-    if not isinstance(value, str) or value.strip().lower() not in ORIGINS:
-        raise ValueError
-    return value.strip().lower()
-
-
-def _switch(value: object) -> str:
-    if not isinstance(value, str) or value.strip().lower() not in ("auto", "off"):
-        raise ValueError
-    return value.strip().lower()
-
-
-def _paths(value: object) -> list[str]:
-    words = _words(value)
-    if not all(os.path.isabs(word) for word in words):
-        raise ValueError
-    return words
-
-
-def _globs(value: object) -> list[str]:
-    words = _words(value)
-    idle = [word for word in words if not any(fnmatchcase(row.name, word.lower()) for row in CATALOG)]
-    if idle:
-        raise ValueError(f"{', '.join(idle)} matches no metric")
-    return [word.lower() for word in words]
-
-
-def _devices(value: object) -> list[str]:
-    words = _words(value)
-    if not words or (len(words) > 1 and {word.lower() for word in words} & {*CHOICES}):
-        raise ValueError
-    return [word.lower() if word.lower() in CHOICES else word for word in words]
-
-
-def _tool(value: object) -> str:
-    if not isinstance(value, str) or not (value.strip().lower() in ("auto", "off") or os.path.isabs(value.strip())):
-        raise ValueError
-    word = value.strip()
-    return word.lower() if word.lower() in ("auto", "off") else word
-
-
-def _places(value: object) -> list[str]:
-    """Where services are: ``host:port``, a port of this host, or the path of a Unix socket; or auto or off alone."""
-    words = _words(value)
-    if len(words) == 1 and words[0].lower() in ("auto", "off"):
-        return [words[0].lower()]
-    places = [f"localhost:{word}" if word.isdigit() else word for word in words]
-    if not places or not all(re.fullmatch(_PLACE, place) for place in places):
-        raise ValueError
-    return places
-
-
-def _place(value: object) -> str:
-    places = _places(value)
-    if len(places) > 1:
-        raise ValueError
-    return places[0]
-
-
-def _flag(value: object) -> str:
-    word = "on" if value is True else "off" if value is False else value
-    if not isinstance(word, str) or word.strip().lower() not in ("on", "off"):
-        raise ValueError
-    return word.strip().lower()
-
-
-def _setting(
-    read: Callable[[object], Any],
-    default: str,
-    form: str,
-    help: str,  # noqa: A002
-    secret: bool = False,
-) -> Any:
-    """A setting: how its value is read, what ``doctor``, warnings and the documentation say of it; secrets never."""
-    facts = {"read": read, "default": default, "form": form, "help": help, "secret": secret}
+def _setting(parser: Parser, default: str, help: str) -> Any:  # noqa: A002
+    """A setting, with what ``doctor``, ``--help`` and the documentation show about it."""
+    facts = {"read": parser, "form": parser.form, "secret": parser.secret, "default": default, "help": help}
     return field(default=None, metadata=facts)
 
 
 @dataclass(frozen=True, init=False)
 class Config:
-    """The settings; ``None`` means the default. Construct it from the user's words with :meth:`read`.
+    """The settings; None means the default. :meth:`read` makes one from what the user wrote.
 
-    A setting that does not exist costs a warning, not an exception: declarative configuration constructs this class.
+    An unknown setting causes a warning, not an exception: declarative configuration calls this class directly.
     """
 
-    __hash__ = None  # type: ignore[assignment]  # its lists have none, and making one is costly
+    __hash__ = None  # type: ignore[assignment]  # lists are not hashable, and generating a hash costs import time
 
     sources: list[str] | None = _setting(
-        _words,
+        words("source names, such as host,process, or -filesystem to leave one out"),
         "auto",
-        "names with commas, such as host,process, or -filesystem for all but that one",
-        "Which sources to read. auto: all that this machine has.",
+        "Sources to read. auto: all sources available on this machine.",
     )
     sample_interval: float | None = _setting(
-        _seconds,
+        number("a number of seconds from 0 to 3600, such as 2 or 0.5", 0, 3600),
         "2",
-        "seconds, 0 to 3600, such as 2 or 0.5",
-        "How often the sources are read between collections. 0: only when a collection is due.",
+        "Time between two reads of the sources. 0: read only when a collection is due.",
     )
     include_metrics: list[str] | None = _setting(
-        _globs,
+        words("metric names or patterns, such as system.cpu.load_average.*", str.lower),
         "none",
-        "metric names or globs with commas, such as system.cpu.load_average.*",
-        "Rows on request; a row of the default set named here comes in full.",
+        "Metrics to report although they are not reported by default. Naming a default metric adds its extra series.",
     )
     exclude_metrics: list[str] | None = _setting(
-        _globs,
+        words("metric names or patterns, such as system.paging.*", str.lower),
         "none",
-        "metric names or globs with commas, such as system.paging.*",
-        "Rows that are not wanted.",
+        "Metrics not to report. Takes precedence over INCLUDE_METRICS and DETAIL.",
     )
     detail: list[str] | None = _setting(
-        _details,
+        words(", ".join(DETAILS), one_of(*DETAILS)),
         "none",
-        "some of cpu, connections, processes, with commas",
-        "Per-core, per-connection and process-count rows.",
+        "Groups of metrics with one series per CPU core, connection state or process state.",
     )
     disk_paths: list[str] | None = _setting(
-        _paths,
+        words("absolute paths, such as /,/data", absolute_path),
         "auto",
-        "absolute paths with commas, such as /,/data",
-        "File systems to report, each by a path on it. auto: the stable mounts of real file systems.",
+        "File systems to report, each named by a path on it. auto: permanent mounts of disks and network file systems.",
     )
     interfaces: list[str] | None = _setting(
-        _words,
+        words("interface names, such as eth0,bond0"),
         "auto",
-        "interface names with commas, such as eth0,bond0",
-        "Network interfaces to report. auto: those with a device behind them, and bonds instead of their members.",
+        "Network interfaces to report. auto: those backed by a device, with bonds in place of their members.",
     )
     devices: list[str] | None = _setting(
-        _devices,
+        words("indices, UUIDs and PCI addresses, such as 0,1 or GPU-8f6a", alone=("all", "visible", "process")),
         "all, or visible where a scheduler restricted them",
-        "all, visible, process, or indices, UUIDs and PCI addresses with commas, such as 0,1 or GPU-8f6a",
-        "Which of the accelerators to report: NVIDIA's and AMD's GPUs, Neuron devices, IPUs. visible: those that "
-        "CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES, NEURON_RT_VISIBLE_CORES or a container "
-        "leave to the program; process: those that the program and its children use. An index counts the devices of "
-        "each vendor. Apple chips and TPUs are reported in any case.",
+        "NVIDIA and AMD GPUs, Neuron devices and IPUs to report. An index counts the devices of each vendor. visible: "
+        "those that CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES, NEURON_RT_VISIBLE_CORES or the "
+        "container make available to the program. process: those that the program and its children use. Apple chips "
+        "and TPUs are always reported.",
     )
     nvml: str | None = _setting(
-        _tool,
-        "auto",
-        "the path of libnvidia-ml.so.1, auto or off",
-        "Where NVIDIA's management library is. off: nvidia-smi is asked instead.",
+        path("libnvidia-ml.so.1"), "auto", "NVIDIA's management library. off: use nvidia-smi instead."
     )
-    nvidia_smi: str | None = _setting(
-        _tool,
-        "auto",
-        "the path of nvidia-smi, auto or off",
-        "Where the tool is that is asked if the library cannot be used.",
-    )
+    nvidia_smi: str | None = _setting(path("nvidia-smi"), "auto", "The tool used if NVIDIA's library is not available.")
     amdgpu: str | None = _setting(
-        _switch,
+        choice("auto", "off"),
         "auto",
-        "auto or off",
-        "Whether AMD's GPUs are read from the files of their driver. off: AMD's tools are asked instead.",
+        "Whether AMD GPUs are read from the files of their driver. off: use AMD's tools instead.",
     )
     amd_smi: str | None = _setting(
-        _tool,
-        "auto",
-        "the path of amd-smi, auto or off",
-        "Where the tool is that is asked if the files of AMD's driver cannot be read.",
+        path("amd-smi"), "auto", "The tool used if the files of AMD's driver cannot be read."
     )
-    rocm_smi: str | None = _setting(
-        _tool,
-        "auto",
-        "the path of rocm-smi, auto or off",
-        "Where the tool is that is asked if there is no amd-smi either.",
-    )
+    rocm_smi: str | None = _setting(path("rocm-smi"), "auto", "The tool used if amd-smi is not available either.")
     apple_gpu_stats: str | None = _setting(
-        _tool,
+        path("apple_gpu_stats"),
         "auto",
-        "the path of apple_gpu_stats, auto or off",
-        "Where the tool of wandb's older wheels is, the first that an Apple chip is asked by. auto: on a Mac, on PATH.",
+        "A tool from older W&B wheels, the first choice for Apple chips. auto: on a Mac, from PATH.",
     )
     macmon: str | None = _setting(
-        _tool,
+        path("macmon"),
         "auto",
-        "the path of macmon, auto or off",
-        "Where macmon is, the second one; it runs for as long as the program. auto: on a Mac, on PATH or where "
-        "Homebrew puts it.",
+        "The second choice for Apple chips; it runs as long as the program. auto: on a Mac, from PATH or Homebrew's "
+        "folders.",
     )
     ioreg: str | None = _setting(
-        _tool,
-        "auto",
-        "the path of ioreg, auto or off",
-        "Where ioreg is, the last one. auto: on a Mac, which has it.",
+        path("ioreg"), "auto", "The last choice for Apple chips. auto: on a Mac, which includes it."
     )
     openmetrics: Endpoints | None = _setting(
-        endpoints,
+        Parser(
+            "a comma-separated list of name=http://host:port/metrics pairs, or the path of a JSON or YAML file",
+            endpoints,
+            secret=True,
+        ),
         "none",
-        "name=http://host:port/metrics pairs with commas, or the path of a JSON or YAML file",
-        "OpenMetrics and Prometheus endpoints to scrape with every collection.",
-        secret=True,
+        "OpenMetrics and Prometheus endpoints to scrape at every collection.",
     )
     openmetrics_filters: Words | None = _setting(
-        filters,
+        Parser(
+            "a comma-separated list of regular expressions, a JSON list of them, or a JSON mapping of each to "
+            "{label: expression}",
+            filters,
+        ),
         "none",
-        "regular expressions with commas, or as JSON a list of them or a mapping of each to {label: expression}",
-        "Which series of the endpoints are wanted. none: all.",
+        "Series of the endpoints to report. none: all.",
     )
     tpu_runtime: list[str] | None = _setting(
-        _places,
+        words("host:port addresses, ports and Unix socket paths", address, alone=("auto", "off")),
         "auto",
-        "host:port or Unix socket paths with commas, auto or off",
-        "Where programs that use a TPU serve its metrics. auto: localhost, at the ports of TPU_RUNTIME_METRICS_PORTS "
+        "Metric services of the programs that use a TPU. auto: localhost, at the ports in TPU_RUNTIME_METRICS_PORTS "
         "or at 8431.",
     )
     tpu_profiler: str | None = _setting(
-        _place,
+        place("a host:port address, port or Unix socket path", address),
         "auto",
-        "host:port, auto or off",
-        "Where the profiler of a TPU node is. auto: where TPU_NAME says, unless this host has TPUs itself.",
+        "Profiler of a TPU node. auto: the address in TPU_NAME, unless this host has TPUs.",
     )
     libtpu: str | None = _setting(
-        _flag,
+        choice("on", "off"),
         "off",
-        "on or off",
-        "Whether a child process of ours asks libtpu's SDK for what the metrics do not say: link health, throttling, "
-        "TensorCore utilization. Needs libtpu in this Python, and a TPU in this host.",
+        "Whether a child process reads link health, throttling and TensorCore utilization from libtpu's SDK. Requires "
+        "libtpu in this Python environment and a TPU in this host.",
     )
     gcipuinfo: str | None = _setting(
-        _tool,
+        path("the folder with Graphcore's Python module gcipuinfo"),
         "auto",
-        "the path of the folder that has the Python module gcipuinfo, auto or off",
-        "Where Graphcore's module is, which a process of its own imports. auto: where Python finds it.",
+        "Graphcore's module, imported by a child process. auto: from Python's search path.",
     )
     neuron_monitor: str | None = _setting(
-        _tool,
+        path("neuron-monitor"),
         "auto",
-        "the path of neuron-monitor, auto or off",
-        "Where AWS Neuron's tool is; it runs for as long as the program. auto: on PATH or in /opt/aws/neuron/bin.",
+        "AWS Neuron's tool; it runs as long as the program. auto: from PATH or /opt/aws/neuron/bin.",
     )
     neuron_monitor_config: str | None = _setting(
-        _tool,
+        path("a configuration file of neuron-monitor"),
         "auto",
-        "the path of a configuration of neuron-monitor, or auto",
-        "What neuron-monitor is told to say. auto: all that this package reports, at every sampling interval.",
+        "Configuration of neuron-monitor. auto: everything this package reports, at every sample interval.",
     )
     counter_origin: str | None = _setting(
-        _origin,
-        "boot, or start where OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE asks for deltas",
-        "boot or start",
-        "What counters count from: the machine's or process's own start, or the moment of instrumenting.",
+        choice("boot", "start"),
+        "boot, or start where OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE is delta",
+        "Start value of counters: the total since the machine or process started (boot), or zero when "
+        "instrumentation starts (start).",
     )
 
     def __init__(self, **values: Any) -> None:
@@ -313,14 +191,15 @@ class Config:
         for name in names:
             object.__setattr__(self, name, values.pop(name, None))
         for name in values:
-            _LOG.warning("There is no setting %s; the settings are %s", name, ", ".join(names))
+            _LOG.warning("%s is not a setting and is ignored; the settings are %s", name, ", ".join(names))
 
     @classmethod
     def read(cls, options: Mapping[str, object] | None = None, environ: Mapping[str, str] | None = None) -> Config:
-        """Make a Config of the user's words.
+        """Parse the settings. Never raises: an invalid value causes a warning, and the default is used.
 
-        Never raises: whatever is wrong is said once, in a warning that names the setting and the accepted form, and the
-        default stands.
+        Args:
+            options: settings by name; None stands for a setting that is not given.
+            environ: environment variables; by default those of this process.
         """
         environ = os.environ if environ is None else environ
         options = dict(options or {})
@@ -330,23 +209,18 @@ class Config:
             name, value = setting.name, options.pop(setting.name, None)
             if value is None:
                 name, value = variable, environ.get(variable, "").strip() or None
-            if value is None or (value == setting.metadata["default"] and value in ("auto", "none")):
+            default = setting.metadata["default"]
+            if value is None or (value == default and value in ("auto", "none")):
                 continue
             try:
                 values[setting.name] = setting.metadata["read"](value)
-            except (ValueError, TypeError, OverflowError) as error:
-                why = (
-                    f"{error}; " if isinstance(error, EndpointConfigError) or "matches no metric" in str(error) else ""
-                )
-                _LOG.warning(
-                    "%s%s is not understood: %sit takes %s; using the default (%s)",
-                    name,
-                    "" if setting.metadata["secret"] else f"={value}",
-                    why,
-                    setting.metadata["form"],
-                    setting.metadata["default"],
-                )
-        _doubt(environ)
+            except InvalidValueError as error:
+                if error.valid:
+                    values[setting.name] = error.valid
+                _LOG.warning("%s: %s; using %s", name, error, ",".join(error.valid) or f"the default ({default})")
+        for name in ("include_metrics", "exclude_metrics"):
+            _drop_unmatched(name, values)
+        _warn_about_unknown_variables(environ)
         if "counter_origin" not in values:
             preference = environ.get("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "").strip().lower()
             values["counter_origin"] = "start" if preference == "delta" else "boot"
@@ -354,45 +228,78 @@ class Config:
 
     @property
     def interval(self) -> float:
-        """Seconds between two samples; 0: only when a collection is due."""
+        """Seconds between two reads; 0: only when a collection is due."""
         return 2.0 if self.sample_interval is None else self.sample_interval
 
     def wants(self, metric: Metric) -> bool:
-        """Whether the row is reported at all."""
-        if any(fnmatchcase(metric.name, glob) for glob in self.exclude_metrics or ()):
+        """Whether the metric is reported."""
+        if _matches(metric, self.exclude_metrics):
             return False
         return not metric.opt_in or metric.opt_in in (self.detail or ()) or self.names(metric)
 
     def names(self, metric: Metric) -> bool:
-        """Whether ``INCLUDE_METRICS`` asks for the row, which then comes in full."""
-        return any(fnmatchcase(metric.name, glob) for glob in self.include_metrics or ())
+        """Whether ``INCLUDE_METRICS`` names the metric, which then has its extra series as well."""
+        return _matches(metric, self.include_metrics)
 
     def selects(self, source: str) -> bool:
-        """Whether ``SOURCES`` lets the source be read."""
-        words = [word for word in self.sources or () if word != "auto"]
-        if "-" + source in words:
+        """Whether ``SOURCES`` allows the source to be read."""
+        listed = [word for word in self.sources or () if word != "auto"]
+        if "-" + source in listed:
             return False
-        named = [word for word in words if not word.startswith("-")]
-        return not named or source in named
+        included = [word for word in listed if not word.startswith("-")]
+        return not included or source in included
 
 
-def _doubt(environ: Mapping[str, str]) -> None:
-    """Say which variables look like settings and are none: they would be lost in silence."""
-    known = [setting.name.upper() for setting in fields(Config)]
+def _matches(metric: Metric, patterns: Sequence[str] | None) -> bool:
+    return any(fnmatchcase(metric.name.lower(), pattern) for pattern in patterns or ())
+
+
+def unmatched(patterns: Sequence[str], endpoints: object) -> list[str]:
+    """The patterns that can match no metric.
+
+    Args:
+        patterns: metric names or patterns.
+        endpoints: the endpoints to scrape. Their metrics, and those of third-party sources, are not known beforehand:
+            if there are any, every pattern may match.
+    """
+    found = [pattern for pattern in patterns if not any(_matches(row, [pattern]) for row in CATALOG)]
+    if not found or endpoints:
+        return []
+    from importlib.metadata import entry_points  # slow to import
+
+    return [] if entry_points(group=SOURCE_GROUP) else found
+
+
+def _drop_unmatched(name: str, values: dict[str, Any]) -> None:
+    patterns = values.get(name) or ()
+    dropped = unmatched(patterns, values.get("openmetrics"))
+    if dropped:
+        values[name] = [pattern for pattern in patterns if pattern not in dropped] or None
+        _LOG.warning(
+            "%s%s: no metric matches %s; using %s; 'otel-hardware metrics' lists all metrics",
+            PREFIX,
+            name.upper(),
+            ", ".join(map(repr, dropped)),
+            ",".join(values[name] or ()) or "the default (none)",
+        )
+
+
+def _warn_about_unknown_variables(environ: Mapping[str, str]) -> None:
+    """Warn about variables with our prefix that are not settings, such as misspelt ones."""
+    names = [setting.name.upper() for setting in fields(Config)]
+    known = {_JOB, *(PREFIX + name for name in names)}
     for variable in sorted(environ):
-        name = variable.upper().removeprefix(PREFIX)
-        idle = not environ[variable].strip() or variable in (_OURS, *(PREFIX + word for word in known))
-        if idle or not variable.upper().startswith(PREFIX):
+        if variable in known or not variable.upper().startswith(PREFIX) or not environ[variable].strip():
             continue
-        from difflib import get_close_matches  # a doubt is rare, and this would be a millisecond of importing us
+        from difflib import get_close_matches  # rarely needed, and its import takes a millisecond
 
-        alike = get_close_matches(name, known, 1)
-        said = f"did you mean {PREFIX}{alike[0]}?" if alike else f"the settings are {', '.join(known).lower()}"
-        _LOG.warning("%s is no setting and changes nothing; %s", variable, said)
+        similar = get_close_matches(variable.upper().removeprefix(PREFIX), names, 1)
+        hint = f"did you mean {PREFIX}{similar[0]}?" if similar else f"the settings are {', '.join(names).lower()}"
+        _LOG.warning("%s is not a setting and is ignored; %s", variable, hint)
 
 
 def export_interval(environ: Mapping[str, str] | None = None) -> float:
-    """Seconds between two exports, as far as the environment tells: the SDK's own default is 60."""
+    """Seconds between two exports according to ``OTEL_METRIC_EXPORT_INTERVAL``; the SDK's default is 60."""
     text = (os.environ if environ is None else environ).get("OTEL_METRIC_EXPORT_INTERVAL", "")
     try:
         seconds = float(text) / 1000

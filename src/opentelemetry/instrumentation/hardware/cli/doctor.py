@@ -181,13 +181,15 @@ def _settings(arguments: argparse.Namespace, config: Config, said: Sequence[str]
         shown = ",".join(value) if isinstance(value, list) else f"{value}"
         if getattr(arguments, setting.name) is not None:
             yield Finding("settings", "ok", setting.name, f"{shown} (from the command line)")
-        elif os.environ.get(variable, "").strip() and not any(f"{variable}=" in sentence for sentence in said):
+        elif os.environ.get(variable, "").strip() and not any(
+            sentence.startswith(f"{variable}: ") and "using the default" in sentence for sentence in said
+        ):
             yield Finding("settings", "ok", setting.name, f"{shown} (from {variable})")
         else:
             default = setting.metadata["default"] if value is None or setting.name != "counter_origin" else shown
             yield Finding("settings", "ok", setting.name, f"{default} (default)")
     for sentence in said:
-        named = sentence.replace(":", "=").partition("=")[0].removeprefix(PREFIX).lower()
+        named = sentence.partition(":")[0].removeprefix(PREFIX).lower()
         subject = named if named in {setting.name for setting in fields(Config)} else "warning"
         yield Finding("settings", "note", subject, sentence)
 

@@ -9,7 +9,7 @@ from dataclasses import fields
 from typing import Any
 
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake
-from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
+from opentelemetry.instrumentation.hardware.settings import PREFIX, Config, unmatched
 
 
 def add(parser: argparse.ArgumentParser, but: Collection[str] = ()) -> None:
@@ -56,7 +56,17 @@ def _reader(read: Callable[[object], Any], form: str) -> Callable[[str], Any]:
 
 
 def config(arguments: argparse.Namespace) -> Config:
-    """The settings of the flags and, below them, of the environment."""
+    """The settings of the flags and, below them, of the environment.
+
+    Raises:
+        Mistake: a flag names a metric that does not exist.
+    """
+    endpoints = getattr(arguments, "openmetrics", None) or os.environ.get(f"{PREFIX}OPENMETRICS")
+    for name in ("include_metrics", "exclude_metrics"):
+        idle = unmatched(getattr(arguments, name, None) or (), endpoints)
+        if idle:
+            flag = "--" + name.replace("_", "-")
+            raise Mistake(f"{flag}: no metric matches {', '.join(idle)}; 'otel-hardware metrics' lists all metrics")
     return Config.read({setting.name: getattr(arguments, setting.name, None) for setting in fields(Config)})
 
 

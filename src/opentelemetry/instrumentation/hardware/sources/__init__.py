@@ -17,9 +17,7 @@ from typing import ClassVar, NamedTuple
 
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Point, Scope
-from opentelemetry.instrumentation.hardware.settings import Config
-
-GROUP = "opentelemetry_hardware_source"
+from opentelemetry.instrumentation.hardware.settings import SOURCE_GROUP, Config
 
 _LOG = logging.getLogger(__name__)
 
@@ -124,7 +122,7 @@ def discover() -> dict[str, Callable[[], type[Source]]]:
     found: dict[str, Callable[[], type[Source]]] = {}
     for module in pkgutil.iter_modules(__path__):
         found[module.name] = lambda name=module.name: _of(name)  # type: ignore[misc]
-    for entry in entry_points(group=GROUP):
+    for entry in entry_points(group=SOURCE_GROUP):
         if entry.name in found:
             _LOG.warning("A source named %s exists already; %s is left out", entry.name, entry.value)
         else:

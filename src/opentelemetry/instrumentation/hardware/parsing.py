@@ -1,0 +1,167 @@
+"""Parsers of setting values, from text or from an equivalent Python object.
+
+Each parser has a ``form``: a phrase for what it accepts, used in warnings and in the documentation.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
+
+from opentelemetry.instrumentation.hardware.endpoints import EndpointConfigError
+
+Word: TypeAlias = "Callable[[str], str | None]"
+"""Returns the normalized word, or None if the word is invalid."""
+
+_ADDRESS: Final = re.compile(r"[^\s:/]+:[0-9]{1,5}|\[[0-9a-fA-F:.]+\]:[0-9]{1,5}|(unix:)?/\S+")
+
+
+class InvalidValueError(ValueError):
+    """A setting does not accept a value. The message says what is wrong and what is accepted.
+
+    Attributes:
+        valid: the other words, if only some words of a list are invalid.
+    """
+
+    def __init__(self, message: str, valid: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.valid = list(valid)
+
+
+class Parser:
+    """The parser of one setting.
+
+    Args:
+        form: what is accepted, as a phrase that can follow "is not".
+        parse: returns the value of the setting; a ValueError or TypeError means that the given value is invalid.
+        secret: whether messages must not show the value.
+    """
+
+    def __init__(self, form: str, parse: Callable[[object], Any], secret: bool = False) -> None:
+        self.form = form
+        self.secret = secret
+        self._parse = parse
+
+    def __call__(self, value: object) -> Any:
+        """Parse a value.
+
+        Raises:
+            InvalidValueError: the value is invalid.
+        """
+        try:
+            return self._parse(value)
+        except InvalidValueError:
+            raise
+        except (ValueError, TypeError, OverflowError) as error:
+            shown = "the value" if self.secret else repr(value)
+            why = f" ({error})" if isinstance(error, EndpointConfigError) else ""  # never contains a secret
+            raise InvalidValueError(f"{shown} is not {self.form}{why}") from None
+
+
+def number(form: str, least: float, most: float) -> Parser:
+    """A number within bounds."""
+
+    def parse(value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+            raise TypeError
+        parsed = float(value)
+        if not (math.isfinite(parsed) and least <= parsed <= most):
+            raise ValueError
+        return parsed
+
+    return Parser(form, parse)
+
+
+def choice(*options: str) -> Parser:
+    """One of a few words, in upper or lower case; True and False stand for on and off."""
+
+    def parse(value: object) -> str:
+        word = _text({True: "on", False: "off"}[value] if isinstance(value, bool) else value).lower()
+        if word not in options:
+            raise ValueError
+        return word
+
+    return Parser(" or ".join(options), parse)
+
+
+def place(what: str, word: Word) -> Parser:
+    """Where something is, or ``auto`` or ``off``.
+
+    Args:
+        what: what is accepted beside auto and off.
+        word: checks and normalizes it.
+    """
+
+    def parse(value: object) -> str:
+        text = _text(value)
+        result = text.lower() if text.lower() in ("auto", "off") else word(text)
+        if result is None:
+            raise ValueError
+        return result
+
+    return Parser(f"auto, off or {what}", parse)
+
+
+def path(what: str) -> Parser:
+    """The absolute path of a file or folder, ``auto`` or ``off``."""
+    return place(f"the absolute path of {what}", absolute_path)
+
+
+def words(what: str, word: Word = str, alone: Sequence[str] = ()) -> Parser:
+    """A list of words, or text in which commas separate them.
+
+    Args:
+        what: the words, as a phrase that can follow "a comma-separated list of".
+        word: checks and normalizes one word.
+        alone: words that are valid only as the whole value, which must not be empty.
+    """
+    form = f"{', '.join(alone)} or " * bool(alone) + f"a comma-separated list of {what}"
+
+    def parse(value: object) -> list[str]:
+        given = [
+            text for each in (value.split(",") if isinstance(value, str) else _list(value)) if (text := _text(each))
+        ]
+        if any(each.lower() in alone for each in given):
+            (single,) = given
+            return [single.lower()]
+        parsed = {each: word(each) for each in given}
+        invalid = [repr(each) for each, result in parsed.items() if result is None]
+        valid = [result for result in parsed.values() if result is not None]
+        if (invalid or alone) and not valid:
+            raise ValueError
+        if invalid:
+            raise InvalidValueError(f"{', '.join(invalid)} is not accepted, only {form}", valid)
+        return valid
+
+    return Parser(form, parse)
+
+
+def absolute_path(word: str) -> str | None:
+    """The word, if it is an absolute path."""
+    return word if os.path.isabs(word) else None
+
+
+def one_of(*options: str) -> Word:
+    """A check that a word is one of the options."""
+    return lambda word: word if word in options else None
+
+
+def address(word: str) -> str | None:
+    """The word, if it is an address of a service; a port stands for that port of localhost."""
+    word = f"localhost:{word}" if word.isdigit() else word
+    return word if _ADDRESS.fullmatch(word) else None
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value.strip()
+
+
+def _list(value: object) -> list[object]:
+    if not isinstance(value, (list, tuple, set, frozenset)):
+        raise TypeError
+    return list(value)
