@@ -168,8 +168,6 @@ _WANDB: Final = f"""
 quantities have the names on the right, in base units, with devices and paths as attributes instead of parts of a key.
 Where a formula differs, so does the number: W&B's used memory is all that is not available, its disk percentage leaves
 reserved space out (as `df` does), and its totals count loopback, loop devices and the like.
-
-%s
 """
 
 
@@ -221,9 +219,14 @@ def _row(row: Metric) -> str:
         f"### `{row.name}`",
         row.help,
         f"- {'; '.join(facts)}\n- attributes: {', '.join(f'`{name}`' for name in row.attributes) or 'none'}\n"
-        f"- source: {row.source}" + (f"\n- W&B: `{row.wandb}`" if row.wandb else ""),
+        f"- source: {row.source}" + _wandb(row),
     ]
     return "\n\n".join(lines)
+
+
+def _wandb(row: Metric) -> str:
+    keys = wandb.keys_by_metric().get(row.name, ())
+    return f"\n- W&B: `{', '.join(keys)}`" if keys else ""
 
 
 def configuration() -> str:
@@ -240,9 +243,29 @@ def openmetrics() -> str:
     return _OPENMETRICS.lstrip()
 
 
+_VENDORS: Final = {
+    "host": "Host and process",
+    "nvidia": "NVIDIA",
+    "amd": "AMD",
+    "apple": "Apple",
+    "graphcore": "Graphcore",
+    "openmetrics": "Scraped endpoints",
+    "tpu": "TPU",
+    "trainium": "Trainium",
+}
+
+
 def wandb_keys() -> str:
     """docs/wandb.md."""
-    return (_WANDB % table(("W&B key", "formula", "unit", "metric"), wandb.reference())).lstrip()
+    parts = [_WANDB.strip()]
+    for name, keys in wandb.tables():
+        parts.append(f"## {_VENDORS.get(name, name)}")
+        rows = [
+            (f"`{key.name}`", key.formula, key.unit, ", ".join(f"`{metric.name}`" for metric in key.metrics))
+            for key in keys
+        ]
+        parts.append(table(("W&B key", "formula", "unit", "metric"), rows))
+    return "\n\n".join(parts) + "\n"
 
 
 def summary() -> str:

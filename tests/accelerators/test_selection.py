@@ -48,9 +48,9 @@ from opentelemetry.instrumentation.hardware.sources.graphcore import Graphcore
 from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia, visible
 from opentelemetry.instrumentation.hardware.sources.trainium import Trainium
 from opentelemetry.instrumentation.hardware.sources.trainium import visible as neuron
-from opentelemetry.instrumentation.hardware.wandb.amd import Raw as AmdRaw
-from opentelemetry.instrumentation.hardware.wandb.graphcore import Raw as IpuRaw
-from opentelemetry.instrumentation.hardware.wandb.trainium import Raw as NeuronRaw
+from opentelemetry.instrumentation.hardware.wandb.amd import Probe as AmdProbe
+from opentelemetry.instrumentation.hardware.wandb.graphcore import Probe as IpuProbe
+from opentelemetry.instrumentation.hardware.wandb.trainium import Probe as NeuronProbe
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the simulated driver is of Linux")
 
@@ -963,38 +963,35 @@ def test_wandb_keys_of_amd_are_of_the_chosen_cards(
     drivers = by_rocm_smi() if "amdgpu" in settings else Equipped(cards())
     assert drivers.tree is not None
     drivers.tree.files |= used((CARDS[2], 0, 4096))
-    raw = AmdRaw(Config.read(settings, {}), STRANGER)
-    monkeypatch.setattr(raw, "_drivers", drivers)
-    assert [*raw.read()] == indices, raw.trouble
+    probe = AmdProbe(Config.read(settings, {}), STRANGER)
+    monkeypatch.setattr(probe, "_drivers", drivers)
+    assert [*(probe.read() or ())] == indices, probe.error
     monkeypatch.setenv(ROCR, "2")
-    assert [*raw.read()] == ([2] if "visible" in settings.get("devices", "") or environ else indices)
-    raw.close()
+    assert [*(probe.read() or ())] == ([2] if "visible" in settings.get("devices", "") or environ else indices)
+    probe.close()
 
 
 @linux
 @pytest.mark.parametrize(("devices", "cores"), [("all", [0, 1]), ("neuroncore1", [1]), ("1", []), ("process", [0, 1])])
-def test_wandb_keys_of_neuron_are_of_the_chosen_cores(
-    monkeypatch: pytest.MonkeyPatch, devices: str, cores: list[int]
-) -> None:
+def test_wandb_keys_of_neuron_are_of_the_chosen_cores(devices: str, cores: list[int]) -> None:
     config = Config.read({"devices": devices}, {})
-    raw = NeuronRaw(config, STRANGER)
-    monkeypatch.setattr(raw, "_site", SourceContext(config, trn2(), STRANGER))
-    (said,) = raw.read().values()
-    assert ([*said.percent], [*said.cores]) == (cores, cores), raw.trouble
-    assert said.used, "the memory of the program is not of cores"
-    raw.close()
+    probe = NeuronProbe(config, STRANGER)
+    probe.context = SourceContext(config, trn2(), STRANGER)
+    found = probe.read()
+    assert found is not None, probe.error
+    assert ([*found.percent], [*found.cores]) == (cores, cores)
+    assert found.used, "the memory of the program is not of cores"
+    probe.close()
 
 
 @linux
-@pytest.mark.parametrize(("devices", "numbers"), [("all", [0]), ("0", [0]), ("1", [])])
-def test_wandb_keys_of_graphcore_are_of_the_chosen_ipus(
-    monkeypatch: pytest.MonkeyPatch, devices: str, numbers: list[int]
-) -> None:
+@pytest.mark.parametrize(("devices", "numbers"), [("all", [0, 1]), ("0", [0]), ("2", [])])
+def test_wandb_keys_of_graphcore_are_of_the_chosen_ipus_of_the_program(devices: str, numbers: list[int]) -> None:
     config = Config.read({"devices": devices}, {})
-    raw = IpuRaw(config, STRANGER)
-    monkeypatch.setattr(raw, "_site", SourceContext(config, ipus(), STRANGER))
-    assert [*raw.read()] == numbers, raw.trouble
-    raw.close()
+    probe = IpuProbe(config, STRANGER)
+    probe.context = SourceContext(config, ipus(), STRANGER)
+    assert [*(probe.read() or ())] == numbers, probe.error
+    probe.close()
 
 
 # -- any text

@@ -28,7 +28,7 @@ from opentelemetry.instrumentation.hardware import cli
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source, SourceContext, discover
-from opentelemetry.instrumentation.hardware.wandb.amd import Raw
+from opentelemetry.instrumentation.hardware.wandb.amd import Probe
 
 HBM = table(3, energy=62_929_744_071_539, hbm=[43, 39, 42, 41], status=0)
 FIRST = Gpu(rpm=1180, pwm=102, metrics=HBM)
@@ -100,9 +100,9 @@ def words() -> Any:
     amdsysfs.write(amdsysfs.machine([SECOND, FIRST]))
     found = {}
     for way, setting in (("files", "auto"), ("tool", "off")):
-        raw = Raw(Config.read({"amdgpu": setting}, {}), os.getpid())
-        found[way] = raw.read()
-        raw.close()
+        probe = Probe(Config.read({"amdgpu": setting}, {}), os.getpid())
+        found[way] = probe.read()
+        probe.close()
     return found
 
 

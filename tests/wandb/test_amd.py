@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +15,16 @@ from tests.sources.radeons import by_amd_smi, rocm
 from tests.tools import need, program
 
 from opentelemetry.instrumentation.hardware import cli
-from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.sources.amd import rocm_smi
-from opentelemetry.instrumentation.hardware.system.machine import machine
-from opentelemetry.instrumentation.hardware.wandb import keys as wandb
-from opentelemetry.instrumentation.hardware.wandb.nvidia import Moment
+from opentelemetry.instrumentation.hardware.wandb.amd import KEYS
+from opentelemetry.instrumentation.hardware.wandb.keys import row
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="amdgpu is a driver of Linux")
 
 
-def keys(radeons: Mapping[int, Mapping[str, str]], moments: Mapping[int, Moment] | None = None) -> dict[str, float]:
+def keys(radeons: Mapping[int, Mapping[str, str]]) -> dict[str, float]:
     """W&B's keys of GPUs."""
-    with closing(Drivers()) as drivers:
-        now = wandb.take(machine(drivers), os.getpid(), (), moments or {}, radeons)
-    return {key: value for key, value in wandb.row(wandb.Span(now, now, now)).items() if key.startswith("gpu.")}
+    return row(KEYS, radeons)
 
 
 def expected(**by_key: float) -> dict[str, float]:
@@ -83,13 +77,6 @@ def test_wandb_keys_without_a_number_are_dropped(text: str) -> None:
         "Average Graphics Package Power (W)",
     )
     assert keys({0: dict.fromkeys(names, text)}) == {}
-
-
-def test_nvidia_gpu_takes_precedence_over_amd_gpu_of_same_index() -> None:
-    row = keys(said(rocm("5.7", 0)), {0: Moment({"power": 300}, {}, False)})
-    assert row["gpu.0.powerWatts"] == 300
-    assert "gpu.0.gpu" not in row
-    assert row["gpu.1.gpu"] == 0
 
 
 RECORDED: dict[str, dict[str, float]] = {
@@ -211,7 +198,7 @@ def test_snapshot_falls_back_to_amd_smi(tmp_path: Path, snapshot: Snapshot) -> N
 def test_failing_rocm_smi_is_reported_once(snapshot: Snapshot) -> None:
     found, complaint = snapshot("rocm-smi", "exit 3")
     assert found == {}
-    assert complaint.count("there are no gpu. keys") == 1
+    assert complaint.count("no gpu.* keys of amd") == 1
     assert "rocm-smi says 'nothing' and ends with 3" in complaint
 
 

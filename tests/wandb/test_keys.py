@@ -10,9 +10,10 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeAlias
 
 import psutil
@@ -38,12 +39,12 @@ from tests.tools.nvml import (
 from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import cli
-from opentelemetry.instrumentation.hardware.catalog import CATALOG
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import is_here
-from opentelemetry.instrumentation.hardware.system.machine import Machine, machine
+from opentelemetry.instrumentation.hardware.system.machine import Group, Limits, Machine, Memory, Mount, machine
 from opentelemetry.instrumentation.hardware.system.psutil_backend import PsutilMachine
-from opentelemetry.instrumentation.hardware.wandb import keys as wandb
+from opentelemetry.instrumentation.hardware.wandb import host, keys
+from opentelemetry.instrumentation.hardware.wandb.host import History, Reading
 
 MIB, GIB = 2**20, 2**30
 TICK = 0.01
@@ -74,7 +75,7 @@ class Bracket(NamedTuple):
     """One reading of ours between two of psutil's."""
 
     before: Truth
-    ours: wandb.Reading
+    ours: Reading
     after: Truth
 
 
@@ -103,9 +104,17 @@ def _busy_and_whole(times: Any) -> tuple[float, float]:
     return whole - times.idle - getattr(times, "iowait", 0.0), whole
 
 
+def taken(asked: Machine, *paths: str) -> Reading:
+    return host.read(asked, os.getpid(), [*paths] or ["/"])
+
+
+def row_of(first: Reading, before: Reading, now: Reading) -> dict[str, float]:
+    return keys.row(host.KEYS, History(first, before, now))
+
+
 def bracket(asked: Machine) -> Bracket:
     before = truth()
-    ours = wandb.take(asked, os.getpid())
+    ours = taken(asked)._replace(group=None)  # this machine's tests may run under a limit, which psutil ignores
     return Bracket(before, ours, truth())
 
 
@@ -192,7 +201,7 @@ def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         first = bracket(found)
         with busy(tmp_path_factory.mktemp("busy")):
             second = bracket(found)
-    return first, second, wandb.row(wandb.Span(first.ours, first.ours, second.ours))
+    return first, second, row_of(first.ours, first.ours, second.ours)
 
 
 @pytest.mark.parametrize("host", HOST, ids=lambda host: host.key)
@@ -216,11 +225,12 @@ def test_loopback_and_started_threads_are_counted(seen: Seen) -> None:
     assert row["proc.cpu.threads"] >= 4
 
 
-def test_cpu_is_process_time_over_elapsed_time_and_logical_cpus(seen: Seen) -> None:
+def test_cpu_is_process_time_over_elapsed_time_and_capacity(seen: Seen) -> None:
     first, second, row = seen
+    assert second.ours.capacity
     least = (second.before.process - first.after.process - 2 * TICK) / (second.after.clock - first.before.clock)
     most = (second.after.process - first.before.process + 2 * TICK) / (second.before.clock - first.after.clock)
-    assert least * 100 / CPUS <= row["cpu"] <= most * 100 / CPUS
+    assert least * 100 <= row["cpu"] * second.ours.capacity <= most * 100
     assert row["cpu"] > 0
 
 
@@ -241,6 +251,10 @@ def test_snapshot_prints_every_host_key(tmp_path: Path, capsys: pytest.CaptureFi
     if psutil.disk_io_counters() is None:
         expected -= {"disk.in", "disk.out"}
     row = printed(capsys, "--window", "0.1", "--sources=-nvidia", "--disk-paths", ",".join(paths))
+    devices = {key.split(".")[1] for key in row if key.count(".") == 2 and key.endswith((".in", ".out"))}
+    assert devices <= (psutil.disk_io_counters(perdisk=True) or {}).keys()
+    assert bool(devices) == ("disk.in" in expected)
+    expected |= {f"disk.{device}.{direction}" for device in devices for direction in ("in", "out")}
     assert set(row) == expected
     assert all(isinstance(value, (int, float)) for value in row.values())
 
@@ -255,31 +269,154 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, fl
 
 
 def test_cpu_percent_excludes_iowait_and_new_cpus(asked: Machine) -> None:
-    first = wandb.take(asked, os.getpid())._replace(
-        cpus={0: {"user": 10.0, "idle": 10.0, "iowait": 10.0, "steal": 0.0}}
-    )
+    first = taken(asked)._replace(cpus={0: {"user": 10.0, "idle": 10.0, "iowait": 10.0, "steal": 0.0}})
     second = first._replace(
         cpus={0: {"user": 11.0, "idle": 12.0, "iowait": 15.0, "steal": 2.0}, 1: {"user": 5.0, "idle": 5.0}},
         clock=first.clock + 10,
     )
-    row = wandb.row(wandb.Span(first, first, second))
+    row = row_of(first, first, second)
     assert row["cpu.0.cpu_percent"] == 30.0
     assert "cpu.1.cpu_percent" not in row, "a CPU that was not there before has no window"
 
 
 def test_unreadable_disk_path_has_no_keys(asked: Machine) -> None:
-    reading = wandb.take(asked, os.getpid(), ["/", "/no/such/path"])
-    keys = wandb.row(wandb.Span(reading, reading, reading))
-    assert "disk./.usageGB" in keys
-    assert not any("/no/such/path" in key for key in keys)
+    reading = taken(asked, "/", "/no/such/path")
+    row = row_of(reading, reading, reading)
+    assert "disk./.usageGB" in row
+    assert not any("/no/such/path" in key for key in row)
 
 
 def test_empty_window_has_no_cpu_keys(asked: Machine) -> None:
-    reading = wandb.take(asked, os.getpid())
-    keys = wandb.row(wandb.Span(reading, reading, reading))
-    assert "cpu" not in keys
-    assert not any(key.endswith("cpu_percent") for key in keys)
-    assert keys["network.sent"] == keys["network.recv"] == 0
+    reading = taken(asked)
+    row = row_of(reading, reading, reading)
+    assert "cpu" not in row
+    assert not any(key.endswith("cpu_percent") for key in row)
+    assert row["network.sent"] == row["network.recv"] == 0
+
+
+# -- the cgroup, and the disks that W&B chooses
+
+
+def group(memory: int | None, limit: int | None, cpus: float | None = None) -> Group:
+    return Group(None, None, memory, None, cpus, limit)
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        (
+            group(3 * GIB, 4 * GIB),
+            {"memory": 25.0, "memory_percent": 75.0, "proc.memory.availableMB": 1024, "proc.memory.percent": 25.0},
+        ),
+        (
+            group(5 * GIB, 4 * GIB),
+            {"memory": 25.0, "memory_percent": 125.0, "proc.memory.availableMB": 0, "proc.memory.percent": 25.0},
+        ),
+        (group(None, 4 * GIB), {"memory": 25.0, "proc.memory.percent": 25.0}),
+        *(
+            (
+                without_limit,
+                {
+                    "memory": 25.0,
+                    "memory_percent": 25.0,
+                    "proc.memory.availableMB": 12 * 1024,
+                    "proc.memory.percent": 6.25,
+                },
+            )
+            for without_limit in (None, group(3 * GIB, None))
+        ),
+    ],
+)
+def test_memory_keys_are_relative_to_the_cgroup_limit(
+    asked: Machine, limits: Group | None, expected: dict[str, float]
+) -> None:
+    reading = taken(asked)
+    process = reading.process._replace(resident=GIB)
+    memory = Memory(total=16 * GIB, available=12 * GIB, free=0, cached=0, buffers=0)
+    reading = reading._replace(group=limits, process=process, memory=memory)
+    row = row_of(reading, reading, reading)
+    names = ("memory", "memory_percent", "proc.memory.availableMB", "proc.memory.percent")
+    assert {name: row[name] for name in names if name in row} == expected
+
+
+@pytest.mark.parametrize(
+    ("quota", "affinity", "capacity"),
+    [
+        (None, 8, 4),  # neither: the physical cores
+        (1.5, 8, 1.5),
+        (6.0, 8, 6.0),
+        (6.0, 2, 2),
+        (None, 2, 2),
+        (12.0, 8, 12.0),  # W&B takes the quota as it is
+    ],
+)
+def test_cpu_is_divided_by_the_cgroup_limit_the_affinity_or_the_physical_cores(
+    asked: Machine, quota: float | None, affinity: int, capacity: float
+) -> None:
+    limited = Answers(asked, group(None, None, quota), Limits(min(affinity, quota or affinity), None))
+    first = host.read(limited, os.getpid(), [])
+    now = first._replace(clock=first.clock + 10, process=first.process._replace(user=first.process.user + 3))
+    assert row_of(first, first, now)["cpu"] == pytest.approx(30 / capacity, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("paths", "mounts", "devices"),
+    [
+        (["/"], {"/": "/dev/sda2", "/data": "/dev/sdb1"}, {"sda2"}),
+        (["/data"], {"/": "/dev/sda2", "/data": "/dev/sdb1"}, {"sda2", "sdb1"}),
+        (["/database"], {"/": "/dev/gone", "/data": "/dev/sdb1"}, {"sdb1"}),  # a prefix of the text, as W&B has it
+        (["/"], {"/etc/hosts": "/dev/sdb1"}, {"sdb1"}),  # a container: its root is no block device
+        (["/"], {"/": "server:/export"}, {"sda", "sda2", "sdb1"}),
+        (["/"], {}, {"sda", "sda2", "sdb1"}),
+    ],
+)
+def test_disk_keys_are_of_the_devices_that_wandb_chooses(
+    asked: Machine, monkeypatch: pytest.MonkeyPatch, paths: list[str], mounts: dict[str, str], devices: set[str]
+) -> None:
+    counters = {
+        name: SimpleNamespace(read_bytes=0, write_bytes=0) for name in ("sda", "sda2", "sdb1", "loop0", "zram0")
+    }
+    monkeypatch.setattr(psutil, "disk_io_counters", lambda perdisk=False, nowrap=True: counters if perdisk else None)
+    mounted = Answers(asked, mounts=[Mount(path, device, "ext4") for path, device in mounts.items()])
+    first = host.read(mounted, os.getpid(), paths)
+    more = {name: host.Transferred(MIB, 2 * MIB) for name in first.disks}
+    row = row_of(first, first, first._replace(disks=more))
+    assert {key: value for key, value in row.items() if key.endswith((".in", ".out"))} == {
+        **{f"disk.{device}.in": 1.0 for device in devices},
+        **{f"disk.{device}.out": 2.0 for device in devices},
+    }
+
+
+def test_disk_and_network_keys_are_absent_where_psutil_cannot_read_them(
+    asked: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise PermissionError("/proc/net/dev")
+
+    for name in ("disk_io_counters", "net_io_counters"):
+        monkeypatch.setattr(psutil, name, refused)
+    reading = taken(asked)
+    row = row_of(reading, reading, reading)
+    assert not [key for key in row if key.endswith((".in", ".out", ".sent", ".recv"))]
+    assert "proc.memory.rssMB" in row
+
+
+class Answers:
+    """A machine with other limits or mounts."""
+
+    def __init__(
+        self,
+        asked: Machine,
+        group: Group | None = None,
+        limits: Limits | None = None,
+        mounts: Sequence[Mount] | None = None,
+    ) -> None:
+        self._asked = asked
+        self._answers = {"group": group, "limits": limits, "mounts": mounts, "counts": (8, 4) if limits else None}
+
+    def __getattr__(self, name: str) -> Any:
+        answer = self._answers.get(name)
+        return getattr(self._asked, name) if answer is None else lambda *_: answer
 
 
 # -- NVIDIA's GPUs
@@ -559,7 +696,7 @@ def test_unusable_driver_is_one_message(machine_of: Callable[..., FakeNvml]) -> 
     answer = rows(driver, "--nvidia-smi", "off", "--every", "0.1", "--count", "2")
     assert answer.rows == [{}, {}]
     assert answer.stderr.splitlines() == [
-        "otel-hardware: there are no gpu. keys: NVML: RM has detected an NVML/RM version mismatch."
+        "otel-hardware: no gpu.* keys of nvidia: NVML: RM has detected an NVML/RM version mismatch."
     ]
 
 
@@ -669,14 +806,23 @@ IPU = (
 
 TRN = (
     *("trn.{i}.neuroncore_utilization", "trn.host_total_memory_usage", "trn.neuron_device_total_memory_usage"),
-    *("trn.host_total_memory_usage.{category}", "trn.host_memory_usage.{category}"),
-    "trn.{i}.neuroncore_memory_usage.{category}",
+    *(
+        f"trn.{group}.{category}"
+        for group in ("host_total_memory_usage", "host_memory_usage")
+        for category in ("application_memory", "constants", "dma_buffers", "tensors")
+    ),
+    *(
+        f"trn.{{i}}.neuroncore_memory_usage.{category}"
+        for category in ("constants", "model_code", "model_shared_scratchpad", "runtime_memory", "tensors")
+    ),
 )
 
 KNOWN = {
     *(host.key.replace("./.", ".{path}.") for host in HOST),
     "cpu",
     "cpu.{i}.cpu_percent",
+    "disk.{device}.in",
+    "disk.{device}.out",
     *(f"gpu.{{i}}.{each.key}" for each in NVIDIA),
     *(f"gpu.process.{{i}}.{name}" for name in TWINS),
     *(f"gpu.{{i}}.{name}" for name in RADEON),
@@ -687,12 +833,19 @@ KNOWN = {
 }
 
 
+WITHOUT_METRIC = (
+    "gpu.{i}.pipeTensorHmmaActive",
+    "gpu.{i}.memoryOverDrive",
+    "tpu.grpcTcpMinRtt.{stat}Us",
+    "tpu.grpcTcpDeliveryRate.{stat}Mbps",
+    "openmetrics.{endpoint}.{metric}.{n}",
+)
+"""The keys that no metric of ours answers to."""
+
+
 def test_keys_are_the_known_ones_and_each_has_a_metric() -> None:
-    keys = [key.key for key in wandb.KEYS]
-    assert set(keys) == KNOWN
-    assert len(keys) == len(KNOWN)
-    named = {key.strip() for row in CATALOG for key in row.wandb.split(",") if key.strip()}
-    assert {key for key in named if not key.startswith(("tpu", "trn", "ipu", "openmetrics"))} <= KNOWN
-    for key in wandb.KEYS:
-        alone = key.key in ("gpu.{i}.pipeTensorHmmaActive", "gpu.{i}.memoryOverDrive") or "grpcTcp" in key.key
-        assert key.rows or alone or key.key.startswith("openmetrics."), f"no row of ours answers to {key.key}"
+    for name, table in keys.tables():
+        assert len({key.name for key in table}) == len(table), f"{name} has a key twice"
+    known = {key.name: key for _, table in keys.tables() for key in table}
+    assert set(known) == KNOWN
+    assert {name for name, key in known.items() if not key.metrics} == set(WITHOUT_METRIC)

@@ -9,7 +9,7 @@ from tests.sources.pages import dcgm
 from tests.web import Web, page
 
 from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.wandb.openmetrics import Raw
+from opentelemetry.instrumentation.hardware.wandb.openmetrics import Probe
 
 PAGE = """# TYPE util gauge
 util{gpu="1"} 5
@@ -25,27 +25,27 @@ untyped 4
 
 def test_wandb_keys_number_series_in_order_of_appearance() -> None:
     with Web(page(PAGE)) as web:
-        raw = Raw(Config.read({"openmetrics": {"own": web.url}}, {}))
-        assert raw.expected
-        assert raw.read() == {
+        probe = Probe(Config.read({"openmetrics": {"own": web.url}}, {}), 0)
+        assert probe.expected
+        assert probe.read() == {
             "openmetrics.own.util.0": 5.0,
             "openmetrics.own.util.1": 7.25,
             "openmetrics.own.work_total.0": 3.0,
         }
         web.answer = page('# TYPE util gauge\nutil{gpu="2"} 1\nutil{gpu="0"} 2\n')
-        assert raw.read() == {"openmetrics.own.util.2": 1.0, "openmetrics.own.util.1": 2.0}
+        assert probe.read() == {"openmetrics.own.util.2": 1.0, "openmetrics.own.util.1": 2.0}
 
 
 def test_wandb_keys_of_a_failing_endpoint_are_absent() -> None:
     with Web(page(PAGE)) as web, Web(page("", status=500)) as down:
-        raw = Raw(Config.read({"openmetrics": {"down": down.url, "own": web.url}}, {}))
-        assert {key.split(".")[1] for key in raw.read()} == {"own"}
+        probe = Probe(Config.read({"openmetrics": {"down": down.url, "own": web.url}}, {}), 0)
+        assert {key.split(".")[1] for key in probe.read()} == {"own"}
         down.answer = page(PAGE)
-        assert {key.split(".")[1] for key in raw.read()} == {"own", "down"}
+        assert {key.split(".")[1] for key in probe.read()} == {"own", "down"}
 
 
 def test_wandb_keys_are_not_expected_without_endpoints() -> None:
-    assert not Raw(Config()).expected
+    assert not Probe(Config(), 0).expected
 
 
 def test_snapshot_prints_wandb_keys_of_endpoints() -> None:

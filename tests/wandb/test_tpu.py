@@ -13,15 +13,16 @@ from tests.tools.tpu import FakeTpu, distribution, doubles, integers, queues, se
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources.tpu import profiler, sdk
 from opentelemetry.instrumentation.hardware.sources.tpu import runtime as r
-from opentelemetry.instrumentation.hardware.wandb import tpu as raw
+from opentelemetry.instrumentation.hardware.wandb import tpu
+from opentelemetry.instrumentation.hardware.wandb.tpu import Moment
 
 GIB = 1 << 30
 
 
-def keys(moment: raw.Moment) -> dict[str, float]:
+def keys(moment: Moment) -> dict[str, float]:
     """Every key of a moment; a duplicate fails the test."""
     found: dict[str, float] = {}
-    for key in raw.KEYS:
+    for key in tpu.KEYS:
         for name, value in key.values(moment):
             assert name not in found, name
             found[name] = value
@@ -30,17 +31,17 @@ def keys(moment: raw.Moment) -> dict[str, float]:
 
 def read(**settings: Any) -> tuple[dict[str, float], str]:
     """The keys that are read with these settings, and the reason for missing ones."""
-    reader = raw.Raw(Config.read(settings, {}), {})
+    probe = tpu.Probe(Config.read(settings, {}), 0, {})
     try:
-        assert reader.expected
-        moments = reader.read()
-        return (keys(moments[0]) if moments else {}), reader.trouble
+        assert probe.expected
+        moment = probe.read()
+        return (keys(moment) if moment else {}), probe.error
     finally:
-        reader.close()
+        probe.close()
 
 
-def moment(**said: Any) -> raw.Moment:
-    return raw.Moment({}, said.get("page", profiler.Said()), said.get("driver", sdk.NOTHING))
+def moment(**said: Any) -> Moment:
+    return Moment({}, said.get("page", profiler.Said()), said.get("driver", sdk.NOTHING))
 
 
 def test_wandb_keys_of_memory_and_duty_cycle() -> None:
@@ -132,7 +133,7 @@ def test_unreachable_runtime_gives_no_wandb_keys_and_a_reason() -> None:
     found, trouble = read(tpu_runtime="localhost:1")
     assert found == {}
     assert "localhost:1" in trouble
-    assert not raw.Raw(Config.read({}, {}), {"TPU_NAME": "local"}).expected
+    assert not tpu.Probe(Config.read({}, {}), 0, {"TPU_NAME": "local"}).expected
 
 
 @pytest.mark.parametrize("path", samples("tpu/libtpu-*_tpumonitoring_*.json"))

@@ -39,7 +39,7 @@ from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import SourceContext
 from opentelemetry.instrumentation.hardware.sources.apple import Apple, ioreg, macmon, stats
 from opentelemetry.instrumentation.hardware.sources.apple.reading import Said
-from opentelemetry.instrumentation.hardware.wandb.apple import Raw
+from opentelemetry.instrumentation.hardware.wandb.apple import Probe
 
 if sys.platform != "win32":
     import fcntl
@@ -463,7 +463,7 @@ def test_no_tool_is_run_on_other_systems_unless_named(
         pytest.skip("this is a Mac")
     with pytest.raises(Unavailable, match=r"^this is no Mac$"), opened("apple"):
         pass
-    assert not Raw(Config(), os.getpid()).expected
+    assert not Probe(Config(), os.getpid()).expected
 
 
 @posix
@@ -671,17 +671,18 @@ def _running(folder: Path) -> Iterator[int]:
 
 
 @posix
-def test_raw_values_are_those_of_apple_gpu_stats(tool: Callable[..., str]) -> None:
-    raw = Raw(Config.read({"apple_gpu_stats": tool("apple_gpu_stats")}, {}), os.getpid())
-    assert raw.expected
-    assert raw.read() == {0: {"utilization": 30.0, "allocated": 12.5, "temperature": 42.5, "watts": 7.5}}
+def test_wandb_reading_is_that_of_apple_gpu_stats(tool: Callable[..., str]) -> None:
+    probe = Probe(Config.read({"apple_gpu_stats": tool("apple_gpu_stats")}, {}), os.getpid())
+    assert probe.expected
+    reading = {"utilization": 30.0, "allocated": 12.5, "temperature": 42.5, "watts": 7.5}
+    assert probe.read() == {0: reading}
     tool("apple_gpu_stats", "refuses")
-    assert raw.read() == {}
-    assert "it says nothing" in raw.trouble
+    assert not probe.read()
+    assert "it says nothing" in probe.error
     tool("apple_gpu_stats")
-    assert raw.read()[0]["watts"] == 7.5
-    assert raw.trouble == ""
-    raw.close()
+    assert probe.read() == {0: reading}
+    assert probe.error == ""
+    probe.close()
 
 
 # -- W&B's keys

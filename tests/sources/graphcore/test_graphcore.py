@@ -35,7 +35,8 @@ from opentelemetry.instrumentation.hardware.sources.graphcore import Graphcore
 from opentelemetry.instrumentation.hardware.sources.graphcore.device import Board, Ipu
 from opentelemetry.instrumentation.hardware.sources.graphcore.driver import parse
 from opentelemetry.instrumentation.hardware.sources.graphcore.fields import FIELDS, SESSION, SESSION_UTILIZATION
-from opentelemetry.instrumentation.hardware.wandb.graphcore import KEYS, Raw
+from opentelemetry.instrumentation.hardware.wandb.graphcore import KEYS, Probe
+from opentelemetry.instrumentation.hardware.wandb.keys import row
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="IPUs are used on Linux"),
@@ -245,11 +246,20 @@ def test_recorded_gc_info_output_is_parsed(path: Path) -> None:
     assert late.unsupported == {FIELDS["ipu power"].series: "the driver reports 'N/A'"}
 
 
+def _wandb_keys(*devices: Mapping[str, Any]) -> dict[str, float]:
+    """The keys of a program that uses these IPUs where they name its process."""
+    drivers = Npus(HOST | {"/dev/ipu0": ""} | program(), lines([*devices]), folder="/opt/poplar")
+    probe = Probe(Config(), STRANGER)
+    probe.context = SourceContext(Config(), drivers, STRANGER)
+    reading = probe.read()
+    assert reading is not None, probe.error
+    return row(KEYS, reading)
+
+
 @pytest.mark.parametrize("path", samples("graphcore/gcipuinfo_getDevices_c2_mock.json"))
 def test_wandb_keys_of_recorded_gcipuinfo_output(path: Path) -> None:
-    ipus = ipus_of(path.read_bytes())
-    used = {ipu.index: ipu.words for ipu in ipus if ipu.pid == 123}
-    assert dict(pair for key in KEYS for pair in key.values(used)) == {
+    devices = json.loads(path.read_text().replace('"user process id": "123"', f'"user process id": "{STRANGER}"'))
+    assert _wandb_keys(*devices) == {
         "ipu.1.average board temp (C)": 30,
         "ipu.1.average die temp (C)": 39,
         "ipu.1.clock (MHz)": 1300,
@@ -260,8 +270,12 @@ def test_wandb_keys_of_recorded_gcipuinfo_output(path: Path) -> None:
 
 
 def test_wandb_keys_without_a_number_are_dropped() -> None:
-    words = {"ipu power": "N/A", "clock": "nanMHz", "link speed": "16.0 GT/s", "average die temp": "infC"}
-    assert dict(pair for key in KEYS for pair in key.values({0: words})) == {"ipu.0.speed (GT/s)": 16}
+    unknown = {"ipu power": "N/A", "clock": "nanMHz", "average die temp": "infC"}
+    known = {"link speed": "16.0 GT/s", "ipu utilisation (session)": "15 %"}
+    assert _wandb_keys({"id": "0", "user process id": str(STRANGER), **unknown, **known}) == {
+        "ipu.0.speed (GT/s)": 16,
+        "ipu.0.ipu utilisation (session) (%)": 15,
+    }
 
 
 def test_snapshot_prints_wandb_keys_of_ipus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -515,15 +529,15 @@ def test_stale_ipu_values_are_dropped_after_a_pause() -> None:
         assert not often(source)
 
 
-# -- raw values for W&B's formulas
+# -- W&B's keys
 
 
-def test_raw_words_are_those_of_the_ipus_of_the_process(tmp_path: Path) -> None:
+def test_wandb_keys_are_of_the_ipus_of_the_process(tmp_path: Path) -> None:
     library = Library(tmp_path, c2(0, 1, os.getpid()), c2(1, 1, 1))
-    raw = Raw(Config.read(library.settings, {}), os.getpid())
+    probe = Probe(Config.read(library.settings, {}), os.getpid())
     try:
-        assert raw.expected
-        assert {number: words["ipu power"] for number, words in raw.read().items()} == {0: "120W"}
+        assert probe.expected
+        assert [*(probe.read() or ())] == [0], probe.error
     finally:
-        raw.close()
-    assert not Raw(Config.read({}, {}), os.getpid()).expected
+        probe.close()
+    assert not Probe(Config.read({}, {}), os.getpid()).expected

@@ -22,7 +22,7 @@ from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources.tpu import runtime as r
 from opentelemetry.instrumentation.hardware.sources.tpu import sdk
-from opentelemetry.instrumentation.hardware.wandb import tpu as raw
+from opentelemetry.instrumentation.hardware.wandb import tpu as wandb_tpu
 
 GIB = 1 << 30
 KINDS = {"v3": ("0027", "004f", device.TpuChip.V3), "v5e": ("0063", "", device.TpuChip.V5E)}
@@ -128,12 +128,13 @@ def test_tpu_info_shows_the_values_that_are_exported(kind: str) -> None:
 
 
 def keys_of(tpu: FakeTpu) -> dict[str, float]:
-    reader = raw.Raw(Config.read({"tpu_runtime": [tpu.address]}, {}), {})
+    probe = wandb_tpu.Probe(Config.read({"tpu_runtime": [tpu.address]}, {}), 0, {})
     try:
-        moments = reader.read()
+        moment = probe.read()
     finally:
-        reader.close()
-    return {name: value for moment in moments.values() for key in raw.KEYS for name, value in key.values(moment)}
+        probe.close()
+    assert moment is not None
+    return {name: value for key in wandb_tpu.KEYS for name, value in key.values(moment)}
 
 
 NAMES = {

@@ -48,7 +48,7 @@ from opentelemetry.instrumentation.hardware.sources.trainium import Trainium
 from opentelemetry.instrumentation.hardware.sources.trainium.files import Sysfs
 from opentelemetry.instrumentation.hardware.sources.trainium.monitor import configuration, period_of, said_period
 from opentelemetry.instrumentation.hardware.sources.trainium.report import ECC, Hardware, parse
-from opentelemetry.instrumentation.hardware.wandb.trainium import KEYS, Raw
+from opentelemetry.instrumentation.hardware.wandb.trainium import KEYS, Probe
 
 pytestmark = pytest.mark.usefixtures("no_child_is_left")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="Neuron's driver is one of Linux")
@@ -847,19 +847,21 @@ def test_report_period_of_the_users_configuration_is_parsed(config: bytes, perio
     assert said_period(config) == period
 
 
-# -- raw values for W&B's formulas
+# -- W&B's keys
 
 
 @linux
-def test_raw_runtimes_are_those_of_the_process(tmp_path: Path) -> None:
+def test_wandb_keys_are_of_the_runtime_of_the_process(tmp_path: Path) -> None:
     tool = Tool(tmp_path, own(1, (4, 5)))
-    raw = Raw(Config.read(tool.settings, {}), os.getpid())
+    probe = Probe(Config.read(tool.settings, {}), os.getpid())
     try:
-        assert raw.expected
-        assert raw.read()[0].percent == {4: 40.0625, 5: 20.03125}
+        assert probe.expected
+        found = probe.read()
+        assert found is not None
+        assert found.percent == {4: 40.0625, 5: 20.03125}
     finally:
-        raw.close()
-    assert not Raw(Config.read({"neuron_monitor": "off"}, {}), os.getpid()).expected
+        probe.close()
+    assert not Probe(Config.read({"neuron_monitor": "off"}, {}), os.getpid()).expected
 
 
 @linux

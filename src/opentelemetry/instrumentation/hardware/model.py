@@ -81,7 +81,6 @@ class Metric:
             "request" if only ``INCLUDE_METRICS`` does.
         opt_in_extras: what naming a default metric in ``INCLUDE_METRICS`` adds to it.
         source: where the number comes from.
-        wandb: the W&B keys that the row answers to.
         standard: whether the semantic conventions define it.
         endpoint: of a row that is not in the vocabulary but was learned from a scraped page: whose page it was. Its
             points carry the labels that they have there.
@@ -97,7 +96,6 @@ class Metric:
     opt_in: str = ""
     opt_in_extras: str = ""
     source: str = ""
-    wandb: str = ""
     standard: bool = True
     endpoint: str = ""
 

@@ -36,8 +36,6 @@ HW_GPU_UTILIZATION = gauge(
     "nvmlGpmMetricsGet; amdgpu: gpu_busy_percent, mem_busy_percent (memory), gpu_metrics (video, jpeg); "
     "Apple: Device Utilization % of the I/O registry, macmon gpu_active_ratio (general), gpu_scaled_ratio "
     "(scaled)",
-    wandb="gpu.{i}.gpu, gpu.{i}.memory, gpu.{i}.encoderUtilization, gpu.{i}.smActive, gpu.{i}.pipeTensorActive, "
-    "gpu.{i}.dramActive, gpu.{i}.pipeFp64Active, gpu.{i}.pipeFp32Active, gpu.{i}.pipeFp16Active",
     window=Window.MEAN,
 )
 HW_GPU_UTILIZATION_PEAK = gauge(
@@ -56,7 +54,6 @@ HW_GPU_SM_OCCUPANCY = gauge(
     "hw.gpu.sm.occupancy", "1", HW_DEVICE,
     "Warps resident on the streaming multiprocessors, as a share of the maximum.",
     source="nvmlGpmMetricsGet: NVML_GPM_METRIC_SM_OCCUPANCY",
-    wandb="gpu.{i}.smOccupancy",
     window=Window.MEAN, standard=False,
 )
 HW_GPU_MEMORY_USAGE = updown(
@@ -64,7 +61,6 @@ HW_GPU_MEMORY_USAGE = updown(
     "GPU memory in use, without memory reserved by the driver where the driver reports it separately.",
     source="nvmlDeviceGetMemoryInfo_v2: used; older drivers nvmlDeviceGetMemoryInfo; amdgpu: mem_info_vram_used; "
     "Apple: In use system memory of the I/O registry",
-    wandb="gpu.{i}.memoryAllocatedBytes",
 )
 HW_GPU_MEMORY_LIMIT = updown(
     "hw.gpu.memory.limit", "By", HW_DEVICE,
@@ -75,7 +71,6 @@ HW_GPU_MEMORY_UTILIZATION = gauge(
     "hw.gpu.memory.utilization", "1", HW_DEVICE,
     "Share of the GPU memory in use.",
     source="hw.gpu.memory.usage over hw.gpu.memory.limit",
-    wandb="gpu.{i}.memoryAllocated",
     window=Window.MEAN,
 )
 HW_GPU_MEMORY_PEAK = gauge(
@@ -89,13 +84,11 @@ HW_GPU_IO = counter(
     "Bytes sent and received by the GPU over a link.",
     source="NVML fields PCIE_COUNT_TX_BYTES, PCIE_COUNT_RX_BYTES, NVLINK_THROUGHPUT_DATA_TX, _RX (sum of all links); "
     "amdgpu: gpu_metrics (xgmi)",
-    wandb="gpu.{i}.pcieTxBytes, gpu.{i}.pcieRxBytes, gpu.{i}.nvlinkTxBytes, gpu.{i}.nvlinkRxBytes",
 )
 HW_GPU_FREQUENCY = gauge(
     "hw.gpu.frequency", "Hz", (*HW_DEVICE, FREQUENCY_DOMAIN),
     "Clock frequency of a domain of the GPU.",
     source="nvmlDeviceGetClockInfo; amdgpu: hwmon freq*_input, by label; Apple: macmon gpu_freq_mhz",
-    wandb="gpu.{i}.smClock, gpu.{i}.memoryClock, gpu.{i}.graphicsClock",
     window=Window.MEAN, standard=False,
 )
 HW_GPU_FREQUENCY_LIMIT = gauge(

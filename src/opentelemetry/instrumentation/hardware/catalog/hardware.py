@@ -30,7 +30,6 @@ HW_POWER = gauge(
     "Power drawn by a component.",
     source="nvmlDeviceGetPowerUsage; amdgpu: hwmon power1_average, else power1_input; Apple: macmon gpu_power, "
     "cpu_power, ane_power (npu), ram_power; apple_gpu_stats; gcipuinfo: ipu power, total board power",
-    wandb="gpu.{i}.powerWatts, ipu.{i}.ipu power (W)",
     window=Window.MEAN,
 )
 HW_POWER_PEAK = gauge(
@@ -44,7 +43,6 @@ HW_POWER_LIMIT = gauge(
     "Power limit of a component: enforced now, default, or the maximum that can be set.",
     source="nvmlDeviceGetEnforcedPowerLimit, nvmlDeviceGetPowerManagementLimitConstraints (max), "
     "nvmlDeviceGetPowerManagementDefaultLimit; amdgpu: hwmon power1_cap, power1_cap_max, power1_cap_default",
-    wandb="gpu.{i}.enforcedPowerLimitWatts",
     standard=False,
 )
 HW_POWER_UTILIZATION = gauge(
@@ -52,7 +50,6 @@ HW_POWER_UTILIZATION = gauge(
     "Power over the enforced limit. Short peaks may exceed 1.",
     source="hw.power over hw.power.limit{hw.limit_type=enforced}; Neuron: "
     "/sys/devices/virtual/neuron_device/*/stats/power/utilization, a mean of one minute",
-    wandb="gpu.{i}.powerPercent",
     window=Window.MEAN, standard=False,
 )
 HW_TEMPERATURE = gauge(
@@ -61,7 +58,6 @@ HW_TEMPERATURE = gauge(
     source="nvmlDeviceGetTemperature (gpu); NVML field MEMORY_TEMP (memory); amdgpu: hwmon temp*_input, by label; "
     "Apple: macmon gpu_temp_avg, cpu_temp_avg; apple_gpu_stats; gcipuinfo: average board temp (board), "
     "average die temp (die)",
-    wandb="gpu.{i}.temp, ipu.{i}.average board temp (C), ipu.{i}.average die temp (C)",
     window=Window.MEAN,
 )
 HW_TEMPERATURE_PEAK = gauge(
@@ -86,7 +82,6 @@ HW_FAN_SPEED_RATIO = gauge(
     "hw.fan.speed_ratio", "1", HW_DEVICE,
     "Fan speed as a share of its maximum.",
     source="nvmlDeviceGetFanSpeed_v2 (the intended speed); amdgpu: hwmon pwm1; Apple: macmon fans",
-    wandb="gpu.{i}.fanSpeed",
 )
 HW_VOLTAGE = gauge(
     "hw.voltage", "V", (*HW_DEVICE, HW_SENSOR_LOCATION),
@@ -101,7 +96,6 @@ HW_ERRORS = counter(
     "uncorrected), retired_page, row_remap, pcie_replay, nvlink_crc, nvlink_replay, nvlink_recovery, and xid "
     "for critical events since instrumentation started; Neuron: mem_*, sram_* "
     "(/sys/devices/virtual/neuron_device, neuron-monitor); gcipuinfo: link correctable error count",
-    wandb="gpu.{i}.correctedMemoryErrors, gpu.{i}.unCorrectedMemoryErrors",
 )
 HW_STATUS = updown(
     "hw.status", "1", (*HW_COMPONENT, HW_STATE),

@@ -38,7 +38,6 @@ SYSTEM_CPU_UTILIZATION = gauge(
     "system.cpu.utilization", "1", (CPU_MODE, CPU_NUMBER),
     "Share of CPU time spent in each mode since the previous collection.",
     source="increase of system.cpu.time in the mode over the increase in all modes",
-    wandb="cpu.{i}.cpu_percent",
     window=Window.RATIO, opt_in_extras="mode idle; with DETAIL=cpu one series per logical CPU",
 )
 SYSTEM_CPU_LOGICAL_COUNT = updown(
@@ -87,7 +86,6 @@ SYSTEM_MEMORY_UTILIZATION = gauge(
     "system.memory.utilization", "1", (MEMORY_STATE,),
     "Share of the host's memory in each state.",
     source="system.memory.usage over system.memory.limit",
-    wandb="memory, memory_percent",
     window=Window.MEAN, opt_in_extras="states free, cached, buffers",
 )
 SYSTEM_MEMORY_LIMIT = updown(
@@ -99,13 +97,11 @@ SYSTEM_MEMORY_LINUX_AVAILABLE = updown(
     "system.memory.linux.available", "By", (),
     "Memory available to programs without swapping, as estimated by the Linux kernel.",
     source="/proc/meminfo: MemAvailable",
-    wandb="proc.memory.availableMB",
 )
 SYSTEM_MEMORY_AVAILABLE = updown(
     "system.memory.available", "By", (),
     "Memory available to programs without swapping, on systems other than Linux.",
     source="psutil.virtual_memory",
-    wandb="proc.memory.availableMB",
     standard=False,
 )
 SYSTEM_PAGING_USAGE = updown(
@@ -136,7 +132,6 @@ SYSTEM_DISK_IO = counter(
     "system.disk.io", "By", (DEVICE, DISK_DIRECTION),
     "Bytes read from and written to a disk. Partitions are not counted separately.",
     source="/proc/diskstats (sectors of 512 bytes); elsewhere psutil.disk_io_counters",
-    wandb="disk.in, disk.out",
 )
 SYSTEM_DISK_OPERATIONS = counter(
     "system.disk.operations", "{operation}", (DEVICE, DISK_DIRECTION),
@@ -158,13 +153,11 @@ SYSTEM_FILESYSTEM_USAGE = updown(
     "system.filesystem.usage", "By", (DEVICE, FILESYSTEM_STATE, FILESYSTEM_TYPE, FILESYSTEM_MOUNTPOINT),
     "Space of a file system by state. Reserved space is usable by root only. The states add up to the limit.",
     source="statvfs",
-    wandb="disk.{path}.usageGB",
 )
 SYSTEM_FILESYSTEM_UTILIZATION = gauge(
     "system.filesystem.utilization", "1", (DEVICE, FILESYSTEM_STATE, FILESYSTEM_TYPE, FILESYSTEM_MOUNTPOINT),
     "Share of the file system's space in each state, with reserved space in the total. df shows used / (used + free).",
     source="statvfs",
-    wandb="disk.{path}.usagePercent",
     window=Window.MEAN, opt_in_extras="states free, reserved",
 )
 SYSTEM_FILESYSTEM_LIMIT = updown(
@@ -178,7 +171,6 @@ SYSTEM_NETWORK_IO = counter(
     "system.network.io", "By", (INTERFACE, NETWORK_DIRECTION),
     "Bytes sent and received by an interface.",
     source="/proc/net/dev; elsewhere psutil.net_io_counters",
-    wandb="network.sent, network.recv",
 )
 SYSTEM_NETWORK_PACKET_COUNT = counter(
     "system.network.packet.count", "{packet}", (INTERFACE, NETWORK_DIRECTION),

@@ -12,7 +12,6 @@ def counter(
     help: str,  # noqa: A002
     *,
     source: str,
-    wandb: str = "",
     scope: Scope = Scope.HOST,
     opt_in: str = "",
     opt_in_extras: str = "",
@@ -20,7 +19,7 @@ def counter(
 ) -> Metric:
     """A total that only increases; exported as an observable counter."""
     return Metric(
-        name, Kind.COUNTER, unit, help, attributes, Window.LAST, scope, opt_in, opt_in_extras, source, wandb, standard
+        name, Kind.COUNTER, unit, help, attributes, Window.LAST, scope, opt_in, opt_in_extras, source, standard
     )
 
 
@@ -31,7 +30,6 @@ def updown(
     help: str,  # noqa: A002
     *,
     source: str,
-    wandb: str = "",
     scope: Scope = Scope.HOST,
     opt_in: str = "",
     opt_in_extras: str = "",
@@ -39,7 +37,7 @@ def updown(
 ) -> Metric:
     """A quantity that may be summed over its attributes; exported as an observable up-down counter."""
     return Metric(
-        name, Kind.UPDOWN, unit, help, attributes, Window.LAST, scope, opt_in, opt_in_extras, source, wandb, standard
+        name, Kind.UPDOWN, unit, help, attributes, Window.LAST, scope, opt_in, opt_in_extras, source, standard
     )
 
 
@@ -50,7 +48,6 @@ def gauge(
     help: str,  # noqa: A002
     *,
     source: str,
-    wandb: str = "",
     window: Window = Window.LAST,
     scope: Scope = Scope.HOST,
     opt_in: str = "",
@@ -58,6 +55,4 @@ def gauge(
     standard: bool = True,
 ) -> Metric:
     """A value of the window; exported as an observable gauge."""
-    return Metric(
-        name, Kind.GAUGE, unit, help, attributes, window, scope, opt_in, opt_in_extras, source, wandb, standard
-    )
+    return Metric(name, Kind.GAUGE, unit, help, attributes, window, scope, opt_in, opt_in_extras, source, standard)

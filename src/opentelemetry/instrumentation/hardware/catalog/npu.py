@@ -31,8 +31,6 @@ HW_NPU_UTILIZATION = gauge(
     source="TPU runtime: tensorcore.dutycycle.percent (general), hbm.utilization.percent (hbm: memory bandwidth); "
     "libtpu's SDK: tensorcore_util (tensorcore); TPU profiler: idle time (general), matrix units (matrix); "
     "gcipuinfo: ipu utilisation; neuron-monitor: neuroncores_in_use, neuroncore_utilization",
-    wandb="ipu.{i}.ipu utilisation (%), trn.{i}.neuroncore_utilization, tpu.{i}.dutyCycle, "
-    "tpu.{i}.runtimeHbmUtilization, tpu.{i}.tensorcoreUtilization, tpu",
     window=Window.MEAN, standard=False,
 )
 HW_NPU_MEMORY_USAGE = updown(
@@ -41,21 +39,18 @@ HW_NPU_MEMORY_USAGE = updown(
     source="TPU runtime: hbm.memory.usage.bytes; Neuron: "
     "/sys/devices/virtual/neuron_device/*/neuron_core*/stats/memory_usage/device_mem/present, else "
     "neuron-monitor",
-    wandb="tpu.{i}.memoryUsageBytes, tpu.{i}.hbmCapacityUsage",
     standard=False,
 )
 HW_NPU_MEMORY_LIMIT = updown(
     "hw.npu.memory.limit", "By", HW_DEVICE,
     "Total memory of an accelerator or of one of its cores.",
     source="TPU runtime: hbm.memory.total.bytes; neuron-monitor: neuron_device_memory_size",
-    wandb="tpu.{i}.hbmCapacityTotal",
     standard=False,
 )
 HW_NPU_MEMORY_UTILIZATION = gauge(
     "hw.npu.memory.utilization", "1", HW_DEVICE,
     "Share of the accelerator's memory in use.",
     source="hw.npu.memory.usage over hw.npu.memory.limit",
-    wandb="tpu.{i}.memoryUsage, tpu.{i}.hbmMemoryUsage",
     window=Window.MEAN, standard=False,
 )
 HW_NPU_INFO = gauge(
@@ -68,88 +63,72 @@ GOOGLE_TPU_IDLE_DURATION = gauge(
     "google.tpu.idle.duration", "s", HW_DEVICE,
     "Time since a program last ran on a TPU device.",
     source="TPU runtime: tensorcore.idle_duration.seconds",
-    wandb="tpu.{i}.tensorcoreIdleDuration",
     standard=False,
 )
 GOOGLE_TPU_HLO_QUEUE_SIZE = gauge(
     "google.tpu.hlo.queue.size", "{program}", (*HW_DEVICE, TPU_CORE_TYPE),
     "Compiled programs queued for a TPU device.",
     source="TPU runtime: hlo.queue.size.gauge",
-    wandb="tpu.hloQueueSize.{core}",
     window=Window.MEAN, standard=False,
 )
 GOOGLE_TPU_HLO_EXECUTION_COUNT = counter(
     "google.tpu.hlo.execution.count", "{operation}", HW_DEVICE,
     "Compiled programs executed by a TPU device.",
     source="TPU runtime: hlo.execution.timing.distribution.microseconds",
-    wandb="tpu.hloExecTiming.{core}.{stat}Us",
     standard=False,
 )
 GOOGLE_TPU_HLO_EXECUTION_TIME = counter(
     "google.tpu.hlo.execution.time", "s", HW_DEVICE,
     "Sum of the execution times of compiled programs on a TPU device.",
     source="TPU runtime: hlo.execution.timing.distribution.microseconds",
-    wandb="tpu.hloExecTiming.{core}.{stat}Us",
     standard=False,
 )
 GOOGLE_TPU_TRANSFER_COUNT = counter(
     "google.tpu.transfer.count", "{operation}", (TPU_TRANSFER_KIND, TPU_BUFFER_SIZE),
     "Transfers between TPU slices, hosts and devices, by kind and buffer size.",
     source="TPU runtime: megascale.*_latencies.microsecond.cumulative.distribution",
-    wandb="tpu.bufferTransferLatency.{label}.{stat}Us, tpu.inboundBufferTransferLatency.{label}.{stat}Us, "
-    "tpu.hostToDeviceTransferLatency.{label}.{stat}Us, tpu.deviceToHostTransferLatency.{label}.{stat}Us, "
-    "tpu.collectiveE2ELatency.{label}.{stat}Us, tpu.hostComputeLatency.{label}.{stat}Us",
     standard=False,
 )
 GOOGLE_TPU_TRANSFER_TIME = counter(
     "google.tpu.transfer.time", "s", (TPU_TRANSFER_KIND, TPU_BUFFER_SIZE),
     "Sum of the latencies of transfers between TPU slices, hosts and devices.",
     source="TPU runtime: megascale.*_latencies.microsecond.cumulative.distribution",
-    wandb="tpu.bufferTransferLatency.{label}.{stat}Us, tpu.inboundBufferTransferLatency.{label}.{stat}Us, "
-    "tpu.hostToDeviceTransferLatency.{label}.{stat}Us, tpu.deviceToHostTransferLatency.{label}.{stat}Us, "
-    "tpu.collectiveE2ELatency.{label}.{stat}Us, tpu.hostComputeLatency.{label}.{stat}Us",
     standard=False,
 )
 GOOGLE_TPU_LINK_HEALTH = gauge(
     "google.tpu.link.health", "1", (TPU_LINK,),
     "State of a link between TPU chips: 0 healthy, 1-5 transient problem, 6-9 persistent problem, 10 unusable.",
     source="libtpu's SDK (LIBTPU=on): ici_link_health",
-    wandb="tpu.{i}.iciLinkHealth",
     standard=False,
 )
 GOOGLE_TPU_THROTTLE_SCORE = gauge(
     "google.tpu.throttle.score", "1", HW_DEVICE,
     "Throttling of a TPU device: 0 none, 1 to 10 in steps of 10 %.",
     source="libtpu's SDK (LIBTPU=on): tpu_throttle_score",
-    wandb="tpu.{i}.throttleScore",
     standard=False,
 )
 HW_NPU_FREQUENCY = gauge(
     "hw.npu.frequency", "Hz", HW_DEVICE,
     "Operating frequency of an accelerator.",
     source="gcipuinfo: clock",
-    wandb="ipu.{i}.clock (MHz)",
     window=Window.MEAN, standard=False,
 )
 HW_NPU_LINK_SPEED = gauge(
     "hw.npu.link.speed", "{transfer}/s", HW_DEVICE,
     "Transfer rate of each lane of the link to an accelerator.",
     source="gcipuinfo: link speed",
-    wandb="ipu.{i}.speed (GT/s)",
     standard=False,
 )
 AWS_NEURON_RUNTIME_MEMORY_USAGE = updown(
     "aws.neuron.runtime.memory.usage", "By", (NEURON_MEMORY_TYPE, NEURON_TAG),
     "Memory used by a Neuron runtime on the host and on the devices.",
     source="neuron-monitor: memory_used, neuron_runtime_used_bytes",
-    wandb="trn.host_total_memory_usage, trn.neuron_device_total_memory_usage",
     scope=Scope.PROCESS, standard=False,
 )
 AWS_NEURON_RUNTIME_HOST_MEMORY_USAGE = updown(
     "aws.neuron.runtime.host_memory.usage", "By", (NEURON_MEMORY_CATEGORY, NEURON_TAG),
     "Host memory used by a Neuron runtime, by category.",
     source="neuron-monitor: memory_used, usage_breakdown, host",
-    wandb="trn.host_total_memory_usage.{category}, trn.host_memory_usage.{category}",
     scope=Scope.PROCESS, standard=False,
 )
 AWS_NEURON_RUNTIME_CPU_UTILIZATION = gauge(
@@ -163,7 +142,6 @@ AWS_NEURON_NEURONCORE_MEMORY_USAGE = updown(
     "Device memory in use for a NeuronCore, by category.",
     source="neuron-monitor: memory_used, usage_breakdown, neuroncore_memory_usage; without neuron-monitor "
     "/sys/devices/virtual/neuron_device/*/neuron_core*/stats/memory_usage/device_mem/*/present",
-    wandb="trn.{i}.neuroncore_memory_usage.{category}",
     standard=False,
 )
 AWS_NEURON_EXECUTION_COUNT = counter(

@@ -27,21 +27,18 @@ PROCESS_CPU_UTILIZATION = gauge(
     "process.cpu.utilization", "1", (CPU_MODE,),
     "CPU time of the process over the CPU time available to it (affinity, cgroup limit) since the previous collection.",
     source="increase of process.cpu.time over elapsed time x available CPUs",
-    wandb="cpu",
     window=Window.RATIO, scope=Scope.PROCESS,
 )
 PROCESS_THREAD_COUNT = updown(
     "process.thread.count", "{thread}", (),
     "Number of threads of the process.",
     source="/proc/{pid}/stat num_threads; elsewhere psutil.Process.num_threads",
-    wandb="proc.cpu.threads",
     scope=Scope.PROCESS,
 )
 PROCESS_MEMORY_USAGE = updown(
     "process.memory.usage", "By", (),
     "Resident memory of the process.",
     source="/proc/{pid}/statm; elsewhere psutil.Process.memory_info().rss",
-    wandb="proc.memory.rssMB",
     scope=Scope.PROCESS,
 )
 PROCESS_MEMORY_VIRTUAL = updown(
@@ -54,7 +51,6 @@ PROCESS_MEMORY_UTILIZATION = gauge(
     "process.memory.utilization", "1", (),
     "Resident memory over the lowest cgroup memory limit, or over the host's memory if there is no limit.",
     source="process.memory.usage over the limit",
-    wandb="proc.memory.percent",
     window=Window.MEAN, scope=Scope.PROCESS,
 )
 PROCESS_MEMORY_PEAK = gauge(
@@ -164,6 +160,5 @@ PROCESS_NPU_UTILIZATION = gauge(
     "process.npu.utilization", "1", (HW_ID,),
     "Utilization of an accelerator by the process or one of its descendants.",
     source="gcipuinfo: ipu utilisation (session)",
-    wandb="ipu.{i}.ipu utilisation (session) (%)",
     window=Window.MEAN, scope=Scope.PROCESS, standard=False,
 )

@@ -6,7 +6,7 @@ import argparse
 import json
 import shutil
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
@@ -45,17 +45,19 @@ class Metrics:
     def run(self, arguments: argparse.Namespace) -> int:
         """Print."""
         from opentelemetry.instrumentation.hardware.catalog import CATALOG
+        from opentelemetry.instrumentation.hardware.wandb.keys import keys_by_metric
 
         rows = [row for row in CATALOG if not (arguments.default and row.opt_in)]
         if arguments.glob is not None:
             rows = [row for row in rows if fnmatchcase(row.name, arguments.glob.lower())]
         if not rows:
             raise Mistake(f"no metric is called {arguments.glob}; {_near(arguments.glob.lower().strip('*'))}")
+        keys = keys_by_metric()
         if arguments.format == "json":
-            _print(json.dumps([_object(row) for row in rows], indent=2))
+            _print(json.dumps([_object(row, keys.get(row.name, [])) for row in rows], indent=2))
             return 0
         width = shutil.get_terminal_size((100, 24)).columns
-        for line in _overview(rows, width) if arguments.glob is None else _details(rows, width):
+        for line in _overview(rows, keys, width) if arguments.glob is None else _details(rows, keys, width):
             _print(line)
         return 0
 
@@ -71,7 +73,7 @@ def _near(word: str) -> str:
     return f"did you mean {' or '.join(alike)}?" if alike else "'otel-hardware metrics' lists them all"
 
 
-def _object(row: Metric) -> dict[str, object]:
+def _object(row: Metric, keys: Sequence[str]) -> dict[str, object]:
     return {
         "name": row.name,
         "kind": row.kind.value,
@@ -83,13 +85,9 @@ def _object(row: Metric) -> dict[str, object]:
         "default": not row.opt_in,
         "how": how(row),
         "source": row.source,
-        "wandb": _keys(row),
+        "wandb": keys,
         "standard": row.standard,
     }
-
-
-def _keys(row: Metric) -> list[str]:
-    return [key.strip() for key in row.wandb.split(",") if key.strip()]
 
 
 def how(row: Metric) -> str:
@@ -105,13 +103,13 @@ def how(row: Metric) -> str:
     return "by default"
 
 
-def _overview(rows: Sequence[Metric], width: int) -> Iterator[str]:
+def _overview(rows: Sequence[Metric], keys: Mapping[str, Sequence[str]], width: int) -> Iterator[str]:
     columns = [
         ("NAME", [row.name for row in rows]),
         ("KIND", [row.kind.value for row in rows]),
         ("UNIT", [row.unit for row in rows]),
         ("REPORTED", ["on request" if row.opt_in else "default" for row in rows]),
-        ("W&B KEY", [row.wandb for row in rows]),
+        ("W&B KEY", [", ".join(keys.get(row.name, ())) for row in rows]),
     ]
     sizes = [max(len(title), *map(len, cells)) for title, cells in columns]
     for cells in ([title for title, _ in columns], *zip(*(cells for _, cells in columns))):
@@ -121,12 +119,12 @@ def _overview(rows: Sequence[Metric], width: int) -> Iterator[str]:
     yield f"{len(rows)} metrics; 'otel-hardware metrics NAME' tells all about one"
 
 
-def _details(rows: Sequence[Metric], width: int) -> Iterator[str]:
+def _details(rows: Sequence[Metric], keys: Mapping[str, Sequence[str]], width: int) -> Iterator[str]:
     for number, row in enumerate(rows):
         if number:
             yield ""
         yield row.name
-        for title, fact in _facts(row).items():
+        for title, fact in _facts(row, keys.get(row.name, ())).items():
             if fact:
                 yield textwrap.fill(
                     fact,
@@ -138,7 +136,7 @@ def _details(rows: Sequence[Metric], width: int) -> Iterator[str]:
                 )
 
 
-def _facts(row: Metric) -> dict[str, str]:
+def _facts(row: Metric, keys: Sequence[str]) -> dict[str, str]:
     window = row.window.value
     by = "every process" if row.scope is Scope.PROCESS else "one process per host and job"
     return {
@@ -148,7 +146,7 @@ def _facts(row: Metric) -> dict[str, str]:
         "attributes": ", ".join(row.attributes) or "none",
         "reported": f"{how(row)}; by {by}",
         "source": row.source,
-        "W&B": row.wandb,
+        "W&B": ", ".join(keys),
         "name from": "the semantic conventions" if row.standard else "this package; the conventions have none",
     }
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import threading
 import time
-from collections.abc import Iterator, Mapping
-from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from opentelemetry.instrumentation.hardware.cli import settings
 from opentelemetry.instrumentation.hardware.cli.interrupt import gentle
@@ -47,9 +45,6 @@ exit status: 0; 2 for a mistake in the arguments; 130 when interrupted before th
 """
 
 _WATCH = 2.0
-
-_PATIENCE = 5.0
-"""Seconds that the driver of GPUs may take for an answer; nvidia-smi needs some where no driver stays loaded."""
 
 
 class Snapshot:
@@ -150,113 +145,20 @@ def _views(arguments: argparse.Namespace, config: Config, pid: int) -> None:
         session.close()
 
 
-class _Raw(Protocol):
-    """Accelerators as they stand at one moment."""
-
-    def read(self) -> Mapping[int, Any]:
-        """What they say, by number."""
-
-    def close(self) -> None:
-        """Let go of them."""
-
-
-class _Aside:
-    """GPUs that are read in a thread of their own: a driver that hangs costs their numbers, and nobody else's.
-
-    Args:
-        gpus: them.
-        vendor: who made them.
-        keys: how their keys begin.
-    """
-
-    def __init__(self, gpus: _Raw, vendor: str, keys: str = "gpu.") -> None:
-        self._gpus = gpus
-        self._vendor = vendor
-        self._keys = keys
-        self._asked: SimpleQueue[bool] = SimpleQueue()
-        self._said: SimpleQueue[Mapping[int, Any]] = SimpleQueue()
-        self._overdue = False
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._thread.start()
-
-    def _serve(self) -> None:
-        while self._asked.get():
-            self._said.put(self._gpus.read())
-        self._gpus.close()
-
-    def read(self) -> Mapping[int, Any]:
-        """What they say; nothing as long as an answer is overdue, which is too old when it comes."""
-        if self._overdue:
-            if self._said.empty():
-                return {}
-            self._said.get()
-        self._asked.put(True)
-        try:
-            said = self._said.get(timeout=_PATIENCE)
-        except Empty:
-            self._overdue = True
-            say(f"the {self._vendor} driver does not answer, so there are no {self._keys} keys until it does")
-            return {}
-        self._overdue = False
-        return said
-
-    def close(self) -> None:
-        """Let go of them, unless they hang."""
-        self._asked.put(False)
-        self._thread.join(0 if self._overdue else _PATIENCE)
-
-
 def _rows(arguments: argparse.Namespace, config: Config, pid: int) -> None:
     import json
 
-    from opentelemetry.instrumentation.hardware.drivers import Drivers
-    from opentelemetry.instrumentation.hardware.system.machine import machine
-    from opentelemetry.instrumentation.hardware.wandb import amd, apple, graphcore, nvidia, tpu, trainium
-    from opentelemetry.instrumentation.hardware.wandb import keys as wandb
-    from opentelemetry.instrumentation.hardware.wandb.openmetrics import Raw as Pages
+    from opentelemetry.instrumentation.hardware.wandb.keys import Rows
 
-    drivers = Drivers()
-    paths = config.disk_paths or ["/"]
-    cards, radeons, chip = nvidia.Raw(config, pid), amd.Raw(config, pid), apple.Raw(config, pid)
-    of_nvidia = _Aside(cards, "NVIDIA") if cards.expected and config.selects("nvidia") else None
-    of_amd = _Aside(radeons, "AMD") if radeons.expected and config.selects("amd") else None
-    of_apple = _Aside(chip, "Apple") if chip.expected and config.selects("apple") else None
-    tpus = tpu.Raw(config, os.environ)
-    of_tpu = _Aside(tpus, "TPU", "tpu.") if tpus.expected and config.selects("tpu") else None
-    ipus, neuron = graphcore.Raw(config, pid), trainium.Raw(config, pid)
-    of_graphcore = _Aside(ipus, "IPU", "ipu.") if ipus.expected and config.selects("graphcore") else None
-    of_trainium = _Aside(neuron, "Neuron", "trn.") if neuron.expected and config.selects("trainium") else None
-    asides = (of_nvidia, of_amd, of_apple, of_tpu, of_graphcore, of_trainium)
-
-    pages = Pages(config) if config.selects("openmetrics") else None
-
-    def take() -> wandb.Reading:
-        reading = wandb.take(asked, pid, paths, *(aside.read() if aside else {} for aside in asides))
-        return reading._replace(scraped=pages.read()) if pages else reading
-
+    rows = Rows(config, pid, say)
     try:
-        asked = machine(drivers)
-        first = before = take()
-        for path in sorted(set(paths) - set(first.spaces)):
-            say(f"{path} cannot be read, so there are no disk.{path} keys")
-        for trouble in filter(None, (cards.trouble, radeons.trouble, chip.trouble)):
-            say(f"there are no gpu. keys: {trouble}")
-        if pages and pages.trouble:
-            say(f"there are no openmetrics. keys: {pages.trouble}")
-        for keys, trouble in (("tpu.", tpus.trouble), ("ipu.", ipus.trouble), ("trn.", neuron.trouble)):
-            if trouble:
-                say(f"there are no {keys} keys: {trouble}")
+        rows.start()
         for _ in _moments(arguments):
-            now = take()
-            _print(json.dumps(wandb.row(wandb.Span(first, before, now))))
-            before = now
+            _print(json.dumps(rows.read()))
     except FileNotFoundError:
         raise Mistake(f"process {pid} has ended", 1) from None
     finally:
-        for aside in asides:
-            if aside:
-                aside.close()
-        drivers.close()
+        rows.close()
 
 
 def _requests(arguments: argparse.Namespace, config: Config, pid: int) -> None:

@@ -310,10 +310,6 @@ class LinuxMachine:
             self._groups[pid] = Cgroup(self._kernel, self._folder(pid))
         return self._groups[pid]
 
-    def everything(self) -> tuple[Mapping[str, Disk], Mapping[str, Interface]]:
-        disks = procfs.diskstats(self._file("/proc/diskstats"), lambda name: self._kernel.exists(_block(name)))
-        return dict(disks), dict(procfs.net_dev(self._file("/proc/net/dev"), None))
-
 
 def _block(disk: str) -> str:
     """The folder of a disk, which a partition has not."""

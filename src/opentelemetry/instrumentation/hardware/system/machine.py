@@ -202,9 +202,6 @@ class Machine(Protocol):
             Unavailable: where the process runs neither in a container nor under a limit.
         """
 
-    def everything(self) -> tuple[Mapping[str, Disk], Mapping[str, Interface]]:
-        """All that psutil's totals count: every disk that is no partition, every interface, loopback too."""
-
 
 class PythonModule(Protocol):
     """A Python module whose functions return plain data."""

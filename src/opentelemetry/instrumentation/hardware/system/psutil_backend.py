@@ -235,9 +235,6 @@ class PsutilMachine:
     def group(self, pid: int) -> Group:
         raise Unavailable("control groups are a thing of Linux")
 
-    def everything(self) -> tuple[Mapping[str, Disk], Mapping[str, Interface]]:
-        return self._disks(), self._interfaces()
-
 
 def _partition(name: str, names: Mapping[str, object]) -> bool:
     """Whether another disk's name with a number behind it is this one's: sda1 of sda, nvme0n1p2 of nvme0n1."""

@@ -1,15 +1,17 @@
-"""AMD's GPUs as ``rocm-smi`` words them at one moment, for formulas that are not ours."""
+"""W&B's keys of AMD GPUs, which are formulas over the output of ``rocm-smi``."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
+from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.fields import Reading
 from opentelemetry.instrumentation.hardware.accelerators.selection import DeviceFilter
 from opentelemetry.instrumentation.hardware.drivers import Drivers
-from opentelemetry.instrumentation.hardware.model import Unavailable
+from opentelemetry.instrumentation.hardware.model import Metric, Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources.amd import amd_smi, is_expected, rocm_smi
 from opentelemetry.instrumentation.hardware.sources.amd.card import Card, text
@@ -20,6 +22,8 @@ from opentelemetry.instrumentation.hardware.sources.amd.reading import Card as S
 from opentelemetry.instrumentation.hardware.sources.amd.topology import Topology
 from opentelemetry.instrumentation.hardware.system.files import Files
 from opentelemetry.instrumentation.hardware.system.machine import machine
+from opentelemetry.instrumentation.hardware.wandb.probe import Key, device_key, percent
+from opentelemetry.instrumentation.hardware.wandb.probe import Probe as BaseProbe
 
 Words: TypeAlias = "Mapping[str, str]"
 """What the tool calls something, and its text."""
@@ -34,22 +38,11 @@ _SPOKEN: Final = {
 """How ROCm 6 calls our quantities, and what they are times there."""
 
 
-class Raw:
-    """The GPUs that are meant: by the files of their driver, which rocm-smi reads too; else by that, else by amd-smi.
-
-    Args:
-        config: the settings.
-        pid: the observed process.
-
-    Attributes:
-        expected: whether there is a driver, or the settings say where a tool is; if not, there is nothing to read.
-        trouble: why there was nothing to read the last time.
-    """
+class Probe(BaseProbe["Mapping[int, Words]"]):
+    """The selected GPUs: from sysfs files, which rocm-smi reads too; else from rocm-smi, else from amd-smi."""
 
     def __init__(self, config: Config, pid: int) -> None:
-        self.trouble = ""
-        self._config = config
-        self._pid = pid
+        super().__init__(config, pid)
         self._drivers = Drivers()
         self._ask: Callable[[], dict[int, Words]] | None = None
         self.expected = is_expected(config, os.path.exists)
@@ -61,17 +54,17 @@ class Raw:
             words = self._ask()
         except (Unavailable, OSError, ValueError) as error:
             self._ask = None
-            self.trouble = str(error)
+            self.error = str(error)
             return {}
-        self.trouble = ""
+        self.error = ""
         return words
 
     def _open(self) -> Callable[[], dict[int, Words]]:
         kernel = self._drivers.files()
         topology = Topology(kernel)
-        choice = DeviceFilter(self._config.devices, os.environ, topology.way(), kernel)
+        choice = DeviceFilter(self.config.devices, os.environ, topology.way(), kernel)
         gpus, say = self._way(kernel, choice, topology)
-        processes = Processes(kernel, machine(self._drivers), self._pid, topology.cards(gpus.addresses))
+        processes = Processes(kernel, machine(self._drivers), self.pid, topology.cards(gpus.addresses))
 
         def ask() -> dict[int, Words]:
             gpus.look()
@@ -85,20 +78,20 @@ class Raw:
         self, kernel: Files, choice: DeviceFilter, topology: Topology
     ) -> tuple[Sysfs | Listing, Callable[[], dict[int, Words]]]:
         reasons = []
-        if self._config.amdgpu != "off":
+        if self.config.amdgpu != "off":
             try:
                 files = Sysfs(kernel, choice, topology)
                 return files, lambda: {card.index: self._of_files(card) for card in files.awake()}
             except Unavailable as gone:
                 reasons.append(gone.reason)
-        if self._config.rocm_smi != "off":
+        if self.config.rocm_smi != "off":
             try:
                 return self._by_rocm_smi(choice)
             except Unavailable as gone:
                 reasons.append(gone.reason)
-        if self._config.amd_smi != "off":
+        if self.config.amd_smi != "off":
             try:
-                tool = by_amd_smi(self._drivers.command(amd_smi.TOOL.with_setting(self._config.amd_smi)))
+                tool = by_amd_smi(self._drivers.command(amd_smi.TOOL.with_setting(self.config.amd_smi)))
                 listing = Listing(tool, choice)
                 return listing, lambda: {card.number: words(card.numbers) for card in listing.cards()}
             except Unavailable as gone:
@@ -107,7 +100,7 @@ class Raw:
 
     def _by_rocm_smi(self, choice: DeviceFilter) -> tuple[Listing, Callable[[], dict[int, Words]]]:
         """Its own texts."""
-        command = self._drivers.command(rocm_smi.TOOL.with_setting(self._config.rocm_smi))
+        command = self._drivers.command(rocm_smi.TOOL.with_setting(self.config.rocm_smi))
         texts: dict[int, Words] = {}
 
         def read() -> tuple[str | None, list[Said]]:
@@ -140,3 +133,50 @@ def words(said: Reading) -> Words:
     if isinstance(used, int) and isinstance(total, int) and total:
         found["GPU Memory Allocated (VRAM%)"] = f"{used / total * 100}"
     return found
+
+
+def _number(words: Words, *names: str) -> float | None:
+    """The first text of a name that is a number."""
+    texts = (words[name] for name in names if name in words)
+    return next((float(text) for text in texts if re.fullmatch("[0-9]{1,15}([.][0-9]{1,20})?", text)), None)
+
+
+_POWER: Final = ("Average Graphics Package Power (W)", "Current Socket Graphics Package Power (W)")
+
+
+def _key(
+    name: str, unit: str, formula: str, value: Callable[[Words], float | None], *metrics: Metric
+) -> Key[Mapping[int, Words]]:
+    return device_key(f"gpu.{{i}}.{name}", unit, formula, value, *metrics)
+
+
+KEYS: Final[tuple[Key[Mapping[int, Words]], ...]] = (
+    _key("gpu", "%", "`GPU use (%)`", lambda words: _number(words, "GPU use (%)"), c.HW_GPU_UTILIZATION),
+    _key(
+        "memoryAllocated", "%",
+        "`GPU memory use (%)`, which is activity (ROCm 5); else `GPU Memory Allocated (VRAM%)`",
+        lambda words: _number(words, "GPU memory use (%)", "GPU Memory Allocated (VRAM%)"),
+        c.HW_GPU_MEMORY_UTILIZATION,
+    ),
+    _key(
+        "memoryReadWriteActivity", "%", "`GPU Memory Read/Write Activity (%)`",
+        lambda words: _number(words, "GPU Memory Read/Write Activity (%)"), c.HW_GPU_UTILIZATION,
+    ),
+    _key(
+        "memoryOverDrive", "%", "`GPU Memory OverDrive value (%)`",
+        lambda words: _number(words, "GPU Memory OverDrive value (%)"),
+    ),
+    _key(
+        "temp", "°C", "temperature of the memory", lambda words: _number(words, "Temperature (Sensor memory) (C)"),
+        c.HW_TEMPERATURE,
+    ),
+    _key(
+        "powerWatts", "W", "average power, else that of the socket", lambda words: _number(words, *_POWER), c.HW_POWER
+    ),
+    _key(
+        "powerPercent", "%", "the same / `Max Graphics Package Power (W)`",
+        lambda words: percent(_number(words, *_POWER), _number(words, "Max Graphics Package Power (W)")),
+        c.HW_POWER_UTILIZATION,
+    ),
+)  # fmt: skip
+"""What W&B reports of an AMD GPU. It reports 0 for what is missing; here the key is absent."""

@@ -1,67 +1,49 @@
-"""The IPUs of a process at one moment, in the library's own words, for formulas that are not ours."""
+"""W&B's keys of Graphcore IPUs: those that the process or a child of it uses, from the source's points."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from typing import Final, NamedTuple
+from collections.abc import Mapping
+from typing import Final
 
-from opentelemetry.instrumentation.hardware.model import Point
-from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.model import Attributes, Metric, Point
 from opentelemetry.instrumentation.hardware.sources.graphcore import Graphcore
-from opentelemetry.instrumentation.hardware.sources.graphcore.device import Ipu
-from opentelemetry.instrumentation.hardware.wandb import probe as raw
+from opentelemetry.instrumentation.hardware.wandb.probe import DevicePoints, Key, SourceProbe, by_device, device_key
+
+_ID: Final = "ipu"
+"""``hw.id`` of an IPU is this and its number."""
 
 
-class Raw(raw.Raw[Graphcore, Mapping[str, str]]):
-    """The IPUs; none is expected where the library is switched off."""
+class Probe(SourceProbe[Graphcore, "Mapping[int, DevicePoints]"]):
+    """The used IPUs by their number."""
 
-    def __init__(self, config: Config, pid: int) -> None:
-        super().__init__(Graphcore, config, pid)
-        self.expected = self.expected and config.gcipuinfo != "off"
-        self._pid = pid
+    source_class = Graphcore
 
-    def _said(self, source: Graphcore, points: Sequence[Point]) -> Mapping[int, Mapping[str, str]]:
-        """By the number of an IPU that the process uses, what is said of it."""
-        ipus = [ipu for ipu in source.selected() if isinstance(ipu, Ipu)]
-        return {ipu.index: ipu.words for ipu in ipus if ipu.pid == self._pid}
+    def convert(self, source: Graphcore, points: list[Point]) -> Mapping[int, DevicePoints]:
+        """Return each IPU that the process or a child of it uses."""
+        return {
+            int(name.removeprefix(_ID)): device
+            for name, device in by_device(points).items()
+            if c.PROCESS_NPU_UTILIZATION in device
+        }
 
 
-class IpuKey(NamedTuple):
-    """One of W&B's keys.
-
-    Attributes:
-        key: ``{i}`` stands for the number of an IPU.
-        unit: W&B's own, which is what is cut off the text.
-        name: what the library calls it.
-    """
-
-    key: str
-    unit: str
-    name: str
-
-    @property
-    def formula(self) -> str:
-        """W&B's, in words."""
-        return f"`{self.name}` of gcipuinfo, of each IPU that the process itself uses"
-
-    def values(self, ipus: Mapping[int, Mapping[str, str]]) -> Iterator[tuple[str, float]]:
-        """The key filled in, with its value, of each IPU that says it."""
-        for number, words in ipus.items():
-            with suppress(ValueError):
-                value = float(words.get(self.name, "").removesuffix(self.unit))
-                if math.isfinite(value):
-                    yield self.key.format(i=number), int(value) if value == int(value) else value
+def _key(
+    name: str, unit: str, metric: Metric, attributes: Attributes, factor: float = 1
+) -> Key[Mapping[int, DevicePoints]]:
+    formula = f"`{name}` of gcipuinfo, of each IPU that the process or a child of it uses"
+    return device_key(
+        f"ipu.{{i}}.{name} ({unit})", unit, formula, lambda ipu: ipu.get(metric, attributes, factor), metric
+    )
 
 
 KEYS: Final = (
-    IpuKey("ipu.{i}.average board temp (C)", "C", "average board temp"),
-    IpuKey("ipu.{i}.average die temp (C)", "C", "average die temp"),
-    IpuKey("ipu.{i}.clock (MHz)", "MHz", "clock"),
-    IpuKey("ipu.{i}.ipu power (W)", "W", "ipu power"),
-    IpuKey("ipu.{i}.ipu utilisation (%)", "%", "ipu utilisation"),
-    IpuKey("ipu.{i}.ipu utilisation (session) (%)", "%", "ipu utilisation (session)"),
-    IpuKey("ipu.{i}.speed (GT/s)", "GT/s", "link speed"),
+    _key("average board temp", "C", c.HW_TEMPERATURE, {c.HW_SENSOR_LOCATION: "board"}),
+    _key("average die temp", "C", c.HW_TEMPERATURE, {c.HW_SENSOR_LOCATION: "die"}),
+    _key("clock", "MHz", c.HW_NPU_FREQUENCY, {}, 1e-6),
+    _key("ipu power", "W", c.HW_POWER, {}),
+    _key("ipu utilisation", "%", c.HW_NPU_UTILIZATION, {c.NPU_TASK: "general"}, 100),
+    _key("ipu utilisation (session)", "%", c.PROCESS_NPU_UTILIZATION, {}, 100),
+    _key("speed", "GT/s", c.HW_NPU_LINK_SPEED, {}, 1e-9),
 )
-"""What W&B's pages say of IPUs."""
+"""What W&B reported of an IPU until its Go backend became the default (0.18)."""

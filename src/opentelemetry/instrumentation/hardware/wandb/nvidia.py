@@ -1,176 +1,241 @@
-"""NVIDIA's GPUs as they stand at one moment, for formulas that are not ours: no means over a window but GPM's own."""
+"""W&B's keys of NVIDIA GPUs: from the source's points, and from three NVML calls that only W&B needs."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any, Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
-from opentelemetry.instrumentation.hardware.accelerators.fields import QUANTITIES, Reading
-from opentelemetry.instrumentation.hardware.model import Number, Point
-from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.drivers import DriverError
+from opentelemetry.instrumentation.hardware.drivers.subprocess import named
+from opentelemetry.instrumentation.hardware.model import Metric, Number, Point
 from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia
-from opentelemetry.instrumentation.hardware.sources.nvidia.calls import Failed, Read
-from opentelemetry.instrumentation.hardware.sources.nvidia.gpu import Gpu
-from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import Nvml
-from opentelemetry.instrumentation.hardware.wandb import probe as raw
+from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import Nvml, is_here
+from opentelemetry.instrumentation.hardware.wandb.probe import (
+    DevicePoints,
+    Key,
+    SourceProbe,
+    by_device,
+    device_key,
+    percent,
+)
 
 GPM: Final = (2, 3, 5, 7, 10, 11, 12, 13, 20, 21, 60, 61)
-"""``NVML_GPM_METRIC_*`` that are read: shares in percent, from 20 on MiB a second."""
+"""``NVML_GPM_METRIC_*``: percent, from 20 on MiB per second.
+https://docs.nvidia.com/deploy/nvml-api/group__nvmlGpmEnums.html
+"""
+
+_VOLATILE = 0
+"""``NVML_VOLATILE_ECC``: since the driver was loaded. The source exports lifetime counts."""
 
 _DEVICE_MEMORY = 2
 """``NVML_MEMORY_LOCATION_DEVICE_MEMORY``."""
 
-_VOLATILE = 0
-"""``NVML_VOLATILE_ECC``: since the driver was loaded."""
 
-_WHOSE = (c.HW_ID, c.HW_NAME, c.HW_TYPE, c.HW_PARENT)
-"""The attributes that say which device a series is of."""
-
-_QUANTITY: Final = {
-    (rows[0].metric, frozenset(rows[0].attributes.items())): quantity for quantity, rows in QUANTITIES.items()
-}
-"""The quantity that a series carries, by its row and what it has beside the device."""
-
-
-class Moment(NamedTuple):
-    """What is known of one GPU at one moment.
+class Gpu:
+    """One GPU at one moment.
 
     Attributes:
-        said: by quantity of :data:`~..devices.QUANTITIES`, in base units; and ``volatile.corrected`` and
-            ``volatile.uncorrected``, the errors of the device's memory since its driver was loaded.
-        gpm: by number of :data:`GPM`, over the time since the moment before.
-        used: whether the observed process or one of its children uses it.
+        points: What the source read.
+        nvml: The answers that only W&B needs: ``gpu`` and ``memory`` (percent), ``corrected`` and ``uncorrected``.
+        gpm: By number of :data:`GPM`, over the time since the previous reading.
+        used: Whether the observed process or a child of it uses the GPU or an instance of it.
     """
 
-    said: Mapping[str, Number]
-    gpm: Mapping[int, float]
-    used: bool
+    def __init__(self, points: DevicePoints, used: bool) -> None:
+        self.points = points
+        self.nvml: dict[str, Number] = {}
+        self.gpm: dict[int, float] = {}
+        self.used = used
 
 
-class _Asked(Gpu):
-    """A GPU that is asked for nothing but what belongs to a :class:`Moment`."""
+class Probe(SourceProbe[Nvidia, "Mapping[int, Gpu]"]):
+    """The GPUs by their index, without MIG instances, which W&B does not report."""
 
-    def __init__(self, nvml: Nvml, name: str) -> None:
-        super().__init__(nvml, name)
-        self._calls = self._reads()[0]
-        self._over: dict[int, float] = {}
+    source_class = Nvidia
+    _nvml: Nvml | None = None
 
-    def _reads(self) -> tuple[list[Read], list[Read]]:
-        return [
-            Read(self._utilization),
-            Read(self._memory),
-            Read(lambda: {"temperature.gpu": self.get("Temperature", 0)}),
-            Read(lambda: {"power": self.get("PowerUsage") / 1000}),
-            Read(self._enforced),
-            *(self._clock(domain) for domain in ("sm", "memory", "graphics")),
-            self._engine("Encoder", "encoder"),
-            Read(lambda: {"fan.ratio": self.get("FanSpeed_v2", 0) / 100}),
-            *(self._volatile(number, kind) for number, kind in enumerate(("corrected", "uncorrected"))),
-            Read(self._gpm),
-        ], []
-
-    def _volatile(self, number: int, kind: str) -> Read:
-        def ask() -> Reading:
-            return {f"volatile.{kind}": self.get("MemoryErrorCounter", number, _VOLATILE, _DEVICE_MEMORY)}
-
-        return Read(ask)
-
-    def _gpm(self) -> Reading:
-        said = self.nvml.gpm(self.name, GPM) or ()
-        self._over = {number: value for number, (code, value) in zip(GPM, said) if not code and 0 <= value < math.inf}
-        return {}
-
-    def now(self, used: bool) -> Moment:
-        """Ask it. One that is out of order says nothing, and is looked up anew the next time."""
-        self._over = {}
-        try:
-            said = self._said(self._calls)
-        except Failed:
-            self.nvml.forget(self.name)
-            self._calls = self._reads()[0]
-            return Moment({}, {}, used)
-        return Moment(_numbers(said), self._over, used)
-
-
-class Raw(raw.Raw[Nvidia, Moment]):
-    """The GPUs that the settings choose.
-
-    Where the source asks the library, each is asked by calls of its own; where it is nvidia-smi, its last output has
-    to do.
-    """
-
-    def __init__(self, config: Config, pid: int) -> None:
-        super().__init__(Nvidia, config, pid)
-        self._nvml: Nvml | None = None
-        self._asked: dict[int, _Asked] = {}
-
-    def _open(self) -> Nvidia:
-        source = super()._open()
-        self._nvml = source.binding()
-        if self._nvml is not None:
-            self._held.callback(self._nvml.release)
-        return source
-
-    def _said(self, source: Nvidia, points: Sequence[Point]) -> Mapping[int, Moment]:
-        """Each GPU by its index."""
-        return self._moments([*points, *source.read_slow()])
-
-    def _moments(self, points: Sequence[Point]) -> dict[int, Moment]:
-        indices = _indices(points)
-        used = {indices.get(device) for device in _users(points)}
-        said = _said(points) if self._nvml is None else {}
-        found = {}
-        for device in _wholes(points):
-            index = indices[device]
-            if self._nvml is None:
-                found[index] = Moment(said.get(device, {}), {}, index in used)
-                continue
-            if index not in self._asked:
-                self._asked[index] = _Asked(self._nvml, str(index))
-            found[index] = self._asked[index].now(index in used)
+    def convert(self, source: Nvidia, points: list[Point]) -> Mapping[int, Gpu]:
+        """Return each GPU that answers."""
+        devices = by_device(points)
+        used = {
+            device.index
+            for device in devices.values()
+            if c.PROCESS_GPU_MEMORY_USAGE in device or c.PROCESS_GPU_UTILIZATION in device
+        }
+        found = {
+            device.index: Gpu(device, device.index in used)
+            for device in devices.values()
+            if device.index is not None and device.kind != "partition"
+        }
+        self._call_nvml(found)
         return found
 
+    def _call_nvml(self, gpus: Mapping[int, Gpu]) -> None:
+        """Read what the source does not. A suspended GPU has no sampled points, and is not woken."""
+        if not any(_is_sampled(gpu) for gpu in gpus.values()):
+            return
+        if self._nvml is None and self.config.nvml != "off" and (is_here(os.path.exists) or named(self.config.nvml)):
+            with suppress(DriverError):
+                self._nvml = Nvml(named(self.config.nvml))
+        if self._nvml is None:
+            return
+        for index, gpu in gpus.items():
+            if gpu.points.get(c.HW_STATUS, {c.HW_STATE: "failed"}):
+                self._nvml.forget(str(index))  # its handle may be invalid when it is back
+            elif _is_sampled(gpu):
+                _add(gpu, self._nvml, str(index))
+
     def close(self) -> None:
-        """Let go of the GPUs."""
-        self._nvml = None
-        self._asked = {}
+        """Close the source and the library."""
         super().close()
+        nvml, self._nvml = self._nvml, None
+        if nvml is not None:
+            with suppress(DriverError):
+                nvml.release()
 
 
-def _facts(points: Iterable[Point]) -> Iterator[Mapping[str, str | int]]:
-    """What each device is; without those that never answered."""
-    infos = (series.attributes for series, _ in points if series.metric is c.HW_GPU_INFO)
-    return (facts for facts in infos if c.GPU_INDEX in facts)
+def _is_sampled(gpu: Gpu) -> bool:
+    return c.HW_GPU_MEMORY_USAGE in gpu.points or c.HW_GPU_UTILIZATION in gpu.points
 
 
-def _indices(points: Iterable[Point]) -> dict[str, int]:
-    """The index of each device; that of a part is its GPU's."""
-    return {str(each[c.HW_ID]): int(each[c.GPU_INDEX]) for each in _facts(points)}
+def _add(gpu: Gpu, nvml: Nvml, device: str) -> None:
+    with suppress(DriverError):  # the source exports a mean over the window instead
+        rates: Any = nvml.get(device, "UtilizationRates")
+        gpu.nvml |= {name: rates[name] for name in ("gpu", "memory") if rates[name] is not None}
+    for number, kind in enumerate(("corrected", "uncorrected")):
+        with suppress(DriverError):
+            errors: Any = nvml.get(device, "MemoryErrorCounter", number, _VOLATILE, _DEVICE_MEMORY)
+            gpu.nvml[kind] = errors
+    with suppress(DriverError):
+        answers = nvml.gpm(device, GPM) or ()
+        gpu.gpm = {number: value for number, (code, value) in zip(GPM, answers) if not code and 0 <= value < math.inf}
 
 
-def _wholes(points: Iterable[Point]) -> list[str]:
-    """The devices that are no parts."""
-    return [str(each[c.HW_ID]) for each in _facts(points) if each[c.GPU_TYPE] != "partition"]
+_Value = Callable[[Gpu], "Number | None"]
 
 
-def _users(points: Iterable[Point]) -> set[str]:
-    """The devices that the observed process or one of its children uses."""
-    rows = (c.PROCESS_GPU_MEMORY_USAGE, c.PROCESS_GPU_UTILIZATION)
-    return {str(series.attributes[c.HW_ID]) for series, _ in points if series.metric in rows}
+def _point(metric: Metric, attribute: str = "", word: str = "", factor: float = 1) -> _Value:
+    return lambda gpu: gpu.points.get(metric, {attribute: word} if attribute else {}, factor)
 
 
-def _said(points: Iterable[Point]) -> dict[str, dict[str, Number]]:
-    """What points say of each device; what they say of its first fan is said of itself."""
-    found: dict[str, dict[str, Number]] = {}
-    for series, value in points:
-        beside = {name: word for name, word in series.attributes.items() if name not in _WHOSE}
-        quantity = _QUANTITY.get((series.metric, frozenset(beside.items())))
-        if quantity is not None and isinstance(value, (int, float)):
-            found.setdefault(str(series.attributes[c.HW_ID]).removesuffix("/fan0"), {})[quantity] = value
-    return found
+def _utilization(name: str, task: str) -> _Value:
+    read = _point(c.HW_GPU_UTILIZATION, c.GPU_TASK, task, 100)
+    return lambda gpu: gpu.nvml[name] if name in gpu.nvml else read(gpu)
 
 
-def _numbers(said: Reading) -> dict[str, Number]:
-    return {quantity: value for quantity, value in said.items() if isinstance(value, (int, float))}
+def _errors(kind: str) -> _Value:
+    return lambda gpu: gpu.nvml.get(kind)
+
+
+def _gpm(number: int) -> _Value:
+    return lambda gpu: gpu.gpm.get(number)
+
+
+_POWER: Final = _point(c.HW_POWER)
+_POWER_LIMIT: Final = _point(c.HW_POWER_LIMIT, c.HW_LIMIT_TYPE, "enforced")
+
+
+def _key(name: str, unit: str, formula: str, value: _Value, *metrics: Metric) -> Key[Mapping[int, Gpu]]:
+    return device_key(f"gpu.{{i}}.{name}", unit, formula, value, *metrics)
+
+
+_OF_PROCESSES: Final = (
+    _key("gpu", "%", "share of time in which a kernel ran", _utilization("gpu", "general"), c.HW_GPU_UTILIZATION),
+    _key(
+        "memory", "%", "share of time in which memory was accessed", _utilization("memory", "memory"),
+        c.HW_GPU_UTILIZATION,
+    ),
+    _key(
+        "memoryAllocated", "%", "memory in use / memory",
+        lambda gpu: percent(gpu.points.get(c.HW_GPU_MEMORY_USAGE), gpu.points.get(c.HW_GPU_MEMORY_LIMIT)),
+        c.HW_GPU_MEMORY_UTILIZATION,
+    ),
+    _key(
+        "memoryAllocatedBytes", "bytes", "memory in use, without what the driver reserves",
+        _point(c.HW_GPU_MEMORY_USAGE), c.HW_GPU_MEMORY_USAGE,
+    ),
+    _key(
+        "temp", "°C", "temperature of the GPU", _point(c.HW_TEMPERATURE, c.HW_SENSOR_LOCATION, "gpu"), c.HW_TEMPERATURE
+    ),
+    _key("powerWatts", "W", "power draw", _POWER, c.HW_POWER),
+    _key("enforcedPowerLimitWatts", "W", "enforced power limit", _POWER_LIMIT, c.HW_POWER_LIMIT),
+    _key(
+        "powerPercent", "%", "power draw / enforced power limit",
+        lambda gpu: percent(_POWER(gpu), _POWER_LIMIT(gpu)), c.HW_POWER_UTILIZATION,
+    ),
+)  # fmt: skip
+"""The keys that W&B repeats as ``gpu.process.{i}`` for a GPU that the process uses."""
+
+
+def _of_process(key: Key[Mapping[int, Gpu]]) -> Key[Mapping[int, Gpu]]:
+    name = key.name.replace("gpu.", "gpu.process.", 1)
+    formula = f"`{key.name}` of each GPU that the process or a child of it uses: the value of the whole GPU"
+
+    def values(gpus: Mapping[int, Gpu]) -> Iterator[tuple[str, Number]]:
+        for index, gpu in gpus.items():
+            if gpu.used:
+                for _, value in key.values({index: gpu}):
+                    yield name.format(i=index), value
+
+    return Key(name, key.unit, formula, values, key.metrics)
+
+
+KEYS: Final[tuple[Key[Mapping[int, Gpu]], ...]] = (
+    *_OF_PROCESSES,
+    _key(
+        "smClock", "MHz", "clock of the streaming multiprocessors",
+        _point(c.HW_GPU_FREQUENCY, c.FREQUENCY_DOMAIN, "sm", 1e-6), c.HW_GPU_FREQUENCY,
+    ),
+    _key(
+        "memoryClock", "MHz", "clock of the memory",
+        _point(c.HW_GPU_FREQUENCY, c.FREQUENCY_DOMAIN, "memory", 1e-6), c.HW_GPU_FREQUENCY,
+    ),
+    _key(
+        "graphicsClock", "MHz", "graphics clock",
+        _point(c.HW_GPU_FREQUENCY, c.FREQUENCY_DOMAIN, "graphics", 1e-6), c.HW_GPU_FREQUENCY,
+    ),
+    _key(
+        "correctedMemoryErrors", "errors", "corrected errors of the device memory since the driver was loaded",
+        _errors("corrected"), c.HW_ERRORS,
+    ),
+    _key(
+        "unCorrectedMemoryErrors", "errors", "uncorrected errors of the device memory since the driver was loaded",
+        _errors("uncorrected"), c.HW_ERRORS,
+    ),
+    _key(
+        "uncorrectedMemoryErrors", "errors", "the same; W&B's pages spell it as above, its program like this",
+        _errors("uncorrected"), c.HW_ERRORS,
+    ),
+    _key("fanSpeed", "%", "speed of the first fan", _point(c.HW_FAN_SPEED_RATIO, factor=100), c.HW_FAN_SPEED_RATIO),
+    _key(
+        "encoderUtilization", "%", "share of time in which the encoder was busy",
+        _point(c.HW_GPU_UTILIZATION, c.GPU_TASK, "encoder", 100), c.HW_GPU_UTILIZATION,
+    ),
+    _key(
+        "smActive", "%", "SM utilization (GPM: Hopper and newer; since the previous row)", _gpm(2),
+        c.HW_GPU_UTILIZATION,
+    ),
+    _key("smOccupancy", "%", "SM occupancy (GPM)", _gpm(3), c.HW_GPU_SM_OCCUPANCY),
+    _key("pipeTensorActive", "%", "tensor core utilization, any kind (GPM)", _gpm(5), c.HW_GPU_UTILIZATION),
+    _key("pipeTensorHmmaActive", "%", "tensor core utilization, HMMA only (GPM)", _gpm(7)),
+    _key("dramActive", "%", "memory bandwidth utilization (GPM)", _gpm(10), c.HW_GPU_UTILIZATION),
+    _key("pipeFp64Active", "%", "utilization of the FP64 pipe (GPM)", _gpm(11), c.HW_GPU_UTILIZATION),
+    _key("pipeFp32Active", "%", "utilization of the FP32 pipe (GPM)", _gpm(12), c.HW_GPU_UTILIZATION),
+    _key("pipeFp16Active", "%", "utilization of the FP16 pipe (GPM)", _gpm(13), c.HW_GPU_UTILIZATION),
+    _key("pcieTxBytes", "MiB/s", "sent over PCIe (GPM); MiB per second despite the name", _gpm(20), c.HW_GPU_IO),
+    _key("pcieRxBytes", "MiB/s", "received over PCIe (GPM); MiB per second despite the name", _gpm(21), c.HW_GPU_IO),
+    _key(
+        "nvlinkTxBytes", "MiB/s", "sent over all NVLinks (GPM); MiB per second despite the name", _gpm(61),
+        c.HW_GPU_IO,
+    ),
+    _key(
+        "nvlinkRxBytes", "MiB/s", "received over all NVLinks (GPM); MiB per second despite the name", _gpm(60),
+        c.HW_GPU_IO,
+    ),
+    *(_of_process(key) for key in _OF_PROCESSES),
+)  # fmt: skip
+"""What W&B reports of an NVIDIA GPU by default, now or in an earlier version."""

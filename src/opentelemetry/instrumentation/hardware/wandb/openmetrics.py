@@ -9,6 +9,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import suppress
+from typing import Final
 
 from opentelemetry.instrumentation.hardware.drivers import DriverError, Drivers
 from opentelemetry.instrumentation.hardware.endpoints import TOTAL
@@ -18,17 +19,17 @@ from opentelemetry.instrumentation.hardware.sources import SourceContext
 from opentelemetry.instrumentation.hardware.sources.openmetrics import Openmetrics
 from opentelemetry.instrumentation.hardware.sources.openmetrics.page import Page
 from opentelemetry.instrumentation.hardware.sources.openmetrics.rows import kind
+from opentelemetry.instrumentation.hardware.wandb.probe import Key
+from opentelemetry.instrumentation.hardware.wandb.probe import Probe as BaseProbe
 
 
-class Raw:
-    """The endpoints, to be asked for W&B's numbers again and again.
+class Probe(BaseProbe["Mapping[str, float]"]):
+    """The counters and gauges of all endpoints, by key."""
 
-    Attributes:
-        expected: whether there are any.
-        trouble: why there will be no numbers at all.
-    """
+    timeout = 30.0  # an endpoint may have a timeout of its own
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, pid: int) -> None:
+        super().__init__(config, pid)
         Openmetrics.prepare(config)
         self._sources = [
             Openmetrics(SourceContext(config, Drivers(), 0, instance=name))
@@ -36,16 +37,15 @@ class Raw:
             if name
         ]
         self.expected = bool(self._sources)
-        self.trouble = ""
         self._numbers: defaultdict[tuple[str, str], dict[frozenset[tuple[str, str]], int]] = defaultdict(dict)
         try:
             for source in self._sources:
                 source.open()
         except Unavailable as gone:
-            self._sources, self.trouble = [], gone.reason
+            self._sources, self.error = [], gone.reason
 
     def read(self) -> Mapping[str, float]:
-        """By key, what counters and gauges say now; all endpoints are asked at a time, one that is down is left out."""
+        """Scrape all endpoints at a time. One that is down is left out."""
         found: dict[str, dict[str, float]] = {}
 
         def ask(source: Openmetrics) -> None:
@@ -69,3 +69,13 @@ class Raw:
                     number = numbers.setdefault(labels, len(numbers))
                     found[f"openmetrics.{endpoint}.{sample.name}.{number}"] = sample.value
         return found
+
+
+KEYS: Final = (
+    Key[Mapping[str, float]](
+        "openmetrics.{endpoint}.{metric}.{n}",
+        "as scraped",
+        "a counter or gauge of a scraped endpoint; its series are numbered in the order in which they are first seen",
+        lambda scraped: scraped.items(),
+    ),
+)

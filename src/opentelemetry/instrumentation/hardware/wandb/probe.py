@@ -1,67 +1,189 @@
-"""A source that is asked at a moment, for what its driver says in its own words: for formulas that are not ours."""
+"""What the W&B keys of one vendor are computed from, and the keys themselves.
+
+A vendor's module has two names: ``KEYS``, its table of keys, and ``Probe``, which returns the reading that they are
+computed from.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import ClassVar, Generic, TypeVar
 
+from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.drivers import DriverError, Drivers
-from opentelemetry.instrumentation.hardware.model import Point
+from opentelemetry.instrumentation.hardware.model import NONE, Attributes, Metric, Number, Point, Rate, Value
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source, SourceContext
 
-Asked = TypeVar("Asked", bound=Source)
-Said = TypeVar("Said")
+AnySource = TypeVar("AnySource", bound=Source)
+Reading = TypeVar("Reading")
+Device = TypeVar("Device")
+
+_IDENTITY = (c.HW_ID, c.HW_NAME, c.HW_TYPE, c.HW_PARENT)
+"""The attributes that name a device."""
 
 
-class Raw(ABC, Generic[Asked, Said]):
-    """What a source's driver says now. It is opened when it is first read, and anew after it has failed.
-
-    Args:
-        source: which.
-        config: the settings.
-        pid: the observed process.
+@dataclass(frozen=True)
+class Key(Generic[Reading]):
+    """One key of W&B.
 
     Attributes:
-        expected: whether there may be anything to read.
-        trouble: why there was nothing to read the last time.
+        name: As W&B's pages spell it; ``{i}``, ``{path}`` and the like stand for a number or a word.
+        unit: W&B's unit.
+        formula: W&B's formula, in words.
+        values: Returns the key with everything filled in, and its value; one pair for each device.
+        metrics: The metrics of this package that measure the same.
     """
 
-    def __init__(self, source: type[Asked], config: Config, pid: int) -> None:
-        self.expected = source.prepare(config)
-        self.trouble = ""
-        self._make = source
-        self._site = SourceContext(config, Drivers(), pid)  # for good: drivers know which child could not be killed
-        self._held = ExitStack()
-        self._source: Asked | None = None
+    name: str
+    unit: str
+    formula: str
+    values: Callable[[Reading], Iterable[tuple[str, Number]]]
+    metrics: tuple[Metric, ...] = ()
 
-    def read(self) -> Mapping[int, Said]:
-        """What is said, by number; nothing where it cannot be asked."""
-        try:
-            if self._source is None:
-                self._source = self._open()
-            said = self._said(self._source, [*self._source.read()])
-            self.trouble = "; ".join(self._source.errors)
-        except Exception as error:
-            self.close()
-            self.trouble = str(error)
-            return {}
-        return said
 
-    def _open(self) -> Asked:
-        source = self._make(self._site)
-        self._held.callback(source.close)
-        source.open()
-        return source
+def device_key(
+    name: str, unit: str, formula: str, value: Callable[[Device], Number | None], *metrics: Metric
+) -> Key[Mapping[int, Device]]:
+    """A key that each device has once; ``{i}`` stands for its index.
+
+    Args:
+        name: The key.
+        unit: W&B's unit.
+        formula: W&B's formula, in words.
+        value: Returns the value of a device; None if it is unknown.
+        metrics: The metrics of this package that measure the same.
+    """
+
+    def values(devices: Mapping[int, Device]) -> Iterator[tuple[str, Number]]:
+        for index, device in devices.items():
+            found = value(device)
+            if found is not None:
+                yield name.format(i=index), found
+
+    return Key(name, unit, formula, values, metrics)
+
+
+class Probe(ABC, Generic[Reading]):
+    """Reads what the keys of one vendor are computed from. One thread uses it.
+
+    Args:
+        config: The settings.
+        pid: The observed process.
+
+    Attributes:
+        timeout: Seconds after which a call of :meth:`read` counts as hung.
+        expected: Whether there is any sign of the vendor's driver; if not, it is not read.
+        error: Why the last reading is missing or incomplete.
+    """
+
+    timeout: ClassVar[float] = 5.0  # nvidia-smi needs seconds where no driver stays loaded
+
+    def __init__(self, config: Config, pid: int) -> None:
+        self.config = config
+        self.pid = pid
+        self.expected = True
+        self.error = ""
 
     @abstractmethod
-    def _said(self, source: Asked, points: Sequence[Point]) -> Mapping[int, Said]:
-        """What the source has heard with its newest reading, which made these points."""
+    def read(self) -> Reading | None:
+        """Return the current reading; None if there is none."""
 
     def close(self) -> None:
-        """Let go of it."""
-        self._source = None
-        with suppress(DriverError):  # a driver that is gone holds nothing
-            self._held.close()
+        """Release what is open."""
+
+
+class SourceProbe(Probe[Reading], Generic[AnySource, Reading]):
+    """Reads a source. It is opened by the first reading, and again after a failure."""
+
+    source_class: type[AnySource]
+
+    def __init__(self, config: Config, pid: int) -> None:
+        super().__init__(config, pid)
+        self.context = SourceContext(config, Drivers(), pid)
+        self.expected = self.source_class.prepare(config)
+        self._source: AnySource | None = None
+
+    def read(self) -> Reading | None:
+        """Return the current reading; None if the source cannot be opened or read."""
+        try:
+            if self._source is None:
+                source = self.source_class(self.context)
+                self._source = source
+                source.open()
+            source = self._source
+            reading = self.convert(source, [*source.read(), *source.read_slow()])
+            self.error = "; ".join(source.errors)
+        except Exception as error:
+            self.close()
+            self.error = str(error)
+            return None
+        return reading
+
+    @abstractmethod
+    def convert(self, source: AnySource, points: list[Point]) -> Reading:
+        """Return what the keys are computed from.
+
+        Args:
+            source: The source.
+            points: The points that it has just read.
+        """
+
+    def close(self) -> None:
+        """Close the source."""
+        source, self._source = self._source, None
+        if source is not None:
+            with suppress(DriverError):  # a driver that failed holds nothing
+                source.close()
+
+
+class DevicePoints:
+    """The points of one device, of one reading.
+
+    Attributes:
+        index: The index of a GPU, or of the GPU that a partition is a part of; None if it is unknown.
+        kind: ``hw.gpu.type``; "" if it is unknown.
+    """
+
+    def __init__(self) -> None:
+        self.index: int | None = None
+        self.kind = ""
+        self._values: dict[tuple[Metric, frozenset[tuple[str, str | int]]], Value] = {}
+
+    def add(self, metric: Metric, attributes: Attributes, value: Value) -> None:
+        """Add a point."""
+        others = frozenset((name, word) for name, word in attributes.items() if name not in _IDENTITY)
+        self._values[metric, others] = value
+
+    def get(self, metric: Metric, attributes: Attributes = NONE, factor: float = 1) -> Number | None:
+        """A value in W&B's unit: the point's value times a factor; None if there is no such point."""
+        value = self._values.get((metric, frozenset(attributes.items())))
+        if isinstance(value, Rate):
+            value = value.per_second
+        return None if value is None or isinstance(value, tuple) else value * factor
+
+    def __contains__(self, metric: Metric) -> bool:
+        return any(each is metric for each, _ in self._values)
+
+
+def by_device(points: Iterable[Point]) -> dict[str, DevicePoints]:
+    """The points of each device by its ``hw.id``. Those of a GPU's first fan are the GPU's, as W&B has them."""
+    devices: dict[str, DevicePoints] = {}
+    for series, value in points:
+        if c.HW_ID not in series.attributes:
+            continue
+        name = str(series.attributes[c.HW_ID]).removesuffix("/fan0")
+        device = devices.setdefault(name, DevicePoints())
+        device.add(series.metric, series.attributes, value)
+        if series.metric is c.HW_GPU_INFO and c.GPU_INDEX in series.attributes:
+            device.index = int(series.attributes[c.GPU_INDEX])
+            device.kind = str(series.attributes.get(c.GPU_TYPE, ""))
+    return devices
+
+
+def percent(part: Number | None, whole: Number | None) -> float | None:
+    """A share in percent; None if a number is missing or the whole is zero."""
+    return None if part is None or not whole else part / whole * 100

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.drivers import DriverError, Drivers
 from opentelemetry.instrumentation.hardware.model import Number, Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
@@ -14,6 +16,8 @@ from opentelemetry.instrumentation.hardware.sources.tpu import runtime as r
 from opentelemetry.instrumentation.hardware.sources.tpu.driver import Sample
 from opentelemetry.instrumentation.hardware.sources.tpu.presence import Ways
 from opentelemetry.instrumentation.hardware.sources.tpu.reading import Reader
+from opentelemetry.instrumentation.hardware.wandb.probe import Key
+from opentelemetry.instrumentation.hardware.wandb.probe import Probe as BaseProbe
 
 _ALL: Final = (*r.OFTEN, *r.SELDOM, r.ROUND_TRIP, r.DELIVERY)
 
@@ -32,34 +36,28 @@ class Moment(NamedTuple):
         return r.by_device(self.runtime.get(name, ()))
 
 
-class Raw:
-    """The TPUs, asked again and again for W&B's keys.
+class Probe(BaseProbe[Moment]):
+    """The TPUs of this host."""
 
-    Attributes:
-        expected: whether there is anything to ask.
-        trouble: why there are no keys, where there are none.
-    """
-
-    def __init__(self, config: Config, environ: Mapping[str, str]) -> None:
-        self.trouble = ""
-        self._config = config
+    def __init__(self, config: Config, pid: int, environ: Mapping[str, str] = os.environ) -> None:
+        super().__init__(config, pid)
         self._environ = environ
         self._drivers = Drivers()
         self._ways = Ways(config, environ, kernel_of(self._drivers))
         self.expected = bool(self._ways)
         self._reader: Reader | None = None
 
-    def read(self) -> Mapping[int, Moment]:
-        """What they say now, all together under 0; nothing where they cannot be asked."""
+    def read(self) -> Moment | None:
+        """Return what all interfaces report; None if they cannot be reached."""
         try:
             if self._reader is None:
-                self._reader = Reader(self._ways, self._config, self._environ, self._drivers)
+                self._reader = Reader(self._ways, self.config, self._environ, self._drivers)
             said = Moment(r.merged(self._reader.ask(_ALL)), self._reader.look(), self._reader.driver())
         except (Unavailable, DriverError, OSError, ValueError) as error:
-            self.trouble = str(error)
-            return {}
-        self.trouble = "" if any(said.runtime.values()) or said.profiler.matrix is not None else self._why()
-        return {0: said}
+            self.error = str(error)
+            return None
+        self.error = "" if any(said.runtime.values()) or said.profiler.matrix is not None else self._why()
+        return said
 
     def _why(self) -> str:
         return "; ".join([*self._reader.errors(), *self._reader.unsupported()] if self._reader else ())
@@ -67,15 +65,6 @@ class Raw:
     def close(self) -> None:
         """Let go of everything."""
         self._drivers.close()
-
-
-class TpuKey(NamedTuple):
-    """One key: ``{i}`` stands for the number of a device, ``{core}``, ``{label}`` and ``{stat}`` for words."""
-
-    key: str
-    unit: str
-    formula: str
-    values: Callable[[Moment], Pairs]
 
 
 def _plain(key: str, metric: str) -> Callable[[Moment], Pairs]:
@@ -189,7 +178,7 @@ def _throttle(moment: Moment) -> Pairs:
     return ((f"tpu.{number}.throttleScore", score) for number, score in moment.driver.throttle.items())
 
 
-def _latencies() -> Iterator[TpuKey]:
+def _latencies() -> Iterator[Key[Moment]]:
     for name, kind in (
         ("bufferTransferLatency", "dcn"),
         ("inboundBufferTransferLatency", "dcn_inbound"),
@@ -200,49 +189,104 @@ def _latencies() -> Iterator[TpuKey]:
     ):
         words = f"mean, p50, p90, p95, p999 of `{r.TRANSFERS[kind]}`, by size of buffer"
         key = f"tpu.{name}"
-        yield TpuKey(f"{key}.{{label}}.{{stat}}Us", "us", words, _statistics(key, "Us", r.TRANSFERS[kind]))
+        yield Key(
+            f"{key}.{{label}}.{{stat}}Us",
+            "us",
+            words,
+            _statistics(key, "Us", r.TRANSFERS[kind]),
+            (c.GOOGLE_TPU_TRANSFER_COUNT, c.GOOGLE_TPU_TRANSFER_TIME),
+        )
 
 
-KEYS: Final[tuple[TpuKey, ...]] = (
-    TpuKey("tpu", "%", "the profiler's utilization of matrix units", _matrix),
-    TpuKey("tpu.{i}.memoryUsage", "%", "HBM in use / HBM of the device", _share("tpu.{i}.memoryUsage")),
-    TpuKey("tpu.{i}.memoryUsageBytes", "bytes", "HBM in use", _plain("tpu.{i}.memoryUsageBytes", r.USED)),
-    TpuKey("tpu.{i}.dutyCycle", "%", "duty cycle of the device's chip: on v2 and v3 twice, for each core", _duty),
-    TpuKey("tpu.{i}.hbmCapacityTotal", "bytes", "HBM of the device", _plain("tpu.{i}.hbmCapacityTotal", r.TOTAL)),
-    TpuKey("tpu.{i}.hbmCapacityUsage", "bytes", "HBM in use", _plain("tpu.{i}.hbmCapacityUsage", r.USED)),
-    TpuKey("tpu.{i}.hbmMemoryUsage", "%", "HBM in use / HBM of the device", _share("tpu.{i}.hbmMemoryUsage")),
-    TpuKey(
+KEYS: Final[tuple[Key[Moment], ...]] = (
+    Key("tpu", "%", "the profiler's utilization of matrix units", _matrix, (c.HW_NPU_UTILIZATION,)),
+    Key(
+        "tpu.{i}.memoryUsage",
+        "%",
+        "HBM in use / HBM of the device",
+        _share("tpu.{i}.memoryUsage"),
+        (c.HW_NPU_MEMORY_UTILIZATION,),
+    ),
+    Key(
+        "tpu.{i}.memoryUsageBytes",
+        "bytes",
+        "HBM in use",
+        _plain("tpu.{i}.memoryUsageBytes", r.USED),
+        (c.HW_NPU_MEMORY_USAGE,),
+    ),
+    Key(
+        "tpu.{i}.dutyCycle",
+        "%",
+        "duty cycle of the device's chip: on v2 and v3 twice, for each core",
+        _duty,
+        (c.HW_NPU_UTILIZATION,),
+    ),
+    Key(
+        "tpu.{i}.hbmCapacityTotal",
+        "bytes",
+        "HBM of the device",
+        _plain("tpu.{i}.hbmCapacityTotal", r.TOTAL),
+        (c.HW_NPU_MEMORY_LIMIT,),
+    ),
+    Key(
+        "tpu.{i}.hbmCapacityUsage",
+        "bytes",
+        "HBM in use",
+        _plain("tpu.{i}.hbmCapacityUsage", r.USED),
+        (c.HW_NPU_MEMORY_USAGE,),
+    ),
+    Key(
+        "tpu.{i}.hbmMemoryUsage",
+        "%",
+        "HBM in use / HBM of the device",
+        _share("tpu.{i}.hbmMemoryUsage"),
+        (c.HW_NPU_MEMORY_UTILIZATION,),
+    ),
+    Key(
         "tpu.{i}.runtimeHbmUtilization",
         "%",
         "utilization of the HBM's bandwidth",
         _plain("tpu.{i}.runtimeHbmUtilization", r.BANDWIDTH),
+        (c.HW_NPU_UTILIZATION,),
     ),
-    TpuKey(
+    Key(
         "tpu.{i}.tensorcoreIdleDuration",
         "s",
         "time since a program last ran on the device",
         _plain("tpu.{i}.tensorcoreIdleDuration", r.IDLE),
+        (c.GOOGLE_TPU_IDLE_DURATION,),
     ),
-    TpuKey(
-        "tpu.{i}.tensorcoreUtilization", "%", "libtpu's SDK (`LIBTPU=on`), by the core's place in its list", _tensorcore
+    Key(
+        "tpu.{i}.tensorcoreUtilization",
+        "%",
+        "libtpu's SDK (`LIBTPU=on`), by the core's place in its list",
+        _tensorcore,
+        (c.HW_NPU_UTILIZATION,),
     ),
-    TpuKey("tpu.{i}.iciLinkHealth", "score", "libtpu's SDK, by the link's place in its list", _links),
-    TpuKey("tpu.{i}.throttleScore", "score", "libtpu's SDK", _throttle),
-    TpuKey("tpu.hloQueueSize.{core}", "programs", "programs that wait for a core", _queue),
-    TpuKey(
+    Key(
+        "tpu.{i}.iciLinkHealth",
+        "score",
+        "libtpu's SDK, by the link's place in its list",
+        _links,
+        (c.GOOGLE_TPU_LINK_HEALTH,),
+    ),
+    Key("tpu.{i}.throttleScore", "score", "libtpu's SDK", _throttle, (c.GOOGLE_TPU_THROTTLE_SCORE,)),
+    Key("tpu.hloQueueSize.{core}", "programs", "programs that wait for a core", _queue, (c.GOOGLE_TPU_HLO_QUEUE_SIZE,)),
+    Key(
         "tpu.hloExecTiming.{core}.{stat}Us",
         "us",
         f"mean, p50, p90, p95, p999 of `{r.EXECUTION}`",
         _statistics("tpu.hloExecTiming", "Us", r.EXECUTION, _core),
+        (c.GOOGLE_TPU_HLO_EXECUTION_COUNT, c.GOOGLE_TPU_HLO_EXECUTION_TIME),
     ),
     *_latencies(),
-    TpuKey(
+    Key(
         "tpu.grpcTcpMinRtt.{stat}Us",
         "us",
         f"mean, p50, p90, p95, p999 of `{r.ROUND_TRIP}`",
         _statistics("tpu.grpcTcpMinRtt", "Us", r.ROUND_TRIP, _whole),
     ),
-    TpuKey(
+    Key(
         "tpu.grpcTcpDeliveryRate.{stat}Mbps",
         "Mbit/s",
         f"mean, p50, p90, p95, p999 of `{r.DELIVERY}`",

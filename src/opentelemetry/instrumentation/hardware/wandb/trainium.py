@@ -1,85 +1,90 @@
-"""The runtime of a process at one moment, in neuron-monitor's own numbers, for formulas that are not ours."""
+"""W&B's keys of Trainium, from neuron-monitor's report about one runtime."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
 
-from opentelemetry.instrumentation.hardware.model import Point
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.model import Number, Point
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources.trainium import Trainium
-from opentelemetry.instrumentation.hardware.sources.trainium.report import Runtime
-from opentelemetry.instrumentation.hardware.wandb import probe as raw
+from opentelemetry.instrumentation.hardware.sources.trainium.report import CORE_MEMORY, HOST_MEMORY, Runtime
+from opentelemetry.instrumentation.hardware.wandb.probe import Key, SourceProbe
 
 
-class Raw(raw.Raw[Trainium, Runtime]):
-    """The runtime; none is expected where the tool is switched off."""
+class Probe(SourceProbe[Trainium, "Runtime | None"]):
+    """The runtime of the process, or of a child of it."""
+
+    source_class = Trainium
 
     def __init__(self, config: Config, pid: int) -> None:
-        super().__init__(Trainium, config, pid)
+        super().__init__(config, pid)
         self.expected = self.expected and config.neuron_monitor != "off"
 
-    def _said(self, source: Trainium, points: Sequence[Point]) -> Mapping[int, Runtime]:
-        """Under 0 the runtime of the process, or of a child of it, with those of its cores that are reported."""
+    def convert(self, source: Trainium, points: list[Point]) -> Runtime | None:
+        """Return the runtime with those of its cores that are reported."""
         if not source.runtimes:
-            return {}
+            return None
         runtime = source.runtimes[0]
         percent = {core: runtime.percent[core] for core in source.among(runtime.percent)}
         cores = {core: runtime.cores[core] for core in source.among(runtime.cores)}
-        return {0: replace(runtime, percent=percent, cores=cores)}
+        return replace(runtime, percent=percent, cores=cores)
 
 
-class TrnKey(NamedTuple):
-    """One of W&B's keys.
-
-    Attributes:
-        key: ``{i}`` stands for a core, ``{category}`` for what memory is used for.
-        unit: W&B's own.
-        formula: W&B's, in words.
-        values: the key filled in, with its value.
-        like: the key that stands for the same, if there is another.
-    """
-
-    key: str
-    unit: str
-    formula: str
-    values: Callable[[Runtime], Iterator[tuple[str, float]]]
-    like: str = ""
-
-
-def _percent(runtime: Runtime) -> Iterator[tuple[str, float]]:
+def _utilization(runtime: Runtime) -> Iterator[tuple[str, Number]]:
     return ((f"trn.{core}.neuroncore_utilization", share) for core, share in runtime.percent.items())
 
 
-def _used(key: str, where: str) -> Callable[[Runtime], Iterator[tuple[str, float]]]:
-    return lambda runtime: iter([(key, runtime.used[where])] if where in runtime.used else [])
+def _total(name: str, where: str) -> Callable[[Runtime], Iterator[tuple[str, Number]]]:
+    return lambda runtime: iter([(name, runtime.used[where])] if where in runtime.used else [])
 
 
-def _host(prefix: str) -> Callable[[Runtime], Iterator[tuple[str, float]]]:
-    return lambda runtime: ((f"{prefix}.{category}", size) for category, size in runtime.host.items())
+def _host(name: str, category: str) -> Callable[[Runtime], Iterator[tuple[str, Number]]]:
+    return lambda runtime: iter([(name, runtime.host[category])] if category in runtime.host else [])
 
 
-def _cores(runtime: Runtime) -> Iterator[tuple[str, float]]:
-    for core, sizes in runtime.cores.items():
-        for category, size in sizes.items():
-            yield f"trn.{core}.neuroncore_memory_usage.{category}", size
+def _core(category: str) -> Callable[[Runtime], Iterator[tuple[str, Number]]]:
+    def values(runtime: Runtime) -> Iterator[tuple[str, Number]]:
+        for core, sizes in runtime.cores.items():
+            if category in sizes:
+                yield f"trn.{core}.neuroncore_memory_usage.{category}", sizes[category]
+
+    return values
+
+
+def _host_key(prefix: str, category: str, remark: str) -> Key[Runtime]:
+    name = f"{prefix}.{category}"
+    formula = f"host memory of the runtime for {category}{remark}"
+    return Key(name, "bytes", formula, _host(name, category), (c.AWS_NEURON_RUNTIME_HOST_MEMORY_USAGE,))
 
 
 _HOST: Final = "trn.host_total_memory_usage"
 _DEVICE: Final = "trn.neuron_device_total_memory_usage"
+_DOCUMENTED: Final = " (as W&B's pages spell it)"
 
-KEYS: Final = (
-    TrnKey("trn.{i}.neuroncore_utilization", "%", "utilization of a core by the runtime of the process", _percent),
-    TrnKey(_HOST, "bytes", "memory of the host that the runtime uses", _used(_HOST, "host")),
-    TrnKey(_DEVICE, "bytes", "memory of the devices that the runtime uses", _used(_DEVICE, "device")),
-    TrnKey(f"{_HOST}.{{category}}", "bytes", "the runtime's memory of the host, by category", _host(_HOST)),
-    TrnKey(
-        "trn.host_memory_usage.{category}",
-        "bytes",
-        "the same; W&B's pages spell it as above, its program so",
-        _host("trn.host_memory_usage"),
+KEYS: Final[tuple[Key[Runtime], ...]] = (
+    Key(
+        "trn.{i}.neuroncore_utilization", "%", "utilization of a core by the runtime of the process", _utilization,
+        (c.HW_NPU_UTILIZATION,),
     ),
-    TrnKey("trn.{i}.neuroncore_memory_usage.{category}", "bytes", "the runtime's memory of a core's device", _cores),
-)
-"""What W&B says of Trainium."""
+    Key(
+        _HOST, "bytes", "host memory of the runtime", _total(_HOST, "host"), (c.AWS_NEURON_RUNTIME_MEMORY_USAGE,)
+    ),
+    Key(
+        _DEVICE, "bytes", "device memory of the runtime", _total(_DEVICE, "device"),
+        (c.AWS_NEURON_RUNTIME_MEMORY_USAGE,),
+    ),
+    *(_host_key("trn.host_memory_usage", category, "") for category in HOST_MEMORY),
+    *(_host_key(_HOST, category, _DOCUMENTED) for category in HOST_MEMORY),
+    *(
+        Key(
+            f"trn.{{i}}.neuroncore_memory_usage.{category}", "bytes",
+            f"device memory of the runtime on a core for {category}", _core(category),
+            (c.AWS_NEURON_NEURONCORE_MEMORY_USAGE,),
+        )
+        for category in CORE_MEMORY
+    ),
+)  # fmt: skip
+"""What W&B reports of Trainium."""
