@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.drivers import DriverError
-from opentelemetry.instrumentation.hardware.drivers.subprocess import named
+from opentelemetry.instrumentation.hardware.drivers.subprocess import setting_path
 from opentelemetry.instrumentation.hardware.model import Metric, Number, Point
 from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia
 from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import Nvml, is_here
@@ -78,9 +78,13 @@ class Probe(SourceProbe[Nvidia, "Mapping[int, Gpu]"]):
         """Read what the source does not. A suspended GPU has no sampled points, and is not woken."""
         if not any(_is_sampled(gpu) for gpu in gpus.values()):
             return
-        if self._nvml is None and self.config.nvml != "off" and (is_here(os.path.exists) or named(self.config.nvml)):
+        if (
+            self._nvml is None
+            and self.config.nvml != "off"
+            and (is_here(os.path.exists) or setting_path(self.config.nvml))
+        ):
             with suppress(DriverError):
-                self._nvml = Nvml(named(self.config.nvml))
+                self._nvml = Nvml(setting_path(self.config.nvml))
         if self._nvml is None:
             return
         for index, gpu in gpus.items():
