@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 
 from tests.tools.tpu import FakeTpu, doubles, integers, serving
 
-from opentelemetry.instrumentation.hardware.sources.tpu import runtime as r
+from opentelemetry.instrumentation.hardware.sources.tpu import fields
 
 MOUNTS, PROCESSES, NETWORK = 0x20000, 0x20000000, 0x40000000
 BIND, PRIVATE_BELOW = 1 << 12, 1 << 18 | 1 << 14
@@ -86,9 +86,9 @@ if __name__ == "__main__":
     devices = range(4)
     tpu = FakeTpu(
         {
-            r.DUTY: doubles({device: 10.5 + 20 * device for device in devices}),
-            r.TOTAL: integers(dict.fromkeys(devices, 32 * GIB)),
-            r.USED: integers({device: (3 + device) * GIB for device in devices}),
+            fields.DUTY_CYCLE: doubles({device: 10.5 + 20 * device for device in devices}),
+            fields.MEMORY_TOTAL: integers(dict.fromkeys(devices, 32 * GIB)),
+            fields.MEMORY_USED: integers({device: (3 + device) * GIB for device in devices}),
         }
     )
     with TemporaryDirectory() as folder:

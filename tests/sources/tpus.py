@@ -12,7 +12,7 @@ from tests.sources.tree import Fabricated, Speaking, Tree
 from opentelemetry.instrumentation.hardware.drivers import DriverError, T
 from opentelemetry.instrumentation.hardware.drivers.streaming import StreamingCommand
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool
-from opentelemetry.instrumentation.hardware.sources.tpu import runtime as r
+from opentelemetry.instrumentation.hardware.sources.tpu import fields
 
 HERE = "localhost:8431"
 REFUSED = DriverError(14, "Connection refused")
@@ -122,19 +122,19 @@ def working(devices: list[int], tick: int, chips: list[int] | None = None, hbm: 
             latency(400 * (place + 1) + 40 * tick, 180.5 + 7 * place, buffer_size="8MB+"),
             latency(90 * (place + 1) + 9 * tick, 61.25, buffer_size="1MB+"),
         ]
-        for place, name in enumerate(r.TRANSFERS.values())
+        for place, name in enumerate(fields.TRANSFERS.values())
     }
     return {
-        r.DUTY: gauges({chip: 71.5 + 2.5 * tick - place for place, chip in enumerate(chips)}),
-        r.TOTAL: gauges(dict.fromkeys(devices, hbm * GIB)),
-        r.USED: gauges({device: (5 + tick) * GIB + place * 4096 for place, device in enumerate(devices)}),
-        r.BANDWIDTH: gauges({device: 33.0 + tick + place for place, device in enumerate(devices)}),
-        r.QUEUE: [
+        fields.DUTY_CYCLE: gauges({chip: 71.5 + 2.5 * tick - place for place, chip in enumerate(chips)}),
+        fields.MEMORY_TOTAL: gauges(dict.fromkeys(devices, hbm * GIB)),
+        fields.MEMORY_USED: gauges({device: (5 + tick) * GIB + place * 4096 for place, device in enumerate(devices)}),
+        fields.MEMORY_BANDWIDTH: gauges({device: 33.0 + tick + place for place, device in enumerate(devices)}),
+        fields.QUEUE_SIZE: [
             series({"device_ordinal": str(device), "core_type": "tensorcore"}, 2 + tick + place)
             for place, device in enumerate(devices)
         ],
-        r.IDLE: gauges({device: 0.25 * place for place, device in enumerate(devices)}),
-        r.EXECUTION: [
+        fields.IDLE_DURATION: gauges({device: 0.25 * place for place, device in enumerate(devices)}),
+        fields.EXECUTION: [
             latency(executed + place, 150.5, device_ordinal=str(device), core_type="tensorcore")
             for place, device in enumerate(devices)
         ],
@@ -160,7 +160,10 @@ def _v5e(tick: int) -> Cloud:
 def _v3(tick: int) -> Cloud:
     """An older runtime, which numbers devices; the two cores of a chip share one duty cycle."""
     said = working([0, 1, 2, 3, 4, 5, 6, 7], tick, [0, 1, 2, 3])
-    return Cloud(bus("0027", 4, "004f"), {HERE: {name: said[name] for name in (r.DUTY, r.TOTAL, r.USED)}})
+    return Cloud(
+        bus("0027", 4, "004f"),
+        {HERE: {name: said[name] for name in (fields.DUTY_CYCLE, fields.MEMORY_TOTAL, fields.MEMORY_USED)}},
+    )
 
 
 def _v4(tick: int) -> Cloud:
@@ -183,20 +186,25 @@ def _coming(tick: int) -> Cloud:
     return Cloud(bus("006f", 1), {HERE: said})
 
 
-def _lying(tick: int) -> Cloud:
+def _implausible(tick: int) -> Cloud:
     """Implausible and incomplete answers."""
     said = {
-        r.DUTY: gauges({0: 101.0, 1: -1.0, 2: 50.0}),
-        r.TOTAL: gauges({0: 16 * GIB, 1: 0, 2: 16 * GIB}),
-        r.USED: gauges({0: 17 * GIB, 1: GIB, 2: GIB}),
-        r.BANDWIDTH: [series({}, 5.0), series({"device-id": "x"}, 6.0), series({"device-id": 2}), *gauges({2: 4.0})],
-        r.QUEUE: [
+        fields.DUTY_CYCLE: gauges({0: 101.0, 1: -1.0, 2: 50.0}),
+        fields.MEMORY_TOTAL: gauges({0: 16 * GIB, 1: 0, 2: 16 * GIB}),
+        fields.MEMORY_USED: gauges({0: 17 * GIB, 1: GIB, 2: GIB}),
+        fields.MEMORY_BANDWIDTH: [
+            series({}, 5.0),
+            series({"device-id": "x"}, 6.0),
+            series({"device-id": 2}),
+            *gauges({2: 4.0}),
+        ],
+        fields.QUEUE_SIZE: [
             series({"device_ordinal": 2, "core_type": "Tensor Core!"}, 3),
             series({"core_type": "tensorcore"}, 1),
         ],
-        r.IDLE: gauges({2: -0.5}),
-        r.EXECUTION: [latency(0, 0.0, device_ordinal=2), series({"device_ordinal": 2})],
-        r.TRANSFERS["dcn"]: [latency(10, 5.0, buffer_size="<script>"), latency(-1, 5.0, buffer_size="8MB+")],
+        fields.IDLE_DURATION: gauges({2: -0.5}),
+        fields.EXECUTION: [latency(0, 0.0, device_ordinal=2), series({"device_ordinal": 2})],
+        fields.TRANSFERS["dcn"]: [latency(10, 5.0, buffer_size="<script>"), latency(-1, 5.0, buffer_size="8MB+")],
     }
     return Cloud(bus("0063", 4), {HERE: said})
 
@@ -231,7 +239,7 @@ TPUS = (
     _story("v4-second-host", "TPU VM v4-16, the second of two hosts", _v4),
     _story("7x-processes", "TPU VM with 2 TPU7x chips and two programs", _seven, tpu_runtime="8431,8432"),
     _story("v6e-coming-and-going", "TPU VM v6e-1", _coming),
-    _story("lying", "TPU VM v5litepod-4 with a runtime that lies", _lying),
+    _story("implausible-values", "TPU VM v5litepod-4 with implausible and missing values", _implausible),
     _story("node", "a machine with a TPU node v2-8 elsewhere", _node, tpu_profiler="10.0.0.2:8466"),
     _story("driver", "TPU VM with 2 TPU v6e chips and libtpu", _driver, libtpu="on"),
     _story("none", "a machine with another device of Google's", _none),

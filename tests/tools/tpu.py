@@ -19,8 +19,8 @@ import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from tpu_info.proto import tpu_metric_service_pb2
 
-from opentelemetry.instrumentation.hardware.sources.tpu import driver
-from opentelemetry.instrumentation.hardware.sources.tpu import runtime as r
+from opentelemetry.instrumentation.hardware.sources.tpu import driver, fields
+from opentelemetry.instrumentation.hardware.wandb.tpu import DELIVERY_RATE, ROUND_TRIP
 
 pb: Any = tpu_metric_service_pb2
 
@@ -46,27 +46,27 @@ class Served(NamedTuple):
 
 
 SERVED: Final[Mapping[str, Served]] = {
-    r.DUTY: Served("gauge", "DUTY_CYCLE_PCT", "duty_cycle_pct"),
-    r.TOTAL: Served("gauge", "TOTAL_MEMORY", "hbm_capacity_total"),
-    r.USED: Served("gauge", "MEMORY_USAGE", "hbm_capacity_usage"),
-    r.BANDWIDTH: Served("gauge", "HBM_BW_UTIL", "runtime_hbm_utilization"),
-    r.IDLE: Served("gauge", "TENSORCORE_IDLE_DURATION", "idle_duration"),
-    r.QUEUE: Served("gauge", "HLO_QUEUE_SIZE", "hlo_queue_size"),
-    r.EXECUTION: Served("distribution", "HLO_EXECUTION_TIMING_DISTRIBUTION_MICROSECONDS", "hlo_execution_timing"),
-    r.TRANSFERS["dcn"]: Served("distribution", "BUFFER_TRANSFER_LATENCY_US", "buffer_transfer_latency"),
-    r.TRANSFERS["dcn_inbound"]: Served(
+    fields.DUTY_CYCLE: Served("gauge", "DUTY_CYCLE_PCT", "duty_cycle_pct"),
+    fields.MEMORY_TOTAL: Served("gauge", "TOTAL_MEMORY", "hbm_capacity_total"),
+    fields.MEMORY_USED: Served("gauge", "MEMORY_USAGE", "hbm_capacity_usage"),
+    fields.MEMORY_BANDWIDTH: Served("gauge", "HBM_BW_UTIL", "runtime_hbm_utilization"),
+    fields.IDLE_DURATION: Served("gauge", "TENSORCORE_IDLE_DURATION", "idle_duration"),
+    fields.QUEUE_SIZE: Served("gauge", "HLO_QUEUE_SIZE", "hlo_queue_size"),
+    fields.EXECUTION: Served("distribution", "HLO_EXECUTION_TIMING_DISTRIBUTION_MICROSECONDS", "hlo_execution_timing"),
+    fields.TRANSFERS["dcn"]: Served("distribution", "BUFFER_TRANSFER_LATENCY_US", "buffer_transfer_latency"),
+    fields.TRANSFERS["dcn_inbound"]: Served(
         "distribution", "INBOUND_BUFFER_TRANSFER_LATENCY_US", "inbound_buffer_transfer_latency"
     ),
-    r.TRANSFERS["host_to_device"]: Served(
+    fields.TRANSFERS["host_to_device"]: Served(
         "distribution", "HOST_TO_DEVICE_TRANSFER_LATENCY_US", "host_to_device_transfer_latency"
     ),
-    r.TRANSFERS["device_to_host"]: Served(
+    fields.TRANSFERS["device_to_host"]: Served(
         "distribution", "DEVICE_TO_HOST_TRANSFER_LATENCY_US", "device_to_host_transfer_latency"
     ),
-    r.TRANSFERS["collective"]: Served("distribution", "COLLECTIVE_E2E_LATENCY_US", "collective_e2e_latency"),
-    r.TRANSFERS["compute"]: Served("distribution", "HOST_COMPUTE_LATENCY_US", "host_compute_latency"),
-    r.ROUND_TRIP: Served("distribution", "GRPC_TCP_MIN_RTT_US", "tcp_min_rtt"),
-    r.DELIVERY: Served("distribution", "GRPC_TCP_DELIVERY_RATE_MBPS", "tcp_delivery_rate"),
+    fields.TRANSFERS["collective"]: Served("distribution", "COLLECTIVE_E2E_LATENCY_US", "collective_e2e_latency"),
+    fields.TRANSFERS["compute"]: Served("distribution", "HOST_COMPUTE_LATENCY_US", "host_compute_latency"),
+    ROUND_TRIP: Served("distribution", "GRPC_TCP_MIN_RTT_US", "tcp_min_rtt"),
+    DELIVERY_RATE: Served("distribution", "GRPC_TCP_DELIVERY_RATE_MBPS", "tcp_delivery_rate"),
 }
 
 
@@ -173,12 +173,12 @@ def _described() -> tuple[Any, Any]:
     """The request and response of the profiler's Monitor."""
     kinds = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(name="monitor.proto", package="monitor", syntax="proto3")
-    for name, fields in (
+    for name, members in (
         ("MonitorRequest", (("duration_ms", kinds.TYPE_UINT64), ("monitoring_level", kinds.TYPE_INT32))),
         ("MonitorResponse", (("data", kinds.TYPE_STRING),)),
     ):
         message = file.message_type.add(name=name)
-        for number, (field_name, kind) in enumerate(fields, 1):
+        for number, (field_name, kind) in enumerate(members, 1):
             message.field.add(name=field_name, number=number, type=kind, label=kinds.LABEL_OPTIONAL)
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,47 +12,42 @@ from tests.samples import samples
 from tests.tools.tpu import FakeTpu, distribution, doubles, integers, queues, serving
 
 from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.sources.tpu import profiler, sdk
-from opentelemetry.instrumentation.hardware.sources.tpu import runtime as r
+from opentelemetry.instrumentation.hardware.sources.tpu import fields, sdk
 from opentelemetry.instrumentation.hardware.wandb import tpu
-from opentelemetry.instrumentation.hardware.wandb.tpu import Moment
+from opentelemetry.instrumentation.hardware.wandb.tpu import DELIVERY_RATE, ROUND_TRIP, Reading
 
 GIB = 1 << 30
 
 
-def keys(moment: Moment) -> dict[str, float]:
-    """Every key of a moment; a duplicate fails the test."""
+def keys(reading: Reading) -> dict[str, float]:
+    """Every key of a reading; a duplicate fails the test."""
     found: dict[str, float] = {}
     for key in tpu.KEYS:
-        for name, value in key.values(moment):
+        for name, value in key.values(reading):
             assert name not in found, name
-            found[name] = value
+            found[name] = round(value, 4)
     return found
 
 
 def read(**settings: Any) -> tuple[dict[str, float], str]:
     """The keys that are read with these settings, and the reason for missing ones."""
-    probe = tpu.Probe(Config.read(settings, {}), 0, {})
+    probe = tpu.Probe(Config.read(settings, {}), os.getpid())
     try:
         assert probe.expected
-        moment = probe.read()
-        return (keys(moment) if moment else {}), probe.error
+        reading = probe.read()
+        return (keys(reading) if reading else {}), probe.error
     finally:
         probe.close()
-
-
-def moment(**said: Any) -> Moment:
-    return Moment({}, said.get("page", profiler.Said()), said.get("driver", sdk.NOTHING))
 
 
 def test_wandb_keys_of_memory_and_duty_cycle() -> None:
     tpu = FakeTpu(
         {
-            r.DUTY: doubles({8: 25.0, 12: 0.0}),
-            r.TOTAL: integers({8: 32 * GIB, 12: 32 * GIB}),
-            r.USED: integers({8: 8 * GIB, 12: 0}),
-            r.BANDWIDTH: doubles({8: 61.5}),
-            r.IDLE: doubles({12: 42.0}),
+            fields.DUTY_CYCLE: doubles({8: 25.0, 12: 0.0}),
+            fields.MEMORY_TOTAL: integers({8: 32 * GIB, 12: 32 * GIB}),
+            fields.MEMORY_USED: integers({8: 8 * GIB, 12: 0}),
+            fields.MEMORY_BANDWIDTH: doubles({8: 61.5}),
+            fields.IDLE_DURATION: doubles({12: 42.0}),
         }
     )
     with serving(tpu):
@@ -77,7 +73,9 @@ def test_wandb_keys_of_memory_and_duty_cycle() -> None:
 
 
 def test_wandb_duty_cycle_of_a_chip_is_repeated_for_both_cores() -> None:
-    tpu = FakeTpu({r.DUTY: doubles({0: 25.0, 1: 50.0}), r.TOTAL: integers(dict.fromkeys(range(4), GIB))})
+    tpu = FakeTpu(
+        {fields.DUTY_CYCLE: doubles({0: 25.0, 1: 50.0}), fields.MEMORY_TOTAL: integers(dict.fromkeys(range(4), GIB))}
+    )
     with serving(tpu):
         found, _ = read(tpu_runtime=tpu.address)
     duty = {name: value for name, value in found.items() if name.endswith("dutyCycle")}
@@ -87,14 +85,14 @@ def test_wandb_duty_cycle_of_a_chip_is_repeated_for_both_cores() -> None:
 def test_wandb_keys_of_distributions_have_mean_and_quantiles() -> None:
     tpu = FakeTpu(
         {
-            r.EXECUTION: [distribution([0, 50, 50, 0], 21.0, device_ordinal=1, core_type="tensorcore")],
-            r.TRANSFERS["dcn"]: [
+            fields.EXECUTION: [distribution([0, 50, 50, 0], 21.0, device_ordinal=1, core_type="tensorcore")],
+            fields.TRANSFERS["dcn"]: [
                 distribution([0, 10, 0], 12.0, buffer_size="8MB+"),
                 distribution([0, 0, 0], 0.0, buffer_size="1MB+"),
             ],
-            r.ROUND_TRIP: [distribution([0, 100, 0], 15.0)],
-            r.DELIVERY: [distribution([0, 100, 0], 18.0)],
-            r.QUEUE: queues({1: 7}),
+            ROUND_TRIP: [distribution([0, 100, 0], 15.0)],
+            DELIVERY_RATE: [distribution([0, 100, 0], 18.0)],
+            fields.QUEUE_SIZE: queues({1: 7}),
         }
     )
     with serving(tpu):
@@ -119,8 +117,8 @@ def test_wandb_key_tpu_is_the_profiler_utilization() -> None:
 
 
 def test_wandb_keys_of_the_libtpu_sdk() -> None:
-    said = sdk.Said((12.5, None, 0.0), {"tray1.chip3.ici0.int": 0, "tray1.chip3.ici1.int": 10}, {3: 4})
-    assert keys(moment(driver=said)) == {
+    values = sdk.Values((12.5, None, 0.0), {"tray1.chip3.ici0.int": 0, "tray1.chip3.ici1.int": 10}, {3: 4})
+    assert keys(Reading(sdk=values)) == {
         "tpu.0.tensorcoreUtilization": 12.5,
         "tpu.2.tensorcoreUtilization": 0.0,
         "tpu.0.iciLinkHealth": 0,
@@ -129,24 +127,25 @@ def test_wandb_keys_of_the_libtpu_sdk() -> None:
     }
 
 
-def test_unreachable_runtime_gives_no_wandb_keys_and_a_reason() -> None:
-    found, trouble = read(tpu_runtime="localhost:1")
+def test_unreachable_runtime_gives_no_wandb_keys_and_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, error = read(tpu_runtime="localhost:1")
     assert found == {}
-    assert "localhost:1" in trouble
-    assert not tpu.Probe(Config.read({}, {}), 0, {"TPU_NAME": "local"}).expected
+    assert "localhost:1" in error
+    monkeypatch.setenv("TPU_NAME", "local")
+    assert not tpu.Probe(Config.read({}, {}), os.getpid()).expected
 
 
 @pytest.mark.parametrize("path", samples("tpu/libtpu-*_tpumonitoring_*.json"))
 def test_wandb_keys_equal_recorded_libtpu_output(path: Path) -> None:
-    said = json.loads(path.read_text())["metrics"]
-    devices = range(len(said["duty_cycle_pct"]["data"]))
-    bytes_of = [int(each) for each in said["hbm_capacity_total"]["data"]]
+    recorded = json.loads(path.read_text())["metrics"]
+    devices = range(len(recorded["duty_cycle_pct"]["data"]))
+    bytes_of = [int(each) for each in recorded["hbm_capacity_total"]["data"]]
     tpu = FakeTpu(
         {
-            r.DUTY: doubles({each: 12.5 * each for each in devices}),
-            r.TOTAL: integers(dict(enumerate(bytes_of))),
-            r.USED: integers(dict(enumerate(bytes_of))),
-            r.BANDWIDTH: doubles({each: 12.5 * each for each in devices}),
+            fields.DUTY_CYCLE: doubles({each: 12.5 * each for each in devices}),
+            fields.MEMORY_TOTAL: integers(dict(enumerate(bytes_of))),
+            fields.MEMORY_USED: integers(dict(enumerate(bytes_of))),
+            fields.MEMORY_BANDWIDTH: doubles({each: 12.5 * each for each in devices}),
         }
     )
     with serving(tpu):
@@ -157,9 +156,12 @@ def test_wandb_keys_equal_recorded_libtpu_output(path: Path) -> None:
         ("hbmCapacityUsage", "hbm_capacity_usage"),
         ("runtimeHbmUtilization", "runtime_hbm_utilization"),
     ):
-        assert [found[f"tpu.{each}.{key}"] for each in devices] == [float(each) for each in said[name]["data"]], name
+        assert [found[f"tpu.{each}.{key}"] for each in devices] == [float(each) for each in recorded[name]["data"]], (
+            name
+        )
 
 
 @pytest.mark.parametrize("path", samples("tpu/tpu_profiler_client_monitor_level2.txt"))
 def test_wandb_key_of_a_recorded_profiler_page(path: Path) -> None:
-    assert keys(moment(page=profiler.parse(path.read_text()))) == {"tpu": 10.1}
+    with serving(FakeTpu(page=path.read_text())) as server:
+        assert read(tpu_profiler=server.address) == ({"tpu": 10.1}, "")

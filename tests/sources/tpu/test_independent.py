@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -20,9 +21,9 @@ from tpu_info import device, metrics
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.sources.tpu import runtime as r
-from opentelemetry.instrumentation.hardware.sources.tpu import sdk
-from opentelemetry.instrumentation.hardware.wandb import tpu as wandb_tpu
+from opentelemetry.instrumentation.hardware.sources.tpu import fields, sdk
+from opentelemetry.instrumentation.hardware.wandb import tpu as wandb
+from opentelemetry.instrumentation.hardware.wandb.tpu import DELIVERY_RATE, ROUND_TRIP
 
 GIB = 1 << 30
 KINDS = {"v3": ("0027", "004f", device.TpuChip.V3), "v5e": ("0063", "", device.TpuChip.V5E)}
@@ -33,18 +34,18 @@ def at_work(chips: list[int], devices: list[int]) -> FakeTpu:
     spread = [0, 100, 400, 300, 150, 40, 10, 0]
     return FakeTpu(
         {
-            r.DUTY: doubles({chip: 12.5 + 7 * place for place, chip in enumerate(chips)}),
-            r.TOTAL: integers(dict.fromkeys(devices, 16 * GIB)),
-            r.USED: integers({each: 5 * GIB + each for each in devices}),
-            r.BANDWIDTH: doubles({each: 3.25 * place for place, each in enumerate(devices)}),
-            r.IDLE: doubles({each: 1.5 * place for place, each in enumerate(devices)}),
-            r.QUEUE: queues({each: 2 * place for place, each in enumerate(devices)}, old=True),
-            r.EXECUTION: [
+            fields.DUTY_CYCLE: doubles({chip: 12.5 + 7 * place for place, chip in enumerate(chips)}),
+            fields.MEMORY_TOTAL: integers(dict.fromkeys(devices, 16 * GIB)),
+            fields.MEMORY_USED: integers({each: 5 * GIB + each for each in devices}),
+            fields.MEMORY_BANDWIDTH: doubles({each: 3.25 * place for place, each in enumerate(devices)}),
+            fields.IDLE_DURATION: doubles({each: 1.5 * place for place, each in enumerate(devices)}),
+            fields.QUEUE_SIZE: queues({each: 2 * place for place, each in enumerate(devices)}, old=True),
+            fields.EXECUTION: [
                 distribution(spread, 55.5 + each, device_ordinal=str(each), core_type="tensorcore") for each in devices
             ],
             **{
                 name: [distribution(spread, 60.0, buffer_size=size) for size in ("8MB+", "8MB+", "1MB+")]
-                for name in (*r.TRANSFERS.values(), r.ROUND_TRIP, r.DELIVERY)
+                for name in (*fields.TRANSFERS.values(), ROUND_TRIP, DELIVERY_RATE)
             },
         }
     )
@@ -52,7 +53,7 @@ def at_work(chips: list[int], devices: list[int]) -> FakeTpu:
 
 def test_every_simulated_metric_is_one_of_tpu_info() -> None:
     assert {name: metrics.MetricName[served.tpu_info].value for name, served in SERVED.items()} == {
-        name: name for name in r.ROWS
+        name: name for name in (*fields.METRICS, ROUND_TRIP, DELIVERY_RATE)
     }
 
 
@@ -66,8 +67,8 @@ def test_every_simulated_metric_is_supported_by_the_recorded_libtpu(path: Path) 
     ("said", "why"),
     [
         ({"tpu.runtime.power.watts": doubles({0: 1.0})}, "no TPU serves tpu.runtime.power.watts"),
-        ({r.DUTY: [distribution([0, 1, 0], 1.0)]}, "is served as a gauge"),
-        ({r.EXECUTION: doubles({0: 1.0})}, "is served as a distribution"),
+        ({fields.DUTY_CYCLE: [distribution([0, 1, 0], 1.0)]}, "is served as a gauge"),
+        ({fields.EXECUTION: doubles({0: 1.0})}, "is served as a distribution"),
     ],
 )
 def test_simulated_runtime_refuses_what_no_tpu_serves(said: dict[str, Any], why: str) -> None:
@@ -128,13 +129,13 @@ def test_tpu_info_shows_the_values_that_are_exported(kind: str) -> None:
 
 
 def keys_of(tpu: FakeTpu) -> dict[str, float]:
-    probe = wandb_tpu.Probe(Config.read({"tpu_runtime": [tpu.address]}, {}), 0, {})
+    probe = wandb.Probe(Config.read({"tpu_runtime": [tpu.address]}, {}), os.getpid())
     try:
-        moment = probe.read()
+        reading = probe.read()
+        assert reading is not None, probe.error
+        return {name: value for key in wandb.KEYS for name, value in key.values(reading)}
     finally:
         probe.close()
-    assert moment is not None
-    return {name: value for key in wandb_tpu.KEYS for name, value in key.values(moment)}
 
 
 NAMES = {

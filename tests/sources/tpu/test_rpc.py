@@ -23,8 +23,7 @@ from tests.tools.daemon import free_addresses
 from tests.tools.tpu import PATIENCE, Code, FakeTpu, deadline, doubles, pb, serving
 
 from opentelemetry.instrumentation.hardware.drivers import DriverError
-from opentelemetry.instrumentation.hardware.sources.tpu import rpc
-from opentelemetry.instrumentation.hardware.sources.tpu import runtime as r
+from opentelemetry.instrumentation.hardware.sources.tpu import fields, rpc
 from opentelemetry.instrumentation.hardware.sources.tpu.driver import TIMEOUT, Services
 
 DATA, HEADERS, RESET, SETTINGS, PING, GOAWAY, CONTINUATION = 0, 1, 3, 4, 6, 7, 9
@@ -122,7 +121,7 @@ def services() -> Iterator[Services]:
 
 def devices(services: Services, address: str) -> list[dict[str, Any]]:
     """The answer to a call."""
-    return services.metric(address, r.DUTY, skip_node_aggregation=False)
+    return services.metric(address, fields.DUTY_CYCLE, skip_node_aggregation=False)
 
 
 # -- real servers
@@ -133,7 +132,7 @@ def test_go_grpc_server_with_huffman_headers_is_understood(services: Services, t
     with Collector(tmp_path) as collector:
         for _ in range(2):
             with pytest.raises(DriverError) as refused:
-                services.metric(collector.grpc.removeprefix("http://"), r.DUTY, skip_node_aggregation=False)
+                services.metric(collector.grpc.removeprefix("http://"), fields.DUTY_CYCLE, skip_node_aggregation=False)
             assert refused.value.code == 12
             assert refused.value.text == "unknown service tpu.monitoring.runtime.RuntimeMetricService"
         services.close()  # the Collector would wait 5 s for open connections at its end
@@ -149,7 +148,7 @@ def test_http2_connection_is_reused_and_closed() -> None:
         devices(services, tpu.address)
         held = connections()
         for _ in range(20):
-            services.metric(tpu.address, r.USED, skip_node_aggregation=False)
+            services.metric(tpu.address, fields.MEMORY_USED, skip_node_aggregation=False)
         assert connections() == held
         services.close()
         assert not held <= connections()
@@ -157,7 +156,7 @@ def test_http2_connection_is_reused_and_closed() -> None:
 
 @pytest.mark.parametrize("code", [code for code in Code if code is not Code.OK])
 def test_grpc_status_code_is_kept(services: Services, code: Code) -> None:
-    with serving(FakeTpu({r.DUTY: code})) as tpu, pytest.raises(DriverError) as refused:
+    with serving(FakeTpu({fields.DUTY_CYCLE: code})) as tpu, pytest.raises(DriverError) as refused:
         devices(services, tpu.address)
     assert (refused.value.code, refused.value.text) == (code.value[0], "this is not known here")
 
@@ -167,13 +166,13 @@ def test_localhost_tries_ipv4_and_ipv6(services: Services, place: str) -> None:
     if "::" in place and not os.path.exists("/proc/net/if_inet6"):
         pytest.skip("this machine has no IPv6")
     with serving(busy(), place) as tpu:
-        assert services.metric(f"localhost:{tpu.port}", r.DUTY, skip_node_aggregation=False)
-        assert services.metric(place.replace(":0", f":{tpu.port}"), r.DUTY, skip_node_aggregation=False)
+        assert services.metric(f"localhost:{tpu.port}", fields.DUTY_CYCLE, skip_node_aggregation=False)
+        assert services.metric(place.replace(":0", f":{tpu.port}"), fields.DUTY_CYCLE, skip_node_aggregation=False)
 
 
 def test_host_name_is_resolved(services: Services) -> None:
     with serving(busy(), "127.0.0.1:0") as tpu:
-        assert services.metric(f"127.1:{tpu.port}", r.DUTY, skip_node_aggregation=False)
+        assert services.metric(f"127.1:{tpu.port}", fields.DUTY_CYCLE, skip_node_aggregation=False)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +187,9 @@ def test_host_name_is_resolved(services: Services) -> None:
 )
 def test_unreachable_address_is_refused_with_a_reason(services: Services, place: str, why: str) -> None:
     with pytest.raises(DriverError, match=why) as refused:
-        services.metric(free_addresses(1)[0] if place == "free" else place, r.DUTY, skip_node_aggregation=False)
+        services.metric(
+            free_addresses(1)[0] if place == "free" else place, fields.DUTY_CYCLE, skip_node_aggregation=False
+        )
     assert refused.value.code == 14
 
 
@@ -418,6 +419,6 @@ def test_arbitrary_response_raises_driver_error_only(data: bytes, framed: bool) 
 
 def test_response_near_the_size_limit_is_read(services: Services) -> None:
     text = pb.MetricResponse(metric=pb.TPUMetric(description="y" * (rpc.MAX_MESSAGE - 100), metrics=doubles({3: 50.0})))
-    with serving(FakeTpu({r.DUTY: text.SerializeToString()})) as tpu:
+    with serving(FakeTpu({fields.DUTY_CYCLE: text.SerializeToString()})) as tpu:
         for _ in range(5):
             assert devices(services, tpu.address) == NUMBERS

@@ -43,15 +43,14 @@ from opentelemetry.instrumentation.hardware.sources import Source
 from opentelemetry.instrumentation.hardware.sources.tpu import (
     Tpu,
     addresses,
-    chips,
+    fields,
     messages,
     profiler,
-    resolver,
     rpc,
     sdk,
 )
-from opentelemetry.instrumentation.hardware.sources.tpu import runtime as r
-from opentelemetry.instrumentation.hardware.sources.tpu.presence import Ways
+from opentelemetry.instrumentation.hardware.sources.tpu.fields import Chip
+from opentelemetry.instrumentation.hardware.sources.tpu.presence import Presence, pci_chips
 
 GIB = 1 << 30
 
@@ -61,14 +60,14 @@ def busy(first: int = 0) -> FakeTpu:
     one, two = first, first + 1
     return FakeTpu(
         {
-            r.DUTY: doubles({one: 75.0, two: 0.0}),
-            r.TOTAL: integers({one: 16 * GIB, two: 16 * GIB}),
-            r.USED: integers({one: 4 * GIB, two: 0}),
-            r.BANDWIDTH: doubles({one: 12.5, two: 0.0}),
-            r.QUEUE: queues({one: 3, two: 0}),
-            r.IDLE: doubles({one: 0.0, two: 7.5}),
-            r.EXECUTION: [distribution([0, 600, 400, 0], 21.5, device_ordinal=str(one), core_type="tensorcore")],
-            r.TRANSFERS["dcn"]: [
+            fields.DUTY_CYCLE: doubles({one: 75.0, two: 0.0}),
+            fields.MEMORY_TOTAL: integers({one: 16 * GIB, two: 16 * GIB}),
+            fields.MEMORY_USED: integers({one: 4 * GIB, two: 0}),
+            fields.MEMORY_BANDWIDTH: doubles({one: 12.5, two: 0.0}),
+            fields.QUEUE_SIZE: queues({one: 3, two: 0}),
+            fields.IDLE_DURATION: doubles({one: 0.0, two: 7.5}),
+            fields.EXECUTION: [distribution([0, 600, 400, 0], 21.5, device_ordinal=str(one), core_type="tensorcore")],
+            fields.TRANSFERS["dcn"]: [
                 distribution([0, 10, 0], 15.0, buffer_size="8MB+"),
                 distribution([0, 5, 5], 25.0, buffer_size="8MB+"),
             ],
@@ -136,12 +135,12 @@ def test_runtime_metrics_are_exported_with_units_and_names(local: bool) -> None:
 
 
 def test_unknown_runtime_metric_is_missing_and_not_requested_again() -> None:
-    tpu = FakeTpu({r.DUTY: doubles({0: 5.0}), r.USED: Code.UNIMPLEMENTED})
+    tpu = FakeTpu({fields.DUTY_CYCLE: doubles({0: 5.0}), fields.MEMORY_USED: Code.UNIMPLEMENTED})
     with serving(tpu), asked(tpu.address) as source:
         all_of(source)
         first = len(tpu.asked)
         all_of(source)
-        assert tpu.asked[first:] == [(r.DUTY, False)]
+        assert tpu.asked[first:] == [(fields.DUTY_CYCLE, False)]
         assert by_id(source, c.HW_NPU_UTILIZATION) == {"tpu0": 0.05}
         assert not source.errors
         assert any("hw.npu.memory.usage" in sentence for sentence in source.unsupported), source.unsupported
@@ -171,7 +170,10 @@ def test_runtime_that_starts_later_is_read_with_its_own_metrics() -> None:
         assert all_of(source) == {}
         assert source.errors == []
         assert [sentence for sentence in source.unsupported if "which is normal while none runs" in sentence]
-        for knows in ({r.DUTY: doubles({0: 50.0})}, {r.DUTY: doubles({0: 25.0}), r.IDLE: doubles({0: 1.0})}):
+        for knows in (
+            {fields.DUTY_CYCLE: doubles({0: 50.0})},
+            {fields.DUTY_CYCLE: doubles({0: 25.0}), fields.IDLE_DURATION: doubles({0: 1.0})},
+        ):
             with serving(FakeTpu(dict(knows)), place):
                 wait_for(
                     lambda: c.HW_NPU_UTILIZATION in {series.metric for series in often(source)},
@@ -179,7 +181,7 @@ def test_runtime_that_starts_later_is_read_with_its_own_metrics() -> None:
                     "change of what is read",
                 )
                 found = {series.metric for series in all_of(source)}
-                assert (c.GOOGLE_TPU_IDLE_DURATION in found) == (r.IDLE in knows)
+                assert (c.GOOGLE_TPU_IDLE_DURATION in found) == (fields.IDLE_DURATION in knows)
                 assert not [sentence for sentence in source.unsupported if "which is normal" in sentence]
             wait_for(lambda: not often(source), 30, "change of what is read")
 
@@ -214,24 +216,24 @@ def counts(source: Source) -> list[Any]:
 def test_transfer_count_goes_on_after_a_runtime_restart() -> None:
     with serving(busy()) as one, serving(busy(2)) as two, asked(one.address, two.address) as source:
         assert counts(source) == [40]
-        two.said[r.TRANSFERS["dcn"]] = [distribution([0, 3, 0], 15.0, buffer_size="8MB+")]
+        two.said[fields.TRANSFERS["dcn"]] = [distribution([0, 3, 0], 15.0, buffer_size="8MB+")]
         assert counts(source) == [43]
-        two.said[r.TRANSFERS["dcn"]] = [distribution([0, 4, 0], 15.0, buffer_size="8MB+")]
+        two.said[fields.TRANSFERS["dcn"]] = [distribution([0, 4, 0], 15.0, buffer_size="8MB+")]
         assert counts(source) == [44]
 
 
 def test_queue_sizes_of_a_core_are_added_over_runtimes() -> None:
     with serving(busy()) as one, serving(busy()) as two, asked(one.address, two.address) as source:
-        one.said[r.QUEUE] = [*queues({0: 3, 1: 0}), *queues({0: 4}, old=True), *queues({0: -1, 1: 1 << 40})]
+        one.said[fields.QUEUE_SIZE] = [*queues({0: 3, 1: 0}), *queues({0: 4}, old=True), *queues({0: -1, 1: 1 << 40})]
         assert by_id(source, c.GOOGLE_TPU_HLO_QUEUE_SIZE) == {"tpu0": 10, "tpu1": 0}
 
 
 def test_implausible_duty_cycle_is_missing_until_it_is_plausible() -> None:
     with serving(busy()) as tpu, asked(tpu.address) as source:
         for percent, doubted in ((25.0, False), (250.0, True), (25.0, False)):
-            tpu.said[r.DUTY] = doubles({0: percent, 1: 0.0})
+            tpu.said[fields.DUTY_CYCLE] = doubles({0: percent, 1: 0.0})
             assert len(by_id(source, c.HW_NPU_UTILIZATION, hw_npu_task="general")) == 2 - doubted
-            assert any("cannot be true" in sentence for sentence in source.unsupported) is doubted
+            assert any("not plausible" in sentence for sentence in source.unsupported) is doubted
             assert [*by_id(source, c.HW_NPU_MEMORY_USAGE)] == ["tpu0", "tpu1"], "the names of devices do not change"
 
 
@@ -239,19 +241,19 @@ def test_implausible_duty_cycle_is_missing_until_it_is_plausible() -> None:
 def test_device_names_follow_the_chip_on_the_pci_bus(device: str, expected: list[str]) -> None:
     with serving(busy()) as tpu, opened("tpu", Bus(device), tpu_runtime=[tpu.address]) as source:
         for duty in ({0: 75.0, 1: 0.0}, {0: 75.0}, {}):
-            tpu.said[r.DUTY] = doubles(duty)
+            tpu.said[fields.DUTY_CYCLE] = doubles(duty)
             assert [*by_id(source, c.HW_NPU_MEMORY_USAGE)] == expected
 
 
 def test_implausible_device_number_is_dropped() -> None:
     with serving(busy()) as tpu, asked(tpu.address) as source:
-        tpu.said[r.DUTY] = doubles({-1: 10.0, 0: 20.0, 1 << 30: 30.0})
+        tpu.said[fields.DUTY_CYCLE] = doubles({-1: 10.0, 0: 20.0, 1 << 30: 30.0})
         assert by_id(source, c.HW_NPU_UTILIZATION, hw_npu_task="general") == {"tpu0": 0.2}
 
 
 def test_buffer_sizes_beyond_the_limit_share_a_series() -> None:
     sizes = [distribution([0, 1, 0], 15.0, buffer_size=f"{size}KB") for size in range(100)]
-    tpu = FakeTpu({r.TRANSFERS["dcn"]: [*sizes, distribution([0, 1, 0], 15.0, buffer_size="\u202e")]})
+    tpu = FakeTpu({fields.TRANSFERS["dcn"]: [*sizes, distribution([0, 1, 0], 15.0, buffer_size="\u202e")]})
     with serving(tpu), asked(tpu.address) as source:
         for _ in range(2):
             found = counts(source)
@@ -260,11 +262,11 @@ def test_buffer_sizes_beyond_the_limit_share_a_series() -> None:
 
 
 def test_transfer_time_never_falls_when_the_mean_is_rounded() -> None:
-    tpu = FakeTpu({r.DUTY: doubles({0: 1.0})})
+    tpu = FakeTpu({fields.DUTY_CYCLE: doubles({0: 1.0})})
     with serving(tpu), asked(tpu.address) as source:
         found = []
         for events, mean in ((3, 15.0), (4, 11.0), (5, 11.0)):
-            tpu.said[r.TRANSFERS["dcn"]] = [distribution([0, events, 0], mean, buffer_size="8MB+")]
+            tpu.said[fields.TRANSFERS["dcn"]] = [distribution([0, events, 0], mean, buffer_size="8MB+")]
             (seconds,) = series_of(all_of(source), c.GOOGLE_TPU_TRANSFER_TIME).values()
             assert isinstance(seconds, float)
             found.append(round(seconds * 1e6))
@@ -283,13 +285,13 @@ WHOLE = pb.MetricResponse(metric=pb.TPUMetric(name="x", metrics=doubles({0: 50.0
     ids=["garbage", "truncated", "2 MiB", "internal", "denied", "too many"],
 )
 def test_invalid_runtime_response_is_reported_and_the_next_one_is_read(answer: Any) -> None:
-    tpu = FakeTpu({r.DUTY: answer})
+    tpu = FakeTpu({fields.DUTY_CYCLE: answer})
     with serving(tpu), asked(tpu.address) as source:
         assert all_of(source) == {}
         all_of(source)
         assert len(source.errors) == 1
         assert tpu.address in source.errors[0]
-        tpu.said[r.DUTY] = doubles({0: 50.0})
+        tpu.said[fields.DUTY_CYCLE] = doubles({0: 50.0})
         for _ in range(40):
             if by_id(source, c.HW_NPU_UTILIZATION) == {"tpu0": 0.5}:
                 break
@@ -297,11 +299,13 @@ def test_invalid_runtime_response_is_reported_and_the_next_one_is_read(answer: A
 
 
 def test_failing_runtime_is_retried_with_backoff() -> None:
-    tpu = FakeTpu({r.DUTY: Code.INTERNAL})
+    tpu = FakeTpu({fields.DUTY_CYCLE: Code.INTERNAL})
     with serving(tpu), asked(tpu.address) as source:
         for _ in range(40):
             often(source)
-        assert len([name for name, _ in tpu.asked if name == r.DUTY]) == 6, "at readings 1, 2, 4, 8, 16 and 32"
+        assert len([name for name, _ in tpu.asked if name == fields.DUTY_CYCLE]) == 6, (
+            "at readings 1, 2, 4, 8, 16 and 32"
+        )
         assert len(source.errors) == 1, "reported in every reading"
 
 
@@ -338,7 +342,7 @@ def port_of(listening: socket.socket) -> int:
     ids=str,
 )
 def test_gauge_of_any_type_is_read_and_implausible_ones_are_missing(gauge: Any, expected: float | None) -> None:
-    with serving(FakeTpu({r.DUTY: [of(3, gauge)]})) as tpu, asked(tpu.address) as source:
+    with serving(FakeTpu({fields.DUTY_CYCLE: [of(3, gauge)]})) as tpu, asked(tpu.address) as source:
         found = by_id(source, c.HW_NPU_UTILIZATION)
         assert found == ({} if expected is None else {"tpu3": expected})
         assert expected is not None or any(
@@ -409,20 +413,20 @@ def test_metric_request_parses_with_protobuf(alone: bool) -> None:
 @pytest.mark.parametrize(
     ("device", "subsystem", "chip"),
     [
-        ("0027", "004e", chips.Chip("TPU v2", 2, True)),
-        ("0027", "004f", chips.Chip("TPU v3", 2, True)),
-        ("005e", "", chips.Chip("TPU v4")),
-        ("0063", "", chips.Chip("TPU v5e")),
-        ("0062", "", chips.Chip("TPU v5p")),
-        ("006f", "", chips.Chip("TPU v6e")),
-        ("0076", "", chips.Chip("TPU7x", 2)),
+        ("0027", "004e", Chip("TPU v2", True)),
+        ("0027", "004f", Chip("TPU v3", True)),
+        ("005e", "", Chip("TPU v4")),
+        ("0063", "", Chip("TPU v5e")),
+        ("0062", "", Chip("TPU v5p")),
+        ("006f", "", Chip("TPU v6e")),
+        ("0076", "", Chip("TPU7x")),
         ("0027", "0001", None),
         ("0042", "004e", None),
     ],
 )
 def test_chip_model_by_pci_device_and_subsystem(device: str, subsystem: str, chip: Any) -> None:
-    found = chips.found(Tree(bus(device, 3, subsystem, functions=2)))
-    assert [each.chip for each in found] == ([chip] * 3 if chip else [])
+    found = pci_chips(Tree(bus(device, 3, subsystem, functions=2)))
+    assert [each.kind for each in found] == ([chip] * 3 if chip else [])
     if chip:
         assert found[0].bdf == "0000:00:05.0"
 
@@ -430,11 +434,11 @@ def test_chip_model_by_pci_device_and_subsystem(device: str, subsystem: str, chi
 def test_pci_devices_are_read_only_when_the_kernel_lists_a_google_device() -> None:
     files = bus("0063", 4)
     without = Tree({**files, "/proc/bus/pci/devices": "0018\t10131000\t0\n0020\t8086100e\t0\n"})
-    assert chips.found(without) == []
+    assert pci_chips(without) == []
     assert without.asked == ["/proc/bus/pci/devices"]
     del files["/proc/bus/pci/devices"]
-    assert len(chips.found(Tree(files))) == 4, "some containers lack /proc/bus/pci/devices"
-    assert chips.found(Tree({})) == []
+    assert len(pci_chips(Tree(files))) == 4, "some containers lack /proc/bus/pci/devices"
+    assert pci_chips(Tree({})) == []
 
 
 def test_absent_tpu_imports_no_tpu_module() -> None:
@@ -501,7 +505,6 @@ def test_profiler_address_from_setting_and_environment(
     setting: str | None, environ: dict[str, str], expected: str
 ) -> None:
     assert addresses.profiler(setting, environ) == expected
-    assert resolver.is_name(expected) == (expected == "my-tpu")
 
 
 def test_local_tpu_ignores_tpu_name_unless_the_profiler_is_set() -> None:
@@ -511,7 +514,7 @@ def test_local_tpu_ignores_tpu_name_unless_the_profiler_is_set() -> None:
         (bus("0063", 4), {"tpu_profiler": "10.0.0.2:9012"}, "10.0.0.2:9012"),
         (bus("0063", 0), {}, "10.0.0.2:8466"),
     ):
-        assert Ways(Config.read(settings, {}), environ, Tree(files)).profiler == expected
+        assert Presence(Config.read(settings, {}), environ, Tree(files)).profiler == expected
 
 
 def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
@@ -539,10 +542,10 @@ def test_tpu_name_is_resolved_in_a_child_process(
 ) -> None:
     python(tmp_path, monkeypatch, script)
     if isinstance(expected, str):
-        assert resolver.resolve(Drivers(), "my-tpu", {}) == expected
+        assert addresses.resolved(Drivers(), "my-tpu", {}) == expected
     else:
         with pytest.raises(expected, match="my-tpu"):
-            resolver.resolve(Drivers(), "my-tpu", {})
+            addresses.resolved(Drivers(), "my-tpu", {})
 
 
 def test_resolver_child_gets_zone_and_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -556,12 +559,12 @@ def test_resolver_child_gets_zone_and_project(tmp_path: Path, monkeypatch: pytes
     )
     python(tmp_path, monkeypatch, f'shift; PYTHONPATH={tmp_path} exec {sys.executable} "$@"')
     environ = {"CLOUDSDK_COMPUTE_ZONE": "us-central1-b"}
-    assert resolver.resolve(Drivers(), "my-tpu", environ) == "10.1.2.3:8466"
+    assert addresses.resolved(Drivers(), "my-tpu", environ) == "10.1.2.3:8466"
 
 
 def test_missing_cloud_tpu_client_is_unavailable_with_a_fix() -> None:
     with pytest.raises(Unavailable) as gone:
-        resolver.resolve(Drivers(), "my-tpu", {})
+        addresses.resolved(Drivers(), "my-tpu", {})
     assert "TPU_NAME=my-tpu is a name" in gone.value.reason
     assert "pip install cloud-tpu-client" in gone.value.fix
 
@@ -578,17 +581,17 @@ Utilization of TPU Matrix Units (higher is better): 42.25%
 @pytest.mark.parametrize(
     ("page", "expected"),
     [
-        (LIGHT, profiler.Said("TPU v3", None, 42.25)),
-        (LIGHT + "TPU idle time (lower is better): 5.5%\n", profiler.Said("TPU v3", 5.5, 42.25)),
-        ("Utilization of TPU Matrix Units (higher is better): 0.000%", profiler.Said(None, None, 0.0)),
-        ("Utilization of TPU Matrix Units (higher is better): 142.0%", profiler.Said()),
-        ("Utilization of TPU Matrix Units (higher is better): -1.0%", profiler.Said()),
-        ("Utilization of TPU Matrix Units (higher is better): nan%", profiler.Said()),
-        ("Utilization of TPU Matrix Units (higher is better):", profiler.Said()),
-        ("", profiler.Said()),
+        (LIGHT, profiler.Page("TPU v3", None, 42.25)),
+        (LIGHT + "TPU idle time (lower is better): 5.5%\n", profiler.Page("TPU v3", 5.5, 42.25)),
+        ("Utilization of TPU Matrix Units (higher is better): 0.000%", profiler.Page(None, None, 0.0)),
+        ("Utilization of TPU Matrix Units (higher is better): 142.0%", profiler.Page()),
+        ("Utilization of TPU Matrix Units (higher is better): -1.0%", profiler.Page()),
+        ("Utilization of TPU Matrix Units (higher is better): nan%", profiler.Page()),
+        ("Utilization of TPU Matrix Units (higher is better):", profiler.Page()),
+        ("", profiler.Page()),
     ],
 )
-def test_profiler_page_of_both_levels_is_parsed(page: str, expected: profiler.Said) -> None:
+def test_profiler_page_of_both_levels_is_parsed(page: str, expected: profiler.Page) -> None:
     assert profiler.parse(page) == expected
 
 
@@ -624,7 +627,7 @@ def test_failing_profiler_raises_for_a_retry(page: Any) -> None:
 @pytest.mark.parametrize("path", samples("tpu/tpu_profiler_client_monitor_level2.txt"))
 def test_recorded_profiler_page_is_parsed(path: Path) -> None:
     page = path.read_text()
-    assert profiler.parse(page) == profiler.Said("TPU v2", 36.9, 10.1)
+    assert profiler.parse(page) == profiler.Page("TPU v2", 36.9, 10.1)
 
 
 # -- libtpu SDK
@@ -729,7 +732,7 @@ def test_missing_libtpu_is_reported_and_leaves_no_child() -> None:
 def test_libtpu_sdk_is_not_started_without_a_tpu_on_the_pci_bus() -> None:
     with serving(busy()) as tpu, asked(tpu.address, libtpu="on") as source:
         all_of(source)
-        assert "libtpu's SDK is not asked: there is no TPU on the PCI bus" in source.unsupported
+        assert "libtpu's SDK is not started: there is no TPU on the PCI bus" in source.unsupported
     with pytest.raises(Unavailable), opened("tpu", Cloudless(), libtpu="on"):
         pass
 

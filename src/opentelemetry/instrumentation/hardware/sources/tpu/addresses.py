@@ -1,82 +1,115 @@
-"""Where a TPU's services are, as far as the settings and the environment tell."""
+"""The addresses of a TPU's services, from settings and environment variables."""
 
 from __future__ import annotations
 
+import ipaddress
+import json
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-METRICS: Final = "localhost:8431"
-"""Where the runtime serves its metrics when it is told nothing else."""
+from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool, python_executable
+from opentelemetry.instrumentation.hardware.model import Unavailable
 
-MASTER: Final = 8470
-_PROFILER = 8466
-"""The ports of a TPU node."""
+_RUNTIME_PORT: Final = "8431"
+"""The default port of the metric service."""
+
+_NODE_PORT: Final = 8470
+_PROFILER_PORT: Final = 8466
+"""Ports of a TPU node. TPU_NAME has the first one."""
+
+_RESOLVE: Final = """\
+import json, sys
+try:
+    from cloud_tpu_client import Client
+except ImportError:
+    sys.exit("not installed")
+name, zone, project = (word or None for word in sys.argv[1:4])
+print(json.dumps(Client(name, zone=zone, project=project).network_endpoints()))
+"""
+_RESOLVE_TIMEOUT: Final = 30.0
 
 
-def told(environ: Mapping[str, str]) -> bool:
-    """Whether the environment names the ports or the address of the metric service."""
+def has_runtime(environ: Mapping[str, str]) -> bool:
+    """Whether the environment names a metric service."""
     return bool(_ports(environ) or environ.get("TPU_RUNTIME_METRICS_ADDRESS", "").strip())
 
 
 def runtime(setting: Sequence[str] | None, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Where the programs that use the TPU serve their metrics, each place once; none where that is switched off."""
-    words = [word for word in setting or () if word != "auto"]
-    if "off" in words:
+    """The addresses of metric services, without duplicates; empty if the setting is off."""
+    addresses = [word for word in setting or () if word != "auto"]
+    if "off" in addresses:
         return ()
-    if not words:
+    if not addresses:
         address = environ.get("TPU_RUNTIME_METRICS_ADDRESS", "").strip()
-        ports = _ports(environ)
-        if address.startswith(("/", "unix:")) or port_of(address):
-            words = [address]
+        if address.startswith(("/", "unix:")) or _port(address):
+            addresses = [address]
         else:
             host = address if address and address not in ("0.0.0.0", "::", "[::]") else "localhost"
-            words = [f"{host}:{port}" for port in ports or [METRICS.partition(":")[2]]]
-    return tuple(dict.fromkeys(f"unix:{word}" if word.startswith("/") else word for word in words))
+            addresses = [f"{host}:{port}" for port in _ports(environ) or [_RUNTIME_PORT]]
+    return tuple(dict.fromkeys(f"unix:{each}" if each.startswith("/") else each for each in addresses))
 
 
 def _ports(environ: Mapping[str, str]) -> list[str]:
-    words = environ.get("TPU_RUNTIME_METRICS_PORTS", "").split(",")
-    return [word.strip() for word in words if word.strip().isascii() and word.strip().isdigit()]
+    words = [word.strip() for word in environ.get("TPU_RUNTIME_METRICS_PORTS", "").split(",")]
+    return [word for word in words if word.isascii() and word.isdigit()]
 
 
 def profiler(setting: str | None, environ: Mapping[str, str]) -> str:
-    """The TPU node whose profiler is asked, as ``host:port``, or its name, or ""; ports are the profiler's."""
-    if setting == "off":
-        return ""
-    word = setting if setting not in (None, "auto") else ""
-    if word:
-        return word
-    named = environ.get("KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS", "").strip() or environ.get("TPU_NAME", "").strip()
-    place = named.split(",")[0].strip().rpartition("://")[2].rstrip("/")
-    return "" if place == "local" else with_port(place)
+    """The address of the profiler of a TPU node, or the name of the node; "" for none."""
+    if setting not in (None, "auto"):
+        return "" if setting == "off" else str(setting)
+    node = environ.get("KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS", "").strip() or environ.get("TPU_NAME", "").strip()
+    node = node.split(",")[0].strip().rpartition("://")[2].rstrip("/")
+    return "" if node == "local" else _with_profiler_port(node)
 
 
-def with_port(place: str) -> str:
-    """An address with the profiler's port in the place of the node's own; a name as it is."""
-    port = port_of(place)
-    if port is None:
-        return f"{bracketed(place)}:{_PROFILER}" if _is_address(place) else place
-    return f"{place.rpartition(':')[0]}:{_PROFILER if port == MASTER else port}"
+def _with_profiler_port(node: str) -> str:
+    """The address of a node with the port of its profiler; a name is returned as it is."""
+    port = _port(node)
+    if port is not None:
+        return f"{node.rpartition(':')[0]}:{_PROFILER_PORT if port == _NODE_PORT else port}"
+    try:
+        ipaddress.ip_address(node.strip("[]"))
+    except ValueError:
+        return node
+    return f"{_bracketed(node)}:{_PROFILER_PORT}"
 
 
-def port_of(place: str) -> int | None:
-    """The port that an address ends in, if it does."""
-    host, _, port = place.rpartition(":")
+def _port(address: str) -> int | None:
+    """The port of an address, if it has one."""
+    host, _, port = address.rpartition(":")
     if not host or (":" in host and not host.endswith("]")) or not (port.isascii() and port.isdigit()):
         return None
     return int(port)
 
 
-def _is_address(place: str) -> bool:
-    import ipaddress
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
+
+def resolved(drivers: Drivers, node: str, environ: Mapping[str, str]) -> str:
+    """The address of a profiler. The name of a node is looked up by Google's client, in a child process.
+
+    Raises:
+        Unavailable: the client is not installed.
+        OSError: the lookup failed; it may succeed later.
+    """
+    if not node or _port(node) is not None or node.startswith("unix:"):
+        return node
+    tool = Tool("cloud-tpu-client", python_executable(), environment=("TPU_", "CLOUDSDK_", "GOOGLE_"))
+    zone, project = (environ.get(f"CLOUDSDK_{word}", "") for word in ("COMPUTE_ZONE", "CORE_PROJECT"))
+    output = drivers.command(tool).run(["-I", "-c", _RESOLVE, node, zone, project], _RESOLVE_TIMEOUT)
+    last_line = output.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2][:200]
+    if last_line == "not installed":
+        raise Unavailable(
+            f"TPU_NAME={node} is a name, and the package that looks up its address is not installed",
+            "pip install cloud-tpu-client, or set TPU_NAME to grpc://<address>:8470",
+        )
     try:
-        ipaddress.ip_address(place.strip("[]"))
-    except ValueError:
-        return False
-    return True
-
-
-def bracketed(place: str) -> str:
-    """A host as it stands before a port."""
-    return f"[{place}]" if ":" in place and not place.startswith("[") else place
+        if output.code:
+            raise ValueError(last_line or f"exit status {output.code}")
+        first = json.loads(output.stdout)[0]
+        return _with_profiler_port(f"{_bracketed(str(first['ipAddress']))}:{int(first.get('port') or _NODE_PORT)}")
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise OSError(f"the address of TPU_NAME={node} cannot be looked up: {error}") from None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from opentelemetry.instrumentation.hardware.drivers import DriverError
@@ -35,9 +37,30 @@ class Sample(NamedTuple):
         distribution: ``count``, ``mean``, ``buckets`` and ``bounds`` (their upper ends, one fewer), where valid.
     """
 
-    labels: dict[str, str | int]
+    labels: Mapping[str, str | int]
     value: Number | None = None
-    distribution: dict[str, Any] | None = None
+    distribution: Mapping[str, Any] | None = None
+
+    @property
+    def device(self) -> int | None:
+        """The number of the device. Numbers run over all hosts of a slice; None if there is no plausible one."""
+        labels = self.labels
+        number = labels.get("device-id", labels.get("device_ordinal"))
+        if number is None:
+            number = next((value for value in labels.values() if isinstance(value, int)), None)
+        if isinstance(number, str):
+            number = int(number) if re.fullmatch("[0-9]{1,8}", number) else None
+        return number if number is not None and 0 <= number < 1 << 24 else None
+
+    def label(self, name: str, pattern: str) -> str:
+        """A label in lower case; "" if it does not match the pattern."""
+        text = str(self.labels.get(name, "")).lower()
+        return text if re.fullmatch(pattern, text) else ""
+
+    @property
+    def core_type(self) -> str:
+        """``tensorcore`` or ``sparsecore``; "" if it is not reported."""
+        return self.label("core_type", "[a-z][a-z0-9_]{0,31}")
 
 
 class Services:

@@ -1,26 +1,80 @@
-"""Whether there is a TPU, and where it can be asked. Nothing is asked yet."""
+"""Whether there is a TPU: the chips on the PCI bus, and the services that settings and environment name."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
 
 from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.sources.tpu import addresses, chips
+from opentelemetry.instrumentation.hardware.sources.tpu import addresses
+from opentelemetry.instrumentation.hardware.sources.tpu.fields import CHIPS, Chip
 from opentelemetry.instrumentation.hardware.system.files import Files
 
+_GOOGLE: Final = "1ae0"
+_DEVICES: Final = "/sys/bus/pci/devices"
+_LIST: Final = "/proc/bus/pci/devices"
+"""All devices in one file, so that other machines read no more than that; absent in some containers."""
 
-class Ways:
-    """Where a TPU is asked: what the settings, the bus and the environment come to."""
 
-    def __init__(self, config: Config, environ: Mapping[str, str], kernel: Files | None) -> None:
-        named = [word for word in config.tpu_runtime or () if word not in ("auto", "off")]
-        self.chips = chips.found(kernel) if kernel is not None else []
-        here = bool(self.chips or named or addresses.told(environ))
-        self.runtime = addresses.runtime(config.tpu_runtime, environ) if here else ()
-        asked = config.tpu_profiler not in (None, "auto", "off")
-        self.profiler = addresses.profiler(config.tpu_profiler, environ) if asked or not here else ""
-        self.sdk = config.libtpu == "on"
+class PciChip(NamedTuple):
+    """A chip and its PCI address."""
+
+    bdf: str
+    kind: Chip
+
+
+class Presence:
+    """The chips of this host, and the addresses of services.
+
+    Attributes:
+        chips: the chips on the PCI bus.
+        runtime: the addresses of metric services.
+        profiler: the address of a profiler, or the name of a TPU node; "" for none.
+    """
+
+    def __init__(self, config: Config, environ: Mapping[str, str], files: Files | None) -> None:
+        self.chips = pci_chips(files) if files is not None else []
+        named = any(address not in ("auto", "off") for address in config.tpu_runtime or ())
+        is_local = bool(self.chips) or named or addresses.has_runtime(environ)
+        self.runtime = addresses.runtime(config.tpu_runtime, environ) if is_local else ()
+        is_remote = not is_local or config.tpu_profiler not in (None, "auto")
+        self.profiler = addresses.profiler(config.tpu_profiler, environ) if is_remote else ""
 
     def __bool__(self) -> bool:
-        """Whether there is a TPU, or the address of one."""
         return bool(self.chips or self.runtime or self.profiler)
+
+
+def pci_chips(files: Files) -> list[PciChip]:
+    """The chips in the order of the bus. The functions of a chip count once."""
+    try:
+        lines = files.read(_LIST).decode("ascii", "replace").splitlines()
+    except OSError:
+        pass
+    else:
+        if not any(line.split("\t")[1:2] and line.split("\t")[1].startswith(_GOOGLE) for line in lines):
+            return []
+    chips: dict[str, PciChip] = {}
+    for bdf, kind in sorted(_functions(files)):
+        chips.setdefault(bdf.rpartition(".")[0], PciChip(bdf, kind))
+    return [*chips.values()]
+
+
+def _functions(files: Files) -> Iterator[tuple[str, Chip]]:
+    try:
+        names = files.names(_DEVICES)
+    except OSError:
+        return
+    for bdf in names:
+        if _id(files, bdf, "vendor") == _GOOGLE:
+            device = _id(files, bdf, "device")
+            kind = CHIPS.get(device) or CHIPS.get(f"{device}/{_id(files, bdf, 'subsystem_device')}")
+            if kind is not None:
+                yield bdf, kind
+
+
+def _id(files: Files, bdf: str, name: str) -> str:
+    """A hexadecimal number of a device; "" if it cannot be read."""
+    try:
+        return files.read(f"{_DEVICES}/{bdf}/{name}").decode("ascii", "replace").strip().removeprefix("0x")
+    except OSError:
+        return ""

@@ -1,16 +1,14 @@
-"""What libtpu's own SDK says of the TPU, beside what the runtime does: it reads the driver.
+"""libtpu's SDK, which reads the driver: TensorCore utilization, link health and throttling.
 
-It is never loaded into the program: a call of it holds the interpreter lock while it waits, for 20 seconds if need be.
-A child loads it, on request only, and says a line of JSON every so often.
-https://cloud.google.com/tpu/docs/tpu-monitoring-library
+It is never loaded into the program, because its calls hold the interpreter lock for up to 20 seconds. A child process
+loads it and prints a line of JSON every few seconds. https://cloud.google.com/tpu/docs/tpu-monitoring-library
 """
 
 from __future__ import annotations
 
 import json
-import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -20,7 +18,12 @@ from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool, pyth
 PERIOD: Final = 10.0
 """Seconds between two lines, at least."""
 
-PROGRAM: Final = """\
+NAMES: Final = ("tensorcore_util", "ici_link_health", "tpu_throttle_score")
+
+_MOST: Final = 1024
+"""Values of a metric, at most."""
+
+_PROGRAM: Final = """\
 import json, sys, time
 try:
     from libtpu.sdk import tpumonitoring as tpu
@@ -29,122 +32,103 @@ except Exception as error:
     time.sleep(1e6)
 while True:
     began = time.monotonic()
-    said = {}
+    values = {}
     for name in sys.argv[2:]:
         try:
-            said[name] = [str(each) for each in tpu.get_metric(name).data()]
+            values[name] = [str(each) for each in tpu.get_metric(name).data()]
         except Exception:
             pass
-    print(json.dumps(said), flush=True)
+    print(json.dumps(values), flush=True)
     time.sleep(max(0.0, began + float(sys.argv[1]) - time.monotonic()))
 """
 
-NAMES: Final = ("tensorcore_util", "ici_link_health", "tpu_throttle_score")
-
 
 def tool() -> Tool:
-    """The child: a Python like this one."""
+    """The child process: the same Python."""
     return Tool("libtpu", python_executable(), environment=("TPU_", "LIBTPU_", "CLOUD_TPU_"))
 
 
-class Said(NamedTuple):
-    """What a line says.
+class Values(NamedTuple):
+    """The values of a line.
 
     Attributes:
-        tensorcore: percent of each core, in the driver's order; None for one that is not said.
-        links: how ill each link is: 0 healthy to 10 not usable.
+        tensorcore: percent of each core, in the order of the driver; None if it is invalid.
+        links: the health of each link: 0 healthy to 10 unusable.
         throttle: by device, 0 not throttled to 10.
     """
 
-    tensorcore: tuple[float | None, ...]
-    links: Mapping[str, int]
-    throttle: Mapping[int, int]
+    tensorcore: tuple[float | None, ...] = ()
+    links: Mapping[str, int] = MappingProxyType({})
+    throttle: Mapping[int, int] = MappingProxyType({})
 
 
-NOTHING: Final = Said((), MappingProxyType({}), MappingProxyType({}))
+class _NotInstalledError(ValueError):
+    """libtpu cannot be imported."""
 
 
-def parse(line: bytes) -> Said:
-    """A line of the child.
+def parse(line: bytes) -> Values:
+    """Parse a line.
 
     Raises:
-        ValueError: it is none; or the SDK is missing, and the text says so.
+        ValueError: it is not a line of the child, or the SDK cannot be imported.
     """
-    said = json.loads(line)
-    if not isinstance(said, dict):
-        raise ValueError("the child of libtpu says no object")
-    if "missing" in said:
-        raise ValueError(f"libtpu's SDK cannot be imported: {str(said['missing'])[:200]}")
-    links: dict[str, int] = {}
-    throttle: dict[int, int] = {}
-    for each in _list(said, "ici_link_health"):
-        found = re.fullmatch(r"([a-z0-9_.]{1,64}): *([0-9]{1,2})", each)
-        if found and int(found[2]) <= 10:
-            links[found[1]] = int(found[2])
-    for each in _list(said, "tpu_throttle_score"):
-        found = re.fullmatch(r"([0-9]{1,6})-([0-9]{1,2})", each)
-        if found and int(found[2]) <= 10:
-            throttle[int(found[1])] = int(found[2])
-    return Said(tuple(map(_percent, _list(said, "tensorcore_util"))), links, throttle)
+    values = json.loads(line)
+    if not isinstance(values, dict):
+        raise ValueError("the child process of libtpu printed an invalid line")
+    if "missing" in values:
+        raise _NotInstalledError(f"libtpu's SDK cannot be imported: {str(values['missing'])[:200]}")
+    links = [re.fullmatch(r"([a-z0-9_.]{1,64}): *([0-9]|10)", text) for text in _texts(values, "ici_link_health")]
+    scores = [re.fullmatch(r"([0-9]{1,6})-([0-9]|10)", text) for text in _texts(values, "tpu_throttle_score")]
+    return Values(
+        tuple(map(_percent, _texts(values, "tensorcore_util"))),
+        {found[1]: int(found[2]) for found in links if found},
+        {int(found[1]): int(found[2]) for found in scores if found},
+    )
 
 
-def _list(said: Mapping[str, Any], name: str) -> list[str]:
-    listed = said.get(name)
-    return [each for each in listed[:1024] if isinstance(each, str)] if isinstance(listed, list) else []
+def _texts(values: Mapping[str, Any], name: str) -> list[str]:
+    listed = values.get(name)
+    return [each for each in listed[:_MOST] if isinstance(each, str)] if isinstance(listed, list) else []
 
 
 def _percent(text: str) -> float | None:
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) and 0 <= number <= 100 else None
+    percent = float(text) if re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,9})?", text) else None
+    return percent if percent is not None and percent <= 100 else None
 
 
 class Sdk:
-    """The SDK in its child.
+    """The SDK in its child process. Its failure costs only its own values.
 
     Args:
         stream: runs the child.
         interval: seconds between two samples.
+
+    Attributes:
+        error: why there are no values.
     """
 
     def __init__(self, stream: StreamingCommand, interval: float) -> None:
+        self.error = ""
         self._stream = stream
         self._period = max(PERIOD, interval)
         self._running = False
-        self._gone = False
-        self._trouble = ""
-        self._said = NOTHING
+        self._installed = True
+        self._values = Values()
 
-    def read(self) -> Said:
-        """The newest of what it said; nothing where it fails, which costs nothing else."""
-        if self._gone:
-            return NOTHING
+    def read(self) -> Values:
+        """The newest values."""
+        if not self._installed:
+            return self._values
         try:
             if not self._running:
-                self._said = NOTHING
-                self._stream.open(["-I", "-c", PROGRAM, f"{self._period:g}", *NAMES], self._period)
+                self._stream.open(["-I", "-c", _PROGRAM, f"{self._period:g}", *NAMES], self._period)
                 self._running = True
-            lines = self._stream.read()
-        except OSError as error:
-            self._running = False
-            self._trouble = str(error)
-            self._said = NOTHING
-            return self._said
-        if lines:
-            self._trouble = ""
-            try:
-                self._said = parse(lines[-1])
-            except ValueError as error:
-                self._trouble = str(error)
-                self._said = NOTHING
-                if b'"missing"' in lines[-1]:
-                    self._gone = True
-                    self._stream.close()
-        return self._said
-
-    def unsupported(self) -> Iterator[str]:
-        """What is not said, and why."""
-        if self._trouble:
-            yield f"google.tpu.link.health, google.tpu.throttle.score, hw.npu.utilization (tensorcore): {self._trouble}"
+            for line in self._stream.read()[-1:]:
+                self._values, self.error = parse(line), ""
+        except (OSError, ValueError) as error:
+            self._values, self.error = Values(), str(error)
+            self._running = not isinstance(error, OSError)
+            if isinstance(error, _NotInstalledError):
+                self._installed = False
+                self._stream.close()
+        return self._values

@@ -1,0 +1,87 @@
+"""What is read of a TPU: the metrics of the runtime, the values of the SDK and of the profiler, and the kinds of chips.
+
+https://github.com/AI-Hypercomputer/cloud-accelerator-diagnostics/blob/main/tpu_info/tpu_info/metrics.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.accelerators.fields import Field, npu_utilization
+
+DUTY_CYCLE: Final = "tpu.runtime.tensorcore.dutycycle.percent"
+MEMORY_USED: Final = "tpu.runtime.hbm.memory.usage.bytes"
+MEMORY_TOTAL: Final = "tpu.runtime.hbm.memory.total.bytes"
+MEMORY_BANDWIDTH: Final = "tpu.runtime.hbm.utilization.percent"
+QUEUE_SIZE: Final = "hlo.queue.size.gauge"
+IDLE_DURATION: Final = "tpu.runtime.tensorcore.idle_duration.seconds"
+EXECUTION: Final = "hlo.execution.timing.distribution.microseconds"
+TRANSFERS: Final[Mapping[str, str]] = {
+    kind: f"megascale.{name}_latencies.microsecond.cumulative.distribution"
+    for kind, name in {
+        "dcn": "dcn_transfer",
+        "dcn_inbound": "dcn_inbound_transfer",
+        "host_to_device": "host_to_device_transfer",
+        "device_to_host": "device_to_host_transfer",
+        "collective": "collective_end_to_end",
+        "compute": "mxla_compute",
+    }.items()
+}
+"""Distributions of latencies, by ``google.tpu.transfer.kind``."""
+
+GAUGES: Final[Mapping[str, Field]] = {
+    DUTY_CYCLE: npu_utilization(),
+    MEMORY_USED: Field(c.HW_NPU_MEMORY_USAGE),
+    MEMORY_TOTAL: Field(c.HW_NPU_MEMORY_LIMIT),
+    MEMORY_BANDWIDTH: npu_utilization("hbm"),
+}
+"""Gauges that every device has once, sampled."""
+
+SLOW_GAUGES: Final[Mapping[str, Field]] = {IDLE_DURATION: Field(c.GOOGLE_TPU_IDLE_DURATION)}
+
+SAMPLED: Final = (*GAUGES, QUEUE_SIZE)
+SLOW: Final = (*SLOW_GAUGES, EXECUTION, *TRANSFERS.values())
+
+METRICS: Final[Mapping[str, str]] = {
+    DUTY_CYCLE: "hw.npu.utilization (general)",
+    MEMORY_USED: "hw.npu.memory.usage",
+    MEMORY_TOTAL: "hw.npu.memory.limit",
+    MEMORY_BANDWIDTH: "hw.npu.utilization (hbm)",
+    QUEUE_SIZE: "google.tpu.hlo.queue.size",
+    IDLE_DURATION: "google.tpu.idle.duration",
+    EXECUTION: "google.tpu.hlo.execution.*",
+    **{name: f"google.tpu.transfer.* ({kind})" for kind, name in TRANSFERS.items()},
+}
+"""The metrics that are missing where the runtime does not have one of its own."""
+
+TENSORCORE: Final = npu_utilization("tensorcore")
+
+MATRIX: Final = npu_utilization("matrix")
+BUSY: Final = npu_utilization("general")
+"""Values of the profiler."""
+
+
+class Chip(NamedTuple):
+    """A kind of chip.
+
+    Attributes:
+        model: its name.
+        shares_duty_cycle: whether its two cores are devices of their own, with one duty cycle for both.
+    """
+
+    model: str
+    shares_duty_cycle: bool = False
+
+
+CHIPS: Final[Mapping[str, Chip]] = {
+    "0027/004e": Chip("TPU v2", True),
+    "0027/004f": Chip("TPU v3", True),
+    "005e": Chip("TPU v4"),
+    "0063": Chip("TPU v5e"),
+    "0062": Chip("TPU v5p"),
+    "006f": Chip("TPU v6e"),
+    "0076": Chip("TPU7x"),
+}
+"""By PCI device; with the subsystem where one device has two kinds."""
