@@ -559,11 +559,11 @@ SENTENCES: list[tuple[str, Environ, str, str]] = [
         f"{ROCR}=0 and {CUDA}=0: there is no {KFD}, so it is not known how ROCm counts them; all are reported",
     ),
     ("amd-smi-no-address", {ROCR: "0"}, "all", f"{ROCR}=0: the tool does not say the address of a GPU, so"),
-    ("neuron", {COUNT: "2"}, "all", f"{COUNT}=2: the runtime takes cores that are free"),
-    ("neuron", {CORES: "all"}, "all", f"{CORES}=all: this is no core"),
-    ("neuron", {CORES: "0-"}, "all", f"{CORES}=0-: this is no core"),
-    ("neuron", {CORES: "0,x"}, "all", f"{CORES}=0,x: this is no core"),
-    ("neuron-node-1", {CORES: "0"}, "1", f"{CORES}=0: of the devices"),
+    ("neuron", {COUNT: "2"}, "all", f"{COUNT}=2: the runtime uses cores that are free"),
+    ("neuron", {CORES: "all"}, "all", f"{CORES}=all: not a core or a range of cores"),
+    ("neuron", {CORES: "0-"}, "all", f"{CORES}=0-: not a core or a range of cores"),
+    ("neuron", {CORES: "0,x"}, "all", f"{CORES}=0,x: not a core or a range of cores"),
+    ("neuron-node-1", {CORES: "0"}, "1", f"{CORES}=0: this container has only some"),
 ]
 
 
@@ -1011,7 +1011,10 @@ def _amd(gpus: Sequence[Gpu]) -> tuple[VisibilityRule, Sequence[FoundDevice]]:
 
 
 def _neuron(*nodes: str) -> tuple[VisibilityRule, Sequence[FoundDevice]]:
-    return neuron.way(nodes.__contains__), [neuron.device(0, range(4)), neuron.device(1, range(4, 8))]
+    return neuron.visibility_rule(nodes.__contains__), [
+        neuron.neuron_device(0, range(4)),
+        neuron.neuron_device(1, range(4, 8)),
+    ]
 
 
 WAYS: list[tuple[VisibilityRule, Sequence[FoundDevice]]] = [

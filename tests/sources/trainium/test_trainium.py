@@ -45,9 +45,9 @@ from opentelemetry.instrumentation.hardware.model import Series, Unavailable, Va
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import SourceContext
 from opentelemetry.instrumentation.hardware.sources.trainium import Trainium
-from opentelemetry.instrumentation.hardware.sources.trainium.files import Sysfs
-from opentelemetry.instrumentation.hardware.sources.trainium.monitor import configuration, period_of, said_period
 from opentelemetry.instrumentation.hardware.sources.trainium.report import ECC, Hardware, parse
+from opentelemetry.instrumentation.hardware.sources.trainium.sysfs import Sysfs
+from opentelemetry.instrumentation.hardware.sources.trainium.tool import configuration, configured_period, period_for
 from opentelemetry.instrumentation.hardware.wandb.trainium import KEYS, Probe
 
 pytestmark = pytest.mark.usefixtures("no_child_is_left")
@@ -60,7 +60,7 @@ RESULT, TAG = c.NEURON_RESULT, c.NEURON_TAG
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for the first line of a child for as long as a busy machine needs."""
-    monkeypatch.setattr("opentelemetry.instrumentation.hardware.sources.trainium._PATIENCE", LONG)
+    monkeypatch.setattr("opentelemetry.instrumentation.hardware.sources.trainium.driver._FIRST_REPORT", LONG)
     monkeypatch.setattr("opentelemetry.instrumentation.hardware.drivers.streaming._FIRST_LINE", LONG)
 
 
@@ -136,7 +136,7 @@ def test_runtime_error_is_remarked_and_runtime_without_pid_is_dropped() -> None:
     del nobody["pid"]
     found = parse(json.dumps(report([broken, nobody], 1, 1, TRN1)).encode())
     assert [each.pid for each in found.runtimes] == [7]
-    assert found.errors == ("the runtime of 7: it has gone",)
+    assert found.errors == ("runtime of 7: it has gone",)
 
 
 @pytest.mark.parametrize("lie", [True, "12", None, -1, 1e400, 1e30, [], {}, "NaN", 0.5])
@@ -187,7 +187,7 @@ def test_invalid_core_numbers_and_unprintable_tags_are_dropped() -> None:
     ],
 )
 def test_line_that_is_no_report_is_refused(line: bytes) -> None:
-    with pytest.raises(ValueError, match="which is no report"):
+    with pytest.raises(ValueError, match="not a report"):
         parse(line)
 
 
@@ -384,7 +384,9 @@ def test_default_tag_matches_a_runtime_by_its_pid_in_the_container(tags: tuple[i
     counts = series_of(found, c.AWS_NEURON_EXECUTION_COUNT)
     assert [number for series, number in counts.items() if series.attributes[RESULT] == "completed"] == ours * [2600]
     assert all(TAG not in series.attributes for series in counts), "numbers of processes are no attributes"
-    assert any("NEURON_PROCESS_TAG that no other has" in sentence for sentence in source.unsupported) is not bool(ours)
+    assert any(
+        "NEURON_PROCESS_TAG that no other process has" in sentence for sentence in source.unsupported
+    ) is not bool(ours)
 
 
 def test_first_torchrun_rank_reports_the_cores_and_others_only_their_own() -> None:
@@ -401,9 +403,9 @@ def test_first_torchrun_rank_reports_the_cores_and_others_only_their_own() -> No
             (CHILD, True, {f"/proc/{CHILD}/task/{CHILD}/children": "", f"/proc/{CHILD}/fd/3": "/dev/neuron0"}),
         )
     ]
-    first = {series.metric.scope.value for series in found[0]}
+    first, other = ({series.metric.scope.value for series in each} for each in found)
     assert first == {"host", "process"}
-    assert found[1] == {}, "it listens from the next reading on"
+    assert other == {"process"}
 
 
 def test_job_member_starts_neuron_monitor_when_it_uses_a_core() -> None:
@@ -479,11 +481,17 @@ def test_neuron_sysfs_files_are_found_in_old_and_new_places(made: Any) -> None:
     assert files.cores == {0: 4, 1: 4}
     assert files.text(1, "serial_number") == "00aa00bb00cc0001"
     assert files.text(0, "device_name") == "Inferentia2"
-    assert dict(files.errors(0, {})) == {"mem_uncorrected": 2, "mem_repairable": 0, "sram_uncorrected": 2}
-    assert files.power(0) == 0.225
-    sizes = {name: size for name, size in files.memory(1, 3) if size}
+    assert files.errors(0, {}) == {
+        "mem_ecc_uncorrected": 2,
+        "mem_ecc_repairable_uncorrected": 0,
+        "sram_ecc_uncorrected": 2,
+    }
+    assert files.power_percent(0) == 22.5
+    sizes = {name: size for name, size in files.memory_by_category(1, 3).items() if size}
     assert sizes == {"dma_rings": 4096, "model_code": 4_000_000, "tensors": 1_500_000}
-    assert files.used(1) == sum(size for core in range(4) for _, size in files.memory(1, core)) == 16_016_384
+    assert (
+        files.memory_used(1) == sum(sum(files.memory_by_category(1, core).values()) for core in range(4)) == 16_016_384
+    )
 
 
 def test_single_moved_sysfs_file_is_found_but_no_namesake() -> None:
@@ -498,14 +506,14 @@ def test_single_moved_sysfs_file_is_found_but_no_namesake() -> None:
         )
         files[path.replace(power, "neuron0/deeper/power/utilization")] = files.pop(path)
     found = Sysfs(Npus(files, None).files())
-    assert found.used(0) == 1_000_000 + 1_000_000 + 4096
-    assert found.power(0) == 0.215
+    assert found.memory_used(0) == 1_000_000 + 1_000_000 + 4096
+    assert found.power_percent(0) == 21.5
 
 
 def test_device_memory_is_dropped_when_one_core_is_unknown() -> None:
     files = old_files(1, 2, 1)
     del files["/sys/devices/virtual/neuron_device/neuron0/neuron_core1/stats/memory_usage/device_mem/total"]
-    assert Sysfs(Npus(files, None).files()).used(0) is None
+    assert Sysfs(Npus(files, None).files()).memory_used(0) is None
     found = all_of(site(Npus(HOST | files | program(), said_of(runtime(STRANGER, (0,), 1)))))
     sizes = runtime(STRANGER, (0,), 1)["report"]["memory_used"]["neuron_runtime_used_bytes"]
     assert [*series_of(found, c.HW_NPU_MEMORY_USAGE).values()] == [sizes["neuron_device"]], "what runtimes say"
@@ -537,7 +545,7 @@ def test_unloaded_and_reloaded_neuron_driver() -> None:
     drivers.become(Npus(HOST | program(), None))
     all_of(source)
     assert all_of(source) == {}
-    assert source.errors == ["the Neuron driver has been taken out"]
+    assert source.errors == ["the Neuron driver has been unloaded"]
     drivers.become(Npus(HOST | moved_files(1, 2, 2) | program(), None))
     all_of(source)
     found = all_of(source)
@@ -568,7 +576,7 @@ def test_sysfs_search_skips_unneeded_files() -> None:
 def test_invalid_power_status_is_dropped(text: str) -> None:
     files = old_files(1, 1, 0)
     files["/sys/devices/virtual/neuron_device/neuron0/stats/power/utilization"] = text
-    assert Sysfs(Npus(files, None).files()).power(0) is None
+    assert Sysfs(Npus(files, None).files()).power_percent(0) is None
 
 
 def test_broken_neuron_sysfs_gives_no_values() -> None:
@@ -679,7 +687,7 @@ def test_neuron_monitor_runs_while_the_source_is_open(tmp_path: Path, monkeypatc
 def test_neuron_monitor_is_found_in_opt_aws(tmp_path: Path) -> None:
     script = f"""
 import os, subprocess
-from {parse.__module__.rpartition(".")[0]}.monitor import TOOL
+from {parse.__module__.rpartition(".")[0]}.tool import TOOL
 subprocess.run(["mount", "-t", "tmpfs", "none", "/opt"], check=True)
 os.makedirs("/opt/aws/neuron/bin")
 open("/opt/aws/neuron/bin/neuron-monitor", "w").close()
@@ -725,7 +733,7 @@ def test_report_of_several_pipe_buffers_is_read(tmp_path: Path) -> None:
 def test_failing_neuron_monitor_costs_only_its_own_metrics_and_is_restarted(
     tmp_path: Path, how: dict[str, Any], reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("opentelemetry.instrumentation.hardware.sources.trainium._PATIENCE", 0.2)
+    monkeypatch.setattr("opentelemetry.instrumentation.hardware.sources.trainium.driver._FIRST_REPORT", 0.2)
     tool, drivers = Tool(tmp_path, own(1), **how), Ahead()
     with staged(tool, drivers) as stage:
         said: list[str] = []
@@ -761,10 +769,10 @@ def test_garbage_before_the_first_report_is_skipped(tmp_path: Path) -> None:
 
 @linux
 def test_silent_neuron_monitor_is_remarked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("opentelemetry.instrumentation.hardware.sources.trainium._PATIENCE", 0.2)
+    monkeypatch.setattr("opentelemetry.instrumentation.hardware.sources.trainium.driver._FIRST_REPORT", 0.2)
     with opened("trainium", **Tool(tmp_path, own(1), silent_after=0).settings) as source:
         assert all_of(source) == {}
-        assert source.errors == ["neuron-monitor has not answered yet"]
+        assert source.errors == ["neuron-monitor has not reported yet"]
 
 
 @linux
@@ -772,7 +780,7 @@ def test_neuron_monitor_with_other_output_makes_the_source_ill(tmp_path: Path) -
     tool = Tool(tmp_path, {"hello": "world"})
     with staged(tool) as stage:
         stage.tick()
-        assert any("# ill" in line and "which is no report" in line for line in stage.remarks())
+        assert any("# ill" in line and "not a report" in line for line in stage.remarks())
 
 
 @linux
@@ -824,7 +832,7 @@ def test_stale_reports_are_dropped_after_a_pause() -> None:
 
 @pytest.mark.parametrize(("interval", "period"), [(0, 30.0), (0.5, 1.0), (2, 2.0), (2.5, 3.0), (3600, 60.0)])
 def test_report_period_is_the_sample_interval_in_whole_seconds(interval: float, period: float) -> None:
-    assert period_of(interval) == period
+    assert period_for(interval) == period
     assert json.loads(configuration(period, True))["period"] == f"{period:.0f}s"
 
 
@@ -844,7 +852,7 @@ def test_report_period_is_the_sample_interval_in_whole_seconds(interval: float, 
     ],
 )
 def test_report_period_of_the_users_configuration_is_parsed(config: bytes, period: float) -> None:
-    assert said_period(config) == period
+    assert configured_period(config) == period
 
 
 # -- W&B's keys

@@ -116,7 +116,7 @@ class DriverChoice(NamedTuple):
 
     Attributes:
         name: in messages: ``NVML``.
-        setting: the setting that has its path, or ``off``.
+        setting: the setting that has its path, or ``off``; "" if it has none.
         open: opens it.
     """
 
@@ -247,11 +247,11 @@ class AcceleratorSource(Source):
         fix, failure = self.fix if self._has_sign else "", None
         several = len(self.settings) > 1
         for choice in self.drivers():
-            setting = getattr(self.context.config, choice.setting)
+            setting = getattr(self.context.config, choice.setting) if choice.setting else None
             if setting == "off":
                 reasons.append(f"{choice.name} is switched off")
                 continue
-            if not (self._has_sign or setting_path(setting)):
+            if choice.setting and not (self._has_sign or setting_path(setting)):
                 continue
             try:
                 driver = choice.open()

@@ -28,8 +28,9 @@ class Probe(SourceProbe[Trainium, "Runtime | None"]):
         if not source.runtimes:
             return None
         runtime = source.runtimes[0]
-        percent = {core: runtime.percent[core] for core in source.among(runtime.percent)}
-        cores = {core: runtime.cores[core] for core in source.among(runtime.cores)}
+        reported = {core for core in runtime.core_numbers if f"neuroncore{core}" in source.selection}
+        percent = {core: share for core, share in runtime.percent.items() if core in reported}
+        cores = {core: sizes for core, sizes in runtime.cores.items() if core in reported}
         return replace(runtime, percent=percent, cores=cores)
 
 

@@ -1,9 +1,9 @@
-"""What neuron-monitor says at one moment, and which of it is believed.
+"""Parse a report of neuron-monitor.
 
 https://awsdocs-neuron.readthedocs-hosted.com/en/latest/tools/neuron-sys-tools/neuron-monitor-user-guide.html
 
-A report has groups, and each group an error of its own; what a group with an error says is not believed. Older tools
-leave groups and fields out.
+A report has groups, and each group may have an error; the values of a group with an error are dropped. Older versions
+of the tool leave out groups and fields.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RESULTS: Final = (
     "incorrect_input",
     "failed_to_queue",
 )
-"""How an execution can end."""
+"""Results of an execution."""
 
 ERRORS: Final = ("generic", "numerical", "transient", "model", "runtime", "hardware")
 
@@ -37,25 +37,25 @@ CORE_MEMORY: Final = ("constants", "model_code", "model_shared_scratchpad", "run
 
 ECC: Final = ("mem_ecc_corrected", "mem_ecc_uncorrected", "sram_ecc_corrected", "sram_ecc_uncorrected")
 
-_MOST: Final = 4096
-"""Cores, devices or runtimes that an instance may have; more is none of a machine's."""
+_MAX_COUNT: Final = 4096
+"""Cores, devices and runtimes of an instance."""
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """One application that uses NeuronCores.
+    """One process that uses NeuronCores.
 
     Attributes:
-        pid: its process, by the number that the runtime knows.
-        tag: what NEURON_PROCESS_TAG says there, by default the number.
-        used: bytes by ``host`` and ``device``.
-        host: bytes of host memory by category.
-        cores: by core, bytes of device memory by category.
-        percent: by core, its utilization.
-        results: executions that ended so in the period.
-        errors: errors by type.
-        latency: by kind and quantile, seconds; of the executions of the period.
-        cpu: percent of the instance's CPUs by mode.
+        pid: Its process id in the namespace of the Neuron runtime.
+        tag: NEURON_PROCESS_TAG of the process; its own process id by default.
+        used: Bytes of ``host`` and ``device`` memory.
+        host: Bytes of host memory by category.
+        cores: By core, bytes of device memory by category.
+        percent: By core, utilization.
+        results: Executions of the period by result.
+        errors: Errors by type.
+        latency: Seconds by kind and quantile, of the executions of the period.
+        cpu: Percent of the instance's CPUs by mode.
     """
 
     pid: int
@@ -70,20 +70,20 @@ class Runtime:
     cpu: Mapping[str, Number] = field(default_factory=dict)
 
     @property
-    def named(self) -> set[int]:
+    def core_numbers(self) -> set[int]:
         """The cores that it uses."""
         return {*self.percent, *self.cores}
 
 
 @dataclass(frozen=True)
 class Hardware:
-    """What the instance has.
+    """The devices of the instance, which are all alike.
 
     Attributes:
-        model: what kind of device, ``trainium``.
-        memory: bytes of each device.
-        cores: cores of each device.
-        logical: how many of them make one that programs see; None where the tool is older than that.
+        model: ``trainium`` or another type.
+        memory: Bytes of each device.
+        cores: Cores of each device.
+        logical: Cores that programs see as one; None from older tools.
     """
 
     model: str = ""
@@ -94,13 +94,13 @@ class Hardware:
 
 @dataclass(frozen=True)
 class Report:
-    """What is said at one moment.
+    """One report.
 
     Attributes:
-        runtimes: the applications.
-        ecc: by device, memory errors since the driver was loaded, by :data:`ECC`.
-        hardware: what the instance has.
-        errors: the errors that groups speak of, a sentence each.
+        runtimes: The processes.
+        ecc: By device, memory errors since the driver was loaded, by :data:`ECC`.
+        hardware: The devices.
+        errors: Errors of groups.
     """
 
     runtimes: tuple[Runtime, ...] = ()
@@ -110,140 +110,127 @@ class Report:
 
 
 def parse(line: bytes) -> Report:
-    """What one line says.
+    """Parse one line of the tool.
 
     Raises:
-        ValueError: it is no report.
+        ValueError: It is not a report.
     """
-    words = _document(line)
-    wrong: list[str] = []
-    runtimes = tuple(_runtimes(words.get("neuron_runtime_data"), wrong))
-    counters = _group(_table(words.get("system_data")), "neuron_hw_counters", "", wrong)
-    return Report(runtimes, dict(_errors(counters)), _hardware(words.get("neuron_hardware_info"), wrong), tuple(wrong))
+    try:
+        document = DECODER.decode(line.decode(errors="replace"))
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict) or not ({"neuron_runtime_data", "system_data"} & {*document}):
+        raise ValueError(f"not a report: {line[:80].decode(errors='replace')!r}")
+    errors: list[str] = []
+    runtimes = tuple(_runtimes(document.get("neuron_runtime_data"), errors))
+    counters = _group(_table(document.get("system_data")), "neuron_hw_counters", "", errors)
+    hardware = _hardware(_group(document, "neuron_hardware_info", "", errors))
+    return Report(runtimes, dict(_ecc(counters)), hardware, tuple(errors))
 
 
-def _runtimes(entries: object, wrong: list[str]) -> Iterator[Runtime]:
-    for each in (entries if isinstance(entries, list) else [])[:_MOST]:
-        words = _table(each)
-        pid = count(words.get("pid"))
-        tag = _text(words.get("neuron_runtime_tag"))
+def _runtimes(entries: object, errors: list[str]) -> Iterator[Runtime]:
+    for entry in map(_table, _list(entries)):
+        pid = count(entry.get("pid"))
+        tag = _text(entry.get("neuron_runtime_tag"))
         if pid is None:
             continue
-        whose = f" of {tag or pid}"
-        _complain(words.get("error"), f"the runtime{whose}", wrong)
-        report = _table(words.get("report"))
-        memory = _table(_group(report, "memory_used", whose, wrong).get("neuron_runtime_used_bytes"))
-        parts = _table(memory.get("usage_breakdown"))
-        stats = _group(report, "execution_stats", whose, wrong)
-        counters = _group(report, "neuroncore_counters", whose, wrong)
-        usage = _table(_group(report, "neuron_runtime_vcpu_usage", whose, wrong).get("vcpu_usage"))
+        of_runtime = f" of {tag or pid}"
+        if entry.get("error"):
+            errors.append(f"runtime{of_runtime}: {_error(entry)}")
+        report = _table(entry.get("report"))
+        memory = _table(_group(report, "memory_used", of_runtime, errors).get("neuron_runtime_used_bytes"))
+        breakdown = _table(memory.get("usage_breakdown"))
+        stats = _group(report, "execution_stats", of_runtime, errors)
+        counters = _group(report, "neuroncore_counters", of_runtime, errors)
+        cpu = _table(_group(report, "neuron_runtime_vcpu_usage", of_runtime, errors).get("vcpu_usage"))
         yield Runtime(
             pid,
             tag,
             _known({"host": count(memory.get("host")), "device": count(memory.get("neuron_device"))}),
-            _counts(parts.get("host"), HOST_MEMORY),
-            {core: _counts(each, CORE_MEMORY) for core, each in _indexed(parts.get("neuroncore_memory_usage"))},
+            _counts(breakdown.get("host"), HOST_MEMORY),
+            {core: _counts(each, CORE_MEMORY) for core, each in _by_core(breakdown.get("neuroncore_memory_usage"))},
             dict(_percents(counters.get("neuroncores_in_use"))),
             _counts(stats.get("execution_summary"), RESULTS),
             _counts(stats.get("error_summary"), ERRORS),
             dict(_latencies(stats.get("latency_stats"))),
-            _known({mode: number(usage.get(mode), 0, 100) for mode in ("user", "system")}),
+            _known({mode: number(cpu.get(mode), 0, 100) for mode in ("user", "system")}),
         )
 
 
 def _percents(cores: object) -> Iterator[tuple[int, Number]]:
-    for core, each in _indexed(cores):
-        percent = number(each.get("neuroncore_utilization"), 0, 101)
+    for core, counters in _by_core(cores):
+        percent = number(counters.get("neuroncore_utilization"), 0, 101)
         if percent is not None:
             yield core, min(percent, 100)
 
 
-def _latencies(words: object) -> Iterator[tuple[tuple[str, str], Number]]:
+def _latencies(stats: object) -> Iterator[tuple[tuple[str, str], Number]]:
     for kind, name in LATENCIES.items():
-        quantiles = _table(_table(words).get(name))
+        quantiles = _table(_table(stats).get(name))
         for quantile in QUANTILES:
             seconds = number(quantiles.get(quantile), 0, 1e6)
             if seconds is not None:
                 yield (kind, quantile), seconds
 
 
-def _errors(counters: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, int]]]:
-    devices = counters.get("neuron_devices")
-    for each in (devices if isinstance(devices, list) else [])[:_MOST]:
-        device = count(_table(each).get("neuron_device_index"))
-        found = _counts(each, ECC)
-        if device is not None and device < _MOST and found:
-            yield device, found
+def _ecc(counters: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, int]]]:
+    for entry in map(_table, _list(counters.get("neuron_devices"))):
+        device = count(entry.get("neuron_device_index"))
+        ecc = _counts(entry, ECC)
+        if device is not None and device < _MAX_COUNT and ecc:
+            yield device, ecc
 
 
-def _hardware(words: object, wrong: list[str]) -> Hardware:
-    said = _table(words)
-    _complain(said.get("error"), "neuron_hardware_info", wrong)
-    if said.get("error"):
-        return Hardware()
+def _hardware(info: Mapping[str, Any]) -> Hardware:
     return Hardware(
-        _text(said.get("neuron_device_type")),
-        count(said.get("neuron_device_memory_size")) or None,
-        count(said.get("neuroncore_per_device_count")) or None,
-        count(said.get("logical_neuroncore_config")) or None,
+        _text(info.get("neuron_device_type")),
+        count(info.get("neuron_device_memory_size")) or None,
+        count(info.get("neuroncore_per_device_count")) or None,
+        count(info.get("logical_neuroncore_config")) or None,
     )
 
 
-def _group(report: Mapping[str, Any], name: str, whose: str, wrong: list[str]) -> Mapping[str, Any]:
-    """A group that has no error."""
-    found = _table(report.get(name))
-    if found.get("error"):
-        _complain(found["error"], name + whose, wrong)
+def _group(report: Mapping[str, Any], name: str, suffix: str, errors: list[str]) -> Mapping[str, Any]:
+    """A group; empty if it has an error, which is added to the list."""
+    group = _table(report.get(name))
+    if group.get("error"):
+        errors.append(f"{name}{suffix}: {_error(group)}")
         return {}
-    return found
+    return group
 
 
-def _complain(error: object, who: str, wrong: list[str]) -> None:
-    if error:
-        wrong.append(f"{who}: {_text(error) or 'an error without words'}")
-
-
-# -- numbers
+def _error(group: Mapping[str, Any]) -> str:
+    return _text(group["error"]) or "unknown error"
 
 
 def count(value: object) -> int | None:
-    """A number of times, or of bytes; some versions write whole numbers as others."""
-    found = number(value, 0, 1 << 53)
-    return int(found) if found is not None and found == int(found) else None
+    """An integer from 0 to 2**53; some versions of the tool print integers as floats."""
+    valid = number(value, 0, 1 << 53)
+    return int(valid) if valid is not None and valid == int(valid) else None
 
 
-def _counts(words: object, names: tuple[str, ...]) -> dict[str, int]:
-    table = _table(words)
-    return _known({name: count(table.get(name)) for name in names})
+def _counts(table: object, names: tuple[str, ...]) -> dict[str, int]:
+    return _known({name: count(_table(table).get(name)) for name in names})
 
 
-def _known(said: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in said.items() if value is not None}
+def _known(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
-def _indexed(words: object) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """What is said of each core, by its number in the instance."""
-    for name, each in _table(words).items():
-        if name.isascii() and name.isdigit() and len(name) < 5 and int(name) < _MOST:
-            yield int(name), _table(each)
+def _by_core(table: object) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Entries by the number of a core of the instance."""
+    for name, entry in _table(table).items():
+        if name.isascii() and name.isdigit() and len(name) < 5 and int(name) < _MAX_COUNT:
+            yield int(name), _table(entry)
 
 
 def _table(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def _list(value: object) -> list[Any]:
+    return value[:_MAX_COUNT] if isinstance(value, list) else []
+
+
 def _text(value: object) -> str:
     return value.strip()[:255] if isinstance(value, str) and value.strip().isprintable() else ""
-
-
-# -- documents
-
-
-def _document(line: bytes) -> Mapping[str, Any]:
-    try:
-        found = DECODER.decode(line.decode(errors="replace"))
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict) or not ({"neuron_runtime_data", "system_data"} & {*found}):
-        raise ValueError(f"it says {line[:80].decode(errors='replace')!r}, which is no report")
-    return found

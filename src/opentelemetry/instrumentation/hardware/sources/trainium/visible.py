@@ -1,4 +1,4 @@
-"""Which NeuronCores a program is shown: by the variables of the Neuron runtime, and by its container's device files.
+"""The NeuronCores that a program may use: variables of the Neuron runtime, and the device files of its container.
 
 https://awsdocs-neuron.readthedocs-hosted.com/en/latest/neuron-runtime/nrt-configurable-parameters.html
 https://awsdocs-neuron.readthedocs-hosted.com/en/latest/containers/tutorials/build-run-neuron-container.html
@@ -24,47 +24,49 @@ CORES: Final = "NEURON_RT_VISIBLE_CORES"
 COUNT: Final = "NEURON_RT_NUM_CORES"
 
 
-def device(number: int, cores: Iterable[int]) -> FoundDevice:
-    """A device, with the cores that are on it; where it is not known which, with all that may be."""
+def neuron_device(number: int, cores: Iterable[int]) -> FoundDevice:
+    """A device and the cores that are on it, or may be."""
     return FoundDevice(
         number, f"neuron{number}", parts=tuple(Part(f"neuroncore{core}", slot) for slot, core in enumerate(cores))
     )
 
 
-def way(exists: Callable[[str], bool]) -> VisibilityRule:
-    """How programs are shown some of the cores only.
+def visibility_rule(exists: Callable[[str], bool]) -> VisibilityRule:
+    """How programs are restricted to some of the cores.
 
     Args:
-        exists: whether there is a device file.
+        exists: Whether a device file exists.
     """
     return VisibilityRule("Neuron device", "hw.npu.*", (CORES, COUNT), partial(visible, exists))
 
 
 def visible(exists: Callable[[str], bool], environ: Mapping[str, str], found: Sequence[FoundDevice]) -> Chosen:
-    """The cores that the runtime takes, and their devices. A container has the files of its own devices only."""
-    given = [each for each in found if exists(f"/dev/{each.id}")] or found
-    said, count = (environ.get(name, "").strip() for name in (CORES, COUNT))
-    cores = _cores(said)
-    if cores and len(given) == len(found):
-        ids = {f"neuroncore{core}" for core in cores} & everything(found)
-        return Chosen(frozenset(ids | {each.id for each in found if each.ids & ids}))
+    """The cores that the runtime may use, and their devices. A container has only the files of its own devices."""
+    present = [device for device in found if exists(f"/dev/{device.id}")] or found
+    cores, count = (environ.get(name, "").strip() for name in (CORES, COUNT))
+    numbers = _core_numbers(cores)
+    if numbers and len(present) == len(found):
+        ids = {f"neuroncore{core}" for core in numbers} & everything(found)
+        return Chosen(frozenset(ids | {device.id for device in found if device.ids & ids}))
     doubt = ""
-    if cores:
-        doubt = f"{CORES}={printable(said)}: of the devices this container has some only, and it is not known how the "
-        doubt += "runtime counts their cores"
-    elif said:
-        doubt = f"{CORES}={printable(said)}: this is no core, and no range of cores"
-    elif re.fullmatch("[0-9]{1,4}", count) and 0 < int(count) < sum(len(each.parts) for each in given):
-        doubt = f"{COUNT}={count}: the runtime takes cores that are free, and it is not known which"
-    return Chosen(everything(given), doubt)
+    if numbers:
+        doubt = (
+            f"{CORES}={printable(cores)}: this container has only some of the devices, and how the runtime numbers "
+            "their cores is not known"
+        )
+    elif cores:
+        doubt = f"{CORES}={printable(cores)}: not a core or a range of cores"
+    elif re.fullmatch("[0-9]{1,4}", count) and 0 < int(count) < sum(len(device.parts) for device in present):
+        doubt = f"{COUNT}={count}: the runtime uses cores that are free, and which is not known"
+    return Chosen(everything(present), doubt)
 
 
-def _cores(said: str) -> set[int]:
-    """The cores of ``3``, ``0-3`` or ``0,4-7``; none where it is anything else."""
-    cores: set[int] = set()
-    for word in said.split(","):
-        form = re.fullmatch(r"([0-9]{1,4})(?:-([0-9]{1,4}))?", word.strip())
-        if form is None:
+def _core_numbers(text: str) -> set[int]:
+    """The cores of ``3``, ``0-3`` or ``0,4-7``; empty if the text is invalid."""
+    numbers: set[int] = set()
+    for word in text.split(","):
+        match = re.fullmatch(r"([0-9]{1,4})(?:-([0-9]{1,4}))?", word.strip())
+        if match is None:
             return set()
-        cores |= {*range(int(form[1]), int(form[2] or form[1]) + 1)}
-    return cores
+        numbers |= {*range(int(match[1]), int(match[2] or match[1]) + 1)}
+    return numbers

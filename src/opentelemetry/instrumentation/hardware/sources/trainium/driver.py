@@ -1,0 +1,136 @@
+"""The Neuron driver's files and neuron-monitor, read together.
+
+The files have the devices, their memory, power and errors. The tool has the utilization of the cores and the runtimes
+of programs. A process that does not report devices starts the tool when it uses a core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorDriver, AcceleratorSource
+from opentelemetry.instrumentation.hardware.model import Number, Unavailable
+from opentelemetry.instrumentation.hardware.sources.trainium.device import NeuronCore, NeuronDevice, PhysicalCore
+from opentelemetry.instrumentation.hardware.sources.trainium.processes import Runtimes, total
+from opentelemetry.instrumentation.hardware.sources.trainium.report import Hardware, Report
+from opentelemetry.instrumentation.hardware.sources.trainium.sysfs import Sysfs
+from opentelemetry.instrumentation.hardware.sources.trainium.tool import Monitor, open_monitor
+
+_FIRST_REPORT = 4.0
+"""Seconds that the first reading waits for a report; the tool prints one as soon as it runs."""
+
+_TOOL_METRICS: Final = "hw.npu.utilization, aws.neuron.runtime.*, aws.neuron.execution.*"
+
+
+class Neuron(AcceleratorDriver):
+    """The devices of an instance.
+
+    Attributes:
+        runtimes: Those of the observed program.
+
+    Raises:
+        Unavailable: There are neither files of devices nor the tool.
+    """
+
+    def __init__(self, source: AcceleratorSource) -> None:
+        context = source.context
+        if source.files is None:
+            raise Unavailable("Neuron devices are only supported on Linux")
+        self._clock = source.files.uptime
+        self._program = source.program
+        self._sysfs = Sysfs(source.files)
+        self._is_listening = context.is_reporter
+        self._wait = _FIRST_REPORT
+        self._hardware = Hardware()
+        self._devices: dict[int, NeuronDevice] = {}
+        self._cores: dict[int, NeuronCore] = {}
+        self._monitor: Monitor | None = None
+        self._no_monitor = ""
+        self.runtimes = Runtimes(context, source.program)
+        try:
+            self._monitor = open_monitor(context.drivers, context.config, with_devices=context.is_reporter)
+        except Unavailable as missing:
+            if not self._sysfs.cores:
+                raise
+            self._no_monitor = f"{_TOOL_METRICS}: {missing.reason}" + (f" ({missing.fix})" if missing.fix else "")
+
+    @property
+    def _report(self) -> Report | None:
+        return self._monitor.newest if self._monitor else None
+
+    def sample(self) -> bool:
+        """Take the reports since the previous call."""
+        if self._monitor is None:
+            self.errors = () if self._sysfs.cores else ("the Neuron driver has been unloaded",)
+            return False
+        if not self._is_listening:
+            return False
+        wait, self._wait = self._wait, 0.0
+        for report in self._monitor.read(self._clock(), wait):
+            self.runtimes.count(report.runtimes)
+            self._hardware = report.hardware
+        self.errors = (self._monitor.error,) if self._monitor.error else ()
+        self.runtimes.update(self._report)
+        return True
+
+    def devices(self) -> Sequence[NeuronDevice]:
+        """The devices that the files list, else those that the tool lists."""
+        self._sysfs.refresh()
+        self._is_listening = self._is_listening or self._program.computing()
+        report = self._report
+        numbers = [*self._sysfs.cores] or sorted(report.ecc if report else ())
+        if not numbers and report is None:
+            return []
+        devices = [self._devices.setdefault(each, NeuronDevice(each, self._sysfs)) for each in numbers or [0]]
+        per_device = self._cores_per_device()
+        for device in devices:
+            device.is_listed = bool(numbers)
+            device.hardware = self._hardware
+            device.ecc = report.ecc.get(device.index, {}) if report else {}
+            device.cores = range(device.index * (per_device or 0), (device.index + 1) * (per_device or 0))
+        self._place_cores(devices, report, per_device)
+        return devices
+
+    def _cores_per_device(self) -> int | None:
+        """Cores of a device, as programs see them; None if unknown."""
+        logical = self._hardware.logical or 1
+        physical = next(iter(self._sysfs.cores.values()), None)
+        if physical and physical % logical == 0:
+            return physical // logical
+        return self._hardware.cores if logical == 1 else None
+
+    def _place_cores(self, devices: Sequence[NeuronDevice], report: Report | None, per_device: int | None) -> None:
+        """Make the cores parts of their devices, with what all runtimes report about them."""
+        runtimes = report.runtimes if report else ()
+        named = {core for runtime in runtimes for core in runtime.core_numbers}
+        unplaced = sorted(named.difference(*(device.cores for device in devices)))
+        for device in devices:
+            device.unplaced = unplaced
+            cores = [*device.cores, *(unplaced if device is devices[0] else ())]
+            device.parts = {slot: self._core(core, per_device) for slot, core in enumerate(cores)}
+            sizes: list[Number] = []
+            for core in cores:
+                part = self._cores[core]
+                percents = [runtime.percent[core] for runtime in runtimes if core in runtime.percent]
+                part.percent = sum(percents) if percents else None
+                part.memory = total(runtime.cores[core] for runtime in runtimes if core in runtime.cores)
+                sizes += part.memory.values() if core in device.cores else ()
+            device.runtime_memory = sum(sizes) if sizes and per_device else None
+
+    def _core(self, number: int, per_device: int | None) -> NeuronCore:
+        parent = f"neuron{number // per_device}" if per_device else ""
+        core = self._cores.get(number)
+        if core is None or core.parent != parent:
+            by_files = self._monitor is None and per_device
+            physical = PhysicalCore(self._sysfs, *divmod(number, per_device)) if by_files and per_device else None
+            core = self._cores[number] = NeuronCore(number, parent, physical)
+        return core
+
+    def unsupported(self) -> Iterator[str]:
+        """What is missing without the tool, errors of its report, and what is not known about runtimes."""
+        if self._no_monitor:
+            yield self._no_monitor
+        if self._report:
+            yield from self._report.errors
+        yield from self.runtimes.unsupported()

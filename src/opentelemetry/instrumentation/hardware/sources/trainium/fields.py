@@ -1,0 +1,28 @@
+"""The values of the Neuron driver and of neuron-monitor, and the metrics that carry them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.accelerators.fields import Field, errors, npu_utilization
+
+UTILIZATION: Final = npu_utilization()
+"""Of a core, in percent."""
+
+MEMORY_USED: Final = Field(c.HW_NPU_MEMORY_USAGE)
+MEMORY_TOTAL: Final = Field(c.HW_NPU_MEMORY_LIMIT)
+"""Of a device, in bytes."""
+
+POWER: Final = Field(c.HW_POWER_UTILIZATION, unit="%", most=1)
+"""Mean power of the last minute, in percent of the maximum."""
+
+ERRORS: Final[Mapping[str, Field]] = {
+    "mem_ecc_corrected": errors("mem_corrected"),
+    "mem_ecc_uncorrected": errors("mem_uncorrected"),
+    "mem_ecc_repairable_uncorrected": errors("mem_repairable"),
+    "sram_ecc_corrected": errors("sram_corrected"),
+    "sram_ecc_uncorrected": errors("sram_uncorrected"),
+}
+"""Memory errors since the driver was loaded, by the name of the file and of neuron-monitor."""

@@ -1,0 +1,171 @@
+"""The files of the Neuron driver in sysfs.
+
+https://awsdocs-neuron.readthedocs-hosted.com/en/latest/tools/neuron-sys-tools/neuron-sysfs-user-guide.html
+
+They are only read: writing to a counter clears it, and writing to ``reset`` resets the device. Version 2.31 of the
+driver has moved some of them, so a file that is not at its old place is searched by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Final
+
+from opentelemetry.instrumentation.hardware.sources.trainium.fields import ERRORS
+from opentelemetry.instrumentation.hardware.system.files import Files
+
+DEVICES: Final = "/sys/devices/virtual/neuron_device"
+
+MODULE: Final = "/sys/module/neuron"
+
+_PATHS: Final = {
+    "core_count": "core_count",
+    "serial_number": "info/serial_number",
+    "device_name": "info/architecture/device_name",
+    **{name: f"stats/hardware/{name}" for name in ERRORS},
+    "utilization": "stats/power/utilization",
+    "device_mem": "neuron_core0/stats/memory_usage/device_mem",
+}
+"""Paths before 2.31, in the folder of a device."""
+
+_REQUIRED: Final = {"device_mem": "neuron_core0", "utilization": "power"}
+"""What a path must contain, for names that occur elsewhere as well."""
+
+_NOT_SEARCHED: Final = frozenset(("mem_ecc_corrected", "sram_ecc_corrected"))
+"""Files that no known driver has."""
+
+_SIZES: Final = ("present", "peak", "total")
+"""Files of a memory category."""
+
+_SKIPPED: Final = ("subsystem", "device", "status", "other_info", "host_mem", "tensor_engine", *_SIZES)
+"""Folders that are not searched. The first two are links to other devices."""
+
+_MAX_DEPTH: Final = 6
+_MAX_FOLDERS: Final = 400
+
+
+class Sysfs:
+    """The files of all devices.
+
+    Attributes:
+        cores: Physical cores by device number; None if the driver does not report them.
+        version: Version of the driver, or "".
+    """
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._nonzero: set[tuple[int, str]] = set()
+        self._paths: dict[str, str] = {}
+        self.cores: dict[int, int | None] = {}
+        self.version = ""
+        self.refresh()
+
+    def refresh(self) -> None:
+        """List the devices: the driver may have been unloaded or replaced."""
+        devices = sorted(self._listed())
+        if devices != [*self.cores]:
+            self.version = self._read(f"{MODULE}/version")
+            self._paths = self._locate(devices[0]) if devices else {}
+            self.cores = {device: self._core_count(device) for device in devices}
+
+    def _listed(self) -> Iterator[int]:
+        with suppress(OSError):
+            for name in self._files.names(DEVICES):
+                number = name.removeprefix("neuron")
+                if number != name and number.isdecimal() and len(number) < 4:
+                    yield int(number)
+
+    def _locate(self, device: int) -> dict[str, str]:
+        """The paths of all known files."""
+        folder = f"{DEVICES}/neuron{device}"
+        paths = {name: path for name, path in _PATHS.items() if self._files.exists(f"{folder}/{path}")}
+        for name, path in _search(self._files.names, folder, set(_PATHS) - set(paths) - _NOT_SEARCHED):
+            paths.setdefault(name, path)
+        return paths
+
+    def _core_count(self, device: int) -> int | None:
+        text = self.text(device, "core_count")
+        return int(text) or None if re.fullmatch("[0-9]{1,3}", text) else None
+
+    def text(self, device: int, name: str) -> str:
+        """The content of a file, or ""."""
+        path = self._paths.get(name)
+        return self._read(f"{DEVICES}/neuron{device}/{path}") if path else ""
+
+    def errors(self, device: int, reported: Mapping[str, int]) -> dict[str, int]:
+        """Memory errors since the driver was loaded, by the name of the counter.
+
+        The driver reports 0 while it cannot read a device, so a 0 after a higher value is dropped.
+
+        Args:
+            device: Its number.
+            reported: neuron-monitor's counters, for those without a file.
+        """
+        counters: dict[str, int] = {}
+        for name in ERRORS:
+            text = self.text(device, name)
+            count = int(text) if re.fullmatch("[0-9]{1,18}", text) else reported.get(name)
+            if count:
+                self._nonzero.add((device, name))
+            if count is not None and (count or (device, name) not in self._nonzero):
+                counters[name] = count
+        return counters
+
+    def power_percent(self, device: int) -> float | None:
+        """Mean power of the last minute in percent of the maximum. 0 is not a valid value."""
+        text = self.text(device, "utilization")
+        number = r"[0-9]{1,3}(?:\.[0-9]*)?"
+        valid = re.fullmatch(rf"POWER_STATUS_VALID,\s*[0-9]+,\s*[0-9.]+,\s*[0-9.]+,\s*({number})", text)
+        return (float(valid[1]) or None) if valid else None
+
+    def memory_used(self, device: int) -> int | None:
+        """Bytes of device memory in use; None if one of the cores is unknown."""
+        sizes = [self._size(self._memory_folder(device, core)) for core in range(self.cores.get(device) or 0)]
+        known = [size for size in sizes if size is not None]
+        return sum(known) if known and len(known) == len(sizes) else None
+
+    def memory_by_category(self, device: int, core: int) -> dict[str, int]:
+        """Bytes of device memory in use for a physical core, by category."""
+        folder = self._memory_folder(device, core)
+        names: Sequence[str] = ()
+        with suppress(OSError):
+            names = self._files.names(folder)
+        sizes = {name: self._size(f"{folder}/{name}") for name in sorted({*names} - {*_SIZES})}
+        return {name: size for name, size in sizes.items() if size is not None}
+
+    def _memory_folder(self, device: int, core: int) -> str:
+        path = self._paths.get("device_mem", "").replace("neuron_core0", f"neuron_core{core}")
+        return f"{DEVICES}/neuron{device}/{path}"
+
+    def _size(self, folder: str) -> int | None:
+        """The bytes in use. They are in ``total``; ``present`` is the size of the last allocation or release."""
+        text = self._read(f"{folder}/total")
+        return int(text) if re.fullmatch("[0-9]{1,15}", text) else None
+
+    def _read(self, path: str) -> str:
+        try:
+            text = self._files.read(path).decode(errors="replace").strip()
+        except OSError:
+            return ""
+        return text if text.isprintable() else ""
+
+
+def _search(list_folder: Callable[[str], Sequence[str]], folder: str, names: set[str]) -> Iterator[tuple[str, str]]:
+    """Search files by name below the folder of a device, breadth first; names with their paths."""
+    waiting, searched = [""], 0
+    while waiting and searched < _MAX_FOLDERS:
+        below = waiting.pop(0)
+        searched += 1
+        try:
+            entries = list_folder(f"{folder}/{below}".rstrip("/"))
+        except OSError:  # a file
+            continue
+        for name in sorted(entries):
+            path = f"{below}/{name}".lstrip("/")
+            is_other_core = re.fullmatch("neuron_core[1-9][0-9]*", name)
+            if name in names and _REQUIRED.get(name, "") in path:
+                yield name, path
+            elif name not in _SKIPPED and not is_other_core and path.count("/") < _MAX_DEPTH:
+                waiting.append(path)
