@@ -44,6 +44,7 @@ from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source, SourceContext
 from opentelemetry.instrumentation.hardware.sources.amd import Amd
 from opentelemetry.instrumentation.hardware.sources.amd.topology import Topology
+from opentelemetry.instrumentation.hardware.sources.amd.visible import visibility_rule
 from opentelemetry.instrumentation.hardware.sources.graphcore import Graphcore
 from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia, visible
 from opentelemetry.instrumentation.hardware.sources.trainium import Trainium
@@ -556,9 +557,9 @@ SENTENCES: list[tuple[str, Environ, str, str]] = [
         "amd-without-kfd",
         {ROCR: "0", CUDA: "0"},
         "all",
-        f"{ROCR}=0 and {CUDA}=0: there is no {KFD}, so it is not known how ROCm counts them; all are reported",
+        f"{ROCR}=0 and {CUDA}=0: there is no {KFD}, so ROCm's order of the GPUs is unknown; all are reported",
     ),
-    ("amd-smi-no-address", {ROCR: "0"}, "all", f"{ROCR}=0: the tool does not say the address of a GPU, so"),
+    ("amd-smi-no-address", {ROCR: "0"}, "all", f"{ROCR}=0: the tool does not report the PCI address of a GPU, so"),
     ("neuron", {COUNT: "2"}, "all", f"{COUNT}=2: the runtime uses cores that are free"),
     ("neuron", {CORES: "all"}, "all", f"{CORES}=all: not a core or a range of cores"),
     ("neuron", {CORES: "0-"}, "all", f"{CORES}=0-: not a core or a range of cores"),
@@ -952,7 +953,7 @@ def test_doctor_in_a_job_finds_the_visible_devices(gpus: FakeNvml) -> None:
         ({"devices": "visible"}, {ROCR: "0"}, [1]),
         ({}, {ROCR: "0", **SLURM}, [1]),
         ({"devices": "process"}, {}, [2]),
-        ({"devices": "1", "amdgpu": "off", "amd_smi": "off"}, {}, [0]),  # rocm-smi's own number of the second card
+        ({"devices": "1", "amdgpu": "off", "amd_smi": "off"}, {}, [1]),
     ],
 )
 def test_wandb_keys_of_amd_are_of_the_chosen_cards(
@@ -963,8 +964,9 @@ def test_wandb_keys_of_amd_are_of_the_chosen_cards(
     drivers = by_rocm_smi() if "amdgpu" in settings else Equipped(cards())
     assert drivers.tree is not None
     drivers.tree.files |= used((CARDS[2], 0, 4096))
-    probe = AmdProbe(Config.read(settings, {}), STRANGER)
-    monkeypatch.setattr(probe, "_drivers", drivers)
+    config = Config.read(settings, {})
+    probe = AmdProbe(config, STRANGER)
+    probe.context = SourceContext(config, drivers, STRANGER)
     assert [*(probe.read() or ())] == indices, probe.error
     monkeypatch.setenv(ROCR, "2")
     assert [*(probe.read() or ())] == ([2] if "visible" in settings.get("devices", "") or environ else indices)
@@ -1007,7 +1009,7 @@ WORDS = st.sampled_from(
 
 def _amd(gpus: Sequence[Gpu]) -> tuple[VisibilityRule, Sequence[FoundDevice]]:
     found = [FoundDevice(number, gpu.bdf, address=gpu.bdf) for number, gpu in enumerate(gpus)]
-    return Topology(Tree(amdsysfs.topology(gpus))).way(), found
+    return visibility_rule(Topology(Tree(amdsysfs.topology(gpus)))), found
 
 
 def _neuron(*nodes: str) -> tuple[VisibilityRule, Sequence[FoundDevice]]:

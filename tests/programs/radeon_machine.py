@@ -28,7 +28,8 @@ from opentelemetry.instrumentation.hardware import cli
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source, SourceContext, discover
-from opentelemetry.instrumentation.hardware.wandb.amd import Probe
+from opentelemetry.instrumentation.hardware.wandb.amd import KEYS, Probe
+from opentelemetry.instrumentation.hardware.wandb.keys import row
 
 HBM = table(3, energy=62_929_744_071_539, hbm=[43, 39, 42, 41], status=0)
 FIRST = Gpu(rpm=1180, pwm=102, metrics=HBM)
@@ -95,13 +96,14 @@ def agree() -> Any:
         }
 
 
-def words() -> Any:
-    """The input of W&B's formulas from sysfs and from rocm-smi."""
+def keys() -> Any:
+    """W&B's keys from sysfs and from rocm-smi."""
     amdsysfs.write(amdsysfs.machine([SECOND, FIRST]))
     found = {}
     for way, setting in (("files", "auto"), ("tool", "off")):
         probe = Probe(Config.read({"amdgpu": setting}, {}), os.getpid())
-        found[way] = probe.read()
+        probe.read()  # limits are known from then on
+        found[way] = row(KEYS, probe.read() or {})
         probe.close()
     return found
 
@@ -182,7 +184,7 @@ def absent() -> Any:
 
 
 SCENES: dict[str, Callable[[], Any]] = {
-    each.__name__: each for each in (agree, words, unreadable, vanishing, asleep, aborting, chosen, absent)
+    each.__name__: each for each in (agree, keys, unreadable, vanishing, asleep, aborting, chosen, absent)
 }
 
 if __name__ == "__main__":

@@ -1,56 +1,85 @@
-"""W&B's keys of AMD GPUs: its formulas over the output of rocm-smi, or over the same sysfs files."""
+"""W&B's keys of AMD GPUs, from the files of amdgpu and from AMD's tools."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests import children
 from tests.samples import samples
-from tests.sources.radeons import by_amd_smi, rocm
-from tests.tools import need, program
+from tests.sources.machines import STRANGER
+from tests.sources.radeons import Equipped, by_amd_smi, rocm
+from tests.tools import amdsysfs, need, program
+from tests.tools.amdsysfs import Gpu
 
 from opentelemetry.instrumentation.hardware import cli
-from opentelemetry.instrumentation.hardware.sources.amd import rocm_smi
-from opentelemetry.instrumentation.hardware.wandb.amd import KEYS
+from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.sources import SourceContext
+from opentelemetry.instrumentation.hardware.wandb.amd import KEYS, Probe
 from opentelemetry.instrumentation.hardware.wandb.keys import row
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="amdgpu is a driver of Linux")
 
 
-def keys(radeons: Mapping[int, Mapping[str, str]]) -> dict[str, float]:
-    """W&B's keys of GPUs."""
-    return row(KEYS, radeons)
+def keys(drivers: Drivers, **settings: str) -> dict[str, float]:
+    """W&B's keys of the GPUs."""
+    config = Config.read({"devices": "all", **settings}, {})
+    probe = Probe(config, STRANGER)
+    probe.context = SourceContext(config, drivers, STRANGER)
+    gpus = probe.read() or {}
+    probe.close()
+    return row(KEYS, gpus)
+
+
+def keys_of_rocm_smi(printed: bytes) -> dict[str, float]:
+    """W&B's keys of the GPUs in an output of rocm-smi."""
+    drivers = Equipped(amdsysfs.module(), {"rocm-smi": {"-a": printed}})
+    return keys(drivers, amdgpu="off", amd_smi="off")
 
 
 def expected(**by_key: float) -> dict[str, float]:
     return {f"gpu.{key[1:].replace('_', '.', 1)}": value for key, value in by_key.items()}
 
 
-def said(document: Any) -> Mapping[int, Mapping[str, str]]:
-    return rocm_smi.said(json.dumps(document).encode())[1]
+def test_wandb_keys_of_sysfs() -> None:
+    gpu = Gpu()
+    files = amdsysfs.machine([gpu]) | {f"{gpu.folder}/pp_mclk_od": "5\n"}
+    assert keys(Equipped(files)) == expected(
+        g0_gpu=42.0,
+        g0_memoryAllocated=15.9541,
+        g0_memoryReadWriteActivity=12.0,
+        g0_memoryOverDrive=5,
+        g0_temp=46.0,
+        g0_powerWatts=41.0,
+        g0_powerPercent=13.6667,
+    )
+
+
+def test_suspended_gpu_has_no_wandb_keys() -> None:
+    assert keys(Equipped(amdsysfs.machine([Gpu(asleep=True)]))) == {}
 
 
 def test_wandb_keys_of_rocm_5() -> None:
-    assert keys(said(rocm("5.7", 0))) == expected(
+    assert keys_of_rocm_smi(json.dumps(rocm("5.7", 0)).encode()) == expected(
         g0_gpu=10.0,
         g0_memoryAllocated=0.0,
+        g0_memoryReadWriteActivity=0.0,
         g0_temp=43.0,
         g0_powerWatts=89.0,
         g0_powerPercent=15.8929,
         g1_gpu=0.0,
         g1_memoryAllocated=0.0,
+        g1_memoryReadWriteActivity=0.0,
         g1_temp=43.0,
-    ), "a second die has no power and no limit, and nothing is made of that"
+    ), "a second die has no power and no limit"
 
 
 def test_wandb_keys_of_rocm_6() -> None:
-    found = keys(said(rocm("6.1", 0)))
-    assert found == expected(
+    assert keys_of_rocm_smi(json.dumps(rocm("6.1", 0)).encode()) == expected(
         g0_gpu=10.0,
         g0_memoryAllocated=15.0,
         g0_memoryReadWriteActivity=12.0,
@@ -64,19 +93,16 @@ def test_wandb_keys_of_rocm_6() -> None:
     )
 
 
-def test_wandb_key_of_memory_overdrive() -> None:
-    assert keys({2: {"GPU Memory OverDrive value (%)": "0"}}) == {"gpu.2.memoryOverDrive": 0.0}
-
-
-@pytest.mark.parametrize("text", ["N/A", "", "-5", "nan", "inf", "1e3", "0x10", "12 %", "1" * 40])
+@pytest.mark.parametrize("text", ["N/A", "", "-5", "nan", "inf", "1e3", "0x10", "12 MHz", "1" * 40])
 def test_wandb_keys_without_a_number_are_dropped(text: str) -> None:
     names = (
         "GPU use (%)",
         "GPU memory use (%)",
+        "GPU Memory OverDrive value (%)",
         "Temperature (Sensor memory) (C)",
         "Average Graphics Package Power (W)",
     )
-    assert keys({0: dict.fromkeys(names, text)}) == {}
+    assert keys_of_rocm_smi(json.dumps({"card0": dict.fromkeys(names, text)}).encode()) == {}
 
 
 RECORDED: dict[str, dict[str, float]] = {
@@ -136,7 +162,7 @@ RECORDED: dict[str, dict[str, float]] = {
 
 @pytest.mark.parametrize("path", samples(*(f"amd/{name}" for name in RECORDED)))
 def test_wandb_keys_of_recorded_rocm_smi_output(path: Path) -> None:
-    found, expected = keys(rocm_smi.said(path.read_bytes())[1]), RECORDED[path.name]
+    found, expected = keys_of_rocm_smi(path.read_bytes()), RECORDED[path.name]
     assert {key: found.get(key) for key in expected} == expected
     if "minimal" in path.name or "no-amd" in path.name:
         assert found == expected
@@ -173,7 +199,7 @@ def snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
 def test_snapshot_prints_wandb_keys_of_rocm_smi(tmp_path: Path, snapshot: Snapshot) -> None:
     (tmp_path / "document").write_text("WARNING: something\n" + json.dumps(rocm("5.7", 0)))
     found, complaint = snapshot("rocm-smi", f"cat {tmp_path}/document")
-    assert found == keys(said(rocm("5.7", 0)))
+    assert found == keys_of_rocm_smi(json.dumps(rocm("5.7", 0)).encode())
     assert complaint == ""
 
 
@@ -199,21 +225,12 @@ def test_failing_rocm_smi_is_reported_once(snapshot: Snapshot) -> None:
     found, complaint = snapshot("rocm-smi", "exit 3")
     assert found == {}
     assert complaint.count("no gpu.* keys of amd") == 1
-    assert "rocm-smi says 'nothing' and ends with 3" in complaint
+    assert "rocm-smi exited with 3: it printed nothing" in complaint
 
 
 def test_wandb_keys_of_sysfs_and_rocm_smi_agree() -> None:
     need(lambda: program("rocm-smi"))
-    words = children.scene("radeon_machine", "words")
-    files, tool = (keys({int(card): said for card, said in words[way].items()}) for way in ("files", "tool"))
-    activity = {
-        key for key in (*files, *tool) if "Allocated" in key or "Activity" in key
-    }  # ROCm 5 prints the activity as memory use
-    shared = (set(files) & set(tool)) - activity
-    assert len(shared) >= 8
-    assert {key: files[key] for key in shared} == {key: tool[key] for key in shared}
-    for card in (0, 1):
-        assert files[f"gpu.{card}.memoryReadWriteActivity"] in (
-            tool.get(f"gpu.{card}.memoryAllocated"),
-            tool.get(f"gpu.{card}.memoryReadWriteActivity"),
-        )
+    keys = children.scene("radeon_machine", "keys")
+    tool = {key: value for key, value in keys["tool"].items() if "Allocated" not in key}  # activity in ROCm 5
+    assert len(tool) >= 10
+    assert {key: keys["files"].get(key) for key in tool} == tool

@@ -236,8 +236,15 @@ class Device:
         """What to do while it does not respond; "" if nothing is known."""
         return ""
 
+    @property
+    def selection_id(self) -> str:
+        """The id by which the selection knows the device. Unlike ``hw.id``, it is known while the device sleeps."""
+        return self.id
+
     def described(self) -> FoundDevice:
         """The device as the selection sees it."""
         parts = tuple(Part(part.id, slot, part.aliases) for slot, part in self.parts.items())
         model = str(self.facts.get(c.HW_MODEL, ""))
-        return FoundDevice(self.index, self.id, model, self.address, self.divided, parts, self.aliases, self.unnamed)
+        return FoundDevice(
+            self.index, self.selection_id, model, self.address, self.divided, parts, self.aliases, self.unnamed
+        )

@@ -134,7 +134,7 @@ class Field:
             value = value * self._numerator / self._denominator
         elif self._numerator > 1:
             value *= self._numerator
-            value = int(value) if value == int(value) else value
+            value = int(value) if isinstance(value, float) and value.is_integer() else value
         value = self._plausible(value, raw)
         return Rate(value) if self.is_rate else value
 

@@ -279,7 +279,7 @@ class AcceleratorSource(Source):
         """The devices that are reported, parts after the device that they belong to."""
         for device in self.devices:
             for each in (device, *device.parts.values()):
-                if each.id in self.selection:
+                if each.selection_id in self.selection:
                     yield each
 
     def read(self) -> Iterator[Point]:
@@ -335,8 +335,8 @@ class AcceleratorSource(Source):
         is_used = False
         for device, values in driver.usage(self.program):
             is_used = True
-            self.selection.use(device.id)
-            if device.id in self.selection:
+            self.selection.use(device.selection_id)
+            if device.selection_id in self.selection:
                 yield from device.points(values)
         self._is_pid_hidden = not (is_used or self.program.on_host) and self.program.computing()
 

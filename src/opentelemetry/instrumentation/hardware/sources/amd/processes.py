@@ -1,26 +1,29 @@
-"""Whose processes use AMD's GPUs, as the kernel says it.
+"""What the observed process and its descendants use of AMD's GPUs.
 
-The driver of ROCm (KFD) names processes by the numbers of the host, whoever looks; it is believed only where ours are
-the host's. What every driver of the Direct Rendering Manager says of an open file (fdinfo) stands in the folder of our
-own process, so it is certainly ours. https://docs.kernel.org/gpu/drm-usage-stats.html
+KFD lists processes of ROCm by the host's pids, so it counts only outside of a PID namespace. The fdinfo files of the
+Direct Rendering Manager are in the folders of the processes themselves. https://docs.kernel.org/gpu/drm-usage-stats.html
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
-from opentelemetry.instrumentation.hardware.sources.amd.topology import KFD
+from opentelemetry.instrumentation.hardware.accelerators.fields import Field
+from opentelemetry.instrumentation.hardware.accelerators.source import Usage
+from opentelemetry.instrumentation.hardware.sources.amd.device import Gpu
+from opentelemetry.instrumentation.hardware.sources.amd.fields import PROCESS_MEMORY, PROCESS_UTILIZATION
+from opentelemetry.instrumentation.hardware.sources.amd.topology import KFD, Topology
 from opentelemetry.instrumentation.hardware.system.files import Files
-from opentelemetry.instrumentation.hardware.system.machine import Machine
 from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
 
 COMPUTE: Final = "/dev/kfd"
-"""What a program opens to compute; nobody else does."""
+"""The device file that every ROCm program opens."""
 
 _UNITS: Final = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
 _TASKS: Final = {
     "gfx": "general",
     "compute": "general",
@@ -29,19 +32,24 @@ _TASKS: Final = {
     "dec": "decoder",
     "jpeg": "jpeg",
 }
-"""The engines whose time is counted, and the tasks that they stand for."""
+"""The engines in fdinfo, and the tasks of ``process.gpu.utilization``."""
 
-_FILES = 20_000
-"""Open files of a process that are looked at."""
+_QUEUES = (
+    "process.gpu.utilization (general): amdgpu counts the time of graphics for each process, but not that of ROCm's "
+    "queues"
+)
+
+_MAX_FILES = 20_000
+"""Open files of a process that are examined."""
 
 
-class Use:
-    """What the observed program uses of one GPU.
+class _Use:
+    """What the program uses of one GPU.
 
     Attributes:
-        kfd: bytes of its memory that were allocated by ROCm.
-        clients: by number of a client of the Direct Rendering Manager, the bytes that it has in the memory.
-        busy: by task and client, nanoseconds that its engines worked.
+        kfd: Bytes of its memory that ROCm allocated.
+        clients: By DRM client, bytes of its memory.
+        busy: By task, engine and client, nanoseconds of engine time.
     """
 
     def __init__(self) -> None:
@@ -51,116 +59,120 @@ class Use:
 
     @property
     def memory(self) -> int | None:
-        """Bytes in use; what ROCm allocated lies in the memory of one of the clients too, where these count it."""
+        """Bytes in use. Memory that ROCm allocated may be counted for a DRM client too, so they are not added."""
         known = [] if self.kfd is None else [self.kfd]
         return max([*known, sum(self.clients.values())]) if self.clients or known else None
 
 
 class Processes:
-    """The observed process and its children, beside the GPUs.
+    """Reads what the observed program uses of the GPUs.
 
     Args:
-        kernel: reads the files.
-        machine: knows the children.
-        pid: the process.
-        cards: by ROCm's number of a GPU, the PCI address of its card.
-
-    Attributes:
-        computing: whether something of ours computes by ROCm: the time of its queues is counted by nobody.
-        blind: whether it does, and it cannot be seen on which GPU.
+        files: Reads the files.
+        topology: ROCm's numbers of the GPUs.
     """
 
-    def __init__(self, kernel: Files, machine: Machine, pid: int, cards: Mapping[str, str]) -> None:
-        self._kernel = kernel
-        self._owners = ProcessTree(machine, kernel, pid, COMPUTE)
-        self._cards = cards
-        self._before: dict[str, Use] = {}
-        self._at = 0.0
-        self.computing = False
-        self.blind = False
+    def __init__(self, files: Files, topology: Topology) -> None:
+        self._files = files
+        self._topology = topology
+        self._cards: Mapping[str, str] = {}
+        self._previous: Mapping[str, _Use] = {}
+        self._read_at = 0.0
+        self._uses_queues = False
 
-    def look(self) -> Mapping[str, Use]:
-        """By PCI address of a GPU, what the program uses of it now."""
-        found: dict[str, Use] = {}
-        self._owners.look()
-        self.computing = False
-        if self._owners.on_host and self._cards:
-            self._rocm(found)
-        for folder in self._owners.folders:
-            self._rendering(folder, found)
-        self.blind = self.computing and not found
-        return found
+    def usage(self, program: ProcessTree, gpus: Sequence[Gpu]) -> Iterator[Usage]:
+        """Memory of each GPU, and utilization since the previous call."""
+        self._cards = self._topology.cards([gpu.address for gpu in gpus])
+        computes = False
+        uses: dict[str, _Use] = {}
+        if program.on_host and self._cards:
+            self._read_kfd(program, uses)
+        for folder in program.folders:
+            computes |= self._read_open_files(folder, uses)
+        self._uses_queues = computes and bool(uses)
+        utilization = self._utilization(uses)
+        for gpu in gpus:
+            use = uses.get(gpu.address)
+            if use is None or gpu.trouble or not gpu.identify_if_awake():
+                continue
+            values: dict[Field, object] = {} if use.memory is None else {PROCESS_MEMORY: use.memory}
+            for task, share in utilization.get(gpu.address, {}).items():
+                if task != "general" or not computes:
+                    values[PROCESS_UTILIZATION[task]] = share
+            yield gpu, values
 
-    def shares(self, now: Mapping[str, Use], clock: float) -> Mapping[str, Mapping[str, float]]:
-        """By PCI address and task, what share of the time since the look before its engines worked for the program.
+    def unsupported(self) -> Iterator[str]:
+        """Sentences about what is missing."""
+        if self._uses_queues:
+            yield _QUEUES
 
-        Args:
-            now: what the newest look found.
-            clock: when it was made, in seconds.
-        """
-        before, self._before = self._before, dict(now)
-        elapsed, self._at = clock - self._at, clock
+    def _utilization(self, uses: Mapping[str, _Use]) -> Mapping[str, Mapping[str, float]]:
+        """By PCI address and task, utilization since the previous call."""
+        previous, self._previous = self._previous, uses
+        now = self._files.uptime()
+        elapsed, self._read_at = now - self._read_at, now
         found: dict[str, dict[str, float]] = {}
-        for bdf, use in now.items():
-            last = before[bdf].busy if bdf in before else {}
-            worked: dict[tuple[str, str], float] = {}
+        for address, use in uses.items():
+            before = previous[address].busy if address in previous else {}
+            engines: dict[tuple[str, str], float] = {}
             for (task, engine, client), spent in use.busy.items():
-                if (task, engine, client) in last and spent >= last[task, engine, client] and elapsed > 0:
-                    grown = spent - last[task, engine, client]
-                    worked[task, engine] = worked.get((task, engine), 0.0) + grown / 1e9 / elapsed
-            for (task, _), share in worked.items():  # engines of a task work side by side
-                tasks = found.setdefault(bdf, {})
+                if (task, engine, client) in before and spent >= before[task, engine, client] and elapsed > 0:
+                    share = (spent - before[task, engine, client]) / 1e9 / elapsed
+                    engines[task, engine] = engines.get((task, engine), 0.0) + share
+            for (task, _), share in engines.items():  # engines of one task run in parallel
+                tasks = found.setdefault(address, {})
                 tasks[task] = min(1.0, max(share, tasks.get(task, 0.0)))
         return found
 
-    def _rocm(self, found: dict[str, Use]) -> None:
+    def _read_kfd(self, program: ProcessTree, uses: dict[str, _Use]) -> None:
         try:
-            pids = [int(name) for name in self._kernel.names(f"{KFD}/proc") if name.isdecimal()]
+            pids = [int(name) for name in self._files.names(f"{KFD}/proc") if name.isdecimal()]
         except OSError:
             return
-        for pid in self._owners.among(pids):
+        for pid in program.among(pids):
             with suppress(OSError):
-                for name in self._kernel.names(f"{KFD}/proc/{pid}"):
-                    bdf = self._cards.get(name.removeprefix("vram_"))
-                    said = self._kernel.read(f"{KFD}/proc/{pid}/{name}").strip() if bdf else b""
-                    if bdf and said.isdigit() and int(said):  # every process of ROCm has a file for every GPU
-                        use = found.setdefault(bdf, Use())
-                        use.kfd = (use.kfd or 0) + int(said)
+                for name in self._files.names(f"{KFD}/proc/{pid}"):
+                    address = self._cards.get(name.removeprefix("vram_"))
+                    text = self._files.read(f"{KFD}/proc/{pid}/{name}").strip() if address else b""
+                    if address and text.isdigit() and int(text):  # a process has a file for every GPU
+                        gpu = uses.setdefault(address, _Use())
+                        gpu.kfd = (gpu.kfd or 0) + int(text)
 
-    def _rendering(self, folder: str, found: dict[str, Use]) -> None:
-        """Look through the open files of a process: one walk tells what it draws on, and whether it computes."""
-        kernel = self._kernel
+    def _read_open_files(self, folder: str, uses: dict[str, _Use]) -> bool:
+        """Add the DRM clients of a process; returns whether it uses ROCm."""
+        computes = False
         try:
-            names = kernel.names(f"{folder}/fd")[:_FILES]
+            names = self._files.names(f"{folder}/fd")[:_MAX_FILES]
         except OSError:
-            return
+            return False
         for name in names:
             with suppress(OSError):
-                opened = kernel.link(f"{folder}/fd/{name}")
-                if opened == COMPUTE:
-                    self.computing = True
-                elif opened.startswith("/dev/dri/"):
-                    _take(kernel.read(f"{folder}/fdinfo/{name}").decode(errors="replace"), found)
+                path = self._files.link(f"{folder}/fd/{name}")
+                if path == COMPUTE:
+                    computes = True
+                elif path.startswith("/dev/dri/"):
+                    _add_client(self._files.read(f"{folder}/fdinfo/{name}").decode(errors="replace"), uses)
+        return computes
 
 
-def _take(text: str, found: dict[str, Use]) -> None:
-    """Add what is said of one open file; the same client may have several."""
-    said = dict(re.findall(r"^(drm-[a-z0-9_-]+):[ \t]*(.*?)[ \t]*$", text, re.MULTILINE))
-    client = said.get("drm-client-id", "")
-    if said.get("drm-driver") != "amdgpu" or not re.fullmatch("[0-9]{1,18}", client) or "drm-pdev" not in said:
+def _add_client(fdinfo: str, uses: dict[str, _Use]) -> None:
+    """Add the usage of one open file. A client may have several open files."""
+    fields = dict(re.findall(r"^(drm-[a-z0-9_-]+):[ \t]*(.*?)[ \t]*$", fdinfo, re.MULTILINE))
+    client = fields.get("drm-client-id", "")
+    if fields.get("drm-driver") != "amdgpu" or not re.fullmatch("[0-9]{1,18}", client) or "drm-pdev" not in fields:
         return
-    use = found.setdefault(said["drm-pdev"].lower(), Use())
-    for name in ("drm-memory-vram", "drm-resident-vram"):  # the newer name wins
-        memory = _bytes(said.get(name, ""))
+    gpu = uses.setdefault(fields["drm-pdev"].lower(), _Use())
+    for name in ("drm-memory-vram", "drm-resident-vram"):  # the newer name has precedence
+        memory = _bytes(fields.get(name, ""))
         if memory is not None:
-            use.clients[int(client)] = memory
-    for name, value in said.items():
+            gpu.clients[int(client)] = memory
+    for name, value in fields.items():
         engine = name.removeprefix("drm-engine-")
         spent = re.fullmatch("([0-9]{1,18}) ns", value)
         if engine in _TASKS and spent:
-            use.busy[_TASKS[engine], engine, int(client)] = int(spent[1])
+            gpu.busy[_TASKS[engine], engine, int(client)] = int(spent[1])
 
 
 def _bytes(text: str) -> int | None:
-    found = re.fullmatch(r"([0-9]{1,15}) ?(|KiB|MiB|GiB)", text)
-    return int(found[1]) * _UNITS[found[2]] if found else None
+    match = re.fullmatch(r"([0-9]{1,15}) ?(|KiB|MiB|GiB)", text)
+    return int(match[1]) * _UNITS[match[2]] if match else None

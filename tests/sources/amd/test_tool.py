@@ -15,7 +15,7 @@ from tests.sources.reading import all_of, opened, series_of
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Unavailable
-from opentelemetry.instrumentation.hardware.sources.amd import listing
+from opentelemetry.instrumentation.hardware.sources.amd import tool as smi
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="amdgpu is a driver of Linux")
 
@@ -57,20 +57,20 @@ def test_rocm_smi_values_are_exported(tmp_path: Path) -> None:
     [
         pytest.param("exec sleep 1000", "timed out after 0.2 s", id="hangs"),
         pytest.param(
-            'printf \'{"card0": {"GPU use (%%)": "4\'; kill -SEGV $$', "there is no document of rocm-smi", id="crashes"
+            'printf \'{"card0": {"GPU use (%%)": "4\'; kill -SEGV $$', "printed no JSON document", id="crashes"
         ),
         pytest.param("exec yes", "printed more than 16 MiB", id="floods"),
-        pytest.param("exit 2", "says 'nothing' and ends with 2", id="fails silently"),
-        pytest.param("echo 'ERROR: no devices' >&2; exit 1", "says 'ERROR: no devices' and ends with 1", id="fails"),
-        pytest.param("echo '{}'", "there is no document of rocm-smi", id="empty document"),
-        pytest.param("echo 'Python trace'; kill -9 $$", "there is no document of rocm-smi", id="is killed"),
+        pytest.param("exit 2", "exited with 2: it printed nothing", id="fails silently"),
+        pytest.param("echo 'ERROR: no devices' >&2; exit 1", "exited with 1: ERROR: no devices", id="fails"),
+        pytest.param("echo '{}'", "printed no JSON document", id="empty document"),
+        pytest.param("echo 'Python trace'; kill -9 $$", "printed no JSON document", id="is killed"),
     ],
 )
 def test_failing_rocm_smi_costs_only_its_own_metrics(
     tmp_path: Path, body: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if "sleep" in body:  # the others may take their time
-        monkeypatch.setattr(listing, "SECONDS", 0.2)
+        monkeypatch.setattr(smi, "TIMEOUT", 0.2)
     (said,) = lines(tmp_path, body)
     assert not [line for line in said if line.startswith("hw.")]
     assert any(reason in line for line in said if line.startswith("# ill")), said
@@ -91,8 +91,7 @@ def test_rocm_smi_that_fails_once_recovers(tmp_path: Path) -> None:
 def test_rocm_smi_without_a_gpu_makes_the_source_absent(tmp_path: Path) -> None:
     (said,) = lines(tmp_path, 'echo \'WARNING: No AMD GPUs specified\'; echo \'{"system": {"Driver version": "6"}}\'')
     assert [line for line in said if line.startswith("# absent")] == [
-        "# absent: no AMD driver is loaded: there is no /sys/module/amdgpu; the files of amdgpu are switched off; "
-        "rocm-smi knows no GPU"
+        "# absent: amdgpu is switched off; amd-smi is switched off; rocm-smi: it lists no GPU"
     ]
 
 

@@ -1,0 +1,58 @@
+"""The GPUs by the files of amdgpu: the first way to read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorDriver, Usage
+from opentelemetry.instrumentation.hardware.model import Unavailable
+from opentelemetry.instrumentation.hardware.sources.amd import sysfs
+from opentelemetry.instrumentation.hardware.sources.amd.device import Identification, SysfsGpu
+from opentelemetry.instrumentation.hardware.sources.amd.processes import Processes
+from opentelemetry.instrumentation.hardware.sources.amd.topology import Topology
+from opentelemetry.instrumentation.hardware.system.files import Files
+from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
+
+
+class Amdgpu(AcceleratorDriver):
+    """The cards of amdgpu.
+
+    Args:
+        files: Reads the files.
+        topology: ROCm's names of the GPUs.
+        processes: Reads what the observed program uses.
+
+    Raises:
+        Unavailable: There is no card.
+    """
+
+    def __init__(self, files: Files, topology: Topology, processes: Processes) -> None:
+        cards = sysfs.find_cards(files)
+        if not cards:
+            raise Unavailable("it drives no GPU")
+        self._topology = topology
+        self._processes = processes
+        identity = Identification(sysfs.model_names(files), sysfs.version(files), set())
+        self._gpus = [SysfsGpu(files, card, index, identity) for index, card in enumerate(cards)]
+
+    def devices(self) -> Sequence[SysfsGpu]:
+        """The GPUs, also those that are suspended. Without ROCm's names, those that are awake are identified."""
+        for gpu in self._gpus:
+            names = self._topology.names(gpu.address)
+            gpu.set_aliases(names)
+            if not names:
+                gpu.identify_if_awake()
+        return self._gpus
+
+    @property
+    def min_interval(self) -> float:  # type: ignore[override]
+        """More than the autosuspend delay of each idle GPU: every reading keeps it awake."""
+        return max(0.0 if gpu.asleep or gpu.trouble else gpu.idle_interval for gpu in self._gpus)
+
+    def usage(self, program: ProcessTree) -> Iterable[Usage]:
+        """What the observed program uses of each GPU."""
+        return self._processes.usage(program, self._gpus)
+
+    def unsupported(self) -> Iterable[str]:
+        """What is missing of the processes."""
+        return self._processes.unsupported()

@@ -1,0 +1,243 @@
+"""What is read of a GPU: names of the driver and of the tools -> metrics, units and plausible ranges.
+
+A GPU that is awake is above freezing and draws power, so a temperature or power of 0 means that the sensor is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.accelerators.fields import (
+    Field,
+    energy,
+    errors,
+    frequency,
+    frequency_limit,
+    link,
+    memory_total,
+    memory_used,
+    power,
+    power_limit,
+    temperature,
+    temperature_limit,
+    throttle,
+    utilization,
+    voltage,
+)
+
+_COUNT = (1 << 32) - 2  # all ones stands for a count that is not available
+
+
+def _temperature(sensor: str, unit: str = "C") -> Field:
+    return temperature(sensor, unit, least=0.001, most=150)
+
+
+def _power(unit: str = "W") -> Field:
+    return power(unit, least=0.01, most=20_000)
+
+
+def _voltage(rail: str) -> Field:
+    return voltage(rail, "mV", least=0.001, most=100)
+
+
+# -- files of amdgpu
+
+UTILIZATION: Final = utilization("general")
+MEMORY_USED: Final = memory_used()
+MEMORY_TOTAL: Final = memory_total()
+POWER: Final = _power("µW")
+
+SYSFS: Final[Mapping[str, Field]] = {
+    "gpu_busy_percent": UTILIZATION,
+    "mem_busy_percent": utilization("memory"),
+    "mem_info_vram_used": MEMORY_USED,
+}
+"""Files of a card that are sampled."""
+
+SYSFS_SLOW: Final[Mapping[str, Field]] = {
+    "pcie_replay_count": errors("pcie_replay", most=_COUNT),
+    "pp_dpm_sclk": frequency_limit("graphics"),
+    "pp_dpm_mclk": frequency_limit("memory"),
+}
+
+HWMON: Final[Mapping[str, Field]] = {
+    "edge_input": _temperature("edge", "m°C"),
+    "junction_input": _temperature("junction", "m°C"),
+    "mem_input": _temperature("memory", "m°C"),
+    "sclk_input": frequency("graphics", "Hz"),
+    "mclk_input": frequency("memory", "Hz"),
+}
+"""Files of sensors that are sampled, each with the sensor's label instead of its number."""
+
+HWMON_SLOW: Final[Mapping[str, Field]] = {
+    **{
+        f"{label}_{file}": temperature_limit(sensor, limit, "m°C")
+        for label, sensor in {"edge": "edge", "junction": "junction", "mem": "memory"}.items()
+        for file, limit in {"crit": "high.degraded", "emergency": "high.critical"}.items()
+    },
+    "vddgfx_input": _voltage("gpu"),
+    "vddnb_input": _voltage("soc"),
+    "power1_cap": power_limit("enforced", "µW"),
+    "power1_cap_max": power_limit("max", "µW"),
+    "power1_cap_default": power_limit("default", "µW"),
+    "fan1_input": Field(c.HW_FAN_SPEED, most=100_000),
+}
+
+RAS: Final[Mapping[tuple[bool, str], Field]] = {
+    (is_memory, kind): errors(kind if is_memory else f"chip_{kind}")
+    for is_memory in (True, False)
+    for kind in ("corrected", "uncorrected", "deferred")
+}
+"""Error counts of the device memory (block UMC), and of the other blocks of the chip."""
+
+FAN_SPEED_RATIO: Final = Field(c.HW_FAN_SPEED_RATIO, unit="%", most=1)
+FAN_METRICS: Final = (c.HW_FAN_SPEED, c.HW_FAN_SPEED_RATIO)
+
+ENERGY: Final = energy()
+
+GPU_METRICS: Final[Mapping[str, Field]] = {
+    "video": utilization("video", ""),
+    "jpeg": utilization("jpeg", ""),
+    **{f"hbm{stack}": _temperature(f"hbm{stack}") for stack in range(4)},
+    "energy": ENERGY,
+    "xgmi.receive": link("xgmi", "receive", most=1 << 62),
+    "xgmi.transmit": link("xgmi", "transmit", most=1 << 62),
+    **{reason: throttle(reason) for reason in ("power_cap", "current_cap", "thermal_sw", "thermal_hw")},
+}
+"""What :class:`~.gpu_metrics.GpuMetrics` decodes."""
+
+# -- processes
+
+PROCESS_MEMORY: Final = Field(c.PROCESS_GPU_MEMORY_USAGE)
+PROCESS_UTILIZATION: Final[Mapping[str, Field]] = {
+    task: Field(c.PROCESS_GPU_UTILIZATION, {c.GPU_TASK: task}) for task in ("general", "encoder", "decoder", "jpeg")
+}
+
+# -- amd-smi
+
+AMD_SMI: Final[Mapping[str, Field]] = {
+    "usage/gfx_activity": utilization("general"),
+    "usage/umc_activity": utilization("memory"),
+    "usage/mm_activity": utilization("video"),
+    "mem_usage/total_vram": memory_total("MiB|MB"),
+    "mem_usage/used_vram": memory_used("MiB|MB", least=1),
+    "temperature/edge": _temperature("edge"),
+    "temperature/hotspot": _temperature("junction"),
+    "temperature/mem": _temperature("memory"),
+    **{
+        f"limit/{word}_{name}_temperature": temperature_limit(sensor, limit)
+        for name, sensor in {"edge": "edge", "hotspot": "junction", "vram": "memory", "mem": "memory"}.items()
+        for word, limit in {"slowdown": "high.degraded", "shutdown": "high.critical"}.items()
+    },
+    "power/socket_power": _power(),
+    "power/current_socket_power": _power(),
+    "power/average_socket_power": _power(),
+    "limit/ppt0/socket_power_limit": power_limit("enforced"),
+    "limit/socket_power": power_limit("enforced"),
+    "limit/current_power": power_limit("enforced"),
+    "limit/power": power_limit("enforced"),
+    "limit/ppt0/max_power_limit": power_limit("max"),
+    "limit/max_power": power_limit("max"),
+    "energy/total_energy_consumption": energy(least=0.001),
+    "clock/gfx_0/clk": frequency("graphics"),
+    "clock/gfx/clk": frequency("graphics"),
+    "clock/mem_0/clk": frequency("memory"),
+    "clock/mem/clk": frequency("memory"),
+    "clock/vclk_0/clk": frequency("video"),
+    "clock/vclk0/clk": frequency("video"),
+    "clock/gfx_0/max_clk": frequency_limit("graphics"),
+    "clock/gfx/max_clk": frequency_limit("graphics"),
+    "clock/mem_0/max_clk": frequency_limit("memory"),
+    "clock/mem/max_clk": frequency_limit("memory"),
+    "power/gfx_voltage": _voltage("gpu"),
+    "power/soc_voltage": _voltage("soc"),
+    "power/mem_voltage": _voltage("memory"),
+    "fan/usage": FAN_SPEED_RATIO,
+    "fan/rpm": Field(c.HW_FAN_SPEED, unit="RPM", most=100_000),
+    "pcie/replay_count": errors("pcie_replay", most=_COUNT),
+    "ecc_blocks/UMC/correctable_count": errors("corrected", most=_COUNT),
+    "ecc_blocks/UMC/uncorrectable_count": errors("uncorrected", most=_COUNT),
+    "ecc_blocks/UMC/deferred_count": errors("deferred", most=_COUNT),
+}
+"""Paths in the documents of ``amd-smi metric`` and ``amd-smi static``; of several for one series the newest first.
+
+Left out: throttling (``violation``), which the tool itself measures over a tenth of a second, and the totals of errors,
+which include all blocks of the chip.
+"""
+
+# -- rocm-smi
+
+ROCM_SMI: Final[Mapping[str, Field]] = {
+    "GPU use (%)": utilization("general"),
+    "GPU Memory Read/Write Activity (%)": utilization("memory"),
+    "GPU memory use (%)": utilization("memory"),  # the name of the same in ROCm 5
+    "VRAM Total Memory (B)": memory_total(),
+    "VRAM Total Used Memory (B)": memory_used(least=1),
+    **{
+        f"Temperature (Sensor {name}) (C)": _temperature(sensor)
+        for name, sensor in {
+            "edge": "edge",
+            "junction": "junction",
+            "memory": "memory",
+            **{f"HBM {stack}": f"hbm{stack}" for stack in range(4)},
+        }.items()
+    },
+    "Current Socket Graphics Package Power (W)": _power(),
+    "Average Graphics Package Power (W)": _power(),
+    "Socket Graphics Package Power (W)": _power(),
+    "Max Graphics Package Power (W)": power_limit("enforced"),
+    "Energy counter": Field(c.HW_ENERGY, unit=(1, 1 << 16), least=1e-6),
+    **{
+        key: frequency(domain)
+        for clock, domain in {"sclk": "graphics", "mclk": "memory"}.items()
+        for key in (f"{clock} clock speed:", f"{clock} clock speed", f"{clock} clock level")
+    },
+    "Valid sclk range": frequency_limit("graphics"),
+    "Valid mclk range": frequency_limit("memory"),
+    "Voltage (mV)": _voltage("gpu"),
+    "Fan speed (%)": FAN_SPEED_RATIO,
+    "Fan Speed (%)": FAN_SPEED_RATIO,
+    "Fan RPM": Field(c.HW_FAN_SPEED, most=100_000),
+    "PCIe Replay Count": errors("pcie_replay", most=_COUNT),
+}
+"""Keys of ``rocm-smi -a --json``; of several for one series the newest first.
+
+The tool prints 0 for some values that it cannot read, so 0 is plausible only for utilization, clocks, counts and fans.
+Left out: ``Accumulated Energy (uJ)``, the energy counter times a factor that some versions round.
+"""
+
+# -- facts that the tools report
+
+FACTS: Final = {
+    "unique": "(?:0x)?[0-9a-fA-F]{8,32}",
+    "model": "(?!0x[0-9a-fA-F]+$).{1,200}",
+    "device": "0x[0-9a-fA-F]+",
+    "serial": "(?!0+$)[0-9A-Za-z-]{1,64}",
+    "vbios": "[0-9A-Za-z._-]{1,64}",
+    "address": r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]",
+    "driver": ".{1,200}",
+}
+"""Each with the regular expression of its text."""
+
+AMD_SMI_FACTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "unique": ("asic/asic_serial",),
+    "model": ("asic/market_name",),
+    "device": ("asic/device_id",),
+    "serial": ("board/product_serial",),
+    "vbios": ("vbios/version", "vbios/part_number"),
+    "address": ("bus/bdf",),
+    "driver": ("driver/version", "driver/driver_version"),
+}
+
+ROCM_SMI_FACTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "unique": ("Unique ID",),
+    "model": ("Card Series", "Card series", "Device Name", "Card Model", "Card model"),
+    "device": ("Device ID", "GPU ID"),
+    "serial": ("Serial Number",),
+    "vbios": ("VBIOS version",),
+    "address": ("PCI Bus",),
+    "driver": ("Driver version",),
+}
+"""By fact, the tool's keys; the first one with a valid text counts."""

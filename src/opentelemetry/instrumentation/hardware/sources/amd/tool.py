@@ -1,0 +1,191 @@
+"""AMD's command-line tools ``amd-smi`` and ``rocm-smi``. A run reports all GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import ClassVar, Final
+
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.accelerators.device import DeviceFailed
+from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorDriver, Usage
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool
+from opentelemetry.instrumentation.hardware.model import Point, Unavailable
+from opentelemetry.instrumentation.hardware.sources.amd.device import Gpu
+from opentelemetry.instrumentation.hardware.sources.amd.fields import ENERGY
+from opentelemetry.instrumentation.hardware.sources.amd.processes import Processes
+from opentelemetry.instrumentation.hardware.sources.amd.tool_output import (
+    GpuOutput,
+    Texts,
+    amd_smi_gpus,
+    parse_amd_smi,
+    parse_rocm_smi,
+    rocm_smi_gpus,
+)
+from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
+
+AMD_SMI_TOOL: Final = Tool(
+    "amd-smi", folders=("/opt/rocm/bin", "/usr/bin"), environment=("ROCM_", "HIP_", "HSA_"), fix="it is part of ROCm"
+)
+ROCM_SMI_TOOL: Final = AMD_SMI_TOOL._replace(name="rocm-smi", fix="it is part of ROCm, and Debian's package rocm-smi")
+
+ROCM_SMI_ARGUMENTS: Final = ("-a", "--showmeminfo", "vram", "--json")
+"""``-a`` prints everything, in old versions without the size of the memory."""
+
+MIN_INTERVAL: Final = 10.0
+"""Seconds between two runs. A run takes a quarter of a second of CPU time, with many GPUs several seconds."""
+
+TIMEOUT: Final = 20.0
+"""Seconds for a run. 15 s were too few for sixteen dies."""
+
+
+class ToolGpu(Gpu):
+    """A GPU by the output of a tool.
+
+    Args:
+        index: Its place in the order of the addresses.
+        unique: ``hw.id``.
+        output: The first output that lists it.
+        tool: Name of the tool.
+
+    Attributes:
+        output: The newest output; None if the GPU is not in it.
+    """
+
+    def __init__(self, index: int, unique: str, output: GpuOutput, tool: str) -> None:
+        super().__init__(index, output.address)
+        self.identify(unique)
+        self._tool = tool
+        self.output: GpuOutput | None = output
+        chip = _unique(output)
+        self.aliases = (f"GPU-{chip.zfill(16)}", chip) if chip else ()
+        facts = {
+            c.HW_VENDOR: "AMD",
+            c.HW_MODEL: output.facts.get("model"),
+            c.HW_SERIAL_NUMBER: output.facts.get("serial"),
+            c.HW_DRIVER_VERSION: output.facts.get("driver"),
+            c.HW_FIRMWARE_VERSION: output.facts.get("vbios"),
+            c.PCI_BDF: output.address or None,
+            c.GPU_INDEX: index,
+        }
+        self.facts = {name: fact for name, fact in facts.items() if fact is not None}
+        if any(field.series == ENERGY.series for field in output.values):
+            self.counters.add(ENERGY.series)
+
+    def read(self) -> Iterator[Point]:
+        """The values of the newest run.
+
+        Raises:
+            DeviceFailed: It does not list the GPU.
+        """
+        if self.output is None:
+            raise DeviceFailed(f"{self._tool} does not list it any more")
+        self.state = "ok"
+        self.unsupported.update(self.output.unsupported)
+        yield from self.points_with_fan(self.output.values)
+
+
+def _unique(output: GpuOutput) -> str:
+    """The number of the chip; empty if it is unknown."""
+    return output.facts.get("unique", "").lower().removeprefix("0x")
+
+
+class SmiDriver(AcceleratorDriver):
+    """The GPUs of a tool.
+
+    Args:
+        command: Runs the tool.
+        processes: Reads what the observed program uses.
+
+    Raises:
+        Unavailable: The tool is missing, or lists no GPU.
+        OSError: It timed out or could not be started.
+        ValueError: It printed no GPU.
+    """
+
+    name: ClassVar[str]
+    min_interval = MIN_INTERVAL
+
+    def __init__(self, command: Command, processes: Processes) -> None:
+        self._command = command
+        self._processes = processes
+        self._gpus: dict[int, ToolGpu] = {}
+        self._is_fresh = True
+        self._update(self.run())
+        if not self._gpus:
+            raise Unavailable("it lists no GPU")
+
+    def run(self) -> list[GpuOutput]:
+        """Run the tool."""
+        raise NotImplementedError
+
+    def _update(self, outputs: Sequence[GpuOutput]) -> None:
+        for gpu in self._gpus.values():
+            gpu.output = None
+        taken = {gpu.id for gpu in self._gpus.values()}
+        for output in sorted(outputs, key=lambda output: (output.address, output.number)):
+            if output.number in self._gpus:
+                self._gpus[output.number].output = output
+                continue
+            names = (
+                _unique(output),
+                output.address,
+                f"gpu{output.number}",
+            )  # two dies of a board may have one unique id
+            unique = next(name for name in names if name and name not in taken)
+            taken.add(unique)
+            self._gpus[output.number] = ToolGpu(len(self._gpus), unique, output, self.name)
+
+    def devices(self) -> Sequence[ToolGpu]:
+        """The GPUs that have been listed."""
+        return [*self._gpus.values()]
+
+    def sample(self) -> bool:
+        """Run the tool, unless it has just been opened."""
+        is_stale, self._is_fresh = not self._is_fresh, False
+        if is_stale:
+            self._update(self.run())
+        return is_stale
+
+    def usage(self, program: ProcessTree) -> Iterable[Usage]:
+        """What the observed program uses of each GPU."""
+        return self._processes.usage(program, self.devices())
+
+    def unsupported(self) -> Iterable[str]:
+        """What is missing of the processes."""
+        return self._processes.unsupported()
+
+
+class AmdSmi(SmiDriver):
+    """``amd-smi``. Facts and limits are read once; some versions cannot print them."""
+
+    name = AMD_SMI_TOOL.name
+    _static: Mapping[int, Texts] | None = None
+
+    def run(self) -> list[GpuOutput]:
+        """Run the tool."""
+        if self._static is None:
+            self._static = {}
+            with suppress(ValueError):
+                self._static = parse_amd_smi(_print(self._command, self.name, "static", "--json"))
+        return amd_smi_gpus(parse_amd_smi(_print(self._command, self.name, "metric", "--json")), self._static)
+
+
+class RocmSmi(SmiDriver):
+    """``rocm-smi``."""
+
+    name = ROCM_SMI_TOOL.name
+
+    def run(self) -> list[GpuOutput]:
+        """Run the tool."""
+        return rocm_smi_gpus(parse_rocm_smi(_print(self._command, self.name, *ROCM_SMI_ARGUMENTS)))
+
+
+def _print(command: Command, name: str, *arguments: str) -> bytes:
+    """The output of a run. The exit code is ignored: it is 0 without a driver, and 2 beside valid output."""
+    output = command.run(list(arguments), TIMEOUT)
+    if not output.stdout.strip():
+        lines = [line.strip() for line in output.stderr.decode("utf-8", "replace").splitlines()]
+        message = next((line[:200] for line in lines if line.isprintable() and line.strip("=-")), "")
+        raise ValueError(f"{name} exited with {output.code}: {message or 'it printed nothing'}")
+    return output.stdout

@@ -1,0 +1,204 @@
+"""The output of ``amd-smi`` of ROCm 6 and 7, and of ``rocm-smi`` of ROCm 4.3 to 7.
+
+Both print warnings around the JSON document, and ``N/A`` or 0 for what they cannot read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from opentelemetry.instrumentation.hardware.accelerators.fields import Field
+from opentelemetry.instrumentation.hardware.model import Series
+from opentelemetry.instrumentation.hardware.sources.amd.fields import (
+    AMD_SMI,
+    AMD_SMI_FACTS,
+    ENERGY,
+    FACTS,
+    ROCM_SMI,
+    ROCM_SMI_FACTS,
+)
+
+_ABSENT: Final = frozenset({"", "n/a", "none", "unknown", "undefined", "unsupported", "not supported", "not specified"})
+
+_INSTINCT = "0x7(40[8cf]|410|4[ab].|5[ab].)"
+"""PCI device numbers of MI200, MI300 and MI350."""
+
+_CARD = re.compile("card([0-9]{1,4})")
+
+_CLOCK = re.compile(r"^(?:[0-9]+ )?\(?([0-9.]+Mhz)\)?$|^[0-9]+Mhz - (?=[0-9.]+Mhz$)", re.IGNORECASE)
+"""Clocks of rocm-smi: ``(1700Mhz)``, ``1 (1502Mhz)``, and ranges, of which the upper end counts."""
+
+Texts: TypeAlias = "Mapping[str, str]"
+"""A tool's keys or paths, and its values as text."""
+
+NO_STATIC: Final[Mapping[int, Texts]] = MappingProxyType({})
+
+_MAX_DOCUMENTS = 200
+_MAX_DEPTH = 6
+
+
+class GpuOutput(NamedTuple):
+    """What a run reports about one GPU.
+
+    Attributes:
+        number: The tool's number of the GPU.
+        address: Its PCI address; empty if it is unknown.
+        facts: Those of :data:`~.fields.FACTS` that are known.
+        values: The texts of the fields, plausible or not.
+        unsupported: By series, why it is left out.
+        texts: The tool's own keys and values.
+    """
+
+    number: int
+    address: str
+    facts: Mapping[str, str]
+    values: Mapping[Field, str]
+    unsupported: Mapping[Series | str, str]
+    texts: Texts
+
+
+def _documents(printed: bytes) -> Iterator[Any]:
+    """The JSON documents in the output, whatever is printed around them."""
+    text = printed.decode("utf-8", "replace")
+    decoder = json.JSONDecoder()
+    end = 0
+    for _ in range(_MAX_DOCUMENTS):
+        begin = re.compile(r"[\[{]").search(text, end)
+        if begin is None:
+            return
+        try:
+            document, end = decoder.raw_decode(text, begin.start())
+        except (ValueError, RecursionError):
+            end = begin.end()
+        else:
+            yield document
+
+
+# -- amd-smi
+
+
+def parse_amd_smi(printed: bytes) -> dict[int, dict[str, str]]:
+    """By number of a GPU, all values by their path: ``mem_usage/used_vram``.
+
+    Raises:
+        ValueError: There is no document of the tool.
+    """
+    for document in _documents(printed):
+        entries = document.get("gpu_data") if isinstance(document, dict) else document
+        gpus = {
+            entry["gpu"]: dict(_leaves(entry))
+            for entry in (entries if isinstance(entries, list) else ())
+            if isinstance(entry, dict) and type(entry.get("gpu")) is int and 0 <= entry["gpu"] < 1 << 16
+        }
+        if gpus:
+            return gpus
+    raise ValueError("amd-smi printed no JSON document with GPUs")
+
+
+def _leaves(part: Mapping[str, Any], path: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
+    """Every value with its path, as text with its unit."""
+    for name, value in part.items():
+        if not isinstance(value, dict):
+            yield f"{path}{name}", _text(value)
+        elif set(value) == {"value", "unit"}:
+            yield f"{path}{name}", f"{_text(value['value'])} {_text(value['unit'])}".strip()
+        elif depth < _MAX_DEPTH:
+            yield from _leaves(value, f"{path}{name}/", depth + 1)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return value.strip()
+    return json.dumps(value) if type(value) in (int, float) else ""
+
+
+def amd_smi_gpus(metric: Mapping[int, Texts], static: Mapping[int, Texts] = NO_STATIC) -> list[GpuOutput]:
+    """The GPUs in the outputs of ``amd-smi metric`` and ``amd-smi static``."""
+    gpus = {}
+    for number, values in metric.items():
+        texts = gpus[number] = {**static.get(number, {}), **values}
+        for path in AMD_SMI:  # a section that is missing as a whole is printed as "usage": "N/A"
+            section = texts.get(path.partition("/")[0], "0")
+            if path not in texts and section.lower() in _ABSENT:
+                texts[path] = section
+    return _gpus(gpus, AMD_SMI, AMD_SMI_FACTS)
+
+
+# -- rocm-smi
+
+
+def parse_rocm_smi(printed: bytes) -> dict[int, dict[str, str]]:
+    """By number of a card, all texts by their key. The driver's version is added to each.
+
+    Raises:
+        ValueError: There is no document of the tool.
+    """
+    for document in _documents(printed):
+        if isinstance(document, dict) and any(name == "system" or _CARD.fullmatch(name) for name in document):
+            system = document.get("system")
+            driver = system.get("Driver version") if isinstance(system, dict) else None
+            return {
+                int(card[1]): {
+                    key: _CLOCK.sub(r"\1", text.strip())
+                    for key, text in {"Driver version": driver, **values}.items()
+                    if isinstance(text, str)
+                }
+                for name, values in document.items()
+                if (card := _CARD.fullmatch(name)) and isinstance(values, dict)
+            }
+    raise ValueError("rocm-smi printed no JSON document with cards")
+
+
+def rocm_smi_gpus(cards: Mapping[int, Texts]) -> list[GpuOutput]:
+    """The GPUs in the output of ``rocm-smi``."""
+    return _gpus(cards, ROCM_SMI, ROCM_SMI_FACTS)
+
+
+# -- both
+
+
+def _gpus(
+    gpus: Mapping[int, Texts], fields: Mapping[str, Field], keys: Mapping[str, tuple[str, ...]]
+) -> list[GpuOutput]:
+    """The GPUs in an output. Those without any known field, as partitions are, are left out."""
+    outputs = []
+    for number, texts in gpus.items():
+        facts = {name: fact for name in keys for fact in _facts(texts, keys[name], FACTS[name])[:1]}
+        values: dict[Series, tuple[Field, str]] = {}
+        for key, field in fields.items():
+            known = values.get(field.series)
+            if key in texts and (known is None or (not _is_plausible(*known) and _is_plausible(field, texts[key]))):
+                values[field.series] = field, texts[key]
+        unsupported: dict[Series | str, str] = {}
+        if ENERGY.series in values and not _counts_energy(facts):
+            del values[ENERGY.series]
+            unsupported[ENERGY.series] = "this model counts in an unknown unit, and the counter wraps within minutes"
+        if values or unsupported:
+            address = facts.get("address", "").lower()
+            outputs.append(GpuOutput(number, address, facts, dict(values.values()), unsupported, texts))
+    return outputs
+
+
+def _is_plausible(field: Field, text: str) -> bool:
+    try:
+        field.value(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _facts(texts: Texts, keys: tuple[str, ...], form: str) -> list[str]:
+    """The texts that have the form of a fact; not the words that stand for a missing one."""
+    words = (" ".join(texts.get(key, "").split()) for key in keys)
+    return [word for word in words if word.lower() not in _ABSENT and word.isprintable() and re.fullmatch(form, word)]
+
+
+def _counts_energy(facts: Mapping[str, str]) -> bool:
+    """Whether the energy counter has 64 bits and a known unit: on Instinct boards after MI100."""
+    model = facts.get("model", "").lower()
+    named = re.search(r"instinct|\bmi[2-9][0-9]", model) and "mi100" not in model
+    return bool(named or re.fullmatch(_INSTINCT, facts.get("device", "")))

@@ -1,0 +1,92 @@
+"""The environment variables that restrict a program to some of ROCm's GPUs.
+
+https://rocm.docs.amd.com/en/latest/conceptual/gpu-isolation.html documents them. How exactly a value is parsed is that
+of ROCm's own code: ``amd_filter_device.cpp`` of ROCR-Runtime, and ``rocdevice.cpp`` of clr.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from opentelemetry.instrumentation.hardware.accelerators.selection import (
+    Chosen,
+    FoundDevice,
+    VisibilityRule,
+    everything,
+    printable,
+)
+from opentelemetry.instrumentation.hardware.sources.amd.topology import KFD, Node, Topology
+
+ROCR: Final = "ROCR_VISIBLE_DEVICES"
+HIP: Final = ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
+"""The first one that is not empty applies. Its numbers count the GPUs that ``ROCR_VISIBLE_DEVICES`` leaves."""
+
+
+def visibility_rule(topology: Topology) -> VisibilityRule:
+    """How a program is restricted to some of the GPUs."""
+
+    def visible(environ: Mapping[str, str], found: Sequence[FoundDevice]) -> Chosen:
+        return visible_devices(environ, found, topology)
+
+    return VisibilityRule("AMD GPU", "hw.gpu.*", (ROCR, *HIP), visible, "amdgpu")
+
+
+def visible_devices(environ: Mapping[str, str], found: Sequence[FoundDevice], topology: Topology) -> Chosen:
+    """The cards of which the program may use at least a partition."""
+    variables = [(name, environ[name]) for name in HIP if environ.get(name)][:1]
+    if ROCR in environ:
+        variables.insert(0, (ROCR, environ[ROCR]))
+    if not variables and not topology.restricted:
+        return Chosen(everything(found))
+    addresses = [device.address for device in found]
+    if not topology.exists or not all(addresses):
+        values = " and ".join(f"{name}={printable(value)}" for name, value in variables)
+        reason = "the tool does not report the PCI address of a GPU" if topology.exists else f"there is no {KFD}"
+        return Chosen(everything(found), f"{values}: {reason}, so ROCm's order of the GPUs is unknown")
+    nodes: Sequence[Node] = topology.nodes
+    for name, value in variables:
+        nodes = select_rocr(value, nodes) if name == ROCR else select_hip(value, nodes)
+    cards = {node.card(addresses) for node in nodes}
+    return Chosen(frozenset(device.id for device in found if device.address in cards))
+
+
+def select_rocr(value: str, nodes: Sequence[Node]) -> list[Node]:
+    """The nodes that ``ROCR_VISIBLE_DEVICES`` leaves: those before the first word that is unknown or a repetition."""
+    selected: list[Node] = []
+    for word in (each.strip().upper() for each in value.split(",")):
+        matching: Sequence[Node]
+        if word.startswith("G"):
+            matching = [node for node in nodes if len(word) > 4 and node.uuid.upper().startswith(word)]
+        else:
+            number = _c_integer(word)
+            matching = [] if number is None else nodes[number : number + 1]
+        if len(matching) != 1 or matching[0] in selected:
+            break
+        selected += matching
+    return selected
+
+
+def select_hip(value: str, nodes: Sequence[Node]) -> list[Node]:
+    """The nodes that ``HIP_VISIBLE_DEVICES`` leaves: those before the first unknown word; repetitions count once."""
+    selected: list[Node] = []
+    for word in value.removesuffix(",").split(","):
+        matching: Sequence[Node] = ()
+        if "GPU-" in word:
+            matching = [node for node in nodes if (node.uuid or "GPU-XX").startswith(word)][:1]
+        elif re.fullmatch("0|[1-9][0-9]{0,8}", word):
+            matching = nodes[int(word) : int(word) + 1]
+        if not matching:
+            break
+        selected += [node for node in matching if node not in selected]
+    return selected
+
+
+def _c_integer(word: str) -> int | None:
+    """A number as C parses it: decimal, hexadecimal after ``0x``, or octal after ``0``."""
+    form = re.fullmatch(r"\+?(?:0X([0-9A-F]{1,8})|0([0-7]{0,8})|([1-9][0-9]{0,8}))", word)
+    if form is None:
+        return None
+    hexadecimal, octal, decimal = form.groups()
+    return int(hexadecimal, 16) if hexadecimal else int(decimal) if decimal else int(octal or "0", 8)

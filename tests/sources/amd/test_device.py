@@ -1,0 +1,299 @@
+"""AMD GPUs by the files of amdgpu: valid, broken, suspended, gone."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+from collections.abc import Mapping
+from errno import EBUSY, EIO, ENODEV, ENOENT, EPERM
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.sources.amd.test_gpu_metrics import attribute_table
+from tests.sources.machines import STRANGER
+from tests.sources.playing import playing
+from tests.sources.radeons import Equipped
+from tests.sources.reading import all_of, opened, series_of
+from tests.tools import amdsysfs
+from tests.tools.amdsysfs import Files, Gpu, table
+
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.model import CounterRatio, Metric, Rate, Series, Unavailable, Value
+
+
+def plain(value: Value) -> float:
+    if isinstance(value, Rate):
+        return value.per_second
+    assert not isinstance(value, CounterRatio)
+    return value
+
+
+def read(files: Files, **settings: Any) -> dict[Series, Value]:
+    """Open the source, and read it once."""
+    with opened("amd", Equipped(files), STRANGER, **settings) as source:
+        return all_of(source)
+
+
+def values(points: Mapping[Series, Value], metric: Metric, **attributes: str) -> list[float]:
+    """The values of the series of a metric that have these attribute values."""
+    return [
+        plain(value)
+        for series, value in series_of(dict(points), metric).items()
+        if set(attributes.values()) <= {str(word) for word in series.attributes.values()}
+    ]
+
+
+ERRORS = st.sampled_from([EBUSY, EPERM, EIO, ENODEV, ENOENT]).map(lambda code: OSError(code, os.strerror(code)))
+WORDS = st.one_of(
+    st.sampled_from(["", "\n", "N/A\n", "-1\n", "nan\n", "inf", "0x10", "1e9", "4294967295\n", "65535\n", "0\n", "²"]),
+    st.integers(-(1 << 70), 1 << 70).map(str),
+    st.text(max_size=12),
+    st.binary(max_size=12),
+)
+
+
+def has_zero(files: Files) -> bool:
+    return any(
+        not isinstance(content, OSError)
+        and (content if isinstance(content, bytes) else content.encode()).strip() == b"0"
+        for content in files.values()
+    )
+
+
+@st.composite
+def broken(draw: st.DrawFn) -> Files:
+    """Two cards, some of whose files are unreadable or have other content."""
+    metrics = table(6, energy=1 << 50, residency=(1, 2, 3, 4, 5, 6), xgmi=[5] * 16)
+    files = amdsysfs.machine([Gpu(rpm=900, pwm=9, metrics=metrics), Gpu(1, "0000:c9:00.0", unique=None)])
+    for name in draw(st.lists(st.sampled_from(sorted(files)), max_size=12, unique=True)):
+        files[name] = draw(st.one_of(ERRORS, WORDS))
+    return files
+
+
+ZERO_IS_DERIVED = ("hw.status", "hw.gpu.time", "hw.gpu.throttle.time", "hw.errors")
+"""Metrics with a 0 that is not the content of a file: a state that does not hold, or a count in ``ue: 0``."""
+
+
+@given(broken())
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_random_sysfs_files_raise_nothing_and_give_plausible_values(files: Files) -> None:
+    try:
+        found = read(files)
+    except Unavailable:
+        return
+    zeros = has_zero(files)
+    for series, value in found.items():
+        assert math.isfinite(plain(value)), series
+        assert plain(value) > 0 or zeros or series.metric.name in ZERO_IS_DERIVED, series
+        if series.metric.unit == "1" and series.metric is not c.HW_POWER_UTILIZATION:
+            assert 0 <= plain(value) <= 1, series
+        if series.metric is c.HW_TEMPERATURE:
+            assert 0 < plain(value) <= 150, series
+
+
+@pytest.mark.parametrize("file", ["gpu_busy_percent", "mem_info_vram_used", "hwmon/hwmon3/power1_average"])
+@pytest.mark.parametrize("content", ["-5\n", "101%\n", "", "nonsense", "99999999999999999999999"])
+def test_invalid_sysfs_value_drops_only_its_own_metrics(file: str, content: str) -> None:
+    gpu = Gpu()
+    found = read(amdsysfs.machine([gpu]) | {f"{gpu.folder}/{file}": content})
+    whole = read(amdsysfs.machine([gpu]))
+    lacking = {series.metric.name for series in whole} - {series.metric.name for series in found}
+    assert lacking
+    assert (
+        lacking
+        <= {
+            "gpu_busy_percent": {"hw.gpu.utilization.peak"},
+            "mem_info_vram_used": {
+                "hw.gpu.memory.usage",
+                "hw.gpu.memory.peak",
+                "hw.gpu.memory.utilization",
+                "hw.gpu.memory.limit",
+            },
+            "hwmon/hwmon3/power1_average": {"hw.power", "hw.power.peak", "hw.power.utilization", "hw.energy"},
+        }[file]
+    )
+
+
+def test_zero_temperature_and_zero_power_are_dropped() -> None:
+    found = read(amdsysfs.machine([Gpu(edge=0, power=0, busy=0)]))
+    assert not values(found, c.HW_POWER)
+    assert not values(found, c.HW_TEMPERATURE, at="edge")
+    assert values(found, c.HW_TEMPERATURE, at="junction") == [35]
+    assert values(found, c.HW_GPU_UTILIZATION, task="general") == [0], "an idle GPU has a utilization of 0"
+
+
+@pytest.mark.parametrize(
+    ("pwm", "largest", "ratio"),
+    [
+        pytest.param(102, "255\n", ["0.4"], id="255 as amdgpu has it"),
+        pytest.param(40, "100\n", ["0.4"], id="100"),
+        pytest.param(100, "100\n", ["1.0"], id="full speed"),
+        pytest.param(101, "100\n", [], id="above the largest"),
+        pytest.param(102, None, ["0.4"], id="no pwm1_max, so 255 as hwmon documents"),
+        pytest.param(102, "0\n", [], id="0"),
+        pytest.param(102, "", [], id="empty"),
+    ],
+)
+def test_fan_speed_ratio_is_pwm1_by_pwm1_max(pwm: int, largest: str | None, ratio: list[str]) -> None:
+    gpu = Gpu(rpm=1200, pwm=pwm)
+    files = amdsysfs.machine([gpu])
+    if largest is None:
+        del files[f"{gpu.monitor}/pwm1_max"]
+    else:
+        files[f"{gpu.monitor}/pwm1_max"] = largest
+    with playing(lambda source: Equipped(files), {"sources": ["amd"]}, STRANGER) as stage:
+        exported = [line for line in stage.tick() if line.startswith("hw.fan.speed_ratio{")]
+    assert [line.rsplit(" ", 3)[1] for line in exported] == ratio
+
+
+def test_gpu_index_follows_the_pci_address() -> None:
+    found = read(amdsysfs.machine([Gpu(0, "0000:c9:00.0", unique="2" * 16), Gpu(10, "0000:03:00.0", unique="1" * 16)]))
+    indices = {series.attributes[c.HW_ID]: series.attributes[c.GPU_INDEX] for series in series_of(found, c.HW_GPU_INFO)}
+    assert indices == {"1" * 16: 0, "2" * 16: 1}
+
+
+def test_second_die_with_same_unique_id_is_identified_by_pci_address() -> None:
+    found = read(amdsysfs.machine([Gpu(0, "0000:03:00.0"), Gpu(1, "0000:c9:00.0")]))
+    assert {series.attributes[c.HW_ID] for series in series_of(found, c.HW_POWER)} == {
+        "43cc8cc8af246700",
+        "0000:c9:00.0",
+    }
+
+
+def test_drm_connectors_and_other_vendors_are_ignored() -> None:
+    files = amdsysfs.machine([Gpu(1)])
+    files |= {"/sys/class/drm/card1-HDMI-A-1/status": "connected\n", "/sys/class/drm/renderD128/dev": "226:128\n"}
+    files |= {"/sys/class/drm/card0/device/uevent": "DRIVER=nouveau\nPCI_ID=10DE:1234\nPCI_SLOT_NAME=0000:01:00.0\n"}
+    assert len(series_of(read(files), c.HW_GPU_INFO)) == 1
+
+
+def test_unreadable_energy_counter_is_not_replaced_by_an_estimate() -> None:
+    gpu = Gpu(metrics=table(6, energy=1 << 40))
+    files = amdsysfs.machine([gpu])
+    drivers = Equipped(files)
+    with opened("amd", drivers, STRANGER) as source:
+        first = all_of(source)
+        assert drivers.tree is not None
+        drivers.tree.files[f"{gpu.folder}/gpu_metrics"] = OSError(EBUSY, "busy")
+        second = all_of(source)
+        assert values(first, c.HW_ENERGY) == [float(1 << 24)]
+        assert values(second, c.HW_ENERGY) == []
+        assert source.unsupported == ["gpu_metrics: busy"]
+
+
+def test_unreadable_memory_total_is_read_again() -> None:
+    gpu = Gpu()
+    drivers = Equipped(amdsysfs.machine([gpu]) | {f"{gpu.folder}/mem_info_vram_total": OSError(EBUSY, "busy")})
+    with opened("amd", drivers, STRANGER) as source:
+        assert not values(all_of(source), c.HW_GPU_MEMORY_USAGE), (
+            "the usage of a memory of unknown size may be anything"
+        )
+        assert drivers.tree is not None
+        drivers.tree.files[f"{gpu.folder}/mem_info_vram_total"] = "68702699520\n"
+        assert values(all_of(source), c.HW_GPU_MEMORY_USAGE) == [10_960_896_000]
+        assert source.unsupported == []
+
+
+def test_memory_total_is_read_again_after_a_card_comes_back() -> None:
+    gpu = Gpu()
+    drivers = Equipped(amdsysfs.machine([gpu]))
+    assert drivers.tree is not None
+    files = drivers.tree.files
+    with opened("amd", drivers, STRANGER) as source:
+        assert values(all_of(source), c.HW_GPU_MEMORY_LIMIT) == [68_702_699_520]
+        healthy = {path: content for path, content in files.items() if path.startswith(gpu.folder)}
+        files.update(dict.fromkeys(healthy, OSError(ENODEV, "No such device")))
+        all_of(source)
+        files.update(healthy | {f"{gpu.folder}/mem_info_vram_total": "34351349760\n"})
+        assert values(all_of(source), c.HW_GPU_MEMORY_LIMIT) == [34_351_349_760]
+
+
+def test_only_runtime_status_of_a_suspended_card_is_read() -> None:
+    gpu = Gpu(asleep=True)
+    drivers = Equipped(amdsysfs.machine([gpu]))
+    with opened("amd", drivers, STRANGER) as source:
+        assert all_of(source) == {}
+        assert drivers.tree is not None
+        files = {name.removeprefix(gpu.folder) for name in drivers.tree.asked if name.startswith(gpu.folder)}
+        assert files == {"/uevent", "/power/runtime_status"}
+
+
+@pytest.mark.parametrize(
+    ("gpu", "interval"),
+    [
+        (Gpu(busy=0, control="auto"), 6.0),
+        (Gpu(busy=3, control="auto"), 0.0),
+        (Gpu(busy=0, control="on"), 0.0),
+        (Gpu(busy=0), 0.0),
+        (Gpu(asleep=True, control="auto"), 0.0),
+    ],
+)
+def test_idle_card_with_runtime_pm_is_polled_slower_than_its_autosuspend_delay(gpu: Gpu, interval: float) -> None:
+    with opened("amd", Equipped(amdsysfs.machine([gpu])), STRANGER) as source:
+        all_of(source)
+        assert source.min_interval == interval
+
+
+@pytest.mark.parametrize("average", [OSError(EIO, "not supported"), "0\n", "N/A\n"])
+def test_power_falls_back_to_power1_input(average: OSError | str) -> None:
+    gpu = Gpu(power_file="power1_input", power=97_000_000)
+    files = amdsysfs.machine([gpu]) | {f"{gpu.monitor}/power1_average": average}
+    assert values(read(files), c.HW_POWER) == [97]
+
+
+def test_lost_card_and_its_recovery_are_logged_once_each(caplog: pytest.LogCaptureFixture) -> None:
+    gpu = Gpu()
+    drivers = Equipped(amdsysfs.machine([gpu]))
+    assert drivers.tree is not None
+    files = drivers.tree.files
+    with caplog.at_level(logging.INFO), opened("amd", drivers, STRANGER) as source:
+        all_of(source)
+        healthy = {path: content for path, content in files.items() if path.startswith(gpu.folder)}
+        for now in (dict.fromkeys(healthy, OSError(ENODEV, "No such device")), healthy):
+            files.update(now)
+            all_of(source)
+            all_of(source)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"GPU 0 ({gpu.unique}): No such device; its numbers are missing until it answers",
+        f"GPU 0 ({gpu.unique}) answers again",
+    ]
+
+
+def test_card_without_a_folder_has_status_failed() -> None:
+    gpu = Gpu()
+    files = amdsysfs.machine([gpu])
+    drivers = Equipped({path: content for path, content in files.items() if not path.startswith(gpu.folder)})
+    assert drivers.tree is not None
+    drivers.tree.files[f"{gpu.folder}/uevent"] = files[f"{gpu.folder}/uevent"]
+    with opened("amd", drivers, STRANGER) as source:
+        del drivers.tree.files[f"{gpu.folder}/uevent"]
+        assert values(all_of(source), c.HW_STATUS, state="failed") == [1]
+        assert source.unsupported == ["GPU 0 does not respond: No such file or directory"]
+
+
+def test_energy_counter_that_appears_later_does_not_replace_the_integral_of_power() -> None:
+    gpu = Gpu(metrics=table(6))
+    drivers = Equipped(amdsysfs.machine([gpu]))
+    assert drivers.tree is not None
+    with opened("amd", drivers, STRANGER) as source:
+        assert series_of(all_of(source), c.HW_ENERGY).popitem()[1] == Rate(41.0)
+        drivers.tree.files[f"{gpu.folder}/gpu_metrics"] = table(6, energy=1 << 40)
+        assert series_of(all_of(source), c.HW_ENERGY).popitem()[1] == Rate(41.0)
+
+
+def test_busy_gpu_metrics_at_the_start_may_have_an_energy_counter() -> None:
+    gpu = Gpu(metrics=table(6, energy=1 << 40))
+    drivers = Equipped(amdsysfs.machine([gpu]) | {f"{gpu.folder}/gpu_metrics": OSError(EBUSY, "busy")})
+    assert drivers.tree is not None
+    with opened("amd", drivers, STRANGER) as source:
+        assert values(all_of(source), c.HW_ENERGY) == []
+        drivers.tree.files[f"{gpu.folder}/gpu_metrics"] = table(6, energy=1 << 40)
+        assert values(all_of(source), c.HW_ENERGY) == [float(1 << 24)]
+
+
+def test_energy_of_gpu_metrics_1_9_is_exported() -> None:
+    metrics = attribute_table({7: ("Q", [1 << 40])})
+    assert values(read(amdsysfs.machine([Gpu(metrics=metrics)])), c.HW_ENERGY) == [float(1 << 24)]

@@ -1,0 +1,192 @@
+"""``gpu_metrics``: every revision of the binary table, valid and broken."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Mapping, Sequence
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from opentelemetry.instrumentation.hardware.sources.amd.fields import GPU_METRICS
+from opentelemetry.instrumentation.hardware.sources.amd.gpu_metrics import LAYOUTS, GpuMetrics, revision
+
+UNAVAILABLE = (1 << 64) - 1
+
+
+def unavailable_table(form: int, content: int) -> bytearray:
+    """A table of a fixed layout in which every field is all ones."""
+    size = LAYOUTS[form, content].sizes[-1]
+    table = bytearray(b"\xff" * size)
+    struct.pack_into("<HBB", table, 0, size, form, content)
+    return table
+
+
+def attribute_table(attributes: Mapping[int, tuple[str, Sequence[int]]]) -> bytes:
+    """A table of revision 1.9: attributes by id, each with its type (a code of :mod:`struct`) and its values."""
+    body = struct.pack("<i", len(attributes))
+    for number, (kind, values) in attributes.items():
+        body += struct.pack("<Q", 3 << 24 | "BbHhIiQq".index(kind) << 20 | number << 10 | len(values))
+        body += struct.pack(f"<{len(values)}{kind}", *values)
+    return struct.pack("<HBB", 4 + len(body), 1, 9) + body
+
+
+@pytest.mark.parametrize("which", LAYOUTS)
+def test_table_of_all_ones_has_no_values(which: tuple[int, int]) -> None:
+    metrics, table = GpuMetrics(), bytes(unavailable_table(*which))
+    assert metrics.decode(table) == {}
+    assert metrics.decode(table) == {}
+    assert revision(table) == which
+
+
+ENERGY = {(1, 1): 24, (1, 2): 24, (1, 3): 24, (1, 4): 24, (1, 5): 88, (1, 6): 16, (1, 7): 24, (1, 8): 24}
+
+
+@pytest.mark.parametrize("which", ENERGY)
+def test_energy_counts_in_15_microjoules(which: tuple[int, int]) -> None:
+    table = unavailable_table(*which)
+    struct.pack_into("<Q", table, ENERGY[which], 62_929_744_071_539)
+    if which < (1, 4):
+        assert "energy" not in GpuMetrics().decode(bytes(table)), "a board without HBM counts in another unit"
+        struct.pack_into("<H", table, 88, 41)
+        assert GpuMetrics().decode(bytes(table))["hbm0"] == 41
+    assert GpuMetrics().decode(bytes(table))["energy"] == pytest.approx(960_231_690.5, abs=1)
+    struct.pack_into("<Q", table, ENERGY[which], 0)
+    assert "energy" not in GpuMetrics().decode(bytes(table))
+
+
+@pytest.mark.parametrize(
+    ("which", "offset", "count", "full", "task"),
+    [
+        ((1, 1), 20, 1, 100, "video"),
+        ((1, 3), 20, 1, 100, "video"),
+        ((1, 4), 16, 4, 100, "video"),
+        ((1, 5), 16, 4, 100, "video"),
+        ((1, 5), 24, 32, 100, "jpeg"),
+        ((2, 4), 30, 1, 10_000, "video"),
+        ((3, 0), 44, 1, 100, "video"),
+    ],
+)
+def test_engine_utilization_is_the_mean_of_valid_engines(
+    which: tuple[int, int], offset: int, count: int, full: int, task: str
+) -> None:
+    table = unavailable_table(*which)
+    struct.pack_into("<H", table, offset, full * 3 // 10)
+    assert GpuMetrics().decode(bytes(table)) == {task: pytest.approx(0.3)}
+    if count > 1:
+        struct.pack_into("<H", table, offset + 2 * count - 2, full // 10)
+        assert GpuMetrics().decode(bytes(table)) == {task: pytest.approx(0.2)}
+    struct.pack_into(f"<{count}H", table, offset, *([full + 1] * count))
+    assert GpuMetrics().decode(bytes(table)) == {}
+
+
+@pytest.mark.parametrize(("which", "offset"), [((1, 3), 112), ((2, 2), 120), ((2, 3), 120), ((2, 4), 120)])
+def test_throttle_status_bits_map_to_reasons(which: tuple[int, int], offset: int) -> None:
+    reasons = {0: "power_cap", 7: "power_cap", 16: "current_cap", 22: "current_cap", 32: "thermal_sw", 47: "thermal_hw"}
+    table = unavailable_table(*which)
+    for bit, reason in reasons.items():
+        struct.pack_into("<Q", table, offset, 1 << bit)
+        assert [name for name, value in GpuMetrics().decode(bytes(table)).items() if value == 1] == [reason]
+    struct.pack_into("<Q", table, offset, 0)
+    assert set(GpuMetrics().decode(bytes(table)).values()) == {0}
+
+
+@pytest.mark.parametrize(("which", "offset"), [((1, 6), 32), ((1, 7), 40), ((1, 8), 40)])
+def test_residency_counters_become_shares_of_the_interval(which: tuple[int, int], offset: int) -> None:
+    metrics, table = GpuMetrics(), unavailable_table(*which)
+    top = (1 << 32) - 100
+    struct.pack_into("<6I", table, offset, top, 5, 10, 20, 30, 40)
+    assert metrics.decode(bytes(table)) == {}, "one table alone has no interval"
+    struct.pack_into("<6I", table, offset, (top + 1000) % (1 << 32), 5, 260, 20, 130, 540)
+    assert metrics.decode(bytes(table)) == {"thermal_hw": 0.0, "power_cap": 0.25, "thermal_sw": 0.5}
+    assert metrics.decode(bytes(table)) == {}, "no time has passed in the same table"
+
+
+@pytest.mark.parametrize(
+    ("which", "offset"), [((1, 4), 104), ((1, 5), 176), ((1, 6), 128), ((1, 7), 136), ((1, 8), 136)]
+)
+def test_xgmi_counters_are_in_kib(which: tuple[int, int], offset: int) -> None:
+    table = unavailable_table(*which)
+    struct.pack_into("<16Q", table, offset, *[3] * 7, UNAVAILABLE, *[0] * 8)
+    assert GpuMetrics().decode(bytes(table)) == {"xgmi.receive": 21 * 1024, "xgmi.transmit": 0}
+
+
+# -- revision 1.9
+
+
+@pytest.mark.parametrize(
+    ("total", "counter"),
+    [
+        pytest.param("I", "I", id="32 bits"),
+        pytest.param("Q", "I", id="the total has 64 bits"),
+        pytest.param("Q", "Q", id="64 bits"),
+    ],
+)
+def test_attributes_are_found_by_their_ids(total: str, counter: str) -> None:
+    def table(elapsed: int, *throttled: int) -> bytes:
+        return attribute_table(
+            {
+                0: ("H", [47]),  # temperature of the hotspot, which is in hwmon
+                7: ("Q", [9_000 << 16]),
+                9: (total, [elapsed]),
+                **{10 + number: (counter, [value]) for number, value in enumerate(throttled)},
+                30: ("Q", [1, 1, UNAVAILABLE, 0]),
+                29: ("Q", [2, 2]),
+                36: ("H", [0xFFFF] * 4),
+            }
+        )
+
+    metrics = GpuMetrics()
+    links = {"energy": 9_000, "xgmi.receive": 4096, "xgmi.transmit": 2048}
+    assert metrics.decode(table(1000, 5, 10, 20, 30, 40)) == links
+    shares = {"thermal_hw": 0.0, "power_cap": 0.25, "thermal_sw": 0.5}
+    assert metrics.decode(table(2000, 5, 260, 20, 130, 540)) == {**links, **shares}
+    assert revision(table(1, 2, 3, 4, 5, 6)) == (1, 9)
+
+
+def test_residency_is_missing_without_all_of_its_attributes() -> None:
+    metrics = GpuMetrics()
+    for elapsed in (1000, 2000):
+        assert metrics.decode(attribute_table({9: ("Q", [elapsed]), 10: ("Q", [0]), 7: ("Q", [UNAVAILABLE])})) == {}
+
+
+# -- broken tables
+
+
+@pytest.mark.parametrize(
+    ("table", "reason"),
+    [
+        (b"", "0 bytes"),
+        (b"\x01\x02", "2 bytes"),
+        (struct.pack("<HBB", 96, 1, 10) + b"\xff" * 92, "unknown revision 1.10"),
+        (struct.pack("<HBB", 96, 4, 0) + b"\xff" * 92, "unknown revision 4.0"),
+        (bytes(unavailable_table(1, 3))[:100], "100 bytes long, not 120"),
+        (struct.pack("<HBB", 96, 1, 3) + b"\xff" * 116, "96 bytes long, not 120"),
+        (attribute_table({7: ("Q", [1])})[:-1], "23 bytes long, not 24"),
+        (struct.pack("<HBBi", 8, 1, 9, 1), "truncated"),
+        (struct.pack("<HBBiQQ", 24, 1, 9, 1, 15 << 20 | 7 << 10 | 1, 0), "unknown type"),
+        (struct.pack("<HBBiQQ", 24, 1, 9, 1, 6 << 20 | 7 << 10 | 2, 0), "truncated"),
+    ],
+)
+def test_table_of_unknown_revision_or_size_is_refused(table: bytes, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        GpuMetrics().decode(table)
+
+
+@given(st.sampled_from(sorted([*LAYOUTS, (1, 9)])), st.binary(max_size=3400), st.integers(0, 1))
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_table_of_random_bytes_has_only_finite_values(which: tuple[int, int], rest: bytes, cut: int) -> None:
+    size = LAYOUTS[which].sizes[0] if which in LAYOUTS else len(rest) + 4
+    table = struct.pack("<HBB", size, *which) + (rest * (size // max(1, len(rest)) + 1))[: size - 4 - cut]
+    metrics = GpuMetrics()
+    for _ in range(2):
+        try:
+            values = metrics.decode(table)
+        except ValueError:
+            continue
+        assert set(values) <= set(GPU_METRICS)
+        for value in values.values():
+            assert math.isfinite(value)
+            assert value >= 0

@@ -1,0 +1,117 @@
+"""Usage of AMD GPUs by the observed program: KFD's files, and fdinfo of open files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.sources.amd.test_device import ERRORS, WORDS, plain
+from tests.sources.machines import STRANGER
+from tests.sources.radeons import Equipped, hidden, laptop, mi210, mi300x
+from tests.sources.reading import all_of, opened, series_of
+from tests.tools import amdsysfs
+from tests.tools.amdsysfs import KFD, Gpu, number_of
+
+from opentelemetry.instrumentation.hardware import catalog as c
+
+
+def memory_of(drivers: Any) -> dict[str, float]:
+    with opened("amd", drivers, STRANGER) as source:
+        found = all_of(source)
+    return {
+        str(series.attributes[c.HW_ID]): plain(value)
+        for series, value in series_of(found, c.PROCESS_GPU_MEMORY_USAGE).items()
+    }
+
+
+def test_job_member_reports_only_process_memory() -> None:
+    drivers = mi300x(0)
+    with opened("amd", drivers, STRANGER) as source:
+        source.context = source.context._replace(is_reporter=False)
+        rows = {series.metric for series in all_of(source)}
+    assert rows == {c.PROCESS_GPU_MEMORY_USAGE}
+
+
+def test_process_memory_of_gpu_partitions_is_summed() -> None:
+    """KFD has a node for each partition, all at one PCI address; the sysfs files are those of the whole GPU."""
+    gpu = Gpu()
+    files = amdsysfs.machine([gpu])
+    for part in (1, 2):
+        folder = f"{KFD}/topology/nodes/{part + 1}"
+        files |= {
+            f"{folder}/gpu_id": f"{7000 + part}\n",
+            f"{folder}/properties": files[f"{KFD}/topology/nodes/1/properties"],
+        }
+        files[f"{KFD}/proc/{STRANGER}/vram_{7000 + part}"] = f"{part}000\n"
+    files[f"{KFD}/proc/{STRANGER}/vram_{number_of(gpu)}"] = "500\n"
+    assert memory_of(Equipped(files)) == {"43cc8cc8af246700": 3500}
+
+
+def test_process_memory_includes_child_processes() -> None:
+    assert memory_of(mi300x(0)) == {"43cc8cc8af246700": 71_000_000_000, "43cc8cc8af246701": 2_000_000_000}
+
+
+def test_kfd_pids_are_ignored_in_a_pid_namespace() -> None:
+    assert memory_of(hidden(0)) == {}
+    assert memory_of(laptop(0)) == {"0000:63:00.0": (65_536 + 1_024) << 10}, (
+        "fdinfo is in the folder of the process itself"
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "memory"),
+    [
+        ("drm-memory-vram:\t12 KiB\n", 12 << 10),
+        ("drm-resident-vram:\t3 MiB\ndrm-memory-vram:\t12 KiB\n", 3 << 20),
+        ("drm-resident-vram:\t0\ndrm-total-vram:\t12 KiB\n", 0),
+        ("drm-memory-vram:\t4096\n", 4096),
+        ("drm-memory-vram:\t12 KB\n", None),
+        ("drm-total-vram:\t12 KiB\n", None),
+    ],
+)
+def test_fdinfo_memory_is_read_from_old_and_new_keys(lines: str, memory: int | None) -> None:
+    head = "drm-driver:\tamdgpu\ndrm-client-id:\t4\ndrm-pdev:\t0000:63:00.0\n"
+    opens = {f"/proc/{STRANGER}/fd/7": "/dev/dri/renderD128", f"/proc/{STRANGER}/fdinfo/7": head + lines}
+    assert memory_of(Equipped(amdsysfs.machine([Gpu(unique=None)]) | opens)) == (
+        {} if memory is None else {"0000:63:00.0": memory}
+    )
+
+
+def test_unused_card_has_no_process_memory() -> None:
+    assert memory_of(mi210(0)) == {}
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(
+            [
+                "drm-driver",
+                "drm-pdev",
+                "drm-client-id",
+                "drm-memory-vram",
+                "drm-resident-vram",
+                "drm-engine-gfx",
+                "drm-engine-dec",
+            ]
+        ),
+        st.one_of(
+            WORDS.filter(lambda word: isinstance(word, str)),
+            st.sampled_from(["amdgpu", "0000:63:00.0", "7", "12 KiB", "9 ns", "1 XiB"]),
+        ),
+    ),
+    ERRORS | st.none(),
+)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_random_fdinfo_raises_nothing(fields: dict[str, str], error: OSError | None) -> None:
+    gpu = Gpu()
+    text = "".join(f"{name}:\t{value}\n" for name, value in fields.items())
+    files = amdsysfs.machine([gpu]) | {
+        f"/proc/{STRANGER}/fd/7": error or "/dev/dri/renderD128",
+        f"/proc/{STRANGER}/fdinfo/7": text.encode("utf-8", "surrogatepass"),
+        f"{KFD}/proc/{STRANGER}/vram_{number_of(gpu)}": fields.get("drm-pdev", "").encode("utf-8", "surrogatepass"),
+    }
+    for value in memory_of(Equipped(files)).values():
+        assert isinstance(value, int)
+        assert value >= 0
