@@ -32,8 +32,15 @@ QUIET = 15.0
 PATIENCE = 5.0
 """Seconds that a command may take to end by itself after Ctrl-C."""
 
-DEBIAN = ("jq", "prometheus", "prometheus-node-exporter", "rocm-smi", "strace")
-"""Packages, each with a command of its own name."""
+DEBIAN = {
+    "jq": "jq",
+    "lm-sensors": "sensors",
+    "prometheus": "prometheus",
+    "prometheus-node-exporter": "prometheus-node-exporter",
+    "rocm-smi": "rocm-smi",
+    "strace": "strace",
+}
+"""Packages, each with its command."""
 
 SCRIPTS = "Scripts" if os.name == "nt" else "bin"
 
@@ -223,7 +230,7 @@ def package() -> None:
 
 def components() -> None:
     """Install and build the programs that tests run against (Linux)."""
-    missing = [name for name in DEBIAN if not shutil.which(name)]
+    missing = [name for name, command in DEBIAN.items() if not shutil.which(command)]
     if missing:
         if not shutil.which("apt-get"):
             raise StepError(f"not installed, and there is no apt-get to install them: {', '.join(missing)}")

@@ -22,9 +22,8 @@ from opentelemetry.semconv.schemas import Schemas
 from packaging.version import Version
 
 from opentelemetry.instrumentation.hardware import catalog
-from opentelemetry.instrumentation.hardware.catalog import CATALOG, SCHEMA_URL
+from opentelemetry.instrumentation.hardware.catalog import CATALOG, DETAILS, SCHEMA_URL
 from opentelemetry.instrumentation.hardware.model import Kind, Metric, Scope, Window
-from opentelemetry.instrumentation.hardware.settings import DETAILS
 
 INSTALLED = Version(version("opentelemetry-semantic-conventions"))
 COMPLETE = Version("0.66b0")
@@ -175,6 +174,13 @@ def test_catalog_has_every_metric_that_is_written() -> None:
     written = [ast.literal_eval(call.args[0]) for call in calls if ast.unparse(call.func) in constructors]
     assert len(written) > 100
     assert sorted(row.name for row in CATALOG) == sorted(written)
+
+
+def test_detail_words_turn_something_on() -> None:
+    words = {row.opt_in for row in CATALOG} | {
+        match for row in CATALOG for match in re.findall(r"DETAIL=([a-z]+)", row.opt_in_extras)
+    }
+    assert words - {"", "request"} == set(DETAILS)
 
 
 def test_schema_url_is_known_to_semantic_conventions() -> None:

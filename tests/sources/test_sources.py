@@ -24,6 +24,7 @@ OWN = [
     "filesystem",
     "graphcore",
     "host",
+    "hwmon",
     "infiniband",
     "nvidia",
     "openmetrics",

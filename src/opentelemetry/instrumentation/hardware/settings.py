@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from opentelemetry.instrumentation.hardware.catalog import CATALOG
+from opentelemetry.instrumentation.hardware.catalog import CATALOG, DETAILS
 from opentelemetry.instrumentation.hardware.endpoints import Endpoints, Words, endpoints, filters
 from opentelemetry.instrumentation.hardware.model import Metric
 from opentelemetry.instrumentation.hardware.parsing import (
@@ -34,9 +34,6 @@ PREFIX: Final = "OTEL_PYTHON_HARDWARE_"
 
 SOURCE_GROUP: Final = "opentelemetry_hardware_source"
 """The entry point group of third-party sources."""
-
-DETAILS: Final = tuple(dict.fromkeys(row.opt_in for row in CATALOG if row.opt_in not in ("", "request")))
-"""The words of ``DETAIL``: each turns on the metrics that have it as ``opt_in``."""
 
 _JOB: Final = PREFIX + "JOB"
 """Set by this package in the environment of child processes; not a setting."""
@@ -82,7 +79,7 @@ class Config:
     detail: list[str] | None = _setting(
         words(", ".join(DETAILS), one_of(*DETAILS)),
         "none",
-        "Groups of metrics with one series per CPU core, connection state or process state.",
+        f"Groups of additional metrics. {'; '.join(f'{word}: {meaning}' for word, meaning in DETAILS.items())}.",
     )
     disk_paths: list[str] | None = _setting(
         words("absolute paths, such as /,/data", absolute_path),

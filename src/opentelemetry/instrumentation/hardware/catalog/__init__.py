@@ -7,6 +7,7 @@ installed package. The conventions do not define the others.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from opentelemetry.instrumentation.hardware.catalog import gpu, hardware, host, npu, own, process, scraped
@@ -22,6 +23,14 @@ from opentelemetry.instrumentation.hardware.model import Metric
 
 SCHEMA_URL: Final = "https://opentelemetry.io/schemas/1.44.0"
 """The version of the semantic conventions that the standard metrics follow."""
+
+DETAILS: Final[Mapping[str, str]] = {
+    "cpu": "one series per logical CPU, and their frequencies",
+    "connections": "network connections by state",
+    "processes": "processes by state",
+    "sensors": "all temperature, fan, voltage and power sensors of the host",
+}
+"""The words of the setting ``DETAIL``. Some turn on the metrics that have them as ``opt_in``, others more series."""
 
 CATALOG: Final[tuple[Metric, ...]] = tuple(
     value

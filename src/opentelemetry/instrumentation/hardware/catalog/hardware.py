@@ -29,8 +29,9 @@ HW_POWER = gauge(
     "hw.power", "W", HW_COMPONENT,
     "Power drawn by a component.",
     source="nvmlDeviceGetPowerUsage; amdgpu: hwmon power1_average, else power1_input; Apple: macmon gpu_power, "
-    "cpu_power, ane_power (npu), ram_power; apple_gpu_stats; gcipuinfo: ipu power, total board power",
-    window=Window.MEAN,
+    "cpu_power, ane_power (npu), ram_power; apple_gpu_stats; gcipuinfo: ipu power, total board power; NVIDIA Grace: "
+    "/sys/class/hwmon/*/device/power1_average",
+    window=Window.MEAN, opt_in_extras="with DETAIL=sensors all power sensors in /sys/class/hwmon",
 )
 HW_POWER_PEAK = gauge(
     "hw.power.peak", "W", HW_COMPONENT,
@@ -57,8 +58,8 @@ HW_TEMPERATURE = gauge(
     "Temperature of a component at one sensor.",
     source="nvmlDeviceGetTemperature (gpu); NVML field MEMORY_TEMP (memory); amdgpu: hwmon temp*_input, by label; "
     "Apple: macmon gpu_temp_avg, cpu_temp_avg; apple_gpu_stats; gcipuinfo: average board temp (board), "
-    "average die temp (die)",
-    window=Window.MEAN,
+    "average die temp (die); CPUs and NVMe disks: /sys/class/hwmon/*/temp*_input, else /sys/class/thermal",
+    window=Window.MEAN, opt_in_extras="with DETAIL=sensors all sensors in /sys/class/hwmon",
 )
 HW_TEMPERATURE_PEAK = gauge(
     "hw.temperature.peak", "Cel", (*HW_COMPONENT, HW_SENSOR_LOCATION),
@@ -71,12 +72,13 @@ HW_TEMPERATURE_LIMIT = gauge(
     "Temperature at which a component slows down (high.degraded) or shuts down (high.critical), and its highest "
     "operating temperature (max).",
     source="nvmlDeviceGetTemperatureThreshold: SLOWDOWN, SHUTDOWN, GPU_MAX, MEM_MAX; amdgpu: hwmon temp*_crit, "
-    "temp*_emergency",
+    "temp*_emergency; CPUs and disks: /sys/class/hwmon/*/temp*_max (high.degraded), temp*_crit (high.critical)",
 )
 HW_FAN_SPEED = gauge(
     "hw.fan.speed", "rpm", HW_DEVICE,
     "Speed of a fan.",
     source="nvmlDeviceGetFanSpeedRPM; amdgpu: hwmon fan1_input; Apple: macmon fans",
+    opt_in_extras="with DETAIL=sensors all fans in /sys/class/hwmon",
 )
 HW_FAN_SPEED_RATIO = gauge(
     "hw.fan.speed_ratio", "1", HW_DEVICE,
@@ -87,7 +89,7 @@ HW_VOLTAGE = gauge(
     "hw.voltage", "V", (*HW_DEVICE, HW_SENSOR_LOCATION),
     "Supply voltage of a component.",
     source="amdgpu: hwmon in*_input, by label",
-    window=Window.MEAN,
+    window=Window.MEAN, opt_in_extras="with DETAIL=sensors all voltages in /sys/class/hwmon",
 )
 HW_ERRORS = counter(
     "hw.errors", "{error}", (*HW_COMPONENT, ERROR_TYPE),
@@ -111,7 +113,7 @@ HW_HOST_ENERGY = counter(
 HW_HOST_POWER = gauge(
     "hw.host.power", "W", (HW_ID, HW_NAME),
     "Power drawn by the whole machine.",
-    source="Apple: macmon sys_power; apple_gpu_stats systemPower",
+    source="Apple: macmon sys_power; apple_gpu_stats systemPower; ACPI power meter: /sys/class/hwmon/*/power1_average",
     window=Window.MEAN,
 )
 HW_CPU_SPEED = gauge(

@@ -1,0 +1,290 @@
+"""Temperatures, fans, voltages and power from the Linux kernel's hardware monitoring drivers.
+
+Files and units: https://docs.kernel.org/hwmon/sysfs-interface.html. By default only one temperature of each CPU and
+NVMe disk and the power of CPUs and of the machine are reported; ``DETAIL=sensors`` adds all other sensors.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from errno import EIO
+from typing import Final, NamedTuple
+
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.model import NONE, Attributes, Metric, Point, Rate, Series, Unavailable
+from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
+from opentelemetry.instrumentation.hardware.sources import Source
+
+_HWMON: Final = "/sys/class/hwmon"
+_THERMAL: Final = "/sys/class/thermal"
+
+_OTHER_SOURCES: Final = frozenset({"amdgpu", "radeon", "nouveau", "i915", "xe", "amd_energy"})
+"""Drivers of GPUs, and one with the counters of powercap: other sources report these devices."""
+
+_TYPES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("coretemp", "k10temp", "zenpower", "cpu_thermal", "soc_thermal", "via_cputemp"), "cpu"),
+    **dict.fromkeys(("nvme", "drivetemp"), "physical_disk"),
+    **dict.fromkeys(("jc42", "spd5118"), "memory"),
+    **dict.fromkeys(("mlx5", "bnxt_en", "ice", "ixgbe"), "network"),
+}
+"""``hw.type`` by driver; all others measure the board, the case or its power supply."""
+
+_PACKAGE: Final = (re.compile("Package id [0-9]+"), re.compile("Tdie"), re.compile("Tctl"), re.compile("temp1"))
+"""Labels of the temperature of a whole CPU, the preferred first: Intel's, AMD's, and a sensor without a label."""
+
+_CPU_ZONE: Final = re.compile(r"x86_pkg_temp|(cpu|soc)[0-9-]*[-_]?therm(al)?")
+"""Types of thermal zones that measure a CPU."""
+
+_INPUT: Final = re.compile(r"((temp|fan|in|energy|power)[0-9]+)_(?:input|average)")
+
+_LIMITS: Final = {"max": "high.degraded", "crit": "high.critical"}
+
+_COLDEST: Final = -55
+_HOTTEST: Final = 125
+"""Celsius. Inputs without a sensor read values outside of this range, such as -128, -61 or 127."""
+
+
+class _Component(NamedTuple):
+    """What a sensor measures: the attributes that identify it."""
+
+    id: str
+    name: str
+    type: str = "enclosure"
+    parent: str = ""
+
+    def series(self, metric: Metric, attributes: Attributes = NONE) -> Series:
+        """A series of the component."""
+        known = {c.HW_ID: self.id, c.HW_NAME: self.name, c.HW_TYPE: self.type, c.HW_PARENT: self.parent}
+        identity = {name: value for name, value in known.items() if value and name in metric.attributes}
+        return Series(metric, {**identity, **attributes})
+
+
+class _Sensor(NamedTuple):
+    """One file of a driver and the series of its value.
+
+    Attributes:
+        path: the file.
+        kind: temp, fan, in, energy or power.
+        gauges: series of the value.
+        energy: the series of its integral over time.
+        limits: series of limits with their values.
+    """
+
+    path: str
+    kind: str
+    gauges: tuple[Series, ...]
+    energy: Series | None = None
+    limits: tuple[Point, ...] = ()
+
+
+_SCALES: Final = {"temp": 1e3, "fan": 1, "in": 1e3, "energy": 1e6, "power": 1e6}
+"""The files have integers in millidegrees Celsius, rpm, millivolts, microjoules and microwatts."""
+
+
+class Hwmon(Source):
+    """The sensors in /sys/class/hwmon, or the CPU's thermal zones if there is no CPU temperature among them."""
+
+    name = "hwmon"
+    rows = ("hw.temperature", "hw.fan.", "hw.voltage", "hw.power", "hw.energy", "hw.host.power")
+
+    @classmethod
+    def prepare(cls, config: Config) -> bool:
+        """Whether there is a driver or a thermal zone."""
+        del config
+        for folder in (_HWMON, _THERMAL):
+            with suppress(OSError):
+                if any(name.startswith(("hwmon", "thermal_zone")) for name in os.listdir(folder)):
+                    return True
+        return False
+
+    def open(self) -> None:
+        """Find the sensors.
+
+        Raises:
+            Unavailable: there are none.
+        """
+        self._files = self.context.drivers.files()
+        self._all = "sensors" in (self.context.config.detail or ())
+        self._failures: dict[str, str] = {}
+        self._used: set[Series] = set()
+        self._often: list[_Sensor] = []
+        self._slowly: list[_Sensor] = []
+        self._count: Counter[str] = Counter()
+        for name in sorted(self._names(_HWMON), key=_number):
+            self._add_driver(f"{_HWMON}/{name}")
+        if not self._count["cpu"]:
+            for name in sorted(self._names(_THERMAL), key=_number):
+                if name.startswith("thermal_zone"):
+                    self._add_zone(f"{_THERMAL}/{name}")
+        if not self._used:
+            raise Unavailable(
+                f"no CPU or NVMe temperature and no power meter in {_HWMON} and {_THERMAL}",
+                "virtual machines have none; on a physical machine, sensors-detect finds the drivers to load"
+                + ("" if self._all else f", and {PREFIX}DETAIL=sensors adds all other sensors"),
+            )
+
+    def _add_driver(self, folder: str) -> None:
+        driver = self._text(f"{folder}/name") or self._text(f"{folder}/device/name")
+        if not driver or driver in _OTHER_SOURCES:
+            return
+        device = ""
+        with suppress(OSError):
+            device = self._files.link(f"{folder}/device").rpartition("/")[2]
+        if not any(map(_INPUT.fullmatch, self._names(folder))):  # an older interface between driver and kernel
+            folder += "/device"
+        inputs = {match[1]: match for name in self._names(folder) if (match := _INPUT.fullmatch(name))}
+        labels = {name: self._text(f"{folder}/{name}_label") or name for name in inputs}
+        component = self._component(driver, device, folder, labels.values())
+        package = next((name for form in _PACKAGE for name, label in labels.items() if form.fullmatch(label)), "")
+        for name in sorted(inputs, key=_number):
+            path, kind, label = f"{folder}/{inputs[name][0]}", inputs[name][2], labels[name]
+            if driver == "power_meter":
+                self._add_meter(component, folder, path)
+            elif kind == "temp" and component.type == "cpu" and name == package:
+                self._add_temperature(component, path, "package", often=True)
+            elif kind == "temp" and (self._all or (driver == "nvme" and label == "Composite")):
+                self._add_temperature(component, path, label.lower())
+            elif kind != "temp" and self._all:
+                self._add_other(component, path, kind, label)
+
+    def _component(self, driver: str, device: str, folder: str, labels: Iterable[str]) -> _Component:
+        kind = _TYPES.get(driver, "enclosure")
+        if kind == "cpu":
+            number = next((label[11:] for label in labels if label.startswith("Package id ")), "")
+            if driver in ("k10temp", "zenpower") and (slot := re.fullmatch(r".*:([0-9a-f]+)\.[0-7]", device)):
+                number = str(int(slot[1], 16) - 0x18)  # the nodes of AMD's CPUs are PCI devices 18 and up
+            number = number or str(self._count[kind])
+            self._count[kind] += 1
+            return _Component(f"package-{number}", f"CPU {number}", kind)
+        if driver == "drivetemp":
+            device = next(iter(self._names(f"{folder}/device/block")), device)
+        if kind == "physical_disk":
+            return _Component(device or driver, device or driver, kind)
+        if kind == "memory":
+            return _Component(f"dimm-{device}", f"DIMM {device}", kind)
+        return _Component(f"{driver}-{device}" if device else driver, driver)
+
+    def _add_temperature(self, component: _Component, path: str, location: str, often: bool = False) -> None:
+        if component.series(c.HW_TEMPERATURE, {c.HW_SENSOR_LOCATION: location}) in self._used:
+            location = f"{location} {_input_of(path)}"
+        where = {c.HW_SENSOR_LOCATION: location}
+        limits = []
+        for suffix, limit in _LIMITS.items() if path.endswith("_input") else ():
+            value = self._value(path.replace("_input", f"_{suffix}"), "temp")
+            if value is not None:
+                limits.append(component.series(c.HW_TEMPERATURE_LIMIT, {**where, c.HW_LIMIT_TYPE: limit})(value))
+        metrics = (c.HW_TEMPERATURE, c.HW_TEMPERATURE_PEAK) if often else (c.HW_TEMPERATURE,)
+        gauges = tuple(component.series(metric, where) for metric in metrics)
+        self._add(_Sensor(path, "temp", gauges, None, tuple(limits)), often)
+
+    def _add_meter(self, meter: _Component, folder: str, path: str) -> None:
+        """Add an ACPI power meter: of the machine, or of the part that its OEM information names.
+
+        NVIDIA Grace: https://docs.nvidia.com/grace-perf-tuning-guide/power-thermals.html. The power of a Grace socket
+        includes its CPU and SysIO rails; that of a module also includes the GPU.
+        """
+        part = self._text(f"{folder}/power1_oem_info")
+        grace = re.fullmatch("(Module|Grace|CPU|SysIO) Power Socket ([0-9]+)", part)
+        if self._text(f"{folder}/power1_is_battery") == "1":
+            return
+        if not part:
+            self._add(_Sensor(path, "power", (meter._replace(name="machine").series(c.HW_HOST_POWER),)), often=True)
+        elif grace and grace[1] == "Grace":
+            package = _Component(f"package-{grace[2]}", f"CPU {grace[2]}", "cpu")
+            gauges = (package.series(c.HW_POWER), package.series(c.HW_POWER_PEAK))
+            self._add(_Sensor(path, "power", gauges, package.series(c.HW_ENERGY)), often=True)
+        elif self._all:
+            rail = meter._replace(name=part)
+            if grace and grace[1] != "Module":
+                rail = rail._replace(type="cpu", parent=f"package-{grace[2]}")
+            self._add(_Sensor(path, "power", (rail.series(c.HW_POWER),)))
+
+    def _add_other(self, component: _Component, path: str, kind: str, label: str) -> None:
+        if kind == "in":
+            series = component.series(c.HW_VOLTAGE, {c.HW_SENSOR_LOCATION: label.lower()})
+        else:
+            metric = {"fan": c.HW_FAN_SPEED, "power": c.HW_POWER, "energy": c.HW_ENERGY}[kind]
+            part = _Component(f"{component.id}/{_input_of(path)}", label, component.type, component.id)
+            series = part.series(metric)
+        if series not in self._used:
+            self._add(_Sensor(path, kind, (series,)))
+
+    def _add_zone(self, folder: str) -> None:
+        zone = self._text(f"{folder}/type")
+        if zone == "x86_pkg_temp":
+            number = self._count[zone]
+            self._count[zone] += 1
+            self._add_temperature(
+                _Component(f"package-{number}", f"CPU {number}", "cpu"), f"{folder}/temp", "package", True
+            )
+        elif _CPU_ZONE.fullmatch(zone):
+            self._add_temperature(_Component("package-0", "CPU 0", "cpu"), f"{folder}/temp", zone, True)
+        elif zone and self._all:
+            self._add_temperature(_Component("thermal", "thermal zones"), f"{folder}/temp", zone)
+
+    def _add(self, sensor: _Sensor, often: bool = False) -> None:
+        self._used.update(sensor.gauges)
+        (self._often if often else self._slowly).append(sensor)
+
+    def read(self) -> Iterator[Point]:
+        """Read the temperature and power of CPUs and the power of the machine.
+
+        Raises:
+            OSError: no sensor can be read.
+        """
+        yield from self._points(self._often)
+        if len(self._failures) == len(self._often) + len(self._slowly):
+            raise OSError(EIO, "no sensor can be read", _HWMON)
+
+    def read_slow(self) -> Iterator[Point]:
+        """Read the other sensors: an NVMe disk executes a command for it, and those of a board are on a slow bus."""
+        yield from self._points(self._slowly)
+        for sensor in (*self._often, *self._slowly):
+            yield from sensor.limits
+
+    def _points(self, sensors: Sequence[_Sensor]) -> Iterator[Point]:
+        for sensor in sensors:
+            value = self._value(sensor.path, sensor.kind)
+            if value is None:
+                self._failures[sensor.path] = f"{sensor.path}: no readable and plausible value"
+                continue
+            self._failures.pop(sensor.path, None)
+            for series in sensor.gauges:
+                yield series(value)
+            if sensor.energy is not None:
+                yield sensor.energy(Rate(value))
+        self.unsupported = list(self._failures.values())
+
+    def _value(self, path: str, kind: str) -> float | None:
+        """The value of a file in base units; None if it cannot be read or is not plausible."""
+        try:
+            value = int(self._text(path)) / _SCALES[kind]
+        except ValueError:
+            return None
+        return value if kind != "temp" or _COLDEST <= value <= _HOTTEST else None
+
+    def _names(self, folder: str) -> Sequence[str]:
+        with suppress(OSError):
+            return self._files.names(folder)
+        return ()
+
+    def _text(self, path: str) -> str:
+        """The content of a file; empty if it cannot be read."""
+        with suppress(OSError, UnicodeDecodeError):
+            return self._files.read(path).decode().strip()
+        return ""
+
+
+def _input_of(path: str) -> str:
+    """The input that a file belongs to: temp3 of temp3_input."""
+    return os.path.basename(path).partition("_")[0]
+
+
+def _number(name: str) -> tuple[str, int]:
+    """A sort key that puts hwmon10 after hwmon9."""
+    prefix = name.rstrip("0123456789")
+    return prefix, int(name[len(prefix) :] or 0)

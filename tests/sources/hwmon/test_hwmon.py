@@ -1,0 +1,156 @@
+"""Hardware sensors: selection, values, failures, and the same machines as read by lm-sensors."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from errno import EIO
+from itertools import chain
+from pathlib import Path
+from shutil import which
+from typing import Any
+
+import pytest
+from tests import children
+from tests.sources import sensors
+from tests.sources.reading import all_of, often, opened
+from tests.sources.tree import Fabricated, Tree
+
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.model import Unavailable
+from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.sources import hwmon
+
+METRICS = {
+    "temp": c.HW_TEMPERATURE.name,
+    "fan": c.HW_FAN_SPEED.name,
+    "in": c.HW_VOLTAGE.name,
+    "power": c.HW_POWER.name,
+    "energy": c.HW_ENERGY.name,
+}
+
+
+def readings(document: list[tuple[str, Any]]) -> Iterator[tuple[str, str, float]]:
+    """The metric, label and value of each input in the output of ``sensors -j``, GPUs excluded."""
+    for chip, features in document:
+        for label, values in features if not chip.startswith("amdgpu") else ():
+            for name, value in values if isinstance(values, list) else ():
+                match = re.fullmatch("([a-z]+)[0-9]+_(input|average)", name)
+                if match and match[1] in METRICS:
+                    yield METRICS[match[1]], label, value
+
+
+ZONES = {"grace": {41.5}, "jetson": {48.281, 46.0}}
+"""By machine, the temperatures of thermal zones, which lm-sensors does not read."""
+
+
+@pytest.mark.skipif(not which("sensors"), reason="lm-sensors is not installed")
+@pytest.mark.parametrize("machine", ["intel", "epyc", "grace", "raspberry", "jetson"])
+def test_every_sensor_is_reported_as_lm_sensors_reads_it(machine: str) -> None:
+    def run(*command: str) -> str:
+        outcome = children.run(children.command("sensors_machine", machine, *command))
+        if outcome.returncode == 77:
+            pytest.skip(f"no mount namespace: {outcome.stdout.strip()}")
+        assert outcome.returncode == 0, outcome.stderr
+        return outcome.stdout
+
+    theirs = {
+        (metric, round(value, 3)): label
+        for metric, label, value in readings(
+            json.loads(run("sensors", "-j", "-c", "/dev/null"), object_pairs_hook=list)
+        )
+        if metric != c.HW_TEMPERATURE.name or -55 <= value <= 125  # of an input with a sensor
+    }
+    flags = ("--sources", "hwmon", "--detail", "sensors", "--window", "0.1", "--format", "json")
+    ours = {
+        (metric["name"].replace("hw.host.power", "hw.power"), round(metric["value"], 3)): metric["attributes"]
+        for metric in json.loads(run("otel-hardware", "snapshot", *flags))["metrics"]
+        if metric["name"] in (*METRICS.values(), "hw.host.power") and metric["name"] != "hw.energy"
+    }
+    assert theirs
+    assert ours.keys() - theirs.keys() == {(c.HW_TEMPERATURE.name, value) for value in ZONES.get(machine, ())}
+    assert theirs.keys() - ours.keys() == set()
+    for reading, label in theirs.items():
+        location, name = ours[reading].get("hw.sensor_location", ""), ours[reading]["hw.name"]
+        unlabelled = location == "package" or label == "power1"
+        assert unlabelled or label.lower() in f"{location} {name.lower()}", (label, ours[reading])
+
+
+def ids(machine: Fabricated, **settings: Any) -> set[object]:
+    with opened("hwmon", machine, **settings) as source:
+        return {series.attributes[c.HW_ID] for series in all_of(source)}
+
+
+def test_default_sensors_are_few() -> None:
+    assert ids(sensors.intel(0)) == {"package-0", "package-1", "nvme0", "power_meter-ACPI000D:00"}
+    assert ids(sensors.grace(0)) == {"package-0", "package-1"}
+    assert ids(sensors.raspberry(0)) == {"package-0"}
+
+
+@pytest.mark.parametrize("machine", [sensors.intel, sensors.epyc, sensors.grace, sensors.raspberry, sensors.jetson])
+def test_ids_do_not_depend_on_the_order_of_drivers(machine: Callable[[int], Fabricated]) -> None:
+    """The kernel numbers drivers in the order in which they are loaded."""
+    before, after = machine(0), machine(0)
+    assert after.tree is not None
+    count = len({path.split("/")[4] for path in after.tree.files if path.startswith(sensors.HWMON)})
+    turned = {f"hwmon{number}": f"hwmon{40 + count - number}" for number in range(20)}
+    after.tree.files = {
+        "/".join(turned.get(part, part) for part in path.split("/")): text for path, text in after.tree.files.items()
+    }
+    assert ids(before, detail="sensors") == ids(after, detail="sensors")
+
+
+def test_gpus_are_left_to_their_own_sources() -> None:
+    tree = Tree(sensors.driver(0, "amdgpu", "pci/0000:0c:00.0", temp1_input=52_000, power1_average=95_000_000))
+    with pytest.raises(Unavailable, match="no CPU or NVMe temperature"):
+        ids(Fabricated(tree), detail="sensors")
+
+
+def test_machine_with_other_sensors_only_is_told_how_to_report_them() -> None:
+    machine = sensors.virtual(1)
+    with pytest.raises(Unavailable) as caught:
+        ids(machine)
+    assert "OTEL_PYTHON_HARDWARE_DETAIL=sensors" in caught.value.fix
+    assert ids(machine, detail="sensors") == {"acpitz"}
+
+
+@pytest.mark.parametrize("text", ["", "\n", "N/A\n", "0x10\n", "-128000\n", "127000\n", "65261850\n", OSError(EIO, "")])
+def test_invalid_temperature_is_absent_and_named(text: str | OSError) -> None:
+    machine = sensors.intel(0)
+    assert machine.tree is not None
+    path = f"{sensors.HWMON}/hwmon0/temp1_input"
+    with opened("hwmon", machine) as source:
+        whole = all_of(source)
+        machine.tree.files[path] = text
+        lost = whole.keys() - all_of(source).keys()
+        assert {series.metric for series in lost} == {c.HW_TEMPERATURE, c.HW_TEMPERATURE_PEAK}
+        assert {series.attributes[c.HW_ID] for series in lost} == {"package-0"}
+        assert source.unsupported == [f"{path}: no readable and plausible value"]
+        machine.tree.files[path] = "61000\n"
+        assert all_of(source) == whole
+        assert source.unsupported == []
+
+
+def test_source_fails_if_no_sensor_can_be_read() -> None:
+    machine = sensors.intel(0)
+    assert machine.tree is not None
+    with opened("hwmon", machine) as source:
+        all_of(source)
+        machine.tree.files.clear()
+        list(chain(source.read_slow()))
+        with pytest.raises(OSError, match="no sensor can be read"):
+            often(source)
+
+
+def test_prepare_needs_a_driver_or_a_thermal_zone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hwmon, "_HWMON", str(tmp_path / "hwmon"))
+    monkeypatch.setattr(hwmon, "_THERMAL", str(tmp_path / "thermal"))
+    assert not hwmon.Hwmon.prepare(Config())
+    (tmp_path / "thermal" / "cooling_device0").mkdir(parents=True)
+    assert not hwmon.Hwmon.prepare(Config())
+    (tmp_path / "thermal" / "thermal_zone0").mkdir()
+    assert hwmon.Hwmon.prepare(Config())
+    (tmp_path / "thermal" / "thermal_zone0").rmdir()
+    (tmp_path / "hwmon" / "hwmon3").mkdir(parents=True)
+    assert hwmon.Hwmon.prepare(Config())
