@@ -275,6 +275,15 @@ def test_dead_adapter_loses_only_infiniband_metrics(tmp_path: Path, end: str) ->
 
 
 @pytest.mark.parametrize("end", ["heal", "uninstrument", "leave"])
+def test_dead_disk_loses_only_hwmon_metrics(tmp_path: Path, end: str) -> None:
+    mount = children.command("dead_mount", "/sys/class/hwmon/hwmon2/temp1_input")
+    found = _beside_the_dead(tmp_path, "hwmon", end, [*children.command("sensors_machine", "intel"), *mount])
+    if end == "heal":
+        assert _newest(found, "hw.temperature", hw_id="nvme0")
+        assert _newest(found, "hw.temperature", hw_id="package-0") == [61]
+
+
+@pytest.mark.parametrize("end", ["heal", "uninstrument", "leave"])
 def test_proc_file_that_hangs_loses_only_host_metrics(tmp_path: Path, end: str) -> None:
     """As with a FUSE server such as lxcfs that serves /proc/meminfo and does not respond."""
     found = _beside_the_dead(tmp_path, "host", end, children.command("dead_mount", "/proc/meminfo"))
