@@ -74,7 +74,7 @@ class Recorder(NoOpMeter):
     def __getattribute__(self, name: str) -> Any:
         if name not in KINDS:
             return super().__getattribute__(name)
-        return lambda **told: self.made.update({told["name"]: (KINDS[name], told["unit"])})
+        return lambda **options: self.made.update({options["name"]: (KINDS[name], options["unit"])})
 
 
 def modules(package: str) -> list[Any]:

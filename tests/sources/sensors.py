@@ -1,4 +1,4 @@
-"""Made-up machines with hardware sensors: their files below /sys/class/hwmon and /sys/class/thermal at each tick.
+"""Fabricated machines with hardware sensors: their files below /sys/class/hwmon and /sys/class/thermal at each tick.
 
 No two sensors of a machine have the same value, so that a test can recognize them by it.
 """
@@ -162,15 +162,15 @@ def virtual(tick: int) -> Fabricated:
 ALL = SPARSE | {"detail": ["sensors"]}
 
 SENSORS = (
-    Story("hwmon", "intel", "made up: two Intel CPUs, NVMe and SATA disks, a power meter", intel),
-    Story("hwmon", "intel-sensors", "made up: the same; DETAIL=sensors", intel, settings=ALL),
-    Story("hwmon", "fading", "made up: the same; sensors fail and recover", fading),
-    Story("hwmon", "epyc", "made up: two AMD CPUs", epyc),
-    Story("hwmon", "epyc-sensors", "made up: the same; DETAIL=sensors", epyc, settings=ALL),
-    Story("hwmon", "grace", "made up: two Grace CPUs", grace),
-    Story("hwmon", "grace-sensors", "made up: the same; DETAIL=sensors", grace, settings=ALL),
-    Story("hwmon", "raspberry-pi", "made up: a Raspberry Pi 5 with a fan; DETAIL=sensors", raspberry, settings=ALL),
-    Story("hwmon", "jetson", "made up: a board with thermal zones; DETAIL=sensors", jetson, settings=ALL),
-    Story("hwmon", "laptop", "made up: thermal zones of two CPU packages", laptop),
-    Story("hwmon", "virtual", "made up: a virtual machine without sensors", virtual),
+    Story("hwmon", "intel", "fabricated: two Intel CPUs, NVMe and SATA disks, a power meter", intel),
+    Story("hwmon", "intel-sensors", "fabricated: the same; DETAIL=sensors", intel, settings=ALL),
+    Story("hwmon", "fading", "fabricated: the same; sensors fail and recover", fading),
+    Story("hwmon", "epyc", "fabricated: two AMD CPUs", epyc),
+    Story("hwmon", "epyc-sensors", "fabricated: the same; DETAIL=sensors", epyc, settings=ALL),
+    Story("hwmon", "grace", "fabricated: two Grace CPUs", grace),
+    Story("hwmon", "grace-sensors", "fabricated: the same; DETAIL=sensors", grace, settings=ALL),
+    Story("hwmon", "raspberry-pi", "fabricated: a Raspberry Pi 5 with a fan; DETAIL=sensors", raspberry, settings=ALL),
+    Story("hwmon", "jetson", "fabricated: a board with thermal zones; DETAIL=sensors", jetson, settings=ALL),
+    Story("hwmon", "laptop", "fabricated: thermal zones of two CPU packages", laptop),
+    Story("hwmon", "virtual", "fabricated: a virtual machine without sensors", virtual),
 )

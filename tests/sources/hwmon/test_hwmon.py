@@ -107,7 +107,7 @@ def test_gpus_are_left_to_their_own_sources() -> None:
         ids(Fabricated(tree), detail="sensors")
 
 
-def test_machine_with_other_sensors_only_is_told_how_to_report_them() -> None:
+def test_fix_names_the_setting_for_other_sensors() -> None:
     machine = sensors.virtual(1)
     with pytest.raises(Unavailable) as caught:
         ids(machine)

@@ -20,7 +20,7 @@ _ADDRESS: Final = re.compile(r"[^\s:/]+:[0-9]{1,5}|\[[0-9a-fA-F:.]+\]:[0-9]{1,5}
 
 
 class InvalidValueError(ValueError):
-    """A setting does not accept a value. The message says what is wrong and what is accepted.
+    """A setting does not accept a value. The message names the value and what is accepted.
 
     Attributes:
         valid: the other words, if only some words of a list are invalid.
