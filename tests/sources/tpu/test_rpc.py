@@ -16,6 +16,7 @@ import pytest
 from hpack import Decoder
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.children import command, run
 from tests.sources.tpu.test_tpu import busy
 from tests.stage import PATIENT
 from tests.tools.collector import Collector
@@ -154,11 +155,17 @@ def test_http2_connection_is_reused_and_closed() -> None:
         assert not held <= connections()
 
 
-@pytest.mark.parametrize("code", [code for code in Code if code is not Code.OK])
-def test_grpc_status_code_is_kept(services: Services, code: Code) -> None:
+@pytest.mark.parametrize("code", [code for code in Code if code not in (Code.OK, Code.DEADLINE_EXCEEDED)])
+def test_grpc_status_code_and_message_are_kept(services: Services, code: Code) -> None:
     with serving(FakeTpu({fields.DUTY_CYCLE: code})) as tpu, pytest.raises(DriverError) as refused:
         devices(services, tpu.address)
     assert (refused.value.code, refused.value.text) == (code.value[0], "this is not known here")
+
+
+def test_server_that_gives_up_at_the_deadline_is_a_timeout(services: Services) -> None:
+    with serving(FakeTpu({fields.DUTY_CYCLE: Code.DEADLINE_EXCEEDED})) as tpu, pytest.raises(DriverError) as refused:
+        devices(services, tpu.address)
+    assert (refused.value.code, refused.value.text) == (4, "no answer within 30 s")
 
 
 @pytest.mark.parametrize("place", ["127.0.0.1:0", "[::1]:0"])
@@ -266,6 +273,11 @@ def test_connection_is_replaced_after_many_calls(services: Services, monkeypatch
     assert streams == [1, 3, 1]
 
 
+def test_closed_connection_does_not_raise_sigpipe() -> None:
+    done = run(command("tpu_sigpipe"))
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("number", ["free", "the program's"])
 def test_file_descriptor_closed_by_the_program_is_not_reused(services: Services, number: str) -> None:
     """The number may belong to a socket of the program by now: nothing is written to it, and it is not closed."""
@@ -340,10 +352,10 @@ def trailers(name: bytes, value: bytes) -> bytes:
                 HEADERS,
                 WHOLE | END,
                 s,
-                b"\x88" + trailers(b"grpc-status", b"5") + trailers(b"grpc-message", b"no%20%C3%A9 \\o/%zz"),
+                b"\x88" + trailers(b"grpc-status", b"5") + trailers(b"grpc-message", b"no%20%C3%A9%0A%1B[31m \\o/%zz"),
             ),
             5,
-            "no é \\\\o/%zz",
+            r"^no é \[31m \\o/%zz \(5\)$",
         ),
         (lambda s: frame(GOAWAY, 0, 0, b"\0\0\0\0\0\0\0\x0b"), 14, "closed the connection"),
     ],

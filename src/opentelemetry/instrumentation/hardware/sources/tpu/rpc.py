@@ -54,6 +54,10 @@ _LAST_STREAM: Final = 4000
 """The stream after which a connection is replaced: h2 remembers every closed stream."""
 
 
+_NO_SIGNAL: Final = getattr(socket, "MSG_NOSIGNAL", 0)
+"""A closed connection must not raise SIGPIPE, which ends programs that do not ignore it."""
+
+
 class Channels:
     """The connections, by address. Each is made for its first call and kept for the next ones."""
 
@@ -76,17 +80,17 @@ class Channels:
         """
         deadline = time.monotonic() + timeout
         while True:
-            kept = address in self._connections
-            connection = self._connections.setdefault(address, _Connection(address))
+            kept = self._connections.get(address)
+            connection = kept or self._connections.setdefault(address, _Connection(address))
             try:
                 return _message(*connection.call(method, request, timeout, deadline))
             except TimeoutError:
                 raise DriverError(DEADLINE_EXCEEDED, f"no answer within {timeout:g} s") from None
             except (OSError, OverflowError) as error:  # OverflowError: no such port
-                if not kept:
+                if kept is None:
                     raise DriverError(UNAVAILABLE, getattr(error, "strerror", None) or str(error)) from None
             except (H2Error, ValueError) as error:
-                if not kept:
+                if kept is None:
                     raise DriverError(INTERNAL, f"invalid answer: {error or type(error).__name__}") from None
             finally:
                 if not connection.reusable:
@@ -158,7 +162,7 @@ class _Connection:
         left = MAX_MESSAGE + (1 << 16)
         while left > 0:
             channel.settimeout(_remaining(deadline))
-            channel.sendall(self._http2.data_to_send())
+            channel.sendall(self._http2.data_to_send(), _NO_SIGNAL)
             channel.settimeout(_remaining(deadline))
             data = channel.recv(1 << 16)
             if not data:
@@ -222,14 +226,18 @@ def _message(headers: dict[str, str], body: bytes) -> bytes:
 
     Raises:
         DriverError: the status is an error.
+        TimeoutError: the server gave up at the deadline.
         ValueError: the body is not one uncompressed message.
     """
     http, status = headers.get(":status", ""), headers.get("grpc-status", "")
     if http != "200" and not status:
         raise DriverError(_HTTP_CODES.get(http, UNKNOWN), f"the server answered HTTP {http}")
     code = int(status) if status.isascii() and status.isdigit() and len(status) < 3 else UNKNOWN
+    if code == DEADLINE_EXCEEDED:
+        raise TimeoutError
     if code:
-        text = " ".join(unquote(headers.get("grpc-message", "")).split())[:200]
+        text = " ".join(unquote(headers.get("grpc-message", "")).split())
+        text = "".join(filter(str.isprintable, text))[:200]
         raise DriverError(code, text or f"gRPC status {code} without a message")
     if len(body) < 5 or body[0] or int.from_bytes(body[1:5], "big") != len(body) - 5:
         raise ValueError("its body is not one message")
