@@ -2,8 +2,8 @@
 
 Usage: tpu_machine.py
 
-Prints, as JSON, what tpu-info shows, and what this package's command says; status 77, with the reason, where there may
-be no namespaces.
+Prints, as JSON, the output of tpu-info and of otel-hardware. Exits with status 77 and the reason if namespaces are not
+allowed.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def without_libtpu(folder: Path) -> None:
     CLEAN["PATH"] = f"{folder}{os.pathsep}{CLEAN['PATH']}"
 
 
-def said(*line: str) -> str:
+def output(*line: str) -> str:
     done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False, env=CLEAN)
     assert done.returncode == 0 or "doctor" in line, done.stderr  # it fails without a Collector
     return done.stdout
@@ -96,8 +96,8 @@ if __name__ == "__main__":
         ours = ("otel-hardware", "snapshot", "--sources", "tpu", "--window", "0.1", "--format")
         without_libtpu(Path(folder))
         with serving(tpu, "localhost:8431"):
-            shown = said(str(BIN / "tpu-info"))
-            numbers = json.loads(said(str(BIN / ours[0]), *ours[1:], "json"))
-            keys = json.loads(said(str(BIN / ours[0]), *ours[1:], "wandb"))
-        idle = said(str(BIN / "otel-hardware"), "doctor", "--json", "--sources", "tpu")
+            shown = output(str(BIN / "tpu-info"))
+            numbers = json.loads(output(str(BIN / ours[0]), *ours[1:], "json"))
+            keys = json.loads(output(str(BIN / ours[0]), *ours[1:], "wandb"))
+        idle = output(str(BIN / "otel-hardware"), "doctor", "--json", "--sources", "tpu")
         print(json.dumps({"shown": shown, "ours": numbers["metrics"], "keys": keys, "idle": json.loads(idle)}))

@@ -13,15 +13,15 @@ from tests.sources.reading import numbers
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 
-asked: list[tuple[str, str]] = []
+searched: list[tuple[str, str]] = []
 
 
-class Witness(MetaPathFinder):
+class ImportRecorder(MetaPathFinder):
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
-        asked.append((threading.current_thread().name, name))
+        searched.append((threading.current_thread().name, name))
 
 
-sys.meta_path.insert(0, Witness())
+sys.meta_path.insert(0, ImportRecorder())
 reader = InMemoryMetricReader()
 instrumentor = HardwareInstrumentor()
 instrumentor.instrument(meter_provider=MeterProvider([reader]), sources=["tpu"])
@@ -40,6 +40,6 @@ values = [
     for point in numbers(metric)
     if (point.attributes or {})["hw.npu.task"] == "general"
 ]
-imported = sorted({name for thread, name in asked if thread.startswith("otel-hardware")})
+imported = sorted({name for thread, name in searched if thread.startswith("otel-hardware")})
 print(json.dumps({"values": sorted(values), "imported": imported}))
 instrumentor.uninstrument()

@@ -12,7 +12,7 @@ from opentelemetry.instrumentation.hardware.sources.tpu.driver import Services
 
 
 def answer_once(client: Client) -> None:
-    client.say(answer(client.asked()))
+    client.send(answer(client.request()))
 
 
 signal.signal(signal.SIGPIPE, signal.SIG_DFL)

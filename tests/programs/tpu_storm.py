@@ -1,8 +1,10 @@
-"""Forks many times while a TPU runtime is asked without a pause; the children do what children of programs do.
+"""Forks many times during calls to a TPU runtime; the children do what children of programs do.
 
-Usage: tpu_storm.py PLACE WANTED COUNT SECONDS DEADLINE; WANTED is a metric that is waited for, or "". COUNT children
-are forked, as many at once as there are kinds of work. Prints the status of each child, "hung" for one that did not end
-in so many SECONDS, and whether gRPC's library is loaded. A call may take DEADLINE seconds.
+Usage: tpu_storm.py ADDRESS METRIC COUNT SECONDS TIMEOUT
+
+Waits until METRIC is exported, unless it is "". Forks COUNT children, one of each kind of work at a time. Prints the
+status of each child, "hung" for one that runs for more than SECONDS, and whether grpcio is loaded. TIMEOUT is that of a
+call.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 from opentelemetry.instrumentation.hardware.pipeline import reporter as identity
 from opentelemetry.instrumentation.hardware.sources.tpu import driver
 
-PLACE, WANTED, COUNT, SECONDS = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
+ADDRESS, METRIC, COUNT, SECONDS = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
 vars(driver)["TIMEOUT"] = float(sys.argv[5])
 
 
@@ -34,7 +36,7 @@ def exported() -> bool:
     data = reader.get_metrics_data()
     resources = data.resource_metrics if data is not None else ()
     names = {metric.name for each in resources for scope in each.scope_metrics for metric in scope.metrics}
-    return not WANTED or WANTED in names
+    return not METRIC or METRIC in names
 
 
 def nothing() -> None:
@@ -66,7 +68,7 @@ def instrument() -> None:
     """A child that is a job of its own and instruments itself."""
     del os.environ[identity.JOB]
     HardwareInstrumentor().instrument(**settings)
-    until(exported, f"{WANTED} of a child")
+    until(exported, f"{METRIC} of a child")
     HardwareInstrumentor().uninstrument()
 
 
@@ -81,7 +83,7 @@ WORK: tuple[Callable[[], object], ...] = (nothing, gc.collect, thread, program, 
 
 def child(number: int) -> None:
     """Do some work, and end one way or the other."""
-    if len(sockets()) > (not WANTED):  # one that was unusable may be closed just now
+    if len(sockets()) > (not METRIC):  # one that was unusable may be closed just now
         os._exit(2)
     WORK[number % len(WORK)]()
     if number // len(WORK) % 2:
@@ -104,12 +106,12 @@ def outcome(pid: int) -> object:
 reader = InMemoryMetricReader()
 settings = {
     "sources": ["tpu"],
-    "tpu_runtime": [PLACE],
+    "tpu_runtime": [ADDRESS],
     "sample_interval": 0.001,
     "meter_provider": MeterProvider([reader]),
 }
 HardwareInstrumentor().instrument(**settings)
-until(exported, WANTED)
+until(exported, METRIC)
 outcomes: list[object] = []
 for first in range(0, COUNT, len(WORK)):
     pids = []
@@ -119,6 +121,6 @@ for first in range(0, COUNT, len(WORK)):
             child(number)
         pids.append(pid)
     outcomes += [outcome(pid) for pid in pids]
-until(exported, f"{WANTED} after the last fork")
+until(exported, f"{METRIC} after the last fork")
 print(json.dumps({"outcomes": outcomes, "loaded": "grpc" in sys.modules}))
 HardwareInstrumentor().uninstrument()

@@ -1,51 +1,56 @@
-"""Made-up TPU machines: the PCI bus, and the answers of runtimes, profilers and drivers."""
+"""Simulated TPU machines: the PCI bus, and the answers of runtimes, profilers and the SDK."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, cast
 
+import pytest
 from tests.sources.machines import GIB, SPARSE, Story
+from tests.sources.reading import all_of, opened, series_of
 from tests.sources.tree import Fabricated, Speaking, Tree
 
-from opentelemetry.instrumentation.hardware.drivers import DriverError, T
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.drivers import DriverError, Drivers, T
 from opentelemetry.instrumentation.hardware.drivers.streaming import StreamingCommand
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool
+from opentelemetry.instrumentation.hardware.model import Metric
+from opentelemetry.instrumentation.hardware.sources import Source
 from opentelemetry.instrumentation.hardware.sources.tpu import fields
 
 HERE = "localhost:8431"
 REFUSED = DriverError(14, "Connection refused")
 UNKNOWN = DriverError(5, "metric is not known")
 
-Said = Mapping[str, Any]
-"""The values of each metric; an exception is raised."""
 
+class FakeServices:
+    """gRPC services: their answers by address. An exception is raised."""
 
-class Services:
-    """gRPC services: their answers by address."""
-
-    def __init__(self, places: Mapping[str, Any]) -> None:
-        self.places = places
+    def __init__(self, servers: Mapping[str, Any]) -> None:
+        self.servers = servers
 
     def metric(self, address: str, name: str, skip_node_aggregation: bool) -> list[dict[str, Any]]:
-        assert skip_node_aggregation == (len(self.places) > 1)
-        place = self.places[address]
-        said = place if isinstance(place, Exception) else place.get(name, UNKNOWN)
-        if isinstance(said, Exception):
-            raise said
-        return cast("list[dict[str, Any]]", said)
+        assert skip_node_aggregation == (len(self.servers) > 1)
+        metrics = self.servers[address]
+        answer = metrics if isinstance(metrics, Exception) else metrics.get(name, UNKNOWN)
+        if isinstance(answer, Exception):
+            raise answer
+        return cast("list[dict[str, Any]]", answer)
 
     def monitor(self, address: str, milliseconds: int, level: int) -> str:
         assert (milliseconds, level) == (100, 2)
-        page = self.places[address]
+        page = self.servers[address]
         if isinstance(page, Exception):
             raise page
         return cast(str, page)
 
 
-class Saying(Speaking):
-    """The child of libtpu's SDK."""
+class SdkChild(Speaking):
+    """The child process of libtpu's SDK."""
 
     def open(self, arguments: list[str], period: float, document: str = "") -> None:
         assert arguments[:2] == ["-I", "-c"]
@@ -55,11 +60,11 @@ class Cloud(Fabricated):
     """Drivers of a machine with TPUs."""
 
     def __init__(
-        self, files: dict[str, Any], places: Mapping[str, Any], lines: list[bytes] | Exception | None = None
+        self, files: dict[str, Any], servers: Mapping[str, Any], lines: list[bytes] | Exception | None = None
     ) -> None:
         super().__init__(Tree(files))
-        self.services = Services(places)
-        self.child = Saying(lines or [])
+        self.services = FakeServices(servers)
+        self.child = SdkChild(lines or [])
 
     def custom(self, name: str, make: object) -> T:  # type: ignore[type-var]
         assert name == "tpu"
@@ -71,7 +76,7 @@ class Cloud(Fabricated):
     def become(self, other: Fabricated) -> None:
         super().become(other)
         assert isinstance(other, Cloud)
-        self.services.places = other.services.places
+        self.services.servers = other.services.servers
         self.child.lines = other.child.lines
 
 
@@ -79,7 +84,7 @@ class Cloud(Fabricated):
 
 
 def bus(device: str, chips: int, subsystem: str = "", functions: int = 1) -> dict[str, Any]:
-    """A PCI bus with so many chips, each with some functions, between a network card and a bridge."""
+    """A PCI bus with TPU chips, a graphics card and another device of Google."""
     listed = ["0018\t10131000\t0\t0", "0020\t1ae00042\t0\t0"]
     files: dict[str, Any] = {}
     others = {"0000:00:03.0": ("1013", "1000", ""), "0000:00:04.0": ("1ae0", "0042", "0058")}
@@ -95,13 +100,13 @@ def bus(device: str, chips: int, subsystem: str = "", functions: int = 1) -> dic
     return {**files, "/proc/bus/pci/devices": "\n".join([*listed, ""])}
 
 
-def series(labels: Mapping[str, Any], value: float | None = None, distribution: Any = None) -> dict[str, Any]:
+def sample(labels: Mapping[str, Any], value: float | None = None, distribution: Any = None) -> dict[str, Any]:
     return {"labels": dict(labels), "value": value, "distribution": distribution}
 
 
 def gauges(values: Mapping[int, float]) -> list[dict[str, Any]]:
     """Gauges, by device."""
-    return [series({"device-id": device}, value) for device, value in values.items()]
+    return [sample({"device-id": device}, value) for device, value in values.items()]
 
 
 def latency(count: int, mean: float, **labels: str | int) -> dict[str, Any]:
@@ -109,11 +114,11 @@ def latency(count: int, mean: float, **labels: str | int) -> dict[str, Any]:
     named = {"buffer-size" if name == "buffer_size" else name: value for name, value in labels.items()}
     third = count // 3
     buckets = [0, third, third, count - 2 * third]
-    said = {"count": count, "mean": mean, "buckets": buckets, "bounds": [100.0, 200.0, 400.0]}
-    return series(named, None, said)
+    distribution = {"count": count, "mean": mean, "buckets": buckets, "bounds": [100.0, 200.0, 400.0]}
+    return sample(named, None, distribution)
 
 
-def working(devices: list[int], tick: int, chips: list[int] | None = None, hbm: int = 16) -> dict[str, Any]:
+def busy_answers(devices: list[int], tick: int, chips: list[int] | None = None, hbm: int = 16) -> dict[str, Any]:
     """A runtime at work, with every metric."""
     chips = chips or devices
     executed = 1000 + 250 * tick
@@ -130,7 +135,7 @@ def working(devices: list[int], tick: int, chips: list[int] | None = None, hbm: 
         fields.MEMORY_USED: gauges({device: (5 + tick) * GIB + place * 4096 for place, device in enumerate(devices)}),
         fields.MEMORY_BANDWIDTH: gauges({device: 33.0 + tick + place for place, device in enumerate(devices)}),
         fields.QUEUE_SIZE: [
-            series({"device_ordinal": str(device), "core_type": "tensorcore"}, 2 + tick + place)
+            sample({"device_ordinal": str(device), "core_type": "tensorcore"}, 2 + tick + place)
             for place, device in enumerate(devices)
         ],
         fields.IDLE_DURATION: gauges({device: 0.25 * place for place, device in enumerate(devices)}),
@@ -154,59 +159,59 @@ Infeed percentage: 0.000% (avg), 0.000% (min), 0.000% (max)
 
 
 def _v5e(tick: int) -> Cloud:
-    return Cloud(bus("0063", 4), {HERE: working([0, 1, 2, 3], tick)})
+    return Cloud(bus("0063", 4), {HERE: busy_answers([0, 1, 2, 3], tick)})
 
 
 def _v3(tick: int) -> Cloud:
     """An older runtime, which numbers devices; the two cores of a chip share one duty cycle."""
-    said = working([0, 1, 2, 3, 4, 5, 6, 7], tick, [0, 1, 2, 3])
+    answers = busy_answers([0, 1, 2, 3, 4, 5, 6, 7], tick, [0, 1, 2, 3])
     return Cloud(
         bus("0027", 4, "004f"),
-        {HERE: {name: said[name] for name in (fields.DUTY_CYCLE, fields.MEMORY_TOTAL, fields.MEMORY_USED)}},
+        {HERE: {name: answers[name] for name in (fields.DUTY_CYCLE, fields.MEMORY_TOTAL, fields.MEMORY_USED)}},
     )
 
 
 def _v4(tick: int) -> Cloud:
     """The second host of a slice; device numbers run over the whole slice."""
-    return Cloud(bus("005e", 4), {HERE: working([8, 9, 12, 13], tick, hbm=32)})
+    return Cloud(bus("005e", 4), {HERE: busy_answers([8, 9, 12, 13], tick, hbm=32)})
 
 
-def _seven(tick: int) -> Cloud:
+def _two_programs(tick: int) -> Cloud:
     """One PCI function per core, and one process per chip, of which one hangs at first."""
-    places: dict[str, Any] = {
-        "localhost:8431": working([0, 1], tick, hbm=96),
-        "localhost:8432": DriverError(4, "no answer within 0.5 s") if tick == 0 else working([2, 3], tick, hbm=96),
+    servers: dict[str, Any] = {
+        "localhost:8431": busy_answers([0, 1], tick, hbm=96),
+        "localhost:8432": DriverError(4, "no answer within 0.5 s") if tick == 0 else busy_answers([2, 3], tick, hbm=96),
     }
-    return Cloud(bus("0076", 2, functions=2), places)
+    return Cloud(bus("0076", 2, functions=2), servers)
 
 
-def _coming(tick: int) -> Cloud:
+def _starting_and_ending(tick: int) -> Cloud:
     """A TPU that is idle, then used by a program, then idle again."""
-    said: Any = working([0], tick) if tick == 1 else REFUSED
-    return Cloud(bus("006f", 1), {HERE: said})
+    answers: Any = busy_answers([0], tick) if tick == 1 else REFUSED
+    return Cloud(bus("006f", 1), {HERE: answers})
 
 
 def _implausible(tick: int) -> Cloud:
     """Implausible and incomplete answers."""
-    said = {
+    answers = {
         fields.DUTY_CYCLE: gauges({0: 101.0, 1: -1.0, 2: 50.0}),
         fields.MEMORY_TOTAL: gauges({0: 16 * GIB, 1: 0, 2: 16 * GIB}),
         fields.MEMORY_USED: gauges({0: 17 * GIB, 1: GIB, 2: GIB}),
         fields.MEMORY_BANDWIDTH: [
-            series({}, 5.0),
-            series({"device-id": "x"}, 6.0),
-            series({"device-id": 2}),
+            sample({}, 5.0),
+            sample({"device-id": "x"}, 6.0),
+            sample({"device-id": 2}),
             *gauges({2: 4.0}),
         ],
         fields.QUEUE_SIZE: [
-            series({"device_ordinal": 2, "core_type": "Tensor Core!"}, 3),
-            series({"core_type": "tensorcore"}, 1),
+            sample({"device_ordinal": 2, "core_type": "Tensor Core!"}, 3),
+            sample({"core_type": "tensorcore"}, 1),
         ],
         fields.IDLE_DURATION: gauges({2: -0.5}),
-        fields.EXECUTION: [latency(0, 0.0, device_ordinal=2), series({"device_ordinal": 2})],
+        fields.EXECUTION: [latency(0, 0.0, device_ordinal=2), sample({"device_ordinal": 2})],
         fields.TRANSFERS["dcn"]: [latency(10, 5.0, buffer_size="<script>"), latency(-1, 5.0, buffer_size="8MB+")],
     }
-    return Cloud(bus("0063", 4), {HERE: said})
+    return Cloud(bus("0063", 4), {HERE: answers})
 
 
 def _node(tick: int) -> Cloud:
@@ -237,10 +242,56 @@ TPUS = (
     _story("v5e", "TPU VM v5litepod-4", _v5e),
     _story("v3", "TPU VM v3-8, older runtime", _v3),
     _story("v4-second-host", "TPU VM v4-16, the second of two hosts", _v4),
-    _story("7x-processes", "TPU VM with 2 TPU7x chips and two programs", _seven, tpu_runtime="8431,8432"),
-    _story("v6e-coming-and-going", "TPU VM v6e-1", _coming),
+    _story("7x-processes", "TPU VM with 2 TPU7x chips and two programs", _two_programs, tpu_runtime="8431,8432"),
+    _story("v6e-coming-and-going", "TPU VM v6e-1", _starting_and_ending),
     _story("implausible-values", "TPU VM v5litepod-4 with implausible and missing values", _implausible),
-    _story("node", "a machine with a TPU node v2-8 elsewhere", _node, tpu_profiler="10.0.0.2:8466"),
+    _story("node", "a machine that uses a TPU node v2-8", _node, tpu_profiler="10.0.0.2:8466"),
     _story("driver", "TPU VM with 2 TPU v6e chips and libtpu", _driver, libtpu="on"),
-    _story("none", "a machine with another device of Google's", _none),
+    _story("none", "a machine with another device of Google", _none),
 )
+
+
+# -- sources
+
+
+class Cloudless(Drivers):
+    """The drivers of this machine, without a TPU on its PCI bus."""
+
+    def files(self) -> Any:
+        return Tree({"/proc/bus/pci/devices": ""})
+
+
+class Bus(Drivers):
+    """The drivers of this machine, with two TPU chips on its PCI bus."""
+
+    def __init__(self, device: str = "006f") -> None:
+        super().__init__()
+        self._device = device
+
+    def files(self) -> Any:
+        return Tree(bus(self._device, 2, "004f"))
+
+
+@contextmanager
+def open_source(*places: str, **settings: Any) -> Iterator[Source]:
+    """The source with these runtime addresses, on a machine without a TPU on its PCI bus."""
+    with opened("tpu", Cloudless(), tpu_runtime=list(places), **settings) as source:
+        yield source
+
+
+def by_id(source: Source, metric: Metric, **attributes: str) -> dict[str, Any]:
+    """The values of a metric in one reading, by hw.id."""
+    wanted = {name.replace("_", "."): value for name, value in attributes.items()}
+    return {
+        str(series.attributes[c.HW_ID]): value
+        for series, value in series_of(all_of(source), metric).items()
+        if wanted.items() <= series.attributes.items()
+    }
+
+
+def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """Replace the interpreter of child processes by a shell script."""
+    path = tmp_path / "python"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(path))

@@ -29,6 +29,8 @@ PROFILER = "tensorflow.ProfilerService"
 
 Code = grpc.StatusCode
 
+GIB = 1 << 30
+
 
 class Served(NamedTuple):
     """A metric that the runtime of libtpu serves.
@@ -75,16 +77,16 @@ class FakeTpu:
     """The metric service of a program that uses a TPU, and the profiler service of a TPU node.
 
     Attributes:
-        said: by metric name, its numbers; bytes are sent as they are, a status is an error.
-        page: what the profiler says; bytes are sent as they are, a status is an error.
-        asked: the metric names asked for, with whether for one process alone; the milliseconds and levels of looks.
-        holding: what is asked while this is set is not answered until it is cleared.
-        port: where it listens on localhost; 0 for a socket of Unix.
+        metrics: the samples of each metric; bytes are sent as they are, a status is an error.
+        page: the page of the profiler; bytes are sent as they are, a status is an error.
+        requests: name and skip_node_aggregation of each call for a metric; milliseconds and level of each for a page.
+        answering: calls wait while this is cleared.
+        port: of localhost; 0 for a Unix socket.
     """
 
-    said: dict[str, Any] = field(default_factory=dict)
+    metrics: dict[str, Any] = field(default_factory=dict)
     page: Any = Code.UNIMPLEMENTED
-    asked: list[tuple[Any, Any]] = field(default_factory=list)
+    requests: list[tuple[Any, Any]] = field(default_factory=list)
     answering: threading.Event = field(default_factory=threading.Event)
     port: int = 0
 
@@ -94,9 +96,9 @@ class FakeTpu:
 
     def check(self) -> None:
         """Fail on a metric that no runtime serves, and on a value of another kind than it serves."""
-        for name, said in self.said.items():
+        for name, samples in self.metrics.items():
             assert name in SERVED, f"no TPU serves {name}"
-            kinds = {metric.WhichOneof("measure") for metric in said} if isinstance(said, list) else set()
+            kinds = {sample.WhichOneof("measure") for sample in samples} if isinstance(samples, list) else set()
             assert kinds <= {SERVED[name].kind}, f"{name} is served as a {SERVED[name].kind}"
 
     @property
@@ -105,30 +107,30 @@ class FakeTpu:
 
     def _metric(self, data: bytes, context: grpc.ServicerContext) -> bytes:
         request = pb.MetricRequest.FromString(data)
-        self.asked.append((request.metric_name, request.skip_node_aggregation))
-        said = self._spoken(self.said.get(request.metric_name, Code.NOT_FOUND), context)
-        if isinstance(said, bytes):
-            return said
-        metric = pb.TPUMetric(name=request.metric_name, description="made up", metrics=said)
-        answer: bytes = pb.MetricResponse(metric=metric).SerializeToString()
-        return answer
+        self.requests.append((request.metric_name, request.skip_node_aggregation))
+        answer = self._answer(self.metrics.get(request.metric_name, Code.NOT_FOUND), context)
+        if isinstance(answer, bytes):
+            return answer
+        metric = pb.TPUMetric(name=request.metric_name, description="simulated", metrics=answer)
+        encoded: bytes = pb.MetricResponse(metric=metric).SerializeToString()
+        return encoded
 
     def _supported(self, data: bytes, context: grpc.ServicerContext) -> bytes:
-        names = [pb.SupportedMetric(metric_name=name) for name in self.said]
+        names = [pb.SupportedMetric(metric_name=name) for name in self.metrics]
         answer: bytes = pb.ListSupportedMetricsResponse(supported_metric=names).SerializeToString()
         return answer
 
     def _monitor(self, data: bytes, context: grpc.ServicerContext) -> bytes:
         request = MONITOR_REQUEST.FromString(data)
-        self.asked.append((request.duration_ms, request.monitoring_level))
-        said = self._spoken(self.page, context)
-        return said if isinstance(said, bytes) else MONITOR_RESPONSE(data=said).SerializeToString()
+        self.requests.append((request.duration_ms, request.monitoring_level))
+        answer = self._answer(self.page, context)
+        return answer if isinstance(answer, bytes) else MONITOR_RESPONSE(data=answer).SerializeToString()
 
-    def _spoken(self, said: Any, context: grpc.ServicerContext) -> Any:
+    def _answer(self, answer: Any, context: grpc.ServicerContext) -> Any:
         self.answering.wait(60)
-        if isinstance(said, Code):
-            context.abort(said, "this is not known here")
-        return said
+        if isinstance(answer, Code):
+            context.abort(answer, "refused by the test")
+        return answer
 
     def handlers(self) -> Iterator[grpc.GenericRpcHandler]:
         methods: Mapping[str, Mapping[str, Callable[..., bytes]]] = {
@@ -141,7 +143,7 @@ class FakeTpu:
 
 
 PATIENCE = 30.0
-"""Seconds in which a server has answered on any machine."""
+"""Seconds for a call on a busy machine."""
 
 
 @contextmanager
@@ -152,13 +154,13 @@ def deadline(seconds: float) -> Iterator[None]:
 
 
 @contextmanager
-def serving(tpu: FakeTpu, place: str = "127.0.0.1:0", local: bool = False) -> Iterator[FakeTpu]:
-    """Serve at a place; `local`: with the credentials that libtpu has, instead of none."""
+def serving(tpu: FakeTpu, address: str = "127.0.0.1:0", local: bool = False) -> Iterator[FakeTpu]:
+    """Serve; `local`: with the credentials that libtpu has, instead of none."""
     server = grpc.server(ThreadPoolExecutor(8), handlers=list(tpu.handlers()), options=(("grpc.so_reuseport", 0),))
     if local:
-        tpu.port = server.add_secure_port(place, grpc.local_server_credentials())
+        tpu.port = server.add_secure_port(address, grpc.local_server_credentials())
     else:
-        tpu.port = server.add_insecure_port(place)
+        tpu.port = server.add_insecure_port(address)
     server.start()
     try:
         with deadline(PATIENCE):
@@ -195,19 +197,19 @@ MONITOR_REQUEST, MONITOR_RESPONSE = _described()
 # -- numbers
 
 
-def of(device: int, gauge: Any) -> Any:
+def metric_of(device: int, gauge: Any) -> Any:
     """A gauge of a device."""
     return pb.Metric(attribute=pb.Attribute(key="device-id", value=pb.AttrValue(int_attr=device)), gauge=gauge)
 
 
 def doubles(values: Mapping[int, float]) -> list[Any]:
     """Double gauges, by device."""
-    return [of(device, pb.Gauge(as_double=value)) for device, value in values.items()]
+    return [metric_of(device, pb.Gauge(as_double=value)) for device, value in values.items()]
 
 
 def integers(values: Mapping[int, int]) -> list[Any]:
     """Integer gauges, by device."""
-    return [of(device, pb.Gauge(as_int=value)) for device, value in values.items()]
+    return [metric_of(device, pb.Gauge(as_int=value)) for device, value in values.items()]
 
 
 def listed(**labels: str | int) -> Any:
@@ -245,4 +247,24 @@ def distribution(
     return pb.Metric(
         attribute=listed(**labels),
         distribution=pb.Distribution(count=sum(buckets), mean=mean, bucket_counts=buckets, bucket_options=options),
+    )
+
+
+def busy(first: int = 0) -> FakeTpu:
+    """A runtime with two busy devices."""
+    one, two = first, first + 1
+    return FakeTpu(
+        {
+            fields.DUTY_CYCLE: doubles({one: 75.0, two: 0.0}),
+            fields.MEMORY_TOTAL: integers({one: 16 * GIB, two: 16 * GIB}),
+            fields.MEMORY_USED: integers({one: 4 * GIB, two: 0}),
+            fields.MEMORY_BANDWIDTH: doubles({one: 12.5, two: 0.0}),
+            fields.QUEUE_SIZE: queues({one: 3, two: 0}),
+            fields.IDLE_DURATION: doubles({one: 0.0, two: 7.5}),
+            fields.EXECUTION: [distribution([0, 600, 400, 0], 21.5, device_ordinal=str(one), core_type="tensorcore")],
+            fields.TRANSFERS["dcn"]: [
+                distribution([0, 10, 0], 15.0, buffer_size="8MB+"),
+                distribution([0, 5, 5], 25.0, buffer_size="8MB+"),
+            ],
+        }
     )

@@ -13,8 +13,7 @@ from contextlib import contextmanager
 
 import pytest
 from tests.children import command, run
-from tests.sources.tpu.test_tpu import busy
-from tests.tools.tpu import serving
+from tests.tools.tpu import busy, serving
 
 COUNT = 24
 

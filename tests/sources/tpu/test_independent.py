@@ -64,19 +64,19 @@ def test_every_simulated_metric_is_supported_by_the_recorded_libtpu(path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("said", "why"),
+    ("samples", "why"),
     [
         ({"tpu.runtime.power.watts": doubles({0: 1.0})}, "no TPU serves tpu.runtime.power.watts"),
         ({fields.DUTY_CYCLE: [distribution([0, 1, 0], 1.0)]}, "is served as a gauge"),
         ({fields.EXECUTION: doubles({0: 1.0})}, "is served as a distribution"),
     ],
 )
-def test_simulated_runtime_refuses_what_no_tpu_serves(said: dict[str, Any], why: str) -> None:
+def test_simulated_runtime_refuses_what_no_tpu_serves(samples: dict[str, Any], why: str) -> None:
     with pytest.raises(AssertionError, match=why):
-        FakeTpu(said)
+        FakeTpu(samples)
     tpu = FakeTpu()
     with pytest.raises(AssertionError, match=why), serving(tpu):
-        tpu.said |= said
+        tpu.metrics |= samples
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -114,12 +114,14 @@ def test_tpu_info_shows_the_values_that_are_exported(kind: str) -> None:
             (c.GOOGLE_TPU_HLO_QUEUE_SIZE, metrics.get_hlo_queue_size(chip, tpu.address), 1),
             (c.HW_NPU_UTILIZATION, metrics.get_runtime_hbm_utilization(tpu.address), 100),
         ):
-            said = {
+            exported = {
                 int(re.findall("[0-9]+", str(series.attributes[c.HW_NAME]))[-1]): value
                 for series, value in series_of(found, row).items()
                 if series.attributes.get(c.NPU_TASK, "hbm") == "hbm"
             }
-            assert {number: value * factor for number, value in said.items()} == pytest.approx(dict(listed)), row.name
+            assert {number: value * factor for number, value in exported.items()} == pytest.approx(dict(listed)), (
+                row.name
+            )
         executions = {
             int(re.findall("[0-9]+", str(series.attributes[c.HW_NAME]))[-1]): value
             for series, value in series_of(found, c.GOOGLE_TPU_HLO_EXECUTION_TIME).items()
@@ -204,6 +206,6 @@ def test_tpu_info_and_snapshot_agree_without_any_setting(machine: Any) -> None:
 
 
 def test_doctor_calls_an_idle_tpu_normal(machine: Any) -> None:
-    said = [each for each in machine["idle"]["findings"] if each["part"] == "sources" and "TPU" in each["text"]]
-    assert [each["state"] for each in said] == ["ok", "note"], said
-    assert "which is normal while none runs" in said[1]["text"]
+    found = [each for each in machine["idle"]["findings"] if each["part"] == "sources" and "TPU" in each["text"]]
+    assert [each["state"] for each in found] == ["ok", "note"], found
+    assert "which is normal while none runs" in found[1]["text"]

@@ -17,11 +17,10 @@ from hpack import Decoder
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.children import command, run
-from tests.sources.tpu.test_tpu import busy
 from tests.stage import PATIENT
 from tests.tools.collector import Collector
 from tests.tools.daemon import free_addresses
-from tests.tools.tpu import PATIENCE, Code, FakeTpu, deadline, doubles, pb, serving
+from tests.tools.tpu import PATIENCE, Code, FakeTpu, busy, deadline, doubles, pb, serving
 
 from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.sources.tpu import fields, rpc
@@ -69,11 +68,11 @@ class Client:
             if each[0] == kind and each[1] & flags == flags:
                 return each[2], each[3]
 
-    def asked(self) -> int:
+    def request(self) -> int:
         """Wait for a complete request; its stream."""
         return self.next(DATA, END)[0]
 
-    def say(self, data: bytes) -> None:
+    def send(self, data: bytes) -> None:
         self._connection.sendall(data)
 
 
@@ -104,12 +103,12 @@ def server(*scripts: Callable[[Client], object], path: str = "") -> Iterator[str
             thread.join()
 
 
-def says(data: Callable[[int], bytes]) -> Callable[[Client], object]:
+def answering(data: Callable[[int], bytes]) -> Callable[[Client], object]:
     """A script that answers one request."""
 
     def script(client: Client) -> None:
-        client.say(frame(SETTINGS, 0, 0) + data(client.asked()))
-        client.asked()  # raises when the client disconnects
+        client.send(frame(SETTINGS, 0, 0) + data(client.request()))
+        client.request()  # raises when the client disconnects
 
     return script
 
@@ -159,7 +158,7 @@ def test_http2_connection_is_reused_and_closed() -> None:
 def test_grpc_status_code_and_message_are_kept(services: Services, code: Code) -> None:
     with serving(FakeTpu({fields.DUTY_CYCLE: code})) as tpu, pytest.raises(DriverError) as refused:
         devices(services, tpu.address)
-    assert (refused.value.code, refused.value.text) == (code.value[0], "this is not known here")
+    assert (refused.value.code, refused.value.text) == (code.value[0], "refused by the test")
 
 
 def test_server_that_gives_up_at_the_deadline_is_a_timeout(services: Services) -> None:
@@ -205,11 +204,11 @@ def test_unreachable_address_is_refused_with_a_reason(services: Services, place:
 
 def test_settings_and_pings_of_the_server_are_acknowledged(services: Services) -> None:
     def script(client: Client) -> None:
-        stream = client.asked()
-        client.say(frame(SETTINGS, 0, 0) + frame(PING, 0, 0, b"abcdefgh"))
+        stream = client.request()
+        client.send(frame(SETTINGS, 0, 0) + frame(PING, 0, 0, b"abcdefgh"))
         client.next(SETTINGS, 1)
         assert client.next(PING, 1)[1] == b"abcdefgh"
-        client.say(answer(stream))
+        client.send(answer(stream))
 
     with server(script) as address:
         assert devices(services, address) == NUMBERS
@@ -221,7 +220,7 @@ def test_grpc_request_headers(services: Services, tmp_path: Path, local: bool) -
 
     def script(client: Client) -> None:
         seen.update((str(name), str(value)) for name, value in Decoder().decode(client.next(HEADERS, WHOLE)[1]))
-        client.say(answer(client.asked()))
+        client.send(answer(client.request()))
 
     with server(script, path=str(tmp_path / "tpu.sock") if local else "") as address, deadline(TIMEOUT):
         devices(services, address)
@@ -239,15 +238,15 @@ def test_grpc_request_headers(services: Services, tmp_path: Path, local: bool) -
 
 def test_closed_connection_is_replaced(services: Services) -> None:
     def closing_after_an_answer(client: Client) -> None:
-        client.say(frame(SETTINGS, 0, 0) + answer(client.asked()))
+        client.send(frame(SETTINGS, 0, 0) + answer(client.request()))
 
     def leaving_during_a_call(client: Client) -> None:
-        client.say(answer(client.asked()))
-        client.asked()
-        client.say(frame(GOAWAY, 0, 0, struct.pack(">II", 1, 0)))
+        client.send(answer(client.request()))
+        client.request()
+        client.send(frame(GOAWAY, 0, 0, struct.pack(">II", 1, 0)))
 
     def leaving_after_the_answer(client: Client) -> None:
-        client.say(answer(client.asked()) + frame(GOAWAY, 0, 0, struct.pack(">II", 1, 0)))
+        client.send(answer(client.request()) + frame(GOAWAY, 0, 0, struct.pack(">II", 1, 0)))
         client.next(-1)
 
     scripts = (closing_after_an_answer, leaving_during_a_call, leaving_after_the_answer, closing_after_an_answer)
@@ -263,8 +262,8 @@ def test_connection_is_replaced_after_many_calls(services: Services, monkeypatch
 
     def script(client: Client) -> None:
         while True:
-            streams.append(client.asked())
-            client.say(answer(streams[-1]))
+            streams.append(client.request())
+            client.send(answer(streams[-1]))
 
     with server(script, script) as address:
         for _ in range(3):
@@ -283,7 +282,7 @@ def test_file_descriptor_closed_by_the_program_is_not_reused(services: Services,
     """The number may belong to a socket of the program by now: nothing is written to it, and it is not closed."""
 
     def once(client: Client) -> None:
-        client.say(frame(SETTINGS, 0, 0) + answer(client.asked()))
+        client.send(frame(SETTINGS, 0, 0) + answer(client.request()))
         client.next(-1)
 
     with server(once, once) as address:
@@ -310,18 +309,18 @@ def test_file_descriptor_closed_by_the_program_is_not_reused(services: Services,
 
 
 def test_connection_lost_during_a_call_is_not_retried_again(services: Services) -> None:
-    asked = []
+    streams = []
 
     def dying(client: Client) -> None:
-        asked.append(client.asked())
-        client.say(frame(HEADERS, WHOLE, 1, OK))
+        streams.append(client.request())
+        client.send(frame(HEADERS, WHOLE, 1, OK))
 
     with server(dying, dying) as address:
         for _ in range(2):
             with pytest.raises(DriverError) as refused:
                 devices(services, address)
             assert refused.value.code == 14
-    assert asked == [1, 1]
+    assert streams == [1, 1]
 
 
 def trailers(name: bytes, value: bytes) -> bytes:
@@ -363,7 +362,7 @@ def trailers(name: bytes, value: bytes) -> bytes:
 def test_http2_reset_goaway_and_status_are_refused_with_a_reason(
     services: Services, data: Any, code: int, text: str
 ) -> None:
-    with server(says(data)) as address, pytest.raises(DriverError, match=text) as refused:
+    with server(answering(data)) as address, pytest.raises(DriverError, match=text) as refused:
         devices(services, address)
     assert refused.value.code == code
 
@@ -385,7 +384,7 @@ def test_http2_reset_goaway_and_status_are_refused_with_a_reason(
 def test_invalid_answer_is_an_internal_error_and_the_next_call_succeeds(
     services: Services, data: Any, text: str
 ) -> None:
-    with server(says(data), says(answer)) as address:
+    with server(answering(data), answering(answer)) as address:
         with pytest.raises(DriverError, match=text) as refused:
             devices(services, address)
         assert refused.value.code == 13
@@ -394,7 +393,7 @@ def test_invalid_answer_is_an_internal_error_and_the_next_call_succeeds(
 
 def test_http_1_server_is_named_in_the_error(services: Services) -> None:
     def script(client: Client) -> None:
-        client.say(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        client.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         client.next(-1)
 
     with server(script) as address, pytest.raises(DriverError, match="the server speaks HTTP/1"):
@@ -404,9 +403,9 @@ def test_http_1_server_is_named_in_the_error(services: Services) -> None:
 @pytest.mark.parametrize("pause", [None, 0.02], ids=["silence", "one byte at a time"])
 def test_call_ends_at_its_deadline(services: Services, pause: float | None) -> None:
     def script(client: Client) -> None:
-        client.asked()
+        client.request()
         while pause:
-            client.say(frame(PING, 0, 0, b"12345678"))
+            client.send(frame(PING, 0, 0, b"12345678"))
             time.sleep(pause)
         client.next(-1)
 
@@ -422,8 +421,8 @@ def test_call_ends_at_its_deadline(services: Services, pause: float | None) -> N
 @given(st.binary(max_size=200), st.booleans())
 def test_arbitrary_response_raises_driver_error_only(data: bytes, framed: bool) -> None:
     def script(client: Client) -> None:
-        stream = client.asked()
-        client.say(frame(HEADERS, WHOLE | END, stream, data) if framed else data)
+        stream = client.request()
+        client.send(frame(HEADERS, WHOLE | END, stream, data) if framed else data)
 
     with server(script) as address, closing(Services()) as services, pytest.raises(DriverError):
         devices(services, address)

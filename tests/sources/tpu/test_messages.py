@@ -1,0 +1,62 @@
+"""Protobuf messages, compared with the classes of tpu-info."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.stage import PATIENT
+from tests.tools.tpu import distribution, doubles, pb
+
+from opentelemetry.instrumentation.hardware.sources.tpu import messages
+
+WHOLE = pb.MetricResponse(metric=pb.TPUMetric(name="x", metrics=doubles({0: 50.0}))).SerializeToString()
+
+ATTRIBUTES = st.one_of(
+    st.integers(0, 1 << 20).map(lambda n: pb.Attribute(key="device-id", value=pb.AttrValue(int_attr=n))),
+    st.text(max_size=8).map(lambda text: pb.Attribute(key="name", value=pb.AttrValue(string_attr=text))),
+)
+GAUGES = st.one_of(
+    st.floats(allow_nan=False, allow_infinity=False).map(lambda n: pb.Gauge(as_double=n)),
+    st.integers(-(1 << 63), (1 << 63) - 1).map(lambda n: pb.Gauge(as_int=n)),
+)
+
+
+@PATIENT
+@given(st.lists(st.tuples(ATTRIBUTES, GAUGES), max_size=20))
+def test_gauges_decode_as_protobuf_encodes_them(pairs: list[tuple[Any, Any]]) -> None:
+    sent = pb.TPUMetric(name="n", metrics=[pb.Metric(attribute=key, gauge=gauge) for key, gauge in pairs])
+    found = messages.samples(pb.MetricResponse(metric=sent).SerializeToString())
+    for sample, (attribute, gauge) in zip(found, pairs, strict=True):
+        assert sample.value == getattr(gauge, str(gauge.WhichOneof("value")))
+        assert sample.labels == {attribute.key: getattr(attribute.value, str(attribute.value.WhichOneof("attr")))}
+
+
+@PATIENT
+@given(st.lists(st.integers(0, 1 << 40), min_size=3, max_size=60), st.floats(0, 1e12))
+def test_distributions_decode_as_protobuf_encodes_them(buckets: list[int], mean: float) -> None:
+    sent = pb.TPUMetric(name="n", metrics=[distribution(buckets, mean, 3.0, 1.5, buffer_size="1MB+")])
+    (sample,) = messages.samples(pb.MetricResponse(metric=sent).SerializeToString())
+    values = sample.distribution
+    assert values is not None
+    assert (values["count"], values["mean"], values["buckets"]) == (sum(buckets), mean, buckets)
+    assert values["bounds"] == [3.0 * 1.5**place for place in range(len(buckets) - 1)]
+    assert sample.labels == {"buffer-size": "1MB+"}
+
+
+@PATIENT
+@given(st.one_of(st.binary(max_size=300), st.integers(0, len(WHOLE)).map(lambda end: WHOLE[:end])))
+def test_invalid_protobuf_raises_value_error_only(data: bytes) -> None:
+    try:
+        found = messages.samples(data)
+    except ValueError:
+        return
+    assert all(sample.value is None or abs(sample.value) < float("inf") for sample in found)
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_metric_request_parses_with_protobuf(alone: bool) -> None:
+    request = pb.MetricRequest.FromString(messages.metric_request("n" * 200, alone))
+    assert (request.metric_name, request.skip_node_aggregation) == ("n" * 200, alone)

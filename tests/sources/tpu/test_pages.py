@@ -1,0 +1,89 @@
+"""Pages of the profiler and lines of libtpu's SDK."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.samples import samples
+from tests.stage import PATIENT
+
+from opentelemetry.instrumentation.hardware.sources.tpu import profiler, sdk
+
+LIGHT = """\
+Timestamp: 11:22:33
+TPU type: TPU v3
+Utilization of TPU Matrix Units (higher is better): 42.25%
+"""
+
+
+@pytest.mark.parametrize(
+    ("page", "expected"),
+    [
+        (LIGHT, profiler.Page("TPU v3", None, 42.25)),
+        (LIGHT + "TPU idle time (lower is better): 5.5%\n", profiler.Page("TPU v3", 5.5, 42.25)),
+        ("Utilization of TPU Matrix Units (higher is better): 0.000%", profiler.Page(None, None, 0.0)),
+        ("Utilization of TPU Matrix Units (higher is better): 142.0%", profiler.Page()),
+        ("Utilization of TPU Matrix Units (higher is better): -1.0%", profiler.Page()),
+        ("Utilization of TPU Matrix Units (higher is better): nan%", profiler.Page()),
+        ("Utilization of TPU Matrix Units (higher is better):", profiler.Page()),
+        ("", profiler.Page()),
+    ],
+)
+def test_profiler_page_of_both_levels_is_parsed(page: str, expected: profiler.Page) -> None:
+    assert profiler.parse(page) == expected
+
+
+@PATIENT
+@given(st.text())
+def test_invalid_profiler_page_never_raises(page: str) -> None:
+    for text in (page, f"TPU idle time: {page}%", f"Utilization of TPU Matrix Units (x): {page}"):
+        values = profiler.parse(text)
+        assert all(each is None or 0 <= each <= 100 for each in (values.idle, values.matrix))
+
+
+@pytest.mark.parametrize("path", samples("tpu/tpu_profiler_client_monitor_level2.txt"))
+def test_recorded_profiler_page_is_parsed(path: Path) -> None:
+    page = path.read_text()
+    assert profiler.parse(page) == profiler.Page("TPU v2", 36.9, 10.1)
+
+
+LINE = {
+    "tensorcore_util": ["12.50", "0.00"],
+    "ici_link_health": ["tray1.chip3.ici0.int: 0"],
+    "tpu_throttle_score": ["0-0", "1-10"],
+}
+
+
+def test_libtpu_sdk_line_is_parsed() -> None:
+    assert sdk.parse(json.dumps(LINE).encode()) == ((12.5, 0.0), {"tray1.chip3.ici0.int": 0}, {0: 0, 1: 10})
+    odd = {
+        "tensorcore_util": ["nan", "101", "", 5],
+        "ici_link_health": ["a: 11", "b", ": 1", "Größe: 1"],
+        "tpu_throttle_score": ["0-11", "x-1", "1"],
+    }
+    assert sdk.parse(json.dumps(odd).encode()) == ((None, None, None), {}, {})
+
+
+VALUES = st.none() | st.floats() | st.text(max_size=9)
+
+
+@PATIENT
+@given(
+    st.one_of(
+        st.binary(max_size=60),
+        st.lists(VALUES | st.lists(VALUES, max_size=2), max_size=3).map(
+            lambda x: json.dumps({"tensorcore_util": x, "ici_link_health": x}).encode()
+        ),
+        VALUES.map(lambda x: json.dumps({"tensorcore_util": x, "tpu_throttle_score": x}).encode()),
+    )
+)
+def test_invalid_libtpu_sdk_line_raises_value_error_only(line: bytes) -> None:
+    try:
+        values = sdk.parse(line)
+    except ValueError:
+        return
+    assert all(each is None or 0 <= each <= 100 for each in values.tensorcore)
