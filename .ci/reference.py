@@ -17,7 +17,7 @@ from opentelemetry.instrumentation.hardware.catalog import CATALOG, SCHEMA_URL
 from opentelemetry.instrumentation.hardware.endpoints import SHARE, TOTAL
 from opentelemetry.instrumentation.hardware.model import Kind, Metric, Window
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
-from opentelemetry.instrumentation.hardware.sources.openmetrics.rows import UNITS
+from opentelemetry.instrumentation.hardware.sources.openmetrics.metrics import UNITS
 from opentelemetry.instrumentation.hardware.wandb import keys as wandb
 
 TEMPLATES: Final = Path(__file__).parent / "templates"

@@ -63,22 +63,22 @@ TEXT = "text/plain; version=0.0.4"
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        ({"a": "http://user:word@h/m"}, "holds a password"),
-        ({"a": "http://h/m\nX: y"}, "takes the form"),
-        ({"a": "http://h:0/m"}, "takes the form"),
-        ({"a": "http:///m"}, "takes the form"),
+        ({"a": "http://user:word@h/m"}, "contains a password"),
+        ({"a": "http://h/m\nX: y"}, "is not of the form"),
+        ({"a": "http://h:0/m"}, "is not of the form"),
+        ({"a": "http:///m"}, "is not of the form"),
         ({"a b": "http://h/m"}, "the name of an endpoint"),
-        ({"a": {"url": "http://h", "colour": 1}}, "an option that there is not"),
-        ({"a": {"url": "http://h", "timeout": 0}}, "timeout takes a number"),
-        ({"a": {"url": "http://h", "timeout": True}}, "timeout takes a number"),
-        ({"a": {"url": "http://h", "max_bytes": "1"}}, "max_bytes takes a number"),
-        ({"a": {"url": "http://h", "max_series": TOTAL + 1}}, "max_series takes a number"),
+        ({"a": {"url": "http://h", "colour": 1}}, "an unknown option"),
+        ({"a": {"url": "http://h", "timeout": 0}}, "timeout is not a number from 0.001 to 60"),
+        ({"a": {"url": "http://h", "timeout": True}}, "timeout is not a number from 0.001 to 60"),
+        ({"a": {"url": "http://h", "max_bytes": "1"}}, "max_bytes is not a number"),
+        ({"a": {"url": "http://h", "max_series": TOTAL + 1}}, "max_series is not a number"),
         ({"a": {"url": "http://h", "max_series": TOTAL}, "b": "http://h"}, "together"),
-        ({"a": {"url": "http://h", "filters": "("}}, "no regular expression"),
-        ({"a": {"url": "http://h", "headers": {"X": "secret\r\nY: z"}}}, "headers of endpoint a"),
-        ({"a": {"url": "http://h", "headers": ["secret"]}}, "headers of endpoint a"),
+        ({"a": {"url": "http://h", "filters": "("}}, "filters .* is not a regular expression"),
+        ({"a": {"url": "http://h", "headers": {"X": "secret\r\nY: z"}}}, "endpoint a: headers is not"),
+        ({"a": {"url": "http://h", "headers": ["secret"]}}, "endpoint a: headers is not"),
         ({"a": {"url": "http://h", "key_file": "/k"}}, "no cert_file"),
-        ({"a": {"url": "http://h", "ca_file": 5}}, "path of a file"),
+        ({"a": {"url": "http://h", "ca_file": 5}}, "ca_file is not the path of a file"),
         ("a=http://h,a=http://i", "two endpoints a"),
     ],
 )
@@ -137,7 +137,7 @@ def test_endpoints_from_a_yaml_file(tmp_path: Path) -> None:
     file.write_text("a:\n  url: http://h/m\n  filters:\n    - x\nb: http://h/m\n")
     assert [one.filters for one in endpoints(str(file)).each] == [["x"], None]
     file.write_text("a: [\n")
-    with pytest.raises(EndpointConfigError, match="is no YAML, line"):
+    with pytest.raises(EndpointConfigError, match="is not YAML, line"):
         endpoints(str(file))
 
 
@@ -148,7 +148,7 @@ def test_yaml_file_with_a_python_object_is_refused_and_runs_nothing(
     made = tmp_path / "made"
     file = tmp_path / "endpoints.yaml"
     file.write_text(f"a: http://h/m\nb: !!python/{tag} [{made}]\n")
-    with pytest.raises(EndpointConfigError, match=r"endpoints\.yaml is no YAML, line 2$"):
+    with pytest.raises(EndpointConfigError, match=r"endpoints\.yaml is not YAML, line 2$"):
         endpoints(str(file))
     assert Config.read({}, {"OTEL_PYTHON_HARDWARE_OPENMETRICS": str(file)}).openmetrics is None
     assert len(warnings(caplog)) == 1
@@ -167,7 +167,7 @@ def test_yaml_file_without_pyyaml_is_refused(tmp_path: Path, monkeypatch: pytest
     file = tmp_path / "endpoints.yaml"
     file.write_text("a: http://h/m\n")
     monkeypatch.setitem(sys.modules, "yaml", None)
-    with pytest.raises(EndpointConfigError, match="YAML takes PyYAML"):
+    with pytest.raises(EndpointConfigError, match="YAML needs PyYAML"):
         endpoints(str(file))
     file.write_text('{"a": "http://h/m"}')
     assert [one.name for one in endpoints(str(file)).each] == ["a"]
@@ -227,22 +227,22 @@ def test_filter_selects_series_by_name_and_labels(
     words: Any, name: str, labels: Mapping[str, str], wanted: bool
 ) -> None:
     found = Filters("end", None if words is None else filters(words))
-    assert found.want(name, labels) is wanted
+    assert found.matches(name, labels) is wanted
     spelled = {label: text.replace("\\", "\\\\").replace('"', '\\"') for label, text in labels.items()}
     told = ",".join(
         f'{label}="{text}"' if label.isidentifier() else f'"{label}"="{text}"' for label, text in spelled.items()
     )
-    assert found.may_want(name, f"{name}{{{told}}} 1") >= wanted, "the line was dropped before parsing"
+    assert found.may_match(name, f"{name}{{{told}}} 1") >= wanted, "the line was dropped before parsing"
     parsed = Parser(found).parse(TEXT, f"{name}{{{told}}} 1\n".encode(), NOW)
     assert bool(parsed.samples) is wanted
 
 
 def test_filter_rejects_a_line_before_parsing() -> None:
     found = Filters("end", {"util": {"gpu": "^0$"}})
-    assert found.may_want("util", 'util{gpu="0"} 1')
-    assert not found.may_want("util", 'util{gpu="1"} 1')
-    assert not found.may_want("util", 'util{other="gpu=\\"0\\""} 1')
-    assert not found.may_want("use", 'use{gpu="0"} 1')
+    assert found.may_match("util", 'util{gpu="0"} 1')
+    assert not found.may_match("util", 'util{gpu="1"} 1')
+    assert not found.may_match("util", 'util{other="gpu=\\"0\\""} 1')
+    assert not found.may_match("use", 'use{gpu="0"} 1')
 
 
 # -- pages
@@ -275,10 +275,10 @@ def test_sample_with_an_old_timestamp_is_dropped() -> None:
     milliseconds = int(NOW * 1000)
     found = parse(f"a 1 {milliseconds - 10_000}\nb 1 {milliseconds - 400_000}\nc 1\n")
     assert names(found) == ["a", "c"]
-    assert found.old == 1
+    assert found.stale == 1
     found = parse(f"# TYPE a gauge\na 1 {NOW - 10}\n# TYPE b gauge\nb 1 {NOW - 400}\n# EOF\n", OPENMETRICS)
     assert names(found) == ["a"]
-    assert found.old == 1
+    assert found.stale == 1
 
 
 @pytest.mark.parametrize("kind", [OPENMETRICS, "Application/OpenMetrics-Text"])
@@ -291,14 +291,14 @@ def test_openmetrics_page_without_eof_is_invalid(kind: str) -> None:
 def test_invalid_line_drops_its_metric_family_only() -> None:
     found = parse("# TYPE a gauge\na 1\n# TYPE b gauge\nb one\n# TYPE c gauge\nc 3\n{} 4\n= 5\n")
     assert names(found) == ["a", "c"]
-    assert len(found.broken) == 3
+    assert len(found.invalid) == 3
     found = parse("# TYPE a gauge\na 1\n# TYPE b gauge\nb one\n# TYPE c gauge\nc 3\n# EOF\n", OPENMETRICS)
     assert names(found) == ["a", "c"]
 
 
 @pytest.mark.parametrize("kind", ["text/html", "application/json; charset=utf-8"])
 def test_page_of_another_content_type_is_invalid(kind: str) -> None:
-    with pytest.raises(ValueError, match="another kind"):
+    with pytest.raises(ValueError, match="unsupported Content-Type"):
         parse("<html>", kind)
 
 
@@ -312,7 +312,7 @@ def test_histogram_lines_are_filtered_before_parsing() -> None:
     # The parser of OpenMetrics needs the whole family.
     found = parse(ALL, OPENMETRICS, ["job_seconds_sum"])
     assert names(found) == ["job_seconds_sum"]
-    assert found.broken == []
+    assert found.invalid == []
 
 
 def test_page_beyond_the_line_limit_is_truncated() -> None:
@@ -362,7 +362,7 @@ def scraped(stage: Playing) -> list[str]:
 def test_failing_endpoint_is_down_and_recovers(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     drivers = Answering(
-        "a 1\n", ConnectionRefusedError(111, "Connection refused"), DriverError(404, "it answers 404"), "a 2\n"
+        "a 1\n", ConnectionRefusedError(111, "Connection refused"), DriverError(404, "HTTP status 404"), "a 2\n"
     )
     where = "openmetrics.endpoint=own,server.address=h,server.port=9"
     with playing(lambda _: drivers, settings()) as stage:
@@ -410,7 +410,7 @@ def test_series_beyond_max_series_are_dropped_and_counted() -> None:
             (dropped,) = [line for line in lines if line.startswith("openmetrics.scrape.dropped")]
             assert f"}} {left_out} {{series}}" in dropped
             (remark,) = [line for line in lines if line.startswith("# missing")]
-            assert f"openmetrics own: {left_out} series are left out, because 5 others" in remark
+            assert f"openmetrics own: {left_out} series are dropped, because max_series is 5" in remark
 
 
 def test_old_samples_and_long_lines_are_counted_as_dropped() -> None:
@@ -420,7 +420,7 @@ def test_old_samples_and_long_lines_are_counted_as_dropped() -> None:
     (dropped,) = [line for line in lines if line.startswith("openmetrics.scrape.dropped")]
     assert "} 3 {series}" in dropped
     told = [line.partition("openmetrics own: ")[2] for line in lines if line.startswith("# missing")]
-    assert [sentence.partition(",")[0] for sentence in told] == ["1 lines are not looked at", "2 samples are left out"]
+    assert [sentence.partition(",")[0] for sentence in told] == ["1 lines are dropped", "2 samples are dropped"]
 
 
 def test_churning_series_stay_within_max_series() -> None:
@@ -430,7 +430,7 @@ def test_churning_series_stay_within_max_series() -> None:
         for _ in range(20):
             list(source.read())
         assert len(source._series) == 30
-        assert len(source._rows) == 1
+        assert len(source._metrics) == 1
 
 
 def test_duplicate_series_on_a_page_is_exported_once() -> None:
@@ -459,6 +459,19 @@ def test_global_filter_applies_to_endpoints_without_filters() -> None:
 def test_exclude_metrics_drops_scrape_metrics() -> None:
     with playing(lambda _: Answering("aa 1\nbb 2\n"), settings() | {"exclude_metrics": "openmetrics.*"}) as stage:
         assert [line.partition("{")[0] for line in scraped(stage)] == ["aa", "bb"]
+
+
+@pytest.mark.parametrize(
+    ("exclude", "left"),
+    [("vllm:*", ["DCGM_UTIL", "other"]), ("dcgm_*", ["other", "vllm:x"]), ("VLLM:X,dcgm_util", ["other"])],
+)
+def test_exclude_metrics_drops_scraped_metrics_by_pattern(
+    exclude: str, left: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    text = "DCGM_UTIL 1\nother 2\nvllm:x 3\n"
+    with playing(lambda _: Answering(text), settings() | {"exclude_metrics": f"{exclude},openmetrics.*"}) as stage:
+        assert [line.partition("{")[0] for line in scraped(stage)] == left
+    assert warnings(caplog) == []
 
 
 def test_missing_prometheus_client_is_unavailable_with_a_fix(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -783,4 +796,4 @@ def test_invalid_page_raises_value_error_only(
         assert math.isfinite(sample.value)
         assert sample.name
         assert all(sample.labels.values())
-        assert Filters("end", words).want(sample.name, sample.labels)
+        assert Filters("end", words).matches(sample.name, sample.labels)

@@ -1,6 +1,6 @@
-"""Keys: what W&B calls the numbers of scraped endpoints.
+"""W&B's keys of scraped endpoints.
 
-W&B numbers the series of a metric in the order in which it first sees them, and knows counters and gauges only.
+W&B numbers the series of a metric in the order in which it first sees them, and reports counters and gauges only.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import SourceContext
 from opentelemetry.instrumentation.hardware.sources.openmetrics import Openmetrics
+from opentelemetry.instrumentation.hardware.sources.openmetrics.metrics import instrument_kind
 from opentelemetry.instrumentation.hardware.sources.openmetrics.page import Page
-from opentelemetry.instrumentation.hardware.sources.openmetrics.rows import kind
 from opentelemetry.instrumentation.hardware.wandb.probe import Key
 from opentelemetry.instrumentation.hardware.wandb.probe import Probe as BaseProbe
 
@@ -41,34 +41,34 @@ class Probe(BaseProbe["Mapping[str, float]"]):
         try:
             for source in self._sources:
                 source.open()
-        except Unavailable as gone:
-            self._sources, self.error = [], gone.reason
+        except Unavailable as missing:
+            self._sources, self.error = [], missing.reason
 
     def read(self) -> Mapping[str, float]:
-        """Scrape all endpoints at a time. One that is down is left out."""
-        found: dict[str, dict[str, float]] = {}
+        """Scrape all endpoints at the same time. One that is down is left out."""
+        values: dict[str, dict[str, float]] = {source.context.instance: {} for source in self._sources}
 
-        def ask(source: Openmetrics) -> None:
+        def scrape(source: Openmetrics) -> None:
             with suppress(DriverError):
-                found[source.context.instance] = self._of(source.context.instance, source.scrape()[1])
+                values[source.context.instance] = self._values(source.context.instance, source.scrape()[1])
 
-        threads = [threading.Thread(target=ask, args=(source,), daemon=True) for source in self._sources]
+        threads = [threading.Thread(target=scrape, args=(source,), daemon=True) for source in self._sources]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        return {key: value for source in self._sources for key, value in found.get(source.context.instance, {}).items()}
+        return {key: value for each in values.values() for key, value in each.items()}
 
-    def _of(self, endpoint: str, page: Page) -> dict[str, float]:
-        found = {}
+    def _values(self, endpoint: str, page: Page) -> dict[str, float]:
+        values = {}
         for sample in page.samples:
-            if sample.type in ("counter", "gauge") and kind(sample) is not None:
+            if sample.type in ("counter", "gauge") and instrument_kind(sample) is not None:
                 numbers = self._numbers[endpoint, sample.name]
                 labels = frozenset(sample.labels.items())
                 if labels in numbers or len(numbers) < TOTAL:
                     number = numbers.setdefault(labels, len(numbers))
-                    found[f"openmetrics.{endpoint}.{sample.name}.{number}"] = sample.value
-        return found
+                    values[f"openmetrics.{endpoint}.{sample.name}.{number}"] = sample.value
+        return values
 
 
 KEYS: Final = (

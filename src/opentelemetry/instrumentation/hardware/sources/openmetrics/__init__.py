@@ -1,4 +1,4 @@
-"""OpenMetrics: endpoints that are scraped, each in a thread of its own; their metrics travel on with ours."""
+"""OpenMetrics and Prometheus endpoints: each is scraped in its own thread, and its metrics are exported with ours."""
 
 from __future__ import annotations
 
@@ -14,61 +14,61 @@ from opentelemetry.instrumentation.hardware.model import Attributes, Kind, Metri
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
 from opentelemetry.instrumentation.hardware.sources import Source
 from opentelemetry.instrumentation.hardware.sources.openmetrics.filters import Filters
+from opentelemetry.instrumentation.hardware.sources.openmetrics.metrics import instrument_kind, scraped_metric
 from opentelemetry.instrumentation.hardware.sources.openmetrics.page import ACCEPT, Page, Parser, Sample
-from opentelemetry.instrumentation.hardware.sources.openmetrics.rows import kind, row
 
 _EXTRA = "pip install 'opentelemetry-instrumentation-hardware[openmetrics]'"
 
 
 class Openmetrics(Source):
-    """One endpoint: a scrape is a reading."""
+    """One endpoint. A scrape is a reading."""
 
     name = "openmetrics"
     rows = ("openmetrics.",)
 
     @classmethod
     def instances(cls, config: Config) -> Sequence[str]:
-        """The endpoints."""
-        return (
-            [endpoint.name for endpoint in config.openmetrics.each] if config.openmetrics else super().instances(config)
-        )
+        """The names of the endpoints."""
+        if not config.openmetrics:
+            return super().instances(config)
+        return [endpoint.name for endpoint in config.openmetrics.each]
 
     @classmethod
     def interval(cls, config: Config) -> float:
-        """A page is asked for when a collection is due."""
+        """0: a page is scraped when a collection is due."""
         del config
         return 0.0
 
     @classmethod
     def prepare(cls, config: Config) -> bool:
-        """Import what scraping needs, where there is something to scrape."""
+        """Import what scraping needs, if there is an endpoint."""
         if config.openmetrics:
-            import encodings.idna  # noqa: F401 - names of hosts
+            import encodings.idna  # noqa: F401 - for host names
 
             import opentelemetry.instrumentation.hardware.drivers.http  # noqa: F401
 
-            with suppress(ImportError):  # which opening the source says
+            with suppress(ImportError):  # reported by open()
                 Parser(Filters("", None))
         return bool(config.openmetrics)
 
     def open(self) -> None:
-        """Know the endpoint; whether it answers is seen when it is read.
+        """Prepare scraping. The endpoint is not contacted yet.
 
         Raises:
-            Unavailable: none is named, or the parser is not installed.
+            Unavailable: There is no endpoint, or the parser is not installed.
         """
         config = self.context.config
-        known = {endpoint.name: endpoint for endpoint in config.openmetrics.each} if config.openmetrics else {}
-        if not known:
-            raise Unavailable("no endpoint is named", f"{PREFIX}OPENMETRICS takes name=http://host:port/metrics")
+        endpoints = {endpoint.name: endpoint for endpoint in config.openmetrics.each} if config.openmetrics else {}
+        if not endpoints:
+            raise Unavailable("no endpoint is configured", f"set {PREFIX}OPENMETRICS to name=http://host:port/metrics")
         from opentelemetry.instrumentation.hardware.drivers.http import Address, Http
 
-        self._endpoint = endpoint = known[self.context.instance or next(iter(known))]
+        self._endpoint = endpoint = endpoints[self.context.instance or next(iter(endpoints))]
         self.min_interval = endpoint.interval
         try:
             self._parser = Parser(Filters(endpoint.name, endpoint.filters or config.openmetrics_filters))
         except ImportError:
-            raise Unavailable("prometheus_client, which takes pages apart, is not installed", _EXTRA) from None
+            raise Unavailable("prometheus_client, which parses the pages, is not installed", _EXTRA) from None
         address = Address(
             endpoint.url,
             ACCEPT,
@@ -81,99 +81,97 @@ class Openmetrics(Source):
             endpoint.max_bytes,
         )
         self._http = self.context.drivers.custom("http", lambda: Http(address))
-        self._about = _about(endpoint)
+        self._attributes = _attributes(endpoint)
         self._up, self._duration, self._dropped = (
-            Series(each, self._about) for each in (c.OPENMETRICS_UP, c.OPENMETRICS_DURATION, c.OPENMETRICS_DROPPED)
+            Series(metric, self._attributes)
+            for metric in (c.OPENMETRICS_UP, c.OPENMETRICS_DURATION, c.OPENMETRICS_DROPPED)
         )
-        self._rows: dict[tuple[str, str], Metric] = {}
+        self._metrics: dict[tuple[str, str], Metric] = {}
         self._series: dict[tuple[str, str, frozenset[tuple[str, str]]], Series] = {}
 
     def read(self) -> Iterator[Point]:
-        """Scrape. An endpoint that has no page is down, and nothing else is said of it."""
+        """Scrape the endpoint. If that fails, only ``openmetrics.up`` is reported."""
         self.errors, self.unsupported = [], []
         try:
             seconds, page = self.scrape()
-        except DriverError as refusal:
-            self.errors = [refusal.text]
+        except DriverError as error:
+            self.errors = [error.text]
             yield self._up(0)
             return
         values: dict[Series, float] = {}
-        refused = 0
+        over_limit = 0
         for sample in page.samples:
-            carried = kind(sample)
-            if carried is not None:
-                series = self._known(sample, carried)
+            kind = instrument_kind(sample)
+            if kind is not None:
+                series = self._series_of(sample, kind)
                 if series is None:
-                    refused += 1
+                    over_limit += 1
                 else:
-                    values.setdefault(series, sample.value)  # one that stands there twice has its first value
+                    values.setdefault(series, sample.value)  # of a duplicate series the first value
         yield self._up(1)
         yield self._duration(seconds)
-        yield self._dropped(refused + page.beyond + page.old)
+        yield self._dropped(over_limit + page.beyond + page.stale)
         for series, value in values.items():
             yield series(value)
-        self.unsupported = [*self._told(page, refused)]
+        self.unsupported = [*self._dropped_sentences(page, over_limit)]
 
     def scrape(self) -> tuple[float, Page]:
-        """The page, and how many seconds it took to come.
+        """The page, and the duration of the request in seconds.
 
         Raises:
-            DriverError: there is none, or it cannot be read; with the reason.
+            DriverError: The page cannot be fetched or parsed; the text has the reason.
         """
         try:
             answer = self._http.get()
             return answer["seconds"], self._parser.parse(answer["type"], answer["body"], time.time())
         except (OSError, DriverError, ValueError) as error:
-            raise DriverError(0, f"{self._endpoint.shown}: {self._why(error)}") from None
+            raise DriverError(0, f"{self._endpoint.shown}: {self._reason(error)}") from None
 
-    def _known(self, sample: Sample, carried: Kind) -> Series | None:
-        """The series of a sample; None for a new one beyond the limit."""
+    def _series_of(self, sample: Sample, kind: Kind) -> Series | None:
+        """The series of a sample; None for a new one over the limit."""
         key = sample.name, sample.type, frozenset(sample.labels.items())
         series = self._series.get(key)
         if series is None and len(self._series) < self._endpoint.max_series:
-            metric = self._rows.get(key[:2])
+            metric = self._metrics.get(key[:2])
             if metric is None:
-                metric = self._rows[key[:2]] = row(self._endpoint.name, sample, carried)
-            renamed = {
-                f"exported_{label}" if label in self._about else label: sample.labels[label] for label in sample.labels
+                metric = self._metrics[key[:2]] = scraped_metric(self._endpoint.name, sample, kind)
+            labels = {
+                f"exported_{label}" if label in self._attributes else label: value
+                for label, value in sample.labels.items()
             }
-            series = self._series[key] = Series(metric, {**renamed, **self._about})
+            series = self._series[key] = Series(metric, {**labels, **self._attributes})
         return series
 
-    def _why(self, error: Exception) -> str:
+    def _reason(self, error: Exception) -> str:
         if isinstance(error, TimeoutError):
-            return f"it did not answer within {self._endpoint.timeout:g} s"
+            return f"timed out after {self._endpoint.timeout:g} s"
         if isinstance(error, UnicodeError):
-            return "its page is no UTF-8"
+            return "the page is not UTF-8"
         if isinstance(error, DriverError):
             return error.text
         return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
-    def _told(self, page: Page, refused: int) -> Iterator[str]:
+    def _dropped_sentences(self, page: Page, over_limit: int) -> Iterator[str]:
         """What of the page is not reported, and why."""
         name = f"openmetrics {self._endpoint.name}"
-        if refused:
+        if over_limit:
             yield (
-                f"{name}: {refused} series are left out, because {self._endpoint.max_series} others are reported or "
-                "were; filters or max_series of the endpoint say which are wanted"
+                f"{name}: {over_limit} series are dropped, because max_series is {self._endpoint.max_series}; use "
+                "filters, or raise max_series of the endpoint"
             )
         if page.beyond:
-            yield f"{name}: {page.beyond} lines are not looked at, because they are too many or too long; filters help"
-        if page.old:
-            yield f"{name}: {page.old} samples are left out, because by their own time they are minutes old"
-        if page.broken:
-            yield f"{name}: not in the format of its page, and left out: {_few(page.broken)}"
+            yield f"{name}: {page.beyond} lines are dropped, because they are too many or too long; use filters"
+        if page.stale:
+            yield f"{name}: {page.stale} samples are dropped, because their timestamps are more than 5 minutes old"
+        if page.invalid:
+            more = f", and {len(page.invalid) - 1} more" if len(page.invalid) > 1 else ""
+            yield f"{name}: invalid metric families are dropped: {page.invalid[0]}{more}"
 
 
-def _few(sentences: list[str]) -> str:
-    return sentences[0] + (f", and {len(sentences) - 1} more" if len(sentences) > 1 else "")
-
-
-def _about(endpoint: Endpoint) -> Attributes:
+def _attributes(endpoint: Endpoint) -> Attributes:
     url = urlsplit(endpoint.url)
-    port = url.port or (443 if url.scheme == "https" else 80)
     return {
         c.OPENMETRICS_ENDPOINT: endpoint.name,
         c.SERVER_ADDRESS: url.hostname or "",
-        c.SERVER_PORT: port,
+        c.SERVER_PORT: url.port or (443 if url.scheme == "https" else 80),
     }

@@ -1,9 +1,9 @@
-"""Which series of an endpoint are wanted: W&B's filters, in both of their forms, with one meaning.
+"""Filters of series, in W&B's two forms.
 
-A filter is a regular expression that is looked for anywhere in ``endpoint.name``; ``^`` and ``$`` tie it down. The name
-is that of the sample, as the page spells it (``…_total``, ``…_count``). The other form says of labels, too, what has to
-be found in their values; a series without one of them is not wanted by that filter. One filter that wants a series is
-enough; where there are no filters, all are wanted.
+A filter is a regular expression that is searched in ``endpoint.name``, where the name is the one on the page
+(``…_total``, ``…_count``). In the second form it also has an expression for each of some labels, searched in the value
+of the label; a series without the label does not match. A series is reported if any filter matches, or if there are no
+filters.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import Final, TypeAlias
 from opentelemetry.instrumentation.hardware.endpoints import Words
 
 Label: TypeAlias = "tuple[str, re.Pattern[str], re.Pattern[str]]"
-"""A label, what is looked for in its value, and how the two stand in a line of a page."""
+"""A label, the expression for its value, and an expression that finds the value in a line of a page."""
 
-_MOST: Final = 20_000
-"""Names whose verdict is remembered."""
+_MAX_CACHED: Final = 20_000
+"""Names with a cached result."""
 
 
 class Filters:
     """The filters of an endpoint.
 
     Args:
-        endpoint: its name.
-        words: the filters; None: all is wanted.
+        endpoint: Its name.
+        words: The filters; None for none.
     """
 
     def __init__(self, endpoint: str, words: Words | None) -> None:
@@ -36,37 +36,37 @@ class Filters:
             for name, labels in pairs.items()
         ]
         self._endpoint = endpoint
-        self._verdicts: dict[str, tuple[tuple[Label, ...], ...]] = {}
+        self._cache: dict[str, tuple[tuple[Label, ...], ...]] = {}
 
-    def named(self, name: str) -> tuple[tuple[Label, ...], ...]:
-        """What the filters that like a name want of the labels; nothing where none likes it."""
-        verdict = self._verdicts.get(name)
-        if verdict is None:
-            if len(self._verdicts) >= _MOST:
-                self._verdicts.clear()
+    def matching(self, name: str) -> tuple[tuple[Label, ...], ...]:
+        """The label conditions of each filter that matches a name; empty if none matches."""
+        conditions = self._cache.get(name)
+        if conditions is None:
+            if len(self._cache) >= _MAX_CACHED:
+                self._cache.clear()
             path = f"{self._endpoint}.{name}"
-            verdict = tuple(labels for pattern, labels in self._filters if pattern.search(path))
-            self._verdicts[name] = ((),) if () in verdict else verdict
-        return self._verdicts[name]
+            conditions = tuple(labels for pattern, labels in self._filters if pattern.search(path))
+            conditions = self._cache[name] = ((),) if () in conditions else conditions
+        return conditions
 
-    def may_want(self, name: str, line: str) -> bool:
-        """Whether the series of a line may be wanted: what is cheap to tell without parsing it."""
-        return any(all(_found(each, line) for each in labels) for labels in self.named(name))
+    def may_match(self, name: str, line: str) -> bool:
+        """Whether the series of a line may match. Cheaper than parsing the line."""
+        return any(all(_occurs(label, line) for label in labels) for labels in self.matching(name))
 
-    def want(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Whether a series is wanted."""
+    def matches(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Whether a series matches."""
         return any(
-            all(label in labels and value.search(labels[label]) for label, value, _ in each)
-            for each in self.named(name)
+            all(label in labels and value.search(labels[label]) for label, value, _ in conditions)
+            for conditions in self.matching(name)
         )
 
 
 def _label(label: str, value: str) -> Label:
-    spelled = re.compile(rf'[{{,]\s*"?{re.escape(label)}"?\s*=\s*"((?:[^"\\]|\\.)*)"')
-    return label, re.compile(value), spelled
+    in_line = re.compile(rf'[{{,]\s*"?{re.escape(label)}"?\s*=\s*"((?:[^"\\]|\\.)*)"')
+    return label, re.compile(value), in_line
 
 
-def _found(label: Label, line: str) -> bool:
-    _, value, spelled = label
-    match = spelled.search(line)
+def _occurs(label: Label, line: str) -> bool:
+    _, value, in_line = label
+    match = in_line.search(line)
     return match is not None and ("\\" in match[1] or value.search(match[1]) is not None)

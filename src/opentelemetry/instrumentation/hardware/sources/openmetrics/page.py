@@ -1,7 +1,6 @@
-"""Page: the samples of a scraped page that are wanted, by ``prometheus_client``'s parsers.
+"""Parse a scraped page with ``prometheus_client``.
 
-Lines that no filter wants are dropped before anything is parsed. What of a page is not in its format costs that family
-and no other.
+Lines that no filter matches are dropped before parsing. An invalid line costs its metric family only.
 """
 
 from __future__ import annotations
@@ -22,30 +21,33 @@ ACCEPT: Final = (
 _META = re.compile(r'#[ \t]+(HELP|TYPE|UNIT)[ \t]+("(?:[^"\\]|\\.)*"|\S+)[ \t]*(.*)')
 _NAME = re.compile(r'\s*(?:([a-zA-Z_:][a-zA-Z0-9_:]*)|\{\s*"((?:[^"\\]|\\.)*)")')
 
-_LINES: Final = 10_000
-"""Lines of a page that are parsed at most; more are not looked at."""
+_MAX_LINES: Final = 10_000
+"""Lines of a page that are parsed."""
 
-_LONG: Final = 1 << 14
-"""Letters that a line may have."""
+_MAX_LENGTH: Final = 1 << 14
+"""Characters of a line."""
 
-_OLD: Final = 300.0
-"""Seconds after which a sample that has a time of its own is out of date, as Prometheus has it."""
+_MAX_AGE: Final = 300.0
+"""Seconds after which a sample with a timestamp of its own is stale, as in Prometheus."""
 
-_WHOLE: Final = ("histogram", "gaugehistogram")
-"""Types that the parser of OpenMetrics wants to see with all of their lines."""
+_WHOLE_FAMILY: Final = ("histogram", "gaugehistogram")
+"""Types of which the OpenMetrics parser needs all lines."""
+
+_INVALID: Final = (ValueError, TypeError, IndexError, KeyError, AttributeError)
+"""Errors that the parsers raise for invalid lines."""
 
 
 class Sample(NamedTuple):
     """One value of a page.
 
     Attributes:
-        name: as the page spells it.
-        family: the name that TYPE, HELP and UNIT are about.
+        name: As on the page.
+        family: The name that TYPE, HELP and UNIT refer to.
         type: counter, gauge, histogram, summary, info, stateset, gaugehistogram, unknown or untyped.
-        help: what it is.
-        unit: in Prometheus's words: seconds, bytes.
-        labels: those that have a value.
-        value: a finite number.
+        help: The description.
+        unit: In Prometheus's terms, such as seconds or bytes.
+        labels: Labels with a value.
+        value: A finite number.
     """
 
     name: str
@@ -59,19 +61,19 @@ class Sample(NamedTuple):
 
 @dataclass
 class Page:
-    """What was found on a page.
+    """The samples of a page, and what was dropped.
 
     Attributes:
-        samples: those that are wanted.
-        broken: families that are not in the format; what is wrong with the first of them.
-        beyond: lines that were not looked at, because there are too many of them or they are too long.
-        old: samples that are out of date.
+        samples: Those that match the filters.
+        invalid: What is wrong with each metric family that is not in the format.
+        beyond: Lines beyond the limits of number and length.
+        stale: Samples with an old timestamp.
     """
 
     samples: list[Sample] = field(default_factory=list)
-    broken: list[str] = field(default_factory=list)
+    invalid: list[str] = field(default_factory=list)
     beyond: int = 0
-    old: int = 0
+    stale: int = 0
 
 
 class _Block:
@@ -89,7 +91,7 @@ class _Block:
 
 
 class Parser:
-    """Takes pages apart.
+    """Parses pages.
 
     Raises:
         ImportError: prometheus_client is not installed.
@@ -103,33 +105,33 @@ class Parser:
         self._parsers: dict[bool, Any] = {True: openmetrics, False: prometheus}
 
     def parse(self, kind: str, body: bytes, now: float) -> Page:
-        """The samples of a page.
+        """Parse a page.
 
         Args:
-            kind: its Content-Type.
-            body: its bytes.
-            now: Unix seconds; samples with a much older time of their own are left out.
+            kind: The Content-Type.
+            body: The bytes.
+            now: Unix seconds, to recognize stale samples.
 
         Raises:
-            ValueError: it is no such page, or not all of it.
+            ValueError: It is not a page of metrics, or it is truncated.
         """
         strict = kind.partition(";")[0].strip().lower() == "application/openmetrics-text"
         if kind.lower().startswith(("text/html", "application/json", "application/vnd.google.protobuf")):
-            raise ValueError(f"it has a page of another kind ({kind[:60]})")
+            raise ValueError(f"unsupported Content-Type: {kind[:60]}")
         text = body.decode()
         if strict and not text.rstrip("\n").endswith("# EOF"):
-            raise ValueError("its page ends without # EOF")
+            raise ValueError("the page ends without # EOF")
         page = Page()
         blocks = [block for block in self._blocks(text, strict, page) if block.wanted]
-        spelled = {block.name for block in blocks}
+        names = {block.name for block in blocks}
         for family in self._families(blocks, strict, page):
-            page.samples += self._samples(family, strict, spelled, now, page)
+            page.samples += self._samples(family, strict, names, now, page)
         return page
 
     def _blocks(self, text: str, strict: bool, page: Page) -> Iterator[_Block]:
-        """The families, without the lines that are not wanted."""
-        named, may_want = self._filters.named, self._filters.may_want
-        block, left = _Block(), _LINES
+        """The metric families, without the lines that cannot match a filter."""
+        matching, may_match = self._filters.matching, self._filters.may_match
+        block, left = _Block(), _MAX_LINES
         for line in text.split("\n"):
             if line[:1] == "#":
                 meta = _META.match(line)
@@ -145,22 +147,22 @@ class Parser:
             match = _NAME.match(line)
             if match is None:
                 if line.strip():
-                    page.broken.append("a line without a name")
+                    page.invalid.append("a line without a name")
                 continue
             name = match[1] or _unescaped(match[2])
-            verdict = named(name)
-            whole = block.type in _WHOLE and name.startswith(block.name)
-            if not verdict and not (strict and whole):
+            conditions = matching(name)
+            whole = block.type in _WHOLE_FAMILY and name.startswith(block.name)
+            if not conditions and not (strict and whole):
                 continue
             if whole and not strict and name.endswith("_bucket"):
                 continue
-            if left <= 0 or len(line) > _LONG:
+            if left <= 0 or len(line) > _MAX_LENGTH:
                 page.beyond += 1
                 continue
             if not name.startswith(block.name):
                 yield block
                 block = _Block()
-            wanted = bool(verdict) and (verdict == ((),) or may_want(name, line))
+            wanted = bool(conditions) and (conditions == ((),) or may_match(name, line))
             if wanted or (strict and whole):
                 left -= 1
                 block.lines.append(line)
@@ -168,25 +170,25 @@ class Parser:
         yield block
 
     def _families(self, blocks: Iterable[_Block], strict: bool, page: Page) -> Iterator[Any]:
-        """What the parser makes of all blocks; of one after the other, where something is wrong with any."""
+        """Parse all families at once, or one by one if any is invalid."""
         parse, end = self._parsers[strict], "# EOF\n" if strict else ""
         try:
             yield from list(parse("".join(block.text() for block in blocks) + end))
-        except (ValueError, TypeError, IndexError, KeyError, AttributeError):
+        except _INVALID:
             for block in blocks:
                 try:
                     yield from list(parse(block.text() + end))
-                except (ValueError, TypeError, IndexError, KeyError, AttributeError) as error:
-                    page.broken.append(f"{block.name or 'a family'}: {error}"[:200])
+                except _INVALID as error:
+                    page.invalid.append(f"{block.name or 'a family'}: {error}"[:200])
 
-    def _samples(self, family: Any, strict: bool, spelled: set[str], now: float, page: Page) -> Iterator[Sample]:
+    def _samples(self, family: Any, strict: bool, names: set[str], now: float, page: Page) -> Iterator[Sample]:
         for name, labels, value, timestamp, *_ in family.samples:
-            if not strict and family.type == "counter" and name not in spelled:
+            if not strict and family.type == "counter" and name not in names:
                 name = name.removesuffix("_total")  # noqa: PLW2901 - the parser adds it where the page has none
-            if not isinstance(value, (int, float)) or not isfinite(value) or not self._filters.want(name, labels):
+            if not isinstance(value, (int, float)) or not isfinite(value) or not self._filters.matches(name, labels):
                 continue
-            if timestamp is not None and now - float(timestamp) > _OLD:
-                page.old += 1
+            if timestamp is not None and now - float(timestamp) > _MAX_AGE:
+                page.stale += 1
                 continue
             known = {label: text for label, text in labels.items() if text}
             yield Sample(name, family.name, family.type, family.documentation, family.unit, known, float(value))

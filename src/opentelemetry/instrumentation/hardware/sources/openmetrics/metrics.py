@@ -1,7 +1,9 @@
-"""Rows: what a sample of a page becomes, as the specification's compatibility with Prometheus has it.
+"""Map the samples of a page to metrics.
 
-A counter is a counter; a gauge and an unknown are gauges; an info and a stateset are sums that may fall; of a histogram
-and a summary there are the count and the sum, because asynchronous instruments have no histogram.
+https://opentelemetry.io/docs/specs/otel/compatibility/prometheus_and_openmetrics/
+
+A counter is a counter, a gauge and an unknown are gauges, an info and a stateset are non-monotonic sums. A histogram
+and a summary become their count and sum, because asynchronous instruments have no histogram.
 """
 
 from __future__ import annotations
@@ -40,34 +42,35 @@ UNITS: Final = {
     "ratio": "1",
     "percent": "%",
 }
-"""Prometheus's words for units, and UCUM's; others stay as they are."""
+"""UCUM codes of Prometheus's units. Other units are kept as they are."""
 
 _PARTS: Final = {
     "histogram": {"_count": Kind.COUNTER, "_sum": Kind.COUNTER},
     "summary": {"_count": Kind.COUNTER, "_sum": Kind.COUNTER},
     "gaugehistogram": {"_gcount": Kind.GAUGE, "_gsum": Kind.GAUGE},
 }
+"""Reported samples of a type, by the rest of the name."""
 
-_HELP: Final = 1000
-"""Letters of a HELP that are kept."""
+_MAX_HELP: Final = 1000
+"""Characters of a description."""
 
 
-def kind(sample: Sample) -> Kind | None:
-    """The instrument of a sample; None for what has none: buckets, quantiles, the moment of creation."""
+def instrument_kind(sample: Sample) -> Kind | None:
+    """The kind of instrument; None for buckets, quantiles and creation times, which are not reported."""
     parts = _PARTS.get(sample.type)
     if parts is not None:
         return parts.get(sample.name.removeprefix(sample.family))
     if sample.type != "counter":
         return Kind.UPDOWN if sample.type in ("info", "stateset") else Kind.GAUGE
-    created = sample.name == f"{sample.family}_created"
-    return None if created or sample.value < 0 else Kind.COUNTER
+    is_creation_time = sample.name == f"{sample.family}_created"
+    return None if is_creation_time or sample.value < 0 else Kind.COUNTER
 
 
-def row(endpoint: str, sample: Sample, carried: Kind) -> Metric:
-    """The row of a sample."""
+def scraped_metric(endpoint: str, sample: Sample, kind: Kind) -> Metric:
+    """The metric of a sample, under the name that it has on the page."""
     unit = UNITS.get(sample.unit, sample.unit)
     if sample.type in _PARTS and sample.name.endswith("count"):
         unit = "1"
     if not re.fullmatch(r"[!-~]{0,63}", unit):
         unit = ""
-    return Metric(sample.name, carried, unit, sample.help[:_HELP], standard=False, endpoint=endpoint)
+    return Metric(sample.name, kind, unit, sample.help[:_MAX_HELP], standard=False, endpoint=endpoint)
