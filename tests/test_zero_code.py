@@ -43,7 +43,7 @@ def in_container() -> bool:
     """Whether a child of this process has a container or a cgroup limit to report."""
     drivers = Drivers()
     try:
-        machine(drivers).group(os.getpid())
+        machine(drivers).cgroup(os.getpid())
     except Unavailable:
         return False
     finally:

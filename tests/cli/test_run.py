@@ -526,7 +526,7 @@ sys.exit(main(sys.argv[1:]))
 def test_pid_namespace_with_proc_of_the_host_runs_the_program() -> None:
     answer = run([*in_pid_namespace(), *CONSOLE, "--", "sh", "-c", "exit 3"], QUIET)
     assert answer.returncode == 3
-    assert "cannot be told here: this is a pid namespace" in answer.stderr
+    assert "cannot be identified: this is a PID namespace" in answer.stderr
     assert "uptime" not in answer.stderr
 
 
@@ -536,7 +536,7 @@ def test_pid_namespace_with_proc_of_the_host_exports_the_host_only(sink: Sink) -
     assert answer.returncode == 3
     (said,) = answer.stderr.splitlines()
     assert said.startswith("otel-hardware: the program itself is not reported: process ")
-    assert said.endswith("(mount a /proc of its own: unshare --mount-proc, bwrap --proc /proc)")
+    assert said.endswith("(mount a /proc for the namespace: unshare --mount-proc, bwrap --proc /proc)")
     assert {name.partition(".")[0] for name in names(sink)} >= {"system"}
     assert not [name for name in names(sink) if name.startswith("process.")]
 

@@ -353,10 +353,13 @@ def _group(folder: str, tick: int) -> Files:
 
 
 def kubernetes(tick: int) -> Fabricated:
-    """cgroup v2 seen from the host: the limits are on the pod and change while it runs."""
+    """cgroup v2 seen from the host: the limits are on the pod and change while it runs, so its usage is reported."""
     root = "/sys/fs/cgroup"
-    files = _group(root + INNER, tick) | _plain_process(tick)
+    files = _group(root + POD, tick) | _plain_process(tick)
     files |= {
+        root + INNER + "/cpu.stat": f"usage_usec {9_000_000 + 1_000_000 * tick}\nnr_throttled 0\nthrottled_usec 0\n",
+        root + INNER + "/memory.current": f"{1 * GIB}\n",
+        root + INNER + "/memory.stat": "inactive_file 4096\n",
         "/proc/{pid}/cgroup": f"0::{INNER}\n",
         "/proc/{pid}/mountinfo": mountinfo(ROOT, CGROUP2),
         "/proc/meminfo": meminfo(64_000_000, 20_000_000, 100_000, 9_000_000),

@@ -51,7 +51,7 @@ def owners(
         f"/proc/{pid}/status": "Name:\tpython\nNSpid:\t" + "\t".join(map(str, chain)) + "\n"
         for pid, chain in (chains or {}).items()
     }
-    machine = cast(Machine, SimpleNamespace(tree=lambda pid: list(tree[1:]) if pid == tree[0] else []))
+    machine = cast(Machine, SimpleNamespace(descendants=lambda pid: list(tree[1:]) if pid == tree[0] else []))
     made = ProcessTree(machine, cast(Files, Linked(files, links)), tree[0], EVIDENCE)
     made.look()
     return made
@@ -77,7 +77,7 @@ def test_own_process_is_read_from_proc_self() -> None:
 def test_no_pid_is_ours_where_proc_is_of_another_pid_namespace() -> None:
     kernel = Linked({}, {"/proc/self/ns/pid": CONTAINER})
     kernel.numbers = False
-    machine = cast(Machine, SimpleNamespace(tree=lambda pid: [ROOT + 1]))
+    machine = cast(Machine, SimpleNamespace(descendants=lambda pid: [ROOT + 1]))
     ours = ProcessTree(machine, cast(Files, kernel), ROOT, EVIDENCE)
     ours.look()
     assert ours.folders == []
@@ -110,7 +110,7 @@ def test_computing_needs_open_device_file() -> None:
 
 
 def test_system_without_proc_matches_pids() -> None:
-    machine = cast(Machine, SimpleNamespace(tree=lambda pid: [ROOT + 1]))
+    machine = cast(Machine, SimpleNamespace(descendants=lambda pid: [ROOT + 1]))
     ours = ProcessTree(machine, None, ROOT, EVIDENCE)
     ours.look()
     assert ours.on_host
@@ -129,7 +129,7 @@ def test_any_nspid_line_matches_only_observed_processes(
 ) -> None:
     status = "\n".join(["NSpid:" + line for line in lines])
     links = {"/proc/self/ns/pid": namespace} if namespace else {}
-    machine = cast(Machine, SimpleNamespace(tree=lambda pid: []))
+    machine = cast(Machine, SimpleNamespace(descendants=lambda pid: []))
     kernel = cast(Files, Linked({f"/proc/{ROOT}/status": status}, links))
     ours = ProcessTree(machine, kernel, ROOT, EVIDENCE)
     ours.look()

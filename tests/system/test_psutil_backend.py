@@ -19,6 +19,7 @@ from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.system.psutil_backend import PsutilMachine
 
+GIB = 1 << 30
 IDLE = "import sys; print('ready', flush=True); sys.stdin.read()"
 
 ONLY_LINUX = {
@@ -161,20 +162,57 @@ def _machine(**functions: object) -> PsutilMachine:
 def test_no_such_process_is_a_lookup_error() -> None:
     gone = type("NoSuchProcess", (Exception,), {})("it is gone")
     with pytest.raises(ProcessLookupError):
-        _machine(**{"Process.as_dict": gone}).relative(77)
+        _machine(**{"Process.as_dict": gone}).tree_process(77)
     unknown = {"cpu_times": None, "num_threads": None, "memory_info": None, "create_time": 1.0}
     with pytest.raises(ProcessLookupError):
-        _machine(**{"Process.as_dict": unknown}).relative(77)
+        _machine(**{"Process.as_dict": unknown}).tree_process(77)
 
 
 def test_functions_missing_in_psutil_are_absent() -> None:
-    assert _machine().frequencies() == {}
+    assert _machine().cpu_frequencies() == {}
     assert _machine(cpu_count=6).limits(1).cpus == 6
     process = windows(0)
     with opened("process", process) as source:
         found = all_of(source)
     assert value(found, c.PROCESS_HANDLE_COUNT) == 412
     assert not series_of(found, c.PROCESS_FILE_DESCRIPTOR_COUNT)
+
+
+@pytest.mark.parametrize(
+    ("virtual_memory", "used", "cached"),
+    [
+        pytest.param(
+            # used = active + wired, available = inactive + free, percent = (total - available) / total
+            {
+                "total": 16 * GIB,
+                "available": 8 * GIB,
+                "percent": 50.0,
+                "used": 7 * GIB,
+                "free": GIB // 5,
+                "active": 5 * GIB,
+                "inactive": 7 * GIB,
+                "wired": 2 * GIB,
+            },
+            8 * GIB,
+            8 * GIB - GIB // 5,
+            id="macOS",
+        ),
+        pytest.param(
+            {"total": 16 * GIB, "available": 9 * GIB, "percent": 43.8, "used": 7 * GIB, "free": 9 * GIB},
+            7 * GIB,
+            0,
+            id="Windows",
+        ),
+    ],
+)
+def test_used_memory_is_what_psutil_counts_in_its_percentage(
+    virtual_memory: dict[str, float], used: int, cached: int
+) -> None:
+    functions = {"virtual_memory": virtual_memory, "swap_memory": {"total": 0, "free": 0}}
+    memory, _ = _machine(**functions).memory()
+    assert memory.used / memory.total * 100 == pytest.approx(virtual_memory["percent"], abs=0.1)
+    assert (memory.used, memory.cached) == (used, cached)
+    assert memory.used + memory.free + memory.cached + memory.buffers == memory.total
 
 
 @pytest.mark.parametrize(

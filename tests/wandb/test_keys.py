@@ -41,7 +41,14 @@ from tests.waiting import wait_for
 from opentelemetry.instrumentation.hardware import cli
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import is_here
-from opentelemetry.instrumentation.hardware.system.machine import Group, Limits, Machine, Memory, Mount, machine
+from opentelemetry.instrumentation.hardware.system.machine import (
+    CgroupUsage,
+    Machine,
+    Memory,
+    Mount,
+    ProcessLimits,
+    machine,
+)
 from opentelemetry.instrumentation.hardware.system.psutil_backend import PsutilMachine
 from opentelemetry.instrumentation.hardware.wandb import host, keys
 from opentelemetry.instrumentation.hardware.wandb.host import History, Reading
@@ -297,8 +304,8 @@ def test_empty_window_has_no_cpu_keys(asked: Machine) -> None:
 # -- the cgroup, and the disks that W&B chooses
 
 
-def group(memory: int | None, limit: int | None, cpus: float | None = None) -> Group:
-    return Group(None, None, memory, None, cpus, limit)
+def group(memory: int | None, limit: int | None, cpus: float | None = None) -> CgroupUsage:
+    return CgroupUsage(None, None, memory, None, cpus, limit)
 
 
 @pytest.mark.parametrize(
@@ -328,7 +335,7 @@ def group(memory: int | None, limit: int | None, cpus: float | None = None) -> G
     ],
 )
 def test_memory_keys_are_relative_to_the_cgroup_limit(
-    asked: Machine, limits: Group | None, expected: dict[str, float]
+    asked: Machine, limits: CgroupUsage | None, expected: dict[str, float]
 ) -> None:
     reading = taken(asked)
     process = reading.process._replace(resident=GIB)
@@ -353,7 +360,7 @@ def test_memory_keys_are_relative_to_the_cgroup_limit(
 def test_cpu_is_divided_by_the_cgroup_limit_the_affinity_or_the_physical_cores(
     asked: Machine, quota: float | None, affinity: int, capacity: float
 ) -> None:
-    limited = Answers(asked, group(None, None, quota), Limits(min(affinity, quota or affinity), None))
+    limited = Answers(asked, group(None, None, quota), ProcessLimits(min(affinity, quota or affinity), None))
     first = host.read(limited, os.getpid(), [])
     now = first._replace(clock=first.clock + 10, process=first.process._replace(user=first.process.user + 3))
     assert row_of(first, first, now)["cpu"] == pytest.approx(30 / capacity, rel=1e-3)
@@ -407,12 +414,12 @@ class Answers:
     def __init__(
         self,
         asked: Machine,
-        group: Group | None = None,
-        limits: Limits | None = None,
+        group: CgroupUsage | None = None,
+        limits: ProcessLimits | None = None,
         mounts: Sequence[Mount] | None = None,
     ) -> None:
         self._asked = asked
-        self._answers = {"group": group, "limits": limits, "mounts": mounts, "counts": (8, 4) if limits else None}
+        self._answers = {"cgroup": group, "limits": limits, "mounts": mounts, "cpu_counts": (8, 4) if limits else None}
 
     def __getattr__(self, name: str) -> Any:
         answer = self._answers.get(name)

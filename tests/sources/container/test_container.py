@@ -59,6 +59,100 @@ def test_tightest_limit_of_parent_groups_is_reported(files: Mapping[str, str], l
     assert _limits(machine) == limits
 
 
+SLICE, JOB = "/user.slice", "/user.slice/job"
+
+
+def _usage(folder: str, throttled: int, used: int, cpus: str, memory: str) -> dict[str, str]:
+    """The files of a group of version 2: seconds of throttling, GiB in use, and limits."""
+    return {
+        f"{folder}/cpu.stat": f"usage_usec {10 * throttled}000000\nthrottled_usec {throttled}000000\n",
+        f"{folder}/cpu.max": f"{cpus} 100000\n",
+        f"{folder}/memory.current": f"{used * GIB}\n",
+        f"{folder}/memory.stat": f"inactive_file {GIB // 2}\n",
+        f"{folder}/memory.max": f"{memory}\n",
+    }
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        pytest.param({SLICE: ("200000", f"{9 * GIB}")}, (2.0, 45.0, 450.0, 9 * GIB, 8 * GIB), id="above"),
+        pytest.param({JOB: ("100000", f"{2 * GIB}")}, (1.0, 3.0, 30.0, 2 * GIB, 1 * GIB), id="own"),
+        pytest.param(
+            {SLICE: ("200000", f"{9 * GIB}"), JOB: ("100000", f"{2 * GIB}")},
+            (1.0, 3.0, 30.0, 2 * GIB, 1 * GIB),
+            id="own-is-tighter",
+        ),
+        pytest.param(
+            {SLICE: ("100000", f"{2 * GIB}"), JOB: ("100000", f"{2 * GIB}")},
+            (1.0, 3.0, 30.0, 2 * GIB, 1 * GIB),
+            id="equal",
+        ),
+        pytest.param(
+            {SLICE: ("100000", "max"), JOB: ("max", f"{2 * GIB}")},
+            (1.0, 45.0, 450.0, 2 * GIB, 1 * GIB),
+            id="different-groups-for-cpu-and-memory",
+        ),
+    ],
+)
+def test_usage_and_throttling_are_of_the_group_with_the_limit(
+    limits: Mapping[str, tuple[str, str]], expected: tuple[float, ...]
+) -> None:
+    """The group above was throttled for 45 s and uses 8 GiB, the process's own for 3 s and 1 GiB."""
+    files: dict[str, str | bytes | OSError] = {
+        "/proc/{pid}/cgroup": f"0::{JOB}\n",
+        "/proc/{pid}/mountinfo": mountinfo(ROOT, CGROUP2),
+        **_usage(TOP + SLICE, 45, 8, *limits.get(SLICE, ("max", "max"))),
+        **_usage(TOP + JOB, 3, 1, *limits.get(JOB, ("max", "max"))),
+    }
+    with opened("container", Fabricated(Tree(files))) as container:
+        found = often(container)
+    metrics = (
+        c.CONTAINER_CPU_LIMIT,
+        c.CONTAINER_CPU_THROTTLED_TIME,
+        c.CONTAINER_CPU_TIME,
+        c.CONTAINER_MEMORY_LIMIT,
+        c.CONTAINER_MEMORY_USAGE,
+    )
+    assert tuple(value(found, metric) for metric in metrics) == expected
+    assert value(found, c.CONTAINER_MEMORY_WORKING_SET) == expected[-1] - GIB // 2
+
+
+@pytest.mark.parametrize(
+    ("accounting", "seconds"), [(JOB, 450.0), ("/other", 30.0)], ids=["same-group", "group-of-its-own"]
+)
+def test_cgroup_v1_usage_and_throttling_are_of_the_group_with_the_limit(accounting: str, seconds: float) -> None:
+    """Version 1 can have another group for accounting, which then is the process's own."""
+    cpu, cpuacct, memory = (f"{TOP}/{name}" for name in ("cpu", "cpuacct", "memory"))
+    info = "".join(
+        f"{60 + n} 50 0:{40 + n} / {TOP}/{name} rw - cgroup cgroup rw,{name}\n"
+        for n, name in enumerate(("cpu", "cpuacct", "memory"))
+    )
+    files: dict[str, str | bytes | OSError] = {
+        "/proc/{pid}/cgroup": f"4:cpu:{JOB}\n3:cpuacct:{accounting}\n2:memory:{JOB}\n",
+        "/proc/{pid}/mountinfo": mountinfo(ROOT) + info,
+        f"{cpu}{SLICE}/cpu.cfs_quota_us": "100000\n",
+        f"{cpu}{SLICE}/cpu.cfs_period_us": "100000\n",
+        f"{cpu}{SLICE}/cpu.stat": "nr_throttled 9\nthrottled_time 45000000000\n",
+        f"{cpu}{JOB}/cpu.cfs_quota_us": "-1\n",
+        f"{cpu}{JOB}/cpu.cfs_period_us": "100000\n",
+        f"{cpu}{JOB}/cpu.stat": "nr_throttled 0\nthrottled_time 0\n",
+        f"{cpuacct}{SLICE}/cpuacct.usage": "450000000000\n",
+        f"{cpuacct}{accounting}/cpuacct.usage": "30000000000\n",
+        f"{memory}{SLICE}/memory.limit_in_bytes": f"{9 * GIB}\n",
+        f"{memory}{SLICE}/memory.usage_in_bytes": f"{8 * GIB}\n",
+        f"{memory}{JOB}/memory.limit_in_bytes": "9223372036854771712\n",
+        f"{memory}{JOB}/memory.usage_in_bytes": f"{1 * GIB}\n",
+    }
+    with opened("container", Fabricated(Tree(files))) as container:
+        found = often(container)
+    assert value(found, c.CONTAINER_CPU_LIMIT) == 1.0
+    assert value(found, c.CONTAINER_CPU_THROTTLED_TIME) == 45.0
+    assert value(found, c.CONTAINER_CPU_TIME) == seconds
+    assert value(found, c.CONTAINER_MEMORY_LIMIT) == 9 * GIB
+    assert value(found, c.CONTAINER_MEMORY_USAGE) == 8 * GIB
+
+
 def test_changed_limit_is_read_at_the_next_reading() -> None:
     machine = kubernetes(0)
     with opened("container", machine) as container:
@@ -125,7 +219,7 @@ def test_group_with_unusual_name_is_found(odd: str) -> None:
 
 def test_working_set_is_not_negative() -> None:
     machine = kubernetes(0)
-    _files(machine)[TOP + INNER + "/memory.current"] = "4096\n"
+    _files(machine)[TOP + POD + "/memory.current"] = "4096\n"
     with opened("container", machine) as container:
         assert value(often(container), c.CONTAINER_MEMORY_WORKING_SET) == 0
 
@@ -137,9 +231,9 @@ def test_unreadable_group_file_loses_only_its_metrics(path: str, text: str | Non
     with opened("container", machine) as container:
         whole = often(container)
         if text is None:
-            del _files(machine)[TOP + INNER + path]
+            del _files(machine)[TOP + POD + path]
         else:
-            _files(machine)[TOP + INNER + path] = text
+            _files(machine)[TOP + POD + path] = text
         left = often(container)
     assert left.items() < whole.items()
     assert len(left) >= len(whole) - 2

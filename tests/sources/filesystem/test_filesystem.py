@@ -160,7 +160,7 @@ def test_missing_disk_path_warns_and_is_left_out(caplog: pytest.LogCaptureFixtur
 
 
 def test_no_file_system_is_unavailable_with_a_reason() -> None:
-    with pytest.raises(Unavailable, match="no real file system"), opened("filesystem", unmounted(0)):
+    with pytest.raises(Unavailable, match="no file system on a disk is mounted"), opened("filesystem", unmounted(0)):
         pass
     with pytest.raises(Unavailable, match="none of /nowhere"), opened("filesystem", metal(0), disk_paths="/nowhere"):
         pass

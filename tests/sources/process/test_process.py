@@ -392,7 +392,8 @@ def test_pid_namespace_with_the_hosts_proc_reports_our_process() -> None:
     assert (
         found["silent"]
         == [
-            f"process {found['child']} cannot be told here: this is a pid namespace, and /proc shows the host's numbers"
+            f"process {found['child']} cannot be identified: this is a PID namespace, "
+            "and /proc shows the pids of the host"
         ]
         * 2
     )
@@ -455,14 +456,16 @@ def test_reading_an_ended_process_is_an_error() -> None:
 def test_tree_cpu_time_counts_a_late_found_child_from_then_on() -> None:
     with opened("process") as process:
         assert isinstance(process, Process)
-        old = TreeProcess(77, born=1.0, age=50_000.0, cpu=36_000.0, resident=1, threads=1)
-        young = TreeProcess(78, born=50_000.0, age=5.0, cpu=4.0, resident=1, threads=1)
-        root = TreeProcess(os.getpid(), born=0.0, age=60_000.0, cpu=10.0, resident=1, threads=1)
-        walks = [[], [old], [old._replace(cpu=36_001.0), young]]
+        old = TreeProcess(77, started=1.0, age=50_000.0, cpu_time=36_000.0, resident=1, threads=1)
+        young = TreeProcess(78, started=50_000.0, age=5.0, cpu_time=4.0, resident=1, threads=1)
+        root = TreeProcess(os.getpid(), started=0.0, age=60_000.0, cpu_time=10.0, resident=1, threads=1)
+        walks = [[], [old], [old._replace(cpu_time=36_001.0), young]]
         spent = []
         for number, found in enumerate(walks):
             by_pid = {each.pid: each for each in found}
-            machine: Any = SimpleNamespace(tree=lambda pid, found=by_pid: list(found), relative=by_pid.__getitem__)
+            machine: Any = SimpleNamespace(
+                descendants=lambda pid, found=by_pid: list(found), tree_process=by_pid.__getitem__
+            )
             process._machine = machine
             list(process._walk(root._replace(age=60_000.0 + 10 * number)))
             spent.append(process._tree_cpu)

@@ -217,17 +217,17 @@ SYSTEM_PRESSURE_TIME = counter(
 # Container of the observed process.
 CONTAINER_CPU_TIME = counter(
     "container.cpu.time", "s", (),
-    "CPU time used by the container.",
+    "CPU time used by the cgroup with the lowest CPU limit; without a limit by the process's own.",
     source="cgroup v2 cpu.stat: usage_usec; v1 cpuacct.usage",
 )
 CONTAINER_MEMORY_USAGE = updown(
     "container.memory.usage", "By", (),
-    "Memory charged to the container, including page cache.",
+    "Memory, page cache included, of the cgroup with the lowest memory limit; without a limit of the process's own.",
     source="cgroup v2 memory.current; v1 memory.usage_in_bytes",
 )
 CONTAINER_MEMORY_WORKING_SET = updown(
     "container.memory.working_set", "By", (),
-    "Memory charged to the container, without page cache that the kernel can reclaim at once.",
+    "Memory without page cache that the kernel can reclaim at once, of the same cgroup as container.memory.usage.",
     source="container.memory.usage minus inactive_file (memory.stat; v1 total_inactive_file), at least 0",
 )
 CONTAINER_MEMORY_LIMIT = updown(
@@ -244,7 +244,7 @@ CONTAINER_CPU_LIMIT = updown(
 )
 CONTAINER_CPU_THROTTLED_TIME = counter(
     "container.cpu.throttled.time", "s", (),
-    "Time during which tasks of the container were runnable but throttled by the CPU limit.",
+    "Time during which tasks of the cgroup with the lowest CPU limit were runnable but throttled.",
     source="cgroup cpu.stat: v2 throttled_usec, v1 throttled_time",
     standard=False,
 )

@@ -1,4 +1,4 @@
-"""The container: what the control group of the observed process used, and the limits that it lives under."""
+"""Container: usage, throttling and limits of the observed process's cgroup."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from opentelemetry.instrumentation.hardware.system.machine import machine
 
 
 class Container(Source):
-    """The cgroup of the observed process; limits are read anew, because a running container can be resized."""
+    """The cgroup of the observed process, or the one above it that limits it (:mod:`~..system.cgroup`)."""
 
     name = "container"
     rows = ("container.",)
 
     def open(self) -> None:
-        """Find the group.
+        """Find the cgroup.
 
         Raises:
-            Unavailable: where the process runs neither in a container nor under a limit, or it cannot be told which
-                process it is.
+            Unavailable: the process runs neither in a container nor under a limit, or ``/proc`` belongs to another PID
+                namespace.
         """
         self._machine = machine(self.context.drivers)
-        self._of = SeriesCache()
-        self._machine.group(self.context.pid)
+        self._series = SeriesCache()
+        self._machine.cgroup(self.context.pid)
 
     def read(self) -> Iterator[Point]:
-        """A handful of the group's files."""
-        group = self._machine.group(self.context.pid)
-        rows = (
-            (c.CONTAINER_CPU_TIME, group.cpu_time),
-            (c.CONTAINER_CPU_LIMIT, group.cpu_limit),
-            (c.CONTAINER_CPU_THROTTLED_TIME, group.throttled),
-            (c.CONTAINER_MEMORY_USAGE, group.memory),
-            (c.CONTAINER_MEMORY_WORKING_SET, group.working_set),
-            (c.CONTAINER_MEMORY_LIMIT, group.memory_limit),
+        """Read a few files of the cgroup, limits included: a running container can be resized."""
+        cgroup = self._machine.cgroup(self.context.pid)
+        values = (
+            (c.CONTAINER_CPU_TIME, cgroup.cpu_time),
+            (c.CONTAINER_CPU_LIMIT, cgroup.cpu_limit),
+            (c.CONTAINER_CPU_THROTTLED_TIME, cgroup.throttled),
+            (c.CONTAINER_MEMORY_USAGE, cgroup.memory),
+            (c.CONTAINER_MEMORY_WORKING_SET, cgroup.working_set),
+            (c.CONTAINER_MEMORY_LIMIT, cgroup.memory_limit),
         )
-        for row, value in rows:
+        for metric, value in values:
             if value is not None:
-                yield self._of[row](value)
+                yield self._series[metric](value)

@@ -1,4 +1,4 @@
-"""File systems: apart from the host, because asking a dead server for its space can block for ever."""
+"""Filesystem: space by file system. Apart from the host, because statvfs(3) hangs while a file server is down."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from opentelemetry.instrumentation.hardware.system.machine import machine
 _LOG = logging.getLogger(__name__)
 
 _SLOWER = 5
-"""How much more seldom than others this source is sampled."""
+"""Sampling intervals between two readings."""
 
 
 class Filesystem(Source):
-    """The stable mounts of real file systems, or those that ``DISK_PATHS`` names."""
+    """Mounts of real file systems, without those of containers and images; or those that ``DISK_PATHS`` names."""
 
     name = "filesystem"
     rows = ("system.filesystem.",)
@@ -27,100 +27,96 @@ class Filesystem(Source):
 
     @classmethod
     def interval(cls, config: Config) -> float:
-        """Space changes slowly, and asking for it hands over the interpreter lock, which a busy program feels; so no
-        collection has it read, either.
-        """
+        """Five sampling intervals, because space changes slowly."""
         return _SLOWER * config.interval
 
     def open(self) -> None:
         """Find the mounts.
 
         Raises:
-            Unavailable: where none of them is there.
+            Unavailable: there is no file system to read.
         """
         self._machine = machine(self.context.drivers)
         named = self.context.config.disk_paths or []
-        self._paths = self._answering(named)
-        self._find()
+        self._paths = self._readable(named)
+        self._find_mounts()
         if not self._mounts:
             raise Unavailable(
-                f"none of {', '.join(named)} can be read" if named else "no real file system is mounted",
+                f"none of {', '.join(named)} can be read" if named else "no file system on a disk is mounted",
                 f"set {PREFIX}DISK_PATHS to paths that exist, such as /",
             )
-        self._of = SeriesCache()
-        self._full = self.context.config.names(c.SYSTEM_FILESYSTEM_UTILIZATION)
+        self._series = SeriesCache()
+        self._exports_all_states = self.context.config.names(c.SYSTEM_FILESYSTEM_UTILIZATION)
 
-    def _find(self) -> None:
-        """What is mounted now; ``id`` 0 of a mount stands for one that has not been read yet."""
-        paths, named = self._paths, self.context.config.disk_paths
-        mounts = {self._machine.mount(path) for path in paths} if named else self._machine.mounts()
+    def _find_mounts(self) -> None:
+        """List what is mounted now, with the id of each file system, or 0 before it has been read."""
+        named = self.context.config.disk_paths
+        mounts = {self._machine.mount(path) for path in self._paths} if named else self._machine.mounts()
         self._mounts = dict.fromkeys(sorted(mounts), 0)
 
-    def _answering(self, paths: list[str]) -> list[str]:
-        """The paths that can be read; the others cost a warning each."""
-        found = []
-        self._left_out = []
+    def _readable(self, paths: list[str]) -> list[str]:
+        """The paths that can be read; each of the others is logged once."""
+        readable = []
+        self._unreadable = []
         for path in paths:
             try:
                 self._machine.space(path)
             except OSError as error:
-                self._left_out.append(f"{path}: {error.strerror or error}")
+                self._unreadable.append(f"{path}: {error.strerror or error}")
                 _LOG.warning(
-                    "%sDISK_PATHS: %s cannot be read (%s), left out; it takes absolute paths that exist, such as /",
+                    "%sDISK_PATHS: %s cannot be read (%s) and is ignored; use absolute paths that exist, such as /",
                     PREFIX,
                     path,
                     error.strerror or error,
                 )
             else:
-                found.append(path)
-        return found
+                readable.append(path)
+        return readable
 
     def read(self) -> Iterator[Point]:
-        """One statvfs for each mount; one that this user may not enter, or that broke, costs its own numbers.
+        """Read the space of each mount. One that cannot be read costs its own points only.
 
         Raises:
-            OSError: where none of them answers.
+            OSError: no mount can be read.
         """
         errors: dict[str, OSError] = {}
         for mount, known in self._mounts.items():
             try:
                 space = self._machine.space(mount.path)
             except OSError as error:
-                errors[_shown(mount.path)] = error
+                errors[_utf8(mount.path)] = error
                 continue
-            if known and space.id != known:  # something else is mounted there now: whose numbers are these?
-                self.close()
-                self._machine = machine(self.context.drivers)  # one that knows of no mounts: this kernel may not tell
-                self._find()
+            if known and space.id != known:  # another file system is mounted at this path now
+                self._find_mounts()
                 return
             self._mounts[mount] = space.id
             if not space.total:
                 continue
-            device, path = _shown(mount.device), _shown(mount.path)
+            device, path = _utf8(mount.device), _utf8(mount.path)
             which = (c.DEVICE, device, c.FILESYSTEM_TYPE, mount.type, c.FILESYSTEM_MOUNTPOINT, path)
             states = {
                 "used": space.total - space.free,
                 "free": space.available,
                 "reserved": space.free - space.available,
             }
-            for state, amount in states.items():
-                one = (*which, c.FILESYSTEM_STATE, state)
-                yield self._of[(c.SYSTEM_FILESYSTEM_USAGE, *one)](amount)
-                if self._full or state == "used":
-                    yield self._of[(c.SYSTEM_FILESYSTEM_UTILIZATION, *one)](amount / space.total)
-            yield self._of[(c.SYSTEM_FILESYSTEM_LIMIT, *which)](space.total)
-        self.unsupported = self._left_out + [f"{path}: {error.strerror or error}" for path, error in errors.items()]
+            for state, size in states.items():
+                attributes = (*which, c.FILESYSTEM_STATE, state)
+                yield self._series[(c.SYSTEM_FILESYSTEM_USAGE, *attributes)](size)
+                if self._exports_all_states or state == "used":
+                    yield self._series[(c.SYSTEM_FILESYSTEM_UTILIZATION, *attributes)](size / space.total)
+            yield self._series[(c.SYSTEM_FILESYSTEM_LIMIT, *which)](space.total)
+        self.unsupported = self._unreadable + [f"{path}: {error.strerror or error}" for path, error in errors.items()]
         if errors and len(errors) == len(self._mounts):
             raise next(iter(errors.values()))
 
     def read_slow(self) -> tuple[()]:
-        """Look for what was mounted meanwhile."""
+        """List the mounts again; has no points."""
         before = self._mounts
-        self._find()
+        self._find_mounts()
         self._mounts = {mount: before.get(mount, 0) for mount in self._mounts}
         return ()
 
 
-def _shown(path: str) -> str:
-    """A path as text that exporters take: one that is no UTF-8 would be lost, and the error said at each export."""
+def _utf8(path: str) -> str:
+    """A path with invalid UTF-8 escaped; OTLP exporters drop attributes with surrogates and log an error each time."""
     return path.encode(errors="surrogateescape").decode(errors="backslashreplace")

@@ -1,4 +1,4 @@
-"""The host: processor, memory, paging, disks, network and pressure, from the kernel's files or psutil."""
+"""Host: processor, memory, paging, disks, network and pressure stall, from the kernel's files or psutil."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from opentelemetry.instrumentation.hardware.model import Attributes, CounterRati
 from opentelemetry.instrumentation.hardware.sources import Source
 from opentelemetry.instrumentation.hardware.system.machine import Disk, Interface, Swap, machine
 
-_Row: TypeAlias = "tuple[str, Metric, Attributes]"
-"""What is exported as the machine says it: a field of its answer, the row, and which of its series."""
+_Column: TypeAlias = "tuple[str, Metric, Attributes]"
+"""A field of a value type, and the metric and attributes that it is exported as."""
 
 _READ, _WRITE = {c.DISK_DIRECTION: "read"}, {c.DISK_DIRECTION: "write"}
 
-_DISK: tuple[_Row, ...] = (
+_DISK: tuple[_Column, ...] = (
     ("read", c.SYSTEM_DISK_IO, _READ),
     ("written", c.SYSTEM_DISK_IO, _WRITE),
     ("reads", c.SYSTEM_DISK_OPERATIONS, _READ),
@@ -28,7 +28,7 @@ _DISK: tuple[_Row, ...] = (
 
 _SENT, _RECEIVED = {c.NETWORK_DIRECTION: "transmit"}, {c.NETWORK_DIRECTION: "receive"}
 
-_INTERFACE: tuple[_Row, ...] = (
+_INTERFACE: tuple[_Column, ...] = (
     ("sent", c.SYSTEM_NETWORK_IO, _SENT),
     ("received", c.SYSTEM_NETWORK_IO, _RECEIVED),
     ("packets_sent", c.SYSTEM_NETWORK_PACKET_COUNT, _SENT),
@@ -40,36 +40,40 @@ _INTERFACE: tuple[_Row, ...] = (
 )
 
 
+_ALL_CPUS = -1
+
+
 class Host(Source):
-    """All that every machine has, but its file systems, which can hang (:mod:`.filesystem`)."""
+    """The machine without its file systems, which are a source of their own (:mod:`.filesystem`)."""
 
     name = "host"
     rows = ("system.", "hw.cpu.")
 
     def open(self) -> None:
-        """Never raises ``Unavailable``: every machine has a processor."""
+        """Look up what does not change, and which metrics are wanted."""
         config = self.context.config
         self._machine = machine(self.context.drivers)
-        self._per_core = "cpu" in (config.detail or ())
-        self._idle = config.names(c.SYSTEM_CPU_UTILIZATION)
+        self._is_per_cpu = "cpu" in (config.detail or ())
+        self._exports_idle = config.names(c.SYSTEM_CPU_UTILIZATION)
         self._memory_usage = _each(c.SYSTEM_MEMORY_USAGE, c.MEMORY_STATE, "used", "free", "cached", "buffers")
         self._memory_shares = _each(c.SYSTEM_MEMORY_UTILIZATION, c.MEMORY_STATE, "used", "free", "cached", "buffers")
         self._swap_usage = _each(c.SYSTEM_PAGING_USAGE, c.PAGING_STATE, "used", "free")
         self._swap_shares = _each(c.SYSTEM_PAGING_UTILIZATION, c.PAGING_STATE, "used", "free")
         for shares in (self._memory_shares, self._swap_shares):
             if not config.names(shares[0].metric):
-                del shares[1:]
-        self._counts = self._machine.counts()
-        self._of = SeriesCache()
-        self._modes: dict[tuple[int, str], tuple[Series, Series | None]] = {}
-        self._wants = {row: config.wants(row) for row in c.CATALOG}
-        faults = [
+                del shares[1:]  # by default the share in use only
+        self._cpu_counts = self._machine.cpu_counts()
+        self._series = SeriesCache()
+        self._cpu_series: dict[tuple[int, str], tuple[Series, Series | None]] = {}
+        self._wants = {metric: config.wants(metric) for metric in c.CATALOG}
+        paging = [
             *_each(c.SYSTEM_PAGING_FAULTS, c.FAULT_TYPE, "minor", "major"),
             *_each(c.SYSTEM_PAGING_OPERATIONS, c.PAGING_DIRECTION, "in", "out"),
         ]
-        loads = [Series(row) for row in (c.SYSTEM_CPU_LOAD_1M, c.SYSTEM_CPU_LOAD_5M, c.SYSTEM_CPU_LOAD_15M)]
-        self._faults, self._loads = (
-            [(series, at) for at, series in enumerate(every) if self._wants[series.metric]] for every in (faults, loads)
+        loads = [Series(metric) for metric in (c.SYSTEM_CPU_LOAD_1M, c.SYSTEM_CPU_LOAD_5M, c.SYSTEM_CPU_LOAD_15M)]
+        self._paging_series, self._load_series = (
+            [(series, at) for at, series in enumerate(all_series) if self._wants[series.metric]]
+            for all_series in (paging, loads)
         )
         self._disks = _Columns(c.DEVICE, Disk._fields, [each for each in _DISK if self._wants[each[1]]])
         self._interfaces = _Columns(
@@ -78,14 +82,12 @@ class Host(Source):
         if not self._machine.pressure():
             self.unsupported.append(f"{c.SYSTEM_PRESSURE_TIME.name}: this kernel has no /proc/pressure (CONFIG_PSI)")
         if not self._machine.disks():
-            self.unsupported.append(
-                f"{c.SYSTEM_DISK_IO.name}: no whole disk in /proc/diskstats with a device in /sys/block"
-            )
+            self.unsupported.append(f"{c.SYSTEM_DISK_IO.name}: no disk in /proc/diskstats has a device in /sys/block")
         for name in set(config.interfaces or ()) - set(self._machine.interfaces(config.interfaces)):
-            self.unsupported.append(f"{c.SYSTEM_NETWORK_IO.name}: there is no interface {name}")
+            self.unsupported.append(f"{c.SYSTEM_NETWORK_IO.name}: no interface is named {name}")
 
     def read(self) -> Iterator[Point]:
-        """Some ten files, each read once."""
+        """Read about ten files, each once."""
         yield from self._processor()
         yield from self._memory()
         yield from self._paging()
@@ -99,42 +101,45 @@ class Host(Source):
                 )
         if self._wants[c.SYSTEM_PRESSURE_TIME]:
             for (resource, kind), seconds in self._machine.pressure().items():
-                yield self._of[c.SYSTEM_PRESSURE_TIME, c.PRESSURE_RESOURCE, resource, c.PRESSURE_KIND, kind](seconds)
+                which = (c.PRESSURE_RESOURCE, resource, c.PRESSURE_KIND, kind)
+                yield self._series[(c.SYSTEM_PRESSURE_TIME, *which)](seconds)
 
     def read_slow(self) -> Iterator[Point]:
-        """What hardly changes, and what has to be counted."""
-        for row, count in zip((c.SYSTEM_CPU_LOGICAL_COUNT, c.SYSTEM_CPU_PHYSICAL_COUNT), self._counts):
+        """The number of CPUs, which does not change, and of processes, which needs a file of each."""
+        for metric, count in zip((c.SYSTEM_CPU_LOGICAL_COUNT, c.SYSTEM_CPU_PHYSICAL_COUNT), self._cpu_counts):
             if count:
-                yield self._of[row](count)
+                yield self._series[metric](count)
         if self._wants[c.SYSTEM_PROCESS_COUNT]:
-            for state, count in self._machine.states().items():
+            for state, count in self._machine.process_states().items():
                 yield c.SYSTEM_PROCESS_COUNT(count, {c.PROCESS_STATE: state})
 
     def _processor(self) -> Iterator[Point]:
-        cpus: Mapping[int, Mapping[str, float]] = self._machine.cpus() if self._per_core else {-1: self._machine.cpu()}
-        for number, modes in cpus.items():
-            whole = fsum(modes.values())
+        times: Mapping[int, Mapping[str, float]]
+        times = self._machine.cpu_times_by_cpu() if self._is_per_cpu else {_ALL_CPUS: self._machine.cpu_times()}
+        for cpu, modes in times.items():
+            total = fsum(modes.values())
             for mode, seconds in modes.items():
-                time, utilization = self._modes.get((number, mode)) or self._mode(number, mode)
+                time, utilization = self._cpu_series.get((cpu, mode)) or self._make_cpu_series(cpu, mode)
                 yield time, seconds
                 if utilization is not None:
-                    yield utilization, CounterRatio(seconds, whole)
-        load = self._machine.load()
-        if load is not None:
-            for series, at in self._loads:
-                yield series, load[at]
+                    yield utilization, CounterRatio(seconds, total)
+        loads = self._machine.load_averages()
+        if loads is not None:
+            for series, at in self._load_series:
+                yield series, loads[at]
         if self._wants[c.SYSTEM_CPU_FREQUENCY]:
-            for number, hertz in self._machine.frequencies().items():
-                yield self._of[c.SYSTEM_CPU_FREQUENCY, c.CPU_NUMBER, number](hertz)
-        yield self._of[c.SYSTEM_UPTIME](self._machine.uptime())
+            for cpu, hertz in self._machine.cpu_frequencies().items():
+                yield self._series[c.SYSTEM_CPU_FREQUENCY, c.CPU_NUMBER, cpu](hertz)
+        yield self._series[c.SYSTEM_UPTIME](self._machine.uptime())
 
-    def _mode(self, number: int, mode: str) -> tuple[Series, Series | None]:
+    def _make_cpu_series(self, cpu: int, mode: str) -> tuple[Series, Series | None]:
         attributes: dict[str, str | int] = {c.CPU_MODE: mode}
-        if number >= 0:
-            attributes[c.CPU_NUMBER] = number
-        utilization = None if mode == "idle" and not self._idle else Series(c.SYSTEM_CPU_UTILIZATION, attributes)
-        self._modes[number, mode] = Series(c.SYSTEM_CPU_TIME, attributes), utilization
-        return self._modes[number, mode]
+        if cpu != _ALL_CPUS:
+            attributes[c.CPU_NUMBER] = cpu
+        is_exported = mode != "idle" or self._exports_idle
+        utilization = Series(c.SYSTEM_CPU_UTILIZATION, attributes) if is_exported else None
+        self._cpu_series[cpu, mode] = Series(c.SYSTEM_CPU_TIME, attributes), utilization
+        return self._cpu_series[cpu, mode]
 
     def _memory(self) -> Iterator[Point]:
         memory, swap = self._machine.memory()
@@ -143,10 +148,10 @@ class Host(Source):
             yield from zip(self._memory_usage, amounts)
             for series, amount in zip(self._memory_shares, amounts):
                 yield series, amount / memory.total
-            yield self._of[c.SYSTEM_MEMORY_LIMIT](memory.total)
+            yield self._series[c.SYSTEM_MEMORY_LIMIT](memory.total)
             if memory.available is not None:
-                row = c.SYSTEM_MEMORY_LINUX_AVAILABLE if self._machine.linux else c.SYSTEM_MEMORY_AVAILABLE
-                yield self._of[row](memory.available)
+                metric = c.SYSTEM_MEMORY_LINUX_AVAILABLE if self._machine.linux else c.SYSTEM_MEMORY_AVAILABLE
+                yield self._series[metric](memory.available)
         if swap is not None:
             yield from self._swap(swap)
 
@@ -159,7 +164,7 @@ class Host(Source):
 
     def _paging(self) -> Iterator[Point]:
         paging = self._machine.paging()
-        for series, at in self._faults:
+        for series, at in self._paging_series:
             count = paging[at]
             if count is not None:
                 yield series, count
@@ -178,18 +183,26 @@ class Host(Source):
 
 
 class _Columns(dict[str, "list[tuple[Series, int]]"]):
-    """Of each device its series, and which field of the machine's answer each of them is."""
+    """The series of a device by its name, each with the index of its field; made at the first use.
 
-    def __init__(self, key: str, fields: Sequence[str], rows: Sequence[_Row]) -> None:
+    Args:
+        attribute: the attribute that has the device's name.
+        fields: the fields of the value type.
+        columns: the fields to export.
+    """
+
+    def __init__(self, attribute: str, fields: Sequence[str], columns: Sequence[_Column]) -> None:
         super().__init__()
-        self._key = key
-        self._rows = [(fields.index(field), row, way) for field, row, way in rows]
+        self._attribute = attribute
+        self._columns = [(fields.index(field), metric, attributes) for field, metric, attributes in columns]
 
     def __missing__(self, name: str) -> list[tuple[Series, int]]:
-        found = self[name] = [(Series(row, {self._key: name, **way}), at) for at, row, way in self._rows]
-        return found
+        self[name] = [
+            (Series(metric, {self._attribute: name, **attributes}), at) for at, metric, attributes in self._columns
+        ]
+        return self[name]
 
 
-def _each(row: Metric, key: str, *values: str) -> list[Series]:
-    """The series of a row, one for each value of an attribute."""
-    return [Series(row, {key: value}) for value in values]
+def _each(metric: Metric, attribute: str, *values: str) -> list[Series]:
+    """The series of a metric, one for each value of an attribute."""
+    return [Series(metric, {attribute: value}) for value in values]

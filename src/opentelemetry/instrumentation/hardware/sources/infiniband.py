@@ -1,4 +1,8 @@
-"""InfiniBand and RoCE adapters: apart from the host, because for these files the kernel asks the adapter."""
+"""Infiniband: traffic and errors of InfiniBand and RoCE ports, from sysfs.
+
+Apart from the host, because the kernel queries the adapter when one of these files is read. See
+https://docs.kernel.org/admin-guide/abi-stable.html (sysfs-class-infiniband).
+"""
 
 from __future__ import annotations
 
@@ -24,18 +28,18 @@ _ERRORS = {
 }
 
 _WORD = 4
-"""Bytes that the counters of data count as one."""
+"""Bytes per count of port_xmit_data and port_rcv_data."""
 
 
 class Infiniband(Source):
-    """The ports of the adapters, by the kernel's files; one that does not answer costs these numbers alone."""
+    """The ports of all adapters. A port that cannot be read costs its own points only."""
 
     name = "infiniband"
     rows = ("hw.network.", "hw.errors")
 
     @classmethod
     def interval(cls, config: Config) -> float:
-        """A counter loses nothing between two collections: there is nothing to sample."""
+        """0: there are only counters, which need no sampling between collections."""
         del config
         return 0.0
 
@@ -49,52 +53,52 @@ class Infiniband(Source):
         """Find the adapters.
 
         Raises:
-            Unavailable: where there is none.
+            Unavailable: there is no adapter.
         """
-        self._kernel = self.context.drivers.files()
-        if not _entries(self._kernel.names, _CLASS):
+        self._files = self.context.drivers.files()
+        if not _entries(self._files.names, _CLASS):
             raise Unavailable(f"no adapter in {_CLASS}", "if there is one, load its driver, such as mlx5_ib")
-        self._of = SeriesCache()
+        self._series = SeriesCache()
 
     def read(self) -> tuple[()]:
-        """Nothing that is cheap."""
+        """Has no points: these files are slow."""
         return ()
 
     def read_slow(self) -> Iterator[Point]:
-        """Some ten files of each port; one that says nothing costs its own numbers.
+        """Read about ten files of each port.
 
         Raises:
-            OSError: where none says anything.
+            OSError: no port can be read.
         """
-        self.unsupported, answered = [], False
-        for adapter in _entries(self._kernel.names, _CLASS):
-            for port in _entries(self._kernel.names, f"{_CLASS}/{adapter}/ports"):
-                found = list(self._port(f"{adapter}/{port}", f"{_CLASS}/{adapter}/ports/{port}"))
-                answered = answered or bool(found)
-                if not found:
+        self.unsupported, is_readable = [], False
+        for adapter in _entries(self._files.names, _CLASS):
+            for port in _entries(self._files.names, f"{_CLASS}/{adapter}/ports"):
+                points = list(self._port(f"{adapter}/{port}", f"{_CLASS}/{adapter}/ports/{port}"))
+                is_readable = is_readable or bool(points)
+                if not points:
                     self.unsupported.append(f"{adapter}/{port}: none of its files can be read")
-                yield from found
-        if not answered:
-            raise OSError(ENODEV, "no port says anything", _CLASS)
+                yield from points
+        if not is_readable:
+            raise OSError(ENODEV, "no port can be read", _CLASS)
 
     def _port(self, name: str, folder: str) -> Iterator[Point]:
         which = (c.HW_ID, name, c.HW_NAME, name)
-        state = self._said(f"{folder}/state")
+        state = self._read(f"{folder}/state")
         if state:
-            yield self._of[(c.HW_NETWORK_UP, *which)](int(state.startswith(b"4")))
-        for file, kind in _ERRORS.items():
-            count = self._said(f"{folder}/counters/{file}")
+            yield self._series[(c.HW_NETWORK_UP, *which)](int(state.startswith(b"4")))  # "4: ACTIVE"
+        for file, error in _ERRORS.items():
+            count = self._read(f"{folder}/counters/{file}")
             if count.isdigit():
-                yield self._of[(c.HW_ERRORS, *which, c.HW_TYPE, "network", c.ERROR_TYPE, kind)](int(count))
-        for file, way in (("port_xmit_data", "transmit"), ("port_rcv_data", "receive")):
-            count = self._said(f"{folder}/counters/{file}")
+                yield self._series[(c.HW_ERRORS, *which, c.HW_TYPE, "network", c.ERROR_TYPE, error)](int(count))
+        for file, direction in (("port_xmit_data", "transmit"), ("port_rcv_data", "receive")):
+            count = self._read(f"{folder}/counters/{file}")
             if count.isdigit():
-                yield self._of[(c.HW_NETWORK_IO, *which, c.NETWORK_DIRECTION, way)](int(count) * _WORD)
+                yield self._series[(c.HW_NETWORK_IO, *which, c.NETWORK_DIRECTION, direction)](int(count) * _WORD)
 
-    def _said(self, path: str) -> bytes:
-        """A file; nothing where this adapter has none, or none that can be read."""
+    def _read(self, path: str) -> bytes:
+        """A file without surrounding whitespace; empty if it cannot be read."""
         with suppress(OSError):
-            return self._kernel.read(path).strip()
+            return self._files.read(path).strip()
         return b""
 
 

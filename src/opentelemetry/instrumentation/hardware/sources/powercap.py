@@ -1,4 +1,7 @@
-"""Powercap: the energy of processors and their memory, by the counters that the kernel calls intel-rapl, AMD's too."""
+"""Powercap: energy of processors and their memory, from the intel-rapl counters, which AMD's processors have as well.
+
+See https://docs.kernel.org/power/powercap/powercap.html.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +20,18 @@ _PREFIX = "intel-rapl:"
 
 
 class _Zone(NamedTuple):
-    """A part of the machine that counts its energy."""
+    """A part of the machine with an energy counter."""
 
     folder: str
     series: Series
-    most: int
-    """Microjoules at which its counter begins anew."""
+    range: int
+    """Microjoules at which the counter wraps to 0; 0 if unknown."""
 
 
 class Powercap(Source):
-    """Zones whose energy this user may read: package is the processor, dram its memory, psys the machine. core and
-    uncore lie inside package.
+    """The zones that this user may read: package is a processor, dram its memory, psys the machine.
+
+    core and uncore are parts of package and left out.
     """
 
     name = "powercap"
@@ -46,13 +50,13 @@ class Powercap(Source):
         """Find the zones.
 
         Raises:
-            Unavailable: where there is none that this user may read.
+            Unavailable: there is no zone that this user may read.
         """
-        self._kernel = self.context.drivers.files()
-        self._energy: dict[str, tuple[int, int]] = {}
+        self._files = self.context.drivers.files()
+        self._counters: dict[str, tuple[int, int]] = {}
         names: list[str] = []
         with suppress(OSError):
-            names = sorted(name for name in self._kernel.names(_CLASS) if name.startswith(_PREFIX))
+            names = sorted(name for name in self._files.names(_CLASS) if name.startswith(_PREFIX))
         self._zones = [zone for zone in map(self._zone, names) if zone and self._joules(zone) is not None]
         if not self._zones:
             raise Unavailable(
@@ -62,42 +66,42 @@ class Powercap(Source):
 
     def _zone(self, name: str) -> _Zone | None:
         folder = f"{_CLASS}/{name}"
-        label = self._said(f"{folder}/name")
+        label = self._read(f"{folder}/name")
         kind, _, number = label.partition("-")
         if kind == "package":
             series = Series(c.HW_ENERGY, {c.HW_ID: label, c.HW_NAME: f"CPU {number}", c.HW_TYPE: "cpu"})
         elif kind == "dram":
             socket = name.split(":")[1]
-            which = {c.HW_ID: f"dram-{socket}", c.HW_NAME: f"Memory {socket}", c.HW_TYPE: "memory"}
-            series = Series(c.HW_ENERGY, which)
+            attributes = {c.HW_ID: f"dram-{socket}", c.HW_NAME: f"Memory {socket}", c.HW_TYPE: "memory"}
+            series = Series(c.HW_ENERGY, attributes)
         elif kind == "psys":
             series = Series(c.HW_HOST_ENERGY, {c.HW_ID: label, c.HW_NAME: "machine"})
         else:
             return None
-        most = self._said(f"{folder}/max_energy_range_uj")
-        return _Zone(folder, series, int(most) if most.isdigit() else 0)
+        limit = self._read(f"{folder}/max_energy_range_uj")
+        return _Zone(folder, series, int(limit) if limit.isdigit() else 0)
 
     def read(self) -> Iterator[Point]:
-        """A file for each zone."""
+        """Read one file of each zone."""
         for zone in self._zones:
             joules = self._joules(zone)
             if joules is not None:
                 yield zone.series, joules
 
     def _joules(self, zone: _Zone) -> float | None:
-        """Energy since boot or since it was first read; the counter wraps within minutes on a large machine."""
-        said = self._said(f"{zone.folder}/energy_uj")
-        if not said.isdigit():
+        """Energy in joules, with the wraps since the first reading: within minutes on a large machine."""
+        text = self._read(f"{zone.folder}/energy_uj")
+        if not text.isdigit():
             return None
-        micro = int(said)
-        last, wrapped = self._energy.get(zone.folder, (micro, 0))
-        if micro < last:
-            wrapped += zone.most or last
-        self._energy[zone.folder] = micro, wrapped
-        return (micro + wrapped) / 1e6
+        microjoules = int(text)
+        last, wrapped = self._counters.get(zone.folder, (microjoules, 0))
+        if microjoules < last:
+            wrapped += zone.range or last
+        self._counters[zone.folder] = microjoules, wrapped
+        return (microjoules + wrapped) / 1e6
 
-    def _said(self, path: str) -> str:
-        """A file; nothing where there is none that can be read."""
+    def _read(self, path: str) -> str:
+        """A file without surrounding whitespace; empty if it cannot be read."""
         with suppress(OSError, UnicodeDecodeError):
-            return self._kernel.read(path).decode().strip()
+            return self._files.read(path).decode().strip()
         return ""

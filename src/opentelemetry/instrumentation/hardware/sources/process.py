@@ -1,10 +1,11 @@
-"""The process: CPU, memory, disk, threads and descriptors, and the tree of its descendants."""
+"""Process: CPU, memory, disk, threads and descriptors of the observed process, and totals of its process tree."""
 
 from __future__ import annotations
 
 import gc
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from math import inf
 
 from opentelemetry.instrumentation.hardware import catalog as c
@@ -21,7 +22,7 @@ from opentelemetry.instrumentation.hardware.sources import Source
 from opentelemetry.instrumentation.hardware.system.machine import Process as Reading
 from opentelemetry.instrumentation.hardware.system.machine import TreeProcess, machine
 
-_ABOUT = (
+_GROUPS = (
     "cpu.",
     "memory.",
     "disk.",
@@ -33,7 +34,7 @@ _ABOUT = (
     "uptime",
     "tree.",
 )
-"""What of a process is said here; its use of devices is their sources'."""
+"""The groups of ``process.`` metrics that come from this source; the others come from the sources of devices."""
 
 _READ, _WRITE = {c.DISK_DIRECTION: "read"}, {c.DISK_DIRECTION: "write"}
 
@@ -53,124 +54,126 @@ _NUMBERS: tuple[tuple[str, Metric, Attributes], ...] = (
     ("descriptors", c.PROCESS_FILE_DESCRIPTOR_COUNT, {}),
     ("handles", c.PROCESS_HANDLE_COUNT, {}),
 )
-"""What is exported as the machine says it: the field of a reading, and its series."""
+"""A field of a reading, and the metric and attributes that it is exported as."""
 
 _GC = {
     c.GC_COLLECTIONS: "collections",
     c.GC_COLLECTED: "collected",
     c.GC_UNCOLLECTABLE: "uncollectable",
 }
-"""What Python calls these in :func:`gc.get_stats`."""
+"""The keys of :func:`gc.get_stats`."""
 
 
 class Process(Source):
-    """The observed process. Every process reports its own."""
+    """The observed process. Every process of a job reports its own."""
 
     name = "process"
-    rows = (*(f"process.{each}" for each in _ABOUT), "cpython.")
+    rows = (*(f"process.{each}" for each in _GROUPS), "cpython.")
     scope = Scope.PROCESS
 
     def open(self) -> None:
         """Read the process once.
 
         Raises:
-            OSError: where it is gone.
-            Unavailable: where it cannot be told which it is.
+            OSError: the process has ended.
+            Unavailable: ``/proc`` belongs to another PID namespace.
         """
         self._machine = machine(self.context.drivers)
         self._machine.process(self.context.pid)
-        ours = self.context.pid == os.getpid()
-        self._gc = [(row, key) for row, key in _GC.items() if ours and self.context.config.wants(row)]
-        self._total = self._machine.total_memory()
-        self._limit()
-        self._available = 0.0
-        self._last: float | None = None
-        self._alive: Reading | None = None
-        self._age: float | None = None
-        self._ended = False
+        is_own = self.context.pid == os.getpid()
+        self._gc = [(metric, key) for metric, key in _GC.items() if is_own and self.context.config.wants(metric)]
+        self._total_memory = self._machine.total_memory()
+        self._read_limits()
+        self._available_cpu = 0.0  # CPU seconds that the process could have used so far
+        self._last_uptime: float | None = None
+        self._last_alive: Reading | None = None
+        self._end: float | None = None  # uptime at which the process was first seen as a zombie
         self._tree_points: list[Point] = []
-        self._tree: dict[tuple[int, float], float] = {}
+        self._tree_times: dict[tuple[int, float], float] = {}  # CPU time by pid and start
         self._tree_cpu = 0.0
-        self._walked = inf
-        self._of = SeriesCache()
+        self._last_walk = inf  # uptime at the last walk
+        self._series = SeriesCache()
         self._times = [
             (Series(c.PROCESS_CPU_TIME, mode), Series(c.PROCESS_CPU_UTILIZATION, mode))
             for mode in ({c.CPU_MODE: "user"}, {c.CPU_MODE: "system"})
         ]
         self._numbers = [
-            (Series(row, which), Reading._fields.index(name))
-            for name, row, which in _NUMBERS
-            if self.context.config.wants(row)
+            (Series(metric, attributes), Reading._fields.index(field))
+            for field, metric, attributes in _NUMBERS
+            if self.context.config.wants(metric)
         ]
 
-    def _limit(self) -> None:
+    def _read_limits(self) -> None:
         limits = self._machine.limits(self.context.pid)
         self._cpus = limits.cpus
-        sizes = [size for size in (limits.memory, self._total) if size]
-        self._memory = min(sizes, default=None)
+        self._memory_limit = min([size for size in (limits.memory, self._total_memory) if size], default=None)
 
     def read(self) -> Iterator[Point]:
-        """A few files of the process, each read once."""
+        """Read a few files of the process, each once."""
         reading = self._reading()
-        if self._last is not None:
-            self._available += (reading.uptime - self._last) * self._cpus
-        self._last = reading.uptime
+        if self._last_uptime is not None:
+            self._available_cpu += (reading.uptime - self._last_uptime) * self._cpus
+        self._last_uptime = reading.uptime
         for (time, utilization), seconds in zip(self._times, (reading.user, reading.system)):
             yield time, seconds
-            yield utilization, CounterRatio(seconds, self._available)
+            yield utilization, CounterRatio(seconds, self._available_cpu)
         for series, at in self._numbers:
             number = reading[at]
             if number is not None:
                 yield series, number
-        if self._memory and reading.resident is not None:
-            yield self._of[c.PROCESS_MEMORY_UTILIZATION](reading.resident / self._memory)
-        if self._alive is not None:
-            yield self._of[c.PROCESS_UPTIME](reading.uptime)
+        if self._memory_limit and reading.resident is not None:
+            yield self._series[c.PROCESS_MEMORY_UTILIZATION](reading.resident / self._memory_limit)
+        if self._last_alive is not None:
+            yield self._series[c.PROCESS_UPTIME](reading.uptime)
         if self._gc:
             for generation, stats in enumerate(gc.get_stats()):
-                for row, key in self._gc:
-                    yield self._of[row, c.GC_GENERATION, generation](stats[key])
+                for metric, key in self._gc:
+                    yield self._series[metric, c.GC_GENERATION, generation](stats[key])
 
     def _reading(self) -> Reading:
-        """The process as it is; of one that has ended the final totals, its size while it lived, and its age when that
-        was first seen.
+        """The process now.
+
+        For a zombie: its final totals, the sizes of the last reading before its end, and its age at its end.
         """
         reading = self._machine.process(self.context.pid)
-        self._ended = reading.resident is None
-        if not self._ended:
-            self._alive, self._age = reading, None
+        if reading.resident is not None:
+            self._last_alive, self._end = reading, None
             return reading
-        if self._age is None:
-            self._age = reading.uptime
-        kept = ("threads", "resident", "virtual", "descriptors", "handles")
-        sizes = {} if self._alive is None else {name: getattr(self._alive, name) for name in kept}
-        return reading._replace(uptime=self._age, **sizes)
+        if self._end is None:
+            self._end = reading.uptime
+        if self._last_alive is None:
+            return reading._replace(uptime=self._end)
+        sizes = ("threads", "resident", "virtual", "descriptors", "handles")
+        return reading._replace(uptime=self._end, **{name: getattr(self._last_alive, name) for name in sizes})
 
     def read_slow(self) -> Iterator[Point]:
-        """The limits anew, and one walk over the descendants; once the process has ended, what the last walk found."""
-        me = self._alive
-        if me is not None and not self._ended:
-            self._limit()
+        """Read the limits and walk the tree; after the end of the process, repeat the values of the last walk."""
+        me = self._last_alive
+        if me is not None and self._end is None:
+            self._read_limits()
             root = TreeProcess(self.context.pid, 0.0, me.uptime, me.user + me.system, me.resident or 0, me.threads or 0)
             self._tree_points = list(self._walk(root))
         yield from self._tree_points
 
     def _walk(self, root: TreeProcess) -> Iterator[Point]:
+        """Totals of the tree.
+
+        CPU time that a child used after the last walk and before its end is lost.
+        """
         tree = [root]
-        for pid in self._machine.tree(self.context.pid):
-            try:
-                tree.append(self._machine.relative(pid))
-            except OSError:
-                continue  # it ended meanwhile
-        seen = {(each.pid, each.born): each for each in tree}
-        for key, each in seen.items():
-            # One that was born since the last walk counts in full; one that the walk overlooked, from now on.
-            young = each.age <= root.age - self._walked + 0.05
-            self._tree_cpu += max(0.0, each.cpu - self._tree.get(key, 0.0 if young else each.cpu))
-        self._tree = {key: each.cpu for key, each in seen.items()}
-        self._walked = root.age
+        for pid in self._machine.descendants(self.context.pid):
+            with suppress(OSError):  # the child has ended
+                tree.append(self._machine.tree_process(pid))
+        processes = {(each.pid, each.started): each for each in tree}
+        for key, each in processes.items():
+            # A child that was started since the last walk counts in full, one that the last walk missed from now on.
+            is_new = each.age <= root.age - self._last_walk + 0.05
+            before = self._tree_times.get(key, 0.0 if is_new else each.cpu_time)
+            self._tree_cpu += max(0.0, each.cpu_time - before)
+        self._tree_times = {key: each.cpu_time for key, each in processes.items()}
+        self._last_walk = root.age
         yield c.PROCESS_TREE_COUNT(len(tree))
         if len(tree) > 1:
             yield c.PROCESS_TREE_MEMORY_USAGE(sum(each.resident for each in tree))
             yield c.PROCESS_TREE_THREAD_COUNT(sum(each.threads for each in tree))
-            yield c.PROCESS_TREE_CPU_UTILIZATION(CounterRatio(self._tree_cpu, self._available))
+            yield c.PROCESS_TREE_CPU_UTILIZATION(CounterRatio(self._tree_cpu, self._available_cpu))

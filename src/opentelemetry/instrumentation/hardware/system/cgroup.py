@@ -1,182 +1,204 @@
-"""Cgroup: what the control group of a process allows and says, version 1, 2 or both mounted side by side.
+"""Limits and usage of the control group (cgroup) of a process: version 1, version 2, or both mounted side by side.
 
-A limit may stand on any group between the process's own and the root, so the tightest of the whole ancestry counts.
-Limits change while programs run (a pod is resized), so they are read anew, not kept.
+A limit can be set on any group between the process's own and the root, and the tightest one applies to the process.
+Usage and throttling are read from the group that has the tightest limit: these are the numbers that count against it.
+Limits are read each time, because a running container can be resized.
+
+See https://docs.kernel.org/admin-guide/cgroup-v2.html and https://docs.kernel.org/admin-guide/cgroup-v1/.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.system.files import Files
-from opentelemetry.instrumentation.hardware.system.machine import Group
+from opentelemetry.instrumentation.hardware.system.machine import CgroupUsage
 
 _UNLIMITED = 1 << 62
-"""Version 1 says "no limit" as the largest multiple of a page in int64."""
+"""Version 1 reports a missing memory limit as the largest multiple of the page size that fits in int64."""
 
 _CONTAINER_WORDS = ("docker", "kubepods", "containerd", "libpod", "lxc", "garden", "crio", "podman", "nspawn")
 _CONTAINER_FILES = ("/.dockerenv", "/run/.containerenv")
 
 
-_Limits: TypeAlias = "tuple[float | None, int | None]"
-
-
-class _Place(NamedTuple):
-    """The groups of one controller, the process's own first, and which version of the files they hold."""
+class _Hierarchy(NamedTuple):
+    """The groups of one controller from the process's own up to the root, and the version of their files."""
 
     version: int
     folders: Sequence[str]
 
 
+class _Limit(NamedTuple):
+    """The tightest limit, and how many levels above the process's own group it is set."""
+
+    value: float | None
+    level: int
+
+
 class Cgroup:
-    """The control group of one process. Where it lies is looked up again whenever its limits are."""
+    """The control group of one process.
 
-    def __init__(self, kernel: Files, process: str) -> None:
-        """Take it from the folder of the process in ``/proc``."""
-        self._kernel = kernel
+    Args:
+        files: the files of the machine.
+        process: the folder of the process in ``/proc``.
+    """
+
+    def __init__(self, files: Files, process: str) -> None:
+        self._files = files
         self._process = process
-        self._lines: bytes | None = None
-        self._cpu: _Place | None = None
-        self._accounting: _Place | None = None
-        self._memory: _Place | None = None
-        self._contained = False
-        self._read: _Limits | None = None
+        self._membership: bytes | None = None
+        self._cpu: _Hierarchy | None = None
+        self._accounting: _Hierarchy | None = None
+        self._memory: _Hierarchy | None = None
+        self._is_container = False
 
-    def limits(self) -> _Limits:
-        """CPUs and bytes, each the tightest on the way to the root; None where there is none.
-
-        Those that :meth:`read` has just said are said again, once.
-        """
-        just_read, self._read = self._read, None
-        return just_read or self._limits()
-
-    def _limits(self) -> _Limits:
+    def limits(self) -> tuple[float | None, int | None]:
+        """CPUs and bytes of memory that the process may use; None if there is no limit."""
         self._find()
-        return self._cpu_limit(), self._memory_limit()
+        memory = self._memory_limit().value
+        return self._cpu_limit().value, None if memory is None else int(memory)
 
-    def read(self) -> Group:
-        """What the group used, and its limits.
+    def usage(self) -> CgroupUsage:
+        """Limits, usage and throttling.
 
         Raises:
-            Unavailable: where the process runs neither in a container nor under a limit.
+            Unavailable: the process runs neither in a container nor under a limit.
         """
-        cpus, bytes_ = self._read = self._limits()
-        if cpus is None and bytes_ is None and not self._contained:
+        self._find()
+        cpu, memory = self._cpu_limit(), self._memory_limit()
+        if cpu.value is None and memory.value is None and not self._is_container:
             raise Unavailable("this process runs neither in a container nor under a cgroup limit")
-        stat = self._own(self._cpu, "cpu.stat")
-        if self._accounting is not None and self._accounting.version == 1:
-            time = _scaled(_whole(self._own(self._accounting, "cpuacct.usage")), 1e9)
-        else:
-            time = _scaled(_entry(stat, b"usage_usec"), 1e6)
-        throttled = _scaled(_entry(stat, b"throttled_usec"), 1e6)
-        if throttled is None:
-            throttled = _scaled(_entry(stat, b"throttled_time"), 1e9)
-        version1 = self._memory is not None and self._memory.version == 1
-        usage = _whole(self._own(self._memory, "memory.usage_in_bytes" if version1 else "memory.current"))
-        memory = self._own(self._memory, "memory.stat")
-        droppable = _entry(memory, b"total_inactive_file" if version1 else b"inactive_file")
-        working = None if usage is None or droppable is None else max(0, usage - droppable)
-        return Group(time, throttled, usage, working, cpus, bytes_)
+        seconds, throttled = self._cpu_time(cpu.level)
+        used, working_set = self._memory_usage(memory.level)
+        limit = None if memory.value is None else int(memory.value)
+        return CgroupUsage(seconds, throttled, used, working_set, cpu.value, limit)
 
-    # -- where
+    # -- where the groups are
 
     def _find(self) -> None:
+        """Find the groups again if the process has moved to other ones."""
         try:
-            lines = self._kernel.read(f"{self._process}/cgroup")
-            if lines == self._lines:
+            membership = self._files.read(f"{self._process}/cgroup")
+            if membership == self._membership:
                 return
-            mounted = self._kernel.read(f"{self._process}/mountinfo")
+            mountinfo = self._files.read(f"{self._process}/mountinfo")
         except OSError:
             return
-        self._lines = lines
-        words = lines.decode(errors="surrogateescape")
-        paths = _paths(words)
-        mounts = _mounts(mounted.decode(errors="surrogateescape"))
-        self._cpu = self._place("cpu", paths, mounts)
-        self._accounting = self._place("cpuacct", paths, mounts)
-        self._memory = self._place("memory", paths, mounts)
-        self._leave_the_machines_own()
-        self._contained = (
-            any(word in words for word in _CONTAINER_WORDS)
-            or any(map(self._kernel.exists, _CONTAINER_FILES))
-            or (paths.get("") == "/" and _has_overlay_root(mounted))
+        self._membership = membership
+        text = membership.decode(errors="surrogateescape")
+        paths = _paths(text)
+        mounts = _mounts(mountinfo.decode(errors="surrogateescape"))
+        hierarchies = [_hierarchy(controller, paths, mounts) for controller in ("cpu", "cpuacct", "memory")]
+        if any(found and len(found.folders) > 1 for found in hierarchies):
+            # Version 1 has a group for each controller. If one is a part of the machine, the root of another one,
+            # which has the numbers of the whole machine, is not.
+            hierarchies = [
+                None if found and found.version == 1 and len(found.folders) == 1 else found for found in hierarchies
+            ]
+        self._cpu, self._accounting, self._memory = hierarchies
+        self._is_container = (
+            any(word in text for word in _CONTAINER_WORDS)
+            or any(map(self._files.exists, _CONTAINER_FILES))
+            or (paths.get("") == "/" and _has_overlay_root(mountinfo))
         )
 
-    def _place(self, controller: str, paths: dict[str, str], mounts: dict[str, tuple[str, str]]) -> _Place | None:
-        for name, version in ((controller, 1), ("", 2)):
-            if name in paths and name in mounts:
-                root, point = mounts[name]
-                return _Place(version, _ancestry(paths[name], root, point))
-        return None
+    # -- limits
 
-    def _leave_the_machines_own(self) -> None:
-        """Version 1 has a group for each controller: where one is a part of the machine, another's root is no part."""
-        places = [self._cpu, self._accounting, self._memory]
-        if any(place and len(place.folders) > 1 for place in places):
-            self._cpu, self._accounting, self._memory = (
-                None if place and place.version == 1 and len(place.folders) == 1 else place for place in places
-            )
+    def _cpu_limit(self) -> _Limit:
+        """CPUs: quota over period."""
+        return _tightest(map(self._cpus, self._cpu.folders if self._cpu else ()))
 
-    # -- what
+    def _cpus(self, folder: str) -> float | None:
+        if self._cpu is not None and self._cpu.version == 2:
+            quota, _, period = self._read(folder + "/cpu.max").partition(b" ")
+        else:
+            quota, period = self._read(folder + "/cpu.cfs_quota_us"), self._read(folder + "/cpu.cfs_period_us")
+        return int(quota) / int(period) if quota.isdigit() and period.isdigit() and int(period) > 0 else None
 
-    def _cpu_limit(self) -> float | None:
-        if self._cpu is None:
-            return None
-        found = []
-        for folder in self._cpu.folders:
-            if self._cpu.version == 2:
-                words = self._file(folder + "/cpu.max").split()
-                quota, period = words if len(words) == 2 else (b"", b"")
-            else:
-                quota, period = self._file(folder + "/cpu.cfs_quota_us"), self._file(folder + "/cpu.cfs_period_us")
-            if quota.isdigit() and period.isdigit() and int(period) > 0:
-                found.append(int(quota) / int(period))
-        return min(found, default=None)
-
-    def _memory_limit(self) -> int | None:
+    def _memory_limit(self) -> _Limit:
+        """Bytes."""
         if self._memory is None:
-            return None
+            return _Limit(None, 0)
         file = "/memory.max" if self._memory.version == 2 else "/memory.limit_in_bytes"
-        limits = [_whole(self._file(folder + file)) for folder in self._memory.folders]
-        return min([limit for limit in limits if limit is not None and limit < _UNLIMITED], default=None)
+        limits = (_number(self._read(folder + file)) for folder in self._memory.folders)
+        return _tightest(limit if limit is not None and limit < _UNLIMITED else None for limit in limits)
 
-    def _file(self, path: str) -> bytes:
-        """A file without the end of its line; nothing where there is none."""
+    # -- usage
+
+    def _cpu_time(self, level: int) -> tuple[float | None, float | None]:
+        """Seconds of CPU time and seconds of throttling, of the group so many levels above the process's own."""
+        stat = self._read_at(self._cpu, level, "cpu.stat")
+        throttled = _seconds(_entry(stat, b"throttled_usec"), 1e6)
+        if throttled is None:
+            throttled = _seconds(_entry(stat, b"throttled_time"), 1e9)  # version 1
+        if self._accounting is None or self._accounting.version == 2:
+            return _seconds(_entry(stat, b"usage_usec"), 1e6), throttled
+        if self._cpu is None or len(self._cpu.folders) != len(self._accounting.folders):
+            level = 0  # the two controllers of version 1 have different groups
+        return _seconds(_number(self._read_at(self._accounting, level, "cpuacct.usage")), 1e9), throttled
+
+    def _memory_usage(self, level: int) -> tuple[int | None, int | None]:
+        """Bytes in use, and bytes in use without inactive page cache, which can be reclaimed."""
+        is_v1 = self._memory is not None and self._memory.version == 1
+        used = _number(self._read_at(self._memory, level, "memory.usage_in_bytes" if is_v1 else "memory.current"))
+        stat = self._read_at(self._memory, level, "memory.stat")
+        reclaimable = _entry(stat, b"total_inactive_file" if is_v1 else b"inactive_file")
+        return used, None if used is None or reclaimable is None else max(0, used - reclaimable)
+
+    def _read_at(self, hierarchy: _Hierarchy | None, level: int, file: str) -> bytes:
+        """A file of the group so many levels above the process's own; empty if it cannot be read."""
+        if hierarchy is None or level >= len(hierarchy.folders):
+            return b""
+        return self._read(f"{hierarchy.folders[level]}/{file}")
+
+    def _read(self, path: str) -> bytes:
+        """A file without surrounding whitespace; empty if it cannot be read."""
         try:
-            return self._kernel.read(path).strip()
+            return self._files.read(path).strip()
         except OSError:
             return b""
 
-    def _own(self, place: _Place | None, file: str) -> bytes:
-        """A file of the process's own group; nothing where there is none."""
-        return b"" if place is None else self._file(f"{place.folders[0]}/{file}")
+
+def _tightest(limits: Iterable[float | None]) -> _Limit:
+    """The lowest limit, of equal ones the nearest; level 0 if there is none."""
+    found = [_Limit(limit, level) for level, limit in enumerate(limits) if limit is not None]
+    return min(found, default=_Limit(None, 0))
 
 
-def _whole(text: bytes) -> int | None:
+def _number(text: bytes) -> int | None:
     return int(text) if text.isdigit() else None
 
 
 def _entry(table: bytes, name: bytes) -> int | None:
-    """The number behind a name; a table has many, of which few are wanted."""
+    """The number after a name, in a file with one name and number per line."""
     _, _, rest = (b"\n" + table).partition(b"\n" + name + b" ")
-    return _whole(rest.partition(b"\n")[0])
+    return _number(rest.partition(b"\n")[0])
 
 
-def _scaled(value: int | None, divisor: float) -> float | None:
-    return None if value is None else value / divisor
+def _seconds(value: int | None, per_second: float) -> float | None:
+    return None if value is None else value / per_second
 
 
 def _has_overlay_root(mountinfo: bytes) -> bool:
-    """With a group that is called "/", the mark of a container in a namespace of its own."""
+    """Whether the root file system is an overlay: with "/" as group, the sign of a container in a cgroup namespace."""
     return any(b" / / " in line and b" - overlay " in line for line in mountinfo.splitlines())
 
 
+def _hierarchy(controller: str, paths: dict[str, str], mounts: dict[str, tuple[str, str]]) -> _Hierarchy | None:
+    """The groups of a controller, in version 1 if that has it; None if it is not mounted."""
+    for name, version in ((controller, 1), ("", 2)):
+        if name in paths and name in mounts:
+            root, point = mounts[name]
+            return _Hierarchy(version, _folders(paths[name], root, point))
+    return None
+
+
 def _paths(text: str) -> dict[str, str]:
-    """The group of each controller of version 1, and under "" of version 2."""
+    """The path of the process's group by controller of version 1; "" is version 2. See cgroups(7)."""
     found = {}
-    for line in text.split("\n")[:-1]:  # a group may be called anything, other ends of lines in its name included
+    for line in text.split("\n")[:-1]:  # not splitlines(): a group's name can contain other line separators
         _, controllers, path = line.split(":", 2)
         for controller in controllers.split(","):
             found[controller] = path
@@ -184,7 +206,7 @@ def _paths(text: str) -> dict[str, str]:
 
 
 def _mounts(text: str) -> dict[str, tuple[str, str]]:
-    """Root and mount point of the hierarchy of each controller of version 1, and under "" of version 2."""
+    """Root and mount point of each hierarchy by controller of version 1; "" is version 2."""
     found: dict[str, tuple[str, str]] = {}
     for line in text.split("\n")[:-1]:
         before, _, after = line.partition(" - ")
@@ -199,12 +221,12 @@ def _mounts(text: str) -> dict[str, tuple[str, str]]:
     return found
 
 
-def _ancestry(path: str, root: str, point: str) -> list[str]:
+def _folders(path: str, root: str, point: str) -> list[str]:
     """The folders from a group up to the root of its mount, the group's own first.
 
-    A container sees its own group as the root: by a namespace (the path is then "/", or begins with ".." for a group
-    outside of it), or because only a part of the hierarchy is mounted (the mount's root is then a prefix of the
-    path).
+    A container sees its own group as the root, for one of two reasons. In a cgroup namespace the path is "/", or begins
+    with ".." for a group outside of it. Otherwise only a part of the hierarchy is mounted, and the mount's root is a
+    prefix of the path.
     """
     if root != "/" and (path == root or path.startswith(root + "/")):
         path = path[len(root) :]

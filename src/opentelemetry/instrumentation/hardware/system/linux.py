@@ -1,4 +1,4 @@
-"""What the Linux kernel says in its files: each is read once for all that it answers."""
+"""LinuxMachine: values from the files of the Linux kernel."""
 
 from __future__ import annotations
 
@@ -7,310 +7,306 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from opentelemetry.instrumentation.hardware.system import mounts, procfs
-from opentelemetry.instrumentation.hardware.system import pid_namespace as pids
 from opentelemetry.instrumentation.hardware.system.cgroup import Cgroup
 from opentelemetry.instrumentation.hardware.system.files import Files, FilesystemSpace
 from opentelemetry.instrumentation.hardware.system.machine import (
+    CgroupUsage,
     Disk,
-    Group,
     Interface,
-    Limits,
     Memory,
     Mount,
     Paging,
     Process,
+    ProcessLimits,
     PythonModule,
     Swap,
     TreeProcess,
 )
+from opentelemetry.instrumentation.hardware.system.process_tree import is_proc_ours, proc_folder
 from opentelemetry.instrumentation.hardware.system.procfs import PAGE, TICKS
+
+_CPUS = "/sys/devices/system/cpu"
+_NETWORK = "/sys/class/net"
+
+_INTERFACES_PERIOD = 60.0
+"""Seconds after which the hardware interfaces are listed again."""
 
 
 class LinuxMachine:
-    """One Linux machine; what does not change is looked up once."""
+    """The local machine. A file that is missing, as in a sandbox or an old kernel, costs its own values only."""
 
     linux = True
 
-    def __init__(self, kernel: Files, psutil: PythonModule) -> None:
-        self._kernel = kernel
+    def __init__(self, files: Files, psutil: PythonModule) -> None:
+        self._files = files
         self._psutil = psutil
         self._folders: dict[int, str] = {}
-        self._groups: dict[int, Cgroup] = {}
-        self._pressures: list[tuple[str, str]] | None = None
-        self._whole: dict[str, bool] = {}
+        self._cgroups: dict[int, Cgroup] = {}
+        self._pressure_files: list[tuple[str, str]] | None = None
+        self._is_hardware: dict[str, bool] = {}
+        self._hardware_interfaces: tuple[float, list[str]] | None = None
         self._mount_table = b""
         self._stable_mounts: tuple[bytes, Sequence[Mount]] = b"", ()
-        self._physical: tuple[float, list[str]] | None = None
-
-    def _file(self, path: str) -> bytes:
-        """A file; nothing where this kernel, or the sandbox around us, has none."""
-        try:
-            return self._kernel.read(path)
-        except OSError:
-            return b""
-
-    def _answers(self, path: str) -> bool:
-        try:
-            self._kernel.read(path)
-        except OSError:
-            return False
-        return True
-
-    def _text(self, path: str) -> str | None:
-        try:
-            return self._kernel.read(path).decode().strip()
-        except (OSError, UnicodeDecodeError):
-            return None
-
-    def _number(self, path: str) -> int | None:
-        text = self._text(path)
-        return int(text) if text is not None and text.lstrip("-").isdigit() else None
 
     # -- processor
 
-    def cpu(self) -> Mapping[str, float]:
-        first, end, _ = self._file("/proc/stat").partition(b"\n")
-        return procfs.modes(first.split()) if end else {}
+    def cpu_times(self) -> Mapping[str, float]:
+        first, end, _ = self._read("/proc/stat").partition(b"\n")
+        return procfs.cpu_times(first.split()) if end else {}
 
-    def cpus(self) -> Mapping[int, Mapping[str, float]]:
-        found = {}
-        for line in procfs.lines(self._file("/proc/stat"))[1:]:
+    def cpu_times_by_cpu(self) -> Mapping[int, Mapping[str, float]]:
+        times = {}
+        for line in procfs.lines(self._read("/proc/stat"))[1:]:
             if not line.startswith(b"cpu"):
                 break
             columns = line.split()
-            found[int(columns[0][3:])] = procfs.modes(columns)
-        return found
+            times[int(columns[0][3:])] = procfs.cpu_times(columns)
+        return times
 
-    def counts(self) -> tuple[int | None, int | None]:
-        cpus = [name for name in self._names("/sys/devices/system/cpu") if name[:3] == "cpu" and name[3:].isdigit()]
-        cores = {self._core(f"/sys/devices/system/cpu/{name}/topology/") for name in cpus} - {None}
-        return self._kernel.online(), len(cores) or None
+    def cpu_counts(self) -> tuple[int | None, int | None]:
+        cores = {self._core(f"{_CPUS}/cpu{number}/topology/") for number in self._cpu_numbers()} - {b""}
+        return self._files.online(), len(cores) or None
 
-    def _core(self, topology: str) -> bytes | None:
-        """The logical CPUs of a core, which tell it from all others; before 4.18 they have another name."""
-        for file in ("core_cpus_list", "thread_siblings_list"):
-            try:
-                return self._kernel.read(topology + file)
-            except OSError:
-                continue  # offline
-        return None
+    def _core(self, topology: str) -> bytes:
+        """The logical CPUs of a core, which identify it; empty for a CPU that is offline."""
+        return self._read(topology + "core_cpus_list") or self._read(topology + "thread_siblings_list")  # before 4.18
 
-    def frequencies(self) -> Mapping[int, float]:
-        found = {}
-        for name in self._names("/sys/devices/system/cpu"):
-            if name.startswith("cpu") and name[3:].isdigit():
-                khz = self._number(f"/sys/devices/system/cpu/{name}/cpufreq/scaling_cur_freq")
-                if khz is not None:
-                    found[int(name[3:])] = khz * 1e3
-        return found
+    def cpu_frequencies(self) -> Mapping[int, float]:
+        frequencies = {}
+        for number in self._cpu_numbers():
+            khz = self._read(f"{_CPUS}/cpu{number}/cpufreq/scaling_cur_freq").strip()
+            if khz.isdigit():
+                frequencies[number] = int(khz) * 1e3
+        return frequencies
 
-    def load(self) -> tuple[float, float, float] | None:
-        columns = self._file("/proc/loadavg").split()
+    def _cpu_numbers(self) -> list[int]:
+        return [int(name[3:]) for name in self._names(_CPUS) if name.startswith("cpu") and name[3:].isdigit()]
+
+    def load_averages(self) -> tuple[float, float, float] | None:
+        columns = self._read("/proc/loadavg").split()
         return (float(columns[0]), float(columns[1]), float(columns[2])) if len(columns) > 3 else None
 
     # -- memory
 
     def memory(self) -> tuple[Memory | None, Swap | None]:
-        return procfs.meminfo(self._file("/proc/meminfo"))
+        return procfs.meminfo(self._read("/proc/meminfo"))
 
     def total_memory(self) -> int | None:
         try:
-            return self._kernel.physical_memory()
+            return self._files.physical_memory()
         except OSError:
             return None
 
     def paging(self) -> Paging:
-        return procfs.vmstat(self._file("/proc/vmstat"))
+        return procfs.vmstat(self._read("/proc/vmstat"))
 
     # -- disks and network
 
     def disks(self) -> Mapping[str, Disk]:
-        return dict(procfs.diskstats(self._file("/proc/diskstats"), self._is_whole))
+        return dict(procfs.diskstats(self._read("/proc/diskstats"), self._is_hardware_disk))
 
-    def _is_whole(self, name: str) -> bool:
-        """A disk with a device behind it: no partition, no loop or ram disk, nothing built on other disks."""
-        whole = self._whole.get(name)
-        if whole is None:
-            backed = self._kernel.exists(_block(name) + "/device")
-            whole = self._whole[name] = backed and not name.startswith(("sr", "fd", "nbd"))
-        return whole
+    def _is_hardware_disk(self, name: str) -> bool:
+        """Whether a device is behind a disk. Partitions, loop and RAM disks, RAID and LVM volumes have none."""
+        if name not in self._is_hardware:
+            folder = "/sys/block/" + name.replace("/", "!")
+            has_device = self._files.exists(folder + "/device")
+            self._is_hardware[name] = has_device and not name.startswith(("sr", "fd", "nbd"))
+        return self._is_hardware[name]
 
     def interfaces(self, names: Sequence[str] | None = None) -> Mapping[str, Interface]:
-        chosen = self._chosen() if names is None else names
-        return dict(procfs.net_dev(self._file("/proc/net/dev"), chosen))
+        wanted = self._default_interfaces() if names is None else names
+        return dict(procfs.net_dev(self._read("/proc/net/dev"), wanted))
 
-    def _chosen(self) -> list[str]:
-        """Interfaces with a device behind them, a bond instead of its members; looked up once a minute.
+    def _default_interfaces(self) -> list[str]:
+        """The interfaces that are hardware, and bonds instead of their members.
 
-        In a container's own network nothing has a device: there it is what carries the default route.
+        A container's network has no hardware; there it is the interfaces of the default routes.
         """
-        now = self._kernel.uptime()
-        if self._physical is None or now - self._physical[0] >= 60:
-            found = []
-            for name in self._names("/sys/class/net"):
-                folder = f"/sys/class/net/{name}"
-                # Of a bond, or of a virtual machine's adapter that counts what its hardware one carries (Azure).
-                member = any(self._kernel.exists(f"{folder}/master/{mark}") for mark in ("bonding", "device"))
-                if self._kernel.exists(folder + "/bonding") or (self._kernel.exists(folder + "/device") and not member):
-                    found.append(name)
-            self._physical = now, found or procfs.routed(self._text("/proc/net/route") or "")
-        return self._physical[1]
+        now = self._files.uptime()
+        if self._hardware_interfaces is None or now - self._hardware_interfaces[0] >= _INTERFACES_PERIOD:
+            names = [name for name in self._names(_NETWORK) if self._is_hardware_interface(f"{_NETWORK}/{name}")]
+            if not names:
+                names = procfs.default_interfaces(self._read("/proc/net/route").decode(errors="replace"))
+            self._hardware_interfaces = now, names
+        return self._hardware_interfaces[1]
+
+    def _is_hardware_interface(self, folder: str) -> bool:
+        if self._files.exists(folder + "/bonding"):
+            return True
+        # The master is a bond, or the virtual adapter of a VM that counts the traffic of the hardware one (Azure).
+        has_master = any(self._files.exists(f"{folder}/master/{sign}") for sign in ("bonding", "device"))
+        return self._files.exists(folder + "/device") and not has_master
 
     def connections(self) -> Mapping[tuple[str, str], int]:
-        four, six = (procfs.sockstat(self._file(f"/proc/net/{name}")) for name in ("sockstat", "sockstat6"))
-        found: dict[tuple[str, str], int] = {}
-        if "TCP" in four:
-            established = procfs.established(self._file("/proc/net/snmp"))
+        ipv4, ipv6 = (procfs.sockstat(self._read(f"/proc/net/{name}")) for name in ("sockstat", "sockstat6"))
+        counts: dict[tuple[str, str], int] = {}
+        if "TCP" in ipv4:
+            established = procfs.established(self._read("/proc/net/snmp"))
             if established is not None:
-                found["tcp", "established"] = established
-            if "tw" in four["TCP"]:
-                found["tcp", "time_wait"] = four["TCP"]["tw"]
-        if "inuse" in four.get("UDP", {}):
-            found["udp", ""] = four["UDP"]["inuse"] + six.get("UDP6", {}).get("inuse", 0)
-        return found
-
-    def states(self) -> Mapping[str, int]:
-        found: dict[str, int] = {}
-        for name in self._names("/proc"):
-            if name.isdigit():
-                try:
-                    state = procfs.state(self._kernel.read(f"/proc/{name}/stat"))
-                except OSError:
-                    continue
-                if state:
-                    found[state] = found.get(state, 0) + 1
-        return found
+                counts["tcp", "established"] = established
+            if "tw" in ipv4["TCP"]:
+                counts["tcp", "time_wait"] = ipv4["TCP"]["tw"]
+        if "inuse" in ipv4.get("UDP", {}):
+            counts["udp", ""] = ipv4["UDP"]["inuse"] + ipv6.get("UDP6", {}).get("inuse", 0)
+        return counts
 
     # -- the rest of the host
 
+    def process_states(self) -> Mapping[str, int]:
+        counts: dict[str, int] = {}
+        for name in self._names("/proc"):
+            if name.isdigit():
+                with suppress(OSError):  # the process has ended
+                    state = procfs.state(self._files.read(f"/proc/{name}/stat"))
+                    if state:
+                        counts[state] = counts.get(state, 0) + 1
+        return counts
+
     def pressure(self) -> Mapping[tuple[str, str], float]:
-        if self._pressures is None:
+        if self._pressure_files is None:
             paths = [(resource, f"/proc/pressure/{resource}") for resource in ("cpu", "memory", "io")]
-            self._pressures = [(resource, path) for resource, path in paths if self._answers(path)]
-        found = {}
-        for resource, path in self._pressures:
-            for kind, seconds in procfs.pressure(self._file(path)).items():
-                if (resource, kind) != ("cpu", "full"):  # means nothing for a whole system: always 0
-                    found[resource, kind] = seconds
-        return found
+            self._pressure_files = [(resource, path) for resource, path in paths if self._is_readable(path)]
+        stalled = {}
+        for resource, path in self._pressure_files:
+            for kind, seconds in procfs.pressure(self._read(path)).items():
+                if (resource, kind) != ("cpu", "full"):  # undefined for a whole system: always 0
+                    stalled[resource, kind] = seconds
+        return stalled
+
+    def _is_readable(self, path: str) -> bool:
+        """Whether reading works: with PSI disabled at boot, the files exist and reading them fails."""
+        try:
+            self._files.read(path)
+        except OSError:
+            return False
+        return True
 
     def uptime(self) -> float:
-        return self._kernel.uptime()
-
-    def _names(self, path: str) -> Sequence[str]:
-        try:
-            return self._kernel.names(path)
-        except OSError:
-            return ()
+        return self._files.uptime()
 
     # -- file systems
 
     def mounts(self) -> Sequence[Mount]:
         table = self._mountinfo()
         if table != self._stable_mounts[0]:
-            self._stable_mounts = table, mounts.stable(table, self._text("/proc/filesystems") or "")
+            types = self._read("/proc/filesystems").decode(errors="replace")
+            self._stable_mounts = table, mounts.stable(table, types)
         return self._stable_mounts[1]
 
     def mount(self, path: str) -> Mount:
-        return mounts.below(self._mountinfo(), path)
+        return mounts.containing(self._mountinfo(), path)
 
     def _mountinfo(self) -> bytes:
         """The table of mounts; the last one that was read if it cannot be read now."""
         with suppress(OSError):
-            self._mount_table = self._kernel.read("/proc/self/mountinfo")
+            self._mount_table = self._files.read("/proc/self/mountinfo")
         return self._mount_table
 
     def space(self, path: str) -> FilesystemSpace:
-        return self._kernel.space(path)
+        return self._files.space(path)
 
     # -- processes
 
-    def _folder(self, pid: int) -> str:
-        found = self._folders.get(pid)
-        if found is None:
-            found = self._folders[pid] = pids.folder(self._kernel, pid)
-        return found
-
     def process(self, pid: int) -> Process:
-        folder, mine = self._folder(pid), pid == os.getpid()
-        fields = procfs.stat(self._kernel.read(folder + "/stat"))
-        statm = self._kernel.read(folder + "/statm").split()
-        usage = self._kernel.usage() if mine else None
-        ended = fields[0] == b"Z"  # its parent has not looked yet
-        io = self._file(folder + "/io")  # nothing of another user's process
+        folder = self._folder(pid)
+        fields = procfs.stat(self._files.read(folder + "/stat"))
+        statm = self._files.read(folder + "/statm").split()
+        usage = self._files.usage() if pid == os.getpid() else None
+        is_zombie = fields[0] == b"Z"
+        io = self._read(folder + "/io")  # empty for a process of another user
         return Process(
             user=usage.user if usage else int(fields[11]) / TICKS,
             system=usage.system if usage else int(fields[12]) / TICKS,
-            threads=None if ended else int(fields[17]),
-            resident=None if ended else int(statm[1]) * PAGE,
-            virtual=None if ended else int(statm[0]) * PAGE,
+            threads=None if is_zombie else int(fields[17]),
+            resident=None if is_zombie else int(statm[1]) * PAGE,
+            virtual=None if is_zombie else int(statm[0]) * PAGE,
             minor=usage.minor if usage else int(fields[7]),
             major=usage.major if usage else int(fields[9]),
-            uptime=self._kernel.uptime() - int(fields[19]) / TICKS,
+            uptime=self._files.uptime() - int(fields[19]) / TICKS,
             voluntary=usage.voluntary if usage else None,
             involuntary=usage.involuntary if usage else None,
             read=procfs.entry(io, b"\nread_bytes: "),
             written=procfs.entry(io, b"\nwrite_bytes: "),
             reads=procfs.entry(io, b"\nsyscr: "),
             writes=procfs.entry(io, b"\nsyscw: "),
-            descriptors=None if ended else self._count(folder + "/fd"),
+            descriptors=None if is_zombie else self._count(folder + "/fd"),
         )
 
-    def _count(self, folder: str) -> int | None:
-        try:
-            return self._kernel.count(folder)
-        except OSError:
-            return None
-
-    def tree(self, pid: int) -> Sequence[int]:
-        if pid == os.getpid() and not self._kernel.has_children():
+    def descendants(self, pid: int) -> Sequence[int]:
+        if pid == os.getpid() and not self._files.has_children():
             return ()
-        found: list[int] = []
+        pids: list[int] = []
         waiting = [self._folder(pid)]
         while waiting:
             folder = f"{waiting.pop()}/task"
-            for task in self._names(folder):
+            for thread in self._names(folder):
                 try:
-                    children = [int(child) for child in self._kernel.read(f"{folder}/{task}/children").split()]
+                    children = [int(child) for child in self._files.read(f"{folder}/{thread}/children").split()]
                 except FileNotFoundError:
-                    if not self._kernel.exists(f"{folder}/{task}"):
-                        continue  # the thread ended
-                    number = pid if pids.are_ours(self._kernel) else int(self._kernel.link("/proc/self"))
-                    return [int(child) for child in self._psutil.call("Process.children", number, True)]
+                    if not self._files.exists(f"{folder}/{thread}"):
+                        continue  # the thread has ended
+                    return self._descendants_by_psutil(pid)  # a kernel without CONFIG_PROC_CHILDREN
                 except OSError:
                     continue
-                found += children
+                pids += children
                 waiting += (f"/proc/{child}" for child in children)
-        return found
+        return pids
 
-    def relative(self, pid: int) -> TreeProcess:
-        fields = procfs.stat(self._kernel.read(f"/proc/{pid}/stat"))
+    def _descendants_by_psutil(self, pid: int) -> list[int]:
+        number = pid if is_proc_ours(self._files) else int(self._files.link("/proc/self"))
+        return [int(child) for child in self._psutil.call("Process.children", number, True)]
+
+    def tree_process(self, pid: int) -> TreeProcess:
+        fields = procfs.stat(self._files.read(f"/proc/{pid}/stat"))
+        started = int(fields[19]) / TICKS
         return TreeProcess(
             pid,
-            int(fields[19]) / TICKS,
-            self._kernel.uptime() - int(fields[19]) / TICKS,
+            started,
+            self._files.uptime() - started,
             (int(fields[11]) + int(fields[12])) / TICKS,
             int(fields[21]) * PAGE,
             int(fields[17]),
         )
 
-    def limits(self, pid: int) -> Limits:
+    def limits(self, pid: int) -> ProcessLimits:
         quota, memory = self._cgroup(pid).limits()
         try:
-            cpus: float = self._kernel.affinity(pid)
+            cpus: float = self._files.affinity(pid)
         except OSError:
-            cpus = self._kernel.online()
-        return Limits(min(cpus, quota) if quota else cpus, memory)
+            cpus = self._files.online()
+        return ProcessLimits(min(cpus, quota) if quota else cpus, memory)
 
-    def group(self, pid: int) -> Group:
-        return self._cgroup(pid).read()
+    def cgroup(self, pid: int) -> CgroupUsage:
+        return self._cgroup(pid).usage()
 
     def _cgroup(self, pid: int) -> Cgroup:
-        if pid not in self._groups:
-            self._groups[pid] = Cgroup(self._kernel, self._folder(pid))
-        return self._groups[pid]
+        if pid not in self._cgroups:
+            self._cgroups[pid] = Cgroup(self._files, self._folder(pid))
+        return self._cgroups[pid]
 
+    def _folder(self, pid: int) -> str:
+        if pid not in self._folders:
+            self._folders[pid] = proc_folder(self._files, pid)
+        return self._folders[pid]
 
-def _block(disk: str) -> str:
-    """The folder of a disk, which a partition has not."""
-    return "/sys/block/" + disk.replace("/", "!")
+    # -- files that may be missing
+
+    def _read(self, path: str) -> bytes:
+        """A file; empty if it cannot be read."""
+        try:
+            return self._files.read(path)
+        except OSError:
+            return b""
+
+    def _names(self, path: str) -> Sequence[str]:
+        """The entries of a folder; none if it cannot be read."""
+        try:
+            return self._files.names(path)
+        except OSError:
+            return ()
+
+    def _count(self, path: str) -> int | None:
+        try:
+            return self._files.count(path)
+        except OSError:
+            return None

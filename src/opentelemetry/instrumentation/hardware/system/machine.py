@@ -1,8 +1,8 @@
-"""What a machine can say of itself, in base units, however it is asked.
+"""Machine: what an operating system reports about itself and its processes, in base units.
 
-Two readers give the same shapes: :class:`~.linux.LinuxMachine` parses the kernel's files,
-:class:`~.portable.PsutilMachine` asks psutil. The sources turn the shapes into points; so a number means the same
-on every system. ``None`` and a missing key mean that this machine does not say it.
+There are two implementations with the same value types: :class:`~.linux.LinuxMachine` parses the kernel's files,
+:class:`~.psutil_backend.PsutilMachine` calls psutil. Sources turn these values into points, so a metric means the same
+on every system. ``None`` and missing keys stand for values that the system does not report.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from opentelemetry.instrumentation.hardware.system.files import Files, Filesyste
 
 
 class Memory(NamedTuple):
-    """Bytes; used is total - free - cached - buffers, so that the states sum to the total."""
+    """Memory in bytes. ``used``, ``free``, ``cached`` and ``buffers`` sum to the total."""
 
     total: int
     available: int | None
@@ -25,18 +25,19 @@ class Memory(NamedTuple):
 
     @property
     def used(self) -> int:
+        """Memory that is neither free nor used as a cache."""
         return max(0, self.total - self.free - self.cached - self.buffers)
 
 
 class Swap(NamedTuple):
-    """Bytes."""
+    """Swap space in bytes."""
 
     total: int
     free: int
 
 
 class Paging(NamedTuple):
-    """Counts since boot."""
+    """Page faults and swapped pages since boot."""
 
     minor: int | None
     major: int | None
@@ -45,7 +46,7 @@ class Paging(NamedTuple):
 
 
 class Disk(NamedTuple):
-    """Bytes, counts and seconds since boot."""
+    """Bytes, operations and seconds of a disk since boot."""
 
     read: int
     written: int
@@ -57,7 +58,7 @@ class Disk(NamedTuple):
 
 
 class Interface(NamedTuple):
-    """Bytes and counts since the interface came up."""
+    """Bytes and packets of a network interface since it was created."""
 
     sent: int
     received: int
@@ -70,22 +71,22 @@ class Interface(NamedTuple):
 
 
 class Mount(NamedTuple):
-    """A file system and where it is."""
+    """A mounted file system."""
 
     path: str
     device: str
     type: str
 
 
-class Limits(NamedTuple):
-    """What a process may use: CPUs by affinity and cgroup, bytes by the tightest limit (None where there is none)."""
+class ProcessLimits(NamedTuple):
+    """CPUs by affinity and cgroup quota, and bytes by the tightest cgroup limit, which a process may use."""
 
     cpus: float
     memory: int | None
 
 
-class Group(NamedTuple):
-    """What a process's cgroup says; seconds and bytes."""
+class CgroupUsage(NamedTuple):
+    """Usage and limits of a process's cgroup, in seconds, bytes and CPUs."""
 
     cpu_time: float | None
     throttled: float | None
@@ -96,7 +97,10 @@ class Group(NamedTuple):
 
 
 class Process(NamedTuple):
-    """One process: seconds and counts since its start, bytes now; of one that has ended the totals remain."""
+    """One process: seconds and counts since its start, and bytes now.
+
+    The sizes of a zombie are ``None``; its totals are final.
+    """
 
     user: float
     system: float
@@ -117,89 +121,104 @@ class Process(NamedTuple):
 
 
 class TreeProcess(NamedTuple):
-    """What a tree needs of one of its processes."""
+    """One process of a process tree: seconds, bytes and a count.
+
+    ``started`` tells processes apart that have had the same pid.
+    """
 
     pid: int
-    born: float
+    started: float
     age: float
-    cpu: float
+    cpu_time: float
     resident: int
     threads: int
 
 
 class Machine(Protocol):
-    """The questions that sources ask."""
+    """The values that sources read."""
 
     linux: bool
 
-    def cpu(self) -> Mapping[str, float]:
+    def cpu_times(self) -> Mapping[str, float]:
         """Seconds by ``cpu.mode``, all logical CPUs together."""
 
-    def cpus(self) -> Mapping[int, Mapping[str, float]]:
+    def cpu_times_by_cpu(self) -> Mapping[int, Mapping[str, float]]:
         """Seconds by ``cpu.mode`` for each logical CPU."""
 
-    def counts(self) -> tuple[int | None, int | None]:
-        """Logical CPUs and physical cores."""
+    def cpu_counts(self) -> tuple[int | None, int | None]:
+        """The number of logical CPUs and of physical cores."""
 
-    def frequencies(self) -> Mapping[int, float]:
-        """Hz of each logical CPU."""
+    def cpu_frequencies(self) -> Mapping[int, float]:
+        """The frequency of each logical CPU in Hz."""
 
-    def load(self) -> tuple[float, float, float] | None:
+    def load_averages(self) -> tuple[float, float, float] | None:
         """Load over 1, 5 and 15 minutes."""
 
     def memory(self) -> tuple[Memory | None, Swap | None]:
-        """Memory and swap, of one reading."""
+        """Memory and swap space, from one reading."""
 
     def total_memory(self) -> int | None:
-        """Bytes of memory; on Linux without reading a file that can hang."""
+        """Memory in bytes. On Linux this does not read ``/proc/meminfo``, which can hang."""
 
     def paging(self) -> Paging:
-        """Faults and swapped pages."""
+        """Page faults and swapped pages."""
 
     def disks(self) -> Mapping[str, Disk]:
-        """Whole disks, each once."""
+        """The disks that are hardware, without partitions."""
 
     def interfaces(self, names: Sequence[str] | None = None) -> Mapping[str, Interface]:
-        """The named interfaces; by default the physical ones."""
+        """The named interfaces; by default those that are hardware."""
 
     def connections(self) -> Mapping[tuple[str, str], int]:
-        """Sockets by transport and state."""
+        """The number of sockets by transport and state."""
 
-    def states(self) -> Mapping[str, int]:
-        """Processes by state."""
+    def process_states(self) -> Mapping[str, int]:
+        """The number of processes by state."""
 
     def pressure(self) -> Mapping[tuple[str, str], float]:
-        """Seconds that tasks waited, by resource and some/full."""
+        """Seconds that tasks were stalled, by resource and kind (some, full)."""
 
     def uptime(self) -> float:
         """Seconds since boot."""
 
     def mounts(self) -> Sequence[Mount]:
-        """Stable mounts of real file systems."""
+        """Mounts of real file systems, without those of containers and images."""
 
     def mount(self, path: str) -> Mount:
-        """The mount that a path lies on."""
+        """The mount that contains a path.
+
+        Raises:
+            FileNotFoundError: no mount contains it.
+        """
 
     def space(self, path: str) -> FilesystemSpace:
-        """The space of a file system. May block."""
+        """The space of a file system. Blocks while a network file system does not respond."""
 
     def process(self, pid: int) -> Process:
-        """One process."""
+        """One process.
 
-    def tree(self, pid: int) -> Sequence[int]:
-        """All descendants of a process, by the numbers that :meth:`relative` knows."""
+        Raises:
+            OSError: the process has ended.
+        """
 
-    def relative(self, pid: int) -> TreeProcess:
-        """A process of a tree."""
+    def descendants(self, pid: int) -> Sequence[int]:
+        """The pids of all descendants of a process, as :meth:`tree_process` takes them."""
 
-    def limits(self, pid: int) -> Limits:
-        """What a process may use."""
+    def tree_process(self, pid: int) -> TreeProcess:
+        """One descendant.
 
-    def group(self, pid: int) -> Group:
+        Raises:
+            OSError: the process has ended.
+        """
+
+    def limits(self, pid: int) -> ProcessLimits:
+        """CPUs and memory that a process may use."""
+
+    def cgroup(self, pid: int) -> CgroupUsage:
         """The cgroup of a process.
 
         Raises:
-            Unavailable: where the process runs neither in a container nor under a limit.
+            Unavailable: the process runs neither in a container nor under a limit.
         """
 
 
@@ -211,7 +230,7 @@ class PythonModule(Protocol):
 
 
 class Drivers(Protocol):
-    """Access to the files of the kernel and to Python modules."""
+    """Access to the kernel's files and to Python modules."""
 
     def files(self) -> Files:
         """The kernel's files.

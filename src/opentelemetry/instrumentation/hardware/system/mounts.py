@@ -1,14 +1,14 @@
-"""Which file systems of a Linux machine stay: no container's, no image's, none that is only a part of another."""
+"""Mounts of a Linux machine, from ``/proc/self/mountinfo`` (proc_pid_mountinfo(5))."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from opentelemetry.instrumentation.hardware.system.machine import Mount
 
-# Mounts that come and go with containers, pods, snaps and users.
-_PASSING = (
+_TEMPORARY = (
     "/proc",
     "/sys",
     "/dev",
@@ -19,72 +19,93 @@ _PASSING = (
     "/var/lib/containerd",
     "/var/lib/kubelet",
 )
+"""Below these, mounts come and go with containers, pods, snaps and users."""
+
 _IMAGES = frozenset({"squashfs", "iso9660", "erofs", "udf", "cramfs"})
+"""Read-only images, which are always full."""
+
 _UNBACKED = frozenset({"btrfs", "zfs", "overlay", "virtiofs", "fuseblk", "bcachefs"})
-"""Real file systems that /proc/filesystems calls nodev, or that a container's root is."""
+"""Real file systems that ``/proc/filesystems`` lists as nodev, and overlay, which a container's root is."""
+
+
+class _Entry(NamedTuple):
+    """One line of mountinfo."""
+
+    id: str
+    parent: str
+    filesystem: str
+    """The device number, major:minor."""
+    root: str
+    """The folder of the file system that is mounted."""
+    mount: Mount
 
 
 def stable(mountinfo: bytes, filesystems: str) -> Sequence[Mount]:
-    """The mounts that stay, each file system once, where its path is shortest.
+    """Mounts of real file systems, without those of containers and images; each file system once, at its shortest path.
 
     Args:
         mountinfo: ``/proc/self/mountinfo``.
-        filesystems: ``/proc/filesystems``, which says what has a disk behind it.
+        filesystems: ``/proc/filesystems``, which marks types without a disk as nodev.
     """
     real = _UNBACKED | {line.strip() for line in filesystems.splitlines() if not line.startswith("nodev")}
-    found: dict[str, Mount] = {}
-    for number, root, mount in _seen(mountinfo):
+    mounts: dict[str, Mount] = {}
+    for entry in _visible(list(_entries(mountinfo))):
+        mount = entry.mount
         if mount.type not in real or mount.type in _IMAGES or (mount.type == "overlay" and mount.path != "/"):
             continue
-        if mount.path != "/" and (root != "/" and mount.type != "btrfs"):
-            continue  # a part of a file system bound somewhere else
-        if any(mount.path == passing or mount.path.startswith(passing + "/") for passing in _PASSING):
+        if mount.path != "/" and entry.root != "/" and mount.type != "btrfs":
+            continue  # a bind mount of a folder
+        if any(mount.path == folder or mount.path.startswith(folder + "/") for folder in _TEMPORARY):
             continue
-        key = mount.device if mount.type == "btrfs" else number
-        if key not in found or len(mount.path) < len(found[key].path):
-            found[key] = mount
-    return sorted(found.values())
+        key = mount.device if mount.type == "btrfs" else entry.filesystem  # subvolumes have numbers of their own
+        if key not in mounts or len(mount.path) < len(mounts[key].path):
+            mounts[key] = mount
+    return sorted(mounts.values())
 
 
-def below(mountinfo: bytes, path: str) -> Mount:
-    """The mount that a path lies on.
+def containing(mountinfo: bytes, path: str) -> Mount:
+    """The mount that contains a path.
 
     Raises:
-        FileNotFoundError: where there is none.
+        FileNotFoundError: no mount contains it.
     """
     best = None
-    for _, _, _, _, mount in _mounted(mountinfo):
-        inside = mount.path in ("/", path) or path.startswith(mount.path + "/")
-        if inside and (best is None or len(mount.path) >= len(best.path)):  # a later mount covers an earlier one
+    for entry in _entries(mountinfo):
+        mount = entry.mount
+        is_inside = mount.path in ("/", path) or path.startswith(mount.path + "/")
+        if is_inside and (best is None or len(mount.path) >= len(best.path)):  # a later mount covers an earlier one
             best = mount
     if best is None:
-        raise FileNotFoundError(f"no file system is mounted on the way to {path}")
+        raise FileNotFoundError(f"no mounted file system contains {path}")
     return best
 
 
-def _mounted(mountinfo: bytes) -> Iterator[tuple[str, str, str, str, Mount]]:
-    """Of each line: its number, that of the mount on which it stands, the file system, what of that it shows, where."""
+def _entries(mountinfo: bytes) -> Iterator[_Entry]:
     for line in mountinfo.decode(errors="surrogateescape").split("\n")[:-1]:
         before, _, after = line.partition(" - ")
-        fields, kind = before.split(" "), after.split(" ")  # other blanks are a part of names
+        fields, kind = before.split(" "), after.split(" ")  # other whitespace is a part of names
         mount = Mount(_unescape(fields[4]), _unescape(kind[1]), kind[0])
-        yield fields[0], fields[1], fields[2], _unescape(fields[3]), mount
+        yield _Entry(fields[0], fields[1], fields[2], _unescape(fields[3]), mount)
 
 
-def _seen(mountinfo: bytes) -> Iterator[tuple[str, str, Mount]]:
-    """File system, root and mount of those that no other mount covers: asked by its path, that one would answer."""
-    lines = [*_mounted(mountinfo)]
-    places = {number: (parent, mount.path) for number, parent, _, _, mount in lines if number != parent}
-    covered = {parent for parent, path in places.values() if parent in places and places[parent][1] == path}
-    for number, _, system, root, mount in lines:
-        hidden, at = number in covered, number
-        while not hidden and at in places:
-            at, path = places[at]
-            hidden = at in covered and places[at][1] != path
-        if not hidden:
-            yield system, root, mount
+def _visible(entries: list[_Entry]) -> Iterator[_Entry]:
+    """The mounts that no later mount covers. The path of a covered mount leads to the covering one."""
+    by_id = {entry.id: entry for entry in entries if entry.id != entry.parent}
+    covered = {
+        entry.parent
+        for entry in by_id.values()
+        if entry.parent in by_id and by_id[entry.parent].mount.path == entry.mount.path
+    }
+    for entry in entries:
+        is_hidden, at = entry.id in covered, entry.id
+        while not is_hidden and at in by_id:  # or inside of a covered one
+            inner = by_id[at]
+            at = inner.parent
+            is_hidden = at in covered and by_id[at].mount.path != inner.mount.path
+        if not is_hidden:
+            yield entry
 
 
 def _unescape(text: str) -> str:
-    """Blanks and the like are octal in mountinfo."""
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)
+    """Replace the octal escapes of whitespace and backslashes."""
+    return re.sub(r"\\([0-7]{3})", lambda escape: chr(int(escape[1], 8)), text)

@@ -1,97 +1,123 @@
-"""Whose a process is that a driver names: of the observed program and its children, or somebody else's.
+"""ProcessTree: the observed process and its descendants, and which pids of a driver belong to them.
 
-Drivers name processes by the numbers of the host. A program in a container knows its processes by other numbers, and
-the same number may be somebody else's on the host; so there a number alone proves nothing.
+Drivers report the pids of the host. In a container, processes have other pids in their own PID namespace
+(pid_namespaces(7)), and an equal number can be another process on the host; so there a pid alone proves nothing.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from contextlib import suppress
 
 from opentelemetry.instrumentation.hardware.model import Unavailable
-from opentelemetry.instrumentation.hardware.system import pid_namespace as numbers
 from opentelemetry.instrumentation.hardware.system.files import Files
 from opentelemetry.instrumentation.hardware.system.machine import Machine
 
-_OUTERMOST = "pid:[4026531836]"
-"""The process namespace of the host: the kernel gives it this number (``PROC_PID_INIT_INO``)."""
+_HOST_NAMESPACE = "pid:[4026531836]"
+"""The PID namespace of the host: the kernel gives it a fixed number (``PROC_PID_INIT_INO``)."""
 
 
 class ProcessTree:
-    """The observed program: a process and all its descendants.
+    """A process and all its descendants.
 
     Args:
-        machine: knows the descendants.
-        kernel: None where it is not Linux.
+        machine: lists the descendants.
+        files: the kernel's files; None if the system is not Linux.
         pid: the process.
-        evidence: the device files, one of which a program opens to compute, and that asking the driver does not open.
+        evidence: device files that a program opens to compute. Querying the driver must not open them.
 
     Attributes:
-        folders: those of its processes in ``/proc``, at the newest look.
+        folders: the folders of the processes in ``/proc``, as of the last :meth:`look`.
+        on_host: whether the driver's pids are those of this process's PID namespace.
     """
 
-    def __init__(self, machine: Machine, kernel: Files | None, pid: int, *evidence: str) -> None:
+    def __init__(self, machine: Machine, files: Files | None, pid: int, *evidence: str) -> None:
         self._machine = machine
-        self._kernel = kernel
+        self._files = files
         self._pid = pid
         self._evidence = evidence
-        self._names: dict[int, str] = {}
-        self.on_host = kernel is None or self._is_outermost(kernel)
+        self._folder_by_pid: dict[int, str] = {}
+        self.on_host = files is None or _is_host_namespace(files)
         self.folders: list[str] = []
 
-    @staticmethod
-    def _is_outermost(kernel: Files) -> bool:
-        try:
-            return kernel.link("/proc/self/ns/pid") == _OUTERMOST
-        except OSError:  # a kernel without process namespaces
-            return True
-
     def look(self) -> None:
-        """Walk the tree: it is what :meth:`among` goes by until the next look."""
+        """Walk the tree again, for :meth:`among`."""
         processes = self._processes()
         self.folders = [folder for _, folder in processes]
-        if self.on_host or self._kernel is None:
-            self._names = dict(processes)
+        if self.on_host or self._files is None:
+            self._folder_by_pid = dict(processes)
         else:
-            self._names = {name: folder for pid, folder in processes for name in self._chain(self._kernel, pid, folder)}
+            self._folder_by_pid = {
+                number: folder for pid, folder in processes for number in _namespace_pids(self._files, pid, folder)
+            }
 
     def _processes(self) -> list[tuple[int, str]]:
-        """The tree, each with its folder; nobody where ``/proc`` does not tell which process is meant."""
+        """The pid and folder of each process; none if ``/proc`` belongs to another PID namespace."""
         own = f"/proc/{self._pid}"
-        if self._kernel is not None:
+        if self._files is not None:
             try:
-                own = numbers.folder(self._kernel, self._pid)
+                own = proc_folder(self._files, self._pid)
             except Unavailable:
                 return []
-        return [(self._pid, own), *((pid, f"/proc/{pid}") for pid in self._machine.tree(self._pid))]
-
-    @staticmethod
-    def _chain(kernel: Files, pid: int, folder: str) -> list[int]:
-        """The numbers of a process in each namespace that it is in, as far as they can be seen from here."""
-        with suppress(OSError, ValueError):
-            for line in kernel.read(f"{folder}/status").splitlines():
-                if line.startswith(b"NSpid:"):
-                    return [int(word) for word in line.split()[1:]]
-        return [pid]
+        return [(self._pid, own), *((pid, f"/proc/{pid}") for pid in self._machine.descendants(self._pid))]
 
     def among(self, pids: Iterable[int]) -> set[int]:
-        """Those of the driver's numbers that are certainly ours."""
-        known = {pid for pid in pids if pid in self._names}
-        return known if self.on_host else {pid for pid in known if self._computes(self._names[pid])}
+        """The pids of a driver that certainly belong to the tree."""
+        known = {pid for pid in pids if pid in self._folder_by_pid}
+        return known if self.on_host else {pid for pid in known if self._holds_evidence(self._folder_by_pid[pid])}
 
     def computing(self) -> bool:
-        """Whether any of our processes computes on a device."""
-        return any(self._computes(folder) for folder in self.folders)
+        """Whether any process of the tree has a device file open that proves that it computes."""
+        return any(map(self._holds_evidence, self.folders))
 
-    def _computes(self, process: str) -> bool:
-        """Whether a process holds a device file that stands for computing."""
-        if self._kernel is None:
+    def _holds_evidence(self, process: str) -> bool:
+        if self._files is None:
             return False
         folder = f"{process}/fd"
-        with suppress(OSError):
-            for name in self._kernel.names(folder):
+        with suppress(OSError):  # a process of another user, or one that has ended
+            for name in self._files.names(folder):
                 with suppress(OSError):
-                    if self._kernel.link(f"{folder}/{name}") in self._evidence:
+                    if self._files.link(f"{folder}/{name}") in self._evidence:
                         return True
         return False
+
+
+def proc_folder(files: Files, pid: int) -> str:
+    """The folder of a process in ``/proc``.
+
+    A sandbox can start a program in a PID namespace of its own and leave it the ``/proc`` of the host. There
+    ``/proc/<pid>`` is another process; only ``/proc/self`` and the children that the kernel lists are right.
+
+    Raises:
+        Unavailable: ``/proc`` belongs to another PID namespace.
+    """
+    if pid == os.getpid():
+        return "/proc/self"
+    if not is_proc_ours(files):
+        raise Unavailable(
+            f"process {pid} cannot be identified: this is a PID namespace, and /proc shows the pids of the host",
+            "mount a /proc for the namespace: unshare --mount-proc, bwrap --proc /proc",
+        )
+    return f"/proc/{pid}"
+
+
+def is_proc_ours(files: Files) -> bool:
+    """Whether ``/proc`` belongs to the PID namespace of this process."""
+    return files.exists(f"/proc/self/task/{os.getpid()}")
+
+
+def _is_host_namespace(files: Files) -> bool:
+    try:
+        return files.link("/proc/self/ns/pid") == _HOST_NAMESPACE
+    except OSError:  # a kernel without PID namespaces
+        return True
+
+
+def _namespace_pids(files: Files, pid: int, folder: str) -> list[int]:
+    """The pids of a process in its PID namespace and in those around it, as far as this process can see them."""
+    with suppress(OSError, ValueError):
+        for line in files.read(f"{folder}/status").splitlines():
+            if line.startswith(b"NSpid:"):
+                return [int(word) for word in line.split()[1:]]
+    return [pid]

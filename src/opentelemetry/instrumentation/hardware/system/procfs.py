@@ -1,4 +1,7 @@
-"""What the files of the Linux kernel mean: each function takes the text of one, and asks nothing."""
+"""Parsers of files in ``/proc``: each takes the content of one file. See proc(5) and the kernel's admin guide.
+
+https://docs.kernel.org/filesystems/proc.html, https://docs.kernel.org/admin-guide/iostats.html
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from opentelemetry.instrumentation.hardware.system.machine import Disk, Interface, Memory, Paging, Swap
 
 TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
-PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+"""Clock ticks per second, the unit of CPU time in ``/proc``."""
 
-# /proc/stat, columns of a cpu line after its name. guest and guest_nice are already in user and nice.
+PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+"""Bytes of a page."""
+
+_SECTOR = 512
+"""Bytes of a sector in ``/proc/diskstats``, whatever the device's own sector size is."""
+
 _MODES = (("user", 1), ("nice", 2), ("system", 3), ("idle", 4), ("iowait", 5), ("steal", 8))
+"""``cpu.mode`` and its column in ``/proc/stat``. guest and guest_nice are included in user and nice."""
 
 _STATES = {
     b"R": "running",
@@ -22,67 +31,63 @@ _STATES = {
     b"t": "stopped",
     b"Z": "defunct",
 }
-"""The conventions know four states; waiting for a disk and idle kernel threads sleep."""
-
-_KINDS = {b"some ": "some", b"full ": "full"}
-"""Whose waiting the lines of ``/proc/pressure`` tell."""
+"""Process states as the semantic conventions name them; they have none for disk sleep and idle kernel threads."""
 
 
 def lines(text: bytes) -> list[bytes]:
-    """The lines of a file, complete ones only: a number that was cut is a wrong number."""
+    """The complete lines of a file. An incomplete last line could end with an incomplete number."""
     return text[: text.rfind(b"\n") + 1].splitlines()
 
 
 def entry(text: bytes, label: bytes, end: bytes = b"\n") -> int | None:
-    """The number between a label, the end of the line before it included, and the end of its own line."""
+    """The number between a label and the end of its line. The label begins with the line feed before it."""
     at = text.find(label)
     begin = at + len(label)
     until = text.find(end, begin)
     return None if at < 0 or until < 0 else int(text[begin:until])
 
 
-def modes(columns: Sequence[bytes]) -> dict[str, float]:
+def cpu_times(columns: Sequence[bytes]) -> dict[str, float]:
     """A cpu line of ``/proc/stat``: seconds by ``cpu.mode``."""
-    found = {mode: int(columns[at]) / TICKS for mode, at in _MODES if at < len(columns)}
+    times = {mode: int(columns[at]) / TICKS for mode, at in _MODES if at < len(columns)}
     if len(columns) > 7:
-        found["interrupt"] = (int(columns[6]) + int(columns[7])) / TICKS
-    return found
+        times["interrupt"] = (int(columns[6]) + int(columns[7])) / TICKS
+    return times
 
 
 def meminfo(text: bytes) -> tuple[Memory | None, Swap | None]:
-    """``/proc/meminfo``."""
+    """``/proc/meminfo``. Reclaimable slab counts as cache, as in free(1)."""
     text = b"\n" + text
-    total, free = _kib(text, b"\nMemTotal:"), _kib(text, b"\nMemFree:")
-    buffers, cached = _kib(text, b"\nBuffers:"), _kib(text, b"\nCached:")
+    total, free = _bytes(text, b"\nMemTotal:"), _bytes(text, b"\nMemFree:")
+    buffers, cached = _bytes(text, b"\nBuffers:"), _bytes(text, b"\nCached:")
     memory = swap = None
     if total is not None and free is not None and buffers is not None and cached is not None:
-        cached += _kib(text, b"\nSReclaimable:") or 0
-        memory = Memory(total, _kib(text, b"\nMemAvailable:"), free, cached, buffers)
-    total, free = _kib(text, b"\nSwapTotal:"), _kib(text, b"\nSwapFree:")
+        cached += _bytes(text, b"\nSReclaimable:") or 0
+        memory = Memory(total, _bytes(text, b"\nMemAvailable:"), free, cached, buffers)
+    total, free = _bytes(text, b"\nSwapTotal:"), _bytes(text, b"\nSwapFree:")
     if total is not None and free is not None:
         swap = Swap(total, free)
     return memory, swap
 
 
-def _kib(text: bytes, label: bytes) -> int | None:
-    """A line of ``/proc/meminfo``, in bytes."""
-    found = entry(text, label, b" kB\n")
-    return None if found is None else found << 10
+def _bytes(text: bytes, label: bytes) -> int | None:
+    """A line of ``/proc/meminfo``, which is in KiB, in bytes."""
+    kib = entry(text, label, b" kB\n")
+    return None if kib is None else kib << 10
 
 
 def vmstat(text: bytes) -> Paging:
-    """``/proc/vmstat``, in which swapping has always stood before the faults."""
-    text = text[max(0, text.find(b"\npswpin ")) :]
+    """``/proc/vmstat``. The kernel counts major faults in pgfault as well."""
     faults, major = entry(text, b"\npgfault "), entry(text, b"\npgmajfault ")
     minor = None if faults is None or major is None else faults - major
     return Paging(minor, major, entry(text, b"\npswpin "), entry(text, b"\npswpout "))
 
 
-def diskstats(text: bytes, chosen: Callable[[str], bool]) -> Iterator[tuple[str, Disk]]:
-    """``/proc/diskstats``: the chosen disks by name."""
+def diskstats(text: bytes, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, Disk]]:
+    """``/proc/diskstats``: the wanted disks by name."""
     for line in lines(text):
         columns = line.split(None, 3)
-        if len(columns) > 3 and chosen(name := columns[2].decode()):
+        if len(columns) > 3 and is_wanted(name := columns[2].decode()):
             counts = [int(column) for column in columns[3].split(None, 10)[:10]]
             if len(counts) < 10:
                 continue
@@ -90,8 +95,8 @@ def diskstats(text: bytes, chosen: Callable[[str], bool]) -> Iterator[tuple[str,
             yield (
                 name,
                 Disk(
-                    sectors_read * 512,
-                    sectors_written * 512,
+                    sectors_read * _SECTOR,
+                    sectors_written * _SECTOR,
                     reads,
                     writes,
                     read_ms / 1e3,
@@ -101,37 +106,47 @@ def diskstats(text: bytes, chosen: Callable[[str], bool]) -> Iterator[tuple[str,
             )
 
 
-def net_dev(text: bytes, names: Sequence[str] | None) -> Iterator[tuple[str, Interface]]:
-    """``/proc/net/dev``: the interfaces by name, all where no names are given."""
+def net_dev(text: bytes, names: Sequence[str]) -> Iterator[tuple[str, Interface]]:
+    """``/proc/net/dev``: the named interfaces."""
     for line in lines(text)[2:]:
         label, _, rest = line.partition(b":")
-        name = label.strip().decode(errors="backslashreplace")  # the kernel takes any bytes
-        if names is None or name in names:
-            c = rest.split()
+        name = label.strip().decode(errors="backslashreplace")  # the kernel accepts any bytes
+        if name in names:
+            received, packets_received, errors_received, dropped_received, *_ = map(int, rest.split())
+            sent, packets_sent, errors_sent, dropped_sent, *_ = map(int, rest.split()[8:])
             yield (
                 name,
-                Interface(int(c[8]), int(c[0]), int(c[9]), int(c[1]), int(c[11]), int(c[3]), int(c[10]), int(c[2])),
+                Interface(
+                    sent=sent,
+                    received=received,
+                    packets_sent=packets_sent,
+                    packets_received=packets_received,
+                    dropped_sent=dropped_sent,
+                    dropped_received=dropped_received,
+                    errors_sent=errors_sent,
+                    errors_received=errors_received,
+                ),
             )
 
 
-def routed(text: str) -> list[str]:
-    """``/proc/net/route``: the interfaces that carry a default route."""
+def default_interfaces(text: str) -> list[str]:
+    """``/proc/net/route``: the interfaces of the default routes."""
     routes = text.splitlines()[1:]
     return sorted({columns[0] for line in routes if len(columns := line.split()) > 1 and columns[1] == "00000000"})
 
 
 def sockstat(text: bytes) -> dict[str, dict[str, int]]:
     """``/proc/net/sockstat`` and ``sockstat6``: counts by protocol."""
-    found = {}
+    counts = {}
     for line in lines(text):
         label, _, rest = line.decode().partition(":")
         words = rest.split()
-        found[label] = {name: int(count) for name, count in zip(words[::2], words[1::2])}
-    return found
+        counts[label] = {name: int(count) for name, count in zip(words[::2], words[1::2])}
+    return counts
 
 
 def established(text: bytes) -> int | None:
-    """``/proc/net/snmp``: established connections of TCP."""
+    """``/proc/net/snmp``: established TCP connections."""
     tcp = [line.split() for line in lines(text) if line.startswith(b"Tcp:")]
     if len(tcp) != 2 or b"CurrEstab" not in tcp[0]:
         return None
@@ -139,23 +154,23 @@ def established(text: bytes) -> int | None:
 
 
 def pressure(text: bytes) -> Mapping[str, float]:
-    """A file of ``/proc/pressure``: seconds that some tasks waited, and all."""
-    found = {}
+    """A file of ``/proc/pressure``: seconds that some or all tasks were stalled.
+
+    See https://docs.kernel.org/accounting/psi.html.
+    """
+    stalled = {}
     for line in lines(text):
-        kind = _KINDS.get(line[:5])
-        if kind is not None:
-            found[kind] = int(line[line.rindex(b"=") + 1 :]) / 1e6
-    return found
+        kind, _, rest = line.decode().partition(" ")
+        if kind in ("some", "full"):
+            stalled[kind] = int(rest.rpartition("total=")[2]) / 1e6
+    return stalled
 
 
 def stat(text: bytes) -> list[bytes]:
-    """``/proc/<pid>/stat``: the fields after the name, which may hold anything, up to the one behind the memory; the
-    state is field 0.
-    """
+    """``/proc/<pid>/stat``: fields 3 (state) to 24 (rss) of proc_pid_stat(5), which follow the name in parentheses."""
     return text[text.rindex(b")") + 2 :].split(None, 22)
 
 
 def state(text: bytes) -> str | None:
-    """``/proc/<pid>/stat``: the state, as the conventions call it."""
-    at = text.rindex(b")") + 2
-    return _STATES.get(text[at : at + 1])
+    """``/proc/<pid>/stat``: the state, as the semantic conventions name it."""
+    return _STATES.get(stat(text)[0])

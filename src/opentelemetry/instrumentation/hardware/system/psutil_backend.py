@@ -1,4 +1,4 @@
-"""What psutil says, in the same shapes: the way on every system but Linux."""
+"""PsutilMachine: values from psutil, for every system but Linux. See https://psutil.readthedocs.io."""
 
 from __future__ import annotations
 
@@ -10,22 +10,24 @@ from typing import Any
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.system.files import FilesystemSpace
 from opentelemetry.instrumentation.hardware.system.machine import (
+    CgroupUsage,
     Disk,
-    Group,
     Interface,
-    Limits,
     Memory,
     Mount,
     Paging,
     Process,
+    ProcessLimits,
     PythonModule,
     Swap,
     TreeProcess,
 )
 
 _MODES = ("user", "nice", "system", "idle", "iowait", "interrupt", "steal")
-_NO_DISK = ("loop", "ram", "zram", "nbd", "sr")
-_VIRTUAL = (
+_VIRTUAL_DISKS = ("loop", "ram", "zram", "nbd", "sr")
+"""How the names of disks begin that are not hardware."""
+
+_VIRTUAL_INTERFACES = (
     "lo",
     "Loopback",
     "veth",
@@ -43,6 +45,8 @@ _VIRTUAL = (
     "tun",
     "tap",
 )
+"""How the names of interfaces begin that are not hardware."""
+
 _ATTRIBUTES = (
     "cpu_times",
     "num_threads",
@@ -56,9 +60,7 @@ _ATTRIBUTES = (
 
 
 class PsutilMachine:
-    """A machine as psutil knows it. Not run by us on macOS or Windows: shown on Linux, with the kernel's files left
-    alone.
-    """
+    """The local machine through psutil. Tested on Linux, and with recorded values of macOS and Windows."""
 
     linux = False
 
@@ -67,36 +69,35 @@ class PsutilMachine:
         self._clock = clock
         self._attributes: list[str] | None = None
 
-    def cpu(self) -> Mapping[str, float]:
-        return _modes(self._psutil.call("cpu_times"))
+    def cpu_times(self) -> Mapping[str, float]:
+        return _cpu_times(self._psutil.call("cpu_times"))
 
-    def cpus(self) -> Mapping[int, Mapping[str, float]]:
-        return {number: _modes(times) for number, times in enumerate(self._psutil.call("cpu_times", True))}
+    def cpu_times_by_cpu(self) -> Mapping[int, Mapping[str, float]]:
+        return {number: _cpu_times(times) for number, times in enumerate(self._psutil.call("cpu_times", True))}
 
-    def counts(self) -> tuple[int | None, int | None]:
+    def cpu_counts(self) -> tuple[int | None, int | None]:
         return self._psutil.call("cpu_count", True), self._psutil.call("cpu_count", False)
 
-    def frequencies(self) -> Mapping[int, float]:
+    def cpu_frequencies(self) -> Mapping[int, float]:
         try:
-            found = self._psutil.call("cpu_freq", True) or []
+            cpus = self._psutil.call("cpu_freq", True) or []
         except Unavailable:
             return {}
-        return {number: each["current"] * 1e6 for number, each in enumerate(found) if each["current"]}
+        return {number: each["current"] * 1e6 for number, each in enumerate(cpus) if each["current"]}
 
-    def load(self) -> tuple[float, float, float] | None:
+    def load_averages(self) -> tuple[float, float, float] | None:
         if os.name == "nt":
-            return None  # psutil emulates it there with a thread of its own
+            return None  # psutil emulates it on Windows with a thread
         one, five, fifteen = self._psutil.call("getloadavg")
         return one, five, fifteen
 
     def memory(self) -> tuple[Memory, Swap]:
         memory, swap = self._psutil.call("virtual_memory"), self._psutil.call("swap_memory")
-        return (
-            Memory(
-                memory["total"], memory["available"], memory["free"], memory.get("cached", 0), memory.get("buffers", 0)
-            ),
-            Swap(swap["total"], swap["free"]),
-        )
+        total, available, free = memory["total"], memory["available"], memory["free"]
+        # macOS reports no cache size. Its inactive pages are available and not free, and psutil's percent does not
+        # count them as used.
+        cached = memory.get("cached", available - free)
+        return Memory(total, available, free, cached, memory.get("buffers", 0)), Swap(swap["total"], swap["free"])
 
     def total_memory(self) -> int | None:
         return int(self._psutil.call("virtual_memory")["total"])
@@ -107,25 +108,24 @@ class PsutilMachine:
         return Paging(None, None, swap["sin"] // page, swap["sout"] // page)
 
     def disks(self) -> Mapping[str, Disk]:
-        return {name: disk for name, disk in self._disks().items() if not name.startswith(_NO_DISK)}
-
-    def _disks(self) -> dict[str, Disk]:
-        found = self._psutil.call("disk_io_counters", True) or {}
-        return {name: _disk(each) for name, each in found.items() if not _partition(name, found)}
+        counters = self._psutil.call("disk_io_counters", True) or {}
+        return {
+            name: _disk(each)
+            for name, each in counters.items()
+            if not _is_partition(name, counters) and not name.startswith(_VIRTUAL_DISKS)
+        }
 
     def interfaces(self, names: Sequence[str] | None = None) -> Mapping[str, Interface]:
-        found = self._interfaces()
-        if names is not None:
-            return {name: each for name, each in found.items() if name in names}
-        return {name: each for name, each in found.items() if not name.startswith(_VIRTUAL)}
-
-    def _interfaces(self) -> dict[str, Interface]:
-        return {name: _interface(each) for name, each in self._psutil.call("net_io_counters", True).items()}
+        return {
+            name: _interface(each)
+            for name, each in self._psutil.call("net_io_counters", True).items()
+            if (name in names if names is not None else not name.startswith(_VIRTUAL_INTERFACES))
+        }
 
     def connections(self) -> Mapping[tuple[str, str], int]:
         return {}
 
-    def states(self) -> Mapping[str, int]:
+    def process_states(self) -> Mapping[str, int]:
         return {}
 
     def pressure(self) -> Mapping[tuple[str, str], float]:
@@ -135,26 +135,26 @@ class PsutilMachine:
         return self._now() - float(self._psutil.call("boot_time"))
 
     def _now(self) -> float:
-        """Seconds since 1970, as psutil counts the start of things."""
+        """Seconds since 1970, the time base of psutil."""
         return float(self._clock.call("time"))
 
     def mounts(self) -> Sequence[Mount]:
-        found: dict[str, Mount] = {}
+        mounts: dict[str, Mount] = {}
         for each in self._psutil.call("disk_partitions", False):
             mount = Mount(each["mountpoint"], each["device"], each["fstype"])
-            if each["fstype"] and (mount.device not in found or len(mount.path) < len(found[mount.device].path)):
-                found[mount.device] = mount
-        return sorted(found.values())
+            if each["fstype"] and (mount.device not in mounts or len(mount.path) < len(mounts[mount.device].path)):
+                mounts[mount.device] = mount
+        return sorted(mounts.values())
 
     def mount(self, path: str) -> Mount:
         best = None
         for each in self._psutil.call("disk_partitions", True):
             point = each["mountpoint"]
-            inside = path == point or path.startswith(point.rstrip(os.sep) + os.sep)
-            if inside and (best is None or len(point) >= len(best.path)):
+            is_inside = path == point or path.startswith(point.rstrip(os.sep) + os.sep)
+            if is_inside and (best is None or len(point) >= len(best.path)):
                 best = Mount(point, each["device"], each["fstype"])
         if best is None:
-            raise FileNotFoundError(f"no file system is mounted on the way to {path}")
+            raise FileNotFoundError(f"no mounted file system contains {path}")
         return best
 
     def space(self, path: str) -> FilesystemSpace:
@@ -163,8 +163,8 @@ class PsutilMachine:
 
     def process(self, pid: int) -> Process:
         if self._attributes is None:
-            self._attributes = [name for name in _ATTRIBUTES if self._has(pid, name)]
-        each = self._about(pid, self._attributes)
+            self._attributes = [name for name in _ATTRIBUTES if self._is_supported(pid, name)]
+        each = self._attributes_of(pid, self._attributes)
         memory, io, switches = each["memory_info"], each.get("io_counters"), each.get("num_ctx_switches")
         return Process(
             user=each["cpu_times"]["user"],
@@ -185,36 +185,36 @@ class PsutilMachine:
             handles=each.get("num_handles"),
         )
 
-    def _has(self, pid: int, name: str) -> bool:
-        """Whether psutil knows it of a process on this system. Asking for all would read environment and sockets."""
+    def _is_supported(self, pid: int, name: str) -> bool:
+        """Whether psutil has this attribute of processes on this system."""
         try:
             self._psutil.call("Process.as_dict", pid, [name])
         except ValueError:
             return False
         return True
 
-    def _about(self, pid: int, names: Sequence[str]) -> Any:
-        """What psutil says of a process.
+    def _attributes_of(self, pid: int, names: Sequence[str]) -> Any:
+        """Attributes of a process.
 
         Raises:
-            ProcessLookupError: where it has ended, also where its parent has not noticed yet.
+            ProcessLookupError: the process has ended, or is a zombie.
         """
         try:
-            found = self._psutil.call("Process.as_dict", pid, names)
+            attributes = self._psutil.call("Process.as_dict", pid, names)
         except Exception as error:
             if type(error).__name__ == "NoSuchProcess":
-                raise ProcessLookupError(ESRCH, "it has ended", str(pid)) from None
+                raise ProcessLookupError(ESRCH, "the process has ended", str(pid)) from None
             raise
-        if found["memory_info"] is None or found["cpu_times"] is None:
-            raise ProcessLookupError(ESRCH, "it has ended", str(pid))
-        return found
+        if attributes["memory_info"] is None or attributes["cpu_times"] is None:
+            raise ProcessLookupError(ESRCH, "the process has ended", str(pid))
+        return attributes
 
-    def tree(self, pid: int) -> Sequence[int]:
+    def descendants(self, pid: int) -> Sequence[int]:
         return [int(child) for child in self._psutil.call("Process.children", pid, True)]
 
-    def relative(self, pid: int) -> TreeProcess:
+    def tree_process(self, pid: int) -> TreeProcess:
         names = ["cpu_times", "num_threads", "memory_info", "create_time"]
-        each = self._about(pid, names)
+        each = self._attributes_of(pid, names)
         times = each["cpu_times"]
         return TreeProcess(
             pid,
@@ -225,24 +225,24 @@ class PsutilMachine:
             each["num_threads"],
         )
 
-    def limits(self, pid: int) -> Limits:
+    def limits(self, pid: int) -> ProcessLimits:
         try:
             cpus = len(self._psutil.call("Process.cpu_affinity", pid))
         except Unavailable:
             cpus = self._psutil.call("cpu_count", True) or 1
-        return Limits(cpus, None)
+        return ProcessLimits(cpus, None)
 
-    def group(self, pid: int) -> Group:
-        raise Unavailable("control groups are a thing of Linux")
+    def cgroup(self, pid: int) -> CgroupUsage:
+        raise Unavailable("cgroups exist on Linux only")
 
 
-def _partition(name: str, names: Mapping[str, object]) -> bool:
-    """Whether another disk's name with a number behind it is this one's: sda1 of sda, nvme0n1p2 of nvme0n1."""
+def _is_partition(name: str, names: Mapping[str, object]) -> bool:
+    """Whether the name is that of another disk and a number: sda1 of sda, nvme0n1p2 of nvme0n1."""
     whole = name.rstrip("0123456789")
     return whole != name and (whole in names or (whole.endswith("p") and whole[:-1] in names))
 
 
-def _modes(times: Mapping[str, float]) -> dict[str, float]:
+def _cpu_times(times: Mapping[str, float]) -> dict[str, float]:
     modes = {mode: times[mode] for mode in _MODES if mode in times}
     for name in ("irq", "softirq", "dpc"):
         if name in times:

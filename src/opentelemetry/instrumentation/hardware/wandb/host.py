@@ -16,7 +16,7 @@ from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Metric, Number, Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.system.files import FilesystemSpace
-from opentelemetry.instrumentation.hardware.system.machine import Group, Machine, Memory, Process, machine
+from opentelemetry.instrumentation.hardware.system.machine import CgroupUsage, Machine, Memory, Process, machine
 from opentelemetry.instrumentation.hardware.wandb.probe import Key, percent
 from opentelemetry.instrumentation.hardware.wandb.probe import Probe as BaseProbe
 
@@ -42,7 +42,7 @@ class Reading(NamedTuple):
         memory: Memory of the host.
         group: The cgroup of the process; None without a limit or a container.
         process: The process.
-        spaces: FilesystemSpace of the file system at each configured path.
+        spaces: Space of the file system at each configured path.
         disks: Read and written bytes of each block device, partitions included.
         mounted: The block devices of the configured paths, as W&B chooses them.
         disk_total: Read and written bytes of all disks.
@@ -54,7 +54,7 @@ class Reading(NamedTuple):
     capacity: float | None
     cpus: Mapping[int, Mapping[str, float]]
     memory: Memory | None
-    group: Group | None
+    group: CgroupUsage | None
     process: Process
     spaces: Mapping[str, FilesystemSpace]
     disks: Mapping[str, Transferred]
@@ -123,7 +123,7 @@ def read(asked: Machine, pid: int, paths: list[str]) -> Reading:
         except OSError:
             continue
     try:
-        group = asked.group(pid)
+        group = asked.cgroup(pid)
     except (Unavailable, OSError):
         group = None
     disks, disk_total, network = _totals()
@@ -131,7 +131,7 @@ def read(asked: Machine, pid: int, paths: list[str]) -> Reading:
         time.time(),
         time.monotonic(),
         _capacity(asked, pid, group),
-        asked.cpus(),
+        asked.cpu_times_by_cpu(),
         asked.memory()[0],
         group,
         asked.process(pid),
@@ -143,9 +143,9 @@ def read(asked: Machine, pid: int, paths: list[str]) -> Reading:
     )
 
 
-def _capacity(asked: Machine, pid: int, group: Group | None) -> float | None:
+def _capacity(asked: Machine, pid: int, group: CgroupUsage | None) -> float | None:
     """The smaller of the cgroup's CPU limit and a restricted affinity; without both the physical cores."""
-    logical, physical = asked.counts()
+    logical, physical = asked.cpu_counts()
     limits = [group.cpu_limit] if group is not None and group.cpu_limit else []
     allowed = asked.limits(pid).cpus
     if logical is not None and allowed < logical:
