@@ -27,7 +27,7 @@ from opentelemetry.instrumentation.hardware.model import Kind, Metric, Scope, Wi
 
 INSTALLED = Version(version("opentelemetry-semantic-conventions"))
 COMPLETE = Version("0.66b0")
-"""The semantic conventions that all standard rows are taken from; an older version lacks some of them."""
+"""The semantic conventions that define all standard metrics; an older version lacks some of them."""
 
 # Attributes that the conventions do not have yet.
 OWN_ATTRIBUTES = {
@@ -203,17 +203,17 @@ RULES: dict[str, Callable[[Metric], object]] = {
         row.help.isascii() and not row.help[:1].islower() and row.help.endswith(".") and len(row.help.split()) >= 3
     ),
     "source is named": lambda row: row.source,
-    "detail is known": lambda row: row.opt_in in ("", "request", *DETAILS),
-    "only rows of the default set have more on request": lambda row: not (row.opt_in and row.opt_in_extras),
+    "opt-in word is known": lambda row: row.opt_in in ("", "request", *DETAILS),
+    "only default metrics have opt-in extras": lambda row: not (row.opt_in and row.opt_in_extras),
     "attributes are distinct": lambda row: len(row.attributes) == len(set(row.attributes)),
     "attributes are dotted lower case": lambda row: all(
         re.fullmatch(r"[a-z][a-z0-9_]*(\.[a-z0-9_]+)*", name) for name in row.attributes
     ),
-    "counters and up-down counters are the newest reading": lambda row: (
+    "counters and up-down counters are the latest reading": lambda row: (
         row.kind is Kind.GAUGE or row.window is Window.LAST
     ),
     "peaks are named .peak": lambda row: (row.window is Window.PEAK) == row.name.endswith(".peak"),
-    "shares have the unit 1": lambda row: row.window is not Window.RATIO or row.unit == "1",
+    "ratios have the unit 1": lambda row: row.window is not Window.RATIO or row.unit == "1",
     "scope is that of the name": lambda row: (row.scope is Scope.PROCESS) == is_process_metric(row),
 }
 
@@ -230,13 +230,13 @@ BAD: dict[str, dict[str, Any]] = {
     "unit is UCUM": {"unit": "kW"},
     "help is an ASCII sentence": {"help": "Power."},
     "source is named": {"source": ""},
-    "detail is known": {"opt_in": "all"},
-    "only rows of the default set have more on request": {"opt_in": "cpu", "opt_in_extras": "cpu"},
+    "opt-in word is known": {"opt_in": "all"},
+    "only default metrics have opt-in extras": {"opt_in": "cpu", "opt_in_extras": "cpu"},
     "attributes are distinct": {"attributes": ("a", "a")},
     "attributes are dotted lower case": {"attributes": ("A",)},
-    "counters and up-down counters are the newest reading": {"kind": Kind.COUNTER, "window": Window.MEAN},
+    "counters and up-down counters are the latest reading": {"kind": Kind.COUNTER, "window": Window.MEAN},
     "peaks are named .peak": {"window": Window.PEAK},
-    "shares have the unit 1": {"window": Window.RATIO},
+    "ratios have the unit 1": {"window": Window.RATIO},
     "scope is that of the name": {"scope": Scope.PROCESS},
 }
 

@@ -22,7 +22,7 @@ examples:
   otel-hardware metrics                         every metric, one line each
   otel-hardware metrics system.cpu.utilization  all about one
   otel-hardware metrics '*memory*'              all about those that match
-  otel-hardware metrics --default               without those on request
+  otel-hardware metrics --default               without opt-in metrics
   otel-hardware metrics --format json           for programs
 
 exit status: 0; 2 where nothing matches.
@@ -39,7 +39,7 @@ class Metrics:
     def arguments(self, parser: argparse.ArgumentParser) -> None:
         """The flags."""
         parser.add_argument("glob", nargs="?", metavar="NAME", help="a name or a glob, such as 'system.disk.*'")
-        parser.add_argument("--default", action="store_true", help="leave out what is reported on request only")
+        parser.add_argument("--default", action="store_true", help="leave out opt-in metrics")
         parser.add_argument("--format", choices=("table", "json"), default="table", help="default: table")
 
     def run(self, arguments: argparse.Namespace) -> int:
@@ -93,9 +93,9 @@ def _object(row: Metric, keys: Sequence[str]) -> dict[str, object]:
 def how(row: Metric) -> str:
     """How one gets the row, and more of it."""
     if row.opt_in == "request":
-        return f"on request: {PREFIX}INCLUDE_METRICS={row.name}"
+        return f"opt-in: {PREFIX}INCLUDE_METRICS={row.name}"
     if row.opt_in:
-        return f"on request: {PREFIX}DETAIL={row.opt_in}"
+        return f"opt-in: {PREFIX}DETAIL={row.opt_in}"
     if row.opt_in_extras.startswith("with "):
         return f"by default; {row.opt_in_extras}"
     if row.opt_in_extras:
@@ -108,7 +108,7 @@ def _overview(rows: Sequence[Metric], keys: Mapping[str, Sequence[str]], width: 
         ("NAME", [row.name for row in rows]),
         ("KIND", [row.kind.value for row in rows]),
         ("UNIT", [row.unit for row in rows]),
-        ("REPORTED", ["on request" if row.opt_in else "default" for row in rows]),
+        ("REPORTED", ["opt-in" if row.opt_in else "default" for row in rows]),
         ("W&B KEY", [", ".join(keys.get(row.name, ())) for row in rows]),
     ]
     sizes = [max(len(title), *map(len, cells)) for title, cells in columns]
