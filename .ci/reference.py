@@ -83,7 +83,10 @@ def _reported(row: Metric) -> str:
         return "opt-in"
     if row.opt_in:
         return f"opt-in, or with `DETAIL={row.opt_in}`"
-    return "default" + (f" (opt-in: {row.opt_in_extras})" if row.opt_in_extras else "")
+    extras = row.opt_in_extras
+    return (
+        f"default, {extras}" if extras.startswith("with ") else f"default (opt-in: {extras})" if extras else "default"
+    )
 
 
 def _metric(row: Metric) -> str:

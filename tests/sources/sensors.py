@@ -89,7 +89,7 @@ def fading(tick: int) -> Fabricated:
 
 
 def epyc(tick: int) -> Fabricated:
-    """Two AMD CPUs, whose control temperature has an offset or is the only one, DDR5 DIMMs and a network card."""
+    """Two AMD CPUs, one with an offset of its control temperature, and an old kernel with an NVMe disk."""
     files = (
         driver(0, "k10temp", "pci/0000:00:18.3", temp1_label="Tctl", temp1_input=57_125 + 125 * tick)
         | driver(
@@ -97,8 +97,10 @@ def epyc(tick: int) -> Fabricated:
         )
         | driver(1, "k10temp", "pci/0000:00:19.3", temp1_label="Tctl", temp1_input=52_500)
         | driver(2, "spd5118", "i2c/1-0050", temp1_input=39_250, temp1_max=55_000, temp1_crit=85_000)
+        | driver(4, "nvme", "pci/0000:01:00.0", temp1_label="Composite", temp1_input=40_850)
         | driver(3, "mlx5", "pci/0000:41:00.0", temp1_label="asic", temp1_input=58_000, temp1_crit=105_000)
     )
+    files[f"{HWMON}/hwmon4/device/nvme/nvme1/model"] = "x\n"
     return Fabricated(Tree(files))
 
 

@@ -160,9 +160,8 @@ class Hwmon(Source):
             number = number or str(self._count[kind])
             self._count[kind] += 1
             return _Component(f"package-{number}", f"CPU {number}", kind)
-        if driver == "drivetemp":
-            device = next(iter(self._names(f"{folder}/device/block")), device)
-        if kind == "physical_disk":
+        if kind == "physical_disk":  # SATA disks, and NVMe disks before Linux 5.14, are named below their device
+            device = next(iter(self._names(f"{folder}/device/{'nvme' if driver == 'nvme' else 'block'}")), device)
             return _Component(device or driver, device or driver, kind)
         if kind == "memory":
             return _Component(f"dimm-{device}", f"DIMM {device}", kind)
