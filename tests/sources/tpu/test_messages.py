@@ -46,6 +46,31 @@ def test_distributions_decode_as_protobuf_encodes_them(buckets: list[int], mean:
     assert sample.labels == {"buffer-size": "1MB+"}
 
 
+@pytest.mark.parametrize(
+    ("buckets", "options"),
+    [
+        ([0, 1, 0], {"growth": 1.0}),
+        ([0, 1, 0], {"growth": float("nan")}),
+        ([0, 1, 0], {"scale": 0.0}),
+        ([0, 1, 0], {"scale": float("inf")}),
+        ([1] * 1000, {"growth": 2.0}),
+        ([1] * 2000, {"growth": 1.01}),
+        ([], {}),
+    ],
+)
+def test_distribution_with_invalid_buckets_has_count_and_mean_only(buckets: list[int], options: Any) -> None:
+    sent = pb.TPUMetric(name="n", metrics=[distribution(buckets, 5.0, **options)])
+    (sample,) = messages.samples(pb.MetricResponse(metric=sent).SerializeToString())
+    assert sample.distribution == {"count": sum(buckets), "mean": 5.0}
+
+
+def test_distribution_with_an_infinite_mean_has_none() -> None:
+    sent = pb.TPUMetric(name="n", metrics=[distribution([0, 1, 0], float("inf"))])
+    (sample,) = messages.samples(pb.MetricResponse(metric=sent).SerializeToString())
+    assert sample.distribution is not None
+    assert "mean" not in sample.distribution
+
+
 @PATIENT
 @given(st.one_of(st.binary(max_size=300), st.integers(0, len(WHOLE)).map(lambda end: WHOLE[:end])))
 def test_invalid_protobuf_raises_value_error_only(data: bytes) -> None:

@@ -68,6 +68,12 @@ def test_libtpu_sdk_line_is_parsed() -> None:
     assert sdk.parse(json.dumps(odd).encode()) == ((None, None, None), {}, {})
 
 
+@pytest.mark.parametrize("line", [b"[]", b"1"])
+def test_invalid_libtpu_sdk_line_is_an_error(line: bytes) -> None:
+    with pytest.raises(ValueError, match="invalid line"):
+        sdk.parse(line)
+
+
 VALUES = st.none() | st.floats() | st.text(max_size=9)
 
 

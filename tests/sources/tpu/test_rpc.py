@@ -417,6 +417,11 @@ def test_call_ends_at_its_deadline(services: Services, pause: float | None) -> N
         assert time.monotonic() - begun < 30, "the deadline is 0.1 s; the bound is for busy machines"
 
 
+def test_call_without_time_left_fails_at_once(services: Services) -> None:
+    with serving(busy()) as tpu, deadline(0.0), pytest.raises(DriverError, match="no answer within 0 s"):
+        devices(services, tpu.address)
+
+
 @PATIENT
 @given(st.binary(max_size=200), st.booleans())
 def test_arbitrary_response_raises_driver_error_only(data: bytes, framed: bool) -> None:

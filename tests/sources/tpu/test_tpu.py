@@ -324,6 +324,14 @@ def test_profiler_is_called_for_100_ms_every_10_s() -> None:
         assert info.attributes[c.HW_MODEL] == "TPU v3"
 
 
+def test_profiler_page_without_utilization_is_reported() -> None:
+    with serving(FakeTpu(page="TPU type: TPU v3\n")) as tpu, open_source("off", tpu_profiler=tpu.address) as source:
+        assert by_id(source, c.HW_NPU_UTILIZATION) == {}
+        assert source.unsupported == [
+            f"hw.npu.utilization (matrix): the profiler at {tpu.address} does not report it; is the TPU in use?"
+        ]
+
+
 @pytest.mark.parametrize(
     "page", [b"\xff\xff", Code.INTERNAL, "x" * (2 * rpc.MAX_MESSAGE)], ids=["garbage", "error", "huge"]
 )
