@@ -12,7 +12,7 @@ from opentelemetry.instrumentation.hardware.sources import Source
 from opentelemetry.instrumentation.hardware.system.machine import Disk, Interface, Swap, machine
 
 _Column: TypeAlias = "tuple[str, Metric, Attributes]"
-"""A field of a value type, and the metric and attributes that it is exported as."""
+"""A field of a value type or file, and the metric and attributes that it is exported as."""
 
 _READ, _WRITE = {c.DISK_DIRECTION: "read"}, {c.DISK_DIRECTION: "write"}
 
@@ -24,6 +24,13 @@ _DISK: tuple[_Column, ...] = (
     ("read_time", c.SYSTEM_DISK_OPERATION_TIME, _READ),
     ("write_time", c.SYSTEM_DISK_OPERATION_TIME, _WRITE),
     ("busy", c.SYSTEM_DISK_IO_TIME, {}),
+)
+
+_VMSTAT: tuple[_Column, ...] = (
+    ("pgminfault", c.SYSTEM_PAGING_FAULTS, {c.FAULT_TYPE: "minor"}),
+    ("pgmajfault", c.SYSTEM_PAGING_FAULTS, {c.FAULT_TYPE: "major"}),
+    ("pswpin", c.SYSTEM_PAGING_OPERATIONS, {c.PAGING_DIRECTION: "in"}),
+    ("pswpout", c.SYSTEM_PAGING_OPERATIONS, {c.PAGING_DIRECTION: "out"}),
 )
 
 _SENT, _RECEIVED = {c.NETWORK_DIRECTION: "transmit"}, {c.NETWORK_DIRECTION: "receive"}
@@ -66,15 +73,9 @@ class Host(Source):
         self._series = SeriesCache()
         self._cpu_series: dict[tuple[int, str], tuple[Series, Series | None]] = {}
         self._wants = {metric: config.wants(metric) for metric in c.CATALOG}
-        paging = [
-            *_each(c.SYSTEM_PAGING_FAULTS, c.FAULT_TYPE, "minor", "major"),
-            *_each(c.SYSTEM_PAGING_OPERATIONS, c.PAGING_DIRECTION, "in", "out"),
-        ]
-        loads = [Series(metric) for metric in (c.SYSTEM_CPU_LOAD_1M, c.SYSTEM_CPU_LOAD_5M, c.SYSTEM_CPU_LOAD_15M)]
-        self._paging_series, self._load_series = (
-            [(series, at) for at, series in enumerate(all_series) if self._wants[series.metric]]
-            for all_series in (paging, loads)
-        )
+        self._vmstat = [(name, Series(metric, labels)) for name, metric, labels in _VMSTAT if self._wants[metric]]
+        loads = (c.SYSTEM_CPU_LOAD_1M, c.SYSTEM_CPU_LOAD_5M, c.SYSTEM_CPU_LOAD_15M)
+        self._load_series = [(Series(metric), at) for at, metric in enumerate(loads) if self._wants[metric]]
         self._disks = _Columns(c.DEVICE, Disk._fields, [each for each in _DISK if self._wants[each[1]]])
         self._interfaces = _Columns(
             c.INTERFACE, Interface._fields, [each for each in _INTERFACE if self._wants[each[1]]]
@@ -163,11 +164,10 @@ class Host(Source):
                 yield series, amount / swap.total
 
     def _paging(self) -> Iterator[Point]:
-        paging = self._machine.paging()
-        for series, at in self._paging_series:
-            count = paging[at]
-            if count is not None:
-                yield series, count
+        counts = self._machine.vmstat()
+        for name, series in self._vmstat:
+            if name in counts:
+                yield series, counts[name]
 
     def _storage(self) -> Iterator[Point]:
         for name, disk in self._machine.disks().items():

@@ -15,7 +15,6 @@ from opentelemetry.instrumentation.hardware.system.machine import (
     Interface,
     Memory,
     Mount,
-    Paging,
     Process,
     ProcessLimits,
     PythonModule,
@@ -97,7 +96,7 @@ class LinuxMachine:
         except OSError:
             return None
 
-    def paging(self) -> Paging:
+    def vmstat(self) -> Mapping[str, int]:
         return procfs.vmstat(self._read("/proc/vmstat"))
 
     # -- disks and network

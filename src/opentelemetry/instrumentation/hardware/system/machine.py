@@ -36,15 +36,6 @@ class Swap(NamedTuple):
     free: int
 
 
-class Paging(NamedTuple):
-    """Page faults and swapped pages since boot."""
-
-    minor: int | None
-    major: int | None
-    swapped_in: int | None
-    swapped_out: int | None
-
-
 class Disk(NamedTuple):
     """Bytes, operations and seconds of a disk since boot."""
 
@@ -160,8 +151,11 @@ class Machine(Protocol):
     def total_memory(self) -> int | None:
         """Memory in bytes. On Linux this does not read ``/proc/meminfo``, which can hang."""
 
-    def paging(self) -> Paging:
-        """Page faults and swapped pages."""
+    def vmstat(self) -> Mapping[str, int]:
+        """Virtual memory counters since boot, by the names in ``/proc/vmstat``; elsewhere some of them.
+
+        pgminfault is the number of page faults that were not major.
+        """
 
     def disks(self) -> Mapping[str, Disk]:
         """The disks that are hardware, without partitions."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from opentelemetry.instrumentation.hardware.system.machine import Disk, Interface, Memory, Paging, Swap
+from opentelemetry.instrumentation.hardware.system.machine import Disk, Interface, Memory, Swap
 
 TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 """Clock ticks per second, the unit of CPU time in ``/proc``."""
@@ -76,11 +76,12 @@ def _bytes(text: bytes, label: bytes) -> int | None:
     return None if kib is None else kib << 10
 
 
-def vmstat(text: bytes) -> Paging:
-    """``/proc/vmstat``. The kernel counts major faults in pgfault as well."""
-    faults, major = entry(text, b"\npgfault "), entry(text, b"\npgmajfault ")
-    minor = None if faults is None or major is None else faults - major
-    return Paging(minor, major, entry(text, b"\npswpin "), entry(text, b"\npswpout "))
+def vmstat(text: bytes) -> dict[str, int]:
+    """``/proc/vmstat``, with pgminfault added: the kernel counts major faults in pgfault as well."""
+    counts = {words[0].decode(): int(words[1]) for line in lines(text) if len(words := line.split()) == 2}
+    if "pgfault" in counts and "pgmajfault" in counts:
+        counts["pgminfault"] = counts["pgfault"] - counts["pgmajfault"]
+    return counts
 
 
 def diskstats(text: bytes, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, Disk]]:

@@ -15,7 +15,6 @@ from opentelemetry.instrumentation.hardware.system.machine import (
     Interface,
     Memory,
     Mount,
-    Paging,
     Process,
     ProcessLimits,
     PythonModule,
@@ -102,10 +101,10 @@ class PsutilMachine:
     def total_memory(self) -> int | None:
         return int(self._psutil.call("virtual_memory")["total"])
 
-    def paging(self) -> Paging:
+    def vmstat(self) -> Mapping[str, int]:
         swap = self._psutil.call("swap_memory")
         page = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
-        return Paging(None, None, swap["sin"] // page, swap["sout"] // page)
+        return {"pswpin": swap["sin"] // page, "pswpout": swap["sout"] // page}
 
     def disks(self) -> Mapping[str, Disk]:
         counters = self._psutil.call("disk_io_counters", True) or {}
