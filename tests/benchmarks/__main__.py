@@ -18,7 +18,7 @@ PARTS = {
     "collection": ("Collecting the default metrics, without an exporter", 20),
     "reading": ("Reading the host and this process", 10),
     "threads": ("Our threads at the defaults, in an idle program", 20),
-    "busy": ("One reading beside a thread that computes without pause", 35),
+    "busy": ("A thread that computes without pause, beside our threads", 35),
     "growth": ("One reading on a crowded machine", 25),
     "imports": ("Importing the package where OpenTelemetry is imported already", 30),
     "gpu": ("Eight NVIDIA GPUs of a simulated driver; CPU time without the driver's own", 50),

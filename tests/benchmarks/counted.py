@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import sys
-import time
-from types import FrameType, SimpleNamespace
-from unittest.mock import patch
+from types import FrameType
 
 from tests.benchmarks.growth import sockets
 from tests.benchmarks.ours import ByHand
 
-from opentelemetry.instrumentation.hardware.system import files as kernel
-
 
 def reading(open_sockets: int = 0) -> dict[str, int]:
     """Read system calls and function calls of a reading of every source before a collection."""
-    clock = SimpleNamespace(**{**vars(time), "monotonic": lambda: 0.0})
-    with patch.object(kernel, "time", clock), sockets(open_sockets):  # no time passes within a reading
+    with sockets(open_sockets):
         whole = ByHand()
-        clock.monotonic = lambda: whole.now
         whole.cost()
         whole.wait()
         called = _calls(whole)

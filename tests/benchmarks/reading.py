@@ -26,7 +26,7 @@ def figures(seconds: float) -> list[Figure]:
         seconds,
     )
     return cost.marked(
-        Figure("host and process, warm", cost["reading"], "ms of CPU", "psutil", cost["psutil"], 0.2),
+        Figure("host and process, warm", cost["reading"], "ms of CPU", "psutil", cost["psutil"], 1.0, relative=True),
         Figure("sample of all sources", cost["sample"], "ms of CPU", "psutil", cost["psutil"]),
     )
 
