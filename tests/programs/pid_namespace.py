@@ -36,7 +36,7 @@ def without(source: str, pid: int) -> str:
 
 with tempfile.NamedTemporaryFile() as evidence, opened("process") as source:
     owners = ProcessTree(machine(Drivers()), LocalFiles(), me, evidence.name)
-    owners.look()
+    owners.refresh()
     found["ours"] = sorted(owners.among([me, number, number + 1]))
     found["computing"] = owners.computing()
     found["alone"] = value(all_of(source), c.PROCESS_TREE_COUNT)
@@ -53,7 +53,7 @@ with tempfile.NamedTemporaryFile() as evidence, opened("process") as source:
         theirs = ProcessTree(
             LinuxMachine(LocalFiles(), Drivers().python_module("psutil")), LocalFiles(), child.pid, os.devnull
         )
-        theirs.look()
+        theirs.refresh()
         found["theirs"] = sorted(theirs.among([child.pid, number]))
     found["key"] = identity.key(me)
     found["born"] = identity.born(number)

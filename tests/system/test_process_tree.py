@@ -53,7 +53,7 @@ def owners(
     }
     machine = cast(Machine, SimpleNamespace(descendants=lambda pid: list(tree[1:]) if pid == tree[0] else []))
     made = ProcessTree(machine, cast(Files, Linked(files, links)), tree[0], EVIDENCE)
-    made.look()
+    made.refresh()
     return made
 
 
@@ -79,7 +79,7 @@ def test_no_pid_is_ours_where_proc_is_of_another_pid_namespace() -> None:
     kernel.numbers = False
     machine = cast(Machine, SimpleNamespace(descendants=lambda pid: [ROOT + 1]))
     ours = ProcessTree(machine, cast(Files, kernel), ROOT, EVIDENCE)
-    ours.look()
+    ours.refresh()
     assert ours.folders == []
     assert ours.among([ROOT, ROOT + 1]) == set()
 
@@ -112,7 +112,7 @@ def test_computing_needs_open_device_file() -> None:
 def test_system_without_proc_matches_pids() -> None:
     machine = cast(Machine, SimpleNamespace(descendants=lambda pid: [ROOT + 1]))
     ours = ProcessTree(machine, None, ROOT, EVIDENCE)
-    ours.look()
+    ours.refresh()
     assert ours.on_host
     assert ours.among([ROOT, ROOT + 1, 3]) == {ROOT, ROOT + 1}
     assert not ours.computing()
@@ -132,7 +132,7 @@ def test_any_nspid_line_matches_only_observed_processes(
     machine = cast(Machine, SimpleNamespace(descendants=lambda pid: []))
     kernel = cast(Files, Linked({f"/proc/{ROOT}/status": status}, links))
     ours = ProcessTree(machine, kernel, ROOT, EVIDENCE)
-    ours.look()
+    ours.refresh()
     assert ours.among(pids) <= {ROOT}
     if namespace == CONTAINER:
         assert ours.among({*pids, ROOT}) == set()

@@ -227,7 +227,7 @@ class AcceleratorSource(Source):
             raise Unavailable(self.absent)
         self.selection = DeviceFilter(config.devices, environ, self.visibility(), self.files)
         self.program = ProcessTree(machine(self.context.drivers), self.files, self.context.pid, *self.compute_files())
-        self.program.look()
+        self.program.refresh()
         self._open_driver()
 
     def _files(self) -> Files | None:
@@ -303,7 +303,7 @@ class AcceleratorSource(Source):
 
     def read_slow(self) -> Iterator[Point]:
         """Read the list of devices, what seldom changes, and usage by the observed program."""
-        self.program.look()
+        self.program.refresh()
         self._open_driver()
         driver = self.driver
         if driver is None:

@@ -28,7 +28,7 @@ class ProcessTree:
         evidence: device files that a program opens to compute. Querying the driver must not open them.
 
     Attributes:
-        folders: the folders of the processes in ``/proc``, as of the last :meth:`look`.
+        folders: the folders of the processes in ``/proc``, as of the last :meth:`refresh`.
         on_host: whether the driver's pids are those of this process's PID namespace.
     """
 
@@ -41,7 +41,7 @@ class ProcessTree:
         self.on_host = files is None or _is_host_namespace(files)
         self.folders: list[str] = []
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Walk the tree again, for :meth:`among`."""
         processes = self._processes()
         self.folders = [folder for _, folder in processes]

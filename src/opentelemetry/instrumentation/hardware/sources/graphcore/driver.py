@@ -155,7 +155,7 @@ class Library(AcceleratorDriver):
         """The utilization by the session of each IPU that the observed program uses."""
         pids = {ipu.pid for ipu in self._listed if ipu.pid is not None}
         if pids != self._pids:
-            program.look()
+            program.refresh()
             self._pids = pids
         ours = program.among(pids)
         for ipu in self._listed:

@@ -189,7 +189,7 @@ class Nvidia(Source):
 
     def _used(self, gpus: Library | Listing) -> Iterator[Point]:
         """What the observed program uses of each device."""
-        self._owners.look()
+        self._owners.refresh()
         seen = False
         for gpu, users in gpus.users():
             ours = self._owners.among(users)

@@ -79,7 +79,7 @@ class Runtimes:
             return [*runtimes]
         pids = {runtime.pid for runtime in runtimes}
         if pids != self._pids:
-            self._program.look()
+            self._program.refresh()
             self._pids = pids
         own_pids = self._program.among(pids)
         own = [runtime for runtime in runtimes if runtime.pid in own_pids]
