@@ -18,7 +18,6 @@ since an earlier tick is not written again. ``{pid}`` stands for the process tha
 
 from __future__ import annotations
 
-import builtins
 import json
 import os
 import platform
@@ -28,20 +27,19 @@ from datetime import date
 from errno import ENOENT
 from typing import Any, TextIO, cast
 
-from opentelemetry.instrumentation.hardware.drivers import DriverError, Drivers, T
+from opentelemetry.instrumentation.hardware.drivers import Drivers, T
+from opentelemetry.instrumentation.hardware.drivers.encoding import decode, decode_error, encode, encode_error
 from opentelemetry.instrumentation.hardware.drivers.python_module import PythonModule
 from opentelemetry.instrumentation.hardware.drivers.streaming import StreamingCommand
-from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Output, Tool
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool
 from opentelemetry.instrumentation.hardware.model import Unavailable
-from opentelemetry.instrumentation.hardware.system.files import Files, FilesystemSpace, Usage
+from opentelemetry.instrumentation.hardware.system.files import Files
 from opentelemetry.instrumentation.hardware.version import __version__
 
 _FILES = "files"
 
 _UNRECORDED = ("forget", "release", "close")
 """Methods without an answer."""
-
-_TUPLES = {each.__name__: each for each in (Usage, FilesystemSpace, Output)}
 
 _PID = "{pid}"
 
@@ -114,7 +112,7 @@ class Record(Drivers):
             except Exception as raised:
                 error = raised
             self._tick[key] = answer, error
-            encoded = _encode_error(error) if error else _encode(_replace_pid(answer, arguments, str(self._pid), _PID))
+            encoded = encode_error(error) if error else encode(_replace_pid(answer, arguments, str(self._pid), _PID))
             if key not in self._written or self._written[key] != encoded:
                 self._written[key] = encoded
                 self._write_line([*json.loads(key), encoded])
@@ -241,10 +239,10 @@ class Replay(Drivers):
         key = _key(driver, method, arguments, self._pid)
         for answers in reversed(self._answers[: self._current + 1]):
             if key in answers:
-                error = _decode_error(answers[key])
+                error = decode_error(answers[key])
                 if error is not None:
                     raise error
-                return _replace_pid(_decode(answers[key]), arguments, _PID, str(self._pid))
+                return _replace_pid(decode(answers[key]), arguments, _PID, str(self._pid))
         call = f"{driver}.{method}({', '.join(map(repr, arguments))})"
         if driver == _FILES:
             raise FileNotFoundError(ENOENT, f"the capture has no answer to {call}")
@@ -257,7 +255,7 @@ class Replay(Drivers):
             Unavailable: It was so when the capture was recorded.
         """
         for answers in self._answers:
-            error = _decode_error(answers.get(_key(name, "", (), self._pid)))
+            error = decode_error(answers.get(_key(name, "", (), self._pid)))
             if error is not None:
                 raise error
         return _ReplayedDriver(self, name)
@@ -291,57 +289,3 @@ def _replace_pid(answer: Any, arguments: Sequence[object], old: str, new: str) -
     """Replace the own pid in a listing of ``/proc`` or a folder below."""
     listing = isinstance(answer, list) and bool(arguments) and str(arguments[0]).startswith("/proc")
     return [new if name == old else name for name in answer] if listing else answer
-
-
-def _encode(answer: Any) -> Any:
-    """Convert an answer to JSON types."""
-    if isinstance(answer, bytes):
-        return {"bytes": answer.decode(errors="surrogateescape")}
-    if type(answer).__name__ in _TUPLES:
-        return {type(answer).__name__: {name: _encode(each) for name, each in answer._asdict().items()}}
-    if isinstance(answer, (list, tuple)):
-        return [_encode(each) for each in answer]
-    if isinstance(answer, dict):
-        return {name: _encode(each) for name, each in answer.items()}
-    return answer
-
-
-def _decode(encoded: Any) -> Any:
-    """Revert :func:`_encode`."""
-    if isinstance(encoded, list):
-        return [_decode(each) for each in encoded]
-    if isinstance(encoded, dict):
-        name, inner = next(iter(encoded.items())) if len(encoded) == 1 else ("", None)
-        if name == "bytes" and isinstance(inner, str):
-            return inner.encode(errors="surrogateescape")
-        if name in _TUPLES and isinstance(inner, dict):
-            return _TUPLES[name](**{field: _decode(each) for field, each in inner.items()})
-        return {name: _decode(each) for name, each in encoded.items()}
-    return encoded
-
-
-def _encode_error(error: Exception) -> Any:
-    if isinstance(error, Unavailable):
-        return {"error": ["Unavailable", None, error.reason, error.fix]}
-    if isinstance(error, DriverError):
-        return {"error": ["DriverError", error.code, error.text]}
-    if isinstance(error, OSError):
-        return {"error": [type(error).__name__, error.errno, error.strerror or str(error)]}
-    return {"error": [type(error).__name__, None, str(error)]}
-
-
-def _decode_error(encoded: Any) -> Exception | None:
-    """The error that an answer stands for, if it does. An exception class of a module becomes one of the same name."""
-    if not (isinstance(encoded, dict) and isinstance(encoded.get("error"), list)):
-        return None
-    kind, number, text, *fix = encoded["error"]
-    if kind == "Unavailable":
-        return Unavailable(text, *fix)
-    if kind == "DriverError":
-        return DriverError(number, text)
-    if number is not None:
-        return OSError(number, text)
-    known = getattr(builtins, kind, None)
-    if not (isinstance(known, type) and issubclass(known, Exception)):
-        known = type(kind, (Exception,), {})
-    return cast(Exception, known(text))

@@ -10,9 +10,9 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from math import inf
 from typing import Final
 
+from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
 from opentelemetry.instrumentation.hardware.drivers.subprocess import LIMIT, POLL, Child, Command, Tool
 
 LINE_LIMIT: Final = 8 << 20
@@ -48,8 +48,7 @@ class StreamingCommand:
         self._clock = clock
         self._child: Child | None = None
         self._failure = ""
-        self._failures = 0
-        self._retry_at = -inf
+        self._backoff = Backoff(1.0, _LONGEST_BACKOFF)
         self._document = ""
 
     def open(self, arguments: Sequence[str], period: float, document: str = "") -> None:
@@ -68,8 +67,8 @@ class StreamingCommand:
         """
         self.close()
         now = self._clock()
-        if now < self._retry_at:
-            raise ChildProcessError(f"{self._failure}; retry in {self._retry_at - now:.0f} s")
+        if self._backoff.is_waiting(now):
+            raise ChildProcessError(f"{self._failure}; retry in {self._backoff.retry_at - now:.0f} s")
         if document:
             self._document = _write_document(document)
             arguments = [each.replace("{document}", self._document) for each in arguments]
@@ -148,8 +147,9 @@ class StreamingCommand:
     def _fail(self, failure: str) -> str:
         """End the tool and begin a backoff."""
         now = self._clock()
-        self._failures = 1 if now - self._started > _LONGEST_BACKOFF else self._failures + 1
-        self._retry_at = now + min(_LONGEST_BACKOFF, 2.0 ** (self._failures - 1))
+        if now - self._started > _LONGEST_BACKOFF:
+            self._backoff.succeed()
+        self._backoff.fail(now)
         self._failure = failure
         self.close()
         return failure
