@@ -30,14 +30,14 @@ class _GoneError(Exception):
 
 def _recorded(
     drivers: Drivers,
-    ask: Callable[[Record], object],
+    make_calls: Callable[[Record], object],
     mask: Callable[[str], str] = lambda text: text,
     header: Mapping[str, object] | None = None,
 ) -> list[str]:
     """The lines of a capture of some calls."""
     output = StringIO()
     record = Record(drivers, output, "host", header, mask, Clock())
-    ask(record)
+    make_calls(record)
     record.close()
     return output.getvalue().splitlines()
 
@@ -70,18 +70,18 @@ def test_replayed_source_reads_what_it_read_while_recorded(name: str, drivers: t
 
 def _readings(name: str, drivers: Drivers, between: Callable[[], object]) -> list[dict[Series, Value] | str]:
     """Three readings of a source, or the reason why it is absent."""
-    found: list[dict[Series, Value] | str] = []
+    readings: list[dict[Series, Value] | str] = []
     source = discover()[name]()(SourceContext(Config(), drivers, os.getpid()))
     try:
         source.open()
-    except Unavailable as gone:
-        return [gone.reason]
+    except Unavailable as missing:
+        return [missing.reason]
     for tick in range(3):
         if tick:
             between()
-        found.append(dict([*source.read(), *source.read_slow()]))
+        readings.append(dict([*source.read(), *source.read_slow()]))
     source.close()
-    return found
+    return readings
 
 
 def test_own_pid_is_masked_and_replayed_as_the_pid_of_another_process() -> None:
@@ -134,9 +134,9 @@ ANSWERS: list[Any] = [
 def test_answer_of_every_type_survives_record_and_replay(answer: Any) -> None:
     drivers = Fabricated(Tree(), {"tool": {"ask": lambda: answer}})
     lines = _recorded(drivers, lambda record: record.python_module("tool").call("ask"))
-    found = Replay(lines).python_module("tool").call("ask")
-    assert found == answer
-    assert type(found) is type(answer)
+    replayed = Replay(lines).python_module("tool").call("ask")
+    assert replayed == answer
+    assert type(replayed) is type(answer)
 
 
 @pytest.mark.parametrize(
@@ -156,15 +156,15 @@ def test_answer_of_every_type_survives_record_and_replay(answer: Any) -> None:
 def test_error_of_every_type_survives_record_and_replay(error: Exception) -> None:
     drivers = Fabricated(Tree(), {"tool": {"ask": error}})
     lines = _recorded(drivers, lambda record: _raised(lambda: record.python_module("tool").call("ask")))
-    found = _raised(lambda: Replay(lines).python_module("tool").call("ask"))
-    assert type(found).__name__ == type(error).__name__
-    assert str(found) == str(error)
+    replayed = _raised(lambda: Replay(lines).python_module("tool").call("ask"))
+    assert type(replayed).__name__ == type(error).__name__
+    assert str(replayed) == str(error)
     if isinstance(error, OSError):
-        assert isinstance(found, OSError)
-        assert (type(found), found.errno) == (type(error), error.errno)
+        assert isinstance(replayed, OSError)
+        assert (type(replayed), replayed.errno) == (type(error), error.errno)
     if isinstance(error, Unavailable):
-        assert isinstance(found, Unavailable)
-        assert (found.reason, found.fix) == (error.reason, error.fix)
+        assert isinstance(replayed, Unavailable)
+        assert (replayed.reason, replayed.fix) == (error.reason, error.fix)
 
 
 def test_record_raises_the_error_that_it_writes() -> None:
@@ -192,10 +192,10 @@ def test_call_without_recorded_answer_raises_an_error_that_names_it() -> None:
 
 
 def test_calls_without_an_answer_are_not_recorded() -> None:
-    def ask(record: Record) -> None:
+    def make_calls(record: Record) -> None:
         record.custom("counted", Counted).close()
 
-    lines = _recorded(Drivers(), ask)
+    lines = _recorded(Drivers(), make_calls)
     assert len(lines) == 2
     Replay(lines).custom("counted", Counted).close()
     Replay(lines).close()
@@ -209,13 +209,13 @@ def test_repeated_call_in_a_tick_is_cached_and_unchanged_answer_is_not_rewritten
     drivers = Fabricated(Tree({"/proc/still": "same"}), {"tool": {"count": lambda: next(counted)}})
     output, clock = StringIO(), Clock()
     record = Record(drivers, output, "host", clock=clock)
-    heard = []
+    answers = []
     for _ in range(3):
-        heard.append([record.python_module("tool").call("count") for _ in range(2)])
+        answers.append([record.python_module("tool").call("count") for _ in range(2)])
         record.files().read("/proc/still")
         clock.now += 2.5
         record.next()
-    assert heard == [[0, 0], [1, 1], [2, 2]], "within a tick the answer stays"
+    assert answers == [[0, 0], [1, 1], [2, 2]], "one answer per tick"
     lines = output.getvalue().splitlines()
     assert [line for line in lines if "tick" in line] == [json.dumps({"tick": at}) for at in (0.0, 2.5, 5.0, 7.5)]
     assert sum("still" in line for line in lines) == 1
@@ -274,12 +274,12 @@ def test_header_has_source_nature_machine_date_and_version() -> None:
 def test_mask_applies_to_calls_and_answers_alike() -> None:
     tree = Tree({"/sys/secret/name": "the secret name\n", "/sys/secret/other": "x"})
 
-    def ask(record: Record) -> None:
+    def make_calls(record: Record) -> None:
         kernel = record.files()
         folder = kernel.names("/sys")[0]
-        assert kernel.read(f"/sys/{folder}/name") == b"the secret name\n", "who records hears the truth"
+        assert kernel.read(f"/sys/{folder}/name") == b"the secret name\n", "the mask applies to the capture only"
 
-    lines = _recorded(Fabricated(tree), ask, lambda text: text.replace("secret", "xxxxxx"))
+    lines = _recorded(Fabricated(tree), make_calls, lambda text: text.replace("secret", "xxxxxx"))
     assert "secret" not in "\n".join(lines)
     kernel: Files = Replay(lines).files()
     assert kernel.names("/sys") == ["xxxxxx"]
@@ -328,29 +328,29 @@ class Counted:
 
 def test_own_driver_of_a_source_is_recorded_and_replayed() -> None:
     output = StringIO()
-    heard = Record(Drivers(), output, "counted").custom("counted", Counted)
-    assert heard.power("0") == 250
+    recorded = Record(Drivers(), output, "counted").custom("counted", Counted)
+    assert recorded.power("0") == 250
     with pytest.raises(DriverError, match="lost"):
-        heard.power("lost")
-    said = Replay(output.getvalue().splitlines()).custom("counted", Counted)
-    assert said.power("0") == 250
+        recorded.power("lost")
+    replayed = Replay(output.getvalue().splitlines()).custom("counted", Counted)
+    assert replayed.power("0") == 250
     with pytest.raises(DriverError) as refused:
-        said.power("lost")
+        replayed.power("lost")
     assert (refused.value.code, refused.value.text) == (15, "GPU is lost")
 
 
 def test_command_is_recorded_and_replayed() -> None:
     output = StringIO()
-    heard = Record(Drivers(), output, "tool").command(Tool("sh"))
-    said = Output(3, b"out\n", b"err\n")
-    assert heard.run(["-c", "echo out; echo err >&2; exit 3"], 60.0) == said
+    recorded = Record(Drivers(), output, "tool").command(Tool("sh"))
+    expected = Output(3, b"out\n", b"err\n")
+    assert recorded.run(["-c", "echo out; echo err >&2; exit 3"], 60.0) == expected
     with pytest.raises(TimeoutError):
-        heard.run(["-c", "sleep 3600"], 0.1)
+        recorded.run(["-c", "sleep 3600"], 0.1)
     lines = output.getvalue().splitlines()
     answer = {"Output": {"code": 3, "stdout": {"bytes": "out\n"}, "stderr": {"bytes": "err\n"}}}
     assert json.loads(lines[2]) == ["sh", "run", [["-c", "echo out; echo err >&2; exit 3"], 60.0], answer]
     again = Replay(lines).command(Tool("sh"))
-    assert again.run(["-c", "echo out; echo err >&2; exit 3"], 60.0) == said
+    assert again.run(["-c", "echo out; echo err >&2; exit 3"], 60.0) == expected
     with pytest.raises(TimeoutError, match=r"sh timed out after 0\.1 s"):
         again.run(["-c", "sleep 3600"], 0.1)
     with pytest.raises(Unavailable, match=r"the capture has no answer to sh\.run"):
@@ -360,6 +360,6 @@ def test_command_is_recorded_and_replayed() -> None:
 def test_missing_command_is_replayed_as_missing() -> None:
     tool = Tool("no-such-tool", fix="install it")
     lines = _recorded(Drivers(), lambda record: _raised(lambda: record.command(tool)))
-    gone = _raised(lambda: Replay(lines).command(tool))
-    assert isinstance(gone, Unavailable)
-    assert (gone.reason, gone.fix) == ("no-such-tool is not installed", "install it")
+    error = _raised(lambda: Replay(lines).command(tool))
+    assert isinstance(error, Unavailable)
+    assert (error.reason, error.fix) == ("no-such-tool is not installed", "install it")

@@ -1,4 +1,4 @@
-"""Streams: lines of a tool that goes on running are read whole; it never runs twice and never outlives us."""
+"""Streams: lines of a tool that keeps running are read whole; it never runs twice and never outlives the program."""
 
 from __future__ import annotations
 
@@ -37,27 +37,27 @@ forks = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:Depreca
 LONG = 60.0
 """Seconds after which something counts as hung."""
 
-SAY = """
+PRELUDE = """
 import os, signal, sys, time
-def say(text): os.write(1, text.encode())
+def put(text): os.write(1, text.encode())
 def note(path):
     with open(path, "a") as pids: pids.write(f"{os.getpid()}\\n")
 def next_word(path, word):
     while open(path).read().strip() != word: time.sleep(0.002)
 """
-"""Functions that the tools share; they wait for words that the test writes into a file."""
+"""Functions for the tools. `next_word` waits until the test has written a word to a file."""
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Iterator[Callable[..., StreamingCommand]]:
-    """Makes a stream of a Python program."""
+def make_stream(tmp_path: Path) -> Iterator[Callable[..., StreamingCommand]]:
+    """A function that returns a stream of a Python program."""
     streams = []
 
     def make(
         program: str, clock: Callable[[], float] | None = None, name: str = "tool", **more: Any
     ) -> StreamingCommand:
         path = tmp_path / name
-        path.write_text(f"#!{sys.executable}\n{SAY}{program}\n")
+        path.write_text(f"#!{sys.executable}\n{PRELUDE}{program}\n")
         path.chmod(0o755)
         tool = Tool("tool", str(path), **more)
         streams.append(StreamingCommand(tool, clock) if clock else StreamingCommand(tool))
@@ -69,28 +69,28 @@ def made(tmp_path: Path) -> Iterator[Callable[..., StreamingCommand]]:
 
 
 @pytest.fixture(params=["setpriv", "keeper"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The two ways in which a tool is made to die with its parent."""
+def launcher(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The two means by which a tool dies with its parent."""
     if request.param == "keeper":
         monkeypatch.setattr("opentelemetry.instrumentation.hardware.drivers.subprocess.shutil.which", without_setpriv)
     return str(request.param)
 
 
 @pytest.fixture
-def pipes(made: Callable[..., StreamingCommand]) -> Callable[[], list[int]]:
-    """The pipes of this process that were not there before a stream was opened."""
+def pipes(make_stream: Callable[..., StreamingCommand]) -> Callable[[], list[int]]:
+    """The pipes that were opened since the start of the test."""
     before = descriptors()
 
-    def found() -> list[int]:
+    def new() -> list[int]:
         now = descriptors()
         return [int(each) for each in now.keys() - before.keys() if now[each].startswith("pipe:")]
 
-    return found
+    return new
 
 
 @pytest.fixture
 def buffered(pipes: Callable[[], list[int]]) -> Callable[[], int]:
-    """How many bytes of the stream wait to be read."""
+    """The number of unread bytes in the pipes."""
 
     def count() -> int:
         size, total = array.array("i", [0]), 0
@@ -105,20 +105,20 @@ def buffered(pipes: Callable[[], list[int]]) -> Callable[[], int]:
 def _pids(path: Path, count: int = 1) -> list[int]:
     """The process ids that tools wrote into a file, at least `count`."""
 
-    def found() -> list[int]:
+    def pids() -> list[int]:
         return [int(line) for line in path.read_text().split()] if path.exists() else []
 
-    wait_for(lambda: len(found()) >= count, LONG, f"{count} pids in {path}")
-    return found()
+    wait_for(lambda: len(pids()) >= count, LONG, f"{count} pids in {path}")
+    return pids()
 
 
 def _only(pids: list[int], alive: int) -> None:
-    """Wait until only one of these processes lives; those killed through a keeper end a moment later."""
+    """Wait until only one of these processes lives; those killed by a keeper end a moment later."""
     expected = [number == alive for number in range(len(pids))]
     wait_for(lambda: [lives(pid) for pid in pids] == expected, LONG, f"end of all but number {alive}")
 
 
-def _heard(stream: StreamingCommand, count: int) -> list[bytes]:
+def _read_lines(stream: StreamingCommand, count: int) -> list[bytes]:
     """Read `count` lines."""
     lines: list[bytes] = []
     while len(lines) < count:
@@ -131,13 +131,17 @@ def _heard(stream: StreamingCommand, count: int) -> list[bytes]:
 
 @pytest.mark.parametrize("number", ["free", "the program's"])
 def test_closed_pipes_end_the_tool_and_leave_other_descriptors_alone(
-    made: Callable[..., StreamingCommand], tmp_path: Path, way: str, number: str, pipes: Callable[[], list[int]]
+    make_stream: Callable[..., StreamingCommand],
+    tmp_path: Path,
+    launcher: str,
+    number: str,
+    pipes: Callable[[], list[int]],
 ) -> None:
     """The program may have pipes under the same numbers: they are neither read nor closed."""
     pids = tmp_path / "pids"
-    stream = made(f"note({str(pids)!r})\nsay('line\\n')\nsignal.pause()")
+    stream = make_stream(f"note({str(pids)!r})\nput('line\\n')\nsignal.pause()")
     stream.open([], LONG)
-    assert _heard(stream, 1) == [b"line"]
+    assert _read_lines(stream, 1) == [b"line"]
     ours = pipes()
     reading, writing = os.pipe()
     os.write(writing, b"the program's own")
@@ -158,72 +162,72 @@ def test_closed_pipes_end_the_tool_and_leave_other_descriptors_alone(
     os.close(writing)
     _only(_pids(pids), -1)
     stream.open([], LONG)
-    assert _heard(stream, 1) == [b"line"]
+    assert _read_lines(stream, 1) == [b"line"]
 
 
 # -- lines
 
 
-def test_lines_are_whole_and_in_order(made: Callable[..., StreamingCommand], way: str) -> None:
-    stream = made("for number in range(500): say(f'line {number} {sys.argv[1]}\\n')\nsignal.pause()")
+def test_lines_are_whole_and_in_order(make_stream: Callable[..., StreamingCommand], launcher: str) -> None:
+    stream = make_stream("for number in range(500): put(f'line {number} {sys.argv[1]}\\n')\nsignal.pause()")
     stream.open(["x y"], LONG)
-    assert _heard(stream, 500) == [f"line {number} x y".encode() for number in range(500)]
-    assert stream.read() == [], "it does not wait without a timeout"
+    assert _read_lines(stream, 500) == [f"line {number} x y".encode() for number in range(500)]
+    assert stream.read() == [], "without a timeout it does not wait"
 
 
 def test_line_in_pieces_is_one_line(
-    made: Callable[..., StreamingCommand], tmp_path: Path, buffered: Callable[[], int]
+    make_stream: Callable[..., StreamingCommand], tmp_path: Path, buffered: Callable[[], int]
 ) -> None:
     word = tmp_path / "word"
     word.write_text("")
     program = (
-        f"say('{{\"a\": '); next_word({str(word)!r}, 'go on'); say('1'); next_word({str(word)!r}, 'end')\n"
-        "say('}\\n\\nhalf'); signal.pause()"
+        f"put('{{\"a\": '); next_word({str(word)!r}, 'go on'); put('1'); next_word({str(word)!r}, 'end')\n"
+        "put('}\\n\\nhalf'); signal.pause()"
     )
-    stream = made(program)
+    stream = make_stream(program)
     stream.open([], LONG)
     for following in ("go on", "end"):
         wait_for(buffered, LONG, "piece of a line")
         assert stream.read(0.05) == []
         word.write_text(following)
-    assert _heard(stream, 2) == [b'{"a": 1}', b""]
+    assert _read_lines(stream, 2) == [b'{"a": 1}', b""]
     assert stream.read(0.05) == []
 
 
 @pytest.mark.parametrize("size", [1, 4095, 65536, 65537, LINE_LIMIT])
-def test_lines_up_to_the_limit_are_whole(made: Callable[..., StreamingCommand], size: int) -> None:
-    stream = made(f"sys.stdout.write('x' * {size} + '\\n' + 'y\\n'); sys.stdout.flush(); signal.pause()")
+def test_lines_up_to_the_limit_are_whole(make_stream: Callable[..., StreamingCommand], size: int) -> None:
+    stream = make_stream(f"sys.stdout.write('x' * {size} + '\\n' + 'y\\n'); sys.stdout.flush(); signal.pause()")
     stream.open([], LONG)
-    lines = _heard(stream, 2)
+    lines = _read_lines(stream, 2)
     assert [(len(line), set(line)) for line in lines] == [(size, set(b"x")), (1, set(b"y"))]
 
 
 def test_line_longer_than_the_pipe_takes_few_reads(
-    made: Callable[..., StreamingCommand], buffered: Callable[[], int]
+    make_stream: Callable[..., StreamingCommand], buffered: Callable[[], int]
 ) -> None:
-    stream = made("while True: say('x' * 700_000 + '\\n'); time.sleep(0.05)")
+    stream = make_stream("while True: put('x' * 700_000 + '\\n'); time.sleep(0.05)")
     stream.open([], LONG)
-    assert len(_heard(stream, 1)[0]) == 700_000
+    assert len(_read_lines(stream, 1)[0]) == 700_000
     lines: list[bytes] = []
-    looks = 0
+    reads = 0
     while len(lines) < 5:
         wait_for(lambda: buffered() > 60_000, LONG, "full pipe")
         lines += stream.read()
-        looks += 1
+        reads += 1
     assert {len(line) for line in lines} == {700_000}
-    assert looks <= 10, "a pipe holds a tenth of a line; a slow machine may need a second read"
+    assert reads <= 10, "a pipe holds a tenth of a line; a slow machine may need a second read"
 
 
-def test_line_above_the_limit_kills_the_tool(made: Callable[..., StreamingCommand], tmp_path: Path) -> None:
-    stream = made(f"note({str(tmp_path / 'pid')!r})\nwhile True: say('x' * 65536)")
+def test_line_above_the_limit_kills_the_tool(make_stream: Callable[..., StreamingCommand], tmp_path: Path) -> None:
+    stream = make_stream(f"note({str(tmp_path / 'pid')!r})\nwhile True: put('x' * 65536)")
     stream.open([], LONG)
     with pytest.raises(ChildProcessError, match="tool printed a line of more than 8 MiB"):
-        _heard(stream, 1)
+        _read_lines(stream, 1)
     assert not lives(_pids(tmp_path / "pid")[0])
 
 
 def test_output_above_the_limit_kills_the_tool(
-    made: Callable[..., StreamingCommand],
+    make_stream: Callable[..., StreamingCommand],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     pipes: Callable[[], list[int]],
@@ -231,7 +235,7 @@ def test_output_above_the_limit_kills_the_tool(
 ) -> None:
     """The pipe is filled before it is read; otherwise the tool may write no faster than it is read."""
     monkeypatch.setattr("opentelemetry.instrumentation.hardware.drivers.streaming.LIMIT", 500_000)
-    stream = made(f"note({str(tmp_path / 'pid')!r})\nwhile True: say(('x' * 1023 + '\\n') * 64)")
+    stream = make_stream(f"note({str(tmp_path / 'pid')!r})\nwhile True: put(('x' * 1023 + '\\n') * 64)")
     stream.open([], LONG)
     for each in pipes():
         fcntl.fcntl(each, fcntl.F_SETPIPE_SZ, 1 << 20)
@@ -241,29 +245,29 @@ def test_output_above_the_limit_kills_the_tool(
     assert not lives(_pids(tmp_path / "pid")[0])
 
 
-def test_last_line_of_stderr_is_in_the_error(made: Callable[..., StreamingCommand], way: str) -> None:
-    stream = made(
-        "sys.stderr.write('x' * (5 << 20) + '\\nno such sensor\\n'); sys.stderr.flush()\nsay('a\\nhalf'); sys.exit(3)"
+def test_last_line_of_stderr_is_in_the_error(make_stream: Callable[..., StreamingCommand], launcher: str) -> None:
+    stream = make_stream(
+        "sys.stderr.write('x' * (5 << 20) + '\\nno such sensor\\n'); sys.stderr.flush()\nput('a\\nhalf'); sys.exit(3)"
     )
     stream.open([], LONG)
-    assert _heard(stream, 1) == [b"a"]
+    assert _read_lines(stream, 1) == [b"a"]
     with pytest.raises(ChildProcessError, match=r"tool exited: no such sensor$"):
         stream.read(LONG)
 
 
-def test_binary_lines_are_returned_unchanged(made: Callable[..., StreamingCommand]) -> None:
-    stream = made("os.write(1, bytes(range(256)) * 3 + b'\\n'); signal.pause()")
+def test_binary_lines_are_returned_unchanged(make_stream: Callable[..., StreamingCommand]) -> None:
+    stream = make_stream("os.write(1, bytes(range(256)) * 3 + b'\\n'); signal.pause()")
     stream.open([], LONG)
     whole = bytes(range(256)) * 3
-    assert _heard(stream, 4) == whole.split(b"\n")
+    assert _read_lines(stream, 4) == whole.split(b"\n")
 
 
 # -- silence
 
 
-def test_silence_for_three_periods_kills_the_tool(made: Callable[..., StreamingCommand], tmp_path: Path) -> None:
+def test_silence_for_three_periods_kills_the_tool(make_stream: Callable[..., StreamingCommand], tmp_path: Path) -> None:
     clock = Clock()
-    stream = made(f"note({str(tmp_path / 'pid')!r}); say('a\\n'); signal.pause()", clock)
+    stream = make_stream(f"note({str(tmp_path / 'pid')!r}); put('a\\n'); signal.pause()", clock)
     stream.open([], 10.0)
     wait_for(lambda: stream.read() == [b"a"], LONG, "first line")
     clock.now += 29.0
@@ -274,9 +278,9 @@ def test_silence_for_three_periods_kills_the_tool(made: Callable[..., StreamingC
     assert not lives(_pids(tmp_path / "pid")[0])
 
 
-def test_first_line_may_take_ten_seconds(made: Callable[..., StreamingCommand]) -> None:
+def test_first_line_may_take_ten_seconds(make_stream: Callable[..., StreamingCommand]) -> None:
     clock = Clock()
-    stream = made("signal.pause()", clock)
+    stream = make_stream("signal.pause()", clock)
     stream.open([], 0.5)
     clock.now += 9.0
     assert stream.read() == []
@@ -286,17 +290,17 @@ def test_first_line_may_take_ten_seconds(made: Callable[..., StreamingCommand]) 
 
 
 def test_old_lines_of_a_full_pipe_are_dropped(
-    made: Callable[..., StreamingCommand], tmp_path: Path, buffered: Callable[[], int]
+    make_stream: Callable[..., StreamingCommand], tmp_path: Path, buffered: Callable[[], int]
 ) -> None:
     """The pipe is full and the tool blocks in the middle of a line; lines after that are new."""
     clock, word = Clock(), tmp_path / "word"
     word.write_text("")
     program = (
-        "for number in range(200): say(f'{number:04} ' + 'x' * 1000 + '\\n')\n"
+        "for number in range(200): put(f'{number:04} ' + 'x' * 1000 + '\\n')\n"
         f"next_word({str(word)!r}, 'new')\n"
-        "while True: say('new\\n'); time.sleep(0.01)"
+        "while True: put('new\\n'); time.sleep(0.01)"
     )
-    stream = made(program, clock)
+    stream = make_stream(program, clock)
     stream.open([], 1.0)
     wait_for(lambda: buffered() > 60_000, LONG, "full pipe")
     clock.now += 3600.0
@@ -310,12 +314,12 @@ def test_old_lines_of_a_full_pipe_are_dropped(
 
 
 def test_rest_of_a_dropped_line_is_dropped(
-    made: Callable[..., StreamingCommand], tmp_path: Path, buffered: Callable[[], int]
+    make_stream: Callable[..., StreamingCommand], tmp_path: Path, buffered: Callable[[], int]
 ) -> None:
     clock, word = Clock(), tmp_path / "word"
     word.write_text("")
-    stream = made(
-        f"say('old\\nold\\nhalf'); next_word({str(word)!r}, 'on'); say(' of it\\nnew\\n'); signal.pause()", clock
+    stream = make_stream(
+        f"put('old\\nold\\nhalf'); next_word({str(word)!r}, 'on'); put(' of it\\nnew\\n'); signal.pause()", clock
     )
     stream.open([], 1.0)
     wait_for(lambda: buffered() == len("old\nold\nhalf"), LONG, "two lines and a half")
@@ -328,10 +332,10 @@ def test_rest_of_a_dropped_line_is_dropped(
 
 
 def test_lines_of_a_long_pause_are_kept_unless_the_pipe_was_full(
-    made: Callable[..., StreamingCommand], tmp_path: Path, buffered: Callable[[], int]
+    make_stream: Callable[..., StreamingCommand], tmp_path: Path, buffered: Callable[[], int]
 ) -> None:
     clock = Clock()
-    stream = made("for number in range(60): say(f'{number}\\n')\nsay('end'); signal.pause()", clock)
+    stream = make_stream("for number in range(60): put(f'{number}\\n')\nput('end'); signal.pause()", clock)
     stream.open([], 1.0)
     wait_for(lambda: buffered() == 60 * 3 - 10 + 3, LONG, "60 lines")
     clock.now += 60.0
@@ -341,38 +345,42 @@ def test_lines_of_a_long_pause_are_kept_unless_the_pipe_was_full(
 # -- end and restart of the tool
 
 
-def test_last_lines_are_read_before_the_end_is_an_error(made: Callable[..., StreamingCommand], way: str) -> None:
-    stream = made("say('a\\nb\\nhalf a l'); os.kill(os.getpid(), signal.SIGKILL)")
+def test_last_lines_are_read_before_the_end_is_an_error(
+    make_stream: Callable[..., StreamingCommand], launcher: str
+) -> None:
+    stream = make_stream("put('a\\nb\\nhalf a l'); os.kill(os.getpid(), signal.SIGKILL)")
     stream.open([], LONG)
-    assert _heard(stream, 2) == [b"a", b"b"]
+    assert _read_lines(stream, 2) == [b"a", b"b"]
     with pytest.raises(ChildProcessError, match="tool exited"):
         stream.read(LONG)
     with pytest.raises(ChildProcessError, match="tool exited"):
         stream.read()
 
 
-def test_grandchild_with_open_output_is_not_waited_for(made: Callable[..., StreamingCommand], tmp_path: Path) -> None:
+def test_grandchild_with_open_output_is_not_waited_for(
+    make_stream: Callable[..., StreamingCommand], tmp_path: Path
+) -> None:
     program = (
         "import subprocess\n"
         f"pid = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(3600)']).pid\n"
-        f"open({str(tmp_path / 'pid')!r}, 'w').write(f'{{pid}}\\n'); say('a\\n')"
+        f"open({str(tmp_path / 'pid')!r}, 'w').write(f'{{pid}}\\n'); put('a\\n')"
     )
-    stream = made(program)
+    stream = make_stream(program)
     if not has_setpriv():
         pytest.skip("there is no setpriv; then the end of the output is the end")
     stream.open([], LONG)
-    assert _heard(stream, 1) == [b"a"]
+    assert _read_lines(stream, 1) == [b"a"]
     with pytest.raises(ChildProcessError, match="tool exited"):
         stream.read(LONG)
     grandchild = _pids(tmp_path / "pid")[0]
-    wait_for(lambda: not lives(grandchild), LONG, "end of the grandchild: it goes with the group")
+    wait_for(lambda: not lives(grandchild), LONG, "end of the grandchild, which is in the process group")
 
 
 def test_restart_backoff_grows_and_is_reset_by_a_long_run(
-    made: Callable[..., StreamingCommand], tmp_path: Path
+    make_stream: Callable[..., StreamingCommand], tmp_path: Path
 ) -> None:
     clock, pids = Clock(), tmp_path / "pids"
-    stream = made(f"note({str(pids)!r}); sys.exit(1)", clock)
+    stream = make_stream(f"note({str(pids)!r}); sys.exit(1)", clock)
 
     def die() -> None:
         stream.open([], 10.0)
@@ -386,9 +394,9 @@ def test_restart_backoff_grows_and_is_reset_by_a_long_run(
             stream.open([], 10.0)
         assert len(_pids(pids, number)) == number
         clock.now += 0.5
-    (tmp_path / "tool").write_text(f"#!{sys.executable}\n{SAY}note({str(pids)!r}); say('a\\n'); time.sleep(3600)")
+    (tmp_path / "tool").write_text(f"#!{sys.executable}\n{PRELUDE}note({str(pids)!r}); put('a\\n'); time.sleep(3600)")
     stream.open([], 60.0)
-    assert _heard(stream, 1) == [b"a"]
+    assert _read_lines(stream, 1) == [b"a"]
     clock.now += 61.0
     os.kill(_pids(pids)[-1], signal.SIGKILL)
     with pytest.raises(ChildProcessError, match="exited"):
@@ -397,12 +405,14 @@ def test_restart_backoff_grows_and_is_reset_by_a_long_run(
     stream.open([], 10.0)
 
 
-def test_reopening_ends_the_tool_before(made: Callable[..., StreamingCommand], tmp_path: Path, way: str) -> None:
+def test_reopening_ends_the_tool_before(
+    make_stream: Callable[..., StreamingCommand], tmp_path: Path, launcher: str
+) -> None:
     pids = tmp_path / "pids"
-    stream = made(f"note({str(pids)!r}); say('a\\n'); time.sleep(3600)")
+    stream = make_stream(f"note({str(pids)!r}); put('a\\n'); time.sleep(3600)")
     for number in range(1, 4):
         stream.open([], LONG)
-        assert _heard(stream, 1) == [b"a"]
+        assert _read_lines(stream, 1) == [b"a"]
         _only(_pids(pids, number), number - 1)
     stream.close()
     _only(_pids(pids, 3), -1)
@@ -411,12 +421,12 @@ def test_reopening_ends_the_tool_before(made: Callable[..., StreamingCommand], t
 
 
 def test_unkillable_tool_is_abandoned_and_not_started_twice(
-    made: Callable[..., StreamingCommand], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    make_stream: Callable[..., StreamingCommand], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A process that sleeps in its driver; here, one that our signals do not reach."""
-    stream = made(f"note({str(tmp_path / 'pids')!r}); say('a\\n'); time.sleep(3600)")
+    """A process that sleeps in its driver; here, killpg does nothing."""
+    stream = make_stream(f"note({str(tmp_path / 'pids')!r}); put('a\\n'); time.sleep(3600)")
     stream.open([], LONG)
-    assert _heard(stream, 1) == [b"a"]
+    assert _read_lines(stream, 1) == [b"a"]
     (pid,) = _pids(tmp_path / "pids")
     reached = os.killpg
     monkeypatch.setattr("opentelemetry.instrumentation.hardware.drivers.subprocess._GRACE", 0.05)
@@ -427,13 +437,13 @@ def test_unkillable_tool_is_abandoned_and_not_started_twice(
     os.kill(pid, signal.SIGKILL)
     wait_for(lambda: not lives(pid), LONG, "end of the tool")
     stream.open([], LONG)
-    assert _heard(stream, 1) == [b"a"]
+    assert _read_lines(stream, 1) == [b"a"]
 
 
-def test_missing_tool_is_unavailable(made: Callable[..., StreamingCommand], tmp_path: Path) -> None:
+def test_missing_tool_is_unavailable(make_stream: Callable[..., StreamingCommand], tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="no-such-tool is not installed"):
         Drivers().stream(Tool("no-such-tool"))
-    stream = made("say('a\\n')", fix="bring it back")
+    stream = make_stream("put('a\\n')", fix="reinstall it")
     (tmp_path / "tool").unlink()
     with pytest.raises(Unavailable, match="is not executable"):
         stream.open([], LONG)
@@ -443,9 +453,9 @@ def test_missing_tool_is_unavailable(made: Callable[..., StreamingCommand], tmp_
 
 
 def test_tool_dies_when_the_program_is_killed(tmp_path: Path) -> None:
-    for way in ("setpriv", "keeper"):
-        pid = tmp_path / way
-        with started([sys.executable, str(PROGRAMS / "runs_stream.py"), str(pid), way]) as parent:
+    for launcher in ("setpriv", "keeper"):
+        pid = tmp_path / launcher
+        with started([sys.executable, str(PROGRAMS / "runs_stream.py"), str(pid), launcher]) as parent:
             tool = _pids(pid)[0]
             assert lives(tool)
             parent.kill()
@@ -454,19 +464,21 @@ def test_tool_dies_when_the_program_is_killed(tmp_path: Path) -> None:
 
 
 @forks
-def test_forked_child_opens_its_own_tool(made: Callable[..., StreamingCommand], tmp_path: Path, way: str) -> None:
+def test_forked_child_opens_its_own_tool(
+    make_stream: Callable[..., StreamingCommand], tmp_path: Path, launcher: str
+) -> None:
     pids = tmp_path / "pids"
-    stream = made(f"note({str(pids)!r}); say('a\\n'); time.sleep(3600)")
+    stream = make_stream(f"note({str(pids)!r}); put('a\\n'); time.sleep(3600)")
     stream.open([], LONG)
-    assert _heard(stream, 1) == [b"a"]
+    assert _read_lines(stream, 1) == [b"a"]
     child = os.fork()
     if not child:
         try:
             stream.close()
             stream.open([], LONG)
-            heard = _heard(stream, 1)
+            lines = _read_lines(stream, 1)
             stream.close()
-            os._exit(0 if heard == [b"a"] else 1)
+            os._exit(0 if lines == [b"a"] else 1)
         finally:
             os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
@@ -479,23 +491,23 @@ def test_drivers_keep_one_stream_per_tool_and_end_it(tmp_path: Path) -> None:
     stream = drivers.stream(Tool("sh"))
     assert drivers.stream(Tool("sh")) is stream
     stream.open(["-c", f"echo $$ >> {tmp_path}/pid; echo a; exec sleep 3600"], LONG)
-    assert _heard(stream, 1) == [b"a"]
+    assert _read_lines(stream, 1) == [b"a"]
     drivers.close()
     assert not lives(_pids(tmp_path / "pid")[0])
     stream.open(["-c", "echo b; exec sleep 3600"], LONG)
-    assert _heard(stream, 1) == [b"b"], "also after it was closed"
+    assert _read_lines(stream, 1) == [b"b"], "usable after close"
     drivers.close()
 
 
-def test_streams_run_in_several_threads(made: Callable[..., StreamingCommand]) -> None:
+def test_streams_run_in_several_threads(make_stream: Callable[..., StreamingCommand]) -> None:
     streams = {
-        each: made("while True: say(sys.argv[1] * 1000 + '\\n'); time.sleep(0.001)", name=each) for each in "abc"
+        each: make_stream("while True: put(sys.argv[1] * 1000 + '\\n'); time.sleep(0.001)", name=each) for each in "abc"
     }
-    found: dict[str, set[bytes]] = {}
+    lines: dict[str, set[bytes]] = {}
 
     def work(letter: str) -> None:
         streams[letter].open([letter], 0.001)
-        found[letter] = {*_heard(streams[letter], 50)}
+        lines[letter] = {*_read_lines(streams[letter], 50)}
         streams[letter].close()
 
     threads = [threading.Thread(target=work, args=(letter,)) for letter in streams]
@@ -503,7 +515,7 @@ def test_streams_run_in_several_threads(made: Callable[..., StreamingCommand]) -
         thread.start()
     for thread in threads:
         thread.join(LONG)
-    assert found == {letter: {letter.encode() * 1000} for letter in "abc"}
+    assert lines == {letter: {letter.encode() * 1000} for letter in "abc"}
 
 
 def test_stream_is_recorded_and_replayed() -> None:
@@ -513,14 +525,14 @@ def test_stream_is_recorded_and_replayed() -> None:
     def listen(drivers: Drivers) -> list[object]:
         stream = drivers.stream(tool)
         stream.open(["-c", "echo a"], LONG)
-        said: list[object] = [stream.read(LONG)]
+        answers: list[object] = [stream.read(LONG)]
         drivers.next()  # type: ignore[attr-defined]
         try:
             stream.read(LONG)
         except ChildProcessError as error:
-            said.append(str(error))
+            answers.append(str(error))
         drivers.close()
-        return said
+        return answers
 
     assert listen(record) == [[b"a"], "sh exited"]
     assert listen(Replay(output.getvalue().splitlines())) == [[b"a"], "sh exited"]
@@ -529,31 +541,33 @@ def test_stream_is_recorded_and_replayed() -> None:
 # -- documents and arguments
 
 
-def test_document_file_exists_until_the_first_line(made: Callable[..., StreamingCommand], tmp_path: Path) -> None:
+def test_document_file_exists_until_the_first_line(
+    make_stream: Callable[..., StreamingCommand], tmp_path: Path
+) -> None:
     word = tmp_path / "word"
     word.write_text("")
     program = (
         f"next_word({str(word)!r}, 'read')\ntext = open(sys.argv[2]).read()\n"
-        "say(f'{sys.argv[1]} {sys.argv[2]} {text}\\n'); signal.pause()"
+        "put(f'{sys.argv[1]} {sys.argv[2]} {text}\\n'); signal.pause()"
     )
-    stream = made(program)
+    stream = make_stream(program)
     stream.open(["-c", "{document}"], LONG, "a text")
     (path,) = Path(os.environ.get("TMPDIR", "/tmp")).glob(f"otel-hardware-{os.getpid()}-*")
     assert stream.read(0.1) == []
     assert path.stat().st_mode & 0o777 == 0o600
     word.write_text("read")
-    assert _heard(stream, 1) == [f"-c {path} a text".encode()]
+    assert _read_lines(stream, 1) == [f"-c {path} a text".encode()]
     assert not path.exists()
 
 
-def test_unread_document_file_is_removed(made: Callable[..., StreamingCommand]) -> None:
-    stream = made("signal.pause()")
+def test_unread_document_file_is_removed(make_stream: Callable[..., StreamingCommand]) -> None:
+    stream = make_stream("signal.pause()")
     stream.open(["{document}"], LONG, "a text")
     stream.close()
     assert not [*Path(os.environ.get("TMPDIR", "/tmp")).glob(f"otel-hardware-{os.getpid()}-*")]
 
 
-def test_fixed_arguments_come_first(made: Callable[..., StreamingCommand]) -> None:
-    stream = made("say(' '.join(sys.argv[1:]) + '\\n'); signal.pause()", arguments=("-u", "program"))
+def test_fixed_arguments_come_first(make_stream: Callable[..., StreamingCommand]) -> None:
+    stream = make_stream("put(' '.join(sys.argv[1:]) + '\\n'); signal.pause()", arguments=("-u", "program"))
     stream.open(["x"], LONG)
-    assert _heard(stream, 1) == [b"-u program x"]
+    assert _read_lines(stream, 1) == [b"-u program x"]

@@ -1,4 +1,4 @@
-"""Commands: whatever a tool does, its deadline holds, it leaves no process, and its output is whole or an error."""
+"""Commands: deadline, output limits, process groups and the environment of a tool."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ MODULE = "opentelemetry.instrumentation.hardware.drivers.subprocess"
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Callable[..., Command]:
-    """Makes a command of a Python program."""
+def make_command(tmp_path: Path) -> Callable[..., Command]:
+    """A function that returns a command for a Python program."""
 
     def make(program: str, interpreter: str = sys.executable, **more: Any) -> Command:
         path = tmp_path / "tool"
@@ -48,21 +48,21 @@ def made(tmp_path: Path) -> Callable[..., Command]:
 
 
 def _pids(path: Path) -> list[int]:
-    """The numbers that tools have written into a file."""
+    """The pids that tools have written to a file."""
     return [int(line) for line in path.read_text().split("\n")[:-1]] if path.exists() else []
 
 
 def _pid_in(path: Path) -> int:
-    """The number that a tool wrote into a file."""
+    """The first pid that a tool writes to a file."""
     wait_for(lambda: _pids(path), LONG, f"pid in {path}")
     return _pids(path)[0]
 
 
 @pytest.fixture
-def hold(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, int], None]:
-    """Stops the clock of deadlines until so many tools have started, however slow the machine is."""
+def stop_deadline(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, int], None]:
+    """Stop the clock of deadlines until some tools have started, so that a slow machine does not matter."""
 
-    def held(path: Path, count: int = 1) -> None:
+    def stop(path: Path, count: int = 1) -> None:
         begun = time.monotonic()
 
         def now() -> float:
@@ -72,12 +72,12 @@ def hold(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, int], None]:
         clock = SimpleNamespace(monotonic=now, sleep=time.sleep)
         monkeypatch.setattr(f"{MODULE}.time", clock)
 
-    return held
+    return stop
 
 
 @pytest.fixture
 def unkillable(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Signals reach no tool, as one that sleeps in its driver, until the function is called that this returns."""
+    """Make tools ignore SIGKILL, like one that sleeps in its driver, until the returned function is called."""
     reached = os.killpg
     monkeypatch.setattr(f"{MODULE}._GRACE", 0.05)
     monkeypatch.setattr(os, "killpg", lambda *arguments: None)
@@ -87,46 +87,46 @@ def unkillable(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 # -- output
 
 
-def test_output_and_exit_code_are_returned(made: Callable[..., Command]) -> None:
-    command = made("import sys; print(sys.argv[1:]); print('hm', file=sys.stderr); sys.exit(7)")
+def test_output_and_exit_code_are_returned(make_command: Callable[..., Command]) -> None:
+    command = make_command("import sys; print(sys.argv[1:]); print('hm', file=sys.stderr); sys.exit(7)")
     assert command.run(["-q", "a b"], LONG) == Output(7, b"['-q', 'a b']\n", b"hm\n")
-    assert command.run([], LONG).stdout == b"[]\n", "and again"
+    assert command.run([], LONG).stdout == b"[]\n", "second run"
 
 
 @pytest.mark.parametrize("size", [0, 1, 65536, 65537, 3_000_000, LIMIT])
-def test_output_up_to_the_limit_is_whole(made: Callable[..., Command], size: int) -> None:
-    said = made(f"import sys; sys.stdout.write('x' * {size})").run([], LONG)
-    assert (said.code, len(said.stdout), said.stdout.count(b"x")) == (0, size, size)
+def test_output_up_to_the_limit_is_whole(make_command: Callable[..., Command], size: int) -> None:
+    output = make_command(f"import sys; sys.stdout.write('x' * {size})").run([], LONG)
+    assert (output.code, len(output.stdout), output.stdout.count(b"x")) == (0, size, size)
 
 
-@pytest.mark.parametrize("stop", ["sys.exit(1)", "time.sleep(3600)"], ids=["that ends", "that goes on"])
-def test_output_above_the_limit_is_an_error(made: Callable[..., Command], stop: str) -> None:
-    command = made(f"import sys, time\nfor _ in range(100): sys.stdout.write('x' * (1 << 20))\n{stop}")
+@pytest.mark.parametrize("stop", ["sys.exit(1)", "time.sleep(3600)"], ids=["that ends", "that keeps running"])
+def test_output_above_the_limit_is_an_error(make_command: Callable[..., Command], stop: str) -> None:
+    command = make_command(f"import sys, time\nfor _ in range(100): sys.stdout.write('x' * (1 << 20))\n{stop}")
     with pytest.raises(ChildProcessError, match="tool printed more than 16 MiB"):
         command.run([], LONG)
 
 
-def test_only_the_end_of_stderr_is_kept(made: Callable[..., Command]) -> None:
-    said = made("import sys; sys.stderr.write('x' * (20 << 20) + 'at last'); print('fine')").run([], LONG)
-    assert (said.code, said.stdout) == (0, b"fine\n")
-    assert len(said.stderr) == 4096
-    assert said.stderr.endswith(b"at last")
+def test_only_the_end_of_stderr_is_kept(make_command: Callable[..., Command]) -> None:
+    output = make_command("import sys; sys.stderr.write('x' * (20 << 20) + 'at last'); print('fine')").run([], LONG)
+    assert (output.code, output.stdout) == (0, b"fine\n")
+    assert len(output.stderr) == 4096
+    assert output.stderr.endswith(b"at last")
 
 
-def test_binary_output_is_returned_unchanged(made: Callable[..., Command]) -> None:
-    said = made("import os; os.write(1, bytes(range(256)) * 300)").run([], LONG)
-    assert said == Output(0, bytes(range(256)) * 300)
+def test_binary_output_is_returned_unchanged(make_command: Callable[..., Command]) -> None:
+    output = make_command("import os; os.write(1, bytes(range(256)) * 300)").run([], LONG)
+    assert output == Output(0, bytes(range(256)) * 300)
 
 
 @pytest.mark.parametrize(("signum", "name"), [(signal.SIGSEGV, "SIGSEGV"), (signal.SIGKILL, "SIGKILL")])
-def test_death_by_signal_is_a_negative_exit_code(made: Callable[..., Command], signum: int, name: str) -> None:
+def test_death_by_signal_is_a_negative_exit_code(make_command: Callable[..., Command], signum: int, name: str) -> None:
     program = f"import os, signal; os.write(1, b'<gpu><te'); os.kill(os.getpid(), signal.{name}); signal.pause()"
-    assert made(program).run([], LONG) == Output(-signum, b"<gpu><te")
+    assert make_command(program).run([], LONG) == Output(-signum, b"<gpu><te")
 
 
-def test_tool_that_closed_its_output_is_waited_for(made: Callable[..., Command]) -> None:
+def test_tool_that_closed_its_output_is_waited_for(make_command: Callable[..., Command]) -> None:
     program = "import os, sys, time; print('x', flush=True); os.close(1); os.close(2); time.sleep(0.2); os._exit(5)"
-    assert made(program).run([], LONG) == Output(5, b"x\n")
+    assert make_command(program).run([], LONG) == Output(5, b"x\n")
 
 
 # -- deadlines
@@ -140,7 +140,7 @@ HANGS = {
         "time.sleep(3600)"
     ),
     "that is stopped": "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)",
-    "that talks for ever": "import time\nwhile True: print('x', flush=True); time.sleep(0.001)",
+    "that prints without end": "import time\nwhile True: print('x', flush=True); time.sleep(0.001)",
     "that closes its output": "import os, time; os.close(1); os.close(2); time.sleep(3600)",
     "that prints half a line": "import time; print('<gpu', end='', flush=True); time.sleep(3600)",
 }
@@ -148,15 +148,15 @@ HANGS = {
 
 @pytest.mark.parametrize("program", HANGS.values(), ids=HANGS)
 def test_hanging_tool_is_killed_at_its_deadline(
-    made: Callable[..., Command], hold: Callable[..., None], program: str, tmp_path: Path
+    make_command: Callable[..., Command], stop_deadline: Callable[..., None], program: str, tmp_path: Path
 ) -> None:
     note = f"import os; open({str(tmp_path / 'pid')!r}, 'w').write(f'{{os.getpid()}}\\n')\n"
-    command = made(note + program)
-    hold(tmp_path / "pid")
+    command = make_command(note + program)
+    stop_deadline(tmp_path / "pid")
     with pytest.raises(TimeoutError, match=r"tool timed out after 0\.1 s"):
         command.run([], 0.1)
     assert not lives(_pid_in(tmp_path / "pid"))
-    with pytest.raises(TimeoutError):  # nothing hinders the next one
+    with pytest.raises(TimeoutError):  # the next one is started
         command.run([], 0.01)
 
 
@@ -164,22 +164,22 @@ GRANDCHILD = """
 import subprocess, sys
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
 open({path!r}, "w").write(f"{{child.pid}}\\n")
-print("said", flush=True)
+print("output", flush=True)
 """
 
 
-def test_grandchild_with_open_output_is_not_waited_for(made: Callable[..., Command], tmp_path: Path) -> None:
-    said = made(GRANDCHILD.format(path=str(tmp_path / "pid")) + "import os; os._exit(3)").run([], LONG)
-    assert said == Output(3, b"said\n")
+def test_grandchild_with_open_output_is_not_waited_for(make_command: Callable[..., Command], tmp_path: Path) -> None:
+    output = make_command(GRANDCHILD.format(path=str(tmp_path / "pid")) + "import os; os._exit(3)").run([], LONG)
+    assert output == Output(3, b"output\n")
     grandchild = _pid_in(tmp_path / "pid")
-    wait_for(lambda: not lives(grandchild), LONG, "end of the grandchild: it goes with the group")
+    wait_for(lambda: not lives(grandchild), LONG, "end of the grandchild, which is in the process group")
 
 
 def test_grandchildren_are_killed_at_the_deadline(
-    made: Callable[..., Command], hold: Callable[..., None], tmp_path: Path
+    make_command: Callable[..., Command], stop_deadline: Callable[..., None], tmp_path: Path
 ) -> None:
-    command = made(GRANDCHILD.format(path=str(tmp_path / "pid")) + "child.wait()")
-    hold(tmp_path / "pid")
+    command = make_command(GRANDCHILD.format(path=str(tmp_path / "pid")) + "child.wait()")
+    stop_deadline(tmp_path / "pid")
     with pytest.raises(TimeoutError):
         command.run([], 0.1)
     grandchild = _pid_in(tmp_path / "pid")
@@ -187,13 +187,16 @@ def test_grandchildren_are_killed_at_the_deadline(
 
 
 def test_unkillable_tool_is_abandoned_and_not_started_twice(
-    made: Callable[..., Command], hold: Callable[..., None], tmp_path: Path, unkillable: Callable[[], None]
+    make_command: Callable[..., Command],
+    stop_deadline: Callable[..., None],
+    tmp_path: Path,
+    unkillable: Callable[[], None],
 ) -> None:
     pids = tmp_path / "pids"
-    command = made(
+    command = make_command(
         f"import os, time\nwith open({str(pids)!r}, 'a') as pids: pids.write(f'{{os.getpid()}}\\n')\ntime.sleep(3600)"
     )
-    hold(pids)
+    stop_deadline(pids)
     with pytest.raises(TimeoutError):
         command.run([], 0.1)
     pid = _pid_in(pids)
@@ -204,8 +207,8 @@ def test_unkillable_tool_is_abandoned_and_not_started_twice(
     unkillable()
     os.kill(pid, signal.SIGKILL)
     wait_for(lambda: not lives(pid), LONG, "end of the tool")
-    hold(pids, 2)
-    with pytest.raises(TimeoutError):  # it is gone: the next one is started, and hangs too
+    stop_deadline(pids, 2)
+    with pytest.raises(TimeoutError):  # the first one has exited: the next one is started, and hangs too
         command.run([], 0.1)
     assert len(_pids(pids)) == 2
 
@@ -213,24 +216,26 @@ def test_unkillable_tool_is_abandoned_and_not_started_twice(
 # -- how a tool is started
 
 
-def test_tool_has_empty_stdin_and_its_own_session(made: Callable[..., Command]) -> None:
+def test_tool_has_empty_stdin_and_its_own_session(make_command: Callable[..., Command]) -> None:
     program = "import os, sys; print([sys.stdin.read(), os.getsid(0) == os.getpgid(0) == os.getpid()])"
-    assert made(program).run([], LONG).stdout == b"['', True]\n"
+    assert make_command(program).run([], LONG).stdout == b"['', True]\n"
 
 
 def test_tool_has_default_signals() -> None:
     """Python ignores SIGPIPE, and a thread of the program may block any signal."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGUSR1})
     try:
-        said = Command(Tool("cat")).run(["/proc/self/status"], LONG).stdout.decode()
+        output = Command(Tool("cat")).run(["/proc/self/status"], LONG).stdout.decode()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    signals = {name: int(mask, 16) for name, mask in re.findall(r"^(Sig\w+):\s*([0-9a-f]{16})$", said, re.MULTILINE)}
+    signals = {name: int(mask, 16) for name, mask in re.findall(r"^(Sig\w+):\s*([0-9a-f]{16})$", output, re.MULTILINE)}
     assert signals["SigBlk"] == 0
     assert not signals["SigIgn"] & (1 << signal.SIGPIPE - 1 | 1 << signal.SIGXFSZ - 1)
 
 
-def test_tool_gets_a_scrubbed_environment(made: Callable[..., Command], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tool_gets_a_scrubbed_environment(
+    make_command: Callable[..., Command], monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("OTEL_PYTHON_CONFIGURATOR", "PYTHONPATH", "PYTHONSTARTUP", "LD_PRELOAD", "AWS_SECRET", "NVIDIA_X"):
         monkeypatch.setenv(name, "/nowhere")
     monkeypatch.setenv("LD_LIBRARY_PATH", "/driver")
@@ -238,32 +243,35 @@ def test_tool_gets_a_scrubbed_environment(made: Callable[..., Command], monkeypa
     program = "import os; print({name: os.environ[name] for name in os.environ if name != 'LC_CTYPE'})"
     kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     expected = {**kept, "LD_LIBRARY_PATH": "/driver", "LANG": "C", "LC_ALL": "C"}
-    assert eval(made(program).run([], LONG).stdout) == expected
-    assert eval(made(program, environment=("NVIDIA_",)).run([], LONG).stdout) == {**expected, "NVIDIA_X": "/nowhere"}
+    assert eval(make_command(program).run([], LONG).stdout) == expected
+    assert eval(make_command(program, environment=("NVIDIA_",)).run([], LONG).stdout) == {
+        **expected,
+        "NVIDIA_X": "/nowhere",
+    }
 
 
-def test_tool_inherits_no_descriptor(made: Callable[..., Command]) -> None:
+def test_tool_inherits_no_descriptor(make_command: Callable[..., Command]) -> None:
     ends = os.pipe()
     os.set_inheritable(ends[1], True)
     try:
-        said = made("import os; print(sorted(map(int, os.listdir('/proc/self/fd')))[:-1])").run([], LONG)
+        output = make_command("import os; print(sorted(map(int, os.listdir('/proc/self/fd')))[:-1])").run([], LONG)
     finally:
         for end in ends:
             os.close(end)
-    assert said.stdout == b"[0, 1, 2]\n"
+    assert output.stdout == b"[0, 1, 2]\n"
 
 
 def test_program_without_standard_streams_runs_tools() -> None:
-    """A daemon that closed its own: pipes to the tool must not get the numbers 0 to 2."""
+    """A daemon may have closed them: pipes to the tool must not get the numbers 0 to 2."""
     program = (
         "import os\n"
         "from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Output, Tool\n"
         "out = os.dup(1)\n"
         "for stream in range(3): os.close(stream)\n"
         "command = Command(Tool('sh'))\n"
-        "said = [command.run(['-c', 'cat; echo x; echo y >&2; exit 3'], 60.0) for _ in range(2)]\n"
-        "held = command.run(['-c', 'ls /proc/$PPID/fd'], 60.0).stdout.split()\n"
-        "os.write(out, repr((said == 2 * [Output(3, b'x\\n', b'y\\n')], {b'0', b'1', b'2'} & {*held})).encode())"
+        "outputs = [command.run(['-c', 'cat; echo x; echo y >&2; exit 3'], 60.0) for _ in range(2)]\n"
+        "files = command.run(['-c', 'ls /proc/$PPID/fd'], 60.0).stdout.split()\n"
+        "os.write(out, repr((outputs == [Output(3, b'x\\n', b'y\\n')] * 2, {b'0', b'1', b'2'} & {*files})).encode())"
     )
     with started([sys.executable, "-c", program]) as child:
         assert child.communicate(timeout=LONG)[0] == "(True, set())"
@@ -293,23 +301,23 @@ def test_tool_is_looked_up_on_path_then_in_folders(tmp_path: Path, monkeypatch: 
     assert Command(tool).run([], LONG).stdout == b"vendor\n", "a file that is not executable is not a tool"
 
 
-def test_removed_tool_is_unavailable(made: Callable[..., Command], tmp_path: Path) -> None:
-    command = made("print('x')", fix="bring it back")
+def test_removed_tool_is_unavailable(make_command: Callable[..., Command], tmp_path: Path) -> None:
+    command = make_command("print('x')", fix="reinstall it")
     assert command.run([], LONG).code == 0
     (tmp_path / "tool").unlink()
-    with pytest.raises(Unavailable, match="tool is not executable") as gone:
+    with pytest.raises(Unavailable, match="tool is not executable") as error:
         command.run([], LONG)
-    assert gone.value.fix == "bring it back"
+    assert error.value.fix == "reinstall it"
 
 
 @pytest.mark.parametrize("launched", [True, False], ids=["setpriv", "without-setpriv"])
 def test_script_with_missing_interpreter_is_unavailable_or_exits_127(
-    made: Callable[..., Command], launched: bool, monkeypatch: pytest.MonkeyPatch
+    make_command: Callable[..., Command], launched: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    command = made("", interpreter="/nowhere/python")
+    command = make_command("", interpreter="/nowhere/python")
     if launched and has_setpriv():
-        said = command.run([], LONG)
-        assert (said.code, said.stdout) == (127, b"")
+        output = command.run([], LONG)
+        assert (output.code, output.stdout) == (127, b"")
     else:
         monkeypatch.setattr(f"{MODULE}.shutil.which", without_setpriv)
         with pytest.raises(Unavailable, match=r"tool cannot be started: No such file"):
@@ -320,7 +328,7 @@ def test_drivers_keep_one_command_per_tool() -> None:
     drivers, tool = Drivers(), Tool("sh")
     assert drivers.command(tool) is drivers.command(Tool("sh"))
     drivers.close()
-    assert drivers.command(tool).run(["-c", "echo x"], LONG).stdout == b"x\n", "after it was closed, too"
+    assert drivers.command(tool).run(["-c", "echo x"], LONG).stdout == b"x\n", "usable after close"
     with pytest.raises(Unavailable, match="no-such-tool is not installed"):
         drivers.command(Tool("no-such-tool"))
 
@@ -342,15 +350,18 @@ def test_tool_dies_when_the_program_is_killed(tmp_path: Path) -> None:
 
 @forks
 def test_forked_child_runs_tools(
-    made: Callable[..., Command], hold: Callable[..., None], tmp_path: Path, unkillable: Callable[[], None]
+    make_command: Callable[..., Command],
+    stop_deadline: Callable[..., None],
+    tmp_path: Path,
+    unkillable: Callable[[], None],
 ) -> None:
-    """Also while its parent has abandoned a tool, which it leaves alone."""
+    """Also while its parent has an unkillable tool, which the child leaves alone."""
     pids = tmp_path / "pids"
-    command = made(
+    command = make_command(
         f"import os, sys, time; open({str(pids)!r}, 'a').write(f'{{os.getpid()}}\\n')\n"
         "time.sleep(float(sys.argv[1])); print('x')"
     )
-    hold(pids)
+    stop_deadline(pids)
     with pytest.raises(TimeoutError):
         command.run(["3600"], 0.1)
     left = _pid_in(pids)
@@ -370,10 +381,10 @@ def test_forked_child_runs_tools(
 
 @forks
 def test_processes_forked_meanwhile_do_not_delay_a_tool(
-    made: Callable[..., Command], monkeypatch: pytest.MonkeyPatch
+    make_command: Callable[..., Command], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each inherits the open descriptors, and so keeps the pipes to a tool open for as long as it lives."""
-    command = made("", interpreter="/bin/echo")
+    """Each inherits the pipes to a tool and keeps them open for its whole life."""
+    command = make_command("", interpreter="/bin/echo")
     forked: list[int] = []
     spawn = os.posix_spawn
 
@@ -411,21 +422,21 @@ def test_program_that_reaps_every_child_loses_only_the_exit_code(how: str) -> No
     assert out.splitlines() == ["b'x\\n'", "b'y\\n'", "sh timed out after 0.2 s"], err
 
 
-def test_tools_run_in_several_threads(made: Callable[..., Command], tmp_path: Path) -> None:
-    made("import sys; sys.stdout.write(sys.argv[1] * 200000)")
-    found: dict[str, bytes] = {}
+def test_tools_run_in_several_threads(make_command: Callable[..., Command], tmp_path: Path) -> None:
+    make_command("import sys; sys.stdout.write(sys.argv[1] * 200000)")
+    outputs: dict[str, bytes] = {}
 
     def work(letter: str) -> None:
         own = Command(Tool("tool", str(tmp_path / "tool")))
         for _ in range(5):
-            found[letter] = own.run([letter], LONG).stdout
+            outputs[letter] = own.run([letter], LONG).stdout
 
     threads = [threading.Thread(target=work, args=(letter,)) for letter in "abcd"]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(LONG)
-    assert found == {letter: letter.encode() * 200000 for letter in "abcd"}
+    assert outputs == {letter: letter.encode() * 200000 for letter in "abcd"}
 
 
 @pytest.mark.parametrize("executable", [sys.executable, "/usr/sbin/uwsgi", "/bin/true", "", None])
