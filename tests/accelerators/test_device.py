@@ -120,6 +120,6 @@ def test_failed_device_is_logged_once_and_retried_with_backoff(caplog: pytest.Lo
         device.recover()
     assert tried == [1, 3, 7, 15]
     assert [record.getMessage() for record in caplog.records] == [
-        "GPU 0 (GPU-1): lost; its numbers are missing until it answers",
-        "GPU 0 (GPU-1) answers again",
+        "GPU 0 (GPU-1): lost; its metrics are missing until it responds",
+        "GPU 0 (GPU-1) responds again",
     ]

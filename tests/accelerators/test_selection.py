@@ -162,7 +162,7 @@ def as_listed(*found: FoundDevice) -> Callable[[Path], Machine]:
 
     @contextmanager
     def asked(devices: str | None, environ: Environ) -> Iterator[Look]:
-        choice = DeviceFilter(devices if devices is None else devices.split(","), environ, visible.WAY)
+        choice = DeviceFilter(devices if devices is None else devices.split(","), environ, visible.RULE)
 
         def look() -> tuple[set[str], list[str]]:
             choice.look(found)
@@ -851,7 +851,7 @@ def test_mig_instance_that_is_made_later_is_chosen_by_its_name(gpus: FakeNvml) -
 
 
 def test_all_includes_devices_that_have_not_been_looked_at() -> None:
-    choice = DeviceFilter(["all"], {}, visible.WAY)
+    choice = DeviceFilter(["all"], {}, visible.RULE)
     assert A in choice
     choice.look(ALIKE[:1])
     assert B in choice
@@ -1020,7 +1020,7 @@ def _neuron(*nodes: str) -> tuple[VisibilityRule, Sequence[FoundDevice]]:
 
 
 WAYS: list[tuple[VisibilityRule, Sequence[FoundDevice]]] = [
-    *((visible.WAY, found) for found in (ALIKE, DIVIDED, DIVIDED[1:], LOST, ALIKE[:1], ())),
+    *((visible.RULE, found) for found in (ALIKE, DIVIDED, DIVIDED[1:], LOST, ALIKE[:1], ())),
     *(_amd(gpus) for gpus in (CARDS, PARTED, CARDS[:1])),
     *(_neuron(*nodes) for nodes in ((), ("/dev/neuron0",), ("/dev/neuron0", "/dev/neuron1"))),
 ]
@@ -1052,7 +1052,7 @@ def test_any_words_choose_devices_that_exist(
         if way.noun.startswith("Neuron"):  # device files may be missing without any variable
             continue
         if chosen.doubt:
-            assert way is visible.WAY, "the driver of ROCm says how it counts"
+            assert way is visible.RULE, "the driver of ROCm says how it counts"
             assert CONTAINER in environ or chosen.ids == everything(found)
         if asked in (None, ["visible"]) and not {*environ} & {*way.variables}:
             assert chosen.ids == everything(found)

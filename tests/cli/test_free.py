@@ -288,7 +288,11 @@ def test_missing_library_says_to_install_the_driver(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("code", "reason"),
-    [(9, "Driver Not Loaded: modprobe nvidia"), (18, "mismatch: the driver was exchanged"), (999, "Error (999)")],
+    [
+        (9, "Driver Not Loaded; nvidia-smi is switched off: modprobe nvidia"),
+        (18, "mismatch; nvidia-smi is switched off: the driver was exchanged"),
+        (999, "Error (999)"),
+    ],
 )
 def test_error_of_nvml_init_is_named(folder: Path, code: int, reason: str) -> None:
     machine = FakeNvml(folder)

@@ -28,10 +28,11 @@ from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.drivers.capture import Record
 from opentelemetry.instrumentation.hardware.pipeline.runner import State
 from opentelemetry.instrumentation.hardware.sources import SourceContext
-from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia, smi
-from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import is_here
+from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia, tool
 
-pytestmark = pytest.mark.skipif(not is_here(os.path.exists), reason="no NVIDIA driver is loaded on this machine")
+pytestmark = pytest.mark.skipif(
+    not Nvidia.has_sign(os.environ, os.path.exists, os.listdir), reason="no NVIDIA driver is loaded on this machine"
+)
 
 _SETTLING = 3.0
 """Seconds until a load shows in what a driver averages."""
@@ -99,7 +100,7 @@ def _rest(seconds: float) -> None:
 
 
 def _query(*arguments: str) -> str:
-    line = [str(smi.TOOL.find()), *arguments]
+    line = [str(tool.TOOL.find()), *arguments]
     return subprocess.run(line, check=True, capture_output=True, text=True, timeout=PATIENCE).stdout
 
 

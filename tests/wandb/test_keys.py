@@ -40,7 +40,7 @@ from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import cli
 from opentelemetry.instrumentation.hardware.drivers import Drivers
-from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import is_here
+from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia
 from opentelemetry.instrumentation.hardware.system.machine import (
     CgroupUsage,
     Machine,
@@ -543,7 +543,9 @@ def cases(ours: int, child: int) -> dict[str, Case]:
         "turing": Case(card(t4()), GPM | {"fanSpeed"}),
         "lost": Case({}, {each.key for each in NVIDIA}),
         "virtual": Case(vgpu(), GPM | ECC | POWER | CLOCKS | {"temp", "fanSpeed"}),
-        "no-power-limit": Case({**geforce(), "EnforcedPowerLimit": 0}, GPM | ECC | {"powerPercent"}),
+        "no-power-limit": Case(
+            {**geforce(), "EnforcedPowerLimit": NOT_AVAILABLE}, GPM | ECC | {"powerPercent", "enforcedPowerLimitWatts"}
+        ),
         "no-permission": Case(
             {**hopper(), "GpmQueryDeviceSupport": 0, "Temperature.0": NOT_AVAILABLE, "PowerUsage": refused(4)},
             GPM | {"temp", "powerWatts", "powerPercent", "fanSpeed"},
@@ -629,7 +631,7 @@ def test_gpu_keys_are_nvml_answers_times_factors(many: Many, name: str) -> None:
 
 def test_nvml_is_shut_down_and_only_the_lost_gpu_is_logged(many: Many) -> None:
     assert many.answer.stderr.splitlines() == [
-        "otel-hardware: GPU 4 (gpu4): GPU is lost; its numbers are missing until it answers"
+        "otel-hardware: GPU 4 (gpu4): GPU is lost; its metrics are missing until it responds"
     ]
     (row,) = many.answer.rows
     indices = {key.removeprefix("gpu.process.").removeprefix("gpu.").split(".")[0] for key in row}
@@ -713,7 +715,7 @@ def test_sources_without_nvidia_make_no_nvml_call(machine_of: Callable[..., Fake
     assert not driver.calls()
 
 
-@pytest.mark.skipif(is_here(os.path.exists), reason="this machine has an NVIDIA driver")
+@pytest.mark.skipif(Nvidia.has_sign(os.environ, os.path.exists, os.listdir), reason="this machine has an NVIDIA driver")
 def test_nvml_is_not_loaded_without_a_sign_of_a_driver(machine_of: Callable[..., FakeNvml]) -> None:
     driver = machine_of(h100(0))
     found = {name: value for name, value in driver.environment.items() if not name.startswith("OTEL_")}

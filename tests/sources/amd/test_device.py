@@ -257,8 +257,8 @@ def test_lost_card_and_its_recovery_are_logged_once_each(caplog: pytest.LogCaptu
             all_of(source)
             all_of(source)
     assert [record.getMessage() for record in caplog.records] == [
-        f"GPU 0 ({gpu.unique}): No such device; its numbers are missing until it answers",
-        f"GPU 0 ({gpu.unique}) answers again",
+        f"GPU 0 ({gpu.unique}): No such device; its metrics are missing until it responds",
+        f"GPU 0 ({gpu.unique}) responds again",
     ]
 
 

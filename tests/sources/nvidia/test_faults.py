@@ -16,7 +16,7 @@ from tests.stage import PATIENT, news, warnings
 from tests.tools.nvml import MIB, NOT_AVAILABLE, Gpu, Value, a100, geforce, h100, listed, mig, refused, still, wsl
 
 from opentelemetry.instrumentation.hardware.pipeline.runner import State
-from opentelemetry.instrumentation.hardware.sources.nvidia.calls import END
+from opentelemetry.instrumentation.hardware.sources.nvidia.device import FATAL
 
 LOST, RESET, MISMATCH, UNKNOWN = 15, 16, 18, 999
 UUID = "GPU-00002330-0000-4000-8000-00000000000"
@@ -48,8 +48,8 @@ def until_well(cards: Cards, name: str, most: int = 40) -> int:
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        (LOST, "GPU is lost; the kernel's log says why, and a restart of the machine brings it back"),
-        (RESET, "GPU requires restart; nvidia-smi --gpu-reset, once nothing uses it, or a restart of the machine"),
+        (LOST, "GPU is lost; the kernel log has the cause; restart the machine"),
+        (RESET, "GPU requires restart; run nvidia-smi --gpu-reset when no process uses it, or restart the machine"),
         (UNKNOWN, "Unknown Error"),
     ],
 )
@@ -69,7 +69,7 @@ def test_lost_gpu_has_status_failed_until_it_answers_and_others_go_on(
         }
         assert now.values("hw.errors", hw_name="GPU 1") == [0], "of its errors, the events that may say why"
         assert now.one("hw.energy", hw_name="GPU 0") > energy
-        assert cards.unsupported("does not answer") == [f"GPU 1 does not answer: {words}"]
+        assert cards.unsupported("does not respond") == [f"GPU 1 does not respond: {words}"]
         assert cards.up(), "one device is not the source"
         assert [each for each in warnings(caplog) if "GPU 1" in each] == warnings(caplog)
         assert len(warnings(caplog)) == 1
@@ -78,11 +78,11 @@ def test_lost_gpu_has_status_failed_until_it_answers_and_others_go_on(
         now = cards.tick(2)
         assert now.one("hw.energy", hw_name="GPU 1") > energy, "its counter went on"
         assert now.one("hw.gpu.utilization", hw_name="GPU 1", hw_gpu_task="general") == 0.88
-        assert not cards.unsupported("does not answer")
+        assert not cards.unsupported("does not respond")
         cards.tick(2, {"gpu1": refused(code)})
         assert len(warnings(caplog)) == 2, "another time is another sentence"
     back = [text for text in news(caplog) if "GPU 1" in text]
-    assert back == [f"GPU 1 ({UUID}1) answers again"]
+    assert back == [f"GPU 1 ({UUID}1) responds again"]
 
 
 def test_missing_rows_of_a_lost_gpu_are_not_listed(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_missing_rows_of_a_lost_gpu_are_not_listed(tmp_path: Path) -> None:
         cards.tick(0)
         assert cards.unsupported("Not Supported")
         cards.tick(2, {"gpu0": refused(LOST)})
-        assert [sentence.partition(":")[0] for sentence in cards.unsupported()] == ["GPU 0 does not answer"]
+        assert [sentence.partition(":")[0] for sentence in cards.unsupported()] == ["GPU 0 does not respond"]
 
 
 def test_lost_gpu_is_retried_after_growing_pauses(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_other_uuid_at_the_index_of_a_lost_gpu_is_not_taken_for_it(tmp_path: Pat
         for _ in range(10):
             now = cards.tick(2)
         assert len(now.of("hw.power")) == 1
-        assert cards.unsupported("does not answer") == [f"GPU 0 does not answer: {UUID}1 answers in its place"]
+        assert cards.unsupported("does not respond") == [f"GPU 0 does not respond: {UUID}1 responds in its place"]
         assert cards.up()
 
 
@@ -177,7 +177,7 @@ def test_limit_that_fails_at_first_is_asked_for_again(tmp_path: Path) -> None:
         assert now.one("hw.temperature.limit", hw_limit_type="high.critical") == 92
         assert not cards.unsupported("hw.temperature.limit")
         assert cards.unsupported("hw.gpu.frequency.limit (sm)")[0].endswith("Not Supported")
-        assert cards.unsupported("hw.gpu.frequency.limit (memory): the driver says nothing that can be true")
+        assert cards.unsupported("hw.gpu.frequency.limit (memory): the driver reports 0, which is not plausible")
         calls = cards.fake.calls()
         assert [calls[f"gpu0.MaxClockInfo.{domain}"] for domain in range(4)] == [1, 1, 1, 1], "it never changes"
 
@@ -424,7 +424,7 @@ def room(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @given(
     lies=st.dictionaries(st.sampled_from(KEYS), WORDS, max_size=12), later=st.dictionaries(st.sampled_from(KEYS), WORDS)
 )
-@example(lies={}, later={"ClockInfo.0": refused(END[0])})
+@example(lies={}, later={"ClockInfo.0": refused(FATAL[0])})
 @example(lies={}, later={"FieldValues.138.4294967295": f"double {2**53 + 2**10}"})  # KiB: more than 2**63 bytes
 def test_arbitrary_driver_answers_export_only_finite_values_in_range(
     room: Path, lies: dict[str, str], later: dict[str, str]
@@ -441,7 +441,7 @@ def test_arbitrary_driver_answers_export_only_finite_values_in_range(
                 if name.startswith("hw.gpu.utilization") or name in ("hw.gpu.memory.utilization",):
                     assert 0 <= value <= 1, (name, about)
         problem = cards.runner.problem
-        out_of_order = "|".join(map(str, END))  # a lie, too, in the driver's own words and with its code
+        out_of_order = "|".join(map(str, FATAL))  # a wrong answer, too, in the driver's own words and with its code
         assert problem is None or re.search(rf"\(({out_of_order})\)$|no backend takes|NVML", problem.reason), problem
         assert now.points, "the export goes on"
 

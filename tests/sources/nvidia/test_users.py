@@ -117,7 +117,7 @@ def test_process_lists_of_535_43_to_535_85_are_not_read(tmp_path: Path, version:
     with plugged(tmp_path, geforce(0), say=users) as cards:
         now = cards.tick(0)
         assert bool(now.of("process.gpu.memory.usage")) is not garbled
-        assert bool(cards.unsupported("535.86 and later are well")) is garbled
+        assert bool(cards.unsupported("535.86 and later are")) is garbled
         assert now.one("hw.power") == pytest.approx(287.45)
 
 

@@ -139,6 +139,11 @@ class Device:
 
     # -- points
 
+    def set_id(self, id: str) -> None:  # noqa: A002
+        """Change ``hw.id``, for a device that could not be identified at first."""
+        self.id = id
+        self._series.clear()
+
     def series(self, series: Series) -> Series:
         """A series with the attributes of this device."""
         found = self._series.get(series)
@@ -158,6 +163,17 @@ class Device:
 
         A value that is not plausible is left out, with the reason in :attr:`unsupported`.
         """
+        known = self._parse(values)
+        for series, value in (known | self._derived(known)).items():
+            if not (isinstance(value, Rate) and series in self.counters):
+                self.unsupported.pop(series, None)
+                yield self.series(series)(value)
+
+    def remember(self, values: Mapping[Field, object]) -> None:
+        """Take limits for the ratios that are derived from them, without exporting them."""
+        self._parse(values)
+
+    def _parse(self, values: Mapping[Field, object]) -> dict[Series, Number | Rate]:
         known: dict[Series, Number | Rate] = {}
         for field, raw in values.items():
             try:
@@ -165,10 +181,7 @@ class Device:
             except ValueError as error:
                 self.unsupported[field.series] = str(error)
         self._check_limits(known)
-        for series, value in (known | self._derived(known)).items():
-            self.unsupported.pop(series, None)
-            if not (isinstance(value, Rate) and series in self.counters):
-                yield self.series(series)(value)
+        return known
 
     def _check_limits(self, known: dict[Series, Number | Rate]) -> None:
         """Remember the limits, and drop a usage that exceeds its limit."""
@@ -221,14 +234,14 @@ class Device:
     def fail(self, reason: str) -> None:
         """Record that it does not respond; logged once."""
         if not self.trouble:
-            _LOG.warning("%s (%s): %s; its numbers are missing until it answers", self.name, self.id, reason)
+            _LOG.warning("%s (%s): %s; its metrics are missing until it responds", self.name, self.id, reason)
         self.trouble = reason
         self.backoff.fail(self.readings)
 
     def recover(self) -> None:
         """Record that it responds."""
         if self.trouble:
-            _LOG.info("%s (%s) answers again", self.name, self.id)
+            _LOG.info("%s (%s) responds again", self.name, self.id)
         self.trouble = ""
         self.backoff.succeed()
 

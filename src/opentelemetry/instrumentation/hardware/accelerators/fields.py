@@ -68,7 +68,7 @@ _RANGES: Final[Mapping[Metric, tuple[float, float]]] = {
 
 _RANGES_BY_UNIT: Final[Mapping[str, tuple[float, float]]] = {
     "1": (0, 1),
-    "Cel": (0, 200),
+    "Cel": (0, 150),
     "W": (0, 100_000),
     "V": (0, 1000),
     "Hz": (0, 50e9),

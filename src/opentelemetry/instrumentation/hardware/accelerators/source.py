@@ -256,7 +256,7 @@ class AcceleratorSource(Source):
             try:
                 driver = choice.open()
             except Unavailable as missing:
-                reasons.append(f"{choice.name}: {missing.reason}" if several else missing.reason)
+                reasons.append(f"{choice.name}: {missing.reason}".rstrip(".") if several else missing.reason)
                 fix = missing.fix or fix
             except (OSError, ValueError) as error:
                 failure = error
@@ -276,11 +276,14 @@ class AcceleratorSource(Source):
     # -- reading
 
     def selected(self) -> Iterator[Device]:
-        """The devices that are reported, parts after the device that they belong to."""
+        """The devices that are reported."""
+        return (device for device in self._all_devices() if device.selection_id in self.selection)
+
+    def _all_devices(self) -> Iterator[Device]:
+        """All devices, parts after the device that they belong to."""
         for device in self.devices:
-            for each in (device, *device.parts.values()):
-                if each.selection_id in self.selection:
-                    yield each
+            yield device
+            yield from device.parts.values()
 
     def read(self) -> Iterator[Point]:
         """Read what is sampled, of each device that is awake."""
@@ -291,15 +294,22 @@ class AcceleratorSource(Source):
             self._refresh(driver)
         self.errors = [*driver.errors]
         usage = [*self._usage(driver)] if self.usage_is_cheap else []  # first: DEVICES=process depends on it
-        for device in self.selected() if self.context.is_reporter else ():
+        if self.context.is_reporter:
+            yield from self._sampled()
+        yield from usage
+        self.min_interval = driver.min_interval
+
+    def _sampled(self) -> Iterator[Point]:
+        for device in self._all_devices():
+            is_selected = self.context.is_reporter and device.selection_id in self.selection
+            if not (is_selected or device.trouble):
+                continue
             device.readings += 1
             if device.backoff.is_waiting(device.readings):
                 continue
             device.asleep = device.sleeps()
             if not device.asleep:
-                yield from self._points(device, device.read)
-        yield from usage
-        self.min_interval = driver.min_interval
+                yield from self._points(device, device.read if is_selected else tuple)
 
     def read_slow(self) -> Iterator[Point]:
         """Read the list of devices, what seldom changes, and usage by the observed program."""
@@ -309,6 +319,9 @@ class AcceleratorSource(Source):
         if driver is None:
             self.unsupported = [self.asleep()]
             return
+        if not self.context.is_reporter:
+            driver.sample()
+            yield from self._sampled()  # of failed devices, to find out which they are
         self._refresh(driver)
         usage = [] if self.usage_is_cheap else [*self._usage(driver)]
         for device in self.selected() if self.context.is_reporter else ():

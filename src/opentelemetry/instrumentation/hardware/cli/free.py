@@ -227,14 +227,14 @@ def _gpus(source: Nvidia, points: Sequence[Point]) -> list[_Gpu]:
     """
     from opentelemetry.instrumentation.hardware.sources.nvidia.visible import CONTAINER, CUDA, visible
 
-    found = source.choice.found
+    found = source.selection.found
     shown = visible(os.environ, found)
     if shown.doubt:
         raise Mistake(shown.doubt, 1)
     gpus = [
         _gpu(name, id, trouble, points)
         for name, id, trouble in itertools.chain.from_iterable(map(_usable, found))  # noqa: A001
-        if id in shown.ids and id in source.choice
+        if id in shown.ids and id in source.selection
     ]
     if not found:
         raise Mistake(next(iter(source.unsupported), "there is no GPU"), 1)

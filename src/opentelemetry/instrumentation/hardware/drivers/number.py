@@ -34,4 +34,4 @@ def number(value: object, unit: str = "") -> Number:
 @lru_cache(maxsize=100)
 def _pattern(unit: str) -> re.Pattern[str]:
     spelled = "|".join(map(re.escape, filter(None, unit.split("|"))))
-    return re.compile(rf"(-?[0-9]{{1,20}}(?:\.[0-9]{{1,9}})?)(?: *(?:{spelled}))?", re.IGNORECASE)
+    return re.compile(rf"([0-9]{{1,20}}(?:\.[0-9]{{1,9}})?)(?: *(?:{spelled}))?", re.IGNORECASE)

@@ -13,7 +13,7 @@ from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.drivers.subprocess import setting_path
 from opentelemetry.instrumentation.hardware.model import Metric, Number, Point
 from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia
-from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import Nvml, is_here
+from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import Nvml
 from opentelemetry.instrumentation.hardware.wandb.probe import (
     DevicePoints,
     Key,
@@ -81,7 +81,7 @@ class Probe(SourceProbe[Nvidia, "Mapping[int, Gpu]"]):
         if (
             self._nvml is None
             and self.config.nvml != "off"
-            and (is_here(os.path.exists) or setting_path(self.config.nvml))
+            and Nvidia.is_expected(self.config, os.environ, os.path.exists, os.listdir)
         ):
             with suppress(DriverError):
                 self._nvml = Nvml(setting_path(self.config.nvml))

@@ -132,4 +132,4 @@ def _is_whole(word: str) -> bool:
     return ":" not in word and not word.casefold().startswith("mig-")
 
 
-WAY: Final = VisibilityRule("NVIDIA GPU", "hw.gpu.*", (CUDA, CONTAINER), visible, "nvidia")
+RULE: Final = VisibilityRule("NVIDIA GPU", "hw.gpu.*", (CUDA, CONTAINER), visible, "nvidia")

@@ -1,4 +1,4 @@
-"""GPUs in runtime suspend are not asked, which would wake them; the kernel says which these are."""
+"""GPUs in runtime suspend are not read, which would wake them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from tests.sources.reading import opened
 from tests.sources.tree import Fabricated, Tree
 
+from opentelemetry.instrumentation.hardware.accelerators.sleep import RuntimePower
 from opentelemetry.instrumentation.hardware.drivers import DriverError
-from opentelemetry.instrumentation.hardware.sources.nvidia.naps import Naps
 
 INNER, OUTER = "0000:01:00.0", "0000:41:00.0"
 FILES = {"/proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.15"}
@@ -27,17 +27,17 @@ def machine(**gpus: tuple[str, str]) -> dict[str, str | bytes | OSError]:
 
 
 class Watched(Fabricated):
-    """A machine without a library, which knows whether somebody wanted one."""
+    """A machine without a library, which counts the attempts to load one."""
 
-    wanted = 0
+    loads = 0
 
     def custom(self, name: str, make: Callable[[], Any]) -> Any:
-        self.wanted += 1
+        self.loads += 1
         raise DriverError(12, "there is no library")
 
 
 @pytest.mark.parametrize(
-    ("gpus", "asleep", "everyone"),
+    ("gpus", "suspended", "are_all"),
     [
         ({"a": ("auto", "suspended"), "b": ("auto", "active")}, {INNER}, False),
         ({"a": ("auto", "suspended"), "b": ("auto", "suspended")}, {INNER, OUTER}, True),
@@ -46,34 +46,34 @@ class Watched(Fabricated):
         ({}, set(), False),
     ],
 )
-def test_runtime_status_tells_which_gpus_sleep(
-    gpus: dict[str, tuple[str, str]], asleep: set[str], everyone: bool
+def test_suspended_gpus_are_those_with_that_runtime_status(
+    gpus: dict[str, tuple[str, str]], suspended: set[str], are_all: bool
 ) -> None:
-    naps = Naps(Tree(machine(**gpus)))
-    assert {gpu for gpu in (INNER, OUTER) if gpu in naps} == asleep
-    assert naps.all() is everyone
+    power = RuntimePower(Tree(machine(**gpus)), (INNER, OUTER)[: len(gpus)])
+    assert {gpu for gpu in (INNER, OUTER) if power.is_suspended(gpu)} == suspended
+    assert power.are_all_suspended() is are_all
 
 
-def test_sleeping_gpu_may_wake_and_its_file_may_vanish() -> None:
+def test_suspended_gpu_may_resume_and_its_file_may_vanish() -> None:
     tree = Tree(machine(a=("auto", "suspended")))
-    naps = Naps(tree)
-    assert INNER in naps
+    power = RuntimePower(tree, [INNER])
+    assert power.is_suspended(INNER)
     tree.files[f"/sys/bus/pci/devices/{INNER}/power/runtime_status"] = "active\n"
-    assert INNER not in naps
+    assert not power.is_suspended(INNER)
     del tree.files[f"/sys/bus/pci/devices/{INNER}/power/runtime_status"]
-    assert INNER not in naps
+    assert not power.is_suspended(INNER)
 
 
-def test_library_is_not_loaded_while_every_gpu_sleeps() -> None:
+def test_library_is_not_loaded_while_all_gpus_are_suspended() -> None:
     tree = Tree(machine(a=("auto", "suspended")))
     drivers = Watched(tree)
     with opened("nvidia", drivers, nvidia_smi="off") as source:
         assert [*source.read(), *source.read_slow()] == []
-        assert drivers.wanted == 0
+        assert drivers.loads == 0
         (sentence,) = source.unsupported
-        assert "sleep" in sentence
+        assert "suspended" in sentence
         tree.files[f"/sys/bus/pci/devices/{INNER}/power/runtime_status"] = "active\n"
         assert [*source.read()] == []
         with pytest.raises(Exception, match="no library"):
             [*source.read_slow()]
-        assert drivers.wanted == 1
+        assert drivers.loads == 1

@@ -1,0 +1,45 @@
+"""Devices that the system suspends while they are not used (runtime power management), as in laptops.
+
+Reading such a device wakes it, and keeps it awake. The kernel reports the state without waking it:
+https://docs.kernel.org/power/runtime_pm.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from opentelemetry.instrumentation.hardware.system.files import Files
+
+
+class RuntimePower:
+    """The devices at these PCI addresses, and which of them are suspended.
+
+    Args:
+        files: None if the system is not Linux.
+        addresses: PCI addresses, ``0000:1a:00.0``.
+    """
+
+    def __init__(self, files: Files | None, addresses: Sequence[str]) -> None:
+        self._files = files
+        self._addresses = addresses
+        self._status: dict[str, str] = {}
+        for address in addresses if files is not None else ():
+            folder = f"/sys/bus/pci/devices/{address}/power"
+            with suppress(OSError):
+                if files is not None and files.read(f"{folder}/control").strip() == b"auto":
+                    self._status[address] = f"{folder}/runtime_status"
+
+    def is_suspended(self, address: str) -> bool:
+        """Whether a device is suspended now."""
+        path = self._status.get(address)
+        if path is None or self._files is None:
+            return False
+        try:
+            return self._files.read(path).strip() == b"suspended"
+        except OSError:
+            return False
+
+    def are_all_suspended(self) -> bool:
+        """Whether there are devices, and all of them are suspended."""
+        return bool(self._addresses) and all(map(self.is_suspended, self._addresses))

@@ -1,0 +1,558 @@
+"""One GPU or MIG instance by NVML: which calls are made, how often, and which fields they fill."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.accelerators.device import Device, DeviceFailed
+from opentelemetry.instrumentation.hardware.accelerators.fields import Field
+from opentelemetry.instrumentation.hardware.accelerators.sleep import RuntimePower
+from opentelemetry.instrumentation.hardware.drivers import DriverError
+from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
+from opentelemetry.instrumentation.hardware.model import Point
+from opentelemetry.instrumentation.hardware.sources.nvidia import fields as f
+from opentelemetry.instrumentation.hardware.sources.nvidia import nvml as n
+from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import Nvml
+from opentelemetry.instrumentation.hardware.sources.nvidia.processes import Shares, mean_shares
+
+NEVER: Final = (
+    n.NOT_SUPPORTED,
+    n.FUNCTION_NOT_FOUND,
+    n.DEPRECATED,
+    n.NO_PERMISSION,
+    n.INVALID_ARGUMENT,
+    n.ARGUMENT_VERSION,
+)
+"""Codes of a call that this device and driver do not support. It is not made again."""
+
+NO_VALUE: Final = (n.NOT_FOUND, n.NO_DATA)
+"""Codes of a call that has no value at the moment."""
+
+LOST: Final = (n.LOST, n.RESET_REQUIRED)
+"""Codes of a device that has failed."""
+
+FATAL: Final = (n.UNINITIALIZED, n.DRIVER_NOT_LOADED, n.NO_LIBRARY, n.VERSION_MISMATCH)
+"""Codes of a library that has failed, for all devices."""
+
+_REMEDIES: Final = {
+    "GPU is lost": "the kernel log has the cause; restart the machine",
+    "GPU requires": "run nvidia-smi --gpu-reset when no process uses it, or restart the machine",
+}
+"""By beginning of the driver's text for a failed device, what to do."""
+
+_MOST_FANS: Final = 16
+_MEMORY_V2: Final = 0x02000028
+"""``nvmlMemory_v2``: the version of the structure that reports reserved memory separately."""
+_GENERAL_SAMPLES: Final = 1
+"""``NVML_GPU_UTILIZATION_SAMPLES``."""
+
+Values = Mapping[Field, object]
+
+
+class Call:
+    """A call to a device, and the fields that it fills. One that fails is retried with backoff.
+
+    Args:
+        function: makes the call; None if it has no values yet.
+        fields: those that it should fill; missing ones are listed as not supported.
+    """
+
+    def __init__(self, function: Callable[[], Values | None], *fields: Field) -> None:
+        self.function = function
+        self.fields = fields
+        self.backoff = Backoff(2, 33)
+
+
+def remedy(trouble: str) -> str:
+    """What to do about a failed device; "" if nothing is known."""
+    return next((text for beginning, text in _REMEDIES.items() if trouble.startswith(beginning)), "")
+
+
+def pci_address(bus_id: str | None) -> str:
+    """NVML's PCI address as the kernel writes it: a domain of four digits, or of more if it needs them."""
+    domain, colon, rest = (bus_id or "").lower().partition(":")
+    return f"{domain.lstrip('0'):0>4}:{rest}" if colon else ""
+
+
+class Gpu(Device):
+    """A GPU.
+
+    Args:
+        nvml: the library.
+        name: the library's name of it: ``0``.
+        power: knows which GPUs are suspended.
+
+    Attributes:
+        xids: critical events (Xid) since the driver was opened; None while they are not received.
+        has_returned: whether it failed and responds again, so that its events have to be registered again.
+    """
+
+    def __init__(self, nvml: Nvml, name: str, power: RuntimePower) -> None:
+        super().__init__(f"gpu{name}", f"GPU {name}", index=int(name.partition("/")[0]))
+        self.nvml = nvml
+        self.key = name
+        self.unnamed = True
+        self.xids: int | None = None
+        self.has_returned = False
+        self.parts: dict[int, MigInstance] = {}  # type: ignore[assignment]
+        self._power = power
+        self._calls = 0
+        self._once: list[Call] = []
+        self._often: list[Call] = []
+        self._slow: list[Call] = []
+        self._fixed: dict[Field, object] = {}
+        self._fans: list[tuple[Device, list[Call]]] = []
+        self._counted: set[Field] = set()
+        self._memory_error_field: dict[Field, int] = {}
+        self._newest_sample = self._newest_share = -1
+
+    def get(self, name: str, *arguments: object) -> Any:
+        """``nvmlDeviceGet<name>`` of this device."""
+        return self.nvml.get(self.key, name, *arguments)
+
+    def get_optional(self, name: str, *arguments: object) -> Any:
+        """The same; None if it is not supported or has no value."""
+        try:
+            return self.get(name, *arguments)
+        except DriverError as error:
+            if error.code in (*LOST, *FATAL):
+                raise
+            return None
+
+    # -- what it is
+
+    def open(self) -> None:
+        """Identify the device, and read its limits.
+
+        Raises:
+            DeviceFailed: it does not respond.
+            DriverError: the library does not.
+        """
+        if self.trouble:
+            self.nvml.forget(self.key)
+        self.unsupported.clear()
+        try:
+            self._identify()
+        except DriverError as error:
+            if error.code in FATAL:
+                raise
+            raise DeviceFailed(error.text) from None
+        self._fixed, self._once = {}, self._limit_calls()
+        self._read_once()
+        self._often, self._slow = self._read_calls()
+        if self.trouble:
+            self.has_returned = self.xids is not None
+
+    def _identify(self) -> None:
+        uuid = str(self.get("UUID"))
+        if self.facts and uuid != self.id:
+            raise DriverError(n.NOT_FOUND, f"{uuid} responds in its place")
+        self.set_id(uuid)
+        limit = self.get_optional("EnforcedPowerLimit")
+        self.remember({} if limit is None else {f.POWER_ENFORCED: limit})
+        self.unnamed = not uuid.startswith("GPU-")
+        self.counters = {f.SAMPLED[key].series for key in f.SAMPLED}
+        self._fans = [self._fan(number) for number in range(self._fan_count())]
+        self.divided = (self.get_optional("MigMode") or [0])[0] == 1
+        self.address = pci_address((self.get_optional("PciInfo") or {}).get("busId"))
+        facts = {
+            c.HW_VENDOR: "NVIDIA",
+            c.HW_MODEL: self.get_optional("Name"),
+            c.HW_SERIAL_NUMBER: self.get_optional("Serial"),
+            c.HW_DRIVER_VERSION: n.driver_version(self.nvml) or None,
+            c.HW_FIRMWARE_VERSION: self.get_optional("VbiosVersion"),
+            c.PCI_BDF: self.address or None,
+            c.GPU_INDEX: self.index,
+            c.GPU_TYPE: self._type(),
+        }
+        self.facts = {name: fact for name, fact in facts.items() if fact is not None}
+
+    def _type(self) -> str:
+        """``integrated`` for a GPU that shares the memory of the host: it reports no memory of its own."""
+        try:
+            self._memory()
+        except DriverError as error:
+            if error.code in (*LOST, *FATAL):
+                raise
+            return "integrated" if error.code == n.NOT_SUPPORTED else "discrete"
+        return "discrete"
+
+    def _fan_count(self) -> int:
+        try:
+            count, reason = self.get("NumFans"), "it has no fan"
+        except DriverError as error:
+            if error.code in (*LOST, *FATAL):
+                raise
+            count, reason = 0, error.text
+        if count == 0:
+            self.unsupported[f.FAN_RATIO.series] = self.unsupported[f.FAN_SPEED.series] = reason
+        return int(min(count, _MOST_FANS))
+
+    def _fan(self, number: int) -> tuple[Device, list[Call]]:
+        """A fan, which is a device of its own. The binding reads the speed of the first only."""
+        fan = Device(f"{self.id}/fan{number}", f"{self.name} fan {number}", "fan", self.id)
+        fan.unsupported = self.unsupported
+        calls = [Call(lambda: {f.FAN_RATIO: self.get("FanSpeed_v2", number)}, f.FAN_RATIO)]
+        if number == 0:
+            calls.append(Call(lambda: {f.FAN_SPEED: self.get("FanSpeedRPM")}, f.FAN_SPEED))
+        return fan, calls
+
+    def sleeps(self) -> bool:
+        """Whether it is suspended."""
+        return self._power.is_suspended(self.address)
+
+    def remedy(self) -> str:
+        """What to do while it does not respond."""
+        return remedy(self.trouble)
+
+    # -- the calls
+
+    def _read_calls(self) -> tuple[list[Call], list[Call]]:
+        """The calls of each reading, and of each slow reading."""
+        return [
+            Call(self._utilization, f.GENERAL, f.MEMORY_BUSY),
+            Call(self._samples),
+            Call(self._memory, f.MEMORY_USED, f.MEMORY_TOTAL),
+            Call(lambda: {f.TEMPERATURE: self.get("Temperature", 0)}, f.TEMPERATURE),
+            Call(lambda: {f.POWER: self.get("PowerUsage")}, f.POWER),
+            *(self._clock(domain) for domain in ("sm", "memory")),
+            Call(self._reasons, *f.REASONS.values()),
+            Call(self._gpm, *f.GPM.values()),
+            Call(self._counters, *f.SAMPLED.values()),
+        ], [
+            *(self._engine(name) for name in f.ENGINES),
+            *(self._clock(domain) for domain in ("graphics", "video")),
+            Call(lambda: {f.PERFORMANCE_STATE: self.get("PerformanceState")}, f.PERFORMANCE_STATE),
+            Call(lambda: {f.POWER_ENFORCED: self.get("EnforcedPowerLimit")}, f.POWER_ENFORCED),
+            Call(self._errors, *f.ERRORS, *f.MEMORY_ERRORS),
+        ]
+
+    def _limit_calls(self) -> list[Call]:
+        """The calls of what never changes."""
+        return [
+            self._limit(f.POWER_DEFAULT, "PowerManagementDefaultLimit"),
+            self._limit(f.POWER_MAX, "PowerManagementLimitConstraints"),
+            *(self._limit(field, "TemperatureThreshold", number) for number, field in enumerate(f.THRESHOLDS)),
+            *(self._limit(field, "MaxClockInfo", number) for number, field in enumerate(f.CLOCK_LIMITS.values())),
+        ]
+
+    def _limit(self, field: Field, name: str, *arguments: object) -> Call:
+        def call() -> Values:
+            answer = self.get(name, *arguments)
+            return {field: answer[-1] if isinstance(answer, list) else answer}  # of least and most, the most
+
+        return Call(call, field)
+
+    def _clock(self, domain: str) -> Call:
+        field, number = f.CLOCKS[domain], [*f.CLOCKS].index(domain)
+        return Call(lambda: {field: self.get("ClockInfo", number)}, field)
+
+    def _engine(self, name: str) -> Call:
+        field = f.ENGINES[name]
+        return Call(lambda: {field: self.get(f"{name}Utilization")[0]}, field)
+
+    def _utilization(self) -> Values:
+        answer = self.get("UtilizationRates")
+        return {f.GENERAL: answer["gpu"], f.MEMORY_BUSY: answer["memory"]}
+
+    def _samples(self) -> Values | None:
+        """Mean and peak of the driver's own samples since the previous reading; it takes several per second."""
+        is_first = self._newest_sample < 0
+        since = max(0, self._newest_sample)
+        self._newest_sample, percents = self.nvml.samples(self.key, _GENERAL_SAMPLES, since)
+        plausible = [percent for percent in percents if 0 <= percent <= 100]
+        if is_first or not plausible:
+            return None
+        return {f.GENERAL: sum(plausible) / len(plausible), f.GENERAL_PEAK: max(plausible)}
+
+    def _memory(self) -> Values:
+        try:
+            answer = self.get("MemoryInfo", _MEMORY_V2)
+        except DriverError as error:
+            if error.code not in (n.FUNCTION_NOT_FOUND, n.ARGUMENT_VERSION, n.INVALID_ARGUMENT):
+                raise
+            answer = self.get("MemoryInfo")
+        used, total = answer["used"], answer["total"]
+        if total == 0 or (used is not None and total is not None and used > total):
+            raise DriverError(n.NO_DATA, f"the driver reports {used} of {total} bytes in use")
+        return {f.MEMORY_USED: used, f.MEMORY_TOTAL: total}
+
+    def _reasons(self) -> Values:
+        try:
+            bits = self.get("CurrentClocksEventReasons")
+        except DriverError as error:
+            if error.code != n.FUNCTION_NOT_FOUND:
+                raise
+            bits = self.get("CurrentClocksThrottleReasons")  # its name before 535
+        return {field: int(bool(bits & bit)) for bit, field in f.REASONS.items()}
+
+    def _field_values(self, ids: n.Fields) -> list[Sequence[Any]]:
+        """For each field 0 and its value, or NVML's code and text."""
+        answers: list[Sequence[Any]] = []
+        for code, value in self.nvml.fields(self.key, ids):
+            if code in LOST:
+                raise DriverError(code, value)
+            answers.append((code, value) if code or value >= 0 else (n.NO_DATA, "the driver has no value"))
+        return answers
+
+    def _counters(self) -> Values:
+        """Counters of the device. Which of them it has is decided by the first definite answer."""
+        try:
+            answers = self._field_values(tuple(f.SAMPLED))
+        except DriverError as error:
+            answers = [(error.code, error.text)] * len(f.SAMPLED)
+            self._decide(answers)
+            raise
+        self._decide(answers)
+        found: dict[Field, object] = {}
+        for field, (code, value) in zip(f.SAMPLED.values(), answers):
+            if code:
+                self.unsupported[field.series] = value
+            elif field.series in self.counters:
+                found[field] = value
+        return found
+
+    def _decide(self, answers: Sequence[Sequence[Any]]) -> None:
+        for field, (code, _) in zip(f.SAMPLED.values(), answers):
+            if not code and field.series in self.counters:
+                self._counted.add(field)
+            elif code in (*NEVER, *NO_VALUE) and field not in self._counted:
+                self.counters.discard(field.series)
+
+    def _gpm(self) -> Values | None:
+        return self._gpm_values(self.nvml.gpm(self.key, list(f.GPM)))
+
+    def _gpm_values(self, answers: Sequence[Sequence[Any]] | None) -> Values | None:
+        if answers is None:
+            return None
+        found: dict[Field, object] = {}
+        for field, (code, value) in zip(f.GPM.values(), answers):
+            if code:
+                self.unsupported[field.series] = value
+            else:
+                found[field] = value
+        return found
+
+    def _errors(self) -> Values:
+        answers = {field: answer for (field, _), answer in zip(f.SLOW, self._field_values(f.SLOW))}
+        found: dict[Field, object] = {}
+        for kind, fields in (*f.ERRORS.items(), *self._memory_error_fields(answers)):
+            reasons = [text for code, text in map(answers.__getitem__, fields) if code]
+            if reasons:  # a sum without a part is not a count
+                self.unsupported[kind.series] = reasons[0]
+            else:
+                found[kind] = sum(answers[field][1] for field in fields)
+        self.state = "degraded" if any(not answers[sign][0] and answers[sign][1] for sign in f.DEGRADED) else "ok"
+        return found
+
+    def _memory_error_fields(self, answers: Mapping[int, Sequence[Any]]) -> Iterator[tuple[Field, tuple[int, ...]]]:
+        """The field of each kind of memory error: the first one that ever had a value."""
+        for kind, fields in f.MEMORY_ERRORS.items():
+            supported = [field for field in fields if not answers[field][0]]
+            if supported:
+                self._memory_error_field.setdefault(kind, supported[0])
+            yield kind, (self._memory_error_field.get(kind, fields[-1]),)
+
+    # -- reading
+
+    def read(self) -> Iterator[Point]:
+        """What is sampled."""
+        yield from self.points(self._values(self._often))
+
+    def read_slow(self) -> Iterator[Point]:
+        """Limits, errors, and what is only of interest with a collection."""
+        self._read_once()
+        yield from self.points({**self._fixed, **self._values(self._slow)})
+        for fan, calls in self._fans:
+            yield from fan.points(self._values(calls))
+
+    def identity_points(self) -> Iterator[Point]:
+        """Info, status, and critical events, which may be the reason why it has failed."""
+        yield from super().identity_points()
+        if self.xids is not None:
+            yield from self.points({f.XID: self.xids})
+
+    def condition(self) -> str:
+        """The state, which is ``ok`` until something else is reported."""
+        return super().condition() or "ok"
+
+    def _read_once(self) -> None:
+        self._fixed.update(self._values(self._once))
+        self._once = [call for call in self._once if call.backoff.failures]
+
+    def _values(self, calls: list[Call]) -> dict[Field, object]:
+        """Make the calls that are due.
+
+        Raises:
+            DeviceFailed: the device does not respond.
+            DriverError: the library does not.
+        """
+        found: dict[Field, object] = {}
+        self._calls += 1
+        for call in list(calls):
+            if call.backoff.is_waiting(self._calls):
+                continue
+            try:
+                values = call.function()
+            except DriverError as error:
+                self._handle(error, call, calls)
+                continue
+            call.backoff.succeed()
+            if values is None:
+                continue
+            for field, value in values.items():
+                if value is None:
+                    self.unsupported[field.series] = "the driver has no value"
+                else:
+                    found[field] = value
+            for field in call.fields:
+                if field not in values:
+                    self.unsupported.setdefault(field.series, "the driver has no value")
+        return found
+
+    def _handle(self, error: DriverError, call: Call, calls: list[Call]) -> None:
+        """Distinguish: no value now, a call that is not supported, a failed device, a failed library."""
+        if error.code in FATAL:
+            raise error
+        if error.code in LOST:
+            raise DeviceFailed(error.text)
+        self.unsupported.update((field.series, error.text) for field in call.fields)
+        if error.code in NO_VALUE:
+            return
+        if error.code in NEVER:
+            calls.remove(call)
+            return
+        if error.code == n.UNKNOWN:
+            self._check_presence()
+        call.backoff.fail(self._calls)
+
+    def _check_presence(self) -> None:
+        """Distinguish a device that is gone from a call that fails."""
+        self.nvml.forget(self.key)
+        try:
+            self.get("UUID")
+        except DriverError as error:
+            raise DeviceFailed(error.text) from None
+
+    # -- parts and users
+
+    def find_parts(self) -> None:
+        """Find the MIG instances that exist now."""
+        if not self.divided or self.trouble:
+            return
+        try:
+            parts = {slot: self._part(slot) for slot in self.nvml.slots(self.key)}
+        except DriverError as error:
+            if error.code in FATAL:
+                raise
+            self.unsupported["MIG instances"] = error.text
+        else:
+            self.unsupported.pop("MIG instances", None)
+            self.parts = {slot: part for slot, part in parts.items() if part is not None}
+
+    def _part(self, slot: int) -> MigInstance | None:
+        """The instance in a slot; None for one that cannot be identified, such as one of another container."""
+        known = self.parts.get(slot)
+        if known is not None and known.exists():
+            return known
+        part = MigInstance(self, slot)
+        self.nvml.forget(part.key)
+        try:
+            part.open()
+        except DeviceFailed as failed:
+            self.unsupported[f"MIG instance {part.key}"] = str(failed)
+            return None
+        self.unsupported.pop(f"MIG instance {part.key}", None)
+        return part
+
+    def users(self, kinds: Sequence[str]) -> dict[int, int | None]:
+        """By PID of each process that uses the device, the bytes in use."""
+        found: dict[int, int | None] = {}
+        for kind in kinds:
+            try:
+                processes = self.nvml.processes(self.key, kind)
+            except DriverError as error:
+                if error.code in FATAL:
+                    raise
+                if kind == "Compute":
+                    self.unsupported[f.PROCESS_MEMORY.series] = error.text
+                continue
+            if kind == "Compute":
+                self.unsupported.pop(f.PROCESS_MEMORY.series, None)
+            for pid, used in processes:
+                found[pid] = max((size for size in (used, found.get(pid)) if size is not None), default=None)
+        return found
+
+    def shares(self) -> Shares | None:
+        """The mean utilization by each process since the previous call; None if not known."""
+        is_first = self._newest_share < 0
+        name = c.PROCESS_GPU_UTILIZATION.name
+        try:
+            samples = self.nvml.shares(self.key, max(0, self._newest_share))
+        except DriverError as error:
+            if error.code in FATAL:
+                raise
+            if error.code not in NO_VALUE:
+                self.unsupported[name] = error.text
+                return None
+            samples = []
+        self.unsupported.pop(name, None)
+        self._newest_share = max([0, self._newest_share, *(at for _, at, *_ in samples)])
+        return None if is_first else mean_shares(samples)
+
+
+class MigInstance(Gpu):
+    """A part of a GPU with memory and compute units of its own. Everything else it shares with the GPU."""
+
+    def __init__(self, whole: Gpu, slot: int) -> None:
+        super().__init__(whole.nvml, f"{whole.key}/{slot}", whole._power)
+        self._whole = whole
+        self.name = f"MIG {self.key}"
+        self.parent = whole.id
+        self._instance = -1
+
+    def _identify(self) -> None:
+        self.set_id(str(self.get("UUID")))
+        self._instance = int(self.get("GpuInstanceId"))
+        self.aliases = self._aliases()
+        self.address = self._whole.address
+        name = self.get_optional("Name")
+        self.facts = {**self._whole.facts, **({c.HW_MODEL: name} if name else {}), c.GPU_TYPE: "partition"}
+
+    def _aliases(self) -> tuple[str, ...]:
+        """The name that CUDA has for it before driver 470."""
+        try:
+            return (f"MIG-{self._whole.id}/{self._instance}/{self.get('ComputeInstanceId')}",)
+        except DriverError:
+            return ()
+
+    def _limit_calls(self) -> list[Call]:
+        return []
+
+    def _read_calls(self) -> tuple[list[Call], list[Call]]:
+        return [Call(self._memory, f.MEMORY_USED, f.MEMORY_TOTAL), Call(self._gpm, *f.GPM.values())], []
+
+    def _gpm(self) -> Values | None:
+        """The values of its GPU instance, unless that is shared with other compute instances."""
+        if any(part._instance == self._instance for part in self._whole.parts.values() if part is not self):
+            raise DriverError(n.NO_DATA, "the compute instances of one GPU instance are counted as one")
+        return self._gpm_values(self.nvml.gpm(self.key, list(f.GPM), self._instance))
+
+    def exists(self) -> bool:
+        """Whether it is still the instance in its slot."""
+        return bool(self._often) and self.get_optional("UUID") == self.id
+
+    def read(self) -> Iterator[Point]:
+        """What is sampled; nothing while the GPU has failed."""
+        if not self._whole.trouble:
+            yield from super().read()
+
+    def read_slow(self) -> Iterator[Point]:
+        """Nothing that changes seldom."""
+        return iter(())
+
+    def condition(self) -> str:
+        """The state; that of the GPU if it has failed."""
+        return "failed" if self._whole.trouble else super().condition()

@@ -1,0 +1,166 @@
+"""NVML as a driver: the list of GPUs and MIG instances, critical events, and processes."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from opentelemetry.instrumentation.hardware.accelerators.device import DeviceFailed
+from opentelemetry.instrumentation.hardware.accelerators.sleep import RuntimePower
+from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorDriver, AcceleratorSource, Usage
+from opentelemetry.instrumentation.hardware.drivers import DriverError
+from opentelemetry.instrumentation.hardware.drivers.subprocess import setting_path
+from opentelemetry.instrumentation.hardware.model import Unavailable
+from opentelemetry.instrumentation.hardware.sources.nvidia import fields as f
+from opentelemetry.instrumentation.hardware.sources.nvidia import nvml as n
+from opentelemetry.instrumentation.hardware.sources.nvidia.device import FATAL, Gpu
+from opentelemetry.instrumentation.hardware.sources.nvidia.processes import usage
+from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
+
+_LOG = logging.getLogger(__name__)
+
+_PERMANENT: Final = {
+    n.NO_PERMISSION: "this user needs to read and write /dev/nvidiactl and the GPUs' files, /dev/nvidia0 and so on",
+    n.DRIVER_NOT_LOADED: "modprobe nvidia; a container needs to be started with the GPUs (docker run --gpus all)",
+    n.NO_LIBRARY: "",
+    n.FUNCTION_NOT_FOUND: "",
+    n.VERSION_MISMATCH: "the driver was exchanged while it ran: restart the machine, or recreate the container",
+}
+"""Codes with which the library cannot be used by this process any more, and what to do."""
+
+_MPS_VARIABLE: Final = "CUDA_MPS_PIPE_DIRECTORY"
+_MPS_FOLDER: Final = "/tmp/nvidia-mps"
+"""Where the pipes of CUDA's multi-process service (MPS) are: by a variable, or by default."""
+
+_BROKEN_LISTS: Final = ((535, 43), (535, 86))
+"""Driver versions, from the first to before the second, with a process list in another form than declared."""
+
+
+class Library(AcceleratorDriver):
+    """The library in this process.
+
+    Args:
+        source: has the settings, the selection and the observed program.
+        power: knows which GPUs are suspended.
+
+    Raises:
+        Unavailable: it cannot be used by this process.
+        DriverError: it cannot be used now.
+    """
+
+    def __init__(self, source: AcceleratorSource, power: RuntimePower) -> None:
+        self._source = source
+        config = source.context.config
+        try:
+            self.nvml = source.context.drivers.custom("nvml", lambda: n.Nvml(setting_path(config.nvml)))
+        except DriverError as error:
+            if error.code in _PERMANENT:
+                raise Unavailable(error.text, _PERMANENT[error.code]) from None
+            raise
+        self._logged: set[tuple[str, int]] = set()
+        self._is_listening = False
+        try:
+            self._open(power)
+        except BaseException:
+            self.nvml.release()
+            raise
+
+    def _open(self, power: RuntimePower) -> None:
+        source = self._source
+        exists = source.files.exists if source.files else os.path.exists
+        has_mps = exists(source.context.environ.get(_MPS_VARIABLE) or _MPS_FOLDER)
+        self._lists = ("Compute", "Graphics", *(("MPSCompute",) if has_mps else ()))
+        version = tuple(int(part) for part in n.driver_version(self.nvml).split(".") if part.isdecimal())
+        self._has_broken_lists = _BROKEN_LISTS[0] <= version < _BROKEN_LISTS[1]
+        self.gpus = [Gpu(self.nvml, str(index), power) for index in range(self.nvml.count())]
+        for gpu in self.gpus:
+            try:
+                gpu.open()
+            except DeviceFailed as failed:
+                gpu.fail(str(failed))
+
+    def devices(self) -> Sequence[Gpu]:
+        """The GPUs, with the MIG instances that exist now."""
+        for gpu in self.gpus:
+            gpu.find_parts()
+        if self._source.context.is_reporter:
+            self._listen()
+        return self.gpus
+
+    def sample(self) -> bool:
+        """Take the critical events."""
+        self._take_events()
+        return False
+
+    # -- events
+
+    def _listen(self) -> None:
+        """Register for critical events of the GPUs that respond."""
+        responding = [gpu for gpu in self.gpus if not gpu.trouble]
+        new = [gpu for gpu in responding if gpu.xids is None and f.XID.series not in gpu.unsupported]
+        if any(gpu.has_returned for gpu in responding):  # what its reset left of the registrations is not known
+            self._take_events()
+            self.nvml.deafen()
+            new += [gpu for gpu in self.gpus if gpu.xids is not None]
+        if not new:
+            return
+        registered: list[str] = []
+        reason = "the driver reports no events"
+        try:
+            registered = self.nvml.listen([gpu.key for gpu in new])
+        except DriverError as error:
+            reason = error.text
+        for gpu in new:
+            gpu.has_returned = False
+            if gpu.key in registered:
+                gpu.xids = gpu.xids or 0
+            elif not gpu.trouble:
+                gpu.xids, gpu.unsupported[f.XID.series] = None, reason
+
+    def _take_events(self) -> None:
+        listening = {gpu.key: gpu for gpu in self.gpus if gpu.xids is not None}
+        for key, xid in self._events() if listening else ():
+            gpu = listening.get(key)
+            if gpu is None or gpu.xids is None:
+                continue
+            gpu.xids += 1
+            if (key, xid) not in self._logged and gpu.id in self._source.selection:
+                self._logged.add((key, xid))
+                _LOG.warning("%s (%s): Xid %d, see https://docs.nvidia.com/deploy/xid-errors/", gpu.name, gpu.id, xid)
+
+    def _events(self) -> Sequence[Sequence[Any]]:
+        """The events since the previous call; none while they cannot be read, as while a device is lost."""
+        try:
+            return self.nvml.events()
+        except DriverError as error:
+            if error.code in FATAL:
+                raise
+            return ()
+
+    # -- processes
+
+    def usage(self, program: ProcessTree) -> Iterator[Usage]:
+        """Memory and utilization of each GPU that the observed program uses; of MIG instances in place of their GPU."""
+        if self._has_broken_lists:
+            for gpu in self.gpus:
+                gpu.unsupported[f.PROCESS_MEMORY.series] = (
+                    "the process list of this driver is not readable; 535.86 and later are"
+                )
+            return
+        selection = self._source.selection
+        for gpu in self.gpus:
+            if gpu.trouble or gpu.sleeps():
+                continue
+            for device in gpu.parts.values() or (gpu,):
+                if not (selection.by_use or device.id in selection):
+                    continue
+                users = device.users(self._lists)
+                own = program.among(users)
+                if own:
+                    yield device, usage(users, own, device.shares())
+
+    def close(self) -> None:
+        """Release the library: while it is open, the GPUs cannot be reset."""
+        self.nvml.release()

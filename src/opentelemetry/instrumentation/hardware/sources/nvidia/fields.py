@@ -1,0 +1,228 @@
+"""The values of NVML and nvidia-smi, by the names and numbers that these give them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.accelerators.fields import (
+    Field,
+    energy,
+    errors,
+    frequency,
+    frequency_limit,
+    link,
+    memory_total,
+    memory_used,
+    power,
+    power_limit,
+    temperature,
+    temperature_limit,
+    throttle,
+    utilization,
+)
+
+ALL_LINKS: Final = 0xFFFFFFFF
+"""The scope of an NVLink field that stands for the sum over all links."""
+
+# NVML: one call per value.
+
+GENERAL: Final = utilization("general")
+GENERAL_PEAK: Final = Field(c.HW_GPU_UTILIZATION_PEAK, unit="%")
+MEMORY_BUSY: Final = utilization("memory")
+MEMORY_USED: Final = memory_used()
+MEMORY_TOTAL: Final = memory_total()
+TEMPERATURE: Final = temperature("gpu")
+POWER: Final = power("mW")
+POWER_ENFORCED: Final = power_limit("enforced", "mW")
+POWER_DEFAULT: Final = power_limit("default", "mW")
+POWER_MAX: Final = power_limit("max", "mW")
+PERFORMANCE_STATE: Final = Field(c.HW_GPU_PERFORMANCE_STATE)
+FAN_RATIO: Final = Field(c.HW_FAN_SPEED_RATIO, unit="%")
+FAN_SPEED: Final = Field(c.HW_FAN_SPEED, unit="RPM")
+XID: Final = errors("xid")
+
+ENGINES: Final = {
+    "Encoder": utilization("encoder"),
+    "Decoder": utilization("decoder"),
+    "Jpg": utilization("jpeg"),
+    "Ofa": utilization("ofa"),
+}
+"""``nvmlDeviceGet<engine>Utilization``."""
+
+CLOCKS: Final = {domain: frequency(domain) for domain in ("graphics", "sm", "memory", "video")}
+CLOCK_LIMITS: Final = {domain: frequency_limit(domain) for domain in CLOCKS}
+"""In the order of ``nvmlClockType_t``."""
+
+THRESHOLDS: Final = (
+    temperature_limit("gpu", "high.critical"),
+    temperature_limit("gpu", "high.degraded"),
+    temperature_limit("memory", "max"),
+    temperature_limit("gpu", "max"),
+)
+"""In the order of ``nvmlTemperatureThresholds_t``."""
+
+REASONS: Final = {
+    0x02: throttle("application_clocks"),
+    0x04: throttle("power_cap"),
+    0x08: throttle("slowdown_hw"),
+    0x10: throttle("sync_boost"),
+    0x20: throttle("thermal_sw"),
+    0x40: throttle("thermal_hw"),
+    0x80: throttle("power_brake"),
+}
+"""Bits of ``nvmlDeviceGetCurrentClocksEventReasons``."""
+
+# NVML: ``nvmlDeviceGetFieldValues``, by ``NVML_FI_*`` and scope.
+
+SAMPLED: Final[Mapping[tuple[int, int], Field]] = {
+    (82, 0): temperature("memory"),
+    (83, 0): energy("mJ"),
+    (74, 0): throttle("power_cap", "ns"),
+    (76, 0): throttle("sync_boost", "ns"),
+    (138, ALL_LINKS): link("nvlink", "transmit", "KiB"),
+    (139, ALL_LINKS): link("nvlink", "receive", "KiB"),
+    (197, 0): link("pcie", "transmit"),
+    (198, 0): link("pcie", "receive"),
+}
+"""Fields that are read often. Numbers above 198 differ between versions of the driver."""
+
+ERRORS: Final[Mapping[Field, tuple[int, ...]]] = {
+    errors("retired_page"): (29, 30),
+    errors("row_remap"): (142, 143),
+    errors("pcie_replay"): (94,),
+    errors("nvlink_crc"): (38, 45),
+    errors("nvlink_replay"): (52,),
+    errors("nvlink_recovery"): (59,),
+}
+"""Error counters, each the sum of some fields."""
+
+MEMORY_ERRORS: Final[Mapping[Field, tuple[int, ...]]] = {errors("corrected"): (22, 5), errors("uncorrected"): (23, 6)}
+"""Errors over the lifetime of the device: of its memory; if not supported, of all memories of the chip."""
+
+DEGRADED: Final = (31, 144, 145)
+"""Fields that are not 0 while a repair of memory is pending or has failed."""
+
+SLOW: Final = tuple((field, 0) for fields in (*ERRORS.values(), *MEMORY_ERRORS.values(), DEGRADED) for field in fields)
+
+# NVML: GPU performance monitoring (GPM).
+
+GPM: Final = {
+    2: utilization("sm"),
+    3: Field(c.HW_GPU_SM_OCCUPANCY, unit="%"),
+    5: utilization("tensor"),
+    10: utilization("dram"),
+    11: utilization("fp64"),
+    12: utilization("fp32"),
+    13: utilization("fp16"),
+    20: link("pcie", "transmit", "MiB/s"),
+    21: link("pcie", "receive", "MiB/s"),
+    60: link("nvlink", "receive", "MiB/s"),
+    61: link("nvlink", "transmit", "MiB/s"),
+}
+"""``NVML_GPM_METRIC_*``. The bytes of a link that the device counts are not exported from its rate."""
+
+# The observed program.
+
+PROCESS_MEMORY: Final = Field(c.PROCESS_GPU_MEMORY_USAGE)
+PROCESS_UTILIZATION: Final = tuple(
+    Field(c.PROCESS_GPU_UTILIZATION, {c.GPU_TASK: task}, "%") for task in ("sm", "memory", "encoder", "decoder")
+)
+"""In the order of ``nvmlProcessUtilizationSample_t``."""
+
+# nvidia-smi: path of the element below ``gpu``.
+
+_ECC: Final = "ecc_errors/aggregate"
+_RETIRED: Final = "retired_pages/{}_retirement/retired_count"
+_COUNTERS: Final = "clocks_event_reasons_counters/clocks_event_reasons_counters"
+_COUNT: Final = (1 << 32) - 2
+"""The greatest count: all ones stand for "not available"."""
+
+XML: Final[Mapping[Field, tuple[str, ...]]] = {
+    utilization("general"): ("utilization/gpu_util",),
+    utilization("memory"): ("utilization/memory_util",),
+    utilization("encoder"): ("utilization/encoder_util",),
+    utilization("decoder"): ("utilization/decoder_util",),
+    utilization("jpeg"): ("utilization/jpeg_util",),
+    utilization("ofa"): ("utilization/ofa_util",),
+    memory_total("MiB"): ("fb_memory_usage/total",),
+    memory_used("MiB"): ("fb_memory_usage/used",),
+    temperature("gpu"): ("temperature/gpu_temp",),
+    temperature("memory"): ("temperature/memory_temp",),
+    temperature_limit("gpu", "high.critical"): ("temperature/gpu_temp_max_threshold",),
+    temperature_limit("gpu", "high.degraded"): ("temperature/gpu_temp_slow_threshold",),
+    temperature_limit("gpu", "max"): ("temperature/gpu_temp_max_gpu_threshold",),
+    temperature_limit("memory", "max"): ("temperature/gpu_temp_max_mem_threshold",),
+    power(): (
+        "gpu_power_readings/power_draw",
+        "power_readings/power_draw",
+        "gpu_power_readings/average_power_draw",
+        "gpu_power_readings/instant_power_draw",
+    ),
+    power_limit("enforced"): ("gpu_power_readings/current_power_limit", "power_readings/enforced_power_limit"),
+    power_limit("default"): ("gpu_power_readings/default_power_limit", "power_readings/default_power_limit"),
+    power_limit("max"): ("gpu_power_readings/max_power_limit", "power_readings/max_power_limit"),
+    **{
+        field(domain): (f"{folder}/{element}_clock",)
+        for folder, field in {"clocks": frequency, "max_clocks": frequency_limit}.items()
+        for domain, element in {"graphics": "graphics", "sm": "sm", "memory": "mem", "video": "video"}.items()
+    },
+    throttle("power_cap", "us"): (f"{_COUNTERS}_sw_power_cap",),
+    throttle("sync_boost", "us"): (f"{_COUNTERS}_sync_boost",),
+    throttle("thermal_sw", "us"): (f"{_COUNTERS}_sw_therm_slowdown",),
+    throttle("thermal_hw", "us"): (f"{_COUNTERS}_hw_therm_slowdown",),
+    throttle("power_brake", "us"): (f"{_COUNTERS}_hw_power_brake",),
+    PERFORMANCE_STATE: ("performance_state",),
+    FAN_RATIO: ("fan_speed",),
+    errors("corrected", most=_COUNT): (
+        f"{_ECC}/dram_correctable",
+        f"{_ECC}/single_bit/device_memory",
+        f"{_ECC}/single_bit/total",
+    ),
+    errors("uncorrected", most=_COUNT): (
+        f"{_ECC}/dram_uncorrectable",
+        f"{_ECC}/double_bit/device_memory",
+        f"{_ECC}/double_bit/total",
+    ),
+    errors("retired_page", most=_COUNT): (
+        f"{_RETIRED.format('multiple_single_bit')} + {_RETIRED.format('double_bit')}",
+    ),
+    errors("row_remap", most=_COUNT): ("remapped_rows/remapped_row_corr + remapped_rows/remapped_row_unc",),
+    errors("pcie_replay", most=_COUNT): ("pci/replay_counter",),
+}
+"""Where a value is, in all schemas; the first element with a plausible value is used. ``a + b`` is a sum.
+
+Not read: the PCIe throughput, which is that of 20 ms; and ``tlimit``, which is a distance to a threshold.
+"""
+
+_EVENTS: Final = ("clocks_event_reasons/clocks_event_reason", "clocks_throttle_reasons/clocks_throttle_reason")
+
+XML_REASONS: Final[Mapping[Field, tuple[str, ...]]] = {
+    throttle(reason): tuple(f"{prefix}_{element}" for prefix in _EVENTS)
+    for reason, element in {
+        "power_cap": "sw_power_cap",
+        "thermal_sw": "sw_thermal_slowdown",
+        "thermal_hw": "hw_thermal_slowdown",
+        "power_brake": "hw_power_brake_slowdown",
+        "slowdown_hw": "hw_slowdown",
+        "sync_boost": "sync_boost",
+        "application_clocks": "applications_clocks_setting",
+    }.items()
+}
+"""Throttling now, ``Active`` or ``Not Active``."""
+
+XML_TOTAL: Final = next(field for field in XML if field.series == MEMORY_TOTAL.series)
+XML_USED: Final = next(field for field in XML if field.series == MEMORY_USED.series)
+
+NOT_IN_XML: Final = (*GPM.values(), XID, *(kind for kind in ERRORS if "nvlink" in str(kind)), FAN_SPEED)
+"""What NVML reports, and nvidia-smi in no version."""
+
+XML_DEGRADED: Final = (
+    "retired_pages/pending_retirement",
+    "retired_pages/pending_blacklist",
+    "remapped_rows/remapped_row_pending",
+    "remapped_rows/remapped_row_failure",
+    "gpu_reset_status/reset_required",
+)
+"""Elements that are ``Yes`` while a repair is pending or has failed."""

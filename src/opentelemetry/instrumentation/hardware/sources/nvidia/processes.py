@@ -1,0 +1,43 @@
+"""What the observed program uses of a device, from the process lists of the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from opentelemetry.instrumentation.hardware.accelerators.fields import Field
+from opentelemetry.instrumentation.hardware.sources.nvidia.fields import PROCESS_MEMORY, PROCESS_UTILIZATION
+
+Users = Mapping[int, "int | None"]
+"""By PID the bytes in use; None if the driver does not report them."""
+
+Shares = Mapping[int, Sequence[float]]
+"""By PID the mean utilization in percent, in the order of the fields."""
+
+
+def usage(users: Users, own: set[int], shares: Shares | None = None) -> dict[Field, object]:
+    """The sums over the program's processes.
+
+    Args:
+        users: all processes that use the device.
+        own: those of the program.
+        shares: None if not known. A process without a share used nothing.
+    """
+    sizes = [size for pid in own if (size := users[pid]) is not None]
+    found: dict[Field, object] = {PROCESS_MEMORY: sum(sizes)} if sizes else {}
+    if shares is not None:
+        for column, field in enumerate(PROCESS_UTILIZATION):
+            found[field] = min(100.0, sum(shares[pid][column] for pid in own if pid in shares))
+    return found
+
+
+def mean_shares(samples: Sequence[Sequence[int]]) -> Shares:
+    """The mean of each process.
+
+    Args:
+        samples: PID, time, and percents; see ``nvmlDeviceGetProcessUtilization``. Implausible ones are left out.
+    """
+    grouped: dict[int, list[Sequence[int]]] = {}
+    for pid, _, *percents in samples:
+        if all(0 <= percent <= 100 for percent in percents):
+            grouped.setdefault(pid, []).append(percents)
+    return {pid: [sum(column) / len(column) for column in zip(*percents)] for pid, percents in grouped.items()}

@@ -1,0 +1,456 @@
+"""nvidia-smi: the GPUs by ``nvidia-smi -q -x``, where NVML cannot be used by this process.
+
+Its exit codes are not reliable: what its XML has up to the end of a GPU is used, whatever follows.
+https://docs.nvidia.com/deploy/nvidia-smi/
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+from xml.etree.ElementTree import Element, ParseError, XMLPullParser
+
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.accelerators.device import Device, DeviceFailed
+from opentelemetry.instrumentation.hardware.accelerators.fields import Field
+from opentelemetry.instrumentation.hardware.accelerators.sleep import RuntimePower
+from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorDriver, AcceleratorSource, Usage
+from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
+from opentelemetry.instrumentation.hardware.drivers.number import number
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool
+from opentelemetry.instrumentation.hardware.model import Point, Unavailable
+from opentelemetry.instrumentation.hardware.sources.nvidia import fields as f
+from opentelemetry.instrumentation.hardware.sources.nvidia.device import pci_address, remedy
+from opentelemetry.instrumentation.hardware.sources.nvidia.processes import usage
+from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
+
+TOOL: Final = Tool(
+    "nvidia-smi",
+    folders=("/usr/bin", "/usr/local/nvidia/bin", "/usr/lib/wsl/lib"),
+    environment=("NVIDIA_", "CUDA_", "__NVML_"),
+    fix="it comes with NVIDIA's driver",
+)
+
+MIN_INTERVAL: Final = 10.0
+"""Seconds between two runs: each takes tens of milliseconds, or seconds if no process keeps the driver loaded."""
+
+TIMEOUT: Final = 10.0
+
+_UNAVAILABLE: Final = {6: "", 9: "modprobe nvidia", 12: "install NVIDIA's driver"}
+"""Exit codes, which are those of NVML, and what to do: no device, no kernel driver, no library."""
+
+_LOST: Final = ("GPU is lost", "GPU requires reset")
+"""What stands in place of all values of a failed device."""
+
+_UNKNOWN: Final = "Unknown Error"
+
+_REASONS: Final = {field.series for field in f.XML_REASONS}
+
+_NOT_A_FACT: Final = frozenset(
+    text.casefold()
+    for text in (
+        *_LOST,
+        _UNKNOWN,
+        "",
+        "N/A",
+        "None",
+        "Not Supported",
+        "Not Found",
+        "REDACTED",
+        "Insufficient Permissions",
+        "Requested functionality has been deprecated",
+        "GPU access blocked by the operating system",
+    )
+)
+
+_REMOVED: Final = ("supported_clocks", "process_name", "accounted_processes")
+"""Elements that are removed before parsing: process names have arbitrary bytes, and the table of clocks is long, and
+malformed in some versions.
+"""
+
+_LISTED: Final = ("gpu", "mig_device", "process_info")
+"""Elements of which there may be several."""
+
+_MOST_DEPTH: Final = 12
+_MOST_ELEMENTS: Final = 200_000
+"""A GPU has some 300 elements, 8 deep, and 7 more for each process."""
+
+_PIECE: Final = 1 << 16
+
+_NOT_REPORTED: Final = "nvidia-smi does not report it"
+
+
+class Document(NamedTuple):
+    """What the tool printed.
+
+    Attributes:
+        driver: version of the driver; "" if unknown.
+        gpus: the GPUs that are complete.
+        problem: what is wrong with the rest; "" if nothing.
+    """
+
+    driver: str
+    gpus: Sequence[Element]
+    problem: str = ""
+
+
+def parse(printed: bytes) -> Document:
+    """Parse what the tool printed; the last document, if there are several.
+
+    Raises:
+        ValueError: there is no document.
+    """
+    text = printed.decode("utf-8", "replace")
+    for name in _REMOVED:
+        text = re.sub(f"<{name}>.*?(?:</{name}>|(?=<{name}>)|$)", "", text, flags=re.DOTALL)
+    begin = text.rfind("<nvidia_smi_log")  # after warnings and DOCTYPE: entities are never defined
+    if begin < 0:
+        raise ValueError("there is no document of nvidia-smi")
+    body, end, _ = text[begin:].partition("</nvidia_smi_log>")
+    gpus: list[Element] = []
+    facts: dict[str, str] = {}
+    problem = ""
+    try:
+        for element in _elements(body + end):
+            if element.tag == "gpu":
+                gpus.append(element)
+            elif element.tag in ("driver_version", "attached_gpus"):
+                facts.setdefault(element.tag, _fact(element.text or ""))
+    except (ParseError, ValueError) as error:
+        attached = facts.get("attached_gpus") or "some"
+        reason = str(error).partition(": line")[0]
+        problem = f"the output of nvidia-smi ends after {len(gpus)} of {attached} GPUs: {reason}"
+    return Document(facts.get("driver_version", ""), gpus, problem)
+
+
+def _elements(text: str) -> Iterator[Element]:
+    """The elements, each when it is complete.
+
+    Raises:
+        ParseError: the text is not well-formed, or ends early.
+        ValueError: it is more than a document of the tool.
+    """
+    parser: XMLPullParser[Element] = XMLPullParser(("start", "end"))
+    depth = count = 0
+    for begin in range(0, len(text) + 1, _PIECE):
+        parser.feed(text[begin : begin + _PIECE])
+        for each in parser.read_events():
+            event, element = each[0], each[-1]
+            depth += 1 if event == "start" else -1
+            count += event == "start"
+            if depth > _MOST_DEPTH or count > _MOST_ELEMENTS:
+                raise ValueError("it is larger than a document of nvidia-smi")
+            if event == "end" and isinstance(element, Element):
+                yield element
+    parser.close()
+
+
+def texts(element: Element, prefix: str = "") -> dict[str, str]:
+    """The texts below an element by path, without those of elements of which there may be several."""
+    found: dict[str, str] = {}
+    for child in element:
+        if child.tag not in _LISTED:
+            path = f"{prefix}{child.tag}"
+            text = _clean(child.text or "")
+            if text:
+                found.setdefault(path, text)
+            for below, each in texts(child, f"{path}/").items():
+                found.setdefault(below, each)
+    return found
+
+
+def _clean(text: str) -> str:
+    """A text without the brackets that some versions put around what is not a value."""
+    text = " ".join(text.split())
+    return text[1:-1].strip() if text.startswith("[") and text.endswith("]") else text
+
+
+def _fact(text: str, form: str = ".{1,200}") -> str:
+    """A text that describes something; "" if it is not known."""
+    text = _clean(text)
+    return text if text.casefold() not in _NOT_A_FACT and text.isprintable() and re.fullmatch(form, text) else ""
+
+
+def _integer(text: str) -> int | None:
+    return int(text) if re.fullmatch("[0-9]{1,10}", text) else None
+
+
+def _pci_address(text: str) -> str:
+    return pci_address(text) if re.fullmatch(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]", text) else ""
+
+
+class _Reported(Device):
+    """A GPU or MIG instance of the newest document."""
+
+    said: Mapping[str, str]
+
+    def __init__(self, id: str, name: str, index: int, parent: str = "") -> None:  # noqa: A002
+        super().__init__(id, name, parent=parent, index=index)
+        self.backoff = Backoff(1, 1)  # the tool was run anyway
+        self.state = "ok"
+        self.said = {}
+        self.users: dict[int, int | None] = {}
+
+    def value(self, field: Field, spellings: Sequence[str]) -> object:
+        """The first plausible value of a field; None if there is none, with the reason in :attr:`unsupported`."""
+        reason = _NOT_REPORTED
+        for spelling in spellings:
+            paths = spelling.split(" + ")
+            try:
+                parts = [self._text(path) for path in paths]
+                value: object = sum(map(number, parts)) if len(parts) > 1 else parts[0]
+                field.value(value)
+            except KeyError:
+                continue
+            except ValueError as error:
+                reason = str(error)
+            else:
+                return value
+        self.unsupported[field.series] = reason
+        return None
+
+    def _text(self, path: str) -> str:
+        """A text; if it is missing, that of an element around it, like ``N/A``.
+
+        Raises:
+            KeyError: neither is there.
+        """
+        if path == "performance_state":
+            return re.sub("^P(?=[0-9])", "", self.said[path])
+        around = path
+        while around not in self.said and "/" in around:
+            around = around.rpartition("/")[0]
+        text = self.said[around]
+        if around != path:
+            raise ValueError(f"the driver reports {text!r}")
+        return text
+
+    def values(self, table: Mapping[Field, Sequence[str]]) -> dict[Field, object]:
+        """All plausible values of a table. Used memory is not plausible without a total."""
+        found = {field: self.value(field, spellings) for field, spellings in table.items()}
+        if found[f.XML_TOTAL] is None and found[f.XML_USED] is not None:
+            found[f.XML_USED] = None
+            self.unsupported[f.XML_USED.series] = "the total is missing"
+        return {field: value for field, value in found.items() if value is not None}
+
+
+class SmiInstance(_Reported):
+    """A MIG instance.
+
+    Attributes:
+        ids: the driver's numbers of GPU instance and compute instance.
+    """
+
+    def __init__(self, gpu: SmiGpu, id: str, slot: int, ids: tuple[int | None, int | None]) -> None:  # noqa: A002
+        super().__init__(id, f"MIG {gpu.index}/{slot}", gpu.index, gpu.id)
+        self.ids = ids
+        self.aliases = () if None in ids else (f"MIG-{gpu.id}/{ids[0]}/{ids[1]}",)
+        self.address = gpu.address
+
+    def read(self) -> Iterator[Point]:
+        """Its memory."""
+        values = self.values({field: f.XML[field] for field in (f.XML_TOTAL, f.XML_USED)})
+        self.unsupported.clear()  # its GPU has the same elements
+        yield from self.points(values)
+
+
+class SmiGpu(_Reported):
+    """A GPU."""
+
+    parts: dict[int, SmiInstance]  # type: ignore[assignment]
+
+    def __init__(self, id: str, index: int, power: RuntimePower) -> None:  # noqa: A002
+        super().__init__(id, f"GPU {index}", index)
+        self.unnamed = not id.startswith("GPU-")
+        self._fan = Device(f"{id}/fan0", f"{self.name} fan 0", "fan", id)
+        self._power = power
+        self._lost = ""
+        self._is_decided = False
+
+    def update(self, element: Element, driver: str) -> None:
+        """Take what the newest document has."""
+        self.said = said = texts(element)
+        self._lost = next((text for text in said.values() if text in _LOST), "")
+        self.address = _pci_address(said.get("pci/pci_bus_id", "")) or _pci_address(element.get("id", ""))
+        facts: dict[str, str | int] = {
+            c.HW_VENDOR: "NVIDIA",
+            c.HW_MODEL: _fact(said.get("product_name", "")),
+            c.HW_SERIAL_NUMBER: _fact(said.get("serial", ""), "[0-9A-Za-z-]{1,64}"),
+            c.HW_DRIVER_VERSION: driver,
+            c.HW_FIRMWARE_VERSION: _fact(said.get("vbios_version", ""), "[0-9A-Fa-f.]{1,64}"),
+            c.PCI_BDF: self.address,
+            c.GPU_TYPE: self._type(),
+        }
+        self.facts = {name: fact for name, fact in facts.items() if fact} | {c.GPU_INDEX: self.index}
+        self.state = "degraded" if self._is_degraded() else "ok"
+        self.divided = said.get("mig_mode/current_mig", "") == "Enabled"
+        self.parts = {} if self._lost else dict(self._instances(element))
+        self.divided = self.divided or bool(self.parts)
+        self._take_users(element)
+        if not (self._is_decided or self._lost):
+            self._is_decided = True
+            self.counters = {field.series for field in f.XML_REASONS if self._counter(field) is not None}
+
+    def _type(self) -> str:
+        """``integrated`` for a GPU that shares the memory of the host: it reports no memory of its own."""
+        total = self.value(f.XML_TOTAL, f.XML[f.XML_TOTAL])
+        is_refused = total is None and self.unsupported[f.XML_TOTAL.series] != _NOT_REPORTED
+        return "integrated" if is_refused and not self._lost else "discrete"
+
+    def _is_degraded(self) -> bool:
+        action = _fact(self.said.get("gpu_recovery_action", ""))
+        return bool(action) or any(self.said.get(path) == "Yes" for path in f.XML_DEGRADED)
+
+    def _instances(self, element: Element) -> Iterator[tuple[int, SmiInstance]]:
+        for each in element.iter("mig_device"):
+            said = texts(each)
+            slot = _integer(said.get("index", ""))
+            if slot is None:
+                continue
+            ids = _integer(said.get("gpu_instance_id", "")), _integer(said.get("compute_instance_id", ""))
+            uuid = _fact(said.get("uuid", ""), "MIG-[0-9a-fA-F/GPU-]{4,100}") or f"{self.id}/{ids[0]}/{ids[1]}"
+            part = self.parts.get(slot)
+            if part is None or part.id != uuid:
+                part = SmiInstance(self, uuid, slot, ids)
+            part.said = said
+            part.facts = {**self.facts, c.GPU_TYPE: "partition"}
+            yield slot, part
+
+    def _take_users(self, element: Element) -> None:
+        """The processes of the GPU, or of its instances."""
+        for device in (self, *self.parts.values()):
+            device.users = {}
+        instances = {part.ids: part for part in self.parts.values()}
+        for each in () if self._lost else element.iter("process_info"):
+            said = texts(each)
+            pid = _integer(said.get("pid", ""))
+            ids = _integer(said.get("gpu_instance_id", "")), _integer(said.get("compute_instance_id", ""))
+            user_of = instances.get(ids) if instances else self
+            if pid and user_of is not None:
+                try:
+                    user_of.users[pid] = int(number(said.get("used_memory", ""), "MiB")) << 20
+                except ValueError:
+                    user_of.users[pid] = None
+
+    def _counter(self, field: Field) -> object:
+        """The value of the counter that has the same series."""
+        counter = next((each for each in f.XML if each.series == field.series), None)
+        return None if counter is None else self.value(counter, f.XML[counter])
+
+    def open(self) -> None:
+        """Nothing: every document is complete."""
+
+    def read(self) -> Iterator[Point]:
+        """All values of the newest document.
+
+        Raises:
+            DeviceFailed: the GPU is lost.
+        """
+        self.unsupported.clear()
+        found = self.values(f.XML)
+        if self._lost or (not found and _UNKNOWN in self.said.values()):
+            raise DeviceFailed(self._lost or _UNKNOWN)
+        reasons: dict[Field, object] = {}
+        for field, spellings in f.XML_REASONS.items():
+            text = next((self.said[path] for path in spellings if path in self.said), "")
+            if text in ("Active", "Not Active"):
+                reasons[field] = int(text == "Active")
+        for field in [field for field in found if field.series in _REASONS - self.counters]:
+            del found[field]  # a counter that was missing at first
+        fan = found.pop(f.FAN_RATIO, None)
+        yield from self.points({**reasons, **found})
+        if fan is not None:
+            yield from self._fan.points({f.FAN_RATIO: fan})
+        self.unsupported.update((field.series, _NOT_REPORTED) for field in f.NOT_IN_XML)
+        self.unsupported[c.PROCESS_GPU_UTILIZATION.name] = _NOT_REPORTED
+
+    def sleeps(self) -> bool:
+        """Whether all GPUs are suspended: the tool would wake all of them."""
+        return self._power.are_all_suspended()
+
+    def remedy(self) -> str:
+        """What to do while it does not respond."""
+        return remedy(self.trouble)
+
+
+class NvidiaSmi(AcceleratorDriver):
+    """The tool.
+
+    Args:
+        source: has the settings, the selection and the observed program.
+        power: knows which GPUs are suspended.
+
+    Raises:
+        Unavailable: there is no tool, no driver or no GPU.
+        OSError: the tool does not end in time.
+        ValueError: it prints no document.
+    """
+
+    min_interval = MIN_INTERVAL
+
+    def __init__(self, source: AcceleratorSource, power: RuntimePower) -> None:
+        context = source.context
+        self._source = source
+        self._command = context.drivers.command(TOOL.with_setting(context.config.nvidia_smi))
+        self._power = power
+        self._gpus: dict[str, SmiGpu] = {}
+        self._take(run(self._command))
+        self._is_fresh = True
+
+    def _take(self, document: Document) -> None:
+        self._document = document
+        self._listed: list[SmiGpu] = []
+        for index, element in enumerate(document.gpus):
+            uuid = _fact(element.findtext("uuid") or "", "GPU-[0-9a-fA-F-]{4,64}") or f"gpu{index}"
+            gpu = self._gpus.setdefault(uuid, SmiGpu(uuid, index, self._power))
+            gpu.update(element, document.driver)
+            self._listed.append(gpu)
+
+    def devices(self) -> Sequence[SmiGpu]:
+        """The GPUs of the newest document."""
+        return self._listed
+
+    def sample(self) -> bool:
+        """Run the tool, unless the document of opening has not been read yet."""
+        if not self._is_fresh and not self._power.are_all_suspended():
+            self._take(run(self._command))
+        self._is_fresh = False
+        return True
+
+    def usage(self, program: ProcessTree) -> Iterator[Usage]:
+        """Memory of each GPU or MIG instance that the observed program uses."""
+        selection = self._source.selection
+        for gpu in self._listed:
+            for device in gpu.parts.values() or (gpu,):
+                own = program.among(device.users)
+                if own and (selection.by_use or device.id in selection):
+                    yield device, usage(device.users, own)
+
+    def unsupported(self) -> Iterator[str]:
+        """What is wrong with the document."""
+        if self._document.problem:
+            yield self._document.problem
+
+
+def run(command: Command) -> Document:
+    """Run the tool.
+
+    Raises:
+        Unavailable: there is no driver or no GPU.
+        OSError: it does not end in time, or cannot be started.
+        ValueError: it prints no document.
+    """
+    output = command.run(["-q", "-x"], TIMEOUT)
+    try:
+        return parse(output.stdout)
+    except ValueError:
+        message = _first_line(output.stdout) or _first_line(output.stderr) or "nothing"
+        if output.code in _UNAVAILABLE:
+            raise Unavailable(message, _UNAVAILABLE[output.code]) from None
+        raise ValueError(f"nvidia-smi prints {message!r} and exits with {output.code}") from None
+
+
+def _first_line(printed: bytes) -> str:
+    lines = (line.strip() for line in printed.decode("utf-8", "replace").splitlines())
+    return next((line[:200] for line in lines if line and line.isprintable()), "")
