@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import struct
@@ -165,6 +166,15 @@ def test_server_that_gives_up_at_the_deadline_is_a_timeout(services: Services) -
     with serving(FakeTpu({fields.DUTY_CYCLE: Code.DEADLINE_EXCEEDED})) as tpu, pytest.raises(DriverError) as refused:
         devices(services, tpu.address)
     assert (refused.value.code, refused.value.text) == (4, "no answer within 30 s")
+
+
+def test_calls_log_nothing_in_a_program_that_logs_at_debug(
+    services: Services, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    with serving(busy()) as tpu:
+        devices(services, tpu.address)
+    assert [record.name for record in caplog.records if not record.name.startswith("grpc")] == []
 
 
 @pytest.mark.parametrize("place", ["127.0.0.1:0", "[::1]:0"])

@@ -8,6 +8,7 @@ Calls never use a proxy. https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-H
 
 from __future__ import annotations
 
+import logging
 import socket
 import struct
 import time
@@ -56,6 +57,10 @@ _LAST_STREAM: Final = 4000
 
 _NO_SIGNAL: Final = getattr(socket, "MSG_NOSIGNAL", 0)
 """A closed connection must not raise SIGPIPE, which ends programs that do not ignore it."""
+
+_HPACK_LOGGER: Final = logging.getLogger("hpack")
+if _HPACK_LOGGER.level == logging.NOTSET:  # else a program that logs at DEBUG gets 30 lines for each call
+    _HPACK_LOGGER.setLevel(logging.INFO)
 
 
 class Channels:
