@@ -23,13 +23,12 @@ GIB = 1 << 30
 IDLE = "import sys; print('ready', flush=True); sys.stdin.read()"
 
 ONLY_LINUX = {
-    c.SYSTEM_MEMORY_LINUX_AVAILABLE: "another name elsewhere",
-    c.SYSTEM_PAGING_FAULTS: "psutil does not say",
-    c.SYSTEM_NETWORK_CONNECTION_COUNT: "psutil walks over every socket",
-    c.SYSTEM_PROCESS_COUNT: "psutil walks over every process",
-    c.SYSTEM_PRESSURE_TIME: "psutil does not say",
-    c.PROCESS_PAGING_FAULTS: "psutil does not say",
-    c.PROCESS_CONTEXT_SWITCHES: "psutil counts the main thread alone",
+    **{metric: "named after Linux" for metric in c.CATALOG if ".linux." in metric.name},
+    c.SYSTEM_PAGING_FAULTS: "not available from psutil",
+    c.SYSTEM_NETWORK_CONNECTION_COUNT: "psutil would have to read every socket",
+    c.SYSTEM_PROCESS_COUNT: "psutil would have to read every process",
+    c.PROCESS_PAGING_FAULTS: "not available from psutil",
+    c.PROCESS_CONTEXT_SWITCHES: "psutil counts the main thread only",
 }
 STEADY = 0.05
 """Seconds by which counters of time may differ that are rounded in different places."""
