@@ -169,6 +169,7 @@ NODE = {
     "node_vmstat_pgmajfault": of(c.SYSTEM_PAGING_FAULTS, {c.FAULT_TYPE: "=major"}),
     "node_vmstat_pswpin": of(c.SYSTEM_PAGING_OPERATIONS, {c.PAGING_DIRECTION: "=in"}),
     "node_vmstat_pswpout": of(c.SYSTEM_PAGING_OPERATIONS, {c.PAGING_DIRECTION: "=out"}),
+    "node_vmstat_oom_kill": of(c.SYSTEM_MEMORY_OOM_KILLS),
     "node_disk_read_bytes_total": of(c.SYSTEM_DISK_IO, disk("=read")),
     "node_disk_written_bytes_total": of(c.SYSTEM_DISK_IO, disk("=write")),
     "node_disk_reads_completed_total": of(c.SYSTEM_DISK_OPERATIONS, disk("=read")),

@@ -126,6 +126,18 @@ SYSTEM_PAGING_OPERATIONS = counter(
     source="/proc/vmstat: pswpin, pswpout; elsewhere psutil.swap_memory",
     opt_in="request",
 )
+SYSTEM_MEMORY_OOM_KILLS = counter(
+    "system.memory.linux.oom_kills", "{process}", (),
+    "Processes killed because memory, or the memory of their cgroup, was exhausted.",
+    source="/proc/vmstat: oom_kill (Linux 4.13 and newer)",
+    standard=False,
+)
+SYSTEM_MEMORY_DIRECT_RECLAIM = counter(
+    "system.memory.linux.direct_reclaim.scanned", "{page}", (),
+    "Pages scanned by tasks that had to wait for free memory. kswapd scans pages without making tasks wait.",
+    source="/proc/vmstat: pgscan_direct",
+    opt_in="request", standard=False,
+)
 
 # Disks and file systems.
 SYSTEM_DISK_IO = counter(

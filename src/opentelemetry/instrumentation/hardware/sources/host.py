@@ -31,6 +31,8 @@ _VMSTAT: tuple[_Column, ...] = (
     ("pgmajfault", c.SYSTEM_PAGING_FAULTS, {c.FAULT_TYPE: "major"}),
     ("pswpin", c.SYSTEM_PAGING_OPERATIONS, {c.PAGING_DIRECTION: "in"}),
     ("pswpout", c.SYSTEM_PAGING_OPERATIONS, {c.PAGING_DIRECTION: "out"}),
+    ("oom_kill", c.SYSTEM_MEMORY_OOM_KILLS, {}),
+    ("pgscan_direct", c.SYSTEM_MEMORY_DIRECT_RECLAIM, {}),
 )
 
 _SENT, _RECEIVED = {c.NETWORK_DIRECTION: "transmit"}, {c.NETWORK_DIRECTION: "receive"}
