@@ -1,7 +1,7 @@
 """A collection of the default metrics, beside the same points as constants and beside the official package.
 
-The official package reads during the collection; ours reads before it, in its own threads. So both are shown: the cost
-of a collection, and the cost of a collection with the reading made for it.
+The official package reads during the collection, ours before it, in its own threads. So there are two figures: a
+collection, and a collection with the reading before it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def figures(seconds: float) -> list[Figure]:
 
     def beside(reader: InMemoryMetricReader) -> Callable[[], float]:
         def run() -> float:
-            ours.cost()  # so that the caches are as they were for ours
+            ours.cost()  # the same state of the caches
             return milliseconds(reader.collect)
 
         return run

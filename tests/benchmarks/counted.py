@@ -1,4 +1,4 @@
-"""What a reading does that can be counted: the same on a fast and on a slow machine."""
+"""Costs of a reading that can be counted, and so do not depend on the speed of the machine."""
 
 from __future__ import annotations
 

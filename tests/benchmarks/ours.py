@@ -1,4 +1,4 @@
-"""The package set up to be measured: its sources by themselves, and the whole package without threads."""
+"""The package, set up for measurements: single sources, and the whole package without threads."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def opened(kind: Callable[[SourceContext], Source]) -> Source:
 
 
 def samples() -> dict[str, Callable[[], object]]:
-    """What each sampling interval reads, by source, without the container, which not every machine has."""
+    """The readings of one sampling interval by source, without the container, which not every machine has."""
     return {kind.name: partial(_drain, opened(kind).read) for kind in (Host, Process, Filesystem)}
 
 
 def full() -> dict[str, Callable[[], object]]:
-    """What is read before a collection, by source, without the process's descendants."""
+    """The readings before a collection by source, without the process tree."""
     host = opened(Host)
     return {**samples(), "host": lambda: (list(host.read()), list(host.read_slow()))}
 
@@ -48,7 +48,7 @@ def _drain(read: Callable[[], object]) -> None:
 
 
 class ByHand:
-    """The instrumentor on a real provider, without threads and with its own clock: it reads on request only."""
+    """The instrumentor on a real provider, without threads and with a clock of its own. It reads on request only."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -66,19 +66,19 @@ class ByHand:
         return self.session
 
     def sample(self) -> None:
-        """Do what our threads do at every sampling interval."""
+        """Read as our threads do at every sampling interval."""
         self.now += 2.0
         for runner in self._present():
             runner.read()
 
     def wait(self) -> None:
-        """Do everything between two collections at the defaults, except for the reading just before one."""
+        """Read as our threads do between two collections at the defaults, without the reading before a collection."""
         for _ in range(29):
             self.sample()
         self.now += 2.0
 
     def read(self) -> None:
-        """Do what our threads do just before a collection."""
+        """Read as our threads do just before a collection."""
         for runner in self._present():
             runner.read(slow=True)
 
@@ -87,12 +87,12 @@ class ByHand:
         return [runner for runner in self.session.runners if runner.state is not State.ABSENT]
 
     def cost(self) -> float:
-        """CPU milliseconds of one such reading."""
+        """CPU milliseconds of one reading before a collection."""
         self.wait()
         return milliseconds(self.read)
 
     def collected(self) -> MetricsData:
-        """What an exporter would be given."""
+        """The data of one collection."""
         data = self.reader.get_metrics_data()
         assert data is not None
         return data

@@ -1,9 +1,9 @@
 """Compare CPU times on a machine whose speed changes while it is measured.
 
-What is compared is measured in turn, round after round. A fixed computation, the yardstick, is timed before, between
-and after the measurements of a round. A round in which it took much longer than its best is noisy. A figure is the
-median of the quiet rounds. It is marked as noisy where fewer than half of the rounds were quiet, or fewer than five;
-with fewer than five it is the median of all rounds.
+Alternatives are measured in turn, round after round. A fixed computation, the yardstick, is timed before, between and
+after the measurements of a round. A round in which it took much longer than its best time is noisy. A figure is the
+median of the quiet rounds. It is marked as noisy if fewer than half of the rounds were quiet, or fewer than five; with
+fewer than five quiet rounds it is the median of all rounds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PAUSE = 0.1
 
 @dataclass(frozen=True)
 class Measured:
-    """What :func:`in_turn` found.
+    """The result of :func:`in_turn`.
 
     Attributes:
         medians: of each run, over the quiet rounds, or over all rounds when there are not enough of them.
@@ -55,12 +55,12 @@ class Measured:
         return self.quiet < max(ENOUGH, self.rounds / 2)
 
     def marked(self, *figures: Figure) -> list[Figure]:
-        """The figures made of these numbers, marked as noisy where these are."""
+        """The figures, marked as noisy if the measurement is."""
         return [figure._replace(noisy=self.noisy) for figure in figures]
 
 
 def work(turns: int) -> int:
-    """Compute something, for a time in proportion to the number of turns."""
+    """A computation that takes time in proportion to the number of turns."""
     number = 0
     for turn in range(turns):
         number = (number * 31 + turn) & 0xFFFFFF
@@ -84,7 +84,7 @@ def calibrate(seconds: float) -> float:
 
 
 def reference() -> float:
-    """The best time of the yardstick: what the whole run found at its start, or else what one second shows."""
+    """The best time of the yardstick: measured at the start of the run, else within one second."""
     if not os.environ.get(REFERENCE):
         os.environ[REFERENCE] = f"{calibrate(1.0):.4f}"
     return float(os.environ[REFERENCE])

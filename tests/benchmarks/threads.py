@@ -1,4 +1,4 @@
-"""The share of a core that our threads use at the defaults, in a program that does nothing itself."""
+"""The share of a core that our threads use at the defaults, in an idle program."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def figures(seconds: float) -> list[Figure]:
 
     rounds = in_turn({"share": share}, until - time.monotonic(), _stick, most=None)
     sampled, took = _used() - used, time.monotonic() - begun
-    session.read_now(5.0)  # the reading that a collection adds, once a minute
+    session.read_now(5.0)  # once a minute, before a collection
     due = _used() - used - sampled
     HardwareInstrumentor().uninstrument()
-    share_of_core = max(0.0, sampled / took + due / _EXPORT)  # the difference of two clocks, when next to nothing
+    share_of_core = max(0.0, sampled / took + due / _EXPORT)  # two clocks: their difference can be negative
     return rounds.marked(Figure("CPU time", 100 * share_of_core, "% of core", bound=0.1))
 
 

@@ -1,11 +1,10 @@
-"""A file system that accepts being mounted and then never says how much space it has; or a file that is never read.
+"""A FUSE file system whose server does not respond, so that statvfs(3) or read(2) hangs.
 
 Usage: dead_mount.py PATH COMMAND...
 
-Runs the command in a mount namespace of its own, where PATH is such a file system (FUSE, spoken by this program
-itself), so that nobody else on the machine meets it. Where PATH is a file, it can be opened, as the kernel's own files
-can whose device is dead, and reading it does not end. The server's pid is in ``DEAD_MOUNT_SERVER``; SIGUSR1 makes it
-answer from then on, what was asked before included. Status 77, with the reason, where such a mount cannot be made.
+Runs the command in a mount namespace in which PATH is such a file system, or a file that can be opened and not read.
+The pid of the server, which is this program, is in ``DEAD_MOUNT_SERVER``. SIGUSR1 makes it respond, also to requests
+that it has received before. Status 77, with the reason, if such a mount cannot be made.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ UNCACHED = 1
 
 
 def answer(device: int, unique: int, body: bytes = b"", error: int = 0) -> None:
-    with suppress(OSError):  # whoever asked may be gone
+    with suppress(OSError):  # the caller may have ended
         os.write(device, struct.pack("<IiQ", 16 + len(body), -error, unique) + body)
 
 
 def reply(device: int, operation: int, unique: int, request: bytes) -> None:
-    """What a file system of 1000 blocks says, or a file that says 7."""
+    """Reply as a file system of 1000 blocks, or as a file that contains 7."""
     if operation == INIT:
         _, _, ahead, _ = struct.unpack_from("<IIII", request, 40)
         answer(device, unique, struct.pack("<IIIIHHIIHH8I", 7, 31, ahead, 0, 12, 9, 4096, 1, 0, 0, *[0] * 8))
@@ -52,7 +51,7 @@ def reply(device: int, operation: int, unique: int, request: bytes) -> None:
 
 
 def serve(device: int, file: bool) -> None:
-    """Answer the greeting, and how a file is opened; keep everything else until the signal comes."""
+    """Reply to the requests that come with mounting and opening; hold back all others until the signal."""
     at_once = {INIT, GETATTR, OPEN, FLUSH} if file else {INIT}
     asleep, alarm = os.pipe()
     os.set_blocking(alarm, False)

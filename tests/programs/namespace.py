@@ -1,4 +1,4 @@
-"""A mount namespace of a program's own: what is mounted there, nobody else on the machine meets."""
+"""A mount namespace for one program: its mounts are invisible to the rest of the machine."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Tree:
     """A kernel that answers from a dict of files. A file that is an exception is raised.
 
     Attributes:
-        numbers: whether ``/proc`` knows us by the number that we know ourselves by.
+        is_proc_ours: whether ``/proc`` belongs to the PID namespace of this process.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Tree:
         self.spent = usage
         self.descriptors = dict(descriptors or {})
         self.asked: list[str] = []
-        self.numbers = True
+        self.is_proc_ours = True
         self._seen: tuple[tuple[str, ...], set[str]] = ((), set())
 
     def become(self, other: Tree) -> None:
@@ -89,7 +89,7 @@ class Tree:
     def exists(self, path: str) -> bool:
         place = _place(path)
         if place == "/proc/{pid}/task/{pid}":
-            return self.numbers
+            return self.is_proc_ours
         return place in self.files or place in self._folders()
 
     def _folders(self) -> set[str]:

@@ -1,4 +1,4 @@
-"""Which processes named by a driver are ours: by pid on the host, in a container only with evidence."""
+"""Which pids of a driver belong to the process tree: equal ones on the host, in a container only with evidence."""
 
 from __future__ import annotations
 
@@ -37,85 +37,92 @@ class Linked(Tree):
         return self.links[path]
 
 
-def owners(
-    tree: Sequence[int],
+def process_tree(
+    pids: Sequence[int],
     computing: Iterable[int] = (),
     namespace: str | None = HOST,
     chains: Mapping[int, Sequence[int]] | None = None,
 ) -> ProcessTree:
-    """The observed process and its descendants; some have the device open; chains are pids by namespace."""
-    links = {f"/proc/{pid}/fd/7": EVIDENCE for pid in computing} | {f"/proc/{pid}/fd/0": "/dev/null" for pid in tree}
+    """A process and its descendants.
+
+    Args:
+        pids: the process, then its descendants.
+        computing: those that have the device open.
+        namespace: the PID namespace; None for a kernel without.
+        chains: the pids of a process in each of its namespaces.
+    """
+    links = {f"/proc/{pid}/fd/7": EVIDENCE for pid in computing} | {f"/proc/{pid}/fd/0": "/dev/null" for pid in pids}
     if namespace:
         links["/proc/self/ns/pid"] = namespace
     files = {
         f"/proc/{pid}/status": "Name:\tpython\nNSpid:\t" + "\t".join(map(str, chain)) + "\n"
         for pid, chain in (chains or {}).items()
     }
-    machine = cast(Machine, SimpleNamespace(descendants=lambda pid: list(tree[1:]) if pid == tree[0] else []))
-    made = ProcessTree(machine, cast(Files, Linked(files, links)), tree[0], EVIDENCE)
-    made.refresh()
-    return made
+    machine = cast(Machine, SimpleNamespace(descendants=lambda pid: list(pids[1:]) if pid == pids[0] else []))
+    tree = ProcessTree(machine, cast(Files, Linked(files, links)), pids[0], EVIDENCE)
+    tree.refresh()
+    return tree
 
 
 @pytest.mark.parametrize("namespace", [HOST, None])
 def test_pid_identifies_process_on_host(namespace: str | None) -> None:
-    ours = owners([ROOT, ROOT + 1], namespace=namespace)
-    assert ours.on_host
-    assert ours.among([1, ROOT, ROOT + 1, ROOT + 2]) == {ROOT, ROOT + 1}
-    assert ours.among([]) == set()
+    tree = process_tree([ROOT, ROOT + 1], namespace=namespace)
+    assert tree.on_host
+    assert tree.among([1, ROOT, ROOT + 1, ROOT + 2]) == {ROOT, ROOT + 1}
+    assert tree.among([]) == set()
 
 
 def test_inner_pid_of_nested_container_is_not_ours_on_host() -> None:
-    ours = owners([ROOT, ROOT + 1], chains={ROOT + 1: (ROOT + 1, 40)})
-    assert ours.among([40, ROOT + 1]) == {ROOT + 1}
+    tree = process_tree([ROOT, ROOT + 1], chains={ROOT + 1: (ROOT + 1, 40)})
+    assert tree.among([40, ROOT + 1]) == {ROOT + 1}
 
 
 def test_own_process_is_read_from_proc_self() -> None:
-    assert owners([os.getpid(), ROOT]).folders == ["/proc/self", f"/proc/{ROOT}"]
+    assert process_tree([os.getpid(), ROOT]).folders == ["/proc/self", f"/proc/{ROOT}"]
 
 
 def test_no_pid_is_ours_where_proc_is_of_another_pid_namespace() -> None:
-    kernel = Linked({}, {"/proc/self/ns/pid": CONTAINER})
-    kernel.numbers = False
+    files = Linked({}, {"/proc/self/ns/pid": CONTAINER})
+    files.is_proc_ours = False
     machine = cast(Machine, SimpleNamespace(descendants=lambda pid: [ROOT + 1]))
-    ours = ProcessTree(machine, cast(Files, kernel), ROOT, EVIDENCE)
-    ours.refresh()
-    assert ours.folders == []
-    assert ours.among([ROOT, ROOT + 1]) == set()
+    tree = ProcessTree(machine, cast(Files, files), ROOT, EVIDENCE)
+    tree.refresh()
+    assert tree.folders == []
+    assert tree.among([ROOT, ROOT + 1]) == set()
 
 
 def test_equal_pid_in_container_is_not_ours_without_evidence() -> None:
-    assert owners([ROOT, ROOT + 1], namespace=CONTAINER).among([ROOT, ROOT + 1]) == set()
+    assert process_tree([ROOT, ROOT + 1], namespace=CONTAINER).among([ROOT, ROOT + 1]) == set()
 
 
 def test_equal_pid_in_container_is_ours_when_process_holds_device() -> None:
-    ours = owners([ROOT, ROOT + 1], computing=[ROOT + 1], namespace=CONTAINER)
-    assert ours.among([ROOT, ROOT + 1, ROOT + 2]) == {ROOT + 1}
-    assert ours.computing()
+    tree = process_tree([ROOT, ROOT + 1], computing=[ROOT + 1], namespace=CONTAINER)
+    assert tree.among([ROOT, ROOT + 1, ROOT + 2]) == {ROOT + 1}
+    assert tree.computing()
 
 
 def test_pid_of_inner_or_outer_namespace_is_matched() -> None:
     chains = {ROOT: (ROOT, 40), ROOT + 1: (ROOT + 1, 41)}
-    ours = owners([ROOT, ROOT + 1], computing=[ROOT], namespace=CONTAINER, chains=chains)
-    assert ours.among([40, 41]) == {40}, "the inner pid of the process that computes"
-    assert ours.among([ROOT]) == {ROOT}
+    tree = process_tree([ROOT, ROOT + 1], computing=[ROOT], namespace=CONTAINER, chains=chains)
+    assert tree.among([40, 41]) == {40}, "the inner pid of the process that computes"
+    assert tree.among([ROOT]) == {ROOT}
 
 
 def test_computing_needs_open_device_file() -> None:
-    assert not owners([ROOT], namespace=CONTAINER).computing()
-    assert owners([ROOT], computing=[ROOT], namespace=CONTAINER).computing()
-    assert not owners([ROOT + 1], computing=[ROOT + 5], namespace=CONTAINER).computing(), (
+    assert not process_tree([ROOT], namespace=CONTAINER).computing()
+    assert process_tree([ROOT], computing=[ROOT], namespace=CONTAINER).computing()
+    assert not process_tree([ROOT + 1], computing=[ROOT + 5], namespace=CONTAINER).computing(), (
         "a process outside of the tree"
     )
 
 
 def test_system_without_proc_matches_pids() -> None:
     machine = cast(Machine, SimpleNamespace(descendants=lambda pid: [ROOT + 1]))
-    ours = ProcessTree(machine, None, ROOT, EVIDENCE)
-    ours.refresh()
-    assert ours.on_host
-    assert ours.among([ROOT, ROOT + 1, 3]) == {ROOT, ROOT + 1}
-    assert not ours.computing()
+    tree = ProcessTree(machine, None, ROOT, EVIDENCE)
+    tree.refresh()
+    assert tree.on_host
+    assert tree.among([ROOT, ROOT + 1, 3]) == {ROOT, ROOT + 1}
+    assert not tree.computing()
 
 
 @PATIENT
@@ -130,9 +137,9 @@ def test_any_nspid_line_matches_only_observed_processes(
     status = "\n".join(["NSpid:" + line for line in lines])
     links = {"/proc/self/ns/pid": namespace} if namespace else {}
     machine = cast(Machine, SimpleNamespace(descendants=lambda pid: []))
-    kernel = cast(Files, Linked({f"/proc/{ROOT}/status": status}, links))
-    ours = ProcessTree(machine, kernel, ROOT, EVIDENCE)
-    ours.refresh()
-    assert ours.among(pids) <= {ROOT}
+    files = cast(Files, Linked({f"/proc/{ROOT}/status": status}, links))
+    tree = ProcessTree(machine, files, ROOT, EVIDENCE)
+    tree.refresh()
+    assert tree.among(pids) <= {ROOT}
     if namespace == CONTAINER:
-        assert ours.among({*pids, ROOT}) == set()
+        assert tree.among({*pids, ROOT}) == set()

@@ -1,4 +1,4 @@
-"""The psutil backend of other systems, run on Linux and compared with the kernel's files."""
+"""PsutilMachine, run on Linux and compared with LinuxMachine, and with values of other systems."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ def _rows(found: dict[Series, Value]) -> set[Metric]:
     return {series.metric for series in found}
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="compares with the reader of the Linux kernel")
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="compares with LinuxMachine")
 @pytest.mark.parametrize("name", ["host", "filesystem", "process"])
-def test_psutil_gives_every_metric_of_the_kernel_but_the_listed(name: str) -> None:
+def test_psutil_reports_every_metric_except_the_listed(name: str) -> None:
     kernel, portable = _rows(_everything(name, None)), _rows(_everything(name, Portable()))
-    assert kernel - portable <= set(ONLY_LINUX), "rows that the portable reader has lost"
+    assert kernel - portable <= set(ONLY_LINUX), "metrics that PsutilMachine lacks"
     assert portable - kernel <= {c.SYSTEM_MEMORY_AVAILABLE, c.SYSTEM_CPU_FREQUENCY}, (
         "psutil guesses a frequency at times"
     )
     assert not portable & set(ONLY_LINUX)
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="compares with the reader of the Linux kernel")
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="compares with LinuxMachine")
 @pytest.mark.parametrize("name", ["host", "filesystem", "process"])
 def test_counters_agree_with_the_kernel(name: str) -> None:
     with (
@@ -75,7 +75,7 @@ def test_counters_agree_with_the_kernel(name: str) -> None:
     assert compared or name == "filesystem"
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="compares with the reader of the Linux kernel")
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="compares with LinuxMachine")
 @pytest.mark.parametrize(
     ("name", "row", "allowed"),
     [
@@ -97,19 +97,19 @@ def test_counters_agree_with_the_kernel(name: str) -> None:
     ids=lambda each: each.name if isinstance(each, Metric) else None,
 )
 def test_gauges_agree_with_the_kernel(name: str, row: Metric, allowed: float) -> None:
-    told: list[tuple[object, ...]] = []
+    attempts: list[tuple[object, ...]] = []
     with opened(name) as kernel, opened(name, Portable()) as portable:
         for _ in range(50):
             before, ours, after = (series_of(all_of(each), row) for each in (kernel, portable, kernel))
-            if name == "filesystem":  # psutil cannot tell an overlay from what it lies on, nor a mount from a bind
+            if name == "filesystem":  # psutil lists overlays and bind mounts as well
                 ours = {series: number for series, number in ours.items() if series in before}
-            told.append((before, ours, after))
+            attempts.append((before, ours, after))
             if ours and all(
                 min(before[series], after[series]) - allowed <= number <= max(before[series], after[series]) + allowed  # type: ignore[operator]
                 for series, number in ours.items()
             ):
                 return
-    raise AssertionError(f"{row.name} never once lay between the kernel's before and after: {told[-1]}")
+    raise AssertionError(f"{row.name} was never between the values of LinuxMachine before and after: {attempts[-1]}")
 
 
 def test_descriptor_count_agrees_with_psutil() -> None:
@@ -125,7 +125,7 @@ def test_memory_states_sum_to_the_limit() -> None:
 
 
 def test_session_without_linux_reports_all_sources_but_container() -> None:
-    """The engine whole, in its own threads, on drivers that are not Linux."""
+    """The whole pipeline, with its threads, on a system that is not Linux."""
     session = Session(Config(sample_interval=60.0), interval=60.0, drivers=lambda source: Portable(), environ={})
     session.start()
     try:
@@ -149,7 +149,7 @@ def test_child_that_ends_during_the_reading_is_left_out() -> None:
             before = value(all_of(source), c.PROCESS_TREE_COUNT)
             child.kill()
             wait_for(lambda: psutil.Process(child.pid).status() == psutil.STATUS_ZOMBIE, 20, "dead child")
-            all_of(source)  # nobody has fetched it yet: psutil still knows it, or says that it has ended
+            all_of(source)  # a zombie: psutil may still list it
         assert value(all_of(source), c.PROCESS_TREE_COUNT) == before - 1
 
 

@@ -1,4 +1,4 @@
-"""Usage and limits of containers, with made-up cgroups and with real ones where they can be made."""
+"""Usage and limits of containers, with fabricated cgroups, and with real ones if they can be made."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_move_to_another_group_is_followed() -> None:
         found = often(container)
     assert value(found, c.CONTAINER_MEMORY_LIMIT) == 7 * GIB
     assert value(found, c.CONTAINER_MEMORY_USAGE) == 12_345_678
-    assert not series_of(found, c.CONTAINER_CPU_TIME), "the old group's time is not the new one's"
+    assert not series_of(found, c.CONTAINER_CPU_TIME), "the CPU time of the old group is not reported"
 
 
 def test_cgroup_v1_unlimited_values_are_absent() -> None:
@@ -254,7 +254,7 @@ def test_systemd_slice_with_a_limit_is_a_container() -> None:
 
 
 def test_process_utilization_is_relative_to_cgroup_limits() -> None:
-    """Of 16 CPUs four, of 61 GiB eight: the process's shares are of those."""
+    """The process may use 4 of 16 CPUs and 8 of 61 GiB."""
     machine = kubernetes(0)
     with opened("process", machine) as process:
         found = all_of(process)
@@ -326,7 +326,7 @@ while True:
 
 
 def _own(controller: str) -> str:
-    """The path of our own group in a hierarchy of version 1."""
+    """The path of this process's group in a hierarchy of version 1."""
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, names, path = line.split(":", 2)
         if controller in names.split(","):
@@ -336,7 +336,7 @@ def _own(controller: str) -> str:
 
 @contextmanager
 def _groups(controllers: tuple[str, ...]) -> Iterator[dict[str, Path]]:
-    """A group of our own below ours in each hierarchy of version 1, removed afterwards with all that is in it."""
+    """A new group below this process's in each hierarchy of version 1, removed at the end."""
     made: dict[str, Path] = {}
     try:
         for controller in controllers:

@@ -97,7 +97,7 @@ def test_disk_path_inside_a_mount_is_reported_as_the_mount() -> None:
     machine.tree.spaces["/data/run/7"] = machine.tree.spaces["/data"]
     machine.tree.spaces["/database"] = machine.tree.spaces["/"]
     with opened("filesystem", machine, disk_paths="/data/run/7,/data,/database") as source:
-        assert _points(often(source)) == {"/data", "/"}, "/database lies on / though its name begins with /data"
+        assert _points(often(source)) == {"/data", "/"}, "/database is on /, not on /data"
 
 
 def test_disk_path_under_two_mounts_is_the_later_one() -> None:
@@ -251,15 +251,15 @@ def test_unmounted_path_is_not_reported_with_its_parents_values(tmp_path: Path) 
             assert sizes(source) == {str(place): 10 << 20}
             subprocess.run(["umount", place], check=True)
             mounted = False
-            assert sizes(source) == {}, "whose numbers would these be?"
-            assert str(place) not in sizes(source), "it is what lies below that is there now"
+            assert sizes(source) == {}, "another file system is at this path now"
+            assert str(place) not in sizes(source), "the file system below is at this path now"
     finally:
         if mounted:
             subprocess.run(["umount", place], check=True)
 
 
 def _mounting(machine: Fabricated, *lines: str) -> Tree:
-    """Something is mounted as well on a machine that was made up."""
+    """Add lines to the mount table of a fabricated machine."""
     assert machine.tree is not None
     table = machine.tree.files[TABLE]
     assert isinstance(table, str)
@@ -301,7 +301,7 @@ def test_changed_file_system_id_makes_mountinfo_read_again() -> None:
         tree.files[TABLE] = f"{mountinfo(ROOT).rstrip()}\n{LATER}\n"
         tree.spaces["/data"] = tree.spaces["/"]
         often(source)
-        assert sizes(source) == {"/": 200, "/later": 50}, "whose numbers would these be?"
+        assert sizes(source) == {"/": 200, "/later": 50}, "another file system is at this path now"
 
 
 def test_no_values_when_everything_is_unmounted() -> None:

@@ -252,7 +252,7 @@ def test_process_count_by_state_agrees_with_psutil() -> None:
             )
         os.kill(child.pid, signal.SIGCONT)
         os.kill(child.pid, signal.SIGKILL)
-        wait_for(lambda: psutil.Process(child.pid).status() == "zombie", 20, "dead child that nobody has fetched")
+        wait_for(lambda: psutil.Process(child.pid).status() == "zombie", 20, "zombie child")
         agrees(
             lambda: theirs("defunct"),
             lambda: value(all_of(host), c.SYSTEM_PROCESS_COUNT, {c.PROCESS_STATE: "defunct"}),
@@ -319,13 +319,13 @@ def test_unreadable_proc_file_loses_only_its_metrics(path: str, damage: str) -> 
     else:
         files[path] = PermissionError(13, "Permission denied") if damage == "forbidden" else b""
     left = _read(machine)
-    assert left.items() <= whole.items(), "a number is wrong"
-    assert len(left) < len(whole), "the file was read for nothing"
+    assert left.items() <= whole.items(), "a value is wrong"
+    assert len(left) < len(whole), "no metric needs the file"
     rows = {series.metric for series in whole} - {series.metric for series in left}
     assert len(rows) <= 12, f"lost with {path}: {sorted(row.name for row in rows)}"
 
 
-# /proc/meminfo is left out: it comes in one piece, and some of its lines no kernel has to have.
+# Without /proc/meminfo: one read returns all of it, and some of its lines are optional.
 @pytest.mark.parametrize("path", [path for path in TABLES if path != "/proc/meminfo"])
 def test_truncated_proc_file_gives_no_wrong_value(path: str) -> None:
     whole = _read(metal(0))
@@ -431,7 +431,7 @@ def test_detail_adds_series_per_cpu_and_process_state() -> None:
     assert len(series_of(found, c.SYSTEM_CPU_TIME)) == 12 * 7
     assert len(series_of(found, c.SYSTEM_CPU_UTILIZATION)) == 12 * 7
     assert value(found, c.SYSTEM_CPU_FREQUENCY, {c.CPU_NUMBER: 11}) == 2.21e9
-    assert value(found, c.SYSTEM_PROCESS_COUNT, {c.PROCESS_STATE: "sleeping"}) == 6 + 1, "and the one that reads"
+    assert value(found, c.SYSTEM_PROCESS_COUNT, {c.PROCESS_STATE: "sleeping"}) == 6 + 1, "the reading process included"
     assert value(found, c.SYSTEM_PROCESS_COUNT, {c.PROCESS_STATE: "running"}) == 2
     assert value(found, c.SYSTEM_PROCESS_COUNT, {c.PROCESS_STATE: "stopped"}) == 2
     assert value(found, c.SYSTEM_PROCESS_COUNT, {c.PROCESS_STATE: "defunct"}) == 1
@@ -459,11 +459,11 @@ with opened("host", interfaces=names) as host:
 
 
 def test_proc_net_dev_longer_than_a_page_is_read_whole() -> None:
-    """/proc/net/dev of a machine with many interfaces; the kernel gives it a page at a time."""
+    """/proc/net/dev of a machine with many interfaces: one read returns at most a page."""
     if not (shutil.which("unshare") and shutil.which("ip") and os.geteuid() == 0):
-        pytest.skip("needs unshare, ip and root, to make a network of its own")
+        pytest.skip("needs unshare, ip and root, to make a network namespace")
     done = run(["unshare", "--net", sys.executable, "-c", MANY], cwd=Path(__file__).parents[3])
     if "StopIteration" in done.stderr or "unshare" in done.stderr:
-        pytest.skip(f"no network of its own, or no interfaces in it: {done.stderr.splitlines()[-1]}")
+        pytest.skip(f"no network namespace, or no interfaces in it: {done.stderr.splitlines()[-1]}")
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) == 80 * 2

@@ -1,4 +1,4 @@
-"""Energy of processors: wraparound, unreadable zones, and who may read them."""
+"""Energy of processors: wraparound, and zones that cannot be read."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_prepare_needs_a_readable_rapl_zone(tmp_path: Path, monkeypatch: pytest.
     other = tmp_path / "powercap" / "other:0"
     other.mkdir()
     (other / "energy_uj").write_text("5\n")
-    assert not powercap.Powercap.prepare(Config()), "no zone of ours has a counter"
+    assert not powercap.Powercap.prepare(Config()), "no intel-rapl zone has a counter"
     (tmp_path / "powercap" / "intel-rapl:0" / "energy_uj").write_text("5\n")
     assert powercap.Powercap.prepare(Config())
 
@@ -71,4 +71,4 @@ def test_zones_for_root_only_are_unavailable_with_a_fix() -> None:
     assert "only root" in refused.value.fix
     with pytest.raises(Unavailable) as nothing, opened("powercap", old(0)):
         pass
-    assert not nothing.value.fix, "there is nothing to be done"
+    assert not nothing.value.fix, "no fix is known"

@@ -75,11 +75,11 @@ def _spent(process: psutil.Process) -> float:
 # -- one process
 
 
-@pytest.mark.parametrize("whose", ["ours", "another"])
-def test_cpu_time_agrees_with_psutil(whose: str) -> None:
+@pytest.mark.parametrize("process_of", ["this", "another"])
+def test_cpu_time_agrees_with_psutil(process_of: str) -> None:
     """psutil counts in ticks of 10 ms, getrusage to the microsecond."""
     with _child(BUSY) as child:
-        process = psutil.Process() if whose == "ours" else child
+        process = psutil.Process() if process_of == "this" else child
         with opened("process", pid=process.pid) as source:
             wait_for(lambda: _spent(child) > 0.2, 30, "CPU time of a busy child")
             before, ours, after = process.cpu_times(), often(source), process.cpu_times()
@@ -105,16 +105,16 @@ def test_cpu_utilization_is_relative_to_the_cpu_affinity() -> None:
     assert part <= whole.pop() + 0.03, "one CPU cannot be used more than all of the time"
 
 
-@pytest.mark.parametrize("whose", ["ours", "another"])
-def test_memory_threads_and_descriptors_agree_with_psutil(whose: str) -> None:
+@pytest.mark.parametrize("process_of", ["this", "another"])
+def test_memory_threads_and_descriptors_agree_with_psutil(process_of: str) -> None:
     with _child(IDLE) as child:
-        process = psutil.Process() if whose == "ours" else child
+        process = psutil.Process() if process_of == "this" else child
         with opened("process", pid=process.pid) as source:
             agrees(lambda: process.memory_info().rss, _now(source, c.PROCESS_MEMORY_USAGE), 1 << 18, "resident")
             agrees(lambda: process.memory_info().vms, _now(source, c.PROCESS_MEMORY_VIRTUAL), 1 << 20, "virtual")
             agrees(process.num_threads, _now(source, c.PROCESS_THREAD_COUNT), 0, "threads")
             agrees(lambda: process.memory_percent() / 100, _now(source, c.PROCESS_MEMORY_UTILIZATION), 1e-4, "share")
-            listing = whose == "ours"  # psutil has the folder open while it counts
+            listing = process_of == "this"  # psutil has the folder open while it counts
             agrees(
                 lambda: process.num_fds() - listing,
                 _now(source, c.PROCESS_FILE_DESCRIPTOR_COUNT),
@@ -169,7 +169,7 @@ def test_page_faults_and_context_switches_are_counted() -> None:
         for page in range(pages):
             area[page * mmap.PAGESIZE] = 1
         assert faults() - before[0] >= pages
-        wait_for(lambda: waits() - before[1] >= 50, 30, "50 switches, of which each of these waits is one")
+        wait_for(lambda: waits() - before[1] >= 50, 30, "50 context switches; each of these waits is one")
 
 
 def test_context_switches_agree_with_getrusage() -> None:
@@ -216,7 +216,7 @@ def _boottime() -> float:
 
 
 def test_zombie_process_keeps_its_values_and_uptime() -> None:
-    """Its parent has not looked yet, so its totals can be read; its time goes on until its end is seen."""
+    """The totals of a zombie can be read until its parent reaps it; its uptime stops when its end is noticed."""
     with _child(NEST) as child, opened("process", pid=child.pid) as source:
         alive = all_of(source)
         (below,) = child.children()
@@ -230,16 +230,16 @@ def test_zombie_process_keeps_its_values_and_uptime() -> None:
         with opened("process", pid=child.pid) as other:
             late = often(other)
     assert value(seen, c.PROCESS_UPTIME) >= value(alive, c.PROCESS_UPTIME)
-    assert later == seen, "nothing of it changes"
+    assert later == seen, "the values of a zombie do not change"
     for row in (
         c.PROCESS_MEMORY_USAGE,
         c.PROCESS_THREAD_COUNT,
         c.PROCESS_FILE_DESCRIPTOR_COUNT,
         c.PROCESS_TREE_COUNT,
     ):
-        assert series_of(seen, row) == series_of(alive, row) != {}, f"{row.name} is not what it was"
+        assert series_of(seen, row) == series_of(alive, row) != {}, f"{row.name} has changed"
     assert series_of(late, c.PROCESS_CPU_TIME) == series_of(seen, c.PROCESS_CPU_TIME)
-    assert not series_of(late, c.PROCESS_UPTIME), "its end is not known"
+    assert not series_of(late, c.PROCESS_UPTIME), "the time of its end is unknown"
 
 
 def test_gc_metrics_agree_with_gc_get_stats() -> None:
@@ -277,7 +277,7 @@ def test_process_without_children_has_tree_count_only() -> None:
 
 
 def test_tree_metrics_agree_with_psutil() -> None:
-    """Ours is whoever runs the tests; below are an idle child, and one that has a busy child of its own."""
+    """The tree is the test process, an idle child, and a child with a busy child."""
     me = psutil.Process()
 
     def family() -> list[psutil.Process]:
@@ -385,9 +385,9 @@ def test_pid_namespace_with_the_hosts_proc_reports_our_process() -> None:
     answer = run([*line, *command("pid_namespace")])
     assert answer.returncode == 0, answer.stderr
     found = json.loads(answer.stdout)
-    assert found["another"], "our pid must belong to another process in /proc, or the test shows nothing"
+    assert found["another"], "precondition: in /proc, our pid is another process"
     assert (found["alone"], found["tree"], found["threads"], found["larger"]) == (1, 2, 2, True)
-    assert found["ours"] == sorted({found["me"], found["number"]}), "both numbers are ours, the next is not"
+    assert found["ours"] == sorted({found["me"], found["number"]}), "both pids are of this process, the next one is not"
     assert found["computing"]
     assert (
         found["silent"]
@@ -405,7 +405,7 @@ def test_pid_namespace_with_the_hosts_proc_reports_our_process() -> None:
 def test_psutil_is_asked_by_the_pid_of_proc() -> None:
     machine = unlisted()
     assert machine.tree is not None
-    machine.tree.numbers = False
+    machine.tree.is_proc_ours = False
     machine.tree.files["/proc/{pid}"] = str(STRANGER + 7)
     machine.modules["psutil"] = {
         "Process.children": lambda pid, recursive: [STRANGER] if pid == STRANGER + 7 else [1, 2, 3]
