@@ -195,7 +195,7 @@ def simulated(at: Callable[[int], Fabricated] = workstation) -> Iterator[Time]:
 
 
 def refused(where: Destination, seconds: float = 2.0) -> str:
-    """Stands for `otlp.silence`: nothing listens anywhere."""
+    """Stands for `otlp.connection_error`: nothing listens anywhere."""
     return "connection refused"
 
 
@@ -203,7 +203,7 @@ def refused(where: Destination, seconds: float = 2.0) -> str:
 def without_export() -> Iterator[None]:
     """While the block lasts, `run` exports nothing, and finds no Collector."""
     with (
-        patch.object(otlp, "silence", refused),
+        patch.object(otlp, "connection_error", refused),
         patch.object(run, "_exported", lambda session: nullcontext()),
     ):
         yield

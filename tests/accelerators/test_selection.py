@@ -939,7 +939,7 @@ def test_snapshot_in_a_job_has_the_visible_devices(gpus: FakeNvml) -> None:
 def test_doctor_in_a_job_finds_the_visible_devices(gpus: FakeNvml) -> None:
     from tests.commands import otel_hardware
 
-    answer = otel_hardware("doctor", "--sources", "nvidia", "--json", env={**gpus.environment, **IN_A_JOB})
+    answer = otel_hardware("doctor", "--sources", "nvidia", "--format", "json", env={**gpus.environment, **IN_A_JOB})
     (found, *_) = [each["text"] for each in json.loads(answer.out)["findings"] if each["subject"] == "nvidia"]
     assert "; NVIDIA H100 80GB HBM3" in found, "one of the three"
 

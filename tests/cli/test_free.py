@@ -66,7 +66,7 @@ CASES = {
     "two": (LEAST, "2", {}, f"{THIRD},{SECOND}"),
     "three": (LEAST, "3", {}, f"{THIRD},{SECOND},{FIRST}"),
     "in-use": (BUSY, "1", {}, THIRD),
-    "too-few": (BUSY, "2", {}, "2 GPUs wanted, 1 GPU free: GPU 0 has 4.88 GiB in use, GPU 1 is 97% busy"),
+    "too-few": (BUSY, "2", {}, "2 GPUs requested, 1 GPU idle: GPU 0 has 4.88 GiB in use, GPU 1 is 97% busy"),
     "max-memory-share": (LIMITS, "2 --max-memory 10%", {}, f"{THIRD},{FIRST}"),
     "max-memory-bytes": (LIMITS, "2 --max-memory 5000MiB", {}, f"{THIRD},{FIRST}"),
     "max-utilization": (LIMITS, "2 --max-utilization 60", {}, f"{SECOND},{THIRD}"),
@@ -74,19 +74,19 @@ CASES = {
         LIMITS,
         "3 --max-memory 100% --max-utilization 59",
         {},
-        "3 GPUs wanted, 2 GPUs free: GPU 1 is 60% busy",
+        "3 GPUs requested, 2 GPUs idle: GPU 1 is 60% busy",
     ),
     "default-limits": (
         [using(h100(0), 4096, 5), using(h100(1), 0, 6), using(h100(2), 4097)],
         "3",
         {},
-        "3 GPUs wanted, 1 GPU free: GPU 1 is 6% busy, GPU 2 has 4 GiB in use",
+        "3 GPUs requested, 1 GPU idle: GPU 1 is 6% busy, GPU 2 has 4 GiB in use",
     ),
     "max-memory-below": (
         LIMITS,
         "1 --max-memory 800M",
         {},
-        "1 GPU wanted, none free: GPU 0 has 4.88 GiB in use, GPU 1 is 60% busy, GPU 2 has 900 MiB in use",
+        "1 GPU requested, none idle: GPU 0 has 4.88 GiB in use, GPU 1 is 60% busy, GPU 2 has 900 MiB in use",
     ),
     "no-limits": (LIMITS, "3 --max-memory 100% --max-utilization 100%", {}, f"{SECOND},{THIRD},{FIRST}"),
     "failed-is-not-free": (FAILED, f"1 {GENEROUS}", {}, THIRD),
@@ -94,37 +94,37 @@ CASES = {
         FAILED,
         f"2 {GENEROUS}",
         {},
-        "2 GPUs wanted, 1 GPU free: GPU 0 does not answer, GPU 1 does not answer",
+        "2 GPUs requested, 1 GPU idle: GPU 0 does not respond, GPU 1 does not respond",
     ),
     "unknown-memory-is-not-free": (
         [unified(0)],
         "",
         {},
-        "1 GPU wanted, none free: GPU 0 does not say how much of its memory is in use",
+        "1 GPU requested, none idle: GPU 0 does not report its memory in use",
     ),
-    "more-than-there-are": ([using(h100(0))], "2", {}, "2 GPUs wanted, 1 GPU free: there are no more"),
+    "more-than-there-are": ([using(h100(0))], "2", {}, "2 GPUs requested, 1 GPU idle: there are no more"),
     "no-gpu": ([], "", {}, "there is no GPU"),
     "many-in-use": (
         [using(h100(index), 9000) for index in range(12)],
         "",
         {},
-        "1 GPU wanted, none free: "
+        "1 GPU requested, none idle: "
         + "".join(f"GPU {index} has 8.79 GiB in use, " for index in range(8))
-        + "4 more are in use too",
+        + "4 more are busy",
     ),
     "mig-instance": (DIVIDED, "", {}, INSTANCES[2]),
     "mig-instance-in-use": (
         DIVIDED,
         "2",
         {},
-        "2 GPUs wanted, 1 MIG instance free: GPU 0 has 8.79 GiB in use, MIG 1/0 has 1 GiB in use",
+        "2 GPUs requested, 1 MIG instance idle: GPU 0 has 8.79 GiB in use, MIG 1/0 has 1 GiB in use",
     ),
     "gpu-before-mig": (MIXED, "1", {}, FIRST),
     "gpu-and-mig-are-not-mixed": (
         MIXED,
         "2",
         {},
-        "2 GPUs wanted, 1 GPU and 1 MIG instance free: MIG 1/1 has 2 GiB in use",
+        "2 GPUs requested, 1 GPU and 1 MIG instance idle: MIG 1/1 has 2 GiB in use",
     ),
     "two-mig-instances": (
         [MIXED[0], MIXED[1] | {"mig1.MemoryInfo": IDLE}],
@@ -136,7 +136,7 @@ CASES = {
         [using(mig(h100(0), 0, {}))],
         "",
         {},
-        "1 GPU wanted, none free: GPU 0 is divided and has no MIG instance",
+        "1 GPU requested, none idle: GPU 0 is partitioned and has no MIG instance",
     ),
     "cuda-index": (THREE, "1", {"CUDA_VISIBLE_DEVICES": "1"}, SECOND),
     "cuda-uuids": (THREE, "2", {"CUDA_VISIBLE_DEVICES": f"{THIRD},{SECOND}"}, f"{SECOND},{THIRD}"),
@@ -144,14 +144,14 @@ CASES = {
         THREE,
         "3",
         {"CUDA_VISIBLE_DEVICES": f"{THIRD},{SECOND}"},
-        "3 GPUs wanted, 2 GPUs free: there are no more",
+        "3 GPUs requested, 2 GPUs idle: there are no more",
     ),
     "nvidia-uuid": (THREE, "1", {"NVIDIA_VISIBLE_DEVICES": THIRD}, THIRD),
     "nvidia-uuid-no-more": (
         THREE,
         "2",
         {"NVIDIA_VISIBLE_DEVICES": THIRD},
-        "2 GPUs wanted, 1 GPU free: there are no more",
+        "2 GPUs requested, 1 GPU idle: there are no more",
     ),
     "setting": (THREE, "2", {"OTEL_PYTHON_HARDWARE_DEVICES": "0,2"}, f"{FIRST},{THIRD}"),
     "setting-and-cuda": (
@@ -164,21 +164,21 @@ CASES = {
         THREE,
         "2",
         {"OTEL_PYTHON_HARDWARE_DEVICES": "0,2", "CUDA_VISIBLE_DEVICES": "2,1"},
-        "2 GPUs wanted, 1 GPU free: there are no more",
+        "2 GPUs requested, 1 GPU idle: there are no more",
     ),
     "setting-process": (THREE, "3", {"OTEL_PYTHON_HARDWARE_DEVICES": "process"}, f"{FIRST},{SECOND},{THIRD}"),
-    "cuda-none": (MODELS, "", {"CUDA_VISIBLE_DEVICES": ""}, "CUDA_VISIBLE_DEVICES= leaves no GPU to choose from"),
+    "cuda-none": (MODELS, "", {"CUDA_VISIBLE_DEVICES": ""}, "no GPU is left after CUDA_VISIBLE_DEVICES="),
     "nvidia-none": (
         MODELS,
         "",
         {"NVIDIA_VISIBLE_DEVICES": "none"},
-        "NVIDIA_VISIBLE_DEVICES=none leaves no GPU to choose from",
+        "no GPU is left after NVIDIA_VISIBLE_DEVICES=none",
     ),
     "setting-and-cuda-none": (
         THREE,
         "",
         {"OTEL_PYTHON_HARDWARE_DEVICES": "1", "CUDA_VISIBLE_DEVICES": "0"},
-        "CUDA_VISIBLE_DEVICES=0 and OTEL_PYTHON_HARDWARE_DEVICES=1 leaves no GPU to choose from",
+        "no GPU is left after CUDA_VISIBLE_DEVICES=0 and OTEL_PYTHON_HARDWARE_DEVICES=1",
     ),
     "order-of-cuda-unknown": (
         MODELS,
@@ -263,9 +263,9 @@ def smi(folder: Path, document: str) -> dict[str, str]:
             "v11-a100-mig.xml",  # older drivers give instances no UUID
             "MIG-GPU-11111111-2222-3333-4444-555555555555/5/0",
             "2",
-            "MIG 0/2 does not say how much of its memory is in use",
+            "MIG 0/2 does not report its memory in use",
         ),
-        ("v12-lost.xml", "GPU-abadcafe-0000-0000-0000-000000000000", "3", "GPU 1 does not answer"),
+        ("v12-lost.xml", "GPU-abadcafe-0000-0000-0000-000000000000", "3", "GPU 1 does not respond"),
     ],
 )
 def test_free_reads_nvidia_smi_where_nvml_is_off(
@@ -302,12 +302,10 @@ def test_error_of_nvml_init_is_named(folder: Path, code: int, reason: str) -> No
 
 def test_driver_that_hangs_is_left_after_the_limit(folder: Path) -> None:
     machine = FakeNvml(folder, {**h100(0), "UtilizationRates": HANG})
-    code = (
-        "from opentelemetry.instrumentation.hardware.cli import free, main; free._PATIENCE = .1; exit(main(['free']))"
-    )
+    code = "from opentelemetry.instrumentation.hardware.cli import free, main; free._TIMEOUT = .1; exit(main(['free']))"
     answer = run([sys.executable, "-c", code], machine.environment)
     assert (answer.returncode, answer.stdout) == (1, "")
-    assert answer.stderr == "otel-hardware: NVIDIA's driver has not answered for 0.1 s\n"
+    assert answer.stderr == "otel-hardware: the NVIDIA driver has not answered for 0.1 s\n"
 
 
 @pytest.mark.parametrize(

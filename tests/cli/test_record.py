@@ -88,9 +88,13 @@ def test_unavailable_source_is_recorded_with_exit_status_1(tmp_path: Path) -> No
 def test_record_help_has_only_settings_that_a_source_reads() -> None:
     answer = otel_hardware("record", "--help")
     assert answer.status == 0
-    for word in ("container, filesystem, graphcore, host,", "--hide", "--disk-paths"):
+    for word in ("container, filesystem, graphcore, host,", "--hide", "--devices"):
         assert word in " ".join(answer.out.split())
-    assert not [flag for flag in ("--sources", "--sample-interval", "--counter-origin") if flag in answer.out]
+    settings = otel_hardware("record", "--help-settings")
+    assert settings.status == 0
+    assert "--disk-paths" in settings.out
+    for flag in ("--sources", "--sample-interval", "--counter-origin"):
+        assert flag not in answer.out + settings.out
 
 
 def test_record_pid_of_a_zombie_is_a_mistake() -> None:

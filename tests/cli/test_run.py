@@ -43,7 +43,7 @@ AGENT = ["otel-hardware", "run"]
 FAST = {"OTEL_PYTHON_HARDWARE_SAMPLE_INTERVAL": "0.5"}
 QUIET = {"OTEL_METRICS_EXPORTER": "none"}
 CONSOLE = [*AGENT, "--console", "--sources", "process"]
-NO_COLLECTOR = "no endpoint is set and nobody answers at http://localhost:4317"
+NO_COLLECTOR = "nothing is exported: no endpoint is set, and connecting to http://localhost:4317 failed"
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_sigterm_ends_the_agent_after_a_last_export(sink: Sink) -> None:
     with started(AGENT, sink.environment(interval=3600) | FAST) as agent:
         assert agent.stderr is not None
         line = agent.stderr.readline()
-        assert "is reported every 3600 s" in line
+        assert "every 3600 s to " in line
         agent.terminate()
         out, err = agent.communicate(timeout=PATIENCE)
     assert (agent.returncode, out, err) == (0, "", "")
@@ -142,7 +142,7 @@ def _sdk() -> tuple[int, ...]:
 )
 def test_resource_variables_of_the_environment_are_kept(variable: str, value: str, service: str) -> None:
     with patch.dict(os.environ, environment({variable: value}), clear=True):
-        otlp.prepare(os.environ, None)
+        otlp.set_defaults(os.environ, None)
         found = Resource.create().attributes
     assert found["service.name"] == service
     assert found["host.name"] == socket.gethostname()
@@ -153,14 +153,14 @@ def test_without_collector_tables_are_printed_until_sigint(no_collector: list[st
     with started([*no_collector, *AGENT, "--interval", "0.2"], FAST) as agent:
         assert agent.stdout is not None
         shown = ""
-        while shown.count("system.cpu\n") < 3:
+        while shown.count("\nsystem.cpu.time ") < 3:
             shown += agent.stdout.readline()
         agent.send_signal(signal.SIGINT)
         rest, err = agent.communicate(timeout=PATIENCE)
     assert agent.returncode == 0
     assert err.count(NO_COLLECTOR) == len(err.splitlines()) == 1
     assert "\x1b" not in shown + rest, "control sequences are for terminals"
-    assert re.search(r"^  utilization +user [\d.<]+ %", shown, re.MULTILINE)
+    assert re.search(r"^system.cpu.utilization +user +[\d.<]+ %", shown, re.MULTILINE)
 
 
 def _all(descriptor: int, shown: bytes = b"") -> str:
@@ -194,8 +194,8 @@ def test_refused_export_is_logged_once_and_retried(refusing: str, protocol: str)
     assert answer.returncode == 0
     said = answer.stderr.splitlines()
     assert len(said) <= 4, "the SDK repeats itself, the command does not"
-    assert "nobody answers at" in said[0]
-    assert "the last numbers are lost" in said[-1]
+    assert "cannot connect to" in said[0]
+    assert "the last values are lost" in said[-1]
     assert "Traceback" not in answer.stderr
 
 
@@ -239,10 +239,12 @@ def test_silent_endpoint_does_not_delay_the_end(silent: str, arguments: list[str
     assert run([sys.executable, "-c", SHORT_END, "run", *arguments], env).returncode == status
 
 
-@pytest.mark.parametrize(("reason", "limit"), [("", "_LAST_EXPORT"), ("connection refused", "_NO_EXPORT")])
+@pytest.mark.parametrize(
+    ("reason", "limit"), [("", "_LAST_EXPORT"), ("connection refused", "_LAST_EXPORT_WITHOUT_CONNECTION")]
+)
 def test_last_export_ends_after_the_limit(monkeypatch: pytest.MonkeyPatch, reason: str, limit: str) -> None:
     monkeypatch.setattr(run_command, limit, 0.25)
-    monkeypatch.setattr(otlp, "silence", lambda where, seconds: reason)
+    monkeypatch.setattr(otlp, "connection_error", lambda where, seconds: reason)
     given: list[float] = []
 
     class Provider(MeterProvider):
@@ -250,14 +252,14 @@ def test_last_export_ends_after_the_limit(monkeypatch: pytest.MonkeyPatch, reaso
             given.append(timeout_millis)
 
     with patch.dict(os.environ, environment({}), clear=True):
-        run_command._flush(Provider(shutdown_on_exit=False))
+        run_command._shut_down(Provider(shutdown_on_exit=False))
     assert given == [250]
 
 
 def test_limit_of_last_export_is_the_one_in_the_help() -> None:
-    (promised,) = re.findall(r"for which it waits (\d+) seconds at most", run_command.Run.description)
+    (promised,) = re.findall(r"exported within (\d+) seconds", run_command.Run.description)
     assert int(promised) == run_command._LAST_EXPORT
-    assert int(promised) >= run_command._NO_EXPORT
+    assert int(promised) >= run_command._LAST_EXPORT_WITHOUT_CONNECTION
 
 
 def test_run_within_a_job_reports_its_process_only() -> None:
@@ -265,9 +267,9 @@ def test_run_within_a_job_reports_its_process_only() -> None:
         env = {JOB: key(reporter.pid), "OTEL_METRICS_EXPORTER": "none"}
         answer = otel_hardware("run", "--duration", "1", "--console", "--sources", "host,process", env=env)
     assert answer.status == 0
-    assert f"process {reporter.pid}, which started this one, reports the host already" in answer.err
-    headings = {line.split()[0] for line in answer.out.splitlines()[1:] if line[:1].isalpha()}
-    assert headings == {"process", "otel_hardware"}
+    assert f"process {reporter.pid}, an ancestor, reports the host already" in answer.err
+    names = {line.split()[0] for line in answer.out.splitlines()[1:] if "." in line.split(" ")[0]}
+    assert {name.partition(".")[0] for name in names} == {"process", "otel_hardware"}
 
 
 def test_invalid_configuration_of_the_sdk_is_one_sentence() -> None:
@@ -288,11 +290,11 @@ for case in json.loads(sys.argv[1]):
     env = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}
     answer = run([sys.executable, "-c", code, json.dumps(cases)], env)
     assert answer.returncode == 0, answer.stderr
-    said = [line for line in answer.stderr.splitlines() if "nobody answers at" not in line]
+    said = [line for line in answer.stderr.splitlines() if "cannot connect to" not in line]
     assert len(said) == len(cases)
     for line, case in zip(said, cases):
         (value,) = case.values()
-        assert line.startswith("otel-hardware: the SDK does not take this configuration: ")
+        assert line.startswith("otel-hardware: the SDK rejects this configuration: ")
         assert value in line
 
 
@@ -303,7 +305,7 @@ def test_message_is_wrapped_to_columns_or_the_width_of_the_terminal(
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 24, window, 0, 0))
     monkeypatch.setenv("COLUMNS", variable)
-    sentence = "nobody answers at http://localhost:4317 (connection refused); exporting goes on trying, " * 2
+    sentence = "cannot connect to http://localhost:4317 (connection refused); export is retried, " * 2
     with os.fdopen(theirs, "w") as terminal:
         monkeypatch.setattr(sys, "stderr", terminal)
         say(sentence)
@@ -422,20 +424,20 @@ sys.exit(5)
 def test_signal_to_a_program_of_another_user_is_a_warning() -> None:
     code = """
 import os, signal, subprocess
-from opentelemetry.instrumentation.hardware.cli.run import _ended
+from opentelemetry.instrumentation.hardware.cli.program import has_ended
 from opentelemetry.instrumentation.hardware.cli.signals import Signals
 child = subprocess.Popen(["sleep", "3600"])
 with Signals([signal.SIGTERM]) as signals:
     os.setresuid(65534, 65534, 0)
     signal.raise_signal(signal.SIGTERM)
-    print(_ended(child, signals, 0.0))
+    print(has_ended(child, signals, 0.0))
     os.setresuid(0, 0, 0)
 child.kill()
 child.wait()
 """
     answer = run([sys.executable, "-c", code])
     assert answer.stdout == "False\n"
-    assert answer.stderr == "otel-hardware: signal 15 cannot be passed on: the program is another user's by now\n"
+    assert answer.stderr == "otel-hardware: signal 15 cannot be forwarded: the program runs as another user\n"
 
 
 @pytest.mark.skipif(shutil.which("setsid") is None, reason="setsid of util-linux gives a terminal to a program")
@@ -471,8 +473,8 @@ def test_without_collector_a_table_follows_the_program(no_collector: list[str]) 
     assert answer.returncode == 0
     assert answer.stdout == "its own output\n", "standard output belongs to the program"
     assert NO_COLLECTOR in answer.stderr.splitlines()[0]
-    assert re.search(r"^process   pid \d+", answer.stderr, re.MULTILINE)
-    assert re.search(r"^  cpu.time +user [\d.]+ s", answer.stderr, re.MULTILINE)
+    assert re.search(r"   pid \d+   ", answer.stderr, re.MULTILINE)
+    assert re.search(r"^process.cpu.time +user +[\d.]+ s", answer.stderr, re.MULTILINE)
 
 
 # -- the first process of a container
@@ -482,7 +484,7 @@ def test_pid_1_reaps_orphans() -> None:
     answer = run([*in_pid_namespace("--mount-proc"), *CONSOLE, "--", *command("orphans")], QUIET)
     assert (answer.returncode, answer.stdout) == (7, "5\n"), answer.stderr
     # The program itself is left for its last numbers; they are only times where it ended before there were others.
-    assert re.search(r"^  cpu.time +user [\d.]+ s", answer.stderr, re.MULTILINE), answer.stderr
+    assert re.search(r"^process.cpu.time +user +[\d.]+ s", answer.stderr, re.MULTILINE), answer.stderr
 
 
 def test_pid_1_forwards_sigterm_and_exits_with_137_when_the_program_is_killed() -> None:

@@ -17,7 +17,7 @@ from tests.children import PATIENCE, environment, run, started
 from tests.commands import otel_hardware, simulated
 
 from opentelemetry.instrumentation.hardware.catalog import CATALOG, SCHEMA_URL
-from opentelemetry.instrumentation.hardware.cli.table import duration, quantity
+from opentelemetry.instrumentation.hardware.cli.quantity import duration, quantity
 from opentelemetry.instrumentation.hardware.model import Kind
 from opentelemetry.instrumentation.hardware.pipeline.reporter import JOB, key
 
@@ -44,24 +44,8 @@ def test_snapshot_table_fits_the_terminal_and_shows_every_metric(columns: int) -
     lines = answer.out.splitlines()
     assert max(map(len, lines)) <= columns
     assert "\x1b" not in answer.out
-    shown = {
-        f"{family}.{line.split()[0]}"
-        for family, line in _under_headings(lines)
-        if line.startswith("  ") and not line.startswith("   ")
-    }
+    shown = {line.split()[0] for line in lines if line.split(" ")[0] in ROWS}
     assert shown == {point["name"] for point in numbers["metrics"]} >= EXPECTED
-
-
-def _under_headings(lines: list[str]) -> list[tuple[str, str]]:
-    found, family = [], ""
-    for line in lines:
-        if line == "not here":
-            break
-        if line and not line.startswith(" "):
-            family = line.split()[0]
-        elif family:
-            found.append((family, line))
-    return found
 
 
 @pytest.mark.parametrize(
@@ -116,7 +100,7 @@ def test_snapshot_watch_redraws_terminal_until_sigint() -> None:
 
 
 def test_snapshot_json_has_kind_and_unit_of_each_metric() -> None:
-    (found,) = objects("--window", "0.05")
+    (found,) = objects("--window", "0.05", *SOURCES)
     assert found["problems"] == []
     names = set()
     for point in found["metrics"]:
@@ -182,7 +166,15 @@ def test_snapshot_wandb_rows_are_in_order_of_time() -> None:
     assert all(row["network.sent"] >= 0 for row in rows)
 
 
-# -- what may be chosen
+# -- the process
+
+
+def test_snapshot_has_its_own_process_only_on_request() -> None:
+    with simulated():
+        (found,) = objects("--window", "1")
+        (requested,) = objects("--window", "1", "--sources", "process")
+    assert "process.cpu.time" in {point["name"] for point in requested["metrics"]}
+    assert [name for point in found["metrics"] if (name := point["name"]).startswith(("process.", "cpython."))] == []
 
 
 def test_snapshot_of_another_pid_has_its_tree_and_nothing_of_the_host() -> None:

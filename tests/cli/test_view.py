@@ -8,8 +8,8 @@ import pytest
 from tests.stage import ENERGY, POWER, Stage
 
 from opentelemetry.instrumentation.hardware.catalog import OWN_CPU_TIME
-from opentelemetry.instrumentation.hardware.cli.view import Viewer, line
-from opentelemetry.instrumentation.hardware.model import NONE, Point
+from opentelemetry.instrumentation.hardware.cli.view import Viewer
+from opentelemetry.instrumentation.hardware.model import Point, Series
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 
 
@@ -38,10 +38,10 @@ def test_rate_is_per_second_between_readings_of_its_own_source() -> None:
     for _ in range(20):
         stage.run(stage.clock.now - stage.start + 2.0)
         stage.runner.cpu_time += 0.5
-        rates = viewer.look().rates
-        assert rates[line(OWN_CPU_TIME, NONE)] == pytest.approx(0.25), "it is so of what we say of ourselves"
-        assert rates[line(ENERGY, {"part": "quick"})] == pytest.approx(30.0)
-        assert rates.get(line(ENERGY, {"part": "slow"}), 100.0) == pytest.approx(100.0)
-        assert line(POWER, NONE) not in rates
+        rates = viewer.collect().rates
+        assert rates[Series(OWN_CPU_TIME)] == pytest.approx(0.25), "it is so of what we say of ourselves"
+        assert rates[Series(ENERGY, {"part": "quick"})] == pytest.approx(30.0)
+        assert rates.get(Series(ENERGY, {"part": "slow"}), 100.0) == pytest.approx(100.0)
+        assert Series(POWER) not in rates
     stage.run(stage.clock.now - stage.start + 12.0)
-    assert viewer.look().rates[line(ENERGY, {"part": "slow"})] == pytest.approx(100.0)
+    assert viewer.collect().rates[Series(ENERGY, {"part": "slow"})] == pytest.approx(100.0)

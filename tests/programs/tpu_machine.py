@@ -99,5 +99,5 @@ if __name__ == "__main__":
             shown = output(str(BIN / "tpu-info"))
             numbers = json.loads(output(str(BIN / ours[0]), *ours[1:], "json"))
             keys = json.loads(output(str(BIN / ours[0]), *ours[1:], "wandb"))
-        idle = output(str(BIN / "otel-hardware"), "doctor", "--json", "--sources", "tpu")
+        idle = output(str(BIN / "otel-hardware"), "doctor", "--format", "json", "--sources", "tpu")
         print(json.dumps({"shown": shown, "ours": numbers["metrics"], "keys": keys, "idle": json.loads(idle)}))

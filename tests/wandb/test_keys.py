@@ -649,8 +649,8 @@ def test_driver_without_memory_info_v2_counts_reserved_memory_as_used(machine_of
 
 SNAPSHOT = (
     "from opentelemetry.instrumentation.hardware import cli\n"
-    "from opentelemetry.instrumentation.hardware.cli import snapshot\n"
-    "snapshot._PATIENCE = 0.5\n"
+    "from opentelemetry.instrumentation.hardware.wandb import nvidia\n"
+    "nvidia.Probe.timeout = 0.5\n"
     "raise SystemExit(cli.main())\n"
 )
 """The command with less patience for a driver that hangs."""

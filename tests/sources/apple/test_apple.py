@@ -651,7 +651,7 @@ def test_snapshot_prints_macmon_values_and_leaves_no_process(tool: Callable[...,
 def test_doctor_names_the_apple_tool_and_its_missing_metrics(
     tool: Callable[..., str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cli.main(["doctor", "--json", "--sources", "apple", "--ioreg", tool("ioreg")])
+    cli.main(["doctor", "--format", "json", "--sources", "apple", "--ioreg", tool("ioreg")])
     said = capsys.readouterr().out
     findings = [finding for finding in json.loads(said)["findings"] if finding["part"] == "sources"]
     texts = " ".join(f"{finding['subject']}: {finding['text']}" for finding in findings)

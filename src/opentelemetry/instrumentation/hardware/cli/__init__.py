@@ -1,22 +1,22 @@
-"""The command ``otel-hardware``: one class per sub-command, in a file of its own."""
+"""The command ``otel-hardware``: one class and file per sub-command."""
 
-TYPE_CHECKING = False  # nothing is imported before Ctrl-C is minded, not even typing
+TYPE_CHECKING = False  # typing is not imported before Ctrl-C is handled
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
 def main(argv: "Sequence[str] | None" = None) -> int:
-    """Run a sub-command. Only for the main thread.
+    """Run a sub-command. To be called in the main thread.
 
-    Ctrl-C ends the process at once, by its signal, where the command has nothing to put away.
+    Ctrl-C ends the process at once, by its signal, if the command has nothing to clean up.
 
     Returns:
-        Its exit status; 2 for a mistake in the arguments, 130 after Ctrl-C.
+        Its exit status; 2 for wrong arguments, 130 after Ctrl-C.
     """
     try:
-        from opentelemetry.instrumentation.hardware.cli.interrupt import abrupt
+        from opentelemetry.instrumentation.hardware.cli.interrupt import killed_by_ctrl_c
 
-        with abrupt():
+        with killed_by_ctrl_c():
             from opentelemetry.instrumentation.hardware.cli.command_line import run
 
             return run(argv)

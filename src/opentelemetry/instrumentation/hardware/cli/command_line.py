@@ -1,4 +1,4 @@
-"""The command line: which sub-command is meant, and what becomes of its mistakes."""
+"""The command line: its sub-commands, and the exit status of errors."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ import textwrap
 from collections.abc import Sequence
 from typing import Protocol
 
-from opentelemetry.instrumentation.hardware.cli.messages import Mistake, listen, say
+from opentelemetry.instrumentation.hardware.cli.messages import Mistake, printed_logs, say
 from opentelemetry.instrumentation.hardware.version import __version__
 
 _DESCRIPTION = """\
 Hardware telemetry for OpenTelemetry: GPUs, the host, its file systems, containers and processes.
 
 first steps:
-  otel-hardware doctor                  what this machine can say, and whether it would arrive
-  otel-hardware snapshot                all numbers now, as a table
-  otel-hardware run                     report them over OTLP until Ctrl-C
-  otel-hardware run -- python train.py  start a program and report what it uses
+  otel-hardware doctor                  what was found, and whether export would work
+  otel-hardware snapshot                all values now, as a table
+  otel-hardware run                     export them over OTLP until Ctrl-C
+  otel-hardware run -- python train.py  start a program and export what it uses
 """
 
 _EPILOG = """\
-Settings are the standard OTEL_* variables, our own OTEL_PYTHON_HARDWARE_* variables, and the flags of a command;
-flags win. 'otel-hardware COMMAND --help' says more of each.
+Settings come from the standard OTEL_* variables, OTEL_PYTHON_HARDWARE_* variables and flags. A flag overrides a
+variable. 'otel-hardware COMMAND --help' describes a command.
 """
 
 
 class _Layout(argparse.RawDescriptionHelpFormatter):
-    """Paragraphs are wrapped; one that holds an indented line was laid out by hand and stays."""
+    """Wraps paragraphs, except those with an indented line, which are laid out by hand."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         paragraphs = [
@@ -49,24 +49,24 @@ class Command(Protocol):
     help: str
     """One line, for the list of commands."""
     description: str
-    """What it is for, with examples and the exit status."""
+    """Its purpose, examples and exit status."""
 
     def arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the flags."""
 
     def run(self, arguments: argparse.Namespace) -> int:
-        """Do it.
+        """Run the command.
 
         Returns:
             The exit status.
 
         Raises:
-            Mistake: for what the user has to change; its sentence is shown instead of a traceback.
+            Mistake: The user has to change something; its sentence is printed instead of a traceback.
         """
 
 
 def commands() -> list[Command]:
-    """Every sub-command. What is heavy they import when they run."""
+    """Every sub-command. They import what is expensive when they run."""
     from opentelemetry.instrumentation.hardware.cli.doctor import Doctor
     from opentelemetry.instrumentation.hardware.cli.free import Free
     from opentelemetry.instrumentation.hardware.cli.metrics import Metrics
@@ -81,28 +81,28 @@ def run(argv: Sequence[str] | None) -> int:
     """Run a sub-command.
 
     Returns:
-        Its exit status; 2 for a mistake in the arguments.
+        Its exit status; 2 for wrong arguments.
     """
     try:
-        _stand()
+        _open_standard_streams()
         parser = _parser()
         arguments = parser.parse_args(argv)
         if "command" not in arguments:
             parser.print_help()
             return 2
-        with listen():
+        with printed_logs():
             status: int = arguments.command.run(arguments)
             sys.stdout.flush()
             return status
     except Mistake as mistake:
         say(str(mistake))
         return mistake.status
-    except BrokenPipeError:  # who read our output has enough of it
-        _let_go()
+    except BrokenPipeError:  # the reader closed the pipe
+        _discard_output()
         return 0
     except OSError as error:
         say(f"{error.filename or 'the output'}: {(error.strerror or str(error)).lower()}")
-        _let_go()
+        _discard_output()
         return 1
 
 
@@ -119,11 +119,10 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _stand() -> None:
-    """Standard streams that take whatever they are given.
+def _open_standard_streams() -> None:
+    """Open missing standard streams to /dev/null, and replace characters that the terminal cannot show.
 
-    One that we were started without leads nowhere: else the next file or socket would have its number. A program that
-    we start does not inherit it. A letter that the terminal does not have becomes a question mark.
+    Otherwise the next file or socket would get their descriptor. A program that is started does not inherit them.
     """
     while (descriptor := os.open(os.devnull, os.O_RDWR)) < 3:
         pass
@@ -134,6 +133,6 @@ def _stand() -> None:
         sys.stdout.reconfigure(errors="replace")
 
 
-def _let_go() -> None:
-    """Of an output that takes no more: the interpreter must not find it again when it flushes."""
+def _discard_output() -> None:
+    """Point stdout to /dev/null, so that flushing it at exit does not fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

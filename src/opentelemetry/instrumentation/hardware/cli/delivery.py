@@ -1,4 +1,4 @@
-"""Whether numbers would arrive: what opentelemetry-instrument needs, and the way to the OTLP endpoint."""
+"""Checks of export: what ``opentelemetry-instrument`` needs, and the connection to the OTLP endpoint."""
 
 from __future__ import annotations
 
@@ -14,63 +14,76 @@ from opentelemetry.instrumentation.hardware.settings import export_interval
 if TYPE_CHECKING:
     from opentelemetry.instrumentation.hardware.cli.otlp import Destination
 
-_DEADLINE = 2
-"""Seconds that the exporter gets."""
+_TIMEOUT = 2
+"""The exporter's timeout in seconds."""
+
+
+_EXPORTERS = "opentelemetry_metrics_exporter"
+"""The entry point group of exporters."""
+
+_PACKAGES = {
+    "otlp_proto_grpc": "opentelemetry-exporter-otlp-proto-grpc",
+    "otlp_proto_http": "opentelemetry-exporter-otlp-proto-http",
+    "prometheus": "opentelemetry-exporter-prometheus",
+}
+"""The package of each exporter."""
 
 
 def zero_code(environ: MutableMapping[str, str]) -> Iterator[Finding]:
-    """What ``opentelemetry-instrument`` makes of this environment."""
+    """Whether ``opentelemetry-instrument`` would load this package and configure the SDK."""
     part = "zero code"
     if entry_points(group="opentelemetry_configurator"):
         distros = ", ".join(
             sorted({entry.dist.name for entry in entry_points(group="opentelemetry_distro") if entry.dist})
         )
-        yield Finding(part, "ok", "distro", f"{distros or 'a configurator'} is installed")
+        yield Finding(part, "ok", "distro", f"{distros or 'an SDK configurator'} is installed")
     else:
-        lost = "opentelemetry-distro is not installed, so opentelemetry-instrument sets up no provider"
+        lost = "opentelemetry-distro is not installed, so opentelemetry-instrument configures no provider"
         yield Finding(
             part, "note", "distro", lost, "pip install opentelemetry-distro (not needed for otel-hardware run)"
         )
     off = {word.strip() for word in environ.get("OTEL_PYTHON_DISABLED_INSTRUMENTATIONS", "").split(",")}
     if not entry_points(group="opentelemetry_instrumentor", name="hardware"):
-        again = "pip install --force-reinstall opentelemetry-instrumentation-hardware, into this Python"
+        again = "pip install --force-reinstall opentelemetry-instrumentation-hardware in this Python environment"
         yield Finding(part, "wrong", "entry point", "opentelemetry-instrument does not find this package", again)
     elif off & {"hardware", "*"}:
-        text = (
-            f"OTEL_PYTHON_DISABLED_INSTRUMENTATIONS={environ['OTEL_PYTHON_DISABLED_INSTRUMENTATIONS']} switches us off"
-        )
-        yield Finding(part, "wrong", "entry point", text, f"take {min(off & {'hardware', '*'})} out of it")
+        variable = "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS"
+        text = f"{variable}={environ[variable]} turns this package off"
+        yield Finding(part, "wrong", "entry point", text, f"remove {min(off & {'hardware', '*'})} from it")
     else:
         yield Finding(part, "ok", "entry point", "opentelemetry-instrument finds this package as 'hardware'")
     if entry_points(group="opentelemetry_instrumentor", name="system_metrics") and not off & {"system_metrics", "*"}:
-        twice = "opentelemetry-instrumentation-system-metrics is installed beside us and reports some metrics twice"
+        twice = "opentelemetry-instrumentation-system-metrics is installed too and reports some of the same metrics"
         yield Finding(part, "note", "duplicates", twice, "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS=system_metrics")
     if is_member(environ, os.getpid()):
-        text = (
-            f"process {environ[JOB].partition('.')[0]}, which started this shell, reports the host for all its children"
-        )
-        yield Finding(part, "note", "job", text, f"unset {JOB} to report it once more")
+        reporter = environ[JOB].partition(".")[0]
+        text = f"process {reporter}, an ancestor of this shell, reports the host for all its descendants"
+        yield Finding(part, "note", "job", text, f"unset {JOB} to report the host here as well")
     detectors = {word.strip() for word in environ.get("OTEL_EXPERIMENTAL_RESOURCE_DETECTORS", "").split(",")}
     if "host.name=" in environ.get("OTEL_RESOURCE_ATTRIBUTES", "") or detectors & {"host", "*"}:
-        yield Finding(part, "ok", "host.name", "is on the resource")
+        yield Finding(part, "ok", "host.name", "is set on the resource")
     else:
-        alike = "host.name will be missing, so that two machines look alike (otel-hardware run adds it by itself)"
+        alike = "host.name is missing, so a backend cannot tell two hosts apart (otel-hardware run adds it)"
         yield Finding(part, "note", "host.name", alike, "OTEL_EXPERIMENTAL_RESOURCE_DETECTORS=host,process")
 
 
 def export(environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Which exporter there would be, and whether its endpoint takes an empty request."""
+    """Which exporter would be used, and whether its endpoint accepts an empty request."""
     from opentelemetry.instrumentation.hardware.cli import otlp
 
-    part = "otlp"
+    part = "export"
     if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
-        yield Finding(part, "wrong", "SDK", "OTEL_SDK_DISABLED=true switches the SDK off", "unset it")
+        yield Finding(part, "wrong", "SDK", "OTEL_SDK_DISABLED=true turns the SDK off", "unset it")
     if environ.get("OTEL_CONFIG_FILE"):
         file = environ["OTEL_CONFIG_FILE"]
         if os.path.isfile(file):
-            yield Finding(part, "note", "configuration", f"{file} decides; the variables for exporters are not read")
+            yield Finding(
+                part, "note", "configuration", f"{file} configures the SDK; the variables for exporters are not used"
+            )
         else:
-            yield Finding(part, "wrong", "configuration", f"OTEL_CONFIG_FILE={file} is no file", "correct or unset it")
+            yield Finding(
+                part, "wrong", "configuration", f"OTEL_CONFIG_FILE={file} does not exist", "correct or unset it"
+            )
         return
     words = otlp.exporters(environ)
     if not words:
@@ -78,27 +91,28 @@ def export(environ: Mapping[str, str]) -> Iterator[Finding]:
             part,
             "wrong",
             "exporter",
-            "OTEL_METRICS_EXPORTER=none: no metrics are exported",
+            "metrics export is disabled by OTEL_METRICS_EXPORTER=none",
             "unset it, or set it to otlp",
         )
         return
     origin = (
         "OTEL_METRICS_EXPORTER" if environ.get("OTEL_METRICS_EXPORTER") else "default of distro and otel-hardware run"
     )
-    yield Finding(part, "ok", "exporter", f"{', '.join(words)} ({origin}), {_pace(environ)}")
     where = otlp.destination(environ)
-    if where is None:
-        for word in words:
-            if not entry_points(group="opentelemetry_metrics_exporter", name=word):
-                yield Finding(
-                    part,
-                    "wrong",
-                    "exporter",
-                    f"no installed package brings an exporter {word}",
-                    "set OTEL_METRICS_EXPORTER=otlp",
-                )
-        return
-    yield from _way(where)
+    names = [_exporter(where) if where is not None and word == where.exporter else word for word in words]
+    missing = [name for name in names if name and not entry_points(group=_EXPORTERS, name=name)]
+    for name in missing:
+        fix = f"pip install {_PACKAGES[name]}" if name in _PACKAGES else "set OTEL_METRICS_EXPORTER=otlp"
+        yield Finding(part, "wrong", "exporter", f"no installed package provides the metrics exporter {name}", fix)
+    if not missing:
+        yield Finding(part, "ok", "exporter", f"{', '.join(words)} ({origin}), {_pace(environ)}")
+    if where is not None and _exporter(where) not in missing:
+        yield from _connection(where)
+
+
+def _exporter(where: Destination) -> str:
+    """The entry point of the exporter; "" for an invalid protocol."""
+    return {"grpc": "otlp_proto_grpc", "http/protobuf": "otlp_proto_http"}.get(where.protocol, "")
 
 
 def _pace(environ: Mapping[str, str]) -> str:
@@ -108,42 +122,41 @@ def _pace(environ: Mapping[str, str]) -> str:
     return "every 60 s (otel-hardware run: 15)"
 
 
-def _way(where: Destination) -> Iterator[Finding]:
+def _connection(where: Destination) -> Iterator[Finding]:
     from opentelemetry.instrumentation.hardware.cli import otlp
 
-    part = "otlp"
+    part = "export"
     if where.protocol not in ("grpc", "http/protobuf"):
-        take = "set OTEL_EXPORTER_OTLP_PROTOCOL to grpc or http/protobuf"
-        yield Finding(part, "wrong", "protocol", f"{where.protocol} is not one that the Python SDK speaks", take)
+        fix = "set OTEL_EXPORTER_OTLP_PROTOCOL to grpc or http/protobuf"
+        yield Finding(part, "wrong", "protocol", f"{where.protocol} is not supported by the Python SDK", fix)
         return
-    yield Finding(part, "ok", "endpoint", f"{where.url} in {where.protocol} ({where.variable or 'default'})")
+    yield Finding(part, "ok", "endpoint", f"{where.url}, {where.protocol} ({where.variable or 'default'})")
     if where.mismatch:
         text, _, fix = where.mismatch.partition("; ")
         yield Finding(part, "wrong", "protocol", text, fix)
-    reason = otlp.silence(where)
+    reason = otlp.connection_error(where)
     if reason:
-        start = "start a Collector there, or set OTEL_EXPORTER_OTLP_ENDPOINT to where one listens"
-        yield Finding(part, "wrong", "connection", f"nobody answers at {where.url}: {reason}", start)
+        start = "start a Collector there, or set OTEL_EXPORTER_OTLP_ENDPOINT"
+        yield Finding(part, "wrong", "connection", f"cannot connect to {where.url}: {reason}", start)
         return
-    yield Finding(part, "ok", "connection", "somebody answers")
-    said = _offer(where)
-    if said is None:
-        yield Finding(part, "ok", "request", "an empty request was accepted")
+    yield Finding(part, "ok", "connection", "connected")
+    error = _request_error(where)
+    if error is None:
+        yield Finding(part, "ok", "request", "test export accepted")
     else:
-        yield Finding(part, "wrong", "request", f"an empty request failed: {said}", _advice(said, where))
+        yield Finding(part, "wrong", "request", f"test export failed: {error}", _advice(error, where))
 
 
-def _offer(where: Destination) -> str | None:
-    """Send an empty request by the exporter that would be used, with all its settings; what it said where it failed."""
+def _request_error(where: Destination) -> str | None:
+    """Send an empty request through the exporter that would be used, with all its settings; its error or None."""
     from opentelemetry.sdk.metrics.export import MetricExportResult, MetricsData
 
-    from opentelemetry.instrumentation.hardware.cli.messages import overhear
+    from opentelemetry.instrumentation.hardware.cli.messages import collected_logs
 
-    name = "otlp_proto_grpc" if where.protocol == "grpc" else "otlp_proto_http"
-    with overhear() as said:
+    with collected_logs() as messages:
         try:
-            (entry,) = entry_points(group="opentelemetry_metrics_exporter", name=name)
-            exporter = entry.load()(timeout=_DEADLINE)
+            (entry,) = entry_points(group=_EXPORTERS, name=_exporter(where))
+            exporter = entry.load()(timeout=_TIMEOUT)
             try:
                 if exporter.export(MetricsData(resource_metrics=[])) is MetricExportResult.SUCCESS:
                     return None
@@ -151,14 +164,14 @@ def _offer(where: Destination) -> str | None:
                 exporter.shutdown()
         except Exception as error:
             return f"{type(error).__name__}: {error}"
-    return said[-1] if said else "the exporter does not say why"
+    return messages[-1] if messages else "the exporter logged no reason"
 
 
-def _advice(said: str, where: Destination) -> str:
-    if " 404" in said or "UNIMPLEMENTED" in said:
-        return "is that an OTLP receiver? A full URL in OTEL_EXPORTER_OTLP_METRICS_ENDPOINT has to end in /v1/metrics"
-    if any(word in said for word in (" 401", " 403", "UNAUTHENTICATED", "PERMISSION_DENIED")):
-        return "OTEL_EXPORTER_OTLP_HEADERS holds the backend's key"
+def _advice(error: str, where: Destination) -> str:
+    if " 404" in error or "UNIMPLEMENTED" in error:
+        return "check that this is an OTLP receiver; OTEL_EXPORTER_OTLP_METRICS_ENDPOINT has to end in /v1/metrics"
+    if any(word in error for word in (" 401", " 403", "UNAUTHENTICATED", "PERMISSION_DENIED")):
+        return "set the backend's key in OTEL_EXPORTER_OTLP_HEADERS"
     if where.protocol == "grpc":
-        return "does gRPC live there, and is the scheme right (http:// plain, https:// encrypted)?"
-    return "does OTLP over HTTP live there, and is the scheme right (http:// plain, https:// encrypted)?"
+        return "check that the port accepts OTLP over gRPC, and the scheme (http:// plain, https:// TLS)"
+    return "check that the port accepts OTLP over HTTP, and the scheme (http:// plain, https:// TLS)"

@@ -1,4 +1,4 @@
-"""``otel-hardware doctor``: what this machine can say, and whether it would arrive."""
+"""``otel-hardware doctor``: what was found on this machine, and whether export would work."""
 
 from __future__ import annotations
 
@@ -22,22 +22,20 @@ if TYPE_CHECKING:
     from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner
 
 _DESCRIPTION = """\
-Looks at everything between this machine's numbers and your backend: each source (found, or where it was
-looked for and why it was not found), the settings as they were understood, what opentelemetry-instrument
-needs, and the way to the OTLP endpoint, which gets an empty request. Run it with the same environment and the
-same Python as the program that is to be reported.
+Checks the sources (what each found, or why it is not available), the settings, what opentelemetry-instrument needs,
+and the connection to the OTLP endpoint, to which it sends an empty request. Run it with the environment and the Python
+of the program to be reported.
 
 examples:
   otel-hardware doctor
   OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4317 otel-hardware doctor
-  otel-hardware doctor --json | jq '.findings[] | select(.state == "wrong")'
+  otel-hardware doctor --format json | jq '.findings[] | select(.state == "wrong")'
 
-exit status: 0; 1 where something is wrong that loses numbers; 2 for a mistake in the arguments.
+exit status: 0; 1 if something prevents metrics from being exported; 2 for wrong arguments.
 """
 
-_PATIENCE = 3.0
-_SUBJECT = 24
-"""Letters of a subject, which is a column of the report."""
+_TIMEOUT = 3.0
+"""Seconds after which a source counts as hung."""
 
 _NOUNS = {
     "system.device": "disk",
@@ -48,30 +46,30 @@ _NOUNS = {
 
 
 class Doctor:
-    """The examination."""
+    """The checks."""
 
     name = "doctor"
-    help = "say what works, what does not, why, and what to do"
+    help = "check sources, settings and export, and say what to do"
     description = _DESCRIPTION
 
     def arguments(self, parser: argparse.ArgumentParser) -> None:
-        """The flags."""
+        """Add the flags."""
         parser.usage = "otel-hardware doctor [flags]"
-        parser.add_argument("--json", action="store_true", help="for programs")
+        parser.add_argument("--format", choices=("table", "json"), default="table", help="default: table")
         settings.add(parser)
 
     def run(self, arguments: argparse.Namespace) -> int:
-        """Look, and say."""
-        from opentelemetry.instrumentation.hardware.cli.messages import overhear
+        """Print the findings."""
+        from opentelemetry.instrumentation.hardware.cli.messages import collected_logs
 
-        with overhear() as said:
+        with collected_logs() as messages:
             config = settings.config(arguments)
             findings = [*_sources(config)]
-        findings += _settings(arguments, config, said)
+        findings += _settings(arguments, config, messages)
         findings += zero_code(os.environ)
         findings += export(os.environ)
         wrong = sum(finding.state == "wrong" for finding in findings)
-        if arguments.json:
+        if arguments.format == "json":
             about = {"host": socket.gethostname(), "wrong": wrong, "versions": versions()}
             _print(json.dumps(about | {"findings": [finding._asdict() for finding in findings]}, indent=2))
         else:
@@ -91,7 +89,7 @@ def _sources(config: Config) -> Iterator[Finding]:
     session = Session(config, environ={})
     session.start()
     try:
-        session.read_now(_PATIENCE)
+        session.read_now(_TIMEOUT)
         runners = {runner.name: runner for runner in session.runners}
         for name in discover():
             parts = [each for label, each in runners.items() if label.partition(":")[0] == name]
@@ -99,53 +97,53 @@ def _sources(config: Config) -> Iterator[Finding]:
                 for runner in parts:
                     yield from _source(runner, session.clock())
             elif config.selects(name):
-                yield Finding("sources", "wrong", name, "cannot be loaded", "see the warnings below")
+                yield Finding("sources", "wrong", name, "cannot be loaded; a warning below has the reason")
             else:
-                yield Finding("sources", "note", name, "switched off by SOURCES")
+                yield Finding("sources", "off", name, "turned off by SOURCES")
     finally:
         session.close()
 
 
 def _source(runner: SourceRunner, now: float) -> Iterator[Finding]:
-    from opentelemetry.instrumentation.hardware.cli.view import told
     from opentelemetry.instrumentation.hardware.pipeline.runner import State
 
     problem, source = runner.health(now), runner.source
     if runner.state is State.ABSENT and problem is not None:
-        yield Finding("sources", "note", runner.name, f"not here: {problem.reason}", problem.fix)
+        yield Finding("sources", "note", runner.name, f"not available: {problem.reason}", problem.fix)
     elif problem is not None:
         yield Finding("sources", "wrong", runner.name, problem.reason, problem.fix)
     elif runner.state is not State.UP:
-        waited = f"has not answered for {_PATIENCE:g} s"
-        yield Finding(
-            "sources", "wrong", runner.name, waited, "its driver or file system hangs; -NAME in SOURCES leaves it out"
+        text, fix = (
+            f"no reading within {_TIMEOUT:g} s: the driver or file system hangs",
+            "leave it out: --sources=-NAME",
         )
+        yield Finding("sources", "wrong", runner.name, text, fix.replace("NAME", runner.name.partition(":")[0]))
     else:
         yield Finding("sources", "ok", runner.name, _found(runner, now))
     for sentence in source.unsupported if source is not None else ():
-        subject, why = told(sentence, _SUBJECT)
-        yield Finding("sources", "note", subject or runner.name, why)
+        yield Finding("sources", "note", runner.name, sentence)
 
 
 def _found(runner: SourceRunner, now: float) -> str:
-    """What a source is about, from its own points: how many, of which things, under which limits."""
+    """What a source found: the number of series, devices and limits."""
     from opentelemetry.instrumentation.hardware.catalog import (
         HW_GPU_INFO,
         HW_ID,
         SYSTEM_CPU_LOGICAL_COUNT,
         SYSTEM_MEMORY_LIMIT,
     )
-    from opentelemetry.instrumentation.hardware.cli.table import WHO, quantity
+    from opentelemetry.instrumentation.hardware.cli.quantity import quantity
+    from opentelemetry.instrumentation.hardware.cli.table import IDENTITY
 
     points, _ = runner.window(None, now)
     gpus = [series.attributes for series, _ in points if series.metric is HW_GPU_INFO]
-    things: dict[str, dict[str, None]] = {}
+    names: dict[str, dict[str, None]] = {}
     facts = []
     for series, value in points:
         metric = series.metric
-        who = next((key for key in WHO if key in metric.attributes), "")
-        if who in _NOUNS and not (gpus and HW_ID in series.attributes):
-            things.setdefault(_NOUNS[who], {})[str(series.attributes[who])] = None
+        identity = next((key for key in IDENTITY if key in metric.attributes), "")
+        if identity in _NOUNS and not (gpus and HW_ID in series.attributes):
+            names.setdefault(_NOUNS[identity], {})[str(series.attributes[identity])] = None
         if metric is SYSTEM_CPU_LOGICAL_COUNT:
             facts.append(f"{value} logical CPUs")
         elif metric is SYSTEM_MEMORY_LIMIT:
@@ -153,12 +151,12 @@ def _found(runner: SourceRunner, now: float) -> str:
         elif not metric.attributes and metric.name.endswith(".limit"):
             facts.append(f"{metric.name.split('.')[1]} limit {quantity(value, metric.unit)}")
     parts = [f"{len(points)} series", *facts, *_gpus(gpus)]
-    parts += [f"{noun}{'s' if len(names) > 1 else ''} {', '.join(names)}" for noun, names in things.items()]
+    parts += [f"{noun}{'s' if len(found) > 1 else ''} {', '.join(found)}" for noun, found in names.items()]
     return "; ".join(parts)
 
 
 def _gpus(found: Sequence[Mapping[str, str | int]]) -> Iterator[str]:
-    """GPUs by their model, MIG instances, and their drivers."""
+    """GPUs by model, partitions, and driver versions."""
     from opentelemetry.instrumentation.hardware.catalog import HW_DRIVER_VERSION, HW_MODEL, HW_PARENT
 
     models = Counter(str(facts.get(HW_MODEL, "a GPU")) for facts in found if HW_PARENT not in facts)
@@ -166,7 +164,7 @@ def _gpus(found: Sequence[Mapping[str, str | int]]) -> Iterator[str]:
     drivers = {str(facts[HW_DRIVER_VERSION]): None for facts in found if HW_DRIVER_VERSION in facts}
     yield from (f"{count} x {model}" if count > 1 else model for model, count in models.items())
     if parts:
-        yield f"{parts} MIG instance{'s' if parts > 1 else ''}"
+        yield f"{parts} partition{'s' if parts > 1 else ''}"
     if drivers:
         yield f"driver {', '.join(drivers)}"
 
@@ -174,24 +172,23 @@ def _gpus(found: Sequence[Mapping[str, str | int]]) -> Iterator[str]:
 # -- settings
 
 
-def _settings(arguments: argparse.Namespace, config: Config, said: Sequence[str]) -> Iterator[Finding]:
+def _settings(arguments: argparse.Namespace, config: Config, messages: Sequence[str]) -> Iterator[Finding]:
+    """The settings with their origin, and the warnings about them."""
     for setting in fields(Config):
-        variable = PREFIX + setting.name.upper()
-        value = getattr(config, setting.name)
-        shown = ",".join(value) if isinstance(value, list) else f"{value}"
-        if getattr(arguments, setting.name) is not None:
-            yield Finding("settings", "ok", setting.name, f"{shown} (from the command line)")
-        elif os.environ.get(variable, "").strip() and not any(
-            sentence.startswith(f"{variable}: ") and "using the default" in sentence for sentence in said
-        ):
-            yield Finding("settings", "ok", setting.name, f"{shown} (from {variable})")
+        name, variable = setting.name, PREFIX + setting.name.upper()
+        value, facts = getattr(config, setting.name), setting.metadata
+        shown = ",".join(value) if isinstance(value, (list, dict)) else f"{value}"  # of endpoints the names only
+        is_invalid = any(each.startswith(f"{variable}: ") and "using the default" in each for each in messages)
+        if getattr(arguments, name) is not None:
+            yield Finding("settings", "ok", name, f"{shown} (from --{name.replace('_', '-')})")
+        elif os.environ.get(variable, "").strip() and not is_invalid:
+            yield Finding("settings", "ok", name, f"{shown} (from {variable})")
         else:
-            default = setting.metadata["default"] if value is None or setting.name != "counter_origin" else shown
-            yield Finding("settings", "ok", setting.name, f"{default} (default)")
-    for sentence in said:
-        named = sentence.partition(":")[0].removeprefix(PREFIX).lower()
-        subject = named if named in {setting.name for setting in fields(Config)} else "warning"
-        yield Finding("settings", "note", subject, sentence)
+            yield Finding("settings", "default", name, shown if name == "counter_origin" else facts["default"])
+    for message in messages:
+        name = message.partition(":")[0].removeprefix(PREFIX).lower()
+        is_setting = name in {setting.name for setting in fields(Config)}
+        yield Finding("settings", "note", name if is_setting else "warning", message)
 
 
 def _print(text: str) -> None:

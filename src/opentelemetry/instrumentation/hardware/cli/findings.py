@@ -1,4 +1,4 @@
-"""What the doctor finds, and the report that is made of it."""
+"""Findings of ``doctor``, and the report for people."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from typing import NamedTuple
 
 
 class Finding(NamedTuple):
-    """One thing that was looked at.
+    """The result of one check.
 
     Attributes:
-        part: sources, settings, zero code or otlp.
-        state: ok; note for what is good to know; wrong for what loses numbers.
-        subject: what was looked at.
-        text: what was found.
-        fix: what to do.
+        part: sources, settings, zero code or export.
+        state: ok; note for information; wrong for what prevents metrics from being exported; default for a setting that
+            has its default, and off for a source that a setting turns off.
+        subject: What was checked.
+        text: The result.
+        fix: What to do.
     """
 
     part: str
@@ -29,7 +30,7 @@ class Finding(NamedTuple):
 
 
 def versions() -> dict[str, str]:
-    """Of Python, and of the packages that everything hangs on."""
+    """The versions of Python and of the most important packages."""
     found = {"python": ".".join(map(str, sys.version_info[:3]))}
     for name in ("opentelemetry-instrumentation-hardware", "opentelemetry-sdk", "psutil"):
         try:
@@ -40,33 +41,43 @@ def versions() -> dict[str, str]:
 
 
 def report(findings: Sequence[Finding], width: int, bold: bool) -> Iterator[str]:
-    """The lines for people, so many letters wide."""
+    """The lines of the report."""
     strong, plain = ("\x1b[1m", "\x1b[0m") if bold else ("", "")
     known = versions()
     yield (
         f"otel-hardware {known.pop('opentelemetry-instrumentation-hardware', '')} on {socket.gethostname()}: "
         + ", ".join(f"{name} {number}" for name, number in known.items())
     )
+    wrong = [finding for finding in findings if finding.state == "wrong"]
+    if wrong:
+        yield f"{strong}{len(wrong)} wrong:{plain} {', '.join(dict.fromkeys(finding.subject for finding in wrong))}"
+    else:
+        yield "No problems found."
     part = ""
-    for finding in findings:
+    for finding in _condensed(findings):
         if finding.part != part:
             part = finding.part
             yield f"\n{strong}{part}{plain}"
-        state = "" if part == "settings" and finding.state == "ok" else finding.state
-        yield from _lines(finding, state.upper() if state == "wrong" else state, width)
-    wrong = [finding for finding in findings if finding.state == "wrong"]
-    yield ""
-    if not wrong:
-        yield "All is well."
-    else:
-        yield f"{strong}{len(wrong)} wrong:{plain} {'; '.join(dict.fromkeys(finding.subject for finding in wrong))}"
+        yield from _lines(finding, finding.state.upper() if finding.state == "wrong" else finding.state, width)
+
+
+def _condensed(findings: Sequence[Finding]) -> Iterator[Finding]:
+    """The findings with sources that are off, and settings that have their default, in one line each."""
+    shown = [finding for finding in findings if finding.state not in ("off", "default")]
+    for part in dict.fromkeys(finding.part for finding in findings):
+        yield from (finding for finding in shown if finding.part == part)
+        off = [finding.subject for finding in findings if finding.part == part and finding.state == "off"]
+        if off:
+            yield Finding(part, "off", ", ".join(off), "")
+        if any(finding.part == part and finding.state == "default" for finding in findings):
+            yield Finding(part, "", "", "all other settings have their defaults; --format json lists them")
 
 
 def _lines(finding: Finding, state: str, width: int) -> Iterator[str]:
-    start = f"  {state:<5}  {finding.subject:<15}  "
     text = finding.text + (f" → {finding.fix}" if finding.fix else "")
+    start = f"  {state:<5}  {finding.subject:<15}  " if text and finding.subject else f"  {state:<5}  "
     yield textwrap.fill(
-        text,
+        text or finding.subject,
         max(width, 60),
         initial_indent=start,
         subsequent_indent=" " * 26,

@@ -1,4 +1,4 @@
-"""``otel-hardware free``: GPUs that nobody uses, for ``CUDA_VISIBLE_DEVICES``."""
+"""``otel-hardware free``: idle NVIDIA GPUs, for ``CUDA_VISIBLE_DEVICES``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from opentelemetry.instrumentation.hardware import catalog as c
-from opentelemetry.instrumentation.hardware.cli.messages import Mistake, overhear, say
+from opentelemetry.instrumentation.hardware.cli.messages import Mistake, collected_logs, say
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia
 
 _DESCRIPTION = """\
-Looks once at all NVIDIA GPUs and prints the UUIDs of N that are free, with commas, the one with the least memory in
-use first, and of equals the least busy one. UUIDs mean the same GPUs to CUDA in whatever order it counts them.
+Reads all NVIDIA GPUs once and prints the UUIDs of N idle ones, separated by commas, in the order of memory in use, then
+of utilization. UUIDs do not depend on the order in which CUDA numbers the GPUs.
 
 examples:
   CUDA_VISIBLE_DEVICES=$(otel-hardware free) python train.py
@@ -30,45 +30,44 @@ examples:
   until gpus=$(otel-hardware free 4); do sleep 60; done
   otel-hardware free 1 --max-memory 1GiB --max-utilization 20
 
-Nothing is printed where there are not enough. The first example then starts the program without any GPU, as CUDA
-takes an empty list; the second one does not start it.
+If there are not enough, nothing is printed. The first example then starts the program without any GPU, because the
+variable is empty; the second one does not start it.
 
-A GPU is free if its memory in use and its utilization are no more than the limits, and it answers. One whose memory
-in use is not known is not free; utilization counts where it is known. Nothing is reserved: of two that look at the
-same moment both find the same GPUs.
+A GPU is idle if it responds and its memory in use and utilization do not exceed the limits. If the memory in use is
+unknown, the GPU is not idle; an unknown utilization is not checked. Nothing is reserved: two commands at the same time
+print the same GPUs.
 
-A GPU that is divided (MIG) is used by its instances, so those are printed. Whole GPUs and instances are not
-mixed, because CUDA would show the program one kind only, and whole ones come first; one process uses one instance.
+Of a GPU that is partitioned (MIG), the instances are printed. Whole GPUs and instances are not mixed, because CUDA uses
+only one kind; whole GPUs are preferred. A process can use only one instance.
 
-Where CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES or OTEL_PYTHON_HARDWARE_DEVICES restrict the GPUs already, it is
-some of those. The driver's library is asked, or nvidia-smi where that cannot be used; OTEL_PYTHON_HARDWARE_NVML and
-OTEL_PYTHON_HARDWARE_NVIDIA_SMI say where they are.
+CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES and OTEL_PYTHON_HARDWARE_DEVICES restrict the choice. The GPUs are read
+through NVML, or nvidia-smi if NVML cannot be used (OTEL_PYTHON_HARDWARE_NVML, OTEL_PYTHON_HARDWARE_NVIDIA_SMI).
 
-exit status: 0; 1 where there are not so many, or no GPU can be asked; 2 for a mistake in the arguments.
+exit status: 0; 1 if there are not enough idle GPUs or none can be read; 2 for wrong arguments.
 """
 
-_PATIENCE = 60.0
-"""Seconds until the driver counts as hung: it takes seconds for each GPU that it has to wake first."""
+_TIMEOUT = 60.0
+"""Seconds after which the driver counts as hung. Waking a suspended GPU takes seconds."""
 
 _NAMED = 8
-"""GPUs that are not free are named, up to so many."""
+"""The number of busy GPUs that an error message lists."""
 
-_NO_DRIVER = "install NVIDIA's driver; a container needs to be started with its GPUs (docker run --gpus all)"
+_NO_DRIVER = "install NVIDIA's driver; start a container with its GPUs (docker run --gpus all)"
 
 _KINDS = {"GPU-": "GPU", "MIG-": "MIG instance"}
-"""How a UUID begins, and of what."""
+"""The kinds of devices by the beginning of their UUIDs."""
 
 _PREFIXES = "KMGTP"
 
 
 class Limit(NamedTuple):
-    """How much memory may be in use: bytes, or a share of what there is."""
+    """How much memory may be in use: bytes, or a share of the total."""
 
     value: float
     is_share: bool
 
     def allows(self, used: Number, total: Number | None) -> bool:
-        """Whether a device that uses so much is free."""
+        """Whether the memory in use does not exceed the limit."""
         if not self.is_share:
             return used <= self.value
         return total is not None and used <= self.value * total
@@ -78,15 +77,15 @@ class _Gpu(NamedTuple):
     """A GPU or MIG instance.
 
     Attributes:
-        name: what people call it.
-        word: what CUDA calls it.
-        used, total: its memory in bytes; None where that is not known.
-        busy: its utilization.
-        trouble: why it cannot be used at all.
+        name: In messages.
+        uuid: For ``CUDA_VISIBLE_DEVICES``.
+        used, total: Its memory in bytes; None if unknown.
+        busy: Its utilization; None if unknown.
+        trouble: Why it cannot be used.
     """
 
     name: str
-    word: str
+    uuid: str
     used: Number | None = None
     total: Number | None = None
     busy: Number | None = None
@@ -94,14 +93,14 @@ class _Gpu(NamedTuple):
 
 
 class Free:
-    """GPUs that nobody uses."""
+    """Idle GPUs."""
 
     name = "free"
-    help = "print free GPUs: CUDA_VISIBLE_DEVICES=$(otel-hardware free 2)"
+    help = "print idle NVIDIA GPUs: CUDA_VISIBLE_DEVICES=$(otel-hardware free 2)"
     description = _DESCRIPTION
 
     def arguments(self, parser: argparse.ArgumentParser) -> None:
-        """The flags."""
+        """Add the arguments."""
         parser.usage = "otel-hardware free [N] [flags]"
         parser.add_argument("count", metavar="N", nargs="?", type=_count, default=1, help="how many; default: 1")
         parser.add_argument(
@@ -109,37 +108,37 @@ class Free:
             metavar="SIZE",
             type=_memory,
             default="5%",
-            help="memory that may be in use: bytes as 500M, 1GiB (of 1024) or 1GB (of 1000), or a share of "
-            "what the GPU has as 5%%; default: 5%%, which lets a desktop run on it",
+            help="memory that may be in use: 500M or 500MiB (powers of 1024), 500MB (powers of 1000), or a share "
+            "such as 5%%; default: 5%%, which allows for a desktop",
         )
         parser.add_argument(
             "--max-utilization",
             metavar="PERCENT",
             type=_percent,
             default="5",
-            help="share of time that it may be busy; default: 5",
+            help="utilization that is still idle; default: 5",
         )
 
     def run(self, arguments: argparse.Namespace) -> int:
-        """Print them.
+        """Print their UUIDs.
 
         Raises:
-            Mistake: where there are not so many.
+            Mistake: There are not enough.
         """
-        free: list[_Gpu] = []
-        others: list[str] = []
-        for gpu in _asked(Config.read()):
-            why = _why_not(gpu, arguments.max_memory, arguments.max_utilization)
-            if why:
-                others.append(f"{gpu.name} {why}")
+        idle: list[_Gpu] = []
+        busy: list[str] = []
+        for gpu in _read_all(Config.read()):
+            reason = _reason(gpu, arguments.max_memory, arguments.max_utilization)
+            if reason:
+                busy.append(f"{gpu.name} {reason}")
             else:
-                free.append(gpu)
-        kinds = {kind: [gpu.word for gpu in sorted(free, key=_order) if gpu.word.startswith(kind)] for kind in _KINDS}
-        for words in kinds.values():
-            if len(words) >= arguments.count:
-                print(",".join(words[: arguments.count]), flush=True)  # noqa: T201
+                idle.append(gpu)
+        kinds = {kind: [gpu.uuid for gpu in sorted(idle, key=_order) if gpu.uuid.startswith(kind)] for kind in _KINDS}
+        for uuids in kinds.values():
+            if len(uuids) >= arguments.count:
+                print(",".join(uuids[: arguments.count]), flush=True)  # noqa: T201
                 return 0
-        raise Mistake(_too_few(arguments.count, kinds, others), 1)
+        raise Mistake(_too_few(arguments.count, kinds, busy), 1)
 
 
 # -- the arguments
@@ -147,7 +146,7 @@ class Free:
 
 def _count(text: str) -> int:
     if not re.fullmatch("[0-9]{1,6}", text) or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of GPUs; it takes 1, 2, 3 …")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number of GPUs")
     return int(text)
 
 
@@ -157,7 +156,7 @@ def _memory(text: str) -> Limit:
         return Limit(float(share[1]) / 100, True)
     size = re.fullmatch(rf"([0-9]{{1,18}}(?:\.[0-9]+)?) *(?:([{_PREFIXES}])(i?B)?|B)?", text, re.IGNORECASE)
     if not size:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a size; it takes bytes, such as 500M or 1.5GiB, or 5%")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size, such as 500M, 1.5GiB or 5%")
     power = _PREFIXES.index(size[2].upper()) + 1 if size[2] else 0
     return Limit(float(size[1]) * (1000 if (size[3] or "").upper() == "B" else 1024) ** power, False)
 
@@ -165,41 +164,41 @@ def _memory(text: str) -> Limit:
 def _percent(text: str) -> float:
     share = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]+)?) *%?", text)
     if not share or float(share[1]) > 100:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a share; it takes percent, 0 to 100")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a percentage from 0 to 100")
     return float(share[1]) / 100
 
 
-# -- what there is
+# -- reading the GPUs
 
 
-def _asked(config: Config) -> list[_Gpu]:
-    """The GPUs that there are to choose from.
+def _read_all(config: Config) -> list[_Gpu]:
+    """The GPUs that the environment leaves to the program.
 
     Raises:
-        Mistake: where none can be asked.
+        Mistake: None can be read.
     """
     from opentelemetry.instrumentation.hardware.drivers import Drivers
     from opentelemetry.instrumentation.hardware.sources import SourceContext
     from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia
 
-    if config.devices == ["process"]:  # of which there is none yet
+    if config.devices == ["process"]:  # no process uses a GPU yet
         config = Config.read({"devices": "all"})
     Nvidia.prepare(config)
     source = Nvidia(SourceContext(config, Drivers(), os.getpid()))
-    answer: list[list[_Gpu] | Mistake] = []
-    # A driver that hangs cannot be interrupted, but it can be left behind.
-    asking = threading.Thread(target=lambda: answer.append(_read(source)), daemon=True)
-    with overhear() as said:
-        asking.start()
-        asking.join(_PATIENCE)
-    for sentence in said:
-        if PREFIX in sentence:  # the user's words; what ails a GPU is said by us
-            say(sentence)
-    if not answer:
-        raise Mistake(f"NVIDIA's driver has not answered for {_PATIENCE:g} s", 1)
-    if isinstance(answer[0], Mistake):
-        raise answer[0]
-    return answer[0]
+    results: list[list[_Gpu] | Mistake] = []
+    # A call of a driver that hangs cannot be interrupted, so it gets a thread of its own.
+    thread = threading.Thread(target=lambda: results.append(_read(source)), daemon=True)
+    with collected_logs() as messages:
+        thread.start()
+        thread.join(_TIMEOUT)
+    for message in messages:
+        if PREFIX in message:  # about settings; failures of GPUs are reported below
+            say(message)
+    if not results:
+        raise Mistake(f"the NVIDIA driver has not answered for {_TIMEOUT:g} s", 1)
+    if isinstance(results[0], Mistake):
+        raise results[0]
+    return results[0]
 
 
 def _read(source: Nvidia) -> list[_Gpu] | Mistake:
@@ -213,17 +212,17 @@ def _read(source: Nvidia) -> list[_Gpu] | Mistake:
     except Mistake as mistake:
         return mistake
     except Exception as error:
-        return Mistake(f"NVIDIA's GPUs cannot be asked: {error}", 1)
+        return Mistake(f"the NVIDIA GPUs cannot be read: {error}", 1)
     finally:
-        with suppress(Exception):  # it has said what it had to say
+        with suppress(Exception):  # its values are read already
             source.close()
 
 
 def _gpus(source: Nvidia, points: Sequence[Point]) -> list[_Gpu]:
-    """What a program can use, of the GPUs that the settings and the environment leave to it.
+    """The GPUs and instances that the settings and the environment leave to the program.
 
     Raises:
-        Mistake: where there is none, or it cannot be known which those are.
+        Mistake: There are none, or the environment is ambiguous.
     """
     from opentelemetry.instrumentation.hardware.sources.nvidia.visible import CONTAINER, CUDA, visible
 
@@ -239,48 +238,48 @@ def _gpus(source: Nvidia, points: Sequence[Point]) -> list[_Gpu]:
     if not found:
         raise Mistake(next(iter(source.unsupported), "there is no GPU"), 1)
     if not gpus:
-        said = [f"{name}={os.environ[name]}" for name in (CUDA, CONTAINER, PREFIX + "DEVICES") if name in os.environ]
-        raise Mistake(f"{' and '.join(said)} leaves no GPU to choose from", 1)
+        names = [name for name in (CUDA, CONTAINER, PREFIX + "DEVICES") if name in os.environ]
+        raise Mistake(f"no GPU is left after {' and '.join(f'{name}={os.environ[name]}' for name in names)}", 1)
     return gpus
 
 
 def _usable(gpu: FoundDevice) -> Iterator[tuple[str, str, str]]:
-    """What a GPU is used by, itself or its instances: the name, ``hw.id``, and why it cannot be used."""
+    """A GPU, or its instances if it is partitioned: the name, ``hw.id``, and why it cannot be used."""
     if not gpu.divided:
-        yield f"GPU {gpu.number}", gpu.id, "does not answer" if gpu.unknown else ""
+        yield f"GPU {gpu.number}", gpu.id, "does not respond" if gpu.unknown else ""
     elif not gpu.parts:
-        yield f"GPU {gpu.number}", gpu.id, "is divided and has no MIG instance"
+        yield f"GPU {gpu.number}", gpu.id, "is partitioned and has no MIG instance"
     for part in gpu.parts:
         yield f"MIG {gpu.number}/{part.slot}", part.id, ""
 
 
 def _gpu(name: str, id: str, trouble: str, points: Sequence[Point]) -> _Gpu:  # noqa: A002
-    told: dict[object, Number] = {}
+    values: dict[object, Number] = {}
     for series, value in points:
         attributes = series.attributes
         if attributes.get(c.HW_ID) == id and isinstance(value, (int, float)):
-            told[series.metric, attributes.get(c.GPU_TASK, attributes.get(c.HW_STATE))] = value
+            values[series.metric, attributes.get(c.GPU_TASK, attributes.get(c.HW_STATE))] = value
     return _Gpu(
         name,
-        f"MIG-{id}" if id.startswith("GPU-") and "/" in id else id,  # an instance without a UUID, of older drivers
-        told.get((c.HW_GPU_MEMORY_USAGE, None)),
-        told.get((c.HW_GPU_MEMORY_LIMIT, None)),
-        told.get((c.HW_GPU_UTILIZATION, "general")),
-        "does not answer" if told.get((c.HW_STATUS, "failed")) else trouble,
+        f"MIG-{id}" if id.startswith("GPU-") and "/" in id else id,  # older drivers give instances no UUID
+        values.get((c.HW_GPU_MEMORY_USAGE, None)),
+        values.get((c.HW_GPU_MEMORY_LIMIT, None)),
+        values.get((c.HW_GPU_UTILIZATION, "general")),
+        "does not respond" if values.get((c.HW_STATUS, "failed")) else trouble,
     )
 
 
-# -- which of it is free
+# -- choosing
 
 
-def _why_not(gpu: _Gpu, memory: Limit, utilization: float) -> str:
-    """Why it is not free; nothing where it is."""
-    from opentelemetry.instrumentation.hardware.cli.table import quantity
+def _reason(gpu: _Gpu, memory: Limit, utilization: float) -> str:
+    """Why it is not idle; "" if it is."""
+    from opentelemetry.instrumentation.hardware.cli.quantity import quantity
 
     if gpu.trouble:
         return gpu.trouble
     if gpu.used is None:
-        return "does not say how much of its memory is in use"
+        return "does not report its memory in use"
     if not memory.allows(gpu.used, gpu.total):
         return f"has {quantity(gpu.used, 'By')} in use"
     if gpu.busy is not None and gpu.busy > utilization:
@@ -289,16 +288,16 @@ def _why_not(gpu: _Gpu, memory: Limit, utilization: float) -> str:
 
 
 def _order(gpu: _Gpu) -> tuple[float, float]:
-    """Least memory in use first, then least busy; of what does not say that it is idle, the last."""
+    """By memory in use, then utilization; an unknown utilization comes last."""
     return float(gpu.used or 0), 1.0 if gpu.busy is None else float(gpu.busy)
 
 
-def _too_few(wanted: int, kinds: Mapping[str, Sequence[str]], others: Sequence[str]) -> str:
-    there = " and ".join(_many(len(words), _KINDS[kind]) for kind, words in kinds.items() if words) or "none"
-    more = [f"{len(others) - _NAMED} more are in use too"] if len(others) > _NAMED else []
-    why = ", ".join([*others[:_NAMED], *more]) or "there are no more"
-    return f"{_many(wanted, 'GPU')} wanted, {there} free: {why}"
+def _too_few(wanted: int, kinds: Mapping[str, Sequence[str]], busy: Sequence[str]) -> str:
+    idle = " and ".join(_count_of(len(uuids), _KINDS[kind]) for kind, uuids in kinds.items() if uuids) or "none"
+    more = [f"{len(busy) - _NAMED} more are busy"] if len(busy) > _NAMED else []
+    reasons = ", ".join([*busy[:_NAMED], *more]) or "there are no more"
+    return f"{_count_of(wanted, 'GPU')} requested, {idle} idle: {reasons}"
 
 
-def _many(count: int, noun: str) -> str:
+def _count_of(count: int, noun: str) -> str:
     return f"{count} {noun}{'s' if count > 1 else ''}"

@@ -1,4 +1,4 @@
-"""Ctrl-C: it ends a command at once, but where there is something to put away."""
+"""Ctrl-C ends a command at once, except where it has something to clean up."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from typing import Any
 
 
 @contextmanager
-def abrupt() -> Iterator[None]:
-    """Ctrl-C ends the process while the block lasts, as it does where a program does not know the signal.
+def killed_by_ctrl_c() -> Iterator[None]:
+    """While the block lasts, Ctrl-C ends the process as if SIGINT had no handler.
 
-    Nothing is raised: amid an import, where a command spends its first moments, an exception is taken for another one.
-    As the first process of a container, to which signals do nothing by default, SIGTERM ends it as well.
+    No exception is raised, because a KeyboardInterrupt during an import may be taken for an import error. Process 1 of
+    a container ignores signals by default, so SIGTERM ends it as well.
     """
     first = os.getpid() == 1
     with (
-        _instead(signal.SIGINT, signal.default_int_handler, _end),
-        _instead(signal.SIGTERM, signal.SIG_DFL, _end) if first else nullcontext(),
+        _handled(signal.SIGINT, signal.default_int_handler, _end),
+        _handled(signal.SIGTERM, signal.SIG_DFL, _end) if first else nullcontext(),
     ):
         yield
 
 
 @contextmanager
-def gentle() -> Iterator[None]:
-    """Ctrl-C is a ``KeyboardInterrupt`` again while the block lasts."""
-    with _instead(signal.SIGINT, _end, signal.default_int_handler):
+def interruptible() -> Iterator[None]:
+    """While the block lasts, Ctrl-C raises KeyboardInterrupt again."""
+    with _handled(signal.SIGINT, _end, signal.default_int_handler):
         yield
 
 
 @contextmanager
-def _instead(number: int, before: Any, handler: Callable[..., Any]) -> Iterator[None]:
-    """Handle a signal so; leave it where somebody else handles it, or we were started with it ignored."""
+def _handled(number: int, before: Any, handler: Callable[..., Any]) -> Iterator[None]:
+    """Handle a signal, unless it has another handler than expected or was ignored at start."""
     if signal.getsignal(number) is not before:
         yield
         return
@@ -48,4 +48,4 @@ def _instead(number: int, before: Any, handler: Callable[..., Any]) -> Iterator[
 def _end(number: int, frame: FrameType | None) -> None:
     signal.signal(number, signal.SIG_DFL)
     signal.raise_signal(number)
-    os._exit(128 + number)  # the first process of a container, which no signal ends by itself
+    os._exit(128 + number)  # process 1 of a container, which no default action ends

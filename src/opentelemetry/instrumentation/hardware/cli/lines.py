@@ -1,4 +1,4 @@
-"""Views for programs: JSON, CSV, and OTLP's own JSON, each one line or one block per moment."""
+"""Views for programs: JSON, CSV and OTLP's JSON."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 HEADER = ("time", "host", "name", "kind", "unit", "attributes", "value")
 
 
-def when(seconds: float) -> str:
-    """A moment as RFC 3339 has it, in UTC."""
+def timestamp(seconds: float) -> str:
+    """A time in RFC 3339, in UTC."""
     return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def as_json(view: View) -> str:
-    """One object: time, host, window, pid, the numbers, and what is missing."""
-    numbers = [
+    """One object: time, host, window, pid, metrics, problems, and what is missing."""
+    metrics = [
         {
             "name": metric.name,
             "kind": metric.kind.value,
@@ -40,11 +40,11 @@ def as_json(view: View) -> str:
     problems = [{"source": each.source, "reason": each.reason, "fix": each.fix} for each in view.snapshot.problems]
     return json.dumps(
         {
-            "time": when(view.time),
+            "time": timestamp(view.time),
             "host": socket.gethostname(),
             "window": round(view.window, 3),
             "pid": view.pid,
-            "metrics": numbers,
+            "metrics": metrics,
             "problems": problems,
             "missing": list(view.unsupported),
         }
@@ -52,12 +52,12 @@ def as_json(view: View) -> str:
 
 
 def as_csv(view: View, header: bool) -> str:
-    """One line per number, in the columns of :data:`HEADER`; attributes are ``name=value``, joined by semicolons."""
+    """One line per value, in the columns of :data:`HEADER`; attributes are ``name=value``, joined by semicolons."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     if header:
         writer.writerow(HEADER)
-    time, host = when(view.time), socket.gethostname()
+    time, host = timestamp(view.time), socket.gethostname()
     for metric, points in view.rows():
         for value, attributes in points:
             writer.writerow((time, host, metric.name, metric.kind.value, metric.unit, _pairs(attributes), value))
@@ -69,7 +69,7 @@ def _pairs(attributes: Attributes) -> str:
 
 
 def as_otlp(data: MetricsData) -> str:
-    """What OTLP over HTTP sends in its JSON encoding: enumerations as numbers, 64-bit integers as text."""
+    """An export request in OTLP's JSON encoding: enumerations as numbers, 64-bit integers as strings."""
     from google.protobuf.json_format import MessageToDict
     from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
 

@@ -1,4 +1,4 @@
-"""What the commands say on stderr: sentences, never tracebacks, and nothing again and again."""
+"""Messages on stderr: sentences, no tracebacks, and none repeated at every export."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-_QUIET = 60.0
-"""Seconds between two messages of the SDK, which says at every export that it cannot deliver."""
+_SDK_INTERVAL = 60.0
+"""Seconds between two messages of the SDK, which logs a failed export each time."""
 
 
-class Mistake(Exception):  # noqa: N818 - it is the user's, and no error of ours
-    """Something that the user has to change, in a sentence that says what to do."""
+class Mistake(Exception):  # noqa: N818 - the user's, not ours
+    """What the user has to change, in a sentence."""
 
     def __init__(self, sentence: str, status: int = 2) -> None:
         super().__init__(sentence)
@@ -23,9 +23,9 @@ class Mistake(Exception):  # noqa: N818 - it is the user's, and no error of ours
 
 
 def say(sentence: str) -> None:
-    """Say something beside the output: in one line, on a terminal in as many as it takes."""
+    """Print a sentence to stderr: on a terminal wrapped, else in one line."""
     text = f"otel-hardware: {sentence}"
-    with suppress(OSError, ValueError):  # nobody listens
+    with suppress(OSError, ValueError):  # stderr is closed
         if sys.stderr.isatty():
             text = _wrapped(text)
         print(text, file=sys.stderr, flush=True)  # noqa: T201
@@ -40,10 +40,10 @@ def _wrapped(text: str) -> str:
 
 
 class Messages(logging.Handler):
-    """Log records as sentences; the SDK, which repeats itself at every export, once a minute.
+    """Prints log records as sentences, those of the SDK once a minute at most.
 
     Args:
-        clock: monotonic seconds.
+        clock: Monotonic seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -52,36 +52,36 @@ class Messages(logging.Handler):
         self._quiet_until = 0.0
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Say it, in one line."""
+        """Print the message in one line."""
         if not record.name.startswith("opentelemetry.instrumentation.hardware"):
             now = self._clock()
             if now < self._quiet_until:
                 return
-            self._quiet_until = now + _QUIET
+            self._quiet_until = now + _SDK_INTERVAL
         say(" ".join(record.getMessage().split()))
 
 
 @contextmanager
-def overhear(level: int = logging.WARNING) -> Iterator[list[str]]:
-    """Keep what OpenTelemetry and this package log, as long as the block lasts, instead of saying it."""
-    said: list[str] = []
+def collected_logs(level: int = logging.WARNING) -> Iterator[list[str]]:
+    """Collect what OpenTelemetry and this package log while the block lasts, instead of printing it."""
+    messages: list[str] = []
 
-    class Ear(logging.Handler):
+    class Collector(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            said.append(" ".join(record.getMessage().split()))
+            messages.append(" ".join(record.getMessage().split()))
 
     logger = logging.getLogger("opentelemetry")
     handlers, propagate = logger.handlers[:], logger.propagate
-    logger.handlers[:], logger.propagate = [Ear(level)], False
+    logger.handlers[:], logger.propagate = [Collector(level)], False
     try:
-        yield said
+        yield messages
     finally:
         logger.handlers[:], logger.propagate = handlers, propagate
 
 
 @contextmanager
-def listen() -> Iterator[Messages]:
-    """Say what OpenTelemetry and this package log, as long as the block lasts."""
+def printed_logs() -> Iterator[Messages]:
+    """Print what OpenTelemetry and this package log while the block lasts."""
     logger = logging.getLogger("opentelemetry")
     messages = Messages()
     logger.addHandler(messages)

@@ -1,4 +1,4 @@
-"""``otel-hardware metrics``: the catalogue."""
+"""``otel-hardware metrics``: the catalog."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from opentelemetry.instrumentation.hardware.model import Metric, Scope
 from opentelemetry.instrumentation.hardware.settings import PREFIX
 
 _DESCRIPTION = """\
-The catalogue: every metric that this package can report, on any machine; 'otel-hardware snapshot' shows those
-of this one.
+Lists the catalog: every metric that this package can report on any machine. 'otel-hardware snapshot' shows those of
+this machine.
 
 examples:
   otel-hardware metrics                         every metric, one line each
-  otel-hardware metrics system.cpu.utilization  all about one
-  otel-hardware metrics '*memory*'              all about those that match
-  otel-hardware metrics --default               without opt-in metrics
+  otel-hardware metrics system.cpu.utilization  everything about one
+  otel-hardware metrics '*memory*'              everything about those that match
+  otel-hardware metrics --default               only those reported by default
   otel-hardware metrics --format json           for programs
 
-exit status: 0; 2 where nothing matches.
+exit status: 0; 2 if nothing matches.
 """
 
 
 class Metrics:
-    """The catalogue."""
+    """The catalog."""
 
     name = "metrics"
-    help = "list every metric: name, kind, unit, attributes, source, W&B key"
+    help = "list all metrics: name, kind, unit, attributes, source, W&B keys"
     description = _DESCRIPTION
 
     def arguments(self, parser: argparse.ArgumentParser) -> None:
-        """The flags."""
+        """Add the arguments."""
         parser.add_argument("glob", nargs="?", metavar="NAME", help="a name or a glob, such as 'system.disk.*'")
-        parser.add_argument("--default", action="store_true", help="leave out opt-in metrics")
+        parser.add_argument("--default", action="store_true", help="only metrics that are reported by default")
         parser.add_argument("--format", choices=("table", "json"), default="table", help="default: table")
 
     def run(self, arguments: argparse.Namespace) -> int:
-        """Print."""
+        """Print the catalog."""
         from opentelemetry.instrumentation.hardware.catalog import CATALOG
         from opentelemetry.instrumentation.hardware.wandb.keys import keys_by_metric
 
@@ -51,7 +51,7 @@ class Metrics:
         if arguments.glob is not None:
             rows = [row for row in rows if fnmatchcase(row.name, arguments.glob.lower())]
         if not rows:
-            raise Mistake(f"no metric is called {arguments.glob}; {_near(arguments.glob.lower().strip('*'))}")
+            raise Mistake(f"no metric matches {arguments.glob}; {_suggestion(arguments.glob.lower().strip('*'))}")
         keys = keys_by_metric()
         if arguments.format == "json":
             _print(json.dumps([_object(row, keys.get(row.name, [])) for row in rows], indent=2))
@@ -62,13 +62,13 @@ class Metrics:
         return 0
 
 
-def _near(word: str) -> str:
+def _suggestion(word: str) -> str:
     """What to try instead."""
     from opentelemetry.instrumentation.hardware.catalog import CATALOG
 
     names = [row.name for row in CATALOG]
     if any(word in name for name in names):
-        return f"'*{word}*' finds those that have it in their names"
+        return f"try '*{word}*'"
     alike = get_close_matches(word, names, 3)
     return f"did you mean {' or '.join(alike)}?" if alike else "'otel-hardware metrics' lists them all"
 
@@ -91,7 +91,7 @@ def _object(row: Metric, keys: Sequence[str]) -> dict[str, object]:
 
 
 def how(row: Metric) -> str:
-    """How one gets the row, and more of it."""
+    """Which setting turns the metric or its extra series on."""
     if row.opt_in == "request":
         return f"opt-in: {PREFIX}INCLUDE_METRICS={row.name}"
     if row.opt_in:
@@ -116,7 +116,7 @@ def _overview(rows: Sequence[Metric], keys: Mapping[str, Sequence[str]], width: 
         text = "  ".join(f"{cell:{size}}" for cell, size in zip(cells, sizes)).rstrip()
         yield text if len(text) <= width else text[: width - 1] + "…"
     yield ""
-    yield f"{len(rows)} metrics; 'otel-hardware metrics NAME' tells all about one"
+    yield f"{len(rows)} metrics; 'otel-hardware metrics NAME' describes one"
 
 
 def _details(rows: Sequence[Metric], keys: Mapping[str, Sequence[str]], width: int) -> Iterator[str]:
@@ -147,7 +147,7 @@ def _facts(row: Metric, keys: Sequence[str]) -> dict[str, str]:
         "reported": f"{how(row)}; by {by}",
         "source": row.source,
         "W&B": ", ".join(keys),
-        "name from": "the semantic conventions" if row.standard else "this package; the conventions have none",
+        "name from": "the semantic conventions" if row.standard else "this package",
     }
 
 

@@ -1,4 +1,4 @@
-"""Where metrics go, as the standard ``OTEL_*`` variables say it, and whether somebody is there."""
+"""Where the standard ``OTEL_*`` variables send metrics, and whether that endpoint accepts connections."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 SERVICE: Final = "otel-hardware"
-"""The service name of our own commands, unless the environment says another."""
+"""The service name of these commands, unless the environment sets another."""
 
 _PORTS: Final = {"grpc": 4317, "http/protobuf": 4318}
 _EXPORTERS: Final = {"otlp_proto_grpc": "grpc", "otlp_proto_http": "http/protobuf"}
@@ -19,10 +19,10 @@ class Destination(NamedTuple):
     """Where OTLP metrics go.
 
     Attributes:
-        exporter: the word in ``OTEL_METRICS_EXPORTER`` that chose OTLP.
-        protocol: grpc or http/protobuf, or what the environment says instead.
-        url: the endpoint, as the exporter will use it.
-        variable: which variable set it; "" for the default endpoint.
+        exporter: The word in ``OTEL_METRICS_EXPORTER`` that selects OTLP.
+        protocol: The value of the environment; ``grpc`` and ``http/protobuf`` are valid.
+        url: The endpoint, as the exporter uses it.
+        variable: The variable that set it; "" for the default endpoint.
     """
 
     exporter: str
@@ -32,10 +32,10 @@ class Destination(NamedTuple):
 
     @property
     def address(self) -> tuple[str, int] | None:
-        """Host and port; None where gRPC is given another kind of address, such as ``unix:/run/otlp``.
+        """Host and port; None for a gRPC address of another kind, such as ``unix:/run/otlp``.
 
         Raises:
-            ValueError: where the port is no number.
+            ValueError: The port is not a number.
         """
         url = self.url
         if "://" not in url:
@@ -47,7 +47,7 @@ class Destination(NamedTuple):
 
     @property
     def mismatch(self) -> str:
-        """The classic mistake, in a sentence: one protocol spoken at the other one's port."""
+        """A warning if the port is the usual one of the other protocol; else ""."""
         try:
             _, port = self.address or ("", 0)
         except ValueError:
@@ -55,25 +55,25 @@ class Destination(NamedTuple):
         for other, usual in _PORTS.items():
             if port == usual and other != self.protocol and self.protocol in _PORTS:
                 return (
-                    f"{self.url} is spoken to in {self.protocol}, but port {port} is usually {other}; set "
-                    f"OTEL_EXPORTER_OTLP_PROTOCOL={other}, or take port {_PORTS[self.protocol]}"
+                    f"the protocol for {self.url} is {self.protocol}, but port {port} is usually {other}; set "
+                    f"OTEL_EXPORTER_OTLP_PROTOCOL={other}, or use port {_PORTS[self.protocol]}"
                 )
         return ""
 
 
 def exporters(environ: Mapping[str, str]) -> list[str]:
-    """The words of ``OTEL_METRICS_EXPORTER``; OTLP where it is not set, as our commands and the distro have it."""
+    """The words of ``OTEL_METRICS_EXPORTER``; without it OTLP, like the distro."""
     words = [word.strip() for word in (environ.get("OTEL_METRICS_EXPORTER") or "otlp").split(",")]
     return [word for word in words if word and word.lower() != "none"]
 
 
 def destination(environ: Mapping[str, str]) -> Destination | None:
-    """Where the environment sends OTLP metrics; None where it does not."""
+    """Where the environment sends OTLP metrics; None if it uses another exporter."""
     chosen = next((word for word in exporters(environ) if word == "otlp" or word in _EXPORTERS), None)
     if chosen is None:
         return None
-    said = _first(environ, "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")[1]
-    protocol = _EXPORTERS.get(chosen) or said or "grpc"
+    setting = _first(environ, "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")[1]
+    protocol = _EXPORTERS.get(chosen) or setting or "grpc"
     variable, url = _first(environ, "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
     if protocol == "http/protobuf" and variable == "OTEL_EXPORTER_OTLP_ENDPOINT":
         url = url.rstrip("/") + "/v1/metrics"
@@ -86,18 +86,18 @@ def _first(environ: Mapping[str, str], *names: str) -> tuple[str, str]:
     return next(((name, value) for name in names if (value := environ.get(name, "").strip())), ("", ""))
 
 
-def silence(where: Destination, seconds: float = 2.0) -> str:
-    """Why nobody answers there; "" where a TCP connection opens, and where only the exporter can tell (a proxy)."""
+def connection_error(where: Destination, seconds: float = 2.0) -> str:
+    """Why a TCP connection fails; "" if it opens, or if only the exporter can tell (proxy, other address)."""
     try:
         address = where.address
     except ValueError:
-        return "that is no address; it takes one such as http://collector:4317"
+        return "it is not a valid address, such as http://collector:4317"
     if address is None or (where.variable and _is_proxied(where.url, address[0])):
         return ""
     try:
         socket.create_connection(address, seconds).close()
     except OSError as error:
-        return "no answer in time" if isinstance(error, TimeoutError) else (error.strerror or str(error)).lower()
+        return "connection timed out" if isinstance(error, TimeoutError) else (error.strerror or str(error)).lower()
     return ""
 
 
@@ -107,12 +107,12 @@ def _is_proxied(url: str, host: str) -> bool:
     return bool((urlsplit(url).scheme or "http") in getproxies() and not proxy_bypass(host))
 
 
-def prepare(environ: MutableMapping[str, str], interval: float | None) -> None:
-    """Fill in what the user left open, for a program of our own: metrics alone, this host's name, a service name.
+def set_defaults(environ: MutableMapping[str, str], interval: float | None) -> None:
+    """Set what the user left open: no traces and logs, ``host.name``, a service name, an interval of 15 s.
 
     Args:
-        environ: where the SDK will look.
-        interval: seconds between exports that the user asked for on the command line.
+        environ: The environment that the SDK reads.
+        interval: Seconds between exports, from the command line.
     """
     environ.setdefault("OTEL_TRACES_EXPORTER", "none")
     environ.setdefault("OTEL_LOGS_EXPORTER", "none")
@@ -129,17 +129,17 @@ def prepare(environ: MutableMapping[str, str], interval: float | None) -> None:
 
 
 def configure() -> None:
-    """Set the SDK up by the environment, as ``opentelemetry-instrument`` does with a distro.
+    """Configure the SDK from the environment, as ``opentelemetry-instrument`` does with a distro.
 
     Raises:
-        Mistake: where the environment asks for what there is not.
+        Mistake: The SDK rejects the configuration.
     """
     from opentelemetry.sdk._configuration import _OTelSDKConfigurator
 
     from opentelemetry.instrumentation.hardware.cli.messages import Mistake
 
     class Configurator(_OTelSDKConfigurator):
-        """The SDK's own, which is not to be used by itself."""
+        """The SDK's configurator is abstract."""
 
     try:
         Configurator().configure()  # type: ignore[no-untyped-call]
@@ -149,4 +149,4 @@ def configure() -> None:
         }
         shown = ", ".join(f"{name}={value}" for name, value in sorted(metrics.items()) if "HEADERS" not in name)
         reason = " ".join(str(error).split())
-        raise Mistake(f"the SDK does not take this configuration: {reason} ({shown})") from None
+        raise Mistake(f"the SDK rejects this configuration: {reason} ({shown})") from None

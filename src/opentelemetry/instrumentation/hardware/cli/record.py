@@ -1,4 +1,4 @@
-"""``otel-hardware record``: write a source's drivers down, to be read again somewhere else."""
+"""``otel-hardware record``: records what the drivers of a source return, for tests and bug reports."""
 
 from __future__ import annotations
 
@@ -12,32 +12,30 @@ from dataclasses import fields
 from typing import TextIO
 
 from opentelemetry.instrumentation.hardware.cli import settings
-from opentelemetry.instrumentation.hardware.cli.interrupt import gentle
+from opentelemetry.instrumentation.hardware.cli.interrupt import interruptible
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
-from opentelemetry.instrumentation.hardware.drivers import Drivers
-from opentelemetry.instrumentation.hardware.drivers import capture as replay
+from opentelemetry.instrumentation.hardware.drivers import Drivers, capture
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source, SourceContext, discover
 
-_ELSEWHERE = ("sources", "sample_interval", "counter_origin")
-"""Settings that a source does not see."""
+_UNRELATED = ("sources", "sample_interval", "counter_origin")
+"""Settings that do not concern a source."""
 
 
 class Record:
-    """Reads one source a few times and keeps every answer of its drivers as a capture."""
+    """Reads one source several times and writes a capture."""
 
     name = "record"
-    help = "write down what a source's drivers answer on this machine"
+    help = "record what the drivers of a source return on this machine"
     description = """\
-Opens one source, reads it a few times, and writes every question to its drivers and every
-answer as lines of JSON: the kernel's files as they were, the replies of libraries and tools.
+Opens one source, reads it several times, and writes every call of its drivers and the result
+as lines of JSON: contents of the kernel's files, results of libraries, output of tools.
 
-Such a capture, with the numbers that should come of it, is how a machine becomes a test of
-this package, and the best thing to send with a report of a wrong or missing number. It holds
-what the source reads and nothing else; for file systems, containers and processes that
-includes mounts and the names of control groups. Look at it before you give it away: --hide
-takes words out.
+Attach such a capture to a report about a wrong or missing value: it becomes a test of this
+package. It contains what the source reads and nothing else. For file systems, containers and
+processes this includes mounts and names of control groups. Check it before you publish it, and
+replace words with --hide.
 
 examples:
   otel-hardware record host --output host.jsonl
@@ -45,32 +43,36 @@ examples:
   otel-hardware record container --hide "$(hostname)" --hide customer
   otel-hardware record process --pid 4242
 
-The exit status is 0; 1 where the source has nothing to read here, which the capture then
-shows; 2 where a flag or the file to write makes no sense."""
+exit status: 0; 1 if the source is not available, which the capture then shows; 2 for wrong
+arguments or a file that cannot be written."""
 
     def arguments(self, parser: argparse.ArgumentParser) -> None:
-        """The source to read, how often, and where to."""
+        """Add the source and the flags."""
         parser.usage = "otel-hardware record SOURCE [flags]"
         parser.add_argument("source", metavar="SOURCE", help=f"one of {', '.join(discover())}")
-        parser.add_argument("--ticks", type=_count, default=3, metavar="N", help="how many times to read it (3)")
+        parser.add_argument("--ticks", type=_count, default=3, metavar="N", help="number of readings; default: 3")
         parser.add_argument(
-            "--interval", type=settings.seconds, default=2.0, metavar="SECONDS", help="between two readings (2)"
+            "--interval",
+            type=settings.seconds,
+            default=2.0,
+            metavar="SECONDS",
+            help="time between two readings; default: 2",
         )
-        parser.add_argument("--output", metavar="FILE", help="where to write it (standard output)")
-        parser.add_argument("--pid", metavar="PID", help="the process that process and container are about (this one)")
+        parser.add_argument("--output", metavar="FILE", help="file to write; default: standard output")
+        parser.add_argument("--pid", metavar="PID", help="process to observe; default: this command")
         parser.add_argument(
-            "--hide", action="append", default=[], metavar="WORD", help="write xxxx for this word; may be repeated"
+            "--hide", action="append", default=[], metavar="WORD", help="replace this word with x; may be repeated"
         )
-        settings.add(parser, but=_ELSEWHERE)
+        settings.add(parser, but=_UNRELATED)
 
     def run(self, arguments: argparse.Namespace) -> int:
         """Write the capture."""
         load = discover().get(arguments.source)
         if load is None:
-            raise Mistake(f"there is no source {arguments.source}; the sources are {', '.join(discover())}")
+            raise Mistake(f"unknown source {arguments.source}; the sources are {', '.join(discover())}")
         make = load()
         try:
-            with gentle(), _place(arguments.output) as output:
+            with interruptible(), _output(arguments.output) as output:
                 _record(make, output, arguments)
         except Unavailable as gone:
             say(f"{arguments.source}: {gone.reason}" + (f" ({gone.fix})" if gone.fix else ""))
@@ -80,17 +82,17 @@ shows; 2 where a flag or the file to write makes no sense."""
 
 def _count(text: str) -> int:
     if not text.isdigit() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not understood: it takes a number from 1 on")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive integer")
     return int(text)
 
 
-def _place(path: str | None) -> AbstractContextManager[TextIO]:
+def _output(path: str | None) -> AbstractContextManager[TextIO]:
     if path is None:
         return nullcontext(sys.stdout)
     try:
         return open(path, "w", encoding="utf-8")
     except OSError as error:
-        raise Mistake(f"{path} cannot be written: {error.strerror}; --output takes the name of a file") from None
+        raise Mistake(f"{path} cannot be written: {error.strerror}") from None
 
 
 def _record(make: type[Source], output: TextIO, arguments: argparse.Namespace) -> None:
@@ -102,7 +104,7 @@ def _record(make: type[Source], output: TextIO, arguments: argparse.Namespace) -
             text = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", "x" * len(word), text)
         return text
 
-    drivers = replay.Record(Drivers(), output, arguments.source, _header(config, pid), mask)
+    drivers = capture.Record(Drivers(), output, arguments.source, _header(config, pid), mask)
     source = make(SourceContext(config, drivers, pid))
     try:
         source.open()
@@ -118,7 +120,7 @@ def _record(make: type[Source], output: TextIO, arguments: argparse.Namespace) -
 
 
 def _header(config: Config, pid: int) -> dict[str, object]:
-    """What a replay has to know besides the answers: the settings, and whose numbers these are."""
+    """What a replay needs besides the results: the settings and the PID."""
     chosen = {setting.name: getattr(config, setting.name) for setting in fields(config)}
-    said = {name: value for name, value in chosen.items() if value is not None and name not in _ELSEWHERE}
-    return ({"settings": said} if said else {}) | ({"pid": pid} if pid != os.getpid() else {})
+    given = {name: value for name, value in chosen.items() if value is not None and name not in _UNRELATED}
+    return ({"settings": given} if given else {}) | ({"pid": pid} if pid != os.getpid() else {})

@@ -1,30 +1,61 @@
-"""The settings as flags of a command: every one that ``OTEL_PYTHON_HARDWARE_<NAME>`` knows, in the same words."""
+"""The settings as flags: the same words and values as ``OTEL_PYTHON_HARDWARE_<NAME>``."""
 
 from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, Final
 
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config, unmatched
 
+_COMMON: Final = ("sources", "devices", "detail")
+"""The settings that ``--help`` shows; ``--help-settings`` shows all."""
+
 
 def add(parser: argparse.ArgumentParser, but: Collection[str] = ()) -> None:
-    """Add a flag for each setting but these, which mean nothing to the command."""
-    group = parser.add_argument_group("settings", f"the same as {PREFIX}<NAME> in the environment; a flag wins")
+    """Add a flag for each setting, except those that have no effect on the command."""
+    group = parser.add_argument_group("settings", f"A flag overrides the variable {PREFIX}<NAME>.")
+    _add_flags(group, but, _COMMON)
+    group.add_argument("--help-settings", action=_HelpSettings, but=but, help="show the flags of all settings and exit")
+
+
+class _HelpSettings(argparse.Action):
+    """Prints the flags of all settings."""
+
+    def __init__(self, *, but: Collection[str], **options: Any) -> None:
+        super().__init__(nargs=0, **{**options, "dest": argparse.SUPPRESS})
+        self._but = but
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        """Print them and exit."""
+        shown = argparse.ArgumentParser(usage=argparse.SUPPRESS, add_help=False)
+        names = [setting.name for setting in fields(Config)]
+        _add_flags(shown.add_argument_group(f"settings of {parser.prog}"), self._but, names)
+        shown.print_help()
+        parser.exit()
+
+
+def _add_flags(group: argparse._ArgumentGroup, but: Collection[str], shown: Collection[str]) -> None:
     for setting in fields(Config):
         if setting.name in but:
             continue
         facts = setting.metadata
         read = _sources if setting.name == "sources" else facts["read"]
+        text = f"{facts['help']} Takes {facts['form']}; default: {facts['default']}."
         group.add_argument(
             "--" + setting.name.replace("_", "-"),
-            type=_reader(read, facts["form"]),
+            type=_parser(read, facts["form"]),
             metavar=setting.name.rpartition("_")[2].upper(),
-            help=f"{facts['help']} Takes {facts['form']}; default: {facts['default']}.",
+            help=text if setting.name in shown else argparse.SUPPRESS,
         )
 
 
@@ -32,7 +63,7 @@ def _sources(value: object) -> list[str]:
     """The words of ``--sources``.
 
     Raises:
-        ValueError: for one that names no source; in the environment it costs a warning.
+        ValueError: A word is not a source. In the environment it only causes a warning.
     """
     from opentelemetry.instrumentation.hardware.sources import discover
 
@@ -41,54 +72,54 @@ def _sources(value: object) -> list[str]:
     known = [*discover(), "auto"]
     for word in words:
         if word.removeprefix("-") not in known:
-            raise ValueError(f"there is no source {word.removeprefix('-')}; the sources are {', '.join(known[:-1])}")
+            raise ValueError(f"unknown source {word.removeprefix('-')}; the sources are {', '.join(known[:-1])}")
     return words
 
 
-def _reader(read: Callable[[object], Any], form: str) -> Callable[[str], Any]:
+def _parser(read: Callable[[object], Any], form: str) -> Callable[[str], Any]:
     def value(text: str) -> Any:
         try:
             return read(text)
         except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error) or f"{text!r} is not understood: it takes {form}") from None
+            raise argparse.ArgumentTypeError(str(error) or f"{text!r} is not {form}") from None
 
     return value
 
 
 def config(arguments: argparse.Namespace) -> Config:
-    """The settings of the flags and, below them, of the environment.
+    """The settings of the flags; where a flag is missing, of the environment.
 
     Raises:
-        Mistake: a flag names a metric that does not exist.
+        Mistake: A flag names a metric that does not exist.
     """
     endpoints = getattr(arguments, "openmetrics", None) or os.environ.get(f"{PREFIX}OPENMETRICS")
     for name in ("include_metrics", "exclude_metrics"):
-        idle = unmatched(getattr(arguments, name, None) or (), endpoints)
-        if idle:
+        unknown = unmatched(getattr(arguments, name, None) or (), endpoints)
+        if unknown:
             flag = "--" + name.replace("_", "-")
-            raise Mistake(f"{flag}: no metric matches {', '.join(idle)}; 'otel-hardware metrics' lists all metrics")
+            raise Mistake(f"{flag}: no metric matches {', '.join(unknown)}; 'otel-hardware metrics' lists all metrics")
     return Config.read({setting.name: getattr(arguments, setting.name, None) for setting in fields(Config)})
 
 
 def seconds(text: str) -> float:
-    """A span of time given by hand."""
+    """The value of a flag in seconds."""
     try:
         value = float(text.removesuffix("s"))
     except ValueError:
         value = -1.0
     if not 0 < value <= 86400 * 366:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time: it takes seconds, such as 15 or 0.5")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, such as 15 or 0.5")
     return value
 
 
 def pid(text: str) -> int:
-    """The pid of a process that runs.
+    """The PID of a running process.
 
     Raises:
-        Mistake: where there is none.
+        Mistake: There is no such process.
     """
     from opentelemetry.instrumentation.hardware.pipeline.reporter import born
 
     if not text.isdecimal() or born(int(text)) is None:
-        raise Mistake(f"there is no process {text}; --pid takes the number of one that runs, such as {os.getpid()}")
+        raise Mistake(f"there is no process {text}; --pid takes the PID of a running process, such as {os.getpid()}")
     return int(text)

@@ -1,4 +1,4 @@
-"""Signals as something to wait for, with a deadline: nothing happens inside a handler, and none is lost."""
+"""Waiting for signals with a timeout. Handlers do nothing, and no signal is lost."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from typing import Any
 
 
 def _known(*names: str) -> tuple[int, ...]:
-    """Those of the signals that this system has."""
+    """The signals that this system has."""
     return tuple(number for name in names if (number := getattr(signal, name, None)) is not None)
 
 
 ENDING = _known("SIGINT", "SIGTERM", "SIGHUP")
 """Signals that ask a program to end."""
 
-MEANT = (*ENDING, *_known("SIGQUIT", "SIGUSR1", "SIGUSR2"))
-"""Signals that mean something to a program: a scheduler has it write a checkpoint, a user wants its stacks."""
+FORWARDED = (*ENDING, *_known("SIGQUIT", "SIGUSR1", "SIGUSR2"))
+"""Signals that are forwarded to a program: schedulers and users send them to request a checkpoint or a stack dump."""
 
-KEYS = _known("SIGINT", "SIGQUIT")
-"""Signals that a terminal sends to all in the foreground."""
+KEYBOARD = _known("SIGINT", "SIGQUIT")
+"""Signals that a terminal sends to all foreground processes."""
 
 CHILD: int = getattr(signal, "SIGCHLD", 0)
-"""Says that a child ended; 0 where there is no such signal."""
+"""A child has ended; 0 if the system has no such signal."""
 
 
 class Signals:
-    """Catches signals while its block lasts. Only for the main thread.
+    """Catches signals while its block lasts. To be used in the main thread.
 
     Args:
-        numbers: which signals.
-        even_ignored: also those that we were started with ignored; ``nohup`` does that, and shells to commands in the
-            background.
+        numbers: The signals.
+        even_ignored: Whether to catch signals that were ignored at start, as by ``nohup`` and for background commands
+            of a shell.
     """
 
     def __init__(self, numbers: Iterable[int], even_ignored: bool = False) -> None:
@@ -48,7 +48,7 @@ class Signals:
         self._write.setblocking(False)
         self._before = signal.set_wakeup_fd(self._write.fileno(), warn_on_full_buffer=False)
         for number in self._numbers:
-            self._old[number] = signal.signal(number, _noted)
+            self._old[number] = signal.signal(number, _ignored)
         return self
 
     def __exit__(
@@ -61,7 +61,7 @@ class Signals:
         self._write.close()
 
     def wait(self, seconds: float | None = None) -> int:
-        """Wait for the next signal, at most so long; 0 where none came."""
+        """Wait for the next signal; 0 after the timeout."""
         deadline = None if seconds is None else time.monotonic() + seconds
         while True:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
@@ -73,5 +73,5 @@ class Signals:
                 return number
 
 
-def _noted(number: int, frame: FrameType | None) -> None:
-    """The interpreter has written the number into the socket already."""
+def _ignored(number: int, frame: FrameType | None) -> None:
+    """Do nothing: the interpreter has written the number into the socket already."""

@@ -1,4 +1,4 @@
-"""``otel-hardware snapshot``: all numbers of this machine, once or again and again."""
+"""``otel-hardware snapshot``: all values of this machine, once or repeatedly."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from opentelemetry.instrumentation.hardware.cli import settings
-from opentelemetry.instrumentation.hardware.cli.interrupt import gentle
+from opentelemetry.instrumentation.hardware.cli.interrupt import interruptible
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
 from opentelemetry.instrumentation.hardware.cli.settings import seconds
 
@@ -19,43 +20,43 @@ if TYPE_CHECKING:
     from opentelemetry.instrumentation.hardware.settings import Config
 
 _DESCRIPTION = """\
-Reads everything, waits for the window, reads again, and prints the numbers. Counters are totals since boot or
-since the process began; shares, means and rates (+) are those of the window.
+Reads all sources, waits for the window, reads them again, and prints the values. Counters are totals since boot or
+process start. Means, ratios and rates (+) cover the window.
 
 examples:
-  otel-hardware snapshot                               a table of everything
+  otel-hardware snapshot                               a table of all values
   otel-hardware snapshot --watch                       redrawn every two seconds
-  otel-hardware snapshot --pid 4242 --sources process  one process and its tree
-  otel-hardware snapshot --format csv --every 10 >> numbers.csv
+  otel-hardware snapshot --pid 4242 --sources process  one process and its descendants
+  otel-hardware snapshot --format csv --every 10 >> values.csv
   otel-hardware snapshot --format wandb --every 15
   otel-hardware snapshot --format otlp-json | curl -d @- \\
       -H 'Content-Type: application/json' http://localhost:4318/v1/metrics
 
 formats:
-  table      for people; what this machine does not say stands below, with why
+  table      for people, with the reasons for missing values at the end
   json       one object per moment: time, host, window, pid, problems, missing,
              and metrics, each with name, kind, unit, attributes, value
-  csv        one line per number, under a header
-  wandb      one object per moment: _timestamp, _runtime, and the keys as W&B's
-             pages have them (cpu, proc.memory.rssMB, gpu.0.powerWatts ...;
-             W&B's own history export writes "system." before each)
-  otlp-json  one ExportMetricsServiceRequest per moment, as OTLP/HTTP takes it
+  csv        one line per value, under a header
+  wandb      one object per moment: _timestamp, _runtime, and the keys of W&B's
+             system metrics (cpu, proc.memory.rssMB, gpu.0.powerWatts ...).
+             W&B's own history export adds "system." before each key.
+  otlp-json  one ExportMetricsServiceRequest per moment, in OTLP/HTTP's JSON
 
-exit status: 0; 2 for a mistake in the arguments; 130 when interrupted before there was anything to print.
+exit status: 0; 2 for wrong arguments; 130 if interrupted before anything was printed.
 """
 
-_WATCH = 2.0
+_WATCH_INTERVAL = 2.0
 
 
 class Snapshot:
-    """All numbers, now."""
+    """All values, now."""
 
     name = "snapshot"
-    help = "print all numbers now: a table, JSON, CSV, W&B's keys, OTLP"
+    help = "print all values now, as a table, JSON, CSV, W&B keys or OTLP"
     description = _DESCRIPTION
 
     def arguments(self, parser: argparse.ArgumentParser) -> None:
-        """The flags."""
+        """Add the flags."""
         parser.usage = "otel-hardware snapshot [flags]"
         parser.add_argument(
             "--format", choices=("table", "json", "csv", "wandb", "otlp-json"), default="table", help="default: table"
@@ -64,29 +65,33 @@ class Snapshot:
             "--window",
             type=seconds,
             metavar="SECONDS",
-            help="time between the two readings that shares and rates are made of; default: 1",
+            help="time between the two readings, which means and rates cover; default: 1",
         )
-        parser.add_argument("--every", type=seconds, metavar="SECONDS", help="again and again, until Ctrl-C")
+        parser.add_argument("--every", type=seconds, metavar="SECONDS", help="repeat at this interval, until Ctrl-C")
         parser.add_argument(
-            "--watch", action="store_true", help="redraw the table in place, every 2 seconds if --every does not say"
+            "--watch", action="store_true", help="redraw the table in place, every 2 seconds unless --every is given"
         )
-        parser.add_argument("--count", type=_count, metavar="N", help="stop after so many")
-        parser.add_argument("--pid", metavar="PID", help="the process to look at; default: this command itself")
+        parser.add_argument("--count", type=_count, metavar="N", help="stop after N moments")
+        parser.add_argument(
+            "--pid", metavar="PID", help="add the metrics of this process; for wandb the default is this command itself"
+        )
         settings.add(parser)
 
     def run(self, arguments: argparse.Namespace) -> int:
-        """Print."""
+        """Print the values."""
         if arguments.watch and arguments.format != "table":
-            raise Mistake("--watch draws tables; for the other formats take --every")
+            raise Mistake("--watch redraws a table; for the other formats use --every")
         if arguments.watch and arguments.every is None:
-            arguments.every = _WATCH
+            arguments.every = _WATCH_INTERVAL
         if arguments.count and arguments.count > 1 and arguments.every is None:
-            raise Mistake("--count takes --every, the seconds between two of them")
-        pid = os.getpid() if arguments.pid is None else settings.pid(arguments.pid)
+            raise Mistake("--count needs --every, the seconds between two moments")
         config = settings.config(arguments)
-        printers = {"wandb": _rows, "otlp-json": _requests}
+        pid = os.getpid() if arguments.pid is None else settings.pid(arguments.pid)
+        if arguments.pid is None and "process" not in (config.sources or ()):
+            config = replace(config, sources=[*(config.sources or ()), "-process"])  # it would be this command itself
+        printers = {"wandb": _print_wandb_rows, "otlp-json": _print_otlp_requests}
         try:
-            printers.get(arguments.format, _views)(arguments, config, pid)
+            printers.get(arguments.format, _print_views)(arguments, config, pid)
         except KeyboardInterrupt:
             if arguments.every is None:
                 raise
@@ -95,16 +100,16 @@ class Snapshot:
 
 def _count(text: str) -> int:
     if not text.isdigit() or text == "0":
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of times; it takes 1, 2, 3 …")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive integer")
     return int(text)
 
 
 def _moments(arguments: argparse.Namespace) -> Iterator[int]:
-    """Wait for each moment that is to be printed, and number them from 0."""
+    """Wait for each moment to print, and yield its number, from 0."""
     number = 0
     due = time.monotonic()
     count = arguments.count or (1 if arguments.every is None else None)
-    with gentle():
+    with interruptible():
         while count is None or number < count:
             first = arguments.window or min(1.0, arguments.every or 1.0)
             due = max(due + (arguments.every if number else first), time.monotonic())
@@ -114,7 +119,7 @@ def _moments(arguments: argparse.Namespace) -> Iterator[int]:
 
 
 def _session(arguments: argparse.Namespace, config: Config, pid: int) -> Session:
-    """A session of our own: other programs of a job do not keep it from looking at the host."""
+    """A session that reports the host even within a job that has a reporter already."""
     from opentelemetry.instrumentation.hardware.pipeline.session import Session
 
     return Session(
@@ -122,7 +127,7 @@ def _session(arguments: argparse.Namespace, config: Config, pid: int) -> Session
     )
 
 
-def _views(arguments: argparse.Namespace, config: Config, pid: int) -> None:
+def _print_views(arguments: argparse.Namespace, config: Config, pid: int) -> None:
     from opentelemetry.instrumentation.hardware.cli.lines import as_csv, as_json
     from opentelemetry.instrumentation.hardware.cli.screen import Screen
     from opentelemetry.instrumentation.hardware.cli.view import Viewer
@@ -133,7 +138,7 @@ def _views(arguments: argparse.Namespace, config: Config, pid: int) -> None:
         viewer = Viewer(session, pid)
         with Screen(sys.stdout, arguments.watch) as screen:
             for number in _moments(arguments):
-                view = viewer.look()
+                view = viewer.collect()
                 if arguments.format == "table":
                     screen.show(view)
                     continue
@@ -145,7 +150,7 @@ def _views(arguments: argparse.Namespace, config: Config, pid: int) -> None:
         session.close()
 
 
-def _rows(arguments: argparse.Namespace, config: Config, pid: int) -> None:
+def _print_wandb_rows(arguments: argparse.Namespace, config: Config, pid: int) -> None:
     import json
 
     from opentelemetry.instrumentation.hardware.wandb.keys import Rows
@@ -161,16 +166,16 @@ def _rows(arguments: argparse.Namespace, config: Config, pid: int) -> None:
         rows.close()
 
 
-def _requests(arguments: argparse.Namespace, config: Config, pid: int) -> None:
+def _print_otlp_requests(arguments: argparse.Namespace, config: Config, pid: int) -> None:
     from opentelemetry.sdk.metrics import MeterProvider
     from opentelemetry.sdk.metrics.export import InMemoryMetricReader
     from opentelemetry.sdk.resources import Resource
 
     from opentelemetry.instrumentation.hardware.cli.lines import as_otlp
-    from opentelemetry.instrumentation.hardware.cli.otlp import prepare
+    from opentelemetry.instrumentation.hardware.cli.otlp import set_defaults
     from opentelemetry.instrumentation.hardware.instrumentor import HardwareInstrumentor
 
-    prepare(os.environ, arguments.every)
+    set_defaults(os.environ, arguments.every)
     session = _session(arguments, config, pid)
     reader = InMemoryMetricReader()
     provider = MeterProvider([reader], Resource.create(), shutdown_on_exit=False)

@@ -1,88 +1,75 @@
-"""View: all numbers of one moment, with what a person wants beside them: rates, and what is missing and why."""
+"""View: the values of one moment, with rates of counters and reasons for what is missing."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
-from opentelemetry.instrumentation.hardware.catalog import CATALOG, HW_GPU_INFO, HW_ID
-from opentelemetry.instrumentation.hardware.model import Attributes, Kind, Metric, Number, Snapshot
+from opentelemetry.instrumentation.hardware.catalog import CATALOG, HW_ID, HW_NAME
+from opentelemetry.instrumentation.hardware.model import Attributes, Kind, Metric, Number, Series, Snapshot
 from opentelemetry.instrumentation.hardware.pipeline.collector import Marks
 from opentelemetry.instrumentation.hardware.pipeline.runner import State
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 
 _FIRST, _NEXT = 2.0, 0.5
-"""Seconds that the first and every further reading may take; a source that hangs is then shown as what it is."""
-
-Line: TypeAlias = "tuple[Metric, frozenset[tuple[str, str | int]]]"
+"""Seconds to wait for the first and each further reading. A source that takes longer is shown as hung."""
 
 
 class View(NamedTuple):
-    """What was seen.
+    """The values of one moment.
 
     Attributes:
         time: Unix seconds.
-        window: seconds that means, shares and rates are about.
-        snapshot: the numbers.
-        rates: of each counter that moved, its increase per second.
-        unsupported: what this machine does not say and what fails, a sentence each.
-        pid: the observed process.
+        window: Seconds that means and rates cover.
+        snapshot: The values.
+        rates: The increase per second of each counter that increased.
+        unsupported: What is missing and why, a sentence each.
+        pid: The observed process.
+        names: The name of each device by its ``hw.id``.
     """
 
     time: float
     window: float
     snapshot: Snapshot
-    rates: Mapping[Line, float]
+    rates: Mapping[Series, float]
     unsupported: tuple[str, ...]
     pid: int
+    names: Mapping[str, str]
 
-    def of_process(self) -> View:
-        """The same with the numbers of the process alone, what the GPUs are that it uses, and why it says nothing."""
-        values = self.snapshot.values
-        kept = {metric: points for metric, points in values.items() if metric.name.startswith("process.")}
-        used = {attributes[HW_ID] for points in kept.values() for _, attributes in points if HW_ID in attributes}
-        gpus = [point for point in values.get(HW_GPU_INFO, ()) if point[1][HW_ID] in used]
-        missing = tuple(sentence for sentence in self.unsupported if sentence.startswith("process: "))
-        return self._replace(snapshot=Snapshot({HW_GPU_INFO: gpus, **kept} if gpus else kept), unsupported=missing)
+    def points(self, metric: Metric) -> Sequence[tuple[Number, Attributes]]:
+        """The series of a metric."""
+        return self.snapshot.values.get(metric, ())
 
     def rows(self) -> list[tuple[Metric, list[tuple[Number, Attributes]]]]:
-        """The metrics in the order of the catalogue, others behind."""
+        """The metrics in the order of the catalog, scraped ones last."""
         order = {metric: at for at, metric in enumerate(CATALOG)}
         return sorted(self.snapshot.values.items(), key=lambda row: order.get(row[0], len(order)))
 
+    def of_process(self) -> View:
+        """The same with the metrics of the process only."""
+        kept = {metric: points for metric, points in self.snapshot.values.items() if _is_of_process(metric)}
+        missing = tuple(sentence for sentence in self.unsupported if sentence.startswith("process"))
+        return self._replace(snapshot=Snapshot(kept), unsupported=missing)
 
-def line(metric: Metric, attributes: Attributes) -> Line:
-    """What tells a series from all others."""
-    return metric, frozenset(attributes.items())
+    def of_host(self) -> View:
+        """The same without the metrics of the process itself; what processes use of devices stays."""
+        values = self.snapshot.values.items()
+        kept = {metric: points for metric, points in values if not _is_of_process(metric) or HW_ID in metric.attributes}
+        return self._replace(snapshot=self.snapshot._replace(values=kept))
 
 
-def told(sentence: str, most: int) -> tuple[str, str]:
-    """What is missing and why, as a subject and what is said of it.
-
-    Args:
-        sentence: as sources say it: ``rows of devices: reason``.
-        most: letters that a subject may have. A longer list of rows stands behind the reason, and its devices, where
-            they are named, are the subject; else there is none.
-    """
-    subject, _, why = sentence.partition(": ")
-    if why and len(subject) <= most:
-        return subject, why
-    if not why or not subject.startswith(("hw.", "process.", "system.")):
-        return "", sentence
-    rows, _, devices = subject.rpartition(" of ")
-    short = len(devices) <= most
-    where = f"{devices}: " if rows and not short else ""
-    return devices if rows and short else "", f"{where}{why}: {rows or subject}"
+def _is_of_process(metric: Metric) -> bool:
+    return metric.name.startswith("process.")
 
 
 class Viewer:
-    """Looks at a Session now and then; each look is about the time since the one before.
+    """Collects the values of a session. Each collection covers the time since the one before.
 
     Args:
-        session: a started session. Its other readers are not disturbed.
-        pid: the process that the session observes.
+        session: A started session. Other readers are not affected.
+        pid: The process that the session observes.
     """
 
     def __init__(self, session: Session, pid: int) -> None:
@@ -92,18 +79,36 @@ class Viewer:
         session.read_now(_FIRST)
         self._before = session.collector.collect(self._marks)
 
-    def look(self) -> View:
-        """Read everything once more and see."""
+    def collect(self) -> View:
+        """Read all sources and return the values."""
         self._session.read_now(_NEXT)
         snapshot = self._session.collector.collect(self._marks)
-        self.stay()
+        self.keep_sampling()
         before, self._before = self._before, snapshot
         elapsed = _elapsed(before, snapshot)
-        return View(time.time(), elapsed, snapshot, _rates(before, snapshot), _missing(self._session), self._pid)
+        return View(
+            time.time(),
+            elapsed,
+            snapshot,
+            _rates(before, snapshot),
+            _missing(self._session),
+            self._pid,
+            _names(snapshot),
+        )
 
-    def stay(self) -> None:
-        """Keep the sources sampling while nobody looks."""
+    def keep_sampling(self) -> None:
+        """Announce the next collection, so that the sources go on sampling until then."""
         self._session.schedule.note(threading.get_ident(), self._session.clock())
+
+
+def _names(snapshot: Snapshot) -> dict[str, str]:
+    """The name of each device by its ``hw.id``."""
+    return {
+        str(attributes[HW_ID]): str(attributes[HW_NAME])
+        for points in snapshot.values.values()
+        for _, attributes in points
+        if HW_ID in attributes and HW_NAME in attributes
+    }
 
 
 def _elapsed(before: Snapshot, after: Snapshot) -> float:
@@ -113,8 +118,8 @@ def _elapsed(before: Snapshot, after: Snapshot) -> float:
     return sum(spans) / len(spans) if spans else 0.0
 
 
-def _rates(before: Snapshot, after: Snapshot) -> dict[Line, float]:
-    """The increase per second of each counter that moved: of the time between its own two readings."""
+def _rates(before: Snapshot, after: Snapshot) -> dict[Series, float]:
+    """The increase per second of each counter that increased, between the two readings of its source."""
     old = dict(_counters(before))
     found = {}
     for key, (at, value) in _counters(after):
@@ -124,13 +129,13 @@ def _rates(before: Snapshot, after: Snapshot) -> dict[Line, float]:
     return found
 
 
-def _counters(snapshot: Snapshot) -> Iterator[tuple[Line, tuple[float, Number]]]:
-    """The counters, each with the time of its reading."""
+def _counters(snapshot: Snapshot) -> Iterator[tuple[Series, tuple[float, Number]]]:
+    """The counters, each with the time of its reading and its value."""
     for at, values in snapshot.parts:
         for metric, points in values.items():
             if metric.kind is Kind.COUNTER:
                 for value, attributes in points:
-                    yield line(metric, attributes), (at, value)
+                    yield Series(metric, attributes), (at, value)
 
 
 def _missing(session: Session) -> tuple[str, ...]:
@@ -141,7 +146,7 @@ def _missing(session: Session) -> tuple[str, ...]:
             fix = f"; {problem.fix}" if problem.fix else ""
             found.append(f"{runner.name}: {problem.reason}{fix}")
         elif runner.state is State.STARTING:
-            found.append(f"{runner.name}: it has not answered yet")
+            found.append(f"{runner.name}: no reading yet")
         if source is not None:
             found += source.unsupported
     return tuple(found)

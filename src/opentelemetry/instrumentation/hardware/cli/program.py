@@ -1,0 +1,82 @@
+"""A program that ``otel-hardware run`` starts: its signals, its end and its exit status."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+
+from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
+from opentelemetry.instrumentation.hardware.cli.signals import CHILD, FORWARDED, KEYBOARD, Signals
+
+
+def started(program: Sequence[str], environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start the program.
+
+    Raises:
+        Mistake: It cannot be started.
+    """
+    try:
+        return subprocess.Popen(program, env=environ)
+    except FileNotFoundError:
+        raise Mistake(f"{program[0]}: command not found; check the name and PATH", 127) from None
+    except OSError as error:
+        raise Mistake(f"{program[0]} cannot be started: {(error.strerror or str(error)).lower()}", 126) from None
+
+
+def has_ended(child: subprocess.Popen[bytes], signals: Signals, seconds: float | None = None) -> bool:
+    """Wait for a signal, forward it, and return whether the program has ended. It is not reaped yet."""
+    if _is_over(child):
+        return True
+    number = signals.wait(seconds if CHILD else 0.1)
+    if number and number != CHILD and not (number in KEYBOARD and _is_in_foreground()):
+        try:
+            child.send_signal(number)
+        except PermissionError:  # such as sudo
+            say(f"signal {number} cannot be forwarded: the program runs as another user")
+    return _is_over(child)
+
+
+def exit_status(child: subprocess.Popen[bytes]) -> int:
+    """Reap the program; 128 + n if signal n ended it."""
+    status = child.wait()
+    return status if status >= 0 else 128 - status
+
+
+def run_as_init() -> int | None:
+    """As process 1 of a container, start the agent as a child, forward signals to it and reap orphans.
+
+    Returns:
+        The exit status of the agent; in the agent itself None.
+    """
+    with Signals((*FORWARDED, CHILD), even_ignored=True) as signals:  # before the program can run, so that none is lost
+        agent = os.fork()
+        while agent:
+            ended, status = os.waitpid(-1, os.WNOHANG)
+            if ended == agent:
+                code = os.waitstatus_to_exitcode(status)
+                return code if code >= 0 else 128 - code
+            number = 0 if ended else signals.wait()
+            if number and number != CHILD:
+                os.kill(agent, number)
+    return None
+
+
+def _is_over(child: subprocess.Popen[bytes]) -> bool:
+    if child.returncode is not None or not hasattr(os, "waitid"):
+        return child.poll() is not None
+    return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def _is_in_foreground() -> bool:
+    """Whether a signal of the keyboard went to the program as well: the terminal sends it to all in the foreground."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)

@@ -1,0 +1,88 @@
+"""Numbers as text: three significant digits, and a unit that suits their size."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from opentelemetry.instrumentation.hardware.model import Metric, Number, Window
+
+
+def value_text(metric: Metric, value: Number) -> str:
+    """A value of a metric; ratios in percent."""
+    is_ratio = metric.unit == "1" and (
+        metric.window is not Window.LAST or metric.name.endswith(("utilization", "ratio"))
+    )
+    return quantity(value, "%" if is_ratio else metric.unit)
+
+
+def rate_text(metric: Metric, rate: float) -> str:
+    """The increase of a counter per second."""
+    if metric.name.endswith("cpu.time"):
+        return f"+{_digits(rate)} CPU"
+    if metric.unit == "s":  # seconds per second
+        return f"+{quantity(rate, '%')}"
+    if metric.unit == "J":
+        return f"+{quantity(rate, 'W')}"
+    return f"+{quantity(rate, metric.unit)}/s"
+
+
+def quantity(value: Number, unit: str) -> str:
+    """A number with its unit; binary prefixes for bytes, decimal ones for the rest."""
+    if unit == "%":
+        return f"{_digits(100 * value)} %"
+    if unit == "s":
+        return duration(value)
+    if unit == "By":
+        return _scaled(value, 1024, ("B", "KiB", "MiB", "GiB", "TiB", "PiB"))
+    if unit == "Cel":
+        return f"{_digits(value)} °C"
+    if unit in ("Hz", "J", "W", "V"):
+        return _scaled(value, 1000, tuple(prefix + unit for prefix in ("", "k", "M", "G", "T")))
+    if unit == "rpm":
+        return f"{value:,.0f} rpm"
+    return f"{value:,}" if isinstance(value, int) else _digits(value)
+
+
+def fraction(part: Number | None, whole: Number | None, unit: str) -> str:
+    """``48.8 / 79.6 GiB``; "" if the part is unknown, the part alone if the whole is."""
+    if part is None:
+        return ""
+    text = quantity(part, unit)
+    if whole is None:
+        return text
+    limit = quantity(whole, unit)
+    number, _, prefixed = text.partition(" ")
+    return f"{number if limit.endswith(f' {prefixed}') else text} / {limit}"
+
+
+def duration(seconds: Number) -> str:
+    """A time span in its two largest units."""
+    if seconds < 59.95:
+        return f"{_digits(seconds)} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days} d {hours} h"
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s"
+
+
+def _scaled(value: Number, step: int, units: Sequence[str]) -> str:
+    size, power = float(value), 0
+    while abs(size) >= step * 0.9995 and power < len(units) - 1:
+        size, power = size / step, power + 1
+    return f"{_digits(size)} {units[power]}"
+
+
+def _digits(value: float) -> str:
+    """Three significant digits, at most two decimals."""
+    if value == 0:
+        return "0"
+    if abs(value) < 0.01:
+        return "<0.01" if value > 0 else ">-0.01"
+    places = max(0, 2 - math.floor(math.log10(abs(value))))
+    text = f"{value:,.{min(places, 2)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
