@@ -705,7 +705,8 @@ def test_unusable_driver_is_one_message(machine_of: Callable[..., FakeNvml]) -> 
     answer = rows(driver, "--nvidia-smi", "off", "--every", "0.1", "--count", "2")
     assert answer.rows == [{}, {}]
     assert answer.stderr.splitlines() == [
-        "otel-hardware: no gpu.* keys of nvidia: NVML: RM has detected an NVML/RM version mismatch."
+        "otel-hardware: no gpu.* keys of nvidia: NVML: RM has detected an NVML/RM version mismatch; "
+        "nvidia-smi is switched off"
     ]
 
 
