@@ -681,12 +681,12 @@ def test_unknown_word_is_warned_of_after_the_first_report_of_a_tool(
     kind: type[Source], caplog: pytest.LogCaptureFixture
 ) -> None:
     drivers = trn2(files=False) if kind is Trainium else ipus()
-    assert drivers.said is not None
-    said, drivers.said.lines = drivers.said.lines, []
+    assert drivers.output is not None
+    said, drivers.output.lines = drivers.output.lines, []
     with opened(kind, drivers, "0,7", {}) as source:
         often(source)
         assert not warnings(caplog), "the devices are not known yet"
-        drivers.said.lines = said
+        drivers.output.lines = said
         often(source)
         often(source)
     assert len(warnings(caplog)) == 1

@@ -1,4 +1,4 @@
-"""In a mount namespace of its own: puts a tree where Neuron's driver has one, and reads it as the source does."""
+"""Run in a mount namespace: mounts a tree at the path of the Neuron driver's files and reads it with the source."""
 
 from __future__ import annotations
 

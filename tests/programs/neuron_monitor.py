@@ -1,8 +1,8 @@
-"""A stand-in for neuron-monitor: ``neuron_monitor.py FOLDER -c CONFIGURATION``, as its pages document it.
+"""A substitute for neuron-monitor, with its documented interface: ``neuron_monitor.py FOLDER -c CONFIGURATION``.
 
-It says a report at once and then one a period, on one line each: what the folder's ``reports`` has, line by line and
-the last one again and again. What goes wrong stands in ``how``, a JSON object: ``garbage`` (lines before the first
-report), ``silent_after``, ``exit_after``, ``cut_after`` (so many reports), ``flood``, ``faster`` (divides the period).
+It prints a report at once and then one per period: the lines of the folder's file ``reports``, the last one repeatedly.
+The file ``how`` has its faults, as a JSON object: ``garbage`` (lines before the first report), ``silent_after``,
+``exit_after``, ``cut_after`` (a number of reports), ``flood``, ``faster`` (divides the period).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import Path
 
 
-def say(text: str) -> None:
+def put(text: str) -> None:
     data = text.encode()
     while data:
         data = data[os.write(1, data) :]
@@ -31,14 +31,14 @@ def main() -> None:
         runs.write(json.dumps({"pid": os.getpid(), "configuration": configuration, "named": sorted(os.environ)}) + "\n")
     period = float(configuration["period"].removesuffix("s")) / how.get("faster", 1)
     for _ in range(how.get("flood", 0)):
-        say("x" * 65536)
+        put("x" * 65536)
     for line in how.get("garbage", []):
-        say(line + "\n")
+        put(line + "\n")
     for number in count(1):
         reports = (folder / "reports").read_text().splitlines()
         report = reports[min(number, len(reports)) - 1] + "\n"
         if number > how.get("cut_after", 1e9):
-            say(report[: len(report) // 2])
+            put(report[: len(report) // 2])
             sys.exit(1)
         if number > how.get("exit_after", 1e9):
             print("nrt_init failed", file=sys.stderr)
@@ -46,8 +46,8 @@ def main() -> None:
         if number > how.get("silent_after", 1e9):
             signal.pause()
         half = len(report) // 2
-        say(report[:half])
-        say(report[half:])
+        put(report[:half])
+        put(report[half:])
         time.sleep(period)
 
 

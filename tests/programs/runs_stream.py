@@ -1,6 +1,6 @@
-"""Listens to a tool that hangs, in a thread, as a source does; the tool writes its pid into the file that is given.
+"""Reads a hanging tool in a thread, like a source. The tool writes its pid to the given file.
 
-The second argument is how the tool comes to die with this program: by setpriv, or by a keeper as where there is none.
+The second argument is the means by which the tool dies with this program: setpriv, or the keeper used without it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ if sys.argv[2] == "keeper":
     os.environ["PATH"] = ""
 
 
-def listen() -> None:
+def read() -> None:
     stream.open(["-c", f'echo $$ > "{sys.argv[1]}"; exec /bin/sleep 3600'], 3600.0)
     stream.read(3600.0)
 
 
-threading.Thread(target=listen).start()
+threading.Thread(target=read).start()

@@ -1,4 +1,4 @@
-"""Runs a tool that hangs, in a thread, as a source does; the tool writes its pid into the file that is given."""
+"""Runs a hanging tool in a thread, like a source. The tool writes its pid to the given file."""
 
 from __future__ import annotations
 

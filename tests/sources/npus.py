@@ -1,6 +1,6 @@
-"""Machines with IPUs, Trainium and Inferentia that were made up: what their tools and drivers say at each tick.
+"""Made-up machines with IPUs, Trainium and Inferentia: output of their tools and drivers at each tick.
 
-All values are our own, in the formats that were recorded or are documented.
+The values are invented, the formats are recorded or documented.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ def program(*children: int, opens: str = "/dev/null") -> Files:
 
 
 class Npus(Fabricated):
-    """Drivers of a machine: the kernel's files, and a streaming tool if there is one."""
+    """Drivers of a machine: files, and a streaming tool or None."""
 
-    def __init__(self, files: Files, said: Speaking | None, up: float = 1000.0, folder: str | None = None) -> None:
+    def __init__(self, files: Files, output: Speaking | None, up: float = 1000.0, folder: str | None = None) -> None:
         super().__init__(Tree(files, up=up), {"psutil": {}})
-        self.said = said
+        self.output = output
         self._folder = folder
 
     def stream(self, tool: Tool) -> StreamingCommand:
-        if self.said is None:
+        if self.output is None:
             raise Unavailable(f"{tool.name} is not installed", tool.fix)
-        return cast(StreamingCommand, self.said)
+        return cast(StreamingCommand, self.output)
 
     def custom(self, name: str, make: Callable[[], T]) -> T:
         return cast(T, self)
@@ -58,8 +58,8 @@ class Npus(Fabricated):
     def become(self, other: Fabricated) -> None:
         super().become(other)
         assert isinstance(other, Npus)
-        if self.said is not None and other.said is not None:
-            self.said.lines, self.said.begins = other.said.lines, other.said.begins
+        if self.output is not None and other.output is not None:
+            self.output.lines, self.output.begins = other.output.lines, other.output.begins
 
 
 def lines(*documents: object) -> Speaking:
@@ -72,7 +72,7 @@ IPU_DEVICES = {f"/dev/ipu{number}": "" for number in range(4)}
 
 
 def c2(number: int, tick: int, pid: int | None = None) -> Mapping[str, str]:
-    """An IPU of a C2 card in an early SDK's words: no space before units."""
+    """An IPU of a C2 card as an early SDK reports it: no space before units."""
     words = {
         "id": str(number),
         "target": "PCIe",
@@ -97,7 +97,7 @@ def c2(number: int, tick: int, pid: int | None = None) -> Mapping[str, str]:
 
 
 def c600(number: int, tick: int, pid: int | None = None) -> Mapping[str, str]:
-    """An IPU of a C600 card in a late SDK's words: a space before units, and no power of its own."""
+    """An IPU of a C600 card as a late SDK reports it: a space before units, and no power of its own."""
     words = {
         "id": str(number),
         "target": "PCIe",
@@ -127,18 +127,18 @@ def c600(number: int, tick: int, pid: int | None = None) -> Mapping[str, str]:
 
 
 def cards(tick: int) -> Npus:
-    """Two cards of two IPUs, used by the program, its child, another program and nobody."""
+    """Two cards of two IPUs; three are used, by the program, its child and another program."""
     pids = (STRANGER, CHILD, 4242, None)
-    said = [c2(number, tick, pid if tick else None) for number, pid in enumerate(pids)]
+    output = [c2(number, tick, pid if tick else None) for number, pid in enumerate(pids)]
     files = HOST | IPU_DEVICES | program(CHILD, opens="/dev/ipu0")
-    return Npus(files, lines(said), 1000.0 + 10 * tick, "/opt/poplar/python")
+    return Npus(files, lines(output), 1000.0 + 10 * tick, "/opt/poplar/python")
 
 
 def pcie(tick: int) -> Npus:
     """Two C600 cards in a container, whose program computes on one of them; the other one is removed."""
-    said = [c600(number, tick, 31337) for number in range(2 if tick < 2 else 1)]
+    output = [c600(number, tick, 31337) for number in range(2 if tick < 2 else 1)]
     files = CONTAINER | {"/dev/ipu0": "", "/dev/ipu1": ""} | program(opens="/dev/ipu0")
-    return Npus(files, lines(said), 1000.0 + 10 * tick, "/opt/poplar/python")
+    return Npus(files, lines(output), 1000.0 + 10 * tick, "/opt/poplar/python")
 
 
 # -- Trainium and Inferentia
@@ -168,7 +168,7 @@ def old_files(devices: int, cores: int, tick: int, ecc: bool = True) -> Files:
             f"{device}/connected_devices": "\n",
             f"{device}/reset": "",
             f"{device}/uevent": "MAJOR=240\n",
-            f"{device}/subsystem/neuron{number}/info/serial_number": "the same again, and so on without end\n",
+            f"{device}/subsystem/neuron{number}/info/serial_number": "a link back to the device\n",
             f"{device}/power/control": "auto\n",  # a file that every device has
             f"{device}/info/notify_delay": "-1\n",
             f"{device}/info/serial_number": f"00aa00bb00cc00{number:02x}\n",
@@ -180,7 +180,7 @@ def old_files(devices: int, cores: int, tick: int, ecc: bool = True) -> Files:
         }
         if ecc:
             files |= {
-                f"{device}/stats/hardware/mem_ecc_uncorrected": f"{(1, 0, 2)[tick]}\n",  # 0: it was unreadable
+                f"{device}/stats/hardware/mem_ecc_uncorrected": f"{(1, 0, 2)[tick]}\n",  # 0: unreadable
                 f"{device}/stats/hardware/mem_ecc_repairable_uncorrected": "0\n",
                 f"{device}/stats/hardware/sram_ecc_uncorrected": f"{tick}\n",
             }
@@ -213,7 +213,7 @@ def moved_files(devices: int, cores: int, tick: int) -> Files:
     }
     files = old_files(devices, cores, tick)
     for old, new in sorted(places.items(), reverse=True):
-        files = {path.replace(old, new): said for path, said in files.items()}
+        files = {path.replace(old, new): content for path, content in files.items()}
     return files
 
 
@@ -296,10 +296,10 @@ TRN2 = {
 
 
 def trn1(tick: int) -> Npus:
-    """Tools of 2023, without sysfs files: the program has two cores."""
-    said = report([runtime(STRANGER, (0, 1), tick)], 1, tick, TRN1)
+    """Tools of 2023, without sysfs files; the program uses two cores."""
+    output = report([runtime(STRANGER, (0, 1), tick)], 1, tick, TRN1)
     files = HOST | {"/dev/neuron0": "", "/sys/module/neuron/initstate": "live\n"} | program(opens="/dev/neuron0")
-    return Npus(files, lines(said), 1000.0 + 10 * tick)
+    return Npus(files, lines(output), 1000.0 + 10 * tick)
 
 
 def trn2(tick: int) -> Npus:
@@ -307,9 +307,9 @@ def trn2(tick: int) -> Npus:
     ranks = [runtime(STRANGER, (0, 1), tick, v3d=True), runtime(CHILD, (4,), tick, "my_app", v3d=True)]
     others = [runtime(4242, (6, 7), tick, "their_app", v3d=True)]
     garbage = [b"time=2026 level=warning msg=slow", b'{"neuron_runtime_data": ['] if tick == 1 else []
-    said = json.dumps(report([*ranks, *others], 2, tick, TRN2)).encode()
+    line = json.dumps(report([*ranks, *others], 2, tick, TRN2)).encode()
     files = HOST | moved_files(2, 8, tick) | program(CHILD, opens="/dev/neuron0")
-    return Npus(files, Speaking([*garbage, said]), 1000.0 + 10 * tick)
+    return Npus(files, Speaking([*garbage, line]), 1000.0 + 10 * tick)
 
 
 def groups_with_errors(tick: int) -> Npus:
@@ -318,10 +318,12 @@ def groups_with_errors(tick: int) -> Npus:
     other = runtime(78, (2, 3), tick, "rank-1")
     ours["report"]["memory_used"]["error"] = "NRT is busy" if tick == 2 else ""
     other["report"]["neuroncore_counters"]["error"] = "no counters"
-    said: Speaking = lines(report([ours, other], 2, tick, TRN1))
+    output: Speaking = lines(report([ours, other], 2, tick, TRN1))
     if tick == 1:
-        said = Speaking(TimeoutError("neuron-monitor printed nothing for 3 periods"))
-    return Npus(CONTAINER | old_files(2, 2, tick, ecc=False) | program(opens="/dev/neuron0"), said, 1000.0 + 10 * tick)
+        output = Speaking(TimeoutError("neuron-monitor printed nothing for 3 periods"))
+    return Npus(
+        CONTAINER | old_files(2, 2, tick, ecc=False) | program(opens="/dev/neuron0"), output, 1000.0 + 10 * tick
+    )
 
 
 def no_tool(tick: int) -> Npus:

@@ -43,8 +43,8 @@ def dcgm(scrape: int, parts: Sequence[tuple[int, str]] = _PARTS) -> str:
             labels |= {"modelName": "NVIDIA A100-SXM4-80GB", "GPU_I_PROFILE": profile, "GPU_I_ID": str(part)}
             labels |= {"Hostname": "node-7", "DCGM_FI_DRIVER_VERSION": "550.90.07"}
             labels |= {"container": "train", "namespace": "", "pod": ""}
-            told = ",".join(f'{label}="{text}"' for label, text in labels.items())
-            lines.append(f"{name}{{{told}}} {value(part)}")
+            pairs = ",".join(f'{label}="{text}"' for label, text in labels.items())
+            lines.append(f"{name}{{{pairs}}} {value(part)}")
     return "\n".join([*lines, ""])
 
 
@@ -112,7 +112,7 @@ rpc_seconds_sum 1.5
 whatever 1e3
 # EOF
 """
-"""Every type and oddity of OpenMetrics 1.0."""
+"""Every type and special case of OpenMetrics 1.0."""
 
 _LATER = ALL.replace('"} 17', '"} 19')
 
@@ -138,12 +138,12 @@ def _capture(machine: str, endpoints: Mapping[str, Any], answers: Sequence[dict[
 
 CAPTURES: Mapping[str, str] = {
     "dcgm-mig": _capture(
-        "dcgm-exporter on an A100 with two MIG instances, of which one goes away",
+        "dcgm-exporter on an A100 with two MIG instances, of which one is removed",
         {"dcgm": "http://node-7:9400/metrics"},
         [page(dcgm(0)), page(dcgm(1), seconds=0.011), page(dcgm(2, _PARTS[1:]), seconds=0.013)],
     ),
     "vllm": _capture(
-        "vLLM, of which filters want a part; it is away for one scrape",
+        "vLLM with filters; it is down for one scrape",
         {
             "vllm": {
                 "url": "http://localhost:8000/metrics",
@@ -153,7 +153,7 @@ CAPTURES: Mapping[str, str] = {
         [page(VLLM), _error("DriverError", 503, "HTTP status 503"), page(VLLM.replace("4711", "4999"))],
     ),
     "openmetrics": _capture(
-        "an endpoint with all types of OpenMetrics; once its page is cut off, and once a line of it is broken",
+        "an endpoint with all types of OpenMetrics; one page is truncated, and one has an invalid line",
         {"own": "https://app.example/metrics?key=secret"},
         [
             page(ALL, OPENMETRICS),
@@ -163,9 +163,9 @@ CAPTURES: Mapping[str, str] = {
         ],
     ),
     "away": _capture(
-        "nobody listens at the address, then somebody who does not answer",
+        "connection refused, then a timeout",
         {"own": "http://localhost:9999/metrics"},
         [_error("ConnectionRefusedError", 111, "Connection refused"), _error("TimeoutError", None, "timed out")],
     ),
-    "none": _capture("no endpoint is named", {}, []),
+    "none": _capture("no endpoint", {}, []),
 }

@@ -83,10 +83,10 @@ TEXT = "text/plain; version=0.0.4"
     ],
 )
 def test_invalid_endpoint_is_refused_without_its_secrets(words: object, why: str) -> None:
-    with pytest.raises(EndpointConfigError, match=why) as told:
+    with pytest.raises(EndpointConfigError, match=why) as error:
         endpoints(words)
-    assert "secret" not in str(told.value)
-    assert "word@" not in str(told.value)
+    assert "secret" not in str(error.value)
+    assert "word@" not in str(error.value)
 
 
 def test_endpoint_warning_has_no_secret(caplog: pytest.LogCaptureFixture) -> None:
@@ -97,12 +97,12 @@ def test_endpoint_warning_has_no_secret(caplog: pytest.LogCaptureFixture) -> Non
 
 
 def test_endpoint_repr_str_and_json_have_no_secret() -> None:
-    found = endpoints({"a": {"url": "https://h:1/m?token=s3cret", "headers": {"X": "s3cret"}, "filters": ["x"]}})
-    assert str(found) == "a=https://h:1/m"
-    assert json.dumps(found) == '{"a": {"url": "https://h:1/m", "filters": ["x"]}}'
-    assert "s3cret" not in repr(found)
-    assert "s3cret" not in repr(found.each)
-    config = Config.read({"openmetrics": found}, {})
+    parsed = endpoints({"a": {"url": "https://h:1/m?token=s3cret", "headers": {"X": "s3cret"}, "filters": ["x"]}})
+    assert str(parsed) == "a=https://h:1/m"
+    assert json.dumps(parsed) == '{"a": {"url": "https://h:1/m", "filters": ["x"]}}'
+    assert "s3cret" not in repr(parsed)
+    assert "s3cret" not in repr(parsed.each)
+    config = Config.read({"openmetrics": parsed}, {})
     assert "s3cret" not in repr(config) + str(config)
 
 
@@ -187,8 +187,10 @@ def test_endpoints_from_declarative_configuration(tmp_path: Path) -> None:
     env = {"OTEL_CONFIG_FILE": str(file), "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "system_metrics"}
     outcome = children.run(children.instrumented("configured"), env)
     assert outcome.returncode == 0, outcome.stderr
-    told = outcome.stdout[outcome.stdout.index("{") :]
-    assert json.JSONDecoder().raw_decode(told)[0]["openmetrics"][1] == {"own": {"url": "http://h/m", "filters": ["x"]}}
+    printed = outcome.stdout[outcome.stdout.index("{") :]
+    assert json.JSONDecoder().raw_decode(printed)[0]["openmetrics"][1] == {
+        "own": {"url": "http://h/m", "filters": ["x"]}
+    }
 
 
 # -- filters
@@ -226,23 +228,23 @@ FILTERS: list[tuple[Any, str, dict[str, str], bool]] = [
 def test_filter_selects_series_by_name_and_labels(
     words: Any, name: str, labels: Mapping[str, str], wanted: bool
 ) -> None:
-    found = Filters("end", None if words is None else filters(words))
-    assert found.matches(name, labels) is wanted
+    filters_ = Filters("end", None if words is None else filters(words))
+    assert filters_.matches(name, labels) is wanted
     spelled = {label: text.replace("\\", "\\\\").replace('"', '\\"') for label, text in labels.items()}
-    told = ",".join(
+    line_labels = ",".join(
         f'{label}="{text}"' if label.isidentifier() else f'"{label}"="{text}"' for label, text in spelled.items()
     )
-    assert found.may_match(name, f"{name}{{{told}}} 1") >= wanted, "the line was dropped before parsing"
-    parsed = Parser(found).parse(TEXT, f"{name}{{{told}}} 1\n".encode(), NOW)
+    assert filters_.may_match(name, f"{name}{{{line_labels}}} 1") >= wanted, "the line was dropped before parsing"
+    parsed = Parser(filters_).parse(TEXT, f"{name}{{{line_labels}}} 1\n".encode(), NOW)
     assert bool(parsed.samples) is wanted
 
 
 def test_filter_rejects_a_line_before_parsing() -> None:
-    found = Filters("end", {"util": {"gpu": "^0$"}})
-    assert found.may_match("util", 'util{gpu="0"} 1')
-    assert not found.may_match("util", 'util{gpu="1"} 1')
-    assert not found.may_match("util", 'util{other="gpu=\\"0\\""} 1')
-    assert not found.may_match("use", 'use{gpu="0"} 1')
+    filters_ = Filters("end", {"util": {"gpu": "^0$"}})
+    assert filters_.may_match("util", 'util{gpu="0"} 1')
+    assert not filters_.may_match("util", 'util{gpu="1"} 1')
+    assert not filters_.may_match("util", 'util{other="gpu=\\"0\\""} 1')
+    assert not filters_.may_match("use", 'use{gpu="0"} 1')
 
 
 # -- pages
@@ -252,8 +254,8 @@ def parse(text: str, kind: str = TEXT, words: Any = None, endpoint: str = "end")
     return Parser(Filters(endpoint, words)).parse(kind, text.encode(), NOW)
 
 
-def names(found: Page) -> list[str]:
-    return [sample.name for sample in found.samples]
+def names(parsed: Page) -> list[str]:
+    return [sample.name for sample in parsed.samples]
 
 
 def test_counter_name_is_kept_as_on_the_page() -> None:
@@ -273,12 +275,12 @@ def test_empty_label_is_dropped() -> None:
 
 def test_sample_with_an_old_timestamp_is_dropped() -> None:
     milliseconds = int(NOW * 1000)
-    found = parse(f"a 1 {milliseconds - 10_000}\nb 1 {milliseconds - 400_000}\nc 1\n")
-    assert names(found) == ["a", "c"]
-    assert found.stale == 1
-    found = parse(f"# TYPE a gauge\na 1 {NOW - 10}\n# TYPE b gauge\nb 1 {NOW - 400}\n# EOF\n", OPENMETRICS)
-    assert names(found) == ["a"]
-    assert found.stale == 1
+    parsed = parse(f"a 1 {milliseconds - 10_000}\nb 1 {milliseconds - 400_000}\nc 1\n")
+    assert names(parsed) == ["a", "c"]
+    assert parsed.stale == 1
+    parsed = parse(f"# TYPE a gauge\na 1 {NOW - 10}\n# TYPE b gauge\nb 1 {NOW - 400}\n# EOF\n", OPENMETRICS)
+    assert names(parsed) == ["a"]
+    assert parsed.stale == 1
 
 
 @pytest.mark.parametrize("kind", [OPENMETRICS, "Application/OpenMetrics-Text"])
@@ -289,11 +291,11 @@ def test_openmetrics_page_without_eof_is_invalid(kind: str) -> None:
 
 
 def test_invalid_line_drops_its_metric_family_only() -> None:
-    found = parse("# TYPE a gauge\na 1\n# TYPE b gauge\nb one\n# TYPE c gauge\nc 3\n{} 4\n= 5\n")
-    assert names(found) == ["a", "c"]
-    assert len(found.invalid) == 3
-    found = parse("# TYPE a gauge\na 1\n# TYPE b gauge\nb one\n# TYPE c gauge\nc 3\n# EOF\n", OPENMETRICS)
-    assert names(found) == ["a", "c"]
+    parsed = parse("# TYPE a gauge\na 1\n# TYPE b gauge\nb one\n# TYPE c gauge\nc 3\n{} 4\n= 5\n")
+    assert names(parsed) == ["a", "c"]
+    assert len(parsed.invalid) == 3
+    parsed = parse("# TYPE a gauge\na 1\n# TYPE b gauge\nb one\n# TYPE c gauge\nc 3\n# EOF\n", OPENMETRICS)
+    assert names(parsed) == ["a", "c"]
 
 
 @pytest.mark.parametrize("kind", ["text/html", "application/json; charset=utf-8"])
@@ -310,21 +312,21 @@ def test_page_that_is_not_utf_8_is_invalid() -> None:
 def test_histogram_lines_are_filtered_before_parsing() -> None:
     assert names(parse(VLLM, words=["e2e.*_count"])) == ["vllm:e2e_request_latency_seconds_count"]
     # The parser of OpenMetrics needs the whole family.
-    found = parse(ALL, OPENMETRICS, ["job_seconds_sum"])
-    assert names(found) == ["job_seconds_sum"]
-    assert found.invalid == []
+    parsed = parse(ALL, OPENMETRICS, ["job_seconds_sum"])
+    assert names(parsed) == ["job_seconds_sum"]
+    assert parsed.invalid == []
 
 
 def test_page_beyond_the_line_limit_is_truncated() -> None:
-    found = parse("".join(f'a{{n="{number}"}} 1\n' for number in range(10_100)))
-    assert (len(found.samples), found.beyond) == (10_000, 100)
-    found = parse('a{n="' + "x" * 20_000 + '"} 1\nb 1\n')
-    assert (names(found), found.beyond) == (["b"], 1)
+    parsed = parse("".join(f'a{{n="{number}"}} 1\n' for number in range(10_100)))
+    assert (len(parsed.samples), parsed.beyond) == (10_000, 100)
+    parsed = parse('a{n="' + "x" * 20_000 + '"} 1\nb 1\n')
+    assert (names(parsed), parsed.beyond) == (["b"], 1)
 
 
 def test_quoted_utf_8_metric_name_is_parsed() -> None:
-    found = parse('# HELP "a.b c" Help.\n# TYPE "a.b c" gauge\n{"a.b c",l="x"} 5\n', words=[r"a\.b c$"])
-    assert [(sample.name, dict(sample.labels), sample.help) for sample in found.samples] == [
+    parsed = parse('# HELP "a.b c" Help.\n# TYPE "a.b c" gauge\n{"a.b c",l="x"} 5\n', words=[r"a\.b c$"])
+    assert [(sample.name, dict(sample.labels), sample.help) for sample in parsed.samples] == [
         ("a.b c", {"l": "x"}, "Help.")
     ]
 
@@ -395,8 +397,8 @@ def test_vanished_series_is_not_exported() -> None:
 def test_counter_reset_on_the_page_keeps_the_counter_monotonic() -> None:
     drivers = Answering(*(f"# TYPE a counter\na {value}\n" for value in (100, 103, 60, 62, 5)))
     with playing(lambda _: drivers, settings()) as stage:
-        found = [float(scraped(stage)[0].split()[1]) for _ in range(5)]
-    assert found == [100, 103, 163, 165, 170], "a smaller value is a reset, however little smaller"
+        values = [float(scraped(stage)[0].split()[1]) for _ in range(5)]
+    assert values == [100, 103, 163, 165, 170], "any smaller value is a reset"
 
 
 def test_series_beyond_max_series_are_dropped_and_counted() -> None:
@@ -405,8 +407,8 @@ def test_series_beyond_max_series_are_dropped_and_counted() -> None:
     with playing(lambda _: drivers, settings(max_series=5)) as stage:
         for left_out in (3, 4):
             lines = stage.tick()
-            found = sorted(line.partition(",")[0] for line in lines if line.startswith("a{"))
-            assert found == [f"a{{n={number}" for number in range(5)], "the first series are kept"
+            values = sorted(line.partition(",")[0] for line in lines if line.startswith("a{"))
+            assert values == [f"a{{n={number}" for number in range(5)], "the first series are kept"
             (dropped,) = [line for line in lines if line.startswith("openmetrics.scrape.dropped")]
             assert f"}} {left_out} {{series}}" in dropped
             (remark,) = [line for line in lines if line.startswith("# missing")]
@@ -419,8 +421,8 @@ def test_old_samples_and_long_lines_are_counted_as_dropped() -> None:
         lines = stage.tick()
     (dropped,) = [line for line in lines if line.startswith("openmetrics.scrape.dropped")]
     assert "} 3 {series}" in dropped
-    told = [line.partition("openmetrics own: ")[2] for line in lines if line.startswith("# missing")]
-    assert [sentence.partition(",")[0] for sentence in told] == ["1 lines are dropped", "2 samples are dropped"]
+    sentences = [line.partition("openmetrics own: ")[2] for line in lines if line.startswith("# missing")]
+    assert [sentence.partition(",")[0] for sentence in sentences] == ["1 lines are dropped", "2 samples are dropped"]
 
 
 def test_churning_series_stay_within_max_series() -> None:
@@ -481,11 +483,11 @@ def test_missing_prometheus_client_is_unavailable_with_a_fix(monkeypatch: pytest
     config = Config.read(settings(), {})
     Openmetrics.prepare(config)
     with (
-        pytest.raises(Unavailable, match="prometheus_client") as told,
+        pytest.raises(Unavailable, match="prometheus_client") as error,
         opened("openmetrics", Answering(""), **settings()),
     ):
         pass
-    assert "opentelemetry-instrumentation-hardware[openmetrics]" in told.value.fix
+    assert "opentelemetry-instrumentation-hardware[openmetrics]" in error.value.fix
 
 
 def test_no_endpoint_imports_no_http_module() -> None:
@@ -571,8 +573,8 @@ def test_metric_names_keep_case_colons_and_utf_8(caplog: pytest.LogCaptureFixtur
     )
     reader = InMemoryMetricReader()
     with Web(page(text)) as web, instrumented(reader, {"own": web.url}):
-        found = {name: [point.value for point in numbers(metric)] for (_, name), metric in collected(reader).items()}
-    assert found == {
+        metrics = {name: [point.value for point in numbers(metric)] for (_, name), metric in collected(reader).items()}
+    assert metrics == {
         "DCGM_FI_DEV_GPU_UTIL": [5],
         "dcgm_fi_dev_gpu_util": [6],
         "vllm:x": [1],
@@ -589,11 +591,11 @@ def test_same_metric_name_on_two_endpoints_with_different_types(caplog: pytest.L
     second = "# HELP x Two.\n# TYPE x gauge\nx 2\n"
     reader = InMemoryMetricReader()
     with Web(page(first)) as a, Web(page(second)) as b, instrumented(reader, {"a": a.url, "b": b.url}):
-        found = collected(reader)
-    assert {key: metric.description for key, metric in found.items()} == {("a", "x"): "One.", ("b", "x"): "Two."}
-    assert isinstance(found["a", "x"].data, Sum)
-    assert isinstance(found["b", "x"].data, GaugeData)
-    values = {key: [point.value for point in numbers(metric)] for key, metric in found.items()}
+        metrics = collected(reader)
+    assert {key: metric.description for key, metric in metrics.items()} == {("a", "x"): "One.", ("b", "x"): "Two."}
+    assert isinstance(metrics["a", "x"].data, Sum)
+    assert isinstance(metrics["b", "x"].data, GaugeData)
+    values = {key: [point.value for point in numbers(metric)] for key, metric in metrics.items()}
     assert values == {("a", "x"): [1], ("b", "x"): [2]}
     assert warnings(caplog) == []
 
@@ -630,7 +632,7 @@ def test_delta_counters_start_at_the_first_scrape_of_each_session() -> None:
     reader = InMemoryMetricReader({ObservableCounter: AggregationTemporality.DELTA})
     provider = MeterProvider([reader], shutdown_on_exit=False)
     made = HardwareInstrumentor()
-    told = []
+    exported = []
     with Web(page("")) as web:
         for values in ((100, 107), (108, 110)):
             web.answer = page(f"# TYPE a counter\na {values[0]}\n")
@@ -642,10 +644,10 @@ def test_delta_counters_start_at_the_first_scrape_of_each_session() -> None:
                 web.answer = page(f"# TYPE a counter\na {value}\n")
                 made._session.read_now(20)
                 ((_, metric),) = collected(reader).items()
-                told += [point.value for point in numbers(metric)]
+                exported += [point.value for point in numbers(metric)]
             made.uninstrument()
     provider.shutdown()
-    assert told == [0, 7, 0, 2]
+    assert exported == [0, 7, 0, 2]
 
 
 def test_late_meter_provider_gets_scraped_metric_names() -> None:
@@ -706,12 +708,12 @@ def test_collection_does_not_scrape() -> None:
 def test_instrument_kinds_units_and_descriptions_of_a_page() -> None:
     reader = InMemoryMetricReader()
     with Web(page(ALL, OPENMETRICS)) as web, instrumented(reader, {"own": web.url}):
-        found = collected(reader)
-    assert found["own", "requests_total"].description == 'Requests that were "seen",\nall of them.'
-    assert found["own", "room_celsius"].unit == "Cel"
-    assert found["own", "job_seconds_sum"].unit == "s"
-    assert found["own", "queue_bytes_gsum"].unit == "By"
-    sums = {name: metric.data for (_, name), metric in found.items() if isinstance(metric.data, Sum)}
+        metrics = collected(reader)
+    assert metrics["own", "requests_total"].description == 'Requests that were "seen",\nall of them.'
+    assert metrics["own", "room_celsius"].unit == "Cel"
+    assert metrics["own", "job_seconds_sum"].unit == "s"
+    assert metrics["own", "queue_bytes_gsum"].unit == "By"
+    sums = {name: metric.data for (_, name), metric in metrics.items() if isinstance(metric.data, Sum)}
     assert sorted(name for name, data in sums.items() if not data.is_monotonic) == ["build_info", "mode"]
     assert sorted(name for name, data in sums.items() if data.is_monotonic) == [
         "job_seconds_count",
@@ -785,14 +787,14 @@ PIECES = [
     st.sampled_from([None, ["total"], {"": {"engine": "0"}}]),
 )
 def test_invalid_page_raises_value_error_only(
-    told: tuple[str, str], cuts: list[tuple[int, int, str]], words: Any
+    page_and_kind: tuple[str, str], cuts: list[tuple[int, int, str]], words: Any
 ) -> None:
-    text, kind = told
+    text, kind = page_and_kind
     try:
-        found = parse(mutated(text, cuts), kind, words)
+        parsed = parse(mutated(text, cuts), kind, words)
     except ValueError:
         return
-    for sample in found.samples:
+    for sample in parsed.samples:
         assert math.isfinite(sample.value)
         assert sample.name
         assert all(sample.labels.values())

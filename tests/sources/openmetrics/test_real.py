@@ -1,4 +1,4 @@
-"""Real endpoints, compared with the Collector's Prometheus receiver and with a plain reading of their pages."""
+"""Real endpoints, compared with the Collector's Prometheus receiver and with regular expressions over their pages."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def instrumented(reader: Any, urls: Mapping[str, str], **options: Any) -> Iterat
 
 
 def by_us(url: str) -> dict[Series, float]:
-    """What the SDK collects when the source scrapes the endpoint."""
+    """Points that the SDK collects when the source scrapes the endpoint."""
     reader = InMemoryMetricReader()
     with instrumented(reader, {"end": url}):
         data = reader.get_metrics_data()
@@ -82,7 +82,7 @@ LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 def by_reading(text: str) -> dict[Series, float]:
     """Counters, gauges, counts and sums of a page in Prometheus's format, by regular expressions."""
     types: dict[str, str] = {}
-    found: dict[Series, float] = {}
+    values: dict[Series, float] = {}
     for line in text.splitlines():
         if line.startswith("# TYPE "):
             _, _, name, kind = line.split()
@@ -97,8 +97,8 @@ def by_reading(text: str) -> dict[Series, float]:
             continue
         if math.isfinite(number):
             plain = {key: re.sub(r"\\(.)", r"\1", value) for key, value in labels.items() if value}
-            found[series(name, plain)] = number
-    return found
+            values[series(name, plain)] = number
+    return values
 
 
 def agree(url: str, scrape: Any = get, changing: float = 0.2) -> dict[Series, float]:
@@ -120,23 +120,23 @@ def agree(url: str, scrape: Any = get, changing: float = 0.2) -> dict[Series, fl
     return ours
 
 
-def test_node_exporter_page_agrees_with_a_plain_reading(tmp_path: Path) -> None:
+def test_node_exporter_page_agrees_with_regular_expressions(tmp_path: Path) -> None:
     need(lambda: program("prometheus-node-exporter"))
     with NodeExporter(tmp_path) as exporter:
-        found = agree(exporter.url)
-    assert len(found) > 100
-    assert {"node_cpu_seconds_total", "go_gc_duration_seconds_count", "node_load1"} <= {name for name, _ in found}
+        values = agree(exporter.url)
+    assert len(values) > 100
+    assert {"node_cpu_seconds_total", "go_gc_duration_seconds_count", "node_load1"} <= {name for name, _ in values}
 
 
-def test_prometheus_own_page_agrees_with_a_plain_reading(tmp_path: Path) -> None:
+def test_prometheus_own_page_agrees_with_regular_expressions(tmp_path: Path) -> None:
     need(lambda: program("prometheus"))
     with Prometheus(tmp_path, {}) as prometheus:
-        found = agree(f"{prometheus.url}/metrics")
-    assert len(found) > 100
-    assert "prometheus_build_info" in {name for name, _ in found}
+        values = agree(f"{prometheus.url}/metrics")
+    assert len(values) > 100
+    assert "prometheus_build_info" in {name for name, _ in values}
 
 
-def test_collector_prometheus_exporter_page_agrees_with_a_plain_reading(tmp_path: Path) -> None:
+def test_collector_prometheus_exporter_page_agrees_with_regular_expressions(tmp_path: Path) -> None:
     need(otelcol)
     with Collector(tmp_path) as collector:
         exporter = OTLPMetricExporter(f"{collector.http}/v1/metrics")
@@ -146,10 +146,10 @@ def test_collector_prometheus_exporter_page_agrees_with_a_plain_reading(tmp_path
         meter.create_up_down_counter("depth").add(-2)
         provider.force_flush()
         wait(lambda: "jobs" in collector.exposition(), 20, "the metrics are served")
-        found = agree(collector.prometheus)
+        values = agree(collector.prometheus)
         provider.shutdown()
-    values = {name: value for (name, labels), value in found.items() if "target_info" not in name}
-    assert (values["jobs_seconds_total"], values["depth"]) == (3.5, -2)
+    by_name = {name: value for (name, labels), value in values.items() if "target_info" not in name}
+    assert (by_name["jobs_seconds_total"], by_name["depth"]) == (3.5, -2)
 
 
 def registry() -> CollectorRegistry:
@@ -178,10 +178,10 @@ EXPECTED = {
 }
 
 
-def told(found: Mapping[Series, float]) -> set[tuple[str, str, float]]:
+def comparable(values: Mapping[Series, float]) -> set[tuple[str, str, float]]:
     return {
         (name, ",".join(f"{key}={value}" for key, value in sorted(labels)), number)
-        for (name, labels), number in found.items()
+        for (name, labels), number in values.items()
         if not name.endswith("_created")
     }
 
@@ -190,9 +190,9 @@ def test_prometheus_client_server_negotiates_openmetrics() -> None:
     server, thread = start_http_server(0, "127.0.0.1", registry())
     try:
         url = f"http://127.0.0.1:{server.server_port}/metrics"
-        assert told(by_us(url)) == EXPECTED
-        asked = urllib.request.Request(url, headers={"Accept": "application/openmetrics-text;version=1.0.0"})
-        with urllib.request.urlopen(asked, timeout=10) as response:
+        assert comparable(by_us(url)) == EXPECTED
+        request = urllib.request.Request(url, headers={"Accept": "application/openmetrics-text;version=1.0.0"})
+        with urllib.request.urlopen(request, timeout=10) as response:
             assert response.headers["Content-Type"].startswith("application/openmetrics-text")
     finally:
         server.shutdown()
@@ -214,30 +214,30 @@ def test_prometheus_and_openmetrics_formats_give_the_same_metrics(text: bytes, k
 
     answer = page(gzip.compress(text), kind, Content_Encoding="gzip") if packed else page(text, kind)
     with Web(answer) as web:
-        assert told(by_us(web.url)) == EXPECTED
+        assert comparable(by_us(web.url)) == EXPECTED
 
 
 # -- recorded pages
 
 
 @pytest.mark.parametrize("path", samples("openmetrics/*.prom"))
-def test_recorded_page_agrees_with_a_plain_reading(path: Path) -> None:
+def test_recorded_page_agrees_with_regular_expressions(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     sound = "".join(f"{line}\n" for line in text.splitlines() if line.startswith("#") or LINE.match(line))
     with Web(page(text)) as web:
-        found = by_us(web.url)
+        values = by_us(web.url)
     expected = by_reading(sound)
-    assert len(found) > 2
-    assert found == expected
+    assert len(values) > 2
+    assert values == expected
     if "mig" in path.name:
-        assert {dict(labels).get("GPU_I_PROFILE") for _, labels in found} >= {"1g.5gb"}
+        assert {dict(labels).get("GPU_I_PROFILE") for _, labels in values} >= {"1g.5gb"}
 
 
 # -- the Collector's Prometheus receiver
 
 
 @dataclass(frozen=True)
-class Told:
+class Compared:
     """The parts of a point that are compared."""
 
     kind: str
@@ -247,13 +247,14 @@ class Told:
     value: float
 
 
-def of(points: Sequence[Point], renamed: Mapping[str, str] | None = None) -> dict[Series, Told]:
-    found = {}
+def of(points: Sequence[Point], renamed: Mapping[str, str] | None = None) -> dict[Series, Compared]:
+    compared = {}
     for point in points:
         attributes = {(renamed or {}).get(key, key): value for key, value in point.attributes.items()}
-        told = Told(point.kind, point.monotonic, point.unit, point.description, float(point.value))
-        found[series(point.name, attributes)] = told
-    return found
+        compared[series(point.name, attributes)] = Compared(
+            point.kind, point.monotonic, point.unit, point.description, float(point.value)
+        )
+    return compared
 
 
 def test_collector_prometheus_receiver_agrees_with_the_source(tmp_path: Path) -> None:
@@ -278,9 +279,9 @@ def test_collector_prometheus_receiver_agrees_with_the_source(tmp_path: Path) ->
         with instrumented(reader, {name: web.url for name, web in webs.items()}):
             pass
         points = collector.wait(
-            lambda found: all(
-                any((each.name, each.value, each.resource.get("service.name")) == ("up", 1, name) for each in found)
-                and any(each.scope.endswith(f".openmetrics.{name}") for each in found)
+            lambda points: all(
+                any((each.name, each.value, each.resource.get("service.name")) == ("up", 1, name) for each in points)
+                and any(each.scope.endswith(f".openmetrics.{name}") for each in points)
                 for name in webs
             ),
         )

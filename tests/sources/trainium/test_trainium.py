@@ -59,25 +59,25 @@ RESULT, TAG = c.NEURON_RESULT, c.NEURON_TAG
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait for the first line of a child for as long as a busy machine needs."""
+    """Long timeouts for the first line of a child, for busy machines."""
     monkeypatch.setattr("opentelemetry.instrumentation.hardware.sources.trainium.driver._FIRST_REPORT", LONG)
     monkeypatch.setattr("opentelemetry.instrumentation.hardware.drivers.streaming._FIRST_LINE", LONG)
 
 
-def site(drivers: Drivers, pid: int = STRANGER, **more: Any) -> Trainium:
+def open_source(drivers: Drivers, pid: int = STRANGER, **more: Any) -> Trainium:
     settings = more.pop("settings", {})
     source = Trainium(SourceContext(Config.read(settings, {}), drivers, pid, **more))
     source.open()
     return source
 
 
-def count(found: Mapping[Series, Value], series: Series) -> int:
-    number = found[series]
+def count(points: Mapping[Series, Value], series: Series) -> int:
+    number = points[series]
     assert isinstance(number, int)
     return number
 
 
-def said_of(*runtimes: Mapping[str, Any], devices: int = 1, tick: int = 1) -> Speaking:
+def reports_of(*runtimes: Mapping[str, Any], devices: int = 1, tick: int = 1) -> Speaking:
     return lines(report(runtimes, devices, tick, TRN1))
 
 
@@ -85,8 +85,8 @@ def said_of(*runtimes: Mapping[str, Any], devices: int = 1, tick: int = 1) -> Sp
 
 
 def test_neuron_report_is_parsed() -> None:
-    found = parse(json.dumps(report([runtime(7, (2, 3), 1, "tag", v3d=True)], 2, 1, TRN2)).encode())
-    (ours,) = found.runtimes
+    parsed = parse(json.dumps(report([runtime(7, (2, 3), 1, "tag", v3d=True)], 2, 1, TRN2)).encode())
+    (ours,) = parsed.runtimes
     assert (ours.pid, ours.tag) == (7, "tag")
     assert ours.percent == {2: 40.0625, 3: 20.03125}
     assert ours.used["host"] == sum(ours.host.values()) == 610_705_409
@@ -96,11 +96,11 @@ def test_neuron_report_is_parsed() -> None:
     assert ours.latency["total", "p50"] == 0.003
     assert ours.latency["device", "p100"] == 0.008
     assert ours.cpu == {"user": 19.25, "system": 3.75}
-    assert found.ecc[1] == {"mem_ecc_corrected": 8, "mem_ecc_uncorrected": 0, "sram_ecc_corrected": 1} | {
+    assert parsed.ecc[1] == {"mem_ecc_corrected": 8, "mem_ecc_uncorrected": 0, "sram_ecc_corrected": 1} | {
         "sram_ecc_uncorrected": 0
     }
-    assert (found.hardware.memory, found.hardware.cores, found.hardware.logical) == (103_079_215_104, 4, 2)
-    assert found.errors == ()
+    assert (parsed.hardware.memory, parsed.hardware.cores, parsed.hardware.logical) == (103_079_215_104, 4, 2)
+    assert parsed.errors == ()
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_neuron_report_is_parsed() -> None:
 def test_report_group_with_an_error_is_dropped(group: str) -> None:
     broken = runtime(7, (0,), 1)
     broken["report"][group]["error"] = "it is broken"
-    found = parse(json.dumps(report([broken], 1, 1, TRN1)).encode())
+    parsed = parse(json.dumps(report([broken], 1, 1, TRN1)).encode())
     whole = parse(json.dumps(report([runtime(7, (0,), 1)], 1, 1, TRN1)).encode())
     lost = {
         "execution_stats": ("results", "errors", "latency"),
@@ -119,37 +119,37 @@ def test_report_group_with_an_error_is_dropped(group: str) -> None:
     }
     for name in ("used", "host", "cores", "percent", "results", "errors", "latency", "cpu"):
         expected = {} if name in lost[group] else getattr(whole.runtimes[0], name)
-        assert getattr(found.runtimes[0], name) == expected
-    assert found.errors == (f"{group} of 7: it is broken",)
+        assert getattr(parsed.runtimes[0], name) == expected
+    assert parsed.errors == (f"{group} of 7: it is broken",)
 
 
 def test_hardware_info_with_an_error_is_dropped() -> None:
-    found = parse(
+    parsed = parse(
         json.dumps({**report([], 1, 1, TRN2), "neuron_hardware_info": {**TRN2, "error": "no driver"}}).encode()
     )
-    assert found.hardware == Hardware()
-    assert found.errors == ("neuron_hardware_info: no driver",)
+    assert parsed.hardware == Hardware()
+    assert parsed.errors == ("neuron_hardware_info: no driver",)
 
 
 def test_runtime_error_is_remarked_and_runtime_without_pid_is_dropped() -> None:
-    broken, nobody = runtime(7, (0,), 1) | {"error": "it has gone"}, runtime(8, (1,), 1)
+    broken, nobody = runtime(7, (0,), 1) | {"error": "it is gone"}, runtime(8, (1,), 1)
     del nobody["pid"]
-    found = parse(json.dumps(report([broken, nobody], 1, 1, TRN1)).encode())
-    assert [each.pid for each in found.runtimes] == [7]
-    assert found.errors == ("runtime of 7: it has gone",)
+    parsed = parse(json.dumps(report([broken, nobody], 1, 1, TRN1)).encode())
+    assert [each.pid for each in parsed.runtimes] == [7]
+    assert parsed.errors == ("runtime of 7: it is gone",)
 
 
-@pytest.mark.parametrize("lie", [True, "12", None, -1, 1e400, 1e30, [], {}, "NaN", 0.5])
-def test_implausible_report_count_is_dropped(lie: Any) -> None:
+@pytest.mark.parametrize("invalid", [True, "12", None, -1, 1e400, 1e30, [], {}, "NaN", 0.5])
+def test_implausible_report_count_is_dropped(invalid: Any) -> None:
     ours = runtime(7, (0,), 1)
-    ours["report"]["execution_stats"]["execution_summary"]["completed"] = lie
-    ours["report"]["memory_used"]["neuron_runtime_used_bytes"]["host"] = lie
-    said = report([ours], 1, 1, TRN1)
-    said["system_data"]["neuron_hw_counters"]["neuron_devices"][0]["mem_ecc_corrected"] = lie
-    found = parse(json.dumps(said).encode().replace(b"Infinity", b"1e999"))
-    assert "completed" not in found.runtimes[0].results
-    assert "host" not in found.runtimes[0].used
-    assert "mem_ecc_corrected" not in found.ecc[0]
+    ours["report"]["execution_stats"]["execution_summary"]["completed"] = invalid
+    ours["report"]["memory_used"]["neuron_runtime_used_bytes"]["host"] = invalid
+    document = report([ours], 1, 1, TRN1)
+    document["system_data"]["neuron_hw_counters"]["neuron_devices"][0]["mem_ecc_corrected"] = invalid
+    parsed = parse(json.dumps(document).encode().replace(b"Infinity", b"1e999"))
+    assert "completed" not in parsed.runtimes[0].results
+    assert "host" not in parsed.runtimes[0].used
+    assert "mem_ecc_corrected" not in parsed.ecc[0]
 
 
 @pytest.mark.parametrize(
@@ -159,8 +159,8 @@ def test_implausible_report_count_is_dropped(lie: Any) -> None:
 def test_core_utilization_above_100_percent_is_dropped(percent: Any, expected: float | None) -> None:
     ours = runtime(7, (0,), 1)
     ours["report"]["neuroncore_counters"]["neuroncores_in_use"]["0"]["neuroncore_utilization"] = percent
-    found = parse(json.dumps(report([ours], 1, 1, TRN1)).encode())
-    assert found.runtimes[0].percent.get(0) == expected
+    parsed = parse(json.dumps(report([ours], 1, 1, TRN1)).encode())
+    assert parsed.runtimes[0].percent.get(0) == expected
 
 
 def test_invalid_core_numbers_and_unprintable_tags_are_dropped() -> None:
@@ -168,9 +168,9 @@ def test_invalid_core_numbers_and_unprintable_tags_are_dropped() -> None:
     cores = ours["report"]["neuroncore_counters"]["neuroncores_in_use"]
     names = ("-1", "x", "", "4096", "9" * 5000, "\u0663", "\u00b2")
     cores |= {name: {"neuroncore_utilization": 50} for name in names}
-    (found,) = parse(json.dumps(report([ours], 1, 1, TRN1)).encode()).runtimes
-    assert list(found.percent) == [0]
-    assert found.tag == ""
+    (parsed,) = parse(json.dumps(report([ours], 1, 1, TRN1)).encode()).runtimes
+    assert list(parsed.percent) == [0]
+    assert parsed.tag == ""
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_random_reports_give_plausible_values(exchanges: list[tuple[tuple[Any, .
         _exchange(document, place, leaf)
     text = json.dumps(document)
     drivers = Npus(HOST | {"/dev/neuron0": ""} | program(), Speaking([text.encode()]))
-    source = site(drivers)
+    source = open_source(drivers)
     for series, number in (*source.read(), *source.read_slow()):
         assert isinstance(number, (int, float))
         assert math.isfinite(number)
@@ -246,11 +246,11 @@ def test_random_reports_give_plausible_values(exchanges: list[tuple[tuple[Any, .
 @pytest.mark.parametrize("path", samples("neuron/neuron-monitor_trn1.2xlarge_neuroncc-2.3.stream.jsonl"))
 def test_recorded_neuron_monitor_output_is_parsed(path: Path) -> None:
     first, second, third = path.read_bytes().splitlines()
-    found = parse(first)
-    assert found.errors == ()
-    assert found.ecc == {0: dict.fromkeys(ECC, 0)}
-    assert (found.hardware.cores, found.hardware.memory, found.hardware.logical) == (2, None, None)
-    values = dict(pair for key in KEYS for pair in key.values(found.runtimes[0]))
+    parsed = parse(first)
+    assert parsed.errors == ()
+    assert parsed.ecc == {0: dict.fromkeys(ECC, 0)}
+    assert (parsed.hardware.cores, parsed.hardware.memory, parsed.hardware.logical) == (2, None, None)
+    values = dict(pair for key in KEYS for pair in key.values(parsed.runtimes[0]))
     host = {"application_memory": 609656832, "constants": 0, "dma_buffers": 1048576, "tensors": 0}
     zeros = dict.fromkeys(("constants", "model_shared_scratchpad", "runtime_memory", "tensors"), 0)
     cores = {
@@ -271,7 +271,7 @@ def test_recorded_neuron_monitor_output_is_parsed(path: Path) -> None:
         },
     }
     speaking = Speaking([first])
-    source = site(Npus(HOST | {"/dev/neuron0": ""} | program(1337, 16851), speaking))
+    source = open_source(Npus(HOST | {"/dev/neuron0": ""} | program(1337, 16851), speaking))
     completed = Series(c.AWS_NEURON_EXECUTION_COUNT, {RESULT: "completed"})
     errors = Series(c.AWS_NEURON_EXECUTION_ERRORS, {c.ERROR_TYPE: "generic"})
     totals = [(count(all_of(source), completed), count(all_of(source), errors))]
@@ -287,9 +287,9 @@ def test_recorded_neuron_monitor_output_is_parsed(path: Path) -> None:
 
 @pytest.mark.parametrize("path", samples("neuron/all-smi_neuron-monitor_trn1.2xlarge_no-runtime.json"))
 def test_recorded_neuron_monitor_output_without_a_runtime_is_parsed(path: Path) -> None:
-    found = parse(path.read_bytes())
-    assert found.runtimes == ()
-    assert (found.hardware.model, found.hardware.memory) == ("trainium", 34359738368)
+    parsed = parse(path.read_bytes())
+    assert parsed.runtimes == ()
+    assert (parsed.hardware.model, parsed.hardware.memory) == ("trainium", 34359738368)
 
 
 # -- attribution
@@ -297,52 +297,52 @@ def test_recorded_neuron_monitor_output_without_a_runtime_is_parsed(path: Path) 
 
 def test_runtimes_are_matched_by_pid_of_the_process_tree() -> None:
     ours, child, other = runtime(STRANGER, (0,), 1), runtime(CHILD, (1,), 1, "child"), runtime(4242, (2,), 1, "other")
-    drivers = Npus(HOST | {"/dev/neuron0": ""} | program(CHILD), said_of(ours, child, other))
-    found = all_of(site(drivers))
+    drivers = Npus(HOST | {"/dev/neuron0": ""} | program(CHILD), reports_of(ours, child, other))
+    points = all_of(open_source(drivers))
     counts = {
         series.attributes.get(TAG): number
-        for series, number in series_of(found, c.AWS_NEURON_EXECUTION_COUNT).items()
+        for series, number in series_of(points, c.AWS_NEURON_EXECUTION_COUNT).items()
         if series.attributes[RESULT] == "completed"
     }
     assert counts == {None: 2600, "child": 2600}
-    assert len(series_of(found, c.HW_NPU_UTILIZATION)) == 3, "cores are the host's, whoever uses them"
+    assert len(series_of(points, c.HW_NPU_UTILIZATION)) == 3, "cores are reported for the host"
 
 
 def test_executions_of_other_pids_are_not_counted() -> None:
     runtimes = [runtime(STRANGER, (0,), 1), runtime(CHILD, (1,), 1), runtime(4242, (2,), 1)]
     files = HOST | {"/dev/neuron0": ""} | program(CHILD) | {f"/proc/{CHILD}/task/{CHILD}/children": ""}
     for pid, mine in ((STRANGER, 2), (CHILD, 1)):  # the parent of the ranks, and one of them
-        found = all_of(site(Npus(files, said_of(*runtimes)), pid))
-        assert value(found, c.AWS_NEURON_EXECUTION_COUNT, {RESULT: "completed"}) == mine * 2600
-        assert value(found, c.AWS_NEURON_EXECUTION_ERRORS, {c.ERROR_TYPE: "generic"}) == mine * 23_673
+        points = all_of(open_source(Npus(files, reports_of(*runtimes)), pid))
+        assert value(points, c.AWS_NEURON_EXECUTION_COUNT, {RESULT: "completed"}) == mine * 2600
+        assert value(points, c.AWS_NEURON_EXECUTION_ERRORS, {c.ERROR_TYPE: "generic"}) == mine * 23_673
 
 
 def test_reused_runtime_pid_is_not_attributed_to_the_program() -> None:
     files = HOST | {"/dev/neuron0": ""}
-    drivers = Npus(files | program(CHILD), said_of(runtime(CHILD, (0,), 1)))
-    source = site(drivers)
+    drivers = Npus(files | program(CHILD), reports_of(runtime(CHILD, (0,), 1)))
+    source = open_source(drivers)
     assert series_of(often(source), c.AWS_NEURON_EXECUTION_COUNT)
-    drivers.become(Npus(files | program(), said_of(runtime(CHILD, (0,), 1)), up=1001.0))
+    drivers.become(Npus(files | program(), reports_of(runtime(CHILD, (0,), 1)), up=1001.0))
     all_of(source)
-    assert not series_of(often(source), c.AWS_NEURON_EXECUTION_COUNT), "it is looked again who is whose"
-    drivers.become(Npus(files | program(CHILD), said_of(runtime(CHILD, (0,), 1)), up=1001.0))
+    assert not series_of(often(source), c.AWS_NEURON_EXECUTION_COUNT), "the process tree is read again"
+    drivers.become(Npus(files | program(CHILD), reports_of(runtime(CHILD, (0,), 1)), up=1001.0))
     all_of(source)
     assert series_of(often(source), c.AWS_NEURON_EXECUTION_COUNT)
-    drivers.become(Npus(files | program(), said_of(), up=1002.0))
+    drivers.become(Npus(files | program(), reports_of(), up=1002.0))
     assert not series_of(often(source), c.AWS_NEURON_EXECUTION_COUNT)
-    drivers.become(Npus(files | program(), said_of(runtime(CHILD, (0,), 1)), up=1004.0))
+    drivers.become(Npus(files | program(), reports_of(runtime(CHILD, (0,), 1)), up=1004.0))
     assert not series_of(often(source), c.AWS_NEURON_EXECUTION_COUNT)
 
 
 def test_runtimes_without_tags_are_summed_and_have_no_latency() -> None:
     drivers = Npus(
-        HOST | {"/dev/neuron0": ""} | program(CHILD), said_of(runtime(STRANGER, (0,), 1), runtime(CHILD, (1,), 1))
+        HOST | {"/dev/neuron0": ""} | program(CHILD), reports_of(runtime(STRANGER, (0,), 1), runtime(CHILD, (1,), 1))
     )
-    source = site(drivers)
-    found = all_of(source)
-    assert value(found, c.AWS_NEURON_EXECUTION_COUNT, {RESULT: "completed"}) == 5200
-    assert value(found, c.AWS_NEURON_RUNTIME_MEMORY_USAGE, {c.NEURON_MEMORY_TYPE: "host"}) == 2 * 610_705_409
-    assert not series_of(found, c.AWS_NEURON_EXECUTION_LATENCY)
+    source = open_source(drivers)
+    points = all_of(source)
+    assert value(points, c.AWS_NEURON_EXECUTION_COUNT, {RESULT: "completed"}) == 5200
+    assert value(points, c.AWS_NEURON_RUNTIME_MEMORY_USAGE, {c.NEURON_MEMORY_TYPE: "host"}) == 2 * 610_705_409
+    assert not series_of(points, c.AWS_NEURON_EXECUTION_LATENCY)
     assert any("NEURON_PROCESS_TAG" in sentence for sentence in source.unsupported)
 
 
@@ -361,9 +361,9 @@ def test_process_tag_matches_a_runtime_in_a_pid_namespace(
     files: Mapping[str, str], tags: tuple[str, ...], tag: str, expected: set[str]
 ) -> None:
     runtimes = [runtime(70 + number, (number,), 1, each) for number, each in enumerate(tags)]
-    drivers = Npus({**files, "/dev/neuron0": ""} | program(opens="/dev/neuron0"), said_of(*runtimes))
-    found = all_of(site(drivers, environ={"NEURON_PROCESS_TAG": tag} if tag else {}))
-    assert {series.attributes[TAG] for series in series_of(found, c.AWS_NEURON_EXECUTION_COUNT)} == expected
+    drivers = Npus({**files, "/dev/neuron0": ""} | program(opens="/dev/neuron0"), reports_of(*runtimes))
+    points = all_of(open_source(drivers, environ={"NEURON_PROCESS_TAG": tag} if tag else {}))
+    assert {series.attributes[TAG] for series in series_of(points, c.AWS_NEURON_EXECUTION_COUNT)} == expected
 
 
 @pytest.mark.parametrize(
@@ -378,12 +378,12 @@ def test_process_tag_matches_a_runtime_in_a_pid_namespace(
 def test_default_tag_matches_a_runtime_by_its_pid_in_the_container(tags: tuple[int, ...], ours: int) -> None:
     runtimes = [runtime(70 + place, (place,), 1, str(tag)) for place, tag in enumerate(tags)]
     files = CONTAINER | {"/dev/neuron0": ""} | program(CHILD, opens="/dev/neuron0")  # the child uses no core
-    source = site(Npus(files, said_of(*runtimes)), environ={})
-    found = all_of(source)
-    assert series_of(found, c.HW_NPU_UTILIZATION), "cores are the host's"
-    counts = series_of(found, c.AWS_NEURON_EXECUTION_COUNT)
+    source = open_source(Npus(files, reports_of(*runtimes)), environ={})
+    points = all_of(source)
+    assert series_of(points, c.HW_NPU_UTILIZATION), "cores are reported for the host"
+    counts = series_of(points, c.AWS_NEURON_EXECUTION_COUNT)
     assert [number for series, number in counts.items() if series.attributes[RESULT] == "completed"] == ours * [2600]
-    assert all(TAG not in series.attributes for series in counts), "numbers of processes are no attributes"
+    assert all(TAG not in series.attributes for series in counts), "pids are not attributes"
     assert any(
         "NEURON_PROCESS_TAG that no other process has" in sentence for sentence in source.unsupported
     ) is not bool(ours)
@@ -392,10 +392,13 @@ def test_default_tag_matches_a_runtime_by_its_pid_in_the_container(tags: tuple[i
 def test_first_torchrun_rank_reports_the_cores_and_others_only_their_own() -> None:
     ranks = [runtime(STRANGER, (0,), 1), runtime(CHILD, (1,), 1)]
     files = HOST | old_files(1, 2, 1) | program(opens="/dev/neuron0")
-    found = [
+    points = [
         all_of(
-            site(
-                Npus(files | extra, said_of(*ranks)), pid, is_reporter=not member, environ={"NEURON_PROCESS_TAG": "job"}
+            open_source(
+                Npus(files | extra, reports_of(*ranks)),
+                pid,
+                is_reporter=not member,
+                environ={"NEURON_PROCESS_TAG": "job"},
             )
         )
         for pid, member, extra in (
@@ -403,32 +406,32 @@ def test_first_torchrun_rank_reports_the_cores_and_others_only_their_own() -> No
             (CHILD, True, {f"/proc/{CHILD}/task/{CHILD}/children": "", f"/proc/{CHILD}/fd/3": "/dev/neuron0"}),
         )
     ]
-    first, other = ({series.metric.scope.value for series in each} for each in found)
+    first, other = ({series.metric.scope.value for series in each} for each in points)
     assert first == {"host", "process"}
     assert other == {"process"}
 
 
 def test_job_member_starts_neuron_monitor_when_it_uses_a_core() -> None:
-    said = said_of(runtime(STRANGER, (0,), 1))
-    drivers = Npus(HOST | old_files(1, 2, 1) | program(), said)
-    source = site(drivers, is_reporter=False)
+    stream = reports_of(runtime(STRANGER, (0,), 1))
+    drivers = Npus(HOST | old_files(1, 2, 1) | program(), stream)
+    source = open_source(drivers, is_reporter=False)
     all_of(source)
     assert not all_of(source)
-    assert not said.opened, "a worker that computes on no core starts no tool"
-    drivers.become(Npus(HOST | old_files(1, 2, 1) | program(opens="/dev/neuron0"), said))
+    assert not stream.opened, "a worker that uses no core does not start the tool"
+    drivers.become(Npus(HOST | old_files(1, 2, 1) | program(opens="/dev/neuron0"), stream))
     all_of(source)
-    found = all_of(source)
-    assert {series.metric.scope.value for series in found} == {"process"}
-    assert json.loads(said.opened[0][2])["system_metrics"] == []
+    points = all_of(source)
+    assert {series.metric.scope.value for series in points} == {"process"}
+    assert json.loads(stream.opened[0][2])["system_metrics"] == []
 
 
 def test_core_utilization_is_summed_over_runtimes() -> None:
-    """Older tools list all cores of a device for each runtime, with 0 for those that it does not use."""
+    """Older tools list all cores of a device for each runtime, unused ones with 0."""
     first, second, third = runtime(70, (0, 2), 1), runtime(71, (0, 2), 0), runtime(72, (2, 4), 2)
-    found = all_of(site(Npus(HOST | {"/dev/neuron0": ""} | program(), said_of(first, second, third))))
-    shares = {series.attributes[c.HW_ID]: share for series, share in series_of(found, c.HW_NPU_UTILIZATION).items()}
+    points = all_of(open_source(Npus(HOST | {"/dev/neuron0": ""} | program(), reports_of(first, second, third))))
+    shares = {series.attributes[c.HW_ID]: share for series, share in series_of(points, c.HW_NPU_UTILIZATION).items()}
     assert shares == {"neuroncore0": 0.400625, "neuroncore2": 1.0, "neuroncore4": 0.935}
-    sizes = series_of(found, c.AWS_NEURON_NEURONCORE_MEMORY_USAGE)
+    sizes = series_of(points, c.AWS_NEURON_NEURONCORE_MEMORY_USAGE)
     tensors = {
         series.attributes[c.HW_ID]: size
         for series, size in sizes.items()
@@ -439,34 +442,34 @@ def test_core_utilization_is_summed_over_runtimes() -> None:
 
 def test_every_runtime_is_reported_without_an_observed_program() -> None:
     drivers = Npus(
-        HOST | {"/dev/neuron0": ""} | program(), said_of(runtime(70, (0,), 1, "a"), runtime(71, (1,), 1, "b"))
+        HOST | {"/dev/neuron0": ""} | program(), reports_of(runtime(70, (0,), 1, "a"), runtime(71, (1,), 1, "b"))
     )
-    found = all_of(site(drivers, all_processes=True))
-    assert {series.attributes[TAG] for series in series_of(found, c.AWS_NEURON_EXECUTION_COUNT)} == {"a", "b"}
+    points = all_of(open_source(drivers, all_processes=True))
+    assert {series.attributes[TAG] for series in series_of(points, c.AWS_NEURON_EXECUTION_COUNT)} == {"a", "b"}
 
 
 def test_execution_counter_adds_up_over_runtimes() -> None:
-    said = said_of(runtime(STRANGER, (0,), 1))
-    drivers = Npus(HOST | {"/dev/neuron0": ""} | program(CHILD), said)
-    source = site(drivers)
+    stream = reports_of(runtime(STRANGER, (0,), 1))
+    drivers = Npus(HOST | {"/dev/neuron0": ""} | program(CHILD), stream)
+    source = open_source(drivers)
     counts, errors = [], []
     for pid in (STRANGER, STRANGER, CHILD):
-        said.lines = said_of(runtime(pid, (0,), 1)).lines
-        found = often(source)
-        counts.append(value(found, c.AWS_NEURON_EXECUTION_COUNT, {RESULT: "completed"}))
-        errors.append(value(found, c.AWS_NEURON_EXECUTION_ERRORS, {c.ERROR_TYPE: "generic"}))
+        stream.lines = reports_of(runtime(pid, (0,), 1)).lines
+        points = often(source)
+        counts.append(value(points, c.AWS_NEURON_EXECUTION_COUNT, {RESULT: "completed"}))
+        errors.append(value(points, c.AWS_NEURON_EXECUTION_ERRORS, {c.ERROR_TYPE: "generic"}))
     assert counts == [2600, 5200, 7800]
-    assert errors == [23_673, 23_673, 2 * 23_673], "running totals, of each process its own"
+    assert errors == [23_673, 23_673, 2 * 23_673], "each process has its own running totals"
 
 
 def test_error_counter_continues_after_a_reset() -> None:
-    said = said_of()
-    source = site(Npus(HOST | {"/dev/neuron0": ""} | program(), said))
+    stream = reports_of()
+    source = open_source(Npus(HOST | {"/dev/neuron0": ""} | program(), stream))
     counts = []
     for errors in (20, 5, 5, 9):
         ours = runtime(STRANGER, (0,), 1)
         ours["report"]["execution_stats"]["error_summary"]["generic"] = errors
-        said.lines = said_of(ours).lines
+        stream.lines = reports_of(ours).lines
         counts.append(value(often(source), c.AWS_NEURON_EXECUTION_ERRORS, {c.ERROR_TYPE: "generic"}))
     assert counts == [20, 25, 25, 29]
 
@@ -497,7 +500,7 @@ def test_neuron_sysfs_files_are_found_in_old_and_new_places(made: Any) -> None:
 def test_single_moved_sysfs_file_is_found_but_no_namesake() -> None:
     old, moved = "neuron0/neuron_core0/stats/memory_usage/device_mem", "neuron0/neuron_core0/memory/device_mem"
     power = "neuron0/stats/power/utilization"
-    files = {path.replace(old, moved): said for path, said in old_files(1, 1, 1).items()}
+    files = {path.replace(old, moved): content for path, content in old_files(1, 1, 1).items()}
     assert any(moved in path for path in files)
     for path in [path for path in files if path.endswith(power)]:
         files[path.replace(power, "neuron0/stats/utilization")] = "POWER_STATUS_VALID,1701,1.00,99.00,99.00"
@@ -505,42 +508,42 @@ def test_single_moved_sysfs_file_is_found_but_no_namesake() -> None:
             "POWER_STATUS_VALID,1701,1.00,99.00,99.00"
         )
         files[path.replace(power, "neuron0/deeper/power/utilization")] = files.pop(path)
-    found = Sysfs(Npus(files, None).files())
-    assert found.memory_used(0) == 1_000_000 + 1_000_000 + 4096
-    assert found.power_percent(0) == 21.5
+    sysfs = Sysfs(Npus(files, None).files())
+    assert sysfs.memory_used(0) == 1_000_000 + 1_000_000 + 4096
+    assert sysfs.power_percent(0) == 21.5
 
 
 def test_device_memory_is_dropped_when_one_core_is_unknown() -> None:
     files = old_files(1, 2, 1)
     del files["/sys/devices/virtual/neuron_device/neuron0/neuron_core1/stats/memory_usage/device_mem/total"]
     assert Sysfs(Npus(files, None).files()).memory_used(0) is None
-    found = all_of(site(Npus(HOST | files | program(), said_of(runtime(STRANGER, (0,), 1)))))
+    points = all_of(open_source(Npus(HOST | files | program(), reports_of(runtime(STRANGER, (0,), 1)))))
     sizes = runtime(STRANGER, (0,), 1)["report"]["memory_used"]["neuron_runtime_used_bytes"]
-    assert [*series_of(found, c.HW_NPU_MEMORY_USAGE).values()] == [sizes["neuron_device"]], "what runtimes say"
+    assert [*series_of(points, c.HW_NPU_MEMORY_USAGE).values()] == [sizes["neuron_device"]], "as the runtimes report it"
 
 
 def test_memory_limit_below_usage_is_dropped() -> None:
     for size, ratio in ((1 << 30, True), (1 << 20, False)):
         hardware = {**TRN1, "neuron_device_memory_size": size}
         drivers = Npus(HOST | old_files(1, 2, 1) | program(), lines(report([], 1, 1, hardware)))
-        found = all_of(site(drivers))
-        assert series_of(found, c.HW_NPU_MEMORY_USAGE)
-        assert bool(series_of(found, c.HW_NPU_MEMORY_LIMIT)) is ratio
-        assert bool(series_of(found, c.HW_NPU_MEMORY_UTILIZATION)) is ratio
+        points = all_of(open_source(drivers))
+        assert series_of(points, c.HW_NPU_MEMORY_USAGE)
+        assert bool(series_of(points, c.HW_NPU_MEMORY_LIMIT)) is ratio
+        assert bool(series_of(points, c.HW_NPU_MEMORY_UTILIZATION)) is ratio
 
 
 def test_ecc_errors_fall_back_to_neuron_monitor() -> None:
     denied = PermissionError(13, "denied")
-    files = {path: denied if "_ecc_" in path else said for path, said in old_files(1, 2, 1).items()}
-    found = all_of(site(Npus(HOST | files | program(), said_of())))
-    errors = {series.attributes[c.ERROR_TYPE]: number for series, number in series_of(found, c.HW_ERRORS).items()}
+    files = {path: denied if "_ecc_" in path else content for path, content in old_files(1, 2, 1).items()}
+    points = all_of(open_source(Npus(HOST | files | program(), reports_of())))
+    errors = {series.attributes[c.ERROR_TYPE]: number for series, number in series_of(points, c.HW_ERRORS).items()}
     assert errors == {"mem_corrected": 8, "mem_uncorrected": 0, "sram_corrected": 0, "sram_uncorrected": 0}
 
 
 def test_unloaded_and_reloaded_neuron_driver() -> None:
     here = HOST | old_files(2, 2, 1) | program()
     drivers = Npus(here, None)
-    source = site(drivers)
+    source = open_source(drivers)
     assert len(series_of(all_of(source), c.HW_NPU_INFO)) == 2
     drivers.become(Npus(HOST | program(), None))
     all_of(source)
@@ -548,14 +551,14 @@ def test_unloaded_and_reloaded_neuron_driver() -> None:
     assert source.errors == ["the Neuron driver has been unloaded"]
     drivers.become(Npus(HOST | moved_files(1, 2, 2) | program(), None))
     all_of(source)
-    found = all_of(source)
-    assert len(series_of(found, c.HW_NPU_INFO)) == len(series_of(found, c.HW_NPU_MEMORY_USAGE)) == 1
+    points = all_of(source)
+    assert len(series_of(points, c.HW_NPU_INFO)) == len(series_of(points, c.HW_NPU_MEMORY_USAGE)) == 1
     assert source.errors == []
 
 
 def test_memory_sample_reads_one_file_per_core() -> None:
-    drivers = Npus(HOST | old_files(16, 8, 1) | program(), said_of(devices=16))
-    source = site(drivers)
+    drivers = Npus(HOST | old_files(16, 8, 1) | program(), reports_of(devices=16))
+    source = open_source(drivers)
     all_of(source)
     assert drivers.tree is not None
     drivers.tree.asked.clear()
@@ -581,7 +584,7 @@ def test_invalid_power_status_is_dropped(text: str) -> None:
 
 def test_broken_neuron_sysfs_gives_no_values() -> None:
     files = {path: PermissionError(13, "denied") if "stats" in path else "\x00?" for path in old_files(1, 2, 1)}
-    source = site(Npus(HOST | files | program(), None))
+    source = open_source(Npus(HOST | files | program(), None))
     assert {series.metric for series in all_of(source)} == {c.HW_NPU_INFO}
 
 
@@ -626,7 +629,7 @@ def test_neuron_sysfs_files_are_never_opened_for_writing(tmp_path: Path) -> None
 
 
 class Tool:
-    """A stand-in for neuron-monitor in a folder."""
+    """A substitute for neuron-monitor in a folder."""
 
     def __init__(self, folder: Path, *reports: Mapping[str, Any], **how: object) -> None:
         self.folder = folder
@@ -645,7 +648,7 @@ class Tool:
 
 @contextmanager
 def staged(tool: Tool, neuron: Drivers | None = None) -> Iterator[Playing]:
-    """An instrumented program that reads the tool and the host; at the end no child is left."""
+    """An instrumented program that reads the tool and the host."""
     drivers = {"trainium": neuron or Drivers(), "host": Drivers()}
     try:
         with playing(drivers.__getitem__, {"sources": [*drivers], **tool.settings}) as stage:
@@ -668,9 +671,9 @@ def test_neuron_monitor_runs_while_the_source_is_open(tmp_path: Path, monkeypatc
         monkeypatch.setenv(name, "/nowhere")
     tool = Tool(tmp_path, own(1), own(2))
     with opened("trainium", **tool.settings) as source:
-        found = all_of(source)
-        assert series_of(found, c.HW_NPU_UTILIZATION)
-        assert value(found, c.AWS_NEURON_RUNTIME_CPU_UTILIZATION, {c.CPU_MODE: "user"}) == 0.1925
+        points = all_of(source)
+        assert series_of(points, c.HW_NPU_UTILIZATION)
+        assert value(points, c.AWS_NEURON_RUNTIME_CPU_UTILIZATION, {c.CPU_MODE: "user"}) == 0.1925
         wait_for(lambda: 0.935 in shares(source), LONG, "second report")
         (run,) = tool.runs
     wait_for(lambda: not lives(run["pid"]), LONG, "end of the tool")
@@ -736,21 +739,21 @@ def test_failing_neuron_monitor_costs_only_its_own_metrics_and_is_restarted(
     monkeypatch.setattr("opentelemetry.instrumentation.hardware.sources.trainium.driver._FIRST_REPORT", 0.2)
     tool, drivers = Tool(tmp_path, own(1), **how), Ahead()
     with staged(tool, drivers) as stage:
-        said: list[str] = []
+        lines_: list[str] = []
 
         def reported() -> bool:
             return any(line.startswith("hw.npu.util") for line in stage.tick())
 
         def failed() -> bool:
-            said[:] = [*stage.tick(), *stage.remarks()]
-            return any("# ill" in line and reason in line for line in said)
+            lines_[:] = [*stage.tick(), *stage.remarks()]
+            return any("# ill" in line and reason in line for line in lines_)
 
         if "silent_after" in how:
             wait_for(reported if how["silent_after"] else lambda: stage.tick() and tool.runs, LONG, "start of the tool")
             drivers.seconds += LONG + 1  # until when the first report, or another one, is waited for
-        wait_for(failed, LONG, f"{reason}; there was {said[:3]}")
-        assert any(line.startswith("system.cpu.time") for line in said), "the host is not concerned"
-        assert not [line for line in said if line.startswith("hw.npu.util")]
+        wait_for(failed, LONG, f"{reason}; there was {lines_[:3]}")
+        assert any(line.startswith("system.cpu.time") for line in lines_), "the host is still reported"
+        assert not [line for line in lines_ if line.startswith("hw.npu.util")]
         first = tool.runs[0]["pid"]
         wait_for(lambda: not lives(first), LONG, "end of the tool")
         (tmp_path / "how").write_text('{"faster": 50}')
@@ -786,9 +789,9 @@ def test_neuron_monitor_with_other_output_makes_the_source_ill(tmp_path: Path) -
 @linux
 def test_neuron_monitor_dies_with_the_killed_program(tmp_path: Path) -> None:
     tool = Tool(tmp_path, own(1))
-    with started(command("neuron_listens", tool.settings["neuron_monitor"])) as child:
+    with started(command("neuron_reads", tool.settings["neuron_monitor"])) as child:
         assert child.stdout is not None
-        assert child.stdout.readline().strip() == "heard"
+        assert child.stdout.readline().strip() == "read"
         pid = tool.runs[0]["pid"]
         assert lives(pid)
         child.kill()
@@ -802,27 +805,27 @@ def test_neuron_monitor_dies_with_the_killed_program(tmp_path: Path) -> None:
 def test_neuron_monitor_is_not_run_without_a_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Tool(tmp_path, own(1))
     monkeypatch.setenv("PATH", str(tmp_path))
-    drivers = Npus({**HOST, "/dev/null": ""}, said_of())
+    drivers = Npus({**HOST, "/dev/null": ""}, reports_of())
     with pytest.raises(Unavailable, match="no Neuron driver is loaded"):
-        site(drivers)
+        open_source(drivers)
     assert drivers.tree is not None
     assert drivers.tree.asked == []
     assert not (tmp_path / "runs").exists()
 
 
 def test_neuron_monitor_off_still_reads_sysfs() -> None:
-    drivers = Npus(HOST | old_files(1, 2, 1) | program(), said_of())
-    source = site(drivers, settings={"neuron_monitor": "off"})
+    drivers = Npus(HOST | old_files(1, 2, 1) | program(), reports_of())
+    source = open_source(drivers, settings={"neuron_monitor": "off"})
     assert series_of(all_of(source), c.AWS_NEURON_NEURONCORE_MEMORY_USAGE)
     assert any("neuron-monitor is switched off" in sentence for sentence in source.unsupported)
     with pytest.raises(Unavailable, match="switched off"):
-        site(Npus(HOST | {"/dev/neuron0": ""}, said_of()), settings={"neuron_monitor": "off"})
+        open_source(Npus(HOST | {"/dev/neuron0": ""}, reports_of()), settings={"neuron_monitor": "off"})
 
 
 def test_stale_reports_are_dropped_after_a_pause() -> None:
     files = HOST | {"/dev/neuron0": ""} | program()
-    drivers = Npus(files, said_of(runtime(STRANGER, (0,), 1)))
-    source = site(drivers)
+    drivers = Npus(files, reports_of(runtime(STRANGER, (0,), 1)))
+    source = open_source(drivers)
     assert often(source)
     drivers.become(Npus(files, Speaking([]), up=1005.0))
     assert often(source)
@@ -864,9 +867,9 @@ def test_wandb_keys_are_of_the_runtime_of_the_process(tmp_path: Path) -> None:
     probe = Probe(Config.read(tool.settings, {}), os.getpid())
     try:
         assert probe.expected
-        found = probe.read()
-        assert found is not None
-        assert found.percent == {4: 40.0625, 5: 20.03125}
+        runtime_ = probe.read()
+        assert runtime_ is not None
+        assert runtime_.percent == {4: 40.0625, 5: 20.03125}
     finally:
         probe.close()
     assert not Probe(Config.read({"neuron_monitor": "off"}, {}), os.getpid()).expected
@@ -878,11 +881,11 @@ def test_snapshot_prints_wandb_keys_of_neuron_cores(tmp_path: Path, capsys: pyte
     line = ["snapshot", "--format", "wandb", "--pid", str(os.getpid()), "--window", "0.1"]
     assert cli.main([*line, "--neuron-monitor", tool.settings["neuron_monitor"]]) == 0
     row = json.loads(capsys.readouterr().out)
-    found = {key: number for key, number in row.items() if key.startswith("trn.")}
-    assert found["trn.4.neuroncore_utilization"] == 40.0625
-    assert found["trn.host_total_memory_usage"] == 610_705_409
-    assert found["trn.neuron_device_total_memory_usage"] == 102_265_561
-    assert found["trn.host_total_memory_usage.dma_buffers"] == 1_048_576
-    assert found["trn.host_memory_usage.dma_buffers"] == 1_048_576
-    assert found["trn.4.neuroncore_memory_usage.tensors"] == 943_608
-    assert len(found) == 3 + 2 * 4 + 5
+    keys = {key: number for key, number in row.items() if key.startswith("trn.")}
+    assert keys["trn.4.neuroncore_utilization"] == 40.0625
+    assert keys["trn.host_total_memory_usage"] == 610_705_409
+    assert keys["trn.neuron_device_total_memory_usage"] == 102_265_561
+    assert keys["trn.host_total_memory_usage.dma_buffers"] == 1_048_576
+    assert keys["trn.host_memory_usage.dma_buffers"] == 1_048_576
+    assert keys["trn.4.neuroncore_memory_usage.tensors"] == 943_608
+    assert len(keys) == 3 + 2 * 4 + 5

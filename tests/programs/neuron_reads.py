@@ -1,4 +1,4 @@
-"""Listens to neuron-monitor, in a thread, as an instrumented program does, until it is killed."""
+"""Reads neuron-monitor in a thread, like an instrumented program, until it is killed."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from opentelemetry.instrumentation.hardware.sources import SourceContext
 from opentelemetry.instrumentation.hardware.sources.trainium import Trainium
 
 
-def listen() -> None:
+def read() -> None:
     source = Trainium(SourceContext(Config.read({"neuron_monitor": sys.argv[1]}, {}), Drivers(), os.getpid()))
     source.open()
     while not list(source.read()):
         pass
-    print("heard", flush=True)
+    print("read", flush=True)
     threading.Event().wait()
 
 
-threading.Thread(target=listen).start()
+threading.Thread(target=read).start()
