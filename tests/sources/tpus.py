@@ -177,7 +177,7 @@ def _v4(tick: int) -> Cloud:
 
 
 def _two_programs(tick: int) -> Cloud:
-    """One PCI function per core, and one process per chip, of which one hangs at first."""
+    """One PCI function per core, and one process per chip; one of them hangs at first."""
     servers: dict[str, Any] = {
         "localhost:8431": busy_answers([0, 1], tick, hbm=96),
         "localhost:8432": DriverError(4, "no answer within 0.5 s") if tick == 0 else busy_answers([2, 3], tick, hbm=96),

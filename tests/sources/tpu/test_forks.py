@@ -22,9 +22,9 @@ COUNT = 24
 def place(how: str) -> Iterator[str]:
     """The address of a runtime that serves or hangs, or where connections are refused."""
     if how == "refused":
-        with socket.socket() as nobody:
-            nobody.bind(("127.0.0.1", 0))
-            yield f"localhost:{nobody.getsockname()[1]}"
+        with socket.socket() as bound:
+            bound.bind(("127.0.0.1", 0))
+            yield f"localhost:{bound.getsockname()[1]}"
         return
     with serving(busy()) as tpu:
         if how == "hangs":
