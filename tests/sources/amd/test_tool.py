@@ -91,7 +91,7 @@ def test_rocm_smi_that_fails_once_recovers(tmp_path: Path) -> None:
 def test_rocm_smi_without_a_gpu_makes_the_source_absent(tmp_path: Path) -> None:
     (said,) = lines(tmp_path, 'echo \'WARNING: No AMD GPUs specified\'; echo \'{"system": {"Driver version": "6"}}\'')
     assert [line for line in said if line.startswith("# absent")] == [
-        "# absent: amdgpu is switched off; amd-smi is switched off; rocm-smi: it lists no GPU"
+        "# absent: amdgpu is switched off; amd-smi is switched off; rocm-smi lists no GPU"
     ]
 
 

@@ -488,7 +488,7 @@ def test_init_failure_makes_the_source_absent_with_reason_and_remedy(
         assert cards.runner.state is State.ABSENT
         problem = cards.runner.problem
         assert problem is not None
-        assert problem.reason.startswith("NVML: ")
+        assert problem.reason.startswith("NVML")
         assert fix in problem.fix
         assert cards.runner.source is None
     assert warnings(caplog) == []

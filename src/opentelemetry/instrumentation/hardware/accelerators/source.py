@@ -137,7 +137,7 @@ class AcceleratorSource(Source):
         modules: modules to import where a sign is present; see :meth:`Source.prepare`.
         absent: why the source is unavailable without a sign.
         fix: what to do where there are signs, but no driver can be used.
-        process_metrics: the metrics of :meth:`AcceleratorDriver.usage` in messages.
+        process_metrics: the metrics of :meth:`AcceleratorDriver.usage` in messages; "" if no driver reports usage.
         usage_is_cheap: whether usage is read at every sampling interval, not only slowly.
     """
 
@@ -209,6 +209,12 @@ class AcceleratorSource(Source):
             return True
         return any(bool(matches(sign, names)) if sign.endswith("*") else exists(sign) for sign in cls.signs)
 
+    def is_present(self) -> bool:
+        """Whether one of the signs is present, by the drivers of the source."""
+        exists = self.files.exists if self.files else os.path.exists
+        names = self.files.names if self.files else os.listdir
+        return self.has_sign(self.context.environ, exists, names)
+
     # -- opening
 
     def open(self) -> None:
@@ -219,16 +225,18 @@ class AcceleratorSource(Source):
             OSError: a driver cannot be used now.
         """
         self.files = self._files()
-        exists = self.files.exists if self.files else os.path.exists
-        names = self.files.names if self.files else os.listdir
         config, environ = self.context.config, self.context.environ
-        self._has_sign = self.has_sign(environ, exists, names)
+        self._has_sign = self.is_present()
         if not (self._has_sign or any(setting_path(getattr(config, setting)) for setting in self.settings)):
             raise Unavailable(self.absent)
         self.selection = DeviceFilter(config.devices, environ, self.visibility(), self.files)
         self.program = ProcessTree(machine(self.context.drivers), self.files, self.context.pid, *self.compute_files())
-        self.program.refresh()
+        self._refresh_program()
         self._open_driver()
+
+    def _refresh_program(self) -> None:
+        if self.process_metrics:
+            self.program.refresh()
 
     def _files(self) -> Files | None:
         with suppress(Unavailable):
@@ -243,30 +251,33 @@ class AcceleratorSource(Source):
         self._refresh(self.driver)
 
     def _first_driver(self) -> AcceleratorDriver:
-        reasons: list[str] = []
-        fix, failure = self.fix if self._has_sign else "", None
+        skipped: list[tuple[str, str]] = []  # why, and what to do
+        failure: Exception | None = None
         several = len(self.settings) > 1
         for choice in self.drivers():
             setting = getattr(self.context.config, choice.setting) if choice.setting else None
             if setting == "off":
-                reasons.append(f"{choice.name} is switched off")
+                skipped.append((f"{choice.name} is switched off", ""))
                 continue
             if choice.setting and not (self._has_sign or setting_path(setting)):
                 continue
             try:
                 driver = choice.open()
             except Unavailable as missing:
-                reasons.append(f"{choice.name}: {missing.reason}".rstrip(".") if several else missing.reason)
-                fix = missing.fix or fix
+                reason = prefixed(choice.name, missing.reason).rstrip(".") if several else missing.reason
+                skipped.append((reason, missing.fix))
             except (OSError, ValueError) as error:
                 failure = error
-                reasons.append(f"{choice.name}: {error}" if several else str(error))
+                skipped.append((prefixed(choice.name, str(error)) if several else str(error), ""))
             else:
+                reasons = [f"{reason} ({fix})" if fix else reason for reason, fix in skipped]
                 self._instead = f"{'; '.join(reasons)}; {choice.name} is used instead" if reasons else ""
                 return driver
+        reason = "; ".join(reason for reason, _ in skipped) or self.absent
         if failure is not None:  # it may pass
-            raise OSError("; ".join(reasons)) from failure
-        raise Unavailable("; ".join(reasons) or self.absent, fix)
+            raise OSError(reason) from failure
+        fixes = [self.fix if self._has_sign else "", *(fix for _, fix in skipped)]
+        raise Unavailable(reason, next(filter(None, reversed(fixes)), ""))
 
     def _refresh(self, driver: AcceleratorDriver) -> None:
         self.devices = driver.devices()
@@ -313,7 +324,7 @@ class AcceleratorSource(Source):
 
     def read_slow(self) -> Iterator[Point]:
         """Read the list of devices, what seldom changes, and usage by the observed program."""
-        self.program.refresh()
+        self._refresh_program()
         self._open_driver()
         driver = self.driver
         if driver is None:
@@ -345,6 +356,8 @@ class AcceleratorSource(Source):
         return points
 
     def _usage(self, driver: AcceleratorDriver) -> Iterator[Point]:
+        if not self.process_metrics:
+            return
         is_used = False
         for device, values in driver.usage(self.program):
             is_used = True
@@ -383,6 +396,11 @@ class AcceleratorSource(Source):
                 self.driver.close()
         finally:
             super().close()
+
+
+def prefixed(name: str, reason: str) -> str:
+    """A reason that begins with the name of its driver."""
+    return reason if reason.startswith(name) else f"{name}: {reason}"
 
 
 def matches(pattern: str, names: Callable[[str], Sequence[str]]) -> list[str]:

@@ -29,7 +29,7 @@ class Amdgpu(AcceleratorDriver):
     def __init__(self, files: Files, topology: Topology, processes: Processes) -> None:
         cards = sysfs.find_cards(files)
         if not cards:
-            raise Unavailable("it drives no GPU")
+            raise Unavailable("amdgpu has no GPU")
         self._topology = topology
         self._processes = processes
         identity = Identification(sysfs.model_names(files), sysfs.version(files), set())

@@ -113,7 +113,7 @@ class SmiDriver(AcceleratorDriver):
         self._is_fresh = True
         self._update(self.run())
         if not self._gpus:
-            raise Unavailable("it lists no GPU")
+            raise Unavailable(f"{self.name} lists no GPU")
 
     def run(self) -> list[GpuOutput]:
         """Run the tool."""

@@ -1,0 +1,189 @@
+"""The tools that report an Apple chip: ``apple_gpu_stats``, ``macmon``, and ``ioreg``, which every Mac has.
+
+``apple_gpu_stats`` was part of wandb's wheels until October 2024. https://github.com/vladkens/macmon
+"""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, Final
+
+from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorDriver
+from opentelemetry.instrumentation.hardware.drivers.streaming import StreamingCommand
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool
+from opentelemetry.instrumentation.hardware.model import Series
+from opentelemetry.instrumentation.hardware.sources.apple.device import Part
+from opentelemetry.instrumentation.hardware.sources.apple.fields import EXPECTED, PARTS
+from opentelemetry.instrumentation.hardware.sources.apple.tool_output import (
+    Output,
+    mean,
+    parse_ioreg,
+    parse_macmon,
+    parse_stats,
+)
+
+STATS: Final = Tool("apple_gpu_stats")
+MACMON: Final = Tool(
+    "macmon", folders=("/opt/homebrew/bin", "/opt/local/bin", "/usr/local/bin"), fix="brew install macmon"
+)
+IOREG: Final = Tool("ioreg", folders=("/usr/sbin",), fix="it is part of macOS")
+
+_TIMEOUT = 10.0
+"""Seconds for a run, and for the first line of macmon."""
+
+_IOREG_ARGUMENTS = ("-a", "-r", "-d", "1", "-w", "0", "-c", "IOAccelerator")
+
+_MAX_INVALID_LINES = 20
+"""Invalid lines in a row after which macmon is given up."""
+
+_SOC_INFO_SINCE = (0, 6, 1)
+"""The first version of macmon with ``--soc-info``, which adds the name of the chip."""
+
+
+class AppleDriver(AcceleratorDriver):
+    """A tool. Opening it reads it once.
+
+    Attributes:
+        name: Name of the tool.
+        output: Its newest output.
+    """
+
+    name: ClassVar[str]
+    min_interval = 10.0
+
+    def __init__(self, output: Output) -> None:
+        self._parts: dict[str, Part] = {}
+        self._reported: set[tuple[str, Series]] = set()
+        self._is_fresh = True
+        self._update(output)
+
+    @abstractmethod
+    def read(self) -> Output | None:
+        """Return the current output; None if there is nothing new.
+
+        Raises:
+            Unavailable: There is no GPU of Apple.
+            OSError: The tool timed out, exited or could not be started.
+            ValueError: Its output is invalid.
+        """
+
+    def _update(self, output: Output) -> bool:
+        """Pass an output to the parts; returns whether there are new ones."""
+        self.output = output
+        count = len(self._parts)
+        for part, values in output.values.items():
+            if part not in self._parts:
+                self._parts[part] = Part(part, output.model)
+            self._parts[part].values = values
+            self._reported |= {(part, field.series) for field in values}
+        return len(self._parts) > count
+
+    def devices(self) -> Sequence[Part]:
+        """The parts that have been reported."""
+        return [*self._parts.values()]
+
+    def sample(self) -> bool:
+        """Read the tool, unless it has just been opened."""
+        is_fresh, self._is_fresh = self._is_fresh, False
+        output = None if is_fresh else self.read()
+        return output is not None and self._update(output)
+
+    def unsupported(self) -> Iterator[str]:
+        """What the tool has never reported."""
+        missing = [
+            f"{field.series.metric.name} of {PARTS[part][0]}"
+            for part, field in EXPECTED
+            if (part, field.series) not in self._reported
+        ]
+        if missing:
+            yield f"{', '.join(missing)}: not reported by {self.name}"
+
+
+class Stats(AppleDriver):
+    """``apple_gpu_stats``: the first generation needs an argument that the second one refuses."""
+
+    name = STATS.name
+
+    def __init__(self, command: Command) -> None:
+        self._command = command
+        super().__init__(self.read())
+
+    def read(self) -> Output:
+        """Run the tool."""
+        try:
+            return parse_stats(self._command.run(["--json"], _TIMEOUT).stdout)
+        except ValueError:
+            return parse_stats(self._command.run([], _TIMEOUT).stdout)
+
+
+class Ioreg(AppleDriver):
+    """``ioreg``: what the GPU's kernel driver notes in the I/O registry."""
+
+    name = IOREG.name
+
+    def __init__(self, command: Command) -> None:
+        self._command = command
+        super().__init__(self.read())
+
+    def read(self) -> Output:
+        """Run the tool."""
+        return parse_ioreg(self._command.run([*_IOREG_ARGUMENTS], _TIMEOUT).stdout)
+
+
+class Macmon(AppleDriver):
+    """``macmon``, which prints a line every few seconds as long as it runs.
+
+    Args:
+        command: Prints the version.
+        stream: Prints the lines.
+        interval: Seconds between two readings; 0 for one before each collection.
+    """
+
+    name = MACMON.name
+
+    def __init__(self, command: Command, stream: StreamingCommand, interval: float) -> None:
+        self.min_interval = min(max(interval or 10.0, 1.0), 20.0)
+        self._period = self.min_interval / 2  # so that every reading has a line, mostly two
+        self._stream = stream
+        self._invalid = 0
+        arguments = ["pipe", "-i", str(round(self._period * 1000))]
+        version = re.match(rb"macmon (\d{1,4})\.(\d{1,4})\.(\d{1,4})", command.run(["--version"], _TIMEOUT).stdout)
+        if version and tuple(map(int, version.groups())) >= _SOC_INFO_SINCE:
+            arguments.append("--soc-info")
+        stream.open(arguments, self._period)
+        try:
+            super().__init__(self._first())
+        except BaseException:
+            stream.close()
+            raise
+
+    def _first(self) -> Output:
+        while True:
+            lines = self._stream.read(max(_TIMEOUT, 2 * self._period))
+            if not lines:
+                raise TimeoutError("macmon printed nothing")
+            output = self._parse(lines)
+            if output is not None:
+                return output
+
+    def read(self) -> Output | None:
+        """The mean of the lines since the previous reading."""
+        return self._parse(self._stream.read() or self._stream.read(2.5 * self._period))
+
+    def _parse(self, lines: Sequence[bytes]) -> Output | None:
+        outputs = []
+        for line in lines:
+            try:
+                outputs.append(parse_macmon(line))
+                self._invalid = 0
+            except ValueError:
+                self._invalid += 1
+                if self._invalid > _MAX_INVALID_LINES:
+                    raise
+        return mean(outputs) if outputs else None
+
+    def close(self) -> None:
+        """End the tool."""
+        self._stream.close()

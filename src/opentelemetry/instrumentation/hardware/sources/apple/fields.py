@@ -1,0 +1,121 @@
+"""What the tools report: their keys -> part of the Mac, metric, unit and plausible range.
+
+The tools print 0 for a sensor that the chip does not have, so 0 is plausible only where a part may be idle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.accelerators.fields import (
+    Field,
+    errors,
+    frequency,
+    memory_used,
+    power,
+    temperature,
+    utilization,
+)
+
+GPU: Final = "gpu0"
+SRAM: Final = "gpu0/sram"
+CPU: Final = "cpu"
+E_CORES: Final = "ecpu"
+P_CORES: Final = "pcpu"
+ANE: Final = "ane"
+MEMORY: Final = "memory"
+HOST: Final = "host"
+
+PARTS: Final[Mapping[str, tuple[str, str, str]]] = {
+    GPU: ("GPU 0", "gpu", ""),
+    SRAM: ("GPU 0 SRAM", "memory", GPU),
+    CPU: ("CPU", "cpu", ""),
+    E_CORES: ("E cores", "cpu", CPU),
+    P_CORES: ("P cores", "cpu", CPU),
+    ANE: ("Neural Engine", "npu", ""),
+    MEMORY: ("Memory", "memory", ""),
+    HOST: ("machine", "host", ""),
+}
+"""The parts of a Mac by ``hw.id``: name, type and the part that they belong to. All others are fans."""
+
+UTILIZATION: Final = utilization("general")
+ACTIVE: Final = utilization("general", "")
+SCALED: Final = utilization("scaled", "")
+TEMPERATURE: Final = temperature("gpu", least=0.001, most=150)
+POWER: Final = power(least=1e-12, most=5000)
+IDLE_POWER: Final = power(most=5000)
+MEMORY_USED: Final = memory_used(least=1)
+FREQUENCY: Final = frequency("graphics", least=1, most=20e9)
+CPU_SPEED: Final = Field(c.HW_CPU_SPEED, unit="MHz", least=1, most=20e9)
+HOST_POWER: Final = Field(c.HW_HOST_POWER, least=1e-12, most=5000)
+HOST_ENERGY: Final = Field(c.HW_HOST_ENERGY)
+RECOVERIES: Final = errors("recovery", most=1 << 40)
+FAN_SPEED: Final = Field(c.HW_FAN_SPEED, most=100_000)
+FAN_SPEED_RATIO: Final = Field(c.HW_FAN_SPEED_RATIO)
+
+STATS_1: Final[Mapping[str, tuple[str, Field]]] = {
+    "utilization": (GPU, UTILIZATION),
+    "mem_used": (GPU, Field(c.HW_GPU_MEMORY_UTILIZATION, unit="%", least=1e-9)),
+    "temperature": (GPU, TEMPERATURE),
+    "power": (GPU, POWER),
+}
+"""Keys of ``apple_gpu_stats --json``, the first generation."""
+
+STATS_2: Final[Mapping[str, tuple[str, Field]]] = {
+    "utilization": (GPU, UTILIZATION),
+    "inUseSystemMemory": (GPU, MEMORY_USED),
+    "recoveryCount": (GPU, RECOVERIES),
+    "gpuPower": (GPU, POWER),
+    "systemPower": (HOST, HOST_POWER),
+}
+"""Keys of ``apple_gpu_stats``, the second generation."""
+
+STATS_2_TEMPERATURES: Final = (
+    *(f"m1Gpu{number}" for number in range(1, 5)),
+    *(f"m2Gpu{number}" for number in range(1, 3)),
+    *(f"m3Gpu{number}" for number in range(1, 9)),
+)
+"""Its temperatures of the GPU: the sensors of every chip, with 0 for those that this chip does not have."""
+
+IOREG: Final[Mapping[str, tuple[str, Field]]] = {
+    "Device Utilization %": (GPU, UTILIZATION),
+    "In use system memory": (GPU, MEMORY_USED),
+    "recoveryCount": (GPU, RECOVERIES),
+}
+"""Keys of ``PerformanceStatistics`` in the I/O registry."""
+
+MACMON: Final[Mapping[str, tuple[str, Field]]] = {
+    "gpu_active_ratio": (GPU, ACTIVE),
+    "gpu_scaled_ratio": (GPU, SCALED),
+    "gpu_freq_mhz": (GPU, FREQUENCY),
+    "temp/gpu_temp_avg": (GPU, TEMPERATURE),
+    "gpu_power": (GPU, IDLE_POWER),
+    "gpu_ram_power": (SRAM, POWER),
+    "cpu_power": (CPU, POWER),
+    "temp/cpu_temp_avg": (CPU, temperature("cpu", least=0.001, most=150)),
+    "ecpu_freq_mhz": (E_CORES, CPU_SPEED),
+    "pcpu_freq_mhz": (P_CORES, CPU_SPEED),
+    "ane_power": (ANE, IDLE_POWER),
+    "ram_power": (MEMORY, POWER),
+    "sys_power": (HOST, HOST_POWER),
+}
+"""Keys of ``macmon pipe`` since 0.8; until 0.7 a pair ``gpu_usage`` has the frequency and the scaled ratio.
+
+The active ratio is the share of the time; the scaled ratio is the share of the work that the unit could do at its
+highest frequency.
+"""
+
+EXPECTED: Final = (
+    (GPU, UTILIZATION),
+    (GPU, MEMORY_USED),
+    (GPU, TEMPERATURE),
+    (GPU, POWER),
+    (GPU, FREQUENCY),
+    (CPU, POWER),
+    (ANE, POWER),
+    (P_CORES, CPU_SPEED),
+    (HOST, HOST_POWER),
+)
+"""What a Mac can report, though not every tool does."""

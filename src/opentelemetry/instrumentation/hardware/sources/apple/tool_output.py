@@ -1,0 +1,202 @@
+"""The output of the tools: ``apple_gpu_stats``, ``macmon`` and ``ioreg``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from opentelemetry.instrumentation.hardware.accelerators.fields import Field
+from opentelemetry.instrumentation.hardware.drivers.json import DECODER
+from opentelemetry.instrumentation.hardware.model import Number, Unavailable
+from opentelemetry.instrumentation.hardware.sources.apple.fields import (
+    ACTIVE,
+    ANE,
+    CPU,
+    FAN_SPEED,
+    FAN_SPEED_RATIO,
+    FREQUENCY,
+    GPU,
+    IDLE_POWER,
+    IOREG,
+    MACMON,
+    MEMORY_USED,
+    POWER,
+    RECOVERIES,
+    SCALED,
+    STATS_1,
+    STATS_2,
+    STATS_2_TEMPERATURES,
+    TEMPERATURE,
+    UTILIZATION,
+)
+
+_AGX = "AGXAccelerator"
+"""How the classes of Apple's GPUs begin. Those of Intel and AMD report other values under the same keys."""
+
+_MAX_FANS = 16
+
+
+class Output(NamedTuple):
+    """What a tool reports.
+
+    Attributes:
+        values: By part of the Mac, the plausible values in the units of the tool.
+        model: The name of the chip; empty if it is unknown.
+        allocated: Bytes that are allocated for the GPU; 0 if unknown.
+    """
+
+    values: Mapping[str, Mapping[Field, Number]]
+    model: str = ""
+    allocated: Number = 0
+
+
+def parse_stats(text: bytes) -> Output:
+    """The output of ``apple_gpu_stats``, of either generation.
+
+    Raises:
+        Unavailable: There is no GPU of Apple.
+        ValueError: There is no document, or it has no plausible number.
+    """
+    document = _json_object(text)
+    if not document:
+        raise Unavailable("apple_gpu_stats finds no GPU")
+    vendor = document.get("vendor")
+    if isinstance(vendor, str) and vendor and "apple" not in vendor.lower():
+        raise Unavailable(f"apple_gpu_stats finds a GPU of {vendor.strip()[:40]!r}")
+    is_second = "inUseSystemMemory" in document
+    values = _select(document, STATS_2 if is_second else STATS_1)
+    gpu = values.setdefault(GPU, {})
+    allocated = _plausible(MEMORY_USED, document.get("allocatedSystemMemory")) or 0
+    sensors = [_plausible(TEMPERATURE, document.get(name)) for name in STATS_2_TEMPERATURES if is_second]
+    celsius = [each for each in sensors if each is not None]
+    if celsius:
+        gpu[TEMPERATURE] = sum(celsius) / len(celsius)
+    # A utilization of 0 is plausible if another value shows that it was measured.
+    is_measured = bool(MEMORY_USED in gpu or allocated) if is_second else bool({*gpu} - {UTILIZATION})
+    if not is_measured:
+        gpu.pop(RECOVERIES, None)
+        if gpu.get(UTILIZATION) == 0:
+            del gpu[UTILIZATION]
+    return _output(values, document.get("name"), allocated)
+
+
+def parse_ioreg(text: bytes) -> Output:
+    """The output of ``ioreg -a``, a property list.
+
+    Raises:
+        Unavailable: There is no GPU of Apple.
+        ValueError: There is no property list, or it has no plausible number.
+    """
+    import plistlib  # few programs need it
+
+    if not text.strip():
+        raise Unavailable("ioreg finds no GPU")
+    try:
+        document = plistlib.loads(text, fmt=plistlib.FMT_XML)
+    except Exception as error:  # whatever a broken document makes plistlib raise
+        raise ValueError(f"ioreg printed no property list: {error}") from None
+    entries = [entry for entry in (document if isinstance(document, list) else [document]) if isinstance(entry, dict)]
+    classes = [str(entry.get("IOObjectClass") or entry.get("IOClass") or "")[:40] for entry in entries]
+    gpu = next((entry for entry, name in zip(entries, classes) if name.startswith(_AGX)), None)
+    if gpu is None:
+        raise Unavailable(f"ioreg finds no GPU of Apple, but {', '.join(map(repr, classes)) or 'nothing'}")
+    statistics = gpu.get("PerformanceStatistics")
+    if not isinstance(statistics, dict):
+        raise ValueError("ioreg reports no PerformanceStatistics of the GPU")
+    allocated = _plausible(MEMORY_USED, statistics.get("Alloc system memory")) or 0
+    return _output(_select(statistics, IOREG), gpu.get("model"), allocated)
+
+
+def parse_macmon(line: bytes) -> Output:
+    """A line of ``macmon pipe``, of any version.
+
+    Raises:
+        ValueError: There is no document, or it has no plausible number.
+    """
+    document = dict(_json_object(line))
+    for unit in ("gpu", "ecpu", "pcpu"):
+        pair = document.get(f"{unit}_usage")
+        if isinstance(pair, list) and len(pair) == 2:
+            document = {f"{unit}_freq_mhz": pair[0], f"{unit}_scaled_ratio": pair[1], **document}
+    document |= {f"temp/{name}": celsius for name, celsius in _table(document.get("temp")).items()}
+    values = _select(document, MACMON)
+    gpu = values.setdefault(GPU, {})
+    if FREQUENCY not in gpu:  # 0 MHz stands for a GPU that macmon does not know
+        gpu.pop(ACTIVE, None)
+        gpu.pop(SCALED, None)
+    if POWER not in values.get(CPU, {}):  # the power of a CPU is never 0: the counters of this chip are unknown
+        for part in (GPU, ANE):
+            if values.get(part, {}).get(IDLE_POWER) == 0:
+                del values[part][IDLE_POWER]
+    fans = document.get("fans")
+    for index, each in enumerate(fans[:_MAX_FANS] if isinstance(fans, list) else ()):
+        speed, top = (_plausible(FAN_SPEED, _table(each).get(key)) for key in ("rpm", "max_rpm"))
+        if speed is not None and top and speed <= 2 * top:
+            values[f"fan{index}"] = {FAN_SPEED: speed, FAN_SPEED_RATIO: speed / top}
+    return _output(values, _table(document.get("soc")).get("chip_name"))
+
+
+def mean(outputs: Sequence[Output]) -> Output:
+    """Several outputs as one, each with the same weight."""
+    found: dict[str, dict[Field, list[Number]]] = {}
+    for output in outputs:
+        for part, values in output.values.items():
+            for field, value in values.items():
+                found.setdefault(part, {}).setdefault(field, []).append(value)
+    means = {part: {field: sum(each) / len(each) for field, each in values.items()} for part, values in found.items()}
+    return outputs[-1]._replace(values=means) if len(outputs) > 1 else outputs[0]
+
+
+def _output(values: Mapping[str, Mapping[Field, Number]], model: object, allocated: Number = 0) -> Output:
+    known = {part: found for part, found in values.items() if found}
+    if not known:
+        raise ValueError("the tool reports no plausible number")
+    name = model.strip()[:100] if isinstance(model, str) and model.isprintable() else ""
+    return Output(known, name, allocated)
+
+
+def _select(document: Mapping[str, Any], table: Mapping[str, tuple[str, Field]]) -> dict[str, dict[Field, Number]]:
+    """The plausible values of a document, by part of the Mac."""
+    values: dict[str, dict[Field, Number]] = {}
+    for key, (part, field) in table.items():
+        number = _plausible(field, document.get(key))
+        if number is not None:
+            values.setdefault(part, {})[field] = number
+    return values
+
+
+def _plausible(field: Field, value: object) -> Number | None:
+    """A value if it is a plausible number, and whole if it is a number of bytes."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    if field.series.metric.unit == "By" and not isinstance(value, int):
+        return None
+    try:
+        field.value(value)
+    except ValueError:
+        return None
+    return value
+
+
+def _table(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _json_object(text: bytes) -> Mapping[str, Any]:
+    """The first JSON object of a text, whatever is printed around it.
+
+    Raises:
+        ValueError: There is none.
+    """
+    printed = text.decode(errors="replace")
+    begin = printed.find("{")
+    if begin < 0:
+        raise ValueError(
+            f"the tool printed {printed.strip()[:80]!r}" if printed.strip() else "the tool printed nothing"
+        )
+    try:
+        document, _ = DECODER.raw_decode(printed, begin)
+    except (ValueError, RecursionError):
+        raise ValueError(f"the tool printed {printed[begin : begin + 80]!r}, which is not JSON") from None
+    assert isinstance(document, dict)
+    return document

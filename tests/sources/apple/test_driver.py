@@ -1,0 +1,348 @@
+"""The tools of a Mac as real children: named by path, missing, failing, hanging."""
+
+from __future__ import annotations
+
+import array
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.children import PROGRAMS, run
+from tests.sources.macs import MACMONS, Mac, Running
+from tests.sources.playing import Ahead
+from tests.sources.reading import all_of, often, opened, value
+from tests.waiting import wait_for
+
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware import cli
+from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.drivers.streaming import StreamingCommand
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Output
+from opentelemetry.instrumentation.hardware.model import Unavailable
+from opentelemetry.instrumentation.hardware.pipeline.runner import State
+from opentelemetry.instrumentation.hardware.pipeline.session import Session
+from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.sources import SourceContext
+from opentelemetry.instrumentation.hardware.sources.apple import Apple
+from opentelemetry.instrumentation.hardware.sources.apple.driver import MACMON
+from opentelemetry.instrumentation.hardware.wandb.apple import KEYS, Probe
+from opentelemetry.instrumentation.hardware.wandb.keys import row
+
+if sys.platform != "win32":
+    import fcntl
+    import termios
+
+GPU = {c.HW_ID: "gpu0", c.HW_NAME: "GPU 0"}
+TYPED = {**GPU, c.HW_TYPE: "gpu"}
+GENERAL = {**GPU, c.GPU_TASK: "general"}
+LONG = 60.0
+TOOLS = ("apple_gpu_stats", "macmon", "ioreg")
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="starts a tool as POSIX has it")
+
+
+@pytest.fixture
+def tool(tmp_path: Path) -> Callable[..., str]:
+    """Writes a stand-in for a tool that works or fails in some way; returns its path."""
+
+    def make(name: str, how: str = "works") -> str:
+        path = tmp_path / name
+        line = f'{sys.executable} {PROGRAMS / "apple_tool.py"} {name} {how} "$@"'
+        if (name, how) == ("ioreg", "works"):  # at once: doctor waits for three seconds
+            printed = subprocess.run(
+                line, shell=True, env={"APPLE_POWER": ""}, stdout=subprocess.PIPE, check=True
+            ).stdout
+            (tmp_path / "printed").write_bytes(printed)
+            line = f"cat {tmp_path / 'printed'}"
+        version = "" if how == "hangs" else '[ "$1" = --version ] && exec echo macmon 0.8.2'
+        path.write_text(f"#!/bin/sh\n{version}\nAPPLE_POWER={tmp_path}/power exec {line}\n")
+        path.chmod(0o755)
+        return str(path)
+
+    return make
+
+
+@pytest.fixture(autouse=True)
+def timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short timeouts for tools that hang; for all others as long as a busy machine needs."""
+    monkeypatch.setattr("opentelemetry.instrumentation.hardware.drivers.streaming._FIRST_LINE", LONG)
+    run, read = Command.run, StreamingCommand.read
+
+    def is_made(command: Command, how: str) -> bool:
+        return f" {how} " in Path(command._path).read_text()
+
+    def run_to_its_end(command: Command, arguments: Sequence[str], seconds: float) -> Output:
+        return run(command, arguments, 0.1 if is_made(command, "hangs") else LONG)
+
+    def listen(stream: StreamingCommand, seconds: float = 0.0) -> list[bytes]:
+        return read(stream, 0.1 if is_made(stream._command, "silent") else LONG if seconds else 0.0)
+
+    monkeypatch.setattr(Command, "run", run_to_its_end)
+    monkeypatch.setattr(StreamingCommand, "read", listen)
+
+
+@posix
+def test_no_tool_is_run_on_other_systems_unless_named(
+    tool: Callable[..., str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in TOOLS:
+        tool(name)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(Drivers, "command", None)
+    monkeypatch.setattr(Drivers, "stream", None)
+    if sys.platform == "darwin":
+        pytest.skip("this is a Mac")
+    with pytest.raises(Unavailable, match=r"^this is not a Mac$"), opened("apple"):
+        pass
+    assert not Probe(Config(), os.getpid()).expected
+
+
+@posix
+def test_each_tool_can_be_named_by_its_path(tool: Callable[..., str]) -> None:
+    with opened("apple", apple_gpu_stats=tool("apple_gpu_stats")) as source:
+        points = all_of(source)
+        assert value(points, c.HW_GPU_UTILIZATION, GENERAL) == 0.3
+        assert value(points, c.HW_POWER, TYPED) == 7.5
+        assert source.min_interval == 10.0
+    with opened("apple", ioreg=tool("ioreg")) as source:
+        points = all_of(source)
+        assert value(points, c.HW_GPU_UTILIZATION, GENERAL) == 0.2
+        assert value(points, c.HW_GPU_MEMORY_USAGE, GPU) == 300_000_000
+        assert any("hw.power of GPU 0" in sentence and "ioreg" in sentence for sentence in source.unsupported)
+    with opened("apple", macmon=tool("macmon"), sample_interval="1") as source:
+        points = all_of(source)
+        assert value(points, c.HW_GPU_UTILIZATION, GENERAL) == 0.5
+        assert value(points, c.HW_HOST_POWER, {c.HW_ID: "host", c.HW_NAME: "machine"}) == 11.0
+        assert source.min_interval == 1.0
+        wait_for(lambda: often(source), LONG, "another line")
+
+
+@posix
+def test_named_tools_are_tried_in_order_of_preference(tool: Callable[..., str]) -> None:
+    named: dict[str, Any] = {name: tool(name) for name in TOOLS}
+    with opened("apple", **named) as source:
+        assert value(all_of(source), c.HW_POWER, TYPED) == 7.5
+    with opened("apple", **{**named, "apple_gpu_stats": "off"}) as source:
+        assert value(all_of(source), c.HW_POWER, TYPED) == 2.5
+
+
+FAULTS = {
+    ("apple_gpu_stats", "hangs"): "apple_gpu_stats timed out after 0.1 s",
+    ("apple_gpu_stats", "dies"): "apple_gpu_stats: the tool printed",
+    ("apple_gpu_stats", "floods"): "apple_gpu_stats printed more than 16 MiB",
+    ("apple_gpu_stats", "refuses"): "apple_gpu_stats: the tool printed nothing",
+    ("macmon", "hangs"): "macmon timed out after 0.1 s",
+    ("macmon", "silent"): "macmon printed nothing",
+    ("macmon", "floods"): "macmon printed a line of more than 8 MiB",
+    ("macmon", "refuses"): "macmon exited: no such sensor",
+}
+
+
+@posix
+@pytest.mark.usefixtures("no_child_is_left")
+@pytest.mark.parametrize(("name", "how"), FAULTS, ids=map(" ".join, FAULTS))
+def test_failing_tool_falls_back_to_ioreg(tool: Callable[..., str], name: str, how: str) -> None:
+    settings: dict[str, Any] = {name: tool(name, how), "ioreg": tool("ioreg")}
+    with opened("apple", **settings) as source:
+        points = all_of(source)
+        assert value(points, c.HW_GPU_MEMORY_USAGE, GPU) == 300_000_000
+        (sentence,) = [each for each in source.unsupported if "ioreg is used instead" in each]
+        assert FAULTS[name, how] in sentence
+
+
+@posix
+@pytest.mark.parametrize("how", ["hangs", "dies", "floods", "garbage"])
+def test_failing_ioreg_raises_an_error_that_is_retried(tool: Callable[..., str], how: str) -> None:
+    with pytest.raises(OSError, match="ioreg"), opened("apple", ioreg=tool("ioreg", how)):
+        pass
+    with opened("apple", ioreg=tool("ioreg")) as source:
+        assert all_of(source)
+        tool("ioreg", how)
+        with pytest.raises((OSError, ValueError), match="ioreg"):
+            list(source.read())
+
+
+@posix
+@pytest.mark.parametrize("name", ["apple_gpu_stats", "macmon"])
+def test_garbage_before_the_document_is_skipped(tool: Callable[..., str], name: str) -> None:
+    settings: dict[str, Any] = {name: tool(name, "garbage"), "sample_interval": "1"}
+    with opened("apple", **settings) as source:
+        assert value(all_of(source), c.HW_POWER, TYPED) in (7.5, 2.5)
+
+
+def test_macmon_is_given_up_after_21_lines_of_garbage() -> None:
+    line = json.dumps(MACMONS["0.6.1"](1, 0)).encode()
+    drivers = Mac(macmon=Running("0.6.1", [*[b"garbage"] * 20, line]))
+    with opened("apple", drivers, sample_interval=10) as source:
+        assert all_of(source)
+    drivers = Mac(macmon=Running("0.6.1", [*[b"garbage"] * 21, line]))
+    with (
+        pytest.raises(OSError, match="macmon: the tool printed 'garbage'"),
+        opened("apple", drivers, sample_interval=10),
+    ):
+        pass
+
+
+@posix
+@pytest.mark.usefixtures("no_child_is_left")
+def test_macmon_that_dies_within_a_line_is_restarted_after_a_pause(tool: Callable[..., str]) -> None:
+    drivers = Ahead()
+    site = SourceContext(
+        Config.read({"macmon": tool("macmon", "dies"), "sample_interval": "1"}, {}), drivers, os.getpid()
+    )
+    source = Apple(site)
+    source.open()
+    assert value(dict(source.read()), c.HW_POWER, TYPED) == 2.5
+    with pytest.raises(ChildProcessError, match="macmon exited"):
+        wait_for(lambda: [*source.read()], LONG, "line")
+    source.close()
+    tool("macmon")
+
+    pauses: list[str] = []
+    source = Apple(site)
+
+    def back() -> bool:
+        try:
+            source.open()
+        except OSError as pausing:
+            pauses.append(str(pausing))
+            drivers.seconds += 2  # the pause is one second
+            return False
+        return True
+
+    wait_for(back, LONG, "macmon again")
+    assert all(re.fullmatch("macmon exited; retry in [01] s", sentence) for sentence in pauses)
+    assert value(dict(source.read()), c.HW_POWER, TYPED) == 2.5
+    source.close()
+
+
+@posix
+def test_old_lines_of_a_blocked_macmon_are_skipped(tool: Callable[..., str], tmp_path: Path) -> None:
+    """An unread pipe fills up, and its content is old."""
+    with opened("apple", macmon=tool("macmon", "eager"), sample_interval="1") as source:
+        assert value(all_of(source), c.HW_POWER, TYPED) == 2.5
+        stream = source.context.drivers.stream(MACMON.with_setting(source.context.config.macmon))
+        child = stream._child
+        assert child is not None
+        wait_for(lambda: _waiting(child._stdout) > 60_000, LONG, "full pipe")
+        stream._last_read -= 3600.0
+        (tmp_path / "new").write_text("9.5")
+        (tmp_path / "new").rename(tmp_path / "power")  # atomically
+        assert value(often(source), c.HW_POWER, TYPED) == 9.5
+
+
+def _waiting(descriptor: int) -> int:
+    """Unread bytes of a pipe."""
+    size = array.array("i", [0])
+    fcntl.ioctl(descriptor, termios.FIONREAD, size)
+    return size[0]
+
+
+@posix
+def test_failure_and_recovery_of_macmon_are_logged_once_each(
+    tool: Callable[..., str], caplog: pytest.LogCaptureFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level("INFO", "opentelemetry.instrumentation.hardware")
+    monkeypatch.setattr("opentelemetry.instrumentation.hardware.pipeline.runner.RETRY_DELAYS", (0.1,))
+    settings = {"sources": "apple", "macmon": tool("macmon", "dies"), "sample_interval": "1"}
+    drivers = Ahead()
+    session = Session(Config.read(settings, {}), drivers=lambda name: drivers, environ={})
+    session.start()
+    try:
+        (runner,) = session.runners
+        wait_for(lambda: runner.state is State.FAILED, LONG, "macmon's end")
+        tool("macmon")
+        drivers.seconds += 2  # until then macmon is not started again: the pause is one second
+        wait_for(lambda: runner.state is State.UP, LONG, "macmon's return")
+    finally:
+        session.close()
+    assert [record.getMessage() for record in caplog.records] == [
+        "Source apple: ChildProcessError: macmon exited; its numbers are missing until it recovers",
+        "Source apple has recovered",
+    ]
+    wait_for(lambda: not [*_running(tmp_path)], LONG, "end of macmon")
+
+
+# -- the commands
+
+
+@posix
+def test_snapshot_prints_macmon_values_and_leaves_no_process(tool: Callable[..., str], tmp_path: Path) -> None:
+    line = ["otel-hardware", "snapshot", "--format", "json", "--sources", "apple", "--window", "0.1"]
+    child = run([*line, "--macmon", tool("macmon"), "--sample-interval", "1"])
+    assert child.returncode == 0, child.stderr
+    rows = {
+        (row["name"], row["attributes"].get("hw.id"), row["attributes"].get("hw.gpu.task")): row["value"]
+        for row in json.loads(child.stdout)["metrics"]
+    }
+    assert rows["hw.power", "cpu", None] == 4.5
+    assert rows["hw.gpu.utilization", "gpu0", "general"] == 0.5
+    assert rows["hw.host.power", "host", None] == 11.0
+    assert not [*_running(tmp_path)]
+
+
+@posix
+def test_doctor_names_the_apple_tool_and_its_missing_metrics(
+    tool: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    cli.main(["doctor", "--format", "json", "--sources", "apple", "--ioreg", tool("ioreg")])
+    printed = capsys.readouterr().out
+    findings = [finding for finding in json.loads(printed)["findings"] if finding["part"] == "sources"]
+    texts = " ".join(f"{finding['subject']}: {finding['text']}" for finding in findings)
+    assert "Apple M1 Pro" in texts
+    assert "not reported by ioreg" in texts
+
+
+def _running(folder: Path) -> Iterator[int]:
+    """The running tools of this test; another process may run the same test."""
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            settings = Path(f"/proc/{pid}/environ").read_bytes()
+        except OSError:
+            continue
+        if os.fsencode(f"APPLE_POWER={folder}/power") in settings.split(b"\0"):
+            yield int(pid)
+
+
+@posix
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        (
+            "apple_gpu_stats",
+            {"gpu": 30.0, "memoryAllocated": 12.5, "temp": 42.5, "powerWatts": 7.5, "powerPercent": 45.4545},
+        ),
+        ("macmon", {"gpu": 25.0, "temp": 40.5, "powerWatts": 2.5, "powerPercent": 15.1515}),
+        ("ioreg", {"gpu": 20.0, "memoryAllocated": 25.0}),
+    ],
+    ids=TOOLS,
+)
+def test_snapshot_prints_wandb_keys_of_each_tool(
+    tool: Callable[..., str], name: str, keys: dict[str, float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    flag = f"--{name.replace('_', '-')}"
+    line = ["snapshot", "--format", "wandb", "--sources", "apple", "--window", "0.1"]
+    assert cli.main([*line, flag, tool(name), "--sample-interval", "1"]) == 0
+    row = json.loads(capsys.readouterr().out)
+    assert {key: row[key] for key in row if key.startswith("gpu.")} == {f"gpu.0.{key}": keys[key] for key in keys}
+
+
+@posix
+def test_wandb_keys_return_when_the_tool_works_again(tool: Callable[..., str]) -> None:
+    probe = Probe(Config.read({"apple_gpu_stats": tool("apple_gpu_stats")}, {}), os.getpid())
+    assert probe.expected
+    keys = row(KEYS, probe.read() or {})
+    assert keys["gpu.0.powerWatts"] == 7.5
+    tool("apple_gpu_stats", "refuses")
+    assert probe.read() is None
+    assert "the tool printed nothing" in probe.error
+    tool("apple_gpu_stats")
+    assert row(KEYS, probe.read() or {}) == keys
+    assert probe.error == ""
+    probe.close()

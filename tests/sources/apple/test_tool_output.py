@@ -1,0 +1,380 @@
+"""The output of apple_gpu_stats, macmon and ioreg: recorded, implausible, broken and random."""
+
+from __future__ import annotations
+
+import json
+import math
+import plistlib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from tests.samples import SAMPLES, needs_samples, samples
+from tests.sources.macs import MACMONS, agx, first_generation, plist, second_generation
+from tests.sources.macs import accelerator as registered
+from tests.stage import PATIENT
+
+from opentelemetry.instrumentation.hardware.model import Rate, Unavailable
+from opentelemetry.instrumentation.hardware.sources.apple.tool_output import (
+    Output,
+    parse_ioreg,
+    parse_macmon,
+    parse_stats,
+)
+
+# -- recorded output
+
+RECORDED = {
+    "apple_gpu_stats_v1_objc_legacy.json": {
+        "gpu0": {
+            "hw.gpu.utilization general": 0.3,
+            "hw.gpu.memory.utilization": 0.12,
+            "hw.temperature gpu": 42.5,
+            "hw.power": 7.3,
+        }
+    },
+    "apple_gpu_stats_v2_swift_m1max.json": {
+        "gpu0": {
+            "hw.gpu.utilization general": 0.29,
+            "hw.gpu.memory.usage": 698499072,
+            "hw.temperature gpu": (57.583431243896484 + 58.314537048339844 + 55.276527404785156 + 55.203269958496094)
+            / 4,
+            "hw.errors recovery": 0,
+        },
+        "host": {"hw.host.power": 19.56780242919922},
+    },
+    "macmon_v0.6.1_pipe.json": {
+        "gpu0": {
+            "hw.gpu.utilization scaled": 0.021497859,
+            "hw.gpu.frequency graphics": 461_000_000,
+            "hw.temperature gpu": 36.95167,
+            "hw.power": 0.017451683,
+        },
+        "gpu0/sram": {"hw.power": 0.0009615385},
+        "cpu": {"hw.power": 0.20486385, "hw.temperature cpu": 43.73614},
+        "ane": {"hw.power": 0.0},
+        "memory": {"hw.power": 0.11635789},
+        "host": {"hw.host.power": 5.876533},
+        "ecpu": {"hw.cpu.speed": 1_181_000_000},
+        "pcpu": {"hw.cpu.speed": 1_974_000_000},
+    },
+    "macmon_v0.8.2_pipe.json": {
+        "gpu0": {
+            "hw.gpu.utilization general": 0.09,
+            "hw.gpu.utilization scaled": 0.021497859,
+            "hw.gpu.frequency graphics": 461_000_000,
+            "hw.temperature gpu": 36.95167,
+            "hw.power": 0.017451683,
+        },
+        "gpu0/sram": {"hw.power": 0.0009615385},
+        "cpu": {"hw.power": 0.20486385, "hw.temperature cpu": 43.73614},
+        "ane": {"hw.power": 0.0},
+        "memory": {"hw.power": 0.11635789},
+        "host": {"hw.host.power": 5.876533},
+        "ecpu": {"hw.cpu.speed": 1_100_000_000},
+        "pcpu": {"hw.cpu.speed": 1_800_000_000},
+        "fan0": {"hw.fan.speed": 999, "hw.fan.speed_ratio": 999 / 4900},
+        "fan1": {"hw.fan.speed": 1200, "hw.fan.speed_ratio": 1200 / 5200},
+    },
+    "ioreg_IOAccelerator_M1Pro_macOS12.6.txt": {
+        "gpu0": {"hw.gpu.utilization general": 0.02, "hw.gpu.memory.usage": 340983808, "hw.errors recovery": 0}
+    },
+}
+"""By file, its values, checked by hand."""
+
+
+def parse(name: str, text: bytes) -> Output:
+    if name.startswith("ioreg"):
+        return parse_ioreg(text)
+    return parse_stats(text) if name.startswith("apple_gpu_stats") else parse_macmon(text)
+
+
+def values(output: Output) -> dict[str, dict[str, float]]:
+    """The values of each part in base units, by metric and attributes."""
+    found: dict[str, dict[str, float]] = {}
+    for part, numbers in output.values.items():
+        for field, number in numbers.items():
+            value = field.value(number)
+            assert not isinstance(value, Rate)
+            name = " ".join([field.series.metric.name, *map(str, field.series.attributes.values())])
+            found.setdefault(part, {})[name] = value
+    return found
+
+
+@pytest.mark.parametrize("path", samples("apple/*"))
+def test_recorded_tool_output_is_parsed(path: Path) -> None:
+    text = path.read_bytes()
+    output = parse(path.name, _as_plist(text.decode()) if path.suffix == ".txt" else text)
+    assert values(output) == RECORDED[path.name]
+
+
+def _as_plist(text: str) -> bytes:
+    """The output of ``ioreg -a`` made from that of ``ioreg``: the class, and the driver's statistics."""
+    kind = re.search(r"<class (\w+),", text)
+    rows = re.search(r'"PerformanceStatistics" = \{(.*)\}', text)
+    assert kind is not None
+    assert rows is not None
+    numbers = {name: int(number) for name, number in re.findall(r'"([^"]+)"=(\d+)', rows[1])}
+    return plistlib.dumps([{"IOObjectClass": kind[1], "PerformanceStatistics": numbers}])
+
+
+@needs_samples
+def test_every_recorded_apple_file_has_a_test() -> None:
+    assert SAMPLES is not None
+    assert {path.name for path in (SAMPLES / "apple").iterdir()} == set(RECORDED)
+
+
+# -- plausibility
+
+
+def plausible(tool: str, document: dict[str, object]) -> Mapping[str, Mapping[str, float]]:
+    """The accepted values of a document."""
+    try:
+        return values(parse(tool, json.dumps(document).encode()))
+    except ValueError:
+        return {}
+
+
+@pytest.mark.parametrize(
+    ("document", "gpu"),
+    [
+        (
+            {"mem_used": 12.0, "utilization": 0.0},
+            {"hw.gpu.memory.utilization": 0.12, "hw.gpu.utilization general": 0.0},
+        ),
+        ({"mem_used": 0.0, "utilization": 0.0, "temperature": 0, "power": 0}, None),
+        ({"mem_used": 0.0, "utilization": 7.0}, {"hw.gpu.utilization general": 0.07}),
+        ({"temperature": 40.5, "utilization": 0}, {"hw.temperature gpu": 40.5, "hw.gpu.utilization general": 0.0}),
+        ({"utilization": 101, "power": 3.5}, {"hw.power": 3.5}),
+        ({"utilization": True, "mem_used": "12", "temperature": 151, "power": -1}, None),
+        ({"inUseSystemMemory": 0, "allocatedSystemMemory": 0, "utilization": 0, "recoveryCount": 0}, None),
+        (
+            {"inUseSystemMemory": 0, "allocatedSystemMemory": 9, "utilization": 0, "recoveryCount": 0},
+            {"hw.gpu.utilization general": 0.0, "hw.errors recovery": 0},
+        ),
+        (
+            {"inUseSystemMemory": 5, "m1Gpu1": 0, "m3Gpu8": 30.0, "m9Gpu1": 90.0},
+            {"hw.gpu.memory.usage": 5, "hw.temperature gpu": 30.0},
+        ),
+        ({"inUseSystemMemory": 5.5, "gpuPower": 2}, {"hw.power": 2}),
+    ],
+)
+def test_apple_gpu_stats_values_that_were_not_measured_are_dropped(
+    document: dict[str, object], gpu: dict[str, float] | None
+) -> None:
+    assert plausible("apple_gpu_stats", document) == ({"gpu0": gpu} if gpu else {})
+
+
+SLOW = {"hw.gpu.frequency graphics": 338_000_000}
+
+
+@pytest.mark.parametrize(
+    ("document", "parts"),
+    [
+        ({"cpu_power": 0.0, "gpu_power": 0.0, "ane_power": 0.0, "sys_power": 0.0, "ram_power": 0.0}, {}),
+        (
+            {"cpu_power": 0.5, "gpu_power": 0.0, "ane_power": 0.0, "ram_power": 0.0},
+            {"cpu": {"hw.power": 0.5}, "gpu0": {"hw.power": 0.0}, "ane": {"hw.power": 0.0}},
+        ),
+        ({"cpu_power": 0.0, "gpu_power": 2.5}, {"gpu0": {"hw.power": 2.5}}),
+        ({"gpu_usage": [0, 0.0], "gpu_active_ratio": 0.0}, {}),
+        ({"gpu_usage": [338, 0.0]}, {"gpu0": {"hw.gpu.utilization scaled": 0.0, **SLOW}}),
+        ({"gpu_usage": [338, 0.5, 1], "pcpu_usage": 4}, {}),
+        ({"gpu_freq_mhz": 338, "gpu_usage": [1, 1]}, {"gpu0": {"hw.gpu.utilization scaled": 1, **SLOW}}),
+        ({"gpu_freq_mhz": 338, "gpu_active_ratio": 1.00001}, {"gpu0": {"hw.gpu.utilization general": 1.0, **SLOW}}),
+        ({"gpu_active_ratio": 1.5, "gpu_freq_mhz": 1}, {"gpu0": {"hw.gpu.frequency graphics": 1_000_000}}),
+        ({"temp": {"cpu_temp_avg": 0.0, "gpu_temp_avg": 150.5}}, {}),
+        (
+            {"fans": [{"rpm": 0, "max_rpm": 0}, {"rpm": 0, "max_rpm": 5}]},
+            {"fan1": {"hw.fan.speed": 0, "hw.fan.speed_ratio": 0.0}},
+        ),
+        ({"temp": [], "fans": [7], "soc": 3, "cpu_power": None}, {}),
+    ],
+)  # fmt: skip
+def test_macmon_values_that_were_not_measured_are_dropped(
+    document: dict[str, object], parts: dict[str, dict[str, float]]
+) -> None:
+    assert plausible("macmon", document) == parts
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        pytest.param(MACMONS["0.8.2"](2, 0), id="macmon"),
+        pytest.param(second_generation(1), id="apple_gpu_stats"),
+    ],
+)
+def test_nan_infinity_and_huge_integers_in_json_are_refused(document: dict[str, object]) -> None:
+    parse = parse_macmon if "cpu_power" in document else parse_stats
+    text = json.dumps(document)
+    for number in ("NaN", "Infinity", "-Infinity"):
+        broken = re.sub(r'("sys_power"|"systemPower"): [0-9.]+', rf"\1: {number}", text).encode()
+        assert broken != text.encode()
+        with pytest.raises(ValueError, match="which is not JSON"):
+            parse(broken)
+    huge = re.sub(r'("sys_power"|"systemPower"): [0-9.]+', r"\1: 1" + "0" * 400_000, text).encode()
+    assert "host" not in parse(huge).values
+    assert parse(huge).values["gpu0"]
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "sentence"),
+    [
+        (b"{}", Unavailable, "apple_gpu_stats finds no GPU"),
+        (b'{"vendor": "sppci_vendor_amd", "utilization": 3}', Unavailable, "a GPU of 'sppci_vendor_amd'"),
+        (b"", ValueError, "the tool printed nothing"),
+        (b"Error serializing stats: too deep", ValueError, "the tool printed 'Error serializing stats: too deep'"),
+        (b'{"vendor": "Apple ", "uti', ValueError, "which is not JSON"),
+        (b"[1, 2]", ValueError, "the tool printed"),
+        (b"{" * 100_000, ValueError, "which is not JSON"),
+        (b'{"a":' * 100_000, ValueError, "which is not JSON"),
+    ],
+)
+def test_invalid_apple_gpu_stats_output_raises_its_error(text: bytes, error: type[Exception], sentence: str) -> None:
+    with pytest.raises(error, match=re.escape(sentence)):
+        parse_stats(text)
+
+
+BOMB = (
+    b'<!DOCTYPE plist [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;">]>'
+    b"<plist><array><string>&b;</string></array></plist>"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "sentence"),
+    [
+        (b" \n", Unavailable, "ioreg finds no GPU"),
+        (plist(), Unavailable, "ioreg finds no GPU of Apple, but nothing"),
+        (plist(registered("IntelAccelerator", "x", {})), Unavailable, "but 'IntelAccelerator'"),
+        (plist("<integer>3</integer>"), Unavailable, "but nothing"),
+        (plist("<dict><key>IOClass</key><string>AGXAccelerator</string></dict>"), ValueError, "no Performance"),
+        (plist(registered("AGXAcceleratorG13X", "x", {})), ValueError, "no plausible number"),
+        (b"usage: ioreg [-abfilrtx]", ValueError, "no property list"),
+        (plist(registered("AGXAcceleratorG13X", "x", agx(1)))[:700], ValueError, "no property list"),
+        (BOMB, ValueError, "no property list"),
+        (b"bplist00\xd1\x01\x02", ValueError, "no property list"),
+        (b"<plist>" + b"<array>" * 50_000, ValueError, "no property list"),
+    ],
+)  # fmt: skip
+def test_invalid_ioreg_output_raises_its_error(text: bytes, error: type[Exception], sentence: str) -> None:
+    with pytest.raises(error, match=re.escape(sentence)):
+        parse_ioreg(text)
+
+
+def test_ioreg_ignores_a_second_gpu_of_another_vendor() -> None:
+    other = registered("AMDRadeonX6000_AMDNavi21GraphicsAccelerator", "AMD", {"Device Utilization %": 77})
+    own = registered("AGXAcceleratorG13X", "Apple M1", {"Device Utilization %": 7})
+    output = parse_ioreg(plist(other, own))
+    assert (output.model, values(output)) == ("Apple M1", {"gpu0": {"hw.gpu.utilization general": 0.07}})
+
+
+# -- random input
+
+DOCUMENTS = [
+    *(
+        json.dumps(document).encode()
+        for tick in range(3)
+        for document in (first_generation(tick), second_generation(tick))
+    ),
+    *(json.dumps(says(tick, 0)).encode() for says in MACMONS.values() for tick in range(3)),
+    *(plist(registered("AGXAcceleratorG13X", "Apple M1", agx(tick))) for tick in range(3)),
+]
+
+ZERO = {
+    "hw.gpu.utilization general": (b"utilization", b"gpu_active_ratio", b"Device Utilization %"),
+    "hw.gpu.utilization scaled": (b"gpu_usage", b"gpu_scaled_ratio"),
+    "hw.power": (b"gpu_power", b"ane_power"),
+    "hw.errors recovery": (b"recoveryCount",),
+    "hw.fan.speed": (b"rpm",),
+    "hw.fan.speed_ratio": (b"rpm",),
+}
+"""The values that may be 0, and the keys that they are printed under."""
+
+
+def check(text: bytes) -> None:
+    """Assert that each parser raises only its own errors and returns only plausible values."""
+    for parse in (parse_stats, parse_macmon, parse_ioreg):
+        try:
+            output = parse(text)
+        except (ValueError, Unavailable):
+            continue
+        found = values(output)
+        assert found, "an output without values is an error"
+        assert set(found) == set(output.values)
+        for name, value in (pair for numbers in found.values() for pair in numbers.items()):
+            assert type(value) in (int, float)
+            assert math.isfinite(value)
+            assert 0 <= value < 1 << 63
+            assert value <= 2 or "utilization" not in name
+            if value == 0:
+                assert any(key in text for key in ZERO[name]), f"{name} is not in the output"
+        assert 0 <= output.allocated < 1 << 63
+        assert output.model.isprintable()
+
+
+@PATIENT
+@given(st.binary(max_size=300))
+@example(b"")
+@example(b"\xff\xfe{")
+def test_random_bytes_give_plausible_values_or_an_error(text: bytes) -> None:
+    check(text)
+
+
+@st.composite
+def _mutated(draw: st.DrawFn) -> bytes:
+    """A document with a few pieces cut, doubled or exchanged."""
+    text = draw(st.sampled_from(DOCUMENTS))
+    for _ in range(draw(st.integers(1, 4))):
+        at = draw(st.integers(0, len(text)))
+        end = min(len(text), at + draw(st.integers(0, 40)))
+        piece = draw(
+            st.one_of(
+                st.sampled_from([b"", b"0", b"-", b"e9", b"null", b"{", b"<", text[at:end] * 2]), st.binary(max_size=6)
+            )
+        )
+        text = text[:at] + piece + text[end:]
+    return text
+
+
+@PATIENT
+@given(_mutated())
+def test_mutated_documents_give_plausible_values_or_an_error(text: bytes) -> None:
+    check(text)
+
+
+VALUES: st.SearchStrategy[Any] = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.floats(allow_nan=False),
+        st.text(max_size=8),
+        st.just(0),
+        st.just(0.0),
+    ),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=8), inner, max_size=3)),
+    max_leaves=6,
+)
+KEYS = sorted({name for text in DOCUMENTS if text[:1] == b"{" for name in json.loads(text)} | {"fans", "temp", "soc"})
+
+
+@PATIENT
+@given(st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=12))
+@example({"gpu_freq_mhz": 1e-33})
+def test_random_json_values_give_plausible_values_or_an_error(document: dict[str, object]) -> None:
+    check(json.dumps(document).encode())
+
+
+@PATIENT
+@given(
+    st.dictionaries(
+        st.sampled_from(sorted(agx(0))), st.one_of(st.integers(-(1 << 63), (1 << 64) - 1), st.floats(), st.text("ab"))
+    )
+)
+def test_random_registry_values_give_plausible_values_or_an_error(numbers: dict[str, object]) -> None:
+    check(plistlib.dumps([{"IOObjectClass": "AGXAcceleratorG13X", "model": "x", "PerformanceStatistics": numbers}]))

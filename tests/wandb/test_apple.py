@@ -1,0 +1,59 @@
+"""W&B's keys of Apple chips, from the source's points."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from tests.sources.macs import MACS
+from tests.sources.reading import all_of, opened
+
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.sources import SourceContext
+from opentelemetry.instrumentation.hardware.wandb.apple import KEYS, Probe
+from opentelemetry.instrumentation.hardware.wandb.keys import row
+
+STORIES = {story.name: story.at for story in MACS}
+
+
+def wandb_row(mac: Drivers) -> dict[str, float]:
+    """W&B's keys of a Mac."""
+    config = Config.read({"sample_interval": 10}, {})
+    probe = Probe(config, os.getpid())
+    probe.context = SourceContext(config, mac, os.getpid())
+    gpus = probe.read()
+    assert gpus is not None, probe.error
+    probe.close()
+    return row(KEYS, gpus)
+
+
+@pytest.mark.parametrize(
+    ("story", "keys"),
+    [
+        (
+            "stats-1",
+            {"gpu": 41.0, "memoryAllocated": 23.5, "temp": 51.5, "powerWatts": 6.75, "powerPercent": 40.9091},
+        ),
+        ("stats-2", {"gpu": 0.0, "memoryAllocated": 12.5, "temp": 49.0, "powerWatts": 9.25, "powerPercent": 56.0606}),
+        ("macmon-0.6.1", {"gpu": 0.0, "temp": 38.0, "powerWatts": 0.0, "powerPercent": 0.0}),
+        ("macmon-0.8.2", {"gpu": 0.0, "temp": 38.0, "powerWatts": 0.0, "powerPercent": 0.0}),
+        ("ioreg", {"gpu": 0.0, "memoryAllocated": 18.75}),
+    ],
+)
+def test_wandb_keys_of_each_tool(story: str, keys: dict[str, float]) -> None:
+    assert wandb_row(STORIES[story](0)) == {f"gpu.0.{key}": value for key, value in keys.items()}
+
+
+def test_wandb_utilization_of_macmon_is_the_scaled_one() -> None:
+    found = wandb_row(STORIES["macmon-0.8.2"](1))
+    assert found["gpu.0.gpu"] == 31.25, "the active ratio is 0.5"
+    assert found["gpu.0.powerWatts"] == 5.5, "the mean of two lines"
+
+
+def test_wandb_power_limit_constant_is_not_exported() -> None:
+    with opened("apple", STORIES["stats-1"](0)) as source:
+        metrics = {series.metric for series in all_of(source)}
+    assert c.HW_POWER in metrics
+    assert not metrics & {c.HW_POWER_LIMIT, c.HW_POWER_UTILIZATION}
