@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, settings
 from opentelemetry.instrumentation.hardware.catalog import SOURCE_UP
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Kind, Metric, Number, Point, Series, Snapshot, Window
-from opentelemetry.instrumentation.hardware.pipeline.collector import Collector
+from opentelemetry.instrumentation.hardware.pipeline.collector import Collector, Reader
+from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStore
 from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner
 from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionSchedule
 from opentelemetry.instrumentation.hardware.pipeline.thread import ReaderThread, read_all
@@ -23,6 +24,7 @@ from opentelemetry.instrumentation.hardware.sources import Source, SourceContext
 POWER = Metric("test.power", Kind.GAUGE, "W", "Power.", ("part",), Window.MEAN)
 POWER_PEAK = Metric("test.power.peak", Kind.GAUGE, "W", "Highest power.", ("part",), Window.PEAK)
 ENERGY = Metric("test.energy", Kind.COUNTER, "J", "Energy.", ("part",))
+DIPPING = Metric("test.idle", Kind.COUNTER, "s", "Idle time.", ("part",), dips=True)
 LEVEL = Metric("test.level", Kind.UPDOWN, "1", "Level.", ("part",))
 BUSY = Metric("test.busy", Kind.GAUGE, "1", "Share of time.", ("part",), Window.RATIO)
 USERS = Metric("test.users", Kind.UPDOWN, "1", "Something dear.", ("part",))
@@ -99,11 +101,11 @@ class _Played(Source):
 
 
 class Stage:
-    """Sources with their runners and board, and readers that collect from them; :meth:`run` advances the clock.
+    """Sources with their runners and collector, and readers that collect; :meth:`run` advances the clock.
 
     Args:
         interval: seconds between samples.
-        expected: seconds between collections, as long as none has come.
+        expected: seconds between collections, until a reader has come twice.
         names: of the sources; ``player`` and ``runner`` are those of the first.
         together: one thread reads all of them.
     """
@@ -119,18 +121,23 @@ class Stage:
         self.clock = Clock()
         self.start = self.clock.now
         self.schedule = CollectionSchedule(self.clock.now, expected)
+        self.counters = CounterStore()
         self.players = {name: Player(self.clock) for name in names}
         self.runners = {
-            name: SourceRunner(player.make, name, interval, self.schedule, {}, from_start, self.clock)
+            name: SourceRunner(player.make, name, interval, self.schedule, self.counters, from_start, self.clock)
             for name, player in self.players.items()
         }
         runners = list(self.runners.values())
-        self.collector = Collector(runners, {}, Config(), self.clock)
+        self.collector = self.another(Config())
         groups = {"shared": runners} if together else {name: [runner] for name, runner in self.runners.items()}
         self.threads = [ReaderThread(name, each, clock=self.clock) for name, each in groups.items()]
         self.player = self.players[names[0]]
         self.runner = self.runners[names[0]]
-        self.marks: dict[int, dict[str, tuple[float, float]]] = {}
+        self.readers: dict[int, Reader] = {}
+
+    def another(self, config: Config) -> Collector:
+        """A collector of the same sources with other settings."""
+        return Collector(list(self.runners.values()), config, self.counters, self.clock)
 
     def run(self, until: float, readers: Mapping[float, Callable[[Snapshot], None]] | None = None) -> None:
         """Advance the clock to a time after the start; make all readings and collections that are due on the way."""
@@ -158,14 +165,19 @@ class Stage:
                         runner.read()
 
     def collect(self, reader: int = 1) -> Snapshot:
-        """One collection, as a reader's thread makes it."""
-        snapshot = self.collector.collect(self.marks.setdefault(reader, {}))
-        self.schedule.note(reader, self.clock.now)
+        """One collection of a reader."""
+        return self.collect_by(self.readers.setdefault(reader, Reader()))
+
+    def collect_by(self, reader: Reader) -> Snapshot:
+        """The same as a session does it."""
+        snapshot = self.collector.collect(reader.marks)
+        self.schedule.note(reader, reader.last, self.clock.now)
+        reader.last = self.clock.now
         return snapshot
 
     def read_now(self, seconds: float) -> None:
         """Have the threads, which the test has started, read every source now."""
-        read_all(self.threads, seconds, self.clock)
+        read_all(self.threads, seconds)
 
     def up(self) -> dict[str, Number]:
         """The value of ``otel_hardware.source.up`` by source."""

@@ -32,7 +32,7 @@ from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 from opentelemetry.instrumentation.hardware.catalog import SCHEMA_URL, SYSTEM_CPU_TIME
-from opentelemetry.instrumentation.hardware.model import Kind, Metric, Point, Unavailable
+from opentelemetry.instrumentation.hardware.model import Kind, Metric, Point, Rate, Series, Unavailable
 from opentelemetry.instrumentation.hardware.pipeline import reporter as identity
 from opentelemetry.instrumentation.hardware.pipeline import runner as source_runner
 from opentelemetry.instrumentation.hardware.pipeline import session
@@ -173,7 +173,7 @@ def test_second_meter_provider_has_instruments_before_the_next_reading(
     assert "process.uptime" in application.names()
     session_ = instrumentor._session
     assert session_ is not None
-    session_.notice = lambda: None  # readings register no rows from now on
+    session_.on_reading = lambda: None  # readings register no rows from now on
     other = Application()
     instrumentor.instrument(meter_provider=other.provider)
     assert "process.uptime" in {point.name for point in flatten(other.reader.get_metrics_data())}
@@ -455,7 +455,7 @@ def test_failing_discovery_logs_error_and_can_be_repeated(
     with monkeypatch.context() as patch:
         patch.setattr(session, "discover", broken)
         instrumentor.instrument(meter_provider=application.provider)
-    assert "the program goes on" in caplog.text
+    assert "the program continues" in caplog.text
     assert application.points() == []
     assert identity.JOB not in os.environ, "child processes would not report the host"
     instrumentor.uninstrument()
@@ -546,7 +546,7 @@ class Totals(Vendor):
 
 
 @pytest.mark.parametrize(
-    ("origin", "first", "second"), [("boot", {"a": 100}, {"a": 40, "b": 7}), ("start", {"a": 0}, {"a": 0, "b": 0})]
+    ("origin", "first", "second"), [("boot", {"a": 100}, {"a": 140, "b": 7}), ("start", {"a": 0}, {"a": 0, "b": 0})]
 )
 def test_smaller_total_and_new_series_in_a_second_session(
     instrumentor: HardwareInstrumentor,
@@ -595,7 +595,7 @@ def test_fork_hook_is_registered_once(
     instrumentor: HardwareInstrumentor, application: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hooks: list[dict[str, Callable[[], object]]] = []
-    monkeypatch.setattr(instrumentor, "_hooked", False)  # a test before this one registered it
+    monkeypatch.setattr(instrumentor, "_has_fork_hook", False)  # a test before this one registered it
     monkeypatch.setattr(os, "register_at_fork", lambda **hook: hooks.append(hook))
     for _ in range(3):
         instrumentor.instrument(meter_provider=application.provider, sources=["process"])
@@ -683,6 +683,101 @@ def test_thread_start_failure_is_logged_and_leaves_nothing(
     assert "can't start new thread" in caplog.text
     assert left() == before
     assert identity.JOB not in os.environ, "child processes would not report the host"
+
+
+@pytest.mark.parametrize("origin", ["boot", "start"])
+def test_counters_are_monotonic_over_sessions(
+    instrumentor: HardwareInstrumentor,
+    application: Application,
+    monkeypatch: pytest.MonkeyPatch,
+    origin: str,
+) -> None:
+    class Heater(Vendor):
+        """An integral of a rate, which begins at 0 in each session."""
+
+        def open(self) -> None:
+            self.row = Metric("vendor.energy", Kind.COUNTER, "J", "Energy.")
+
+        def read(self) -> Iterator[Point]:
+            sum(range(100_000))
+            yield Series(self.row), Rate(1e6)
+
+    monkeypatch.setattr(session, "discover", lambda: {"vendor": lambda: Heater})
+    seen: dict[str, list[float]] = {"vendor.energy": [], "otel_hardware.cpu.time": []}
+    for readings in (8, 2, 2):
+        instrumentor.instrument(meter_provider=application.provider, counter_origin=origin)
+        for _ in range(readings):
+            for point in application.points():
+                if point.name in seen:
+                    seen[point.name].append(point.value)
+        instrumentor.uninstrument()
+    for name, values in seen.items():
+        assert values == sorted(values), f"{name} decreased"
+        assert values[-1] > values[0]
+
+
+def test_new_meter_provider_does_not_get_counts_of_earlier_sessions(
+    instrumentor: HardwareInstrumentor, application: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "discover", lambda: {"vendor": lambda: Turning})
+    monkeypatch.setattr(Turning, "parts_", cycle("a"))
+    for _ in range(2):
+        other = Application()
+        instrumentor.instrument(meter_provider=other.provider, counter_origin="start")
+        values = [point.value for _ in range(3) for point in other.points() if point.name == "vendor.turns"]
+        assert values[0] <= 10
+        assert values[-1] > values[0]
+        instrumentor.uninstrument()
+        other.provider.shutdown()
+
+
+def test_start_that_failed_can_be_repeated(
+    instrumentor: HardwareInstrumentor, application: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as limited:
+        limited.setattr(threading.Thread, "start", refuse)
+        instrumentor.instrument(meter_provider=application.provider)
+    assert not instrumentor.is_instrumented_by_opentelemetry
+    instrumentor.instrument(meter_provider=application.provider)
+    assert instrumentor.is_instrumented_by_opentelemetry
+    assert application.points()
+
+
+@pytest.mark.parametrize("method", ["instances", "interval", "prepare"])
+def test_source_that_fails_to_tell_its_instances_or_interval_is_left_out_alone(
+    instrumentor: HardwareInstrumentor,
+    application: Application,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    method: str,
+) -> None:
+    def fail(config: Config) -> None:
+        raise KeyError("a mistake")
+
+    broken = type("Broken", (Vendor,), {method: staticmethod(fail)})
+    monkeypatch.setattr(session, "discover", lambda: {**discover(), "vendor": lambda: broken})
+    instrumentor.instrument(meter_provider=application.provider)
+    (message,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert "vendor" in message
+    assert "a mistake" in message
+    assert {"system.cpu.time", "process.cpu.time"} <= application.names()
+
+
+def test_meter_providers_that_come_and_go_are_dropped(
+    instrumentor: HardwareInstrumentor, application: Application
+) -> None:
+    instrumentor.instrument(meter_provider=application.provider, sources=["process"])
+    for _ in range(20):
+        provider = MeterProvider([InMemoryMetricReader()], shutdown_on_exit=False)
+        instrumentor.instrument(meter_provider=provider)
+        provider.shutdown()
+        del provider
+        gc.collect()
+    assert len(instrumentor._attached) <= 2
+    assert len(instrumentor._instruments) <= 2
 
 
 def test_deltas_are_not_negative_after_reinstrument(instrumentor: HardwareInstrumentor) -> None:

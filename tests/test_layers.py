@@ -33,7 +33,8 @@ LAYERS = (
     "accelerators",
     "sources",
     "pipeline",
-    "instrumentor wandb",
+    "instruments wandb",
+    "instrumentor",
     "(package)",
     "cli",
     "__main__",
@@ -44,7 +45,7 @@ A word is a module, or a package with all its modules; in parentheses, the packa
 vendor's folder is a package below ``sources``.
 """
 
-TALKS_TO_THE_SDK = ("instrumentor", "cli")
+TALKS_TO_THE_SDK = ("instruments", "instrumentor", "cli")
 DRIVERS = ("psutil", "pynvml", "prometheus_client", "yaml", "grpc", "amdsmi", "libtpu", "torch")
 CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]*|__all__")
 MUTABLE = ("list", "dict", "set", "bytearray", "defaultdict", "deque", "OrderedDict", "Counter", "array")
@@ -199,7 +200,7 @@ def test_forbidden_import_is_detected(module: str, line: str) -> None:
     ("module", "line"),
     [
         ("sources.host", f"from {NAME}.sources import Source"),
-        ("pipeline.runner", f"from {NAME}.pipeline.aggregate import SeriesAggregator"),
+        ("pipeline.runner", f"from {NAME}.pipeline.aggregate import Aggregator"),
         ("system.linux", f"from {NAME}.system.cgroup import Cgroup"),
         ("instrumentor", "from opentelemetry.metrics import Meter"),
         ("cli.run", "from opentelemetry.sdk.metrics import MeterProvider"),

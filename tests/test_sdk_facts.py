@@ -203,7 +203,7 @@ def test_creating_instrument_during_callbacks_blocks(bench: Bench, instrument: C
     assert bench.ours()
     opened = HardwareInstrumentor()._session
     assert opened is not None
-    opened.notice = lambda: None  # our own thread, which creates the instruments, is late
+    opened.on_reading = lambda: None  # our own thread, which creates the instruments, is late
     points.append((SYSTEM_NETWORK_ERRORS, 5, NONE))
     before = bench.instruments()
     opened.read_now(60)
@@ -517,7 +517,7 @@ def test_instrument_names_are_lowercased_or_refused(
     instrument(source("pump", [(refused, 1.0, NONE), (taken, 2.0, NONE)]))
     for _ in range(3):
         assert [point.value for point in bench.ours() if point.name.startswith("pump")] == [2.0]
-    (warning,) = [each.getMessage() for each in caplog.records if each.name.endswith(".hardware.instrumentor")]
+    (warning,) = [each.getMessage() for each in caplog.records if each.name.endswith(".hardware.instruments")]
     assert warning.startswith("pump:power cannot be reported: Expected ASCII")
 
 

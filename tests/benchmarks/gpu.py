@@ -28,6 +28,7 @@ from tests.tools import nvml
 
 from opentelemetry import metrics
 from opentelemetry.instrumentation.hardware import Config
+from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStore
 from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner
 from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionSchedule
 from opentelemetry.instrumentation.hardware.sources import Source, SourceContext
@@ -115,8 +116,8 @@ def minute(model: str) -> Counter[str]:
     """The calls that the driver counts in a simulated minute with a collection every two seconds."""
     with machine(model) as config:
         now, interval = 1000.0, 2.0
-        rhythm = CollectionSchedule(now, interval)
-        runner = SourceRunner(lambda: _source(config), "nvidia", interval, rhythm, {}, clock=lambda: now)
+        schedule = CollectionSchedule(now, interval)
+        runner = SourceRunner(lambda: _source(config), "nvidia", interval, schedule, CounterStore(), clock=lambda: now)
 
         def pass_by() -> None:
             nonlocal now
@@ -126,7 +127,7 @@ def minute(model: str) -> Counter[str]:
                     now = at
                     runner.read()
                 now = end
-                rhythm.note(1, now)
+                schedule.note(1, now - interval, now)
 
         return _told(pass_by)
 

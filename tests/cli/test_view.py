@@ -20,6 +20,7 @@ class Staged:
         self._stage = stage
         self.collector, self.schedule, self.clock = stage.collector, stage.schedule, stage.clock
         self.runners = [*stage.runners.values()]
+        self.collect = stage.collect_by
 
     def read_now(self, seconds: float) -> None:
         self._stage.run(self._stage.clock.now - self._stage.start)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+
 import pytest
 from tests.stage import BUSY, ENERGY, LEVEL, POWER, Stage, fail, one, values
 
@@ -14,7 +17,7 @@ from opentelemetry.instrumentation.hardware.catalog import (
     SYSTEM_CPU_LOAD_5M,
 )
 from opentelemetry.instrumentation.hardware.model import CounterRatio, Kind, Metric, Series, Unavailable
-from opentelemetry.instrumentation.hardware.pipeline.collector import Collector
+from opentelemetry.instrumentation.hardware.pipeline.collector import Collector, Readers
 from opentelemetry.instrumentation.hardware.settings import Config
 
 
@@ -63,7 +66,7 @@ def test_include_and_exclude_metrics_filter_snapshot() -> None:
     stage.run(1.0)
 
     def rows(config: Config) -> set[Metric]:
-        return set(Collector(list(stage.runners.values()), {}, config, stage.clock).collect({}).values)
+        return set(stage.another(config).collect({}).values)
 
     own = {SOURCE_UP, OWN_CPU_TIME}
     assert rows(Config()) == {SYSTEM_CPU_LOAD_1M} | own
@@ -81,7 +84,7 @@ def test_own_metrics_are_reported() -> None:
     stage.runners["neighbour"].cpu_time = 0.5
     stage.runner.duration = 0.125
     config = Config(include_metrics=["otel_hardware.*"])
-    snapshot = Collector(list(stage.runners.values()), {}, config, stage.clock).collect({})
+    snapshot = stage.another(config).collect({})
     assert one(snapshot, OWN_CPU_TIME) == 0.75
     assert values(snapshot, SOURCE_UP) == {
         Series(SOURCE_UP, {SOURCE: "player"}): 1,
@@ -90,28 +93,33 @@ def test_own_metrics_are_reported() -> None:
     assert values(snapshot, SOURCE_READ_DURATION)[Series(SOURCE_READ_DURATION, {SOURCE: "player"})] == 0.125
     stage.player.read = fail(OSError("no"))
     stage.runner.read()
-    snapshot = Collector([stage.runner], {}, config, stage.clock).collect({})
+    snapshot = Collector([stage.runner], config, stage.counters, stage.clock).collect({})
     assert set(snapshot.values) == {OWN_CPU_TIME, SOURCE_UP}, "a failed source has a read duration"
 
 
 def test_unread_source_has_no_up_and_no_read_duration() -> None:
     stage = Stage()
     assert stage.up() == {}
-    snapshot = Collector([stage.runner], {}, Config(include_metrics=["otel_hardware.*"]), stage.clock).collect({})
+    snapshot = stage.another(Config(include_metrics=["otel_hardware.*"])).collect({})
     assert snapshot.problems == ()
     assert set(snapshot.values) == {OWN_CPU_TIME}
 
 
-def test_rows_are_read_metrics_that_are_wanted_and_own_metrics() -> None:
-    read: dict[Metric, None] = {SYSTEM_CPU_LOAD_1M: None}
-    board = Collector([], read, Config())
+def test_metrics_are_those_that_were_read_and_are_wanted_and_own_metrics() -> None:
+    stage = Stage()
+    stage.player.read = lambda now: [SYSTEM_CPU_LOAD_1M(1.0), SYSTEM_CPU_LOAD_5M(5.0)]
     own = {OWN_CPU_TIME, SOURCE_UP}
-    first = board.metrics()
+    assert set(stage.collector.metrics()) == own
+    stage.run(1.0)
+    first = stage.collector.metrics()
     assert set(first) == {SYSTEM_CPU_LOAD_1M} | own
-    assert board.metrics() is first, "the same rows are a new object"
-    read |= {SYSTEM_CPU_LOAD_5M: None, POWER: None}
-    assert set(board.metrics()) == {SYSTEM_CPU_LOAD_1M, POWER} | own
-    assert set(Collector([], {}, Config(include_metrics=["otel_hardware.*"])).metrics()) == own | {SOURCE_READ_DURATION}
+    stage.run(5.0)
+    assert stage.collector.metrics() is first, "the same metrics are a new object"
+    stage.player.read = lambda now: [SYSTEM_CPU_LOAD_1M(1.0), POWER(1.0)]
+    stage.run(10.0)
+    assert set(stage.collector.metrics()) == {SYSTEM_CPU_LOAD_1M, POWER} | own
+    everything = stage.another(Config(include_metrics=["otel_hardware.*", "system.*"]))
+    assert set(everything.metrics()) == {SYSTEM_CPU_LOAD_1M, SYSTEM_CPU_LOAD_5M, POWER, SOURCE_READ_DURATION} | own
 
 
 def test_absent_source_is_no_problem() -> None:
@@ -145,3 +153,52 @@ def test_metric_outside_catalog_is_collected() -> None:
     stage.player.read = lambda now: [row(3)]
     stage.run(1.0)
     assert one(stage.collect(), row) == 3
+
+
+def test_cpu_time_continues_over_sessions() -> None:
+    stage = Stage()
+    stage.run(1.0)
+    stage.runner.cpu_time = 2.5
+    assert one(stage.collect(), OWN_CPU_TIME) == 2.5
+    later = Collector([], Config(), stage.counters, stage.clock)
+    assert one(later.collect({}), OWN_CPU_TIME) == 2.5
+
+
+def test_collected_value_is_not_changed_by_a_duplicate_in_a_later_collection() -> None:
+    stage = Stage(names=("player", "neighbour"))
+    stage.player.read = lambda now: [ENERGY(5, {"part": "a"})]
+    stage.players["neighbour"].read = lambda now: [ENERGY(7, {"part": "b"})]
+    stage.run(1.0)
+    first = stage.collect().values[ENERGY]
+    assert stage.collect(2).values[ENERGY] == first == [(5, {"part": "a"}), (7, {"part": "b"})]
+
+
+def in_new_thread(collect: Callable[[], float]) -> float:
+    """The result of a function that a new thread calls."""
+    results: list[float] = []
+    thread = threading.Thread(target=lambda: results.append(collect()))
+    thread.start()
+    thread.join(20.0)
+    (result,) = results
+    return result
+
+
+def test_threads_that_collect_once_share_one_window_beside_a_periodic_reader() -> None:
+    stage = Stage(interval=1.0, expected=15.0)
+    stage.player.read = lambda now: [POWER(now - stage.start)]
+    readers = Readers()
+
+    def collect() -> float:
+        reader = readers.current()
+        power = one(stage.collect_by(reader), POWER)
+        readers.collected(reader)
+        return float(power)
+
+    periodic, scraped = [], []
+    for number in range(4):
+        stage.run(15.0 * number + 14.0)
+        periodic.append(collect())
+        stage.run(15.0 * number + 15.0)
+        scraped.append(in_new_thread(collect))
+    assert periodic[1:] == pytest.approx([21.5, 36.5, 51.5], abs=0.6)
+    assert scraped[1:] == pytest.approx([22.5, 37.5, 52.5], abs=0.6), "a scrape has a window of less than 15 s"

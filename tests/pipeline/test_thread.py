@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import inf
 from types import SimpleNamespace
 
 import pytest
@@ -16,9 +17,13 @@ from tests.waiting import wait_for
 from opentelemetry.instrumentation.hardware.model import Point, Series, Unavailable
 from opentelemetry.instrumentation.hardware.pipeline import runner as source_runner
 from opentelemetry.instrumentation.hardware.pipeline import thread as reader_thread
+from opentelemetry.instrumentation.hardware.pipeline.collector import Reader
+from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStore
 from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner, State
 from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionSchedule
+from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.pipeline.thread import ReaderThread, read_all
+from opentelemetry.instrumentation.hardware.settings import Config
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +60,9 @@ def test_thread_reads_at_the_interval() -> None:
         return looks[-1]
 
     thread = ReaderThread(
-        "player", [SourceRunner(stage.player.make, "player", 0.02, CollectionSchedule(begun, 60.0), {})], clock=clock
+        "player",
+        [SourceRunner(stage.player.make, "player", 0.02, CollectionSchedule(begun, 60.0), CounterStore())],
+        clock=clock,
     )
     thread.start()
     try:
@@ -77,12 +84,12 @@ def test_idle_thread_sleeps() -> None:
         assert stage.clock.looked - looked < 100, "the idle thread polls the clock"
 
 
-def test_idle_thread_notices_a_reading_that_became_due_earlier(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader_thread, "_DOZE", 0.01)
+def test_woken_thread_reads_what_became_due_earlier() -> None:
     stage = Stage(interval=3600.0, expected=3600.0)
     with running(stage):
         wait_for(lambda: stage.runner.state is State.UP, 10, "first reading")
         stage.clock.now += 3600.5
+        stage.threads[0].wake()
         wait_for(lambda: len(stage.player.readings) == 2, 30, "second reading")
 
 
@@ -113,19 +120,16 @@ def test_fresh_reads_every_source() -> None:
 
 def test_fresh_neither_shortens_nor_waits_for_backoff_of_failed_source(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_runner, "RETRY_DELAYS", (3600.0,))
-    monkeypatch.setattr(reader_thread, "_DOZE", 3600.0)
     stage = Stage()
     (thread,) = stage.threads
     stage.player.open = fail(OSError("no"))
     with running(stage):
         wait_for(lambda: stage.runner.state is State.FAILED, 10, "failure")
         for _ in range(5):
-            thread.ask()
-            assert thread.answered(20.0)
+            assert thread.request().wait(20.0)
         assert len(stage.player.opened) == 1
         stage.clock.now += 3600.5
-        thread.ask()
-        assert thread.answered(20.0)
+        assert thread.request().wait(20.0)
         assert len(stage.player.opened) == 2
 
 
@@ -156,7 +160,7 @@ def test_fresh_returns_while_a_source_hangs() -> None:
         try:
             wait_for(lambda: stage.up() == {"player": 1, "neighbour": 1}, 10, "first reading")
             stage.player.read = hang
-            read_all(stage.threads, 0.01)  # on the real clock
+            read_all(stage.threads, 0.01)
             wait_for(lambda: len(stage.players["neighbour"].readings) == 2, 10, "fresh reading of the other source")
             wait_for(lambda: stage.runner.busy_since is not None, 10, "reading that hangs")
             assert ended == [], "read_now() waited until the reading ended"
@@ -164,46 +168,60 @@ def test_fresh_returns_while_a_source_hangs() -> None:
             released.set()
 
 
-class Waited(ReaderThread):
-    """A thread that never answers; each wait for it takes its time on the clock, and the first one ``stopped`` more."""
-
-    def __init__(self, clock: Clock, stopped: float = 0.0) -> None:
-        super().__init__("waited", [], clock=clock)
-        self.clock = clock
-        self.stopped = stopped
-        self.waits: list[float] = []
-
-    def answered(self, seconds: float) -> bool:
-        self.waits.append(seconds)
-        self.clock.now += seconds + self.stopped
-        self.stopped = 0.0
-        return False
-
-
-def test_fresh_waits_at_most_its_limit_for_all_threads_together() -> None:
+def test_read_all_waits_at_most_its_limit_for_all_threads_together(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
-    threads = [Waited(clock) for _ in range(3)]
-    read_all(threads, 0.5, clock)
-    assert clock.now == pytest.approx(1000.5)
-    assert [sum(each.waits) for each in threads] == pytest.approx([0.5, 0.0, 0.0])
+    waits: list[float] = []
+
+    class Hanging(threading.Event):
+        """An event that is never set; waiting for it takes its time on the clock."""
+
+        def wait(self, timeout: float | None = None) -> bool:
+            waits.append(timeout or 0.0)
+            clock.now += timeout or 0.0
+            return False
+
+    threads = [ReaderThread(name, []) for name in "abc"]
+    for thread in threads:
+        monkeypatch.setattr(thread, "request", Hanging)
+    monkeypatch.setattr(reader_thread, "time", SimpleNamespace(monotonic=clock))
+    read_all(threads, 0.5)
+    assert waits == pytest.approx([0.5, 0.0, 0.0])
 
 
-def test_fresh_does_not_count_time_in_which_the_process_was_stopped() -> None:
-    clock = Clock()
-    thread = Waited(clock, stopped=100.0)
-    read_all([thread], 0.5, clock)
-    assert sum(thread.waits) == pytest.approx(0.5)
-
-
-def test_answered_and_join_wait_at_most_their_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_join_waits_at_most_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
     thread = Stage().threads[0]
-    monkeypatch.setattr(thread._answered, "wait_for", lambda answered, timeout: waits.append(timeout))
     monkeypatch.setattr(thread, "_thread", SimpleNamespace(join=waits.append, is_alive=lambda: True))
     for limit in (0.5, -1.0):
-        thread.answered(limit)
         assert not thread.join(limit)
-    assert waits == [0.5, 0.5, 0.0, 0.0]
+    assert waits == [0.5, 0.0]
+
+
+def test_request_to_an_ended_thread_returns_at_once() -> None:
+    stage = Stage()
+    with running(stage):
+        stage.read_now(10.0)
+    assert stage.threads[0].request().is_set()
+
+
+def test_collection_after_a_pause_wakes_the_thread() -> None:
+    session = Session(Config(sources=["process"]), interval=5.0, environ={}, clock=(clock := Clock()))
+    reader = Reader()
+    session.start()
+    try:
+        for _ in range(3):
+            clock.now += 5.0
+            session.read_now(20.0)
+            session.collect(reader)
+        clock.now += 1000.0
+        (runner,) = session.runners
+        assert runner.next_reading(clock.now) == inf
+        newest = runner.points(clock.now)
+        assert newest == [], "a reading from before the pause is reported"
+        session.collect(reader)
+        wait_for(lambda: runner.points(clock.now), 4, "reading after the pause")
+    finally:
+        session.close()
 
 
 def test_hanging_source_is_reported_down_alone_and_recovers(caplog: pytest.LogCaptureFixture) -> None:
@@ -223,14 +241,14 @@ def test_hanging_source_is_reported_down_alone_and_recovers(caplog: pytest.LogCa
     try:
         stage.clock.now += 1.0  # nothing is due
         thread.start()
-        thread.ask()
+        request = thread.request()
         wait_for(lambda: hung.busy_since is not None, 10, "reading that hangs")
         begun = stage.clock.now
         for after in (2.0, 4.0):
             stage.clock.now = begun + after
             neighbour.read()
             third.read()
-            stage.collector.watch()
+            hung.warn_if_hanging(stage.clock.now)
         assert stage.up() == {"player": 1, "neighbour": 1, "third": 1}
         assert warnings(caplog) == []
         for after in (7.0, 9.0, 30.0, 100.0):
@@ -238,7 +256,7 @@ def test_hanging_source_is_reported_down_alone_and_recovers(caplog: pytest.LogCa
             neighbour.read()
             third.read()
             for _ in range(3):
-                stage.collector.watch()
+                hung.warn_if_hanging(stage.clock.now)
             snapshot = stage.collect()
             assert stage.up() == {"player": 0, "neighbour": 1, "third": 1}
             assert one(snapshot, ENERGY) == stage.clock.now, "another source is not up to date"
@@ -247,15 +265,14 @@ def test_hanging_source_is_reported_down_alone_and_recovers(caplog: pytest.LogCa
             assert f"{after:.0f} s" in problem.reason
         (warning,) = warnings(caplog)
         assert "Source player has not answered for 7 s" in warning
-        assert not thread.answered(0.01)
+        assert not request.is_set()
         assert not thread.join(0.01)
     finally:
         released.set()
-    assert thread.answered(10.0)
+    assert request.wait(10.0)
     wait_for(lambda: hung.state is State.UP and hung.problem is None, 10, "recovery")
     wait_for(lambda: "Source player has recovered" in news(caplog), 10, "word of the recovery")
-    thread.ask()
-    assert thread.answered(10.0)
+    assert thread.request().wait(10.0)
     assert stage.up()["player"] == 1
     assert values(stage.collect(), ENERGY)[Series(ENERGY)] == 2
     thread.stop()
@@ -279,7 +296,7 @@ def test_shared_thread_reads_all_sources_together() -> None:
         before = [len(each) for each in read]
         for _ in range(4):
             stage.clock.now += 1.95  # the second and third come due, or nearly
-            stage.threads[0]._wake.set()
+            stage.threads[0].wake()
             wait_for(lambda: {each[-1] for each in read} == {stage.clock.now}, 10, "reading of all")
             stage.clock.now += 0.05
         stage.read_now(10.0)

@@ -9,15 +9,16 @@ from __future__ import annotations
 import json
 import sys
 import threading
-import time
 
 from tests.programs.traces import until
 
 from opentelemetry.instrumentation.hardware.catalog import PROCESS_CPU_TIME, SYSTEM_CPU_TIME
 from opentelemetry.instrumentation.hardware.pipeline import runner as source_runner
+from opentelemetry.instrumentation.hardware.pipeline.collector import Reader
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.settings import Config
 
+reader = Reader()
 PERIOD, READINGS = float(sys.argv[1]), int(sys.argv[2])
 NUMBERS = {"host": SYSTEM_CPU_TIME, "process": PROCESS_CPU_TIME}
 ended = False
@@ -40,8 +41,7 @@ report: list[dict[str, tuple[float, float]]] = []
 
 
 def enough() -> bool:
-    snapshot = session.collector.collect({})
-    session.schedule.note(threading.get_ident(), time.monotonic())
+    snapshot = session.collect(reader)
     report.append(
         {name: (snapshot.read[name], sum(value for value, _ in snapshot.values[row])) for name, row in NUMBERS.items()}
     )

@@ -53,7 +53,7 @@ def health() -> list[int]:
 
 source_runner.SHORTEST_PERIOD = 0.2  # the driver counts as dead after 0.6 s instead of 3
 filesystem._SLOWER = 1
-session._FAREWELL = 0.2
+session._LONGEST_JOIN = 0.2
 meters = provider(JOURNAL, 0.1)
 set_meter_provider(meters)
 instrumentor = HardwareInstrumentor()

@@ -18,14 +18,14 @@ from opentelemetry.instrumentation.hardware import instrumentor as module
 
 WHEN, *JOURNALS = sys.argv[1:]
 
-module._LAST_CALL = 60.0  # a slow machine may need more than 0.1 s for the last reading
+module._EXIT_WAIT = 60.0  # a slow machine may need more than 0.1 s for the last reading
 instrumentor = HardwareInstrumentor()
 if WHEN == "late":
     instrumentor.instrument()
     set_meter_provider(provider(JOURNALS[0], 3600))
     assert instrumentor._session is not None
     instrumentor._session.read_now(60)
-    until(lambda: not instrumentor._waiting, "notice of the provider")
+    until(lambda: not instrumentor._waits_for_provider, "notice of the provider")
 else:
     for path in JOURNALS:
         instrumentor.instrument(meter_provider=provider(path, 3600))

@@ -68,7 +68,7 @@ def locked() -> Iterator[None]:
     def hold() -> None:
         with ExitStack() as stack:
             locks: list[AbstractContextManager[Any]] = [instrumentor._lock]
-            for lock in locks + [each.lock for each in instrumentor._meters.values()]:
+            for lock in locks + [each._lock for each in instrumentor._instruments.values()]:
                 stack.enter_context(lock)
             held.set()
             done.wait()

@@ -17,6 +17,7 @@ from opentelemetry.instrumentation.hardware import HardwareInstrumentor, instrum
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.drivers.streaming import StreamingCommand
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool
+from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStore
 from opentelemetry.instrumentation.hardware.pipeline.runner import State
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.settings import Config
@@ -42,8 +43,8 @@ class Ahead(Drivers):
 class _Stepped(Session):
     """A session that starts no thread: the test reads its sources."""
 
-    def start(self) -> None:
-        pass
+    def start(self, on_reading: Callable[[], None] = lambda: None) -> None:
+        self.on_reading = on_reading
 
     def close(self) -> None:
         super().close()
@@ -89,7 +90,7 @@ class Playing:
             found += [f"# missing: {sentence}" for sentence in (runner.source.unsupported if runner.source else [])]
             if runner.problem is not None:
                 fix = f" ({runner.problem.fix})" if runner.problem.fix else ""
-                word = "absent" if runner.state is State.ABSENT else "ill"
+                word = "absent" if runner.state is State.ABSENT else "failed"
                 found.append(f"# {word}: {runner.problem.reason}{fix}")
         return sorted(found)
 
@@ -102,8 +103,8 @@ def playing(
     clock = Clock()
     made: list[Session] = []
 
-    def session(config: Config) -> Session:
-        made.append(_Stepped(config, pid, 60.0, drivers, {}, clock))
+    def session(config: Config, counters: CounterStore) -> Session:
+        made.append(_Stepped(config, pid, 60.0, drivers, {}, clock, counters=counters))
         return made[0]
 
     reader = InMemoryMetricReader()

@@ -137,7 +137,7 @@ def test_third_party_source_is_collected(elsewhere: Path) -> None:
     try:
         (runner,) = session.runners
         assert runner.name == "widgets"
-        wait_for(lambda: runner.window(None, 0.0)[0], 20, "reading of the foreign source")
+        wait_for(lambda: runner.points(session.clock()), 20, "reading of the foreign source")
         found = {row.name: values for row, values in session.collector.collect({}).values.items()}
         assert found["acme.widgets"] == [(4711, {})]
     finally:

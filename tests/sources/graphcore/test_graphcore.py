@@ -415,7 +415,7 @@ def test_hanging_gcipuinfo_times_out_and_is_killed(tmp_path: Path, monkeypatch: 
 )
 def test_failing_gcipuinfo_costs_only_its_own_metrics(tmp_path: Path, how: dict[str, Any], reason: str) -> None:
     said = played(Library(tmp_path, **how))
-    assert any(reason in line for line in said if line.startswith("# ill")), said
+    assert any(reason in line for line in said if line.startswith("# failed")), said
     assert any(line.startswith("system.cpu.time") for line in said), "the host is not concerned"
     assert not [line for line in said if line.startswith("hw.npu")]
 
@@ -426,7 +426,9 @@ def test_crashed_gcipuinfo_child_is_restarted(tmp_path: Path) -> None:
         assert any(line.startswith("hw.power{") for line in stage.tick())
         first = library.pid
         library.say(die=True)
-        wait_for(lambda: any("# ill" in line for line in [*stage.tick(), *stage.remarks()]), LONG, "end of the child")
+        wait_for(
+            lambda: any("# failed" in line for line in [*stage.tick(), *stage.remarks()]), LONG, "end of the child"
+        )
         library.say(c2(0, 2))
         drivers.seconds += 2  # the pause before the second child is one second
         wait_for(lambda: any(line.startswith("hw.power{") for line in stage.tick()), LONG, "another child")
@@ -438,7 +440,7 @@ def test_empty_partition_is_remarked_and_a_new_ipu_is_found(tmp_path: Path) -> N
     with staged(library) as stage:
         said = stage.tick()
         assert any(line.startswith("# missing: hw.npu.*: gcipuinfo lists no IPU") for line in said)
-        assert not [line for line in said if line.startswith(("# ill", "hw.npu"))]
+        assert not [line for line in said if line.startswith(("# failed", "hw.npu"))]
         library.say(c2(0, 1))
         wait_for(lambda: any(line.startswith("hw.power{") for line in stage.tick()), LONG, "an IPU")
         assert not [line for line in stage.remarks() if "lists no IPU" in line]

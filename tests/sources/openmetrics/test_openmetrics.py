@@ -371,7 +371,7 @@ def test_failing_endpoint_is_down_and_recovers(caplog: pytest.LogCaptureFixture)
         assert scraped(stage) == [f"a{{{where}}} 1.0  gauge", f"openmetrics.up{{{where}}} 1 1 gauge"]
         for _ in range(2):
             (remark, up) = scraped(stage)
-            assert remark.startswith("# ill: http://h:9/m: ")
+            assert remark.startswith("# failed: http://h:9/m: ")
             assert up == f"openmetrics.up{{{where}}} 0 1 gauge"
         assert scraped(stage) == [f"a{{{where}}} 2.0  gauge", f"openmetrics.up{{{where}}} 1 1 gauge"]
     (warning,) = warnings(caplog)

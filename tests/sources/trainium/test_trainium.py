@@ -746,7 +746,7 @@ def test_failing_neuron_monitor_costs_only_its_own_metrics_and_is_restarted(
 
         def failed() -> bool:
             lines_[:] = [*stage.tick(), *stage.remarks()]
-            return any("# ill" in line and reason in line for line in lines_)
+            return any("# failed" in line and reason in line for line in lines_)
 
         if "silent_after" in how:
             wait_for(reported if how["silent_after"] else lambda: stage.tick() and tool.runs, LONG, "start of the tool")
@@ -767,7 +767,7 @@ def test_garbage_before_the_first_report_is_skipped(tmp_path: Path) -> None:
     tool = Tool(tmp_path, own(1), garbage=["WARNING: old driver", "{", "\x1b[0m"])
     with staged(tool) as stage:
         wait_for(lambda: any(line.startswith("hw.npu.util") for line in stage.tick()), LONG, "report")
-        assert not [line for line in stage.remarks() if "# ill" in line]
+        assert not [line for line in stage.remarks() if "# failed" in line]
 
 
 @linux
@@ -783,7 +783,7 @@ def test_neuron_monitor_with_other_output_makes_the_source_ill(tmp_path: Path) -
     tool = Tool(tmp_path, {"hello": "world"})
     with staged(tool) as stage:
         stage.tick()
-        assert any("# ill" in line and "not a report" in line for line in stage.remarks())
+        assert any("# failed" in line and "not a report" in line for line in stage.remarks())
 
 
 @linux

@@ -84,6 +84,8 @@ class Metric:
         standard: whether the semantic conventions define it.
         endpoint: of a row that is not in the vocabulary but was learned from a scraped page: whose page it was. Its
             points carry the labels that they have there.
+        dips: whether the kernel sometimes lowers this counter slightly, as it corrects the time of an idle CPU. A
+            small decrease of such a counter is ignored; that of any other means that it started anew.
     """
 
     name: str
@@ -98,6 +100,12 @@ class Metric:
     source: str = ""
     standard: bool = True
     endpoint: str = ""
+    dips: bool = False
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What tells its instrument from others. A source that is opened again may make the same metric anew."""
+        return self.endpoint, self.name, self.kind.value, self.unit, self.help
 
     def __call__(self, value: Value, attributes: Attributes = NONE) -> Point:
         """Make a point of this metric.
@@ -172,12 +180,12 @@ class Snapshot(NamedTuple):
 
     Attributes:
         values: by metric, the value and attributes of each of its series; a series appears once.
-        problems: the sources that failed, hung or lied.
+        problems: the sources that failed, hang or returned invalid data.
         read: by source, the monotonic time of the reading that the values come from.
-        parts: what each source said, wanted or not, with the monotonic time of the reading.
+        readings: what each source reported, wanted or not, with the monotonic time of the reading.
     """
 
     values: Values
     problems: tuple[Problem, ...] = ()
     read: Mapping[str, float] = MappingProxyType({})
-    parts: Sequence[tuple[float, Values]] = ()
+    readings: Sequence[tuple[float, Values]] = ()

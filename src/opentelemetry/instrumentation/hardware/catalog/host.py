@@ -32,7 +32,7 @@ SYSTEM_CPU_TIME = counter(
     "system.cpu.time", "s", (CPU_MODE, CPU_NUMBER),
     "CPU time by mode, summed over all logical CPUs.",
     source="/proc/stat; elsewhere psutil.cpu_times",
-    opt_in_extras="with DETAIL=cpu one series per logical CPU instead of their sum",
+    opt_in_extras="with DETAIL=cpu one series per logical CPU instead of their sum", dips=True,
 )
 SYSTEM_CPU_UTILIZATION = gauge(
     "system.cpu.utilization", "1", (CPU_MODE, CPU_NUMBER),

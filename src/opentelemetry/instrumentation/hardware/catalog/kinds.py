@@ -16,10 +16,22 @@ def counter(
     opt_in: str = "",
     opt_in_extras: str = "",
     standard: bool = True,
+    dips: bool = False,
 ) -> Metric:
     """A total that only increases; exported as an observable counter."""
     return Metric(
-        name, Kind.COUNTER, unit, help, attributes, Window.LAST, scope, opt_in, opt_in_extras, source, standard
+        name,
+        Kind.COUNTER,
+        unit,
+        help,
+        attributes,
+        Window.LAST,
+        scope,
+        opt_in,
+        opt_in_extras,
+        source,
+        standard,
+        dips=dips,
     )
 
 

@@ -135,7 +135,7 @@ def _found(runner: SourceRunner, now: float) -> str:
     from opentelemetry.instrumentation.hardware.cli.quantity import quantity
     from opentelemetry.instrumentation.hardware.cli.table import IDENTITY
 
-    points, _ = runner.window(None, now)
+    points = runner.points(now)
     gpus = [series.attributes for series, _ in points if series.metric is HW_GPU_INFO]
     names: dict[str, dict[str, None]] = {}
     facts = []

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from opentelemetry.instrumentation.hardware.catalog import CATALOG, HW_ID, HW_NAME
 from opentelemetry.instrumentation.hardware.model import Attributes, Kind, Metric, Number, Series, Snapshot
-from opentelemetry.instrumentation.hardware.pipeline.collector import Marks
+from opentelemetry.instrumentation.hardware.pipeline.collector import Reader
 from opentelemetry.instrumentation.hardware.pipeline.runner import State
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 
@@ -75,15 +74,14 @@ class Viewer:
     def __init__(self, session: Session, pid: int) -> None:
         self._session = session
         self._pid = pid
-        self._marks: Marks = {}
+        self._reader = Reader()
         session.read_now(_FIRST)
-        self._before = session.collector.collect(self._marks)
+        self._before = session.collect(self._reader)
 
     def collect(self) -> View:
         """Read all sources and return the values."""
         self._session.read_now(_NEXT)
-        snapshot = self._session.collector.collect(self._marks)
-        self.keep_sampling()
+        snapshot = self._session.collect(self._reader)
         before, self._before = self._before, snapshot
         elapsed = _elapsed(before, snapshot)
         return View(
@@ -98,7 +96,7 @@ class Viewer:
 
     def keep_sampling(self) -> None:
         """Announce the next collection, so that the sources go on sampling until then."""
-        self._session.schedule.note(threading.get_ident(), self._session.clock())
+        self._session.note_collection(self._reader)
 
 
 def _names(snapshot: Snapshot) -> dict[str, str]:
@@ -131,7 +129,7 @@ def _rates(before: Snapshot, after: Snapshot) -> dict[Series, float]:
 
 def _counters(snapshot: Snapshot) -> Iterator[tuple[Series, tuple[float, Number]]]:
     """The counters, each with the time of its reading and its value."""
-    for at, values in snapshot.parts:
+    for at, values in snapshot.readings:
         for metric, points in values.items():
             if metric.kind is Kind.COUNTER:
                 for value, attributes in points:

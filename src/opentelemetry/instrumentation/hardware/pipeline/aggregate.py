@@ -1,30 +1,23 @@
-"""Windows: how the readings between two collections become one value for each series.
+"""Aggregator: adds each reading of a source to running totals; the window of a reader is the difference of two totals.
 
-Nothing is drained. A :class:`SeriesAggregator` keeps, for the last ten minutes, running integrals of every gauge
-and the extremes of its peaks; a window is the difference of two frames. Windows of one reader lie end to end, so that
-their means, each times its length, add up to the integral; windows of two readers do not disturb each other.
+Every reading publishes a immutable :class:`Published`, which any thread may use without a lock. A reader keeps the
+totals that it saw last as its mark. Nothing is drained, so any number of readers at any interval get exact windows:
+they lie end to end, and the mean times the length of a window is the increase of the integral.
 
-Each reading stands for the interval that it ends. So the first reading of a track is a baseline: it has no weight in
-a mean, unless it is all there is.
+A reading stands for the interval that it ends. So the first reading has no weight in a mean, unless it is all there is.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from array import array
-from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable
-from itertools import repeat
-from math import inf
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from opentelemetry.instrumentation.hardware.model import (
-    Attributes,
     CounterRatio,
     Kind,
     Metric,
-    Number,
     Point,
     Rate,
     Series,
@@ -32,368 +25,265 @@ from opentelemetry.instrumentation.hardware.model import (
     Values,
     Window,
 )
+from opentelemetry.instrumentation.hardware.pipeline.counters import Counter, CounterStore, is_dip
 
-KEPT = 600.0
-"""Seconds of history. A reader that asks more seldom gets the mean of the last ten minutes."""
+KEPT: Final = 600.0
+"""Seconds after which a series that is not read any more is forgotten, when its source is read next."""
 
-_MOST = 1 << 13
-"""Half of the frames that are kept at most, however short the sampling interval is."""
+_PEAKS = 64
+"""Readings kept for the peaks of one series. Beyond that, on a long steady fall, every second one is dropped."""
 
-_INT64 = 1 << 63
+_INT64 = 2**63
 
-_PLAIN = (int, float)
-"""What most values are: they are looked at here, without a call, where that is enough."""
+_MAX_VALUE = 1e100
+"""No measured quantity is that large."""
 
-_HUGE = 1e100
-"""No quantity is that large."""
+_MAX_MEAN = 1e15
+"""Limit of values in a running integral; a larger one would swallow later ones by rounding."""
 
-_HUGE_MEAN = 1e15
-"""Nor a mean: once it is in a running integral, what is added later would be lost in the rounding."""
-
-_Means: TypeAlias = "dict[Metric, list[tuple[Number | None, Attributes, int]]]"
-"""By metric, of each of its series: the newest value, if one has a meaning by itself, and where its totals are."""
-
-_Peaks: TypeAlias = "dict[Metric, list[tuple[array[float], Attributes]]]"
-"""By metric, of each of its series: its value in every frame."""
+_Peaks: TypeAlias = "tuple[tuple[float, float], ...]"
+"""Times and values: the newest reading, and before it each reading that is higher than all later ones."""
 
 
-class Frame(NamedTuple):
-    """The running totals as of one reading."""
+class Sum(NamedTuple):
+    """The running totals of one series.
 
-    area: array[float]
-    weight: array[float]
+    Attributes:
+        area: of a mean, the sum of value times interval; of a ratio, the increase of its part.
+        weight: of a mean, the sum of the intervals; of a ratio, the increase of its whole.
+        since: when the series was first read. Totals with another ``since`` cannot be subtracted.
+        time: when it was read last.
+    """
+
+    area: float
+    weight: float
+    since: float
+    time: float
+
+
+class Totals(NamedTuple):
+    """The running totals as of one reading; the mark of a reader."""
+
+    time: float
+    sums: Mapping[Series, Sum]
+
+
+class Published(NamedTuple):
+    """What one reading published.
+
+    Attributes:
+        totals: the running totals including this reading.
+        earlier: the totals about one sampling interval before, for a reader that collects again too early.
+        latest: counters, up-down counters and facts, ready to be exported.
+        newest: the value of each series that has running totals, as it was read.
+        peaks: see :data:`_Peaks`.
+    """
+
+    totals: Totals
+    earlier: Totals
+    latest: Values
+    newest: Mapping[Series, Value]
+    peaks: Mapping[Series, _Peaks]
+
+    @property
+    def time(self) -> float:
+        """When the reading was made."""
+        return self.totals.time
+
+    def window(self, mark: Totals | None) -> Values:
+        """The value of every series of this reading since the mark; None: since the first reading."""
+        values = dict(self.latest)
+        begin = _NOTHING if mark is None else min(mark, self.earlier, key=_time)
+        for series, newest in self.newest.items():
+            area, weight, since, _ = self.totals.sums[series]
+            before = begin.sums.get(series)
+            if before is not None and before.since == since:
+                area -= before.area
+                weight -= before.weight
+            if weight > 0:
+                values.setdefault(series.metric, []).append((area / weight, series.attributes))
+            elif not isinstance(newest, tuple):
+                values.setdefault(series.metric, []).append((newest, series.attributes))
+        for series, peaks in self.peaks.items():
+            time, value = peaks[-1]
+            if time == self.time:  # else it is missing from this reading
+                highest = next((value for time, value in peaks if time > begin.time), value)
+                values.setdefault(series.metric, []).append((highest, series.attributes))
+        return values
+
+
+_NOTHING = Totals(float("-inf"), MappingProxyType({}))
+
+
+def _time(totals: Totals) -> float:
+    return totals.time
+
+
+class Aggregator:
+    """The readings of one read of a source. One thread adds them; any thread may use :attr:`published`.
+
+    Args:
+        counters: the counters to continue.
+        from_start: count from the first reading instead of from the device's own start.
+        shortest: seconds that a window covers at least: the sampling interval.
+
+    Attributes:
+        published: the newest reading; None before the first one and after :meth:`interrupt`.
+        metrics: those that were read since the source was opened.
+    """
+
+    def __init__(self, counters: CounterStore, from_start: bool = False, shortest: float = 0.0) -> None:
+        self.published: Published | None = None
+        self.metrics: tuple[Metric, ...] = ()
+        self._store = counters
+        self._from_start = from_start
+        self._shortest = 0.9 * shortest  # a reading may be made a little early, together with others
+        self._counters: dict[Series, Counter] = {}
+        self._totals = self._earlier = _NOTHING
+        self._peaks: dict[Series, _Peaks] = {}
+        self._cleaned = float("-inf")
+
+    def interrupt(self) -> None:
+        """Drop the newest reading, and give the next one no weight: what happened in between is unknown."""
+        self.published = None
+        self.metrics = ()
+
+    def add(self, now: float, points: Iterable[Point]) -> list[str]:
+        """Add a reading.
+
+        Points that cannot be exported are left out: a value that is no int64 or finite float, and a second point of the
+        same series. One such value can fail a whole export batch.
+
+        Returns:
+            What is wrong with the points, a sentence each.
+        """
+        reading = _Reading(now, self.published, self._totals.sums, self._peaks)
+        errors: list[str] = []
+        read: set[Series] = set()
+        for series, value in points:
+            if series in read:
+                errors.append(f"{series!r} was read twice")
+            elif self._add(series, value, reading):
+                read.add(series)
+            else:
+                errors.append(f"{series!r} has the value {value!r}, which cannot be exported")
+        new = {series.metric: None for series in read}.keys() - set(self.metrics)
+        if new:
+            self.metrics = (*self.metrics, *new)
+        self._publish(reading)
+        return errors
+
+    def _publish(self, reading: _Reading) -> None:
+        if reading.time - self._cleaned > KEPT:
+            self._cleaned = reading.time
+            oldest = reading.time - KEPT
+            reading.forget(oldest)
+            self._counters = {series: each for series, each in self._counters.items() if each.time >= oldest}
+        if self.published is None or reading.time - self._totals.time >= self._shortest:
+            self._earlier = self._totals
+        self._totals, self._peaks = Totals(reading.time, reading.sums), reading.peaks
+        self.published = Published(self._totals, self._earlier, reading.latest, reading.newest, reading.peaks)
+
+    def _add(self, series: Series, value: Any, reading: _Reading) -> bool:
+        """Add a value to a reading; False if it cannot be exported."""
+        metric = series.metric
+        if metric.kind is Kind.COUNTER:
+            return self._count(series, value, reading)
+        if metric.window is Window.LAST:
+            if not _is_number(value):
+                return False
+            reading.latest[metric].append((value, series.attributes))
+            return True
+        if metric.window is Window.MEAN:
+            return reading.add_mean(series, value)
+        if metric.window is Window.RATIO:
+            return reading.add_ratio(series, value)
+        return reading.add_peak(series, value)
+
+    def _count(self, series: Series, value: Any, reading: _Reading) -> bool:
+        """Add a device's own count, or the time integral of a rate. A series may change between the two."""
+        rate = value.per_second if type(value) is Rate else None
+        if not (_is_number(value, 0) if rate is None else _is_number(rate, 0, _MAX_MEAN)):
+            return False
+        counter = self._counters.get(series)
+        if counter is None:
+            counter = self._counters[series] = self._store.resume(series, self._from_start)
+        if rate is None:
+            counter.set(value)
+        else:
+            counter.add(rate * reading.elapsed if counter.time == reading.last else 0.0)
+        counter.time = reading.time
+        reading.latest[series.metric].append((counter.total, series.attributes))
+        return True
 
 
 class _Reading:
-    """A reading in the making: what its points say, and the running totals that they are added to."""
-
-    __slots__ = ("area", "elapsed", "lasts", "means", "number", "peaks", "weight")
-
-    def __init__(self, number: int, elapsed: float, area: array[float], weight: array[float]) -> None:
-        self.number = number
-        self.elapsed = elapsed
-        self.area = area
-        self.weight = weight
-        self.lasts: Values = defaultdict(list)
-        self.means: _Means = defaultdict(list)
-        self.peaks: _Peaks = defaultdict(list)
-
-
-class _Slot(ABC):
-    """What is kept for one series; each way of making a window into a value has a class of its own.
-
-    ``take`` adds a value to the reading in the making. It refuses, by saying False, what no exporter takes: one int
-    beyond int64, one bool or one NaN can cost a whole batch.
-    """
-
-    __slots__ = ("attributes", "index", "metric", "turn")
-
-    def __init__(self, series: Series, index: int = -1) -> None:
-        self.metric = series.metric
-        self.attributes = series.attributes
-        self.index = index
-        self.turn = -1
-
-    @abstractmethod
-    def take(self, value: Any, seen: bool, reading: _Reading) -> bool:
-        """Add a value; ``seen`` says that the reading before had one, so that the interval between counts."""
-
-
-class _Last(_Slot):
-    """The newest reading."""
-
-    __slots__ = ()
-
-    def take(self, value: Any, seen: bool, reading: _Reading) -> bool:
-        if not (type(value) in _PLAIN and -_INT64 <= value < _INT64) and not _sound(value):
-            return False
-        reading.lasts[self.metric].append((value, self.attributes))
-        return True
-
-
-class _Counter(_Slot):
-    """A counter that never falls: a device that starts anew goes on where it was, a small dip is waited out.
-
-    What was a counter at first does not go on as an integral, nor the other way round: such a value is left out.
-    """
-
-    __slots__ = ("_last", "_plain", "_shift")
-
-    def __init__(self, series: Series, from_start: bool) -> None:
-        super().__init__(series)
-        self._last: Number = 0
-        self._plain: Number = inf if from_start else 0
-        """The least value that is the count itself."""
-        self._shift: Number | None = None if from_start else 0
-
-    def take(self, value: Any, seen: bool, reading: _Reading) -> bool:
-        if type(value) in _PLAIN and self._plain <= value < _INT64:
-            self._last = self._plain = value
-        elif _sound(value, 0):
-            value = self._gone_on(value)
-        else:
-            return type(value) is Rate
-        reading.lasts[self.metric].append((value, self.attributes))
-        return True
-
-    def _gone_on(self, value: Number) -> Number:
-        """The count, whatever the device has done to its own."""
-        if self._shift is None:
-            self._shift = -value
-        if not self.metric.endpoint:  # those of a page never dip: less is a new start
-            value = _waited(self._last, value)
-        if value < self._last:
-            self._shift += self._last
-        self._last = value
-        self._plain = inf if self._shift else value
-        value += self._shift
-        return min(value, _INT64 - 1) if type(value) is int else value
-
-
-class _Integral(_Slot):
-    """A counter made of a rate: each reading stands for the interval that it ends, as in a mean."""
-
-    __slots__ = ("_total",)
-
-    def __init__(self, series: Series) -> None:
-        super().__init__(series)
-        self._total = 0.0
-
-    def take(self, value: Any, seen: bool, reading: _Reading) -> bool:
-        if type(value) is not Rate:
-            return _sound(value, 0)
-        if not _sound(value.per_second, 0, _HUGE_MEAN):
-            return False
-        if seen:
-            self._total += value.per_second * reading.elapsed
-        reading.lasts[self.metric].append((self._total, self.attributes))
-        return True
-
-
-class _Mean(_Slot):
-    """The mean over time: a value times the interval that its reading ends."""
-
-    __slots__ = ()
-
-    def take(self, value: Any, seen: bool, reading: _Reading) -> bool:
-        if not (type(value) in _PLAIN and -_HUGE_MEAN <= value < _HUGE_MEAN):
-            return False
-        if seen:
-            reading.area[self.index] += value * reading.elapsed
-            reading.weight[self.index] += reading.elapsed
-        reading.means[self.metric].append((value, self.attributes, self.index))
-        return True
-
-
-class _Ratio(_Slot):
-    """The increase of one running total over the increase of another."""
-
-    __slots__ = ("_part", "_whole")
-
-    def __init__(self, series: Series, index: int) -> None:
-        super().__init__(series, index)
-        self._part = self._whole = 0.0
-
-    def take(self, value: Any, seen: bool, reading: _Reading) -> bool:
-        if type(value) is not CounterRatio:
-            return False
-        part, whole = value
-        if not (type(part) is type(whole) is float and self._part <= part < _HUGE and self._whole <= whole < _HUGE):
-            if not (_sound(part, 0) and _sound(whole, 0)):
-                return False
-            if seen:
-                part, whole = _waited(self._part, part), _waited(self._whole, whole)
-            self._part, self._whole = min(part, self._part), min(whole, self._whole)
-        if seen:
-            at = self.index
-            reading.area[at] += part - self._part
-            reading.weight[at] += whole - self._whole
-        self._part, self._whole = part, whole
-        reading.means[self.metric].append((None, self.attributes, self.index))
-        return True
-
-
-class _Peak(_Slot):
-    """The highest reading: all of them are kept, one for each frame."""
-
-    __slots__ = ("highs",)
-
-    def __init__(self, series: Series) -> None:
-        super().__init__(series)
-        self.highs: array[float] = array("d")
-
-    def take(self, value: Any, seen: bool, reading: _Reading) -> bool:
-        if not _sound(value):
-            return False
-        highs = self.highs
-        del highs[reading.number :]  # of a reading that failed before it was complete
-        highs.extend(repeat(-inf, reading.number - len(highs)))  # readings in which it was missing
-        highs.append(value)
-        reading.peaks[self.metric].append((highs, self.attributes))
-        return True
-
-
-class _Published(NamedTuple):
-    """One reading, complete and never changed again: what other threads look at."""
-
-    time: float
-    lasts: Values
-    means: _Means
-    peaks: _Peaks
-    times: array[float]
-    frames: list[Frame]
-    length: int
-
-
-def _nothing(now: float) -> _Published:
-    """The reading of a source that has nothing of the kind."""
-    return _Published(now, {}, {}, {}, array("d"), [], 0)
-
-
-class SeriesAggregator:
-    """The readings of one read of a source, in time. One thread takes, any thread looks.
-
-    Args:
-        rows: the rows that were read, which it adds its own to.
-        from_start: counters count from their first reading instead of the device's own start.
+    """A reading that is being added to the totals; it is published when it is complete.
 
     Attributes:
-        time: when the newest reading was taken.
+        last: when the reading before was made, if what happened in between is known.
+        elapsed: seconds since then.
     """
 
-    def __init__(self, rows: dict[Metric, None] | None = None, from_start: bool = False) -> None:
-        self.time: float | None = None
-        self._rows = {} if rows is None else rows
-        self._from_start = from_start
-        self._slots: dict[Series, _Slot] = {}
-        self._area: array[float] = array("d")
-        self._weight: array[float] = array("d")
-        self._peaks: list[_Peak] = []
-        self._times: array[float] = array("d")
-        self._frames: list[Frame] = []
-        self._turn = 0
-        self._broken = True
-        self._published: _Published | None = None
+    def __init__(
+        self, time: float, last: Published | None, sums: Mapping[Series, Sum], peaks: dict[Series, _Peaks]
+    ) -> None:
+        self.time = time
+        self.last = None if last is None else last.time
+        self.elapsed = 0.0 if last is None else time - last.time
+        self.sums = dict(sums)
+        self.peaks = dict(peaks)
+        self.latest: Values = defaultdict(list)
+        self.newest: dict[Series, Value] = {}
+        self._before: Mapping[Series, Value] = {} if last is None else last.newest
 
-    def interrupt(self) -> None:
-        """Forget the newest reading, and give the next one no weight: what lay between them is not known."""
-        self._broken = True
-        self._published = self.time = None
+    def add_mean(self, series: Series, value: Any) -> bool:
+        """Add a value times the interval that the reading ends."""
+        if not _is_number(value, -_MAX_MEAN, _MAX_MEAN):
+            return False
+        known = series in self._before
+        self._add_sum(series, value * self.elapsed if known else 0.0, self.elapsed if known else 0.0)
+        self.newest[series] = value
+        return True
 
-    def take(self, now: float, points: Iterable[Point]) -> list[str]:
-        """Add a reading.
+    def add_ratio(self, series: Series, value: Any) -> bool:
+        """Add the increase of two running totals; of one that starts anew, the increase is unknown."""
+        if type(value) is not CounterRatio or not (_is_number(value.part, 0) and _is_number(value.whole, 0)):
+            return False
+        before = self._before.get(series)
+        if isinstance(before, CounterRatio):
+            value = CounterRatio(*(old if is_dip(old, new) else new for old, new in zip(before, value)))
+            self._add_sum(series, max(0.0, value.part - before.part), max(0.0, value.whole - before.whole))
+        else:
+            self._add_sum(series, 0.0, 0.0)
+        self.newest[series] = value
+        return True
 
-        Points that cannot be exported are left out: a value that is no int64 and no finite float, a series that
-        appears twice.
+    def add_peak(self, series: Series, value: Any) -> bool:
+        """Add a value, and drop those before it that are not higher."""
+        if not _is_number(value):
+            return False
+        peaks = [peak for peak in self.peaks.get(series, ()) if peak[1] > value]
+        peaks.append((self.time, float(value)))
+        if len(peaks) > _PEAKS:
+            del peaks[1:-1:2]
+        self.peaks[series] = tuple(peaks)
+        return True
 
-        Returns:
-            What was wrong with the points, a sentence each.
-        """
-        wrong: list[str] = []
-        if points == () and not self._slots:
-            self._published, self.time = _nothing(now), now
-            return wrong
-        self._turn += 1
-        broken, self._broken = self._broken, False
-        elapsed = 0.0 if broken else now - self._times[-1]
-        self._forget(now)
-        reading = _Reading(len(self._times), elapsed, self._area, self._weight)
-        known, turn = self._slots.get, self._turn
-        before = 0 if broken else turn - 1  # of no slot: new ones have -1
-        for series, value in points:
-            slot = known(series) or self._slot(series, value, reading)
-            last = slot.turn
-            if last == turn:
-                wrong.append(f"{series!r} was read twice")
-            elif slot.take(value, last == before, reading):
-                slot.turn = turn
-            else:
-                wrong.append(f"{series!r} was read as {value!r}, which no backend takes")
-        self._publish(now, reading)
-        return wrong
+    def _add_sum(self, series: Series, area: float, weight: float) -> None:
+        before = self.sums.get(series)
+        if before is None:
+            self.sums[series] = Sum(area, weight, self.time, self.time)
+        else:
+            self.sums[series] = Sum(before.area + area, before.weight + weight, before.since, self.time)
 
-    def _forget(self, now: float) -> None:
-        """Let go of the older half of the frames, where nobody needs it; others may still look at what is replaced."""
-        half = len(self._times) // 2
-        if half > _MOST or (half > 4 and self._times[half] < now - KEPT):
-            self._times, self._frames = self._times[half:], self._frames[half:]
-            for slot in self._peaks:
-                slot.highs = slot.highs[half:]
-
-    def _publish(self, now: float, reading: _Reading) -> None:
-        self._times.append(now)
-        self._frames.append(Frame(self._area[:], self._weight[:]))
-        self._published = _Published(
-            now, reading.lasts, reading.means, reading.peaks, self._times, self._frames, len(self._times)
-        )
-        self.time = now
-
-    def _slot(self, series: Series, value: Value, reading: _Reading) -> _Slot:
-        metric = series.metric
-        slot: _Slot = _Last(series)
-        if metric.kind is Kind.COUNTER:
-            slot = _Integral(series) if type(value) is Rate else _Counter(series, self._from_start)
-        elif metric.window in (Window.MEAN, Window.RATIO):
-            slot = (_Mean if metric.window is Window.MEAN else _Ratio)(series, len(self._area))
-            self._area.append(0.0)
-            self._weight.append(0.0)
-        elif metric.window is Window.PEAK:
-            slot = _Peak(series)
-            self._peaks.append(slot)
-        self._slots[series] = slot
-        self._rows[metric] = None
-        return slot
-
-    def window(self, since: float | None, shortest: float) -> tuple[Values, float] | None:
-        """The value of every series over a window that ends with the newest reading.
-
-        Args:
-            since: the end of the window before, as this method gave it; None for all that is kept.
-            shortest: seconds that the window has at least, as far as there are readings.
-
-        Returns:
-            The values by metric, which are not to be changed, and the end of the window; None before the first reading.
-        """
-        published = self._published
-        if published is None:
-            return None
-        values = dict(published.lasts)
-        if not published.means and not published.peaks:
-            return values, published.time
-        length = published.length
-        latest = min(published.time - KEPT if since is None else since, published.time - shortest + 1e-3)
-        after = bisect_right(published.times, latest, 0, length)
-        first, last = published.frames[max(0, after - 1)], published.frames[length - 1]
-        known = len(first.area)
-        for metric, means in published.means.items():
-            points = []
-            for newest, attributes, index in means:
-                area, weight = last.area[index], last.weight[index]
-                if index < known:
-                    area -= first.area[index]
-                    weight -= first.weight[index]
-                value = area / weight if weight > 0 else newest
-                if value is not None:
-                    points.append((value, attributes))
-            if points:
-                values[metric] = points
-        begin = min(after, length - 1)
-        for metric, peaks in published.peaks.items():
-            values[metric] = [(max(highs[begin:length]), attributes) for highs, attributes in peaks]
-        return values, published.time
-
-    def integral(self, series: Series) -> float:
-        """The time integral of a mean series since it was first read, in its unit times seconds; exact at readings."""
-        slot = self._slots[series]
-        return self._area[slot.index]
+    def forget(self, oldest: float) -> None:
+        """Drop the series that were read last before a time."""
+        self.sums = {series: each for series, each in self.sums.items() if each.time >= oldest}
+        self.peaks = {series: each for series, each in self.peaks.items() if each[-1][0] >= oldest}
 
 
-def _sound(value: Any, least: float = -_HUGE, most: float = _HUGE) -> bool:
-    """Whether an exporter takes the value, and it lies in the range."""
+def _is_number(value: Any, least: float = -_MAX_VALUE, most: float = _MAX_VALUE) -> bool:
+    """Whether a value is an int64 or a finite float, and in a range."""
     kind = type(value)
     return (kind is float or (kind is int and -_INT64 <= value < _INT64)) and least <= value < most
-
-
-def _waited(last: Number, value: Number) -> Number:
-    """A running total, or the one before where it went back a little: the kernel's iowait does. Less is a new start."""
-    return last if last / 2 < value < last else value

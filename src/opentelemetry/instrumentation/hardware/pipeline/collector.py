@@ -1,135 +1,147 @@
-"""Collector: all sources into one frozen Snapshot, and who of them is ill."""
+"""Collector: the newest readings of all sources become the values of one collection."""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from itertools import filterfalse
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from opentelemetry.instrumentation.hardware.catalog import OWN_CPU_TIME, SOURCE, SOURCE_READ_DURATION, SOURCE_UP
-from opentelemetry.instrumentation.hardware.model import (
-    Attributes,
-    Metric,
-    Number,
-    Problem,
-    Series,
-    Snapshot,
-    Values,
-)
-from opentelemetry.instrumentation.hardware.pipeline.runner import Ends, SourceRunner, State
+from opentelemetry.instrumentation.hardware.model import Metric, Problem, Series, Snapshot, Values
+from opentelemetry.instrumentation.hardware.pipeline.aggregate import Aggregator, Totals
+from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStore
+from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner, State
 from opentelemetry.instrumentation.hardware.settings import Config
-
-_Points: TypeAlias = "list[tuple[Number, Attributes]]"
 
 _OWN = (OWN_CPU_TIME, SOURCE_READ_DURATION, SOURCE_UP)
 
-Marks: TypeAlias = "dict[str, Ends]"
-"""Where each source's last window ended, for one reader."""
+Marks: TypeAlias = "dict[Aggregator, Totals]"
+"""The totals that a reader saw last: where its next windows begin."""
+
+
+class Reader:
+    """One reader of the collected values.
+
+    Attributes:
+        marks: where its next windows begin.
+        last: when it collected last.
+    """
+
+    def __init__(self, marks: Marks | None = None, last: float | None = None) -> None:
+        self.marks: Marks = {} if marks is None else marks
+        self.last = last
+
+
+class Readers:
+    """The readers of one MeterProvider. The SDK does not name them, so they are told apart by thread.
+
+    A periodic reader always collects in the same thread, but a scrape may have a new thread each time. So threads that
+    have not collected before share one reader, and each of them has its own from its second collection on.
+    """
+
+    def __init__(self) -> None:
+        self._shared = Reader()
+        self._thread = threading.local()
+
+    def current(self) -> Reader:
+        """The reader of this thread."""
+        reader: Reader | None = getattr(self._thread, "reader", None)
+        return self._shared if reader is None else reader
+
+    def collected(self, reader: Reader) -> None:
+        """Remember that this thread has collected."""
+        if reader is self._shared:
+            self._thread.reader = Reader(dict(reader.marks), reader.last)
 
 
 class Collector:
-    """What all sources say. Nothing here waits.
+    """Merges what the sources published. Nothing here waits.
 
     Args:
         runners: one for each source.
-        read: the rows that these have read so far, which they add to.
-        config: which rows are wanted.
+        config: which metrics are wanted.
+        counters: the counters to continue.
         clock: monotonic seconds.
     """
 
     def __init__(
         self,
         runners: Sequence[SourceRunner],
-        read: Mapping[Metric, None],
         config: Config,
+        counters: CounterStore,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.runners = runners
+        self._wants = config.wants
         self._clock = clock
-        self._wants = cache(config.wants)
-        self._read = read
-        self._count = -1
-        self._rows: list[Metric] = []
-        self._known: set[Metric] = set()
-        self._unwanted: set[Metric] = set()
+        self._cpu_time = counters.resume(Series(OWN_CPU_TIME))
+        self._cpu_time_before = self._cpu_time.total
+        self._read: list[tuple[Metric, ...]] | None = None
+        self._metrics: dict[Metric, None] = {}
+
+    def metrics(self) -> dict[Metric, None]:
+        """The wanted metrics that the sources have reported, and ours; the same object until there are others."""
+        read = [runner.metrics for runner in self.runners]
+        if read != self._read:
+            every = (metric for metrics in (*read, _OWN) for metric in metrics)
+            self._metrics = dict.fromkeys(filter(self._wants, every))
+            self._read = read
+        return self._metrics
 
     def collect(self, marks: Marks) -> Snapshot:
-        """All values since the marks, which are moved on. The first of two sources that claim a series has it."""
+        """The values since the marks, which are moved on. The first of two sources that report a series has it."""
         now = self._clock()
+        wanted = self.metrics()
         values: Values = {}
-        own: Values = defaultdict(list)
         problems: list[Problem] = []
-        parts: list[tuple[float, Values]] = []
+        times: dict[str, float] = {}
+        readings: list[tuple[float, Values]] = []
         for runner in self.runners:
             if runner.state is State.ABSENT:
                 continue
-            found, marks[runner.name] = runner.values(marks.get(runner.name), now)
+            for aggregator, published in runner.fresh(now):
+                window = published.window(marks.get(aggregator))
+                marks[aggregator] = published.totals
+                times.setdefault(runner.name, published.time)
+                readings.append((published.time, window))
+                for series in _merge(values, {metric: window[metric] for metric in window if metric in wanted}):
+                    problems.append(Problem(runner.name, f"{series!r} is reported by another source already"))
             problem = runner.health(now)
             if problem is not None:
                 problems.append(problem)
-            parts += found
-            for _, part in found:
-                for series in self._add(values, part):
-                    problems.append(Problem(runner.name, f"{series!r} is reported by another source already"))
-            _vital(own, runner, problem)
-        own[OWN_CPU_TIME].append((sum([runner.cpu_time for runner in self.runners]), {}))
-        self._add(values, own)
-        parts.append((now, own))
-        return Snapshot(values, tuple(problems), {name: end[0] for name, end in marks.items()}, parts)
+        own = self._own(now)
+        readings.append((now, own))
+        _merge(values, {metric: own[metric] for metric in own if metric in wanted})
+        return Snapshot(values, tuple(problems), times, readings)
 
-    def _add(self, values: Values, part: Values) -> list[Series]:
-        """Add the rows that are wanted. Series that were there already are left out, and returned."""
-        twice: list[Series] = []
-        if values.keys().isdisjoint(part):
-            values.update(part)
-        else:
-            for metric, points in part.items():
-                before = values.get(metric)
-                values[metric] = points if before is None else before + _others(metric, points, before, twice)
-        if not self._known.issuperset(part):
-            self._unwanted.update(filterfalse(self._wants, part))
-            self._known.update(part)
-        for metric in self._unwanted.intersection(part):
-            del values[metric]
-        return twice
-
-    def watch(self) -> None:
-        """Notice who hangs; called from a runner's own thread, never from a callback."""
-        now = self._clock()
+    def _own(self, now: float) -> Values:
+        """Whether each source is up, how long it takes to read, and the CPU time of all."""
+        own: Values = defaultdict(list)
         for runner in self.runners:
-            if runner.busy_since is not None:
-                runner.watch(now)
-
-    def metrics(self) -> list[Metric]:
-        """The rows that are wanted and have been read so far, and those about ourselves; the same list until there are
-        more.
-        """
-        count = len(self._read)
-        if count != self._count:
-            self._count, self._rows = count, [*filter(self._wants, (*self._read, *_OWN))]
-        return self._rows
-
-
-def _others(metric: Metric, points: _Points, before: _Points, twice: list[Series]) -> _Points:
-    """The points whose series are not among those before; the others' series are added to ``twice``."""
-    known = {Series(metric, attributes) for _, attributes in before}
-    found = []
-    for value, attributes in points:
-        series = Series(metric, attributes)
-        if series in known:
-            twice.append(series)
-        else:
-            found.append((value, attributes))
-    return found
+            if runner.state is State.ABSENT:
+                continue
+            source = {SOURCE: runner.name}
+            if runner.state is State.UP or runner.health(now) is not None:  # else it has not been read yet
+                own[SOURCE_UP].append((int(runner.is_up(now)), source))
+            if runner.state is State.UP and runner.duration is not None:
+                own[SOURCE_READ_DURATION].append((runner.duration, source))
+        total = self._cpu_time_before + sum(runner.cpu_time for runner in self.runners)
+        self._cpu_time.total = max(self._cpu_time.total, total)
+        own[OWN_CPU_TIME].append((total, {}))
+        return own
 
 
-def _vital(own: Values, runner: SourceRunner, problem: Problem | None) -> None:
-    """Whether a source is up, and how long it takes."""
-    which = {SOURCE: runner.name}
-    if runner.state is State.UP or problem is not None:
-        own[SOURCE_UP].append((int(problem is None), which))
-    if runner.duration is not None and runner.state is State.UP:
-        own[SOURCE_READ_DURATION].append((runner.duration, which))
+def _merge(values: Values, more: Values) -> list[Series]:
+    """Add values to others. Series that are there already are left out, and returned."""
+    duplicates: list[Series] = []
+    for metric, points in more.items():
+        before = values.get(metric)
+        if before is None:
+            values[metric] = points
+            continue
+        known = {Series(metric, attributes) for _, attributes in before}
+        values[metric] = before + [point for point in points if Series(metric, point[1]) not in known]
+        duplicates += [series for _, attributes in points if (series := Series(metric, attributes)) in known]
+    return duplicates

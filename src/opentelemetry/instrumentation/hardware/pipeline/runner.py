@@ -1,8 +1,7 @@
-"""SourceRunner: one source and its readings.
+"""SourceRunner: opens one source, reads it when it is due, and opens it again after a failure.
 
-The source is opened, read at every sampling interval and, where it is to be punctual, once more just before a
-collection is due; each reading is published for others to look at. Whatever the driver does (hang, raise, lie) happens
-here and costs this source alone; those that may hang have a thread of their own (:mod:`.threads`).
+Whatever a driver does (hang, raise, return invalid data) affects its own source only. A source that may block has a
+thread of its own (:mod:`.thread`).
 """
 
 from __future__ import annotations
@@ -11,32 +10,30 @@ import logging
 import time
 from collections.abc import Callable
 from enum import Enum
+from itertools import chain
 from math import inf
-from typing import TypeAlias
 
 from opentelemetry.instrumentation.hardware.drivers import DriverError
-from opentelemetry.instrumentation.hardware.model import Metric, Number, Problem, Series, Unavailable, Values
-from opentelemetry.instrumentation.hardware.pipeline.aggregate import SeriesAggregator
+from opentelemetry.instrumentation.hardware.model import Metric, Number, Problem, Series, Unavailable
+from opentelemetry.instrumentation.hardware.pipeline.aggregate import Aggregator, Published
+from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStore
 from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionSchedule
 from opentelemetry.instrumentation.hardware.sources import Source
-
-Ends: TypeAlias = "tuple[float, float]"
-"""Where the last windows of a source ended, of what is read often and of what is read seldom."""
 
 _LOG = logging.getLogger(__name__)
 
 PERIODS = 3
-"""A reading older than this many of its own periods is dropped; a source that is silent for so long hangs."""
+"""A reading expires after so many of its own periods, and a source hangs if a reading takes that long."""
 
 SHORTEST_PERIOD = 1.0
-"""Seconds: a source with a shorter period is given as much time for an answer as one with this period."""
+"""Seconds. For expiry, a shorter period counts as this: a busy machine delays threads by tenths of a second."""
 
 RETRY_DELAYS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 """Seconds until a failed source is opened again."""
 
 
 class State(Enum):
-    """How a source is."""
+    """The condition of a source."""
 
     STARTING = "starting"
     UP = "up"
@@ -45,15 +42,21 @@ class State(Enum):
 
 
 class SourceRunner:
-    """One source, as the thread that reads it knows it.
+    """One source and what was read from it.
 
     Args:
-        make: makes the source; a new one for each time that it is opened.
-        interval: seconds between samples; 0: only when a collection is due.
-        rhythm: when collections come.
-        rows: the rows that were read, which it adds its own to.
+        make: makes the source; called each time that it is opened.
+        interval: seconds between readings; 0: only before collections.
+        schedule: when collections are expected.
+        counters: the counters to continue.
         from_start: counters count from their first reading.
         clock: monotonic seconds.
+
+    Attributes:
+        source: the open source.
+        cpu_time: CPU seconds that its thread used for it.
+        duration: seconds that the newest reading took.
+        busy_since: when the reading that is being made began.
     """
 
     def __init__(
@@ -61,8 +64,8 @@ class SourceRunner:
         make: Callable[[], Source],
         name: str,
         interval: float,
-        rhythm: CollectionSchedule,
-        rows: dict[Metric, None],
+        schedule: CollectionSchedule,
+        counters: CounterStore,
         from_start: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -75,190 +78,188 @@ class SourceRunner:
         self.source: Source | None = None
         self._make = make
         self._interval = interval
-        self._rhythm = rhythm
+        self._schedule = schedule
         self._clock = clock
-        self._hung = False
+        self._was_open = False
+        self._hangs = False
         self._failures = 0
         self._retry = -inf
-        self._often = SeriesAggregator(rows, from_start)
-        self._seldom = SeriesAggregator(rows, from_start)
+        self._cheap = Aggregator(counters, from_start, interval)
+        self._slow = Aggregator(counters, from_start, interval)
 
-    def abandon(self) -> None:
-        """In a forked child: close what came with the fork."""
-        if self.source is not None:
-            self.source.context.drivers.close()
-
-    # -- one step
+    # -- what its thread calls
 
     def next_reading(self, now: float) -> float:
-        """When the next reading should be made."""
+        """When the next reading is due."""
         if self.state is State.ABSENT:
             return inf
         if self.state is State.FAILED:
             return self._retry
-        last = self._often.time
-        if last is None:
+        newest = self._cheap.published
+        if newest is None:
             return now
-        if self._rhythm.paused(now):
+        if self._schedule.paused(now):
             return inf
-        sample = last + self._interval if self._interval else inf
-        lead = self._lead()  # a reading within two of them served that collection
-        due = self._rhythm.due(last + 2 * lead) - lead if self.sample_before_collection() else inf
-        return max(min(sample, due), last + self._pace())
+        sample = newest.time + self._interval if self._interval else inf
+        lead = self._lead()  # a reading within two leads of a collection served it
+        due = self._schedule.due(newest.time + 2 * lead) - lead if self.sample_before_collection() else inf
+        return max(min(sample, due), newest.time + self._min_interval())
 
     def sample_before_collection(self) -> bool:
-        """Whether there is a reading for each collection."""
+        """Whether there is a reading just before each collection."""
         source = self.source  # once: its thread may close it meanwhile
         return not self._interval or source is None or source.sample_before_collection
 
     def _lead(self) -> float:
-        """How long before a collection its reading is made: late enough to be fresh, early enough to be there."""
-        return min(0.05 + 3 * (self.duration or 0.0), 0.25 * self._rhythm.shortest(self._clock()))
+        """Seconds between a reading and the collection it is made for: short, but enough to complete it."""
+        return min(0.05 + 3 * (self.duration or 0.0), 0.25 * self._schedule.shortest(self._clock()))
 
     def read(self, slow: bool = False) -> None:
-        """Open the source if need be, and read it once. Never raises.
+        """Open the source if it is closed, and read it once. Never raises.
 
         Args:
-            slow: whether somebody asked for this reading, so that the seldom read is made as well.
+            slow: make the slow read even if it is not due.
         """
         begun = self.busy_since = self._clock()
         try:
-            if self.source is None:
-                self.source = self._make()  # before it is opened: what a failed or forked opening holds is closed too
-                self.source.open()
-            self._read(self.source, slow)
-        except Unavailable as gone:
-            if self.state is State.STARTING:
-                self._absent(gone)
-            else:
-                self._fail(gone.reason)  # it was there: it may come back
-        except DriverError as refusal:
-            self._fail(str(refusal))  # the driver's own words
+            if self.source is not None or self._open():
+                self._read(slow)
+        except Unavailable as error:
+            self._fail(error.reason)
+        except DriverError as error:
+            self._fail(str(error))
         except Exception as error:
             self._fail(f"{type(error).__name__}: {error}")
         finally:
             self.duration = self._clock() - begun
             self.busy_since = None
 
-    def _read(self, source: Source, slow: bool) -> None:
-        now = self._clock()
-        before = self._often.time
-        if before is not None and now - before > PERIODS * self.period() + 1.0:
-            self._often.interrupt()  # a pause: nothing is known of it
-            self._seldom.interrupt()
-        wrong = self._often.take(now, source.read())
-        wrong += source.errors
-        last = self._seldom.time
-        if last is None or slow or (now - last >= source.slow_interval - 0.1 and self._serves(now)):
-            wrong += self._seldom.take(self._clock(), source.read_slow())
-        if wrong:
-            more = f", and {len(wrong) - 1} more of the kind" if len(wrong) > 1 else ""
-            self._ill(Problem(self.name, wrong[0] + more))
-            self.state = State.UP  # it lies, but it is read
-        else:
-            self._well()
+    def _open(self) -> bool:
+        """Open the source; False if this machine has no such thing."""
+        source = self.source = self._make()  # kept before it is opened, so that a failed open() is closed too
+        try:
+            source.open()
+        except Unavailable as error:
+            if self._was_open:  # the device was there, and may come back
+                raise
+            self.close()
+            self.problem = Problem(self.name, error.reason, error.fix)
+            self.state = State.ABSENT
+            _LOG.info("Source %s: %s%s", self.name, error.reason, f" ({error.fix})" if error.fix else "")
+            return False
+        self._was_open = True
+        return True
 
-    def _serves(self, now: float) -> bool:
-        """Whether a reading is made because a collection is due, or is one of those that serve all of them."""
-        return not self.sample_before_collection() or self._rhythm.due(now) - now <= 2 * self._lead()
-
-    def _absent(self, gone: Unavailable) -> None:
-        """There is no such thing on this machine; that is no trouble, and not tried again."""
-        self.close()
-        self.problem = Problem(self.name, gone.reason, gone.fix)
-        self.state = State.ABSENT
-        _LOG.info("Source %s: %s%s", self.name, gone.reason, f" ({gone.fix})" if gone.fix else "")
+    def _read(self, slow: bool) -> None:
+        source, now = self.source, self._clock()
+        assert source is not None
+        newest = self._cheap.published
+        if newest is not None and now - newest.time > self._expiry():  # a pause
+            self._cheap.interrupt()
+            self._slow.interrupt()
+        errors = self._cheap.add(now, source.read()) + source.errors
+        last = self._slow.published
+        if slow or last is None or now - last.time >= source.slow_interval - 0.1:
+            errors += self._slow.add(self._clock(), source.read_slow())
+        if errors:
+            more = f", and {len(errors) - 1} more of the kind" if len(errors) > 1 else ""
+            self._warn(Problem(self.name, errors[0] + more))
+        elif self.problem is not None or self._hangs:
+            _LOG.info("Source %s has recovered", self.name)
+            self.problem = None
+        self.state, self._failures, self._hangs = State.UP, 0, False
 
     def _fail(self, reason: str) -> None:
-        """Close the source, to open it again after a pause that grows."""
+        """Close the source; it is opened again with backoff."""
         self.close()
         self._retry = self._clock() + RETRY_DELAYS[min(self._failures, len(RETRY_DELAYS) - 1)]
         self._failures += 1
-        self._ill(Problem(self.name, reason))
+        self._warn(Problem(self.name, reason))
         self.state = State.FAILED
 
-    def _ill(self, problem: Problem) -> None:
-        if self.problem is None and not self._hung:  # else it has been said
+    def _warn(self, problem: Problem) -> None:
+        if self.problem is None and not self._hangs:  # else there was a warning already
             _LOG.warning("Source %s: %s; its numbers are missing until it recovers", self.name, problem.reason)
         self.problem = problem
 
-    def _well(self) -> None:
-        if self.problem is not None or self._hung:
-            _LOG.info("Source %s has recovered", self.name)
-        self.state, self.problem, self._failures, self._hung = State.UP, None, 0, False
-
     def close(self) -> None:
-        """Let go of the source; the next :meth:`step` opens it again."""
+        """Close the source. The next :meth:`read` opens it again."""
         source, self.source = self.source, None
-        self._often.interrupt()
-        self._seldom.interrupt()
+        self._cheap.interrupt()
+        self._slow.interrupt()
         if source is not None:
             try:
                 source.close()
             except Exception:
                 _LOG.debug("Source %s did not close cleanly", self.name, exc_info=True)
 
-    # -- what others see; no lock, no wait
+    def abandon(self) -> None:
+        """In a forked child: close the descriptors that were inherited."""
+        if self.source is not None:
+            self.source.context.drivers.close()
+
+    # -- what any thread may call; no lock, no wait
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """The metrics that the source has reported since it was opened."""
+        return self._cheap.metrics + self._slow.metrics
+
+    @property
+    def aggregators(self) -> tuple[Aggregator, Aggregator]:
+        """What was read, cheaply and slowly."""
+        return self._cheap, self._slow
+
+    def fresh(self, now: float) -> list[tuple[Aggregator, Published]]:
+        """The newest readings that have not expired: after three of their own periods."""
+        source = self.source  # once: its thread may close it meanwhile
+        slow_interval = source.slow_interval if source else 0.0
+        limits = ((self._cheap, 0.0), (self._slow, slow_interval))
+        newest = [(aggregator, aggregator.published, now - self._expiry(least)) for aggregator, least in limits]
+        return [(aggregator, each) for aggregator, each, oldest in newest if each is not None and each.time >= oldest]
+
+    def points(self, now: float) -> list[tuple[Series, Number]]:
+        """The value of every series since the first reading."""
+        rows = chain.from_iterable(published.window(None).items() for _, published in self.fresh(now))
+        return [(Series(metric, attributes), value) for metric, points in rows for value, attributes in points]
 
     def period(self) -> float:
         """Seconds between two readings."""
-        return max(self._interval or self._rhythm.shortest(self._clock()), self._pace())
+        return max(self._interval or self._schedule.shortest(self._clock()), self._min_interval())
 
-    def _pace(self) -> float:
-        """Seconds that the source wants between two readings, at least."""
+    def _min_interval(self) -> float:
         source = self.source  # once: its thread may close it meanwhile
         return source.min_interval if source else 0.0
 
-    def watch(self, now: float) -> None:
-        """Say once that the source hangs; called by the threads of its neighbours."""
+    def _expiry(self, least: float = 0.0) -> float:
+        """Seconds until a reading has expired, and until a reading that does not end counts as hanging."""
+        return PERIODS * max(self.period(), least, SHORTEST_PERIOD)
+
+    def warn_if_hanging(self, now: float) -> None:
+        """Log once that the source hangs. The threads of other sources call it."""
         since = self.busy_since
-        if since is not None and not self._hung and now - since > self._patience():
-            self._hung = True
+        if since is not None and not self._hangs and now - since > self._expiry():
+            self._hangs = True
             _LOG.warning(
                 "Source %s has not answered for %.0f s; its numbers are missing until it does", self.name, now - since
             )
 
-    def _patience(self) -> float:
-        return PERIODS * max(self.period(), SHORTEST_PERIOD)
-
     def health(self, now: float) -> Problem | None:
         """What is wrong with the source now."""
         since = self.busy_since
-        if since is not None and now - since > self._patience():
+        if since is not None and now - since > self._expiry():
             return Problem(self.name, f"it has not answered for {now - since:.0f} s", "its driver or file system hangs")
-        last = self._often.time
-        idle = self.problem is None and since is None
-        if idle and last is not None and now - last > PERIODS * self.period() and not self.paused(now):
-            return Problem(self.name, f"its newest reading is {now - last:.0f} s old", "the machine may be overloaded")
+        newest = self._cheap.published
+        if self.problem is None and since is None and newest is not None and now - newest.time > self._expiry():
+            if self._schedule.paused(now):
+                return None
+            return Problem(
+                self.name, f"its newest reading is {now - newest.time:.0f} s old", "the machine may be overloaded"
+            )
         return self.problem
 
-    def paused(self, now: float) -> bool:
-        """Whether nobody has asked for so long that the source is not read."""
-        return self._rhythm.paused(now)
-
-    def values(self, since: Ends | None, now: float) -> tuple[list[tuple[float, Values]], Ends]:
-        """The values of both reads since the windows before, each with its time, and where these windows ended.
-
-        Readings older than three of their own periods are left out.
-        """
-        found: list[tuple[float, Values]] = []
-        ends = list(since or (0.0, 0.0))
-        young = now - PERIODS * self.period()
-        for at, track in enumerate((self._often, self._seldom)):
-            answer = track.window(since[at] if since else None, self._interval)
-            if answer is not None and (answer[1] >= young or self._counts(now - answer[1], track, now)):
-                ends[at] = answer[1]
-                found.append((answer[1], answer[0]))
-        return found, (ends[0], ends[1])
-
-    def _counts(self, age: float, track: SeriesAggregator, now: float) -> bool:
-        """Whether a reading that is older than three periods is still what is known, since it is made more seldom."""
-        source = self.source  # once: its thread may close it meanwhile
-        seldom = max(source.slow_interval if source else 0.0, self._rhythm.longest(now))
-        return track is self._seldom and age <= PERIODS * seldom
-
-    def window(self, since: Ends | None, now: float) -> tuple[list[tuple[Series, Number]], Ends]:
-        """The same as :meth:`values`, series by series."""
-        found, ends = self.values(since, now)
-        rows = [row for _, values in found for row in values.items()]
-        return [(Series(metric, attributes), value) for metric, points in rows for value, attributes in points], ends
+    def is_up(self, now: float) -> bool:
+        """Whether its numbers are exported. While sampling pauses, they are not."""
+        newest = self._cheap.published
+        expired = newest is None or now - newest.time > self._expiry()
+        return self.state is State.UP and not expired and self.health(now) is None

@@ -1,61 +1,67 @@
-"""CollectionSchedule: when collections come, learned from those that came, so that readings can be made just before."""
+"""CollectionSchedule: when the next collection is expected, learned from those before."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from math import inf
 
-_LOST = 3.0
-"""A reader that has not come for so many of its own intervals is gone."""
+_MISSED = 3.0
+"""A reader is gone after so many of its own intervals without a collection."""
 
-_FINEST = 0.05
-"""Seconds; two collections closer to each other are one reader's flush, not its rhythm."""
+_SHORTEST = 0.05
+"""Seconds. Two collections closer to each other are one flush and tell nothing about the interval."""
+
+_UNKNOWN = 3600.0
+"""Seconds without any collection until sampling pauses, while no reader has come twice: its interval is unknown."""
 
 
 class CollectionSchedule:
-    """The collections of every reader, told apart by thread: each periodic reader has one of its own.
+    """The collections of every reader.
 
     Args:
         start: when sampling began.
-        interval: seconds between collections, as long as none has come.
+        interval: the expected seconds between collections, until a reader has come twice.
     """
 
     def __init__(self, start: float, interval: float) -> None:
         self._start = start
         self._guess = interval
         self._last = start
-        self._readers: dict[int, tuple[float, float]] = {}
+        self._readers: dict[Hashable, tuple[float, float]] = {}
+        self._known = False
 
-    def note(self, reader: int, now: float) -> None:
-        """A collection begins."""
-        before = self._readers.get(reader)
-        interval = self._guess if before is None else max(now - before[0], _FINEST)
-        alive = {key: each for key, each in self._readers.items() if now - each[0] <= _LOST * each[1]}
-        self._readers = {**alive, reader: (now, interval)}
+    def note(self, reader: Hashable, before: float | None, now: float) -> None:
+        """A collection begins.
+
+        Args:
+            reader: who collects.
+            before: when the reader collected last; None for the first time.
+            now: when the collection begins.
+        """
+        interval = self._guess if before is None else max(now - before, _SHORTEST)
+        self._known = self._known or before is not None
+        self._readers = {**self._alive(now), reader: (now, interval)}
         self._last = now
 
-    def _intervals(self, now: float) -> list[float]:
-        """Seconds between the collections of each reader that still comes."""
-        return [interval for last, interval in self._readers.values() if now - last <= _LOST * interval]
+    def _alive(self, now: float) -> dict[Hashable, tuple[float, float]]:
+        """Of each reader that still comes, its last collection and its interval."""
+        return {key: each for key, each in self._readers.items() if now - each[0] <= _MISSED * each[1]}
 
     def due(self, after: float) -> float:
-        """When the first collection after a moment is expected; infinity where nobody comes any more."""
+        """When the first collection after a time is expected; infinity if no reader comes any more."""
         if not self._readers:
             return _next(self._start, self._guess, after)
-        readers = self._readers.values()
-        dues = [_next(last, interval, after) for last, interval in readers if after - last <= _LOST * interval]
-        return min(dues, default=inf)
+        return min((_next(*each, after) for each in self._alive(after).values()), default=inf)
 
     def shortest(self, now: float) -> float:
-        """Seconds between the collections of the reader that comes most often."""
-        return min(self._intervals(now), default=self._guess)
-
-    def longest(self, now: float) -> float:
-        """Seconds between the collections of the reader that comes most seldom."""
-        return max(self._intervals(now), default=self._guess)
+        """Seconds between the collections of the most frequent reader."""
+        return min((interval for _, interval in self._alive(now).values()), default=self._guess)
 
     def paused(self, now: float) -> bool:
-        """Whether nobody has asked for three intervals: a program without a reader costs nothing."""
-        return now - self._last > _LOST * self.longest(now)
+        """Whether sampling pauses, because no reader has come for three intervals."""
+        longest = max((interval for _, interval in self._alive(now).values()), default=self._guess)
+        patience = _MISSED * longest
+        return now - self._last > (patience if self._known else max(patience, _UNKNOWN))
 
 
 def _next(last: float, interval: float, after: float) -> float:

@@ -1,4 +1,4 @@
-"""Session: what is open between ``instrument()`` and ``uninstrument()``."""
+"""Session: everything that lives between ``instrument()`` and ``uninstrument()``."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ import ctypes
 import logging
 import os
 import sys
-import threading
 import time
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 from opentelemetry.instrumentation.hardware.catalog import CATALOG
 from opentelemetry.instrumentation.hardware.drivers import Drivers
-from opentelemetry.instrumentation.hardware.model import Metric, Scope
-from opentelemetry.instrumentation.hardware.pipeline import reporter as identity
-from opentelemetry.instrumentation.hardware.pipeline.collector import Collector
+from opentelemetry.instrumentation.hardware.model import Scope, Snapshot
+from opentelemetry.instrumentation.hardware.pipeline import reporter
+from opentelemetry.instrumentation.hardware.pipeline.collector import Collector, Reader
+from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStore
 from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner
 from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionSchedule
 from opentelemetry.instrumentation.hardware.pipeline.thread import ReaderThread, read_all
@@ -26,21 +27,47 @@ from opentelemetry.instrumentation.hardware.sources import Source, SourceContext
 
 _LOG = logging.getLogger(__name__)
 
-_FAREWELL = 1.0
-"""Seconds that closing waits for the threads; one that hangs in its driver ends by itself, later."""
+_LONGEST_JOIN = 1.0
+"""Seconds that closing waits for the threads. One that hangs in its driver ends when the driver returns."""
+
+
+class _Found(NamedTuple):
+    """A source that is to be read.
+
+    Attributes:
+        instances: see :meth:`Source.instances`.
+        interval: seconds between two readings.
+        expected: whether there is a sign of it on this machine.
+    """
+
+    name: str
+    make: type[Source]
+    instances: Sequence[str]
+    interval: float
+    expected: bool
+
+    @property
+    def shares_thread(self) -> bool:
+        """Whether it is read by the shared thread: it never blocks, or will probably be absent."""
+        return self.make.never_blocks or not self.expected
 
 
 class Session:
-    """The sources of this process, the threads that read them, and their Collector.
+    """The sources of this process, the threads that read them, and what was collected.
 
     Args:
         config: the settings.
-        pid: the observed process; by default this one.
-        interval: seconds between collections, as long as none has come; by default what the environment says.
+        pid: the observed process; this one by default.
+        interval: the expected seconds between collections; by default from the environment.
         drivers: makes the drivers of a source; by default those of this machine.
-        environ: where the job's key is kept; what restricts a program's devices is always this process's own.
+        environ: where the key of the job is kept. Which devices the program may use is always read from this process's
+            own environment.
         clock: monotonic seconds.
         all_processes: no process is observed; per-process values are summed over all processes.
+        counters: the counters of earlier sessions, which are continued.
+
+    Attributes:
+        on_reading: called by our threads after their readings; see :meth:`start`.
     """
 
     def __init__(
@@ -52,140 +79,156 @@ class Session:
         environ: MutableMapping[str, str] | None = None,
         clock: Callable[[], float] = time.monotonic,
         all_processes: bool = False,
+        counters: CounterStore | None = None,
     ) -> None:
         self.config = config
         self.pid = os.getpid()
         self.clock = clock
+        self.counters = CounterStore() if counters is None else counters
         self._environ = os.environ if environ is None else environ
-        self.is_reporter = not identity.is_member(self._environ, self.pid)
+        self.is_reporter = not reporter.is_member(self._environ, self.pid)
         self.schedule = CollectionSchedule(clock(), export_interval(self._environ) if interval is None else interval)
+        self.on_reading: Callable[[], None] = lambda: None
+        self._sources = self._find_sources(all_expected=drivers is not None)
+        self.runners: list[SourceRunner] = []
+        self.threads: list[ReaderThread] = []
         observed = self.pid if pid is None else pid
-        self._expected: set[str] = set()
-        sources = self._sources(drivers is not None)
-        rows: dict[Metric, None] = {}
-        shared = Drivers()
-        make_drivers = drivers or (lambda source: shared if sources[source].never_blocks else Drivers())
-        # A context is made once, so its drivers still know which child could not be killed when a source is reopened.
-        self.runners = [
-            SourceRunner(
-                partial(
-                    make,
-                    SourceContext(
-                        config,
-                        make_drivers(name),
-                        observed,
-                        self.is_reporter,
-                        instance=instance,
-                        all_processes=all_processes,
-                    ),
-                ),
-                f"{name}:{instance}" if instance else name,
-                make.interval(config),
-                self.schedule,
-                rows,
-                config.counter_origin == "start",
-                clock,
-            )
-            for name, make in sources.items()
-            for instance in make.instances(config)
-        ]
-        self.collector = Collector(self.runners, rows, config, clock)
-        prompt = {name for name, make in sources.items() if make.never_blocks or name not in self._expected}
-        together = [runner for runner in self.runners if runner.name.partition(":")[0] in prompt]
-        apart = [runner for runner in self.runners if runner not in together]
-        self.threads = [ReaderThread(runner.name, [runner], self.after_reading, clock) for runner in apart]
-        if together:
-            self.threads.insert(0, ReaderThread("shared", together, self.after_reading, clock))
-        self._rows = tuple(row for name in self._expected for row in sources[name].rows)
-        self.notice: Callable[[], None] = lambda: None
-        self._noticing = threading.Lock()
-        self._news = False
+        shared = []
+        for found in self._sources:
+            for instance in found.instances:
+                # Made once: the drivers remember over reopening which of their children could not be killed.
+                context = SourceContext(
+                    config,
+                    Drivers() if drivers is None else drivers(found.name),
+                    observed,
+                    self.is_reporter,
+                    instance=instance,
+                    all_processes=all_processes,
+                )
+                runner = SourceRunner(
+                    partial(found.make, context),
+                    f"{found.name}:{instance}" if instance else found.name,
+                    found.interval,
+                    self.schedule,
+                    self.counters,
+                    config.counter_origin == "start",
+                    clock,
+                )
+                self.runners.append(runner)
+                if found.shares_thread:
+                    shared.append(runner)
+                else:
+                    self.threads.append(ReaderThread(runner.name, [runner], self.after_reading, clock))
+        if shared:
+            self.threads.insert(0, ReaderThread("shared", shared, self.after_reading, clock))
+        self.collector = Collector(self.runners, config, self.counters, clock)
 
-    def after_reading(self) -> None:
-        """What our threads do after their readings."""
-        self.collector.watch()
-        self._news = True
-        while self._news and self._noticing.acquire(blocking=False):  # or who is at it looks once more
-            try:
-                self._news = False
-                self.notice()
-            except Exception:
-                _LOG.debug("Looking round failed", exc_info=True)
-            finally:
-                self._noticing.release()
+    def _find_sources(self, all_expected: bool) -> list[_Found]:
+        """The sources to read. One that cannot be loaded is left out with a warning.
 
-    def _sources(self, all_expected: bool) -> dict[str, type[Source]]:
-        """The classes of the sources to read. One that cannot be loaded costs a warning and nothing else.
-
-        Notes of which there is a sign on this machine; of another machine's drivers nothing is known beforehand.
+        Args:
+            all_expected: the drivers are those of another machine, so nothing is known about presence.
         """
         from opentelemetry.instrumentation.hardware.system import linux, psutil_backend  # noqa: F401 - see Source.prepare
 
         known = discover()
-        config = self.config
-        for word in config.sources or ():
-            if word.removeprefix("-") not in known and word != "auto":
-                config = replace(config, sources=[other for other in config.sources or () if other != word])
-                _LOG.warning(
-                    "%sSOURCES: there is no source %s, left out; the sources are %s%s",
-                    PREFIX,
-                    word.removeprefix("-"),
-                    ", ".join(known),
-                    "" if config.sources else "; all of them are read",
-                )
-        found = {}
+        config = _without_unknown_sources(self.config, known)
+        sources = []
         for name, load in known.items():
-            if config.selects(name):
-                try:
-                    source = load()
-                    if not issubclass(source, Source):
-                        raise TypeError(f"{source!r} is no source")
-                    expected = source.prepare(config) or all_expected
-                except Exception as error:
-                    _LOG.warning("Source %s cannot be loaded: %s: %s", name, type(error).__name__, error)
-                    continue
-                if self.is_reporter or source.scope is Scope.PROCESS:
-                    found[name] = source
-                    if expected:
-                        self._expected.add(name)
-        return found
+            if not config.selects(name):
+                continue
+            try:
+                make = load()
+                if not issubclass(make, Source):
+                    raise TypeError(f"{make!r} is not a Source")
+                if self.is_reporter or make.scope is Scope.PROCESS:
+                    expected = make.prepare(config) or all_expected
+                    sources.append(
+                        _Found(name, make, [*make.instances(config)], float(make.interval(config)), expected)
+                    )
+            except Exception as error:
+                _LOG.warning("Source %s cannot be loaded: %s: %s", name, type(error).__name__, error)
+        return sources
 
-    def start(self) -> None:
-        """Begin to sample. Where we report the host, our children are members of our job, and leave it to us."""
-        said = (metric for metric in CATALOG if metric.name.startswith(self._rows) and self.config.wants(metric))
-        if any(metric.scope is Scope.HOST for metric in said):
-            identity.join(self._environ, self.pid)
-        _prepare_to_end()
-        for each in self.threads:
-            each.start()
+    def start(self, on_reading: Callable[[], None] = lambda: None) -> None:
+        """Begin to read the sources. If we report the host, our child processes do not.
+
+        Args:
+            on_reading: called by our threads after their readings.
+        """
+        self.on_reading = on_reading
+        prefixes = tuple(prefix for found in self._sources if found.expected for prefix in found.make.rows)
+        reported = (metric for metric in CATALOG if metric.name.startswith(prefixes) and self.config.wants(metric))
+        if any(metric.scope is Scope.HOST for metric in reported):
+            reporter.join(self._environ, self.pid)
+        _load_libgcc()
+        for thread in self.threads:
+            thread.start()
+
+    def after_reading(self) -> None:
+        """Look after the other sources, and call back; our threads call it after their readings."""
+        now = self.clock()
+        for runner in self.runners:
+            runner.warn_if_hanging(now)
+        try:
+            self.on_reading()
+        except Exception:
+            _LOG.debug("The callback after a reading failed", exc_info=True)
+
+    def collect(self, reader: Reader) -> Snapshot:
+        """The values since the last collection of a reader. Called from callbacks of the SDK: no lock, no wait."""
+        snapshot = self.collector.collect(reader.marks)
+        self.note_collection(reader)
+        return snapshot
+
+    def note_collection(self, reader: Reader) -> None:
+        """Learn when the next collection of a reader will be; sampling that was paused continues."""
+        now = self.clock()
+        self.schedule.note(reader, reader.last, now)
+        reader.last = now
+        for thread in self.threads:
+            thread.wake()
 
     def read_now(self, seconds: float) -> None:
-        """Have every source read now, and wait for all of them together at most so long. Never called from a
-        callback.
-        """
-        read_all(self.threads, seconds, self.clock)
+        """Read every source now, and wait for all of them together at most so long. Never called from a callback."""
+        read_all(self.threads, seconds)
 
     def close(self) -> None:
-        """Let go of everything; waits for a second at most, and only for a driver that hangs."""
-        identity.leave(self._environ, self.pid)
-        for each in self.threads:
-            each.stop()
-        deadline = time.monotonic() + _FAREWELL
-        for each in self.threads:
-            if not each.join(deadline - time.monotonic()):
-                _LOG.debug("Source %s hangs; its thread ends when its driver answers", each.name)
+        """Close all sources. Waits at most a second, and only for a driver that hangs."""
+        reporter.leave(self._environ, self.pid)
+        for thread in self.threads:
+            thread.stop()
+        deadline = time.monotonic() + _LONGEST_JOIN
+        for thread in self.threads:
+            if not thread.join(deadline - time.monotonic()):
+                _LOG.debug("Source %s hangs; its thread ends when its driver returns", thread.name)
 
     def abandon(self) -> None:
-        """In a forked child: close the descriptors that came with the fork. No lock, no thread, no wait."""
+        """In a forked child: close the inherited descriptors. No lock, no thread, no wait."""
         for runner in self.runners:
             runner.abandon()
 
 
-def _prepare_to_end() -> None:
-    """Load what glibc ends a thread with.
+def _without_unknown_sources(config: Config, known: Iterable[str]) -> Config:
+    """The settings without names in ``SOURCES`` that no source has; there is a warning for each."""
+    for word in config.sources or ():
+        if word.removeprefix("-") not in known and word != "auto":
+            config = replace(config, sources=[other for other in config.sources or () if other != word])
+            _LOG.warning(
+                "%sSOURCES: there is no source %s, left out; the sources are %s%s",
+                PREFIX,
+                word.removeprefix("-"),
+                ", ".join(known),
+                "" if config.sources else "; all of them are read",
+            )
+    return config
 
-    It does so when the first one is ended: those that are left at the program's end, by Python before 3.14. By then
-    there may be no descriptor for it, or another root, and the program would be aborted.
+
+def _load_libgcc() -> None:
+    """Load the library that glibc needs to end a thread.
+
+    Before 3.14, Python ends the remaining threads at exit, and glibc loads the library when the first one ends. By then
+    the process may have no free descriptor or another root, and would be aborted.
     """
     if sys.platform.startswith("linux") and sys.version_info < (3, 14):
         with suppress(OSError):

@@ -1,34 +1,32 @@
-"""ReaderThread: a thread, and the sources that it reads in turn.
+"""ReaderThread: a thread that reads its sources when they are due.
 
-A source that may wait for its driver has a thread of its own, so that it holds up nobody else. Those that never wait
-share one: beside a busy program it is the hand-over of the interpreter lock that disturbs, and it is one then.
+A source that may block has a thread of its own, so that it delays no other. Those that never block share one, because
+each thread that wakes up takes the interpreter lock from the program once.
 """
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from math import inf
 
 from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner, State
 
-_DOZE = 5.0
-"""The longest sleep: a rhythm that was learned meanwhile is noticed after so many seconds."""
-
-_ALONG = 0.1
-"""What is due within so much of its own period, and so many seconds, is read along with what is due now."""
-
-_LOOKS = 10
-"""Parts of a wait; each counts as what it was meant to last, however long it was."""
+_EARLY = 0.1
+"""A source is read along with another that is due if it will be due within this share of its period."""
 
 
 class ReaderThread:
-    """One thread. It opens its sources and reads each when its time comes, or when somebody asks.
+    """One thread.
 
     Args:
         name: of the thread.
-        runners: the sources; those that are not there are left out from their first reading on.
-        after: called by the thread after each round of readings.
+        runners: its sources. Those that are absent from this machine are dropped after their first reading.
+        after_reading: called by the thread after each round of readings.
         clock: monotonic seconds.
     """
 
@@ -36,116 +34,106 @@ class ReaderThread:
         self,
         name: str,
         runners: Sequence[SourceRunner],
-        after: Callable[[], None] = lambda: None,
+        after_reading: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.runners = runners
         self.name = name
-        self._after = after
+        self._after_reading = after_reading
         self._clock = clock
-        self._used = 0.0
-        self._wake = threading.Event()
-        self._answered = threading.Condition()
-        self._asked = self._served = 0
+        self._cpu_time = 0.0
+        # SimpleQueue.put() takes no lock that another thread could hold: a callback of the SDK may wake the thread.
+        self._wakeups: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._requests: deque[threading.Event] = deque()
         self._stopping = False
+        self._ended = False
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread.
+
+        Raises:
+            RuntimeError: if the process may have no more threads.
+        """
         thread = threading.Thread(target=self._run, name=f"otel-hardware-{self.name}", daemon=True)
-        thread.start()  # raises where the process may have no more threads
+        thread.start()
         self._thread = thread
 
     def stop(self) -> None:
         """Ask the thread to close its sources and end; see :meth:`join`."""
         self._stopping = True
-        self._wake.set()
+        self.wake()
 
     def join(self, seconds: float) -> bool:
-        """Wait for the thread to end; False for one that hangs in a driver, which ends when the driver lets it."""
+        """Wait for the thread to end; False if it still hangs in a driver, and ends when the driver returns."""
         if self._thread is None or self._thread is threading.current_thread():
             return True
         self._thread.join(max(0.0, seconds))
         return not self._thread.is_alive()
 
-    def ask(self) -> None:
-        """Have the sources read as soon as the thread can; wait with :meth:`answered`."""
-        with self._answered:
-            self._asked += 1
-        self._wake.set()
+    def wake(self) -> None:
+        """Have the thread look again at what is due. Never waits."""
+        self._wakeups.put(None)
 
-    def answered(self, seconds: float) -> bool:
-        """Wait until what was asked for is there, at most so long. Never called from a callback.
-
-        Returns:
-            Whether the readings were made (or tried) in time.
-        """
-        with self._answered:
-            ticket = self._asked
-            return self._answered.wait_for(lambda: self._served >= ticket or self._over(), max(0.0, seconds))
+    def request(self) -> threading.Event:
+        """Ask for a reading of every source now; the event is set when they were read."""
+        done = threading.Event()
+        self._requests.append(done)
+        self.wake()
+        if self._ended:
+            done.set()
+        return done
 
     def _run(self) -> None:
-        while not self._over():
-            asked = self._asked
-            pause = self._round(asked > self._served)
-            if pause > 0 and asked == self._served:
-                self._wake.wait(min(_DOZE, pause))
-                self._wake.clear()
-            self._serve(asked)
+        while self.runners and not self._stopping:
+            requests = [self._requests.popleft() for _ in range(len(self._requests))]
+            pause = self._read_due(everything=bool(requests))
+            for done in requests:
+                done.set()
+            if pause > 0 and not requests:
+                self._sleep(pause)
         for runner in self.runners:
             runner.close()
-        self._serve(self._asked)
+        self._ended = True
+        for done in [*self._requests]:
+            done.set()
 
-    def _round(self, wanted: bool) -> float:
-        """Read what is due, or everything that somebody wants.
+    def _sleep(self, seconds: float) -> None:
+        with suppress(queue.Empty):
+            self._wakeups.get(timeout=None if seconds == inf else min(seconds, threading.TIMEOUT_MAX))
+            while True:
+                self._wakeups.get_nowait()
+
+    def _read_due(self, everything: bool) -> float:
+        """Read the sources that are due, or everything.
 
         Returns:
-            Seconds until something is due; 0 where something was.
+            Seconds until a source is due; 0 if one was read.
         """
         now = self._clock()
-        pauses = [self._pause(runner, wanted, now) for runner in self.runners]
+        pauses = [self._pause(runner, everything, now) for runner in self.runners]
         first = min(pauses)
         if first > 0:
             return first
         for runner, pause in zip(self.runners, pauses):
-            if (pause <= 0 or pause <= _ALONG * min(1.0, runner.period())) and not self._stopping:
-                runner.read(wanted)
-                used = time.thread_time()
-                runner.cpu_time += used - self._used
-                self._used = used
-        if State.ABSENT in [runner.state for runner in self.runners]:  # for good
-            self.runners = [runner for runner in self.runners if runner.state is not State.ABSENT]
-        self._after()
+            if pause <= _EARLY * min(1.0, runner.period()) and not self._stopping:
+                runner.read(everything)
+                cpu_time = time.thread_time()
+                runner.cpu_time += cpu_time - self._cpu_time
+                self._cpu_time = cpu_time
+        self.runners = [runner for runner in self.runners if runner.state is not State.ABSENT]
+        self._after_reading()
         return 0.0
 
-    def _pause(self, runner: SourceRunner, wanted: bool, now: float) -> float:
-        if wanted and runner.state is not State.FAILED:  # an ill one has its pause, whoever asks
+    @staticmethod
+    def _pause(runner: SourceRunner, everything: bool, now: float) -> float:
+        if everything and runner.state is not State.FAILED:  # a failed source is opened when its retry is due
             return 0.0
         return runner.next_reading(now) - now
 
-    def _over(self) -> bool:
-        """Whether there is nothing more to read."""
-        return self._stopping or not self.runners
 
-    def _serve(self, asked: int) -> None:
-        """Tell those who wait that what they asked for was done."""
-        if asked > self._served:
-            with self._answered:
-                self._served = asked
-                self._answered.notify_all()
-
-
-def read_all(rounds: Sequence[ReaderThread], seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
-    """Have every source read now, and wait for all of them together at most so long. Never called from a callback.
-
-    Time in which the whole program stood still, as where its container has used up its CPU, hardly counts.
-    """
-    for each in rounds:
-        each.ask()
-    left, look = seconds, seconds / _LOOKS
-    for each in rounds:
-        answered = False
-        while not answered and left > 0:
-            begun = clock()
-            answered = each.answered(min(look, left))
-            left -= min(look, clock() - begun) if answered else look
+def read_all(threads: Sequence[ReaderThread], seconds: float) -> None:
+    """Read every source now, and wait for all of them together at most so long. Never called from a callback."""
+    deadline = time.monotonic() + seconds
+    for done in [thread.request() for thread in threads]:
+        done.wait(max(0.0, deadline - time.monotonic()))

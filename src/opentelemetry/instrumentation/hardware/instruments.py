@@ -1,0 +1,168 @@
+"""Instruments: the instruments of one MeterProvider, and what their callbacks return."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import weakref
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TypeAlias
+
+from opentelemetry.context import Context, set_value
+from opentelemetry.metrics import MeterProvider, Observation, get_meter_provider
+
+from opentelemetry.instrumentation.hardware.catalog import SCHEMA_URL
+from opentelemetry.instrumentation.hardware.model import Kind, Metric
+from opentelemetry.instrumentation.hardware.pipeline.collector import Readers
+from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStore
+from opentelemetry.instrumentation.hardware.pipeline.session import Session
+from opentelemetry.instrumentation.hardware.version import __version__
+
+_LOG = logging.getLogger(__name__)
+
+SCOPE = "opentelemetry.instrumentation.hardware"
+
+_REFUSED = r"[^A-Za-z0-9_.\-/]"
+"""Characters that the SDK accepts in no instrument's name."""
+
+_CONTEXT = set_value("scope", SCOPE, Context())
+"""The context of every observation: without a span, since the span in which a collection happens to run is unrelated.
+It is not empty because the SDK would replace an empty one with the current context."""
+
+_Key: TypeAlias = "tuple[str, ...]"
+"""See :attr:`.model.Metric.key`."""
+
+
+class Instruments:
+    """The instruments of one MeterProvider. They cannot be unregistered, so they are made once and used again.
+
+    The first callback of a collection takes the values of all metrics; the others return their metric's part of them.
+    A callback that is called a second time begins the next collection. The SDK runs the collections of a provider one
+    after the other, so this takes no lock.
+
+    Attributes:
+        counters: the counters that were exported to this provider.
+        metrics: the metrics that were registered last.
+    """
+
+    def __init__(self, provider: MeterProvider) -> None:
+        self.counters = CounterStore()
+        self.metrics: Collection[Metric] | None = None
+        self._provider = weakref.ref(provider)  # it may be dropped while we are instrumented
+        self._lock = threading.Lock()
+        self._session: Session | None = None
+        self._served: Session | None = None
+        self._readers = Readers()
+        self._empty: dict[_Key, Sequence[Observation]] = {}
+        self._ready: set[_Key] = set()
+        self._parts: dict[_Key, Sequence[Observation]] = {}
+        self._names: set[tuple[str, str]] = set()
+        self._failed = False
+
+    def is_alive(self) -> bool:
+        """Whether somebody still uses the provider."""
+        return self._provider() is not None
+
+    def open(self, session: Session) -> None:
+        """Report what a session collects, from the next collection on."""
+        self.counters = session.counters
+        self._readers, self._failed = Readers(), False
+        self._session = session
+        self.register(session.collector.metrics())
+
+    def close(self) -> None:
+        """Report nothing from now on."""
+        self._session = None
+
+    def forked(self) -> None:
+        """In a forked child: report nothing. Another thread of the parent may hold the lock, so it is replaced."""
+        self._lock = threading.Lock()
+        self.close()
+
+    # -- callbacks: no lock, no wait, no exception
+
+    def _observe(self, key: _Key, _: object) -> Sequence[Observation]:
+        """The callback of an instrument."""
+        try:
+            part = self._parts.pop(key)
+        except KeyError:  # it was returned already
+            self._collect()
+            part = self._parts.pop(key, ())
+        # A session that was opened during a collection is reported from the next one on.
+        return part if self._session is self._served else ()
+
+    def _collect(self) -> None:
+        """Begin a collection."""
+        self._parts = dict(self._empty)
+        session = self._served = self._session
+        if session is None:
+            return
+        try:
+            reader = self._readers.current()
+            snapshot = session.collect(reader)
+            self._readers.collected(reader)
+            for metric, points in snapshot.values.items():
+                if metric.key in self._ready:
+                    self._parts[metric.key] = [Observation(*point, _CONTEXT) for point in points]
+        except Exception:
+            if not self._failed:
+                self._failed = True
+                _LOG.exception("Hardware telemetry could not collect its values; further failures are not logged")
+
+    # -- registration
+
+    def register(self, metrics: Collection[Metric]) -> None:
+        """Make the missing instruments of metrics. Never called from a callback: the SDK's lock is held over those."""
+        provider = self._provider()
+        if provider is None or metrics is self.metrics:
+            return
+        with self._lock:
+            # The instruments of scraped metrics get their names only from a real provider.
+            waiting = is_proxy(provider) and is_proxy(get_meter_provider())
+            for metric in metrics:
+                if metric.key not in self._empty and not (waiting and metric.endpoint):
+                    try:
+                        self._make(provider, metric)
+                    except Exception as error:
+                        _LOG.warning("%s cannot be reported: %s", metric.name, error)
+            if not waiting:
+                self.metrics = metrics
+
+    def _make(self, provider: MeterProvider, metric: Metric) -> None:
+        key = metric.key
+        self._empty[key] = ()
+        scope, name = SCOPE, metric.name
+        if metric.endpoint:  # two endpoints may have different metrics of one name
+            scope, name = f"{SCOPE}.openmetrics.{metric.endpoint}", self._accepted_name(metric)
+        meter = provider.get_meter(scope, __version__, None if metric.endpoint else SCHEMA_URL)
+        make: dict[Kind, Callable[..., object]] = {
+            Kind.COUNTER: meter.create_observable_counter,
+            Kind.UPDOWN: meter.create_observable_up_down_counter,
+            Kind.GAUGE: meter.create_observable_gauge,
+        }
+        callback = partial(self._observe, key)
+        instrument = make[metric.kind](name, [callback], unit=metric.unit, description=metric.help)
+        if metric.endpoint:
+            # The SDK refuses ":" and writes every name in lower case, but the exported name is the instrument's
+            # attribute at its first measurement. No public way keeps the name that a page has; if this one fails, the
+            # accepted name is exported.
+            with suppress(AttributeError):
+                instrument.name = metric.name  # type: ignore[attr-defined]
+        self._ready.add(key)  # not before it has its name
+
+    def _accepted_name(self, metric: Metric) -> str:
+        """A name that the SDK accepts and no other metric of the endpoint has."""
+        begins_well = metric.name[:1].isascii() and metric.name[:1].isalpha()
+        name = ("" if begins_well else "m") + re.sub(_REFUSED, "_", metric.name)[:200]
+        while (metric.endpoint, name.lower()) in self._names:
+            name += "_"
+        self._names.add((metric.endpoint, name.lower()))
+        return name
+
+
+def is_proxy(provider: MeterProvider) -> bool:
+    """Whether a provider stands for the global one until that is set."""
+    return type(provider).__name__ == "_ProxyMeterProvider"

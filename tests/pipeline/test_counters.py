@@ -1,0 +1,104 @@
+"""Counters over several sessions, and the limit of what is kept of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.stage import ENERGY, PATIENT
+
+from opentelemetry.instrumentation.hardware.model import Kind, Metric, Number, Series
+from opentelemetry.instrumentation.hardware.pipeline import counters
+from opentelemetry.instrumentation.hardware.pipeline.counters import Counter, CounterStore
+
+sessions = st.lists(st.tuples(st.booleans(), st.lists(st.integers(0, 2**63 - 1), max_size=6)), max_size=6)
+
+
+@PATIENT
+@given(sessions)
+def test_counter_is_monotonic_over_sessions_of_any_origin(sessions: Sequence[tuple[bool, list[int]]]) -> None:
+    store = CounterStore()
+    before: Number = 0
+    for from_start, counts in sessions:
+        counter = store.resume(Series(ENERGY), from_start)
+        for count in counts:
+            counter.set(count)
+            assert before <= counter.total < 2**63
+            before = counter.total
+
+
+def test_count_from_boot_includes_what_happened_between_sessions() -> None:
+    store = CounterStore()
+    store.resume(Series(ENERGY)).set(100)
+    later = store.resume(Series(ENERGY))
+    later.set(130)
+    assert later.total == 130
+
+
+def test_count_from_start_excludes_what_happened_between_sessions() -> None:
+    store = CounterStore()
+    first = store.resume(Series(ENERGY), from_start=True)
+    first.set(100)
+    first.set(107)
+    later = store.resume(Series(ENERGY), from_start=True)
+    later.set(1000)
+    assert later.total == 7
+    later.set(1005)
+    assert later.total == 12
+
+
+@pytest.mark.parametrize(("first", "later", "total"), [(False, True, 150), (True, False, 170)])
+def test_origin_may_change_between_sessions(first: bool, later: bool, total: int) -> None:
+    store = CounterStore()
+    counter = store.resume(Series(ENERGY), from_start=first)
+    counter.set(100)
+    counter.set(130)
+    counter = store.resume(Series(ENERGY), from_start=later)
+    counter.set(150)
+    counter.set(170)
+    assert counter.total == total
+
+
+def test_reset_between_sessions_is_added() -> None:
+    store = CounterStore()
+    store.resume(Series(ENERGY)).set(100)
+    later = store.resume(Series(ENERGY))
+    later.set(40)
+    assert later.total == 140
+
+
+def test_thread_of_an_earlier_session_does_not_change_the_counter() -> None:
+    store = CounterStore()
+    hanging = store.resume(Series(ENERGY))
+    hanging.set(100)
+    counter = store.resume(Series(ENERGY))
+    counter.set(200)
+    hanging.set(110)
+    counter.set(210)
+    assert counter.total == 210
+
+
+def test_metric_that_is_made_anew_has_the_same_counter() -> None:
+    store = CounterStore()
+    metrics = [Metric("acme.turns", Kind.COUNTER, "{turn}", "Turns.", endpoint="page") for _ in range(2)]
+    store.resume(Series(metrics[0])).set(100)
+    assert store.resume(Series(metrics[1])).total == 100
+
+
+def test_store_keeps_a_limited_number_of_counters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counters, "_LIMIT", 3)
+    store = CounterStore()
+    for part in "abcd":
+        store.resume(Series(ENERGY, {"part": part})).set(5)
+    totals = {part: store.resume(Series(ENERGY, {"part": part})).total for part in "dcb"}
+    assert totals == {"d": 5, "c": 5, "b": 5}
+    assert store.resume(Series(ENERGY, {"part": "a"})).total == 0
+
+
+def test_total_stays_within_int64() -> None:
+    counter = Counter()
+    for count in (2**63 - 1, 0, 5):
+        counter.set(count)
+    assert counter.total == 2**63 - 1

@@ -1,0 +1,193 @@
+"""Callbacks of one MeterProvider: one collection of all sources for all of them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from tests.programs.journal import flatten
+from tests.stage import ENERGY, LEVEL, POWER, Stage, warnings
+
+from opentelemetry import trace
+from opentelemetry.instrumentation.hardware.instruments import Instruments
+from opentelemetry.instrumentation.hardware.model import Kind, Metric, Snapshot
+from opentelemetry.instrumentation.hardware.pipeline.collector import Reader
+from opentelemetry.instrumentation.hardware.pipeline.session import Session
+
+
+class Program:
+    """A program with a provider; a stage stands for its session.
+
+    Attributes:
+        collections: the snapshots that the callbacks have taken.
+        fail: makes the next collections fail.
+    """
+
+    def __init__(self) -> None:
+        self.stage = Stage(interval=1.0, expected=10.0)
+        self.stage.player.read = lambda now: [POWER(now - self.stage.start), LEVEL(1), ENERGY(2)]
+        self.stage.run(0.5)
+        self.collections: list[Snapshot] = []
+        self.fail = False
+        self.readers = [InMemoryMetricReader(), InMemoryMetricReader()]
+        self.provider = MeterProvider(self.readers, shutdown_on_exit=False)
+        self.instruments = Instruments(self.provider)
+
+    def session(self) -> Session:
+        """Another session of the same sources."""
+        stage = self.stage
+        made = SimpleNamespace(collector=stage.collector, counters=stage.counters, collect=self._collect)
+        return cast(Session, made)
+
+    def _collect(self, reader: Reader) -> Snapshot:
+        if self.fail:
+            raise RuntimeError("no memory")
+        self.collections.append(self.stage.collect_by(reader))
+        return self.collections[-1]
+
+    def exported(self, reader: int = 0) -> dict[str, Any]:
+        return {point.name: point.value for point in flatten(self.readers[reader].get_metrics_data())}
+
+
+@pytest.fixture
+def program() -> Iterator[Program]:
+    made = Program()
+    yield made
+    made.provider.shutdown()
+
+
+def in_new_thread(call: Callable[[], object]) -> None:
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join(20.0)
+    assert not thread.is_alive()
+
+
+def test_all_callbacks_of_a_collection_share_one_snapshot(program: Program) -> None:
+    program.instruments.open(program.session())
+    for number in range(1, 4):
+        exported = program.exported()
+        assert {"test.power", "test.level", "test.energy", "otel_hardware.cpu.time"} <= set(exported)
+        assert len(program.collections) == number
+
+
+def test_callback_that_is_called_again_begins_a_collection(program: Program) -> None:
+    program.instruments.open(program.session())
+    observe = program.instruments._observe
+    for number in range(1, 4):
+        assert [each.value for each in observe(POWER.key, None)] == [0.0]
+        assert [each.value for each in observe(LEVEL.key, None)] == [1]
+        assert len(program.collections) == number
+    # The second callback is the first of a collection that skips the others.
+    observe(LEVEL.key, None)
+    observe(POWER.key, None)
+    assert len(program.collections) == 4
+
+
+def test_metric_without_points_returns_nothing_and_begins_no_collection(program: Program) -> None:
+    program.instruments.open(program.session())
+    program.exported()
+    program.stage.player.read = lambda now: [LEVEL(1)]
+    program.stage.run(5.0)
+    exported = program.exported()
+    assert "test.power" not in exported
+    assert exported["test.level"] == 1
+    assert len(program.collections) == 2
+
+
+def test_metric_read_later_is_exported_from_its_registration_on(program: Program) -> None:
+    late = Metric("test.late", Kind.GAUGE, "1", "Late.")
+    program.instruments.open(program.session())
+    program.stage.player.read = lambda now: [LEVEL(1), late(5)]
+    program.stage.run(5.0)
+    assert "test.late" not in program.exported(), "a callback has made an instrument"
+    program.instruments.register(program.stage.collector.metrics())
+    assert program.exported()["test.late"] == 5
+
+
+def test_each_reader_thread_has_its_own_windows(program: Program) -> None:
+    program.instruments.open(program.session())
+    program.exported()
+    in_new_thread(lambda: program.exported(1))
+    program.stage.run(10.5)
+    assert program.exported()["test.power"] == pytest.approx(5.5, abs=0.5)
+    program.stage.run(20.5)
+    assert program.exported()["test.power"] == pytest.approx(15.5, abs=0.5)
+
+
+def test_closed_instruments_export_nothing(program: Program) -> None:
+    program.instruments.open(program.session())
+    assert program.exported()
+    program.instruments.close()
+    assert program.exported() == {}
+    program.instruments.open(program.session())
+    assert program.exported()["test.energy"] == 2
+
+
+def test_session_that_is_opened_during_a_collection_is_exported_from_the_next(program: Program) -> None:
+    program.instruments.open(program.session())
+    observe = program.instruments._observe
+    observe(POWER.key, None)
+    program.instruments.close()
+    program.instruments.open(program.session())
+    assert list(observe(LEVEL.key, None)) == list(observe(ENERGY.key, None)) == []
+    for _ in range(2):
+        assert [each.value for each in observe(POWER.key, None)] == [0.0]
+        assert [each.value for each in observe(LEVEL.key, None)] == [1]
+    assert len(program.collections) == 3
+
+
+def test_failed_collection_is_empty_and_logged_once(program: Program, caplog: pytest.LogCaptureFixture) -> None:
+    program.instruments.open(program.session())
+    program.fail = True
+    for _ in range(3):
+        assert program.exported() == {}
+    (record,) = caplog.records
+    assert "could not collect" in record.getMessage()
+
+
+def test_observations_do_not_carry_the_current_span(program: Program) -> None:
+    program.instruments.open(program.session())
+    with TracerProvider(shutdown_on_exit=False).get_tracer("application").start_as_current_span("request"):
+        contexts = [each.context for each in program.instruments._observe(POWER.key, None)]
+    assert contexts
+    assert [trace.get_current_span(each).get_span_context().is_valid for each in contexts] == [False] * len(contexts)
+    assert all(contexts), "the SDK replaces an empty context with the current one"
+
+
+def test_scraped_names_keep_their_case_and_colons(program: Program) -> None:
+    names = ("DCGM_FI_DEV_GPU_UTIL", "vllm:num_requests_running", "_leading", "job:Rate")
+    scraped = [Metric(name, Kind.GAUGE, "1", "Scraped.", endpoint="page") for name in names]
+    program.stage.player.read = lambda now: [metric(5) for metric in scraped]
+    program.stage.run(5.0)
+    program.instruments.open(program.session())
+    exported = program.exported()
+    assert {name: exported.get(name) for name in names} == dict.fromkeys(names, 5)
+
+
+def test_scraped_metric_that_is_made_anew_has_the_same_instrument(program: Program) -> None:
+    for value in (1, 2):
+        metric = Metric("job:Rate", Kind.GAUGE, "1", "Scraped.", endpoint="page")
+        program.stage.player.read = lambda now, metric=metric, value=value: [metric(value)]  # type: ignore[misc]
+        program.stage.runner.close()
+        program.stage.run(5.0 * value)
+        program.instruments.open(program.session())
+        assert program.exported()["job:Rate"] == value
+    assert sum(key[1] == "job:Rate" for key in program.instruments._ready) == 1
+
+
+def test_refused_metric_is_logged_once(program: Program, caplog: pytest.LogCaptureFixture) -> None:
+    heat = Metric("test.heat", Kind.GAUGE, "°C", "The SDK refuses units that are not ASCII.")
+    program.stage.player.read = lambda now: [heat(5), LEVEL(1)]
+    program.stage.run(5.0)
+    for _ in range(3):
+        program.instruments.open(program.session())
+    assert program.exported()["test.level"] == 1
+    (warning,) = warnings(caplog)
+    assert "test.heat cannot be reported" in warning
