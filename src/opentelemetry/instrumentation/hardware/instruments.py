@@ -52,6 +52,7 @@ class Instruments:
         self.counters = CounterStore()
         self.metrics: Collection[Metric] | None = None
         self._provider = weakref.ref(provider)  # it may be dropped while we are instrumented
+        self._meter = provider.get_meter(SCOPE, __version__, SCHEMA_URL)
         self._lock = threading.Lock()
         self._session: Session | None = None
         self._served: Session | None = None
@@ -134,10 +135,10 @@ class Instruments:
     def _make(self, provider: MeterProvider, metric: Metric) -> None:
         key = metric.key
         self._empty[key] = ()
-        scope, name = SCOPE, metric.name
+        meter, name = self._meter, metric.name
         if metric.endpoint:  # two endpoints may have different metrics of one name
-            scope, name = f"{SCOPE}.openmetrics.{metric.endpoint}", self._accepted_name(metric)
-        meter = provider.get_meter(scope, __version__, None if metric.endpoint else SCHEMA_URL)
+            meter = provider.get_meter(f"{SCOPE}.openmetrics.{metric.endpoint}", __version__)
+            name = self._accepted_name(metric)
         make: dict[Kind, Callable[..., object]] = {
             Kind.COUNTER: meter.create_observable_counter,
             Kind.UPDOWN: meter.create_observable_up_down_counter,

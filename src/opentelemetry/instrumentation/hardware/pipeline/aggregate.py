@@ -73,7 +73,7 @@ class Published(NamedTuple):
 
     Attributes:
         totals: the running totals including this reading.
-        earlier: the totals about one sampling interval before, for a reader that collects again too early.
+        earlier: the totals as of the reading before: where a window begins if its reader has seen this one already.
         latest: counters, up-down counters and facts, ready to be exported.
         newest: the value of each series that has running totals, as it was read.
         peaks: see :data:`_Peaks`.
@@ -125,21 +125,19 @@ class Aggregator:
     Args:
         counters: the counters to continue.
         from_start: count from the first reading instead of from the device's own start.
-        shortest: seconds that a window covers at least: the sampling interval.
 
     Attributes:
         published: the newest reading; None before the first one and after :meth:`interrupt`.
         metrics: those that were read since the source was opened.
     """
 
-    def __init__(self, counters: CounterStore, from_start: bool = False, shortest: float = 0.0) -> None:
+    def __init__(self, counters: CounterStore, from_start: bool = False) -> None:
         self.published: Published | None = None
         self.metrics: tuple[Metric, ...] = ()
         self._store = counters
         self._from_start = from_start
-        self._shortest = 0.9 * shortest  # a reading may be made a little early, together with others
         self._counters: dict[Series, Counter] = {}
-        self._totals = self._earlier = _NOTHING
+        self._totals = _NOTHING
         self._peaks: dict[Series, _Peaks] = {}
         self._cleaned = float("-inf")
 
@@ -179,10 +177,8 @@ class Aggregator:
             oldest = reading.time - KEPT
             reading.forget(oldest)
             self._counters = {series: each for series, each in self._counters.items() if each.time >= oldest}
-        if self.published is None or reading.time - self._totals.time >= self._shortest:
-            self._earlier = self._totals
-        self._totals, self._peaks = Totals(reading.time, reading.sums), reading.peaks
-        self.published = Published(self._totals, self._earlier, reading.latest, reading.newest, reading.peaks)
+        earlier, self._totals, self._peaks = self._totals, Totals(reading.time, reading.sums), reading.peaks
+        self.published = Published(self._totals, earlier, reading.latest, reading.newest, reading.peaks)
 
     def _add(self, series: Series, value: Any, reading: _Reading) -> bool:
         """Add a value to a reading; False if it cannot be exported."""

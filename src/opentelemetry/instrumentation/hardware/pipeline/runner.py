@@ -84,8 +84,8 @@ class SourceRunner:
         self._hangs = False
         self._failures = 0
         self._retry = -inf
-        self._cheap = Aggregator(counters, from_start, interval)
-        self._slow = Aggregator(counters, from_start, interval)
+        self._cheap = Aggregator(counters, from_start)
+        self._slow = Aggregator(counters, from_start)
 
     # -- what its thread calls
 
