@@ -140,7 +140,7 @@ def jetson(tick: int) -> Fabricated:
     """A board without a CPU temperature in hwmon: thermal zones of the CPU, the GPU and one that is off."""
     files = driver(0, "ina3221", "i2c/1-0040", in1_label="VDD_IN", in1_input=19_072, curr1_input=344)
     for number, (zone, temperature) in enumerate(
-        (("cpu-thermal", 48_281), ("gpu-thermal", 46_000), ("cv0-thermal", -256_000))
+        (("CPU-therm", 48_281), ("gpu-thermal", 46_000), ("cv0-thermal", -256_000))
     ):
         files[f"{THERMAL}/thermal_zone{number}/type"] = f"{zone}\n"
         files[f"{THERMAL}/thermal_zone{number}/temp"] = f"{temperature + 125 * tick}\n"

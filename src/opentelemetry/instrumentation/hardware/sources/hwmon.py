@@ -23,7 +23,7 @@ _HWMON: Final = "/sys/class/hwmon"
 _THERMAL: Final = "/sys/class/thermal"
 
 _OTHER_SOURCES: Final = frozenset({"amdgpu", "radeon", "nouveau", "i915", "xe", "amd_energy"})
-"""Drivers of GPUs, and one with the counters of powercap: other sources report these devices."""
+"""Drivers of GPUs, which the vendors' sources report, and one with the counters of powercap."""
 
 _TYPES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("coretemp", "k10temp", "zenpower", "cpu_thermal", "soc_thermal", "via_cputemp"), "cpu"),
@@ -36,7 +36,7 @@ _TYPES: Final[Mapping[str, str]] = {
 _PACKAGE: Final = (re.compile("Package id [0-9]+"), re.compile("Tdie"), re.compile("Tctl"), re.compile("temp1"))
 """Labels of the temperature of a whole CPU, the preferred first: Intel's, AMD's, and a sensor without a label."""
 
-_CPU_ZONE: Final = re.compile(r"x86_pkg_temp|(cpu|soc)[0-9-]*[-_]?therm(al)?")
+_CPU_ZONE: Final = re.compile(r"x86_pkg_temp|(cpu|soc)[0-9-]*[-_]?therm(al)?", re.IGNORECASE)
 """Types of thermal zones that measure a CPU."""
 
 _INPUT: Final = re.compile(r"((temp|fan|in|energy|power)[0-9]+)_(?:input|average)")
@@ -136,7 +136,8 @@ class Hwmon(Source):
             device = self._files.link(f"{folder}/device").rpartition("/")[2]
         if not any(map(_INPUT.fullmatch, self._names(folder))):  # an older interface between driver and kernel
             folder += "/device"
-        inputs = {match[1]: match for name in self._names(folder) if (match := _INPUT.fullmatch(name))}
+        # Sorted, so that the instantaneous power1_input is preferred to power1_average.
+        inputs = {match[1]: match for name in sorted(self._names(folder)) if (match := _INPUT.fullmatch(name))}
         labels = {name: self._text(f"{folder}/{name}_label") or name for name in inputs}
         component = self._component(driver, device, folder, labels.values())
         package = next((name for form in _PACKAGE for name, label in labels.items() if form.fullmatch(label)), "")
@@ -221,9 +222,9 @@ class Hwmon(Source):
                 _Component(f"package-{number}", f"CPU {number}", "cpu"), f"{folder}/temp", "package", True
             )
         elif _CPU_ZONE.fullmatch(zone):
-            self._add_temperature(_Component("package-0", "CPU 0", "cpu"), f"{folder}/temp", zone, True)
+            self._add_temperature(_Component("package-0", "CPU 0", "cpu"), f"{folder}/temp", zone.lower(), True)
         elif zone and self._all:
-            self._add_temperature(_Component("thermal", "thermal zones"), f"{folder}/temp", zone)
+            self._add_temperature(_Component("thermal", "thermal zones"), f"{folder}/temp", zone.lower())
 
     def _add(self, sensor: _Sensor, often: bool = False) -> None:
         self._used.update(sensor.gauges)
