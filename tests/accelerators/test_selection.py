@@ -34,11 +34,10 @@ from tests.tools.nvml import FakeNvml, h100, listed, mig, refused
 from opentelemetry.instrumentation.hardware.accelerators.selection import (
     DeviceFilter,
     FoundDevice,
-    Part,
+    SubDevice,
     VisibilityRule,
-    everything,
+    all_ids,
 )
-from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source, SourceContext
@@ -103,12 +102,6 @@ def opened(kind: type[Source], drivers: Drivers, devices: str | None, environ: E
         source.close()
 
 
-def selection_of(source: Any) -> DeviceFilter:
-    """The filter of a source."""
-    found: DeviceFilter = source.selection if isinstance(source, AcceleratorSource) else source.choice
-    return found
-
-
 def reported(source: Source) -> set[str]:
     """The hw.id of each device with a point in one reading; a fan counts as its GPU."""
     ids = (str(series.attributes.get("hw.id", "")) for series in all_of(source))
@@ -125,7 +118,7 @@ def by_source(
         with opened(kind, drivers(), devices, environ, **settings) as source:
 
             def look() -> tuple[set[str], list[str]]:
-                ids, missing = reported(source), selection_of(source).unsupported()
+                ids, missing = reported(source), source.selection.unsupported()
                 assert {*missing} <= {*source.unsupported}
                 return ids, missing
 
@@ -148,13 +141,15 @@ ONE, TWO = (f"MIG-00000000-0000-5000-8000-000001{slot:06x}" for slot in (0, 2))
 WHOLE = "GPU-11111111-2222-3333-4444-555555555555"
 
 ALIKE = (
-    visible.gpu(0, A, "H100", "0000:1a:00.0"),
-    visible.gpu(1, B, "H100", "0000:1b:00.0"),
-    visible.gpu(2, C, "H100", "0001:c1:00.0"),
+    FoundDevice(0, A, "H100", "0000:1a:00.0"),
+    FoundDevice(1, B, "H100", "0000:1b:00.0"),
+    FoundDevice(2, C, "H100", "0001:c1:00.0"),
 )
-_INSTANCES = tuple(visible.instance(B, *each) for each in ((X, 0, 7, 0), (Y, 2, 9, 0), (Z, 3, 9, 1)))
-DIVIDED = (ALIKE[0], ALIKE[1]._replace(divided=True, parts=_INSTANCES))
-LOST = (ALIKE[0], visible.gpu(1, "gpu1"), ALIKE[2])
+_INSTANCES = tuple(
+    SubDevice(uuid, slot, (f"MIG-{B}/{ids}",)) for uuid, slot, ids in ((X, 0, "7/0"), (Y, 2, "9/0"), (Z, 3, "9/1"))
+)
+DIVIDED = (ALIKE[0], ALIKE[1]._replace(is_divided=True, parts=_INSTANCES))
+LOST = (ALIKE[0], FoundDevice(1, "gpu1", is_unidentified=True), ALIKE[2])
 
 
 def as_listed(*found: FoundDevice) -> Callable[[Path], Machine]:
@@ -165,8 +160,8 @@ def as_listed(*found: FoundDevice) -> Callable[[Path], Machine]:
         choice = DeviceFilter(devices if devices is None else devices.split(","), environ, visible.RULE)
 
         def look() -> tuple[set[str], list[str]]:
-            choice.look(found)
-            return {each for each in everything(found) if each in choice}, choice.unsupported()
+            choice.update(found)
+            return {each for each in all_ids(found) if each in choice}, choice.unsupported()
 
         yield look
 
@@ -314,7 +309,7 @@ MACHINES: Mapping[str, Callable[[Path], Machine]] = {
     "nvidia-mixed": as_listed(ALIKE[0], ALIKE[1]._replace(model="T4"), ALIKE[2]),
     "nvidia-mig": as_listed(*DIVIDED),
     "nvidia-mig-only": as_listed(*DIVIDED[1:]),
-    "nvidia-one-instance": as_listed(DIVIDED[1]._replace(parts=(Part(X, 0),))),
+    "nvidia-one-instance": as_listed(DIVIDED[1]._replace(parts=(SubDevice(X, 0),))),
     "nvidia-lost": as_listed(*LOST),
     "nvidia-unnamed": as_listed(ALIKE[0], ALIKE[1]._replace(model="")),
     "nvidia-none": as_listed(),
@@ -376,7 +371,7 @@ NAMED: list[tuple[str, str, list[str]]] = [
     ("nvidia-mig", "1:3", [f"MIG-{B}/9/1"]),
     ("nvidia-mig", "0 1:0", [f"MIG-{B}/7/0,0"]),
     ("nvidia-lost", "0", [A]),
-    ("nvidia-lost", "1", ["1", "GPU-99999999", "1b:00.0"]),  # the GPU that does not answer may be it
+    ("nvidia-lost", "1", ["1", "GPU-99999999", "1b:00.0"]),  # the GPU that does not respond may be it
     ("nvml", "0", ["0000:1A:00.0"]),
     ("nvml", "2 1:2", ["2,1:2"]),
     ("nvidia-smi", "0:1", ["0:1"]),
@@ -540,15 +535,15 @@ SENTENCES: list[tuple[str, Environ, str, str]] = [
         "nvidia-mixed",
         {CUDA: "0,1"},
         "all",
-        f"{CUDA}=0,1: the GPUs are of different models, and which of them CUDA takes for the fastest is not known; "
-        "UUIDs would tell, or CUDA_DEVICE_ORDER=PCI_BUS_ID; all are reported",
+        f"{CUDA}=0,1: the GPUs are of different models, and it is not known which of them CUDA considers the fastest; "
+        "use UUIDs, or CUDA_DEVICE_ORDER=PCI_BUS_ID; all are reported",
     ),
     ("nvidia-mixed", {CUDA: "0,1", ORDER: "FASTEST_FIRST"}, "all", f"{CUDA}=0,1: the GPUs are of different models"),
-    ("nvidia-mig", {CUDA: "0,1"}, "all", f"{CUDA}=0,1: a GPU is divided, so that numbers do not tell which MIG"),
+    ("nvidia-mig", {CUDA: "0,1"}, "all", f"{CUDA}=0,1: a GPU is divided, so it is not known which MIG"),
     ("nvidia-mig", {CUDA: "0,1", ORDER: "PCI_BUS_ID"}, "all", f"{CUDA}=0,1: a GPU is divided"),
-    ("nvidia-lost", {CUDA: "0,1"}, "all", f"{CUDA}=0,1: a GPU does not answer"),
-    ("nvidia-lost", {CUDA: "0,1", ORDER: "PCI_BUS_ID"}, "all", f"{CUDA}=0,1: a GPU does not answer"),
-    ("nvidia-unnamed", {CUDA: "0,1"}, "all", f"{CUDA}=0,1: a GPU does not answer"),
+    ("nvidia-lost", {CUDA: "0,1"}, "all", f"{CUDA}=0,1: a GPU does not respond"),
+    ("nvidia-lost", {CUDA: "0,1", ORDER: "PCI_BUS_ID"}, "all", f"{CUDA}=0,1: a GPU does not respond"),
+    ("nvidia-unnamed", {CUDA: "0,1"}, "all", f"{CUDA}=0,1: a GPU does not respond"),
     ("amd", {ROCR: "2", CUDA: "2"}, "", f"hw.gpu.*: {ROCR}=2 and {CUDA}=2 show the program no AMD GPU"),
     ("amd", {ROCR: "", HIP: "0"}, "", f"hw.gpu.*: {ROCR}= and {HIP}=0 show the program no AMD GPU"),
     ("amd", {CUDA: A}, "", f"hw.gpu.*: {CUDA}={A} shows the program no AMD GPU"),
@@ -853,7 +848,7 @@ def test_mig_instance_that_is_made_later_is_chosen_by_its_name(gpus: FakeNvml) -
 def test_all_includes_devices_that_have_not_been_looked_at() -> None:
     choice = DeviceFilter(["all"], {}, visible.RULE)
     assert A in choice
-    choice.look(ALIKE[:1])
+    choice.update(ALIKE[:1])
     assert B in choice
 
 
@@ -876,7 +871,7 @@ def test_missing_says_nothing_of_devices_that_are_not_chosen(gpus: FakeNvml) -> 
     gpus.say({"gpu2.UUID": refused(15)})
     with by_library(gpus, "0") as source:
         assert reported(source) == {FIRST}
-        assert not [sentence for sentence in source.unsupported if "does not answer" in sentence]
+        assert not [sentence for sentence in source.unsupported if "does not respond" in sentence]
 
 
 @linux
@@ -1042,17 +1037,17 @@ def test_any_words_choose_devices_that_exist(
     way, found = machine
     for asked in (words, ["visible"], ["process"], None):
         choice = DeviceFilter(asked, environ, way)
-        choice.look(found)
+        choice.update(found)
         for device in uses:
-            choice.use(device)
-        chosen = choice._chosen
-        assert chosen.ids <= everything(found)
-        assert {*chosen.strange} <= {*(asked or ())}
+            choice.add_used(device)
+        chosen = choice._selection
+        assert chosen.ids <= all_ids(found)
+        assert {*chosen.unmatched} <= {*(asked or ())}
         assert all(sentence.isprintable() for sentence in choice.unsupported())
         if way.noun.startswith("Neuron"):  # device files may be missing without any variable
             continue
         if chosen.doubt:
             assert way is visible.RULE, "the driver of ROCm says how it counts"
-            assert CONTAINER in environ or chosen.ids == everything(found)
+            assert CONTAINER in environ or chosen.ids == all_ids(found)
         if asked in (None, ["visible"]) and not {*environ} & {*way.variables}:
-            assert chosen.ids == everything(found)
+            assert chosen.ids == all_ids(found)

@@ -184,8 +184,8 @@ CASES = {
         MODELS,
         "",
         {"CUDA_VISIBLE_DEVICES": "1"},
-        "CUDA_VISIBLE_DEVICES=1: the GPUs are of different models, and which of them CUDA takes for the fastest is not "
-        "known; UUIDs would tell, or CUDA_DEVICE_ORDER=PCI_BUS_ID",
+        "CUDA_VISIBLE_DEVICES=1: the GPUs are of different models, and it is not known which of them CUDA considers "
+        "the fastest; use UUIDs, or CUDA_DEVICE_ORDER=PCI_BUS_ID",
     ),
 }
 """GPUs of a machine, arguments, environment, and what is printed."""

@@ -330,6 +330,9 @@ def test_impossible_values_are_not_exported(tmp_path: Path) -> None:
         "gpu0.GpmCounter.2": "0+101@0",
         "gpu0.GpmCounter.3": "0+-1@0",
         "gpu0.FieldValues.82": "int -40",
+        "gpu0.TemperatureThreshold.0": 4_294_967_294,
+        "gpu0.PowerUsage": 4_294_967_294,
+        "gpu0.ClockInfo.1": 4_294_967_294,
         "gpu1.MemoryInfo": (0, 0, 0, 0),
     }
     with plugged(tmp_path, h100(0), h100(1), say=nonsense) as cards:
@@ -344,6 +347,11 @@ def test_impossible_values_are_not_exported(tmp_path: Path) -> None:
         for name in ("hw.gpu.performance_state", "hw.gpu.sm.occupancy"):
             assert now.of(name, hw_name="GPU 0") == {}, name
         assert now.of("hw.temperature", hw_name="GPU 0", hw_sensor_location="memory") == {}
+        for name in ("hw.temperature.limit", "hw.power"):
+            assert now.of(name, hw_name="GPU 0") == {}, name
+        assert now.of("hw.gpu.frequency", hw_name="GPU 0", hw_frequency_domain="sm") == {}
+        (sentence,) = cards.unsupported("of GPU 0: the driver reports 4294967294, which is not plausible")
+        assert "hw.power" in sentence
         assert cards.unsupported("hw.gpu.memory.usage")
         assert cards.up()
 

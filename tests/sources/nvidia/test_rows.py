@@ -388,6 +388,32 @@ def test_energy_counter_and_integrated_power_are_never_mixed(tmp_path: Path) -> 
         assert cards.up()
 
 
+@pytest.mark.parametrize("code", [10, 19, 999])
+def test_energy_counter_that_fails_at_first_is_exported_once_it_answers(tmp_path: Path, code: int) -> None:
+    with plugged(tmp_path, a100(), say={"gpu0.FieldValues.83": refused(code)}) as cards:
+        for _ in range(2):
+            assert cards.tick(2).of("hw.energy") == {}, (
+                "no integral, which would take the place of the counter for good"
+            )
+        now = cards.tick(2, {"gpu0.FieldValues.83": f"ullong {moving(5_000_000_000, 312_340, START)}"})
+        for _ in range(3):  # a failed batch of fields is read again after some readings
+            now = cards.tick(2)
+        assert now.one("hw.energy") == pytest.approx(5_000_000 + (cards.stage.clock.now - START) * 312.34)
+        assert cards.up()
+
+
+def test_failed_batch_of_fields_does_not_decide_that_there_is_no_energy_counter(tmp_path: Path) -> None:
+    with plugged(tmp_path, a100(), say={"gpu0.FieldValues": refused(10)}) as cards:
+        assert cards.tick(0).of("hw.energy") == {}
+        assert cards.tick(2).of("hw.gpu.throttle.time", hw_gpu_throttle_reason="power_cap") == {}
+        cards.fake.say({"gpu0.FieldValues": None})
+        for _ in range(4):
+            now = cards.tick(2)
+        assert now.one("hw.energy") > 5_000_000
+        assert now.one("hw.gpu.throttle.time", hw_gpu_throttle_reason="power_cap") > 90
+        assert not cards.unsupported("hw.energy")
+
+
 def test_gpu_time_grows_by_the_mean_utilization_of_each_window(tmp_path: Path) -> None:
     with plugged(tmp_path, h100()) as cards:
         before = cards.tick(0)

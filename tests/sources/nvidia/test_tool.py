@@ -95,7 +95,7 @@ def described(document: Document) -> Iterator[str]:
         except DeviceFailed as failed:
             yield f"  failed: {failed}"
             continue
-        yield f"  state: {gpu.state}{', divided' * gpu.divided}"
+        yield f"  state: {gpu.state}{', divided' * gpu.is_divided}"
         where = {name(field.series): spelling for field, spelling in spelled(gpu).items()}
         yield from (f"  {key} = {value!r}    ({where[key]})" for key, value in found.items())
         yield from (f"  {key}: {reason}" for key, reason in reasons(gpu).items())
@@ -380,7 +380,7 @@ def test_mig_devices_with_uuid_are_parsed() -> None:
     gpu = _of("uuid=GPU-1", f"mig_devices={broken}{one}")
     ((slot, part),) = gpu.parts.items()
     assert (slot, part.id, part.aliases) == (3, "MIG-5c89852c-d268-c3f3-1b07-005d5ae1dc3f", ("MIG-GPU-1/5/1",))
-    assert (gpu.divided, part.parent, part.facts[c.GPU_TYPE]) == (True, "GPU-1", "partition")
+    assert (gpu.is_divided, part.parent, part.facts[c.GPU_TYPE]) == (True, "GPU-1", "partition")
     old = one.replace("MIG-5c89852c-d268-c3f3-1b07-005d5ae1dc3f", "MIG-GPU-5c89852c-d268-c3f3-1b07-005d5ae1dc3f/5/1")
     (part,) = _of(f"mig_devices={old}").parts.values()
     assert part.id == "MIG-GPU-5c89852c-d268-c3f3-1b07-005d5ae1dc3f/5/1"

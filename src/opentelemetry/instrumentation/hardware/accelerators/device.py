@@ -14,7 +14,7 @@ from typing import Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
-from opentelemetry.instrumentation.hardware.accelerators.selection import FoundDevice, Part
+from opentelemetry.instrumentation.hardware.accelerators.selection import FoundDevice, SubDevice
 from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
 from opentelemetry.instrumentation.hardware.model import Metric, Number, Point, Rate, Series
 
@@ -69,10 +69,10 @@ class Device:
         facts: attributes of the info metric.
         state: ``ok`` or ``degraded``; "" if the driver does not report it.
         trouble: why the device does not respond; "" while it does.
-        asleep: whether it is suspended, and not read because that would wake it.
-        divided: whether programs use its parts only.
+        is_suspended: whether it is suspended, and not read because that would wake it.
+        is_divided: whether programs use its parts only.
         parts: its parts by slot, which are selected and read like devices.
-        unnamed: whether its aliases are not known yet, so that a name in a variable may mean it.
+        is_unidentified: whether its aliases are not known yet, so that a name in a variable may mean it.
         counters: series that the device counts itself: no integral takes their place, not even while the counter
             cannot be read. Decided in :meth:`open`.
         unsupported: reasons by series; a text instead of a series is printed as it is.
@@ -99,7 +99,7 @@ class Device:
         self.facts: dict[str, str | int] = {}
         self.state = ""
         self.trouble = ""
-        self.asleep = self.divided = self.unnamed = False
+        self.is_suspended = self.is_divided = self.is_unidentified = False
         self.parts: dict[int, Device] = {}
         self.counters: set[Series] = set()
         self.unsupported: dict[Series | str, str] = {}
@@ -133,7 +133,7 @@ class Device:
         """
         return ()
 
-    def sleeps(self) -> bool:
+    def check_suspended(self) -> bool:
         """Whether it is suspended now. Finding out must not wake it."""
         return False
 
@@ -256,8 +256,15 @@ class Device:
 
     def described(self) -> FoundDevice:
         """The device as the selection sees it."""
-        parts = tuple(Part(part.id, slot, part.aliases) for slot, part in self.parts.items())
+        parts = tuple(SubDevice(part.id, slot, part.aliases) for slot, part in self.parts.items())
         model = str(self.facts.get(c.HW_MODEL, ""))
         return FoundDevice(
-            self.index, self.selection_id, model, self.address, self.divided, parts, self.aliases, self.unnamed
+            self.index,
+            self.selection_id,
+            model,
+            self.address,
+            self.is_divided,
+            parts,
+            self.aliases,
+            self.is_unidentified,
         )

@@ -1,22 +1,20 @@
-"""Which of a machine's accelerators are meant: by ``DEVICES``, by what restricts a program, or by its use of them.
+"""Which devices are reported: by the setting ``DEVICES``, by variables like ``CUDA_VISIBLE_DEVICES``, or by use.
 
-Plain data and the environment go in, the ids of devices come out. What variables restrict a program, and how, each
-vendor says in a :class:`VisibilityRule`. Nothing is guessed: where the environment does not tell which device it
-means, all of them are chosen, and :attr:`Chosen.doubt` says why.
+If the environment does not tell which devices it means, all are selected, and :attr:`Selection.doubt` has the reason.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from opentelemetry.instrumentation.hardware.settings import PREFIX
 from opentelemetry.instrumentation.hardware.system.files import Files
 
-JOBS: Final = (
+SCHEDULERS: Final = (
     "SLURM_JOB_ID",
     "SLURM_STEP_ID",
     "PBS_JOBID",
@@ -26,290 +24,260 @@ JOBS: Final = (
     "_CONDOR_SCRATCH_DIR",
     "KUBERNETES_SERVICE_HOST",
 )
-"""One of them is set in what a scheduler started: Slurm, PBS, LSF, Grid Engine, Flux, HTCondor, Kubernetes."""
+"""Variables of jobs of Slurm, PBS, LSF, Grid Engine, Flux, HTCondor and Kubernetes. In a job, the default is
+``visible``; elsewhere ``all``.
+"""
 
-_EVERYTHING: Mapping[str, str] = MappingProxyType({})
+_PCI_DEVICES: Final = "/proc/bus/pci/devices"
+"""The PCI devices, each with its kernel driver."""
 
-_BUS: Final = "/proc/bus/pci/devices"
-_GPUS: Final = ("nvidia", "amdgpu")
-"""Where the kernel lists what is on the bus, each with its driver; and the drivers of GPUs that are called alike."""
+_GPU_DRIVERS: Final = ("nvidia", "amdgpu")
+"""Vendors with the same names for their devices: an index in ``DEVICES`` may mean a GPU of either."""
 
 _LOG = logging.getLogger(__name__)
 
 
-class Part(NamedTuple):
-    """A part of a device that programs see as a device: a MIG instance, a NeuronCore.
+class SubDevice(NamedTuple):
+    """A part that programs use like a device: a MIG instance, a NeuronCore.
 
     Attributes:
-        id: its ``hw.id``.
-        slot: its place among those of the device.
-        names: what else it is called.
+        id: ``hw.id``.
+        slot: its number among the parts of the device.
+        aliases: other names.
     """
 
     id: str
     slot: int
-    names: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
 
 
 class FoundDevice(NamedTuple):
-    """A device that there is, as far as it says what it is.
+    """A device that exists, as far as it could be identified.
 
     Attributes:
         number: its index.
-        id: what its source knows it by.
+        id: the id by which its source knows it.
         model: its name.
-        address: on the bus, ``0000:1a:00.0``.
-        divided: whether it is used by its parts only.
+        address: PCI address, ``0000:1a:00.0``.
+        is_divided: whether programs use its parts only.
         parts: its parts.
-        names: what else it is called.
-        unknown: whether it does not say its names, and might be any of those that are called by one.
+        aliases: other names.
+        is_unidentified: whether its names are not known, so that a name which fits no other device may mean it.
     """
 
     number: int
     id: str
     model: str = ""
     address: str = ""
-    divided: bool = False
-    parts: tuple[Part, ...] = ()
-    names: tuple[str, ...] = ()
-    unknown: bool = False
+    is_divided: bool = False
+    parts: tuple[SubDevice, ...] = ()
+    aliases: tuple[str, ...] = ()
+    is_unidentified: bool = False
 
     @property
     def ids(self) -> frozenset[str]:
-        """It and all of its parts."""
+        """The ids of the device and its parts."""
         return frozenset({self.id, *(part.id for part in self.parts)})
 
 
-class Chosen(NamedTuple):
-    """What was chosen.
+class Selection(NamedTuple):
+    """Selected devices.
 
     Attributes:
-        ids: the devices and their parts.
-        doubt: why it could not be known what is meant, in a sentence that begins with the variable.
-        strange: words that mean none of the devices.
+        ids: of devices and parts.
+        doubt: why the environment is ambiguous, in a sentence that begins with the variable; "" if it is not.
+        unmatched: words that match no device.
     """
 
     ids: frozenset[str]
     doubt: str = ""
-    strange: tuple[str, ...] = ()
+    unmatched: tuple[str, ...] = ()
 
 
-def everything(found: Sequence[FoundDevice]) -> frozenset[str]:
-    """All devices with all of their parts."""
-    return frozenset[str]().union(*(device.ids for device in found))
+def all_ids(devices: Sequence[FoundDevice]) -> frozenset[str]:
+    """The ids of all devices and their parts."""
+    return frozenset[str]().union(*(device.ids for device in devices))
 
 
 class VisibilityRule(NamedTuple):
-    """How a vendor's programs are shown some of its devices only.
+    """How a vendor's programs are restricted to some of its devices.
 
     Attributes:
-        noun: what its devices are called.
-        rows: what is missing where none is chosen.
-        variables: the variables that restrict a program.
-        visible: which devices they leave.
-        driver: who drives the devices, as the bus has it; "" for those that no other vendor's are mistaken for.
+        noun: what a device is called in messages.
+        metrics: what is missing if none is selected.
+        variables: the environment variables that restrict a program.
+        select: the devices that they leave.
+        driver: the kernel driver, for vendors in :data:`_GPU_DRIVERS`.
     """
 
     noun: str = "device"
-    rows: str = "hw.*"
+    metrics: str = "hw.*"
     variables: tuple[str, ...] = ()
-    visible: Callable[[Mapping[str, str], Sequence[FoundDevice]], Chosen] = lambda _, found: Chosen(everything(found))
+    select: Callable[[Mapping[str, str], Sequence[FoundDevice]], Selection] = lambda _, devices: Selection(
+        all_ids(devices)
+    )
     driver: str = ""
 
 
-def rule(words: Sequence[str] | None, environ: Mapping[str, str]) -> Sequence[str]:
-    """What ``DEVICES`` says; by default what is visible in a scheduler's job, and everything elsewhere."""
-    if words is not None:
-        return words
-    return ["visible"] if any(environ.get(name, "").strip() for name in JOBS) else ["all"]
+# -- names of devices
 
 
-def choose(
-    words: Sequence[str],
-    environ: Mapping[str, str],
-    found: Sequence[FoundDevice],
-    way: VisibilityRule,
-    used: Collection[str] = (),
-) -> Chosen:
-    """The devices that are meant.
-
-    Args:
-        words: ``all``, ``visible``, ``process``, or the names of devices.
-        environ: the variables that restrict a program.
-        found: all devices.
-        way: what those variables mean.
-        used: the ids of those that the observed program uses.
-    """
-    if words == ["process"]:
-        return Chosen(everything(found) & frozenset(used))
-    if words == ["visible"]:
-        return way.visible(environ, found)
-    return Chosen(everything(found)) if words == ["all"] else by_name(words, found)
-
-
-# -- the words that devices are called by
-
-
-def by_name(words: Sequence[str], found: Sequence[FoundDevice]) -> Chosen:
-    """Those that are called by name. One that does not say its name is meant by a word that means no other."""
-    ids, strange = set[str](), []
+def select_by_name(words: Sequence[str], devices: Sequence[FoundDevice]) -> Selection:
+    """The devices with these names. A word that fits none selects the unidentified ones that it may mean."""
+    ids, unmatched = set[str](), []
     for word in words:
-        meant = frozenset[str]().union(*named(word, found)) or _unnamed(word, found)
-        ids |= meant
-        if not meant:
-            strange.append(word)
-    return Chosen(frozenset(ids), strange=tuple(strange))
+        matching = frozenset[str]().union(*matches(word, devices)) or _may_mean(word, devices)
+        ids |= matching
+        if not matching:
+            unmatched.append(word)
+    return Selection(frozenset(ids), unmatched=tuple(unmatched))
 
 
-def unknown(found: Sequence[FoundDevice]) -> frozenset[str]:
-    """Those that do not say their names."""
-    return frozenset(device.id for device in found if device.unknown)
-
-
-def _unnamed(word: str, found: Sequence[FoundDevice]) -> frozenset[str]:
-    """Those that a word may mean because they do not say its like."""
-    if is_uuid(word) or re.fullmatch("[0-9a-fA-F]{16}", word):
-        return unknown(found)
-    return unknown([device for device in found if not device.address]) if _address(word) else frozenset()
-
-
-def is_uuid(word: str) -> bool:
-    """Whether it looks like a UUID, or the beginning of one."""
-    return word[:4].casefold() in ("gpu-", "mig-")
-
-
-def named(word: str, found: Sequence[FoundDevice]) -> Iterator[frozenset[str]]:
-    """Those that a word means, each with its parts: an index, ``index:slot``, a name, an address.
-
-    Of a UUID the beginning is enough.
-    """
-    plain = word.casefold()
-    address = _address(word)
-    for device in found:
-        if (
-            plain == str(device.number)
-            or _is_called(plain, (device.id, *device.names))
-            or (address and address == _address(device.address))
-        ):
+def matches(word: str, devices: Sequence[FoundDevice]) -> Iterator[frozenset[str]]:
+    """The ids of each device that a word names: index, ``index:slot``, id, alias, address, or beginning of a UUID."""
+    plain, address = word.casefold(), _parse_address(word)
+    for device in devices:
+        is_at_address = address is not None and address == _parse_address(device.address)
+        if plain == str(device.number) or is_at_address or _is_name(plain, (device.id, *device.aliases)):
             yield device.ids
         for part in device.parts:
-            if plain == f"{device.number}:{part.slot}" or _is_called(plain, (part.id, *part.names)):
+            if plain == f"{device.number}:{part.slot}" or _is_name(plain, (part.id, *part.aliases)):
                 yield frozenset({part.id})
 
 
-def _is_called(plain: str, names: Sequence[str]) -> bool:
-    """Whether one of the names is this word; or is a UUID that begins so, with the same instances behind it."""
-    begin, *rest = plain.split("/")
+def unidentified(devices: Sequence[FoundDevice]) -> frozenset[str]:
+    """The ids of the unidentified devices."""
+    return frozenset(device.id for device in devices if device.is_unidentified)
+
+
+def _may_mean(word: str, devices: Sequence[FoundDevice]) -> frozenset[str]:
+    if is_uuid(word) or re.fullmatch("[0-9a-fA-F]{16}", word):
+        return unidentified(devices)
+    return unidentified([device for device in devices if not device.address]) if _parse_address(word) else frozenset()
+
+
+def is_uuid(word: str) -> bool:
+    """Whether a word has the form of a UUID, or of the beginning of one."""
+    return word[:4].casefold() in ("gpu-", "mig-")
+
+
+def _is_name(word: str, names: Sequence[str]) -> bool:
+    """Whether a word is one of the names, or the beginning of a UUID with the same instance numbers behind it."""
+    beginning, *instances = word.split("/")
     for name in names:
-        known = name.casefold()
-        if known == plain:
-            return True
-        uuid, *instances = known.split("/")
-        if is_uuid(plain) and uuid.startswith(begin) and instances == rest:
+        uuid, *others = name.casefold().split("/")
+        if name.casefold() == word or (is_uuid(word) and uuid.startswith(beginning) and others == instances):
             return True
     return False
 
 
-def _address(text: str) -> tuple[int, str] | None:
-    """Domain and place of an address on the bus: the domain is left out at times, and has four digits or eight."""
-    form = re.fullmatch(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", text.casefold())
-    return (int(form[1] or "0", 16), form[2]) if form else None
+def _parse_address(text: str) -> tuple[int, str] | None:
+    """Domain and rest of a PCI address; the domain may be missing, and has four to eight digits."""
+    match = re.fullmatch(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", text.casefold())
+    return (int(match[1] or "0", 16), match[2]) if match else None
 
 
 def printable(text: str) -> str:
-    """The value of a variable as it can stand in a sentence."""
+    """The value of a variable in a message."""
     return "".join(char if char.isprintable() else "?" for char in text[:80])
 
 
-# -- the choice, again and again
+# -- the filter of a source
 
 
 class DeviceFilter:
-    """The devices that are read; devices and uses come and go, so it is made again and again.
+    """The devices that are reported. It is updated while devices and uses of them appear and vanish.
 
     Args:
-        words: the setting ``DEVICES``.
-        environ: the variables that restrict a program.
-        way: what those variables mean.
-        kernel: tells of other vendors' devices, which a word may mean as well.
+        words: the setting ``DEVICES``: ``all``, ``visible``, ``process``, or names of devices.
+        environ: has the variables that restrict a program.
+        rule: what these mean.
+        files: to find devices of other vendors, which a word may mean.
 
     Attributes:
-        found: all devices that there are.
-        by_use: whether it depends on what the observed program uses.
+        devices: all devices.
+        by_use: whether the selection depends on what the observed program uses.
     """
 
     def __init__(
         self,
         words: Sequence[str] | None = None,
-        environ: Mapping[str, str] = _EVERYTHING,
-        way: VisibilityRule = VisibilityRule(),  # noqa: B008 - it does not change
-        kernel: Files | None = None,
+        environ: Mapping[str, str] = MappingProxyType({}),
+        rule: VisibilityRule = VisibilityRule(),  # noqa: B008 - immutable
+        files: Files | None = None,
     ) -> None:
-        self._words = list(rule(words, environ))
+        if words is None:
+            words = ["visible"] if any(environ.get(name, "").strip() for name in SCHEDULERS) else ["all"]
+        self._words = list(words)
         self._environ = environ
-        self._way = way
-        self._kernel = kernel
+        self._rule = rule
+        self._files = files
         self._used: set[str] = set()
-        self._told: set[str] = set()
-        self._chosen = Chosen(frozenset())
-        self.found: Sequence[FoundDevice] = ()
+        self._warned: set[str] = set()
+        self._selection = Selection(frozenset())
+        self.devices: Sequence[FoundDevice] = ()
         self.by_use = self._words == ["process"]
 
-    def look(self, found: Sequence[FoundDevice]) -> None:
-        """Choose among these. A word that means none of them costs one warning."""
-        self.found = found
-        self._chosen = choose(self._words, self._environ, found, self._way, self._used)
-        fresh = [word for word in self._chosen.strange if word not in self._told]
-        if fresh:
-            self._told.update(fresh)
-            fresh = [word for word in fresh if not self._is_elsewhere(word)]
-        if fresh:
+    def update(self, devices: Sequence[FoundDevice]) -> None:
+        """Select among these devices. A word that matches none is logged once."""
+        self.devices = devices
+        self._selection = self._select()
+        new = [word for word in self._selection.unmatched if word not in self._warned]
+        self._warned.update(new)
+        new = [word for word in new if not self._may_be_other_vendor(word)]
+        if new:
+            existing = f"are {', '.join(map(_names, devices))}" if devices else "is none"
             _LOG.warning(
-                "%sDEVICES: there is no %s %s, left out; there %s",
-                PREFIX,
-                self._way.noun,
-                ", ".join(fresh),
-                f"are {', '.join(map(_called, found))}" if found else "is none",
+                "%sDEVICES: there is no %s %s, left out; there %s", PREFIX, self._rule.noun, ", ".join(new), existing
             )
 
-    def _is_elsewhere(self, word: str) -> bool:
-        """Whether it may mean a GPU of another vendor: every vendor's are counted from 0, and named alike."""
-        if not self._way.driver or self._kernel is None:
+    def _select(self) -> Selection:
+        if self.by_use:
+            return Selection(all_ids(self.devices) & self._used)
+        if self._words == ["visible"]:
+            return self._rule.select(self._environ, self.devices)
+        if self._words == ["all"]:
+            return Selection(all_ids(self.devices))
+        return select_by_name(self._words, self.devices)
+
+    def _may_be_other_vendor(self, word: str) -> bool:
+        """Whether a word may mean a GPU of another vendor, which has the same kind of names."""
+        if not self._rule.driver or self._files is None:
             return False
         try:
-            lines = self._kernel.read(_BUS).decode("ascii", "replace").splitlines()
+            lines = self._files.read(_PCI_DEVICES).decode("ascii", "replace").splitlines()
         except OSError:
             return False
         drivers = [line.split()[-1] for line in lines if line.strip()]
-        others = max(drivers.count(driver) for driver in _GPUS if driver != self._way.driver)
+        others = max(drivers.count(driver) for driver in _GPU_DRIVERS if driver != self._rule.driver)
         return bool(others) and (not word.isdecimal() or int(word) < others)
 
-    def use(self, id: str) -> None:  # noqa: A002
-        """The observed program uses a device: from now on it may be chosen for that."""
+    def add_used(self, id: str) -> None:  # noqa: A002
+        """Record that the observed program uses a device."""
         if id not in self._used:
             self._used.add(id)
-            self.look(self.found)
+            self.update(self.devices)
 
-    def __contains__(self, device: object) -> bool:
-        return self._words == ["all"] or device in self._chosen.ids
+    def __contains__(self, id: object) -> bool:  # noqa: A002
+        return self._words == ["all"] or id in self._selection.ids
 
     def unsupported(self) -> list[str]:
-        """Why there are more devices than were asked for, or none."""
-        way = self._way
-        if self._chosen.doubt:
-            return [f"{self._chosen.doubt}; all are reported"]
-        if self._chosen.ids or not self.found:
+        """Why more devices are reported than requested, or none."""
+        rule = self._rule
+        if self._selection.doubt:
+            return [f"{self._selection.doubt}; all are reported"]
+        if self._selection.ids or not self.devices:
             return []
         if self.by_use:
-            return [f"{way.rows}: the program has used no {way.noun} so far ({PREFIX}DEVICES=process)"]
+            return [f"{rule.metrics}: the program has used no {rule.noun} so far ({PREFIX}DEVICES=process)"]
         if self._words == ["visible"]:
-            said = [f"{name}={printable(self._environ[name])}" for name in way.variables if name in self._environ]
-            who = f"{' and '.join(said)} {'show' if len(said) > 1 else 'shows'}" if said else "this container shows"
-            return [f"{way.rows}: {who} the program no {way.noun}"]
-        return [f"{way.rows}: no {way.noun} is one of those in {PREFIX}DEVICES"]
+            values = [f"{name}={printable(self._environ[name])}" for name in rule.variables if name in self._environ]
+            subject = " and ".join(values) or "this container"
+            return [f"{rule.metrics}: {subject} {'show' if len(values) > 1 else 'shows'} the program no {rule.noun}"]
+        return [f"{rule.metrics}: no {rule.noun} is one of those in {PREFIX}DEVICES"]
 
 
-def _called(device: FoundDevice) -> str:
-    """What one may be called."""
-    names = [device.id, *device.names[:1], device.address, *(part.id for part in device.parts)]
+def _names(device: FoundDevice) -> str:
+    """The names of a device, for a message."""
+    names = [device.id, *device.aliases[:1], device.address, *(part.id for part in device.parts)]
     return f"{device.number} ({', '.join(dict.fromkeys(filter(None, names)))})"

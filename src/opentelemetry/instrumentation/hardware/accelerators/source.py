@@ -65,6 +65,10 @@ HOST_PIDS: Final = (
     "share the host's PID namespace (--pid=host, hostPID: true)"
 )
 
+_ALL_SUSPENDED: Final = (
+    "hw.*: all devices are suspended, and are not woken; they are reported as soon as a program uses them"
+)
+
 Usage = tuple[Device, Mapping[Field, object]]
 """A device that the observed program uses, and how much of it, by fields of ``process.*`` metrics."""
 
@@ -282,7 +286,7 @@ class AcceleratorSource(Source):
     def _refresh(self, driver: AcceleratorDriver) -> None:
         self.devices = driver.devices()
         if self.devices:  # else it is not known yet which there are
-            self.selection.look([device.described() for device in self.devices])
+            self.selection.update([device.described() for device in self.devices])
 
     # -- reading
 
@@ -318,8 +322,8 @@ class AcceleratorSource(Source):
             device.readings += 1
             if device.backoff.is_waiting(device.readings):
                 continue
-            device.asleep = device.sleeps()
-            if not device.asleep:
+            device.is_suspended = device.check_suspended()
+            if not device.is_suspended:
                 yield from self._points(device, device.read if is_selected else tuple)
 
     def read_slow(self) -> Iterator[Point]:
@@ -328,7 +332,7 @@ class AcceleratorSource(Source):
         self._open_driver()
         driver = self.driver
         if driver is None:
-            self.unsupported = [self.asleep()]
+            self.unsupported = [_ALL_SUSPENDED]
             return
         if not self.context.is_reporter:
             driver.sample()
@@ -336,7 +340,7 @@ class AcceleratorSource(Source):
         self._refresh(driver)
         usage = [] if self.usage_is_cheap else [*self._usage(driver)]
         for device in self.selected() if self.context.is_reporter else ():
-            if not (device.asleep or device.trouble):
+            if not (device.is_suspended or device.trouble):
                 yield from self._points(device, device.read_slow)
             yield from device.identity_points()
         yield from usage
@@ -361,16 +365,12 @@ class AcceleratorSource(Source):
         is_used = False
         for device, values in driver.usage(self.program):
             is_used = True
-            self.selection.use(device.selection_id)
+            self.selection.add_used(device.selection_id)
             if device.selection_id in self.selection:
                 yield from device.points(values)
         self._is_pid_hidden = not (is_used or self.program.on_host) and self.program.computing()
 
     # -- what is missing
-
-    def asleep(self) -> str:
-        """Why nothing is read while all devices are suspended."""
-        return "hw.*: all devices are suspended, and are not woken; they are reported as soon as a program uses them"
 
     def _unsupported(self, driver: AcceleratorDriver) -> Iterator[str]:
         if self._instead:
@@ -381,9 +381,9 @@ class AcceleratorSource(Source):
             if device.trouble:
                 remedy = device.remedy()
                 yield f"{device.name} does not respond: {device.trouble}{remedy and '; '}{remedy}"
-            elif device.asleep:
+            elif device.is_suspended:
                 yield f"{device.name} is suspended, and is not woken to be read"
-        awake = [device for device in devices if not (device.trouble or device.asleep)]
+        awake = [device for device in devices if not (device.trouble or device.is_suspended)]
         yield from sentences([(device.name, device.unsupported) for device in awake])
         yield from driver.unsupported()
         if self._is_pid_hidden:

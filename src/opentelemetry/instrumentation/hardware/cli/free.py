@@ -226,7 +226,7 @@ def _gpus(source: Nvidia, points: Sequence[Point]) -> list[_Gpu]:
     """
     from opentelemetry.instrumentation.hardware.sources.nvidia.visible import CONTAINER, CUDA, visible
 
-    found = source.selection.found
+    found = source.selection.devices
     shown = visible(os.environ, found)
     if shown.doubt:
         raise Mistake(shown.doubt, 1)
@@ -245,8 +245,8 @@ def _gpus(source: Nvidia, points: Sequence[Point]) -> list[_Gpu]:
 
 def _usable(gpu: FoundDevice) -> Iterator[tuple[str, str, str]]:
     """A GPU, or its instances if it is partitioned: the name, ``hw.id``, and why it cannot be used."""
-    if not gpu.divided:
-        yield f"GPU {gpu.number}", gpu.id, "does not respond" if gpu.unknown else ""
+    if not gpu.is_divided:
+        yield f"GPU {gpu.number}", gpu.id, "does not respond" if gpu.is_unidentified else ""
     elif not gpu.parts:
         yield f"GPU {gpu.number}", gpu.id, "is partitioned and has no MIG instance"
     for part in gpu.parts:

@@ -57,7 +57,7 @@ class Probe(SourceProbe[Amd, "Mapping[int, Gpu]"]):
         return {
             gpu.index: Gpu(devices[gpu.id], _texts(source, gpu))
             for gpu in source.selected()
-            if gpu.id in devices and not (gpu.trouble or gpu.asleep)
+            if gpu.id in devices and not (gpu.trouble or gpu.is_suspended)
         }
 
 

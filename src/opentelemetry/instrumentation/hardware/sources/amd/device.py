@@ -126,7 +126,7 @@ class SysfsGpu(Gpu):
         """The address."""
         return self.address
 
-    def sleeps(self) -> bool:
+    def check_suspended(self) -> bool:
         """Whether the GPU is suspended. Reading ``runtime_status`` does not wake it."""
         try:
             return self._files.read(f"{self.folder}/power/runtime_status").startswith(b"suspend")
@@ -139,11 +139,11 @@ class SysfsGpu(Gpu):
         """Set the other names: those of ROCm, and the number of the chip if it is known."""
         own = (f"GPU-{self.id.zfill(16)}", self.id) if self.id != self.address else ()
         self.aliases = (*names, *own)
-        self.unnamed = not (names or self._is_identified)
+        self.is_unidentified = not (names or self._is_identified)
 
     def identify_if_awake(self) -> bool:
         """Whether ``hw.id`` is known; reads it if the GPU is awake."""
-        if not self._is_identified and not self.sleeps():
+        if not self._is_identified and not self.check_suspended():
             unique = self._fact("unique_id", "(?!0+$)[0-9a-f]{8,32}")
             is_free = unique and unique not in self._shared.taken  # two dies of one board may have the same number
             self.identify(unique if unique and is_free else self.address)

@@ -47,7 +47,7 @@ class Amdgpu(AcceleratorDriver):
     @property
     def min_interval(self) -> float:  # type: ignore[override]
         """More than the autosuspend delay of each idle GPU: every reading keeps it awake."""
-        return max(0.0 if gpu.asleep or gpu.trouble else gpu.idle_interval for gpu in self._gpus)
+        return max(0.0 if gpu.is_suspended or gpu.trouble else gpu.idle_interval for gpu in self._gpus)
 
     def usage(self, program: ProcessTree) -> Iterable[Usage]:
         """What the observed program uses of each GPU."""

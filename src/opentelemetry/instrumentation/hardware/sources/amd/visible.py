@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from opentelemetry.instrumentation.hardware.accelerators.selection import (
-    Chosen,
     FoundDevice,
+    Selection,
     VisibilityRule,
-    everything,
+    all_ids,
     printable,
 )
 from opentelemetry.instrumentation.hardware.sources.amd.topology import KFD, Node, Topology
@@ -27,29 +27,29 @@ HIP: Final = ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL
 def visibility_rule(topology: Topology) -> VisibilityRule:
     """How a program is restricted to some of the GPUs."""
 
-    def visible(environ: Mapping[str, str], found: Sequence[FoundDevice]) -> Chosen:
+    def visible(environ: Mapping[str, str], found: Sequence[FoundDevice]) -> Selection:
         return visible_devices(environ, found, topology)
 
     return VisibilityRule("AMD GPU", "hw.gpu.*", (ROCR, *HIP), visible, "amdgpu")
 
 
-def visible_devices(environ: Mapping[str, str], found: Sequence[FoundDevice], topology: Topology) -> Chosen:
+def visible_devices(environ: Mapping[str, str], found: Sequence[FoundDevice], topology: Topology) -> Selection:
     """The cards of which the program may use at least a partition."""
     variables = [(name, environ[name]) for name in HIP if environ.get(name)][:1]
     if ROCR in environ:
         variables.insert(0, (ROCR, environ[ROCR]))
     if not variables and not topology.restricted:
-        return Chosen(everything(found))
+        return Selection(all_ids(found))
     addresses = [device.address for device in found]
     if not topology.exists or not all(addresses):
         values = " and ".join(f"{name}={printable(value)}" for name, value in variables)
         reason = "the tool does not report the PCI address of a GPU" if topology.exists else f"there is no {KFD}"
-        return Chosen(everything(found), f"{values}: {reason}, so ROCm's order of the GPUs is unknown")
+        return Selection(all_ids(found), f"{values}: {reason}, so ROCm's order of the GPUs is unknown")
     nodes: Sequence[Node] = topology.nodes
     for name, value in variables:
         nodes = select_rocr(value, nodes) if name == ROCR else select_hip(value, nodes)
     cards = {node.card(addresses) for node in nodes}
-    return Chosen(frozenset(device.id for device in found if device.address in cards))
+    return Selection(frozenset(device.id for device in found if device.address in cards))
 
 
 def select_rocr(value: str, nodes: Sequence[Node]) -> list[Node]:

@@ -93,7 +93,7 @@ class Gpu(Device):
         super().__init__(f"gpu{name}", f"GPU {name}", index=int(name.partition("/")[0]))
         self.nvml = nvml
         self.key = name
-        self.unnamed = True
+        self.is_unidentified = True
         self.xids: int | None = None
         self.has_returned = False
         self.parts: dict[int, MigInstance] = {}  # type: ignore[assignment]
@@ -152,10 +152,10 @@ class Gpu(Device):
         self.set_id(uuid)
         limit = self.get_optional("EnforcedPowerLimit")
         self.remember({} if limit is None else {f.POWER_ENFORCED: limit})
-        self.unnamed = not uuid.startswith("GPU-")
+        self.is_unidentified = not uuid.startswith("GPU-")
         self.counters = {f.SAMPLED[key].series for key in f.SAMPLED}
         self._fans = [self._fan(number) for number in range(self._fan_count())]
-        self.divided = (self.get_optional("MigMode") or [0])[0] == 1
+        self.is_divided = (self.get_optional("MigMode") or [0])[0] == 1
         self.address = pci_address((self.get_optional("PciInfo") or {}).get("busId"))
         facts = {
             c.HW_VENDOR: "NVIDIA",
@@ -199,7 +199,7 @@ class Gpu(Device):
             calls.append(Call(lambda: {f.FAN_SPEED: self.get("FanSpeedRPM")}, f.FAN_SPEED))
         return fan, calls
 
-    def sleeps(self) -> bool:
+    def check_suspended(self) -> bool:
         """Whether it is suspended."""
         return self._power.is_suspended(self.address)
 
@@ -440,7 +440,7 @@ class Gpu(Device):
 
     def find_parts(self) -> None:
         """Find the MIG instances that exist now."""
-        if not self.divided or self.trouble:
+        if not self.is_divided or self.trouble:
             return
         try:
             parts = {slot: self._part(slot) for slot in self.nvml.slots(self.key)}

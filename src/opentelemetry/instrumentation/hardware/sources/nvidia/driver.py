@@ -151,7 +151,7 @@ class Library(AcceleratorDriver):
             return
         selection = self._source.selection
         for gpu in self.gpus:
-            if gpu.trouble or gpu.sleeps():
+            if gpu.trouble or gpu.check_suspended():
                 continue
             for device in gpu.parts.values() or (gpu,):
                 if not (selection.by_use or device.id in selection):

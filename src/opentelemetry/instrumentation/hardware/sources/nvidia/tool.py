@@ -262,7 +262,7 @@ class SmiGpu(_Reported):
 
     def __init__(self, id: str, index: int, power: RuntimePower) -> None:  # noqa: A002
         super().__init__(id, f"GPU {index}", index)
-        self.unnamed = not id.startswith("GPU-")
+        self.is_unidentified = not id.startswith("GPU-")
         self._fan = Device(f"{id}/fan0", f"{self.name} fan 0", "fan", id)
         self._power = power
         self._lost = ""
@@ -284,9 +284,9 @@ class SmiGpu(_Reported):
         }
         self.facts = {name: fact for name, fact in facts.items() if fact} | {c.GPU_INDEX: self.index}
         self.state = "degraded" if self._is_degraded() else "ok"
-        self.divided = said.get("mig_mode/current_mig", "") == "Enabled"
+        self.is_divided = said.get("mig_mode/current_mig", "") == "Enabled"
         self.parts = {} if self._lost else dict(self._instances(element))
-        self.divided = self.divided or bool(self.parts)
+        self.is_divided = self.is_divided or bool(self.parts)
         self._take_users(element)
         if not (self._is_decided or self._lost):
             self._is_decided = True
@@ -365,7 +365,7 @@ class SmiGpu(_Reported):
         self.unsupported.update((field.series, _NOT_REPORTED) for field in f.NOT_IN_XML)
         self.unsupported[c.PROCESS_GPU_UTILIZATION.name] = _NOT_REPORTED
 
-    def sleeps(self) -> bool:
+    def check_suspended(self) -> bool:
         """Whether all GPUs are suspended: the tool would wake all of them."""
         return self._power.are_all_suspended()
 

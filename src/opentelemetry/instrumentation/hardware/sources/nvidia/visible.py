@@ -1,4 +1,4 @@
-"""Which of NVIDIA's GPUs a program is shown: by CUDA, and by the runtime of its container.
+"""The GPUs that a program may use: variables of CUDA and of the container runtime.
 
 https://docs.nvidia.com/cuda/cuda-c-programming-guide/#env-vars
 https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html
@@ -11,125 +11,102 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from opentelemetry.instrumentation.hardware.accelerators.selection import (
-    Chosen,
     FoundDevice,
-    Part,
+    Selection,
     VisibilityRule,
-    by_name,
-    everything,
+    all_ids,
     is_uuid,
-    named,
+    matches,
     printable,
-    unknown,
+    select_by_name,
+    unidentified,
 )
 
 CUDA: Final = "CUDA_VISIBLE_DEVICES"
 CONTAINER: Final = "NVIDIA_VISIBLE_DEVICES"
 
-_SILENT: Final = ("", "void")
-"""What the variable of containers is where it does not say what there is: others put the devices there."""
+_UNSPECIFIED: Final = ("", "void")
+"""Values of the container's variable if something else assigns the devices."""
 
 
-def gpu(
-    number: int,
-    id: str,  # noqa: A002
-    model: str = "",
-    address: str = "",
-    divided: bool = False,
-    parts: Sequence[Part] = (),
-) -> FoundDevice:
-    """A GPU; it says its name where its ``hw.id`` is a UUID."""
-    return FoundDevice(number, id, model, address, divided, tuple(parts), unknown=not id.startswith("GPU-"))
+def visible(environ: Mapping[str, str], devices: Sequence[FoundDevice]) -> Selection:
+    """The devices that both variables leave."""
+    selection = _by_cuda(environ, devices)
+    return selection._replace(ids=selection.ids & _by_container(environ, devices))
 
 
-def instance(gpu: str, id: str, slot: int, gpu_instance: int | None, compute_instance: int | None) -> Part:  # noqa: A002
-    """A MIG instance of a GPU, which CUDA knows by the driver's numbers as well."""
-    known = gpu_instance is not None and compute_instance is not None
-    return Part(id, slot, (f"MIG-{gpu}/{gpu_instance}/{compute_instance}",) if known else ())
-
-
-def visible(environ: Mapping[str, str], found: Sequence[FoundDevice]) -> Chosen:
-    """Those that both leave."""
-    seen = _by_cuda(environ, found)
-    return seen._replace(ids=seen.ids & _by_container(environ, found))
-
-
-def _by_cuda(environ: Mapping[str, str], found: Sequence[FoundDevice]) -> Chosen:
-    """Those that CUDA shows to a program: up to the first word that means none, and none if one comes twice."""
-    said = environ.get(CUDA)
-    if said is None:
-        return Chosen(everything(found))
+def _by_cuda(environ: Mapping[str, str], devices: Sequence[FoundDevice]) -> Selection:
+    """The devices before the first word that means none. If a device is repeated, CUDA shows none at all."""
+    value = environ.get(CUDA)
+    if value is None:
+        return Selection(all_ids(devices))
     shown: list[frozenset[str]] = []
-    for word in (each.strip() for each in said.split(",")):
+    for word in (each.strip() for each in value.split(",")):
         number = re.match(r"\+?([0-9]{1,9})", word)  # CUDA takes the number that a word begins with
         if number is None:
-            meant = _by_uuid(word, found)
-        elif int(number[1]) >= len(found):
+            matching = _by_uuid(word, devices)
+        elif int(number[1]) >= len(devices):
             break
-        elif doubt := _doubt(environ, found):
-            return Chosen(everything(found), f"{CUDA}={printable(said)}: {doubt}")
+        elif doubt := _doubt(environ, devices):
+            return Selection(all_ids(devices), f"{CUDA}={printable(value)}: {doubt}")
         else:
-            meant = found[int(number[1])].ids
-        if not meant:
+            matching = devices[int(number[1])].ids
+        if not matching:
             break
-        if meant in shown:
-            return Chosen(frozenset())
-        shown.append(meant)
-    return Chosen(frozenset[str]().union(*shown))
+        if matching in shown:
+            return Selection(frozenset())
+        shown.append(matching)
+    return Selection(frozenset[str]().union(*shown))
 
 
-def _by_uuid(word: str, found: Sequence[FoundDevice]) -> frozenset[str]:
-    """The one whose UUID begins so; of several that begin alike CUDA takes none.
-
-    Where it is none of those that answer, it is one of the others.
+def _by_uuid(word: str, devices: Sequence[FoundDevice]) -> frozenset[str]:
+    """The device with a UUID that begins with the word; none if there are several. One that fits no identified device
+    may mean the others.
     """
     if not is_uuid(word):
         return frozenset()
-    meant = list(named(word, found)) or [unknown(found)]
-    return meant[0] if len(meant) == 1 else frozenset()
+    matching = list(matches(word, devices)) or [unidentified(devices)]
+    return matching[0] if len(matching) == 1 else frozenset()
 
 
-def _doubt(environ: Mapping[str, str], found: Sequence[FoundDevice]) -> str:
-    """Why a number of CUDA's is not known to be the same GPU as NVML's."""
-    if any(gpu.unknown or not gpu.model for gpu in found):
-        return "a GPU does not answer, so it is not known how CUDA counts the others; UUIDs would tell"
-    if any(gpu.divided for gpu in found):
-        return "a GPU is divided, so that numbers do not tell which MIG instance is meant; UUIDs would tell"
-    if len({gpu.model for gpu in found}) > 1 and environ.get("CUDA_DEVICE_ORDER", "").strip() != "PCI_BUS_ID":
+def _doubt(environ: Mapping[str, str], devices: Sequence[FoundDevice]) -> str:
+    """Why a number of CUDA may not be the same GPU as the number of NVML."""
+    if any(device.is_unidentified or not device.model for device in devices):
+        return "a GPU does not respond, so CUDA's numbers of the others are not known; use UUIDs"
+    if any(device.is_divided for device in devices):
+        return "a GPU is divided, so it is not known which MIG instance a number means; use UUIDs"
+    if len({device.model for device in devices}) > 1 and environ.get("CUDA_DEVICE_ORDER", "").strip() != "PCI_BUS_ID":
         return (
-            "the GPUs are of different models, and which of them CUDA takes for the fastest is not known; "
-            "UUIDs would tell, or CUDA_DEVICE_ORDER=PCI_BUS_ID"
+            "the GPUs are of different models, and it is not known which of them CUDA considers the fastest; use "
+            "UUIDs, or CUDA_DEVICE_ORDER=PCI_BUS_ID"
         )
     return ""
 
 
-def _by_container(environ: Mapping[str, str], found: Sequence[FoundDevice]) -> frozenset[str]:
-    """Those that were given to a container.
+def _by_container(environ: Mapping[str, str], devices: Sequence[FoundDevice]) -> frozenset[str]:
+    """The devices that were assigned to a container.
 
-    Its runtime sees to it that there are no others, and then they are counted anew: the numbers in the variable are
-    those of the host. A privileged container sees them all, by the host's numbers.
+    Its runtime hides all others, and those that remain are numbered from 0, while the variable has the numbers of the
+    host. A privileged container has all devices, with the numbers of the host.
     """
-    said = environ.get(CONTAINER, "").strip()
-    if said in _SILENT or said.startswith("/"):
-        return everything(found)
-    if said == "none":
+    value = environ.get(CONTAINER, "").strip()
+    if value in _UNSPECIFIED or value.startswith("/"):
+        return all_ids(devices)
+    if value == "none":
         return frozenset()
-    words = {word.strip().rpartition("=")[2] for word in said.split(",")}  # or nvidia.com/gpu=0
-    if "all" in words or _is_enforced(words, found):
-        return everything(found)
-    return by_name(sorted(words), found).ids or everything(found)  # no runtime obeyed words that mean no device
+    words = {word.strip().rpartition("=")[2] for word in value.split(",")}  # or nvidia.com/gpu=0
+    if "all" in words or _is_enforced(words, devices):
+        return all_ids(devices)
+    return select_by_name(sorted(words), devices).ids or all_ids(devices)  # no runtime obeys words that match nothing
 
 
-def _is_enforced(words: Collection[str], found: Sequence[FoundDevice]) -> bool:
-    """Whether there are no more devices than were given, so that they are those."""
+def _is_enforced(words: Collection[str], devices: Sequence[FoundDevice]) -> bool:
+    """Whether there are no more devices than were assigned, so that they are the assigned ones."""
     gpus = {word.partition(":")[0] for word in words}
-    if len(found) > len(gpus):
+    if len(devices) > len(gpus):
         return False
-    return any(_is_whole(word) for word in words) or sum(len(gpu.parts) or 1 for gpu in found) <= len(words)
-
-
-def _is_whole(word: str) -> bool:
-    return ":" not in word and not word.casefold().startswith("mig-")
+    are_gpus = any(":" not in word and not word.casefold().startswith("mig-") for word in words)
+    return are_gpus or sum(len(device.parts) or 1 for device in devices) <= len(words)
 
 
 RULE: Final = VisibilityRule("NVIDIA GPU", "hw.gpu.*", (CUDA, CONTAINER), visible, "nvidia")

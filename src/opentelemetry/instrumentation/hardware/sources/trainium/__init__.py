@@ -66,9 +66,9 @@ class Trainium(AcceleratorSource):
     def _usage(self, driver: AcceleratorDriver) -> Iterator[Point]:
         """Select what the observed program uses, and report its runtimes."""
         used = {f"neuroncore{core}" for runtime in self.runtimes for core in runtime.core_numbers}
-        for device in self.selection.found:
+        for device in self.selection.devices:
             for id in sorted(device.ids) if device.ids & used else ():  # noqa: A001
                 if id == device.id or id in used:
-                    self.selection.use(id)
+                    self.selection.add_used(id)
         if isinstance(driver, Neuron):
             yield from driver.runtimes.points(self.context.config)

@@ -12,11 +12,11 @@ from functools import partial
 from typing import Final
 
 from opentelemetry.instrumentation.hardware.accelerators.selection import (
-    Chosen,
     FoundDevice,
-    Part,
+    Selection,
+    SubDevice,
     VisibilityRule,
-    everything,
+    all_ids,
     printable,
 )
 
@@ -27,7 +27,7 @@ COUNT: Final = "NEURON_RT_NUM_CORES"
 def neuron_device(number: int, cores: Iterable[int]) -> FoundDevice:
     """A device and the cores that are on it, or may be."""
     return FoundDevice(
-        number, f"neuron{number}", parts=tuple(Part(f"neuroncore{core}", slot) for slot, core in enumerate(cores))
+        number, f"neuron{number}", parts=tuple(SubDevice(f"neuroncore{core}", slot) for slot, core in enumerate(cores))
     )
 
 
@@ -40,14 +40,14 @@ def visibility_rule(exists: Callable[[str], bool]) -> VisibilityRule:
     return VisibilityRule("Neuron device", "hw.npu.*", (CORES, COUNT), partial(visible, exists))
 
 
-def visible(exists: Callable[[str], bool], environ: Mapping[str, str], found: Sequence[FoundDevice]) -> Chosen:
+def visible(exists: Callable[[str], bool], environ: Mapping[str, str], found: Sequence[FoundDevice]) -> Selection:
     """The cores that the runtime may use, and their devices. A container has only the files of its own devices."""
     present = [device for device in found if exists(f"/dev/{device.id}")] or found
     cores, count = (environ.get(name, "").strip() for name in (CORES, COUNT))
     numbers = _core_numbers(cores)
     if numbers and len(present) == len(found):
-        ids = {f"neuroncore{core}" for core in numbers} & everything(found)
-        return Chosen(frozenset(ids | {device.id for device in found if device.ids & ids}))
+        ids = {f"neuroncore{core}" for core in numbers} & all_ids(found)
+        return Selection(frozenset(ids | {device.id for device in found if device.ids & ids}))
     doubt = ""
     if numbers:
         doubt = (
@@ -58,7 +58,7 @@ def visible(exists: Callable[[str], bool], environ: Mapping[str, str], found: Se
         doubt = f"{CORES}={printable(cores)}: not a core or a range of cores"
     elif re.fullmatch("[0-9]{1,4}", count) and 0 < int(count) < sum(len(device.parts) for device in present):
         doubt = f"{COUNT}={count}: the runtime uses cores that are free, and which is not known"
-    return Chosen(everything(present), doubt)
+    return Selection(all_ids(present), doubt)
 
 
 def _core_numbers(text: str) -> set[int]:
