@@ -40,6 +40,7 @@ from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import cli
 from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia
 from opentelemetry.instrumentation.hardware.system.machine import (
     CgroupUsage,
@@ -52,6 +53,7 @@ from opentelemetry.instrumentation.hardware.system.machine import (
 from opentelemetry.instrumentation.hardware.system.psutil_backend import PsutilMachine
 from opentelemetry.instrumentation.hardware.wandb import host, keys
 from opentelemetry.instrumentation.hardware.wandb.host import History, Reading
+from opentelemetry.instrumentation.hardware.wandb.probe import Probe, device_key
 
 MIB, GIB = 2**20, 2**30
 TICK = 0.01
@@ -780,6 +782,67 @@ def test_nvidia_smi_instances_have_no_keys(tmp_path: Path, capsys: pytest.Captur
 
 def test_nvidia_smi_gives_fan_speed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert by_tool(tmp_path, "v12-rtx3090", capsys)["gpu.0.fanSpeed"] == 30
+
+
+# -- several vendors
+
+
+class Watts(Probe[Mapping[int, float]]):
+    """GPUs by index, with their power."""
+
+    def __init__(self, watts: Mapping[int, float]) -> None:
+        super().__init__(Config(), 0)
+        self._watts = watts
+
+    def read(self) -> Mapping[int, float]:
+        return self._watts
+
+
+def vendor(watts: Mapping[int, float]) -> SimpleNamespace:
+    table = (
+        device_key("gpu.{i}.powerWatts", "W", "power", float),
+        device_key("gpu.process.{i}.powerWatts", "W", "power", float),
+    )
+    return SimpleNamespace(KEYS=table, Probe=lambda config, pid: Watts(watts))
+
+
+def test_nvidia_gpu_takes_precedence_over_gpu_of_the_same_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keys, "modules", lambda: {"nvidia": vendor({0: 300.0}), "amd": vendor({0: 90.0, 1: 95.0})})
+    rows = keys.Rows(Config(), os.getpid(), pytest.fail)
+    rows.start()
+    row = rows.read()
+    rows.close()
+    assert {key: value for key, value in row.items() if key.startswith("gpu.")} == {
+        "gpu.0.powerWatts": 300.0,
+        "gpu.process.0.powerWatts": 300.0,
+        "gpu.1.powerWatts": 95.0,
+        "gpu.process.1.powerWatts": 95.0,
+    }
+
+
+def test_modules_are_found_by_the_name_of_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    sources = dict.fromkeys(("acme", "amd", "host", "nvidia", "process"))
+    monkeypatch.setattr(keys, "discover", lambda: sources)
+    assert [*keys.modules()] == ["nvidia", "amd"], "NVIDIA's keys come first, and a vendor without keys costs nothing"
+
+
+def test_failing_vendor_is_one_message_and_affects_only_its_own_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    failing = vendor({})
+
+    class Failing(Watts):
+        def read(self) -> Mapping[int, float]:
+            self.error = "the driver is gone"
+            return {}
+
+    failing.Probe = lambda config, pid: Failing({})
+    monkeypatch.setattr(keys, "modules", lambda: {"acme": failing, "nvidia": vendor({0: 300.0})})
+    messages: list[str] = []
+    rows = keys.Rows(Config(), os.getpid(), messages.append)
+    rows.start()
+    row = rows.read()
+    rows.close()
+    assert messages == ["no gpu.* keys of acme: the driver is gone"]
+    assert row["gpu.0.powerWatts"] == 300.0
 
 
 # -- all keys

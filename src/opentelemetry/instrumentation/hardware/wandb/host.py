@@ -105,11 +105,11 @@ class Probe(BaseProbe[History]):
         self._drivers.close()
 
 
-def read(asked: Machine, pid: int, paths: list[str]) -> Reading:
+def read(system: Machine, pid: int, paths: list[str]) -> Reading:
     """Read the host and a process once.
 
     Args:
-        asked: The machine.
+        system: The local machine.
         pid: The process.
         paths: The paths of file systems to report; one that cannot be read is left out.
 
@@ -119,35 +119,35 @@ def read(asked: Machine, pid: int, paths: list[str]) -> Reading:
     spaces = {}
     for path in paths:
         try:
-            spaces[path] = asked.space(path)
+            spaces[path] = system.space(path)
         except OSError:
             continue
     try:
-        group = asked.cgroup(pid)
+        group = system.cgroup(pid)
     except (Unavailable, OSError):
         group = None
     disks, disk_total, network = _totals()
     return Reading(
         time.time(),
         time.monotonic(),
-        _capacity(asked, pid, group),
-        asked.cpu_times_by_cpu(),
-        asked.memory()[0],
+        _capacity(system, pid, group),
+        system.cpu_times_by_cpu(),
+        system.memory()[0],
         group,
-        asked.process(pid),
+        system.process(pid),
         spaces,
         disks,
-        _mounted(asked, paths, disks),
+        _mounted(system, paths, disks),
         disk_total,
         network,
     )
 
 
-def _capacity(asked: Machine, pid: int, group: CgroupUsage | None) -> float | None:
+def _capacity(system: Machine, pid: int, group: CgroupUsage | None) -> float | None:
     """The smaller of the cgroup's CPU limit and a restricted affinity; without both the physical cores."""
-    logical, physical = asked.cpu_counts()
+    logical, physical = system.cpu_counts()
     limits = [group.cpu_limit] if group is not None and group.cpu_limit else []
-    allowed = asked.limits(pid).cpus
+    allowed = system.limits(pid).cpus
     if logical is not None and allowed < logical:
         limits.append(allowed)
     return min(limits, default=physical or logical)
@@ -173,14 +173,14 @@ def _totals() -> tuple[dict[str, Transferred], Transferred | None, Transferred |
     )
 
 
-def _mounted(asked: Machine, paths: list[str], disks: Mapping[str, Transferred]) -> frozenset[str]:
+def _mounted(system: Machine, paths: list[str], disks: Mapping[str, Transferred]) -> frozenset[str]:
     """The block devices whose mount point is a string prefix of a path.
 
     In a container the root is no block device, and W&B takes every mounted one. If none has counters, it takes all but
     loop and RAM disks.
     """
     try:
-        mounts = asked.mounts()
+        mounts = system.mounts()
     except OSError:
         mounts = ()
     chosen = [mount for mount in mounts if any(path.startswith(mount.path) for path in paths)]
