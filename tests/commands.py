@@ -1,4 +1,4 @@
-"""The command `otel-hardware` in this process, and on a simulated machine whose numbers never change."""
+"""The command `otel-hardware` in this process, and on a simulated machine with fixed values."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Answer(NamedTuple):
 
 
 class Terminal(StringIO):
-    """Text that says that it is a terminal."""
+    """A text stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -50,7 +50,7 @@ class Terminal(StringIO):
 def otel_hardware(*arguments: str, env: Mapping[str, str] | None = None) -> Answer:
     """Run the command in this process, in a clean environment and 100 columns.
 
-    Its standard output is a terminal where the environment says which.
+    Its standard output is a terminal if the environment has TERM.
     """
     everything = {"COLUMNS": "100", "LINES": "24", **environment(env)}
     out = Terminal() if env and "TERM" in env else StringIO()
@@ -67,11 +67,11 @@ def otel_hardware(*arguments: str, env: Mapping[str, str] | None = None) -> Answ
 
 
 class Time:
-    """Stands for the module `time`: sleeping takes no time, and the machine goes on meanwhile."""
+    """Replaces the module `time`: sleeping takes no time, and the machine advances."""
 
-    def __init__(self, go_on: Callable[[float], None]) -> None:
+    def __init__(self, advance: Callable[[float], None]) -> None:
         self.now = 1000.0
-        self._go_on = go_on
+        self._advance = advance
 
     def monotonic(self) -> float:
         return self.now
@@ -81,7 +81,7 @@ class Time:
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
-        self._go_on(self.now - 1000.0)
+        self._advance(self.now - 1000.0)
 
 
 def workstation(tick: int) -> Fabricated:
@@ -145,7 +145,7 @@ def simulated(at: Callable[[int], Fabricated] = workstation) -> Iterator[Time]:
     clock = Time(lambda seconds: machine.become(at(int(seconds))))
 
     class Session(session.Session):
-        """Reads in the thread that asks, on the simulated machine."""
+        """Reads the simulated machine in the calling thread."""
 
         def __init__(
             self,
@@ -215,7 +215,7 @@ def without_export() -> Iterator[None]:
 def transcript(path: Path, env: Mapping[str, str]) -> str:
     """What the commands of a transcript print now: the lines of the file that begin with `$`, each with its output.
 
-    Each has a simulated machine of its own. Lines of standard error begin with `! `; the last line tells an exit status
+    Each has a simulated machine of its own. Lines of standard error begin with `! `; the last line has an exit status
     other than 0. Control sequences begin with `^[`.
     """
     blocks = []
@@ -223,9 +223,9 @@ def transcript(path: Path, env: Mapping[str, str]) -> str:
         if line.startswith("$ "):
             words = shlex.split(line[2:])
             program = words.index("otel-hardware")
-            said = dict(word.split("=", 1) for word in words[:program])
+            variables = dict(word.split("=", 1) for word in words[:program])
             with simulated(), without_export():
-                answer = otel_hardware(*words[program + 1 :], env={**env, **said})
+                answer = otel_hardware(*words[program + 1 :], env={**env, **variables})
             errors = "".join(f"! {each}\n" for each in answer.err.splitlines())
             status = f"exit status {answer.status}\n" if answer.status else ""
             out = answer.out.replace("\x1b", "^[")

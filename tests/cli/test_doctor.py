@@ -85,9 +85,9 @@ def examined(env: dict[str, str], *arguments: str) -> tuple[int, list[Finding]]:
     with simulated():
         answer = otel_hardware("doctor", "--format", "json", *(arguments or QUICK), env=env)
     assert answer.err == ""
-    said = json.loads(answer.out)
-    findings = [Finding(**finding) for finding in said["findings"]]
-    assert said["wrong"] == sum(finding.state == "wrong" for finding in findings)
+    report = json.loads(answer.out)
+    findings = [Finding(**finding) for finding in report["findings"]]
+    assert report["wrong"] == sum(finding.state == "wrong" for finding in findings)
     return answer.status, findings
 
 
@@ -202,7 +202,7 @@ def test_resource_detectors_with_the_host_give_host_name(detectors: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("protocol", "said", "advice"),
+    ("protocol", "error", "advice"),
     [
         ("grpc", "error code: UNAVAILABLE", "check that the port accepts OTLP over gRPC"),
         ("http/protobuf", "error code: 502", "check that the port accepts OTLP over HTTP"),
@@ -212,8 +212,8 @@ def test_resource_detectors_with_the_host_give_host_name(detectors: str) -> None
         ("http/protobuf", "error code: 403", "set the backend's key in OTEL_EXPORTER_OTLP_HEADERS"),
     ],
 )
-def test_advice_for_a_failed_request_follows_error_and_protocol(protocol: str, said: str, advice: str) -> None:
-    assert delivery._advice(said, Destination("otlp", protocol, "http://c.example:9", ENDPOINT)).startswith(advice)
+def test_advice_for_a_failed_request_follows_error_and_protocol(protocol: str, error: str, advice: str) -> None:
+    assert delivery._advice(error, Destination("otlp", protocol, "http://c.example:9", ENDPOINT)).startswith(advice)
 
 
 def test_note_about_job_names_its_variable() -> None:
@@ -315,6 +315,6 @@ def test_proxied_endpoint_is_not_connected_to(monkeypatch: pytest.MonkeyPatch, r
     ],
 )
 def test_protocol_at_the_port_of_the_other_protocol_is_named(url: str, protocol: str, right: str) -> None:
-    said = Destination("otlp", protocol, url, "OTEL_EXPORTER_OTLP_ENDPOINT").mismatch
-    assert bool(said) == bool(right)
-    assert f"OTEL_EXPORTER_OTLP_PROTOCOL={right}" in said or not right
+    text = Destination("otlp", protocol, url, "OTEL_EXPORTER_OTLP_ENDPOINT").mismatch
+    assert bool(text) == bool(right)
+    assert f"OTEL_EXPORTER_OTLP_PROTOCOL={right}" in text or not right

@@ -27,8 +27,8 @@ def _record(*arguments: str, env: dict[str, str] | None = None) -> tuple[int, li
 
 @pytest.mark.parametrize("source", ["host", "filesystem", "process"])
 def test_recorded_capture_replays_into_metrics(source: str) -> None:
-    status, lines, said = _record(source, "--ticks", "2", "--interval", "0.01")
-    assert (status, said) == (0, "")
+    status, lines, errors = _record(source, "--ticks", "2", "--interval", "0.01")
+    assert (status, errors) == (0, "")
     replay = Replay(lines)
     assert replay.header["capture"] == source
     assert replay.header["nature"] == "recorded"
@@ -43,8 +43,8 @@ def test_recorded_capture_replays_into_metrics(source: str) -> None:
 
 def test_record_output_writes_a_file(tmp_path: Path) -> None:
     path = tmp_path / "host.jsonl"
-    status, lines, said = _record("host", "--ticks", "1", "--output", str(path))
-    assert (status, lines, said) == (0, [], "")
+    status, lines, errors = _record("host", "--ticks", "1", "--output", str(path))
+    assert (status, lines, errors) == (0, [], "")
     assert Replay(path.read_text().splitlines()).ticks == [0.0]
 
 
@@ -75,9 +75,9 @@ def test_record_hide_replaces_whole_words_only() -> None:
 
 
 def test_unavailable_source_is_recorded_with_exit_status_1(tmp_path: Path) -> None:
-    status, lines, said = _record("filesystem", "--disk-paths", str(tmp_path / "nothing"))
+    status, lines, errors = _record("filesystem", "--disk-paths", str(tmp_path / "nothing"))
     assert status == 1
-    assert said.splitlines()[-1].startswith(
+    assert errors.splitlines()[-1].startswith(
         f"otel-hardware: filesystem: none of {tmp_path / 'nothing'} can be read (set "
     )
     replay = Replay(lines)
@@ -100,10 +100,10 @@ def test_record_help_has_only_settings_that_a_source_reads() -> None:
 def test_record_pid_of_a_zombie_is_a_mistake() -> None:
     with started([sys.executable, "-c", "pass"]) as child:
         gone = Path(f"/proc/{child.pid}/stat")
-        wait_for(lambda: b") Z " in gone.read_bytes(), 20, "dead child that nobody has fetched")
-        status, lines, said = _record("process", "--ticks", "1", "--pid", str(child.pid))
+        wait_for(lambda: b") Z " in gone.read_bytes(), 20, "zombie")
+        status, lines, errors = _record("process", "--ticks", "1", "--pid", str(child.pid))
     assert (status, lines) == (2, [])
-    assert "there is no process" in said
+    assert "there is no process" in errors
 
 
 def test_sigint_keeps_the_ticks_recorded_so_far(tmp_path: Path) -> None:
@@ -111,9 +111,9 @@ def test_sigint_keeps_the_ticks_recorded_so_far(tmp_path: Path) -> None:
     with started([*COMMAND, "host", "--ticks", "1000", "--interval", "0.05", "--output", str(path)]) as child:
         wait_for(lambda: path.exists() and path.read_text().count('"tick"') >= 3, 60, "third tick")
         os.kill(child.pid, signal.SIGINT)
-        out, said = child.communicate(timeout=60)
+        out, errors = child.communicate(timeout=60)
     assert (child.returncode, out) == (130, "")
-    assert "Traceback" not in said
+    assert "Traceback" not in errors
     assert len(Replay(path.read_text().splitlines()).ticks) >= 3
 
 

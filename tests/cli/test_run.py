@@ -168,7 +168,7 @@ def _all(descriptor: int, shown: bytes = b"") -> str:
     while True:
         try:
             more = os.read(descriptor, 65536)
-        except OSError:  # nobody has it open any more
+        except OSError:  # the other end is closed
             more = b""
         if not more:
             os.close(descriptor)
@@ -192,10 +192,10 @@ def test_refused_export_is_logged_once_and_retried(refusing: str, protocol: str)
     env = {"OTEL_EXPORTER_OTLP_ENDPOINT": refusing, "OTEL_EXPORTER_OTLP_PROTOCOL": protocol} | FAST
     answer = run([*AGENT, "--interval", "0.1", "--duration", "0.4"], env)
     assert answer.returncode == 0
-    said = answer.stderr.splitlines()
-    assert len(said) <= 4, "the SDK repeats itself, the command does not"
-    assert "cannot connect to" in said[0]
-    assert "the last values are lost" in said[-1]
+    messages = answer.stderr.splitlines()
+    assert len(messages) <= 4, "the SDK repeats its messages, the command does not"
+    assert "cannot connect to" in messages[0]
+    assert "the last values are lost" in messages[-1]
     assert "Traceback" not in answer.stderr
 
 
@@ -290,9 +290,9 @@ for case in json.loads(sys.argv[1]):
     env = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}
     answer = run([sys.executable, "-c", code, json.dumps(cases)], env)
     assert answer.returncode == 0, answer.stderr
-    said = [line for line in answer.stderr.splitlines() if "cannot connect to" not in line]
-    assert len(said) == len(cases)
-    for line, case in zip(said, cases):
+    messages = [line for line in answer.stderr.splitlines() if "cannot connect to" not in line]
+    assert len(messages) == len(cases)
+    for line, case in zip(messages, cases):
         (value,) = case.values()
         assert line.startswith("otel-hardware: the SDK rejects this configuration: ")
         assert value in line
@@ -368,12 +368,12 @@ def test_program_has_its_own_environment_and_streams(sink: Sink) -> None:
     code = "import json, os, sys; print(json.dumps([dict(os.environ), sys.stdin.read()])); sys.stderr.write('heard')"
     env = sink.environment()
     with started(python(code), env) as agent:
-        out, err = agent.communicate("said", timeout=PATIENCE)
-    theirs, said = json.loads(out)
-    assert theirs.pop(JOB).startswith(f"{agent.pid}.")
-    theirs.pop("LC_CTYPE", None)  # Python sets it for itself
-    assert theirs == {name: value for name, value in environment(env).items() if name != "LC_CTYPE"}
-    assert (said, err) == ("said", "heard")
+        out, err = agent.communicate("input", timeout=PATIENCE)
+    environ, text = json.loads(out)
+    assert environ.pop(JOB).startswith(f"{agent.pid}.")
+    environ.pop("LC_CTYPE", None)  # Python sets it for itself
+    assert environ == {name: value for name, value in environment(env).items() if name != "LC_CTYPE"}
+    assert (text, err) == ("input", "heard")
 
 
 def test_instrumented_program_reports_no_host_metrics(sink: Sink) -> None:
@@ -536,9 +536,9 @@ def test_pid_namespace_with_proc_of_the_host_exports_the_host_only(sink: Sink) -
     env = sink.environment() | FAST
     answer = run([*in_pid_namespace(), *AGENT, "--", "sh", "-c", "exit 3"], env)
     assert answer.returncode == 3
-    (said,) = answer.stderr.splitlines()
-    assert said.startswith("otel-hardware: the program itself is not reported: process ")
-    assert said.endswith("(mount a /proc for the namespace: unshare --mount-proc, bwrap --proc /proc)")
+    (message,) = answer.stderr.splitlines()
+    assert message.startswith("otel-hardware: the program itself is not reported: process ")
+    assert message.endswith("(mount a /proc for the namespace: unshare --mount-proc, bwrap --proc /proc)")
     assert {name.partition(".")[0] for name in names(sink)} >= {"system"}
     assert not [name for name in names(sink) if name.startswith("process.")]
 

@@ -49,7 +49,7 @@ def test_snapshot_table_fits_the_terminal_and_shows_every_metric(columns: int) -
 
 
 @pytest.mark.parametrize(
-    ("value", "unit", "said"),
+    ("value", "unit", "text"),
     [
         (0.0312, "%", "3.12 %"),
         (1.0, "%", "100 %"),
@@ -66,16 +66,16 @@ def test_snapshot_table_fits_the_terminal_and_shows_every_metric(columns: int) -
         (0.4375, "{thread}", "0.44"),
     ],
 )
-def test_quantity_has_unit_and_three_digits(value: float, unit: str, said: str) -> None:
-    assert quantity(value, unit) == said
+def test_quantity_has_unit_and_three_digits(value: float, unit: str, text: str) -> None:
+    assert quantity(value, unit) == text
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "text"),
     [(0, "0 s"), (2.5, "2.5 s"), (59.99, "1 min 0 s"), (75, "1 min 15 s"), (3700, "1 h 1 min"), (90000, "1 d 1 h")],
 )
-def test_duration_has_two_units(seconds: float, said: str) -> None:
-    assert duration(seconds) == said
+def test_duration_has_two_units(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
 
 
 def test_snapshot_watch_redraws_terminal_until_sigint() -> None:

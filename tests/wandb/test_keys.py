@@ -63,7 +63,7 @@ LONG = 60.0
 CPUS = psutil.cpu_count() or 1
 
 
-# -- the host: each key lies between what psutil says just before and just after
+# -- the host: each key lies between two readings of psutil
 
 
 class Truth(NamedTuple):
@@ -81,10 +81,10 @@ class Truth(NamedTuple):
 
 
 class Bracket(NamedTuple):
-    """One reading of ours between two of psutil's."""
+    """A reading between two readings of psutil."""
 
     before: Truth
-    ours: Reading
+    reading: Reading
     after: Truth
 
 
@@ -113,7 +113,7 @@ def _busy_and_whole(times: Any) -> tuple[float, float]:
     return whole - times.idle - getattr(times, "iowait", 0.0), whole
 
 
-def taken(asked: Machine, *paths: str) -> Reading:
+def read(asked: Machine, *paths: str) -> Reading:
     return host.read(asked, os.getpid(), [*paths] or ["/"])
 
 
@@ -123,8 +123,8 @@ def row_of(first: Reading, before: Reading, now: Reading) -> dict[str, float]:
 
 def bracket(asked: Machine) -> Bracket:
     before = truth()
-    ours = taken(asked)._replace(group=None)  # this machine's tests may run under a limit, which psutil ignores
-    return Bracket(before, ours, truth())
+    reading = read(asked)._replace(group=None)  # the tests may run under a limit, which psutil ignores
+    return Bracket(before, reading, truth())
 
 
 @contextmanager
@@ -156,7 +156,7 @@ def busy(folder: Path) -> Iterator[None]:
 
 
 class HostKey(NamedTuple):
-    """A key, what psutil says in its place, the factor between them, and by how much they may differ in the key's unit.
+    """A key, the value of psutil, the factor between them, and the tolerance in the key's unit.
 
     Attributes:
         grown: the key counts from the first sample on.
@@ -187,7 +187,7 @@ HOST = (
 
 @contextmanager
 def asking(way: str) -> Iterator[Machine]:
-    """The machine, asked through the kernel's files or through psutil."""
+    """The local machine, read from the kernel's files or through psutil."""
     drivers = Drivers()
     yield (
         machine(drivers)
@@ -205,12 +205,12 @@ def asked(request: pytest.FixtureRequest) -> Iterator[Machine]:
 
 @pytest.fixture(scope="module", params=["kernel", "psutil"])
 def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Seen:
-    """Two readings of ours with work in between, each between two of psutil, and the row they give."""
+    """Two readings with work in between, each between two of psutil, and their row."""
     with asking(request.param) as found:
         first = bracket(found)
         with busy(tmp_path_factory.mktemp("busy")):
             second = bracket(found)
-    return first, second, row_of(first.ours, first.ours, second.ours)
+    return first, second, row_of(first.reading, first.reading, second.reading)
 
 
 @pytest.mark.parametrize("host", HOST, ids=lambda host: host.key)
@@ -236,10 +236,10 @@ def test_loopback_and_started_threads_are_counted(seen: Seen) -> None:
 
 def test_cpu_is_process_time_over_elapsed_time_and_capacity(seen: Seen) -> None:
     first, second, row = seen
-    assert second.ours.capacity
+    assert second.reading.capacity
     least = (second.before.process - first.after.process - 2 * TICK) / (second.after.clock - first.before.clock)
     most = (second.after.process - first.before.process + 2 * TICK) / (second.before.clock - first.after.clock)
-    assert least * 100 <= row["cpu"] * second.ours.capacity <= most * 100
+    assert least * 100 <= row["cpu"] * second.reading.capacity <= most * 100
     assert row["cpu"] > 0
 
 
@@ -271,14 +271,14 @@ def test_snapshot_prints_every_host_key(tmp_path: Path, capsys: pytest.CaptureFi
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, float]:
     """The row that the command prints in this process."""
     assert cli.main(["snapshot", "--format", "wandb", *arguments]) == 0
-    said = capsys.readouterr()
-    assert said.err == ""
-    row: dict[str, float] = json.loads(said.out)
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    row: dict[str, float] = json.loads(printed.out)
     return row
 
 
 def test_cpu_percent_excludes_iowait_and_new_cpus(asked: Machine) -> None:
-    first = taken(asked)._replace(cpus={0: {"user": 10.0, "idle": 10.0, "iowait": 10.0, "steal": 0.0}})
+    first = read(asked)._replace(cpus={0: {"user": 10.0, "idle": 10.0, "iowait": 10.0, "steal": 0.0}})
     second = first._replace(
         cpus={0: {"user": 11.0, "idle": 12.0, "iowait": 15.0, "steal": 2.0}, 1: {"user": 5.0, "idle": 5.0}},
         clock=first.clock + 10,
@@ -289,14 +289,14 @@ def test_cpu_percent_excludes_iowait_and_new_cpus(asked: Machine) -> None:
 
 
 def test_unreadable_disk_path_has_no_keys(asked: Machine) -> None:
-    reading = taken(asked, "/", "/no/such/path")
+    reading = read(asked, "/", "/no/such/path")
     row = row_of(reading, reading, reading)
     assert "disk./.usageGB" in row
     assert not any("/no/such/path" in key for key in row)
 
 
 def test_empty_window_has_no_cpu_keys(asked: Machine) -> None:
-    reading = taken(asked)
+    reading = read(asked)
     row = row_of(reading, reading, reading)
     assert "cpu" not in row
     assert not any(key.endswith("cpu_percent") for key in row)
@@ -339,7 +339,7 @@ def group(memory: int | None, limit: int | None, cpus: float | None = None) -> C
 def test_memory_keys_are_relative_to_the_cgroup_limit(
     asked: Machine, limits: CgroupUsage | None, expected: dict[str, float]
 ) -> None:
-    reading = taken(asked)
+    reading = read(asked)
     process = reading.process._replace(resident=GIB)
     memory = Memory(total=16 * GIB, available=12 * GIB, free=0, cached=0, buffers=0)
     reading = reading._replace(group=limits, process=process, memory=memory)
@@ -404,7 +404,7 @@ def test_disk_and_network_keys_are_absent_where_psutil_cannot_read_them(
 
     for name in ("disk_io_counters", "net_io_counters"):
         monkeypatch.setattr(psutil, name, refused)
-    reading = taken(asked)
+    reading = read(asked)
     row = row_of(reading, reading, reading)
     assert not [key for key in row if key.endswith((".in", ".out", ".sent", ".recv"))]
     assert "proc.memory.rssMB" in row
@@ -436,7 +436,7 @@ class GpuKey(NamedTuple):
 
     Attributes:
         of: the number that it is a share of.
-        twin: W&B says it again as ``gpu.process`` of a GPU that the process uses.
+        twin: Whether W&B repeats it as ``gpu.process`` for a GPU that the process uses.
     """
 
     key: str
@@ -477,7 +477,7 @@ NVIDIA = (
     GpuKey("nvlinkTxBytes", "GpmCounter.61"),
     GpuKey("nvlinkRxBytes", "GpmCounter.60"),
 )
-"""W&B's documentation lists these, or its program says them; GPM's links are in MiB a second."""
+"""The keys of W&B's documentation and program; links through GPM are in MiB per second."""
 
 TWINS = [each.key for each in NVIDIA if each.twin]
 
@@ -496,9 +496,9 @@ def hopper(**more: Value) -> dict[str, Value]:
 
 
 def expected(gpu: Mapping[str, Value]) -> dict[str, float]:
-    """W&B's numbers of a GPU whose driver answers so; what the driver refuses has none."""
+    """W&B's values for a GPU with these driver values; unsupported calls have none."""
 
-    def said(call: str, number: int) -> float | None:
+    def driver_value(call: str, number: int) -> float | None:
         value = gpu.get(call)
         if call.startswith("GpmCounter"):
             return RATES[call] if value is not None and gpu["GpmQueryDeviceSupport"] else None
@@ -508,7 +508,7 @@ def expected(gpu: Mapping[str, Value]) -> dict[str, float]:
 
     found = {}
     for each in NVIDIA:
-        value, of = said(each.call, each.number), said(*each.of) if each.of else 1
+        value, of = driver_value(each.call, each.number), driver_value(*each.of) if each.of else 1
         if value is not None and of:
             found[each.key] = value / of * each.factor
     return found
@@ -534,10 +534,10 @@ POWER = {"powerWatts", "powerPercent", "enforcedPowerLimitWatts"}
 CLOCKS = {"graphicsClock", "smClock", "memoryClock"}
 
 
-def cases(ours: int, child: int) -> dict[str, Case]:
+def cases(own: int, child: int) -> dict[str, Case]:
     """GPUs of one machine, in NVML's order."""
     divided = mig(card(a100()), 0, {0: (7, 0), 3: (9, 0)})
-    mine = listed((ours, 5 * MIB))
+    processes = listed((own, 5 * MIB))
     return {
         "hopper": Case(hopper(), {"fanSpeed"}),
         "consumer": Case(geforce(), GPM | ECC),
@@ -552,12 +552,12 @@ def cases(ours: int, child: int) -> dict[str, Case]:
             {**hopper(), "GpmQueryDeviceSupport": 0, "Temperature.0": NOT_AVAILABLE, "PowerUsage": refused(4)},
             GPM | {"temp", "powerWatts", "powerPercent", "fanSpeed"},
         ),
-        "used": Case(hopper(ComputeRunningProcesses=mine), {"fanSpeed"}, used=True),
+        "used": Case(hopper(ComputeRunningProcesses=processes), {"fanSpeed"}, used=True),
         "used-by-a-child": Case(
             card(a100(), GraphicsRunningProcesses=listed((child, 5 * MIB))), GPM | {"fanSpeed"}, used=True
         ),
         "instances-used": Case(
-            {**divided, "mig3.ComputeRunningProcesses": mine},
+            {**divided, "mig3.ComputeRunningProcesses": processes},
             GPM | ECC | {"gpu", "memory", "encoderUtilization", "fanSpeed"},
             used=True,
         ),
@@ -589,7 +589,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Many:
 
 
 def _bus(index: int) -> dict[str, Value]:
-    """What tells one GPU of a machine from the others."""
+    """What identifies one GPU of a machine."""
     return {"UUID": f"GPU-00000000-0000-4000-8000-{index:012x}", "PciInfo": f"0000:{index + 1:02x}:00.0 0x233010de 0x0"}
 
 
@@ -683,8 +683,8 @@ def test_gpu_keys_follow_the_driver_through_windows_losses_and_hangs(machine_of:
                 return following().get("gpu.0.smActive") == pytest.approx(rate, rel=1e-3)
 
             wait_for(measured, LONG, "GPM window since the row before")
-        for what, ill in (("lost", {"gpu0": refused(15)}), ("reset", {"gpu0.UtilizationRates": refused(18)})):
-            driver.say(ill)
+        for what, fault in (("lost", {"gpu0": refused(15)}), ("reset", {"gpu0.UtilizationRates": refused(18)})):
+            driver.say(fault)
             wait_for(lambda: following() == {}, LONG, f"row without the GPU that is {what}")
             driver.say({"gpu0": None, "gpu0.UtilizationRates": (88, 53)})
             wait_for(lambda: following().get("gpu.0.gpu") == 88, LONG, f"row with the GPU that was {what}")
@@ -739,17 +739,17 @@ def by_tool(folder: Path, document: str, capsys: pytest.CaptureFixture[str]) -> 
 
     Process 9100 of the document is this one.
     """
-    said = Path(__file__).parents[1] / "sources" / "nvidia" / "smi" / f"{document}.xml"
-    (folder / "said.xml").write_text(said.read_text().replace("<pid>9100</pid>", f"<pid>{os.getpid()}</pid>"))
+    output = Path(__file__).parents[1] / "sources" / "nvidia" / "smi" / f"{document}.xml"
+    (folder / "output.xml").write_text(output.read_text().replace("<pid>9100</pid>", f"<pid>{os.getpid()}</pid>"))
     tool = folder / "nvidia-smi"
-    tool.write_text(f"#!/bin/sh\ncat {shlex.quote(str(folder / 'said.xml'))}\n")
+    tool.write_text(f"#!/bin/sh\ncat {shlex.quote(str(folder / 'output.xml'))}\n")
     tool.chmod(0o755)
     arguments = ("--window", "0.05", "--nvml", "off", "--nvidia-smi", str(tool), "--pid", str(os.getpid()))
     return {key: value for key, value in printed(capsys, *arguments).items() if key.startswith("gpu.")}
 
 
 def test_nvidia_smi_gives_the_keys_without_nvml(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said = {
+    expected = {
         "gpu": 100,
         "memory": 55,
         "memoryAllocated": 92_160 / 143_771 * 100,
@@ -763,7 +763,7 @@ def test_nvidia_smi_gives_the_keys_without_nvml(tmp_path: Path, capsys: pytest.C
         "graphicsClock": 1755,
         "encoderUtilization": 0,
     }
-    assert by_tool(tmp_path, "v13-h200", capsys) == pytest.approx(numbers(0, said), rel=1e-5)
+    assert by_tool(tmp_path, "v13-h200", capsys) == pytest.approx(numbers(0, expected), rel=1e-5)
 
 
 def test_nvidia_smi_instances_have_no_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -849,7 +849,7 @@ def test_failing_vendor_is_one_message_and_affects_only_its_own_keys(monkeypatch
 
 
 RADEON = ("memoryReadWriteActivity", "memoryOverDrive")
-"""What W&B's program says of AMD's GPUs beside what it says of NVIDIA's."""
+"""The keys of AMD GPUs that NVIDIA GPUs do not have."""
 
 TPU = (
     "tpu",
@@ -913,7 +913,7 @@ WITHOUT_METRIC = (
     "tpu.grpcTcpDeliveryRate.{stat}Mbps",
     "openmetrics.{endpoint}.{metric}.{n}",
 )
-"""The keys that no metric of ours answers to."""
+"""The keys without a metric of this package."""
 
 
 def test_keys_are_the_known_ones_and_each_has_a_metric() -> None:

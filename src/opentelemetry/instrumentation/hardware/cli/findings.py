@@ -70,7 +70,8 @@ def _condensed(findings: Sequence[Finding]) -> Iterator[Finding]:
         if off:
             yield Finding(part, "off", ", ".join(off), "")
         if any(finding.part == part and finding.state == "default" for finding in findings):
-            yield Finding(part, "", "", "all other settings have their defaults; --format json lists them")
+            others = "other settings" if any(finding.part == part for finding in shown) else "settings"
+            yield Finding(part, "", "", f"all {others} have their defaults; --format json lists them")
 
 
 def _lines(finding: Finding, state: str, width: int) -> Iterator[str]:

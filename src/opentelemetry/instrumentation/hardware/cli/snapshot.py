@@ -143,9 +143,9 @@ def _print_views(arguments: argparse.Namespace, config: Config, pid: int) -> Non
                     screen.show(view)
                     continue
                 _print(as_json(view) if arguments.format == "json" else as_csv(view, header=not number))
-                if number == 0 and arguments.format == "csv":
-                    for sentence in view.unsupported:
-                        say(sentence)
+                if number == 0 and arguments.format == "csv":  # it has no column for failures
+                    for problem in view.snapshot.problems:
+                        say(f"{problem.source}: {problem.reason}")
     finally:
         session.close()
 
