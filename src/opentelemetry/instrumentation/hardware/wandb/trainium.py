@@ -27,7 +27,8 @@ class Probe(SourceProbe[Trainium, "Runtime | None"]):
         """Return the runtime with those of its cores that are reported."""
         if not source.runtimes:
             return None
-        runtime = source.runtimes[0]
+        own = [runtime for runtime in source.runtimes if runtime.pid == source.context.pid]
+        runtime = (own or source.runtimes)[0]
         reported = {core for core in runtime.core_numbers if f"neuroncore{core}" in source.selection}
         percent = {core: share for core, share in runtime.percent.items() if core in reported}
         cores = {core: sizes for core, sizes in runtime.cores.items() if core in reported}

@@ -1,0 +1,203 @@
+"""Runtimes of neuron-monitor that belong to the observed program, and what they executed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import pytest
+from tests.sources.machines import STRANGER
+from tests.sources.neuron import open_source, reports_of
+from tests.sources.npus import (
+    CHILD,
+    CONTAINER,
+    HOST,
+    Npus,
+    old_files,
+    program,
+    runtime,
+)
+from tests.sources.reading import all_of, often, series_of, value
+
+from opentelemetry.instrumentation.hardware import catalog as c
+
+RESULT, TAG = c.NEURON_RESULT, c.NEURON_TAG
+
+
+def test_runtimes_are_matched_by_pid_of_the_process_tree() -> None:
+    ours, child, other = runtime(STRANGER, (0,), 1), runtime(CHILD, (1,), 1, "child"), runtime(4242, (2,), 1, "other")
+    drivers = Npus(HOST | {"/dev/neuron0": ""} | program(CHILD), reports_of(ours, child, other))
+    points = all_of(open_source(drivers))
+    counts = {
+        series.attributes.get(TAG): number
+        for series, number in series_of(points, c.AWS_NEURON_EXECUTION_COUNT).items()
+        if series.attributes[RESULT] == "completed"
+    }
+    assert counts == {None: 2600, "child": 2600}
+    assert len(series_of(points, c.HW_NPU_UTILIZATION)) == 3, "cores are reported for the host"
+
+
+def test_executions_of_other_pids_are_not_counted() -> None:
+    runtimes = [runtime(STRANGER, (0,), 1), runtime(CHILD, (1,), 1), runtime(4242, (2,), 1)]
+    files = HOST | {"/dev/neuron0": ""} | program(CHILD) | {f"/proc/{CHILD}/task/{CHILD}/children": ""}
+    for pid, mine in ((STRANGER, 2), (CHILD, 1)):  # the parent of the ranks, and one of them
+        points = all_of(open_source(Npus(files, reports_of(*runtimes)), pid))
+        assert value(points, c.AWS_NEURON_EXECUTION_COUNT, {RESULT: "completed"}) == mine * 2600
+        assert value(points, c.AWS_NEURON_EXECUTION_ERRORS, {c.ERROR_TYPE: "generic"}) == mine * 23_673
+
+
+def test_reused_runtime_pid_is_not_attributed_to_the_program() -> None:
+    files = HOST | {"/dev/neuron0": ""}
+    drivers = Npus(files | program(CHILD), reports_of(runtime(CHILD, (0,), 1)))
+    source = open_source(drivers)
+    assert series_of(often(source), c.AWS_NEURON_EXECUTION_COUNT)
+    drivers.become(Npus(files | program(), reports_of(runtime(CHILD, (0,), 1)), up=1001.0))
+    all_of(source)
+    assert not series_of(often(source), c.AWS_NEURON_EXECUTION_COUNT), "the process tree is read again"
+    drivers.become(Npus(files | program(CHILD), reports_of(runtime(CHILD, (0,), 1)), up=1001.0))
+    all_of(source)
+    assert series_of(often(source), c.AWS_NEURON_EXECUTION_COUNT)
+    drivers.become(Npus(files | program(), reports_of(), up=1002.0))
+    assert not series_of(often(source), c.AWS_NEURON_EXECUTION_COUNT)
+    drivers.become(Npus(files | program(), reports_of(runtime(CHILD, (0,), 1)), up=1004.0))
+    assert not series_of(often(source), c.AWS_NEURON_EXECUTION_COUNT)
+
+
+def test_runtimes_without_tags_are_summed_and_have_no_latency() -> None:
+    drivers = Npus(
+        HOST | {"/dev/neuron0": ""} | program(CHILD), reports_of(runtime(STRANGER, (0,), 1), runtime(CHILD, (1,), 1))
+    )
+    source = open_source(drivers)
+    points = all_of(source)
+    assert value(points, c.AWS_NEURON_EXECUTION_COUNT, {RESULT: "completed"}) == 5200
+    assert value(points, c.AWS_NEURON_RUNTIME_MEMORY_USAGE, {c.NEURON_MEMORY_TYPE: "host"}) == 2 * 610_705_409
+    assert not series_of(points, c.AWS_NEURON_EXECUTION_LATENCY)
+    assert any("NEURON_PROCESS_TAG" in sentence for sentence in source.unsupported)
+
+
+@pytest.mark.parametrize(
+    ("files", "tags", "tag", "expected"),
+    [
+        (CONTAINER, ("a", "b"), "b", {"b"}),
+        (CONTAINER, ("a", "b"), "c", set()),
+        (CONTAINER, ("a", "a"), "a", set()),
+        (CONTAINER, ("a", "b"), "", set()),
+        (HOST, ("a", "b"), "b", set()),
+        (CONTAINER, ("b", str(STRANGER)), "b", {"b"}),  # the second runtime is in another container
+    ],
+)
+def test_process_tag_matches_a_runtime_in_a_pid_namespace(
+    files: Mapping[str, str], tags: tuple[str, ...], tag: str, expected: set[str]
+) -> None:
+    runtimes = [runtime(70 + number, (number,), 1, each) for number, each in enumerate(tags)]
+    drivers = Npus({**files, "/dev/neuron0": ""} | program(opens="/dev/neuron0"), reports_of(*runtimes))
+    points = all_of(open_source(drivers, environ={"NEURON_PROCESS_TAG": tag} if tag else {}))
+    assert {series.attributes[TAG] for series in series_of(points, c.AWS_NEURON_EXECUTION_COUNT)} == expected
+
+
+@pytest.mark.parametrize(
+    ("tags", "ours"),
+    [
+        ((STRANGER, 999), 1),  # without a tag of its own, a runtime is tagged with its pid in its container
+        ((999, 998), 0),
+        ((STRANGER, STRANGER), 0),
+        ((CHILD,), 0),
+    ],
+)
+def test_default_tag_matches_a_runtime_by_its_pid_in_the_container(tags: tuple[int, ...], ours: int) -> None:
+    runtimes = [runtime(70 + place, (place,), 1, str(tag)) for place, tag in enumerate(tags)]
+    files = CONTAINER | {"/dev/neuron0": ""} | program(CHILD, opens="/dev/neuron0")  # the child uses no core
+    source = open_source(Npus(files, reports_of(*runtimes)), environ={})
+    points = all_of(source)
+    assert series_of(points, c.HW_NPU_UTILIZATION), "cores are reported for the host"
+    counts = series_of(points, c.AWS_NEURON_EXECUTION_COUNT)
+    assert [number for series, number in counts.items() if series.attributes[RESULT] == "completed"] == ours * [2600]
+    assert all(TAG not in series.attributes for series in counts), "pids are not attributes"
+    assert any(
+        "NEURON_PROCESS_TAG that no other process has" in sentence for sentence in source.unsupported
+    ) is not bool(ours)
+
+
+def test_first_torchrun_rank_reports_the_cores_and_others_only_their_own() -> None:
+    ranks = [runtime(STRANGER, (0,), 1), runtime(CHILD, (1,), 1)]
+    files = HOST | old_files(1, 2, 1) | program(opens="/dev/neuron0")
+    points = [
+        all_of(
+            open_source(
+                Npus(files | extra, reports_of(*ranks)),
+                pid,
+                is_reporter=not member,
+                environ={"NEURON_PROCESS_TAG": "job"},
+            )
+        )
+        for pid, member, extra in (
+            (STRANGER, False, {}),
+            (CHILD, True, {f"/proc/{CHILD}/task/{CHILD}/children": "", f"/proc/{CHILD}/fd/3": "/dev/neuron0"}),
+        )
+    ]
+    first, other = ({series.metric.scope.value for series in each} for each in points)
+    assert first == {"host", "process"}
+    assert other == {"process"}
+
+
+def test_job_member_starts_neuron_monitor_when_it_uses_a_core() -> None:
+    stream = reports_of(runtime(STRANGER, (0,), 1))
+    drivers = Npus(HOST | old_files(1, 2, 1) | program(), stream)
+    source = open_source(drivers, is_reporter=False)
+    all_of(source)
+    assert not all_of(source)
+    assert not stream.opened, "a worker that uses no core does not start the tool"
+    drivers.become(Npus(HOST | old_files(1, 2, 1) | program(opens="/dev/neuron0"), stream))
+    all_of(source)
+    points = all_of(source)
+    assert {series.metric.scope.value for series in points} == {"process"}
+    assert json.loads(stream.opened[0][2])["system_metrics"] == []
+
+
+def test_core_utilization_is_summed_over_runtimes() -> None:
+    """Older tools list all cores of a device for each runtime, unused ones with 0."""
+    first, second, third = runtime(70, (0, 2), 1), runtime(71, (0, 2), 0), runtime(72, (2, 4), 2)
+    points = all_of(open_source(Npus(HOST | {"/dev/neuron0": ""} | program(), reports_of(first, second, third))))
+    shares = {series.attributes[c.HW_ID]: share for series, share in series_of(points, c.HW_NPU_UTILIZATION).items()}
+    assert shares == {"neuroncore0": 0.400625, "neuroncore2": 1.0, "neuroncore4": 0.935}
+    sizes = series_of(points, c.AWS_NEURON_NEURONCORE_MEMORY_USAGE)
+    tensors = {
+        series.attributes[c.HW_ID]: size
+        for series, size in sizes.items()
+        if series.attributes[c.NEURON_MEMORY_CATEGORY] == "tensors"
+    }
+    assert tensors == {"neuroncore0": 2 * 943_608, "neuroncore2": 3 * 943_608, "neuroncore4": 943_608}
+
+
+def test_every_runtime_is_reported_without_an_observed_program() -> None:
+    drivers = Npus(
+        HOST | {"/dev/neuron0": ""} | program(), reports_of(runtime(70, (0,), 1, "a"), runtime(71, (1,), 1, "b"))
+    )
+    points = all_of(open_source(drivers, all_processes=True))
+    assert {series.attributes[TAG] for series in series_of(points, c.AWS_NEURON_EXECUTION_COUNT)} == {"a", "b"}
+
+
+def test_execution_counter_adds_up_over_runtimes() -> None:
+    stream = reports_of(runtime(STRANGER, (0,), 1))
+    drivers = Npus(HOST | {"/dev/neuron0": ""} | program(CHILD), stream)
+    source = open_source(drivers)
+    counts, errors = [], []
+    for pid in (STRANGER, STRANGER, CHILD):
+        stream.lines = reports_of(runtime(pid, (0,), 1)).lines
+        points = often(source)
+        counts.append(value(points, c.AWS_NEURON_EXECUTION_COUNT, {RESULT: "completed"}))
+        errors.append(value(points, c.AWS_NEURON_EXECUTION_ERRORS, {c.ERROR_TYPE: "generic"}))
+    assert counts == [2600, 5200, 7800]
+    assert errors == [23_673, 23_673, 2 * 23_673], "each process has its own running totals"
+
+
+def test_error_counter_continues_after_a_reset() -> None:
+    stream = reports_of()
+    source = open_source(Npus(HOST | {"/dev/neuron0": ""} | program(), stream))
+    counts = []
+    for errors in (20, 5, 5, 9):
+        ours = runtime(STRANGER, (0,), 1)
+        ours["report"]["execution_stats"]["error_summary"]["generic"] = errors
+        stream.lines = reports_of(ours).lines
+        counts.append(value(often(source), c.AWS_NEURON_EXECUTION_ERRORS, {c.ERROR_TYPE: "generic"}))
+    assert counts == [20, 25, 25, 29]
