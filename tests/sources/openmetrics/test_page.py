@@ -1,0 +1,212 @@
+"""Filters and parsing of pages."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.sources.pages import ALL, OPENMETRICS, VLLM, dcgm
+from tests.stage import PATIENT
+
+from opentelemetry.instrumentation.hardware.endpoints import (
+    filters,
+)
+from opentelemetry.instrumentation.hardware.sources.openmetrics.filters import Filters
+from opentelemetry.instrumentation.hardware.sources.openmetrics.page import Page, Parser
+
+NOW = 1763700000.0
+TEXT = "text/plain; version=0.0.4"
+
+
+def parse(text: str, kind: str = TEXT, words: Any = None, endpoint: str = "end") -> Page:
+    return Parser(Filters(endpoint, words)).parse(kind, text.encode(), NOW)
+
+
+def names(parsed: Page) -> list[str]:
+    return [sample.name for sample in parsed.samples]
+
+
+# -- filters
+
+FILTERS: list[tuple[Any, str, dict[str, str], bool]] = [
+    (None, "anything", {}, True),
+    (["util"], "gpu_util_total", {}, True),
+    (["^util"], "util", {}, False),
+    ([r"^end\.util"], "util_total", {}, True),
+    ([r"^end\.util$"], "util_total", {}, False),
+    (["end"], "anything", {}, True),
+    (["a", "b"], "xbx", {}, True),
+    (["a", "b"], "xcx", {}, False),
+    (["Util"], "util", {}, False),
+    (["(?i)Util"], "util", {}, True),
+    ({"util": {}}, "util", {}, True),
+    ({"util": {"gpu": "0"}}, "util", {"gpu": "0"}, True),
+    ({"util": {"gpu": "0"}}, "util", {"gpu": "10"}, True),
+    ({"util": {"gpu": "^0$"}}, "util", {"gpu": "10"}, False),
+    ({"util": {"gpu": "0"}}, "util", {"gpu": "1"}, False),
+    ({"util": {"gpu": ".*"}}, "util", {}, False),
+    ({"util": {"gpu": "^$"}}, "util", {}, False),
+    ({"util": {"gpu": "^$"}}, "util", {"gpu": ""}, True),
+    ({"util": {"gpu": "0", "pod": "a"}}, "util", {"gpu": "0", "pod": "b"}, False),
+    ({"util": {"gpu": "0", "pod": "a"}}, "util", {"gpu": "0", "pod": "a"}, True),
+    ({"util": {"gpu": "0"}, "util_": {"gpu": "1"}}, "util_total", {"gpu": "1"}, True),
+    ({"util": {"gpu": "0"}, "ut": {}}, "util", {"gpu": "7"}, True),
+    ({"other": {"gpu": "0"}}, "util", {"gpu": "0"}, False),
+    ({"util": {"path": r'a\\b"c'}}, "util", {"path": 'a\\b"c'}, True),
+    ({"util": {"g.p u": "x"}}, "util", {"g.p u": "x"}, True),
+]
+
+
+@pytest.mark.parametrize(("words", "name", "labels", "wanted"), FILTERS)
+def test_filter_selects_series_by_name_and_labels(
+    words: Any, name: str, labels: Mapping[str, str], wanted: bool
+) -> None:
+    filters_ = Filters("end", None if words is None else filters(words))
+    assert filters_.matches(name, labels) is wanted
+    spelled = {label: text.replace("\\", "\\\\").replace('"', '\\"') for label, text in labels.items()}
+    line_labels = ",".join(
+        f'{label}="{text}"' if label.isidentifier() else f'"{label}"="{text}"' for label, text in spelled.items()
+    )
+    assert filters_.may_match(name, f"{name}{{{line_labels}}} 1") >= wanted, "the line was dropped before parsing"
+    parsed = Parser(filters_).parse(TEXT, f"{name}{{{line_labels}}} 1\n".encode(), NOW)
+    assert bool(parsed.samples) is wanted
+
+
+def test_filter_rejects_a_line_before_parsing() -> None:
+    filters_ = Filters("end", {"util": {"gpu": "^0$"}})
+    assert filters_.may_match("util", 'util{gpu="0"} 1')
+    assert not filters_.may_match("util", 'util{gpu="1"} 1')
+    assert not filters_.may_match("util", 'util{other="gpu=\\"0\\""} 1')
+    assert not filters_.may_match("use", 'use{gpu="0"} 1')
+
+
+# -- pages
+
+
+def test_counter_name_is_kept_as_on_the_page() -> None:
+    text = "".join(f"# TYPE {name} counter\n{name} 5\n" for name in ("energy", "x_total", "y_total_total"))
+    assert names(parse(text)) == ["energy", "x_total", "y_total_total"]
+    assert {sample.type for sample in parse(text).samples} == {"counter"}
+
+
+def test_nan_and_infinite_samples_are_absent() -> None:
+    assert names(parse("a NaN\nb +Inf\nc -Inf\nd 1\n")) == ["d"]
+
+
+def test_empty_label_is_dropped() -> None:
+    ((sample),) = parse('a{pod="",gpu="0"} 1\n').samples
+    assert sample.labels == {"gpu": "0"}
+
+
+def test_sample_with_an_old_timestamp_is_dropped() -> None:
+    milliseconds = int(NOW * 1000)
+    parsed = parse(f"a 1 {milliseconds - 10_000}\nb 1 {milliseconds - 400_000}\nc 1\n")
+    assert names(parsed) == ["a", "c"]
+    assert parsed.stale == 1
+    parsed = parse(f"# TYPE a gauge\na 1 {NOW - 10}\n# TYPE b gauge\nb 1 {NOW - 400}\n# EOF\n", OPENMETRICS)
+    assert names(parsed) == ["a"]
+    assert parsed.stale == 1
+
+
+@pytest.mark.parametrize("kind", [OPENMETRICS, "Application/OpenMetrics-Text"])
+def test_openmetrics_page_without_eof_is_invalid(kind: str) -> None:
+    assert names(parse("# TYPE a gauge\na 1\n# EOF\n", kind)) == ["a"]
+    with pytest.raises(ValueError, match="# EOF"):
+        parse("# TYPE a gauge\na 1\n", kind)
+
+
+def test_invalid_line_drops_its_metric_family_only() -> None:
+    parsed = parse("# TYPE a gauge\na 1\n# TYPE b gauge\nb one\n# TYPE c gauge\nc 3\n{} 4\n= 5\n")
+    assert names(parsed) == ["a", "c"]
+    assert len(parsed.invalid) == 3
+    parsed = parse("# TYPE a gauge\na 1\n# TYPE b gauge\nb one\n# TYPE c gauge\nc 3\n# EOF\n", OPENMETRICS)
+    assert names(parsed) == ["a", "c"]
+
+
+@pytest.mark.parametrize("kind", ["text/html", "application/json; charset=utf-8"])
+def test_page_of_another_content_type_is_invalid(kind: str) -> None:
+    with pytest.raises(ValueError, match="unsupported Content-Type"):
+        parse("<html>", kind)
+
+
+def test_page_that_is_not_utf_8_is_invalid() -> None:
+    with pytest.raises(UnicodeError):
+        Parser(Filters("end", None)).parse(TEXT, b'a{b="\xff"} 1\n', NOW)
+
+
+def test_histogram_lines_are_filtered_before_parsing() -> None:
+    assert names(parse(VLLM, words=["e2e.*_count"])) == ["vllm:e2e_request_latency_seconds_count"]
+    # The parser of OpenMetrics needs the whole family.
+    parsed = parse(ALL, OPENMETRICS, ["job_seconds_sum"])
+    assert names(parsed) == ["job_seconds_sum"]
+    assert parsed.invalid == []
+
+
+def test_page_beyond_the_line_limit_is_truncated() -> None:
+    parsed = parse("".join(f'a{{n="{number}"}} 1\n' for number in range(10_100)))
+    assert (len(parsed.samples), parsed.beyond) == (10_000, 100)
+    parsed = parse('a{n="' + "x" * 20_000 + '"} 1\nb 1\n')
+    assert (names(parsed), parsed.beyond) == (["b"], 1)
+
+
+def test_quoted_utf_8_metric_name_is_parsed() -> None:
+    parsed = parse('# HELP "a.b c" Help.\n# TYPE "a.b c" gauge\n{"a.b c",l="x"} 5\n', words=[r"a\.b c$"])
+    assert [(sample.name, dict(sample.labels), sample.help) for sample in parsed.samples] == [
+        ("a.b c", {"l": "x"}, "Help.")
+    ]
+
+
+# -- any page
+
+
+def mutated(text: str, cuts: list[tuple[int, int, str]]) -> str:
+    for place, length, instead in cuts:
+        at = place % (len(text) + 1)
+        text = text[:at] + instead + text[at + length :]
+    return text
+
+
+PIECES = [
+    "",
+    '"',
+    "\\",
+    "{",
+    "}",
+    "#",
+    "\n",
+    " ",
+    "NaN",
+    "# TYPE ",
+    "# EOF\n",
+    "counter",
+    "_total",
+    "é",
+    "\0",
+    "1e999",
+    ",",
+]
+
+
+@PATIENT
+@given(
+    st.sampled_from([(ALL, OPENMETRICS), (VLLM, TEXT), (dcgm(0), TEXT)]),
+    st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 30), st.sampled_from(PIECES)), max_size=8),
+    st.sampled_from([None, ["total"], {"": {"engine": "0"}}]),
+)
+def test_invalid_page_raises_value_error_only(
+    page_and_kind: tuple[str, str], cuts: list[tuple[int, int, str]], words: Any
+) -> None:
+    text, kind = page_and_kind
+    try:
+        parsed = parse(mutated(text, cuts), kind, words)
+    except ValueError:
+        return
+    for sample in parsed.samples:
+        assert math.isfinite(sample.value)
+        assert sample.name
+        assert all(sample.labels.values())
+        assert Filters("end", words).matches(sample.name, sample.labels)
