@@ -121,6 +121,7 @@ PARTLY_WRONG: dict[str, list[tuple[object, list[str], str]]] = {
     "exclude_metrics": [(["sytem.*", "hw.*", "sytem.cpu.*"], ["hw.*"], "'sytem.*', 'sytem.cpu.*'")],
     "detail": [("cpu,everything", ["cpu"], "'everything'"), (["disk", "cpu"], ["cpu"], "'disk'")],
     "disk_paths": [("/,./here", ["/"], "'./here'")],
+    "openmetrics_filters": [("DCGM_.*,vllm:(", ["DCGM_.*"], "'vllm:('")],
     "tpu_runtime": [("localhost,8431", ["localhost:8431"], "'localhost'")],
 }
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from opentelemetry.instrumentation.hardware.endpoints import EndpointConfigError
+from opentelemetry.instrumentation.hardware.endpoints import EndpointConfigError, Words, filters
 
 Word: TypeAlias = "Callable[[str], str | None]"
 """Returns the normalized word, or None if the word is invalid."""
@@ -137,6 +137,29 @@ def words(what: str, word: Word = str, alone: Sequence[str] = ()) -> Parser:
         return valid
 
     return Parser(form, parse)
+
+
+def regular_expressions() -> Parser:
+    """Filters of scraped series, in one of the forms of :func:`.endpoints.filters`."""
+    listed = words("regular expressions", regular_expression)
+
+    def parse(value: object) -> Words:
+        is_json = isinstance(value, str) and value.strip().startswith(("[", "{"))
+        found: Words = filters(value) if is_json or isinstance(value, Mapping) else listed(value)
+        if not found:
+            raise ValueError
+        return found
+
+    return Parser(f"{listed.form}, a JSON list of them, or a JSON mapping of each to {{label: expression}}", parse)
+
+
+def regular_expression(word: str) -> str | None:
+    """The word, if it is a regular expression."""
+    try:
+        re.compile(word)
+    except re.error:
+        return None
+    return word
 
 
 def absolute_path(word: str) -> str | None:

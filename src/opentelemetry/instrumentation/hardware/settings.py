@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from opentelemetry.instrumentation.hardware.catalog import CATALOG, DETAILS
-from opentelemetry.instrumentation.hardware.endpoints import Endpoints, Words, endpoints, filters
+from opentelemetry.instrumentation.hardware.endpoints import Endpoints, Words, endpoints
 from opentelemetry.instrumentation.hardware.model import Metric
 from opentelemetry.instrumentation.hardware.parsing import (
     InvalidValueError,
@@ -27,6 +27,7 @@ from opentelemetry.instrumentation.hardware.parsing import (
     one_of,
     path,
     place,
+    regular_expressions,
     words,
 )
 
@@ -136,11 +137,7 @@ class Config:
         "OpenMetrics and Prometheus endpoints to scrape at every collection.",
     )
     openmetrics_filters: Words | None = _setting(
-        Parser(
-            "a comma-separated list of regular expressions, a JSON list of them, or a JSON mapping of each to "
-            "{label: expression}",
-            filters,
-        ),
+        regular_expressions(),
         "none",
         "Series of the endpoints to report. none: all.",
     )

@@ -1,59 +1,15 @@
-"""Constructors of catalog rows, one per instrument kind."""
+"""Constructors of metrics, one per instrument kind."""
 
 from __future__ import annotations
+
+from functools import partial
+from typing import Final
 
 from opentelemetry.instrumentation.hardware.model import Kind, Metric, Scope, Window
 
 
-def counter(
-    name: str,
-    unit: str,
-    attributes: tuple[str, ...],
-    help: str,  # noqa: A002
-    *,
-    source: str,
-    scope: Scope = Scope.HOST,
-    opt_in: str = "",
-    opt_in_extras: str = "",
-    standard: bool = True,
-    dips: bool = False,
-) -> Metric:
-    """A total that only increases; exported as an observable counter."""
-    return Metric(
-        name,
-        Kind.COUNTER,
-        unit,
-        help,
-        attributes,
-        Window.LAST,
-        scope,
-        opt_in,
-        opt_in_extras,
-        source,
-        standard,
-        dips=dips,
-    )
-
-
-def updown(
-    name: str,
-    unit: str,
-    attributes: tuple[str, ...],
-    help: str,  # noqa: A002
-    *,
-    source: str,
-    scope: Scope = Scope.HOST,
-    opt_in: str = "",
-    opt_in_extras: str = "",
-    standard: bool = True,
-) -> Metric:
-    """A quantity that may be summed over its attributes; exported as an observable up-down counter."""
-    return Metric(
-        name, Kind.UPDOWN, unit, help, attributes, Window.LAST, scope, opt_in, opt_in_extras, source, standard
-    )
-
-
-def gauge(
+def _metric(
+    kind: Kind,
     name: str,
     unit: str,
     attributes: tuple[str, ...],
@@ -65,6 +21,17 @@ def gauge(
     opt_in: str = "",
     opt_in_extras: str = "",
     standard: bool = True,
+    dips: bool = False,
 ) -> Metric:
-    """A value of the window; exported as an observable gauge."""
-    return Metric(name, Kind.GAUGE, unit, help, attributes, window, scope, opt_in, opt_in_extras, source, standard)
+    """A metric, in the order of arguments in which a row of the catalog is read; see :class:`.model.Metric`."""
+    return Metric(name, kind, unit, help, attributes, window, scope, opt_in, opt_in_extras, source, standard, dips=dips)
+
+
+counter: Final = partial(_metric, Kind.COUNTER)
+"""A total that only increases; an observable counter."""
+
+updown: Final = partial(_metric, Kind.UPDOWN)
+"""A quantity that can be summed over its attributes; an observable up-down counter."""
+
+gauge: Final = partial(_metric, Kind.GAUGE)
+"""Any other value; an observable gauge."""
