@@ -297,3 +297,17 @@ def test_busy_gpu_metrics_at_the_start_may_have_an_energy_counter() -> None:
 def test_energy_of_gpu_metrics_1_9_is_exported() -> None:
     metrics = attribute_table({7: ("Q", [1 << 40])})
     assert values(read(amdsysfs.machine([Gpu(metrics=metrics)])), c.HW_ENERGY) == [float(1 << 24)]
+
+
+def test_error_counter_does_not_shrink_when_one_block_cannot_be_read() -> None:
+    gpu = Gpu(ras={"umc": "ue: 0\nce: 7\n", "gfx": "ue: 1\nce: 2\n", "sdma": "ue: 0\nce: 5\n"})
+    drivers = Equipped(amdsysfs.machine([gpu]))
+    assert drivers.tree is not None
+    with opened("amd", drivers, STRANGER) as source:
+        assert values(all_of(source), c.HW_ERRORS, type="chip_corrected") == [7]
+        drivers.tree.files[f"{gpu.folder}/ras/sdma_err_count"] = OSError(EBUSY, "busy")
+        assert values(all_of(source), c.HW_ERRORS, type="chip_corrected") == [7]
+        assert source.unsupported == ["hw.errors (sdma_err_count): busy"]
+        drivers.tree.files[f"{gpu.folder}/ras/sdma_err_count"] = "ue: 0\nce: 6\n"
+        assert values(all_of(source), c.HW_ERRORS, type="chip_corrected") == [8]
+        assert source.unsupported == []

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.device import Device, DeviceFailed
@@ -16,29 +15,12 @@ from opentelemetry.instrumentation.hardware.sources.amd.fields import (
     ENERGY,
     FAN_METRICS,
     GPU_METRICS,
-    HWMON,
-    HWMON_SLOW,
     MEMORY_TOTAL,
     MEMORY_USED,
-    POWER,
-    RAS,
-    SYSFS,
-    SYSFS_SLOW,
     UTILIZATION,
 )
-from opentelemetry.instrumentation.hardware.sources.amd.gpu_metrics import GpuMetrics, revision
+from opentelemetry.instrumentation.hardware.sources.amd.gpu_metrics import GpuMetrics
 from opentelemetry.instrumentation.hardware.system.files import Files
-
-_MI300A: Final = frozenset({"74A0", "74A9"})
-"""Device numbers of chips with CPU and GPU that have the ``gpu_metrics`` of a discrete GPU."""
-
-
-class _File(NamedTuple):
-    """A file with a value."""
-
-    path: str
-    field: Field
-    extract: Callable[[bytes], object] | None = None
 
 
 class Gpu(Device):
@@ -110,15 +92,16 @@ class SysfsGpu(Gpu):
         self.folder = card.folder
         self.idle_interval = 0.0
         self._files = files
-        self._device = card.device
+        self._card = card
         self._shared = shared
         self._is_identified = False
         self._is_open = False
-        self._often: list[_File] = []
-        self._slow: list[_File] = []
+        self._often: list[sysfs.File] = []
+        self._slow: list[sysfs.File] = []
         self._ras: list[str] = []
+        self._errors: dict[str, dict[Field, int]] = {}
         self._metrics: GpuMetrics | None = None
-        self._total: bytes | None = None
+        self._total: object = None
         self._autosuspend = 0.0
 
     @property
@@ -144,40 +127,13 @@ class SysfsGpu(Gpu):
     def identify_if_awake(self) -> bool:
         """Whether ``hw.id`` is known; reads it if the GPU is awake."""
         if not self._is_identified and not self.check_suspended():
-            unique = self._fact("unique_id", "(?!0+$)[0-9a-f]{8,32}")
+            unique = sysfs.fact(self._files, f"{self.folder}/unique_id", "(?!0+$)[0-9a-f]{8,32}")
             is_free = unique and unique not in self._shared.taken  # two dies of one board may have the same number
             self.identify(unique if unique and is_free else self.address)
             self._shared.taken.add(self.id)
             self._is_identified = True
             self.set_aliases(self.aliases)
         return self._is_identified
-
-    def _read_facts(self) -> None:
-        device = self._device
-        pci_revision = (sysfs.read_text(self._files, f"{self.folder}/revision") or "0x0").upper()[2:].zfill(2)
-        name = self._shared.models.get(f"{device}/{pci_revision}") or f"device 0x{device.lower()}"
-        facts = {
-            c.HW_VENDOR: "AMD",
-            c.HW_MODEL: self._fact("product_name", ".{1,100}") or name,
-            c.HW_SERIAL_NUMBER: self._fact("serial_number", "(?!0+$|N/A$|unknown$)[0-9A-Za-z-]{1,64}"),
-            c.HW_DRIVER_VERSION: self._shared.version or None,
-            c.HW_FIRMWARE_VERSION: self._fact("vbios_version", "[0-9A-Za-z._-]{1,64}"),
-            c.PCI_BDF: self.address,
-            c.GPU_INDEX: self.index,
-            c.GPU_TYPE: self._type(),
-        }
-        self.facts = {name: fact for name, fact in facts.items() if fact is not None}
-
-    def _fact(self, file: str, form: str) -> str | None:
-        text = sysfs.read_text(self._files, f"{self.folder}/{file}")
-        return text if text.isprintable() and re.fullmatch(form, text) else None
-
-    def _type(self) -> str | None:
-        try:
-            form, _ = revision(self._files.read(f"{self.folder}/gpu_metrics"))
-        except (OSError, ValueError):
-            return None
-        return "integrated" if form > 1 or self._device in _MI300A else "discrete"
 
     # -- the files that it has
 
@@ -188,52 +144,19 @@ class SysfsGpu(Gpu):
             DeviceFailed: The GPU is gone.
         """
         try:
-            present = frozenset(self._files.names(self.folder))
+            self._often, self._slow, self._ras = sysfs.find_files(self._files, self.folder)
         except OSError as error:
             raise DeviceFailed(sysfs.describe(error)) from None
-        self._often = [_File(f"{self.folder}/{name}", field) for name, field in SYSFS.items() if name in present]
-        self._slow = [
-            _File(f"{self.folder}/{name}", field, sysfs.highest_clock if name.startswith("pp_dpm") else None)
-            for name, field in SYSFS_SLOW.items()
-            if name in present
-        ]
-        hwmon = sysfs.hwmon_folder(self._files, self.folder)
-        if hwmon is not None:
-            self._open_sensors(hwmon)
-        ras = sysfs.list_names(self._files, f"{self.folder}/ras") if "ras" in present else ()
-        self._ras = sorted(name for name in ras if name.endswith("_err_count"))
-        self._metrics = GpuMetrics() if "gpu_metrics" in present else None
+        self._metrics = GpuMetrics() if self._files.exists(f"{self.folder}/gpu_metrics") else None
         if self._counts_energy():
             self.counters.add(ENERGY.series)
         self._total = None
-        self._autosuspend = self._autosuspend_delay()
+        self._autosuspend = sysfs.autosuspend_delay(self._files, self.folder)
         if not self.facts:
-            self._read_facts()
+            self.facts = {**sysfs.facts(self._files, self._card, self._shared.models), c.GPU_INDEX: self.index}
+            if self._shared.version:
+                self.facts[c.HW_DRIVER_VERSION] = self._shared.version
         self._is_open = True
-
-    def _open_sensors(self, folder: str) -> None:
-        """Find the files of its sensors, by their labels."""
-        present = sorted(sysfs.list_names(self._files, folder))
-        labels = {name: sysfs.read_text(self._files, f"{folder}/{name}") for name in present if "_label" in name}
-        for name in present:
-            sensor, _, kind = name.partition("_")
-            labelled = f"{labels.get(f'{sensor}_label')}_{kind}"
-            for table, files in ((HWMON, self._often), (HWMON_SLOW, self._slow)):
-                field = table.get(labelled) or table.get(name)
-                if field is not None:
-                    files.append(_File(f"{folder}/{name}", field))
-        power = [_File(f"{folder}/{name}", POWER) for name in ("power1_average", "power1_input") if name in present]
-        self._often += ([file for file in power if self._is_plausible(file)] or power)[:1]
-        top = sysfs.read_text(self._files, f"{folder}/pwm1_max") if "pwm1_max" in present else "255"
-        if "pwm1" in present and top.isdecimal() and 0 < int(top) < 1 << 16:
-            self._slow.append(_File(f"{folder}/pwm1", Field(c.HW_FAN_SPEED_RATIO, unit=(1, int(top)), most=1)))
-
-    def _is_plausible(self, file: _File) -> bool:
-        try:
-            file.field.value(self._files.read(file.path))
-        except (OSError, ValueError):
-            return False
-        return True
 
     def _counts_energy(self) -> bool:
         """Whether ``gpu_metrics`` has an energy counter. One that cannot be read at the moment may have."""
@@ -245,14 +168,6 @@ class SysfsGpu(Gpu):
             return True
         except ValueError:
             return False
-
-    def _autosuspend_delay(self) -> float:
-        """After how many seconds without a reading the system suspends the GPU, and a little more; 0: never."""
-        power = f"{self.folder}/power"
-        milliseconds = sysfs.read_text(self._files, f"{power}/autosuspend_delay_ms")
-        if sysfs.read_text(self._files, f"{power}/control") != "auto" or not re.fullmatch("[0-9]{1,5}", milliseconds):
-            return 0.0
-        return int(milliseconds) / 1000 + 1
 
     # -- readings
 
@@ -280,11 +195,11 @@ class SysfsGpu(Gpu):
             values[MEMORY_TOTAL] = total
         yield from self.points_with_fan({**values, **self._gpu_metrics()})
 
-    def _memory_total(self) -> bytes | None:
+    def _memory_total(self) -> object:
         """The size of the memory, which is read once; None if it cannot be read now."""
-        file = _File(f"{self.folder}/mem_info_vram_total", MEMORY_TOTAL)
-        if self._total is None and self._is_plausible(file):
-            self._total = self._files.read(file.path)
+        file = sysfs.File(f"{self.folder}/mem_info_vram_total", MEMORY_TOTAL)
+        if self._total is None:
+            self._total = file.read_plausible(self._files)
         return self._total
 
     def _gpu_metrics(self) -> Mapping[Field, object]:
@@ -303,38 +218,30 @@ class SysfsGpu(Gpu):
         if not self._is_open:
             return
         yield from self.points_with_fan({**self._read(self._slow), **self._error_counts()})
-        self.state = "degraded" if self._has_unretired_pages() else "ok"
+        is_degraded = bool(self._ras) and sysfs.has_unretired_pages(self._files, self.folder)
+        self.state = "degraded" if is_degraded else "ok"
 
     def _error_counts(self) -> Mapping[Field, object]:
-        counts: dict[Field, int] = {}
-        for name in self._ras:
-            is_memory = name == "umc_err_count"
+        """The errors by kind, summed over the blocks of the chip. One that cannot be read keeps its last counts."""
+        for path in self._ras:
+            name = f"hw.errors ({path.rpartition('/')[2]})"
             try:
-                text = self._files.read(f"{self.folder}/ras/{name}")
+                self._errors[path] = sysfs.error_counts(self._files, path)
+                self.unsupported.pop(name, None)
             except OSError as error:
-                self.unsupported[RAS[is_memory, "corrected"].series] = sysfs.describe(error)
-                continue
-            for kind, count in sysfs.error_counts(text):
-                field = RAS[is_memory, kind]
-                counts[field] = counts.get(field, 0) + count
-        return counts
+                self.unsupported[name] = sysfs.describe(error)
+        totals: dict[Field, int] = {}
+        for counts in self._errors.values():
+            for field, count in counts.items():
+                totals[field] = totals.get(field, 0) + count
+        return totals
 
-    def _has_unretired_pages(self) -> bool:
-        if not self._ras:
-            return False
-        try:
-            return sysfs.has_unretired_pages(self._files.read(f"{self.folder}/ras/gpu_vram_bad_pages"))
-        except OSError:
-            return False
-
-    def _read(self, files: Sequence[_File]) -> dict[Field, object]:
+    def _read(self, files: Sequence[sysfs.File]) -> dict[Field, object]:
         """The contents of files. The reasons for those that cannot be read are in :attr:`unsupported`."""
         values: dict[Field, object] = {}
-        for path, field, extract in files:
+        for file in files:
             try:
-                content = self._files.read(path)
+                values[file.field] = file.read(self._files)
             except OSError as error:
-                self.unsupported[field.series] = sysfs.describe(error)
-            else:
-                values[field] = content if extract is None else extract(content)
+                self.unsupported[file.field.series] = sysfs.describe(error)
         return values

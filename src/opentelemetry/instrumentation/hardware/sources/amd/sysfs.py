@@ -6,9 +6,20 @@ https://docs.kernel.org/gpu/amdgpu/thermal.html documents those of a card.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple
 
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.accelerators.fields import Field
+from opentelemetry.instrumentation.hardware.sources.amd import gpu_metrics
+from opentelemetry.instrumentation.hardware.sources.amd.fields import (
+    HWMON,
+    HWMON_SLOW,
+    POWER,
+    RAS,
+    SYSFS,
+    SYSFS_SLOW,
+)
 from opentelemetry.instrumentation.hardware.system.files import Files
 
 DRM: Final = "/sys/class/drm"
@@ -16,7 +27,10 @@ DRM: Final = "/sys/class/drm"
 _MODEL_NAMES: Final = ("/usr/share/libdrm/amdgpu.ids", "/opt/amdgpu/share/libdrm/amdgpu.ids")
 """Files with the names of models, of libdrm and of ROCm's copy of it."""
 
-_ERROR_KINDS: Final = {"ce": "corrected", "ue": "uncorrected", "de": "deferred"}
+_ERROR_KINDS: Final = {b"ce": "corrected", b"ue": "uncorrected", b"de": "deferred"}
+
+_MI300A: Final = frozenset({"74A0", "74A9"})
+"""Device numbers of chips with CPU and GPU that have the ``gpu_metrics`` of a discrete GPU."""
 
 
 class Card(NamedTuple):
@@ -73,12 +87,6 @@ def model_names(files: Files) -> dict[str, str]:
     return {}
 
 
-def hwmon_folder(files: Files, folder: str) -> str | None:
-    """The folder with a card's sensors."""
-    folders = (f"{folder}/hwmon/{name}" for name in sorted(list_names(files, f"{folder}/hwmon")))
-    return next((each for each in folders if read_text(files, f"{each}/name") == "amdgpu"), None)
-
-
 def read_text(files: Files, path: str) -> str:
     """Content of a file that is read once; empty if it cannot be read."""
     try:
@@ -100,7 +108,124 @@ def describe(error: OSError) -> str:
     return error.strerror or str(error)
 
 
-# -- files with more than one number
+# -- identity
+
+
+def facts(files: Files, card: Card, models: Mapping[str, str]) -> dict[str, str | int]:
+    """The attributes of ``hw.gpu.info`` that the files of a card have.
+
+    Args:
+        files: Reads the files.
+        card: The card.
+        models: See :func:`model_names`.
+    """
+    folder, device = card.folder, card.device
+    revision = (read_text(files, f"{folder}/revision") or "0x0").upper()[2:].zfill(2)
+    known = {
+        c.HW_VENDOR: "AMD",
+        c.HW_MODEL: fact(files, f"{folder}/product_name", ".{1,100}")
+        or models.get(f"{device}/{revision}", f"device 0x{device.lower()}"),
+        c.HW_SERIAL_NUMBER: fact(files, f"{folder}/serial_number", "(?!0+$|N/A$|unknown$)[0-9A-Za-z-]{1,64}"),
+        c.HW_FIRMWARE_VERSION: fact(files, f"{folder}/vbios_version", "[0-9A-Za-z._-]{1,64}"),
+        c.PCI_BDF: card.address,
+        c.GPU_TYPE: _gpu_type(files, card),
+    }
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def fact(files: Files, path: str, form: str) -> str | None:
+    """The content of a file if it has the form of a fact."""
+    text = read_text(files, path)
+    return text if text.isprintable() and re.fullmatch(form, text) else None
+
+
+def _gpu_type(files: Files, card: Card) -> str | None:
+    try:
+        form, _ = gpu_metrics.revision(files.read(f"{card.folder}/gpu_metrics"))
+    except (OSError, ValueError):
+        return None
+    return "integrated" if form > 1 or card.device in _MI300A else "discrete"
+
+
+# -- values
+
+
+class File(NamedTuple):
+    """A file with a value.
+
+    Attributes:
+        path: The file.
+        field: What the value is.
+        extract: Finds the value in the content.
+    """
+
+    path: str
+    field: Field
+    extract: Callable[[bytes], object] | None = None
+
+    def read(self, files: Files) -> object:
+        """Return the value."""
+        content = files.read(self.path)
+        return content if self.extract is None else self.extract(content)
+
+    def read_plausible(self, files: Files) -> object:
+        """Return the value; None if it cannot be read or is not plausible."""
+        try:
+            value = self.read(files)
+            self.field.value(value)
+        except (OSError, ValueError):
+            return None
+        return value
+
+
+def error_counts(files: Files, path: str) -> dict[Field, int]:
+    """The counts in a file of ``ras``, which has the errors of one block of the chip. Block UMC is the memory.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    found = re.findall(rb"^(ue|ce|de): ?([0-9]{1,18})$", files.read(path), re.MULTILINE)
+    return {RAS[path.endswith("/umc_err_count"), _ERROR_KINDS[kind]]: int(count) for kind, count in found}
+
+
+def find_files(files: Files, folder: str) -> tuple[list[File], list[File], list[str]]:
+    """The files of a card that are sampled, those that are read slowly, and those of ``ras``.
+
+    Raises:
+        OSError: The card is gone.
+    """
+    present = frozenset(files.names(folder))
+    often = [File(f"{folder}/{name}", field) for name, field in SYSFS.items() if name in present]
+    slow = [
+        File(f"{folder}/{name}", field, highest_clock if name.startswith("pp_dpm") else None)
+        for name, field in SYSFS_SLOW.items()
+        if name in present
+    ]
+    folders = (f"{folder}/hwmon/{name}" for name in sorted(list_names(files, f"{folder}/hwmon")))
+    hwmon = next((each for each in folders if read_text(files, f"{each}/name") == "amdgpu"), None)
+    if hwmon is not None:
+        _find_sensors(files, hwmon, often, slow)
+    ras = list_names(files, f"{folder}/ras") if "ras" in present else ()
+    errors = [f"{folder}/ras/{name}" for name in sorted(ras) if name.endswith("_err_count")]
+    return often, slow, errors
+
+
+def _find_sensors(files: Files, folder: str, often: list[File], slow: list[File]) -> None:
+    """Add the files of the sensors, which have labels."""
+    present = sorted(list_names(files, folder))
+    labels = {name: read_text(files, f"{folder}/{name}") for name in present if "_label" in name}
+    for name in present:
+        sensor, _, kind = name.partition("_")
+        labelled = f"{labels.get(f'{sensor}_label')}_{kind}"
+        for table, found in ((HWMON, often), (HWMON_SLOW, slow)):
+            field = table.get(labelled) or table.get(name)
+            if field is not None:
+                found.append(File(f"{folder}/{name}", field))
+    power = [File(f"{folder}/{name}", POWER) for name in ("power1_average", "power1_input") if name in present]
+    often += ([file for file in power if file.read_plausible(files) is not None] or power)[:1]
+    top = read_text(files, f"{folder}/pwm1_max") if "pwm1_max" in present else "255"
+    if "pwm1" in present and top.isdecimal() and 0 < int(top) < 1 << 16:
+        slow.append(File(f"{folder}/pwm1", Field(c.HW_FAN_SPEED_RATIO, unit=(1, int(top)), most=1)))
 
 
 def highest_clock(text: bytes) -> int:
@@ -109,12 +234,18 @@ def highest_clock(text: bytes) -> int:
     return max(map(int, levels), default=0)
 
 
-def error_counts(text: bytes) -> Iterator[tuple[str, int]]:
-    """The counts in a file of ``ras``: ``corrected``, ``uncorrected`` or ``deferred``, and the number of errors."""
-    for kind, count in re.findall(rb"^(ue|ce|de): ?([0-9]{1,18})$", text, re.MULTILINE):
-        yield _ERROR_KINDS[kind.decode()], int(count)
-
-
-def has_unretired_pages(text: bytes) -> bool:
+def has_unretired_pages(files: Files, folder: str) -> bool:
     """Whether ``gpu_vram_bad_pages`` lists a page that is still to be retired (P) or could not be retired (F)."""
-    return re.search(rb": [PF]\s*$", text, re.MULTILINE) is not None
+    try:
+        pages = files.read(f"{folder}/ras/gpu_vram_bad_pages")
+    except OSError:
+        return False
+    return re.search(rb": [PF]\s*$", pages, re.MULTILINE) is not None
+
+
+def autosuspend_delay(files: Files, folder: str) -> float:
+    """Seconds without a reading after which the system suspends a card, and a little more; 0 if it never does."""
+    milliseconds = read_text(files, f"{folder}/power/autosuspend_delay_ms")
+    if read_text(files, f"{folder}/power/control") != "auto" or not re.fullmatch("[0-9]{1,5}", milliseconds):
+        return 0.0
+    return int(milliseconds) / 1000 + 1
