@@ -239,6 +239,23 @@ def test_doctor_reports_gpu_models_and_why_metrics_are_missing(tmp_path: Path) -
     assert any(line.startswith("  note   nvidia           hw.gpu.utilization (sm") for line in lines)
 
 
+@pytest.mark.parametrize(
+    ("env", "package"),
+    [
+        ({}, "opentelemetry-exporter-otlp-proto-grpc"),
+        ({"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}, "opentelemetry-exporter-otlp-proto-http"),
+        ({"OTEL_METRICS_EXPORTER": "otlp_proto_http"}, "opentelemetry-exporter-otlp-proto-http"),
+        ({"OTEL_METRICS_EXPORTER": "prometheus"}, "opentelemetry-exporter-prometheus"),
+    ],
+)
+def test_missing_exporter_is_named_with_its_package(
+    monkeypatch: pytest.MonkeyPatch, env: dict[str, str], package: str
+) -> None:
+    monkeypatch.setattr(delivery, "entry_points", lambda **chosen: [])
+    (found,) = delivery.export(env)
+    assert (found.state, found.subject, found.fix) == ("wrong", "exporter", f"pip install {package}")
+
+
 def test_missing_distro_and_entry_point_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery, "entry_points", lambda **chosen: [])
     findings = list(delivery.zero_code({}))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import itertools
 import os
 import re
 import threading
@@ -111,13 +110,8 @@ class Free:
             help="memory that may be in use: 500M or 500MiB (powers of 1024), 500MB (powers of 1000), or a share "
             "such as 5%%; default: 5%%, which allows for a desktop",
         )
-        parser.add_argument(
-            "--max-utilization",
-            metavar="PERCENT",
-            type=_percent,
-            default="5",
-            help="utilization that is still idle; default: 5",
-        )
+        text = "utilization that is still idle; default: 5"
+        parser.add_argument("--max-utilization", metavar="PERCENT", type=_percent, default="5", help=text)
 
     def run(self, arguments: argparse.Namespace) -> int:
         """Print their UUIDs.
@@ -232,7 +226,8 @@ def _gpus(source: Nvidia, points: Sequence[Point]) -> list[_Gpu]:
         raise Mistake(shown.doubt, 1)
     gpus = [
         _gpu(name, id, trouble, points)
-        for name, id, trouble in itertools.chain.from_iterable(map(_usable, found))  # noqa: A001
+        for device in found
+        for name, id, trouble in _usable(device)  # noqa: A001
         if id in shown.ids and id in source.selection
     ]
     if not found:
