@@ -32,8 +32,8 @@ IDENTITY = (
 
 _HIDDEN = frozenset({c.FILESYSTEM_TYPE, c.HW_TYPE, c.HW_PARENT, c.SERVER_ADDRESS, c.SERVER_PORT})
 
-_FACTS = (c.HW_MODEL, c.GPU_TYPE, c.HW_DRIVER_VERSION, c.PCI_BDF)
-"""What is shown of ``hw.gpu.info`` and ``hw.npu.info``."""
+_FACTS = ((c.HW_MODEL, ""), (c.GPU_TYPE, ""), (c.HW_DRIVER_VERSION, "driver "), (c.PCI_BDF, "PCI "))
+"""What is shown of ``hw.gpu.info`` and ``hw.npu.info``: attributes, and words before their values."""
 
 _GAP = "  "
 
@@ -94,7 +94,8 @@ def _rows(view: View) -> Iterator[_Row]:
                 text = str(attributes[c.HW_STATE])
                 shown = {key: word for key, word in attributes.items() if key != c.HW_STATE}
             elif metric in (c.HW_GPU_INFO, c.HW_NPU_INFO):
-                text = ", ".join(str(attributes[key]) for key in _FACTS if key in attributes)
+                facts = _FACTS if metric is c.HW_NPU_INFO else _FACTS[1:]  # the summary has the model of a GPU
+                text = ", ".join(f"{word}{attributes[key]}" for key, word in facts if key in attributes)
                 shown = {key: word for key, word in attributes.items() if key in IDENTITY}
             else:
                 rate = view.rates.get(Series(metric, attributes))
