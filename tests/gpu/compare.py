@@ -1,6 +1,6 @@
 """Two readers' numbers of the same GPU, side by side: ours, and what nvidia-smi prints.
 
-A reader's numbers are by ``hw.id`` and quantity, in base units, as :data:`~..devices.QUANTITIES` has them.
+A reader's numbers are by ``hw.id`` and name of :data:`FIELDS`, in base units.
 """
 
 from __future__ import annotations
@@ -10,22 +10,38 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from opentelemetry.instrumentation.hardware import catalog as c
-from opentelemetry.instrumentation.hardware.accelerators.fields import QUANTITIES
-from opentelemetry.instrumentation.hardware.model import Point
+from opentelemetry.instrumentation.hardware.accelerators import fields as f
+from opentelemetry.instrumentation.hardware.model import Point, Series
 
 Numbers: TypeAlias = "dict[str, dict[str, float]]"
 
-_WHOSE = (c.HW_ID, c.HW_NAME, c.HW_TYPE, c.HW_PARENT)
+_IDENTITY = (c.HW_ID, c.HW_NAME, c.HW_TYPE, c.HW_PARENT)
 
-_QUANTITY = {(rows[0].metric, frozenset(rows[0].attributes.items())): name for name, rows in QUANTITIES.items()}
+FIELDS: Mapping[str, f.Field] = {
+    **{
+        f"utilization.{task}": f.utilization(task)
+        for task in ("general", "memory", "encoder", "decoder", "jpeg", "ofa")
+    },
+    "memory.total": f.memory_total(),
+    "memory.used": f.memory_used(),
+    **{f"temperature.{sensor}": f.temperature(sensor) for sensor in ("gpu", "memory")},
+    "power": f.power(),
+    **{f"power.limit.{limit}": f.power_limit(limit) for limit in ("enforced", "default", "max")},
+    **{f"frequency.{domain}": f.frequency(domain) for domain in ("graphics", "sm", "memory", "video")},
+    **{f"frequency.limit.{domain}": f.frequency_limit(domain) for domain in ("graphics", "sm", "memory")},
+    "performance_state": f.Field(c.HW_GPU_PERFORMANCE_STATE),
+    **{f"errors.{kind}": f.errors(kind) for kind in ("corrected", "uncorrected")},
+}
+
+_NAMES = {field.series: name for name, field in FIELDS.items()}
 
 
 def numbers(points: Iterable[Point]) -> Numbers:
-    """What points say of devices; without what is a rate or a share still to be taken."""
+    """The values of points, without rates."""
     found: Numbers = {}
     for series, value in points:
-        beside = frozenset((name, word) for name, word in series.attributes.items() if name not in _WHOSE)
-        quantity = _QUANTITY.get((series.metric, beside))
+        attributes = {name: word for name, word in series.attributes.items() if name not in _IDENTITY}
+        quantity = _NAMES.get(Series(series.metric, attributes))
         if quantity is not None and isinstance(value, (int, float)):
             found.setdefault(str(series.attributes[c.HW_ID]), {})[quantity] = value
     return found

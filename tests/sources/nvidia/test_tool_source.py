@@ -108,3 +108,19 @@ def test_nvml_off_and_nvidia_smi_off_is_unavailable() -> None:
         opened("nvidia", drivers, nvml="off", nvidia_smi="off"),
     ):
         pass
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *Nvidia.signs,
+        "/proc/driver/nvidia/params",
+        "/dev/dxg",
+        "/sys/module/nvgpu",
+        "/usr/lib/wsl/lib/libnvidia-ml.so.1",
+    ],
+)
+def test_each_sign_of_a_driver_is_enough_to_try_it(path: str) -> None:
+    config = Config.read({}, {})
+    assert Nvidia.is_expected(config, {}, path.__eq__, lambda folder: ())
+    assert not Nvidia.is_expected(config, {}, "/dev/nvidia0".__eq__, lambda folder: ())

@@ -22,7 +22,6 @@ from math import inf
 from typing import Any, Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
-from opentelemetry.instrumentation.hardware.accelerators.quantities import *  # noqa: F403 - until all are ported
 from opentelemetry.instrumentation.hardware.drivers.number import number
 from opentelemetry.instrumentation.hardware.model import NONE, Attributes, Kind, Metric, Number, Rate, Series
 

@@ -27,6 +27,9 @@ class Nvidia(AcceleratorSource):
     signs = (
         "/sys/module/nvidia/initstate",
         "/proc/driver/nvidia/version",
+        "/proc/driver/nvidia/params",  # all that gVisor has
+        "/sys/module/nvgpu",  # Jetson, which has no PCI device
+        "/dev/dxg",  # a container in WSL
         "/usr/lib/wsl/lib/libnvidia-ml.so.1",
         "C:\\Windows\\System32\\nvml.dll",
     )
