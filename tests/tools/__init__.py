@@ -40,6 +40,7 @@ PACKAGES = {
     "promtool": "prometheus",
     "prometheus-node-exporter": "prometheus-node-exporter",
     "rocm-smi": "rocm-smi",
+    "sensors": "lm-sensors",
 }
 
 

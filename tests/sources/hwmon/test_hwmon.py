@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from errno import EIO
 from itertools import chain
 from pathlib import Path
-from shutil import which
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from tests import children
 from tests.sources import sensors
 from tests.sources.reading import all_of, often, opened
 from tests.sources.tree import Fabricated, Tree
+from tests.tools import need, program
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Unavailable
@@ -45,9 +45,10 @@ ZONES = {"grace": {41.5}, "jetson": {48.281, 46.0}}
 """By machine, the temperatures of thermal zones, which lm-sensors does not read."""
 
 
-@pytest.mark.skipif(not which("sensors"), reason="lm-sensors is not installed")
 @pytest.mark.parametrize("machine", ["intel", "epyc", "grace", "raspberry", "jetson"])
 def test_every_sensor_is_reported_as_lm_sensors_reads_it(machine: str) -> None:
+    need(lambda: program("sensors"))
+
     def run(*command: str) -> str:
         outcome = children.run(children.command("sensors_machine", machine, *command))
         if outcome.returncode == 77:
