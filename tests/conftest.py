@@ -22,7 +22,7 @@ PORTABLE = (
     "pipeline/test_collector.py",
     "accelerators/test_selection.py",
     "test_settings.py",
-    "pipeline/test_cycle.py",
+    "pipeline/test_counters.py",
     "accelerators/test_fields.py",
     "test_model.py",
     "pipeline/test_runner.py",
