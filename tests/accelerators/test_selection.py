@@ -260,7 +260,7 @@ def by_amd_smi_without_addresses() -> Equipped:
     story = by_amd_smi(7)(0)
     assert isinstance(story, Equipped)
     assert story.tree is not None
-    story.tools["amd-smi"].said = {**story.tools["amd-smi"].said, "static": b"[]"}
+    story.tools["amd-smi"].outputs = {**story.tools["amd-smi"].outputs, "static": b"[]"}
     story.tree.files |= amdsysfs.topology(CARDS)
     return story
 

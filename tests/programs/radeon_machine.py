@@ -69,7 +69,7 @@ def opened(**settings: object) -> Iterator[Source]:
         source.close()
 
 
-def said(source: Source) -> dict[str, Any]:
+def reading(source: Source) -> dict[str, Any]:
     """One reading: values by series, and remarks on what is missing."""
     points = {
         f"{series.metric.name}{sorted(series.attributes.items())}": value
@@ -78,7 +78,7 @@ def said(source: Source) -> dict[str, Any]:
     return {"points": points, "missing": source.unsupported}
 
 
-def tool() -> Any:
+def printed() -> Any:
     line = ["rocm-smi", "-a", "--showmeminfo", "vram", "--json"]
     return json.loads(subprocess.run(line, capture_output=True, check=False).stdout)
 
@@ -86,13 +86,13 @@ def tool() -> Any:
 def agree() -> Any:
     """The files, the tool, and AMD's own reading of the same files."""
     amdsysfs.write(amdsysfs.machine([SECOND, FIRST]))
-    with opened() as files, opened(amdgpu="off") as listing:
-        said(files)  # limits are known from then on
+    with opened() as files, opened(amdgpu="off") as tool:
+        reading(files)  # limits are known from then on
         return {
-            "tool": tool(),
-            "files": said(files),
-            "listing": said(listing),
-            "pace": [files.min_interval, listing.min_interval],
+            "printed": printed(),
+            "files": reading(files),
+            "tool": reading(tool),
+            "intervals": [files.min_interval, tool.min_interval],
         }
 
 
@@ -114,21 +114,21 @@ def unreadable() -> Any:
     for name in ("mem_info_vram_used", "gpu_busy_percent", "hwmon/hwmon4/power1_average", "hwmon/hwmon4/temp1_input"):
         del files[f"{SECOND.folder}/{name}"]
     amdsysfs.write(files)
-    with opened() as read, opened(amdgpu="off") as listing:
-        return {"tool": tool(), "files": said(read), "listing": said(listing)}
+    with opened() as read, opened(amdgpu="off") as tool:
+        return {"printed": printed(), "files": reading(read), "tool": reading(tool)}
 
 
 def vanishing() -> Any:
     """A card is removed, and comes back."""
     amdsysfs.write(amdsysfs.machine([FIRST, SECOND]))
     with opened() as source:
-        before = said(source)
+        before = reading(source)
         os.remove("/sys/class/drm/card1")
         for folder in Path("/sys/class/devices").rglob("card1"):
             shutil.rmtree(folder)
-        gone = said(source)
+        gone = reading(source)
         amdsysfs.write(SECOND.files())
-        return {"before": before, "gone": gone, "back": said(source)}
+        return {"before": before, "gone": gone, "back": reading(source)}
 
 
 def asleep() -> Any:
@@ -141,11 +141,11 @@ def asleep() -> Any:
             path.unlink()
             os.mkfifo(path)
     with opened() as source:
-        sleeping = said(source)
+        sleeping = reading(source)
         for path in [each for each in folder.rglob("*") if each.is_fifo()]:
             path.unlink()
         amdsysfs.write(SECOND.files())
-        return {"asleep": sleeping, "awake": said(source)}
+        return {"asleep": sleeping, "awake": reading(source)}
 
 
 def aborting() -> Any:
@@ -153,7 +153,7 @@ def aborting() -> Any:
     files = amdsysfs.machine([FIRST])
     amdsysfs.write({name: text for name, text in files.items() if "io_links" not in name})
     with opened() as source:
-        read = said(source)
+        read = reading(source)
     try:
         with opened(amdgpu="off"):
             return {"files": read, "error": None}

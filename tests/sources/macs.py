@@ -14,8 +14,8 @@ from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, O
 from opentelemetry.instrumentation.hardware.model import Unavailable
 
 
-class Running(Speaking):
-    """macmon, of some version."""
+class FakeMacmon(Speaking):
+    """A version of macmon."""
 
     def __init__(self, version: str, lines: list[bytes] | Exception) -> None:
         super().__init__(lines)
@@ -30,39 +30,39 @@ class Running(Speaking):
         assert arguments == ["pipe", "-i", "5000", *(["--soc-info"] if chip else [])]
 
 
-class Printing:
-    """A tool that prints once, if its arguments are right."""
+class FakeTool:
+    """A tool that prints its output if its arguments are right."""
 
-    def __init__(self, arguments: list[str], said: bytes) -> None:
+    def __init__(self, arguments: list[str], output: bytes) -> None:
         self.arguments = arguments
-        self.said = said
+        self.output = output
 
     def run(self, arguments: list[str], seconds: float) -> Output:
-        return Output(0, self.said) if arguments == self.arguments else Output(64, b"", b"usage: ...\n")
+        return Output(0, self.output) if arguments == self.arguments else Output(64, b"", b"usage: ...\n")
 
 
 class Mac(Fabricated):
-    """Drivers of a Mac that has these tools."""
+    """The drivers of a Mac with some tools."""
 
-    def __init__(self, system: str = "Darwin", **tools: Running | Printing) -> None:
+    def __init__(self, system: str = "Darwin", **tools: FakeMacmon | FakeTool) -> None:
         super().__init__(None, {"platform": {"system": system}})
         self.tools = tools
 
     def command(self, tool: Tool) -> Command:
         if tool.name not in self.tools:
             raise Unavailable(f"{tool.name} is not installed", tool.fix)
-        return cast(Command, Now(self, tool.name))
+        return cast(Command, CurrentTool(self, tool.name))
 
     def stream(self, tool: Tool) -> StreamingCommand:
-        return cast(StreamingCommand, Now(self, tool.name))
+        return cast(StreamingCommand, CurrentTool(self, tool.name))
 
     def become(self, other: Fabricated) -> None:
         super().become(other)
         self.tools = cast(Mac, other).tools
 
 
-class Now:
-    """A tool of a Mac, as it is at this tick."""
+class CurrentTool:
+    """A tool of a Mac as it is at the current tick."""
 
     def __init__(self, mac: Mac, name: str) -> None:
         self._mac = mac
@@ -95,7 +95,7 @@ SENSORS = {
 
 
 def second_generation(tick: int) -> Mapping[str, Any]:
-    """An M2 Pro with two temperature sensors; the power of the whole chip, at the last tick also that of the GPU."""
+    """An M2 Pro with two temperature sensors; it reports the power of the machine, at the last tick also of the GPU."""
     return {
         **SENSORS,
         "m2Gpu1": (48.5, 61.0, 70.25)[tick],
@@ -171,12 +171,12 @@ def _soc(chip: str) -> dict[str, Any]:
     return {"soc": {"mac_model": "Mac15,6", "chip_name": chip, "memory_gb": 32, "gpu_cores": 18}}
 
 
-def macmon(version: str, says: Callable[[int, int], Mapping[str, Any]]) -> Callable[[int], Mac]:
-    """A Mac with macmon, which prints two lines per tick, but one at the first."""
+def macmon(version: str, document: Callable[[int, int], Mapping[str, Any]]) -> Callable[[int], Mac]:
+    """A Mac with macmon, which prints one line at the first tick and two at the others."""
 
     def story(tick: int) -> Mac:
-        lines = [json.dumps(says(tick, line)).encode() for line in ((0, 1) if tick else (0,))]
-        return Mac(macmon=Running(version, lines))
+        lines = [json.dumps(document(tick, line)).encode() for line in ((0, 1) if tick else (0,))]
+        return Mac(macmon=FakeMacmon(version, lines))
 
     return story
 
@@ -195,7 +195,7 @@ MACMONS: dict[str, Callable[[int, int], dict[str, Any]]] = {
         _rest(tick, line) | {"gpu_ram_power": 0.0} | FANS | _named(tick) | _pairs(tick) | _soc("Apple M4 Max") | STAMP
     ),
 }
-"""By version, the document of a tick and line. (0.8.1 and later print the old names too; those are not read.)"""
+"""By version, the document of a tick and line. 0.8.1 and later print the old keys too, which are not read."""
 
 
 # -- ioreg
@@ -225,8 +225,8 @@ def accelerator(kind: str, model: str, statistics: Mapping[str, int]) -> str:
 IOREG = ["-a", "-r", "-d", "1", "-w", "0", "-c", "IOAccelerator"]
 
 
-def registry(kind: str, model: str, says: Callable[[int], Mapping[str, int]]) -> Callable[[int], Mac]:
-    return lambda tick: Mac(ioreg=Printing(IOREG, plist(accelerator(kind, model, says(tick)))))
+def registry(kind: str, model: str, document: Callable[[int], Mapping[str, int]]) -> Callable[[int], Mac]:
+    return lambda tick: Mac(ioreg=FakeTool(IOREG, plist(accelerator(kind, model, document(tick)))))
 
 
 def agx(tick: int) -> Mapping[str, int]:
@@ -246,45 +246,47 @@ def intel(tick: int) -> Mapping[str, int]:
 
 
 def broken(tick: int) -> Mac:
-    """A macmon that does not know this chip; ioreg works."""
+    """A macmon that does not support this chip; ioreg works."""
     sentence = "macmon exited: thread 'main' panicked at src/sources.rs: no such voltage-states5-sram"
     ended = ChildProcessError(sentence)
     return Mac(
-        macmon=Running("0.6.1", ended),
-        ioreg=Printing(IOREG, plist(accelerator("AGXAcceleratorG17P", "Apple M5", agx(tick)))),
+        macmon=FakeMacmon("0.6.1", ended),
+        ioreg=FakeTool(IOREG, plist(accelerator("AGXAcceleratorG17P", "Apple M5", agx(tick)))),
     )
 
 
-def stats(arguments: list[str], says: Callable[[int], Mapping[str, Any]]) -> Callable[[int], Mac]:
-    return lambda tick: Mac(apple_gpu_stats=Printing(arguments, json.dumps(says(tick)).encode() + b"\n"))
+def stats(arguments: list[str], document: Callable[[int], Mapping[str, Any]]) -> Callable[[int], Mac]:
+    return lambda tick: Mac(apple_gpu_stats=FakeTool(arguments, json.dumps(document(tick)).encode() + b"\n"))
 
 
 def elsewhere(tick: int) -> Mac:
-    """Linux, with a tool that is called ioreg."""
-    return Mac("Linux", ioreg=Printing(IOREG, b""))
+    """A Linux machine with a program named ioreg."""
+    return Mac("Linux", ioreg=FakeTool(IOREG, b""))
 
 
 def placed(tick: int) -> Mac:
-    """A machine that is not known to be a Mac, where the settings name a tool."""
-    return Mac("Linux", ioreg=Printing(IOREG, plist(accelerator("AGXAcceleratorG13X", "Apple M1 Pro", agx(tick)))))
+    """A machine that is not a Mac, with the path of a tool in the settings."""
+    return Mac("Linux", ioreg=FakeTool(IOREG, plist(accelerator("AGXAcceleratorG13X", "Apple M1 Pro", agx(tick)))))
 
 
 MACS = (
     Story("apple", "stats-1", "made up: apple_gpu_stats of wandb 0.16 on an M1", stats(["--json"], first_generation)),
     Story("apple", "stats-2", "made up: apple_gpu_stats of wandb 0.17 on an M2 Pro", stats([], second_generation)),
     *(
-        Story("apple", f"macmon-{version}", f"made up: macmon {version}", macmon(version, says))
-        for version, says in MACMONS.items()
+        Story("apple", f"macmon-{version}", f"made up: macmon {version}", macmon(version, document))
+        for version, document in MACMONS.items()
     ),
     Story("apple", "ioreg", "made up: a Mac without tools", registry("AGXAcceleratorG13X", "Apple M1 Pro", agx)),
-    Story("apple", "ioreg-intel", "made up: a Mac of Intel's time", registry("IntelAccelerator", "Intel Iris", intel)),
+    Story(
+        "apple", "ioreg-intel", "made up: a Mac with an Intel GPU", registry("IntelAccelerator", "Intel Iris", intel)
+    ),
     Story("apple", "macmon-broken", "made up: an M5 with an older macmon", broken),
-    Story("apple", "no-mac", "made up: no Mac", elsewhere),
+    Story("apple", "no-mac", "made up: not a Mac", elsewhere),
     Story("apple", "placed", "made up: ioreg by its path", placed, settings=SPARSE | {"ioreg": "/made/up/ioreg"}),
     Story(
         "apple",
         "off",
-        "made up: a Mac whose tools are switched off",
+        "made up: a Mac with all tools switched off",
         registry("AGXAcceleratorG13X", "Apple M1 Pro", agx),
         settings=SPARSE | {"ioreg": "off", "macmon": "off", "apple_gpu_stats": "off"},
     ),

@@ -24,32 +24,25 @@ HOST = {"/proc/{pid}/ns/pid": "pid:[4026531836]"}
 CONTAINER = {"/proc/{pid}/ns/pid": "pid:[4026533001]"}
 
 
-class Linked(Tree):
-    """A kernel whose links have the content of the file of that name as their target."""
+class FakeTool:
+    """A tool: its output by its first argument. An exception is raised."""
 
-    def link(self, path: str) -> str:
-        return self.read(path).decode()
-
-
-class Printing:
-    """A tool: its output by its first argument; an exception is raised."""
-
-    def __init__(self, said: Mapping[str, bytes | Exception]) -> None:
-        self.said = said
+    def __init__(self, outputs: Mapping[str, bytes | Exception]) -> None:
+        self.outputs = outputs
 
     def run(self, arguments: list[str], seconds: float) -> Output:
-        said = self.said[arguments[0]]
-        if isinstance(said, Exception):
-            raise said
-        return Output(0, said, b"")
+        output = self.outputs[arguments[0]]
+        if isinstance(output, Exception):
+            raise output
+        return Output(0, output, b"")
 
 
 class Equipped(Fabricated):
-    """Drivers of a made-up machine with AMD's tools."""
+    """The drivers of a made-up machine with AMD's tools."""
 
     def __init__(self, files: Files, tools: Mapping[str, Mapping[str, bytes | Exception]] | None = None) -> None:
-        super().__init__(Linked({**HOST, **alone(), **files}, up=1000.0))
-        self.tools = {name: Printing(said) for name, said in (tools or {}).items()}
+        super().__init__(Tree({**HOST, **alone(), **files}, up=1000.0))
+        self.tools = {name: FakeTool(outputs) for name, outputs in (tools or {}).items()}
 
     def command(self, tool: Tool) -> Command:
         if tool.name not in self.tools:
@@ -59,8 +52,8 @@ class Equipped(Fabricated):
     def become(self, other: Fabricated) -> None:
         super().become(other)
         assert isinstance(other, Equipped)
-        for name, printing in other.tools.items():
-            self.tools[name].said = printing.said
+        for name, tool in other.tools.items():
+            self.tools[name].outputs = tool.outputs
 
 
 def alone() -> Files:
@@ -127,7 +120,7 @@ def mi300x(tick: int) -> Fabricated:
 
 
 def mi210(tick: int) -> Fabricated:
-    """Three MI210: one is being reset at the second tick, one is lost at the third.
+    """Three MI210: one is being reset at the second tick, one is gone at the third.
 
     On Aldebaran the driver fills in no activity of the video engines.
     """
@@ -284,8 +277,8 @@ def by_rocm_smi(version: str) -> Any:
         document = rocm(version, tick)
         if tick == 2:  # the driver lost them
             document = {"system": document["system"]}
-        said = (warning if tick < 2 else b"WARNING: No AMD GPUs specified\n") + json.dumps(document).encode() + b"\n"
-        return Equipped(amdsysfs.module(), {"rocm-smi": {"-a": said}})
+        printed = (warning if tick < 2 else b"WARNING: No AMD GPUs specified\n") + json.dumps(document).encode() + b"\n"
+        return Equipped(amdsysfs.module(), {"rocm-smi": {"-a": printed}})
 
     return story
 
@@ -366,7 +359,7 @@ BY_TOOL = SPARSE | {"amdgpu": "off"}
 
 RADEONS = (
     Story("amd", "mi300x", "made up: two MI300X at work", mi300x, pid=STRANGER),
-    Story("amd", "mi210", "made up: three MI210, one is reset and one goes", mi210, pid=STRANGER),
+    Story("amd", "mi210", "made up: three MI210, one is reset and one is removed", mi210, pid=STRANGER),
     Story("amd", "laptop", "made up: two Radeon, one sleeps, in a container", laptop, pid=STRANGER),
     Story("amd", "hidden", "made up: a container whose program computes", hidden, pid=STRANGER),
     Story("amd", "none", "made up: a GPU of another vendor", none, pid=STRANGER),

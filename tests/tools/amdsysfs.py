@@ -19,7 +19,7 @@ KFD = "/sys/class/kfd/kfd"
 
 @dataclass(frozen=True)
 class Gpu:
-    """One card; ``None`` is a file that it does not have."""
+    """One card; ``None`` stands for a missing file."""
 
     number: int = 0
     bdf: str = "0000:63:00.0"
@@ -131,8 +131,8 @@ class Gpu:
             "pwm1": _line(self.pwm),
             "pwm1_max": None if self.pwm is None else "255\n",
         }
-        files: Files = {f"{folder}/{name}": said for name, said in found.items() if said is not None}
-        return files | {f"{self.monitor}/{name}": said for name, said in sensors.items() if said is not None}
+        files: Files = {f"{folder}/{name}": content for name, content in found.items() if content is not None}
+        return files | {f"{self.monitor}/{name}": text for name, text in sensors.items() if text is not None}
 
 
 def _line(number: int | None) -> str | None:
@@ -148,7 +148,7 @@ def table(
     status: int | None = None,
     hbm: Sequence[int] = (),
 ) -> bytes:
-    """``gpu_metrics`` of revision 1.3 (Navi 2x, MI200) or 1.6 (MI300); what is not given is all ones: not available."""
+    """``gpu_metrics`` of revision 1.3 (Navi 2x, MI200) or 1.6 (MI300); fields that are not given are not available."""
     made = bytearray(b"\xff" * {3: 120, 6: 1664}[content])
     struct.pack_into("<HBB", made, 0, len(made), 1, content)
     struct.pack_into("<Q", made, {3: 24, 6: 16}[content], energy)
@@ -166,7 +166,7 @@ def table(
 
 
 def module() -> Files:
-    """The driver, loaded."""
+    """The files of the loaded driver."""
     return {"/sys/module/amdgpu/initstate": "live\n", "/sys/module/amdgpu/version": "6.3.6\n"}
 
 
@@ -232,21 +232,21 @@ def machine(gpus: Sequence[Gpu]) -> Files:
 def write(files: Files, root: Path = Path("/")) -> None:
     """Write the files below a root folder; cards are links to folders named by PCI address, as in real sysfs."""
     for gpu in {name.split("/")[4] for name in files if name.startswith(f"{DRM}/card")}:
-        said = files[f"{DRM}/{gpu}/device/uevent"]
-        bdf = str(said).partition("PCI_SLOT_NAME=")[2].strip()
+        uevent = files[f"{DRM}/{gpu}/device/uevent"]
+        bdf = str(uevent).partition("PCI_SLOT_NAME=")[2].strip()
         link = root / f"{DRM}/{gpu}".lstrip("/")
         real = root / f"sys/class/devices/pci0000:00/{bdf}/drm/{gpu}"
         real.mkdir(parents=True, exist_ok=True)
         link.parent.mkdir(parents=True, exist_ok=True)
         if not link.exists():
             os.symlink(f"../devices/pci0000:00/{bdf}/drm/{gpu}", link)
-    for name, said in files.items():
+    for name, content in files.items():
         path = root / name.lstrip("/")
         if name.endswith("/"):
             path.mkdir(parents=True, exist_ok=True)
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
-        if isinstance(said, OSError):
+        if isinstance(content, OSError):
             path.unlink(missing_ok=True)
         else:
-            path.write_bytes(said if isinstance(said, bytes) else said.encode())
+            path.write_bytes(content if isinstance(content, bytes) else content.encode())

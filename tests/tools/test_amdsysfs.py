@@ -1,4 +1,4 @@
-"""rocm-smi and our readings of sysfs and of rocm-smi agree on one machine, whose /sys is made up of real files."""
+"""A fabricated /sys of real files: what the source reads there, what rocm-smi prints, and that both agree."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ def scene(name: str) -> Any:
     return children.scene("radeon_machine", name)
 
 
-def value(points: dict[str, Any], row: str, device: str, **more: str) -> Any:
+def value(points: dict[str, Any], metric: str, device: str, **attributes: str) -> Any:
     """The value of the one series of a device with these attribute values, or None."""
-    wanted = [f"('hw.id', '{device}')", *(f"'{word}')" for word in more.values())]
-    found = [each for name, each in points.items() if name.startswith(f"{row}[") and all(w in name for w in wanted)]
-    assert len(found) <= 1, (row, device, more, found)
+    wanted = [f"('hw.id', '{device}')", *(f"'{word}')" for word in attributes.values())]
+    found = [each for name, each in points.items() if name.startswith(f"{metric}[") and all(w in name for w in wanted)]
+    assert len(found) <= 1, (metric, device, attributes, found)
     return found[0] if found else None
 
 
-TOLD: list[tuple[str, str, dict[str, str], float]] = [
+COMPARED: list[tuple[str, str, dict[str, str], float]] = [
     ("GPU use (%)", "hw.gpu.utilization", {"task": "general"}, 0.01),
     ("GPU memory use (%)", "hw.gpu.utilization", {"task": "memory"}, 0.01),
     ("Temperature (Sensor edge) (C)", "hw.temperature", {"at": "edge"}, 1),
@@ -43,7 +43,7 @@ TOLD: list[tuple[str, str, dict[str, str], float]] = [
     ("VRAM Total Used Memory (B)", "hw.gpu.memory.usage", {}, 1),
     ("Energy counter", "hw.energy", {}, 2**-16),
 ]
-"""The key of rocm-smi, our metric, its attributes, and the tool's unit in ours. ROCm 6 renamed some keys."""
+"""Key of rocm-smi, metric, attributes, and factor from the tool's unit to ours. ROCm 6 renamed some keys."""
 
 
 @pytest.fixture(scope="module")
@@ -51,52 +51,52 @@ def agreed() -> Any:
     return scene("agree")
 
 
-@pytest.mark.parametrize("way", ["files", "listing"])
+@pytest.mark.parametrize("driver", ["files", "tool"])
 @pytest.mark.parametrize(("device", "card"), [(FIRST, "0000:63:00.0"), (SECOND, "0000:C9:00.0")])
-def test_metrics_agree_with_rocm_smi(agreed: Any, way: str, device: str, card: str) -> None:
-    theirs = next(each for each in agreed["tool"].values() if each.get("PCI Bus") == card)
+def test_metrics_agree_with_rocm_smi(agreed: Any, driver: str, device: str, card: str) -> None:
+    theirs = next(each for each in agreed["printed"].values() if each.get("PCI Bus") == card)
     compared = 0
-    for key, row, more, unit in TOLD:
+    for key, metric, attributes, unit in COMPARED:
         if key in theirs:
-            ours = value(agreed[way]["points"], row, device, **more)
-            if way == "listing" and ours is None and key == "Energy counter":
+            ours = value(agreed[driver]["points"], metric, device, **attributes)
+            if driver == "tool" and ours is None and key == "Energy counter":
                 continue  # the unit depends on the board, which rocm-smi does not print
             assert ours == pytest.approx(float(theirs[key]) * unit), key
             compared += 1
     assert compared >= 10, theirs
     clock = theirs["sclk clock speed:"]
-    assert value(agreed[way]["points"], "hw.gpu.frequency", device, domain="graphics") == int(clock[1:-4]) * 10**6
+    assert value(agreed[driver]["points"], "hw.gpu.frequency", device, domain="graphics") == int(clock[1:-4]) * 10**6
 
 
 def test_sysfs_and_rocm_smi_readings_agree(agreed: Any) -> None:
-    files, listing = agreed["files"]["points"], agreed["listing"]["points"]
-    shared = {name for name in files if name in listing and "hw.gpu.info" not in name}
+    files, tool = agreed["files"]["points"], agreed["tool"]["points"]
+    shared = {name for name in files if name in tool and "hw.gpu.info" not in name}
     assert len(shared) > 40
     for name in shared:
-        assert listing[name] == pytest.approx(files[name], abs=0.003 if "ratio" in name else 1e-9), name
-    only = {name.split("[")[0] for name in listing if name not in files}
-    assert only <= {"hw.gpu.info"}, "the tool says nothing that the files do not"
+        assert tool[name] == pytest.approx(files[name], abs=0.003 if "ratio" in name else 1e-9), name
+    only = {name.split("[")[0] for name in tool if name not in files}
+    assert only <= {"hw.gpu.info"}, "the tool reports nothing that the files do not have"
 
 
 def test_sysfs_and_rocm_smi_readings_identify_cards_alike(agreed: Any) -> None:
-    for way in ("files", "listing"):
+    for driver in ("files", "tool"):
         for device, words in (
             (FIRST, ("'GPU 0'", "'0000:63:00.0'", "'692139000110'", "'hw.gpu.index', 0")),
             (SECOND, ("'GPU 1'", "'0000:c9:00.0'", "'692139000111'", "'hw.gpu.index', 1")),
         ):
-            (info,) = (name for name in agreed[way]["points"] if "hw.gpu.info" in name and device in name)
+            (info,) = (name for name in agreed[driver]["points"] if "hw.gpu.info" in name and device in name)
             assert all(word in info for word in (*words, "'AMD'", "'113-D67301-063'")), info
 
 
 def test_rocm_smi_is_read_at_most_every_10_seconds(agreed: Any) -> None:
-    assert agreed["pace"] == [0, 10]
+    assert agreed["intervals"] == [0, 10]
 
 
 def test_unreadable_sysfs_files_drop_only_their_metrics() -> None:
     found = scene("unreadable")
-    for way in ("files", "listing"):
-        points = found[way]["points"]
-        assert value(points, "hw.gpu.memory.usage", SECOND) is None, "0 is what the tool says of what it cannot read"
+    for driver in ("files", "tool"):
+        points = found[driver]["points"]
+        assert value(points, "hw.gpu.memory.usage", SECOND) is None, "the tool prints 0 for what it cannot read"
         assert value(points, "hw.gpu.utilization", SECOND, task="general") is None
         assert value(points, "hw.power", SECOND) is None
         assert value(points, "hw.temperature", SECOND, at="edge") is None
@@ -140,8 +140,8 @@ def test_missing_amdgpu_driver_gives_one_error_and_no_thread() -> None:
 
 
 def test_snapshot_reports_only_visible_devices() -> None:
-    said = scene("chosen")
-    assert SECOND in said["json"]
-    assert FIRST not in said["json"]
-    assert '"gpu.1.gpu"' in said["wandb"]
-    assert '"gpu.0.gpu"' not in said["wandb"]
+    printed = scene("chosen")
+    assert SECOND in printed["json"]
+    assert FIRST not in printed["json"]
+    assert '"gpu.1.gpu"' in printed["wandb"]
+    assert '"gpu.0.gpu"' not in printed["wandb"]

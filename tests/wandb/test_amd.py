@@ -204,7 +204,7 @@ def test_snapshot_prints_wandb_keys_of_rocm_smi(tmp_path: Path, snapshot: Snapsh
 
 
 def test_snapshot_falls_back_to_amd_smi(tmp_path: Path, snapshot: Snapshot) -> None:
-    tools = by_amd_smi(7)(0).tools["amd-smi"].said
+    tools = by_amd_smi(7)(0).tools["amd-smi"].outputs
     for argument in ("static", "metric"):
         (tmp_path / argument).write_bytes(tools[argument])
     found, _ = snapshot("amd-smi", f"cat {tmp_path}/$1", ROCM_SMI="off")

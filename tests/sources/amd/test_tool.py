@@ -46,9 +46,9 @@ def lines(tmp_path: Path, body: str, ticks: int = 1) -> list[list[str]]:
 
 
 def test_rocm_smi_values_are_exported(tmp_path: Path) -> None:
-    (said,) = lines(tmp_path, printing(tmp_path, rocm("5.7", 0)))
-    assert any(line.startswith("hw.power{") and line.endswith(" 89.0 W gauge") for line in said)
-    assert any(line.startswith("system.cpu.time") for line in said)
+    (output,) = lines(tmp_path, printing(tmp_path, rocm("5.7", 0)))
+    assert any(line.startswith("hw.power{") and line.endswith(" 89.0 W gauge") for line in output)
+    assert any(line.startswith("system.cpu.time") for line in output)
 
 
 @pytest.mark.usefixtures("no_child_is_left")
@@ -69,28 +69,28 @@ def test_rocm_smi_values_are_exported(tmp_path: Path) -> None:
 def test_failing_rocm_smi_costs_only_its_own_metrics(
     tmp_path: Path, body: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if "sleep" in body:  # the others may take their time
+    if "sleep" in body:  # the others end by themselves
         monkeypatch.setattr(smi, "TIMEOUT", 0.2)
-    (said,) = lines(tmp_path, body)
-    assert not [line for line in said if line.startswith("hw.")]
-    assert any(reason in line for line in said if line.startswith("# failed")), said
-    assert any(line.startswith("system.cpu.time") for line in said), "the host is not concerned"
+    (output,) = lines(tmp_path, body)
+    assert not [line for line in output if line.startswith("hw.")]
+    assert any(reason in line for line in output if line.startswith("# failed")), output
+    assert any(line.startswith("system.cpu.time") for line in output), "the host is read as before"
 
 
 def test_rocm_smi_that_fails_once_recovers(tmp_path: Path) -> None:
     good = printing(tmp_path, rocm("5.7", 0))
     body = f'touch "$0.$(ls "$0".* 2>/dev/null | wc -l)"; if [ -e "$0.1" ] && [ ! -e "$0.2" ]; then exit 3; fi; {good}'
-    said = lines(tmp_path, body, ticks=3)
-    powers = [[line for line in tick if line.startswith("hw.power{")] for tick in said]
+    outputs = lines(tmp_path, body, ticks=3)
+    powers = [[line for line in output if line.startswith("hw.power{")] for output in outputs]
     assert powers[0]
     assert not powers[1]
-    assert any("# failed" in line for line in said[1])
+    assert any("# failed" in line for line in outputs[1])
     assert powers[2]
 
 
 def test_rocm_smi_without_a_gpu_makes_the_source_absent(tmp_path: Path) -> None:
-    (said,) = lines(tmp_path, 'echo \'WARNING: No AMD GPUs specified\'; echo \'{"system": {"Driver version": "6"}}\'')
-    assert [line for line in said if line.startswith("# absent")] == [
+    (output,) = lines(tmp_path, 'echo \'WARNING: No AMD GPUs specified\'; echo \'{"system": {"Driver version": "6"}}\'')
+    assert [line for line in output if line.startswith("# absent")] == [
         "# absent: amdgpu is switched off; amd-smi is switched off; rocm-smi lists no GPU"
     ]
 
@@ -111,10 +111,10 @@ def test_environment_of_rocm_smi_is_scrubbed(tmp_path: Path, monkeypatch: pytest
     with opened("amd", **settings) as source:
         found = all_of(source)
     assert len(series_of(found, c.HW_GPU_INFO)) == 2
-    told = (tmp_path / "env").read_text()
-    assert "ROCM_PATH=/opt/rocm-6" in told
-    assert "PYTHONPATH" not in told
-    assert "SECRET" not in told
+    environment = (tmp_path / "env").read_text()
+    assert "ROCM_PATH=/opt/rocm-6" in environment
+    assert "PYTHONPATH" not in environment
+    assert "SECRET" not in environment
 
 
 def test_rocm_smi_runs_once_per_reading(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_rocm_smi_runs_once_per_reading(tmp_path: Path) -> None:
 
 
 def test_amd_smi_without_static_output_still_gives_metrics(tmp_path: Path) -> None:
-    (tmp_path / "metric").write_bytes(by_amd_smi(6)(0).tools["amd-smi"].said["metric"])
+    (tmp_path / "metric").write_bytes(by_amd_smi(6)(0).tools["amd-smi"].outputs["metric"])
     path = tmp_path / "amd-smi"
     path.write_text(f"#!/bin/sh\necho $1 >> {tmp_path}/runs; cat {tmp_path}/$1\n")
     path.chmod(0o755)

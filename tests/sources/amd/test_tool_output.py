@@ -84,7 +84,7 @@ def test_random_rocm_smi_output_gives_plausible_values(version: str, data: st.Da
 @given(st.sampled_from([6, 7]), st.data())
 @RANDOM
 def test_random_amd_smi_output_gives_plausible_values(version: int, data: st.DataObject) -> None:
-    printed = by_amd_smi(version)(0).tools["amd-smi"].said["metric"]
+    printed = by_amd_smi(version)(0).tools["amd-smi"].outputs["metric"]
     document = json.loads(printed[printed.index(b"[render]\n") + len(b"[render]\n") :])
     entries = document if version == 6 else document["gpu_data"]
     for entry in entries:

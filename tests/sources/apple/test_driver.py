@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests.children import PROGRAMS, run
-from tests.sources.macs import MACMONS, Mac, Running
+from tests.sources.macs import MACMONS, FakeMacmon, Mac
 from tests.sources.playing import Ahead
 from tests.sources.reading import all_of, often, opened, value
 from tests.waiting import wait_for
@@ -178,10 +178,10 @@ def test_garbage_before_the_document_is_skipped(tool: Callable[..., str], name: 
 
 def test_macmon_is_given_up_after_21_lines_of_garbage() -> None:
     line = json.dumps(MACMONS["0.6.1"](1, 0)).encode()
-    drivers = Mac(macmon=Running("0.6.1", [*[b"garbage"] * 20, line]))
+    drivers = Mac(macmon=FakeMacmon("0.6.1", [*[b"garbage"] * 20, line]))
     with opened("apple", drivers, sample_interval=10) as source:
         assert all_of(source)
-    drivers = Mac(macmon=Running("0.6.1", [*[b"garbage"] * 21, line]))
+    drivers = Mac(macmon=FakeMacmon("0.6.1", [*[b"garbage"] * 21, line]))
     with (
         pytest.raises(OSError, match="macmon: the tool printed 'garbage'"),
         opened("apple", drivers, sample_interval=10),

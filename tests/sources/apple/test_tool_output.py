@@ -281,7 +281,7 @@ DOCUMENTS = [
         for tick in range(3)
         for document in (first_generation(tick), second_generation(tick))
     ),
-    *(json.dumps(says(tick, 0)).encode() for says in MACMONS.values() for tick in range(3)),
+    *(json.dumps(document(tick, 0)).encode() for document in MACMONS.values() for tick in range(3)),
     *(plist(registered("AGXAcceleratorG13X", "Apple M1", agx(tick))) for tick in range(3)),
 ]
 
