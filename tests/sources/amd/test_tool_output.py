@@ -97,7 +97,7 @@ def test_random_amd_smi_output_gives_plausible_values(version: int, data: st.Dat
     text = json.dumps(document).encode()
     noise = data.draw(st.sampled_from([b"", b"Failed to open file: /sys \n", b"[ERROR] {half\n", b"[]{}"]))
     with suppress(ValueError):
-        check(amd_smi_gpus(parse_amd_smi(noise + text)))
+        check(amd_smi_gpus(parse_amd_smi(noise + text), {}))
 
 
 @given(
@@ -225,7 +225,7 @@ def test_recorded_rocm_smi_output_is_parsed(path: Path) -> None:
 
 @pytest.mark.parametrize("path", samples("amd/amd-smi_6.1.2_fakesysfs_metric.json.txt"))
 def test_recorded_amd_smi_output_is_parsed(path: Path) -> None:
-    gpus = amd_smi_gpus(parse_amd_smi(path.read_bytes()))
+    gpus = amd_smi_gpus(parse_amd_smi(path.read_bytes()), {})
     assert len(gpus) == 2
     assert plausible(gpus[0]) == {
         AMD_SMI[path].series: value

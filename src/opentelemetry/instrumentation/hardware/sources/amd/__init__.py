@@ -8,8 +8,6 @@ from opentelemetry.instrumentation.hardware.accelerators.selection import Visibi
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource, DriverChoice
 from opentelemetry.instrumentation.hardware.model import Unavailable
 
-_PACKAGE = "opentelemetry.instrumentation.hardware.sources.amd"
-
 
 class Amd(AcceleratorSource):
     """The GPUs of AMD."""
@@ -18,7 +16,7 @@ class Amd(AcceleratorSource):
     rows = ("hw.", "process.gpu.")
     signs = ("/sys/module/amdgpu", "/sys/bus/pci/drivers/amdgpu")
     settings = ("amdgpu", "amd_smi", "rocm_smi")
-    modules = tuple(f"{_PACKAGE}.{name}" for name in ("driver", "tool", "visible"))
+    modules = (f"{__name__}.driver", f"{__name__}.tool", f"{__name__}.visible")
     absent = "no AMD driver is loaded: there is no /sys/module/amdgpu"
     fix = "rocm-smi or amd-smi should list the GPUs in the same environment"
 

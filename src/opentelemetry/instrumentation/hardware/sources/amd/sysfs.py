@@ -47,12 +47,6 @@ class Card(NamedTuple):
     device: str
 
 
-def is_loaded(files: Files) -> bool:
-    """Whether the driver is loaded; it may also be built into the kernel."""
-    state = read_text(files, "/sys/module/amdgpu/initstate")
-    return state == "live" if state else bool(find_cards(files))
-
-
 def version(files: Files) -> str:
     """Version of the driver, or of the kernel if the driver is part of it."""
     return read_text(files, "/sys/module/amdgpu/version") or read_text(files, "/proc/sys/kernel/osrelease")

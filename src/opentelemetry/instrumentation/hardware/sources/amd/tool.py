@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import ClassVar, Final
@@ -57,7 +58,7 @@ class ToolGpu(Gpu):
         self.identify(unique)
         self._tool = tool
         self.output: GpuOutput | None = output
-        chip = _unique(output)
+        chip = _chip_number(output)
         self.aliases = (f"GPU-{chip.zfill(16)}", chip) if chip else ()
         facts = {
             c.HW_VENDOR: "AMD",
@@ -85,13 +86,13 @@ class ToolGpu(Gpu):
         yield from self.points_with_fan(self.output.values)
 
 
-def _unique(output: GpuOutput) -> str:
+def _chip_number(output: GpuOutput) -> str:
     """The number of the chip; empty if it is unknown."""
     return output.facts.get("unique", "").lower().removeprefix("0x")
 
 
-class SmiDriver(AcceleratorDriver):
-    """The GPUs of a tool.
+class ToolDriver(AcceleratorDriver):
+    """The GPUs that a tool lists.
 
     Args:
         command: Runs the tool.
@@ -100,7 +101,7 @@ class SmiDriver(AcceleratorDriver):
     Raises:
         Unavailable: The tool is missing, or lists no GPU.
         OSError: It timed out or could not be started.
-        ValueError: It printed no GPU.
+        ValueError: It printed no document.
     """
 
     name: ClassVar[str]
@@ -111,13 +112,22 @@ class SmiDriver(AcceleratorDriver):
         self._processes = processes
         self._gpus: dict[int, ToolGpu] = {}
         self._is_fresh = True
-        self._update(self.run())
+        self._update(self.outputs())
         if not self._gpus:
             raise Unavailable(f"{self.name} lists no GPU")
 
-    def run(self) -> list[GpuOutput]:
-        """Run the tool."""
-        raise NotImplementedError
+    @abstractmethod
+    def outputs(self) -> list[GpuOutput]:
+        """Run the tool, and return what it reports about each GPU."""
+
+    def run(self, *arguments: str) -> bytes:
+        """Return what the tool prints. The exit code is ignored: it is 0 without a driver, 2 beside valid output."""
+        output = self._command.run(list(arguments), TIMEOUT)
+        if not output.stdout.strip():
+            lines = [line.strip() for line in output.stderr.decode("utf-8", "replace").splitlines()]
+            message = next((line[:200] for line in lines if line.isprintable() and line.strip("=-")), "")
+            raise ValueError(f"{self.name} exited with {output.code}: {message or 'it printed nothing'}")
+        return output.stdout
 
     def _update(self, outputs: Sequence[GpuOutput]) -> None:
         for gpu in self._gpus.values():
@@ -126,15 +136,11 @@ class SmiDriver(AcceleratorDriver):
         for output in sorted(outputs, key=lambda output: (output.address, output.number)):
             if output.number in self._gpus:
                 self._gpus[output.number].output = output
-                continue
-            names = (
-                _unique(output),
-                output.address,
-                f"gpu{output.number}",
-            )  # two dies of a board may have one unique id
-            unique = next(name for name in names if name and name not in taken)
-            taken.add(unique)
-            self._gpus[output.number] = ToolGpu(len(self._gpus), unique, output, self.name)
+            else:  # two dies of a board may have the same number
+                names = (_chip_number(output), output.address, f"gpu{output.number}")
+                unique = next(name for name in names if name and name not in taken)
+                taken.add(unique)
+                self._gpus[output.number] = ToolGpu(len(self._gpus), unique, output, self.name)
 
     def devices(self) -> Sequence[ToolGpu]:
         """The GPUs that have been listed."""
@@ -144,7 +150,7 @@ class SmiDriver(AcceleratorDriver):
         """Run the tool, unless it has just been opened."""
         is_stale, self._is_fresh = not self._is_fresh, False
         if is_stale:
-            self._update(self.run())
+            self._update(self.outputs())
         return is_stale
 
     def usage(self, program: ProcessTree) -> Iterable[Usage]:
@@ -156,36 +162,26 @@ class SmiDriver(AcceleratorDriver):
         return self._processes.unsupported()
 
 
-class AmdSmi(SmiDriver):
+class AmdSmi(ToolDriver):
     """``amd-smi``. Facts and limits are read once; some versions cannot print them."""
 
     name = AMD_SMI_TOOL.name
     _static: Mapping[int, Texts] | None = None
 
-    def run(self) -> list[GpuOutput]:
+    def outputs(self) -> list[GpuOutput]:
         """Run the tool."""
         if self._static is None:
             self._static = {}
             with suppress(ValueError):
-                self._static = parse_amd_smi(_print(self._command, self.name, "static", "--json"))
-        return amd_smi_gpus(parse_amd_smi(_print(self._command, self.name, "metric", "--json")), self._static)
+                self._static = parse_amd_smi(self.run("static", "--json"))
+        return amd_smi_gpus(parse_amd_smi(self.run("metric", "--json")), self._static)
 
 
-class RocmSmi(SmiDriver):
+class RocmSmi(ToolDriver):
     """``rocm-smi``."""
 
     name = ROCM_SMI_TOOL.name
 
-    def run(self) -> list[GpuOutput]:
+    def outputs(self) -> list[GpuOutput]:
         """Run the tool."""
-        return rocm_smi_gpus(parse_rocm_smi(_print(self._command, self.name, *ROCM_SMI_ARGUMENTS)))
-
-
-def _print(command: Command, name: str, *arguments: str) -> bytes:
-    """The output of a run. The exit code is ignored: it is 0 without a driver, and 2 beside valid output."""
-    output = command.run(list(arguments), TIMEOUT)
-    if not output.stdout.strip():
-        lines = [line.strip() for line in output.stderr.decode("utf-8", "replace").splitlines()]
-        message = next((line[:200] for line in lines if line.isprintable() and line.strip("=-")), "")
-        raise ValueError(f"{name} exited with {output.code}: {message or 'it printed nothing'}")
-    return output.stdout
+        return rocm_smi_gpus(parse_rocm_smi(self.run(*ROCM_SMI_ARGUMENTS)))

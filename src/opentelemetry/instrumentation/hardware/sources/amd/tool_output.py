@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
@@ -34,8 +33,6 @@ _CLOCK = re.compile(r"^(?:[0-9]+ )?\(?([0-9.]+Mhz)\)?$|^[0-9]+Mhz - (?=[0-9.]+Mh
 
 Texts: TypeAlias = "Mapping[str, str]"
 """A tool's keys or paths, and its values as text."""
-
-NO_STATIC: Final[Mapping[int, Texts]] = MappingProxyType({})
 
 _MAX_DOCUMENTS = 200
 _MAX_DEPTH = 6
@@ -116,7 +113,7 @@ def _text(value: object) -> str:
     return json.dumps(value) if type(value) in (int, float) else ""
 
 
-def amd_smi_gpus(metric: Mapping[int, Texts], static: Mapping[int, Texts] = NO_STATIC) -> list[GpuOutput]:
+def amd_smi_gpus(metric: Mapping[int, Texts], static: Mapping[int, Texts]) -> list[GpuOutput]:
     """The GPUs in the outputs of ``amd-smi metric`` and ``amd-smi static``."""
     gpus = {}
     for number, values in metric.items():
