@@ -102,6 +102,18 @@ def test_ids_do_not_depend_on_the_order_of_drivers(machine: Callable[[int], Fabr
     assert ids(before, detail="sensors") == ids(after, detail="sensors")
 
 
+def test_several_unnamed_power_meters_are_not_the_machine() -> None:
+    meters = [
+        sensors.driver(number, "power_meter", f"acpi/ACPI000D:0{number}", power1_average=300_000_000 + number)
+        for number in (0, 1)
+    ]
+    machine = Fabricated(Tree(meters[0] | meters[1]))
+    with pytest.raises(Unavailable):
+        ids(machine)
+    with opened("hwmon", machine, detail="sensors") as source:
+        assert {series.metric for series in all_of(source)} == {c.HW_POWER}
+
+
 def test_gpus_are_left_to_their_own_sources() -> None:
     tree = Tree(sensors.driver(0, "amdgpu", "pci/0000:0c:00.0", temp1_input=52_000, power1_average=95_000_000))
     with pytest.raises(Unavailable, match="no CPU or NVMe temperature"):

@@ -114,8 +114,15 @@ class Hwmon(Source):
         self._often: list[_Sensor] = []
         self._slowly: list[_Sensor] = []
         self._count: Counter[str] = Counter()
+        self._meters: list[tuple[_Component, str]] = []
         for name in sorted(self._names(_HWMON), key=_number):
             self._add_driver(f"{_HWMON}/{name}")
+        if len(self._meters) == 1:
+            meter, path = self._meters[0]
+            self._add(_Sensor(path, "power", (meter._replace(name="machine").series(c.HW_HOST_POWER),)), often=True)
+        elif self._all:  # power supplies or parts of the machine
+            for meter, path in self._meters:
+                self._add_other(meter, path, "power", meter.name)
         if not self._count["cpu"]:
             for name in sorted(self._names(_THERMAL), key=_number):
                 if name.startswith("thermal_zone"):
@@ -182,7 +189,7 @@ class Hwmon(Source):
         self._add(_Sensor(path, "temp", gauges, None, tuple(limits)), often)
 
     def _add_meter(self, meter: _Component, folder: str, path: str) -> None:
-        """Add an ACPI power meter: of the machine, or of the part that its OEM information names.
+        """Add an ACPI power meter of the part that its OEM information names; one without is of the machine.
 
         NVIDIA Grace: https://docs.nvidia.com/grace-perf-tuning-guide/power-thermals.html. The power of a Grace socket
         includes its CPU and SysIO rails; that of a module also includes the GPU.
@@ -192,7 +199,7 @@ class Hwmon(Source):
         if self._text(f"{folder}/power1_is_battery") == "1":
             return
         if not part:
-            self._add(_Sensor(path, "power", (meter._replace(name="machine").series(c.HW_HOST_POWER),)), often=True)
+            self._meters.append((meter, path))
         elif grace and grace[1] == "Grace":
             package = _Component(f"package-{grace[2]}", f"CPU {grace[2]}", "cpu")
             gauges = (package.series(c.HW_POWER), package.series(c.HW_POWER_PEAK))
