@@ -234,16 +234,16 @@ def test_replay_answers_from_the_newest_tick_that_has_an_answer() -> None:
             '["files", "online", [], {"error": ["OSError", 5, "gone"]}]',
         ]
     )
-    kernel = replay.files()
-    assert (replay.time, kernel.uptime(), kernel.online()) == (0, 10.0, 4)
+    files = replay.files()
+    assert (replay.time, files.uptime(), files.online()) == (0, 10.0, 4)
     assert replay.next()
-    assert (replay.time, kernel.uptime(), kernel.online()) == (3, 13.0, 4)
+    assert (replay.time, files.uptime(), files.online()) == (3, 13.0, 4)
     assert replay.next()
-    assert (replay.time, kernel.uptime()) == (6, 13.0)
+    assert (replay.time, files.uptime()) == (6, 13.0)
     with pytest.raises(OSError, match="gone"):
-        kernel.online()
+        files.online()
     assert not replay.next(), "there is no more"
-    assert (replay.time, kernel.uptime()) == (6, 13.0), "and the last tick goes on"
+    assert (replay.time, files.uptime()) == (6, 13.0), "the last tick stays current"
 
 
 def test_replay_does_not_answer_from_later_ticks() -> None:
@@ -275,15 +275,15 @@ def test_mask_applies_to_calls_and_answers_alike() -> None:
     tree = Tree({"/sys/secret/name": "the secret name\n", "/sys/secret/other": "x"})
 
     def make_calls(record: Record) -> None:
-        kernel = record.files()
-        folder = kernel.names("/sys")[0]
-        assert kernel.read(f"/sys/{folder}/name") == b"the secret name\n", "the mask applies to the capture only"
+        files = record.files()
+        folder = files.names("/sys")[0]
+        assert files.read(f"/sys/{folder}/name") == b"the secret name\n", "the mask applies to the capture only"
 
     lines = _recorded(Fabricated(tree), make_calls, lambda text: text.replace("secret", "xxxxxx"))
     assert "secret" not in "\n".join(lines)
-    kernel: Files = Replay(lines).files()
-    assert kernel.names("/sys") == ["xxxxxx"]
-    assert kernel.read("/sys/xxxxxx/name") == b"the xxxxxx name\n"
+    files: Files = Replay(lines).files()
+    assert files.names("/sys") == ["xxxxxx"]
+    assert files.read("/sys/xxxxxx/name") == b"the xxxxxx name\n"
 
 
 @pytest.mark.parametrize(
@@ -315,7 +315,7 @@ def test_record_and_replay_are_drivers() -> None:
 
 
 class Counted:
-    """A driver that a source brings along."""
+    """A custom driver."""
 
     def power(self, device: str) -> int:
         if device == "lost":
@@ -326,7 +326,7 @@ class Counted:
         """Nothing is open."""
 
 
-def test_own_driver_of_a_source_is_recorded_and_replayed() -> None:
+def test_custom_driver_is_recorded_and_replayed() -> None:
     output = StringIO()
     recorded = Record(Drivers(), output, "counted").custom("counted", Counted)
     assert recorded.power("0") == 250

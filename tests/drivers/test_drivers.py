@@ -1,4 +1,4 @@
-"""The drivers: one kernel for each source, and Python modules on first use."""
+"""Drivers: one object per tool, custom drivers, and Python modules on first use."""
 
 from __future__ import annotations
 
@@ -14,11 +14,9 @@ from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.system.files import FilesystemSpace
 
-linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks the Linux kernel")
 
-
-def test_own_driver_with_close_is_closed() -> None:
-    class Own:
+def test_custom_driver_with_close_is_closed() -> None:
+    class Custom:
         def __init__(self) -> None:
             self.closed = 0
 
@@ -26,10 +24,10 @@ def test_own_driver_with_close_is_closed() -> None:
             self.closed += 1
 
     drivers = Drivers()
-    own = drivers.custom("own", Own)
+    custom = drivers.custom("custom", Custom)
     assert type(drivers.custom("another", object)) is object
     drivers.close()
-    assert own.closed == 1
+    assert custom.closed == 1
 
 
 def test_each_tool_has_one_command_and_one_stream() -> None:
@@ -42,12 +40,12 @@ def test_each_tool_has_one_command_and_one_stream() -> None:
         drivers.command(Tool("there-is-no-such-tool"))
 
 
-def test_refusal_has_code_and_text() -> None:
-    refusal = DriverError(15, "GPU is lost")
-    assert (refusal.code, refusal.text, str(refusal)) == (15, "GPU is lost", "GPU is lost (15)")
+def test_driver_error_has_code_and_text() -> None:
+    error = DriverError(15, "GPU is lost")
+    assert (error.code, error.text, str(error)) == (15, "GPU is lost", "GPU is lost (15)")
 
 
-def test_kernel_is_unavailable_outside_linux(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_unavailable_outside_linux(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
     with pytest.raises(Unavailable, match="this system is not Linux"):
         Drivers().files()

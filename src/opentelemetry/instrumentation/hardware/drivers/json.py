@@ -21,10 +21,3 @@ def _refuse(word: str) -> NoReturn:
 
 
 DECODER: Final = json.JSONDecoder(parse_int=_integer, parse_constant=_refuse)
-
-
-def number(value: object, least: float, most: float) -> Number | None:
-    """A decoded value if it is a number between two bounds, else None. Booleans are not numbers."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    return value if least <= value <= most else None

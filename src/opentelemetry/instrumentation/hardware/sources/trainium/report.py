@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from opentelemetry.instrumentation.hardware.drivers.json import DECODER, number
+from opentelemetry.instrumentation.hardware.drivers.json import DECODER
 from opentelemetry.instrumentation.hardware.model import Number
 
 RESULTS: Final = (
@@ -130,7 +130,7 @@ def parse(line: bytes) -> Report:
 
 def _runtimes(entries: object, errors: list[str]) -> Iterator[Runtime]:
     for entry in map(_table, _list(entries)):
-        pid = count(entry.get("pid"))
+        pid = _count(entry.get("pid"))
         tag = _text(entry.get("neuron_runtime_tag"))
         if pid is None:
             continue
@@ -146,20 +146,20 @@ def _runtimes(entries: object, errors: list[str]) -> Iterator[Runtime]:
         yield Runtime(
             pid,
             tag,
-            _known({"host": count(memory.get("host")), "device": count(memory.get("neuron_device"))}),
+            _known({"host": _count(memory.get("host")), "device": _count(memory.get("neuron_device"))}),
             _counts(breakdown.get("host"), HOST_MEMORY),
             {core: _counts(each, CORE_MEMORY) for core, each in _by_core(breakdown.get("neuroncore_memory_usage"))},
             dict(_percents(counters.get("neuroncores_in_use"))),
             _counts(stats.get("execution_summary"), RESULTS),
             _counts(stats.get("error_summary"), ERRORS),
             dict(_latencies(stats.get("latency_stats"))),
-            _known({mode: number(cpu.get(mode), 0, 100) for mode in ("user", "system")}),
+            _known({mode: _number(cpu.get(mode), 100) for mode in ("user", "system")}),
         )
 
 
 def _percents(cores: object) -> Iterator[tuple[int, Number]]:
     for core, counters in _by_core(cores):
-        percent = number(counters.get("neuroncore_utilization"), 0, 101)
+        percent = _number(counters.get("neuroncore_utilization"), 101)
         if percent is not None:
             yield core, min(percent, 100)
 
@@ -168,14 +168,14 @@ def _latencies(stats: object) -> Iterator[tuple[tuple[str, str], Number]]:
     for kind, name in LATENCIES.items():
         quantiles = _table(_table(stats).get(name))
         for quantile in QUANTILES:
-            seconds = number(quantiles.get(quantile), 0, 1e6)
+            seconds = _number(quantiles.get(quantile), 1e6)
             if seconds is not None:
                 yield (kind, quantile), seconds
 
 
 def _ecc(counters: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, int]]]:
     for entry in map(_table, _list(counters.get("neuron_devices"))):
-        device = count(entry.get("neuron_device_index"))
+        device = _count(entry.get("neuron_device_index"))
         ecc = _counts(entry, ECC)
         if device is not None and device < _MAX_COUNT and ecc:
             yield device, ecc
@@ -184,9 +184,9 @@ def _ecc(counters: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, int]]]
 def _hardware(info: Mapping[str, Any]) -> Hardware:
     return Hardware(
         _text(info.get("neuron_device_type")),
-        count(info.get("neuron_device_memory_size")) or None,
-        count(info.get("neuroncore_per_device_count")) or None,
-        count(info.get("logical_neuroncore_config")) or None,
+        _count(info.get("neuron_device_memory_size")) or None,
+        _count(info.get("neuroncore_per_device_count")) or None,
+        _count(info.get("logical_neuroncore_config")) or None,
     )
 
 
@@ -203,14 +203,21 @@ def _error(group: Mapping[str, Any]) -> str:
     return _text(group["error"]) or "unknown error"
 
 
-def count(value: object) -> int | None:
+def _number(value: object, most: float) -> Number | None:
+    """A number from 0 to an upper bound. Numbers in quotes are refused: the tool does not print any."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return value if 0 <= value <= most else None
+
+
+def _count(value: object) -> int | None:
     """An integer from 0 to 2**53; some versions of the tool print integers as floats."""
-    valid = number(value, 0, 1 << 53)
-    return int(valid) if valid is not None and valid == int(valid) else None
+    number = _number(value, 1 << 53)
+    return int(number) if number is not None and number == int(number) else None
 
 
 def _counts(table: object, names: tuple[str, ...]) -> dict[str, int]:
-    return _known({name: count(_table(table).get(name)) for name in names})
+    return _known({name: _count(_table(table).get(name)) for name in names})
 
 
 def _known(values: Mapping[str, Any]) -> dict[str, Any]:
