@@ -633,9 +633,8 @@ def test_uninstrument_waits_for_concurrent_instrument(
 
 
 class Halves(Vendor):
-    """A prompt source with two parts, which records the threads that use its drivers."""
+    """A source with two instances, which records the threads that use its drivers."""
 
-    never_blocks = True
     users: ClassVar[dict[int, set[str]]] = {}
 
     @classmethod

@@ -163,7 +163,7 @@ def test_process_takes_over_when_the_reporter_is_dead(journal: Path) -> None:
         assert reporters(exports(journal)) == {int(pid)}
         reporter.kill()
         # It is a zombie now, because its parent has not waited for it.
-        wait_for(lambda: identity.born(int(pid)) is None, children.PATIENCE, "end of the reporter")
+        wait_for(lambda: identity.start_time(int(pid)) is None, children.PATIENCE, "end of the reporter")
         heir = children.run(children.command("job", journal, "alone"), job)
     assert heir.stdout.split() != [pid, key]
     assert reporters(exports(journal)) == {int(pid), int(heir.stdout.split()[0])}

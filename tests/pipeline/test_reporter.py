@@ -56,7 +56,7 @@ def test_job_key_of_ended_reporter_is_replaced(child: subprocess.Popen[bytes]) -
     identity.join(environ, child.pid)
     end(child)
     child.wait(30)
-    assert identity.born(child.pid) is None
+    assert identity.start_time(child.pid) is None
     assert not identity.join(environ, ME)
     assert environ == {JOB: identity.key(ME)}
 
@@ -66,19 +66,19 @@ def test_zombie_reporter_has_ended(child: subprocess.Popen[bytes]) -> None:
     environ: dict[str, str] = {}
     identity.join(environ, child.pid)
     end(child)
-    wait_for(lambda: identity.born(child.pid) is None, 30, "end of the child")
+    wait_for(lambda: identity.start_time(child.pid) is None, 30, "end of the child")
     assert os.path.exists(f"/proc/{child.pid}"), "the child was reaped"
     assert not identity.is_member(environ, ME)
 
 
 def test_reused_pid_is_not_the_reporter(child: subprocess.Popen[bytes]) -> None:
-    born = identity.born(child.pid)
-    assert born is not None
-    environ = {JOB: f"{child.pid}.{born}"}
+    start_time = identity.start_time(child.pid)
+    assert start_time is not None
+    environ = {JOB: f"{child.pid}.{start_time}"}
     assert identity.is_member(environ, ME)
-    for other in ("1", "", "None", born + "0", f"{born}.1"):
+    for other in ("1", "", "None", start_time + "0", f"{start_time}.1"):
         environ = {JOB: f"{child.pid}.{other}"}
-        assert not identity.is_member(environ, ME), f"born {other} instead of {born}"
+        assert not identity.is_member(environ, ME), f"start_time {other} instead of {start_time}"
         assert not identity.join(environ, ME)
 
 
@@ -119,6 +119,6 @@ def test_leave_removes_only_own_job_key(child: subprocess.Popen[bytes]) -> None:
 
 
 def test_start_time_differs_between_processes(child: subprocess.Popen[bytes]) -> None:
-    assert identity.born(ME) == identity.born(ME)
+    assert identity.start_time(ME) == identity.start_time(ME)
     assert identity.key(ME) != identity.key(child.pid)
     assert identity.key(ME).startswith(f"{ME}.")

@@ -56,6 +56,6 @@ with tempfile.NamedTemporaryFile() as evidence, opened("process") as source:
         theirs.refresh()
         found["theirs"] = sorted(theirs.among([child.pid, number]))
     found["key"] = identity.key(me)
-    found["born"] = identity.born(number)
+    found["start_time"] = identity.start_time(number)
     found["member"] = [identity.is_member({identity.JOB: identity.key(me)}, pid) for pid in (me, child.pid)]
 print(json.dumps(found))

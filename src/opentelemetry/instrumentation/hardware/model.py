@@ -1,13 +1,13 @@
-"""The words everything else is said in: Metric, Series, Point, Snapshot, and how a source says that it cannot.
+"""Metric, Series, Point, Snapshot, and the exception of a source that is not on this machine.
 
-A :class:`Metric` is a frozen row of the vocabulary. Calling it makes a :class:`Point`; an attribute that the row does
-not know is an error where it is written. Standard library only.
+A :class:`Metric` is a frozen row of the catalog. Calling it makes a :class:`Point`; it raises for an attribute that the
+metric does not have. Standard library only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
@@ -18,7 +18,7 @@ NONE: Attributes = MappingProxyType({})
 
 
 class Kind(Enum):
-    """What instrument carries a metric."""
+    """The instrument of a metric."""
 
     COUNTER = "counter"
     UPDOWN = "updowncounter"
@@ -26,14 +26,14 @@ class Kind(Enum):
 
 
 class Scope(Enum):
-    """Whose number it is: the host's is reported once per job, a process's by every process."""
+    """Who reports a metric: one process per job reports the host, every process reports itself."""
 
     HOST = "host"
     PROCESS = "process"
 
 
 class Window(Enum):
-    """How the samples between two collections become one value."""
+    """How the readings between two collections become one value."""
 
     LAST = "last"
     """The newest reading: counters, up-down counters and facts."""
@@ -46,14 +46,14 @@ class Window(Enum):
 
 
 class CounterRatio(NamedTuple):
-    """A ratio still to be taken: two running totals, of which a window takes the increases."""
+    """Two running totals; the value of a window is the increase of one divided by the increase of the other."""
 
     part: float
     whole: float
 
 
 class Rate(NamedTuple):
-    """What a counter grows by in a second, of something that does not count itself: its time integral is exported."""
+    """Growth per second of a quantity without a counter of its own; its time integral is exported."""
 
     per_second: float
 
@@ -62,30 +62,31 @@ Number: TypeAlias = "int | float"
 Value: TypeAlias = "int | float | CounterRatio | Rate"
 
 Point: TypeAlias = "tuple[Series, Value]"
-"""One number that a source read."""
+"""One value that a source has read."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Metric:
-    """One row of the vocabulary.
+    """One row of the catalog.
 
     Attributes:
-        name: the metric's name, spelled nowhere else.
+        name: its name, spelled nowhere else.
         kind: the instrument.
         unit: UCUM; ratios are "1" and lie in 0..1.
         help: one sentence for people who see the metric in a backend.
         attributes: the attribute keys that its points may carry.
-        window: how a window of samples becomes one value.
-        scope: whose number it is.
+        window: how the readings of a window become one value.
+        scope: who reports it.
         opt_in: "" for a metric that is reported by default; otherwise the word in ``DETAIL`` that turns it on, or
             "request" if only ``INCLUDE_METRICS`` does.
         opt_in_extras: what naming a default metric in ``INCLUDE_METRICS`` adds to it.
-        source: where the number comes from.
+        source: where the value comes from.
         standard: whether the semantic conventions define it.
-        endpoint: of a row that is not in the vocabulary but was learned from a scraped page: whose page it was. Its
-            points carry the labels that they have there.
+        endpoint: the name of the endpoint that a scraped metric comes from. A scraped metric is not in the catalog, and
+            its points have the labels of the page.
         dips: whether the kernel sometimes lowers this counter slightly, as it corrects the time of an idle CPU. A
             small decrease of such a counter is ignored; that of any other means that it started anew.
+        key: equal for metrics that have the same instrument. A source that is opened again may make its metrics anew.
     """
 
     name: str
@@ -102,26 +103,26 @@ class Metric:
     endpoint: str = ""
     dips: bool = False
 
-    @property
-    def key(self) -> tuple[str, ...]:
-        """What tells its instrument from others. A source that is opened again may make the same metric anew."""
-        return self.endpoint, self.name, self.kind.value, self.unit, self.help
+    key: tuple[str, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", (self.endpoint, self.name, self.kind.value, self.unit, self.help))
 
     def __call__(self, value: Value, attributes: Attributes = NONE) -> Point:
         """Make a point of this metric.
 
         Raises:
-            ValueError: for an attribute that the row does not have.
+            ValueError: for an attribute that the metric does not have.
         """
         return Series(self, attributes), value
 
 
 class Series(tuple["Metric", frozenset["tuple[str, str | int]"]]):
-    """A metric with its attributes: what one line on a graph stands for.
+    """A metric with its attributes: one line in a graph.
 
-    Equal to another of the same metric and attributes; a tuple, so that comparing them is the interpreter's own work.
-    A source that reads the same thing again and again keeps its series: ``user = Series(CPU_TIME, {CPU_MODE: "user"})``
-    once, ``yield user, 12.5`` or ``yield user(12.5)`` at every reading.
+    Equal to another series of the same metric and attributes. It is a tuple, so that it is compared and hashed quickly.
+    A source that reads the same thing repeatedly keeps its series: ``user = Series(CPU_TIME, {CPU_MODE: "user"})``
+    once, then ``yield user, 12.5`` or ``yield user(12.5)`` at each reading.
     """
 
     metric: Metric
@@ -146,7 +147,7 @@ class Series(tuple["Metric", frozenset["tuple[str, str | int]"]]):
 
 
 class SeriesCache(dict["Metric | tuple[Metric | str | int, ...]", Series]):
-    """The series of a source, each made when it is first asked for: ``kept[row]``, or ``kept[row, name, value, …]``."""
+    """The series of a source, made when first used: ``cache[metric]`` or ``cache[metric, name, value, ...]``."""
 
     def __missing__(self, key: Metric | tuple[Any, ...]) -> Series:
         row, *pairs = key if isinstance(key, tuple) else (key,)
@@ -155,7 +156,12 @@ class SeriesCache(dict["Metric | tuple[Metric | str | int, ...]", Series]):
 
 
 class Unavailable(Exception):  # noqa: N818 - it is a state of the machine, not an error
-    """A source has nothing to read on this machine: why, and what to do about it."""
+    """A source has nothing to read on this machine.
+
+    Args:
+        reason: why.
+        fix: what the user can do about it.
+    """
 
     def __init__(self, reason: str, fix: str = "") -> None:
         super().__init__(reason)
@@ -176,11 +182,11 @@ Values: TypeAlias = "dict[Metric, list[tuple[Number, Attributes]]]"
 
 
 class Snapshot(NamedTuple):
-    """All numbers of one collection, and what is missing from it.
+    """All values of one collection, and what is missing from it.
 
     Attributes:
         values: by metric, the value and attributes of each of its series; a series appears once.
-        problems: the sources that failed, hang or returned invalid data.
+        problems: the sources that failed, hang or return invalid data.
         read: by source, the monotonic time of the reading that the values come from.
         readings: what each source reported, wanted or not, with the monotonic time of the reading.
     """

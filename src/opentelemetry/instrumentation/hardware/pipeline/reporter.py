@@ -1,7 +1,7 @@
-"""Who we are among the processes of a job: whether one of our ancestors already reports the host.
+"""The reporter: which process of a job reports the host.
 
-The first process that is instrumented puts a key into the environment that its children inherit. A process that finds
-the key of another one that is still alive is a member of its job, and leaves the host's numbers to it.
+The first instrumented process puts a key into the environment of its children. A process that finds the key of
+another running process is a member of that job, and does not report the host.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import MutableMapping
 from typing import Final
 
 JOB: Final = "OTEL_PYTHON_HARDWARE_JOB"
-"""``<pid>.<start>`` of the process that reports the host for all its descendants. Set by us, not by users."""
+"""``<pid>.<start time>`` of the process that reports the host for all its descendants. Set by us, not by users."""
 
 
-def born(pid: int) -> str | None:
-    """When a process started, in a form that tells it from a later one of the same pid; None where it does not run."""
+def start_time(pid: int) -> str | None:
+    """When a process started, which tells it from a later one with the same pid; None if it does not run."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
@@ -33,8 +33,8 @@ def born(pid: int) -> str | None:
         return None
 
 
-def _number(pid: int) -> int:
-    """The number of a process in ``/proc``: in a pid namespace that has the host's, ours is another there."""
+def _pid_in_proc(pid: int) -> int:
+    """The pid of a process in ``/proc``; ours differs from ``getpid()`` if ``/proc`` is of another PID namespace."""
     try:
         return int(os.readlink("/proc/self")) if pid == os.getpid() else pid
     except OSError:
@@ -42,24 +42,24 @@ def _number(pid: int) -> int:
 
 
 def key(pid: int) -> str:
-    """The key of a job whose reporter is the given process."""
-    number = _number(pid)
-    return f"{number}.{born(number)}"
+    """The key of the job that a process reports."""
+    number = _pid_in_proc(pid)
+    return f"{number}.{start_time(number)}"
 
 
 def is_member(environ: MutableMapping[str, str], pid: int) -> bool:
-    """Whether another process that is still alive reports the host for this one."""
+    """Whether another running process reports the host for this one."""
     reporter, _, started = environ.get(JOB, "").partition(".")
-    if not reporter.isdecimal() or len(reporter) > 19 or int(reporter) == _number(pid):
+    if not reporter.isdecimal() or len(reporter) > 19 or int(reporter) == _pid_in_proc(pid):
         return False
-    return born(int(reporter)) == started
+    return start_time(int(reporter)) == started
 
 
 def join(environ: MutableMapping[str, str], pid: int) -> bool:
-    """Become a member of the job that the environment names, or the reporter of a new one.
+    """Become a member of the job in the environment, or the reporter of a new one.
 
     Returns:
-        True for a member.
+        Whether this process is a member.
     """
     if is_member(environ, pid):
         return True
@@ -68,6 +68,6 @@ def join(environ: MutableMapping[str, str], pid: int) -> bool:
 
 
 def leave(environ: MutableMapping[str, str], pid: int) -> None:
-    """Take our own key out of the environment; somebody else's stays."""
+    """Remove our own key from the environment. The key of another process stays."""
     if environ.get(JOB) == key(pid):
         del environ[JOB]

@@ -46,11 +46,6 @@ class _Found(NamedTuple):
     interval: float
     expected: bool
 
-    @property
-    def shares_thread(self) -> bool:
-        """Whether it is read by the shared thread: it never blocks, or will probably be absent."""
-        return self.make.never_blocks or not self.expected
-
 
 class Session:
     """The sources of this process, the threads that read them, and what was collected.
@@ -93,7 +88,7 @@ class Session:
         self.runners: list[SourceRunner] = []
         self.threads: list[ReaderThread] = []
         observed = self.pid if pid is None else pid
-        shared = []
+        unexpected = []
         for found in self._sources:
             for instance in found.instances:
                 # Made once: the drivers remember over reopening which of their children could not be killed.
@@ -115,12 +110,12 @@ class Session:
                     clock,
                 )
                 self.runners.append(runner)
-                if found.shares_thread:
-                    shared.append(runner)
-                else:
+                if found.expected:
                     self.threads.append(ReaderThread(runner.name, [runner], self.after_reading, clock))
-        if shared:
-            self.threads.insert(0, ReaderThread("shared", shared, self.after_reading, clock))
+                else:
+                    unexpected.append(runner)
+        if unexpected:
+            self.threads.append(ReaderThread("unexpected", unexpected, self.after_reading, clock))
         self.collector = Collector(self.runners, config, self.counters, clock)
 
     def _find_sources(self, all_expected: bool) -> list[_Found]:

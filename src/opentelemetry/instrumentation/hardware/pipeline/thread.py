@@ -1,7 +1,7 @@
 """ReaderThread: a thread that reads its sources when they are due.
 
-A source that may block has a thread of its own, so that it delays no other. Those that never block share one, because
-each thread that wakes up takes the interpreter lock from the program once.
+Any driver and any file may block, so each source has a thread of its own. Only the sources without a sign of presence
+on this machine share one, which tries to open them and ends.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Source: a driver and the reads to make of it; and :func:`discover`, which finds them.
+"""Source, the base class of what is read; and :func:`discover`, which finds all sources.
 
-A source is one file in this folder. Third parties add theirs through the entry point group
-``opentelemetry_hardware_source``: the name is the source's name, the object its class.
+A source is a module or a package in this folder. Other packages add theirs through the entry point group
+``opentelemetry_hardware_source``: the entry's name is the name of the source, its object the class.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from importlib.metadata import entry_points
 from typing import ClassVar, NamedTuple
 
@@ -23,35 +24,40 @@ _LOG = logging.getLogger(__name__)
 
 
 class SourceContext(NamedTuple):
-    """Where a source works: the settings, its way to the drivers, and the process whose numbers are wanted."""
+    """What a source needs to know.
+
+    Attributes:
+        config: the settings.
+        drivers: the ways to reach its driver.
+        pid: the observed process.
+        is_reporter: whether this process reports the host and its devices; in a job, only one process does.
+        environ: the environment in which variables such as ``CUDA_VISIBLE_DEVICES`` restrict the devices.
+        instance: which of its instances the source is; see :meth:`Source.instances`.
+        all_processes: whether per-process values are summed over all processes, because no process is observed.
+    """
 
     config: Config
     drivers: Drivers
     pid: int
     is_reporter: bool = True
-    """Whether this process reports the host and its devices; another process of the job does otherwise."""
     environ: Mapping[str, str] = os.environ
-    """What tells which devices the program may use."""
     instance: str = ""
-    """Which of its instances the source is; see :meth:`Source.instances`."""
     all_processes: bool = False
-    """Whether no process is observed: per-process values are summed over all processes."""
 
 
 class Source(ABC):
-    """A driver and the reads to make of it. One thread opens it, reads it and closes it.
+    """A driver and what is read from it. One thread opens, reads and closes it.
 
     Attributes:
-        name: one word: file, capture folder, switch and health label.
-        scope: whose numbers these are; members of a job read the sources of process scope only. One that has both
-            kinds is of process scope, and leaves the host's rows out where its site says so.
-        seldom: seconds between two :meth:`read_slow`, at least.
-        pace: seconds between two :meth:`read`, at least; a source that opened a slow way raises its own.
-        punctual: whether it is read once more just before each collection; of others the newest sample serves.
-        prompt: whether reading it never waits for anything: it shares a thread with its like.
-        rows: what the names of its rows of the vocabulary begin with.
-        missing: what this machine does not say, each with the reason; ``doctor`` lists it.
-        wrong: what went wrong with the newest reading, a sentence each, though it has points: the source is ill.
+        name: one word; the name of the module, of the folder with its captures and in ``SOURCES``.
+        scope: whether it reports the host or a process. Only the reporter of a job reads sources of host scope. A
+            source with both kinds of metrics has process scope, and checks :attr:`SourceContext.is_reporter` itself.
+        slow_interval: least seconds between two calls of :meth:`read_slow`.
+        min_interval: least seconds between two calls of :meth:`read`. It may be set by :meth:`open`.
+        sample_before_collection: whether there is a reading just before each collection.
+        rows: prefixes of the names of its metrics.
+        unsupported: what this machine does not report and why, a sentence each; shown by ``doctor``.
+        errors: what was wrong with the newest reading though it has points, a sentence each. The source counts as down.
     """
 
     name: ClassVar[str]
@@ -59,35 +65,35 @@ class Source(ABC):
     slow_interval: ClassVar[float] = 10.0
     min_interval: float = 0.0
     sample_before_collection: ClassVar[bool] = True
-    never_blocks: ClassVar[bool] = False
     rows: ClassVar[tuple[str, ...]] = ("",)
 
-    def __init__(self, site: SourceContext) -> None:
-        self.context = site
+    def __init__(self, context: SourceContext) -> None:
+        self.context = context
         self.unsupported: list[str] = []
         self.errors: list[str] = []
 
     @classmethod
     def instances(cls, config: Config) -> Sequence[str]:
-        """What has a thread of its own each where the source is not prompt, so that none waits for another; most
-        sources are one.
+        """The names of the parts that are read by a thread each, so that one which blocks does not delay the others.
+
+        By default there is one without a name.
         """
         del config
         return ("",)
 
     @classmethod
     def interval(cls, config: Config) -> float:
-        """Seconds between two readings, beside those just before a collection; 0: there are no others."""
+        """Seconds between two readings, not counting those before collections; 0: only before collections."""
         return config.interval
 
     @classmethod
     def prepare(cls, config: Config) -> bool:
-        """Import what reading needs: called by the thread that instruments, because ours must not import.
+        """Import what reading needs. It is called by the thread that instruments.
 
-        A child that is forked while a thread of ours imports would wait for ever for that import.
+        Our own threads must not import: in a child that is forked during an import, the import lock is never released.
 
         Returns:
-            Whether there is any sign of it here. Where there is none, opening it says at once that it is unavailable.
+            Whether there is a sign of the device on this machine. Without one, :meth:`open` must not block.
         """
         del config
         return True
@@ -97,40 +103,40 @@ class Source(ABC):
         """Find the devices.
 
         Raises:
-            Unavailable: where there is nothing to read here.
+            Unavailable: if this machine has none.
         """
 
     @abstractmethod
     def read(self) -> Iterable[Point]:
-        """Read what is cheap, counters included; at every sampling interval.
+        """Read what is cheap, once per sampling interval.
 
         Raises:
-            Exception: anything but success closes the source; it is opened again after a pause.
+            Exception: any exception closes the source; it is opened again with backoff.
         """
 
     def read_slow(self) -> Iterable[Point]:
-        """Read what is dear; when a collection is due, and no more often than every :attr:`seldom` seconds."""
+        """Read what is expensive, at most once per :attr:`slow_interval`."""
         return ()
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release everything. It is also called if :meth:`open` has failed."""
         self.context.drivers.close()
 
 
 def discover() -> dict[str, Callable[[], type[Source]]]:
-    """Every source by name, with what loads its class: the modules of this folder, then other packages'."""
-    found: dict[str, Callable[[], type[Source]]] = {}
+    """A function that loads the class, for each source by name: those of this folder, then those of other packages."""
+    sources: dict[str, Callable[[], type[Source]]] = {}
     for module in pkgutil.iter_modules(__path__):
-        found[module.name] = lambda name=module.name: _of(name)  # type: ignore[misc]
+        sources[module.name] = partial(_load, module.name)
     for entry in entry_points(group=SOURCE_GROUP):
-        if entry.name in found:
-            _LOG.warning("A source named %s exists already; %s is left out", entry.name, entry.value)
+        if entry.name in sources:
+            _LOG.warning("There already is a source named %s; %s is left out", entry.name, entry.value)
         else:
-            found[entry.name] = entry.load
-    return found
+            sources[entry.name] = entry.load
+    return sources
 
 
-def _of(name: str) -> type[Source]:
+def _load(name: str) -> type[Source]:
     module = importlib.import_module(f"{__name__}.{name}")
     source: type[Source] = getattr(module, name.capitalize())
     return source
