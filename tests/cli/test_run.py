@@ -150,7 +150,7 @@ def test_resource_variables_of_the_environment_are_kept(variable: str, value: st
 
 
 def test_without_collector_tables_are_printed_until_sigint(no_collector: list[str]) -> None:
-    with started([*no_collector, *AGENT, "--interval", "0.2"], FAST) as agent:
+    with started([*no_collector, *AGENT, "--console", "--interval", "0.2"], FAST) as agent:
         assert agent.stdout is not None
         shown = ""
         while shown.count("\nsystem.cpu.time ") < 3:
@@ -161,6 +161,16 @@ def test_without_collector_tables_are_printed_until_sigint(no_collector: list[st
     assert err.count(NO_COLLECTOR) == len(err.splitlines()) == 1
     assert "\x1b" not in shown + rest, "control sequences are for terminals"
     assert re.search(r"^system.cpu.utilization +user +[\d.<]+ %", shown, re.MULTILINE)
+
+
+def test_without_terminal_export_is_retried(no_collector: list[str]) -> None:
+    answer = run([*no_collector, *AGENT, "--interval", "0.1", "--duration", "0.3"], FAST)
+    assert (answer.returncode, answer.stdout) == (0, "")
+    first, second, *_, last = answer.stderr.splitlines()
+    assert first.startswith("otel-hardware: cannot connect to http://localhost:4317 (")
+    assert first.endswith("); export is retried")
+    assert "every 0.1 s to http://localhost:4317 (grpc)" in second
+    assert "the last values are lost" in last
 
 
 def _all(descriptor: int, shown: bytes = b"") -> str:

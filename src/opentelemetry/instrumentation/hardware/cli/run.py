@@ -37,8 +37,8 @@ examples:
 
 The standard variables configure export: OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_PROTOCOL (grpc or
 http/protobuf), OTEL_EXPORTER_OTLP_HEADERS, OTEL_METRICS_EXPORTER, OTEL_RESOURCE_ATTRIBUTES, OTEL_SERVICE_NAME
-(default: otel-hardware). If no endpoint is set and the default one does not accept connections, nothing is exported,
-and a table in the terminal shows the values instead.
+(default: otel-hardware). If an endpoint does not accept connections, export is retried. Only on a terminal, or with a
+program, and if no endpoint is set, nothing is exported, and a table shows the values instead.
 
 At the end, the last values are exported within 5 seconds. If that fails, a message says so. As process 1 of a
 container, the command also reaps orphaned processes, so no separate init is needed.
@@ -209,7 +209,8 @@ def _target(arguments: argparse.Namespace, command: str = "") -> str:
     if found.mismatch:
         say(found.mismatch)
     reason = otlp.connection_error(found)
-    if reason and not found.variable and words == [found.exporter]:
+    is_watched = bool(command) or arguments.console or sys.stdout.isatty()  # else a Collector may start later
+    if reason and not found.variable and words == [found.exporter] and is_watched:
         instead = "a table follows when the program ends" if command else "a table follows"
         say(
             f"nothing is exported: no endpoint is set, and connecting to {found.url} failed ({reason}); {instead}; "
