@@ -243,14 +243,20 @@ def test_addresses_of_a_host_share_the_deadline(monkeypatch: pytest.MonkeyPatch)
         resolve_to(hosts, monkeypatch)
         start = time.monotonic()
         with pytest.raises(TimeoutError):
-            fetch(f"http://node:{port}/metrics", seconds=0.5)
-        assert time.monotonic() - start < 1.5, "each address took the whole timeout"
+            fetch(f"http://node:{port}/metrics", seconds=1.0)
+        assert time.monotonic() - start < 3.0, "each address took the whole timeout"
 
 
 def test_second_address_is_used_when_the_first_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     with Web(page(TEXT)) as web, silent_addresses(1, web.port) as (_, hosts):
         resolve_to([*hosts, "127.0.0.1"], monkeypatch)
         assert fetch(f"http://node:{web.port}/metrics", seconds=1.0) == TEXT.encode()
+
+
+def test_second_address_is_used_when_the_first_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Web(page(TEXT)) as web:
+        resolve_to(["127.0.0.77", "127.0.0.1"], monkeypatch)
+        assert fetch(f"http://node:{web.port}/metrics") == TEXT.encode()
 
 
 # -- size

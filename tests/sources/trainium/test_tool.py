@@ -125,6 +125,15 @@ def test_neuron_monitor_config_of_the_user_is_passed_unchanged(tmp_path: Path) -
 
 
 @linux
+def test_missing_config_of_the_user_is_an_error_of_the_tool(tmp_path: Path) -> None:
+    tool = Tool(tmp_path, own(1))
+    with opened("trainium", neuron_monitor_config=str(tmp_path / "missing.json"), **tool.settings) as source:
+        assert all_of(source) == {}
+        (error,) = source.errors
+    assert error.startswith("neuron-monitor exited: FileNotFoundError")
+
+
+@linux
 def test_report_of_several_pipe_buffers_is_read(tmp_path: Path) -> None:
     many = report([runtime(os.getpid(), tuple(range(128)), 1)], 16, 1, TRN1)
     big = {**many, "loaded": ["x" * 400_000]}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from tests.sources.machines import STRANGER
 from tests.sources.neuron import open_source, reports_of
@@ -12,7 +14,7 @@ from tests.sources.npus import (
     program,
     runtime,
 )
-from tests.sources.reading import all_of, often, series_of
+from tests.sources.reading import Portable, all_of, often, series_of
 from tests.sources.tree import Speaking
 
 from opentelemetry.instrumentation.hardware import catalog as c
@@ -37,3 +39,8 @@ def test_stale_reports_are_dropped_after_a_pause() -> None:
     assert often(source)
     drivers.become(Npus(files, Speaking([]), up=1060.0))
     assert not often(source)
+
+
+def test_neuron_devices_are_unavailable_outside_linux() -> None:
+    with pytest.raises(Unavailable, match="only supported on Linux"):
+        open_source(Portable(), os.getpid(), settings={"neuron_monitor": "/opt/neuron-monitor"})
