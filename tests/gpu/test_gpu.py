@@ -28,7 +28,7 @@ from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.drivers.capture import Record
 from opentelemetry.instrumentation.hardware.pipeline.runner import State
 from opentelemetry.instrumentation.hardware.sources import SourceContext
-from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia, tool
+from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia, tool_output
 
 pytestmark = pytest.mark.skipif(
     not Nvidia.has_sign(os.environ, os.path.exists, os.listdir), reason="no NVIDIA driver is loaded on this machine"
@@ -100,7 +100,7 @@ def _rest(seconds: float) -> None:
 
 
 def _query(*arguments: str) -> str:
-    line = [str(tool.TOOL.find()), *arguments]
+    line = [str(tool_output.TOOL.find()), *arguments]
     return subprocess.run(line, check=True, capture_output=True, text=True, timeout=PATIENCE).stdout
 
 

@@ -16,7 +16,7 @@ from tests.stage import PATIENT, news, warnings
 from tests.tools.nvml import MIB, NOT_AVAILABLE, Gpu, Value, a100, geforce, h100, listed, mig, refused, still, wsl
 
 from opentelemetry.instrumentation.hardware.pipeline.runner import State
-from opentelemetry.instrumentation.hardware.sources.nvidia.device import FATAL
+from opentelemetry.instrumentation.hardware.sources.nvidia.calls import FATAL
 
 LOST, RESET, MISMATCH, UNKNOWN = 15, 16, 18, 999
 UUID = "GPU-00002330-0000-4000-8000-00000000000"

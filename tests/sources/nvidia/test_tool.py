@@ -25,7 +25,8 @@ from opentelemetry.instrumentation.hardware.accelerators.sleep import RuntimePow
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Output, Tool
 from opentelemetry.instrumentation.hardware.model import Point, Rate, Series, Unavailable
 from opentelemetry.instrumentation.hardware.sources.nvidia import fields as f
-from opentelemetry.instrumentation.hardware.sources.nvidia.tool import TOOL, Document, SmiGpu, SmiInstance, parse, run
+from opentelemetry.instrumentation.hardware.sources.nvidia.tool import SmiGpu, SmiInstance
+from opentelemetry.instrumentation.hardware.sources.nvidia.tool_output import TOOL, Document, parse, run
 
 FOLDER = Path(__file__).parent / "smi"
 CAPTURES = sorted(FOLDER.glob("*.xml"))
@@ -112,7 +113,7 @@ def spelled(gpu: SmiGpu) -> dict[Field, str]:
     found: dict[Field, str] = {}
     for field, spellings in SPELLINGS.items():
         for spelling in spellings:
-            if spelling in gpu.said if field in f.XML_REASONS else gpu.value(field, [spelling]) is not None:
+            if spelling in gpu.texts if field in f.XML_REASONS else gpu.value(field, [spelling]) is not None:
                 found.setdefault(field, spelling)
     counted = {field.series for field in found if field in f.XML}
     return {field: at for field, at in found.items() if field in f.XML or field.series not in counted}

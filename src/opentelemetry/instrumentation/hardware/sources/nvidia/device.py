@@ -1,8 +1,8 @@
-"""One GPU or MIG instance by NVML: which calls are made, how often, and which fields they fill."""
+"""One GPU, or MIG instance, by NVML: which calls are made, how often, and which fields they fill."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
@@ -10,73 +10,26 @@ from opentelemetry.instrumentation.hardware.accelerators.device import Device, D
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.accelerators.sleep import RuntimePower
 from opentelemetry.instrumentation.hardware.drivers import DriverError
-from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
 from opentelemetry.instrumentation.hardware.model import Point
 from opentelemetry.instrumentation.hardware.sources.nvidia import fields as f
 from opentelemetry.instrumentation.hardware.sources.nvidia import nvml as n
-from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import Nvml
-from opentelemetry.instrumentation.hardware.sources.nvidia.processes import Shares, mean_shares
-
-NEVER: Final = (
-    n.NOT_SUPPORTED,
-    n.FUNCTION_NOT_FOUND,
-    n.DEPRECATED,
-    n.NO_PERMISSION,
-    n.INVALID_ARGUMENT,
-    n.ARGUMENT_VERSION,
+from opentelemetry.instrumentation.hardware.sources.nvidia.calls import (
+    FATAL,
+    LOST,
+    NEVER,
+    NO_VALUE,
+    Call,
+    NvmlDevice,
+    Values,
 )
-"""Codes of a call that this device and driver do not support. It is not made again."""
-
-NO_VALUE: Final = (n.NOT_FOUND, n.NO_DATA)
-"""Codes of a call that has no value at the moment."""
-
-LOST: Final = (n.LOST, n.RESET_REQUIRED)
-"""Codes of a device that has failed."""
-
-FATAL: Final = (n.UNINITIALIZED, n.DRIVER_NOT_LOADED, n.NO_LIBRARY, n.VERSION_MISMATCH)
-"""Codes of a library that has failed, for all devices."""
-
-_REMEDIES: Final = {
-    "GPU is lost": "the kernel log has the cause; restart the machine",
-    "GPU requires": "run nvidia-smi --gpu-reset when no process uses it, or restart the machine",
-}
-"""By beginning of the driver's text for a failed device, what to do."""
+from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import Nvml
 
 _MOST_FANS: Final = 16
-_MEMORY_V2: Final = 0x02000028
-"""``nvmlMemory_v2``: the version of the structure that reports reserved memory separately."""
 _GENERAL_SAMPLES: Final = 1
 """``NVML_GPU_UTILIZATION_SAMPLES``."""
 
-Values = Mapping[Field, object]
 
-
-class Call:
-    """A call to a device, and the fields that it fills. One that fails is retried with backoff.
-
-    Args:
-        function: makes the call; None if it has no values yet.
-        fields: those that it should fill; missing ones are listed as not supported.
-    """
-
-    def __init__(self, function: Callable[[], Values | None], *fields: Field) -> None:
-        self.function = function
-        self.fields = fields
-        self.backoff = Backoff(2, 33)
-
-
-def remedy(trouble: str) -> str:
-    """What to do about a failed device; "" if nothing is known."""
-    return next((text for beginning, text in _REMEDIES.items() if trouble.startswith(beginning)), "")
-
-
-def pci_address(bus_id: str | None) -> str:
-    """NVML's PCI address as the kernel writes it: a domain of four digits, or of more if it needs them."""
-    domain, colon, rest = (bus_id or "").lower().partition(":")
-    return f"{domain.lstrip('0'):0>4}:{rest}" if colon else ""
-
-
-class Gpu(Device):
+class Gpu(NvmlDevice):
     """A GPU.
 
     Args:
@@ -90,62 +43,27 @@ class Gpu(Device):
     """
 
     def __init__(self, nvml: Nvml, name: str, power: RuntimePower) -> None:
-        super().__init__(f"gpu{name}", f"GPU {name}", index=int(name.partition("/")[0]))
-        self.nvml = nvml
-        self.key = name
+        super().__init__(nvml, name, f"GPU {name}")
         self.is_unidentified = True
         self.xids: int | None = None
         self.has_returned = False
         self.parts: dict[int, MigInstance] = {}  # type: ignore[assignment]
         self._power = power
-        self._calls = 0
-        self._once: list[Call] = []
-        self._often: list[Call] = []
-        self._slow: list[Call] = []
-        self._fixed: dict[Field, object] = {}
         self._fans: list[tuple[Device, list[Call]]] = []
         self._counted: set[Field] = set()
         self._memory_error_field: dict[Field, int] = {}
-        self._newest_sample = self._newest_share = -1
-
-    def get(self, name: str, *arguments: object) -> Any:
-        """``nvmlDeviceGet<name>`` of this device."""
-        return self.nvml.get(self.key, name, *arguments)
-
-    def get_optional(self, name: str, *arguments: object) -> Any:
-        """The same; None if it is not supported or has no value."""
-        try:
-            return self.get(name, *arguments)
-        except DriverError as error:
-            if error.code in (*LOST, *FATAL):
-                raise
-            return None
+        self._newest_sample = -1
 
     # -- what it is
 
     def open(self) -> None:
-        """Identify the device, and read its limits.
-
-        Raises:
-            DeviceFailed: it does not respond.
-            DriverError: the library does not.
-        """
-        if self.trouble:
-            self.nvml.forget(self.key)
-        self.unsupported.clear()
-        try:
-            self._identify()
-        except DriverError as error:
-            if error.code in FATAL:
-                raise
-            raise DeviceFailed(error.text) from None
-        self._fixed, self._once = {}, self._limit_calls()
-        self._read_once()
-        self._often, self._slow = self._read_calls()
+        """Identify the device, and read its limits."""
+        super().open()
         if self.trouble:
             self.has_returned = self.xids is not None
 
-    def _identify(self) -> None:
+    def identify(self) -> None:
+        """Read identity and facts."""
         uuid = str(self.get("UUID"))
         if self.facts and uuid != self.id:
             raise DriverError(n.NOT_FOUND, f"{uuid} responds in its place")
@@ -156,7 +74,7 @@ class Gpu(Device):
         self.counters = {f.SAMPLED[key].series for key in f.SAMPLED}
         self._fans = [self._fan(number) for number in range(self._fan_count())]
         self.is_divided = (self.get_optional("MigMode") or [0])[0] == 1
-        self.address = pci_address((self.get_optional("PciInfo") or {}).get("busId"))
+        self.address = n.pci_address((self.get_optional("PciInfo") or {}).get("busId"))
         facts = {
             c.HW_VENDOR: "NVIDIA",
             c.HW_MODEL: self.get_optional("Name"),
@@ -172,7 +90,7 @@ class Gpu(Device):
     def _type(self) -> str:
         """``integrated`` for a GPU that shares the memory of the host: it reports no memory of its own."""
         try:
-            self._memory()
+            self.memory()
         except DriverError as error:
             if error.code in (*LOST, *FATAL):
                 raise
@@ -203,18 +121,14 @@ class Gpu(Device):
         """Whether it is suspended."""
         return self._power.is_suspended(self.address)
 
-    def remedy(self) -> str:
-        """What to do while it does not respond."""
-        return remedy(self.trouble)
-
     # -- the calls
 
-    def _read_calls(self) -> tuple[list[Call], list[Call]]:
+    def read_calls(self) -> tuple[list[Call], list[Call]]:
         """The calls of each reading, and of each slow reading."""
         return [
             Call(self._utilization, f.GENERAL, f.MEMORY_BUSY),
             Call(self._samples),
-            Call(self._memory, f.MEMORY_USED, f.MEMORY_TOTAL),
+            Call(self.memory, f.MEMORY_USED, f.MEMORY_TOTAL),
             Call(lambda: {f.TEMPERATURE: self.get("Temperature", 0)}, f.TEMPERATURE),
             Call(lambda: {f.POWER: self.get("PowerUsage")}, f.POWER),
             *(self._clock(domain) for domain in ("sm", "memory")),
@@ -229,7 +143,7 @@ class Gpu(Device):
             Call(self._errors, *f.ERRORS, *f.MEMORY_ERRORS),
         ]
 
-    def _limit_calls(self) -> list[Call]:
+    def limit_calls(self) -> list[Call]:
         """The calls of what never changes."""
         return [
             self._limit(f.POWER_DEFAULT, "PowerManagementDefaultLimit"),
@@ -266,18 +180,6 @@ class Gpu(Device):
         if is_first or not plausible:
             return None
         return {f.GENERAL: sum(plausible) / len(plausible), f.GENERAL_PEAK: max(plausible)}
-
-    def _memory(self) -> Values:
-        try:
-            answer = self.get("MemoryInfo", _MEMORY_V2)
-        except DriverError as error:
-            if error.code not in (n.FUNCTION_NOT_FOUND, n.ARGUMENT_VERSION, n.INVALID_ARGUMENT):
-                raise
-            answer = self.get("MemoryInfo")
-        used, total = answer["used"], answer["total"]
-        if total == 0 or (used is not None and total is not None and used > total):
-            raise DriverError(n.NO_DATA, f"the driver reports {used} of {total} bytes in use")
-        return {f.MEMORY_USED: used, f.MEMORY_TOTAL: total}
 
     def _reasons(self) -> Values:
         try:
@@ -322,18 +224,7 @@ class Gpu(Device):
                 self.counters.discard(field.series)
 
     def _gpm(self) -> Values | None:
-        return self._gpm_values(self.nvml.gpm(self.key, list(f.GPM)))
-
-    def _gpm_values(self, answers: Sequence[Sequence[Any]] | None) -> Values | None:
-        if answers is None:
-            return None
-        found: dict[Field, object] = {}
-        for field, (code, value) in zip(f.GPM.values(), answers):
-            if code:
-                self.unsupported[field.series] = value
-            else:
-                found[field] = value
-        return found
+        return self.gpm_values(self.nvml.gpm(self.key, list(f.GPM)))
 
     def _errors(self) -> Values:
         answers = {field: answer for (field, _), answer in zip(f.SLOW, self._field_values(f.SLOW))}
@@ -357,16 +248,11 @@ class Gpu(Device):
 
     # -- reading
 
-    def read(self) -> Iterator[Point]:
-        """What is sampled."""
-        yield from self.points(self._values(self._often))
-
     def read_slow(self) -> Iterator[Point]:
-        """Limits, errors, and what is only of interest with a collection."""
-        self._read_once()
-        yield from self.points({**self._fixed, **self._values(self._slow)})
+        """Limits, errors, fans, and what is only of interest with a collection."""
+        yield from super().read_slow()
         for fan, calls in self._fans:
-            yield from fan.points(self._values(calls))
+            yield from fan.points(self.values(calls))
 
     def identity_points(self) -> Iterator[Point]:
         """Info, status, and critical events, which may be the reason why it has failed."""
@@ -374,69 +260,7 @@ class Gpu(Device):
         if self.xids is not None:
             yield from self.points({f.XID: self.xids})
 
-    def condition(self) -> str:
-        """The state, which is ``ok`` until something else is reported."""
-        return super().condition() or "ok"
-
-    def _read_once(self) -> None:
-        self._fixed.update(self._values(self._once))
-        self._once = [call for call in self._once if call.backoff.failures]
-
-    def _values(self, calls: list[Call]) -> dict[Field, object]:
-        """Make the calls that are due.
-
-        Raises:
-            DeviceFailed: the device does not respond.
-            DriverError: the library does not.
-        """
-        found: dict[Field, object] = {}
-        self._calls += 1
-        for call in list(calls):
-            if call.backoff.is_waiting(self._calls):
-                continue
-            try:
-                values = call.function()
-            except DriverError as error:
-                self._handle(error, call, calls)
-                continue
-            call.backoff.succeed()
-            if values is None:
-                continue
-            for field, value in values.items():
-                if value is None:
-                    self.unsupported[field.series] = "the driver has no value"
-                else:
-                    found[field] = value
-            for field in call.fields:
-                if field not in values:
-                    self.unsupported.setdefault(field.series, "the driver has no value")
-        return found
-
-    def _handle(self, error: DriverError, call: Call, calls: list[Call]) -> None:
-        """Distinguish: no value now, a call that is not supported, a failed device, a failed library."""
-        if error.code in FATAL:
-            raise error
-        if error.code in LOST:
-            raise DeviceFailed(error.text)
-        self.unsupported.update((field.series, error.text) for field in call.fields)
-        if error.code in NO_VALUE:
-            return
-        if error.code in NEVER:
-            calls.remove(call)
-            return
-        if error.code == n.UNKNOWN:
-            self._check_presence()
-        call.backoff.fail(self._calls)
-
-    def _check_presence(self) -> None:
-        """Distinguish a device that is gone from a call that fails."""
-        self.nvml.forget(self.key)
-        try:
-            self.get("UUID")
-        except DriverError as error:
-            raise DeviceFailed(error.text) from None
-
-    # -- parts and users
+    # -- parts
 
     def find_parts(self) -> None:
         """Find the MIG instances that exist now."""
@@ -467,53 +291,18 @@ class Gpu(Device):
         self.unsupported.pop(f"MIG instance {part.key}", None)
         return part
 
-    def users(self, kinds: Sequence[str]) -> dict[int, int | None]:
-        """By PID of each process that uses the device, the bytes in use."""
-        found: dict[int, int | None] = {}
-        for kind in kinds:
-            try:
-                processes = self.nvml.processes(self.key, kind)
-            except DriverError as error:
-                if error.code in FATAL:
-                    raise
-                if kind == "Compute":
-                    self.unsupported[f.PROCESS_MEMORY.series] = error.text
-                continue
-            if kind == "Compute":
-                self.unsupported.pop(f.PROCESS_MEMORY.series, None)
-            for pid, used in processes:
-                found[pid] = max((size for size in (used, found.get(pid)) if size is not None), default=None)
-        return found
 
-    def shares(self) -> Shares | None:
-        """The mean utilization by each process since the previous call; None if not known."""
-        is_first = self._newest_share < 0
-        name = c.PROCESS_GPU_UTILIZATION.name
-        try:
-            samples = self.nvml.shares(self.key, max(0, self._newest_share))
-        except DriverError as error:
-            if error.code in FATAL:
-                raise
-            if error.code not in NO_VALUE:
-                self.unsupported[name] = error.text
-                return None
-            samples = []
-        self.unsupported.pop(name, None)
-        self._newest_share = max([0, self._newest_share, *(at for _, at, *_ in samples)])
-        return None if is_first else mean_shares(samples)
-
-
-class MigInstance(Gpu):
+class MigInstance(NvmlDevice):
     """A part of a GPU with memory and compute units of its own. Everything else it shares with the GPU."""
 
     def __init__(self, whole: Gpu, slot: int) -> None:
-        super().__init__(whole.nvml, f"{whole.key}/{slot}", whole._power)
-        self._whole = whole
-        self.name = f"MIG {self.key}"
+        super().__init__(whole.nvml, f"{whole.key}/{slot}", f"MIG {whole.key}/{slot}")
         self.parent = whole.id
+        self._whole = whole
         self._instance = -1
 
-    def _identify(self) -> None:
+    def identify(self) -> None:
+        """Read identity and facts."""
         self.set_id(str(self.get("UUID")))
         self._instance = int(self.get("GpuInstanceId"))
         self.aliases = self._aliases()
@@ -528,17 +317,19 @@ class MigInstance(Gpu):
         except DriverError:
             return ()
 
-    def _limit_calls(self) -> list[Call]:
-        return []
-
-    def _read_calls(self) -> tuple[list[Call], list[Call]]:
-        return [Call(self._memory, f.MEMORY_USED, f.MEMORY_TOTAL), Call(self._gpm, *f.GPM.values())], []
+    def read_calls(self) -> tuple[list[Call], list[Call]]:
+        """Memory and GPM."""
+        return [Call(self.memory, f.MEMORY_USED, f.MEMORY_TOTAL), Call(self._gpm, *f.GPM.values())], []
 
     def _gpm(self) -> Values | None:
         """The values of its GPU instance, unless that is shared with other compute instances."""
         if any(part._instance == self._instance for part in self._whole.parts.values() if part is not self):
             raise DriverError(n.NO_DATA, "the compute instances of one GPU instance are counted as one")
-        return self._gpm_values(self.nvml.gpm(self.key, list(f.GPM), self._instance))
+        return self.gpm_values(self.nvml.gpm(self.key, list(f.GPM), self._instance))
+
+    def check_suspended(self) -> bool:
+        """Whether the GPU is suspended."""
+        return self._whole.check_suspended()
 
     def exists(self) -> bool:
         """Whether it is still the instance in its slot."""

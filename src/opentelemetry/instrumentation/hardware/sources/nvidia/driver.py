@@ -15,7 +15,8 @@ from opentelemetry.instrumentation.hardware.drivers.subprocess import setting_pa
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.sources.nvidia import fields as f
 from opentelemetry.instrumentation.hardware.sources.nvidia import nvml as n
-from opentelemetry.instrumentation.hardware.sources.nvidia.device import FATAL, Gpu
+from opentelemetry.instrumentation.hardware.sources.nvidia.calls import FATAL
+from opentelemetry.instrumentation.hardware.sources.nvidia.device import Gpu
 from opentelemetry.instrumentation.hardware.sources.nvidia.processes import usage
 from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
 

@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 from opentelemetry.instrumentation.hardware.drivers import DriverError
+from opentelemetry.instrumentation.hardware.sources.nvidia.gpm import GpmSamples
 
 UNINITIALIZED: Final = 1
 INVALID_ARGUMENT: Final = 2
@@ -50,9 +51,6 @@ _SHORT = 6
 
 _SAMPLE = struct.Struct("=Q8s")
 """``nvmlSample_t``."""
-
-_METRIC = struct.Struct("@IIdPPP")
-"""``nvmlGpmMetric_t``: id, code, value, and three pointers."""
 
 _PROCESSES = {
     version: struct.Struct(form) for version, form in (("_v3", "=IxxxxQII"), ("_v2", "=IxxxxQII"), ("", "=IxxxxQ"))
@@ -105,7 +103,7 @@ class Nvml:
         self._missing: set[tuple[object, ...]] = set()
         self._handles: dict[str, Any] = {}
         self._fields: dict[tuple[str, Fields], Any] = {}
-        self._gpm: dict[str, _GpmSamples] = {}
+        self._gpm: dict[str, GpmSamples] = {}
         self._events: Any = None
         self._registered: dict[int | None, str] = {}
         self._samples = ctypes.create_string_buffer(_SAMPLE.size * _SAMPLES)
@@ -294,7 +292,7 @@ class Nvml:
             with self._errors:
                 if not self._binding.nvmlGpmQueryDeviceSupport(whole).isSupportedDevice:
                     raise DriverError(NOT_SUPPORTED, "GPM needs a Hopper GPU or a newer one")
-                samples = self._gpm[device] = _GpmSamples(self._binding, ids)
+                samples = self._gpm[device] = GpmSamples(self._binding, ids)
         now = time.monotonic()
         if samples.taken is not None and now - samples.taken < _GPM_INTERVAL:
             return samples.values
@@ -361,39 +359,10 @@ def driver_version(nvml: Nvml) -> str:
         return ""
 
 
-class _GpmSamples:
-    """Two GPM samples, used in turn, and the structure that compares them."""
-
-    def __init__(self, binding: Any, ids: Sequence[int]) -> None:
-        self._binding = binding
-        self.metrics = binding.c_nvmlGpmMetricsGet_t()
-        self.metrics.version = binding.NVML_GPM_METRICS_GET_VERSION
-        self.metrics.numMetrics = len(ids)
-        for at, number in enumerate(ids):
-            self.metrics.metrics[at].metricId = number
-        self._each = (ctypes.c_char * (_METRIC.size * len(ids))).from_buffer(
-            self.metrics, type(self.metrics).metrics.offset
-        )
-        self._older, self.newer = binding.nvmlGpmSampleAlloc(), binding.nvmlGpmSampleAlloc()
-        self.taken: float | None = None
-        self.values: list[Sequence[Any]] | None = None
-
-    def take(self, now: float) -> bool:
-        """Make the newer sample the older one. Returns whether there is a pair to compare."""
-        first, self.taken = self.taken is None, now
-        self.metrics.sample1, self.metrics.sample2 = self._older, self.newer
-        self._older, self.newer = self.newer, self._older
-        return not first
-
-    def compared(self) -> list[tuple[int, float]]:
-        """For each metric NVML's code and the value."""
-        return [(code, value) for _, code, value, *_ in _METRIC.iter_unpack(self._each.raw)]
-
-    def free(self) -> None:
-        """Free the samples."""
-        for sample in (self._older, self.newer):
-            with suppress(self._binding.NVMLError):
-                self._binding.nvmlGpmSampleFree(sample)
+def pci_address(bus_id: str | None) -> str:
+    """NVML's PCI address as the kernel writes it: a domain of four digits, or of more if it needs them."""
+    domain, colon, rest = (bus_id or "").lower().partition(":")
+    return f"{domain.lstrip('0'):0>4}:{rest}" if colon else ""
 
 
 def _words(binding: Any, error: Exception) -> str:

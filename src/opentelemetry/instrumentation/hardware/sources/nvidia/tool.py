@@ -1,15 +1,11 @@
-"""nvidia-smi: the GPUs by ``nvidia-smi -q -x``, where NVML cannot be used by this process.
-
-Its exit codes are not reliable: what its XML has up to the end of a GPU is used, whatever follows.
-https://docs.nvidia.com/deploy/nvidia-smi/
-"""
+"""nvidia-smi as a driver, for processes that cannot use NVML."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
-from xml.etree.ElementTree import Element, ParseError, XMLPullParser
+from typing import Final
+from xml.etree.ElementTree import Element
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.device import Device, DeviceFailed
@@ -18,178 +14,44 @@ from opentelemetry.instrumentation.hardware.accelerators.sleep import RuntimePow
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorDriver, AcceleratorSource, Usage
 from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
 from opentelemetry.instrumentation.hardware.drivers.number import number
-from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool
-from opentelemetry.instrumentation.hardware.model import Point, Unavailable
+from opentelemetry.instrumentation.hardware.model import Point
 from opentelemetry.instrumentation.hardware.sources.nvidia import fields as f
-from opentelemetry.instrumentation.hardware.sources.nvidia.device import pci_address, remedy
+from opentelemetry.instrumentation.hardware.sources.nvidia.calls import remedy
 from opentelemetry.instrumentation.hardware.sources.nvidia.processes import usage
-from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
-
-TOOL: Final = Tool(
-    "nvidia-smi",
-    folders=("/usr/bin", "/usr/local/nvidia/bin", "/usr/lib/wsl/lib"),
-    environment=("NVIDIA_", "CUDA_", "__NVML_"),
-    fix="it comes with NVIDIA's driver",
+from opentelemetry.instrumentation.hardware.sources.nvidia.tool_output import (
+    LOST,
+    TOOL,
+    UNKNOWN,
+    Document,
+    fact,
+    integer,
+    pci_address,
+    run,
+    texts,
 )
+from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
 
 MIN_INTERVAL: Final = 10.0
 """Seconds between two runs: each takes tens of milliseconds, or seconds if no process keeps the driver loaded."""
 
-TIMEOUT: Final = 10.0
-
-_UNAVAILABLE: Final = {6: "", 9: "modprobe nvidia", 12: "install NVIDIA's driver"}
-"""Exit codes, which are those of NVML, and what to do: no device, no kernel driver, no library."""
-
-_LOST: Final = ("GPU is lost", "GPU requires reset")
-"""What stands in place of all values of a failed device."""
-
-_UNKNOWN: Final = "Unknown Error"
-
 _REASONS: Final = {field.series for field in f.XML_REASONS}
-
-_NOT_A_FACT: Final = frozenset(
-    text.casefold()
-    for text in (
-        *_LOST,
-        _UNKNOWN,
-        "",
-        "N/A",
-        "None",
-        "Not Supported",
-        "Not Found",
-        "REDACTED",
-        "Insufficient Permissions",
-        "Requested functionality has been deprecated",
-        "GPU access blocked by the operating system",
-    )
-)
-
-_REMOVED: Final = ("supported_clocks", "process_name", "accounted_processes")
-"""Elements that are removed before parsing: process names have arbitrary bytes, and the table of clocks is long, and
-malformed in some versions.
-"""
-
-_LISTED: Final = ("gpu", "mig_device", "process_info")
-"""Elements of which there may be several."""
-
-_MOST_DEPTH: Final = 12
-_MOST_ELEMENTS: Final = 200_000
-"""A GPU has some 300 elements, 8 deep, and 7 more for each process."""
-
-_PIECE: Final = 1 << 16
 
 _NOT_REPORTED: Final = "nvidia-smi does not report it"
 
 
-class Document(NamedTuple):
-    """What the tool printed.
+class SmiDevice(Device):
+    """A GPU or MIG instance of the newest document.
 
     Attributes:
-        driver: version of the driver; "" if unknown.
-        gpus: the GPUs that are complete.
-        problem: what is wrong with the rest; "" if nothing.
+        texts: the texts of its element by path.
+        users: by PID of each process that uses it, the bytes in use.
     """
-
-    driver: str
-    gpus: Sequence[Element]
-    problem: str = ""
-
-
-def parse(printed: bytes) -> Document:
-    """Parse what the tool printed; the last document, if there are several.
-
-    Raises:
-        ValueError: there is no document.
-    """
-    text = printed.decode("utf-8", "replace")
-    for name in _REMOVED:
-        text = re.sub(f"<{name}>.*?(?:</{name}>|(?=<{name}>)|$)", "", text, flags=re.DOTALL)
-    begin = text.rfind("<nvidia_smi_log")  # after warnings and DOCTYPE: entities are never defined
-    if begin < 0:
-        raise ValueError("there is no document of nvidia-smi")
-    body, end, _ = text[begin:].partition("</nvidia_smi_log>")
-    gpus: list[Element] = []
-    facts: dict[str, str] = {}
-    problem = ""
-    try:
-        for element in _elements(body + end):
-            if element.tag == "gpu":
-                gpus.append(element)
-            elif element.tag in ("driver_version", "attached_gpus"):
-                facts.setdefault(element.tag, _fact(element.text or ""))
-    except (ParseError, ValueError) as error:
-        attached = facts.get("attached_gpus") or "some"
-        reason = str(error).partition(": line")[0]
-        problem = f"the output of nvidia-smi ends after {len(gpus)} of {attached} GPUs: {reason}"
-    return Document(facts.get("driver_version", ""), gpus, problem)
-
-
-def _elements(text: str) -> Iterator[Element]:
-    """The elements, each when it is complete.
-
-    Raises:
-        ParseError: the text is not well-formed, or ends early.
-        ValueError: it is more than a document of the tool.
-    """
-    parser: XMLPullParser[Element] = XMLPullParser(("start", "end"))
-    depth = count = 0
-    for begin in range(0, len(text) + 1, _PIECE):
-        parser.feed(text[begin : begin + _PIECE])
-        for each in parser.read_events():
-            event, element = each[0], each[-1]
-            depth += 1 if event == "start" else -1
-            count += event == "start"
-            if depth > _MOST_DEPTH or count > _MOST_ELEMENTS:
-                raise ValueError("it is larger than a document of nvidia-smi")
-            if event == "end" and isinstance(element, Element):
-                yield element
-    parser.close()
-
-
-def texts(element: Element, prefix: str = "") -> dict[str, str]:
-    """The texts below an element by path, without those of elements of which there may be several."""
-    found: dict[str, str] = {}
-    for child in element:
-        if child.tag not in _LISTED:
-            path = f"{prefix}{child.tag}"
-            text = _clean(child.text or "")
-            if text:
-                found.setdefault(path, text)
-            for below, each in texts(child, f"{path}/").items():
-                found.setdefault(below, each)
-    return found
-
-
-def _clean(text: str) -> str:
-    """A text without the brackets that some versions put around what is not a value."""
-    text = " ".join(text.split())
-    return text[1:-1].strip() if text.startswith("[") and text.endswith("]") else text
-
-
-def _fact(text: str, form: str = ".{1,200}") -> str:
-    """A text that describes something; "" if it is not known."""
-    text = _clean(text)
-    return text if text.casefold() not in _NOT_A_FACT and text.isprintable() and re.fullmatch(form, text) else ""
-
-
-def _integer(text: str) -> int | None:
-    return int(text) if re.fullmatch("[0-9]{1,10}", text) else None
-
-
-def _pci_address(text: str) -> str:
-    return pci_address(text) if re.fullmatch(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]", text) else ""
-
-
-class _Reported(Device):
-    """A GPU or MIG instance of the newest document."""
-
-    said: Mapping[str, str]
 
     def __init__(self, id: str, name: str, index: int, parent: str = "") -> None:  # noqa: A002
         super().__init__(id, name, parent=parent, index=index)
         self.backoff = Backoff(1, 1)  # the tool was run anyway
         self.state = "ok"
-        self.said = {}
+        self.texts: Mapping[str, str] = {}
         self.users: dict[int, int | None] = {}
 
     def value(self, field: Field, spellings: Sequence[str]) -> object:
@@ -217,11 +79,11 @@ class _Reported(Device):
             KeyError: neither is there.
         """
         if path == "performance_state":
-            return re.sub("^P(?=[0-9])", "", self.said[path])
+            return re.sub("^P(?=[0-9])", "", self.texts[path])
         around = path
-        while around not in self.said and "/" in around:
+        while around not in self.texts and "/" in around:
             around = around.rpartition("/")[0]
-        text = self.said[around]
+        text = self.texts[around]
         if around != path:
             raise ValueError(f"the driver reports {text!r}")
         return text
@@ -235,7 +97,7 @@ class _Reported(Device):
         return {field: value for field, value in found.items() if value is not None}
 
 
-class SmiInstance(_Reported):
+class SmiInstance(SmiDevice):
     """A MIG instance.
 
     Attributes:
@@ -255,7 +117,7 @@ class SmiInstance(_Reported):
         yield from self.points(values)
 
 
-class SmiGpu(_Reported):
+class SmiGpu(SmiDevice):
     """A GPU."""
 
     parts: dict[int, SmiInstance]  # type: ignore[assignment]
@@ -270,23 +132,22 @@ class SmiGpu(_Reported):
 
     def update(self, element: Element, driver: str) -> None:
         """Take what the newest document has."""
-        self.said = said = texts(element)
-        self._lost = next((text for text in said.values() if text in _LOST), "")
-        self.address = _pci_address(said.get("pci/pci_bus_id", "")) or _pci_address(element.get("id", ""))
+        self.texts = words = texts(element)
+        self._lost = next((text for text in words.values() if text in LOST), "")
+        self.address = pci_address(words.get("pci/pci_bus_id", "")) or pci_address(element.get("id", ""))
         facts: dict[str, str | int] = {
             c.HW_VENDOR: "NVIDIA",
-            c.HW_MODEL: _fact(said.get("product_name", "")),
-            c.HW_SERIAL_NUMBER: _fact(said.get("serial", ""), "[0-9A-Za-z-]{1,64}"),
+            c.HW_MODEL: fact(words.get("product_name", "")),
+            c.HW_SERIAL_NUMBER: fact(words.get("serial", ""), "[0-9A-Za-z-]{1,64}"),
             c.HW_DRIVER_VERSION: driver,
-            c.HW_FIRMWARE_VERSION: _fact(said.get("vbios_version", ""), "[0-9A-Fa-f.]{1,64}"),
+            c.HW_FIRMWARE_VERSION: fact(words.get("vbios_version", ""), "[0-9A-Fa-f.]{1,64}"),
             c.PCI_BDF: self.address,
             c.GPU_TYPE: self._type(),
         }
-        self.facts = {name: fact for name, fact in facts.items() if fact} | {c.GPU_INDEX: self.index}
+        self.facts = {name: value for name, value in facts.items() if value} | {c.GPU_INDEX: self.index}
         self.state = "degraded" if self._is_degraded() else "ok"
-        self.is_divided = said.get("mig_mode/current_mig", "") == "Enabled"
         self.parts = {} if self._lost else dict(self._instances(element))
-        self.is_divided = self.is_divided or bool(self.parts)
+        self.is_divided = bool(self.parts) or words.get("mig_mode/current_mig") == "Enabled"
         self._take_users(element)
         if not (self._is_decided or self._lost):
             self._is_decided = True
@@ -299,21 +160,21 @@ class SmiGpu(_Reported):
         return "integrated" if is_refused and not self._lost else "discrete"
 
     def _is_degraded(self) -> bool:
-        action = _fact(self.said.get("gpu_recovery_action", ""))
-        return bool(action) or any(self.said.get(path) == "Yes" for path in f.XML_DEGRADED)
+        action = fact(self.texts.get("gpu_recovery_action", ""))
+        return bool(action) or any(self.texts.get(path) == "Yes" for path in f.XML_DEGRADED)
 
     def _instances(self, element: Element) -> Iterator[tuple[int, SmiInstance]]:
         for each in element.iter("mig_device"):
-            said = texts(each)
-            slot = _integer(said.get("index", ""))
+            words = texts(each)
+            slot = integer(words.get("index", ""))
             if slot is None:
                 continue
-            ids = _integer(said.get("gpu_instance_id", "")), _integer(said.get("compute_instance_id", ""))
-            uuid = _fact(said.get("uuid", ""), "MIG-[0-9a-fA-F/GPU-]{4,100}") or f"{self.id}/{ids[0]}/{ids[1]}"
+            ids = integer(words.get("gpu_instance_id", "")), integer(words.get("compute_instance_id", ""))
+            uuid = fact(words.get("uuid", ""), "MIG-[0-9a-fA-F/GPU-]{4,100}") or f"{self.id}/{ids[0]}/{ids[1]}"
             part = self.parts.get(slot)
             if part is None or part.id != uuid:
                 part = SmiInstance(self, uuid, slot, ids)
-            part.said = said
+            part.texts = words
             part.facts = {**self.facts, c.GPU_TYPE: "partition"}
             yield slot, part
 
@@ -323,13 +184,13 @@ class SmiGpu(_Reported):
             device.users = {}
         instances = {part.ids: part for part in self.parts.values()}
         for each in () if self._lost else element.iter("process_info"):
-            said = texts(each)
-            pid = _integer(said.get("pid", ""))
-            ids = _integer(said.get("gpu_instance_id", "")), _integer(said.get("compute_instance_id", ""))
+            words = texts(each)
+            pid = integer(words.get("pid", ""))
+            ids = integer(words.get("gpu_instance_id", "")), integer(words.get("compute_instance_id", ""))
             user_of = instances.get(ids) if instances else self
             if pid and user_of is not None:
                 try:
-                    user_of.users[pid] = int(number(said.get("used_memory", ""), "MiB")) << 20
+                    user_of.users[pid] = int(number(words.get("used_memory", ""), "MiB")) << 20
                 except ValueError:
                     user_of.users[pid] = None
 
@@ -349,11 +210,11 @@ class SmiGpu(_Reported):
         """
         self.unsupported.clear()
         found = self.values(f.XML)
-        if self._lost or (not found and _UNKNOWN in self.said.values()):
-            raise DeviceFailed(self._lost or _UNKNOWN)
+        if self._lost or (not found and UNKNOWN in self.texts.values()):
+            raise DeviceFailed(self._lost or UNKNOWN)
         reasons: dict[Field, object] = {}
         for field, spellings in f.XML_REASONS.items():
-            text = next((self.said[path] for path in spellings if path in self.said), "")
+            text = next((self.texts[path] for path in spellings if path in self.texts), "")
             if text in ("Active", "Not Active"):
                 reasons[field] = int(text == "Active")
         for field in [field for field in found if field.series in _REASONS - self.counters]:
@@ -402,7 +263,7 @@ class NvidiaSmi(AcceleratorDriver):
         self._document = document
         self._listed: list[SmiGpu] = []
         for index, element in enumerate(document.gpus):
-            uuid = _fact(element.findtext("uuid") or "", "GPU-[0-9a-fA-F-]{4,64}") or f"gpu{index}"
+            uuid = fact(element.findtext("uuid") or "", "GPU-[0-9a-fA-F-]{4,64}") or f"gpu{index}"
             gpu = self._gpus.setdefault(uuid, SmiGpu(uuid, index, self._power))
             gpu.update(element, document.driver)
             self._listed.append(gpu)
@@ -431,26 +292,3 @@ class NvidiaSmi(AcceleratorDriver):
         """What is wrong with the document."""
         if self._document.problem:
             yield self._document.problem
-
-
-def run(command: Command) -> Document:
-    """Run the tool.
-
-    Raises:
-        Unavailable: there is no driver or no GPU.
-        OSError: it does not end in time, or cannot be started.
-        ValueError: it prints no document.
-    """
-    output = command.run(["-q", "-x"], TIMEOUT)
-    try:
-        return parse(output.stdout)
-    except ValueError:
-        message = _first_line(output.stdout) or _first_line(output.stderr) or "nothing"
-        if output.code in _UNAVAILABLE:
-            raise Unavailable(message, _UNAVAILABLE[output.code]) from None
-        raise ValueError(f"nvidia-smi prints {message!r} and exits with {output.code}") from None
-
-
-def _first_line(printed: bytes) -> str:
-    lines = (line.strip() for line in printed.decode("utf-8", "replace").splitlines())
-    return next((line[:200] for line in lines if line and line.isprintable()), "")

@@ -1,0 +1,281 @@
+"""A device of NVML: calls that fill fields, and what happens if a call fails."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.accelerators.device import Device, DeviceFailed
+from opentelemetry.instrumentation.hardware.accelerators.fields import Field
+from opentelemetry.instrumentation.hardware.drivers import DriverError
+from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
+from opentelemetry.instrumentation.hardware.model import Point
+from opentelemetry.instrumentation.hardware.sources.nvidia import fields as f
+from opentelemetry.instrumentation.hardware.sources.nvidia import nvml as n
+from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import Nvml
+from opentelemetry.instrumentation.hardware.sources.nvidia.processes import Shares, mean_shares
+
+NEVER: Final = (
+    n.NOT_SUPPORTED,
+    n.FUNCTION_NOT_FOUND,
+    n.DEPRECATED,
+    n.NO_PERMISSION,
+    n.INVALID_ARGUMENT,
+    n.ARGUMENT_VERSION,
+)
+"""Codes of a call that this device and driver do not support. It is not made again."""
+
+NO_VALUE: Final = (n.NOT_FOUND, n.NO_DATA)
+"""Codes of a call that has no value at the moment."""
+
+LOST: Final = (n.LOST, n.RESET_REQUIRED)
+"""Codes of a device that has failed."""
+
+FATAL: Final = (n.UNINITIALIZED, n.DRIVER_NOT_LOADED, n.NO_LIBRARY, n.VERSION_MISMATCH)
+"""Codes of a library that has failed, for all devices."""
+
+_REMEDIES: Final = {
+    "GPU is lost": "the kernel log has the cause; restart the machine",
+    "GPU requires": "run nvidia-smi --gpu-reset when no process uses it, or restart the machine",
+}
+"""By beginning of the driver's text for a failed device, what to do."""
+
+_MEMORY_V2: Final = 0x02000028
+"""``nvmlMemory_v2``: the version of the structure that reports reserved memory separately."""
+
+Values = Mapping[Field, object]
+
+
+class Call:
+    """A call to a device, and the fields that it fills. One that fails is retried with backoff.
+
+    Args:
+        function: makes the call; None if it has no values yet.
+        fields: those that it should fill; missing ones are listed as not supported.
+    """
+
+    def __init__(self, function: Callable[[], Values | None], *fields: Field) -> None:
+        self.function = function
+        self.fields = fields
+        self.backoff = Backoff(2, 33)
+        self._turns = 0
+
+    def is_due(self) -> bool:
+        """Count a reading. Returns whether the call is made in it."""
+        self._turns += 1
+        return not self.backoff.is_waiting(self._turns)
+
+    def fail(self) -> None:
+        """Record a failure: it is left out of more readings each time."""
+        self.backoff.fail(self._turns)
+
+
+def remedy(trouble: str) -> str:
+    """What to do about a failed device; "" if nothing is known."""
+    return next((text for beginning, text in _REMEDIES.items() if trouble.startswith(beginning)), "")
+
+
+class NvmlDevice(Device):
+    """A GPU or MIG instance. A subclass supplies the calls.
+
+    Args:
+        nvml: the library.
+        key: the library's name of it: ``0``, or ``0/3`` for a MIG instance.
+        name: ``hw.name``.
+    """
+
+    def __init__(self, nvml: Nvml, key: str, name: str) -> None:
+        super().__init__(f"gpu{key}", name, index=int(key.partition("/")[0]))
+        self.nvml = nvml
+        self.key = key
+        self._once: list[Call] = []
+        self._often: list[Call] = []
+        self._slow: list[Call] = []
+        self._fixed: dict[Field, object] = {}
+        self._newest_share = -1
+
+    @abstractmethod
+    def identify(self) -> None:
+        """Find out what the device is.
+
+        Raises:
+            DriverError: it does not respond.
+        """
+
+    @abstractmethod
+    def read_calls(self) -> tuple[list[Call], list[Call]]:
+        """The calls of each reading, and of each slow reading."""
+
+    def limit_calls(self) -> list[Call]:
+        """The calls of what never changes."""
+        return []
+
+    def get(self, name: str, *arguments: object) -> Any:
+        """``nvmlDeviceGet<name>`` of this device."""
+        return self.nvml.get(self.key, name, *arguments)
+
+    def get_optional(self, name: str, *arguments: object) -> Any:
+        """The same; None if it is not supported or has no value."""
+        try:
+            return self.get(name, *arguments)
+        except DriverError as error:
+            if error.code in (*LOST, *FATAL):
+                raise
+            return None
+
+    def open(self) -> None:
+        """Identify the device, and read its limits.
+
+        Raises:
+            DeviceFailed: it does not respond.
+            DriverError: the library does not.
+        """
+        if self.trouble:
+            self.nvml.forget(self.key)
+        self.unsupported.clear()
+        try:
+            self.identify()
+        except DriverError as error:
+            if error.code in FATAL:
+                raise
+            raise DeviceFailed(error.text) from None
+        self._fixed, self._once = {}, self.limit_calls()
+        self._read_once()
+        self._often, self._slow = self.read_calls()
+
+    def read(self) -> Iterator[Point]:
+        """What is sampled."""
+        yield from self.points(self.values(self._often))
+
+    def read_slow(self) -> Iterator[Point]:
+        """Limits, and what is only of interest with a collection."""
+        self._read_once()
+        yield from self.points({**self._fixed, **self.values(self._slow)})
+
+    def condition(self) -> str:
+        """The state, which is ``ok`` until something else is reported."""
+        return super().condition() or "ok"
+
+    def remedy(self) -> str:
+        """What to do while it does not respond."""
+        return remedy(self.trouble)
+
+    def _read_once(self) -> None:
+        self._fixed.update(self.values(self._once))
+        self._once = [call for call in self._once if call.backoff.failures]
+
+    def values(self, calls: list[Call]) -> dict[Field, object]:
+        """Make the calls that are due.
+
+        Raises:
+            DeviceFailed: the device does not respond.
+            DriverError: the library does not.
+        """
+        found: dict[Field, object] = {}
+        for call in list(calls):
+            if not call.is_due():
+                continue
+            try:
+                values = call.function()
+            except DriverError as error:
+                self._handle(error, call, calls)
+                continue
+            call.backoff.succeed()
+            if values is None:
+                continue
+            for field, value in values.items():
+                if value is None:
+                    self.unsupported[field.series] = "the driver has no value"
+                else:
+                    found[field] = value
+            for field in call.fields:
+                if field not in values:
+                    self.unsupported.setdefault(field.series, "the driver has no value")
+        return found
+
+    def _handle(self, error: DriverError, call: Call, calls: list[Call]) -> None:
+        """Distinguish: no value now, a call that is not supported, a failed device, a failed library."""
+        if error.code in FATAL:
+            raise error
+        if error.code in LOST:
+            raise DeviceFailed(error.text)
+        self.unsupported.update((field.series, error.text) for field in call.fields)
+        if error.code in NO_VALUE:
+            return
+        if error.code in NEVER:
+            calls.remove(call)
+            return
+        if error.code == n.UNKNOWN:
+            self._check_presence()
+        call.fail()
+
+    def _check_presence(self) -> None:
+        """Distinguish a device that is gone from a call that fails."""
+        self.nvml.forget(self.key)
+        try:
+            self.get("UUID")
+        except DriverError as error:
+            raise DeviceFailed(error.text) from None
+
+    # -- values that GPUs and MIG instances have in common
+
+    def memory(self) -> Values:
+        try:
+            answer = self.get("MemoryInfo", _MEMORY_V2)
+        except DriverError as error:
+            if error.code not in (n.FUNCTION_NOT_FOUND, n.ARGUMENT_VERSION, n.INVALID_ARGUMENT):
+                raise
+            answer = self.get("MemoryInfo")
+        used, total = answer["used"], answer["total"]
+        if total == 0 or (used is not None and total is not None and used > total):
+            raise DriverError(n.NO_DATA, f"the driver reports {used} of {total} bytes in use")
+        return {f.MEMORY_USED: used, f.MEMORY_TOTAL: total}
+
+    def gpm_values(self, answers: Sequence[Sequence[Any]] | None) -> Values | None:
+        """The values of :meth:`.nvml.Nvml.gpm`."""
+        if answers is None:
+            return None
+        found: dict[Field, object] = {}
+        for field, (code, value) in zip(f.GPM.values(), answers):
+            if code:
+                self.unsupported[field.series] = value
+            else:
+                found[field] = value
+        return found
+
+    def users(self, kinds: Sequence[str]) -> dict[int, int | None]:
+        """By PID of each process that uses the device, the bytes in use."""
+        found: dict[int, int | None] = {}
+        for kind in kinds:
+            try:
+                processes = self.nvml.processes(self.key, kind)
+            except DriverError as error:
+                if error.code in FATAL:
+                    raise
+                if kind == "Compute":
+                    self.unsupported[f.PROCESS_MEMORY.series] = error.text
+                continue
+            if kind == "Compute":
+                self.unsupported.pop(f.PROCESS_MEMORY.series, None)
+            for pid, used in processes:
+                found[pid] = max((size for size in (used, found.get(pid)) if size is not None), default=None)
+        return found
+
+    def shares(self) -> Shares | None:
+        """The mean utilization by each process since the previous call; None if not known."""
+        is_first = self._newest_share < 0
+        name = c.PROCESS_GPU_UTILIZATION.name
+        try:
+            samples = self.nvml.shares(self.key, max(0, self._newest_share))
+        except DriverError as error:
+            if error.code in FATAL:
+                raise
+            if error.code not in NO_VALUE:
+                self.unsupported[name] = error.text
+                return None
+            samples = []
+        self.unsupported.pop(name, None)
+        self._newest_share = max([0, self._newest_share, *(at for _, at, *_ in samples)])
+        return None if is_first else mean_shares(samples)

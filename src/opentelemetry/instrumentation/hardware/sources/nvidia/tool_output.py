@@ -1,0 +1,190 @@
+"""The output of ``nvidia-smi -q -x``: run the tool, and split its XML into texts by path.
+
+Its exit codes are not reliable: what the XML has up to the end of a GPU is used, whatever follows.
+https://docs.nvidia.com/deploy/nvidia-smi/
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+from xml.etree.ElementTree import Element, ParseError, XMLPullParser
+
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool
+from opentelemetry.instrumentation.hardware.model import Unavailable
+from opentelemetry.instrumentation.hardware.sources.nvidia import nvml
+
+TOOL: Final = Tool(
+    "nvidia-smi",
+    folders=("/usr/bin", "/usr/local/nvidia/bin", "/usr/lib/wsl/lib"),
+    environment=("NVIDIA_", "CUDA_", "__NVML_"),
+    fix="it comes with NVIDIA's driver",
+)
+
+TIMEOUT: Final = 10.0
+
+_UNAVAILABLE: Final = {6: "", 9: "modprobe nvidia", 12: "install NVIDIA's driver"}
+"""Exit codes, which are those of NVML, and what to do: no device, no kernel driver, no library."""
+
+LOST: Final = ("GPU is lost", "GPU requires reset")
+"""What stands in place of all values of a failed device."""
+
+UNKNOWN: Final = "Unknown Error"
+
+_NOT_A_FACT: Final = frozenset(
+    text.casefold()
+    for text in (
+        *LOST,
+        UNKNOWN,
+        "",
+        "N/A",
+        "None",
+        "Not Supported",
+        "Not Found",
+        "REDACTED",
+        "Insufficient Permissions",
+        "Requested functionality has been deprecated",
+        "GPU access blocked by the operating system",
+    )
+)
+
+_REMOVED: Final = ("supported_clocks", "process_name", "accounted_processes")
+"""Elements that are removed before parsing: process names have arbitrary bytes, and the table of clocks is long, and
+malformed in some versions.
+"""
+
+_LISTED: Final = ("gpu", "mig_device", "process_info")
+"""Elements of which there may be several."""
+
+_MOST_DEPTH: Final = 12
+_MOST_ELEMENTS: Final = 200_000
+"""A GPU has some 300 elements, 8 deep, and 7 more for each process."""
+
+_CHUNK: Final = 1 << 16
+
+
+class Document(NamedTuple):
+    """What the tool printed.
+
+    Attributes:
+        driver: version of the driver; "" if unknown.
+        gpus: the GPUs that are complete.
+        problem: what is wrong with the rest; "" if nothing.
+    """
+
+    driver: str
+    gpus: Sequence[Element]
+    problem: str = ""
+
+
+def parse(printed: bytes) -> Document:
+    """Parse what the tool printed; the last document, if there are several.
+
+    Raises:
+        ValueError: there is no document.
+    """
+    text = printed.decode("utf-8", "replace")
+    for name in _REMOVED:
+        text = re.sub(f"<{name}>.*?(?:</{name}>|(?=<{name}>)|$)", "", text, flags=re.DOTALL)
+    begin = text.rfind("<nvidia_smi_log")  # after warnings and DOCTYPE: entities are never defined
+    if begin < 0:
+        raise ValueError("there is no document of nvidia-smi")
+    body, end, _ = text[begin:].partition("</nvidia_smi_log>")
+    gpus: list[Element] = []
+    facts: dict[str, str] = {}
+    problem = ""
+    try:
+        for element in _elements(body + end):
+            if element.tag == "gpu":
+                gpus.append(element)
+            elif element.tag in ("driver_version", "attached_gpus"):
+                facts.setdefault(element.tag, fact(element.text or ""))
+    except (ParseError, ValueError) as error:
+        attached = facts.get("attached_gpus") or "some"
+        reason = str(error).partition(": line")[0]
+        problem = f"the output of nvidia-smi ends after {len(gpus)} of {attached} GPUs: {reason}"
+    return Document(facts.get("driver_version", ""), gpus, problem)
+
+
+def _elements(text: str) -> Iterator[Element]:
+    """The elements, each when it is complete.
+
+    Raises:
+        ParseError: the text is not well-formed, or ends early.
+        ValueError: it is more than a document of the tool.
+    """
+    parser: XMLPullParser[Element] = XMLPullParser(("start", "end"))
+    depth = count = 0
+    for begin in range(0, len(text) + 1, _CHUNK):
+        parser.feed(text[begin : begin + _CHUNK])
+        for each in parser.read_events():
+            event, element = each[0], each[-1]
+            depth += 1 if event == "start" else -1
+            count += event == "start"
+            if depth > _MOST_DEPTH or count > _MOST_ELEMENTS:
+                raise ValueError("it is larger than a document of nvidia-smi")
+            if event == "end" and isinstance(element, Element):
+                yield element
+    parser.close()
+
+
+def texts(element: Element, prefix: str = "") -> dict[str, str]:
+    """The texts below an element by path, without those of elements of which there may be several."""
+    found: dict[str, str] = {}
+    for child in element:
+        if child.tag not in _LISTED:
+            path = f"{prefix}{child.tag}"
+            text = clean(child.text or "")
+            if text:
+                found.setdefault(path, text)
+            for below, each in texts(child, f"{path}/").items():
+                found.setdefault(below, each)
+    return found
+
+
+def clean(text: str) -> str:
+    """A text without the brackets that some versions put around what is not a value."""
+    text = " ".join(text.split())
+    return text[1:-1].strip() if text.startswith("[") and text.endswith("]") else text
+
+
+def fact(text: str, form: str = ".{1,200}") -> str:
+    """A text that describes something; "" if it is not known."""
+    text = clean(text)
+    return text if text.casefold() not in _NOT_A_FACT and text.isprintable() and re.fullmatch(form, text) else ""
+
+
+def integer(text: str) -> int | None:
+    """A text of digits as a number; None if it is something else."""
+    return int(text) if re.fullmatch("[0-9]{1,10}", text) else None
+
+
+def pci_address(text: str) -> str:
+    """A PCI address as the kernel writes it; "" if it is something else."""
+    return (
+        nvml.pci_address(text) if re.fullmatch(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]", text) else ""
+    )
+
+
+def run(command: Command) -> Document:
+    """Run the tool.
+
+    Raises:
+        Unavailable: there is no driver or no GPU.
+        OSError: it does not end in time, or cannot be started.
+        ValueError: it prints no document.
+    """
+    output = command.run(["-q", "-x"], TIMEOUT)
+    try:
+        return parse(output.stdout)
+    except ValueError:
+        message = _first_line(output.stdout) or _first_line(output.stderr) or "nothing"
+        if output.code in _UNAVAILABLE:
+            raise Unavailable(message, _UNAVAILABLE[output.code]) from None
+        raise ValueError(f"nvidia-smi prints {message!r} and exits with {output.code}") from None
+
+
+def _first_line(printed: bytes) -> str:
+    lines = (line.strip() for line in printed.decode("utf-8", "replace").splitlines())
+    return next((line[:200] for line in lines if line and line.isprintable()), "")
