@@ -133,7 +133,7 @@ def words(what: str, word: Word = str, alone: Sequence[str] = ()) -> Parser:
         if (invalid or alone) and not valid:
             raise ValueError
         if invalid:
-            raise InvalidValueError(f"{', '.join(invalid)} is not accepted, only {form}", valid)
+            raise InvalidValueError(f"{', '.join(invalid)} is invalid, expected {form}", valid)
         return valid
 
     return Parser(form, parse)
