@@ -8,16 +8,16 @@ writes ``system.`` before each. https://docs.wandb.ai/models/ref/python/experime
 from __future__ import annotations
 
 import importlib
+import os
+import pkgutil
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from importlib.util import find_spec
 from queue import Empty, SimpleQueue
 from types import ModuleType
 from typing import Any
 
 from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.sources import discover
 from opentelemetry.instrumentation.hardware.wandb import host
 from opentelemetry.instrumentation.hardware.wandb.probe import Key, Probe
 
@@ -25,11 +25,11 @@ from opentelemetry.instrumentation.hardware.wandb.probe import Key, Probe
 def modules() -> dict[str, ModuleType]:
     """The module of each vendor that has W&B keys, by the name of its source.
 
-    A source without a module of its name here has no keys. NVIDIA's is the first, because its keys win where two
-    vendors have a GPU of the same index.
+    A source without a module of its name in this folder has no keys. NVIDIA's is the first, because its keys win where
+    two vendors have a GPU of the same index.
     """
-    names = [name for name in discover() if name != "host" and find_spec(f"{__package__}.{name}")]
-    names.sort(key=lambda name: (name != "nvidia", name))
+    found = {module.name for module in pkgutil.iter_modules([os.path.dirname(__file__)])} - {"host", "keys", "probe"}
+    names = sorted(found, key=lambda name: (name != "nvidia", name))
     return {name: importlib.import_module(f"{__package__}.{name}") for name in names}
 
 
