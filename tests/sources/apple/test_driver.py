@@ -123,6 +123,15 @@ def test_each_tool_can_be_named_by_its_path(tool: Callable[..., str]) -> None:
         wait_for(lambda: often(source), LONG, "another line")
 
 
+@pytest.mark.parametrize("devices", ["1", "process", "visible", "GPU-8f6a"])
+def test_devices_setting_does_not_apply(devices: str, caplog: pytest.LogCaptureFixture) -> None:
+    drivers = Mac(macmon=FakeMacmon("0.6.1", [json.dumps(MACMONS["0.6.1"](1, 0)).encode()]))
+    with opened("apple", drivers, sample_interval=10, devices=devices) as source:
+        assert value(all_of(source), c.HW_POWER, TYPED) == 5.0
+        assert not [sentence for sentence in source.unsupported if "DEVICES" in sentence]
+    assert caplog.messages == []
+
+
 @posix
 def test_named_tools_are_tried_in_order_of_preference(tool: Callable[..., str]) -> None:
     named: dict[str, Any] = {name: tool(name) for name in TOOLS}

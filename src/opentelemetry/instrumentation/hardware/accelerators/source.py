@@ -143,6 +143,7 @@ class AcceleratorSource(Source):
         fix: what to do where there are signs, but no driver can be used.
         process_metrics: the metrics of :meth:`AcceleratorDriver.usage` in messages; "" if no driver reports usage.
         usage_is_cheap: whether usage is read at every sampling interval, not only slowly.
+        is_selectable: whether ``DEVICES`` applies; otherwise all devices are reported.
     """
 
     scope = Scope.PROCESS
@@ -154,6 +155,7 @@ class AcceleratorSource(Source):
     fix: ClassVar[str] = ""
     process_metrics: ClassVar[str] = "process.gpu.*"
     usage_is_cheap: ClassVar[bool] = False
+    is_selectable: ClassVar[bool] = True
 
     def __init__(self, context: SourceContext) -> None:
         super().__init__(context)
@@ -233,7 +235,8 @@ class AcceleratorSource(Source):
         self._has_sign = self.is_present()
         if not (self._has_sign or any(setting_path(getattr(config, setting)) for setting in self.settings)):
             raise Unavailable(self.absent)
-        self.selection = DeviceFilter(config.devices, environ, self.visibility(), self.files)
+        words = config.devices if self.is_selectable else ["all"]
+        self.selection = DeviceFilter(words, environ, self.visibility(), self.files)
         self.program = ProcessTree(machine(self.context.drivers), self.files, self.context.pid, *self.compute_files())
         self._refresh_program()
         self._open_driver()

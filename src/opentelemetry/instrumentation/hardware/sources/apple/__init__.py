@@ -20,6 +20,7 @@ class Apple(AcceleratorSource):
     modules = ("plistlib", f"{__name__}.driver")
     absent = "this is not a Mac"
     process_metrics = ""
+    is_selectable = False
 
     @classmethod
     def has_sign(
