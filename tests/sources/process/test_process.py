@@ -242,6 +242,18 @@ def test_zombie_process_keeps_its_values_and_uptime() -> None:
     assert not series_of(late, c.PROCESS_UPTIME), "the time of its end is unknown"
 
 
+def test_ending_process_without_memory_has_no_memory_metrics() -> None:
+    """A process that ends has no memory any more for a moment before it is a zombie."""
+    machine = foreign(0)
+    assert machine.tree is not None
+    machine.tree.files[f"/proc/{STRANGER}/statm"] = "0 0 0 0 0 0 0\n"
+    with opened("process", machine, pid=STRANGER) as source:
+        points = often(source)
+    assert series_of(points, c.PROCESS_CPU_TIME)
+    for row in (c.PROCESS_MEMORY_USAGE, c.PROCESS_MEMORY_VIRTUAL, c.PROCESS_MEMORY_UTILIZATION, c.PROCESS_THREAD_COUNT):
+        assert not series_of(points, row), row.name
+
+
 def test_gc_metrics_agree_with_gc_get_stats() -> None:
     with opened("process", include_metrics="cpython.gc.*") as source:
         gc.collect()

@@ -1,6 +1,6 @@
 """Aggregator: adds each reading of a source to running totals; the window of a reader is the difference of two totals.
 
-Every reading publishes a immutable :class:`Published`, which any thread may use without a lock. A reader keeps the
+Every reading publishes an immutable :class:`Published`, which any thread may use without a lock. A reader keeps the
 totals that it saw last as its mark. Nothing is drained, so any number of readers at any interval get exact windows:
 they lie end to end, and the mean times the length of a window is the increase of the integral.
 

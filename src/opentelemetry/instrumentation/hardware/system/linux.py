@@ -211,14 +211,14 @@ class LinuxMachine:
         fields = procfs.stat(self._files.read(folder + "/stat"))
         statm = self._files.read(folder + "/statm").split()
         usage = self._files.usage() if pid == os.getpid() else None
-        is_zombie = fields[0] == b"Z"
+        has_ended = fields[0] == b"Z" or statm[0] == b"0"  # the kernel frees the memory before it sets the state
         io = self._read(folder + "/io")  # empty for a process of another user
         return Process(
             user=usage.user if usage else int(fields[11]) / TICKS,
             system=usage.system if usage else int(fields[12]) / TICKS,
-            threads=None if is_zombie else int(fields[17]),
-            resident=None if is_zombie else int(statm[1]) * PAGE,
-            virtual=None if is_zombie else int(statm[0]) * PAGE,
+            threads=None if has_ended else int(fields[17]),
+            resident=None if has_ended else int(statm[1]) * PAGE,
+            virtual=None if has_ended else int(statm[0]) * PAGE,
             minor=usage.minor if usage else int(fields[7]),
             major=usage.major if usage else int(fields[9]),
             uptime=self._files.uptime() - int(fields[19]) / TICKS,
@@ -228,7 +228,7 @@ class LinuxMachine:
             written=procfs.entry(io, b"\nwrite_bytes: "),
             reads=procfs.entry(io, b"\nsyscr: "),
             writes=procfs.entry(io, b"\nsyscw: "),
-            descriptors=None if is_zombie else self._count(folder + "/fd"),
+            descriptors=None if has_ended else self._count(folder + "/fd"),
         )
 
     def descendants(self, pid: int) -> Sequence[int]:
