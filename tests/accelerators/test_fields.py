@@ -59,6 +59,8 @@ def test_value_is_converted_to_the_unit_of_the_metric(field: f.Field, raw: objec
         (f.errors("xid"), 1.5),
         (f.link("pcie", "transmit", "MiB/s"), -1),
         (f.energy(), Rate(-1.0)),
+        (f.energy(), Rate(math.nan)),
+        (f.errors("xid"), Rate(math.inf)),
     ],
 )
 def test_implausible_value_is_refused_and_quoted(field: f.Field, raw: object) -> None:

@@ -140,8 +140,8 @@ class Field:
     def _plausible(self, value: Any, raw: object) -> Any:
         if self._most == 1 < value <= _OVERSHOOT:
             return 1.0
-        whole = self.series.metric.unit != "{error}" or value == int(value)
-        if not (self._least <= value <= self._most and value < inf and whole):
+        is_in_range = self._least <= value <= self._most and value < inf
+        if not is_in_range or (self.series.metric.unit == "{error}" and value != int(value)):
             raise ValueError(f"the driver reports {str(raw)[:60]}, which is not plausible")
         return value
 
