@@ -23,7 +23,7 @@ import pynvml
 from tests.benchmarks import fresh, peer
 from tests.benchmarks.figure import Figure
 from tests.benchmarks.steady import in_turn, milliseconds
-from tests.sources.cards import OnHost
+from tests.sources.nvidia_gpus import OnHost
 from tests.tools import nvml
 
 from opentelemetry import metrics

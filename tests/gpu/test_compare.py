@@ -15,7 +15,7 @@ from tests.gpu.compare import COLUMNS, FIELDS, MOVING, Difference, Numbers, colu
 from tests.gpu.cuda import PTX, Cuda
 from tests.gpu.timing import Timed
 from tests.samples import samples
-from tests.sources.cards import OnHost
+from tests.sources.nvidia_gpus import OnHost
 from tests.tools import fake_nvml, need
 from tests.tools.nvml import MIB, FakeNvml, listed, t4
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.sources.cards import START, Cards, plugged
+from tests.sources.nvidia_gpus import START, SimulatedGpus, simulated_gpus
 from tests.stage import PATIENT, news, warnings
 from tests.tools.nvml import MIB, NOT_AVAILABLE, Gpu, Value, a100, geforce, h100, listed, mig, refused, still, wsl
 
@@ -27,19 +27,19 @@ def _hear(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "opentelemetry.instrumentation.hardware")
 
 
-def states(cards: Cards, **changes: Value | None) -> dict[str, str]:
+def states(machine: SimulatedGpus, **changes: Value | None) -> dict[str, str]:
     """The `hw.state` of each device, two seconds after these changes of the driver."""
-    exported = cards.tick(2, changes)
+    exported = machine.tick(2, changes)
     pairs = [dict(pairs) for pairs, value in exported.of("hw.status").items() if value == 1]
     return {about["hw.name"]: about["hw.state"] for about in pairs}
 
 
-def until_well(cards: Cards, name: str, most: int = 40) -> int:
-    """The number of readings until a device answers."""
+def until_ok(machine: SimulatedGpus, name: str, most: int = 40) -> int:
+    """The number of readings until a device responds."""
     for count in range(1, most):
-        if states(cards).get(name) == "ok":
+        if states(machine).get(name) == "ok":
             return count
-    raise AssertionError(f"{name} did not come back within {most} readings")
+    raise AssertionError(f"{name} did not respond within {most} readings")
 
 
 # -- One GPU of several is lost.
@@ -53,15 +53,15 @@ def until_well(cards: Cards, name: str, most: int = 40) -> int:
         (UNKNOWN, "Unknown Error"),
     ],
 )
-def test_lost_gpu_has_status_failed_until_it_answers_and_others_go_on(
+def test_lost_gpu_has_status_failed_and_other_gpus_are_not_affected(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, code: int, words: str
 ) -> None:
-    with plugged(tmp_path, h100(0), h100(1)) as cards:
-        cards.tick(0)
-        energy = cards.tick(2).one("hw.energy", hw_name="GPU 1")
-        assert states(cards, gpu1=refused(code)) == {"GPU 0": "ok", "GPU 1": "failed"}
+    with simulated_gpus(tmp_path, h100(0), h100(1)) as machine:
+        machine.tick(0)
+        energy = machine.tick(2).one("hw.energy", hw_name="GPU 1")
+        assert states(machine, gpu1=refused(code)) == {"GPU 0": "ok", "GPU 1": "failed"}
         for _ in range(5):
-            now = cards.tick(2)
+            now = machine.tick(2)
         assert {name for name in now.names() if now.of(name, hw_name="GPU 1")} == {
             "hw.gpu.info",
             "hw.status",
@@ -69,124 +69,124 @@ def test_lost_gpu_has_status_failed_until_it_answers_and_others_go_on(
         }
         assert now.values("hw.errors", hw_name="GPU 1") == [0], "of its errors, the events that may say why"
         assert now.one("hw.energy", hw_name="GPU 0") > energy
-        assert cards.unsupported("does not respond") == [f"GPU 1 does not respond: {words}"]
-        assert cards.up(), "one device is not the source"
+        assert machine.unsupported("does not respond") == [f"GPU 1 does not respond: {words}"]
+        assert machine.up(), "one device is not the source"
         assert [each for each in warnings(caplog) if "GPU 1" in each] == warnings(caplog)
         assert len(warnings(caplog)) == 1
-        cards.fake.say({"gpu1": None})
-        until_well(cards, "GPU 1")
-        now = cards.tick(2)
+        machine.fake.say({"gpu1": None})
+        until_ok(machine, "GPU 1")
+        now = machine.tick(2)
         assert now.one("hw.energy", hw_name="GPU 1") > energy, "its counter went on"
         assert now.one("hw.gpu.utilization", hw_name="GPU 1", hw_gpu_task="general") == 0.88
-        assert not cards.unsupported("does not respond")
-        cards.tick(2, {"gpu1": refused(code)})
+        assert not machine.unsupported("does not respond")
+        machine.tick(2, {"gpu1": refused(code)})
         assert len(warnings(caplog)) == 2, "another time is another sentence"
     back = [text for text in news(caplog) if "GPU 1" in text]
     assert back == [f"GPU 1 ({UUID}1) responds again"]
 
 
 def test_missing_rows_of_a_lost_gpu_are_not_listed(tmp_path: Path) -> None:
-    with plugged(tmp_path, h100(0)) as cards:
-        cards.tick(0)
-        assert cards.unsupported("Not Supported")
-        cards.tick(2, {"gpu0": refused(LOST)})
-        assert [sentence.partition(":")[0] for sentence in cards.unsupported()] == ["GPU 0 does not respond"]
+    with simulated_gpus(tmp_path, h100(0)) as machine:
+        machine.tick(0)
+        assert machine.unsupported("Not Supported")
+        machine.tick(2, {"gpu0": refused(LOST)})
+        assert [sentence.partition(":")[0] for sentence in machine.unsupported()] == ["GPU 0 does not respond"]
 
 
-def test_lost_gpu_is_retried_after_growing_pauses(tmp_path: Path) -> None:
-    with plugged(tmp_path, h100(0)) as cards:
-        cards.tick(0)
-        cards.tick(2, {"gpu0": refused(LOST)})
-        cards.fake.forget_calls()
+def test_lost_gpu_is_retried_with_backoff(tmp_path: Path) -> None:
+    with simulated_gpus(tmp_path, h100(0)) as machine:
+        machine.tick(0)
+        machine.tick(2, {"gpu0": refused(LOST)})
+        machine.fake.forget_calls()
         for _ in range(100):
-            cards.tick(2)
-        asked = sum(count for call, count in cards.fake.calls().items() if call.startswith("gpu0."))
+            machine.tick(2)
+        asked = sum(count for call, count in machine.fake.calls().items() if call.startswith("gpu0."))
         assert asked < 20
         assert asked > 3, "but it is asked"
-        cards.fake.say({"gpu0": None})
-        until_well(cards, "GPU 0")
-        states(cards, gpu0=refused(LOST))
-        cards.fake.say({"gpu0": None})
-        assert until_well(cards, "GPU 0") <= 2, "that was long ago"
+        machine.fake.say({"gpu0": None})
+        until_ok(machine, "GPU 0")
+        states(machine, gpu0=refused(LOST))
+        machine.fake.say({"gpu0": None})
+        assert until_ok(machine, "GPU 0") <= 2, "that was long ago"
 
 
-def test_other_uuid_at_the_index_of_a_lost_gpu_is_not_taken_for_it(tmp_path: Path) -> None:
-    with plugged(tmp_path, h100(0), h100(1)) as cards:
-        cards.tick(0)
-        cards.tick(2, {"gpu0": refused(LOST)})
-        cards.tick(2, {"gpu0": None, "gpu0.UUID": f"{UUID}1"})
+def test_gpu_with_another_uuid_does_not_replace_a_lost_gpu(tmp_path: Path) -> None:
+    with simulated_gpus(tmp_path, h100(0), h100(1)) as machine:
+        machine.tick(0)
+        machine.tick(2, {"gpu0": refused(LOST)})
+        machine.tick(2, {"gpu0": None, "gpu0.UUID": f"{UUID}1"})
         for _ in range(10):
-            now = cards.tick(2)
+            now = machine.tick(2)
         assert len(now.of("hw.power")) == 1
-        assert cards.unsupported("does not respond") == [f"GPU 0 does not respond: {UUID}1 responds in its place"]
-        assert cards.up()
+        assert machine.unsupported("does not respond") == [f"GPU 0 does not respond: {UUID}1 responds in its place"]
+        assert machine.up()
 
 
-def test_gpu_lost_before_start_has_status_failed_until_it_answers(
+def test_gpu_lost_before_start_has_status_failed_until_it_responds(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with plugged(tmp_path, h100(0), h100(1), say={"gpu0": refused(LOST)}) as cards:
-        assert states(cards) == {"GPU 0": "failed", "GPU 1": "ok"}
+    with simulated_gpus(tmp_path, h100(0), h100(1), say={"gpu0": refused(LOST)}) as machine:
+        assert states(machine) == {"GPU 0": "failed", "GPU 1": "ok"}
         assert len(warnings(caplog)) == 1
-        cards.fake.say({"gpu0": None})
-        until_well(cards, "GPU 0")
-        assert cards.tick(2).one("hw.power", hw_id=f"{UUID}0") == pytest.approx(512.6)
-        cards.fake.event(0, 94)
-        cards.fake.event(1, 13)
-        assert cards.tick(2).values("hw.errors", error_type="xid") == [1, 1], "its events are heard from then on"
-        assert cards.up()
-        calls = cards.fake.calls()
+        machine.fake.say({"gpu0": None})
+        until_ok(machine, "GPU 0")
+        assert machine.tick(2).one("hw.power", hw_id=f"{UUID}0") == pytest.approx(512.6)
+        machine.fake.event(0, 94)
+        machine.fake.event(1, 13)
+        assert machine.tick(2).values("hw.errors", error_type="xid") == [1, 1], "its events are heard from then on"
+        assert machine.up()
+        calls = machine.fake.calls()
     assert (calls["EventSetCreate"], calls["gpu1.RegisterEvents"], calls["gpu0.RegisterEvents"]) == (1, 1, 1)
 
 
 @pytest.mark.parametrize("code", [LOST, RESET])
 def test_xid_events_are_registered_anew_after_a_gpu_comes_back(tmp_path: Path, code: int) -> None:
-    with plugged(tmp_path, h100(0), h100(1)) as cards:
-        cards.tick(0)
-        cards.fake.event(1, 63)
-        cards.tick(2, {"gpu1": refused(code)})
-        cards.fake.say({"gpu1": None})
-        until_well(cards, "GPU 1")
+    with simulated_gpus(tmp_path, h100(0), h100(1)) as machine:
+        machine.tick(0)
+        machine.fake.event(1, 63)
+        machine.tick(2, {"gpu1": refused(code)})
+        machine.fake.say({"gpu1": None})
+        until_ok(machine, "GPU 1")
         for gpu in (0, 1):
-            cards.fake.event(gpu, 13)
-        cards.tick(10)
+            machine.fake.event(gpu, 13)
+        machine.tick(10)
         for gpu in (0, 1):
-            cards.fake.event(gpu, 31)
-        now = cards.tick(10)
+            machine.fake.event(gpu, 31)
+        now = machine.tick(10)
         assert now.one("hw.errors", error_type="xid", hw_name="GPU 0") == 2
         assert now.one("hw.errors", error_type="xid", hw_name="GPU 1") == 3
-        calls = cards.fake.calls()
+        calls = machine.fake.calls()
         assert (calls["EventSetCreate"], calls["EventSetFree"]) == (2, 1), "what a reset left of the first is not known"
         assert (calls["gpu0.RegisterEvents"], calls["gpu1.RegisterEvents"]) == (2, 2)
-        assert cards.up()
+        assert machine.up()
 
 
-def test_limit_that_fails_at_first_is_asked_for_again(tmp_path: Path) -> None:
+def test_limit_that_fails_at_first_is_read_again(tmp_path: Path) -> None:
     quiet: Gpu = {
         "gpu0.TemperatureThreshold.0": refused(10),
         "gpu0.MaxClockInfo.1": refused(3),
         "gpu0.MaxClockInfo.2": 0,
     }
-    with plugged(tmp_path, a100(0), say=quiet) as cards:
-        now = cards.tick(0)
+    with simulated_gpus(tmp_path, a100(0), say=quiet) as machine:
+        now = machine.tick(0)
         assert now.of("hw.temperature.limit", hw_limit_type="high.critical") == {}
-        assert cards.unsupported("hw.temperature.limit (gpu high.critical)")
-        cards.fake.say({"gpu0.TemperatureThreshold.0": 92})
+        assert machine.unsupported("hw.temperature.limit (gpu high.critical)")
+        machine.fake.say({"gpu0.TemperatureThreshold.0": 92})
         for _ in range(4):
-            now = cards.tick(10)
+            now = machine.tick(10)
         assert now.one("hw.temperature.limit", hw_limit_type="high.critical") == 92
-        assert not cards.unsupported("hw.temperature.limit")
-        assert cards.unsupported("hw.gpu.frequency.limit (sm)")[0].endswith("Not Supported")
-        assert cards.unsupported("hw.gpu.frequency.limit (memory): the driver reports 0, which is not plausible")
-        calls = cards.fake.calls()
+        assert not machine.unsupported("hw.temperature.limit")
+        assert machine.unsupported("hw.gpu.frequency.limit (sm)")[0].endswith("Not Supported")
+        assert machine.unsupported("hw.gpu.frequency.limit (memory): the driver reports 0, which is not plausible")
+        calls = machine.fake.calls()
         assert [calls[f"gpu0.MaxClockInfo.{domain}"] for domain in range(4)] == [1, 1, 1, 1], "it never changes"
 
 
 def test_xid_of_a_lost_gpu_is_counted(tmp_path: Path) -> None:
-    with plugged(tmp_path, h100(0)) as cards:
-        cards.tick(0)
-        cards.fake.event(0, 79)
-        now = cards.tick(2, {"gpu0": refused(LOST)})
+    with simulated_gpus(tmp_path, h100(0)) as machine:
+        machine.tick(0)
+        machine.fake.event(0, 79)
+        now = machine.tick(2, {"gpu0": refused(LOST)})
         assert now.one("hw.errors", error_type="xid") == 1
         assert now.one("hw.status", hw_state="failed") == 1
 
@@ -194,35 +194,35 @@ def test_xid_of_a_lost_gpu_is_counted(tmp_path: Path) -> None:
 def test_mig_instances_of_a_lost_gpu_are_failed_without_warnings_of_their_own(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with plugged(tmp_path, mig(h100(), 0, {0: (1, 0), 3: (5, 0)})) as cards:
-        cards.tick(0)
-        assert set(states(cards).values()) == {"ok"}
-        assert states(cards, gpu0=refused(LOST)) == {"GPU 0": "failed", "MIG 0/0": "failed", "MIG 0/3": "failed"}
-        now = cards.tick(2)
+    with simulated_gpus(tmp_path, mig(h100(), 0, {0: (1, 0), 3: (5, 0)})) as machine:
+        machine.tick(0)
+        assert set(states(machine).values()) == {"ok"}
+        assert states(machine, gpu0=refused(LOST)) == {"GPU 0": "failed", "MIG 0/0": "failed", "MIG 0/3": "failed"}
+        now = machine.tick(2)
         assert now.of("hw.gpu.memory.usage") == {}
         assert len(warnings(caplog)) == 1
-        cards.fake.say({"gpu0": None})
-        until_well(cards, "GPU 0")
-        cards.tick(2)
-        assert set(states(cards).values()) == {"ok"}
-        assert cards.tick(2).values("hw.gpu.memory.usage") == [1024 * MIB, 4096 * MIB, 50_000 * MIB]
+        machine.fake.say({"gpu0": None})
+        until_ok(machine, "GPU 0")
+        machine.tick(2)
+        assert set(states(machine).values()) == {"ok"}
+        assert machine.tick(2).values("hw.gpu.memory.usage") == [1024 * MIB, 4096 * MIB, 50_000 * MIB]
 
 
 def test_wsl_unknown_errors_lose_only_their_own_rows(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with plugged(tmp_path, wsl()) as cards:
+    with simulated_gpus(tmp_path, wsl()) as machine:
         for _ in range(20):
-            assert states(cards) == {"GPU 0": "ok"}
-        now = cards.tick(2)
+            assert states(machine) == {"GPU 0": "ok"}
+        now = machine.tick(2)
         assert now.one("hw.gpu.memory.usage") == 10_000 * MIB
         assert now.one("hw.power") == pytest.approx(287.45)
         assert now.of("hw.gpu.utilization") == {}
-        calls = cards.fake.calls()
+        calls = machine.fake.calls()
         assert 2 <= calls["gpu0.UtilizationRates"] <= 6, "it is tried again, ever more seldom"
-        now = cards.tick(2, {"gpu0.UtilizationRates": (50, 10)})
+        now = machine.tick(2, {"gpu0.UtilizationRates": (50, 10)})
         for _ in range(32):
-            now = cards.tick(2)
+            now = machine.tick(2)
         assert now.one("hw.gpu.utilization", hw_gpu_task="general") == 0.5
-        assert not cards.unsupported("hw.gpu.utilization (general")
+        assert not machine.unsupported("hw.gpu.utilization (general")
     assert warnings(caplog) == []
 
 
@@ -243,12 +243,12 @@ CALLS: dict[str, tuple[str, str]] = {
     "PerformanceState": ("hw.gpu.performance_state", "hw.gpu.performance_state"),
     "EnforcedPowerLimit": ("hw.power.limit{enforced}", "hw.power.limit (enforced)"),
 }
-"""By call, a row that is made of it, and the name of that row in the list of missing rows."""
+"""By call, a metric that it fills, and its name in the list of missing metrics."""
 
 
-def shown(cards: Cards) -> set[str]:
-    """The exported rows, each with the attributes that tell its series apart."""
-    exported = cards.collect()
+def shown(machine: SimulatedGpus) -> set[str]:
+    """The exported metrics with their distinguishing attributes."""
+    exported = machine.collect()
     found = set()
     for name, pairs in exported.points:
         about = dict(pairs)
@@ -266,54 +266,52 @@ def test_unsupported_call_is_made_once_and_its_row_is_missing(
 ) -> None:
     quiet = {f"gpu0.{call}": refused(code) for call in CALLS if call not in ("FieldValues.83", "FieldValues.197")}
     others = {row for row, _ in CALLS.values()}
-    with plugged(tmp_path, h100(), say=quiet) as cards:
-        cards.tick(0)
-        cards.tick(2)
-        assert shown(cards) & others == {"hw.energy", "hw.gpu.io{pcie transmit}"}
-        said = " ".join(cards.unsupported())
+    with simulated_gpus(tmp_path, h100(), say=quiet) as machine:
+        machine.tick(0)
+        machine.tick(2)
+        assert shown(machine) & others == {"hw.energy", "hw.gpu.io{pcie transmit}"}
+        said = " ".join(machine.unsupported())
         for call, (_, words) in CALLS.items():
             if f"gpu0.{call}" in quiet:
                 row, _, word = words.partition(" (")
                 assert re.search(rf"{re.escape(row)}.*{word.rstrip(')')}", said), (words, said)
-        cards.fake.forget_calls()
+        machine.fake.forget_calls()
         for _ in range(40):
-            cards.tick(2)
-        asked = cards.fake.calls()
+            machine.tick(2)
+        asked = machine.fake.calls()
         again = [call for call in CALLS if not call.startswith("FieldValues") and asked[f"gpu0.{call}"]]
         assert again == [], "what is not known is not asked again"
-        assert cards.up()
+        assert machine.up()
     assert warnings(caplog) == [], "a call that is not known is no trouble"
 
 
 @pytest.mark.parametrize("code", [10, 11, 19, 20, 23, 27, 29])
-def test_failing_call_is_retried_after_growing_pauses(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, code: int
-) -> None:
-    with plugged(tmp_path, h100()) as cards:
-        cards.tick(0)
-        cards.tick(2, {f"gpu0.{call}": refused(code) for call in CALLS})
-        assert shown(cards) & {row for row, _ in CALLS.values()} == set()
-        cards.fake.forget_calls()
+def test_failing_call_is_retried_with_backoff(tmp_path: Path, caplog: pytest.LogCaptureFixture, code: int) -> None:
+    with simulated_gpus(tmp_path, h100()) as machine:
+        machine.tick(0)
+        machine.tick(2, {f"gpu0.{call}": refused(code) for call in CALLS})
+        assert shown(machine) & {row for row, _ in CALLS.values()} == set()
+        machine.fake.forget_calls()
         for _ in range(40):
-            cards.tick(2)
-        asked = cards.fake.calls()["gpu0.PowerUsage"]
+            machine.tick(2)
+        asked = machine.fake.calls()["gpu0.PowerUsage"]
         assert 3 <= asked <= 6
-        assert cards.unsupported("hw.power")
-        assert cards.up()
+        assert machine.unsupported("hw.power")
+        assert machine.up()
         for call, value in still(h100(), START).items():
             if call in CALLS:
-                cards.fake.say({f"gpu0.{call}": value})
+                machine.fake.say({f"gpu0.{call}": value})
         for _ in range(33):
-            cards.tick(2)
-        assert {row for row, _ in CALLS.values()} <= shown(cards)
-        assert not cards.unsupported("hw.power")
+            machine.tick(2)
+        assert {row for row, _ in CALLS.values()} <= shown(machine)
+        assert not machine.unsupported("hw.power")
     assert warnings(caplog) == []
 
 
 def test_memory_info_falls_back_to_version_1(tmp_path: Path) -> None:
     for code in (25, 2, 13):
-        with plugged(tmp_path, h100(), say={"gpu0.MemoryInfo_v2": refused(code)}) as cards:
-            now = cards.tick(0)
+        with simulated_gpus(tmp_path, h100(), say={"gpu0.MemoryInfo_v2": refused(code)}) as machine:
+            now = machine.tick(0)
             assert now.one("hw.gpu.memory.usage") == (50_000 + 557) * MIB, "the first form counts what is reserved"
             assert now.one("hw.gpu.memory.limit") == 81_559 * MIB
 
@@ -335,9 +333,9 @@ def test_impossible_values_are_not_exported(tmp_path: Path) -> None:
         "gpu0.ClockInfo.1": 4_294_967_294,
         "gpu1.MemoryInfo": (0, 0, 0, 0),
     }
-    with plugged(tmp_path, h100(0), h100(1), say=nonsense) as cards:
-        cards.tick(0)
-        now = cards.tick(2)
+    with simulated_gpus(tmp_path, h100(0), h100(1), say=nonsense) as machine:
+        machine.tick(0)
+        now = machine.tick(2)
         tasks = {"sm", "encoder", "general", "memory"}
         found = {dict(pairs)["hw.gpu.task"] for pairs in now.of("hw.gpu.utilization", hw_name="GPU 0")}
         assert found & tasks == set()
@@ -350,10 +348,10 @@ def test_impossible_values_are_not_exported(tmp_path: Path) -> None:
         for name in ("hw.temperature.limit", "hw.power"):
             assert now.of(name, hw_name="GPU 0") == {}, name
         assert now.of("hw.gpu.frequency", hw_name="GPU 0", hw_frequency_domain="sm") == {}
-        (sentence,) = cards.unsupported("of GPU 0: the driver reports 4294967294, which is not plausible")
+        (sentence,) = machine.unsupported("of GPU 0: the driver reports 4294967294, which is not plausible")
         assert "hw.power" in sentence
-        assert cards.unsupported("hw.gpu.memory.usage")
-        assert cards.up()
+        assert machine.unsupported("hw.gpu.memory.usage")
+        assert machine.up()
 
 
 def filled(gpu: Gpu, bits: int) -> Gpu:
@@ -383,15 +381,15 @@ def test_not_available_values_are_not_exported(
         gpu = filled(gpu, bits)
         kinds = {32: "uint", 64: "ullong"}
         gpu |= {call: f"{kinds[bits]} {(1 << bits) - 1}" for call in gpu if call.startswith("FieldValues")}
-    with plugged(tmp_path, gpu) as cards:
-        cards.tick(0)
-        now = cards.tick(2)
+    with simulated_gpus(tmp_path, gpu) as machine:
+        machine.tick(0)
+        now = machine.tick(2)
         huge = {key: value for key, value in now.points.items() if value >= 0xFFFF and key[0] not in LARGE}
         assert huge == {} or bits == 16
         for name in ("hw.temperature", "hw.energy", "hw.gpu.io"):
             found = {value for value in now.of(name).values() if value in (0xFFFF, 0xFFFFFFFF, 2**64 - 1, 65.535)}
             assert found == set(), name
-        assert cards.up(), cards.runner.problem
+        assert machine.up(), machine.runner.problem
     assert warnings(caplog) == []
 
 
@@ -430,17 +428,18 @@ def room(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @PATIENT
 @given(
-    lies=st.dictionaries(st.sampled_from(KEYS), WORDS, max_size=12), later=st.dictionaries(st.sampled_from(KEYS), WORDS)
+    answers=st.dictionaries(st.sampled_from(KEYS), WORDS, max_size=12),
+    later=st.dictionaries(st.sampled_from(KEYS), WORDS),
 )
-@example(lies={}, later={"ClockInfo.0": refused(FATAL[0])})
-@example(lies={}, later={"FieldValues.138.4294967295": f"double {2**53 + 2**10}"})  # KiB: more than 2**63 bytes
+@example(answers={}, later={"ClockInfo.0": refused(FATAL[0])})
+@example(answers={}, later={"FieldValues.138.4294967295": f"double {2**53 + 2**10}"})  # KiB: more than 2**63 bytes
 def test_arbitrary_driver_answers_export_only_finite_values_in_range(
-    room: Path, lies: dict[str, str], later: dict[str, str]
+    room: Path, answers: dict[str, str], later: dict[str, str]
 ) -> None:
-    with plugged(room, GPU, say={f"gpu0.{call}": said for call, said in lies.items()}) as cards:
-        cards.tick(0)
+    with simulated_gpus(room, GPU, say={f"gpu0.{call}": said for call, said in answers.items()}) as machine:
+        machine.tick(0)
         for changes in ({}, later, {}):
-            now = cards.tick(2, {f"gpu0.{call}": said for call, said in changes.items()})
+            now = machine.tick(2, {f"gpu0.{call}": said for call, said in changes.items()})
             for (name, pairs), value in now.points.items():
                 assert math.isfinite(value), name
                 # OTLP has 64-bit integers; a larger number is exported as a float.
@@ -448,7 +447,7 @@ def test_arbitrary_driver_answers_export_only_finite_values_in_range(
                 about = dict(pairs)
                 if name.startswith("hw.gpu.utilization") or name in ("hw.gpu.memory.utilization",):
                     assert 0 <= value <= 1, (name, about)
-        problem = cards.runner.problem
+        problem = machine.runner.problem
         out_of_order = "|".join(map(str, FATAL))  # a wrong answer, too, in the driver's own words and with its code
         assert problem is None or re.search(rf"\(({out_of_order})\)$|no backend takes|NVML", problem.reason), problem
         assert now.points, "the export goes on"
@@ -461,24 +460,24 @@ def test_arbitrary_driver_answers_export_only_finite_values_in_range(
 def test_exchanged_driver_takes_the_source_down_until_init_works_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, code: int, words: str
 ) -> None:
-    with plugged(tmp_path, h100(0), h100(1)) as cards:
-        cards.tick(0)
-        energy = cards.tick(2).one("hw.energy", hw_name="GPU 0")
-        now = cards.tick(2, {"gpu": refused(code), "Init": refused(code)})
+    with simulated_gpus(tmp_path, h100(0), h100(1)) as machine:
+        machine.tick(0)
+        energy = machine.tick(2).one("hw.energy", hw_name="GPU 0")
+        now = machine.tick(2, {"gpu": refused(code), "Init": refused(code)})
         assert now.names() == set()
-        assert cards.runner.state is State.FAILED
-        assert not cards.up()
-        problem = cards.runner.problem
+        assert machine.runner.state is State.FAILED
+        assert not machine.up()
+        problem = machine.runner.problem
         assert problem is not None
         assert re.search(words, problem.reason, re.IGNORECASE)
         for _ in range(5):
-            cards.tick(60)
+            machine.tick(60)
         assert len(warnings(caplog)) == 1, warnings(caplog)
-        now = cards.tick(60, {"gpu": None, "Init": None})
-        now = cards.tick(2)
-        assert cards.up()
+        now = machine.tick(60, {"gpu": None, "Init": None})
+        now = machine.tick(2)
+        assert machine.up()
         assert now.one("hw.energy", hw_name="GPU 0") >= energy
-        calls = cards.fake.calls()
+        calls = machine.fake.calls()
         assert (calls["Init"] - 5, calls["Shutdown"]) == (2, 1), "what is not there any more is let go of"
     assert len(warnings(caplog)) == 1
     assert [text for text in news(caplog) if "recovered" in text] == ["Source nvidia has recovered"]
@@ -491,45 +490,45 @@ def test_exchanged_driver_takes_the_source_down_until_init_works_again(
 def test_init_failure_makes_the_source_absent_with_reason_and_remedy(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, code: int, fix: str
 ) -> None:
-    with plugged(tmp_path, h100(), say={"Init": refused(code)}) as cards:
-        assert cards.tick(0).names() == set()
-        assert cards.runner.state is State.ABSENT
-        problem = cards.runner.problem
+    with simulated_gpus(tmp_path, h100(), say={"Init": refused(code)}) as machine:
+        assert machine.tick(0).names() == set()
+        assert machine.runner.state is State.ABSENT
+        problem = machine.runner.problem
         assert problem is not None
         assert problem.reason.startswith("NVML")
         assert fix in problem.fix
-        assert cards.runner.source is None
+        assert machine.runner.source is None
     assert warnings(caplog) == []
     assert len([text for text in news(caplog) if "nvidia" in text]) == 1
 
 
 @pytest.mark.parametrize("code", [10, 15, 999])
 def test_temporary_init_failure_is_retried(tmp_path: Path, caplog: pytest.LogCaptureFixture, code: int) -> None:
-    with plugged(tmp_path, h100(), say={"Init": refused(code)}) as cards:
-        assert cards.tick(0).of("hw.power") == {}
-        assert not cards.up()
-        now = cards.tick(10, {"Init": None})
+    with simulated_gpus(tmp_path, h100(), say={"Init": refused(code)}) as machine:
+        assert machine.tick(0).of("hw.power") == {}
+        assert not machine.up()
+        now = machine.tick(10, {"Init": None})
         assert now.of("hw.power")
-        assert cards.up()
+        assert machine.up()
     assert len(warnings(caplog)) == 1
     assert [text for text in news(caplog) if "recovered" in text] == ["Source nvidia has recovered"]
 
 
 def test_reloaded_driver_with_other_gpus_exports_those(tmp_path: Path) -> None:
-    with plugged(tmp_path, h100(0)) as cards:
-        cards.tick(0)
-        cards.tick(2, {"gpu": refused(9), "Init": refused(9)})
-        assert not cards.up()
+    with simulated_gpus(tmp_path, h100(0)) as machine:
+        machine.tick(0)
+        machine.tick(2, {"gpu": refused(9), "Init": refused(9)})
+        assert not machine.up()
         other = {f"gpu0.{call}": None for call in h100()} | {f"gpu0.{call}": value for call, value in a100().items()}
-        cards.tick(60, {"gpu": None, "Init": None, **other})
-        now = cards.tick(2)
+        machine.tick(60, {"gpu": None, "Init": None, **other})
+        now = machine.tick(2)
         assert {dict(pairs)["hw.id"] for pairs in now.of("hw.power")} == {"GPU-000020b2-0000-4000-8000-000000000000"}
 
 
 def test_driver_without_gpus_is_healthy(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with plugged(tmp_path) as cards:
-        assert cards.tick(0).names() == set()
-        assert cards.up()
+    with simulated_gpus(tmp_path) as machine:
+        assert machine.tick(0).names() == set()
+        assert machine.up()
     assert warnings(caplog) == []
 
 
@@ -537,40 +536,40 @@ def test_driver_without_gpus_is_healthy(tmp_path: Path, caplog: pytest.LogCaptur
 
 
 def test_failing_event_wait_loses_only_the_xid_count(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with plugged(tmp_path, h100(0), h100(1)) as cards:
-        cards.tick(0)
+    with simulated_gpus(tmp_path, h100(0), h100(1)) as machine:
+        machine.tick(0)
         for code in (LOST, UNKNOWN, 27):
-            now = cards.tick(2, {"EventSetWait": refused(code)})
+            now = machine.tick(2, {"EventSetWait": refused(code)})
             assert now.values("hw.power") == pytest.approx([512.6, 512.6]), code
-        cards.fake.say({"EventSetWait": None})
-        cards.fake.event(1, 48)
-        assert cards.tick(2).one("hw.errors", error_type="xid", hw_name="GPU 1") == 1
-        assert cards.up()
+        machine.fake.say({"EventSetWait": None})
+        machine.fake.event(1, 48)
+        assert machine.tick(2).one("hw.errors", error_type="xid", hw_name="GPU 1") == 1
+        assert machine.up()
 
 
 @pytest.mark.parametrize("call", ["EventSetCreate", "gpu0.RegisterEvents", "gpu0.SupportedEventTypes"])
 def test_driver_without_events_has_xid_missing(tmp_path: Path, caplog: pytest.LogCaptureFixture, call: str) -> None:
-    with plugged(tmp_path, h100(0), say={call: refused(3)}) as cards:
-        now = cards.tick(0)
+    with simulated_gpus(tmp_path, h100(0), say={call: refused(3)}) as machine:
+        now = machine.tick(0)
         assert now.of("hw.errors", error_type="xid") == {}
         assert now.one("hw.errors", error_type="corrected") == 37
-        assert cards.unsupported("xid")
-        assert cards.up()
+        assert machine.unsupported("xid")
+        assert machine.up()
 
 
 # -- Process lists fail.
 
 
 def test_endless_insufficient_size_of_process_list_is_given_up(tmp_path: Path) -> None:
-    with plugged(tmp_path, h100(0), say={"gpu0.ComputeRunningProcesses": refused(7)}) as cards:
-        assert cards.tick(0).one("hw.power") == pytest.approx(512.6)
-        assert cards.unsupported("process.gpu.memory.usage")
-        assert cards.fake.calls()["gpu0.ComputeRunningProcesses_v3"] < 10
+    with simulated_gpus(tmp_path, h100(0), say={"gpu0.ComputeRunningProcesses": refused(7)}) as machine:
+        assert machine.tick(0).one("hw.power") == pytest.approx(512.6)
+        assert machine.unsupported("process.gpu.memory.usage")
+        assert machine.fake.calls()["gpu0.ComputeRunningProcesses_v3"] < 10
 
 
 def test_unknown_driver_version_is_left_out(tmp_path: Path) -> None:
-    with plugged(tmp_path, h100(0), say={"DriverVersion": refused(999)}) as cards:
-        now = cards.tick(0)
+    with simulated_gpus(tmp_path, h100(0), say={"DriverVersion": refused(999)}) as machine:
+        now = machine.tick(0)
         assert now.one("hw.power") == pytest.approx(512.6)
         (about,) = now.of("hw.gpu.info")
         assert "hw.driver_version" not in dict(about)

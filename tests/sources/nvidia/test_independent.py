@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from tests.children import PATIENCE, command, started
-from tests.sources.cards import Cards, Exported, plugged
+from tests.sources.nvidia_gpus import Exported, SimulatedGpus, simulated_gpus
 from tests.tools import need, nvitop
 from tests.tools.nvml import MIB, Gpu, Value, a100, geforce, h100, listed, mig, t4, unified, vgpu, wsl
 
@@ -25,7 +25,7 @@ _EVERY = 2.0
 
 
 class Row(NamedTuple):
-    """Where we say a number of nvitop's: the metric, its attributes, and how much of ours makes one of NVML's units."""
+    """Our counterpart of a number of nvitop: the metric, its attributes, and NVML's unit in ours."""
 
     name: str
     attributes: Mapping[str, str] = {}
@@ -53,12 +53,12 @@ FACTS = {"name": "hw_model", "serial": "hw_serial_number"}
 
 
 class Nvitop:
-    """nvitop in a process of its own; it says anew what it sees whenever it is asked."""
+    """nvitop in a process of its own. It reads the GPUs whenever it is asked."""
 
     def __init__(self, child: subprocess.Popen[str]) -> None:
         self._child = child
 
-    def says(self) -> Any:
+    def read(self) -> Any:
         assert self._child.stdin is not None
         assert self._child.stdout is not None
         self._child.stdin.write("\n")
@@ -69,15 +69,18 @@ class Nvitop:
 
 
 @contextmanager
-def both(folder: Path, *gpus: Gpu, say: Mapping[str, Value] | None = None) -> Iterator[tuple[Cards, Nvitop]]:
+def both(folder: Path, *gpus: Gpu, say: Mapping[str, Value] | None = None) -> Iterator[tuple[SimulatedGpus, Nvitop]]:
     """A machine with these GPUs, read by us and by nvitop."""
     need(nvitop)
-    with plugged(folder, *gpus, say=say) as cards, started(command("nvitop_gpus"), cards.fake.environment) as child:
-        yield cards, Nvitop(child)
+    with (
+        simulated_gpus(folder, *gpus, say=say) as machine,
+        started(command("nvitop_gpus"), machine.fake.environment) as child,
+    ):
+        yield machine, Nvitop(child)
 
 
 def ours(now: Exported, id: str) -> dict[str, Any]:  # noqa: A002
-    """What we say of a device, under nvitop's names and in its units."""
+    """Our values of a device, by nvitop's names and in its units."""
     found: dict[str, Any] = {}
     for key, (name, attributes, unit) in ROWS.items():
         for value in now.values(name, hw_id=id, **attributes):
@@ -85,16 +88,16 @@ def ours(now: Exported, id: str) -> dict[str, Any]:  # noqa: A002
     for value in now.values("hw.fan.speed_ratio", hw_id=f"{id}/fan0"):
         found["fan"] = round(value * 100, 6)
     (facts,) = now.of("hw.gpu.info", hw_id=id)
-    said = {key.replace(".", "_"): text for key, text in facts}
-    return found | {key: said[fact] for key, fact in FACTS.items() if fact in said}
+    reported = {key.replace(".", "_"): text for key, text in facts}
+    return found | {key: reported[fact] for key, fact in FACTS.items() if fact in reported}
 
 
-def compare(now: Exported, said: Any, but: tuple[str, ...] = ()) -> None:
-    """Every device is there on both sides, and of each all that nvitop knows of what we have a row for, and no more."""
+def compare(now: Exported, reported: Any, but: tuple[str, ...] = ()) -> None:
+    """Both report the same devices, and the same values of each as far as both have them."""
     infos = [dict(pairs) for pairs in now.of("hw.gpu.info")]
-    assert {info["hw.id"] for info in infos} == set(said["devices"])
-    assert {info.get("hw.driver_version") for info in infos} == {said["driver"]}
-    for id, (device, _) in said["devices"].items():  # noqa: A001
+    assert {info["hw.id"] for info in infos} == set(reported["devices"])
+    assert {info.get("hw.driver_version") for info in infos} == {reported["driver"]}
+    for id, (device, _) in reported["devices"].items():  # noqa: A001
         theirs = {key: value for key, value in device.items() if key in (*ROWS, *FACTS, "fan") and key not in but}
         assert {key: value for key, value in ours(now, id).items() if key not in but} == theirs
 
@@ -127,11 +130,11 @@ LATER: Mapping[str, Value] = {
 }
 
 
-@pytest.mark.parametrize("machine", MACHINES)
-def test_nvitop_reads_the_same_values_before_and_after_a_change(machine: str, tmp_path: Path) -> None:
-    gpus = MACHINES[machine]()
-    with both(tmp_path, *gpus) as (cards, theirs):
-        compare(cards.tick(0), theirs.says())
+@pytest.mark.parametrize("case", MACHINES)
+def test_nvitop_reads_the_same_values_before_and_after_a_change(case: str, tmp_path: Path) -> None:
+    gpus = MACHINES[case]()
+    with both(tmp_path, *gpus) as (machine, theirs):
+        compare(machine.tick(0), theirs.read())
         changes = {
             f"gpu{index}.{call}": value
             for index, gpu in enumerate(gpus)
@@ -139,34 +142,34 @@ def test_nvitop_reads_the_same_values_before_and_after_a_change(machine: str, tm
             if call in gpu and gpu[call] != "!999"
         }
         assert changes
-        now = cards.tick(_EVERY, changes)
-        compare(now, theirs.says())
-        assert set(now.values("hw.gpu.utilization", hw_gpu_task="general")) == (set() if machine == "wsl" else {0.73})
+        now = machine.tick(_EVERY, changes)
+        compare(now, theirs.read())
+        assert set(now.values("hw.gpu.utilization", hw_gpu_task="general")) == (set() if case == "wsl" else {0.73})
 
 
 def test_nvitop_reads_the_same_values_of_mig_instances(tmp_path: Path) -> None:
-    with both(tmp_path, mig(h100(), 0, {0: (1, 0), 2: (3, 0)}), h100(1)) as (cards, theirs):
-        # NVML knows nothing of the serial number of a part; we say whose part it is.
-        compare(cards.tick(0), theirs.says(), but=("serial",))
-        now = cards.tick(_EVERY, {"gpu0.mig2.MemoryInfo": (9_984 * MIB, 16 * MIB, 0, 9_968 * MIB)})
-        said = theirs.says()
-        compare(now, said, but=("serial",))
-        used = [device["used"] for id, (device, _) in said["devices"].items() if id.startswith("MIG")]  # noqa: A001
+    with both(tmp_path, mig(h100(), 0, {0: (1, 0), 2: (3, 0)}), h100(1)) as (machine, theirs):
+        # NVML reports no serial number of an instance; we report that of its GPU.
+        compare(machine.tick(0), theirs.read(), but=("serial",))
+        now = machine.tick(_EVERY, {"gpu0.mig2.MemoryInfo": (9_984 * MIB, 16 * MIB, 0, 9_968 * MIB)})
+        reported = theirs.read()
+        compare(now, reported, but=("serial",))
+        used = [device["used"] for id, (device, _) in reported["devices"].items() if id.startswith("MIG")]  # noqa: A001
         assert used == [1024 * MIB, 9_968 * MIB]
 
 
 def test_nvitop_agrees_on_unified_memory_gpu_but_for_its_memory(tmp_path: Path) -> None:
-    with both(tmp_path, unified()) as (cards, theirs):
-        now, said = cards.tick(0), theirs.says()
-        compare(now, said, but=("used", "total"))
+    with both(tmp_path, unified()) as (machine, theirs):
+        now, reported = machine.tick(0), theirs.read()
+        compare(now, reported, but=("used", "total"))
         assert not now.values("hw.gpu.memory.usage")
 
 
 def test_nvitop_reads_the_same_nvlink_throughput(tmp_path: Path) -> None:
-    with both(tmp_path, h100(), a100(1)) as (cards, theirs):
-        theirs.says()
-        before, now = cards.tick(0), cards.tick(10)
-        for id, (device, _) in theirs.says()["devices"].items():  # noqa: A001
+    with both(tmp_path, h100(), a100(1)) as (machine, theirs):
+        theirs.read()
+        before, now = machine.tick(0), machine.tick(10)
+        for id, (device, _) in theirs.read()["devices"].items():  # noqa: A001
             for way in ("transmit", "receive"):
                 link = {"hw_id": id, "hw_gpu_link": "nvlink", "network_io_direction": way}
                 gained = now.one("hw.gpu.io", **link) - before.one("hw.gpu.io", **link)
@@ -175,21 +178,21 @@ def test_nvitop_reads_the_same_nvlink_throughput(tmp_path: Path) -> None:
 
 def test_nvitop_reads_the_same_process_memory_and_utilization(tmp_path: Path) -> None:
     def share(second: int, *percents: int) -> str:
-        # nvitop asks for the last second of the real clock, we for what is newer than the newest we saw.
+        # nvitop reads the last second of the real clock, we read what is newer than the newest known sample.
         return listed((ME, int(1e6 * (time.time() + 3600 + second)), *percents))
 
     lists = {
         "gpu0.ComputeRunningProcesses": listed((ME, 700 * MIB), (SOMEBODY, 9 * MIB)),
         "gpu0.ProcessUtilization": share(0, 10, 20, 30, 40),
     }
-    with both(tmp_path, t4(0), geforce(1), say=lists) as (cards, theirs):
-        cards.tick(0)
+    with both(tmp_path, t4(0), geforce(1), say=lists) as (machine, theirs):
+        machine.tick(0)
         changes = {
             "gpu0.ComputeRunningProcesses": listed((ME, 750 * MIB), (SOMEBODY, 9 * MIB)),
             "gpu0.ProcessUtilization": share(1, 33, 7, 0, 0),
         }
-        now = cards.tick(_EVERY, changes)
-        (device, processes), (_, none) = theirs.says()["devices"].values()
+        now = machine.tick(_EVERY, changes)
+        (device, processes), (_, none) = theirs.read()["devices"].values()
         mine = processes[str(ME)]
         assert not none
         assert now.values("process.gpu.memory.usage") == [mine["used"]] == [750 * MIB]

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 from tests import children
 from tests.programs.journal import Export, exports, parsed
-from tests.sources.cards import OUTERMOST
+from tests.sources.nvidia_gpus import OUTERMOST
 from tests.tools import Missing, fake_nvml, need, nvitop
 from tests.tools.nvml import HANG, MIB, FakeNvml, Gpu, geforce, h100, listed, mig, refused
 from tests.waiting import wait_for
@@ -25,7 +25,7 @@ GPU_ONLY = {"OTEL_PYTHON_HARDWARE_SOURCES": "nvidia", "OTEL_PYTHON_HARDWARE_NVID
 
 
 ON_HOST = os.readlink("/proc/self/ns/pid") == OUTERMOST
-"""Whether this is the outermost pid namespace: NVML says pids of that one."""
+"""Whether this is the host's PID namespace: NVML reports PIDs of that one."""
 
 
 def machine(folder: Path, *gpus: Gpu, without: tuple[str, ...] = ()) -> FakeNvml:
@@ -64,11 +64,11 @@ import os
 from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import Nvml
 nvml = Nvml(os.environ["OTEL_PYTHON_HARDWARE_NVML"])
-for ask in (lambda: nvml.get("0", "PowerUsage"), lambda: nvml.processes("0", "Compute")):
+for call in (lambda: nvml.get("0", "PowerUsage"), lambda: nvml.processes("0", "Compute")):
     try:
-        ask()
-    except DriverError as refusal:
-        print(refusal)
+        call()
+    except DriverError as error:
+        print(error)
 import nvitop
 """
 

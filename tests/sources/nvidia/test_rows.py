@@ -1,4 +1,4 @@
-"""NVML answers of simulated GPUs and the rows that are exported for them: names, attributes, units, values."""
+"""The metrics of simulated GPUs: names, attributes, units and values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pynvml
 import pytest
-from tests.sources.cards import START, Exported, plugged
+from tests.sources.nvidia_gpus import START, Exported, simulated_gpus
 from tests.tools.nvml import (
     ALL_LINKS,
     MIB,
@@ -35,7 +35,7 @@ GIB = 1024 * MIB
 
 
 REVOLUTIONS = hasattr(pynvml, "nvmlDeviceGetFanSpeedRPM")
-"""Whether the binding has the fan speed in revolutions; the oldest has not."""
+"""Whether the binding has the fan speed in RPM. The oldest does not."""
 
 ROWS: dict[Callable[[], Gpu], str] = {
     h100: """
@@ -142,8 +142,8 @@ ROWS: dict[Callable[[], Gpu], str] = {
         hw.temperature.peak gpu 64
     """,
 }
-"""By GPU, what is exported two seconds after the first reading: a metric, and for each of its series what tells it from
-the others and its value. Worked out from the numbers of `tests/tools/nvml.py`.
+"""By GPU, what is exported two seconds after the first reading: a metric, and the attributes and value of each series.
+Calculated from the numbers of `tests/tools/nvml.py`.
 """
 
 MISSING: dict[Callable[[], Gpu], set[str]] = {
@@ -152,7 +152,7 @@ MISSING: dict[Callable[[], Gpu], set[str]] = {
     t4: {"jpeg, ofa", "hw.gpu.sm.occupancy", "nvlink transmit", "hw.temperature (memory)", "row_remap, nvlink_crc"},
     geforce: {"hw.errors (xid): the driver reports no events", "corrected, uncorrected", "hw.temperature (memory)"},
 }
-"""By GPU, text that has to be in the list of missing rows."""
+"""By GPU, texts in the list of missing metrics."""
 
 
 def rows(table: str) -> dict[tuple[str, str], float]:
@@ -166,7 +166,7 @@ def rows(table: str) -> dict[tuple[str, str], float]:
     return found
 
 
-def told(exported: Exported) -> dict[tuple[str, str], float]:
+def values_of(exported: Exported) -> dict[tuple[str, str], float]:
     """The exported values by metric and attribute values, without `hw.gpu.info`."""
     found: dict[tuple[str, str], float] = {}
     for (name, pairs), value in exported.points.items():
@@ -180,16 +180,16 @@ def told(exported: Exported) -> dict[tuple[str, str], float]:
 
 @pytest.mark.parametrize("make", ROWS, ids=lambda make: make.__name__)
 def test_gpu_rows_have_the_expected_values_and_units(tmp_path: Path, make: Callable[[], Gpu]) -> None:
-    with plugged(tmp_path, make()) as cards:
-        cards.tick(0)
-        found = told(cards.tick(2))
+    with simulated_gpus(tmp_path, make()) as machine:
+        machine.tick(0)
+        found = values_of(machine.tick(2))
         expected = rows(ROWS[make])
         if not REVOLUTIONS:
             expected.pop(("hw.fan.speed", "fan0"), None)
         assert found == pytest.approx(expected, rel=1e-9)
-        assert cards.up()
+        assert machine.up()
         for words in MISSING[make]:
-            assert cards.unsupported(words), words
+            assert machine.unsupported(words), words
 
 
 DISTINCT: Gpu = {
@@ -248,16 +248,16 @@ DISTINCT_ROWS = """
 
 
 def test_each_answer_is_exported_as_its_own_row(tmp_path: Path) -> None:
-    """Where two calls or fields are mixed up, at least one row has another value."""
-    with plugged(tmp_path, h100() | DISTINCT) as cards:
-        cards.tick(0)
-        found, expected = told(cards.tick(2)), rows(DISTINCT_ROWS)
+    """If two calls or fields are mixed up, at least one row has another value."""
+    with simulated_gpus(tmp_path, h100() | DISTINCT) as machine:
+        machine.tick(0)
+        found, expected = values_of(machine.tick(2)), rows(DISTINCT_ROWS)
         assert {row: found.get(row) for row in expected} == pytest.approx(expected, rel=1e-9)
 
 
-def kinds(exported: Exported) -> set[str]:
+def rows_of(exported: Exported) -> set[str]:
     """The exported rows with their attribute values, without :data:`FOLLOWING`; all fans count as one."""
-    found = {(name, words.removeprefix("fan0").removeprefix("fan1").strip()) for name, words in told(exported)}
+    found = {(name, words.removeprefix("fan0").removeprefix("fan1").strip()) for name, words in values_of(exported)}
     return {f"{name} {words}".strip() for name, words in found if not name.startswith(FOLLOWING)}
 
 
@@ -265,19 +265,19 @@ FOLLOWING = (
     *("hw.gpu.time", "hw.gpu.utilization.peak", "hw.gpu.memory.peak", "hw.gpu.memory.utilization", "hw.status"),
     *("hw.power.peak", "hw.power.utilization", "hw.temperature.peak"),
 )
-"""Rows that are computed from other rows."""
+"""Metrics that are derived from others."""
 
 MOST = (h100, a100, p100, t4, geforce, vgpu, wsl, unified, orin)
 
 
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """The rows that any of the GPUs has."""
+    """The rows of all GPUs."""
     found = set()
     for make in MOST:
-        with plugged(tmp_path_factory.mktemp("all"), make()) as cards:
-            cards.tick(0)
-            found |= kinds(cards.tick(2))
+        with simulated_gpus(tmp_path_factory.mktemp("all"), make()) as machine:
+            machine.tick(0)
+            found |= rows_of(machine.tick(2))
     return found
 
 
@@ -286,10 +286,10 @@ def test_missing_rows_are_exactly_those_not_exported(
     tmp_path: Path, make: Callable[[], Gpu], everything: set[str]
 ) -> None:
     assert len(everything) > 50
-    with plugged(tmp_path, make()) as cards:
-        cards.tick(0)
-        exported = kinds(cards.tick(2))
-        sentences = [sentence.rpartition(": ")[0] for sentence in cards.unsupported()]
+    with simulated_gpus(tmp_path, make()) as machine:
+        machine.tick(0)
+        exported = rows_of(machine.tick(2))
+        sentences = [sentence.rpartition(": ")[0] for sentence in machine.unsupported()]
     missing = set()
     for row, words in re.findall(r"((?:hw|process)\.[a-z._]+)(?: \(([^)]*)\))?", "; ".join(sentences)):
         missing |= {" ".join([row, *sorted(word.split())]) for word in words.split(", ")} if words else {row}
@@ -300,8 +300,10 @@ def test_missing_rows_are_exactly_those_not_exported(
 
 
 def test_gpu_info_and_device_attributes(tmp_path: Path) -> None:
-    with plugged(tmp_path, geforce(0), h100(1), say={"gpu1.PciInfo": "10000:1b:00.0 0x233010de 0x16c110de"}) as cards:
-        exported = cards.tick(0)
+    with simulated_gpus(
+        tmp_path, geforce(0), h100(1), say={"gpu1.PciInfo": "10000:1b:00.0 0x233010de 0x16c110de"}
+    ) as machine:
+        exported = machine.tick(0)
     ids = {"GPU-00002684-0000-4000-8000-000000000000": "GPU 0", "GPU-00002330-0000-4000-8000-000000000001": "GPU 1"}
     for (name, pairs), _ in exported.points.items():
         about = dict(pairs)
@@ -335,36 +337,36 @@ def test_gpu_info_and_device_attributes(tmp_path: Path) -> None:
 
 
 def test_vgpu_and_wsl_export_what_their_drivers_answer(tmp_path: Path) -> None:
-    with plugged(tmp_path, vgpu()) as cards:
-        shared = cards.tick(0)
+    with simulated_gpus(tmp_path, vgpu()) as machine:
+        shared = machine.tick(0)
         assert "hw.power" not in shared.names()
         assert "hw.energy" not in shared.names()
-        assert cards.unsupported("hw.energy")
+        assert machine.unsupported("hw.energy")
         assert shared.one("hw.gpu.utilization", hw_gpu_task="general") == 0.88
         assert shared.one("hw.gpu.memory.limit") == 10 * GIB
         assert shared.one("hw.status", hw_state="ok") == 1
-    with plugged(tmp_path, wsl()) as cards:
-        cards.tick(0)
-        windows = cards.tick(2)
+    with simulated_gpus(tmp_path, wsl()) as machine:
+        machine.tick(0)
+        windows = machine.tick(2)
         assert windows.one("hw.gpu.memory.usage") == 10_000 * MIB
         assert windows.one("hw.status", hw_state="ok") == 1
         assert windows.of("hw.gpu.utilization") == {}
-        assert cards.unsupported("hw.gpu.utilization (general, memory)")[0].endswith("Unknown Error")
-        assert cards.unsupported("process.gpu.memory.usage")
-        assert not cards.unsupported("hw.energy"), "it is the integral of power"
-        assert cards.up()
+        assert machine.unsupported("hw.gpu.utilization (general, memory)")[0].endswith("Unknown Error")
+        assert machine.unsupported("process.gpu.memory.usage")
+        assert not machine.unsupported("hw.energy"), "it is the integral of power"
+        assert machine.up()
 
 
 def test_jetson_is_exported_with_name_and_status_only(tmp_path: Path) -> None:
-    with plugged(tmp_path, orin()) as cards:
-        now = cards.tick(0)
+    with simulated_gpus(tmp_path, orin()) as machine:
+        now = machine.tick(0)
         assert now.names() == {"hw.gpu.info", "hw.status"}
         (pairs,) = now.of("hw.gpu.info")
         about = dict(pairs)
         assert (about["hw.id"], about["hw.model"]) == (orin()["UUID"], "Orin (nvgpu)")
         assert about["hw.gpu.type"] == "integrated"
         assert now.one("hw.status", hw_state="ok") == 1
-        assert cards.up()
+        assert machine.up()
 
 
 # -- Means, integrals and peaks of a window.
@@ -373,55 +375,55 @@ def test_jetson_is_exported_with_name_and_status_only(tmp_path: Path) -> None:
 def test_energy_counter_and_integrated_power_are_never_mixed(tmp_path: Path) -> None:
     counted, integrated = a100(0), p100(1)
     fails = {"gpu0.FieldValues.83": refused(10), "gpu1.FieldValues.83": "ullong 9000000000"}
-    with plugged(tmp_path, counted, integrated) as cards:
-        cards.tick(0)
-        cards.tick(2, {"gpu1.PowerUsage": 300_000})
-        now = cards.tick(2, {"gpu1.PowerUsage": 100_000})
+    with simulated_gpus(tmp_path, counted, integrated) as machine:
+        machine.tick(0)
+        machine.tick(2, {"gpu1.PowerUsage": 300_000})
+        now = machine.tick(2, {"gpu1.PowerUsage": 100_000})
         assert now.one("hw.energy", hw_name="GPU 0") == pytest.approx(5_000_000 + 4 * 312.34)
         assert now.one("hw.energy", hw_name="GPU 1") == pytest.approx(2 * 300 + 2 * 100)
         assert now.one("hw.power", hw_name="GPU 1") == pytest.approx(100)
-        now = cards.tick(2, fails)
+        now = machine.tick(2, fails)
         assert now.of("hw.energy", hw_name="GPU 0") == {}, "an integral would not go on where the counter was"
         assert now.one("hw.energy", hw_name="GPU 1") == pytest.approx(2 * 300 + 4 * 100), "a late counter is not used"
-        now = cards.tick(2, {"gpu0.FieldValues.83": f"ullong {moving(5_000_000_000, 312_340, START)}"})
+        now = machine.tick(2, {"gpu0.FieldValues.83": f"ullong {moving(5_000_000_000, 312_340, START)}"})
         assert now.one("hw.energy", hw_name="GPU 0") == pytest.approx(5_000_000 + 8 * 312.34)
-        assert cards.up()
+        assert machine.up()
 
 
 @pytest.mark.parametrize("code", [10, 19, 999])
 def test_energy_counter_that_fails_at_first_is_exported_once_it_answers(tmp_path: Path, code: int) -> None:
-    with plugged(tmp_path, a100(), say={"gpu0.FieldValues.83": refused(code)}) as cards:
+    with simulated_gpus(tmp_path, a100(), say={"gpu0.FieldValues.83": refused(code)}) as machine:
         for _ in range(2):
-            assert cards.tick(2).of("hw.energy") == {}, (
+            assert machine.tick(2).of("hw.energy") == {}, (
                 "no integral, which would take the place of the counter for good"
             )
-        now = cards.tick(2, {"gpu0.FieldValues.83": f"ullong {moving(5_000_000_000, 312_340, START)}"})
+        now = machine.tick(2, {"gpu0.FieldValues.83": f"ullong {moving(5_000_000_000, 312_340, START)}"})
         for _ in range(3):  # a failed batch of fields is read again after some readings
-            now = cards.tick(2)
-        assert now.one("hw.energy") == pytest.approx(5_000_000 + (cards.stage.clock.now - START) * 312.34)
-        assert cards.up()
+            now = machine.tick(2)
+        assert now.one("hw.energy") == pytest.approx(5_000_000 + (machine.stage.clock.now - START) * 312.34)
+        assert machine.up()
 
 
 def test_failed_batch_of_fields_does_not_decide_that_there_is_no_energy_counter(tmp_path: Path) -> None:
-    with plugged(tmp_path, a100(), say={"gpu0.FieldValues": refused(10)}) as cards:
-        assert cards.tick(0).of("hw.energy") == {}
-        assert cards.tick(2).of("hw.gpu.throttle.time", hw_gpu_throttle_reason="power_cap") == {}
-        cards.fake.say({"gpu0.FieldValues": None})
+    with simulated_gpus(tmp_path, a100(), say={"gpu0.FieldValues": refused(10)}) as machine:
+        assert machine.tick(0).of("hw.energy") == {}
+        assert machine.tick(2).of("hw.gpu.throttle.time", hw_gpu_throttle_reason="power_cap") == {}
+        machine.fake.say({"gpu0.FieldValues": None})
         for _ in range(4):
-            now = cards.tick(2)
+            now = machine.tick(2)
         assert now.one("hw.energy") > 5_000_000
         assert now.one("hw.gpu.throttle.time", hw_gpu_throttle_reason="power_cap") > 90
-        assert not cards.unsupported("hw.energy")
+        assert not machine.unsupported("hw.energy")
 
 
 def test_gpu_time_grows_by_the_mean_utilization_of_each_window(tmp_path: Path) -> None:
-    with plugged(tmp_path, h100()) as cards:
-        before = cards.tick(0)
+    with simulated_gpus(tmp_path, h100()) as machine:
+        before = machine.tick(0)
         for percents, seconds in (((10, 5), 2), ((95, 60), 3), ((0, 0), 2.5), ((100, 1), 1)):
             for part in percents:
-                cards.sample(seconds, {"gpu0.UtilizationRates": (part, 2 * part // 3)})
-            cards.runner.read(slow=True)  # nothing passes between two readings at one time
-            now = cards.collect()
+                machine.sample(seconds, {"gpu0.UtilizationRates": (part, 2 * part // 3)})
+            machine.runner.read(slow=True)  # nothing passes between two readings at one time
+            now = machine.collect()
             for task, scale in (("general", 1.0), ("memory", 2 / 3)):
                 mean = now.one("hw.gpu.utilization", hw_gpu_task=task)
                 grown = now.one("hw.gpu.time", hw_gpu_task=task) - before.one("hw.gpu.time", hw_gpu_task=task)
@@ -431,9 +433,9 @@ def test_gpu_time_grows_by_the_mean_utilization_of_each_window(tmp_path: Path) -
 
 
 def test_peak_rows_are_the_highest_reading_of_the_window(tmp_path: Path) -> None:
-    with plugged(tmp_path, a100()) as cards:
-        cards.tick(0)
-        cards.tick(2)
+    with simulated_gpus(tmp_path, a100()) as machine:
+        machine.tick(0)
+        machine.tick(2)
         for watts, celsius, gib in ((390, 80, 70), (100, 50, 10), (200, 60, 20)):
             said: Gpu = {
                 "PowerUsage": watts * 1000,
@@ -441,8 +443,8 @@ def test_peak_rows_are_the_highest_reading_of_the_window(tmp_path: Path) -> None
                 "FieldValues.82": f"uint {celsius + 10}",
                 "MemoryInfo": (81_920 * MIB, 693 * MIB, 0, gib * GIB),
             }
-            cards.sample(2, {f"gpu0.{call}": value for call, value in said.items()})
-        now = cards.collect()
+            machine.sample(2, {f"gpu0.{call}": value for call, value in said.items()})
+        now = machine.collect()
         assert now.one("hw.power.peak") == 390
         assert now.one("hw.power") == pytest.approx((390 + 100 + 200) / 3)
         assert now.one("hw.temperature.peak", hw_sensor_location="gpu") == 80
@@ -481,11 +483,11 @@ def throttled(exported: Exported) -> dict[str, float]:
 def test_each_throttle_reason_bit_alone_is_its_reason_alone(tmp_path: Path, call: str) -> None:
     """On a card without throttle counters. A driver before 535 has the second call only."""
     absent = {"gpu0.CurrentClocksEventReasons": refused(13)} if call == "CurrentClocksThrottleReasons" else {}
-    with plugged(tmp_path, geforce(), say=absent) as cards:
-        before = throttled(cards.tick(0))
+    with simulated_gpus(tmp_path, geforce(), say=absent) as machine:
+        before = throttled(machine.tick(0))
         assert before == dict.fromkeys(REASONS, 0)
         for bit, reason in REASON_BITS.items():
-            now = throttled(cards.tick(2, {f"gpu0.{call}": bit}))
+            now = throttled(machine.tick(2, {f"gpu0.{call}": bit}))
             gained = {each: now[each] - before[each] for each in now if now[each] != before[each]}
             assert gained == ({reason: pytest.approx(2)} if reason else {}), hex(bit)
             before = now
@@ -499,10 +501,10 @@ def test_throttle_reason_bits_are_all_that_the_binding_knows() -> None:
 
 
 def test_throttle_time_of_the_driver_is_preferred_to_the_reason_bits(tmp_path: Path) -> None:
-    with plugged(tmp_path, a100()) as cards:
-        cards.tick(0)
-        cards.tick(2, {"gpu0.CurrentClocksEventReasons": 0x02 | 0x04 | 0x20 | 0x40})
-        now = cards.tick(3, {"gpu0.CurrentClocksEventReasons": 0x08 | 0x10 | 0x80})
+    with simulated_gpus(tmp_path, a100()) as machine:
+        machine.tick(0)
+        machine.tick(2, {"gpu0.CurrentClocksEventReasons": 0x02 | 0x04 | 0x20 | 0x40})
+        now = machine.tick(3, {"gpu0.CurrentClocksEventReasons": 0x08 | 0x10 | 0x80})
         assert throttled(now) == pytest.approx(
             {
                 "application_clocks": 2,
@@ -523,10 +525,10 @@ def test_pcie_bytes_beyond_32_bits_are_exported_too_small(tmp_path: Path) -> Non
     out once.
     """
     wrapping = h100() | {"FieldValues.197": f"uint {moving(4_200_000_000, 300_000_000)}"}
-    with plugged(tmp_path, wrapping) as cards:
+    with simulated_gpus(tmp_path, wrapping) as machine:
         sent = {"hw_gpu_link": "pcie", "network_io_direction": "transmit"}
-        assert cards.tick(0).one("hw.gpu.io", **sent) == 4_200_000_000
-        assert cards.tick(2).one("hw.gpu.io", **sent) == 4_200_000_000 + (4_800_000_000 - 2**32)
+        assert machine.tick(0).one("hw.gpu.io", **sent) == 4_200_000_000
+        assert machine.tick(2).one("hw.gpu.io", **sent) == 4_200_000_000 + (4_800_000_000 - 2**32)
 
 
 def samples(*pairs: tuple[float, int]) -> str:
@@ -538,21 +540,23 @@ def test_driver_samples_since_the_last_reading_make_utilization_and_peak(
     tmp_path: Path,
 ) -> None:
     old = [(100 + at / 6, 100) for at in range(60)]
-    with plugged(tmp_path, h100(), say={"gpu0.Samples.1": samples(*old), "gpu0.UtilizationRates": (0, 0)}) as cards:
-        first = cards.tick(0)
+    with simulated_gpus(
+        tmp_path, h100(), say={"gpu0.Samples.1": samples(*old), "gpu0.UtilizationRates": (0, 0)}
+    ) as machine:
+        first = machine.tick(0)
         assert first.one("hw.gpu.utilization.peak") == 0
         # Busy for the first half of the window, which is over when we look.
         between = [(200 + at / 6, 90 if at < 6 else 0) for at in range(12)]
-        now = cards.tick(2, {"gpu0.Samples.1": samples(*old, *between)})
+        now = machine.tick(2, {"gpu0.Samples.1": samples(*old, *between)})
         assert now.one("hw.gpu.utilization", hw_gpu_task="general") == pytest.approx(0.45)
         assert now.one("hw.gpu.utilization.peak") == 0.9
         assert now.one("hw.gpu.time", hw_gpu_task="general") == pytest.approx(0.9)
         # Nothing new: what the driver says at the moment has to do.
-        now = cards.tick(2, {"gpu0.UtilizationRates": (30, 0)})
+        now = machine.tick(2, {"gpu0.UtilizationRates": (30, 0)})
         assert now.one("hw.gpu.utilization", hw_gpu_task="general") == pytest.approx(0.3)
         assert now.one("hw.gpu.time", hw_gpu_task="general") == pytest.approx(0.9 + 0.6)
         more = [(300 + at / 6, 12) for at in range(3)]
-        now = cards.tick(2, {"gpu0.Samples.1": samples(*between, *more)})
+        now = machine.tick(2, {"gpu0.Samples.1": samples(*between, *more)})
         assert now.one("hw.gpu.utilization", hw_gpu_task="general") == pytest.approx(0.12)
 
 
@@ -560,25 +564,25 @@ def test_gpm_windows_lie_end_to_end_at_any_reading_interval(tmp_path: Path) -> N
     gpu = h100()
     for field in (197, 198, f"138.{0xFFFFFFFF}", f"139.{0xFFFFFFFF}"):
         del gpu[f"FieldValues.{field}"]
-    with plugged(tmp_path, gpu) as cards:
-        cards.tick(0)
-        cards.tick(2, {"gpu0.GpmCounter.2": 0, "gpu0.GpmCounter.20": 0})  # the first has nothing to be compared with
-        begun, units, mib = cards.stage.clock.now, 0.0, 0.0
+    with simulated_gpus(tmp_path, gpu) as machine:
+        machine.tick(0)
+        machine.tick(2, {"gpu0.GpmCounter.2": 0, "gpu0.GpmCounter.20": 0})  # the first has nothing to be compared with
+        begun, units, mib = machine.stage.clock.now, 0.0, 0.0
         # A counter that stands still, leaps and runs, read at any distance: some so near that the library has nothing
         # to compare.
         for rate, seconds in ((0, 2), (80, 0.05), (5, 1.5), (100, 0.08), (40, 3), (0, 2), (66, 0.5)):
-            now = cards.stage.clock.now
+            now = machine.stage.clock.now
             moves = {2: moving(round(units), rate, now), 20: moving(round(mib), 10 * rate, now)}
-            cards.fake.say({f"gpu0.GpmCounter.{metric}": value for metric, value in moves.items()})
-            cards.sample(seconds)
+            machine.fake.say({f"gpu0.GpmCounter.{metric}": value for metric, value in moves.items()})
+            machine.sample(seconds)
             units, mib = units + rate * seconds, mib + 10 * rate * seconds
-        said = cards.collect()
-        sm = said.one("hw.gpu.utilization", hw_gpu_task="sm") * (cards.stage.clock.now - begun)
+        said = machine.collect()
+        sm = said.one("hw.gpu.utilization", hw_gpu_task="sm") * (machine.stage.clock.now - begun)
         sent = said.one("hw.gpu.io", hw_gpu_link="pcie", network_io_direction="transmit")
         assert sm == pytest.approx(units / 100, rel=0.03), "all that the device did"
         assert sent == pytest.approx(mib * MIB, rel=0.03)
         assert said.one("hw.gpu.io", hw_gpu_link="nvlink", network_io_direction="receive") == 0
-        assert cards.up()
+        assert machine.up()
 
 
 # -- Error counters and fans.
@@ -586,70 +590,70 @@ def test_gpm_windows_lie_end_to_end_at_any_reading_interval(tmp_path: Path) -> N
 
 def test_error_sum_with_a_missing_field_is_left_out(tmp_path: Path) -> None:
     said: Gpu = {**a100(), "FieldValues.22": "ullong 4", "FieldValues.23": "ullong 1"}
-    with plugged(tmp_path, said) as cards:
-        now = cards.tick(0)
+    with simulated_gpus(tmp_path, said) as machine:
+        now = machine.tick(0)
         assert now.one("hw.errors", error_type="corrected") == 4, "of the device's memory, not of all that is protected"
         assert now.one("hw.errors", error_type="nvlink_crc") == 1
         assert now.one("hw.errors", error_type="row_remap") == 3
         failing = dict.fromkeys(("gpu0.FieldValues.22", "gpu0.FieldValues.45", "gpu0.FieldValues.143"), refused(10))
-        now = cards.tick(10, failing)
+        now = machine.tick(10, failing)
         for kind in ("corrected", "nvlink_crc", "row_remap"):
             assert now.of("hw.errors", error_type=kind) == {}, kind
-            assert [each for each in cards.unsupported(kind) if each.endswith("Timeout")], kind
+            assert [each for each in machine.unsupported(kind) if each.endswith("Timeout")], kind
         assert now.one("hw.errors", error_type="uncorrected") == 1
         back = {"gpu0.FieldValues.22": "ullong 5", "gpu0.FieldValues.45": "ullong 1", "gpu0.FieldValues.143": "uint 1"}
-        now = cards.tick(10, back)
+        now = machine.tick(10, back)
         assert now.one("hw.errors", error_type="corrected") == 5
         assert now.one("hw.errors", error_type="nvlink_crc") == 1
         assert now.one("hw.errors", error_type="row_remap") == 3
-        assert not cards.unsupported("corrected")
+        assert not machine.unsupported("corrected")
 
 
 @pytest.mark.parametrize(("field", "what"), [(31, "pages"), (144, "rows"), (145, "rows without a spare")])
 def test_pending_page_or_row_repair_is_status_degraded(tmp_path: Path, field: int, what: str) -> None:
-    with plugged(tmp_path, h100()) as cards:
-        assert cards.tick(0).one("hw.status", hw_state="degraded") == 0
-        now = cards.tick(10, {f"gpu0.FieldValues.{field}": "uint 1"})
+    with simulated_gpus(tmp_path, h100()) as machine:
+        assert machine.tick(0).one("hw.status", hw_state="degraded") == 0
+        now = machine.tick(10, {f"gpu0.FieldValues.{field}": "uint 1"})
         states = {state: now.one("hw.status", hw_state=state) for state in ("ok", "degraded", "failed")}
         assert states == {"ok": 0, "degraded": 1, "failed": 0}, what
-        now = cards.tick(10, {f"gpu0.FieldValues.{field}": "uint 0"})
+        now = machine.tick(10, {f"gpu0.FieldValues.{field}": "uint 0"})
         assert now.one("hw.status", hw_state="ok") == 1
 
 
 def test_failing_fan_loses_only_its_own_speed(tmp_path: Path) -> None:
-    with plugged(tmp_path, geforce()) as cards:
-        cards.tick(0)
+    with simulated_gpus(tmp_path, geforce()) as machine:
+        machine.tick(0)
         quiet = {"gpu0.FanSpeed.0": None, "gpu0.FanSpeed_v2.0": refused(10), "gpu0.FanSpeedRPM.0": refused(10)}
-        now = cards.tick(10, {**quiet, "gpu0.FanSpeed.1": 99})
+        now = machine.tick(10, {**quiet, "gpu0.FanSpeed.1": 99})
         assert now.values("hw.fan.speed_ratio") == [0.99]
         assert now.values("hw.fan.speed") == []
-        assert cards.unsupported("hw.fan.speed")
-        cards.fake.say({"gpu0.FanSpeedRPM.0": 1620})
-        now = cards.tick(10, {"gpu0.FanSpeed_v2.0": NOT_AVAILABLE})
-        now = cards.tick(10)
+        assert machine.unsupported("hw.fan.speed")
+        machine.fake.say({"gpu0.FanSpeedRPM.0": 1620})
+        now = machine.tick(10, {"gpu0.FanSpeed_v2.0": NOT_AVAILABLE})
+        now = machine.tick(10)
         assert now.values("hw.fan.speed_ratio") == [0.99]
-        now = cards.tick(10, {"gpu0.FanSpeed_v2.0": 20})
+        now = machine.tick(10, {"gpu0.FanSpeed_v2.0": 20})
         assert now.values("hw.fan.speed_ratio") == [0.2, 0.99]
         assert now.values("hw.fan.speed") == [1620] * REVOLUTIONS
-        assert not cards.unsupported("hw.fan.speed_ratio")
+        assert not machine.unsupported("hw.fan.speed_ratio")
 
 
 # -- Critical events (Xid).
 
 
 def test_xid_events_are_counted_and_logged_once_per_kind(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with plugged(tmp_path, h100(0), h100(1), geforce(2)) as cards:
-        now = cards.tick(0)
+    with simulated_gpus(tmp_path, h100(0), h100(1), geforce(2)) as machine:
+        now = machine.tick(0)
         assert now.values("hw.errors", error_type="xid") == [0, 0]
         for gpu, xid in ((0, 13), (0, 13), (1, 31), (0, 45), (2, 62)):
-            cards.fake.event(gpu, xid)
-        cards.fake.event(1, 3, kind=4)  # no Xid but another power state
+            machine.fake.event(gpu, xid)
+        machine.fake.event(1, 3, kind=4)  # no Xid but another power state
         for _ in range(3):
-            now = cards.tick(2)
+            now = machine.tick(2)
         assert now.one("hw.errors", error_type="xid", hw_name="GPU 0") == 3
         assert now.one("hw.errors", error_type="xid", hw_name="GPU 1") == 1
-        cards.fake.event(0, 13)
-        assert cards.tick(2).one("hw.errors", error_type="xid", hw_name="GPU 0") == 4
+        machine.fake.event(0, 13)
+        assert machine.tick(2).one("hw.errors", error_type="xid", hw_name="GPU 0") == 4
     said = [record.getMessage() for record in caplog.records if "Xid" in record.getMessage()]
     assert len(said) == 3, said
     assert "GPU 0 (GPU-00002330-0000-4000-8000-000000000000): Xid 13, " in said[0]
@@ -657,12 +661,12 @@ def test_xid_events_are_counted_and_logged_once_per_kind(tmp_path: Path, caplog:
 
 
 def test_storm_of_xid_events_is_counted_completely(tmp_path: Path) -> None:
-    with plugged(tmp_path, h100(0)) as cards:
-        cards.tick(0)
-        cards.fake.event(0, 74, times=150)
-        counts = [cards.tick(2).one("hw.errors", error_type="xid") for _ in range(4)]
+    with simulated_gpus(tmp_path, h100(0)) as machine:
+        machine.tick(0)
+        machine.fake.event(0, 74, times=150)
+        counts = [machine.tick(2).one("hw.errors", error_type="xid") for _ in range(4)]
         assert counts[-1] == 150
-        assert cards.fake.calls()["EventSetWait"] < 200
+        assert machine.fake.calls()["EventSetWait"] < 200
 
 
 # -- MIG instances.
@@ -675,9 +679,9 @@ def part(slot: int, gpu: int = 0) -> str:
 
 
 def test_mig_instances_are_devices_with_the_gpu_as_parent(tmp_path: Path) -> None:
-    with plugged(tmp_path, mig(h100(), 0, SLOTS), h100(1)) as cards:
-        cards.tick(0)
-        now = cards.tick(2)
+    with simulated_gpus(tmp_path, mig(h100(), 0, SLOTS), h100(1)) as machine:
+        machine.tick(0)
+        now = machine.tick(2)
         whole = "GPU-00002330-0000-4000-8000-000000000000"
         assert {dict(pairs)["hw.id"] for pairs in now.of("hw.gpu.info", hw_gpu_type="partition")} == {part(0), part(3)}
         for slot, name in ((0, "MIG 0/0"), (3, "MIG 0/3")):
@@ -690,52 +694,52 @@ def test_mig_instances_are_devices_with_the_gpu_as_parent(tmp_path: Path) -> Non
             assert now.of("hw.power", hw_id=part(slot)) == {}
             assert now.of("hw.energy", hw_id=part(slot)) == {}
         assert now.of("hw.gpu.utilization", hw_id=whole) == {}, "the driver does not say it of a GPU with instances"
-        (sentence,) = cards.unsupported("hw.gpu.utilization (general, memory, encoder, decoder, jpeg, ofa")
+        (sentence,) = machine.unsupported("hw.gpu.utilization (general, memory, encoder, decoder, jpeg, ofa")
         assert sentence.endswith(" of GPU 0: Not Supported")
         assert now.one("hw.power", hw_id=whole) == pytest.approx(512.6)
         assert now.one("hw.gpu.memory.usage", hw_id=whole) == 50_000 * MIB
         assert now.one("hw.gpu.utilization", hw_gpu_task="general", hw_name="GPU 1") == pytest.approx(0.88)
-        assert cards.up()
+        assert machine.up()
 
 
 def test_compute_instances_sharing_a_gpu_instance_have_no_utilization(tmp_path: Path) -> None:
-    with plugged(tmp_path, mig(h100(), 0, {0: (1, 0), 1: (1, 1), 3: (5, 0)})) as cards:
-        cards.tick(0)
-        now = cards.tick(2)
+    with simulated_gpus(tmp_path, mig(h100(), 0, {0: (1, 0), 1: (1, 1), 3: (5, 0)})) as machine:
+        machine.tick(0)
+        now = machine.tick(2)
         found = {dict(pairs)["hw.name"] for pairs in now.of("hw.gpu.utilization", hw_gpu_task="sm")}
         assert found == {"MIG 0/3"}
-        assert cards.unsupported("of MIG 0/0, MIG 0/1: the compute instances of one GPU instance are counted as one")
+        assert machine.unsupported("of MIG 0/0, MIG 0/1: the compute instances of one GPU instance are counted as one")
         assert len(now.of("hw.gpu.memory.usage")) == 4, "which they have in common"
-        cards.tick(10, {f"gpu0.{call}": None for call in mig(h100(), 0, {1: (1, 1)}) if call.startswith("mig1.")})
-        cards.tick(2)
-        now = cards.tick(2)
+        machine.tick(10, {f"gpu0.{call}": None for call in mig(h100(), 0, {1: (1, 1)}) if call.startswith("mig1.")})
+        machine.tick(2)
+        now = machine.tick(2)
         assert now.one("hw.gpu.utilization", hw_gpu_task="sm", hw_name="MIG 0/0") == pytest.approx(0.15)
-        assert not cards.unsupported("MIG 0/0: the compute")
-        assert cards.up()
+        assert not machine.unsupported("MIG 0/0: the compute")
+        assert machine.up()
 
 
 def test_mig_instances_appear_and_vanish(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     full = mig(h100(), 0, {0: (1, 0), 3: (5, 0), 6: (9, 0)})
     gone = {f"gpu0.{call}": None for call in full if call.startswith(("mig3.", "gi5."))}
     fresh = {f"gpu0.{call}": value for call, value in full.items() if call.startswith(("mig6.", "gi9."))}
-    with plugged(tmp_path, mig(h100(), 0, SLOTS)) as cards:
-        cards.tick(0)
-        assert cards.tick(2).values("hw.gpu.memory.usage") == [GIB, 4 * GIB, 50_000 * MIB]
-        cards.sample(2, gone)  # between two looks at which there are
-        now = cards.tick(2, fresh)
+    with simulated_gpus(tmp_path, mig(h100(), 0, SLOTS)) as machine:
+        machine.tick(0)
+        assert machine.tick(2).values("hw.gpu.memory.usage") == [GIB, 4 * GIB, 50_000 * MIB]
+        machine.sample(2, gone)  # between two looks at which there are
+        now = machine.tick(2, fresh)
         assert now.of("hw.gpu.memory.usage", hw_id=part(3)) == {}
-        now = cards.tick(2)
+        now = machine.tick(2)
         assert now.one("hw.gpu.memory.usage", hw_id=part(6)) == 7 * GIB
         assert now.of("hw.status", hw_id=part(3)) == {}
         assert now.one("hw.gpu.memory.usage", hw_id=part(0)) == GIB
         # Another instance in a slot; and one that comes back.
         again = {f"gpu0.{call}": value for call, value in full.items() if call.startswith(("mig3.", "gi5."))}
         other: Gpu = {"gpu0.mig0.UUID": "MIG-another", "gpu0.mig0.MemoryInfo": (9_984 * MIB, 0, 0, 5 * GIB)}
-        cards.tick(2, {**again, **other})
-        now = cards.tick(2)
+        machine.tick(2, {**again, **other})
+        now = machine.tick(2)
         assert now.one("hw.gpu.memory.usage", hw_id="MIG-another") == 5 * GIB
         assert now.one("hw.gpu.memory.usage", hw_id=part(3)) == 4 * GIB
-        assert cards.up()
+        assert machine.up()
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == []
 
 
@@ -743,20 +747,20 @@ def test_mig_instance_without_permission_is_missing_without_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     hidden = {"gpu0.mig0.UUID": refused(4), "gpu0.mig0.MemoryInfo": refused(4)}
-    with plugged(tmp_path, mig(h100(), 0, SLOTS), say=hidden) as cards:
+    with simulated_gpus(tmp_path, mig(h100(), 0, SLOTS), say=hidden) as machine:
         for _ in range(3):
-            now = cards.tick(10)
+            now = machine.tick(10)
         assert {dict(pairs)["hw.id"] for pairs in now.of("hw.gpu.info", hw_gpu_type="partition")} == {part(3)}
-        assert cards.unsupported("MIG instance 0/0")
+        assert machine.unsupported("MIG instance 0/0")
         assert now.one("hw.gpu.memory.usage", hw_id=part(3)) == 4 * GIB
-        assert cards.up()
+        assert machine.up()
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == []
 
 
 def test_mig_instances_of_ampere_export_memory_only(tmp_path: Path) -> None:
-    with plugged(tmp_path, mig(a100(), 0, SLOTS)) as cards:
-        cards.tick(0)
-        now = cards.tick(2)
+    with simulated_gpus(tmp_path, mig(a100(), 0, SLOTS)) as machine:
+        machine.tick(0)
+        now = machine.tick(2)
         assert now.one("hw.gpu.memory.usage", hw_id=part(3)) == 4 * GIB
         assert now.of("hw.gpu.utilization", hw_id=part(3)) == {}
         assert [task for task in TIMED if now.of("hw.gpu.utilization", hw_gpu_task=task)] == []

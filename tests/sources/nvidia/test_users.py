@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.children import started
-from tests.sources.cards import plugged
+from tests.sources.nvidia_gpus import simulated_gpus
 from tests.tools.nvml import MIB, NOT_AVAILABLE, geforce, h100, listed, mig, refused
 
 ME = os.getpid()
@@ -39,28 +39,28 @@ def test_gpu_memory_of_a_program_and_its_children_is_summed(
         "gpu1.ComputeRunningProcesses": listed((SOMEBODY, 4000 * MIB)),
         "gpu2.MPSComputeRunningProcesses": listed((other, 7 * MIB)),
     }
-    with plugged(tmp_path, h100(0), h100(1), h100(2), say=users) as cards:
-        now = cards.tick(0)
+    with simulated_gpus(tmp_path, h100(0), h100(1), h100(2), say=users) as machine:
+        now = machine.tick(0)
         assert {dict(pairs)["hw.id"]: value for pairs, value in now.of("process.gpu.memory.usage").items()} == {
             f"{ID}0": 123 * MIB,
             f"{ID}2": 7 * MIB,
         }
-        now = cards.tick(10, {"gpu0.ComputeRunningProcesses": "", "gpu0.GraphicsRunningProcesses": ""})
+        now = machine.tick(10, {"gpu0.ComputeRunningProcesses": "", "gpu0.GraphicsRunningProcesses": ""})
         assert {dict(pairs)["hw.id"] for pairs in now.of("process.gpu.memory.usage")} == {f"{ID}2"}
-        assert cards.up()
-        assert not cards.unsupported("process.gpu.memory.usage")
-        assert cards.unsupported("process.gpu.utilization")
+        assert machine.up()
+        assert not machine.unsupported("process.gpu.memory.usage")
+        assert machine.unsupported("process.gpu.utilization")
     monkeypatch.delenv("CUDA_MPS_PIPE_DIRECTORY")
-    with plugged(tmp_path, h100(0), h100(1), h100(2), say=users) as cards:
-        now = cards.tick(0)
+    with simulated_gpus(tmp_path, h100(0), h100(1), h100(2), say=users) as machine:
+        now = machine.tick(0)
         assert {dict(pairs)["hw.id"] for pairs in now.of("process.gpu.memory.usage")} == {f"{ID}0"}, "it is not asked"
 
 
 def test_unknown_process_memory_is_left_out_of_the_sum(tmp_path: Path, children: list[int]) -> None:
     unknown = {"gpu0.ComputeRunningProcesses": listed((ME, NOT_AVAILABLE))}
-    with plugged(tmp_path, h100(0), say=unknown) as cards:
-        assert cards.tick(0).of("process.gpu.memory.usage") == {}
-        now = cards.tick(10, {"gpu0.ComputeRunningProcesses": listed((ME, NOT_AVAILABLE), (children[0], 5))})
+    with simulated_gpus(tmp_path, h100(0), say=unknown) as machine:
+        assert machine.tick(0).of("process.gpu.memory.usage") == {}
+        now = machine.tick(10, {"gpu0.ComputeRunningProcesses": listed((ME, NOT_AVAILABLE), (children[0], 5))})
         assert now.one("process.gpu.memory.usage") == 5
 
 
@@ -68,33 +68,33 @@ def test_process_utilization_is_the_sum_of_the_means_of_its_processes(tmp_path: 
     one, other = children
     old = [(ME, 5, 100, 100, 0, 0)]
     users = {"gpu0.ComputeRunningProcesses": listed((ME, 1), (one, 1), (other, 1), (SOMEBODY, 1))}
-    with plugged(tmp_path, h100(0), say={**users, "gpu0.ProcessUtilization": listed(*old)}) as cards:
-        assert cards.tick(0).of("process.gpu.utilization") == {}, "what was before us"
+    with simulated_gpus(tmp_path, h100(0), say={**users, "gpu0.ProcessUtilization": listed(*old)}) as machine:
+        assert machine.tick(0).of("process.gpu.utilization") == {}, "what was before us"
         shares = [(ME, 10, 20, 10, 0, 0), (ME, 20, 40, 10, 0, 6), (one, 15, 30, 5, 2, 0), (SOMEBODY, 15, 99, 99, 9, 9)]
-        now = cards.tick(10, {"gpu0.ProcessUtilization": listed(*old, *shares)})
+        now = machine.tick(10, {"gpu0.ProcessUtilization": listed(*old, *shares)})
         tasks = {dict(pairs)["hw.gpu.task"]: value for pairs, value in now.of("process.gpu.utilization").items()}
         assert tasks == pytest.approx({"sm": 0.3 + 0.3, "memory": 0.1 + 0.05, "encoder": 0.02, "decoder": 0.03})
         crowd = [(pid, 30, 80, 0, 0, 0) for pid in (ME, one, other)]
-        now = cards.tick(10, {"gpu0.ProcessUtilization": listed(*shares, *crowd)})
+        now = machine.tick(10, {"gpu0.ProcessUtilization": listed(*shares, *crowd)})
         assert now.one("process.gpu.utilization", hw_gpu_task="sm") == 1, "never more than the whole"
 
 
 def test_idle_process_counts_as_zero_in_the_mean(tmp_path: Path) -> None:
     idle = {"gpu0.ComputeRunningProcesses": listed((ME, 1)), "gpu0.ProcessUtilization": ""}
-    with plugged(tmp_path, h100(0), say=idle) as cards:
-        assert cards.tick(0).of("process.gpu.utilization") == {}, "nothing is known of the time before"
+    with simulated_gpus(tmp_path, h100(0), say=idle) as machine:
+        assert machine.tick(0).of("process.gpu.utilization") == {}, "nothing is known of the time before"
         for at, percent in ((10, 60), (20, None), (30, 30)):
             said = "" if percent is None else listed((ME, at, percent, 0, 0, 0))
-            cards.sample(5, {"gpu0.ProcessUtilization": said}, due=True)
-        now = cards.collect()
+            machine.sample(5, {"gpu0.ProcessUtilization": said}, due=True)
+        now = machine.collect()
         # The first reading of a series is a baseline.
         assert now.one("process.gpu.utilization", hw_gpu_task="sm") == pytest.approx((0 + 0.3) / 2)
-        now = cards.tick(10, {"gpu0.ProcessUtilization": refused(3)})
+        now = machine.tick(10, {"gpu0.ProcessUtilization": refused(3)})
         assert now.of("process.gpu.utilization") == {}
-        assert cards.unsupported("process.gpu.utilization")
-        now = cards.tick(10, {"gpu0.ProcessUtilization": listed((ME, 60, 50, 0, 0, 0))})
+        assert machine.unsupported("process.gpu.utilization")
+        now = machine.tick(10, {"gpu0.ProcessUtilization": listed((ME, 60, 50, 0, 0, 0))})
         assert now.one("process.gpu.utilization", hw_gpu_task="sm") == 0.5
-        assert not cards.unsupported("process.gpu.utilization")
+        assert not machine.unsupported("process.gpu.utilization")
 
 
 def test_process_memory_is_reported_by_mig_instance(tmp_path: Path) -> None:
@@ -103,9 +103,9 @@ def test_process_memory_is_reported_by_mig_instance(tmp_path: Path) -> None:
         "gpu0.mig3.ComputeRunningProcesses": listed((ME, 30 * MIB, 5, 0)),
         "gpu0.mig0.ComputeRunningProcesses": listed((SOMEBODY, 60 * MIB, 1, 0)),
     }
-    with plugged(tmp_path, mig(h100(0), 0, {0: (1, 0), 3: (5, 0)}), say=users) as cards:
-        cards.tick(0)
-        now = cards.tick(10)
+    with simulated_gpus(tmp_path, mig(h100(0), 0, {0: (1, 0), 3: (5, 0)}), say=users) as machine:
+        machine.tick(0)
+        now = machine.tick(10)
         assert {dict(pairs)["hw.id"]: value for pairs, value in now.of("process.gpu.memory.usage").items()} == {
             "MIG-00000000-0000-5000-8000-000000000003": 30 * MIB
         }
@@ -114,30 +114,30 @@ def test_process_memory_is_reported_by_mig_instance(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("version", "garbled"), [("535.43.02", True), ("535.85.12", True), ("535.86.05", False)])
 def test_process_lists_of_535_43_to_535_85_are_not_read(tmp_path: Path, version: str, garbled: bool) -> None:
     users = {"DriverVersion": version, "gpu0.ComputeRunningProcesses": listed((ME, MIB))}
-    with plugged(tmp_path, geforce(0), say=users) as cards:
-        now = cards.tick(0)
+    with simulated_gpus(tmp_path, geforce(0), say=users) as machine:
+        now = machine.tick(0)
         assert bool(now.of("process.gpu.memory.usage")) is not garbled
-        assert bool(cards.unsupported("535.86 and later are")) is garbled
+        assert bool(machine.unsupported("535.86 and later are")) is garbled
         assert now.one("hw.power") == pytest.approx(287.45)
 
 
 def test_impossible_pids_are_ignored(tmp_path: Path) -> None:
     nonsense = listed((0, MIB), (2**32 - 1, MIB), (2**31, 2**64 - 2), (ME, 5 * MIB), (ME, 5 * MIB))
-    with plugged(tmp_path, h100(0), say={"gpu0.ComputeRunningProcesses": nonsense}) as cards:
-        assert cards.tick(0).one("process.gpu.memory.usage") == 5 * MIB
-        assert cards.up()
+    with simulated_gpus(tmp_path, h100(0), say={"gpu0.ComputeRunningProcesses": nonsense}) as machine:
+        assert machine.tick(0).one("process.gpu.memory.usage") == 5 * MIB
+        assert machine.up()
 
 
 def test_process_list_that_fails_is_missing_until_it_works(tmp_path: Path) -> None:
-    with plugged(tmp_path, h100(0), say={"gpu0.ComputeRunningProcesses": refused(999)}) as cards:
-        cards.tick(0)
-        assert cards.unsupported("process.gpu.memory.usage")
-        now = cards.tick(10, {"gpu0.ComputeRunningProcesses": listed((ME, MIB))})
+    with simulated_gpus(tmp_path, h100(0), say={"gpu0.ComputeRunningProcesses": refused(999)}) as machine:
+        machine.tick(0)
+        assert machine.unsupported("process.gpu.memory.usage")
+        now = machine.tick(10, {"gpu0.ComputeRunningProcesses": listed((ME, MIB))})
         assert now.one("process.gpu.memory.usage") == MIB
-        assert not cards.unsupported("process.gpu.memory.usage")
+        assert not machine.unsupported("process.gpu.memory.usage")
 
 
 def test_process_list_larger_than_the_first_buffer_is_read_completely(tmp_path: Path) -> None:
     many = listed(*((2**22 + 1 + number, MIB) for number in range(700)), (ME, 9 * MIB))
-    with plugged(tmp_path, h100(0), say={"gpu0.ComputeRunningProcesses": many}) as cards:
-        assert cards.tick(0).one("process.gpu.memory.usage") == 9 * MIB
+    with simulated_gpus(tmp_path, h100(0), say={"gpu0.ComputeRunningProcesses": many}) as machine:
+        assert machine.tick(0).one("process.gpu.memory.usage") == 9 * MIB

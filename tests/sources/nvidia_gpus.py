@@ -24,12 +24,12 @@ START = 1000.0
 """The time at which moving numbers of a GPU begin to move."""
 
 
-class Cards:
-    """A program on a machine with simulated GPUs; the test sets its clock.
+class SimulatedGpus:
+    """An instrumented program on a machine with simulated GPUs. The test sets its clock.
 
     Attributes:
-        fake: the driver.
-        stage: the program.
+        fake: the simulated driver.
+        stage: the instrumented program.
     """
 
     def __init__(self, fake: FakeNvml, stage: Playing) -> None:
@@ -53,7 +53,7 @@ class Cards:
     def sample(
         self, seconds: float = 2.0, changes: Mapping[str, Value | None] | None = None, due: bool = False
     ) -> None:
-        """The same without a collection; what is read seldom is read only when it is due."""
+        """The same without a collection. Slow reads are made only if due."""
         self.pass_time(seconds, changes)
         self.runner.read(slow=due)
         self.stage._session.after_reading()
@@ -66,7 +66,7 @@ class Cards:
         return self.runner.health(self.stage.clock.now) is None
 
     def unsupported(self, words: str = "") -> list[str]:
-        """The entries of the list of missing rows that contain these words."""
+        """The sentences about missing metrics that contain these words."""
         source = self.runner.source
         return [sentence for sentence in (source.unsupported if source else ()) if words in sentence]
 
@@ -97,11 +97,11 @@ class Exported:
         }
 
     def values(self, name: str, **attributes: str) -> list[float]:
-        """Their values, in order of size."""
+        """The values of these points, sorted."""
         return sorted(self.of(name, **attributes).values())
 
     def one(self, name: str, **attributes: str) -> float:
-        """The value of the only such point; fails where there is none or more than one."""
+        """The value of the only such point."""
         (value,) = self.values(name, **attributes)
         return value
 
@@ -116,24 +116,24 @@ _LINE = re.compile(r"(\S+?)\{(.*)\} (\S+) (\S+) (\S+)")
 
 
 class _Host(LocalFiles):
-    """A kernel on which this process is in the outermost pid namespace."""
+    """Files of a machine on which this process is in the host's PID namespace."""
 
     def link(self, path: str) -> str:
         return OUTERMOST if path == "/proc/self/ns/pid" else super().link(path)
 
 
 class OnHost(Drivers):
-    """Drivers of a machine on which NVML's pids are the pids of this process's namespace."""
+    """Drivers of a machine on which NVML's PIDs are those of this process's namespace."""
 
     def files(self) -> Files:
         return _Host()
 
 
 @contextmanager
-def plugged(
+def simulated_gpus(
     folder: Path, *gpus: Gpu, say: Mapping[str, Value] | None = None, pid: int | None = None, **settings: Any
-) -> Iterator[Cards]:
-    """Instrument this program on a machine with these GPUs; the folder holds the state of the driver."""
+) -> Iterator[SimulatedGpus]:
+    """Instrument this program on a machine with these GPUs. The folder has the state of the simulated driver."""
     library = need(fake_nvml)
     fake = FakeNvml(folder, *(still(gpu, START) for gpu in gpus))
     fake.say({"Clock": START, **(say or {})})
@@ -143,4 +143,4 @@ def plugged(
         playing(lambda source: OnHost(), settings, pid) as stage,
         patch.object(nvml, "time", SimpleNamespace(monotonic=lambda: stage.clock.now)),
     ):
-        yield Cards(fake, stage)
+        yield SimulatedGpus(fake, stage)
