@@ -715,6 +715,51 @@ def test_counters_are_monotonic_over_sessions(
         assert values[-1] > values[0]
 
 
+FORKED = """
+import json, os, sys, time
+from opentelemetry.sdk.metrics import MeterProvider, ObservableCounter
+from opentelemetry.sdk.metrics.export import AggregationTemporality, InMemoryMetricReader
+from tests.programs.journal import flatten
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor
+
+origin, provider_of = sys.argv[1:]
+
+def program():
+    reader = InMemoryMetricReader({ObservableCounter: AggregationTemporality.DELTA})
+    return reader, MeterProvider([reader], shutdown_on_exit=False)
+
+def collected(reader, provider, seconds):
+    instrumentor = HardwareInstrumentor()
+    instrumentor.instrument(meter_provider=provider, counter_origin=origin, sources=["process"])
+    until = time.process_time() + seconds
+    while time.process_time() < until:
+        pass
+    instrumentor._session.read_now(60)
+    points = [p for p in flatten(reader.get_metrics_data()) if p.name in ("process.cpu.time", "process.paging.faults")]
+    return {f"{point.name}{point.attributes}": point.value for point in points}
+
+reader, provider = program()
+collected(reader, provider, 0.5)
+if not os.fork():
+    reader, provider = (reader, provider) if provider_of == "parent" else program()
+    print(json.dumps(collected(reader, provider, 0.05)), flush=True)
+    os._exit(0)
+os.wait()
+"""
+
+
+@pytest.mark.parametrize("provider", ["parent", "child"])
+@pytest.mark.parametrize("origin", ["boot", "start"])
+def test_counters_of_forked_child_are_its_own_and_never_negative(origin: str, provider: str) -> None:
+    outcome = children.run([sys.executable, "-c", FORKED, origin, provider])
+    assert outcome.returncode == 0, outcome.stderr
+    deltas: dict[str, float] = json.loads(outcome.stdout)
+    assert [name for name, value in deltas.items() if value < 0] == []
+    used = sum(value for name, value in deltas.items() if name.startswith("process.cpu.time"))
+    assert used <= 0.4, "the child reports the CPU time of its parent"
+    assert used > 0 or origin == "start"
+
+
 def test_new_meter_provider_does_not_get_counts_of_earlier_sessions(
     instrumentor: HardwareInstrumentor, application: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:

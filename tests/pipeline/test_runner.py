@@ -30,6 +30,7 @@ from tests.stage import (
 from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.model import CounterRatio, Point, Problem, Series, Snapshot, Unavailable
 from opentelemetry.instrumentation.hardware.pipeline.runner import PERIODS, State
+from opentelemetry.instrumentation.hardware.sources import Source
 
 
 @pytest.fixture(autouse=True)
@@ -610,3 +611,19 @@ def test_interval_0_makes_every_source_punctual() -> None:
     stage.player.sample_before_collection = False
     stage.run(120.5, {60.0: lambda snapshot: None})
     assert [at - stage.start for at in stage.player.readings] == pytest.approx([0.0, 59.95, 119.95])
+
+
+@pytest.mark.parametrize("name", ["min_interval", "slow_interval"])
+def test_source_with_invalid_interval_fails_alone(name: str) -> None:
+    stage = Stage(names=("player", "neighbour"))
+    make = stage.player.make
+
+    def invalid() -> Source:
+        source = make()
+        setattr(source, name, "soon")
+        return source
+
+    stage.runner._make = invalid
+    stage.run(20.0)
+    assert stage.up() == {"player": 0, "neighbour": 1}
+    assert "soon" in stage.collect().problems[0].reason

@@ -107,7 +107,7 @@ class Instruments:
             self._readers.collected(reader)
             for metric, points in snapshot.values.items():
                 if metric.key in self._ready:
-                    self._parts[metric.key] = [Observation(*point, _CONTEXT) for point in points]
+                    self._parts[metric.key] = [Observation(value, attributes, _CONTEXT) for value, attributes in points]
         except Exception:
             if not self._failed:
                 self._failed = True

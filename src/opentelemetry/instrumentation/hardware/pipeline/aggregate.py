@@ -93,30 +93,31 @@ class Published(NamedTuple):
     def window(self, mark: Totals | None) -> Values:
         """The value of every series of this reading since the mark; None: since the first reading."""
         values = dict(self.latest)
-        begin = _NOTHING if mark is None else min(mark, self.earlier, key=_time)
+        begin = _NOTHING if mark is None else mark if mark.time < self.totals.time else self.earlier
+        sums, before = self.totals.sums, begin.sums
         for series, newest in self.newest.items():
-            area, weight, since, _ = self.totals.sums[series]
-            before = begin.sums.get(series)
-            if before is not None and before.since == since:
-                area -= before.area
-                weight -= before.weight
+            area, weight, since, _ = sums[series]
+            if series in before:
+                area_before, weight_before, since_before, _ = before[series]
+                if since_before == since:
+                    area -= area_before
+                    weight -= weight_before
             if weight > 0:
-                values.setdefault(series.metric, []).append((area / weight, series.attributes))
-            elif not isinstance(newest, tuple):
-                values.setdefault(series.metric, []).append((newest, series.attributes))
+                value = area / weight
+            elif isinstance(newest, (int, float)):
+                value = newest
+            else:
+                continue  # a ratio without an increase
+            values.setdefault(series.metric, []).append((value, series.attributes))
         for series, peaks in self.peaks.items():
             time, value = peaks[-1]
-            if time == self.time:  # else it is missing from this reading
+            if time == self.totals.time:  # else it is missing from this reading
                 highest = next((value for time, value in peaks if time > begin.time), value)
                 values.setdefault(series.metric, []).append((highest, series.attributes))
         return values
 
 
 _NOTHING = Totals(float("-inf"), MappingProxyType({}))
-
-
-def _time(totals: Totals) -> float:
-    return totals.time
 
 
 class Aggregator:

@@ -98,10 +98,12 @@ class Collector:
         problems: list[Problem] = []
         times: dict[str, float] = {}
         readings: list[tuple[float, Values]] = []
+        own: Values = defaultdict(list)
         for runner in self.runners:
             if runner.state is State.ABSENT:
                 continue
-            for aggregator, published in runner.fresh(now):
+            fresh = runner.fresh(now)
+            for aggregator, published in fresh:
                 window = published.window(marks.get(aggregator))
                 marks[aggregator] = published.totals
                 times.setdefault(runner.name, published.time)
@@ -111,26 +113,18 @@ class Collector:
             problem = runner.health(now)
             if problem is not None:
                 problems.append(problem)
-        own = self._own(now)
-        readings.append((now, own))
-        _merge(values, {metric: own[metric] for metric in own if metric in wanted})
-        return Snapshot(values, tuple(problems), times, readings)
-
-    def _own(self, now: float) -> Values:
-        """Whether each source is up, how long it takes to read, and the CPU time of all."""
-        own: Values = defaultdict(list)
-        for runner in self.runners:
-            if runner.state is State.ABSENT:
-                continue
+            is_fresh = any(aggregator is runner.cheap for aggregator, _ in fresh)
             source = {SOURCE: runner.name}
-            if runner.state is State.UP or runner.health(now) is not None:  # else it has not been read yet
-                own[SOURCE_UP].append((int(runner.is_up(now)), source))
+            if runner.state is State.UP or problem is not None:  # else it has not been read yet
+                own[SOURCE_UP].append((int(problem is None and is_fresh), source))
             if runner.state is State.UP and runner.duration is not None:
                 own[SOURCE_READ_DURATION].append((runner.duration, source))
         total = self._cpu_time_before + sum(runner.cpu_time for runner in self.runners)
         self._cpu_time.total = max(self._cpu_time.total, total)
         own[OWN_CPU_TIME].append((total, {}))
-        return own
+        readings.append((now, own))
+        _merge(values, {metric: own[metric] for metric in own if metric in wanted})
+        return Snapshot(values, tuple(problems), times, readings)
 
 
 def _merge(values: Values, more: Values) -> list[Series]:

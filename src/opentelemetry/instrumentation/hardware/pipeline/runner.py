@@ -57,6 +57,8 @@ class SourceRunner:
         cpu_time: CPU seconds that its thread used for it.
         duration: seconds that the newest reading took.
         busy_since: when the reading that is being made began.
+        cheap: what :meth:`Source.read` returned.
+        slow: what :meth:`Source.read_slow` returned.
     """
 
     def __init__(
@@ -84,8 +86,11 @@ class SourceRunner:
         self._hangs = False
         self._failures = 0
         self._retry = -inf
-        self._cheap = Aggregator(counters, from_start)
-        self._slow = Aggregator(counters, from_start)
+        # What the source wants, as of its last reading: other threads use it while the source may be closed.
+        self._min_interval = self._slow_interval = 0.0
+        self._sample_before_collection = True
+        self.cheap = Aggregator(counters, from_start)
+        self.slow = Aggregator(counters, from_start)
 
     # -- what its thread calls
 
@@ -95,7 +100,7 @@ class SourceRunner:
             return inf
         if self.state is State.FAILED:
             return self._retry
-        newest = self._cheap.published
+        newest = self.cheap.published
         if newest is None:
             return now
         if self._schedule.paused(now):
@@ -103,12 +108,11 @@ class SourceRunner:
         sample = newest.time + self._interval if self._interval else inf
         lead = self._lead()  # a reading within two leads of a collection served it
         due = self._schedule.due(newest.time + 2 * lead) - lead if self.sample_before_collection() else inf
-        return max(min(sample, due), newest.time + self._min_interval())
+        return max(min(sample, due), newest.time + self._min_interval)
 
     def sample_before_collection(self) -> bool:
         """Whether there is a reading just before each collection."""
-        source = self.source  # once: its thread may close it meanwhile
-        return not self._interval or source is None or source.sample_before_collection
+        return not self._interval or self._sample_before_collection
 
     def _lead(self) -> float:
         """Seconds between a reading and the collection it is made for: short, but enough to complete it."""
@@ -148,19 +152,26 @@ class SourceRunner:
             _LOG.info("Source %s: %s%s", self.name, error.reason, f" ({error.fix})" if error.fix else "")
             return False
         self._was_open = True
+        self._learn(source)
         return True
+
+    def _learn(self, source: Source) -> None:
+        """Take over what the source wants; invalid values raise here, in its own thread."""
+        self._min_interval, self._slow_interval = float(source.min_interval), float(source.slow_interval)
+        self._sample_before_collection = bool(source.sample_before_collection)
 
     def _read(self, slow: bool) -> None:
         source, now = self.source, self._clock()
         assert source is not None
-        newest = self._cheap.published
+        newest = self.cheap.published
         if newest is not None and now - newest.time > self._expiry():  # a pause
-            self._cheap.interrupt()
-            self._slow.interrupt()
-        errors = self._cheap.add(now, source.read()) + source.errors
-        last = self._slow.published
-        if slow or last is None or now - last.time >= source.slow_interval - 0.1:
-            errors += self._slow.add(self._clock(), source.read_slow())
+            self.cheap.interrupt()
+            self.slow.interrupt()
+        errors = self.cheap.add(now, source.read()) + source.errors
+        last = self.slow.published
+        if slow or last is None or now - last.time >= self._slow_interval - 0.1:
+            errors += self.slow.add(self._clock(), source.read_slow())
+        self._learn(source)
         if errors:
             more = f", and {len(errors) - 1} more of the kind" if len(errors) > 1 else ""
             self._warn(Problem(self.name, errors[0] + more))
@@ -185,8 +196,8 @@ class SourceRunner:
     def close(self) -> None:
         """Close the source. The next :meth:`read` opens it again."""
         source, self.source = self.source, None
-        self._cheap.interrupt()
-        self._slow.interrupt()
+        self.cheap.interrupt()
+        self.slow.interrupt()
         if source is not None:
             try:
                 source.close()
@@ -203,20 +214,16 @@ class SourceRunner:
     @property
     def metrics(self) -> tuple[Metric, ...]:
         """The metrics that the source has reported since it was opened."""
-        return self._cheap.metrics + self._slow.metrics
-
-    @property
-    def aggregators(self) -> tuple[Aggregator, Aggregator]:
-        """What was read, cheaply and slowly."""
-        return self._cheap, self._slow
+        return self.cheap.metrics + self.slow.metrics
 
     def fresh(self, now: float) -> list[tuple[Aggregator, Published]]:
         """The newest readings that have not expired: after three of their own periods."""
-        source = self.source  # once: its thread may close it meanwhile
-        slow_interval = source.slow_interval if source else 0.0
-        limits = ((self._cheap, 0.0), (self._slow, slow_interval))
-        newest = [(aggregator, aggregator.published, now - self._expiry(least)) for aggregator, least in limits]
-        return [(aggregator, each) for aggregator, each, oldest in newest if each is not None and each.time >= oldest]
+        readings = []
+        for aggregator, least in ((self.cheap, 0.0), (self.slow, self._slow_interval)):
+            published = aggregator.published
+            if published is not None and now - published.totals.time <= self._expiry(least):
+                readings.append((aggregator, published))
+        return readings
 
     def points(self, now: float) -> list[tuple[Series, Number]]:
         """The value of every series since the first reading."""
@@ -225,11 +232,7 @@ class SourceRunner:
 
     def period(self) -> float:
         """Seconds between two readings."""
-        return max(self._interval or self._schedule.shortest(self._clock()), self._min_interval())
-
-    def _min_interval(self) -> float:
-        source = self.source  # once: its thread may close it meanwhile
-        return source.min_interval if source else 0.0
+        return max(self._interval or self._schedule.shortest(self._clock()), self._min_interval)
 
     def _expiry(self, least: float = 0.0) -> float:
         """Seconds until a reading has expired, and until a reading that does not end counts as hanging."""
@@ -249,7 +252,7 @@ class SourceRunner:
         since = self.busy_since
         if since is not None and now - since > self._expiry():
             return Problem(self.name, f"it has not answered for {now - since:.0f} s", "its driver or file system hangs")
-        newest = self._cheap.published
+        newest = self.cheap.published
         if self.problem is None and since is None and newest is not None and now - newest.time > self._expiry():
             if self._schedule.paused(now):
                 return None
@@ -257,9 +260,3 @@ class SourceRunner:
                 self.name, f"its newest reading is {now - newest.time:.0f} s old", "the machine may be overloaded"
             )
         return self.problem
-
-    def is_up(self, now: float) -> bool:
-        """Whether its numbers are exported. While sampling pauses, they are not."""
-        newest = self._cheap.published
-        expired = newest is None or now - newest.time > self._expiry()
-        return self.state is State.UP and not expired and self.health(now) is None
