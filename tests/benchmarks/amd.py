@@ -1,4 +1,4 @@
-"""The cost of a sample of eight AMD GPUs, as real files of a fabricated /sys."""
+"""The cost of sampling eight AMD GPUs, as real files of a fabricated /sys."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ BOUND = 2.0
 _TIMES = 50
 
 
-class _Below(LocalFiles):
-    """The kernel with /sys below another folder, since a benchmark may not mount anything."""
+class _FilesBelow(LocalFiles):
+    """The files of this machine, with /sys below another folder: a benchmark may not mount anything."""
 
     def __init__(self, root: str) -> None:
         super().__init__()
@@ -50,18 +50,18 @@ class _Below(LocalFiles):
         return super().exists(self._moved(path))
 
 
-class _Fabricated(Drivers):
+class _DriversBelow(Drivers):
     def __init__(self, root: str) -> None:
         super().__init__()
         self._root = root
 
     def files(self) -> Files:
-        return _Below(self._root)
+        return _FilesBelow(self._root)
 
 
 @contextmanager
 def opened() -> Iterator[Amd]:
-    """The source, open and with warm caches, on the fabricated machine."""
+    """The source on the fabricated machine, opened and read once."""
     metrics = table(6, energy=1 << 50, residency=(1, 2, 3, 4, 5, 6), xgmi=[1] * 16)
     base = Gpu(power_file="power1_input", rpm=900, pwm=80, metrics=metrics)
     gpus = [
@@ -69,7 +69,7 @@ def opened() -> Iterator[Amd]:
     ]
     with TemporaryDirectory() as folder:
         amdsysfs.write(amdsysfs.machine(gpus), Path(folder))
-        source = Amd(SourceContext(Config(), _Fabricated(folder), os.getpid()))
+        source = Amd(SourceContext(Config(), _DriversBelow(folder), os.getpid()))
         source.open()
         try:
             for _ in (*source.read(), *source.read_slow()):

@@ -1,6 +1,6 @@
-"""A stand-in for a Mac's tool: ``apple_tool.py TOOL HOW ARGUMENTS``; HOW names the way it works or fails.
+"""A stand-in for a Mac's tool: ``apple_tool.py TOOL HOW ARGUMENTS``; HOW is "works" or how it fails.
 
-TOOL is macmon (which runs on, a line every tenth of a second), ioreg or apple_gpu_stats.
+TOOL is macmon (which prints a line every tenth of a second), ioreg or apple_gpu_stats.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pathlib import Path
 
 tool, how = sys.argv[1:3]
 
-SAID = Path(os.environ["APPLE_POWER"])
-"""A file with the GPU's power for macmon to print; in the mode eager it prints without a pause until it exists."""
+POWER = Path(os.environ["APPLE_POWER"])
+"""A file with the power that macmon prints. In the mode "eager", macmon prints without a pause until it exists."""
 
 DOCUMENTS = {
     "macmon": {
@@ -42,7 +42,7 @@ DOCUMENTS = {
 }
 
 
-def say(text: bytes) -> None:
+def write(text: bytes) -> None:
     while text:
         text = text[os.write(1, text) :]
 
@@ -52,21 +52,21 @@ if how in ("hangs", "silent"):
     time.sleep(3600)
 elif how == "dies":
     if tool == "macmon":
-        say(whole)
-    say(whole[: len(whole) // 2])
+        write(whole)
+    write(whole[: len(whole) // 2])
     os.abort()
 elif how == "floods":
     while True:
-        say(b"x" * (1 << 20))
+        write(b"x" * (1 << 20))
 elif how == "refuses":
     print("no such sensor", file=sys.stderr)
     sys.exit(1)
 elif how == "garbage":
-    say(b"\xff\xfe\0 hello\n" + (b"" if tool == "ioreg" else b"warning: something\n"))
-say(whole)
+    write(b"\xff\xfe\0 hello\n" + (b"" if tool == "ioreg" else b"warning: something\n"))
+write(whole)
 while tool == "macmon":
-    if how != "eager" or SAID.exists():
+    if how != "eager" or POWER.exists():
         time.sleep(0.1)
-    if how == "eager" and SAID.exists():
-        whole = whole.replace(b'"gpu_power": 2.5', b'"gpu_power": ' + SAID.read_bytes())
-    say(whole)
+    if how == "eager" and POWER.exists():
+        whole = whole.replace(b'"gpu_power": 2.5', b'"gpu_power": ' + POWER.read_bytes())
+    write(whole)
