@@ -57,7 +57,7 @@ class Metrics:
             _print(json.dumps([_object(row, keys.get(row.name, [])) for row in rows], indent=2))
             return 0
         width = shutil.get_terminal_size((100, 24)).columns
-        for line in _overview(rows, keys, width) if arguments.glob is None else _details(rows, keys, width):
+        for line in _overview(rows, width) if arguments.glob is None else _details(rows, keys, width):
             _print(line)
         return 0
 
@@ -103,13 +103,13 @@ def how(row: Metric) -> str:
     return "by default"
 
 
-def _overview(rows: Sequence[Metric], keys: Mapping[str, Sequence[str]], width: int) -> Iterator[str]:
+def _overview(rows: Sequence[Metric], width: int) -> Iterator[str]:
     columns = [
         ("NAME", [row.name for row in rows]),
         ("KIND", [row.kind.value for row in rows]),
         ("UNIT", [row.unit for row in rows]),
         ("REPORTED", ["opt-in" if row.opt_in else "default" for row in rows]),
-        ("W&B KEY", [", ".join(keys.get(row.name, ())) for row in rows]),
+        ("DESCRIPTION", [row.help for row in rows]),
     ]
     sizes = [max(len(title), *map(len, cells)) for title, cells in columns]
     for cells in ([title for title, _ in columns], *zip(*(cells for _, cells in columns))):
