@@ -31,6 +31,9 @@ examples:
   OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4317 otel-hardware doctor
   otel-hardware doctor --format json | jq '.findings[] | select(.state == "wrong")'
 
+states: ok; note, for information; WRONG, prevents metrics from being exported; off, turned off by a setting; in JSON
+also default, a setting that is not set.
+
 exit status: 0; 1 if something prevents metrics from being exported; 2 for wrong arguments.
 """
 
