@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 from tests.sources.amd.test_gpu_metrics import attribute_table
 from tests.sources.machines import STRANGER
 from tests.sources.playing import playing
-from tests.sources.radeons import Equipped
+from tests.sources.radeons import DENIED, Equipped, by_amd_smi
 from tests.sources.reading import all_of, opened, series_of
 from tests.tools import amdsysfs
 from tests.tools.amdsysfs import Files, Gpu, table
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import CounterRatio, Metric, Rate, Series, Unavailable, Value
+from opentelemetry.instrumentation.hardware.sources.amd import Amd
 
 
 def plain(value: Value) -> float:
@@ -311,3 +312,25 @@ def test_error_counter_does_not_shrink_when_one_block_cannot_be_read() -> None:
         drivers.tree.files[f"{gpu.folder}/ras/sdma_err_count"] = "ue: 0\nce: 6\n"
         assert values(all_of(source), c.HW_ERRORS, type="chip_corrected") == [8]
         assert source.unsupported == []
+
+
+def test_card_that_suspends_before_it_is_identified_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = Gpu(asleep=True)
+    with opened("amd", Equipped(amdsysfs.machine([gpu])), STRANGER) as source:
+        assert isinstance(source, Amd)
+        states = iter([False, True])
+        monkeypatch.setattr(source.devices[0], "check_suspended", lambda: next(states))
+        assert [*source.read()] == []
+
+
+def test_restricted_container_without_pci_addresses_reports_all_gpus() -> None:
+    properties = {path: DENIED for path in amdsysfs.topology([Gpu()]) if path.endswith("nodes/1/properties")}
+    drivers = by_amd_smi(7)(0)
+    drivers.tree.files |= amdsysfs.topology([Gpu()]) | properties
+    drivers.tools["amd-smi"].outputs = {**drivers.tools["amd-smi"].outputs, "static": b"[]"}
+    with opened("amd", drivers, STRANGER, devices="visible", amdgpu="off") as source:
+        assert {series.attributes[c.HW_ID] for series in series_of(all_of(source), c.HW_POWER)} == {"gpu0", "gpu1"}
+        assert (
+            "this container has some GPUs: the tool does not report the PCI address of a GPU, so ROCm's order of the "
+            "GPUs is unknown; all are reported" in source.unsupported
+        )

@@ -1,7 +1,7 @@
 """The environment variables that restrict a program to some of ROCm's GPUs.
 
-https://rocm.docs.amd.com/en/latest/conceptual/gpu-isolation.html documents them. How exactly a value is parsed is that
-of ROCm's own code: ``amd_filter_device.cpp`` of ROCR-Runtime, and ``rocdevice.cpp`` of clr.
+https://rocm.docs.amd.com/en/latest/conceptual/gpu-isolation.html documents them. Values are parsed as
+in ROCm's own code: ``amd_filter_device.cpp`` of ROCR-Runtime, and ``rocdevice.cpp`` of clr.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ def visible_devices(environ: Mapping[str, str], found: Sequence[FoundDevice], to
         return Selection(all_ids(found))
     addresses = [device.address for device in found]
     if not topology.exists or not all(addresses):
-        values = " and ".join(f"{name}={printable(value)}" for name, value in variables)
+        values = (
+            " and ".join(f"{name}={printable(value)}" for name, value in variables) or "this container has some GPUs"
+        )
         reason = "the tool does not report the PCI address of a GPU" if topology.exists else f"there is no {KFD}"
         return Selection(all_ids(found), f"{values}: {reason}, so ROCm's order of the GPUs is unknown")
     nodes: Sequence[Node] = topology.nodes
