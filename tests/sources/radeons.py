@@ -11,7 +11,7 @@ from typing import Any, cast
 from tests.sources.machines import SPARSE, STRANGER, Story
 from tests.sources.tree import Fabricated, Tree
 from tests.tools import amdsysfs
-from tests.tools.amdsysfs import KFD, Files, Gpu, number_of, table
+from tests.tools.amdsysfs import KFD, Files, Gpu, attribute_table, number_of, table
 
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Output, Tool
 from opentelemetry.instrumentation.hardware.model import Unavailable
@@ -117,6 +117,42 @@ def mi300x(tick: int) -> Fabricated:
         f"/proc/{STRANGER}/fdinfo/8": _client(gpus[0], 4, 65_000_000, gfx=tick * 1000),
     }
     return at(tick, files)
+
+
+def mi325x(tick: int) -> Fabricated:
+    """An MI325X on Linux 6.19 with ``gpu_metrics`` 1.9: it is throttled by its power limit, then by its temperature."""
+    metrics = attribute_table(
+        {
+            0: ("H", [71]),  # temperature of the hotspot
+            7: ("Q", [5_000_000_000_000 + tick * 9_000 * 65_536]),
+            9: ("Q", [400_000 + tick * 10_000]),
+            10: ("Q", [7]),  # PROCHOT
+            11: ("Q", [1_000 + 5_000 * min(tick, 1)]),  # PPT
+            12: ("Q", [40 + 8_000 * max(0, tick - 1)]),  # socket temperature
+            13: ("Q", [0]),
+            14: ("Q", [0]),
+            29: ("Q", [3_000_000 + tick * 60_000] * 7 + [(1 << 64) - 1]),
+            30: ("Q", [4_000_000 + tick * 70_000] * 7 + [(1 << 64) - 1]),
+        }
+    )
+    gpu = Gpu(
+        device="74A5",
+        product="AMD Instinct MI325X OAM",
+        edge=None,
+        power_file="power1_input",
+        power=900 * 10**6,
+        cap=1000 * 10**6,
+        total=274_861_129_728,
+        used=190_000_000_000,
+        graphics=2100,
+        clock=1500,
+        busy=100,
+        memory_busy=44,
+        junction=88_000,
+        memory=77_000,
+        metrics=metrics,
+    )
+    return at(tick, amdsysfs.machine([gpu]))
 
 
 def mi210(tick: int) -> Fabricated:
@@ -359,6 +395,7 @@ BY_TOOL = SPARSE | {"amdgpu": "off"}
 
 RADEONS = (
     Story("amd", "mi300x", "made up: two MI300X at work", mi300x, pid=STRANGER),
+    Story("amd", "mi325x", "made up: an MI325X at work, on Linux 6.19", mi325x, pid=STRANGER),
     Story("amd", "mi210", "made up: three MI210, one is reset and one is removed", mi210, pid=STRANGER),
     Story("amd", "laptop", "made up: two Radeon, one sleeps, in a container", laptop, pid=STRANGER),
     Story("amd", "hidden", "made up: a container whose program computes", hidden, pid=STRANGER),

@@ -165,6 +165,15 @@ def table(
     return bytes(made)
 
 
+def attribute_table(attributes: Mapping[int, tuple[str, Sequence[int]]]) -> bytes:
+    """``gpu_metrics`` of revision 1.9: attributes by id, each with its type (a code of :mod:`struct`) and values."""
+    body = struct.pack("<i", len(attributes))
+    for number, (kind, values) in attributes.items():
+        body += struct.pack("<Q", 3 << 24 | "BbHhIiQq".index(kind) << 20 | number << 10 | len(values))
+        body += struct.pack(f"<{len(values)}{kind}", *values)
+    return struct.pack("<HBB", 4 + len(body), 1, 9) + body
+
+
 def module() -> Files:
     """The files of the loaded driver."""
     return {"/sys/module/amdgpu/initstate": "live\n", "/sys/module/amdgpu/version": "6.3.6\n"}

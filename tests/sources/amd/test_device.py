@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.sources.amd.test_gpu_metrics import attribute_table
 from tests.sources.machines import STRANGER
 from tests.sources.playing import playing
 from tests.sources.radeons import DENIED, Equipped, by_amd_smi
 from tests.sources.reading import all_of, opened, series_of
 from tests.tools import amdsysfs
-from tests.tools.amdsysfs import Files, Gpu, table
+from tests.tools.amdsysfs import Files, Gpu, attribute_table, table
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import CounterRatio, Metric, Rate, Series, Unavailable, Value

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Mapping, Sequence
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.tools.amdsysfs import attribute_table
 
 from opentelemetry.instrumentation.hardware.sources.amd.fields import GPU_METRICS
 from opentelemetry.instrumentation.hardware.sources.amd.gpu_metrics import LAYOUTS, GpuMetrics, revision
@@ -22,15 +22,6 @@ def unavailable_table(form: int, content: int) -> bytearray:
     table = bytearray(b"\xff" * size)
     struct.pack_into("<HBB", table, 0, size, form, content)
     return table
-
-
-def attribute_table(attributes: Mapping[int, tuple[str, Sequence[int]]]) -> bytes:
-    """A table of revision 1.9: attributes by id, each with its type (a code of :mod:`struct`) and its values."""
-    body = struct.pack("<i", len(attributes))
-    for number, (kind, values) in attributes.items():
-        body += struct.pack("<Q", 3 << 24 | "BbHhIiQq".index(kind) << 20 | number << 10 | len(values))
-        body += struct.pack(f"<{len(values)}{kind}", *values)
-    return struct.pack("<HBB", 4 + len(body), 1, 9) + body
 
 
 @pytest.mark.parametrize("which", LAYOUTS)
