@@ -18,7 +18,8 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from itertools import dropwhile
 from pathlib import Path
 from unittest.mock import patch
@@ -264,6 +265,29 @@ def test_last_export_ends_after_the_limit(monkeypatch: pytest.MonkeyPatch, reaso
     with patch.dict(os.environ, environment({}), clear=True):
         run_command._shut_down(Provider(shutdown_on_exit=False))
     assert given == [250]
+
+
+@pytest.mark.parametrize(
+    ("failure", "reason"),
+    [
+        (lambda: logging.getLogger("opentelemetry.sdk").error("404"), "404"),
+        (lambda: time.sleep(0.03), "no success within 0.02 s"),
+        (lambda: 1 / 0, "division by zero"),
+    ],
+)
+def test_failed_last_export_is_one_message(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], failure: Callable[[], object], reason: str
+) -> None:
+    monkeypatch.setattr(run_command, "_LAST_EXPORT", 0.02 if "within" in reason else 5.0)
+    monkeypatch.setattr(otlp, "connection_error", lambda where, seconds: "")
+
+    class Provider(MeterProvider):
+        def shutdown(self, timeout_millis: float = 30_000, **options: object) -> None:
+            failure()
+
+    with patch.dict(os.environ, environment({}), clear=True):
+        run_command._shut_down(Provider(shutdown_on_exit=False))
+    assert capsys.readouterr().err == f"otel-hardware: the last values were not exported: {reason}\n"
 
 
 def test_limit_of_last_export_is_the_one_in_the_help() -> None:

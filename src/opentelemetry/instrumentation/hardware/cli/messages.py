@@ -28,7 +28,8 @@ def say(sentence: str) -> None:
     with suppress(OSError, ValueError):  # stderr is closed
         if sys.stderr.isatty():
             text = _wrapped(text)
-        print(text, file=sys.stderr, flush=True)  # noqa: T201
+        sys.stderr.write(f"{text}\n")  # one call: threads print at the same time
+        sys.stderr.flush()
 
 
 def _wrapped(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import math
 import os
 import shlex
@@ -16,7 +17,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from opentelemetry.instrumentation.hardware.cli import program, settings
-from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
+from opentelemetry.instrumentation.hardware.cli.messages import Mistake, collected_logs, say
 from opentelemetry.instrumentation.hardware.cli.settings import seconds
 from opentelemetry.instrumentation.hardware.cli.signals import CHILD, ENDING, FORWARDED, Signals
 
@@ -280,7 +281,14 @@ def _shut_down(provider: MeterProvider) -> None:
         say(f"cannot connect to {found.url} ({reason}); the last values are lost")
     shutdown = getattr(provider, "shutdown", None)
     if shutdown is not None:
-        try:
-            shutdown(timeout_millis=1000 * (_LAST_EXPORT_WITHOUT_CONNECTION if reason else _LAST_EXPORT))
-        except Exception as error:
-            say(f"the last values were not exported: {error}")
+        limit = _LAST_EXPORT_WITHOUT_CONNECTION if reason else _LAST_EXPORT
+        start = time.monotonic()
+        with collected_logs(logging.ERROR) as errors:  # the exporter logs a failure, and raises nothing
+            try:
+                shutdown(timeout_millis=1000 * limit)
+            except Exception as error:
+                errors.append(str(error))
+        if time.monotonic() - start >= limit:
+            errors.append(f"no success within {limit:g} s")
+        if errors and not reason:
+            say(f"the last values were not exported: {errors[-1]}")
