@@ -32,7 +32,7 @@ def _files(machine: Fabricated) -> dict[str, str | bytes | OSError]:
 
 def _limits(machine: Fabricated) -> tuple[float | None, float | None]:
     with opened("container", machine) as container:
-        found = often(container)
+        found = all_of(container)
         cpu, memory = series_of(found, c.CONTAINER_CPU_LIMIT), series_of(found, c.CONTAINER_MEMORY_LIMIT)
         return next(iter(cpu.values()), None), next(iter(memory.values()), None)  # type: ignore[return-value]
 
@@ -106,7 +106,7 @@ def test_usage_and_throttling_are_of_the_group_with_the_limit(
         **_usage(TOP + JOB, 3, 1, *limits.get(JOB, ("max", "max"))),
     }
     with opened("container", Fabricated(Tree(files))) as container:
-        found = often(container)
+        found = all_of(container)
     metrics = (
         c.CONTAINER_CPU_LIMIT,
         c.CONTAINER_CPU_THROTTLED_TIME,
@@ -145,7 +145,7 @@ def test_cgroup_v1_usage_and_throttling_are_of_the_group_with_the_limit(accounti
         f"{memory}{JOB}/memory.usage_in_bytes": f"{1 * GIB}\n",
     }
     with opened("container", Fabricated(Tree(files))) as container:
-        found = often(container)
+        found = all_of(container)
     assert value(found, c.CONTAINER_CPU_LIMIT) == 1.0
     assert value(found, c.CONTAINER_CPU_THROTTLED_TIME) == 45.0
     assert value(found, c.CONTAINER_CPU_TIME) == seconds
@@ -153,20 +153,20 @@ def test_cgroup_v1_usage_and_throttling_are_of_the_group_with_the_limit(accounti
     assert value(found, c.CONTAINER_MEMORY_USAGE) == 8 * GIB
 
 
-def test_changed_limit_is_read_at_the_next_reading() -> None:
+def test_changed_limit_is_read_at_the_next_slow_reading() -> None:
     machine = kubernetes(0)
     with opened("container", machine) as container:
-        assert value(often(container), c.CONTAINER_CPU_LIMIT) == 4.0
+        assert value(all_of(container), c.CONTAINER_CPU_LIMIT) == 4.0
         _files(machine)[TOP + POD + "/cpu.max"] = "100000 100000\n"
         _files(machine)[TOP + POD + "/memory.max"] = f"{3 * GIB}\n"
-        found = often(container)
+        found = all_of(container)
         assert value(found, c.CONTAINER_CPU_LIMIT) == 1.0
         assert value(found, c.CONTAINER_MEMORY_LIMIT) == 3 * GIB
         _files(machine)[TOP + POD + "/cpu.max"] = "max 100000\n"
-        assert not series_of(often(container), c.CONTAINER_CPU_LIMIT)
+        assert not series_of(all_of(container), c.CONTAINER_CPU_LIMIT)
 
 
-def test_move_to_another_group_is_followed() -> None:
+def test_move_to_another_group_is_noticed_at_the_next_slow_reading() -> None:
     machine = kubernetes(0)
     with opened("container", machine) as container:
         often(container)
@@ -174,7 +174,8 @@ def test_move_to_another_group_is_followed() -> None:
         files["/proc/{pid}/cgroup"] = "0::/docker/other\n"
         files[TOP + "/docker/other/memory.max"] = f"{7 * GIB}\n"
         files[TOP + "/docker/other/memory.current"] = "12345678\n"
-        found = often(container)
+        all_of(container)
+        found = all_of(container)
     assert value(found, c.CONTAINER_MEMORY_LIMIT) == 7 * GIB
     assert value(found, c.CONTAINER_MEMORY_USAGE) == 12_345_678
     assert not series_of(found, c.CONTAINER_CPU_TIME), "the CPU time of the old group is not reported"
@@ -374,7 +375,7 @@ def test_real_cgroup_v1_with_limits_agrees_with_psutil() -> None:
             child.stdin.flush()
             assert child.stdout.readline() == "ready\n"
             with opened("container", pid=child.pid) as container:
-                first = often(container)
+                first = all_of(container)
                 assert value(first, c.CONTAINER_CPU_LIMIT) == pytest.approx(0.3)
                 assert value(first, c.CONTAINER_MEMORY_LIMIT) == 512 << 20
                 assert value(first, c.CONTAINER_MEMORY_USAGE) >= size
@@ -393,7 +394,7 @@ def test_real_cgroup_v1_with_limits_agrees_with_psutil() -> None:
                 )
                 (groups["cpu"] / "cpu.cfs_quota_us").write_text("70000")
                 (groups["memory"] / "memory.limit_in_bytes").write_text(str(300 << 20))
-                later = often(container)
+                later = all_of(container)
                 assert value(later, c.CONTAINER_CPU_LIMIT) == pytest.approx(0.7)
                 assert value(later, c.CONTAINER_MEMORY_LIMIT) == 300 << 20
             with opened("process", pid=child.pid) as process:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from opentelemetry.instrumentation.hardware import catalog as c
-from opentelemetry.instrumentation.hardware.model import Point, SeriesCache
+from opentelemetry.instrumentation.hardware.model import Metric, Point, SeriesCache
 from opentelemetry.instrumentation.hardware.sources import Source
 from opentelemetry.instrumentation.hardware.system.machine import machine
 
@@ -28,16 +28,21 @@ class Container(Source):
         self._machine.cgroup(self.context.pid)
 
     def read(self) -> Iterator[Point]:
-        """Read a few files of the cgroup, limits included: a running container can be resized."""
-        cgroup = self._machine.cgroup(self.context.pid)
-        values = (
+        """Read a few files of the cgroup."""
+        cgroup = self._machine.cgroup(self.context.pid, refresh=False)
+        yield from self._points(
             (c.CONTAINER_CPU_TIME, cgroup.cpu_time),
-            (c.CONTAINER_CPU_LIMIT, cgroup.cpu_limit),
             (c.CONTAINER_CPU_THROTTLED_TIME, cgroup.throttled),
             (c.CONTAINER_MEMORY_USAGE, cgroup.memory),
             (c.CONTAINER_MEMORY_WORKING_SET, cgroup.working_set),
-            (c.CONTAINER_MEMORY_LIMIT, cgroup.memory_limit),
         )
-        for metric, value in values:
-            if value is not None:
-                yield self._series[metric](value)
+
+    def read_slow(self) -> Iterator[Point]:
+        """Find the cgroup and read its limits again: a running container can be resized."""
+        cgroup = self._machine.cgroup(self.context.pid)
+        yield from self._points(
+            (c.CONTAINER_CPU_LIMIT, cgroup.cpu_limit), (c.CONTAINER_MEMORY_LIMIT, cgroup.memory_limit)
+        )
+
+    def _points(self, *values: tuple[Metric, float | None]) -> Iterator[Point]:
+        return (self._series[metric](value) for metric, value in values if value is not None)

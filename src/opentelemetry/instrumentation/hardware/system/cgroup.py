@@ -2,7 +2,6 @@
 
 A limit can be set on any group between the process's own and the root, and the tightest one applies to the process.
 Usage and throttling are read from the group that has the tightest limit: these are the numbers that count against it.
-Limits are read each time, because a running container can be resized.
 
 See https://docs.kernel.org/admin-guide/cgroup-v2.html and https://docs.kernel.org/admin-guide/cgroup-v1/.
 """
@@ -53,27 +52,31 @@ class Cgroup:
         self._accounting: _Hierarchy | None = None
         self._memory: _Hierarchy | None = None
         self._is_container = False
+        self._cpu_limit = self._memory_limit = _Limit(None, 0)
+
+    def refresh(self) -> None:
+        """Find the groups and read their limits again: a process can move, and a running container can be resized."""
+        self._find()
+        self._cpu_limit = self._read_cpu_limit()
+        self._memory_limit = self._read_memory_limit()
 
     def limits(self) -> tuple[float | None, int | None]:
-        """CPUs and bytes of memory that the process may use; None if there is no limit."""
-        self._find()
-        memory = self._memory_limit().value
-        return self._cpu_limit().value, None if memory is None else int(memory)
+        """CPUs and bytes of memory that the process may use, as of the last refresh; None if there is no limit."""
+        memory = self._memory_limit.value
+        return self._cpu_limit.value, None if memory is None else int(memory)
 
     def usage(self) -> CgroupUsage:
-        """Limits, usage and throttling.
+        """Usage and throttling now, and the limits.
 
         Raises:
             Unavailable: the process runs neither in a container nor under a limit.
         """
-        self._find()
-        cpu, memory = self._cpu_limit(), self._memory_limit()
-        if cpu.value is None and memory.value is None and not self._is_container:
+        cpus, limit = self.limits()
+        if cpus is None and limit is None and not self._is_container:
             raise Unavailable("this process runs neither in a container nor under a cgroup limit")
-        seconds, throttled = self._cpu_time(cpu.level)
-        used, working_set = self._memory_usage(memory.level)
-        limit = None if memory.value is None else int(memory.value)
-        return CgroupUsage(seconds, throttled, used, working_set, cpu.value, limit)
+        seconds, throttled = self._cpu_time(self._cpu_limit.level)
+        used, working_set = self._memory_usage(self._memory_limit.level)
+        return CgroupUsage(seconds, throttled, used, working_set, cpus, limit)
 
     # -- where the groups are
 
@@ -106,7 +109,7 @@ class Cgroup:
 
     # -- limits
 
-    def _cpu_limit(self) -> _Limit:
+    def _read_cpu_limit(self) -> _Limit:
         """CPUs: quota over period."""
         return _tightest(map(self._cpus, self._cpu.folders if self._cpu else ()))
 
@@ -117,7 +120,7 @@ class Cgroup:
             quota, period = self._read(folder + "/cpu.cfs_quota_us"), self._read(folder + "/cpu.cfs_period_us")
         return int(quota) / int(period) if quota.isdigit() and period.isdigit() and int(period) > 0 else None
 
-    def _memory_limit(self) -> _Limit:
+    def _read_memory_limit(self) -> _Limit:
         """Bytes."""
         if self._memory is None:
             return _Limit(None, 0)

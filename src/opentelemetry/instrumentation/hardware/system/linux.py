@@ -268,15 +268,20 @@ class LinuxMachine:
         )
 
     def limits(self, pid: int) -> ProcessLimits:
-        quota, memory = self._cgroup(pid).limits()
+        cgroup = self._cgroup(pid)
+        cgroup.refresh()
+        quota, memory = cgroup.limits()
         try:
             cpus: float = self._files.affinity(pid)
         except OSError:
             cpus = self._files.online()
         return ProcessLimits(min(cpus, quota) if quota else cpus, memory)
 
-    def cgroup(self, pid: int) -> CgroupUsage:
-        return self._cgroup(pid).usage()
+    def cgroup(self, pid: int, refresh: bool = True) -> CgroupUsage:
+        cgroup = self._cgroup(pid)
+        if refresh:
+            cgroup.refresh()
+        return cgroup.usage()
 
     def _cgroup(self, pid: int) -> Cgroup:
         if pid not in self._cgroups:

@@ -208,8 +208,12 @@ class Machine(Protocol):
     def limits(self, pid: int) -> ProcessLimits:
         """CPUs and memory that a process may use."""
 
-    def cgroup(self, pid: int) -> CgroupUsage:
-        """The cgroup of a process.
+    def cgroup(self, pid: int, refresh: bool = True) -> CgroupUsage:
+        """Usage and limits of the cgroup of a process.
+
+        Args:
+            pid: the process.
+            refresh: find the cgroup and read its limits again; else they are those of the last call.
 
         Raises:
             Unavailable: the process runs neither in a container nor under a limit.

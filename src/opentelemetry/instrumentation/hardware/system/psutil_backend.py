@@ -231,7 +231,7 @@ class PsutilMachine:
             cpus = self._psutil.call("cpu_count", True) or 1
         return ProcessLimits(cpus, None)
 
-    def cgroup(self, pid: int) -> CgroupUsage:
+    def cgroup(self, pid: int, refresh: bool = True) -> CgroupUsage:
         raise Unavailable("cgroups exist on Linux only")
 
 
