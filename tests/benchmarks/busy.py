@@ -1,7 +1,8 @@
 """The share of its speed that a thread loses which computes without pause while our threads read.
 
 The thread computes in turns, without and with the package. At the default of one reading every 2 s the loss is too
-small to measure, so the sources are read 40 times as often and the loss is divided by 40. Collections are left out.
+small to measure. So the sources are read again and again, and the loss per reading is what counts. Collections are left
+out.
 
 The thread and our threads are on CPUs of their own, as the scheduler of an idle machine puts them. Each system call of
 ours then waits up to 5 ms for the interpreter lock (``sys.getswitchinterval()``), and makes the thread switch.
@@ -10,9 +11,12 @@ ours then waits up to 5 ms for the interpreter lock (``sys.getswitchinterval()``
 from __future__ import annotations
 
 import os
+import statistics
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
@@ -21,15 +25,20 @@ from tests.benchmarks.steady import in_turn, work, yardstick
 from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
+from opentelemetry.instrumentation.hardware.model import Point
 from opentelemetry.instrumentation.hardware.pipeline.runner import State
+from opentelemetry.instrumentation.hardware.sources import Source
 
 _SAMPLE = 2.0
 """Seconds between two samples at the defaults."""
 
-_OFTEN = 40
-"""How many times as often the sources are read here."""
+_PERIOD = 0.01
+"""Seconds between two samples here; a reading beside a busy thread takes longer."""
 
-_TURN = 0.5
+_SLOW = 0.75
+"""Seconds between two slow reads here: about five readings, as at the defaults."""
+
+_TURN = 1.0
 """Seconds of one turn."""
 
 
@@ -39,9 +48,14 @@ def figures(seconds: float) -> list[Figure]:
     here, there = min(cpus), max(cpus)
     turn = min(_TURN, max(0.05, seconds / 20))
 
+    readings: list[float] = []
+
     def beside() -> float:
-        with _on(there), _reading(provider), _on(here):
-            return _computed(turn)
+        with _on(there), _reading(provider) as count, _on(here):
+            count.clear()
+            computed = _computed(turn)
+            readings.append(sum(count.values()) / max(1, len(count)) / turn)
+            return computed
 
     def stick() -> float:
         with _on(there):
@@ -50,7 +64,7 @@ def figures(seconds: float) -> list[Figure]:
 
     with _on(here):
         cost = in_turn({"alone": lambda: _computed(turn), "beside": beside}, seconds, stick, most=None)
-    loss = max(0.0, 1 - cost["alone"] / cost["beside"]) / _OFTEN
+    loss = max(0.0, 1 - cost["alone"] / cost["beside"]) / max(1.0, statistics.median(readings)) / _SAMPLE
     return cost.marked(Figure("a busy thread loses", 100 * loss, "% of speed", bound=0.1))
 
 
@@ -64,18 +78,26 @@ def _computed(seconds: float) -> float:
 
 
 @contextmanager
-def _reading(provider: MeterProvider) -> Iterator[None]:
-    """Our threads read the default sources often."""
+def _reading(provider: MeterProvider) -> Iterator[Counter[str]]:
+    """Our threads read the default sources again and again; the number of readings by source."""
     instrumentor = HardwareInstrumentor()
-    instrumentor.instrument(meter_provider=provider, sample_interval=_SAMPLE / _OFTEN)
+    instrumentor.instrument(meter_provider=provider, sample_interval=_PERIOD)
+    count: Counter[str] = Counter()
+
+    def counted(source: Source) -> Iterable[Point]:
+        yield from type(source).read(source)
+        count[source.name] += 1
+
     try:
         session = instrumentor._session
         assert session is not None
         wait_for(lambda: all(runner.state is not State.STARTING for runner in session.runners), 30, "first reading")
         for runner in session.runners:
             if runner.source is not None:
-                vars(runner.source)["slow_interval"] = runner.source.slow_interval / _OFTEN
-        yield
+                vars(runner.source)["slow_interval"] = _SLOW
+                if runner.source.sample_before_collection:  # not file systems, which are read less often
+                    vars(runner.source)["read"] = partial(counted, runner.source)
+        yield count
     finally:
         instrumentor.uninstrument()
 
