@@ -404,6 +404,16 @@ def test_energy_counter_that_fails_at_first_is_exported_once_it_answers(tmp_path
         assert machine.up()
 
 
+@pytest.mark.parametrize("failing", ["gpu0.FieldValues.83", "gpu0.FieldValues"])
+def test_energy_is_integrated_if_the_counter_never_answers(tmp_path: Path, failing: str) -> None:
+    with simulated_gpus(tmp_path, a100(), say={failing: refused(999)}) as machine:
+        machine.tick(0)
+        for _ in range(35):
+            machine.sample(2)
+        before = machine.collect().one("hw.energy")
+        assert machine.tick(2).one("hw.energy") - before == pytest.approx(2 * 312.34)
+
+
 def test_failed_batch_of_fields_does_not_decide_that_there_is_no_energy_counter(tmp_path: Path) -> None:
     with simulated_gpus(tmp_path, a100(), say={"gpu0.FieldValues": refused(10)}) as machine:
         assert machine.tick(0).of("hw.energy") == {}

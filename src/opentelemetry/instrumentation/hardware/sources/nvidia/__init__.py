@@ -24,7 +24,7 @@ class Nvidia(AcceleratorSource):
 
     name = "nvidia"
     rows = ("hw.", "process.gpu.")
-    signs = (
+    signs = (  # NVML is not initialized without one: as root it would create device files, and load the kernel module
         "/sys/module/nvidia/initstate",
         "/proc/driver/nvidia/version",
         "/proc/driver/nvidia/params",  # all that gVisor has
@@ -41,9 +41,7 @@ class Nvidia(AcceleratorSource):
 
     @classmethod
     def prepare(cls, config: Config) -> bool:
-        """Import what reads GPUs, if there may be one. NVML must not be initialized without the kernel module: as root
-        it would load it, and create device files.
-        """
+        """Import what reads GPUs, if there may be one."""
         expected = super().prepare(config)
         if expected:
             from opentelemetry.instrumentation.hardware.sources.nvidia import driver, tool  # noqa: F401

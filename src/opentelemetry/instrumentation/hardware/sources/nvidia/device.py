@@ -25,6 +25,9 @@ from opentelemetry.instrumentation.hardware.sources.nvidia.calls import (
 from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import Nvml
 
 _MOST_FANS: Final = 16
+_MOST_FAILURES: Final = 5
+"""Failures in a row at first, after which a counter is considered missing; something else may be integrated instead."""
+
 _GENERAL_SAMPLES: Final = 1
 """``NVML_GPU_UTILIZATION_SAMPLES``."""
 
@@ -51,6 +54,7 @@ class Gpu(NvmlDevice):
         self._power = power
         self._fans: list[tuple[Device, list[Call]]] = []
         self._counted: set[Field] = set()
+        self._failures: dict[Field, int] = {}
         self._memory_error_field: dict[Field, int] = {}
         self._newest_sample = -1
 
@@ -200,7 +204,7 @@ class Gpu(NvmlDevice):
         return answers
 
     def _counters(self) -> Values:
-        """Counters of the device. Which of them it has is decided by the first definite answer."""
+        """Counters of the device. Which of them it has is decided by the first definite answer, or some failures."""
         try:
             answers = self._field_values(tuple(f.SAMPLED))
         except DriverError as error:
@@ -220,8 +224,10 @@ class Gpu(NvmlDevice):
         for field, (code, _) in zip(f.SAMPLED.values(), answers):
             if not code and field.series in self.counters:
                 self._counted.add(field)
-            elif code in (*NEVER, *NO_VALUE) and field not in self._counted:
-                self.counters.discard(field.series)
+            elif field not in self._counted:
+                self._failures[field] = self._failures.get(field, 0) + 1
+                if code in (*NEVER, *NO_VALUE) or self._failures[field] >= _MOST_FAILURES:
+                    self.counters.discard(field.series)
 
     def _gpm(self) -> Values | None:
         return self.gpm_values(self.nvml.gpm(self.key, list(f.GPM)))
