@@ -174,6 +174,13 @@ def test_without_terminal_export_is_retried(no_collector: list[str]) -> None:
     assert "the last values are lost" in last
 
 
+def test_without_terminal_export_reaches_a_collector_that_starts_later(no_collector: list[str]) -> None:
+    if not no_collector:
+        pytest.skip("needs a network namespace of its own")
+    answer = run([*no_collector, *command("late_collector")])
+    assert (answer.returncode, answer.stdout) == (0, "0 ''\n"), answer.stderr
+
+
 def _all(descriptor: int, shown: bytes = b"") -> str:
     """What a terminal has shown when its last program has ended."""
     while True:
