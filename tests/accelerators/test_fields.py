@@ -68,6 +68,12 @@ def test_implausible_value_is_refused_and_quoted(field: f.Field, raw: object) ->
         field.value(raw)
 
 
+def test_counter_has_no_limit_of_a_gauge() -> None:
+    assert f.link("nvlink", "transmit", "KiB").value(1 << 45) == 1 << 55, "36 PB, as after eleven hours"
+    with pytest.raises(ValueError, match="not plausible"):
+        f.link("nvlink", "transmit").value((1 << 64) - 1)
+
+
 def test_limits_of_a_field_replace_the_plausible_range() -> None:
     assert f.errors("xid").value(2**32) == 2**32
     with pytest.raises(ValueError, match="not plausible"):

@@ -157,6 +157,8 @@ def _of_metric(
     for kind in kinds:
         data = metric.get(kind, {})
         for point in data.get("dataPoints", []):
+            if point.get("flags", 0) & 1:  # no recorded value: a scraped series has ended
+                continue
             yield Point(
                 name=metric["name"],
                 kind=kind,

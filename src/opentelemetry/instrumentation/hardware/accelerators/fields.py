@@ -76,6 +76,9 @@ _RANGES_BY_UNIT: Final[Mapping[str, tuple[float, float]]] = {
 }
 """Plausible values in base units: those of the metric, else those of its unit, else 0 to 2**53."""
 
+_TOTALS: Final = (0, 1 << 62)
+"""Plausible totals of a counter: 900 GB/s over NVLink is a petabyte in twenty minutes."""
+
 _OVERSHOOT: Final = 1.001
 """Ratios up to this are rounding errors of the driver, and clamped to 1."""
 
@@ -109,10 +112,12 @@ class Field:
         self.series = Series(metric, attributes)
         self._spelled = unit if isinstance(unit, str) else ""
         self._numerator, self._denominator = SCALES[unit.partition("|")[0]] if isinstance(unit, str) else unit
-        plausible = _RANGES.get(metric) or _RANGES_BY_UNIT.get(metric.unit, (0, 1 << 53))
+        is_counter = metric.kind is Kind.COUNTER
+        self.is_rate = is_counter and self._spelled.partition("|")[0].endswith("/s")
+        by_unit = _TOTALS if is_counter and not self.is_rate else _RANGES_BY_UNIT.get(metric.unit, (0, 1 << 53))
+        plausible = _RANGES.get(metric, by_unit)
         self._least = plausible[0] if least is None else least
         self._most = plausible[1] if most is None else most
-        self.is_rate = metric.kind is Kind.COUNTER and self._spelled.partition("|")[0].endswith("/s")
 
     def __repr__(self) -> str:
         return f"Field({self.series!r})"

@@ -102,8 +102,8 @@ GPU_METRICS: Final[Mapping[str, Field]] = {
     "jpeg": utilization("jpeg", ""),
     **{f"hbm{stack}": _temperature(f"hbm{stack}") for stack in range(4)},
     "energy": ENERGY,
-    "xgmi.receive": link("xgmi", "receive", most=1 << 62),
-    "xgmi.transmit": link("xgmi", "transmit", most=1 << 62),
+    "xgmi.receive": link("xgmi", "receive"),
+    "xgmi.transmit": link("xgmi", "transmit"),
     **{reason: throttle(reason) for reason in ("power_cap", "current_cap", "thermal_sw", "thermal_hw")},
 }
 """What :class:`~.gpu_metrics.GpuMetrics` decodes."""
