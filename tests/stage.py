@@ -27,21 +27,21 @@ ENERGY = Metric("test.energy", Kind.COUNTER, "J", "Energy.", ("part",))
 DIPPING = Metric("test.idle", Kind.COUNTER, "s", "Idle time.", ("part",), dips=True)
 LEVEL = Metric("test.level", Kind.UPDOWN, "1", "Level.", ("part",))
 BUSY = Metric("test.busy", Kind.GAUGE, "1", "Share of time.", ("part",), Window.RATIO)
-USERS = Metric("test.users", Kind.UPDOWN, "1", "Something dear.", ("part",))
+USERS = Metric("test.users", Kind.UPDOWN, "1", "Something expensive.", ("part",))
 
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """For property tests: a slow machine is not a failure."""
 
 
 class Clock:
-    """Monotonic seconds that a test sets; ``looked`` counts the calls."""
+    """Monotonic seconds that a test sets; ``calls`` counts the calls."""
 
     def __init__(self, now: float = 1000.0) -> None:
         self.now = now
-        self.looked = 0
+        self.calls = 0
 
     def __call__(self) -> float:
-        self.looked += 1
+        self.calls += 1
         return self.now
 
 
@@ -53,15 +53,15 @@ class Player:
         clock: Clock,
         read: Callable[[float], Iterable[Point]] = lambda now: [POWER(1.0)],
         slow: Callable[[float], Iterable[Point]] = lambda now: (),
-        every: float = 10.0,
-        pace: float = 0.0,
+        slow_interval: float = 10.0,
+        min_interval: float = 0.0,
     ) -> None:
         self.clock = clock
         self.open: Callable[[], None] = lambda: None
         self.read = read
         self.slow = slow
-        self.every = every
-        self.min_interval = pace
+        self.slow_interval = slow_interval
+        self.min_interval = min_interval
         self.sample_before_collection = True
         self.opened: list[float] = []
         self.closed: list[float] = []
@@ -79,7 +79,7 @@ class _Played(Source):
     def __init__(self, player: Player) -> None:
         super().__init__(SourceContext(Config(), Drivers(), 1))
         self.player = player
-        self.slow_interval = player.every  # type: ignore[misc]
+        self.slow_interval = player.slow_interval  # type: ignore[misc]
         self.min_interval = player.min_interval
         self.sample_before_collection = player.sample_before_collection  # type: ignore[misc]
 
@@ -201,17 +201,17 @@ def one(snapshot: Snapshot, metric: Metric) -> Number:
     return value
 
 
-def said(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
+def messages(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
     """The messages logged at one level so far."""
     return [record.getMessage() for record in caplog.records if record.levelno == level]
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return said(caplog, logging.WARNING)
+    return messages(caplog, logging.WARNING)
 
 
-def news(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return said(caplog, logging.INFO)
+def infos(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return messages(caplog, logging.INFO)
 
 
 def fail(error: Exception) -> Callable[..., Any]:

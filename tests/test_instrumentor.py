@@ -284,7 +284,7 @@ def test_uninstrument_waits_at_most_1_s_for_all_hanging_sources_together(
     waited: list[float] = []
     clock = Clock()
 
-    def join(rounds: ReaderThread, seconds: float) -> bool:
+    def join(thread: ReaderThread, seconds: float) -> bool:
         waited.append(seconds)
         clock.now += max(0.0, seconds)
         return False
@@ -317,11 +317,11 @@ def test_tracer_and_logger_providers_are_accepted(
 def test_global_provider_that_is_set_later_is_used() -> None:
     outcome = children.run(children.command("late_provider"))
     assert outcome.returncode == 0, outcome.stderr
-    said: dict[str, dict[str, int]] = json.loads(outcome.stdout)
-    there = said["set later"]
+    report: dict[str, dict[str, int]] = json.loads(outcome.stdout)
+    there = report["set later"]
     assert there["metrics"] > 10
     assert there["most"] == 1
-    assert said == {
+    assert report == {
         "set later": there,
         "uninstrumented": {"metrics": 0, "most": 0},
         "again": there,
@@ -661,9 +661,9 @@ def test_machine_without_proc_and_sys_keeps_application_metrics() -> None:
     if outcome.returncode == 77:
         pytest.skip(f"a mount namespace cannot be made here: {outcome.stdout.strip()}")
     assert outcome.returncode == 0, outcome.stderr
-    said = json.loads(outcome.stdout)
-    assert said["application"] == [1]
-    assert "otel_hardware.source.up" in said["ours"]
+    report = json.loads(outcome.stdout)
+    assert report["application"] == [1]
+    assert "otel_hardware.source.up" in report["ours"]
     lines = [line for line in outcome.stderr.splitlines() if line.startswith("Source ")]
     assert len(lines) == len({line.split()[1] for line in lines}), f"more than one line for a source:\n{outcome.stderr}"
     assert "Traceback" not in outcome.stderr

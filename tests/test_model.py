@@ -91,6 +91,6 @@ def test_unavailable_has_reason_and_fix() -> None:
     assert Unavailable("no such device").fix == ""
 
 
-def test_share_is_pair_of_totals() -> None:
+def test_ratio_is_pair_of_totals() -> None:
     assert CounterRatio(1.0, 4.0) == (1.0, 4.0)
     assert CounterRatio(1.0, 4.0).part == 1.0

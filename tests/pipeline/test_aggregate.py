@@ -196,7 +196,7 @@ def test_first_reading_is_baseline_of_window() -> None:
 
 @PATIENT
 @given(data=st.data(), whole=st.lists(st.floats(0.0, 1e4), min_size=2, max_size=40))
-def test_share_is_exact_for_any_sampling(data: st.DataObject, whole: list[float]) -> None:
+def test_ratio_is_exact_for_any_sampling(data: st.DataObject, whole: list[float]) -> None:
     totals = list(accumulate(whole, initial=123.0))
     parts = list(accumulate((step * data.draw(st.floats(0.0, 1.0)) for step in whole), initial=7.0))
     sampled = sorted({0, len(totals) - 1, *data.draw(st.lists(st.sampled_from(range(len(totals)))))})
@@ -208,10 +208,10 @@ def test_share_is_exact_for_any_sampling(data: st.DataObject, whole: list[float]
     if grown > 1e-3:
         assert found == pytest.approx((parts[-1] - parts[0]) / grown, rel=EXACT, abs=1e-9)
     elif grown == 0:
-        assert found is None, "a share without an increase of the whole"
+        assert found is None, "a ratio without an increase of the whole"
 
 
-def test_share_of_window_is_increase_of_part_over_increase_of_whole() -> None:
+def test_ratio_of_window_is_increase_of_part_over_increase_of_whole() -> None:
     aggregator = Aggregator(CounterStore())
     reader = Reader(aggregator)
     dice = random.Random(3)
@@ -375,14 +375,14 @@ def test_window_without_new_reading_has_values_of_the_newest_interval() -> None:
         pytest.param([(10, 100), (20, 120), (19.5, 119), (21, 140)], (21 - 10) / (140 - 100), id="small dip of both"),
     ],
 )
-def test_share_of_totals_that_fall(totals: list[tuple[float, float]], expected: float) -> None:
+def test_ratio_of_totals_that_fall(totals: list[tuple[float, float]], expected: float) -> None:
     readings = Readings()
     for at, total in enumerate(totals):
         readings.add(float(at), [BUSY(CounterRatio(*map(float, total)))])
     assert readings.value(Series(BUSY)) == expected
 
 
-def test_share_with_small_dip_over_interruption_restarts_there() -> None:
+def test_ratio_with_small_dip_over_interruption_restarts_there() -> None:
     readings = Readings()
     for at, part, whole in ((0.0, 10.0, 100.0), (1.0, 20.0, 120.0)):
         readings.add(at, [BUSY(CounterRatio(part, whole))])
@@ -502,18 +502,18 @@ BAD = {
 def test_unsafe_value_is_refused_and_other_series_are_kept(metric: Metric, bad: Any) -> None:
     readings = Readings()
     good = [POWER(1.0), POWER_PEAK(2.0), ENERGY(3), LEVEL(2**63 - 1), LEVEL(-(2**63), {"part": "least"})]
-    lie = (Series(metric, {"part": "liar"}), bad)
+    invalid = (Series(metric, {"part": "invalid"}), bad)
     for at in (0.0, 1.0, 2.0):
-        share = BUSY(CounterRatio(at / 4, at))
-        (problem,) = readings.add(at, [*good, lie, share])
+        ratio = BUSY(CounterRatio(at / 4, at))
+        (problem,) = readings.add(at, [*good, invalid, ratio])
         assert metric.name in problem
-        assert "liar" in problem
+        assert "invalid" in problem
         assert repr(bad) in problem
     assert readings.window() == {**dict(good), Series(BUSY): 0.25}
 
 
 @pytest.mark.parametrize(
-    "lie",
+    "invalid",
     [
         POWER(CounterRatio(1.0, 2.0)),
         ENERGY(CounterRatio(1.0, 2.0)),
@@ -529,10 +529,10 @@ def test_unsafe_value_is_refused_and_other_series_are_kept(metric: Metric, bad: 
     ],
     ids=repr,
 )
-def test_value_of_wrong_type_for_metric_is_refused(lie: Point) -> None:
+def test_value_of_wrong_type_for_metric_is_refused(invalid: Point) -> None:
     readings = Readings()
     for at in (0.0, 1.0):
-        assert len(readings.add(at, [lie, ENERGY(5, {"part": "good"})])) == 1
+        assert len(readings.add(at, [invalid, ENERGY(5, {"part": "good"})])) == 1
     assert readings.window() == {Series(ENERGY, {"part": "good"}): 5}
 
 
@@ -553,7 +553,7 @@ def test_duplicate_series_is_refused_and_first_value_is_kept() -> None:
     assert readings.window() == {Series(ENERGY): 5, Series(POWER): 1.0, Series(LEVEL): 1}
 
 
-def test_interruption_is_excluded_from_mean_share_and_integral() -> None:
+def test_interruption_is_excluded_from_mean_ratio_and_integral() -> None:
     readings = Readings()
     series = Series(POWER)
     readings.add(0.0, [series(10.0), BUSY(CounterRatio(0.0, 0.0)), ENERGY(100)])
@@ -568,13 +568,13 @@ def test_interruption_is_excluded_from_mean_share_and_integral() -> None:
     assert readings.totals[102.0].sums[series].area == 60.0
 
 
-def test_share_that_is_new_after_interruption_starts_there() -> None:
+def test_ratio_that_is_new_after_interruption_starts_there() -> None:
     readings = Readings()
     for at in (0.0, 1.0):
         readings.add(at, [LEVEL(1)])
     readings.aggregator.interrupt()
     readings.add(100.0, [BUSY(CounterRatio(90.0, 100.0))])
-    assert readings.value(Series(BUSY), since=0.0) is None, "a share of the time before the first reading"
+    assert readings.value(Series(BUSY), since=0.0) is None, "a ratio of the time before the first reading"
     readings.add(102.0, [BUSY(CounterRatio(91.0, 102.0))])
     assert readings.value(Series(BUSY), since=0.0) == 0.5
 

@@ -51,11 +51,11 @@ def test_duplicate_series_of_two_sources_is_taken_from_the_first() -> None:
         assert "test.energy" in problem.reason
 
 
-def test_share_is_collected_as_ratio() -> None:
+def test_ratio_is_collected_as_ratio() -> None:
     stage = Stage(interval=1.0, expected=10.0)
     stage.player.read = lambda now: [BUSY(CounterRatio(now / 4, now))]
     stage.run(0.5)
-    assert values(stage.collect(), BUSY) == {}, "a share without an increase"
+    assert values(stage.collect(), BUSY) == {}, "a ratio without an increase"
     stage.run(5.0)
     assert one(stage.collect(), BUSY) == 0.25
 

@@ -20,7 +20,7 @@ from tests.stage import (
     USERS,
     Stage,
     fail,
-    news,
+    infos,
     nothing,
     one,
     values,
@@ -189,7 +189,7 @@ def test_read_slow_runs_on_its_own_period(step: float) -> None:
 
 def test_read_slow_has_period_of_its_source() -> None:
     stage = Stage(interval=1.0, expected=1.0)
-    stage.player.every = 30.0
+    stage.player.slow_interval = 30.0
     stage.run(100.0, {1.0: nothing})
     assert len(stage.player.slow_readings) == 4
 
@@ -198,7 +198,7 @@ def test_read_slow_has_period_of_its_source() -> None:
 
 
 @pytest.mark.parametrize("step", [3.0, 60.0])
-def test_pace_of_source_is_least_time_between_readings(step: float) -> None:
+def test_min_interval_is_least_time_between_readings(step: float) -> None:
     stage = Stage(interval=2.0, expected=step)
     stage.player.min_interval = 10.0
     found: list[Snapshot] = []
@@ -267,14 +267,14 @@ def test_sampling_pauses_without_collections_and_pause_has_no_weight() -> None:
 def test_pause_has_no_weight_for_slow_readings() -> None:
     stage = Stage(interval=1.0, expected=5.0)
     level = 100.0
-    stage.player.slow = lambda now: [POWER(level, {"part": "seldom"})]
+    stage.player.slow = lambda now: [POWER(level, {"part": "slow"})]
     stage.run(20.0, {5.0: nothing})
     stage.run(300.0)
     level = 1.0
     stage.collect(5000)
     stage.run(310.0)
     stage.runner.read(slow=True)
-    mean = values(stage.collector.collect({}), POWER)[Series(POWER, {"part": "seldom"})]
+    mean = values(stage.collector.collect({}), POWER)[Series(POWER, {"part": "slow"})]
     assert mean > 50.0, "the reading after the pause has the weight of the pause"
     assert stage.up() == {"player": 1}
 
@@ -334,7 +334,7 @@ def test_absent_source_is_logged_once_and_not_retried(caplog: pytest.LogCaptureF
     assert stage.runner.state is State.ABSENT
     assert stage.runner.problem == Problem("player", "no such device", "plug it in")
     assert stage.runner.next_reading(stage.clock.now) == inf
-    assert news(caplog) == ["Source player: no such device (plug it in)"]
+    assert infos(caplog) == ["Source player: no such device (plug it in)"]
     assert warnings(caplog) == []
     assert stage.up() == {}
     assert stage.collect().problems == ()
@@ -353,20 +353,20 @@ def test_failed_open_is_retried_with_backoff_and_logged_once(caplog: pytest.LogC
     assert stage.up() == {"player": 0}
     (problem,) = stage.collect().problems
     assert (problem.source, problem.reason) == ("player", "RuntimeError: the driver is confused")
-    assert news(caplog) == []
+    assert infos(caplog) == []
     stage.player.open = lambda: None
     stage.run(300.0, {10.0: nothing})
     assert stage.up() == {"player": 1}
     assert stage.collect().problems == ()
     assert one(stage.collect(), POWER) == 1.0
-    assert news(caplog) == ["Source player has recovered"]
+    assert infos(caplog) == ["Source player has recovered"]
     assert len(warnings(caplog)) == 1
 
 
 @pytest.mark.parametrize("where", ["read", "slow"])
 def test_failed_read_closes_and_reopens_source(where: str, caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage(interval=2.0, expected=10.0, from_start=True)
-    stage.player.every = 0.0
+    stage.player.slow_interval = 0.0
     stage.player.read = lambda now: [POWER(now), ENERGY(now)]
     stage.run(30.0, {10.0: nothing})
     assert stage.up() == {"player": 1}
@@ -388,7 +388,7 @@ def test_failed_read_closes_and_reopens_source(where: str, caplog: pytest.LogCap
     assert len(stage.player.opened) == len(stage.player.closed) + 1
     assert len(warnings(caplog)) == 1
     assert "OSError: device lost" in warnings(caplog)[0]
-    assert news(caplog) == ["Source player has recovered"]
+    assert infos(caplog) == ["Source player has recovered"]
     assert one(stage.collect(), ENERGY) == pytest.approx(60.0, abs=2.0), "the counter does not continue"
 
 
@@ -437,7 +437,7 @@ def test_invalid_value_is_logged_once_and_other_series_are_kept(caplog: pytest.L
     stage.run(70.0, {10.0: nothing})
     assert stage.up() == {"player": 1}
     assert stage.collect().problems == ()
-    assert news(caplog) == ["Source player has recovered"]
+    assert infos(caplog) == ["Source player has recovered"]
 
 
 def test_problem_named_by_source_is_reported_until_it_is_gone() -> None:
@@ -513,7 +513,7 @@ def test_hang_followed_by_error_is_logged_once(caplog: pytest.LogCaptureFixture)
     stage.run(200.0)
     assert stage.up() == {"player": 1}
     assert len(warnings(caplog)) == 1
-    assert news(caplog) == ["Source player has recovered"]
+    assert infos(caplog) == ["Source player has recovered"]
 
 
 def test_time_of_hang_has_no_weight() -> None:
@@ -548,17 +548,17 @@ def test_stale_reading_is_a_problem_unless_sampling_is_paused() -> None:
 def test_slow_reading_is_a_problem_only_after_hang_limit() -> None:
     stage = Stage(interval=0.5, expected=5.0)
     stage.run(10.0, {5.0: nothing})
-    said: list[list[str]] = []
+    problems: list[list[str]] = []
 
     def read(now: float) -> list[Point]:
         for _ in range(2):
             stage.clock.now += 2.0
-            said.append([problem.reason for problem in stage.collector.collect({}).problems])
+            problems.append([problem.reason for problem in stage.collector.collect({}).problems])
         return [POWER(1.0)]
 
     stage.player.read = read
     stage.runner.read()
-    assert said == [[], ["it has not answered for 4 s"]]
+    assert problems == [[], ["it has not answered for 4 s"]]
 
 
 @pytest.mark.parametrize("where", ["read", "slow"])
@@ -597,16 +597,16 @@ def test_device_that_disappears_is_retried(caplog: pytest.LogCaptureFixture) -> 
     assert len(warnings(caplog)) == 1
 
 
-def test_source_that_is_not_punctual_ignores_collections() -> None:
+def test_source_without_sample_before_collection_ignores_collections() -> None:
     stage = Stage(interval=10.0, expected=60.0)
     stage.player.sample_before_collection = False
-    stage.player.every = 60.0
+    stage.player.slow_interval = 60.0
     stage.run(300.5, {7.0: lambda snapshot: None})
     assert [at - stage.start for at in stage.player.readings] == pytest.approx([10.0 * turn for turn in range(31)])
     assert [at - stage.start for at in stage.player.slow_readings] == pytest.approx([60.0 * turn for turn in range(6)])
 
 
-def test_interval_0_makes_every_source_punctual() -> None:
+def test_interval_0_reads_every_source_before_collections() -> None:
     stage = Stage(interval=0.0, expected=60.0)
     stage.player.sample_before_collection = False
     stage.run(120.5, {60.0: lambda snapshot: None})
@@ -627,3 +627,14 @@ def test_source_with_invalid_interval_fails_alone(name: str) -> None:
     stage.run(20.0)
     assert stage.up() == {"player": 0, "neighbour": 1}
     assert "soon" in stage.collect().problems[0].reason
+
+
+def test_slow_open_does_not_move_the_reading_before_a_collection() -> None:
+    stage = Stage(interval=0.0, expected=60.0)
+
+    def open_slowly() -> None:
+        stage.clock.now += 10.0
+
+    stage.player.open = open_slowly
+    stage.run(60.5, {60.0: nothing})
+    assert stage.player.readings[1] == pytest.approx(stage.start + 59.95)

@@ -11,7 +11,7 @@ from math import inf
 from types import SimpleNamespace
 
 import pytest
-from tests.stage import ENERGY, POWER, USERS, Clock, Stage, fail, news, nothing, one, values, warnings
+from tests.stage import ENERGY, POWER, USERS, Clock, Stage, fail, infos, nothing, one, values, warnings
 from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware.model import Point, Series, Unavailable
@@ -53,11 +53,11 @@ def ours() -> list[str]:
 def test_thread_reads_at_the_interval() -> None:
     stage = Stage()
     begun = time.monotonic()
-    looks: list[float] = []
+    calls: list[float] = []
 
     def clock() -> float:
-        looks.append(time.monotonic())
-        return looks[-1]
+        calls.append(time.monotonic())
+        return calls[-1]
 
     thread = ReaderThread(
         "player",
@@ -71,17 +71,17 @@ def test_thread_reads_at_the_interval() -> None:
     finally:
         thread.stop()
         assert thread.join(20.0)
-    assert len(looks) <= 10 * len(stage.player.readings), "it polls the clock between two readings"
+    assert len(calls) <= 10 * len(stage.player.readings), "it polls the clock between two readings"
 
 
 def test_idle_thread_sleeps() -> None:
     stage, other = Stage(interval=3600.0, expected=3600.0), Stage(interval=3600.0, expected=3600.0)
     with running(stage, other):
         stage.read_now(10.0)
-        looked = stage.clock.looked
+        calls = stage.clock.calls
         for _ in range(200):
             other.read_now(10.0)
-        assert stage.clock.looked - looked < 100, "the idle thread polls the clock"
+        assert stage.clock.calls - calls < 100, "the idle thread polls the clock"
 
 
 def test_woken_thread_reads_what_became_due_earlier() -> None:
@@ -114,7 +114,7 @@ def test_fresh_reads_every_source() -> None:
             stage.clock.now += 20.0
             stage.read_now(10.0)
             assert [len(player.readings) for player in stage.players.values()] == [round_, round_]
-            assert len(stage.player.slow_readings) == round_, "read_now() did not include the seldom reading"
+            assert len(stage.player.slow_readings) == round_, "read_now() did not include the slow reading"
             assert stage.collect().read["player"] == stage.clock.now
 
 
@@ -143,7 +143,7 @@ def test_fresh_does_not_retry_absent_source(
         for _ in range(3):
             stage.read_now(10.0)
     assert len(stage.player.opened) == 1
-    assert len(news(caplog)) == 1
+    assert len(infos(caplog)) == 1
 
 
 def test_fresh_returns_while_a_source_hangs() -> None:
@@ -271,13 +271,13 @@ def test_hanging_source_is_reported_down_alone_and_recovers(caplog: pytest.LogCa
         released.set()
     assert request.wait(10.0)
     wait_for(lambda: hung.state is State.UP and hung.problem is None, 10, "recovery")
-    wait_for(lambda: "Source player has recovered" in news(caplog), 10, "word of the recovery")
+    wait_for(lambda: "Source player has recovered" in infos(caplog), 10, "word of the recovery")
     assert thread.request().wait(10.0)
     assert stage.up()["player"] == 1
     assert values(stage.collect(), ENERGY)[Series(ENERGY)] == 2
     thread.stop()
     assert thread.join(20.0)
-    assert (len(warnings(caplog)), len(news(caplog))) == (1, 1)
+    assert (len(warnings(caplog)), len(infos(caplog))) == (1, 1)
 
 
 def together() -> Stage:
@@ -397,14 +397,14 @@ def test_reopening_sources_while_another_thread_collects() -> None:
             stage.collector.collect({})
 
     with running(stage):
-        looker = threading.Thread(target=collect)
-        looker.start()
+        collecting = threading.Thread(target=collect)
+        collecting.start()
         try:
             for _ in range(300):
                 stage.clock.now += 61.0
                 stage.read_now(5.0)
         finally:
             done.set()
-            looker.join(20.0)
-    assert not looker.is_alive()
+            collecting.join(20.0)
+    assert not collecting.is_alive()
     assert len(stage.player.opened) >= 100

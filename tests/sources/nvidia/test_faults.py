@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.sources.nvidia_gpus import START, SimulatedGpus, simulated_gpus
-from tests.stage import PATIENT, news, warnings
+from tests.stage import PATIENT, infos, warnings
 from tests.tools.nvml import MIB, NOT_AVAILABLE, Gpu, Value, a100, geforce, h100, listed, mig, refused, still, wsl
 
 from opentelemetry.instrumentation.hardware.pipeline.runner import State
@@ -81,7 +81,7 @@ def test_lost_gpu_has_status_failed_and_other_gpus_are_not_affected(
         assert not machine.unsupported("does not respond")
         machine.tick(2, {"gpu1": refused(code)})
         assert len(warnings(caplog)) == 2, "another time is another sentence"
-    back = [text for text in news(caplog) if "GPU 1" in text]
+    back = [text for text in infos(caplog) if "GPU 1" in text]
     assert back == [f"GPU 1 ({UUID}1) responds again"]
 
 
@@ -480,7 +480,7 @@ def test_exchanged_driver_takes_the_source_down_until_init_works_again(
         calls = machine.fake.calls()
         assert (calls["Init"] - 5, calls["Shutdown"]) == (2, 1), "what is not there any more is let go of"
     assert len(warnings(caplog)) == 1
-    assert [text for text in news(caplog) if "recovered" in text] == ["Source nvidia has recovered"]
+    assert [text for text in infos(caplog) if "recovered" in text] == ["Source nvidia has recovered"]
 
 
 @pytest.mark.parametrize(
@@ -499,7 +499,7 @@ def test_init_failure_makes_the_source_absent_with_reason_and_remedy(
         assert fix in problem.fix
         assert machine.runner.source is None
     assert warnings(caplog) == []
-    assert len([text for text in news(caplog) if "nvidia" in text]) == 1
+    assert len([text for text in infos(caplog) if "nvidia" in text]) == 1
 
 
 @pytest.mark.parametrize("code", [10, 15, 999])
@@ -511,7 +511,7 @@ def test_temporary_init_failure_is_retried(tmp_path: Path, caplog: pytest.LogCap
         assert now.of("hw.power")
         assert machine.up()
     assert len(warnings(caplog)) == 1
-    assert [text for text in news(caplog) if "recovered" in text] == ["Source nvidia has recovered"]
+    assert [text for text in infos(caplog) if "recovered" in text] == ["Source nvidia has recovered"]
 
 
 def test_reloaded_driver_with_other_gpus_exports_those(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from tests import children
 from tests.sources.pages import ALL, OPENMETRICS, VLLM
 from tests.sources.playing import Playing, playing
 from tests.sources.reading import opened
-from tests.stage import news, warnings
+from tests.stage import infos, warnings
 from tests.web import Web, page
 
 from opentelemetry.instrumentation.hardware.drivers import DriverError, Drivers
@@ -66,7 +66,7 @@ def test_failing_endpoint_is_down_and_recovers(caplog: pytest.LogCaptureFixture)
         assert scraped(stage) == [f"a{{{where}}} 2.0  gauge", f"openmetrics.up{{{where}}} 1 1 gauge"]
     (warning,) = warnings(caplog)
     assert "openmetrics:own: http://h:9/m: Connection refused; its numbers are missing" in warning
-    assert [line for line in news(caplog) if "recovered" in line] == ["Source openmetrics:own has recovered"]
+    assert [line for line in infos(caplog) if "recovered" in line] == ["Source openmetrics:own has recovered"]
     assert "s3cret" not in caplog.text
 
 

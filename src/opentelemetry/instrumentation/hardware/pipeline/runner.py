@@ -124,7 +124,7 @@ class SourceRunner:
         Args:
             slow: make the slow read even if it is not due.
         """
-        begun = self.busy_since = self._clock()
+        self.busy_since = self._clock()
         try:
             if self.source is not None or self._open():
                 self._read(slow)
@@ -135,7 +135,6 @@ class SourceRunner:
         except Exception as error:
             self._fail(f"{type(error).__name__}: {error}")
         finally:
-            self.duration = self._clock() - begun
             self.busy_since = None
 
     def _open(self) -> bool:
@@ -172,6 +171,7 @@ class SourceRunner:
         if slow or last is None or now - last.time >= self._slow_interval - 0.1:
             errors += self.slow.add(self._clock(), source.read_slow())
         self._learn(source)
+        self.duration = self._clock() - now
         if errors:
             more = f", and {len(errors) - 1} more of the kind" if len(errors) > 1 else ""
             self._warn(Problem(self.name, errors[0] + more))
