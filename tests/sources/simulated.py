@@ -1,7 +1,7 @@
-"""Captures of NVIDIA's source over simulated drivers: ``python -m tests.sources.simulated FOLDER NAME...`` writes some.
+"""Captures of the NVIDIA source with simulated drivers: ``python -m tests.sources.simulated FOLDER NAME...``.
 
-Each is recorded in a process of its own, because a driver library is loaded once: the real source asks the real binding
-of a library that says what `tests/tools/nvml.py` tells it, or runs a tool that prints a file.
+Each is recorded in a process of its own, because a library is loaded once. The real source reads the library of
+`tests/tools/nvml.py` through the real binding, or runs a tool that prints a file.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Simulation:
     """A machine with an NVIDIA driver, as the source sees it over time.
 
     Attributes:
-        machine: what the capture says of where it was recorded.
-        gpus: what the driver says at first; none for a machine that has the tool alone.
+        machine: the description of the machine in the capture.
+        gpus: the GPUs of the driver; none for a machine with the tool only.
         changes: by tick, the lines of the driver that change before it.
         prints: the files that the tool prints, one after the other.
     """
@@ -153,7 +153,7 @@ def _tool(folder: Path, prints: Sequence[str]) -> Callable[[int], None]:
 
 
 def _driver(folder: Path, simulation: Simulation, start: float) -> Callable[[int], None]:
-    """A driver that says what it should at every tick."""
+    """Start the driver. Returns what changes its answers before a tick."""
     driver = nvml.FakeNvml(folder, *(nvml.still(make(), start) for make in simulation.gpus))
     os.environ.update(driver.environment)
 

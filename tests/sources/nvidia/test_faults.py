@@ -100,9 +100,9 @@ def test_lost_gpu_is_retried_with_backoff(tmp_path: Path) -> None:
         machine.fake.forget_calls()
         for _ in range(100):
             machine.tick(2)
-        asked = sum(count for call, count in machine.fake.calls().items() if call.startswith("gpu0."))
-        assert asked < 20
-        assert asked > 3, "but it is asked"
+        calls = sum(count for call, count in machine.fake.calls().items() if call.startswith("gpu0."))
+        assert calls < 20
+        assert calls > 3, "but it is read"
         machine.fake.say({"gpu0": None})
         until_ok(machine, "GPU 0")
         states(machine, gpu0=refused(LOST))
@@ -270,17 +270,17 @@ def test_unsupported_call_is_made_once_and_its_row_is_missing(
         machine.tick(0)
         machine.tick(2)
         assert shown(machine) & others == {"hw.energy", "hw.gpu.io{pcie transmit}"}
-        said = " ".join(machine.unsupported())
+        sentences = " ".join(machine.unsupported())
         for call, (_, words) in CALLS.items():
             if f"gpu0.{call}" in quiet:
                 row, _, word = words.partition(" (")
-                assert re.search(rf"{re.escape(row)}.*{word.rstrip(')')}", said), (words, said)
+                assert re.search(rf"{re.escape(row)}.*{word.rstrip(')')}", sentences), (words, sentences)
         machine.fake.forget_calls()
         for _ in range(40):
             machine.tick(2)
-        asked = machine.fake.calls()
-        again = [call for call in CALLS if not call.startswith("FieldValues") and asked[f"gpu0.{call}"]]
-        assert again == [], "what is not known is not asked again"
+        calls = machine.fake.calls()
+        again = [call for call in CALLS if not call.startswith("FieldValues") and calls[f"gpu0.{call}"]]
+        assert again == [], "an unsupported call is not made again"
         assert machine.up()
     assert warnings(caplog) == [], "a call that is not known is no trouble"
 
@@ -294,8 +294,8 @@ def test_failing_call_is_retried_with_backoff(tmp_path: Path, caplog: pytest.Log
         machine.fake.forget_calls()
         for _ in range(40):
             machine.tick(2)
-        asked = machine.fake.calls()["gpu0.PowerUsage"]
-        assert 3 <= asked <= 6
+        calls = machine.fake.calls()["gpu0.PowerUsage"]
+        assert 3 <= calls <= 6
         assert machine.unsupported("hw.power")
         assert machine.up()
         for call, value in still(h100(), START).items():
@@ -356,17 +356,17 @@ def test_impossible_values_are_not_exported(tmp_path: Path) -> None:
 
 def filled(gpu: Gpu, bits: int) -> Gpu:
     """The GPU with all bits of every number set."""
-    said = dict(gpu)
+    lines = dict(gpu)
     for call, value in gpu.items():
         words = value.split() if isinstance(value, str) else None
         if call.startswith(("Name", "UUID", "Serial", "Vbios", "PciInfo", "GpmCounter", "GpmQuery", "NumFans")):
             continue
         if call.startswith("FieldValues"):
             assert words is not None
-            said[call] = f"{words[0]} {(1 << bits) - 1 if words[0] != 'double' else 'nan'}"
+            lines[call] = f"{words[0]} {(1 << bits) - 1 if words[0] != 'double' else 'nan'}"
         elif not isinstance(value, str):
-            said[call] = NOT_AVAILABLE if isinstance(value, (int, float)) else tuple(NOT_AVAILABLE for _ in value)
-    return said
+            lines[call] = NOT_AVAILABLE if isinstance(value, (int, float)) else tuple(NOT_AVAILABLE for _ in value)
+    return lines
 
 
 @pytest.mark.parametrize("bits", [16, 32, 64])
@@ -436,10 +436,10 @@ def room(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_arbitrary_driver_answers_export_only_finite_values_in_range(
     room: Path, answers: dict[str, str], later: dict[str, str]
 ) -> None:
-    with simulated_gpus(room, GPU, say={f"gpu0.{call}": said for call, said in answers.items()}) as machine:
+    with simulated_gpus(room, GPU, say={f"gpu0.{call}": value for call, value in answers.items()}) as machine:
         machine.tick(0)
         for changes in ({}, later, {}):
-            now = machine.tick(2, {f"gpu0.{call}": said for call, said in changes.items()})
+            now = machine.tick(2, {f"gpu0.{call}": value for call, value in changes.items()})
             for (name, pairs), value in now.points.items():
                 assert math.isfinite(value), name
                 # OTLP has 64-bit integers; a larger number is exported as a float.

@@ -48,9 +48,9 @@ def ran(
     return [json.loads(line) for line in out.splitlines()]
 
 
-def value(said: Mapping[str, Any], name: str, **attributes: str) -> Any:
+def value(report: Mapping[str, Any], name: str, **attributes: str) -> Any:
     """The value of a reported point by its attributes, with dots as ``_``; None without such a point."""
-    for metric, about, number in said["points"]:
+    for metric, about, number in report["points"]:
         if (
             metric == name
             and attributes.items() <= {key.replace(".", "_"): each for key, each in about.items()}.items()
@@ -91,12 +91,12 @@ class Bare(NamedTuple):
     """The reports of a program without a driver.
 
     Attributes:
-        said: by case.
+        reports: by case.
         calls: the calls of the library on its library path.
         file: a file that is no library.
     """
 
-    said: Mapping[str, dict[str, Any]]
+    reports: Mapping[str, dict[str, Any]]
     calls: Mapping[str, int]
     file: Path
 
@@ -123,34 +123,34 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Bare:
 def test_without_driver_no_library_is_imported_or_loaded(bare: Bare, case: str) -> None:
     if os.path.exists("/sys/module/nvidia/initstate") and case != "off":
         pytest.skip("this machine has an NVIDIA driver")
-    said = bare.said[case]
-    assert not said["imported"]
-    assert not said["mapped"]
+    report = bare.reports[case]
+    assert not report["imported"]
+    assert not report["mapped"]
     assert bare.calls == {}
-    assert {name for name, *_ in said["points"] if name.startswith(("hw.", "process.gpu."))} == set()
-    assert "no NVIDIA driver" in said["problem"] or "switched off" in said["problem"]
-    assert "WARNING" not in said["heard"]
+    assert {name for name, *_ in report["points"] if name.startswith(("hw.", "process.gpu."))} == set()
+    assert "no NVIDIA driver" in report["problem"] or "switched off" in report["problem"]
+    assert "WARNING" not in report["heard"]
 
 
 def test_library_path_without_file_is_the_problem(bare: Bare) -> None:
-    said = bare.said["no file"]
-    assert "cannot open shared object file" in said["problem"]
-    assert "WARNING" not in said["heard"]
+    report = bare.reports["no file"]
+    assert "cannot open shared object file" in report["problem"]
+    assert "WARNING" not in report["heard"]
 
 
 def test_library_path_of_a_file_that_is_no_library_is_the_problem(bare: Bare) -> None:
-    said = bare.said["no library"]
-    assert "NVML: " in said["problem"]
-    assert str(bare.file) in said["problem"]
-    assert "WARNING" not in said["heard"]
+    report = bare.reports["no library"]
+    assert "NVML: " in report["problem"]
+    assert str(bare.file) in report["problem"]
+    assert "WARNING" not in report["heard"]
 
 
 def test_binding_is_not_imported_by_our_threads(tmp_path: Path) -> None:
-    (said,) = ran(machine(tmp_path, h100()).environment, {})
-    assert said["imported"]
-    assert said["mapped"]
-    assert said["asked"] == []
-    assert value(said, "hw.power") == pytest.approx(512.6)
+    (report,) = ran(machine(tmp_path, h100()).environment, {})
+    assert report["imported"]
+    assert report["mapped"]
+    assert report["asked"] == []
+    assert value(report, "hw.power") == pytest.approx(512.6)
 
 
 # -- Libraries of other versions.
@@ -173,19 +173,19 @@ def test_old_library_is_called_by_its_older_function_names(tmp_path: Path) -> No
     )
     fake = machine(tmp_path, geforce(), without=lacks)
     fake.say({"gpu0.CurrentClocksThrottleReasons": 0x40})
-    (said,) = ran(
+    (report,) = ran(
         fake.environment,
         {},
         before=lambda pid: fake.say({"gpu0.ComputeRunningProcesses": listed((pid, 12 * MIB), (1, MIB))}),
     )
-    assert value(said, "hw.gpu.memory.usage") == (10_000 + 350) * MIB
-    assert value(said, "hw.gpu.utilization", hw_gpu_task="general") == pytest.approx(0.97)
-    assert value(said, "hw.gpu.throttle.time", hw_gpu_throttle_reason="thermal_hw") > 0
-    assert value(said, "hw.fan.speed_ratio") == 0.45
-    assert value(said, "hw.fan.speed") is None
-    assert value(said, "process.gpu.memory.usage") == (12 * MIB if ON_HOST else None)
-    assert "Function Not Found" in " ".join(said["missing"])
-    assert "WARNING" not in said["heard"]
+    assert value(report, "hw.gpu.memory.usage") == (10_000 + 350) * MIB
+    assert value(report, "hw.gpu.utilization", hw_gpu_task="general") == pytest.approx(0.97)
+    assert value(report, "hw.gpu.throttle.time", hw_gpu_throttle_reason="thermal_hw") > 0
+    assert value(report, "hw.fan.speed_ratio") == 0.45
+    assert value(report, "hw.fan.speed") is None
+    assert value(report, "process.gpu.memory.usage") == (12 * MIB if ON_HOST else None)
+    assert "Function Not Found" in " ".join(report["missing"])
+    assert "WARNING" not in report["heard"]
 
 
 def test_library_with_few_functions_exports_what_it_has(tmp_path: Path) -> None:
@@ -197,12 +197,12 @@ def test_library_with_few_functions_exports_what_it_has(tmp_path: Path) -> None:
         "nvmlDeviceGetPciInfo_v3",
         *(f"nvmlDeviceGetComputeRunningProcesses{version}" for version in ("", "_v2", "_v3")),
     )
-    (said,) = ran(machine(tmp_path, mig(h100(), 0, {0: (1, 0)}), without=lacks).environment, {})
-    assert value(said, "hw.power") == pytest.approx(512.6)
-    assert value(said, "hw.energy") >= 0
-    assert value(said, "hw.status", hw_state="ok") == 1
-    assert "WARNING" not in said["heard"]
-    assert "ERROR" not in said["heard"]
+    (report,) = ran(machine(tmp_path, mig(h100(), 0, {0: (1, 0)}), without=lacks).environment, {})
+    assert value(report, "hw.power") == pytest.approx(512.6)
+    assert value(report, "hw.energy") >= 0
+    assert value(report, "hw.status", hw_state="ok") == 1
+    assert "WARNING" not in report["heard"]
+    assert "ERROR" not in report["heard"]
 
 
 # -- A job: only its reporter exports the GPUs and registers for events.
@@ -210,12 +210,12 @@ def test_library_with_few_functions_exports_what_it_has(tmp_path: Path) -> None:
 
 def test_job_member_exports_only_its_own_gpu_memory(tmp_path: Path) -> None:
     fake = machine(tmp_path, h100())
-    (said,) = ran(
+    (report,) = ran(
         {**fake.environment, JOB: key(os.getpid())},
         {},
         before=lambda pid: fake.say({"gpu0.ComputeRunningProcesses": listed((pid, 12 * MIB))}),
     )
-    found = {name for name, *_ in said["points"] if not name.startswith("otel_hardware.")}
+    found = {name for name, *_ in report["points"] if not name.startswith("otel_hardware.")}
     assert found == ({"process.gpu.memory.usage"} if ON_HOST else set())
     calls = fake.calls()
     assert [call for call in calls if call.startswith("Event") or "RegisterEvents" in call] == []
@@ -341,7 +341,7 @@ def test_hanging_nvml_call_loses_only_gpu_metrics_and_the_program_ends(start: St
     program.until(powered(2), "export of both GPUs")
     device, _, name = call.partition(".")
     before = program.fake.calls()[call]
-    # The UUID is asked for again only after the device was lost.
+    # The UUID is read again only after the device was lost.
     lost = {device: refused(15)} if name == "UUID" else {}
     program.fake.say({call: HANG, **lost})
     if lost:
@@ -349,7 +349,7 @@ def test_hanging_nvml_call_loses_only_gpu_metrics_and_the_program_ends(start: St
         program.fake.say({device: None})
     wait_for(lambda: program.fake.calls()[call] > before, children.PATIENCE, "call that hangs")
     program.ask(f"later {HANGS}")
-    program.until(alone, "export of all others, which says that the driver hangs")
+    program.until(alone, "export of all others, which reports that the driver hangs")
     steps = len(program.exports())
     program.until(lambda export: len(program.exports()) > steps + 2, "more exports")
     if ending == "heal":
@@ -365,7 +365,7 @@ def test_hanging_nvml_init_loses_only_gpu_metrics_and_the_program_ends(start: St
     program = start(h100(), every=OFTEN, say={"Init": HANG})
     wait_for(lambda: program.fake.calls()["Init"], children.PATIENCE, "call that hangs")
     program.ask(f"later {HANGS}")
-    program.until(alone, "export of all others, which says that the driver hangs")
+    program.until(alone, "export of all others, which reports that the driver hangs")
     heard = [line for line in program.end() if "nvidia" in line]
     assert [line.split()[0] for line in heard] == ["WARNING"], heard
 
@@ -430,8 +430,8 @@ def contained(folder: Path, fake: FakeNvml, *holds: str) -> dict[str, Any]:
     unshare = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "sh", "-c", CONTAINER, "sh", str(folder)]
     outcome = children.run([*unshare, *children.command("nvidia_container", *holds)], {**GPU_ONLY, **fake.environment})
     assert outcome.returncode == 0, outcome.stderr
-    said: dict[str, Any] = json.loads(outcome.stdout)
-    return said
+    report: dict[str, Any] = json.loads(outcome.stdout)
+    return report
 
 
 @pytest.fixture
@@ -455,26 +455,26 @@ def namespaces(tmp_path: Path) -> None:
 def test_container_pid_equal_to_a_host_pid_is_not_taken_for_ours(tmp_path: Path) -> None:
     fake = machine(tmp_path, h100())
     fake.say({"gpu0.ComputeRunningProcesses": listed((1, 7 * MIB), (4711, MIB))})
-    said = contained(tmp_path / "dev", fake)
-    assert said["pid"] == 1
-    assert said["used"] == {}
-    assert [sentence for sentence in said["missing"] if "--pid=host" in sentence] == [], "we do not compute"
+    report = contained(tmp_path / "dev", fake)
+    assert report["pid"] == 1
+    assert report["used"] == {}
+    assert [sentence for sentence in report["missing"] if "--pid=host" in sentence] == [], "we do not compute"
 
 
 @pytest.mark.usefixtures("namespaces")
 def test_container_pid_of_a_program_with_an_open_gpu_is_ours(tmp_path: Path) -> None:
     fake = machine(tmp_path, h100())
     fake.say({"gpu0.ComputeRunningProcesses": listed((1, 7 * MIB), (4711, MIB))})
-    said = contained(tmp_path / "dev", fake, "/dev/nvidia-uvm")
-    assert said["used"] == {"process.gpu.memory.usage": 7 * MIB}
-    assert [sentence for sentence in said["missing"] if "--pid=host" in sentence] == []
+    report = contained(tmp_path / "dev", fake, "/dev/nvidia-uvm")
+    assert report["used"] == {"process.gpu.memory.usage": 7 * MIB}
+    assert [sentence for sentence in report["missing"] if "--pid=host" in sentence] == []
 
 
 @pytest.mark.usefixtures("namespaces")
 def test_container_with_host_pids_names_the_remedy_pid_host(tmp_path: Path) -> None:
     fake = machine(tmp_path, h100())
     fake.say({"gpu0.ComputeRunningProcesses": listed((4711, 7 * MIB))})
-    said = contained(tmp_path / "dev", fake, "/dev/nvidia-uvm")
-    assert said["used"] == {}
-    (sentence,) = [sentence for sentence in said["missing"] if "--pid=host" in sentence]
+    report = contained(tmp_path / "dev", fake, "/dev/nvidia-uvm")
+    assert report["used"] == {}
+    (sentence,) = [sentence for sentence in report["missing"] if "--pid=host" in sentence]
     assert sentence.startswith("process.gpu.*: ")

@@ -447,13 +447,13 @@ def test_peak_rows_are_the_highest_reading_of_the_window(tmp_path: Path) -> None
         machine.tick(0)
         machine.tick(2)
         for watts, celsius, gib in ((390, 80, 70), (100, 50, 10), (200, 60, 20)):
-            said: Gpu = {
+            changes: Gpu = {
                 "PowerUsage": watts * 1000,
                 "Temperature.0": celsius,
                 "FieldValues.82": f"uint {celsius + 10}",
                 "MemoryInfo": (81_920 * MIB, 693 * MIB, 0, gib * GIB),
             }
-            machine.sample(2, {f"gpu0.{call}": value for call, value in said.items()})
+            machine.sample(2, {f"gpu0.{call}": value for call, value in changes.items()})
         now = machine.collect()
         assert now.one("hw.power.peak") == 390
         assert now.one("hw.power") == pytest.approx((390 + 100 + 200) / 3)
@@ -561,7 +561,7 @@ def test_driver_samples_since_the_last_reading_make_utilization_and_peak(
         assert now.one("hw.gpu.utilization", hw_gpu_task="general") == pytest.approx(0.45)
         assert now.one("hw.gpu.utilization.peak") == 0.9
         assert now.one("hw.gpu.time", hw_gpu_task="general") == pytest.approx(0.9)
-        # Nothing new: what the driver says at the moment has to do.
+        # No new sample: the driver's current value is used.
         now = machine.tick(2, {"gpu0.UtilizationRates": (30, 0)})
         assert now.one("hw.gpu.utilization", hw_gpu_task="general") == pytest.approx(0.3)
         assert now.one("hw.gpu.time", hw_gpu_task="general") == pytest.approx(0.9 + 0.6)
@@ -586,12 +586,12 @@ def test_gpm_windows_lie_end_to_end_at_any_reading_interval(tmp_path: Path) -> N
             machine.fake.say({f"gpu0.GpmCounter.{metric}": value for metric, value in moves.items()})
             machine.sample(seconds)
             units, mib = units + rate * seconds, mib + 10 * rate * seconds
-        said = machine.collect()
-        sm = said.one("hw.gpu.utilization", hw_gpu_task="sm") * (machine.stage.clock.now - begun)
-        sent = said.one("hw.gpu.io", hw_gpu_link="pcie", network_io_direction="transmit")
+        exported = machine.collect()
+        sm = exported.one("hw.gpu.utilization", hw_gpu_task="sm") * (machine.stage.clock.now - begun)
+        sent = exported.one("hw.gpu.io", hw_gpu_link="pcie", network_io_direction="transmit")
         assert sm == pytest.approx(units / 100, rel=0.03), "all that the device did"
         assert sent == pytest.approx(mib * MIB, rel=0.03)
-        assert said.one("hw.gpu.io", hw_gpu_link="nvlink", network_io_direction="receive") == 0
+        assert exported.one("hw.gpu.io", hw_gpu_link="nvlink", network_io_direction="receive") == 0
         assert machine.up()
 
 
@@ -599,8 +599,8 @@ def test_gpm_windows_lie_end_to_end_at_any_reading_interval(tmp_path: Path) -> N
 
 
 def test_error_sum_with_a_missing_field_is_left_out(tmp_path: Path) -> None:
-    said: Gpu = {**a100(), "FieldValues.22": "ullong 4", "FieldValues.23": "ullong 1"}
-    with simulated_gpus(tmp_path, said) as machine:
+    gpu: Gpu = {**a100(), "FieldValues.22": "ullong 4", "FieldValues.23": "ullong 1"}
+    with simulated_gpus(tmp_path, gpu) as machine:
         now = machine.tick(0)
         assert now.one("hw.errors", error_type="corrected") == 4, "of the device's memory, not of all that is protected"
         assert now.one("hw.errors", error_type="nvlink_crc") == 1
@@ -664,10 +664,13 @@ def test_xid_events_are_counted_and_logged_once_per_kind(tmp_path: Path, caplog:
         assert now.one("hw.errors", error_type="xid", hw_name="GPU 1") == 1
         machine.fake.event(0, 13)
         assert machine.tick(2).one("hw.errors", error_type="xid", hw_name="GPU 0") == 4
-    said = [record.getMessage() for record in caplog.records if "Xid" in record.getMessage()]
-    assert len(said) == 3, said
-    assert "GPU 0 (GPU-00002330-0000-4000-8000-000000000000): Xid 13, " in said[0]
-    assert ["Xid 31" in said[1], "Xid 45" in said[2]] == [True, True] or ["Xid 45" in said[1], "Xid 31" in said[2]]
+    messages = [record.getMessage() for record in caplog.records if "Xid" in record.getMessage()]
+    assert len(messages) == 3, messages
+    assert "GPU 0 (GPU-00002330-0000-4000-8000-000000000000): Xid 13, " in messages[0]
+    assert ["Xid 31" in messages[1], "Xid 45" in messages[2]] == [True, True] or [
+        "Xid 45" in messages[1],
+        "Xid 31" in messages[2],
+    ]
 
 
 def test_storm_of_xid_events_is_counted_completely(tmp_path: Path) -> None:

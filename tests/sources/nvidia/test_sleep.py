@@ -41,7 +41,11 @@ class Watched(Fabricated):
     [
         ({"a": ("auto", "suspended"), "b": ("auto", "active")}, {INNER}, False),
         ({"a": ("auto", "suspended"), "b": ("auto", "suspended")}, {INNER, OUTER}, True),
-        ({"a": ("on", "active"), "b": ("on", "suspended")}, set(), False),  # what may not sleep is not asked about
+        (
+            {"a": ("on", "active"), "b": ("on", "suspended")},
+            set(),
+            False,
+        ),  # the state of a device that may not be suspended is not read
         ({"a": ("auto", "resuming")}, set(), False),
         ({}, set(), False),
     ],

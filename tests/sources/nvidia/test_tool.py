@@ -344,7 +344,7 @@ def test_throttling_counter_of_the_first_document_is_not_replaced_by_the_flag() 
 
 
 @pytest.mark.parametrize(
-    ("said", "bdf"),
+    ("text", "bdf"),
     [
         ("00000000:1A:00.0", "0000:1a:00.0"),
         ("0000:01:00.0", "0000:01:00.0"),
@@ -355,9 +355,9 @@ def test_throttling_counter_of_the_first_document_is_not_replaced_by_the_flag() 
         ("00000000:1G:00.0", ""),
     ],
 )
-def test_pci_address_is_written_like_the_kernels(said: str, bdf: str) -> None:
-    assert _of(f"pci/pci_bus_id={said}").address == bdf
-    (gpu,) = gpus_of(parse(f'<nvidia_smi_log><gpu id="{said}"></gpu></nvidia_smi_log>'.encode()))
+def test_pci_address_is_written_like_the_kernels(text: str, bdf: str) -> None:
+    assert _of(f"pci/pci_bus_id={text}").address == bdf
+    (gpu,) = gpus_of(parse(f'<nvidia_smi_log><gpu id="{text}"></gpu></nvidia_smi_log>'.encode()))
     assert gpu.address == bdf
 
 
@@ -388,11 +388,11 @@ def test_mig_devices_with_uuid_are_parsed() -> None:
 
 
 def test_process_without_pid_is_left_out_and_without_memory_is_kept() -> None:
-    said = "".join(
+    processes = "".join(
         f"<process_info><pid>{pid}</pid><type>{kind}</type><used_memory>{used}</used_memory></process_info>"
         for pid, kind, used in [("12", "C", "5 MiB"), ("N/A", "C", "5 MiB"), ("0", "C", "1 MiB"), ("13", "C+G", "N/A")]
     )
-    assert _of(f"processes={said}").users == {12: 5 * MIB, 13: None}
+    assert _of(f"processes={processes}").users == {12: 5 * MIB, 13: None}
 
 
 # -- Lost GPUs and truncated documents.

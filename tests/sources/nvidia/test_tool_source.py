@@ -32,13 +32,13 @@ class Machine:
         self._runs = folder / "runs"
         self.tool.write_text(f"#!/bin/sh\necho run >> {self._runs}\ncat {self._page}\n")
         self.tool.chmod(0o755)
-        self.says(0)
+        self.print_usage(0)
 
-    def prints(self, page: bytes) -> None:
+    def print_document(self, page: bytes) -> None:
         """Let the tool print this document."""
         self._page.write_bytes(page)
 
-    def says(self, used: int) -> None:
+    def print_usage(self, used: int) -> None:
         """Let the tool print that this process uses so many MiB of the first GPU."""
         begin, _, rest = TEXT.partition("<processes>")
         process = PROCESS.format(pid=os.getpid(), used=used)
@@ -60,7 +60,7 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def test_nvidia_smi_runs_once_per_reading(machine: Machine) -> None:
-    machine.says(100)
+    machine.print_usage(100)
     source = machine.open(is_reporter=True)
     assert source.min_interval == MIN_INTERVAL
     found = often(source)
@@ -89,10 +89,10 @@ def test_rows_that_nvidia_smi_lacks_are_missing(machine: Machine) -> None:
 
 
 def test_job_member_runs_nvidia_smi_itself_and_reports_only_its_memory(machine: Machine) -> None:
-    machine.says(100)
+    machine.print_usage(100)
     source = machine.open(is_reporter=False)
     for used in (100, 250):
-        machine.says(used)
+        machine.print_usage(used)
         assert often(source) == {}
         points = list(source.read_slow())
         assert {series.metric for series, _ in points} == {c.PROCESS_GPU_MEMORY_USAGE}

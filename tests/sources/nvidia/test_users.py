@@ -53,7 +53,9 @@ def test_gpu_memory_of_a_program_and_its_children_is_summed(
     monkeypatch.delenv("CUDA_MPS_PIPE_DIRECTORY")
     with simulated_gpus(tmp_path, h100(0), h100(1), h100(2), say=users) as machine:
         now = machine.tick(0)
-        assert {dict(pairs)["hw.id"] for pairs in now.of("process.gpu.memory.usage")} == {f"{ID}0"}, "it is not asked"
+        assert {dict(pairs)["hw.id"] for pairs in now.of("process.gpu.memory.usage")} == {f"{ID}0"}, (
+            "the list of MPS is not read"
+        )
 
 
 def test_unknown_process_memory_is_left_out_of_the_sum(tmp_path: Path, children: list[int]) -> None:
@@ -84,8 +86,8 @@ def test_idle_process_counts_as_zero_in_the_mean(tmp_path: Path) -> None:
     with simulated_gpus(tmp_path, h100(0), say=idle) as machine:
         assert machine.tick(0).of("process.gpu.utilization") == {}, "nothing is known of the time before"
         for at, percent in ((10, 60), (20, None), (30, 30)):
-            said = "" if percent is None else listed((ME, at, percent, 0, 0, 0))
-            machine.sample(5, {"gpu0.ProcessUtilization": said}, due=True)
+            samples = "" if percent is None else listed((ME, at, percent, 0, 0, 0))
+            machine.sample(5, {"gpu0.ProcessUtilization": samples}, due=True)
         now = machine.collect()
         # The first reading of a series is a baseline.
         assert now.one("process.gpu.utilization", hw_gpu_task="sm") == pytest.approx((0 + 0.3) / 2)
