@@ -1,6 +1,6 @@
 """The whole output of commands, on simulated machines: transcripts in `cli/`, byte for byte.
 
-`pytest tests/test_cli_output.py --rewrite` writes them anew from their command lines. Look at what changed.
+`pytest tests/cli/test_transcripts.py --rewrite` regenerates them from their command lines. Look at what changed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ GPUS: dict[str, list[Gpu]] = {
     "gpus-failed": [h100(0), _LOST],
     "gpus-live": [{**h100(index), "CurrentClocksEventReasons": 4} for index in range(8)],
 }
-"""The GPUs of the machine that a transcript is about."""
+"""The GPUs of a transcript's machine."""
 
 
 SHOWN = (
@@ -40,7 +40,7 @@ SHOWN = (
         "mig",
     ),
 )
-"""The calls of NVML that a GPU of a transcript answers. None of them gives a number that real time changes."""
+"""The NVML calls that a transcript's GPU supports: those with values that do not depend on the real time."""
 
 
 def brief(gpu: Gpu) -> Gpu:
