@@ -1,6 +1,6 @@
-"""The choice of devices: one table for all vendors, and what happens when devices, programs or the environment change.
+"""The selection of devices: one table for all vendors, and changes of devices, programs and environment.
 
-A row of the table says which devices are chosen on a machine, by the setting OTEL_PYTHON_HARDWARE_DEVICES and by the
+A row of the table says which devices are selected on a machine, by the setting OTEL_PYTHON_HARDWARE_DEVICES and by the
 variables that restrict a program. Devices are written as DEVICES has them: `1` is a device with all of its parts, `1:2`
 the part in slot 2, `1:` the device without its parts.
 """
@@ -63,8 +63,8 @@ JOBS += ["_CONDOR_SCRATCH_DIR", "KUBERNETES_SERVICE_HOST"]
 DEVICES = "OTEL_PYTHON_HARDWARE_DEVICES"
 
 Environ = Mapping[str, str]
-Look = Callable[[], tuple[set[str], list[str]]]
-"""Reads once: the ids of the reported devices, and the sentences about the choice that are missing's."""
+ReadOnce = Callable[[], tuple[set[str], list[str]]]
+"""Reads the source once: the ids of the reported devices, and the sentences of the selection."""
 
 
 class Machine(NamedTuple):
@@ -72,11 +72,11 @@ class Machine(NamedTuple):
 
     Attributes:
         labels: its devices and parts: the label in the table, and the hw.id.
-        asked: opens the source with DEVICES and an environment.
+        opened_with: opens the source with DEVICES and an environment.
     """
 
     labels: Mapping[str, str]
-    asked: Callable[[str | None, Environ], AbstractContextManager[Look]]
+    opened_with: Callable[[str | None, Environ], AbstractContextManager[ReadOnce]]
 
     def ids(self, chosen: str) -> set[str]:
         """The ids of the devices in a cell of the table."""
@@ -114,17 +114,17 @@ def by_source(
     """A machine whose source is opened and read."""
 
     @contextmanager
-    def asked(devices: str | None, environ: Environ) -> Iterator[Look]:
+    def opened_with(devices: str | None, environ: Environ) -> Iterator[ReadOnce]:
         with opened(kind, drivers(), devices, environ, **settings) as source:
 
-            def look() -> tuple[set[str], list[str]]:
+            def read_once() -> tuple[set[str], list[str]]:
                 ids, missing = reported(source), source.selection.unsupported()
                 assert {*missing} <= {*source.unsupported}
                 return ids, missing
 
-            yield look
+            yield read_once
 
-    return lambda _: Machine(labels, asked)
+    return lambda _: Machine(labels, opened_with)
 
 
 def numbered(name: str, *numbers: int, label: str = "") -> dict[str, str]:
@@ -153,21 +153,21 @@ LOST = (ALIKE[0], FoundDevice(1, "gpu1", is_unidentified=True), ALIKE[2])
 
 
 def as_listed(*found: FoundDevice) -> Callable[[Path], Machine]:
-    """A machine where NVML or nvidia-smi found these GPUs; neither is called."""
+    """A machine where NVML or nvidia-smi found these GPUs. Neither is called."""
 
     @contextmanager
-    def asked(devices: str | None, environ: Environ) -> Iterator[Look]:
-        choice = DeviceFilter(devices if devices is None else devices.split(","), environ, visible.RULE)
+    def opened_with(devices: str | None, environ: Environ) -> Iterator[ReadOnce]:
+        selected = DeviceFilter(devices if devices is None else devices.split(","), environ, visible.RULE)
 
-        def look() -> tuple[set[str], list[str]]:
-            choice.update(found)
-            return {each for each in all_ids(found) if each in choice}, choice.unsupported()
+        def read_once() -> tuple[set[str], list[str]]:
+            selected.update(found)
+            return {each for each in all_ids(found) if each in selected}, selected.unsupported()
 
-        yield look
+        yield read_once
 
     labels = {str(gpu.number): gpu.id for gpu in found}
     return lambda _: Machine(
-        labels | {f"{gpu.number}:{part.slot}": part.id for gpu in found for part in gpu.parts}, asked
+        labels | {f"{gpu.number}:{part.slot}": part.id for gpu in found for part in gpu.parts}, opened_with
     )
 
 
@@ -179,11 +179,11 @@ def by_nvml(tmp_path: Path) -> Machine:
     machine = by_source(Nvidia, Drivers, labels, nvml=str(fake.path), nvidia_smi="off")(tmp_path)
 
     @contextmanager
-    def asked(devices: str | None, environ: Environ) -> Iterator[Look]:
-        with patch.dict(os.environ, fake.environment), machine.asked(devices, environ) as look:
-            yield look
+    def opened_with(devices: str | None, environ: Environ) -> Iterator[ReadOnce]:
+        with patch.dict(os.environ, fake.environment), machine.opened_with(devices, environ) as read_once:
+            yield read_once
 
-    return machine._replace(asked=asked)
+    return machine._replace(opened_with=opened_with)
 
 
 def by_nvidia_smi(tmp_path: Path) -> Machine:
@@ -230,21 +230,21 @@ def given_nodes(*nodes: int) -> Files:
 
 
 def without_kfd(gpus: Sequence[Gpu] = CARDS) -> Files:
-    return {path: said for path, said in cards(gpus).items() if not path.startswith(KFD)}
+    return {path: text for path, text in cards(gpus).items() if not path.startswith(KFD)}
 
 
 def parts_by_highest_bits() -> Files:
     """The files of older drivers for partitioned cards: the highest bits of location_id have the partition."""
     files = cards((replace(PARTED[0], parts=2), replace(PARTED[1], parts=1)))
     properties, place = f"{KFD}/topology/nodes/2/properties", PARTED[0].place
-    said = str(files[properties])
-    assert f"location_id {place + 1}\n" in said
-    return files | {properties: said.replace(f"location_id {place + 1}\n", f"location_id {place | 1 << 28}\n")}
+    report = str(files[properties])
+    assert f"location_id {place + 1}\n" in report
+    return files | {properties: report.replace(f"location_id {place + 1}\n", f"location_id {place | 1 << 28}\n")}
 
 
 def by_rocm_smi() -> Equipped:
     """The first two cards by rocm-smi, which counts them in another order."""
-    said = {
+    report = {
         f"card{gpu.number}": {
             **rocm("6.1", 0)["card0"],
             "Unique ID": f"0x{gpu.unique}",
@@ -253,7 +253,7 @@ def by_rocm_smi() -> Equipped:
         for gpu in CARDS[:2]
     }
     files = amdsysfs.machine(CARDS[:2]) | {"/sys/class/drm/version": ""}
-    return Equipped(files, {"rocm-smi": {"-a": json.dumps(said).encode()}})
+    return Equipped(files, {"rocm-smi": {"-a": json.dumps(report).encode()}})
 
 
 def by_amd_smi_without_addresses() -> Equipped:
@@ -270,15 +270,15 @@ def by_amd_smi_without_addresses() -> Equipped:
 
 def trn2(*, files: bool = True, nodes: Sequence[int] = (), own: bool = True, **hardware: object) -> Npus:
     ranks = [runtime(STRANGER, (0, 1), 1), runtime(CHILD, (4,), 1, "rank-1")] if own else []
-    said = npus.report([*ranks, runtime(4242, (6, 7), 1)], 2, 1, {**npus.TRN2, **hardware})
+    report = npus.report([*ranks, runtime(4242, (6, 7), 1)], 2, 1, {**npus.TRN2, **hardware})
     known = moved_files(2, 8, 1) if files else {"/sys/module/neuron/initstate": "live\n"}
     given = {f"/dev/neuron{number}": "" for number in nodes}
-    return Npus(npus.HOST | known | given | program(CHILD), npus.lines(said))
+    return Npus(npus.HOST | known | given | program(CHILD), npus.lines(report))
 
 
 def trn1_that_names_no_device() -> Npus:
-    said = npus.report([runtime(STRANGER, (0, 3), 1)], 0, 1, npus.TRN1)
-    return Npus(npus.HOST | {"/sys/module/neuron/initstate": "live\n"} | program(), npus.lines(said))
+    report = npus.report([runtime(STRANGER, (0, 3), 1)], 0, 1, npus.TRN1)
+    return Npus(npus.HOST | {"/sys/module/neuron/initstate": "live\n"} | program(), npus.lines(report))
 
 
 def trn1_without_a_tool() -> Npus:
@@ -298,8 +298,8 @@ NEURON = {
 
 
 def ipus() -> Npus:
-    said = [npus.c2(number, 1, pid) for number, pid in enumerate((STRANGER, CHILD, 4242, None))]
-    return Npus(npus.HOST | IPU_DEVICES | program(CHILD), npus.lines(said), folder="/opt/poplar/python")
+    report = [npus.c2(number, 1, pid) for number, pid in enumerate((STRANGER, CHILD, 4242, None))]
+    return Npus(npus.HOST | IPU_DEVICES | program(CHILD), npus.lines(report), folder="/opt/poplar/python")
 
 
 MACHINES: Mapping[str, Callable[[Path], Machine]] = {
@@ -328,7 +328,7 @@ MACHINES: Mapping[str, Callable[[Path], Machine]] = {
         Amd, by_amd_smi_without_addresses, {"0": "gpu0", "1": "gpu1"}, amdgpu="off", rocm_smi="off"
     ),
     "neuron": by_source(Trainium, trn2, NEURON),
-    # without the driver's files neuron-monitor says how many cores are on a device
+    # without the driver's files neuron-monitor reports the number of cores of a device
     "neuron-tool": by_source(Trainium, lambda: trn2(files=False, logical_neuroncore_config=1), NEURON),
     # two physical cores make a logical one, and it is not known which it counts: a core may be on any device
     "neuron-uncertain": by_source(
@@ -444,7 +444,7 @@ RESTRICTED: list[tuple[str, str, str, list[str]]] = [
     ("nvidia-smi", CUDA, "0:0 0:1", [f"MIG-{WHOLE}/5/0,MIG-{WHOLE}/1/0"]),
     ("nvidia", CONTAINER, "", ["none"]),
     ("nvidia", CONTAINER, "all", ["all", "nvidia.com/gpu=all"]),
-    ("nvidia", CONTAINER, "all", ["void", "", "/var/run/nvidia-container-devices"]),  # devices come by another way
+    ("nvidia", CONTAINER, "all", ["void", "", "/var/run/nvidia-container-devices"]),  # something else assigns devices
     ("nvidia", CONTAINER, "all", ["GPU-0000"]),  # no container runtime obeyed it
     ("nvidia", CONTAINER, "all", ["5,6,7"]),  # indices of the host, counted anew inside
     ("nvidia-first-two nvidia-first", CONTAINER, "all", ["5,6"]),
@@ -528,7 +528,7 @@ COMBINED: list[tuple[str, str | None, Environ, str]] = [
     ("neuron-node-0", None, KUBERNETES, "0"),
 ]
 
-# machine, environment where DEVICES=visible, chosen devices, and the beginning of the sentence that says why
+# machine, environment where DEVICES=visible, chosen devices, and the beginning of the sentence with the reason
 SENTENCES: list[tuple[str, Environ, str, str]] = [
     ("nvidia", {CUDA: "-1"}, "", f"hw.gpu.*: {CUDA}=-1 shows the program no NVIDIA GPU"),
     (
@@ -602,9 +602,9 @@ def test_devices_chosen_by_setting_and_environment(
     case: Case, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     machine = MACHINES[case.machine](tmp_path)
-    with machine.asked(case.devices, case.environ) as look:
-        look()
-        chosen, missing = look()
+    with machine.opened_with(case.devices, case.environ) as read_once:
+        read_once()
+        chosen, missing = read_once()
     assert chosen == machine.ids(case.chosen)
     if case.why or (machine.labels and not chosen):
         (sentence,) = missing
@@ -612,9 +612,9 @@ def test_devices_chosen_by_setting_and_environment(
         assert sentence.startswith("hw.") != sentence.endswith("; all are reported")
     else:
         assert missing == []
-    told = warnings(caplog)
-    assert len(told) == bool(case.unknown), "one warning for all readings"
-    assert all(f" {case.unknown}, left out; there " in sentence for sentence in told)
+    messages = warnings(caplog)
+    assert len(messages) == bool(case.unknown), "one warning for all readings"
+    assert all(f" {case.unknown}, left out; there " in sentence for sentence in messages)
 
 
 @linux
@@ -636,8 +636,8 @@ def test_devices_chosen_by_setting_and_environment(
     ],
 )
 def test_missing_says_why_no_device_is_chosen(name: str, devices: str, sentence: str, tmp_path: Path) -> None:
-    with MACHINES[name](tmp_path).asked(devices, {}) as look:
-        assert look() == (set(), [sentence])
+    with MACHINES[name](tmp_path).opened_with(devices, {}) as read_once:
+        assert read_once() == (set(), [sentence])
 
 
 @linux
@@ -664,10 +664,10 @@ def test_missing_says_why_no_device_is_chosen(name: str, devices: str, sentence:
 def test_warning_names_the_devices_that_exist(
     name: str, devices: str, sentence: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with MACHINES[name](tmp_path).asked(devices, {}) as look:
-        look()
-    (told,) = warnings(caplog)
-    assert told.startswith(f"{DEVICES}: {sentence}")
+    with MACHINES[name](tmp_path).opened_with(devices, {}) as read_once:
+        read_once()
+    (messages,) = warnings(caplog)
+    assert messages.startswith(f"{DEVICES}: {sentence}")
 
 
 @linux
@@ -677,11 +677,11 @@ def test_unknown_word_is_warned_of_after_the_first_report_of_a_tool(
 ) -> None:
     drivers = trn2(files=False) if kind is Trainium else ipus()
     assert drivers.output is not None
-    said, drivers.output.lines = drivers.output.lines, []
+    lines, drivers.output.lines = drivers.output.lines, []
     with opened(kind, drivers, "0,7", {}) as source:
         often(source)
         assert not warnings(caplog), "the devices are not known yet"
-        drivers.output.lines = said
+        drivers.output.lines = lines
         often(source)
         often(source)
     assert len(warnings(caplog)) == 1
@@ -725,10 +725,10 @@ def test_word_for_a_gpu_of_another_vendor_is_not_warned_of(
 def test_environment_change_is_followed(name: str, variable: str, changes: Mapping[str, str], tmp_path: Path) -> None:
     machine = MACHINES[name](tmp_path)
     environ: dict[str, str] = {}
-    with machine.asked("visible", environ) as look:
+    with machine.opened_with("visible", environ) as read_once:
         for environ[variable], chosen in changes.items():
-            look()
-            assert look() == (machine.ids(chosen), [])
+            read_once()
+            assert read_once() == (machine.ids(chosen), [])
 
 
 @pytest.fixture
@@ -766,8 +766,8 @@ def test_amdgpu_files_of_cards_that_are_not_chosen_are_not_read() -> None:
     with opened(Amd, drivers, "1", {}) as source:
         reported(source)
         assert drivers.tree is not None
-        asked = [path for path in drivers.tree.asked if path.startswith((CARDS[1].folder, CARDS[2].folder))]
-        assert {path.rpartition("/")[2] for path in asked} <= {"uevent"}
+        files_read = [path for path in drivers.tree.asked if path.startswith((CARDS[1].folder, CARDS[2].folder))]
+        assert {path.rpartition("/")[2] for path in files_read} <= {"uevent"}
         assert source.unsupported == []
 
 
@@ -846,10 +846,10 @@ def test_mig_instance_that_is_made_later_is_chosen_by_its_name(gpus: FakeNvml) -
 
 
 def test_all_includes_devices_that_have_not_been_looked_at() -> None:
-    choice = DeviceFilter(["all"], {}, visible.RULE)
-    assert A in choice
-    choice.update(ALIKE[:1])
-    assert B in choice
+    device_filter = DeviceFilter(["all"], {}, visible.RULE)
+    assert A in device_filter
+    device_filter.update(ALIKE[:1])
+    assert B in device_filter
 
 
 @linux
@@ -859,7 +859,7 @@ def test_nvml_device_without_a_uuid_at_first_is_chosen_once_it_answers(
 ) -> None:
     gpus.say({"gpu0.UUID": refused(15)})
     with by_library(gpus, devices) as source:
-        assert reported(source) == lost, "it may be the chosen one"
+        assert reported(source) == lost, "it may be the selected one"
         gpus.say({"gpu0.UUID": FIRST, "gpu0.ComputeRunningProcesses": USED})
         for _ in range(8):
             found = reported(source)
@@ -892,7 +892,7 @@ def test_suspended_amd_cards_without_a_known_uuid_are_read_once_awake() -> None:
     with opened(Amd, drivers, f"GPU-{F}", {}) as source:
         assert reported(source) == set()
         drivers.become(Equipped(without_kfd()))
-        assert reported(source) == {D, F}, "either may be the chosen one"
+        assert reported(source) == {D, F}, "either may be the selected one"
         assert reported(source) == {F}
 
 
@@ -908,8 +908,8 @@ def test_neuron_files_say_the_same_of_one_device_as_of_all() -> None:
 
 @linux
 def test_ipu_board_is_reported_with_one_of_its_ipus() -> None:
-    said = [npus.c600(number, 1) for number in range(2)]
-    drivers = Npus(npus.HOST | IPU_DEVICES | program(), npus.lines(said), folder="/opt/poplar/python")
+    devices = [npus.c600(number, 1) for number in range(2)]
+    drivers = Npus(npus.HOST | IPU_DEVICES | program(), npus.lines(devices), folder="/opt/poplar/python")
     with opened(Graphcore, drivers, "1", {}) as source:
         assert {each for each in reported(source) if each.startswith("board-")} == {"board-0063.0063.822391"}
 
@@ -1014,7 +1014,7 @@ def _neuron(*nodes: str) -> tuple[VisibilityRule, Sequence[FoundDevice]]:
     ]
 
 
-WAYS: list[tuple[VisibilityRule, Sequence[FoundDevice]]] = [
+RULES: list[tuple[VisibilityRule, Sequence[FoundDevice]]] = [
     *((visible.RULE, found) for found in (ALIKE, DIVIDED, DIVIDED[1:], LOST, ALIKE[:1], ())),
     *(_amd(gpus) for gpus in (CARDS, PARTED, CARDS[:1])),
     *(_neuron(*nodes) for nodes in ((), ("/dev/neuron0",), ("/dev/neuron0", "/dev/neuron1"))),
@@ -1028,26 +1028,26 @@ WAYS: list[tuple[VisibilityRule, Sequence[FoundDevice]]] = [
         st.sampled_from([CUDA, ORDER, CONTAINER, ROCR, HIP, ORDINAL, CORES, COUNT, "SLURM_JOB_ID"]),
         st.lists(WORDS, max_size=4).map(",".join),
     ),
-    machine=st.sampled_from(WAYS),
+    machine=st.sampled_from(RULES),
     uses=st.sets(st.sampled_from([A, X, "gpu1", "neuroncore4", "nobody"])),
 )
 def test_any_words_choose_devices_that_exist(
     words: list[str], environ: dict[str, str], machine: tuple[VisibilityRule, Sequence[FoundDevice]], uses: set[str]
 ) -> None:
-    way, found = machine
-    for asked in (words, ["visible"], ["process"], None):
-        choice = DeviceFilter(asked, environ, way)
-        choice.update(found)
+    rule, found = machine
+    for setting in (words, ["visible"], ["process"], None):
+        device_filter = DeviceFilter(setting, environ, rule)
+        device_filter.update(found)
         for device in uses:
-            choice.add_used(device)
-        chosen = choice._selection
+            device_filter.add_used(device)
+        chosen = device_filter._selection
         assert chosen.ids <= all_ids(found)
-        assert {*chosen.unmatched} <= {*(asked or ())}
-        assert all(sentence.isprintable() for sentence in choice.unsupported())
-        if way.noun.startswith("Neuron"):  # device files may be missing without any variable
+        assert {*chosen.unmatched} <= {*(setting or ())}
+        assert all(sentence.isprintable() for sentence in device_filter.unsupported())
+        if rule.noun.startswith("Neuron"):  # device files may be missing without any variable
             continue
         if chosen.doubt:
-            assert way is visible.RULE, "the driver of ROCm says how it counts"
+            assert rule is visible.RULE, "ROCm reports the order of its GPUs"
             assert CONTAINER in environ or chosen.ids == all_ids(found)
-        if asked in (None, ["visible"]) and not {*environ} & {*way.variables}:
+        if setting in (None, ["visible"]) and not {*environ} & {*rule.variables}:
             assert chosen.ids == all_ids(found)
