@@ -19,7 +19,7 @@ from tests.benchmarks.steady import in_turn, milliseconds
 
 def figures(seconds: float) -> list[Figure]:
     ours = ByHand()
-    data = ours.collected()
+    data = max((_next(ours) for _ in range(10)), key=_points)
     constants, official = _constants(data), peer.reader()
     reading = 0.0
 
@@ -55,6 +55,12 @@ def figures(seconds: float) -> list[Figure]:
             Figure("with reading, per point", whole * each, "µs of CPU", peer.NAME, peers),
         ),
     ]
+
+
+def _next(ours: ByHand) -> MetricsData:
+    """One more collection. A CPU utilization has no value in it if no clock tick has passed since the one before."""
+    ours.cost()
+    return ours.collected()
 
 
 def _points(data: MetricsData | None) -> int:

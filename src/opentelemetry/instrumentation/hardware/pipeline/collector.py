@@ -108,7 +108,7 @@ class Collector:
                 marks[aggregator] = published.totals
                 times.setdefault(runner.name, published.time)
                 readings.append((published.time, window))
-                for series in _merge(values, {metric: window[metric] for metric in window if metric in wanted}):
+                for series in _merge(values, _select(window, wanted)):
                     problems.append(Problem(runner.name, f"{series!r} is reported by another source already"))
             problem = runner.health(now)
             if problem is not None:
@@ -123,8 +123,15 @@ class Collector:
         self._cpu_time.total = max(self._cpu_time.total, total)
         own[OWN_CPU_TIME].append((total, {}))
         readings.append((now, own))
-        _merge(values, {metric: own[metric] for metric in own if metric in wanted})
+        _merge(values, _select(own, wanted))
         return Snapshot(values, tuple(problems), times, readings)
+
+
+def _select(values: Values, wanted: dict[Metric, None]) -> Values:
+    """The values of wanted metrics."""
+    if values.keys() <= wanted.keys():
+        return values
+    return {metric: points for metric, points in values.items() if metric in wanted}
 
 
 def _merge(values: Values, more: Values) -> list[Series]:
