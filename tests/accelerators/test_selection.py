@@ -555,7 +555,7 @@ SENTENCES: list[tuple[str, Environ, str, str]] = [
         f"{ROCR}=0 and {CUDA}=0: there is no {KFD}, so ROCm's order of the GPUs is unknown; all are reported",
     ),
     ("amd-smi-no-address", {ROCR: "0"}, "all", f"{ROCR}=0: the tool does not report the PCI address of a GPU, so"),
-    ("neuron", {COUNT: "2"}, "all", f"{COUNT}=2: the runtime uses cores that are free"),
+    ("neuron", {COUNT: "2"}, "all", f"{COUNT}=2: the runtime uses any free cores"),
     ("neuron", {CORES: "all"}, "all", f"{CORES}=all: not a core or a range of cores"),
     ("neuron", {CORES: "0-"}, "all", f"{CORES}=0-: not a core or a range of cores"),
     ("neuron", {CORES: "0,x"}, "all", f"{CORES}=0,x: not a core or a range of cores"),

@@ -293,11 +293,11 @@ def test_mask_applies_to_calls_and_answers_alike() -> None:
         (['{"capture": "host"}'], "the capture has no tick"),
         (['{"tick": 0}'], "line 1 of the capture: the first line has no"),
         (["nonsense"], "line 1 of the capture: Expecting value"),
-        (['{"capture": "host"}', '["files", "uptime", [], 1]'], "line 2 of the capture: neither a tick nor"),
-        (['{"capture": "host"}', '{"tick": 0}', '["files", "uptime", []]'], "line 3 of the capture: neither"),
+        (['{"capture": "host"}', '["files", "uptime", [], 1]'], "line 2 of the capture: expected a tick"),
+        (['{"capture": "host"}', '{"tick": 0}', '["files", "uptime", []]'], "line 3 of the capture: expected a tick"),
         (['{"capture": "host"}', '{"tock": 0}'], "line 2 of the capture: 'tick'"),
         (['{"capture": "host"}', '{"tick": "soon"}'], "line 2 of the capture: could not convert"),
-        (['{"capture": "host"}', '{"tick": 0}', "7"], "line 3 of the capture: neither"),
+        (['{"capture": "host"}', '{"tick": 0}', "7"], "line 3 of the capture: expected a tick"),
     ],
 )
 def test_invalid_capture_is_refused_with_the_line_number(lines: list[str], complaint: str) -> None:

@@ -180,7 +180,7 @@ def _two_programs(tick: int) -> Cloud:
     """One PCI function per core, and one process per chip; one of them hangs at first."""
     servers: dict[str, Any] = {
         "localhost:8431": busy_answers([0, 1], tick, hbm=96),
-        "localhost:8432": DriverError(4, "no answer within 0.5 s") if tick == 0 else busy_answers([2, 3], tick, hbm=96),
+        "localhost:8432": DriverError(4, "timed out after 0.5 s") if tick == 0 else busy_answers([2, 3], tick, hbm=96),
     }
     return Cloud(bus("0076", 2, functions=2), servers)
 

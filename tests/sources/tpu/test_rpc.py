@@ -165,7 +165,7 @@ def test_grpc_status_code_and_message_are_kept(services: Services, code: Code) -
 def test_server_that_gives_up_at_the_deadline_is_a_timeout(services: Services) -> None:
     with serving(FakeTpu({fields.DUTY_CYCLE: Code.DEADLINE_EXCEEDED})) as tpu, pytest.raises(DriverError) as refused:
         devices(services, tpu.address)
-    assert (refused.value.code, refused.value.text) == (4, "no answer within 30 s")
+    assert (refused.value.code, refused.value.text) == (4, "timed out after 30 s")
 
 
 def test_calls_log_nothing_in_a_program_that_logs_at_debug(
@@ -343,9 +343,9 @@ def trailers(name: bytes, value: bytes) -> bytes:
         (lambda s: frame(RESET, 0, s, b"\0\0\0\7"), 14, "HTTP/2 error 7"),
         (lambda s: frame(RESET, 0, s, b"\0\0\0\x0b"), 8, "HTTP/2 error 11"),
         (lambda s: frame(RESET, 0, s, b"\0\0\0\2"), 13, "HTTP/2 error 2"),
-        (lambda s: frame(HEADERS, WHOLE | END, s, b"\x8d"), 12, "HTTP 404"),
-        (lambda s: frame(HEADERS, WHOLE | END, s, b"\x08\x03503"), 14, "HTTP 503"),
-        (lambda s: frame(HEADERS, WHOLE | END, s, b"\x8e"), 2, "HTTP 500"),
+        (lambda s: frame(HEADERS, WHOLE | END, s, b"\x8d"), 12, "HTTP status 404"),
+        (lambda s: frame(HEADERS, WHOLE | END, s, b"\x08\x03503"), 14, "HTTP status 503"),
+        (lambda s: frame(HEADERS, WHOLE | END, s, b"\x8e"), 2, "HTTP status 500"),
         (
             lambda s: frame(HEADERS, WHOLE | END, s, b"\x88" + trailers(b"grpc-status", b"7")),
             7,
@@ -421,14 +421,14 @@ def test_call_ends_at_its_deadline(services: Services, pause: float | None) -> N
 
     with server(script) as address, deadline(0.1):
         begun = time.monotonic()
-        with pytest.raises(DriverError, match=r"no answer within 0\.1 s") as refused:
+        with pytest.raises(DriverError, match=r"timed out after 0\.1 s") as refused:
             devices(services, address)
         assert refused.value.code == 4
         assert time.monotonic() - begun < 30, "the deadline is 0.1 s; the bound is for busy machines"
 
 
 def test_call_without_time_left_fails_at_once(services: Services) -> None:
-    with serving(busy()) as tpu, deadline(0.0), pytest.raises(DriverError, match="no answer within 0 s"):
+    with serving(busy()) as tpu, deadline(0.0), pytest.raises(DriverError, match="timed out after 0 s"):
         devices(services, tpu.address)
 
 

@@ -148,7 +148,7 @@ def test_runtime_that_hangs_loses_its_own_points_and_recovers() -> None:
 
         with deadline(0.5):
             wait_for(others_are_read, 30, "reading without the runtime that hangs")
-        assert source.errors == [f"the TPU runtime at {hanging.address}: no answer within 0.5 s"]
+        assert source.errors == [f"the TPU runtime at {hanging.address}: timed out after 0.5 s"]
         hanging.answering.set()
         everything = {"tpu0", "tpu1", "tpu2", "tpu3"}
         wait_for(lambda: {*by_id(source, c.HW_NPU_MEMORY_USAGE)} == everything, 30, "reading of both runtimes")

@@ -1,6 +1,6 @@
 """The OpenMetrics endpoints of the settings ``OPENMETRICS`` and ``OPENMETRICS_FILTERS``.
 
-Error messages contain no secret: neither headers nor more of a URL than scheme, host and path.
+Error messages contain no secrets: no headers, and only the scheme, host and path of a URL.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 TOTAL: Final = 1500
-"""Series of all endpoints together, below the SDK's cardinality limit of 2000 per instrument."""
+"""Maximum series of all endpoints together, below the SDK's cardinality limit of 2000 per instrument."""
 
 SHARE: Final = 1000
-"""The highest default of ``max_series``."""
+"""Maximum of the default of ``max_series``."""
 
 Words: TypeAlias = list[str] | dict[str, dict[str, str]]
 """Filters in W&B's two forms: regular expressions, or a mapping of each to {label: expression}."""
@@ -35,15 +35,15 @@ class Endpoint:
         name: Value of the attribute ``openmetrics.endpoint``.
         url: HTTP or HTTPS.
         filters: Series to report; None for ``OPENMETRICS_FILTERS``.
-        headers: More HTTP headers.
+        headers: Further HTTP headers.
         bearer_token_file: File with a token, read for each scrape.
         ca_file: Certificate authorities instead of the system's.
         cert_file: Client certificate.
         key_file: Key of the client certificate, if it is not in the same file.
-        interval: Minimum seconds between two scrapes; by default each collection has one.
+        interval: Minimum seconds between two scrapes; 0 to scrape for each collection.
         timeout: Deadline of a scrape in seconds.
-        max_bytes: Bytes of the uncompressed page.
-        max_series: Different series over the life of the process.
+        max_bytes: Maximum size of the uncompressed page.
+        max_series: Maximum number of different series over the life of the process.
     """
 
     __hash__ = None  # type: ignore[assignment]  # headers are not hashable, and generating a hash costs import time
@@ -69,7 +69,7 @@ class Endpoint:
 
 
 class Endpoints(dict[str, Any]):
-    """The endpoints by name, as far as they may be shown. :attr:`each` has them complete."""
+    """The endpoints by name, without what may be secret. :attr:`each` has the complete endpoints."""
 
     def __init__(self, each: Sequence[Endpoint]) -> None:
         shown = {one.name: {"url": one.shown} | ({"filters": one.filters} if one.filters else {}) for one in each}
@@ -94,26 +94,26 @@ def endpoints(value: object) -> Endpoints:
         value = _pairs(value)
     if not isinstance(value, Mapping) or not value:
         raise EndpointConfigError("it contains no endpoint")
-    found = [_endpoint(name, options) for name, options in value.items()]
-    unlimited = [one for one in found if not one.max_series]
-    left = TOTAL - sum(one.max_series for one in found)
+    parsed = [_endpoint(name, options) for name, options in value.items()]
+    unlimited = [one for one in parsed if not one.max_series]
+    left = TOTAL - sum(one.max_series for one in parsed)
     if left < len(unlimited):
         raise EndpointConfigError(f"max_series of all endpoints together is at most {TOTAL}, and each needs at least 1")
     return Endpoints(
-        [one if one.max_series else replace(one, max_series=min(SHARE, left // len(unlimited))) for one in found]
+        [one if one.max_series else replace(one, max_series=min(SHARE, left // len(unlimited))) for one in parsed]
     )
 
 
 def _pairs(words: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    parsed: dict[str, str] = {}
     for word in filter(None, map(str.strip, words)):
         name, equals, url = (part.strip() for part in word.partition("="))
         if not equals:
-            raise EndpointConfigError(f"the part after {', '.join(found) or 'the beginning'} is not name=url")
-        if name in found:
+            raise EndpointConfigError(f"the part after {', '.join(parsed) or 'the beginning'} is not name=url")
+        if name in parsed:
             raise EndpointConfigError(f"there are two endpoints {name}")
-        found[name] = url
-    return found
+        parsed[name] = url
+    return parsed
 
 
 def _file(path: str) -> object:
@@ -216,17 +216,17 @@ def filters(value: object) -> Words:
     pairs = dict.fromkeys(value) if isinstance(value, (list, tuple)) and all(map(_is_text, value)) else value
     if not isinstance(pairs, Mapping) or not pairs:
         raise EndpointConfigError(_FORM)
-    found: dict[str, dict[str, str]] = {}
+    parsed: dict[str, dict[str, str]] = {}
     for name, labels in pairs.items():
         if not isinstance(labels or {}, Mapping) or not all(map(_is_text, [name, *(labels or {})])):
             raise EndpointConfigError(_FORM)
-        found[name] = dict(labels or {})
-        for expression in (name, *found[name].values()):
+        parsed[name] = dict(labels or {})
+        for expression in (name, *parsed[name].values()):
             try:
                 re.compile(expression)
             except (re.error, TypeError) as error:
                 raise EndpointConfigError(f"{expression!r} is not a regular expression: {error}") from None
-    return found if isinstance(value, Mapping) else list(found)
+    return parsed if isinstance(value, Mapping) else list(parsed)
 
 
 def _is_text(value: object) -> bool:
@@ -248,4 +248,4 @@ _OPTIONS: Final[Mapping[str, Callable[[object], Any]]] = {
     "max_bytes": _number(int, 1, 1 << 30),
     "max_series": _number(int, 1, TOTAL),
 }
-"""By option of an endpoint, the function that checks and converts its value."""
+"""The function that checks and converts the value of each option of an endpoint."""

@@ -1,6 +1,6 @@
-"""The ways to reach a vendor's driver: system files, Python modules, command-line tools and drivers of a source's own.
+"""Access to vendors' drivers: system files, Python modules, command-line tools, and drivers that a source implements.
 
-All answers are plain data (bytes, numbers, strings, lists, dicts), so :mod:`.capture` can record and replay them.
+All calls return plain data (bytes, numbers, strings, lists, dicts), so :mod:`.capture` can record and replay them.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class DriverError(Exception):
     """A driver returned an error.
 
     Attributes:
-        code: The driver's own error code; 0 if it has none.
-        text: What the error means.
+        code: The driver's error code; 0 if there is none.
+        text: The driver's description of the error.
     """
 
     def __init__(self, code: int, text: str) -> None:
@@ -31,7 +31,7 @@ class DriverError(Exception):
 
 
 class Drivers:
-    """The drivers of one source. A capture replaces them with a subclass. Not thread-safe."""
+    """The drivers of one source. Recording and replaying a capture use subclasses. Not thread-safe."""
 
     def __init__(self) -> None:
         self._commands: dict[Tool, Command] = {}
@@ -39,7 +39,7 @@ class Drivers:
         self._custom: dict[str, Callable[[], None]] = {}
 
     def files(self) -> Files:
-        """The files and system calls of the operating system.
+        """Return the files and system calls of the operating system.
 
         Raises:
             Unavailable: The system is not Linux.
@@ -47,11 +47,11 @@ class Drivers:
         return LocalFiles()
 
     def python_module(self, name: str) -> PythonModule:
-        """A Python module. It is imported at the first call, not here."""
+        """Return a Python module, which is imported at its first call."""
         return PythonModule(name)
 
     def command(self, tool: Tool) -> Command:
-        """A command-line tool. The same object each time, because it knows whether a child of it still runs.
+        """Return a command-line tool. The same object each time, because it tracks its running child.
 
         Raises:
             Unavailable: The tool is not installed.
@@ -61,7 +61,7 @@ class Drivers:
         return self._commands[tool]
 
     def stream(self, tool: Tool) -> StreamingCommand:
-        """A tool that prints a line per period. The same object each time, because it has the state of the backoff.
+        """Return a tool that prints a line per period. The same object each time, because it keeps the backoff state.
 
         Raises:
             Unavailable: The tool is not installed.
@@ -71,9 +71,9 @@ class Drivers:
         return self._streams[tool]
 
     def custom(self, name: str, make: Callable[[], T]) -> T:
-        """A driver of the source's own. Its methods return plain data and raise :class:`DriverError`.
+        """Create a driver that the source implements. Its methods return plain data or raise :class:`DriverError`.
 
-        If it has a ``close`` method, that may only release descriptors: it is called in forked children as well.
+        A ``close`` method may only release descriptors, because it is called in forked children as well.
         """
         driver = make()
         if hasattr(driver, "close"):

@@ -6,17 +6,17 @@ from math import inf
 
 
 class Backoff:
-    """When something that failed is tried again: after a delay that doubles with each failure in a row.
+    """Exponential backoff: the delay before the next attempt doubles with each consecutive failure.
 
-    Time is what the caller counts in: monotonic seconds, or readings.
+    The caller chooses the unit of time: monotonic seconds, or a number of readings.
 
     Args:
-        first: delay after the first failure.
-        most: longest delay.
+        first: Delay after the first failure.
+        most: Longest delay.
 
     Attributes:
-        failures: failures since the last success.
-        retry_at: when the next try is due.
+        failures: Consecutive failures since the last success.
+        retry_at: Time of the next attempt.
     """
 
     def __init__(self, first: float = 1.0, most: float = 60.0) -> None:
@@ -26,15 +26,15 @@ class Backoff:
         self._most = most
 
     def fail(self, now: float) -> None:
-        """Count a failure and set the next try."""
+        """Count a failure and schedule the next attempt."""
         self.retry_at = now + min(self._most, self._first * 2.0 ** min(self.failures, 30))
         self.failures += 1
 
     def succeed(self) -> None:
-        """Forget the failures."""
+        """Reset the delay after a success."""
         self.failures = 0
         self.retry_at = -inf
 
     def is_waiting(self, now: float) -> bool:
-        """Whether the next try is not due yet."""
+        """Whether the next attempt is not due yet."""
         return now < self.retry_at

@@ -1,7 +1,7 @@
 """Record the answers of drivers to a capture, and replay it.
 
-:class:`Record` and :class:`Replay` are :class:`~.drivers.Drivers`, so a source does not know about them. A capture is a
-text file of JSON lines::
+:class:`Record` and :class:`Replay` are :class:`~.drivers.Drivers`, so sources use them unchanged. A capture is a text
+file of JSON lines::
 
     {"capture": "host", "nature": "recorded", "machine": "Linux 6.18 x86_64", "date": "2026-11-21", "package": "0.1.0"}
     {"tick": 0.0}
@@ -9,11 +9,11 @@ text file of JSON lines::
     ["files", "read", ["/proc/pressure/cpu"], {"error": ["FileNotFoundError", 2, "No such file or directory"]}]
     {"tick": 2.0}
 
-``nature`` is "recorded" for the drivers of a real machine, "simulated" for a simulated driver library, else "made by
-hand".
+``nature`` is "recorded" for the drivers of a real machine, "simulated" for a simulated driver library, and "made by
+hand" otherwise.
 
-A tick is one moment, in seconds since the first one. Within a tick a call is made once. An answer that has not changed
-since an earlier tick is not written again. ``{pid}`` stands for the process that reads.
+A tick is a point in time, in seconds since the first tick. Within a tick, each call is made once. An answer is written
+only if it differs from the previous one. ``{pid}`` stands for the PID of the process that records or replays.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from opentelemetry.instrumentation.hardware.version import __version__
 _FILES = "files"
 
 _UNRECORDED = ("forget", "release", "close")
-"""Methods without an answer."""
+"""Methods that return nothing and are not recorded."""
 
 _PID = "{pid}"
 
@@ -48,12 +48,12 @@ class Record(Drivers):
     """Drivers that write each call and its answer to a capture.
 
     Args:
-        drivers: The drivers that answer.
+        drivers: The drivers to call.
         output: The capture. The caller opens and closes it.
         capture: The name of the source.
-        header: More for the first line: ``nature`` if it is not "recorded", ``settings`` that differ from the default.
-        mask: Applied to every text before it is written, to remove what identifies the machine.
-        clock: Seconds.
+        header: Further entries of the first line: ``nature`` if not "recorded", ``settings`` that are not the default.
+        mask: Applied to each string before it is written, to remove data that identifies the machine.
+        clock: Returns monotonic seconds.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Record(Drivers):
         self._write_line({"tick": 0.0})
 
     def next(self) -> None:
-        """Begin a tick: every call is made again."""
+        """Begin a tick, in which each call is made again."""
         self._tick.clear()
         self._write_line({"tick": round(self._clock() - self._start, 3)})
 
@@ -142,7 +142,7 @@ class Record(Drivers):
 
 
 class _RecordedDriver:
-    """A driver with all calls recorded."""
+    """A driver that records all calls."""
 
     def __init__(self, record: Record, name: str, driver: object) -> None:
         self._record = record
@@ -157,14 +157,14 @@ class _RecordedDriver:
 
 
 class Replay(Drivers):
-    """Drivers that answer from a capture: with the answer of the current tick, else the newest one before it.
+    """Drivers that return recorded answers: the one of the current tick, or the newest one before it.
 
     Args:
         lines: The capture.
 
     Attributes:
-        header: The first line.
-        ticks: Seconds of each tick since the first one.
+        header: The entries of the first line.
+        ticks: The time of each tick, in seconds since the first one.
 
     Raises:
         ValueError: A line is invalid.
@@ -196,7 +196,7 @@ class Replay(Drivers):
         elif isinstance(content, list) and len(content) == 4 and self._answers:
             self._answers[-1][json.dumps(content[:3])] = content[3]
         else:
-            raise ValueError("neither a tick nor [driver, method, arguments, answer] after one")
+            raise ValueError("expected a tick, or [driver, method, arguments, answer] after a tick")
 
     @property
     def time(self) -> float:
@@ -204,7 +204,7 @@ class Replay(Drivers):
         return self.ticks[self._current]
 
     def next(self) -> bool:
-        """Go to the next tick. False if there is none; the last one stays current."""
+        """Advance to the next tick. Returns False at the last one, which stays current."""
         if self._current + 1 == len(self.ticks):
             return False
         self._current += 1
@@ -229,11 +229,11 @@ class Replay(Drivers):
         """Do nothing: no driver is open."""
 
     def answer(self, driver: str, method: str, arguments: tuple[object, ...]) -> Any:
-        """The recorded answer to a call.
+        """Return the recorded answer to a call.
 
         Raises:
-            FileNotFoundError: The capture has no answer of the files.
-            Unavailable: The capture has no answer of another driver.
+            FileNotFoundError: The capture has no answer to this call of the files.
+            Unavailable: The capture has no answer to this call of another driver.
             Exception: The recorded error.
         """
         key = _key(driver, method, arguments, self._pid)
@@ -246,13 +246,13 @@ class Replay(Drivers):
         call = f"{driver}.{method}({', '.join(map(repr, arguments))})"
         if driver == _FILES:
             raise FileNotFoundError(ENOENT, f"the capture has no answer to {call}")
-        raise Unavailable(f"the capture has no answer to {call}", "record it again")
+        raise Unavailable(f"the capture has no answer to {call}", "record the capture again")
 
     def _replayed(self, name: str) -> Any:
-        """The driver.
+        """Return a replayed driver.
 
         Raises:
-            Unavailable: It was so when the capture was recorded.
+            Unavailable: The driver was unavailable when the capture was recorded.
         """
         for answers in self._answers:
             error = decode_error(answers.get(_key(name, "", (), self._pid)))
@@ -262,7 +262,7 @@ class Replay(Drivers):
 
 
 class _ReplayedDriver:
-    """A driver that answers from a capture."""
+    """A driver that returns recorded answers."""
 
     def __init__(self, replay: Replay, name: str) -> None:
         self._replay = replay
@@ -275,7 +275,7 @@ class _ReplayedDriver:
 
 
 def _key(driver: str, method: str, arguments: Iterable[object], pid: int) -> str:
-    """A call as text, with a placeholder for the own pid."""
+    """Return a call as JSON, with a placeholder for the PID of this process."""
     return json.dumps([driver, method, [_without_pid(each, pid) for each in arguments]])
 
 
@@ -286,6 +286,6 @@ def _without_pid(argument: object, pid: int) -> object:
 
 
 def _replace_pid(answer: Any, arguments: Sequence[object], old: str, new: str) -> Any:
-    """Replace the own pid in a listing of ``/proc`` or a folder below."""
+    """Replace the PID of this process in a listing of ``/proc`` or a folder below it."""
     listing = isinstance(answer, list) and bool(arguments) and str(arguments[0]).startswith("/proc")
     return [new if name == old else name for name in answer] if listing else answer

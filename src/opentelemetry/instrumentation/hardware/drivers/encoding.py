@@ -27,7 +27,7 @@ def encode(answer: Any) -> Any:
 
 
 def decode(encoded: Any) -> Any:
-    """Revert :func:`encode`."""
+    """Convert JSON types back to an answer, the inverse of :func:`encode`."""
     if isinstance(encoded, list):
         return [decode(each) for each in encoded]
     if isinstance(encoded, dict):
@@ -52,7 +52,7 @@ def encode_error(error: Exception) -> Any:
 
 
 def decode_error(encoded: Any) -> Exception | None:
-    """The error that an answer stands for, if it does. An exception class of a module becomes one of the same name."""
+    """Return the error that an answer encodes, or None. A module's exception becomes a new class of the same name."""
     if not (isinstance(encoded, dict) and isinstance(encoded.get("error"), list)):
         return None
     kind, number, text, *fix = encoded["error"]

@@ -1,7 +1,7 @@
 """Fetch a page over HTTP within a deadline and a size limit.
 
-The standard library's ``http.client`` is used below what HTTP instrumentations patch, so a scrape makes no span.
-Proxies are ignored. Redirects are followed on the same server only, so headers and tokens are sent to no other.
+Only methods of ``http.client`` that HTTP instrumentations do not patch are called, so a scrape creates no span.
+Proxies are ignored. Redirects are followed only on the same server, so headers and tokens are never sent to another.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class Address:
     Attributes:
         url: HTTP or HTTPS.
         accept: The Accept header.
-        headers: More headers.
+        headers: Further headers. They override the default ones.
         token_file: File with a bearer token, read for each request.
         ca_file: Certificate authorities instead of the system's.
         cert_file: Client certificate.
         key_file: Key of the client certificate, if it is not in the same file.
-        seconds: Deadline for the whole call, without the lookup of the host name.
-        most: Bytes of the uncompressed page.
+        seconds: Deadline for the whole call. A lookup of the host name that takes longer is not interrupted.
+        most: Maximum size of the uncompressed page in bytes.
     """
 
     url: str = field(repr=False)  # the query or the user may be secret
@@ -68,7 +68,7 @@ class Http:
 
         Raises:
             TimeoutError: The deadline passed.
-            DriverError: The response is not a page, or it is too long.
+            DriverError: The response is an error, invalid or too long, or a token or certificate file is invalid.
             OSError: The server cannot be reached.
         """
         start = time.monotonic()
@@ -83,11 +83,11 @@ class Http:
                 return {"type": kind, "body": body, "seconds": round(time.monotonic() - start, 6)}
             url = urlsplit(urljoin(url.geturl(), location))
             if (url.scheme, url.netloc) != (self._url.scheme, self._url.netloc):
-                raise DriverError(0, "redirect to another server is not followed; use that server's url")
+                raise DriverError(0, "redirect to another server is not followed; set url to that server's address")
         raise DriverError(0, f"more than {_REDIRECTS} redirects")
 
     def _fetch(self, url: SplitResult, deadline: float) -> tuple[str, bytes, str | None]:
-        """Content-Type and body, or the location of a redirect."""
+        """Return Content-Type and body, or the location of a redirect."""
         host = url.hostname or ""
         port = url.port or (443 if url.scheme == "https" else 80)
         headers = self._headers(url)
@@ -123,7 +123,7 @@ class Http:
         return {**{name: value for name, value in defaults.items() if name.lower() not in given}, **address.headers}
 
     def _encrypted(self, plain: socket.socket, host: str) -> socket.socket:
-        """A TLS connection. The certificate files are read each time, because they may be renewed."""
+        """Return a TLS connection. The certificate files are read each time, because they may be renewed."""
         address = self._address
         try:
             context = ssl.create_default_context(cafile=address.ca_file or None)
@@ -138,7 +138,7 @@ class Http:
             raise DriverError(0, f"TLS error: {error.reason or 'invalid certificate or key file'}") from None
 
     def _body(self, response: HTTPResponse) -> bytes:
-        """The whole page, decompressed in chunks so that a compressed bomb takes little memory."""
+        """Return the whole page. It is decompressed in chunks, so a decompression bomb stops at the size limit."""
         coding = (response.headers["Content-Encoding"] or "").strip().lower()
         if coding not in ("", "identity", "gzip"):
             raise DriverError(0, f"unsupported Content-Encoding: {coding[:20]}")
@@ -174,7 +174,7 @@ def _left(deadline: float) -> float:
     """Seconds until the deadline.
 
     Raises:
-        TimeoutError: It has passed.
+        TimeoutError: The deadline has passed.
     """
     left = deadline - time.monotonic()
     if left <= 0:
@@ -183,9 +183,9 @@ def _left(deadline: float) -> float:
 
 
 def _connected(host: str, port: int, deadline: float) -> socket.socket:
-    """A connection to the first address of the host that accepts one; all addresses share the time that is left.
+    """Connect to the first address of the host that accepts. All addresses share the remaining time.
 
-    ``socket.create_connection`` gives each address the whole timeout.
+    ``socket.create_connection`` would give each address the whole timeout.
     """
     addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     for number, (family, kind, protocol, _, address) in enumerate(addresses):
@@ -205,7 +205,7 @@ def _connected(host: str, port: int, deadline: float) -> socket.socket:
 
 
 class _Deadline(io.RawIOBase):
-    """The socket of an HTTPConnection. Each call gets the time that is left, so a slow drip of bytes ends as well."""
+    """A socket for HTTPConnection with one deadline for all calls, so that a trickle of bytes times out as well."""
 
     def __init__(self, connection: socket.socket, deadline: float) -> None:
         self._connection = connection

@@ -1,4 +1,4 @@
-"""JSON as drivers print it. Integers of more than 20 digits become infinity, NaN and Infinity are refused."""
+"""JSON decoder for drivers' output. Integers of more than 20 digits become infinity; NaN and Infinity are refused."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, NoReturn
 from opentelemetry.instrumentation.hardware.model import Number
 
 _DIGITS = 20
-"""Digits of the longest integer; converting a very long one would take minutes."""
+"""Maximum digits of an integer. Converting a very long one would take minutes."""
 
 
 def _integer(digits: str) -> Number:

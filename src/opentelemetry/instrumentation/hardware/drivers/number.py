@@ -13,11 +13,11 @@ def number(value: object, unit: str = "") -> Number:
     """Parse a number.
 
     Args:
-        value: an int, a finite float, or text (str or bytes) like ``36.2 C``.
-        unit: how the unit may be spelled after the number, alternatives separated by ``|``. It may always be missing.
+        value: An int, a finite float, or text (str or bytes) such as ``36.2 C``, without a sign or exponent.
+        unit: Spellings of the unit that may follow the number in a text, separated by ``|``.
 
     Raises:
-        ValueError: it is not a number of this unit, like ``N/A``. The message quotes it.
+        ValueError: The value is not a number in this unit, for example ``N/A``. The message quotes it.
     """
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         if isfinite(value):

@@ -19,7 +19,7 @@ class PythonModule:
         """Call a function of the module.
 
         ``call("Process.name", 1)`` is ``module.Process(1).name()``. The object is constructed for each call, because
-        the pid may belong to another process by then.
+        the PID may have been reused.
 
         Raises:
             Unavailable: The module is not installed, or has no such function on this system.

@@ -1,7 +1,7 @@
 """Read the output of a tool that prints one line per period for as long as it runs.
 
-The thread of the source reads the pipe: a thread of this module's own would be missing in forked children. A tool that
-exits, falls silent or prints too much is killed and restarted with backoff.
+The source's thread reads the pipe, because a separate reader thread would not exist in forked children. A tool that
+exits, stops printing or prints too much is killed and restarted with backoff.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
 from opentelemetry.instrumentation.hardware.drivers.subprocess import LIMIT, POLL, Child, Command, Tool
 
 LINE_LIMIT: Final = 8 << 20
-"""Bytes of one line at which a tool is killed."""
+"""Maximum bytes of a line; a tool that prints a longer one is killed."""
 
 PERIODS: Final = 3
-"""Periods after which a silent tool is killed, and after which a line is old."""
+"""Periods without output after which a tool is killed, and after which a line is out of date."""
 
 _FIRST_LINE = 10.0
-"""Seconds that a tool has for its first line, if three periods are less."""
+"""Minimum timeout for the first line in seconds; the timeout is three periods if they are longer."""
 
 _REST_OF_LINE = 1.0
-"""Seconds to wait for the rest of a line: a tool blocks in the middle of one that is longer than the pipe."""
+"""Seconds to wait for the rest of a line. A tool blocks in the middle of a line that is longer than the pipe buffer."""
 
 _LONGEST_BACKOFF = 60.0
-"""Seconds; a tool that ran for longer is restarted after one second again."""
+"""Longest delay before a restart in seconds. After a tool ran for longer, the delay begins at one second again."""
 
 
 class StreamingCommand:
     """A tool that prints lines until it is closed. There is never a second child while the first one exists.
 
     Args:
-        tool: Which one.
+        tool: The tool to run.
         clock: Monotonic seconds.
 
     Raises:
@@ -55,7 +55,7 @@ class StreamingCommand:
         """Start the tool. A running one is ended first.
 
         Args:
-            arguments: For the tool.
+            arguments: The arguments of the tool.
             period: Seconds between two lines.
             document: Content of a file for the tool; ``{document}`` in the arguments is replaced by its path. The file
                 is removed after the first output.
@@ -63,7 +63,7 @@ class StreamingCommand:
         Raises:
             ChildProcessError: The backoff after a failure is not over, or the running tool cannot be killed.
             OSError: The system cannot start a process now.
-            Unavailable: The tool is gone or not executable.
+            Unavailable: The tool has been removed or is not executable.
         """
         self.close()
         now = self._clock()
@@ -84,7 +84,7 @@ class StreamingCommand:
         self._skip_next = False
 
     def read(self, seconds: float = 0.0) -> list[bytes]:
-        """Return the complete lines since the previous call; wait up to some seconds for one.
+        """Return the complete lines since the previous call. Waits for the given seconds if there is none yet.
 
         Raises:
             ChildProcessError: The tool is not open, has exited or printed too much.
@@ -119,7 +119,7 @@ class StreamingCommand:
         return self._without_old(lines, start)
 
     def close(self) -> None:
-        """End the tool with all processes that it started. In a forked child: only close the pipe."""
+        """Kill the tool and all processes that it started. In a forked child, only close the pipe."""
         child, self._child = self._child, None
         if child is not None:
             self._command.stop(child)
@@ -128,8 +128,8 @@ class StreamingCommand:
     def _without_old(self, lines: list[bytes], start: float) -> list[bytes]:
         """Drop lines that waited in a full pipe.
 
-        A pipe that is not read for long fills up and the tool blocks. It has then printed fewer lines than the elapsed
-        time asks for, all of them are old, and so is the one in which it was blocked.
+        A pipe that is not read for a long time fills up, and the tool blocks. Fewer lines than expected for the elapsed
+        time are then in the pipe. They are out of date, and so is the next line, in which the tool was blocked.
         """
         now = self._clock()
         expected = (start - self._last_read) / self._period - PERIODS
@@ -145,7 +145,7 @@ class StreamingCommand:
         return lines
 
     def _fail(self, failure: str) -> str:
-        """End the tool and begin a backoff."""
+        """Kill the tool, begin the backoff and return the failure."""
         now = self._clock()
         if now - self._started > _LONGEST_BACKOFF:
             self._backoff.succeed()
@@ -156,7 +156,7 @@ class StreamingCommand:
 
     def _remove_document(self) -> None:
         path, self._document = self._document, ""
-        if f"-{os.getpid()}-" in path:  # in a forked child it belongs to the parent
+        if f"-{os.getpid()}-" in path:  # in a forked child, the file belongs to the parent
             with suppress(OSError):
                 os.unlink(path)
 

@@ -1,7 +1,7 @@
 """Run a vendor's command-line tool with a deadline, bounded output and a scrubbed environment.
 
-A tool may hang, print without end, crash in the middle of a line, or leave children that keep its output open. A
-process that sleeps in its driver cannot even be killed. None of this costs the calling thread much more than the
+A tool may hang, print endlessly, crash in the middle of a line, or leave children that keep its output open. A process
+in uninterruptible sleep in a driver cannot be killed. In each of these cases, the caller waits little longer than the
 deadline.
 """
 
@@ -23,22 +23,22 @@ if sys.platform != "win32":
     import fcntl
 
 LIMIT: Final = 16 << 20
-"""Bytes of output at which a tool is killed."""
+"""Maximum bytes of output; a tool that prints more is killed."""
 
 POLL: Final = 0.05
 """Seconds between two checks whether a silent child has exited."""
 
 _STDERR = 4096
-"""Bytes kept of stderr: the last ones."""
+"""Bytes of stderr to keep, from its end."""
 
 _GRACE = 1.0
-"""Seconds to wait for the end of a killed child."""
+"""Seconds to wait until a killed child has exited."""
 
-_PAUSE = 0.0005
+_PAUSE = 0.001
 """Seconds until the second check whether a child has exited; doubled for each further one, up to :data:`POLL`."""
 
 _ENVIRONMENT = ("PATH", "HOME", "LD_LIBRARY_PATH")
-"""Variables that every tool gets. PYTHONPATH, LD_PRELOAD and everybody's credentials are not passed on."""
+"""Environment variables passed to every tool. PYTHONPATH, LD_PRELOAD and credentials are not passed on."""
 
 _KEEPER: Final = (
     "/bin/sh",
@@ -53,9 +53,9 @@ class Output(NamedTuple):
     """The output of a tool that has exited.
 
     Attributes:
-        code: The exit code, or the negated signal number. 0 if the program around us reaps all children itself.
-        stdout: All of it.
-        stderr: The end of it.
+        code: The exit code, or the negated signal number; 0 if it is unknown because the program reaps all children.
+        stdout: The complete output.
+        stderr: The last 4 KiB.
     """
 
     code: int
@@ -70,9 +70,9 @@ class Tool(NamedTuple):
         name: The name of the executable.
         path: Its path. If empty, it is looked up on PATH and then in the folders.
         folders: Where the vendor installs it.
-        environment: Prefixes of further environment variables that it gets.
+        environment: Prefixes of further environment variables to pass on.
         fix: What to do if it is not installed.
-        arguments: Arguments before all others: for an interpreter, the program.
+        arguments: Arguments before all others, such as an interpreter's program.
     """
 
     name: str
@@ -83,7 +83,7 @@ class Tool(NamedTuple):
     arguments: tuple[str, ...] = ()
 
     def with_setting(self, setting: str | None) -> Tool:
-        """The tool at the path that a setting has, if it has one."""
+        """Return the tool at the path in a setting; unchanged if the setting contains no path."""
         return self._replace(path=setting_path(setting) or self.path)
 
     def find(self) -> str:
@@ -101,18 +101,18 @@ class Tool(NamedTuple):
 
 
 def setting_path(setting: str | None) -> str:
-    """The path that the setting of a tool or library has; empty for None, "auto" and "off"."""
+    """Return the path in the setting of a tool or library; empty for None, "auto" and "off"."""
     return "" if setting in (None, "auto", "off") else str(setting)
 
 
 def python_executable() -> str:
-    """The running interpreter, or ``python3`` if we run in a server or a frozen program."""
+    """Return the path of this interpreter, or ``python3`` if it is embedded in a server or a frozen program."""
     running = sys.executable or ""
     return running if "python" in os.path.basename(running) else "python3"
 
 
 class Command:
-    """A tool that is run again and again, one child at a time.
+    """A tool that is run repeatedly, one child at a time.
 
     Raises:
         Unavailable: The tool is not installed.
@@ -131,7 +131,7 @@ class Command:
             TimeoutError: The deadline passed. The tool was killed, with all processes that it started.
             ChildProcessError: It printed more than :data:`LIMIT`, or an earlier child cannot be killed.
             OSError: The system cannot start a process now.
-            Unavailable: The tool is gone or not executable.
+            Unavailable: The tool has been removed or is not executable.
         """
         return self._run(self.start(arguments), seconds)
 
@@ -139,13 +139,13 @@ class Command:
         """Start the tool. The caller reads its output and passes it to :meth:`stop`.
 
         Args:
-            arguments: For the tool.
-            end_with_us: Kill it when this process dies, also where the kernel has no means for that.
+            arguments: The arguments of the tool.
+            end_with_us: Kill the tool when this process dies, even if setpriv is not installed.
 
         Raises:
             ChildProcessError: An earlier child cannot be killed.
             OSError: The system cannot start a process now.
-            Unavailable: The tool is gone or not executable.
+            Unavailable: The tool has been removed or is not executable.
         """
         if self._launcher is None:
             self._launcher = self._find_launcher()
@@ -167,7 +167,7 @@ class Command:
             self._unkillable = child
 
     def _find_launcher(self) -> tuple[str, ...]:
-        """The command prefix that makes the kernel kill a tool when the thread that started it ends.
+        """Return the command prefix that makes the kernel kill a tool when the thread that started it ends.
 
         PR_SET_PDEATHSIG has to be set between fork and exec, where a multithreaded program cannot run Python code, so
         util-linux's setpriv sets it. Without setpriv a tool that hangs while this process is killed outlives it.
@@ -197,7 +197,7 @@ class Command:
 
 
 class Child:
-    """One run of a tool, in a session and process group of its own, with empty stdin.
+    """One run of a tool, in its own session and process group, with empty stdin.
 
     It is spawned directly and not by :mod:`subprocess`. Popen waits for the end of a pipe that a process forked by the
     program at the same moment, such as a worker, keeps open for its whole life.
@@ -272,7 +272,7 @@ class Child:
         """Wait up to some seconds for output and return it. None after the end of all output.
 
         Raises:
-            ChildProcessError: The program has closed our end of the pipe. A file of its own may have the number now.
+            ChildProcessError: The program has closed our end of the pipe; another file may have its number now.
         """
         exited = self.has_exited()  # before polling: afterwards no more output can come
         ready = self._poll.poll(0 if exited else 1000 * max(0.0, seconds)) if self._open else []
@@ -294,14 +294,14 @@ class Child:
         return output
 
     def kill(self) -> bool:
-        """Kill the tool with its process group and reap it. False if it does not die."""
+        """Kill the tool with its process group and reap it. Returns False if it does not exit in time."""
         self._close()
         if not self.has_exited():
             self._kill_group()
         return self._wait(time.monotonic() + _GRACE)
 
     def has_exited(self) -> bool:
-        """Whether the tool has exited. It is reaped then, and the rest of its process group killed."""
+        """Whether the tool has exited. If so, it is reaped and the rest of its process group is killed."""
         if self._code is None:
             try:
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
@@ -318,14 +318,14 @@ class Child:
             os.killpg(self.pid, signal.SIGKILL)
 
     def _wait(self, deadline: float) -> bool:
-        """Wait until the tool has exited. False if the deadline passes."""
+        """Wait until the tool has exited. Returns False if the deadline passes."""
         pause = _PAUSE
         while not self.has_exited():
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
-            pause = min(2 * pause, POLL)
             time.sleep(min(pause, left))
+            pause = min(2 * pause, POLL)
         return True
 
     def _close(self) -> None:
@@ -336,7 +336,7 @@ class Child:
 
 
 def file_identity(descriptor: int) -> tuple[int, int] | None:
-    """Device and inode of an open descriptor, None if it is closed.
+    """Return the device and inode of an open descriptor; None if it is closed.
 
     The program may close our descriptors, and the next file that it opens gets the same number.
     """
@@ -348,7 +348,7 @@ def file_identity(descriptor: int) -> tuple[int, int] | None:
 
 
 def _above_standard_streams(descriptor: int) -> int:
-    """The descriptor, moved if its number is one of 0 to 2, which are free in a program that closed its own streams."""
+    """Return the descriptor, moved above 2 if needed: 0 to 2 are free if the program closed its standard streams."""
     if descriptor > 2:
         return descriptor
     moved: int = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
@@ -357,7 +357,7 @@ def _above_standard_streams(descriptor: int) -> int:
 
 
 def _inheritable() -> Iterator[int]:
-    """The descriptors that a child would inherit, which libraries or the program opened without O_CLOEXEC."""
+    """Yield the descriptors that a child would inherit: those that the program opened without O_CLOEXEC."""
     with suppress(FileNotFoundError):  # without /dev/fd they are inherited
         for name in os.listdir("/dev/fd"):
             with suppress(OSError):  # the descriptor of this listing

@@ -40,8 +40,8 @@ class Cgroup:
     """The control group of one process.
 
     Args:
-        files: the files of the machine.
-        process: the folder of the process in ``/proc``.
+        files: The kernel's files.
+        process: The folder of the process in ``/proc``.
     """
 
     def __init__(self, files: Files, process: str) -> None:
@@ -61,15 +61,15 @@ class Cgroup:
         self._memory_limit = self._read_memory_limit()
 
     def limits(self) -> tuple[float | None, int | None]:
-        """CPUs and bytes of memory that the process may use, as of the last refresh; None if there is no limit."""
+        """Return the CPUs and bytes of memory that the process may use, at the last refresh; None for no limit."""
         memory = self._memory_limit.value
         return self._cpu_limit.value, None if memory is None else int(memory)
 
     def usage(self) -> CgroupUsage:
-        """Usage and throttling now, and the limits.
+        """Return current usage and throttling, and the limits at the last refresh.
 
         Raises:
-            Unavailable: the process runs neither in a container nor under a limit.
+            Unavailable: The process runs neither in a container nor under a limit.
         """
         cpus, limit = self.limits()
         if cpus is None and limit is None and not self._is_container:
@@ -94,11 +94,11 @@ class Cgroup:
         paths = _paths(text)
         mounts = _mounts(mountinfo.decode(errors="surrogateescape"))
         hierarchies = [_hierarchy(controller, paths, mounts) for controller in ("cpu", "cpuacct", "memory")]
-        if any(found and len(found.folders) > 1 for found in hierarchies):
-            # Version 1 has a group for each controller. If one is a part of the machine, the root of another one,
-            # which has the numbers of the whole machine, is not.
+        if any(each and len(each.folders) > 1 for each in hierarchies):
+            # Version 1 has a group for each controller. If the process is in the root group of some controllers only,
+            # these are ignored: a root group has the numbers of the whole machine.
             hierarchies = [
-                None if found and found.version == 1 and len(found.folders) == 1 else found for found in hierarchies
+                None if each and each.version == 1 and len(each.folders) == 1 else each for each in hierarchies
             ]
         self._cpu, self._accounting, self._memory = hierarchies
         self._is_container = (
@@ -131,7 +131,7 @@ class Cgroup:
     # -- usage
 
     def _cpu_time(self, level: int) -> tuple[float | None, float | None]:
-        """Seconds of CPU time and seconds of throttling, of the group so many levels above the process's own."""
+        """Seconds of CPU time and of throttling of the group ``level`` levels above the process's own."""
         stat = self._read_at(self._cpu, level, "cpu.stat")
         throttled = _seconds(_entry(stat, b"throttled_usec"), 1e6)
         if throttled is None:
@@ -151,13 +151,13 @@ class Cgroup:
         return used, None if used is None or reclaimable is None else max(0, used - reclaimable)
 
     def _read_at(self, hierarchy: _Hierarchy | None, level: int, file: str) -> bytes:
-        """A file of the group so many levels above the process's own; empty if it cannot be read."""
+        """The content of a file of the group ``level`` levels above the process's own; empty if it cannot be read."""
         if hierarchy is None or level >= len(hierarchy.folders):
             return b""
         return self._read(f"{hierarchy.folders[level]}/{file}")
 
     def _read(self, path: str) -> bytes:
-        """A file without surrounding whitespace; empty if it cannot be read."""
+        """The content of a file without surrounding whitespace; empty if it cannot be read."""
         try:
             return self._files.read(path).strip()
         except OSError:
@@ -165,9 +165,9 @@ class Cgroup:
 
 
 def _tightest(limits: Iterable[float | None]) -> _Limit:
-    """The lowest limit, of equal ones the nearest; level 0 if there is none."""
-    found = [_Limit(limit, level) for level, limit in enumerate(limits) if limit is not None]
-    return min(found, default=_Limit(None, 0))
+    """The lowest limit, the nearest one if several are equal; level 0 without a limit."""
+    known = [_Limit(limit, level) for level, limit in enumerate(limits) if limit is not None]
+    return min(known, default=_Limit(None, 0))
 
 
 def _number(text: bytes) -> int | None:
@@ -185,12 +185,12 @@ def _seconds(value: int | None, per_second: float) -> float | None:
 
 
 def _has_overlay_root(mountinfo: bytes) -> bool:
-    """Whether the root file system is an overlay: with "/" as group, the sign of a container in a cgroup namespace."""
+    """Whether the root file system is an overlay. With the group "/", this means a container in a cgroup namespace."""
     return any(b" / / " in line and b" - overlay " in line for line in mountinfo.splitlines())
 
 
 def _hierarchy(controller: str, paths: dict[str, str], mounts: dict[str, tuple[str, str]]) -> _Hierarchy | None:
-    """The groups of a controller, in version 1 if that has it; None if it is not mounted."""
+    """The groups of a controller, of version 1 if it is mounted there, else of version 2; None if not mounted."""
     for name, version in ((controller, 1), ("", 2)):
         if name in paths and name in mounts:
             root, point = mounts[name]
@@ -199,35 +199,35 @@ def _hierarchy(controller: str, paths: dict[str, str], mounts: dict[str, tuple[s
 
 
 def _paths(text: str) -> dict[str, str]:
-    """The path of the process's group by controller of version 1; "" is version 2. See cgroups(7)."""
-    found = {}
+    """The path of the process's group by controller of version 1, and under "" for version 2. See cgroups(7)."""
+    paths = {}
     for line in text.split("\n")[:-1]:  # not splitlines(): a group's name can contain other line separators
         _, controllers, path = line.split(":", 2)
         for controller in controllers.split(","):
-            found[controller] = path
-    return found
+            paths[controller] = path
+    return paths
 
 
 def _mounts(text: str) -> dict[str, tuple[str, str]]:
-    """Root and mount point of each hierarchy by controller of version 1; "" is version 2."""
-    found: dict[str, tuple[str, str]] = {}
+    """Root and mount point of each hierarchy by controller of version 1, and under "" for version 2."""
+    mounts: dict[str, tuple[str, str]] = {}
     for line in text.split("\n")[:-1]:
         before, _, after = line.partition(" - ")
         fields, kind = before.split(), after.split()
         if len(fields) < 5 or not kind:
             continue
         if kind[0] == "cgroup2":
-            found.setdefault("", (fields[3], fields[4]))
+            mounts.setdefault("", (fields[3], fields[4]))
         elif kind[0] == "cgroup" and len(kind) > 2:
             for option in kind[2].split(","):
-                found.setdefault(option, (fields[3], fields[4]))
-    return found
+                mounts.setdefault(option, (fields[3], fields[4]))
+    return mounts
 
 
 def _folders(path: str, root: str, point: str) -> list[str]:
     """The folders from a group up to the root of its mount, the group's own first.
 
-    A container sees its own group as the root, for one of two reasons. In a cgroup namespace the path is "/", or begins
+    A container sees its own group as the root in one of two ways. In a cgroup namespace, the path is "/", or begins
     with ".." for a group outside of it. Otherwise only a part of the hierarchy is mounted, and the mount's root is a
     prefix of the path.
     """

@@ -23,7 +23,7 @@ _CHUNK = 1 << 16
 
 
 class Usage(NamedTuple):
-    """CPU seconds, page faults and context switches of this process since its start, by getrusage(2)."""
+    """CPU seconds, page faults and context switches of this process since its start, from getrusage(2)."""
 
     user: float
     system: float
@@ -34,10 +34,10 @@ class Usage(NamedTuple):
 
 
 class FilesystemSpace(NamedTuple):
-    """Space of a file system in bytes, by statvfs(3).
+    """Space of a file system in bytes, from statvfs(3).
 
-    ``available`` is free for every user, ``free`` includes the blocks reserved for root. ``id`` is the file system's
-    id, or 0 if unknown; it changes when another file system is mounted at the same path.
+    ``available`` is the space for ordinary users; ``free`` includes the blocks reserved for root. ``id`` is the file
+    system's id, or 0 if unknown; it changes when another file system is mounted at the same path.
     """
 
     total: int
@@ -90,7 +90,7 @@ class LocalFiles:
     """The files and system calls of this machine.
 
     Raises:
-        Unavailable: this machine does not run Linux.
+        Unavailable: The system is not Linux.
     """
 
     def __init__(self) -> None:

@@ -32,7 +32,7 @@ _INTERFACES_PERIOD = 60.0
 
 
 class LinuxMachine:
-    """The local machine. A file that is missing, as in a sandbox or an old kernel, costs its own values only."""
+    """The local machine. If a file is missing, as in a sandbox or an old kernel, only its own values are missing."""
 
     linux = True
 
@@ -105,7 +105,7 @@ class LinuxMachine:
         return dict(procfs.diskstats(self._read("/proc/diskstats"), self._is_hardware_disk))
 
     def _is_hardware_disk(self, name: str) -> bool:
-        """Whether a device is behind a disk. Partitions, loop and RAM disks, RAID and LVM volumes have none."""
+        """Whether a disk is backed by a device. Partitions, loop and RAM disks, RAID and LVM volumes are not."""
         if name not in self._is_hardware:
             folder = "/sys/block/" + name.replace("/", "!")
             has_device = self._files.exists(folder + "/device")
@@ -117,9 +117,9 @@ class LinuxMachine:
         return dict(procfs.net_dev(self._read("/proc/net/dev"), wanted))
 
     def _default_interfaces(self) -> list[str]:
-        """The interfaces that are hardware, and bonds instead of their members.
+        """Return the hardware interfaces, with bonds in place of their members.
 
-        A container's network has no hardware; there it is the interfaces of the default routes.
+        In a container, which has no hardware interfaces, return the interfaces of the default routes.
         """
         now = self._files.uptime()
         if self._hardware_interfaces is None or now - self._hardware_interfaces[0] >= _INTERFACES_PERIOD:
@@ -196,7 +196,7 @@ class LinuxMachine:
         return mounts.containing(self._mountinfo(), path)
 
     def _mountinfo(self) -> bytes:
-        """The table of mounts; the last one that was read if it cannot be read now."""
+        """The table of mounts; the previous one if it cannot be read now."""
         with suppress(OSError):
             self._mount_table = self._files.read("/proc/self/mountinfo")
         return self._mount_table
@@ -296,14 +296,14 @@ class LinuxMachine:
     # -- files that may be missing
 
     def _read(self, path: str) -> bytes:
-        """A file; empty if it cannot be read."""
+        """The content of a file; empty if it cannot be read."""
         try:
             return self._files.read(path)
         except OSError:
             return b""
 
     def _names(self, path: str) -> Sequence[str]:
-        """The entries of a folder; none if it cannot be read."""
+        """The entries of a folder; empty if it cannot be read."""
         try:
             return self._files.names(path)
         except OSError:

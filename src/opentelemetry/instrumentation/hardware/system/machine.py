@@ -114,7 +114,7 @@ class Process(NamedTuple):
 class TreeProcess(NamedTuple):
     """One process of a process tree: seconds, bytes and a count.
 
-    ``started`` tells processes apart that have had the same pid.
+    ``started`` distinguishes processes that have had the same PID.
     """
 
     pid: int
@@ -126,7 +126,7 @@ class TreeProcess(NamedTuple):
 
 
 class Machine(Protocol):
-    """The values that sources read."""
+    """The values that sources read from the operating system."""
 
     linux: bool
 
@@ -182,7 +182,7 @@ class Machine(Protocol):
         """The mount that contains a path.
 
         Raises:
-            FileNotFoundError: no mount contains it.
+            FileNotFoundError: No mount contains it.
         """
 
     def space(self, path: str) -> FilesystemSpace:
@@ -192,17 +192,17 @@ class Machine(Protocol):
         """One process.
 
         Raises:
-            OSError: the process has ended.
+            OSError: The process has ended.
         """
 
     def descendants(self, pid: int) -> Sequence[int]:
-        """The pids of all descendants of a process, as :meth:`tree_process` takes them."""
+        """The PIDs of all descendants of a process, for :meth:`tree_process`."""
 
     def tree_process(self, pid: int) -> TreeProcess:
         """One descendant.
 
         Raises:
-            OSError: the process has ended.
+            OSError: The process has ended.
         """
 
     def limits(self, pid: int) -> ProcessLimits:
@@ -216,12 +216,12 @@ class Machine(Protocol):
             refresh: find the cgroup and read its limits again; else they are those of the last call.
 
         Raises:
-            Unavailable: the process runs neither in a container nor under a limit.
+            Unavailable: The process runs neither in a container nor under a limit.
         """
 
 
 class PythonModule(Protocol):
-    """A Python module whose functions return plain data."""
+    """A Python module with functions that return plain data."""
 
     def call(self, function: str, *arguments: object) -> Any:
         """Call a function of the module; ``Process.name`` with a pid calls a method of a new object."""
@@ -234,7 +234,7 @@ class Drivers(Protocol):
         """The kernel's files.
 
         Raises:
-            Unavailable: this machine does not run Linux.
+            Unavailable: The system is not Linux.
         """
 
     def python_module(self, name: str) -> PythonModule:
@@ -242,7 +242,7 @@ class Drivers(Protocol):
 
 
 def machine(drivers: Drivers) -> Machine:
-    """The local machine: read from the kernel's files on Linux, through psutil elsewhere."""
+    """Return the local machine: read from the kernel's files on Linux, through psutil elsewhere."""
     from opentelemetry.instrumentation.hardware.system.linux import LinuxMachine
     from opentelemetry.instrumentation.hardware.system.psutil_backend import PsutilMachine
 

@@ -19,13 +19,13 @@ _TEMPORARY = (
     "/var/lib/containerd",
     "/var/lib/kubelet",
 )
-"""Below these, mounts come and go with containers, pods, snaps and users."""
+"""Folders with mounts that come and go with containers, pods, snaps and users."""
 
 _IMAGES = frozenset({"squashfs", "iso9660", "erofs", "udf", "cramfs"})
 """Read-only images, which are always full."""
 
 _UNBACKED = frozenset({"btrfs", "zfs", "overlay", "virtiofs", "fuseblk", "bcachefs"})
-"""Real file systems that ``/proc/filesystems`` lists as nodev, and overlay, which a container's root is."""
+"""Real file systems that ``/proc/filesystems`` lists as nodev, and overlay, the type of a container's root."""
 
 
 class _Entry(NamedTuple):
@@ -67,7 +67,7 @@ def containing(mountinfo: bytes, path: str) -> Mount:
     """The mount that contains a path.
 
     Raises:
-        FileNotFoundError: no mount contains it.
+        FileNotFoundError: No mount contains it.
     """
     best = None
     for entry in _entries(mountinfo):
@@ -89,7 +89,7 @@ def _entries(mountinfo: bytes) -> Iterator[_Entry]:
 
 
 def _visible(entries: list[_Entry]) -> Iterator[_Entry]:
-    """The mounts that no later mount covers. The path of a covered mount leads to the covering one."""
+    """Yield the mounts that no later mount covers. The path of a covered mount leads to the covering one."""
     by_id = {entry.id: entry for entry in entries if entry.id != entry.parent}
     covered = {
         entry.parent

@@ -1,7 +1,7 @@
-"""ProcessTree: the observed process and its descendants, and which pids of a driver belong to them.
+"""ProcessTree: the observed process and its descendants, and which PIDs of a driver belong to them.
 
-Drivers report the pids of the host. In a container, processes have other pids in their own PID namespace
-(pid_namespaces(7)), and an equal number can be another process on the host; so there a pid alone proves nothing.
+Drivers report the PIDs of the host. In a container, processes have other PIDs in their folder PID namespace
+(pid_namespaces(7)), and the same number can be another process on the host. There, a PID alone is not sufficient.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ class ProcessTree:
     """A process and all its descendants.
 
     Args:
-        machine: lists the descendants.
-        files: the kernel's files; None if the system is not Linux.
-        pid: the process.
-        evidence: device files that a program opens to compute. Querying the driver must not open them.
+        machine: The machine, which lists the descendants.
+        files: The kernel's files; None if the system is not Linux.
+        pid: The process.
+        evidence: Device files that a program opens to compute. Querying the driver must not open them.
 
     Attributes:
-        folders: the folders of the processes in ``/proc``, as of the last :meth:`refresh`.
-        on_host: whether the driver's pids are those of this process's PID namespace.
+        folders: The folders of the processes in ``/proc`` at the last :meth:`refresh`.
+        on_host: Whether this process is in the host's PID namespace, which the driver's PIDs refer to.
     """
 
     def __init__(self, machine: Machine, files: Files | None, pid: int, *evidence: str) -> None:
@@ -42,7 +42,7 @@ class ProcessTree:
         self.folders: list[str] = []
 
     def refresh(self) -> None:
-        """Walk the tree again, for :meth:`among`."""
+        """List the processes of the tree again, for :meth:`among` and :meth:`computing`."""
         processes = self._processes()
         self.folders = [folder for _, folder in processes]
         if self.on_host or self._files is None:
@@ -53,22 +53,22 @@ class ProcessTree:
             }
 
     def _processes(self) -> list[tuple[int, str]]:
-        """The pid and folder of each process; none if ``/proc`` belongs to another PID namespace."""
-        own = f"/proc/{self._pid}"
+        """The PID and folder of each process; empty if ``/proc`` belongs to another PID namespace."""
+        folder = f"/proc/{self._pid}"
         if self._files is not None:
             try:
-                own = proc_folder(self._files, self._pid)
+                folder = proc_folder(self._files, self._pid)
             except Unavailable:
                 return []
-        return [(self._pid, own), *((pid, f"/proc/{pid}") for pid in self._machine.descendants(self._pid))]
+        return [(self._pid, folder), *((pid, f"/proc/{pid}") for pid in self._machine.descendants(self._pid))]
 
     def among(self, pids: Iterable[int]) -> set[int]:
-        """The pids of a driver that certainly belong to the tree."""
+        """Return those of a driver's PIDs that certainly belong to the tree."""
         known = {pid for pid in pids if pid in self._folder_by_pid}
         return known if self.on_host else {pid for pid in known if self._holds_evidence(self._folder_by_pid[pid])}
 
     def computing(self) -> bool:
-        """Whether any process of the tree has a device file open that proves that it computes."""
+        """Whether any process of the tree has one of the evidence files open."""
         return any(map(self._holds_evidence, self.folders))
 
     def _holds_evidence(self, process: str) -> bool:
@@ -86,11 +86,11 @@ class ProcessTree:
 def proc_folder(files: Files, pid: int) -> str:
     """The folder of a process in ``/proc``.
 
-    A sandbox can start a program in a PID namespace of its own and leave it the ``/proc`` of the host. There
-    ``/proc/<pid>`` is another process; only ``/proc/self`` and the children that the kernel lists are right.
+    A sandbox can start a program in a PID namespace of its folder and leave it the ``/proc`` of the host. There
+    ``/proc/<pid>`` is another process; only ``/proc/self`` and the children that the kernel lists are correct.
 
     Raises:
-        Unavailable: ``/proc`` belongs to another PID namespace.
+        Unavailable: ``/proc`` belongs to another PID namespace, and the process is not this one.
     """
     if pid == os.getpid():
         return "/proc/self"
@@ -115,7 +115,7 @@ def _is_host_namespace(files: Files) -> bool:
 
 
 def _namespace_pids(files: Files, pid: int, folder: str) -> list[int]:
-    """The pids of a process in its PID namespace and in those around it, as far as this process can see them."""
+    """The PIDs of a process in its PID namespace and in the parent namespaces that this process can see."""
     with suppress(OSError, ValueError):
         for line in files.read(f"{folder}/status").splitlines():
             if line.startswith(b"NSpid:"):

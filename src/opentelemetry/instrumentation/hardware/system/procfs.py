@@ -17,7 +17,7 @@ PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 """Bytes of a page."""
 
 _SECTOR = 512
-"""Bytes of a sector in ``/proc/diskstats``, whatever the device's own sector size is."""
+"""Bytes of a sector in ``/proc/diskstats``, independent of the device's sector size."""
 
 _MODES = (("user", 1), ("nice", 2), ("system", 3), ("idle", 4), ("iowait", 5), ("steal", 8))
 """``cpu.mode`` and its column in ``/proc/stat``. guest and guest_nice are included in user and nice."""
@@ -31,7 +31,7 @@ _STATES = {
     b"t": "stopped",
     b"Z": "defunct",
 }
-"""Process states as the semantic conventions name them; they have none for disk sleep and idle kernel threads."""
+"""Process states of the semantic conventions, which have no names for disk sleep and idle kernel threads."""
 
 
 def lines(text: bytes) -> list[bytes]:

@@ -24,7 +24,7 @@ from opentelemetry.instrumentation.hardware.system.machine import (
 
 _MODES = ("user", "nice", "system", "idle", "iowait", "interrupt", "steal")
 _VIRTUAL_DISKS = ("loop", "ram", "zram", "nbd", "sr")
-"""How the names of disks begin that are not hardware."""
+"""Prefixes of the names of virtual disks."""
 
 _VIRTUAL_INTERFACES = (
     "lo",
@@ -44,7 +44,7 @@ _VIRTUAL_INTERFACES = (
     "tun",
     "tap",
 )
-"""How the names of interfaces begin that are not hardware."""
+"""Prefixes of the names of virtual interfaces."""
 
 _ATTRIBUTES = (
     "cpu_times",
@@ -196,7 +196,7 @@ class PsutilMachine:
         """Attributes of a process.
 
         Raises:
-            ProcessLookupError: the process has ended, or is a zombie.
+            ProcessLookupError: The process has ended, or is a zombie.
         """
         try:
             attributes = self._psutil.call("Process.as_dict", pid, names)
@@ -236,9 +236,9 @@ class PsutilMachine:
 
 
 def _is_partition(name: str, names: Mapping[str, object]) -> bool:
-    """Whether the name is that of another disk and a number: sda1 of sda, nvme0n1p2 of nvme0n1."""
-    whole = name.rstrip("0123456789")
-    return whole != name and (whole in names or (whole.endswith("p") and whole[:-1] in names))
+    """Whether the name is another disk's name with a number, like sda1 of sda, nvme0n1p2 of nvme0n1."""
+    disk = name.rstrip("0123456789")
+    return disk != name and (disk in names or (disk.endswith("p") and disk[:-1] in names))
 
 
 def _cpu_times(times: Mapping[str, float]) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Apple: the GPU and the other parts of an Apple chip, by ``apple_gpu_stats``, ``macmon`` or ``ioreg``."""
+"""Apple: the GPU and the other parts of an Apple chip, from ``apple_gpu_stats``, ``macmon`` or ``ioreg``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from opentelemetry.instrumentation.hardware.model import Scope
 
 
 class Apple(AcceleratorSource):
-    """An Apple chip, by the first tool that works: those with a path in the settings, then the others."""
+    """An Apple chip, read with the first tool that works. Tools with a path in the settings are tried first."""
 
     name = "apple"
     scope = Scope.HOST
@@ -35,7 +35,7 @@ class Apple(AcceleratorSource):
         return bool(self.context.drivers.python_module("platform").call("system") == "Darwin")
 
     def drivers(self) -> Iterator[DriverChoice]:
-        """The tools, those with a path first."""
+        """Yield the tools, those with a path in the settings first."""
         from opentelemetry.instrumentation.hardware.sources.apple.driver import (
             IOREG,
             MACMON,

@@ -20,11 +20,11 @@ class Part(Device):
     """A part of a Mac.
 
     Args:
-        id: Its ``hw.id``.
-        model: The name of the chip; empty if it is unknown.
+        id: The ``hw.id``.
+        model: The name of the chip; "" if unknown.
 
     Attributes:
-        values: What the tool reported and has not been read yet.
+        values: Values that the tool reported after the last reading.
     """
 
     def __init__(self, id: str, model: str) -> None:  # noqa: A002 - as in Device
@@ -37,7 +37,7 @@ class Part(Device):
                 self.facts[c.HW_MODEL] = model
 
     def read(self) -> Iterable[Point]:
-        """The points of what the tool has reported since the last reading."""
+        """Return points for the values that the tool reported since the last reading."""
         values: dict[Field, Number | Rate] = {**self.values}
         if HOST_POWER in self.values:
             values[HOST_ENERGY] = Rate(self.values[HOST_POWER])

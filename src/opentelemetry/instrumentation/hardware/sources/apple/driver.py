@@ -1,4 +1,4 @@
-"""The tools that report an Apple chip: ``apple_gpu_stats``, ``macmon``, and ``ioreg``, which every Mac has.
+"""The tools that read an Apple chip: ``apple_gpu_stats``, ``macmon``, and ``ioreg``, which is part of macOS.
 
 ``apple_gpu_stats`` was part of wandb's wheels until October 2024. https://github.com/vladkens/macmon
 """
@@ -36,14 +36,14 @@ _TIMEOUT = 10.0
 _IOREG_ARGUMENTS = ("-a", "-r", "-d", "1", "-w", "0", "-c", "IOAccelerator")
 
 _MAX_INVALID_LINES = 20
-"""Invalid lines in a row after which macmon is given up."""
+"""Consecutive invalid lines of macmon that are ignored; after more of them, reading fails."""
 
 _SOC_INFO_SINCE = (0, 6, 1)
 """The first version of macmon with ``--soc-info``, which adds the name of the chip."""
 
 
 class AppleDriver(AcceleratorDriver):
-    """A tool. Opening it reads it once.
+    """A tool. Opening it makes the first reading.
 
     Attributes:
         name: Name of the tool.
@@ -61,16 +61,16 @@ class AppleDriver(AcceleratorDriver):
 
     @abstractmethod
     def read(self) -> Output | None:
-        """Return the current output; None if there is nothing new.
+        """Return the current output; None if there is no new one.
 
         Raises:
-            Unavailable: There is no GPU of Apple.
+            Unavailable: There is no Apple GPU.
             OSError: The tool timed out, exited or could not be started.
-            ValueError: Its output is invalid.
+            ValueError: The output of the tool is invalid.
         """
 
     def _update(self, output: Output) -> bool:
-        """Pass an output to the parts; returns whether there are new ones."""
+        """Pass an output to the parts. Returns whether there are new parts."""
         self.output = output
         count = len(self._parts)
         for part, values in output.values.items():
@@ -81,7 +81,7 @@ class AppleDriver(AcceleratorDriver):
         return len(self._parts) > count
 
     def devices(self) -> Sequence[Part]:
-        """The parts that have been reported."""
+        """Return the parts that have been reported."""
         return [*self._parts.values()]
 
     def sample(self) -> bool:
@@ -91,7 +91,7 @@ class AppleDriver(AcceleratorDriver):
         return output is not None and self._update(output)
 
     def unsupported(self) -> Iterator[str]:
-        """What the tool has never reported."""
+        """Yield the metrics that the tool has never reported."""
         missing = [
             f"{field.series.metric.name} of {PARTS[part][0]}"
             for part, field in EXPECTED
@@ -102,7 +102,7 @@ class AppleDriver(AcceleratorDriver):
 
 
 class Stats(AppleDriver):
-    """``apple_gpu_stats``: the first generation needs an argument that the second one refuses."""
+    """``apple_gpu_stats``. The first generation needs an argument that the second one does not accept."""
 
     name = STATS.name
 
@@ -119,7 +119,7 @@ class Stats(AppleDriver):
 
 
 class Ioreg(AppleDriver):
-    """``ioreg``: what the GPU's kernel driver notes in the I/O registry."""
+    """``ioreg``, which prints the statistics that the GPU's kernel driver publishes in the I/O registry."""
 
     name = IOREG.name
 
@@ -133,19 +133,19 @@ class Ioreg(AppleDriver):
 
 
 class Macmon(AppleDriver):
-    """``macmon``, which prints a line every few seconds as long as it runs.
+    """``macmon``, which prints a line every few seconds.
 
     Args:
-        command: Prints the version.
-        stream: Prints the lines.
-        interval: Seconds between two readings; 0 for one before each collection.
+        command: The tool, to print its version.
+        stream: The tool, to print lines.
+        interval: Seconds between two readings; 0 for one reading before each collection.
     """
 
     name = MACMON.name
 
     def __init__(self, command: Command, stream: StreamingCommand, interval: float) -> None:
         self.min_interval = min(max(interval or 10.0, 1.0), 20.0)
-        self._period = self.min_interval / 2  # so that every reading has a line, mostly two
+        self._period = self.min_interval / 2  # so that every reading has at least one line, usually two
         self._stream = stream
         self._invalid = 0
         arguments = ["pipe", "-i", str(round(self._period * 1000))]
@@ -169,7 +169,7 @@ class Macmon(AppleDriver):
                 return output
 
     def read(self) -> Output | None:
-        """The mean of the lines since the previous reading."""
+        """Return the mean of the lines since the previous reading."""
         return self._parse(self._stream.read() or self._stream.read(2.5 * self._period))
 
     def _parse(self, lines: Sequence[bytes]) -> Output | None:

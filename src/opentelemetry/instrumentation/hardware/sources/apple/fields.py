@@ -1,4 +1,4 @@
-"""What the tools report: their keys -> part of the Mac, metric, unit and plausible range.
+"""The keys in the tools' output, with the part of the Mac, metric, unit and plausible range of each.
 
 The tools print 0 for a sensor that the chip does not have, so 0 is plausible only where a part may be idle.
 """
@@ -77,7 +77,7 @@ STATS_2_TEMPERATURES: Final = (
     *(f"m2Gpu{number}" for number in range(1, 3)),
     *(f"m3Gpu{number}" for number in range(1, 9)),
 )
-"""Its temperatures of the GPU: the sensors of every chip, with 0 for those that this chip does not have."""
+"""GPU temperatures of the second generation: the sensors of all chips, 0 for those that this chip does not have."""
 
 IOREG: Final[Mapping[str, tuple[str, Field]]] = {
     "Device Utilization %": (GPU, UTILIZATION),
@@ -118,4 +118,4 @@ EXPECTED: Final = (
     (P_CORES, CPU_SPEED),
     (HOST, HOST_POWER),
 )
-"""What a Mac can report, though not every tool does."""
+"""The values that a Mac has, although no tool reports all of them."""

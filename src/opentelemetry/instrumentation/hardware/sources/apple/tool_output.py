@@ -1,4 +1,4 @@
-"""The output of the tools: ``apple_gpu_stats``, ``macmon`` and ``ioreg``."""
+"""Parse the output of ``apple_gpu_stats``, ``macmon`` and ``ioreg``."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ from opentelemetry.instrumentation.hardware.sources.apple.fields import (
 )
 
 _AGX = "AGXAccelerator"
-"""How the classes of Apple's GPUs begin. Those of Intel and AMD report other values under the same keys."""
+"""Prefix of the class names of Apple GPUs. Intel and AMD GPUs report other values under the same keys."""
 
 _MAX_FANS = 16
 
 
 class Output(NamedTuple):
-    """What a tool reports.
+    """The output of a tool.
 
     Attributes:
-        values: By part of the Mac, the plausible values in the units of the tool.
-        model: The name of the chip; empty if it is unknown.
-        allocated: Bytes that are allocated for the GPU; 0 if unknown.
+        values: The plausible values by part of the Mac, in the units of the tool.
+        model: The name of the chip; "" if unknown.
+        allocated: Bytes allocated for the GPU; 0 if unknown.
     """
 
     values: Mapping[str, Mapping[Field, Number]]
@@ -51,7 +51,7 @@ class Output(NamedTuple):
 
 
 def parse_stats(text: bytes) -> Output:
-    """The output of ``apple_gpu_stats``, of either generation.
+    """Parse the output of ``apple_gpu_stats``, of either generation.
 
     Raises:
         Unavailable: There is no GPU of Apple.
@@ -59,10 +59,10 @@ def parse_stats(text: bytes) -> Output:
     """
     document = _json_object(text)
     if not document:
-        raise Unavailable("apple_gpu_stats finds no GPU")
+        raise Unavailable("apple_gpu_stats reports no GPU")
     vendor = document.get("vendor")
     if isinstance(vendor, str) and vendor and "apple" not in vendor.lower():
-        raise Unavailable(f"apple_gpu_stats finds a GPU of {vendor.strip()[:40]!r}")
+        raise Unavailable(f"apple_gpu_stats reports a GPU of another vendor: {vendor.strip()[:40]!r}")
     is_second = "inUseSystemMemory" in document
     values = _select(document, STATS_2 if is_second else STATS_1)
     gpu = values.setdefault(GPU, {})
@@ -81,7 +81,7 @@ def parse_stats(text: bytes) -> Output:
 
 
 def parse_ioreg(text: bytes) -> Output:
-    """The output of ``ioreg -a``, a property list.
+    """Parse the output of ``ioreg -a``, a property list.
 
     Raises:
         Unavailable: There is no GPU of Apple.
@@ -90,16 +90,16 @@ def parse_ioreg(text: bytes) -> Output:
     import plistlib  # few programs need it
 
     if not text.strip():
-        raise Unavailable("ioreg finds no GPU")
+        raise Unavailable("ioreg reports no GPU")
     try:
         document = plistlib.loads(text, fmt=plistlib.FMT_XML)
-    except Exception as error:  # whatever a broken document makes plistlib raise
+    except Exception as error:  # plistlib raises many kinds of errors for an invalid document
         raise ValueError(f"ioreg printed no property list: {error}") from None
     entries = [entry for entry in (document if isinstance(document, list) else [document]) if isinstance(entry, dict)]
     classes = [str(entry.get("IOObjectClass") or entry.get("IOClass") or "")[:40] for entry in entries]
     gpu = next((entry for entry, name in zip(entries, classes) if name.startswith(_AGX)), None)
     if gpu is None:
-        raise Unavailable(f"ioreg finds no GPU of Apple, but {', '.join(map(repr, classes)) or 'nothing'}")
+        raise Unavailable(f"ioreg reports no Apple GPU, only {', '.join(map(repr, classes)) or 'an empty list'}")
     statistics = gpu.get("PerformanceStatistics")
     if not isinstance(statistics, dict):
         raise ValueError("ioreg reports no PerformanceStatistics of the GPU")
@@ -108,7 +108,7 @@ def parse_ioreg(text: bytes) -> Output:
 
 
 def parse_macmon(line: bytes) -> Output:
-    """A line of ``macmon pipe``, of any version.
+    """Parse a line of ``macmon pipe``, of any version.
 
     Raises:
         ValueError: There is no document, or it has no plausible number.
@@ -137,18 +137,18 @@ def parse_macmon(line: bytes) -> Output:
 
 
 def mean(outputs: Sequence[Output]) -> Output:
-    """Several outputs as one, each with the same weight."""
-    found: dict[str, dict[Field, list[Number]]] = {}
+    """Return the mean of several outputs, with equal weights."""
+    lists: dict[str, dict[Field, list[Number]]] = {}
     for output in outputs:
         for part, values in output.values.items():
             for field, value in values.items():
-                found.setdefault(part, {}).setdefault(field, []).append(value)
-    means = {part: {field: sum(each) / len(each) for field, each in values.items()} for part, values in found.items()}
+                lists.setdefault(part, {}).setdefault(field, []).append(value)
+    means = {part: {field: sum(each) / len(each) for field, each in values.items()} for part, values in lists.items()}
     return outputs[-1]._replace(values=means) if len(outputs) > 1 else outputs[0]
 
 
 def _output(values: Mapping[str, Mapping[Field, Number]], model: object, allocated: Number = 0) -> Output:
-    known = {part: found for part, found in values.items() if found}
+    known = {part: of_part for part, of_part in values.items() if of_part}
     if not known:
         raise ValueError("the tool reports no plausible number")
     name = model.strip()[:100] if isinstance(model, str) and model.isprintable() else ""
@@ -166,7 +166,7 @@ def _select(document: Mapping[str, Any], table: Mapping[str, tuple[str, Field]])
 
 
 def _plausible(field: Field, value: object) -> Number | None:
-    """A value if it is a plausible number, and whole if it is a number of bytes."""
+    """Return the value if it is a plausible number, and an integer if its unit is bytes; else None."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     if field.series.metric.unit == "By" and not isinstance(value, int):
@@ -183,10 +183,10 @@ def _table(value: object) -> Mapping[str, Any]:
 
 
 def _json_object(text: bytes) -> Mapping[str, Any]:
-    """The first JSON object of a text, whatever is printed around it.
+    """Return the first JSON object in a text, which may be surrounded by other output.
 
     Raises:
-        ValueError: There is none.
+        ValueError: The text contains no valid JSON object.
     """
     printed = text.decode(errors="replace")
     begin = printed.find("{")

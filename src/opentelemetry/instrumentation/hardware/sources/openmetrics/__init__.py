@@ -28,20 +28,20 @@ class Openmetrics(Source):
 
     @classmethod
     def instances(cls, config: Config) -> Sequence[str]:
-        """The names of the endpoints."""
+        """Return the names of the endpoints."""
         if not config.openmetrics:
             return super().instances(config)
         return [endpoint.name for endpoint in config.openmetrics.each]
 
     @classmethod
     def interval(cls, config: Config) -> float:
-        """0: a page is scraped when a collection is due."""
+        """Return 0: a page is scraped only when a collection is due."""
         del config
         return 0.0
 
     @classmethod
     def prepare(cls, config: Config) -> bool:
-        """Import what scraping needs, if there is an endpoint."""
+        """Import the modules for scraping if an endpoint is configured."""
         if config.openmetrics:
             import encodings.idna  # noqa: F401 - for host names
 
@@ -52,10 +52,10 @@ class Openmetrics(Source):
         return bool(config.openmetrics)
 
     def open(self) -> None:
-        """Prepare scraping. The endpoint is not contacted yet.
+        """Prepare to scrape the endpoint. It is not contacted yet.
 
         Raises:
-            Unavailable: There is no endpoint, or the parser is not installed.
+            Unavailable: No endpoint is configured, or the parser is not installed.
         """
         config = self.context.config
         endpoints = {endpoint.name: endpoint for endpoint in config.openmetrics.each} if config.openmetrics else {}
@@ -107,7 +107,7 @@ class Openmetrics(Source):
                 if series is None:
                     over_limit += 1
                 else:
-                    values.setdefault(series, sample.value)  # of a duplicate series the first value
+                    values.setdefault(series, sample.value)  # a duplicate series: keep the first value
         yield self._up(1)
         yield self._duration(seconds)
         yield self._dropped(over_limit + page.beyond + page.stale)
@@ -116,7 +116,7 @@ class Openmetrics(Source):
         self.unsupported = [*self._dropped_sentences(page, over_limit)]
 
     def scrape(self) -> tuple[float, Page]:
-        """The page, and the duration of the request in seconds.
+        """Return the duration of the request in seconds, and the page.
 
         Raises:
             DriverError: The page cannot be fetched or parsed; the text has the reason.
@@ -128,7 +128,7 @@ class Openmetrics(Source):
             raise DriverError(0, f"{self._endpoint.shown}: {self._reason(error)}") from None
 
     def _series_of(self, sample: Sample, kind: Kind) -> Series | None:
-        """The series of a sample; None for a new one over the limit."""
+        """Return the series of a sample; None for a new series above ``max_series``."""
         key = sample.name, sample.type, frozenset(sample.labels.items())
         series = self._series.get(key)
         if series is None and len(self._series) < self._endpoint.max_series:
@@ -152,7 +152,7 @@ class Openmetrics(Source):
         return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
     def _dropped_sentences(self, page: Page, over_limit: int) -> Iterator[str]:
-        """What of the page is not reported, and why."""
+        """Yield the parts of the page that are not reported, with the reasons."""
         name = f"openmetrics {self._endpoint.name}"
         if over_limit:
             yield (

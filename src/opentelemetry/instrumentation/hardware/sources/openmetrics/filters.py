@@ -18,15 +18,15 @@ Label: TypeAlias = "tuple[str, re.Pattern[str], re.Pattern[str]]"
 """A label, the expression for its value, and an expression that finds the value in a line of a page."""
 
 _MAX_CACHED: Final = 20_000
-"""Names with a cached result."""
+"""Maximum number of names with a cached result."""
 
 
 class Filters:
     """The filters of an endpoint.
 
     Args:
-        endpoint: Its name.
-        words: The filters; None for none.
+        endpoint: The name of the endpoint.
+        words: The filters; None to match everything.
     """
 
     def __init__(self, endpoint: str, words: Words | None) -> None:
@@ -39,7 +39,7 @@ class Filters:
         self._cache: dict[str, tuple[tuple[Label, ...], ...]] = {}
 
     def matching(self, name: str) -> tuple[tuple[Label, ...], ...]:
-        """The label conditions of each filter that matches a name; empty if none matches."""
+        """Return the label conditions of each filter that matches a name; empty if no filter does."""
         conditions = self._cache.get(name)
         if conditions is None:
             if len(self._cache) >= _MAX_CACHED:
@@ -50,7 +50,7 @@ class Filters:
         return conditions
 
     def may_match(self, name: str, line: str) -> bool:
-        """Whether the series of a line may match. Cheaper than parsing the line."""
+        """Whether the series of a line may match. This is cheaper than parsing the line."""
         return any(all(_occurs(label, line) for label in labels) for labels in self.matching(name))
 
     def matches(self, name: str, labels: Mapping[str, str]) -> bool:

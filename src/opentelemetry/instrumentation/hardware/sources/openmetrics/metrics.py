@@ -49,14 +49,14 @@ _PARTS: Final = {
     "summary": {"_count": Kind.COUNTER, "_sum": Kind.COUNTER},
     "gaugehistogram": {"_gcount": Kind.GAUGE, "_gsum": Kind.GAUGE},
 }
-"""Reported samples of a type, by the rest of the name."""
+"""The samples of a type that are reported, by the suffix of the name."""
 
 _MAX_HELP: Final = 1000
-"""Characters of a description."""
+"""Maximum characters of a description."""
 
 
 def instrument_kind(sample: Sample) -> Kind | None:
-    """The kind of instrument; None for buckets, quantiles and creation times, which are not reported."""
+    """Return the kind of instrument; None for buckets, quantiles and creation times, which are not reported."""
     parts = _PARTS.get(sample.type)
     if parts is not None:
         return parts.get(sample.name.removeprefix(sample.family))
@@ -67,7 +67,7 @@ def instrument_kind(sample: Sample) -> Kind | None:
 
 
 def scraped_metric(endpoint: str, sample: Sample, kind: Kind) -> Metric:
-    """The metric of a sample, under the name that it has on the page."""
+    """Return the metric of a sample, with its name on the page."""
     unit = UNITS.get(sample.unit, sample.unit)
     if sample.type in _PARTS and sample.name.endswith("count"):
         unit = "1"

@@ -1,6 +1,6 @@
 """Parse a scraped page with ``prometheus_client``.
 
-Lines that no filter matches are dropped before parsing. An invalid line costs its metric family only.
+Lines that no filter matches are dropped before parsing. For an invalid line, only its metric family is dropped.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _META = re.compile(r'#[ \t]+(HELP|TYPE|UNIT)[ \t]+("(?:[^"\\]|\\.)*"|\S+)[ \t]*(
 _NAME = re.compile(r'\s*(?:([a-zA-Z_:][a-zA-Z0-9_:]*)|\{\s*"((?:[^"\\]|\\.)*)")')
 
 _MAX_LINES: Final = 10_000
-"""Lines of a page that are parsed."""
+"""Maximum number of lines of a page that are parsed."""
 
 _MAX_LENGTH: Final = 1 << 14
-"""Characters of a line."""
+"""Maximum characters of a line."""
 
 _MAX_AGE: Final = 300.0
 """Seconds after which a sample with a timestamp of its own is stale, as in Prometheus."""
 
 _WHOLE_FAMILY: Final = ("histogram", "gaugehistogram")
-"""Types of which the OpenMetrics parser needs all lines."""
+"""Types for which the OpenMetrics parser needs all lines of the family."""
 
 _INVALID: Final = (ValueError, TypeError, IndexError, KeyError, AttributeError)
 """Errors that the parsers raise for invalid lines."""
@@ -41,11 +41,11 @@ class Sample(NamedTuple):
     """One value of a page.
 
     Attributes:
-        name: As on the page.
+        name: The name on the page.
         family: The name that TYPE, HELP and UNIT refer to.
-        type: counter, gauge, histogram, summary, info, stateset, gaugehistogram, unknown or untyped.
-        help: The description.
-        unit: In Prometheus's terms, such as seconds or bytes.
+        type: Counter, gauge, histogram, summary, info, stateset, gaugehistogram, unknown or untyped.
+        help: The description of the family.
+        unit: The unit as Prometheus names it, such as seconds or bytes.
         labels: Labels with a value.
         value: A finite number.
     """
@@ -64,10 +64,10 @@ class Page:
     """The samples of a page, and what was dropped.
 
     Attributes:
-        samples: Those that match the filters.
-        invalid: What is wrong with each metric family that is not in the format.
-        beyond: Lines beyond the limits of number and length.
-        stale: Samples with an old timestamp.
+        samples: Samples that match the filters.
+        invalid: The error of each invalid metric family.
+        beyond: Number of lines beyond the limits of number and length.
+        stale: Number of samples with an old timestamp.
     """
 
     samples: list[Sample] = field(default_factory=list)
@@ -108,12 +108,12 @@ class Parser:
         """Parse a page.
 
         Args:
-            kind: The Content-Type.
-            body: The bytes.
+            kind: The Content-Type of the page.
+            body: The page.
             now: Unix seconds, to recognize stale samples.
 
         Raises:
-            ValueError: It is not a page of metrics, or it is truncated.
+            ValueError: The body is not a page of metrics, or is truncated.
         """
         strict = kind.partition(";")[0].strip().lower() == "application/openmetrics-text"
         if kind.lower().startswith(("text/html", "application/json", "application/vnd.google.protobuf")):
@@ -129,7 +129,7 @@ class Parser:
         return page
 
     def _blocks(self, text: str, strict: bool, page: Page) -> Iterator[_Block]:
-        """The metric families, without the lines that cannot match a filter."""
+        """Yield the metric families, without the lines that cannot match a filter."""
         matching, may_match = self._filters.matching, self._filters.may_match
         block, left = _Block(), _MAX_LINES
         for line in text.split("\n"):
@@ -151,10 +151,10 @@ class Parser:
                 continue
             name = match[1] or _unescaped(match[2])
             conditions = matching(name)
-            whole = block.type in _WHOLE_FAMILY and name.startswith(block.name)
-            if not conditions and not (strict and whole):
+            in_whole_family = block.type in _WHOLE_FAMILY and name.startswith(block.name)
+            if not conditions and not (strict and in_whole_family):
                 continue
-            if whole and not strict and name.endswith("_bucket"):
+            if in_whole_family and not strict and name.endswith("_bucket"):
                 continue
             if left <= 0 or len(line) > _MAX_LENGTH:
                 page.beyond += 1
@@ -163,7 +163,7 @@ class Parser:
                 yield block
                 block = _Block()
             wanted = bool(conditions) and (conditions == ((),) or may_match(name, line))
-            if wanted or (strict and whole):
+            if wanted or (strict and in_whole_family):
                 left -= 1
                 block.lines.append(line)
                 block.wanted = block.wanted or wanted

@@ -1,4 +1,4 @@
-"""Google TPU, by the metric services of the programs that use it, the profiler of a TPU node, and libtpu's SDK."""
+"""Google TPU, from the metric services of the programs that use it, the profiler of a TPU node, and libtpu's SDK."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _ABSENT = "there is no TPU on the PCI bus, and neither TPU_NAME nor TPU_RUNTIME_
 _MAX_QUEUE = 1 << 31
 _BUFFER_SIZE = r"[0-9a-z.]{1,12}\+?"
 _MAX_BUFFER_SIZES = 64
-"""Buffer sizes with a series of their own, such as ``8mb+``."""
+"""Maximum number of buffer sizes, such as ``8mb+``, that are reported separately."""
 
 
 class Tpu(Source):
     """The TPUs of this host, or of a node that the environment names.
 
-    It is not an AcceleratorSource: its devices are not found by a driver, but numbered by the programs that use them,
-    and three services are read together.
+    It is not an AcceleratorSource: the devices are numbered by the programs that use them, not listed by a driver, and
+    three services are read together.
     """
 
     name = "tpu"
@@ -42,7 +42,7 @@ class Tpu(Source):
 
     @classmethod
     def prepare(cls, config: Config) -> bool:
-        """Import what calls the services, where there may be some."""
+        """Import the clients of the services if this host may have a TPU."""
         files: Files | None = None
         with suppress(Unavailable):
             files = LocalFiles()
@@ -56,8 +56,8 @@ class Tpu(Source):
         """Find the services.
 
         Raises:
-            Unavailable: there is no TPU, or a package is not installed.
-            OSError: the address of a TPU node cannot be looked up now.
+            Unavailable: There is no TPU, or a package is not installed.
+            OSError: The address of a TPU node cannot be looked up now.
         """
         config, environ, drivers = self.context.config, self.context.environ, self.context.drivers
         presence = Presence(config, environ, _files(drivers))
@@ -80,7 +80,7 @@ class Tpu(Source):
         self._unnumbered: dict[str, int] = {}
 
     def read(self) -> Iterator[Point]:
-        """Five calls of each program, and one of the profiler."""
+        """Read the sampled metrics: five calls to each program, and one to the profiler."""
         samples = merged(self._answers(fields.SAMPLED))
         duty, used, total = (
             {sample.device for sample in samples.get(name, ()) if sample.device is not None}
@@ -97,7 +97,7 @@ class Tpu(Source):
         self._report()
 
     def read_slow(self) -> Iterator[Point]:
-        """What the devices are, and eight more calls of each program."""
+        """Read the identity of the devices, and eight more metrics of each program."""
         answers = self._answers(fields.SLOW)
         for device in self.devices.listed():
             yield from device.identity_points()
@@ -120,7 +120,7 @@ class Tpu(Source):
     def _gauges(
         self, table: Mapping[str, Field], samples: Mapping[str, Sequence[Sample]]
     ) -> dict[Device, dict[Field, object]]:
-        """The values of each device. The duty cycle is a chip's, the others a core's."""
+        """Return the values of each device. The duty cycle belongs to a chip, the other values belong to a core."""
         for device in self.devices.numbered():
             for field in table.values():
                 device.unsupported.pop(field.series, None)
@@ -149,7 +149,7 @@ class Tpu(Source):
         yield from sums.items()
 
     def _buffer_size(self, sample: Sample) -> str:
-        """The buffer size of a transfer; "" if it is not known, and for sizes beyond the limit."""
+        """Return the buffer size of a transfer; "" if it is unknown or beyond the maximum number of sizes."""
         size = sample.label("buffer-size", _BUFFER_SIZE)
         if len(self._buffer_sizes) < _MAX_BUFFER_SIZES:
             self._buffer_sizes.add(size)
@@ -164,7 +164,7 @@ class Tpu(Source):
         except DriverError as error:
             if error.code != UNAVAILABLE:
                 raise
-            self._missing["profiler"] = f"hw.npu.*: no profiler answers at {self._profiler} ({error.text})"
+            self._missing["profiler"] = f"hw.npu.*: no profiler responds at {self._profiler} ({error.text})"
             return
         device = self.devices.whole(page.model)
         if page.matrix is not None:
@@ -208,7 +208,7 @@ class Tpu(Source):
 
 
 def _files(drivers: Drivers) -> Files | None:
-    """The kernel's files; None if the system is not Linux, where an address may be configured all the same."""
+    """Return the kernel's files; None if the system is not Linux, where an address may still be configured."""
     with suppress(Unavailable):
         return drivers.files()
     return None

@@ -16,7 +16,7 @@ _RUNTIME_PORT: Final = "8431"
 
 _NODE_PORT: Final = 8470
 _PROFILER_PORT: Final = 8466
-"""Ports of a TPU node. TPU_NAME has the first one."""
+"""Ports of a TPU node. The address in TPU_NAME has the first one."""
 
 _RESOLVE: Final = """\
 import json, sys
@@ -36,7 +36,7 @@ def has_runtime(environ: Mapping[str, str]) -> bool:
 
 
 def runtime(setting: Sequence[str] | None, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The addresses of metric services, without duplicates; empty if the setting is off."""
+    """Return the addresses of metric services, without duplicates; empty if the setting is "off"."""
     addresses = [word for word in setting or () if word != "auto"]
     if "off" in addresses:
         return ()
@@ -56,7 +56,7 @@ def _ports(environ: Mapping[str, str]) -> list[str]:
 
 
 def profiler(setting: str | None, environ: Mapping[str, str]) -> str:
-    """The address of the profiler of a TPU node, or the name of the node; "" for none."""
+    """Return the address of the profiler of a TPU node, or the name of the node; "" if neither is configured."""
     if setting not in (None, "auto"):
         return "" if setting == "off" else str(setting)
     node = environ.get("KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS", "").strip() or environ.get("TPU_NAME", "").strip()
@@ -65,7 +65,7 @@ def profiler(setting: str | None, environ: Mapping[str, str]) -> str:
 
 
 def _with_profiler_port(node: str) -> str:
-    """The address of a node with the port of its profiler; a name is returned as it is."""
+    """Return the address of a node with the port of its profiler. A name is returned unchanged."""
     port = _port(node)
     if port is not None:
         return f"{node.rpartition(':')[0]}:{_PROFILER_PORT if port == _NODE_PORT else port}"
@@ -77,7 +77,7 @@ def _with_profiler_port(node: str) -> str:
 
 
 def _port(address: str) -> int | None:
-    """The port of an address, if it has one."""
+    """Return the port of an address; None if it has no port."""
     host, _, port = address.rpartition(":")
     if not host or (":" in host and not host.endswith("]")) or not (port.isascii() and port.isdigit()):
         return None
@@ -89,11 +89,11 @@ def _bracketed(host: str) -> str:
 
 
 def resolved(drivers: Drivers, node: str, environ: Mapping[str, str]) -> str:
-    """The address of a profiler. The name of a node is looked up by Google's client, in a child process.
+    """Return the address of a profiler. Google's client looks up the name of a node, in a child process.
 
     Raises:
-        Unavailable: the client is not installed.
-        OSError: the lookup failed; it may succeed later.
+        Unavailable: The client is not installed.
+        OSError: The lookup failed. It may succeed later.
     """
     if not node or _port(node) is not None or node.startswith("unix:"):
         return node

@@ -1,4 +1,4 @@
-"""The devices of a host, as the runtime numbers them, and counters that several programs feed."""
+"""The devices of a host, as numbered by the runtime, and counters that are summed over several programs."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Key = TypeVar("Key")
 
 
 class Devices:
-    """The devices: chips, or on v2 and v3 the cores of chips.
+    """The devices of a host: chips, or on v2 and v3 the cores of chips.
 
-    On v2 and v3 two cores have one duty cycle, which is reported for the chip. The runtime does not report which cores
-    belong to a chip; both are listed in the same order.
+    On v2 and v3, two cores share a duty cycle, which is reported for the chip. The runtime does not report which cores
+    belong to a chip; it lists both in the same order.
 
     Args:
-        chips: the chips on the PCI bus.
+        chips: The chips on the PCI bus.
     """
 
     def __init__(self, chips: Sequence[PciChip]) -> None:
@@ -40,7 +40,7 @@ class Devices:
         ]
 
     def update(self, duty: Iterable[int], memory: Iterable[int]) -> None:
-        """Learn the devices from the numbers of those with a duty cycle, and of those with memory."""
+        """Update the devices from the numbers that report a duty cycle, and those that report memory."""
         chips, cores = sorted(duty), sorted(memory)
         self._had_own_duty = self._had_own_duty or 0 < len(chips) == len(cores)
         if self._pci:
@@ -70,20 +70,20 @@ class Devices:
         return self._device(f"tpu{number}", f"TPU {number}")
 
     def chip(self, number: int) -> Device:
-        """The device that has the duty cycle of this number."""
+        """Return the device that the duty cycle with this number belongs to."""
         return self._chips.get(number) or self.core(number)
 
     def core(self, number: int) -> Device:
-        """The device that has the memory of this number."""
+        """Return the device that the memory with this number belongs to."""
         return self._cores.get(number) or self._chip(number)
 
     def local(self, index: int, count: int) -> Device:
-        """The device with an index among so many of this host. The driver counts them from 0, the runtime may not."""
+        """Return the device at an index among ``count`` devices of this host. The runtime may not count from 0."""
         cores = [*self._cores.values()]
         return cores[index] if index < count == len(cores) else self.core(index)
 
     def whole(self, model: str | None) -> Device:
-        """All devices of a TPU node together."""
+        """Return the device that stands for all devices of a TPU node."""
         device = self._device("tpu", "TPU")
         if model:
             device.facts[c.HW_MODEL] = model
@@ -91,12 +91,12 @@ class Devices:
         return device
 
     def listed(self) -> list[Device]:
-        """The devices that are known; those on the PCI bus until the runtime has numbered them."""
+        """Return the known devices: those on the PCI bus until the runtime has numbered them."""
         numbered = dict.fromkeys((*self._chips.values(), *self._cores.values()))
         return [*(numbered or self._unnumbered), *filter(None, [self._whole])]
 
     def numbered(self) -> list[Device]:
-        """Every device that had values."""
+        """Return every device that has had values."""
         return [*self._known.values()]
 
 
@@ -108,14 +108,14 @@ def _device(id: str, name: str, parent: str = "", model: str = "", bdf: str = ""
 
 
 class Total(NamedTuple):
-    """What a distribution has accumulated."""
+    """The accumulated count and sum of a distribution."""
 
     events: int = 0
     seconds: float = 0.0
 
 
 def total(samples: Iterable[Sample]) -> Total | None:
-    """The accumulated total of distributions of microseconds; None if none is valid."""
+    """Return the accumulated total of distributions of microseconds; None if there is no valid one."""
     events, microseconds, is_valid = 0, 0, False
     for sample in samples:
         count: Number = (sample.distribution or {}).get("count", -1)
@@ -126,19 +126,19 @@ def total(samples: Iterable[Sample]) -> Total | None:
 
 
 class Accumulator:
-    """Totals that never fall, of programs that each count from 0."""
+    """Monotonic totals over programs that each count from 0."""
 
     def __init__(self) -> None:
         self._last: dict[tuple[object, str], Total] = {}
         self._sums: dict[object, Total] = {}
 
     def sums(self, name: str, answers: Mapping[str, Samples], key: Callable[[Sample], Key | None]) -> dict[Key, Total]:
-        """The totals of a distribution over all programs, by a key of its samples.
+        """Return the totals of a distribution over all programs, grouped by a key of its samples.
 
         Args:
-            name: the distribution.
-            answers: the samples of each program.
-            key: returns the key of a sample; None to leave it out.
+            name: The name of the distribution.
+            answers: The samples of each program.
+            key: Returns the key of a sample; None to leave the sample out.
         """
         sums: dict[Key, Total] = {}
         for program, samples in answers.items():
@@ -154,7 +154,7 @@ class Accumulator:
         return sums
 
     def _add(self, key: object, program: str, now: Total) -> Total:
-        """Add what a program counted since its last answer."""
+        """Add the increase of a program's total since its last answer."""
         last = self._last.get((key, program), Total())
         if now.events < last.events:  # another program
             last = Total()

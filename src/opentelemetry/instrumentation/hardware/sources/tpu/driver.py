@@ -25,15 +25,15 @@ _METRIC: Final = "/tpu.monitoring.runtime.RuntimeMetricService/GetRuntimeMetric"
 _MONITOR: Final = "/tensorflow.ProfilerService/Monitor"
 
 _MONITOR_GRACE: Final = 2.0
-"""Seconds that a profiler may take beyond the time that it profiles."""
+"""Seconds that a profiler may take in addition to the time that it profiles."""
 
 
 class Sample(NamedTuple):
     """One value or distribution of a runtime metric.
 
     Attributes:
-        labels: the attributes of the runtime, such as ``device-id``.
-        value: the value of a gauge; None for a distribution, and for a gauge without a finite number.
+        labels: The attributes of the runtime, such as ``device-id``.
+        value: The value of a gauge; None for a distribution, and for a gauge without a finite number.
         distribution: ``count``, ``mean``, ``buckets`` and ``bounds`` (their upper ends, one fewer), where valid.
     """
 
@@ -43,7 +43,7 @@ class Sample(NamedTuple):
 
     @property
     def device(self) -> int | None:
-        """The number of the device. Numbers run over all hosts of a slice; None if there is no plausible one."""
+        """The number of the device, unique over all hosts of a slice; None if there is no plausible number."""
         labels = self.labels
         number = labels.get("device-id", labels.get("device_ordinal"))
         if number is None:
@@ -64,10 +64,10 @@ class Sample(NamedTuple):
 
 
 class Services:
-    """The services, by address.
+    """A client of the services at any address.
 
     Raises:
-        Unavailable: h2 or protobuf is not installed.
+        Unavailable: The package h2 or protobuf is not installed.
     """
 
     def __init__(self) -> None:
@@ -83,15 +83,15 @@ class Services:
         self._channels = Channels()
 
     def metric(self, address: str, name: str, skip_node_aggregation: bool) -> list[dict[str, Any]]:
-        """The current samples of a runtime metric, as dicts of :class:`Sample`.
+        """Return the current samples of a runtime metric, as dicts with the fields of :class:`Sample`.
 
         Args:
             address: ``host:port``, or ``unix:`` and a path.
-            name: the name that the runtime has for the metric.
-            skip_node_aggregation: leave out what other processes of the host measure.
+            name: The runtime's name of the metric.
+            skip_node_aggregation: Leave out the samples of other processes of the host.
 
         Raises:
-            DriverError: the call failed or the answer is invalid; the code is a status of gRPC.
+            DriverError: The call failed or the answer is invalid. The code is a gRPC status.
         """
         request = self._messages.metric_request(name, skip_node_aggregation)
         answer = self._channels.call(address, _METRIC, request, TIMEOUT)
@@ -101,10 +101,10 @@ class Services:
             raise DriverError(INTERNAL, f"invalid answer: {error}") from None
 
     def monitor(self, address: str, milliseconds: int, level: int) -> str:
-        """The page that a profiler makes after profiling for some milliseconds.
+        """Return the page that a profiler makes after profiling for some milliseconds.
 
         Raises:
-            DriverError: as :meth:`metric` does.
+            DriverError: The call failed or the answer is invalid. The code is a gRPC status.
         """
         request = self._messages.monitor_request(milliseconds, level)
         answer = self._channels.call(address, _MONITOR, request, milliseconds / 1000 + _MONITOR_GRACE)

@@ -1,4 +1,4 @@
-"""What is read of a TPU: the metrics of the runtime, the values of the SDK and of the profiler, and the kinds of chips.
+"""The metrics of the TPU runtime, the values of the SDK and of the profiler, and the kinds of chips.
 
 https://github.com/AI-Hypercomputer/cloud-accelerator-diagnostics/blob/main/tpu_info/tpu_info/metrics.py
 """
@@ -37,7 +37,7 @@ GAUGES: Final[Mapping[str, Field]] = {
     MEMORY_TOTAL: Field(c.HW_NPU_MEMORY_LIMIT),
     MEMORY_BANDWIDTH: npu_utilization("hbm"),
 }
-"""Gauges that every device has once, sampled."""
+"""Gauges with one value per device, read with every sample."""
 
 SLOW_GAUGES: Final[Mapping[str, Field]] = {IDLE_DURATION: Field(c.GOOGLE_TPU_IDLE_DURATION)}
 
@@ -54,7 +54,7 @@ METRICS: Final[Mapping[str, str]] = {
     EXECUTION: "google.tpu.hlo.execution.*",
     **{name: f"google.tpu.transfer.* ({kind})" for kind, name in TRANSFERS.items()},
 }
-"""The metrics that are missing where the runtime does not have one of its own."""
+"""The metrics that are missing if the runtime does not support one of its own, for messages."""
 
 TENSORCORE: Final = npu_utilization("tensorcore")
 
@@ -67,8 +67,8 @@ class Chip(NamedTuple):
     """A kind of chip.
 
     Attributes:
-        model: its name.
-        shares_duty_cycle: whether its two cores are devices of their own, with one duty cycle for both.
+        model: The name of the chip.
+        shares_duty_cycle: Whether its two cores are separate devices that share a duty cycle.
     """
 
     model: str
@@ -84,4 +84,4 @@ CHIPS: Final[Mapping[str, Chip]] = {
     "006f": Chip("TPU v6e"),
     "0076": Chip("TPU7x"),
 }
-"""By PCI device; with the subsystem where one device has two kinds."""
+"""The kinds of chips by PCI device id, with the subsystem id where two kinds have the same device id."""

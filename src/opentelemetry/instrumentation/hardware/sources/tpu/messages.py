@@ -1,6 +1,6 @@
 """The protobuf messages of a TPU's services, as plain data.
 
-They are described here and kept in a descriptor pool of our own, so that they never clash with the ones that libtpu or
+They are described here and kept in a separate descriptor pool, so that they never conflict with those that libtpu or
 tpu-info register.
 https://github.com/AI-Hypercomputer/cloud-accelerator-diagnostics/blob/main/tpu_info/proto/tpu_metric_service.proto
 """
@@ -18,7 +18,7 @@ from opentelemetry.instrumentation.hardware.model import Number
 from opentelemetry.instrumentation.hardware.sources.tpu.driver import Sample
 
 MAX_SAMPLES: Final = 1024
-"""The most samples in an answer: several for each device and link of a host."""
+"""Maximum samples in an answer: several for each device and link of a host."""
 
 _MESSAGES: Final[Mapping[str, tuple[tuple[int, str, str], ...]]] = {
     "MetricRequest": ((1, "metric_name", "string"), (2, "skip_node_aggregation", "bool")),
@@ -40,7 +40,7 @@ _MESSAGES: Final[Mapping[str, tuple[tuple[int, str, str], ...]]] = {
     "MonitorRequest": ((1, "duration_ms", "uint64"), (2, "monitoring_level", "int32"), (3, "timestamp", "bool")),
     "MonitorResponse": ((1, "data", "string"),),
 }
-"""Number, name and type of the fields that are used. The last two messages are the profiler's, from TensorFlow's
+"""Number, name and type of the fields in use. The last two messages are the profiler's, from TensorFlow's
 tensorflow/core/profiler/profiler_service.proto."""
 
 
@@ -68,31 +68,31 @@ _CLASSES: Final = _classes()
 
 
 def metric_request(name: str, skip_node_aggregation: bool) -> bytes:
-    """An encoded ``MetricRequest``."""
+    """Encode a ``MetricRequest``."""
     request = _CLASSES["MetricRequest"](metric_name=name, skip_node_aggregation=skip_node_aggregation)
     return bytes(request.SerializeToString())
 
 
 def monitor_request(milliseconds: int, level: int) -> bytes:
-    """An encoded ``MonitorRequest``, with the time of day in the answer."""
+    """Encode a ``MonitorRequest`` for an answer with the time of day."""
     request = _CLASSES["MonitorRequest"](duration_ms=milliseconds, monitoring_level=level, timestamp=True)
     return bytes(request.SerializeToString())
 
 
 def page(data: bytes) -> str:
-    """The text of an encoded ``MonitorResponse``.
+    """Decode the text of a ``MonitorResponse``.
 
     Raises:
-        ValueError: it is none.
+        ValueError: The data is not a ``MonitorResponse``.
     """
     return str(_parsed("MonitorResponse", data).data)
 
 
 def samples(data: bytes) -> list[Sample]:
-    """The samples of an encoded ``MetricResponse``.
+    """Decode the samples of a ``MetricResponse``.
 
     Raises:
-        ValueError: it is none, or has too many samples.
+        ValueError: The data is not a ``MetricResponse``, or has too many samples.
     """
     metrics = _parsed("MetricResponse", data).metric.metrics
     if len(metrics) > MAX_SAMPLES:
@@ -108,7 +108,7 @@ def samples(data: bytes) -> list[Sample]:
 
 
 def _labels(attribute: Any) -> Iterator[tuple[str, str | int]]:
-    """The labels of an attribute: one, or a list of attributes."""
+    """Yield the labels of an attribute, which has one value or a list of attributes."""
     value = attribute.value
     for nested in value.kvlist_attr.attributes:
         yield from _labels(nested)
@@ -118,7 +118,7 @@ def _labels(attribute: Any) -> Iterator[tuple[str, str | int]]:
 
 
 def _value(gauge: Any) -> Number | None:
-    """The finite number of a gauge, also one that is spelled as text."""
+    """Return the finite number of a gauge, which may be formatted as text; else None."""
     for field in ("as_double", "as_int", "as_string"):
         if gauge.HasField(field):
             try:
@@ -142,7 +142,7 @@ def _distribution(message: Any) -> dict[str, Any]:
 
 
 def _bounds(options: Any, buckets: int) -> list[float]:
-    """The upper ends of all buckets but the last, which has none; empty if they are invalid."""
+    """Return the upper bounds of all buckets but the last, which has none; empty if they are invalid."""
     growth, scale = options.growth_factor, options.scale
     if buckets > MAX_SAMPLES or not (1 < growth < math.inf and 0 < scale < 1e100):
         return []

@@ -1,4 +1,4 @@
-"""Whether there is a TPU: the chips on the PCI bus, and the services that settings and environment name."""
+"""Detect a TPU: the chips on the PCI bus, and the services in settings and environment variables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opentelemetry.instrumentation.hardware.system.files import Files
 _GOOGLE: Final = "1ae0"
 _DEVICES: Final = "/sys/bus/pci/devices"
 _LIST: Final = "/proc/bus/pci/devices"
-"""All devices in one file, so that other machines read no more than that; absent in some containers."""
+"""All devices in one file, the only one that is read on a host without a TPU. It is missing in some containers."""
 
 
 class PciChip(NamedTuple):
@@ -27,9 +27,9 @@ class Presence:
     """The chips of this host, and the addresses of services.
 
     Attributes:
-        chips: the chips on the PCI bus.
-        runtime: the addresses of metric services.
-        profiler: the address of a profiler, or the name of a TPU node; "" for none.
+        chips: The chips on the PCI bus.
+        runtime: The addresses of metric services.
+        profiler: The address of a profiler, or the name of a TPU node; "" for none.
     """
 
     def __init__(self, config: Config, environ: Mapping[str, str], files: Files | None) -> None:
@@ -45,7 +45,7 @@ class Presence:
 
 
 def pci_chips(files: Files) -> list[PciChip]:
-    """The chips in the order of the bus. The functions of a chip count once."""
+    """Return the chips in the order of the bus. A chip with several PCI functions is listed once."""
     try:
         lines = files.read(_LIST).decode("ascii", "replace").splitlines()
     except OSError:
@@ -73,7 +73,7 @@ def _functions(files: Files) -> Iterator[tuple[str, Chip]]:
 
 
 def _id(files: Files, bdf: str, name: str) -> str:
-    """A hexadecimal number of a device; "" if it cannot be read."""
+    """Return an id of a PCI device in hexadecimal; "" if it cannot be read."""
     try:
         return files.read(f"{_DEVICES}/{bdf}/{name}").decode("ascii", "replace").strip().removeprefix("0x")
     except OSError:

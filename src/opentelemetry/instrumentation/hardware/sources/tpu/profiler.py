@@ -1,4 +1,4 @@
-"""The page of a TPU node's profiler.
+"""Parse the page of a TPU node's profiler.
 
 https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/profiler/profiler_service.proto
 """
@@ -9,7 +9,7 @@ import re
 from typing import Final, NamedTuple
 
 MIN_INTERVAL: Final = 10.0
-"""Seconds between two calls, at least: each makes the host of the TPU profile its cores."""
+"""Minimum seconds between two calls. For each call, the host of the TPU profiles its cores."""
 
 DURATION: Final = 100
 """Milliseconds to profile, as W&B does."""
@@ -24,9 +24,9 @@ class Page(NamedTuple):
     """The values of a page; None for a value that is missing.
 
     Attributes:
-        model: of the TPU.
-        idle: percent of the time in which it was idle.
-        matrix: percent of the peak rate of its matrix units.
+        model: The model of the TPU.
+        idle: Percent of the time that the TPU was idle.
+        matrix: Utilization of the matrix units in percent of their peak rate.
     """
 
     model: str | None = None
@@ -45,6 +45,6 @@ def parse(text: str) -> Page:
 
 
 def _percent(text: str, subject: str) -> float | None:
-    found = re.search(rf"^\s*{subject}{_PERCENT}", text, re.MULTILINE)
-    percent = float(found[1]) if found else None
+    match = re.search(rf"^\s*{subject}{_PERCENT}", text, re.MULTILINE)
+    percent = float(match[1]) if match else None
     return percent if percent is not None and percent <= 100 else None

@@ -1,4 +1,4 @@
-"""Unary gRPC calls through h2: one socket for each address, and no thread or lock of our own.
+"""Unary gRPC calls through h2, with one socket for each address and without threads or locks.
 
 grpcio is not used: it starts threads and takes locks that a forked child inherits, so children of programs that fork
 (multiprocessing, a DataLoader) can hang in it. https://github.com/grpc/grpc/blob/master/doc/fork_support.md
@@ -41,7 +41,7 @@ from opentelemetry.instrumentation.hardware.sources.tpu.driver import (
 from opentelemetry.instrumentation.hardware.version import __version__
 
 MAX_MESSAGE: Final = 1 << 20
-"""The largest answer in bytes. Headers and other frames may add 64 KiB."""
+"""Maximum size of an answer in bytes. Headers and other frames may add 64 KiB."""
 
 _RESET_CODES: Final = {7: UNAVAILABLE, 8: 1, 11: 8, 12: 7}
 """The gRPC status for an HTTP/2 error code of RST_STREAM; INTERNAL for others."""
@@ -52,7 +52,7 @@ _HTTP_CODES: Final = {"400": INTERNAL, "401": 16, "403": 7, "404": UNIMPLEMENTED
 """The gRPC status for an HTTP status without a gRPC one; UNKNOWN for others."""
 
 _LAST_STREAM: Final = 4000
-"""The stream after which a connection is replaced: h2 remembers every closed stream."""
+"""The number of the stream after which a connection is replaced, because h2 keeps state for every closed stream."""
 
 
 _NO_SIGNAL: Final = getattr(socket, "MSG_NOSIGNAL", 0)
@@ -64,7 +64,7 @@ if _HPACK_LOGGER.level == logging.NOTSET:  # else a program that logs at DEBUG g
 
 
 class Channels:
-    """The connections, by address. Each is made for its first call and kept for the next ones."""
+    """Connections by address. Each is opened for its first call and kept for the next ones."""
 
     def __init__(self) -> None:
         self._connections: dict[str, _Connection] = {}
@@ -72,16 +72,16 @@ class Channels:
     def call(self, address: str, method: str, request: bytes, timeout: float) -> bytes:
         """Call a method and return the message of the answer.
 
-        A kept connection that fails is replaced and the call is made once more.
+        If a kept connection fails, it is replaced and the call is repeated once.
 
         Args:
             address: ``host:port``, or ``unix:`` and a path.
             method: ``/package.Service/Method``.
-            request: the encoded message.
-            timeout: seconds for the whole call, without the lookup of a host name.
+            request: The encoded message.
+            timeout: Seconds for the whole call. A lookup of a host name that takes longer is not interrupted.
 
         Raises:
-            DriverError: with a status code of gRPC and the reason.
+            DriverError: The call failed. The code is a gRPC status.
         """
         deadline = time.monotonic() + timeout
         while True:
@@ -90,7 +90,7 @@ class Channels:
             try:
                 return _message(*connection.call(method, request, timeout, deadline))
             except TimeoutError:
-                raise DriverError(DEADLINE_EXCEEDED, f"no answer within {timeout:g} s") from None
+                raise DriverError(DEADLINE_EXCEEDED, f"timed out after {timeout:g} s") from None
             except (OSError, OverflowError) as error:  # OverflowError: no such port
                 if kept is None:
                     raise DriverError(UNAVAILABLE, getattr(error, "strerror", None) or str(error)) from None
@@ -103,7 +103,7 @@ class Channels:
                     connection.close()
 
     def close(self) -> None:
-        """Close all connections. Safe in a forked child, also during a call of the parent."""
+        """Close all connections. Safe in a forked child, even if the fork happened during a call."""
         while self._connections:
             self._connections.popitem()[1].close()
 
@@ -112,7 +112,7 @@ class _Connection:
     """An HTTP/2 connection for one call at a time.
 
     Attributes:
-        reusable: whether the last call left it in order.
+        reusable: Whether the connection can be used for another call.
     """
 
     def __init__(self, address: str) -> None:
@@ -163,7 +163,7 @@ class _Connection:
         return answer, bytes(body)
 
     def _events(self, channel: socket.socket, deadline: float) -> Iterator[Event]:
-        """Send what is due, and yield what arrives, up to the limit in bytes."""
+        """Send pending data and yield the events that arrive, up to the maximum size of an answer."""
         left = MAX_MESSAGE + (1 << 16)
         while left > 0:
             channel.settimeout(_remaining(deadline))
@@ -198,7 +198,7 @@ class _Connection:
         raise failure
 
     def close(self) -> None:
-        """Close the socket, unless the program closed it and has another file under its number."""
+        """Close the socket, unless the program has closed it and reused its descriptor number."""
         if self._socket is not None:
             if file_identity(self._socket.fileno()) == self._file:
                 self._socket.close()
@@ -214,7 +214,7 @@ def _remaining(deadline: float) -> float:
 
 
 def _endpoints(address: str) -> Iterator[tuple[int, Any]]:
-    """The endpoints of an address. localhost is not looked up: a fork during a lookup can leave the resolver locked."""
+    """Yield the endpoints of an address. localhost is not looked up: a fork during a lookup can leave locks held."""
     host, _, port = address.rpartition(":")
     if address.startswith("unix:"):
         yield getattr(socket, "AF_UNIX", -1), f"/{address.removeprefix('unix:').lstrip('/')}"
@@ -222,21 +222,21 @@ def _endpoints(address: str) -> Iterator[tuple[int, Any]]:
         yield socket.AF_INET, ("127.0.0.1", int(port))
         yield socket.AF_INET6, ("::1", int(port))
     else:
-        found = socket.getaddrinfo(host.strip("[]").encode(), port.encode(), type=socket.SOCK_STREAM)
-        yield from ((family, endpoint) for family, _, _, _, endpoint in found)
+        resolved = socket.getaddrinfo(host.strip("[]").encode(), port.encode(), type=socket.SOCK_STREAM)
+        yield from ((family, endpoint) for family, _, _, _, endpoint in resolved)
 
 
 def _message(headers: dict[str, str], body: bytes) -> bytes:
-    """The message of a successful answer.
+    """Return the message of a successful answer.
 
     Raises:
-        DriverError: the status is an error.
-        TimeoutError: the server gave up at the deadline.
-        ValueError: the body is not one uncompressed message.
+        DriverError: The status is an error.
+        TimeoutError: The status is DEADLINE_EXCEEDED.
+        ValueError: The body is not one uncompressed message.
     """
     http, status = headers.get(":status", ""), headers.get("grpc-status", "")
     if http != "200" and not status:
-        raise DriverError(_HTTP_CODES.get(http, UNKNOWN), f"the server answered HTTP {http}")
+        raise DriverError(_HTTP_CODES.get(http, UNKNOWN), f"the server returned HTTP status {http}")
     code = int(status) if status.isascii() and status.isdigit() and len(status) < 3 else UNKNOWN
     if code == DEADLINE_EXCEEDED:
         raise TimeoutError

@@ -1,4 +1,4 @@
-"""The metric services of the programs of this host: each program that uses the TPU serves its own.
+"""The metric services of the programs on this host. Each program that uses the TPU has its own service.
 
 While no program runs, connections are refused; that is not an error.
 """
@@ -25,7 +25,7 @@ _NOT_SUPPORTED: Final = (INVALID_ARGUMENT, NOT_FOUND, UNIMPLEMENTED)
 """The statuses for a metric that a runtime does not have."""
 
 _MOST_READINGS: Final = 31
-"""The most readings for which a service that fails is not called."""
+"""Maximum number of readings for which a failing service is not called."""
 
 Samples: TypeAlias = "Mapping[str, Sequence[Sample]]"
 """By metric of the runtime."""
@@ -33,7 +33,7 @@ Samples: TypeAlias = "Mapping[str, Sequence[Sample]]"
 
 @dataclass
 class _Query:
-    """How the calls for a group of metrics went."""
+    """The state of the calls for a group of metrics."""
 
     backoff: Backoff = field(default_factory=lambda: Backoff(1, _MOST_READINGS))
     readings: int = 0
@@ -45,8 +45,8 @@ class _Server:
     """One metric service.
 
     Attributes:
-        refused: why there is no connection; "" if there is.
-        unsupported: reasons by metric.
+        refused: Why there is no connection; "" if there is one.
+        unsupported: The reason by unsupported metric.
     """
 
     address: str
@@ -59,8 +59,8 @@ class Runtime:
     """The metric services.
 
     Args:
-        services: calls them.
-        addresses: where they are.
+        services: The client.
+        addresses: The addresses of the services.
     """
 
     def __init__(self, services: Services, addresses: Sequence[str]) -> None:
@@ -68,7 +68,7 @@ class Runtime:
         self._servers = [_Server(address) for address in addresses]
 
     def read(self, names: tuple[str, ...]) -> dict[str, Samples]:
-        """The samples of some metrics, by address. A service that fails is left out and retried with backoff."""
+        """Return the samples of some metrics by address. A failing service is left out and retried with backoff."""
         answers: dict[str, Samples] = {}
         for server in self._servers:
             query = server.queries.setdefault(names, _Query())
@@ -106,12 +106,12 @@ class Runtime:
         return samples
 
     def errors(self) -> list[str]:
-        """The services that fail, with the reasons."""
+        """Return an error for each service that fails."""
         failed = ((server.address, query.error) for server in self._servers for query in server.queries.values())
         return [*dict.fromkeys(f"the TPU runtime at {address}: {error}" for address, error in failed if error)]
 
     def unsupported(self) -> Iterator[str]:
-        """What is missing, with the reasons."""
+        """Yield the metrics that are missing, with the reasons."""
         for server in self._servers:
             if server.refused:
                 yield (
@@ -126,7 +126,7 @@ class Runtime:
 
 
 def merged(answers: Mapping[str, Samples]) -> dict[str, list[Sample]]:
-    """The samples of all services together."""
+    """Return the samples of all services together."""
     together: dict[str, list[Sample]] = {}
     for samples in answers.values():
         for name, listed in samples.items():

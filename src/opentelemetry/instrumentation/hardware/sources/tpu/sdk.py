@@ -16,12 +16,12 @@ from opentelemetry.instrumentation.hardware.drivers.streaming import StreamingCo
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool, python_executable
 
 PERIOD: Final = 10.0
-"""Seconds between two lines, at least."""
+"""Minimum seconds between two lines."""
 
 NAMES: Final = ("tensorcore_util", "ici_link_health", "tpu_throttle_score")
 
 _MOST: Final = 1024
-"""Values of a metric, at most."""
+"""Maximum number of values of a metric."""
 
 _PROGRAM: Final = """\
 import json, sys, time
@@ -44,7 +44,7 @@ while True:
 
 
 def tool() -> Tool:
-    """The child process: the same Python."""
+    """Return the tool for the child process, which is this Python interpreter."""
     return Tool("libtpu", python_executable(), environment=("TPU_", "LIBTPU_", "CLOUD_TPU_"))
 
 
@@ -52,9 +52,9 @@ class Values(NamedTuple):
     """The values of a line.
 
     Attributes:
-        tensorcore: percent of each core, in the order of the driver; None if it is invalid.
-        links: the health of each link: 0 healthy to 10 unusable.
-        throttle: by device, 0 not throttled to 10.
+        tensorcore: Utilization of each core in percent, in the order of the driver; None if invalid.
+        links: The health of each link, from 0 (healthy) to 10 (unusable).
+        throttle: The throttle score of each device, from 0 (not throttled) to 10.
     """
 
     tensorcore: tuple[float | None, ...] = ()
@@ -70,7 +70,7 @@ def parse(line: bytes) -> Values:
     """Parse a line.
 
     Raises:
-        ValueError: it is not a line of the child, or the SDK cannot be imported.
+        ValueError: The line is invalid, or reports that the SDK cannot be imported.
     """
     values = json.loads(line)
     if not isinstance(values, dict):
@@ -81,8 +81,8 @@ def parse(line: bytes) -> Values:
     scores = [re.fullmatch(r"([0-9]{1,6})-([0-9]|10)", text) for text in _texts(values, "tpu_throttle_score")]
     return Values(
         tuple(map(_percent, _texts(values, "tensorcore_util"))),
-        {found[1]: int(found[2]) for found in links if found},
-        {int(found[1]): int(found[2]) for found in scores if found},
+        {match[1]: int(match[2]) for match in links if match},
+        {int(match[1]): int(match[2]) for match in scores if match},
     )
 
 
@@ -97,14 +97,14 @@ def _percent(text: str) -> float | None:
 
 
 class Sdk:
-    """The SDK in its child process. Its failure costs only its own values.
+    """The SDK in its child process. If it fails, only its own values are missing.
 
     Args:
-        stream: runs the child.
-        interval: seconds between two samples.
+        stream: The child process.
+        interval: Seconds between two samples.
 
     Attributes:
-        error: why there are no values.
+        error: Why there are no values; "" if there are.
     """
 
     def __init__(self, stream: StreamingCommand, interval: float) -> None:
@@ -116,7 +116,7 @@ class Sdk:
         self._values = Values()
 
     def read(self) -> Values:
-        """The newest values."""
+        """Return the newest values."""
         if not self._installed:
             return self._values
         try:

@@ -43,19 +43,19 @@ class Trainium(AcceleratorSource):
         exists: Callable[[str], bool],
         names: Callable[[str], Sequence[str]],
     ) -> bool:
-        """Whether there is a sign of a device. The driver's files are read without neuron-monitor as well."""
+        """Whether there is a sign of a device. The driver's files are also read without neuron-monitor."""
         return bool(setting_path(config.neuron_monitor)) or cls.has_sign(environ, exists, names)
 
     def drivers(self) -> Iterator[DriverChoice]:
-        """The files of the driver and neuron-monitor are read together."""
+        """Yield one driver, which reads the driver's files and neuron-monitor."""
         yield DriverChoice("the Neuron driver", "", lambda: Neuron(self))
 
     def visibility(self) -> VisibilityRule:
-        """The variables of the Neuron runtime."""
+        """Return the rule for the variables of the Neuron runtime."""
         return visibility_rule(self.files.exists if self.files else os.path.exists)
 
     def compute_files(self) -> Sequence[str]:
-        """The device files; neuron-monitor opens them in a process of its own."""
+        """Return the device files that programs open. neuron-monitor opens them in its own process."""
         return [f"/dev/neuron{number}" for number in range(_MAX_DEVICES)]
 
     @property

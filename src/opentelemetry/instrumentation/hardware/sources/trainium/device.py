@@ -22,7 +22,7 @@ from opentelemetry.instrumentation.hardware.sources.trainium.visible import neur
 
 
 class PhysicalCore(NamedTuple):
-    """A core by its number on a device, as the driver's files have it."""
+    """A physical core, by device and by its number on the device, as in the driver's files."""
 
     sysfs: Sysfs
     device: int
@@ -30,15 +30,15 @@ class PhysicalCore(NamedTuple):
 
 
 class NeuronCore(Device):
-    """A core that programs see.
+    """A NeuronCore, as programs see it.
 
     Args:
-        number: Its number in the instance.
-        parent: The device that it is on; "" if unknown.
+        number: The number of the core in the instance.
+        parent: The id of its device; "" if unknown.
         physical: The core whose memory is read from the driver's files, if no tool reports it.
 
     Attributes:
-        percent: Utilization by all runtimes; None if none uses it.
+        percent: Utilization by all runtimes in percent; None if no runtime uses the core.
         memory: Bytes of device memory in use by category.
     """
 
@@ -49,13 +49,13 @@ class NeuronCore(Device):
         self.memory: Mapping[str, Number] = {}
 
     def read(self) -> Iterator[Point]:
-        """Utilization and memory, from the newest report."""
+        """Yield utilization and memory from the newest report."""
         if self.percent is not None:
             yield from self.points({UTILIZATION: min(100, self.percent)})
         yield from self._memory_points(self.memory)
 
     def read_slow(self) -> Iterator[Point]:
-        """Memory, from the driver's files."""
+        """Yield memory from the driver's files."""
         if self._physical is not None:
             sysfs, device, core = self._physical
             yield from self._memory_points(sysfs.memory_by_category(device, core))
@@ -67,18 +67,18 @@ class NeuronCore(Device):
 
 
 class NeuronDevice(Device):
-    """A device.
+    """A Neuron device.
 
     Args:
-        number: Its number.
+        number: The number of the device.
         sysfs: The driver's files.
 
     Attributes:
-        is_listed: Whether the driver or the tool lists it. Otherwise it only stands for the device of all cores.
-        cores: Its cores, as programs see them.
-        unplaced: Cores that may be on any device.
-        hardware: What the tool reports about all devices.
-        ecc: Memory errors that the tool reports.
+        is_listed: Whether the driver or the tool lists it. Otherwise it only holds the cores.
+        cores: The numbers of its cores, as programs see them.
+        unplaced: The numbers of cores that may be on any device.
+        hardware: The properties of all devices, from the tool.
+        ecc: Memory errors, from the tool.
         runtime_memory: Bytes that all runtimes use; None if unknown.
     """
 
@@ -93,11 +93,11 @@ class NeuronDevice(Device):
         self.runtime_memory: Number | None = None
 
     def described(self) -> FoundDevice:
-        """The device with all cores that may be on it."""
+        """Return the device with all cores that may be on it."""
         return neuron_device(self.index, [*self.cores, *self.unplaced])
 
     def read(self) -> Iterator[Point]:
-        """Memory, from the driver's files or from the runtimes."""
+        """Yield memory from the driver's files, or else from the runtimes."""
         if not self.is_listed:
             return
         used: Number | None = self._sysfs.memory_used(self.index)
@@ -108,7 +108,7 @@ class NeuronDevice(Device):
             yield from self.points({MEMORY_USED: used} | ({MEMORY_TOTAL: total} if total and used <= total else {}))
 
     def read_slow(self) -> Iterator[Point]:
-        """Memory errors and power."""
+        """Yield memory errors and power."""
         if not self.is_listed:
             self.facts = {}
             return

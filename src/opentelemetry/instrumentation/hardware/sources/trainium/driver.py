@@ -1,7 +1,7 @@
 """The Neuron driver's files and neuron-monitor, read together.
 
-The files have the devices, their memory, power and errors. The tool has the utilization of the cores and the runtimes
-of programs. A process that does not report devices starts the tool when it uses a core.
+The files list the devices with their memory, power and errors. The tool reports the utilization of the cores and the
+runtimes of programs. A process that does not report devices starts the tool only once it uses a core.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from opentelemetry.instrumentation.hardware.sources.trainium.sysfs import Sysfs
 from opentelemetry.instrumentation.hardware.sources.trainium.tool import Monitor, open_monitor
 
 _FIRST_REPORT = 4.0
-"""Seconds that the first reading waits for a report; the tool prints one as soon as it runs."""
+"""Seconds that the first reading waits for a report. The tool prints its first one at once."""
 
 _TOOL_METRICS: Final = "hw.npu.utilization, aws.neuron.runtime.*, aws.neuron.execution.*"
 
@@ -27,10 +27,10 @@ class Neuron(AcceleratorDriver):
     """The devices of an instance.
 
     Attributes:
-        runtimes: Those of the observed program.
+        runtimes: The runtimes of the observed program.
 
     Raises:
-        Unavailable: There are neither files of devices nor the tool.
+        Unavailable: There are no files of devices, and the tool is not installed or switched off.
     """
 
     def __init__(self, source: AcceleratorSource) -> None:
@@ -60,7 +60,7 @@ class Neuron(AcceleratorDriver):
         return self._monitor.newest if self._monitor else None
 
     def sample(self) -> bool:
-        """Take the reports since the previous call."""
+        """Read the reports since the previous call."""
         if self._monitor is None:
             self.errors = () if self._sysfs.cores else ("the Neuron driver has been unloaded",)
             return False
@@ -75,7 +75,7 @@ class Neuron(AcceleratorDriver):
         return True
 
     def devices(self) -> Sequence[NeuronDevice]:
-        """The devices that the files list, else those that the tool lists."""
+        """Return the devices that the files list, or else those that the tool lists."""
         self._sysfs.refresh()
         self._is_listening = self._is_listening or self._program.computing()
         report = self._report
@@ -93,7 +93,7 @@ class Neuron(AcceleratorDriver):
         return devices
 
     def _cores_per_device(self) -> int | None:
-        """Cores of a device, as programs see them; None if unknown."""
+        """Return the number of cores of a device, as programs see them; None if unknown."""
         logical = self._hardware.logical or 1
         physical = next(iter(self._sysfs.cores.values()), None)
         if physical and physical % logical == 0:
@@ -101,7 +101,7 @@ class Neuron(AcceleratorDriver):
         return self._hardware.cores if logical == 1 else None
 
     def _place_cores(self, devices: Sequence[NeuronDevice], report: Report | None, per_device: int | None) -> None:
-        """Make the cores parts of their devices, with what all runtimes report about them."""
+        """Assign the cores to their devices, with the utilization and memory that all runtimes report."""
         runtimes = report.runtimes if report else ()
         named = {core for runtime in runtimes for core in runtime.core_numbers}
         unplaced = sorted(named.difference(*(device.cores for device in devices)))
@@ -128,7 +128,7 @@ class Neuron(AcceleratorDriver):
         return core
 
     def unsupported(self) -> Iterator[str]:
-        """What is missing without the tool, errors of its report, and what is not known about runtimes."""
+        """Yield the metrics that need the missing tool, errors in its report, and runtimes that cannot be matched."""
         if self._no_monitor:
             yield self._no_monitor
         if self._report:

@@ -1,4 +1,4 @@
-"""The values of the Neuron driver and of neuron-monitor, and the metrics that carry them."""
+"""The values of the Neuron driver and of neuron-monitor, and their metrics."""
 
 from __future__ import annotations
 

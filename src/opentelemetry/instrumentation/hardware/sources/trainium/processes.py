@@ -1,4 +1,4 @@
-"""The Neuron runtimes of the observed program, and what they have executed."""
+"""The Neuron runtimes of the observed program, and counts of their executions and errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTr
 _TAG: Final = "NEURON_PROCESS_TAG"
 
 _QUANTILES: Final = ("p50", "p99", "p100")
-"""Those of the latency that are reported by default."""
+"""Quantiles of the latency that are reported by default."""
 
 _SEVERAL: Final = (
     f"aws.neuron.execution.latency: the program has several runtimes without a tag; give each a {_TAG} that is not a "
@@ -34,11 +34,11 @@ class Runtimes:
     """The runtimes of the observed program.
 
     Args:
-        context: Has the environment of the program.
-        program: Its processes.
+        context: The source's context, with the environment of the program.
+        program: The processes of the program.
 
     Attributes:
-        newest: Its runtimes in the newest report.
+        newest: The program's runtimes in the newest report.
     """
 
     def __init__(self, context: SourceContext, program: ProcessTree) -> None:
@@ -54,10 +54,10 @@ class Runtimes:
     def count(self, runtimes: Sequence[Runtime]) -> None:
         """Add the executions and errors of one report.
 
-        Executions are those of the period, as documented. Errors are documented in the same way, but in recorded output
-        they are running totals; adding their increases is right in that case, and at most too little in the other.
+        Both are documented as counts of the period. Recorded output shows that errors are running totals instead, so
+        their increases are added. If they were counts of the period, the sum would be too low, but never too high.
         """
-        for runtime in self._own(runtimes):
+        for runtime in self._of_program(runtimes):
             group = group_of(runtime)
             for result, executions in runtime.results.items():
                 self._executions[group, result] = self._executions.get((group, result), 0) + executions
@@ -68,36 +68,36 @@ class Runtimes:
                 self._errors[group, kind] = self._errors.get((group, kind), 0) + increase
 
     def update(self, report: Report | None) -> None:
-        """Take the runtimes of the newest report."""
-        self.newest = self._own(report.runtimes) if report else []
+        """Select the program's runtimes in the newest report."""
+        self.newest = self._of_program(report.runtimes) if report else []
         if report:
             self._is_unmatched = bool(report.runtimes) and not self.newest and not self._program.on_host
 
-    def _own(self, runtimes: Sequence[Runtime]) -> list[Runtime]:
-        """The runtimes of the observed program: by PID, or by tag if the host's PIDs are hidden."""
+    def _of_program(self, runtimes: Sequence[Runtime]) -> list[Runtime]:
+        """Return the program's runtimes: by PID, or by tag if the host's PIDs are not visible."""
         if self._context.all_processes:
             return [*runtimes]
         pids = {runtime.pid for runtime in runtimes}
         if pids != self._pids:
             self._program.refresh()
             self._pids = pids
-        own_pids = self._program.among(pids)
-        own = [runtime for runtime in runtimes if runtime.pid in own_pids]
-        return own if own or self._program.on_host else self._tagged(runtimes)
+        program_pids = self._program.among(pids)
+        matched = [runtime for runtime in runtimes if runtime.pid in program_pids]
+        return matched if matched or self._program.on_host else self._tagged(runtimes)
 
     def _tagged(self, runtimes: Sequence[Runtime]) -> list[Runtime]:
-        """The runtimes with the tag of the program, unless another runtime has the same.
+        """Return the runtimes with the tag of the program, unless several runtimes have the same tag.
 
         Without NEURON_PROCESS_TAG the tag is the PID of the process in its own container.
         """
         tag = self._context.environ.get(_TAG, "")
         pids = self._program.among(int(each.tag) for each in runtimes if re.fullmatch("[0-9]{1,9}", each.tag))
-        own = {tag} if tag else {str(pid) for pid in pids}
+        program_tags = {tag} if tag else {str(pid) for pid in pids}
         tags = [runtime.tag for runtime in runtimes]
-        return [runtime for runtime in runtimes if runtime.tag in own and tags.count(runtime.tag) == 1]
+        return [runtime for runtime in runtimes if runtime.tag in program_tags and tags.count(runtime.tag) == 1]
 
     def points(self, config: Config) -> Iterator[Point]:
-        """Memory, CPU, executions, errors and latency of the program, by tag."""
+        """Yield memory, CPU, executions, errors and latency of the program, by tag."""
         groups: dict[str, list[Runtime]] = {}
         for runtime in self.newest:
             groups.setdefault(group_of(runtime), []).append(runtime)
@@ -120,7 +120,7 @@ class Runtimes:
             yield from self._latency(members, tag, config)
 
     def _latency(self, members: Sequence[Runtime], tag: Attributes, config: Config) -> Iterator[Point]:
-        """The quantiles of a single runtime: those of several cannot be combined."""
+        """Yield the quantiles of a single runtime. Those of several runtimes cannot be combined."""
         metric: Metric = c.AWS_NEURON_EXECUTION_LATENCY
         latencies = [runtime.latency for runtime in members if runtime.latency]
         if len(latencies) > 1:
@@ -131,7 +131,7 @@ class Runtimes:
                 yield metric(seconds, {c.NEURON_LATENCY: kind, c.NEURON_QUANTILE: quantile, **tag})
 
     def unsupported(self) -> Iterator[str]:
-        """What is not reported, and why."""
+        """Yield the metrics that are not reported, with the reason."""
         if self._is_ambiguous:
             yield _SEVERAL
         if self._is_unmatched and self._program.computing():
@@ -139,12 +139,12 @@ class Runtimes:
 
 
 def group_of(runtime: Runtime) -> str:
-    """The tag of a runtime, unless it is only a PID."""
+    """Return the tag of a runtime; "" if it is only a PID."""
     return "" if runtime.tag.isdigit() else runtime.tag
 
 
 def total(values: Iterable[Mapping[str, Number]]) -> dict[str, Number]:
-    """The sums by name."""
+    """Return the sums by name."""
     sums: dict[str, Number] = {}
     for each in values:
         for name, value in each.items():

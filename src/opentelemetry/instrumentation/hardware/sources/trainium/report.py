@@ -46,12 +46,12 @@ class Runtime:
     """One process that uses NeuronCores.
 
     Attributes:
-        pid: Its process id in the namespace of the Neuron runtime.
-        tag: NEURON_PROCESS_TAG of the process; its own process id by default.
+        pid: The PID, in the PID namespace of the Neuron runtime.
+        tag: NEURON_PROCESS_TAG of the process; by default its PID in its own namespace.
         used: Bytes of ``host`` and ``device`` memory.
         host: Bytes of host memory by category.
         cores: By core, bytes of device memory by category.
-        percent: By core, utilization.
+        percent: By core, utilization in percent.
         results: Executions of the period by result.
         errors: Errors by type.
         latency: Seconds by kind and quantile, of the executions of the period.
@@ -71,19 +71,19 @@ class Runtime:
 
     @property
     def core_numbers(self) -> set[int]:
-        """The cores that it uses."""
+        """The numbers of the cores that the process uses."""
         return {*self.percent, *self.cores}
 
 
 @dataclass(frozen=True)
 class Hardware:
-    """The devices of the instance, which are all alike.
+    """The properties of the instance's devices, which are all of one type.
 
     Attributes:
         model: ``trainium`` or another type.
         memory: Bytes of each device.
         cores: Cores of each device.
-        logical: Cores that programs see as one; None from older tools.
+        logical: Physical cores that programs see as one core; None from older tools.
     """
 
     model: str = ""
@@ -97,10 +97,10 @@ class Report:
     """One report.
 
     Attributes:
-        runtimes: The processes.
+        runtimes: The processes that use NeuronCores.
         ecc: By device, memory errors since the driver was loaded, by :data:`ECC`.
         hardware: The devices.
-        errors: Errors of groups.
+        errors: The errors of groups.
     """
 
     runtimes: tuple[Runtime, ...] = ()
@@ -113,7 +113,7 @@ def parse(line: bytes) -> Report:
     """Parse one line of the tool.
 
     Raises:
-        ValueError: It is not a report.
+        ValueError: The line is not a report.
     """
     try:
         document = DECODER.decode(line.decode(errors="replace"))
@@ -191,7 +191,7 @@ def _hardware(info: Mapping[str, Any]) -> Hardware:
 
 
 def _group(report: Mapping[str, Any], name: str, suffix: str, errors: list[str]) -> Mapping[str, Any]:
-    """A group; empty if it has an error, which is added to the list."""
+    """Return a group; empty if it has an error, which is added to the list."""
     group = _table(report.get(name))
     if group.get("error"):
         errors.append(f"{name}{suffix}: {_error(group)}")
@@ -204,14 +204,14 @@ def _error(group: Mapping[str, Any]) -> str:
 
 
 def _number(value: object, most: float) -> Number | None:
-    """A number from 0 to an upper bound. Numbers in quotes are refused: the tool does not print any."""
+    """Return a number from 0 to an upper bound, else None. Numbers in quotes are refused; the tool prints none."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return value if 0 <= value <= most else None
 
 
 def _count(value: object) -> int | None:
-    """An integer from 0 to 2**53; some versions of the tool print integers as floats."""
+    """Return an integer from 0 to 2**53, else None. Some versions of the tool print integers as floats."""
     number = _number(value, 1 << 53)
     return int(number) if number is not None and number == int(number) else None
 
@@ -225,7 +225,7 @@ def _known(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _by_core(table: object) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Entries by the number of a core of the instance."""
+    """Yield the entries of a table by the number of the core in the instance."""
     for name, entry in _table(table).items():
         if name.isascii() and name.isdigit() and len(name) < 5 and int(name) < _MAX_COUNT:
             yield int(name), _table(entry)

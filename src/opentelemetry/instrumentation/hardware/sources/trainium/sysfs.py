@@ -2,8 +2,8 @@
 
 https://awsdocs-neuron.readthedocs-hosted.com/en/latest/tools/neuron-sys-tools/neuron-sysfs-user-guide.html
 
-They are only read: writing to a counter clears it, and writing to ``reset`` resets the device. Version 2.31 of the
-driver has moved some of them, so a file that is not at its old place is searched by name.
+The files are only read: writing to a counter clears it, and writing to ``reset`` resets the device. Version 2.31 of the
+driver moved some of them, so a file that is not at its old path is searched by name.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _PATHS: Final = {
 """Paths before 2.31, in the folder of a device."""
 
 _REQUIRED: Final = {"device_mem": "neuron_core0", "utilization": "power"}
-"""What a path must contain, for names that occur elsewhere as well."""
+"""Text that the path must contain, for names that occur at several places."""
 
 _NOT_SEARCHED: Final = frozenset(("mem_ecc_corrected", "sram_ecc_corrected"))
-"""Files that no known driver has."""
+"""Files that no known version of the driver has; searching for them would be useless."""
 
 _SIZES: Final = ("present", "peak", "total")
 """Files of a memory category."""
@@ -78,7 +78,7 @@ class Sysfs:
                     yield int(number)
 
     def _locate(self, device: int) -> dict[str, str]:
-        """The paths of all known files."""
+        """Return the paths of all known files."""
         folder = f"{DEVICES}/neuron{device}"
         paths = {name: path for name, path in _PATHS.items() if self._files.exists(f"{folder}/{path}")}
         for name, path in _search(self._files.names, folder, set(_PATHS) - set(paths) - _NOT_SEARCHED):
@@ -90,18 +90,18 @@ class Sysfs:
         return int(text) or None if re.fullmatch("[0-9]{1,3}", text) else None
 
     def text(self, device: int, name: str) -> str:
-        """The content of a file, or ""."""
+        """Return the content of a file, or ""."""
         path = self._paths.get(name)
         return self._read(f"{DEVICES}/neuron{device}/{path}") if path else ""
 
     def errors(self, device: int, reported: Mapping[str, int]) -> dict[str, int]:
-        """Memory errors since the driver was loaded, by the name of the counter.
+        """Return the memory errors since the driver was loaded, by the name of the counter.
 
         The driver reports 0 while it cannot read a device, so a 0 after a higher value is dropped.
 
         Args:
-            device: Its number.
-            reported: neuron-monitor's counters, for those without a file.
+            device: The number of the device.
+            reported: Neuron-monitor's counters, used for those without a file.
         """
         counters: dict[str, int] = {}
         for name in ERRORS:
@@ -114,20 +114,20 @@ class Sysfs:
         return counters
 
     def power_percent(self, device: int) -> float | None:
-        """Mean power of the last minute in percent of the maximum. 0 is not a valid value."""
+        """Return the mean power of the last minute in percent of the maximum. 0 is not a valid value."""
         text = self.text(device, "utilization")
         number = r"[0-9]{1,3}(?:\.[0-9]*)?"
         valid = re.fullmatch(rf"POWER_STATUS_VALID,\s*[0-9]+,\s*[0-9.]+,\s*[0-9.]+,\s*({number})", text)
         return (float(valid[1]) or None) if valid else None
 
     def memory_used(self, device: int) -> int | None:
-        """Bytes of device memory in use; None if one of the cores is unknown."""
+        """Return the bytes of device memory in use; None if the value of any core is missing."""
         sizes = [self._size(self._memory_folder(device, core)) for core in range(self.cores.get(device) or 0)]
         known = [size for size in sizes if size is not None]
         return sum(known) if known and len(known) == len(sizes) else None
 
     def memory_by_category(self, device: int, core: int) -> dict[str, int]:
-        """Bytes of device memory in use for a physical core, by category."""
+        """Return the bytes of device memory in use for a physical core, by category."""
         folder = self._memory_folder(device, core)
         names: Sequence[str] = ()
         with suppress(OSError):
@@ -140,7 +140,7 @@ class Sysfs:
         return f"{DEVICES}/neuron{device}/{path}"
 
     def _size(self, folder: str) -> int | None:
-        """The bytes in use. They are in ``total``; ``present`` is the size of the last allocation or release."""
+        """Return the bytes in use, from ``total``. ``present`` is the size of the last allocation or release."""
         text = self._read(f"{folder}/total")
         return int(text) if re.fullmatch("[0-9]{1,15}", text) else None
 
@@ -153,7 +153,7 @@ class Sysfs:
 
 
 def _search(list_folder: Callable[[str], Sequence[str]], folder: str, names: set[str]) -> Iterator[tuple[str, str]]:
-    """Search files by name below the folder of a device, breadth first; names with their paths."""
+    """Search files by name below the folder of a device, breadth first. Yields names with their paths."""
     waiting, searched = [""], 0
     while waiting and searched < _MAX_FOLDERS:
         below = waiting.pop(0)

@@ -29,10 +29,10 @@ TOOL: Final = Tool(
 _RUNTIME_METRICS: Final = ("neuroncore_counters", "memory_used", "execution_stats", "neuron_runtime_vcpu_usage")
 
 _TOOL_PERIOD: Final = 5.0
-"""Seconds between two reports if a configuration does not set the period."""
+"""Seconds between two reports if the user's configuration does not set the period."""
 
 _SLOW_PERIOD: Final = 30.0
-"""Seconds between two reports if the source is only read with collections."""
+"""Seconds between two reports if the source is only read before collections."""
 
 _UNITS: Final = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _PART: Final = r"([0-9]{1,6}(?:\.[0-9]{1,6})?)(ms|s|m|h)"
@@ -43,13 +43,13 @@ class Monitor:
 
     Args:
         stream: The tool.
-        arguments: For the tool.
+        arguments: The arguments of the tool.
         period: Seconds between two reports.
-        document: The configuration, if it is ours.
+        document: Our configuration; "" if the user has one.
 
     Attributes:
         error: Why there is no report, or "".
-        newest: The newest report; None if it is old.
+        newest: The newest report; None if it is out of date.
     """
 
     def __init__(self, stream: StreamingCommand, arguments: Sequence[str], period: float, document: str = "") -> None:
@@ -67,7 +67,7 @@ class Monitor:
 
         Args:
             now: Monotonic seconds.
-            seconds: How long to wait for a report.
+            seconds: Seconds to wait for a report.
 
         Never raises; :attr:`error` has the reason if there is no report.
         """
@@ -98,31 +98,31 @@ class Monitor:
 
 
 def open_monitor(drivers: Drivers, config: Config, with_devices: bool) -> Monitor:
-    """The tool with the user's configuration, or with ours. It is started by the first read.
+    """Return the tool with the user's configuration, or with ours. The first read starts it.
 
     Raises:
-        Unavailable: It is not installed, or switched off.
+        Unavailable: The tool is not installed, or switched off.
     """
     if config.neuron_monitor == "off":
         raise Unavailable(f"{TOOL.name} is switched off")
     stream = drivers.stream(TOOL.with_setting(config.neuron_monitor))
-    own = setting_path(config.neuron_monitor_config)
-    if own:
+    config_path = setting_path(config.neuron_monitor_config)
+    if config_path:
         content = b""
         with suppress(OSError):  # the tool reports it
-            content = drivers.files().read(own)
-        return Monitor(stream, ["-c", own], configured_period(content))
+            content = drivers.files().read(config_path)
+        return Monitor(stream, ["-c", config_path], configured_period(content))
     period = period_for(config.interval)
     return Monitor(stream, ["-c", "{document}"], period, configuration(period, with_devices))
 
 
 def period_for(interval: float) -> float:
-    """Seconds between two reports for a sampling interval; 0 stands for reading with collections only."""
+    """Return the seconds between two reports for a sampling interval; 0 means reading only before collections."""
     return float(math.ceil(min(interval or _SLOW_PERIOD, 60.0)))
 
 
 def configured_period(config: bytes) -> float:
-    """Seconds between two reports in a configuration; the tool's default if it is missing or invalid."""
+    """Return the seconds between two reports in a configuration; the tool's default if missing or invalid."""
     try:
         period = json.loads(config).get("period")
     except (ValueError, AttributeError, RecursionError):
@@ -133,7 +133,7 @@ def configured_period(config: bytes) -> float:
 
 
 def configuration(period: float, with_devices: bool) -> str:
-    """The configuration of the tool: metrics of all runtimes, and of the devices."""
+    """Return a configuration of the tool with the metrics of all runtimes, and of the devices if requested."""
     runtimes = [{"tag_filter": ".*", "metrics": [{"type": each} for each in _RUNTIME_METRICS]}]
     document = {
         "period": f"{period:.0f}s",

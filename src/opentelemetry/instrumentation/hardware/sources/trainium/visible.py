@@ -25,14 +25,14 @@ COUNT: Final = "NEURON_RT_NUM_CORES"
 
 
 def neuron_device(number: int, cores: Iterable[int]) -> FoundDevice:
-    """A device and the cores that are on it, or may be."""
+    """Return a device and the cores that are, or may be, on it."""
     return FoundDevice(
         number, f"neuron{number}", parts=tuple(SubDevice(f"neuroncore{core}", slot) for slot, core in enumerate(cores))
     )
 
 
 def visibility_rule(exists: Callable[[str], bool]) -> VisibilityRule:
-    """How programs are restricted to some of the cores.
+    """Return the rule that restricts programs to some of the cores.
 
     Args:
         exists: Whether a device file exists.
@@ -41,7 +41,7 @@ def visibility_rule(exists: Callable[[str], bool]) -> VisibilityRule:
 
 
 def visible(exists: Callable[[str], bool], environ: Mapping[str, str], found: Sequence[FoundDevice]) -> Selection:
-    """The cores that the runtime may use, and their devices. A container has only the files of its own devices."""
+    """Select the cores that the runtime may use, and their devices. A container has only its own devices' files."""
     present = [device for device in found if exists(f"/dev/{device.id}")] or found
     cores, count = (environ.get(name, "").strip() for name in (CORES, COUNT))
     numbers = _core_numbers(cores)
@@ -57,12 +57,12 @@ def visible(exists: Callable[[str], bool], environ: Mapping[str, str], found: Se
     elif cores:
         doubt = f"{CORES}={printable(cores)}: not a core or a range of cores"
     elif re.fullmatch("[0-9]{1,4}", count) and 0 < int(count) < sum(len(device.parts) for device in present):
-        doubt = f"{COUNT}={count}: the runtime uses cores that are free, and which is not known"
+        doubt = f"{COUNT}={count}: the runtime uses any free cores, and which ones is not known"
     return Selection(all_ids(present), doubt)
 
 
 def _core_numbers(text: str) -> set[int]:
-    """The cores of ``3``, ``0-3`` or ``0,4-7``; empty if the text is invalid."""
+    """Parse numbers of cores such as ``3``, ``0-3`` or ``0,4-7``; empty if the text is invalid."""
     numbers: set[int] = set()
     for word in text.split(","):
         match = re.fullmatch(r"([0-9]{1,4})(?:-([0-9]{1,4}))?", word.strip())
