@@ -414,6 +414,18 @@ def test_energy_is_integrated_if_the_counter_never_answers(tmp_path: Path, faili
         assert machine.tick(2).one("hw.energy") - before == pytest.approx(2 * 312.34)
 
 
+def test_integrated_energy_is_not_replaced_by_a_counter_after_the_gpu_was_lost(tmp_path: Path) -> None:
+    with simulated_gpus(tmp_path, p100()) as machine:
+        machine.tick(0)
+        before = machine.tick(2).one("hw.energy")
+        machine.tick(2, {"gpu0": refused(15)})
+        machine.fake.say({"gpu0": None, "gpu0.FieldValues.83": "ullong 9000000000"})
+        for _ in range(4):
+            now = machine.tick(2)
+        assert before < now.one("hw.energy") < before + 10 * 142.7
+        assert machine.up()
+
+
 def test_failed_batch_of_fields_does_not_decide_that_there_is_no_energy_counter(tmp_path: Path) -> None:
     with simulated_gpus(tmp_path, a100(), say={"gpu0.FieldValues": refused(10)}) as machine:
         assert machine.tick(0).of("hw.energy") == {}

@@ -74,7 +74,7 @@ class Device:
         parts: its parts by slot, which are selected and read like devices.
         is_unidentified: whether its aliases are not known yet, so that a name in a variable may mean it.
         counters: series that the device counts itself: no integral takes their place, not even while the counter
-            cannot be read. Decided in :meth:`open`.
+            cannot be read. Decided once: a series that was integrated must not become a counter later.
         unsupported: reasons by series; a text instead of a series is printed as it is.
     """
 

@@ -8,14 +8,16 @@ To add a vendor, write one folder under ``sources/``:
 
         class Acme(AcceleratorSource):
             name = "acme"
-            vendor_noun = "Acme NPU"
             signs = ("/sys/module/acme", "/dev/acme*")
             settings = ("acme_smi",)
             absent = "no Acme driver is loaded: /sys/module/acme is missing"
             process_metrics = "process.npu.*"
 
             def drivers(self) -> Iterator[DriverChoice]:
-                yield DriverChoice("acme-smi", "acme_smi", lambda: Tool(self))
+                yield DriverChoice("acme-smi", "acme_smi", lambda: AcmeSmi(self))
+
+            def visibility(self) -> VisibilityRule:
+                return VisibilityRule("Acme NPU", "hw.npu.*", ("ACME_VISIBLE_DEVICES",), visible)
 
 ``driver.py``, ``tool.py``
     A subclass of :class:`AcceleratorDriver` for each way to the devices.

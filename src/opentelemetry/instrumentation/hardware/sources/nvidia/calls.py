@@ -222,6 +222,7 @@ class NvmlDevice(Device):
     # -- values that GPUs and MIG instances have in common
 
     def memory(self) -> Values:
+        """Used and total memory. Version 1 of the call counts what the driver reserves as used."""
         try:
             answer = self.get("MemoryInfo", _MEMORY_V2)
         except DriverError as error:

@@ -25,6 +25,8 @@ from opentelemetry.instrumentation.hardware.sources.nvidia.calls import (
 from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import Nvml
 
 _MOST_FANS: Final = 16
+"""Fans of a GPU, at most."""
+
 _MOST_FAILURES: Final = 5
 """Failures in a row at first, after which a counter is considered missing; something else may be integrated instead."""
 
@@ -53,6 +55,7 @@ class Gpu(NvmlDevice):
         self.parts: dict[int, MigInstance] = {}  # type: ignore[assignment]
         self._power = power
         self._fans: list[tuple[Device, list[Call]]] = []
+        self.counters = {field.series for field in f.SAMPLED.values()}
         self._counted: set[Field] = set()
         self._failures: dict[Field, int] = {}
         self._memory_error_field: dict[Field, int] = {}
@@ -75,7 +78,6 @@ class Gpu(NvmlDevice):
         limit = self.get_optional("EnforcedPowerLimit")
         self.remember({} if limit is None else {f.POWER_ENFORCED: limit})
         self.is_unidentified = not uuid.startswith("GPU-")
-        self.counters = {f.SAMPLED[key].series for key in f.SAMPLED}
         self._fans = [self._fan(number) for number in range(self._fan_count())]
         self.is_divided = (self.get_optional("MigMode") or [0])[0] == 1
         self.address = n.pci_address((self.get_optional("PciInfo") or {}).get("busId"))
