@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import time
@@ -11,6 +12,7 @@ from math import inf
 from types import SimpleNamespace
 
 import pytest
+from tests.children import command, run
 from tests.stage import ENERGY, POWER, USERS, Clock, Stage, fail, infos, nothing, one, values, warnings
 from tests.waiting import wait_for
 
@@ -408,3 +410,9 @@ def test_reopening_sources_while_another_thread_collects() -> None:
             collecting.join(20.0)
     assert not collecting.is_alive()
     assert len(stage.player.opened) >= 100
+
+
+def test_closed_connections_do_not_end_a_program_with_the_default_action_of_sigpipe() -> None:
+    done = run(command("closed_connections"))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"clear": 0, "encrypted": 0}

@@ -17,7 +17,6 @@ import pytest
 from hpack import Decoder
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.children import command, run
 from tests.stage import PATIENT
 from tests.tools.collector import Collector
 from tests.tools.daemon import free_addresses
@@ -280,11 +279,6 @@ def test_connection_is_replaced_after_many_calls(services: Services, monkeypatch
             assert devices(services, address) == NUMBERS
         services.close()
     assert streams == [1, 3, 1]
-
-
-def test_closed_connection_does_not_raise_sigpipe() -> None:
-    done = run(command("tpu_sigpipe"))
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("number", ["free", "the program's"])

@@ -7,6 +7,7 @@ on this machine share one, which tries to open them and ends.
 from __future__ import annotations
 
 import queue
+import signal
 import threading
 import time
 from collections import deque
@@ -85,6 +86,9 @@ class ReaderThread:
         return done
 
     def _run(self) -> None:
+        if hasattr(signal, "pthread_sigmask"):
+            # Writing to a connection that the server closed raises SIGPIPE, which ends programs that do not ignore it.
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPIPE})
         while self.runners and not self._stopping:
             requests = [self._requests.popleft() for _ in range(len(self._requests))]
             pause = self._read_due(everything=bool(requests))

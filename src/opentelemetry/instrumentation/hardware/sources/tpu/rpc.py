@@ -54,10 +54,6 @@ _HTTP_CODES: Final = {"400": INTERNAL, "401": 16, "403": 7, "404": UNIMPLEMENTED
 _LAST_STREAM: Final = 4000
 """The number of the stream after which a connection is replaced, because h2 keeps state for every closed stream."""
 
-
-_NO_SIGNAL: Final = getattr(socket, "MSG_NOSIGNAL", 0)
-"""A closed connection must not raise SIGPIPE, which ends programs that do not ignore it."""
-
 _HPACK_LOGGER: Final = logging.getLogger("hpack")
 if _HPACK_LOGGER.level == logging.NOTSET:  # else a program that logs at DEBUG gets 30 lines for each call
     _HPACK_LOGGER.setLevel(logging.INFO)
@@ -167,7 +163,7 @@ class _Connection:
         left = MAX_MESSAGE + (1 << 16)
         while left > 0:
             channel.settimeout(_remaining(deadline))
-            channel.sendall(self._http2.data_to_send(), _NO_SIGNAL)
+            channel.sendall(self._http2.data_to_send())
             channel.settimeout(_remaining(deadline))
             data = channel.recv(1 << 16)
             if not data:

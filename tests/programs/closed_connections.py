@@ -1,0 +1,72 @@
+"""Reads from servers that close connections before the next request, in a program that SIGPIPE ends.
+
+Prints whether each endpoint is up.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import struct
+import threading
+from contextlib import suppress
+from tempfile import TemporaryDirectory
+
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from tests.sources.reading import numbers
+from tests.sources.tpu.test_rpc import Client, answer, server
+from tests.tools.tpu import PATIENCE
+
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor
+
+READINGS = 3
+
+
+def answer_once(client: Client) -> None:
+    client.send(answer(client.request()))
+
+
+def reset_connections(listening: socket.socket) -> None:
+    """Accept connections, and end them with FIN and RST: writing to such a connection raises SIGPIPE."""
+    with suppress(OSError):
+        while True:
+            connection, _ = listening.accept()
+            connection.shutdown(socket.SHUT_WR)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            connection.close()
+
+
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+reader = InMemoryMetricReader()
+instrumentor = HardwareInstrumentor()
+with (
+    TemporaryDirectory() as folder,
+    socket.create_server(("127.0.0.1", 0)) as listening,
+    server(*[answer_once] * 100, path=f"{folder}/socket") as tpu,
+):
+    threading.Thread(target=reset_connections, args=(listening,), daemon=True).start()
+    place = f"127.0.0.1:{listening.getsockname()[1]}/metrics"
+    instrumentor.instrument(
+        meter_provider=MeterProvider([reader]),
+        sources=["openmetrics", "tpu"],
+        openmetrics={"clear": f"http://{place}", "encrypted": f"https://{place}"},
+        tpu_runtime=[tpu],
+    )
+    session = instrumentor._session
+    assert session is not None
+    for _ in range(READINGS):
+        session.read_now(PATIENCE)
+    data = reader.get_metrics_data()
+    instrumentor.uninstrument()
+assert data is not None
+up = {
+    str((point.attributes or {})["openmetrics.endpoint"]): point.value
+    for resource in data.resource_metrics
+    for scope in resource.scope_metrics
+    for metric in scope.metrics
+    if metric.name == "openmetrics.up"
+    for point in numbers(metric)
+}
+print(json.dumps(up))
