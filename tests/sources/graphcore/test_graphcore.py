@@ -51,32 +51,32 @@ LONG = 60.0
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait for the first line of a child for as long as a busy machine needs."""
+    """Wait long enough for the first line of a child on a busy machine."""
     monkeypatch.setattr("opentelemetry.instrumentation.hardware.sources.graphcore.driver._FIRST_LINE", LONG)
     monkeypatch.setattr("opentelemetry.instrumentation.hardware.drivers.streaming._FIRST_LINE", LONG)
 
 
 class Library:
-    """A stand-in for the library in a folder."""
+    """A fake library in a folder."""
 
     def __init__(self, folder: Path, *devices: Mapping[str, str], **how: object) -> None:
         self.folder = folder
         shutil.copy(PROGRAMS / "graphcore_gcipuinfo.py", folder / "gcipuinfo.py")
         self.settings: dict[str, Any] = {"gcipuinfo": str(folder), "sample_interval": 1}
-        self.say(*devices, **how)
+        self.report(*devices, **how)
 
-    def say(self, *devices: Mapping[str, str], **how: object) -> None:
+    def report(self, *devices: Mapping[str, str], **how: object) -> None:
         (self.folder / "new").write_text(json.dumps({"devices": devices, **how}))
         os.replace(self.folder / "new", self.folder / "how")
 
     @property
-    def asked(self) -> list[str]:
-        """Its process, and the mode that it was made with."""
+    def arguments(self) -> list[str]:
+        """Its PID, the mode that it was created with, and its environment."""
         return (self.folder / "asked").read_text().split()
 
     @property
     def pid(self) -> int:
-        return int(self.asked[0])
+        return int(self.arguments[0])
 
 
 def ipus_of(line: bytes) -> list[Ipu]:
@@ -309,8 +309,8 @@ def test_gcipuinfo_is_read_repeatedly_in_a_child_process(tmp_path: Path) -> None
         assert value(found, c.HW_NPU_LINK_SPEED, IPU) == 8e9
         assert library.pid != os.getpid()
         assert "gcipuinfo" not in sys.modules
-        library.say(c2(0, 2))
-        wait_for(lambda: value(often(source), c.HW_POWER, TYPED) == 122, LONG, "second look")
+        library.report(c2(0, 2))
+        wait_for(lambda: value(often(source), c.HW_POWER, TYPED) == 122, LONG, "second reading")
     wait_for(lambda: not lives(library.pid), LONG, "end of the child")
 
 
@@ -320,18 +320,18 @@ def test_environment_of_the_gcipuinfo_child_is_scrubbed(tmp_path: Path, monkeypa
     monkeypatch.setenv("IPUOF_VIPU_API_HOST", "10.1.2.3")
     library = Library(tmp_path, c2(0, 0))
     with opened("graphcore", **library.settings):
-        told = " ".join(library.asked)
-    assert "IPUOF_VIPU_API_HOST" in told
-    assert "PYTHONPATH" not in told
-    assert "SECRET" not in told
-    assert told.endswith(" 1"), "isolated"
+        arguments = " ".join(library.arguments)
+    assert "IPUOF_VIPU_API_HOST" in arguments
+    assert "PYTHONPATH" not in arguments
+    assert "SECRET" not in arguments
+    assert arguments.endswith(" 1"), "isolated"
 
 
 @pytest.mark.parametrize(("devices", "mode", "seen"), [("all", "1", {"ipu0", "ipu1"}), ("visible", "0", {"ipu1"})])
 def test_devices_all_discovers_all_partitions(tmp_path: Path, devices: str, mode: str, seen: set[str]) -> None:
     library = Library(tmp_path, c2(0, 0), c2(1, 0), active=[c2(1, 0)])
     with opened("graphcore", devices=devices, **library.settings) as source:
-        assert library.asked[1] == mode
+        assert library.arguments[1] == mode
         assert {series.attributes[c.HW_ID] for series in series_of(all_of(source), c.HW_NPU_INFO)} == seen
 
 
@@ -363,13 +363,13 @@ def test_job_member_reports_only_process_utilization(tmp_path: Path) -> None:
 
 
 def test_job_member_without_an_ipu_starts_no_child() -> None:
-    said = lines([c2(0, 1, STRANGER)])
+    output = lines([c2(0, 1, STRANGER)])
     for opens, opened_ in (("/dev/null", 0), ("/dev/ipu0", 1)):
-        drivers = Npus(HOST | {"/dev/ipu0": ""} | program(CHILD, opens=opens), said, folder="/opt/poplar")
+        drivers = Npus(HOST | {"/dev/ipu0": ""} | program(CHILD, opens=opens), output, folder="/opt/poplar")
         source = Graphcore(SourceContext(Config.read({}, {}), drivers, STRANGER, is_reporter=False))
         source.open()
         all_of(source)
-        assert len(said.opened) == opened_
+        assert len(output.opened) == opened_
         assert len(all_of(source)) == opened_
 
 
@@ -378,7 +378,7 @@ def test_job_member_without_an_ipu_starts_no_child() -> None:
 
 @contextmanager
 def staged(library: Library, ipus: Drivers | None = None) -> Iterator[Playing]:
-    """An instrumented program that reads the library and the host; at the end no child is left."""
+    """An instrumented program that reads the library and the host."""
     drivers = {"graphcore": ipus or Drivers(), "host": Drivers()}
     try:
         with playing(drivers.__getitem__, {"sources": [*drivers], **library.settings}) as stage:
@@ -414,10 +414,10 @@ def test_hanging_gcipuinfo_times_out_and_is_killed(tmp_path: Path, monkeypatch: 
     ],
 )
 def test_failing_gcipuinfo_costs_only_its_own_metrics(tmp_path: Path, how: dict[str, Any], reason: str) -> None:
-    said = played(Library(tmp_path, **how))
-    assert any(reason in line for line in said if line.startswith("# failed")), said
-    assert any(line.startswith("system.cpu.time") for line in said), "the host is not concerned"
-    assert not [line for line in said if line.startswith("hw.npu")]
+    exported = played(Library(tmp_path, **how))
+    assert any(reason in line for line in exported if line.startswith("# failed")), exported
+    assert any(line.startswith("system.cpu.time") for line in exported), "other sources are not affected"
+    assert not [line for line in exported if line.startswith("hw.npu")]
 
 
 def test_crashed_gcipuinfo_child_is_restarted(tmp_path: Path) -> None:
@@ -425,23 +425,23 @@ def test_crashed_gcipuinfo_child_is_restarted(tmp_path: Path) -> None:
     with staged(library, drivers) as stage:
         assert any(line.startswith("hw.power{") for line in stage.tick())
         first = library.pid
-        library.say(die=True)
+        library.report(die=True)
         wait_for(
             lambda: any("# failed" in line for line in [*stage.tick(), *stage.remarks()]), LONG, "end of the child"
         )
-        library.say(c2(0, 2))
+        library.report(c2(0, 2))
         drivers.seconds += 2  # the pause before the second child is one second
         wait_for(lambda: any(line.startswith("hw.power{") for line in stage.tick()), LONG, "another child")
         assert library.pid != first
 
 
-def test_empty_partition_is_remarked_and_a_new_ipu_is_found(tmp_path: Path) -> None:
+def test_empty_partition_is_reported_and_a_new_ipu_is_found(tmp_path: Path) -> None:
     library = Library(tmp_path)
     with staged(library) as stage:
-        said = stage.tick()
-        assert any(line.startswith("# missing: hw.npu.*: gcipuinfo lists no IPU") for line in said)
-        assert not [line for line in said if line.startswith(("# failed", "hw.npu"))]
-        library.say(c2(0, 1))
+        exported = stage.tick()
+        assert any(line.startswith("# missing: hw.npu.*: gcipuinfo lists no IPU") for line in exported)
+        assert not [line for line in exported if line.startswith(("# failed", "hw.npu"))]
+        library.report(c2(0, 1))
         wait_for(lambda: any(line.startswith("hw.power{") for line in stage.tick()), LONG, "an IPU")
         assert not [line for line in stage.remarks() if "lists no IPU" in line]
 
@@ -450,7 +450,7 @@ def test_removed_ipu_is_no_longer_reported(tmp_path: Path) -> None:
     library = Library(tmp_path, c2(0, 1), c2(1, 1))
     with opened("graphcore", **library.settings) as source:
         assert len(series_of(all_of(source), c.HW_POWER)) == 2
-        library.say(c2(1, 1))
+        library.report(c2(1, 1))
         wait_for(lambda: len(series_of(often(source), c.HW_POWER)) == 1, LONG, "end of an IPU")
         assert {series.attributes[c.HW_ID] for series in all_of(source) if c.HW_ID in series.attributes} == {"ipu1"}
 
@@ -497,13 +497,13 @@ def test_absent_npu_sources_import_no_library_and_leave_no_thread() -> None:
 
 
 def test_gcipuinfo_off_starts_no_child() -> None:
-    said = lines([c2(0, 1)])
+    output = lines([c2(0, 1)])
     with (
         pytest.raises(Unavailable, match="gcipuinfo is switched off"),
-        opened("graphcore", Npus(HOST | IPU_DEVICES | program(), said, folder="/opt/poplar"), gcipuinfo="off"),
+        opened("graphcore", Npus(HOST | IPU_DEVICES | program(), output, folder="/opt/poplar"), gcipuinfo="off"),
     ):
         pass
-    assert not said.opened
+    assert not output.opened
 
 
 def test_ipuof_environment_variable_makes_the_source_present(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
