@@ -77,7 +77,7 @@ def test_runtime_metrics_are_exported_with_units_and_names(local: bool) -> None:
     assert found == expected
 
 
-def test_unknown_runtime_metric_is_missing_and_not_requested_again() -> None:
+def test_unknown_runtime_metric_is_missing_and_requested_again_after_a_pause() -> None:
     tpu = FakeTpu({fields.DUTY_CYCLE: doubles({0: 5.0}), fields.MEMORY_USED: Code.UNIMPLEMENTED})
     with serving(tpu), open_source(tpu.address) as source:
         all_of(source)
@@ -87,6 +87,11 @@ def test_unknown_runtime_metric_is_missing_and_not_requested_again() -> None:
         assert by_id(source, c.HW_NPU_UTILIZATION) == {"tpu0": 0.05}
         assert not source.errors
         assert any("hw.npu.memory.usage" in sentence for sentence in source.unsupported), source.unsupported
+        tpu.metrics |= {fields.MEMORY_USED: doubles({0: 1024.0}), fields.MEMORY_TOTAL: doubles({0: 4096.0})}
+        for _ in range(40):
+            often(source)
+        assert by_id(source, c.HW_NPU_MEMORY_USAGE) == {"tpu0": 1024}
+        assert not any("hw.npu.memory.usage" in sentence for sentence in source.unsupported), source.unsupported
 
 
 def test_several_runtimes_are_called_without_aggregation_and_a_device_counts_once() -> None:

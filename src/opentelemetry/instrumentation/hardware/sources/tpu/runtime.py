@@ -25,19 +25,18 @@ _NOT_SUPPORTED: Final = (INVALID_ARGUMENT, NOT_FOUND, UNIMPLEMENTED)
 """The statuses for a metric that a runtime does not have."""
 
 _MOST_READINGS: Final = 31
-"""Maximum number of readings for which a failing service is not called."""
+"""Maximum number of readings for which a failing call is not repeated."""
 
 Samples: TypeAlias = "Mapping[str, Sequence[Sample]]"
 """By metric of the runtime."""
 
 
 @dataclass
-class _Query:
-    """The state of the calls for a group of metrics."""
+class _Failure:
+    """Why a call failed, and when it is repeated."""
 
-    backoff: Backoff = field(default_factory=lambda: Backoff(1, _MOST_READINGS))
-    readings: int = 0
-    error: str = ""
+    backoff: Backoff
+    reason: str = ""
 
 
 @dataclass
@@ -46,13 +45,25 @@ class _Server:
 
     Attributes:
         refused: Why there is no connection; "" if there is one.
-        unsupported: The reason by unsupported metric.
+        readings: Number of readings so far.
+        failures: Failed calls by the metrics that are read together.
+        unsupported: Failed calls by metric. A runtime may support a metric only after its program has run on the TPU.
     """
 
     address: str
     refused: str = ""
-    unsupported: dict[str, str] = field(default_factory=dict)
-    queries: dict[tuple[str, ...], _Query] = field(default_factory=dict)
+    readings: int = 0
+    failures: dict[tuple[str, ...], _Failure] = field(default_factory=dict)
+    unsupported: dict[str, _Failure] = field(default_factory=dict)
+
+    def is_due(self, failure: _Failure | None) -> bool:
+        """Whether a call that may have failed is made now."""
+        return failure is None or not failure.backoff.is_waiting(self.readings)
+
+    def fail(self, failure: _Failure, reason: str) -> None:
+        """Record that a call failed."""
+        failure.reason = reason
+        failure.backoff.fail(self.readings)
 
 
 class Runtime:
@@ -71,44 +82,42 @@ class Runtime:
         """Return the samples of some metrics by address. A failing service is left out and retried with backoff."""
         answers: dict[str, Samples] = {}
         for server in self._servers:
-            query = server.queries.setdefault(names, _Query())
-            query.readings += 1
-            if query.backoff.is_waiting(query.readings):
+            server.readings += 1
+            if not server.is_due(server.failures.get(names)):
                 continue
-            query.error = ""
             try:
                 answers[server.address] = self._samples(server, names)
                 server.refused = ""
             except DriverError as error:
-                if error.code == UNAVAILABLE:
-                    server.refused = error.text
-                    server.unsupported.clear()  # the next program may support more
-                else:
-                    query.error = error.text
-                    query.backoff.fail(query.readings)
+                if error.code != UNAVAILABLE:
+                    server.fail(server.failures.setdefault(names, _Failure(Backoff(1, _MOST_READINGS))), error.text)
                     continue
-            query.backoff.succeed()
+                server.refused = error.text
+                server.unsupported.clear()  # the next program may support more
+            server.failures.pop(names, None)
         return answers
 
     def _samples(self, server: _Server, names: tuple[str, ...]) -> Samples:
         samples: dict[str, Sequence[Sample]] = {}
         for name in names:
-            if name in server.unsupported:
+            if not server.is_due(server.unsupported.get(name)):
                 continue
             try:
                 answer = self._services.metric(server.address, name, len(self._servers) > 1)
             except DriverError as error:
                 if error.code not in _NOT_SUPPORTED:
                     raise
-                server.unsupported[name] = error.text
+                unsupported = server.unsupported.setdefault(name, _Failure(Backoff(_MOST_READINGS, _MOST_READINGS)))
+                server.fail(unsupported, error.text)
             else:
+                server.unsupported.pop(name, None)
                 samples[name] = [Sample(**each) for each in answer]
         return samples
 
     def errors(self) -> list[str]:
         """Return an error for each service that fails."""
-        failed = ((server.address, query.error) for server in self._servers for query in server.queries.values())
-        return [*dict.fromkeys(f"the TPU runtime at {address}: {error}" for address, error in failed if error)]
+        failed = ((server.address, failure) for server in self._servers for failure in server.failures.values())
+        return [*dict.fromkeys(f"the TPU runtime at {address}: {failure.reason}" for address, failure in failed)]
 
     def unsupported(self) -> Iterator[str]:
         """Yield the metrics that are missing, with the reasons."""
@@ -119,8 +128,8 @@ class Runtime:
                     f"while none runs ({server.refused})"
                 )
             reasons: dict[str, list[str]] = {}
-            for name, reason in server.unsupported.items():
-                reasons.setdefault(reason, []).append(METRICS.get(name, name))
+            for name, failure in server.unsupported.items():
+                reasons.setdefault(failure.reason, []).append(METRICS.get(name, name))
             for reason, metrics in reasons.items():
                 yield f"{', '.join(metrics)}: the TPU runtime at {server.address} reports {reason!r}"
 
