@@ -11,14 +11,13 @@ import socket
 import ssl
 import time
 import zlib
-from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import Any, Final, cast
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 from opentelemetry.instrumentation.hardware.drivers import DriverError
+from opentelemetry.instrumentation.hardware.endpoints import Endpoint
 from opentelemetry.instrumentation.hardware.version import __version__
 
 _CHUNK: Final = 1 << 16
@@ -26,39 +25,20 @@ _REDIRECTS: Final = 2
 _REDIRECT_CODES: Final = (301, 302, 303, 307, 308)
 
 
-@dataclass(frozen=True)
-class Address:
-    """The address of a page and how to fetch it.
+class Http:
+    """Fetches the page of an endpoint.
 
-    Attributes:
-        url: HTTP or HTTPS.
+    The deadline holds for the whole call, but a lookup of the host name that takes longer is not interrupted.
+
+    Args:
+        endpoint: Where the page is, and how to fetch it.
         accept: The Accept header.
-        headers: Further headers. They override the default ones.
-        token_file: File with a bearer token, read for each request.
-        ca_file: Certificate authorities instead of the system's.
-        cert_file: Client certificate.
-        key_file: Key of the client certificate, if it is not in the same file.
-        seconds: Deadline for the whole call. A lookup of the host name that takes longer is not interrupted.
-        most: Maximum size of the uncompressed page in bytes.
     """
 
-    url: str = field(repr=False)  # the query or the user may be secret
-    accept: str = "*/*"
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    token_file: str = ""
-    ca_file: str = ""
-    cert_file: str = ""
-    key_file: str = ""
-    seconds: float = 5.0
-    most: int = 10 << 20
-
-
-class Http:
-    """Fetches the page of an address."""
-
-    def __init__(self, address: Address) -> None:
-        self._address = address
-        self._url = urlsplit(address.url)
+    def __init__(self, endpoint: Endpoint, accept: str = "*/*") -> None:
+        self._endpoint = endpoint
+        self._accept = accept
+        self._url = urlsplit(endpoint.url)
 
     def get(self) -> dict[str, Any]:
         """Fetch the page.
@@ -72,7 +52,7 @@ class Http:
             OSError: The server cannot be reached.
         """
         start = time.monotonic()
-        deadline = start + self._address.seconds
+        deadline = start + self._endpoint.timeout
         url = self._url
         for _ in range(1 + _REDIRECTS):
             try:
@@ -108,27 +88,27 @@ class Http:
                     return response.headers["Content-Type"] or "", self._body(response), None
 
     def _headers(self, url: SplitResult) -> dict[str, str]:
-        address = self._address
+        endpoint = self._endpoint
         defaults = {
             "Host": url.netloc,
             "User-Agent": f"opentelemetry-instrumentation-hardware/{__version__}",
-            "Accept": address.accept,
+            "Accept": self._accept,
             "Accept-Encoding": "gzip",
-            "X-Prometheus-Scrape-Timeout-Seconds": f"{address.seconds:g}",
+            "X-Prometheus-Scrape-Timeout-Seconds": f"{endpoint.timeout:g}",
             "Connection": "close",
         }
-        if address.token_file:
-            defaults["Authorization"] = f"Bearer {_token(address.token_file)}"
-        given = {name.lower() for name in address.headers}
-        return {**{name: value for name, value in defaults.items() if name.lower() not in given}, **address.headers}
+        if endpoint.bearer_token_file:
+            defaults["Authorization"] = f"Bearer {_token(endpoint.bearer_token_file)}"
+        given = {name.lower() for name in endpoint.headers}
+        return {**{name: value for name, value in defaults.items() if name.lower() not in given}, **endpoint.headers}
 
     def _encrypted(self, plain: socket.socket, host: str) -> socket.socket:
         """Return a TLS connection. The certificate files are read each time, because they may be renewed."""
-        address = self._address
+        endpoint = self._endpoint
         try:
-            context = ssl.create_default_context(cafile=address.ca_file or None)
-            if address.cert_file:
-                context.load_cert_chain(address.cert_file, address.key_file or None, "")
+            context = ssl.create_default_context(cafile=endpoint.ca_file or None)
+            if endpoint.cert_file:
+                context.load_cert_chain(endpoint.cert_file, endpoint.key_file or None, "")
             return context.wrap_socket(plain, server_hostname=host)
         except TimeoutError:
             raise
@@ -151,8 +131,8 @@ class Http:
                 except zlib.error:
                     raise DriverError(0, "invalid gzip data") from None
                 chunk = gzip.unconsumed_tail if gzip else b""
-                if len(body) > self._address.most:
-                    raise DriverError(0, f"the page is longer than {self._address.most} bytes")
+                if len(body) > self._endpoint.max_bytes:
+                    raise DriverError(0, f"the page is longer than {self._endpoint.max_bytes} bytes")
         if response.length or (gzip is not None and not gzip.eof):
             raise DriverError(0, "the page is truncated")
         return bytes(body)

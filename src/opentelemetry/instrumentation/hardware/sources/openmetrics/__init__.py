@@ -61,7 +61,7 @@ class Openmetrics(Source):
         endpoints = {endpoint.name: endpoint for endpoint in config.openmetrics.each} if config.openmetrics else {}
         if not endpoints:
             raise Unavailable("no endpoint is configured", f"set {PREFIX}OPENMETRICS to name=http://host:port/metrics")
-        from opentelemetry.instrumentation.hardware.drivers.http import Address, Http
+        from opentelemetry.instrumentation.hardware.drivers.http import Http
 
         self._endpoint = endpoint = endpoints[self.context.instance or next(iter(endpoints))]
         self.min_interval = endpoint.interval
@@ -69,18 +69,7 @@ class Openmetrics(Source):
             self._parser = Parser(Filters(endpoint.name, endpoint.filters or config.openmetrics_filters))
         except ImportError:
             raise Unavailable("prometheus_client, which parses the pages, is not installed", _EXTRA) from None
-        address = Address(
-            endpoint.url,
-            ACCEPT,
-            endpoint.headers,
-            endpoint.bearer_token_file,
-            endpoint.ca_file,
-            endpoint.cert_file,
-            endpoint.key_file,
-            endpoint.timeout,
-            endpoint.max_bytes,
-        )
-        self._http = self.context.drivers.custom("http", lambda: Http(address))
+        self._http = self.context.drivers.custom("http", lambda: Http(endpoint, ACCEPT))
         self._attributes = _attributes(endpoint)
         self._up, self._duration, self._dropped = (
             Series(metric, self._attributes)
