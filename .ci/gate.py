@@ -1,11 +1,11 @@
-"""The gate: builds, checks and tests a clean checkout; installs everything that it needs.
+"""The gate: builds, checks and tests a clean checkout, and installs what it needs.
 
     .ci/run              all steps
-    .ci/run style types  only these
+    .ci/run style types  only these steps
     .ci/run --list       what each step does
 
-A failed step does not stop those that do not need it. The exit status is 0 when all passed. GitHub Actions and
-pre-commit run steps of this file, so that no command is written twice.
+All steps run, even if one fails. The exit status is 0 if all passed. GitHub Actions and pre-commit run the steps of
+this file, so that each command is written only once.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
 QUIET = 15.0
-"""Seconds without output after which the gate says that a command still runs."""
+"""Seconds without output after which the gate prints that a command still runs."""
 
 PATIENCE = 5.0
-"""Seconds that a command may take to end by itself after Ctrl-C."""
+"""Seconds to wait for a command to exit after Ctrl-C before it is terminated."""
 
 DEBIAN = {
     "jq": "jq",
@@ -40,25 +40,25 @@ DEBIAN = {
     "rocm-smi": "rocm-smi",
     "strace": "strace",
 }
-"""Packages, each with its command."""
+"""Debian packages that tests need, with a command of each."""
 
 SCRIPTS = "Scripts" if os.name == "nt" else "bin"
 
 
 class StepError(Exception):
-    """A step did not pass; the text says why."""
+    """A step failed. The message has the reason."""
 
 
 # -- running commands
 
 
-def say(line: str) -> None:
+def log(line: str) -> None:
     """Print a line at once."""
     print(line, flush=True)
 
 
 def environment() -> dict[str, str]:
-    """The environment of all commands: that of a CI machine, with byte code cached, and the installed packages only."""
+    """Return the environment of all commands: CI is set, byte code is cached, and PYTHONPATH is removed."""
     kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH")}
     samples = ROOT.parent / "shared" / "samples"
     if samples.is_dir():
@@ -70,11 +70,11 @@ def run(*command: str | Path) -> None:
     """Run a command in the checkout and pass its output on.
 
     Raises:
-        StepError: it cannot be started, or its exit status is not 0.
+        StepError: The command cannot be started, or its exit status is not 0.
     """
     words = [str(word) for word in command]
     shown = " ".join(words).replace(f"{ROOT}{os.sep}", "")
-    say(f"$ {shown}")
+    log(f"$ {shown}")
     try:
         process = subprocess.Popen(
             words,
@@ -96,7 +96,7 @@ def run(*command: str | Path) -> None:
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """Wait for a command after Ctrl-C, which a terminal sends to it as well; end it where that was not enough."""
+    """Wait for a command after Ctrl-C, which the terminal also sends to it. Terminate or kill it if it does not exit."""
     for end in (None, process.terminate, process.kill):
         if end is not None:
             end()
@@ -106,7 +106,7 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def forward(process: subprocess.Popen[bytes], shown: str) -> None:
-    """Copy what a command writes until it ends, and a line whenever it has written nothing for a while."""
+    """Copy the output of a command until it exits, and print a line whenever there is no output for a while."""
     output = process.stdout
     assert output is not None
     chunks: queue.Queue[bytes] = queue.Queue()
@@ -123,10 +123,10 @@ def forward(process: subprocess.Popen[bytes], shown: str) -> None:
         try:
             chunk = chunks.get(timeout=QUIET)
         except queue.Empty:
-            if ended:  # a child that it left behind holds its output open
+            if ended:  # a child process keeps its output open
                 return
             ended = process.poll() is not None
-            say(f"  ... {time.monotonic() - began:.0f} s: {shown[:80]}")
+            log(f"  ... {time.monotonic() - began:.0f} s: {shown[:80]}")
             continue
         if not chunk:
             return
@@ -139,10 +139,10 @@ def forward(process: subprocess.Popen[bytes], shown: str) -> None:
 
 @cache
 def uv() -> Path:
-    """The command uv, installed into an environment of its own where there is none."""
-    found = shutil.which("uv")
-    if found:
-        return Path(found)
+    """Return the path of uv. If it is not installed, install it into a separate environment."""
+    installed = shutil.which("uv")
+    if installed:
+        return Path(installed)
     programs = ROOT / ".venv-uv" / SCRIPTS
     if not shutil.which("uv", path=str(programs)):
         run(sys.executable, "-m", "venv", "--clear", programs.parent)
@@ -151,7 +151,7 @@ def uv() -> Path:
 
 
 def install(name: str, python: str | Path, *what: str, keep: bool = False) -> Path:
-    """Install requirements into `.venv-NAME`, made anew unless it may be kept; returns its folder of programs."""
+    """Install requirements into `.venv-NAME`, which is cleared unless `keep` is set. Returns its folder of programs."""
     folder = ROOT / f".venv-{name}"
     run(uv(), "venv", "-q", "--allow-existing" if keep else "--clear", "-p", python, folder)
     run(uv(), "pip", "install", "-q", "--compile-bytecode", "-p", folder, *what)
@@ -160,13 +160,13 @@ def install(name: str, python: str | Path, *what: str, keep: bool = False) -> Pa
 
 @cache
 def development() -> Path:
-    """The programs that check the sources; the package itself is installed in place."""
+    """Install the development tools and the package in editable mode. Returns the folder of programs."""
     return install("dev", sys.executable, "-e", ".[test]", keep=True)
 
 
 def pythons() -> list[Path]:
-    """The CPython interpreters of the supported versions that are installed, oldest first."""
-    found = []
+    """Return the installed CPython interpreters of the supported versions, oldest first."""
+    interpreters = []
     for minor in range(10, 20):
         candidates: Iterable[str | Path | None] = (
             shutil.which(f"python3.{minor}"),
@@ -176,20 +176,20 @@ def pythons() -> list[Path]:
         test = f"import sys; sys.exit(sys.version_info[:2] != (3, {minor}) or sys.implementation.name != 'cpython')"
         for candidate in candidates:
             if candidate and subprocess.run([candidate, "-c", test], capture_output=True, check=False).returncode == 0:
-                found.append(Path(candidate))
+                interpreters.append(Path(candidate))
                 break
-    return found
+    return interpreters
 
 
 def oldest_requirements() -> list[str]:
-    """The lowest version that pyproject.toml allows of each dependency of the package."""
+    """Return the dependencies of the package, each in the lowest version that pyproject.toml allows."""
     section = re.search(r"^dependencies = \[(.*?)^\]", (ROOT / "pyproject.toml").read_text("utf-8"), re.M | re.S)
     assert section is not None
     return [f"{name}=={version}" for name, version in re.findall(r'"([\w-]+) >= ([\w.]+)"', section[1])]
 
 
 def readme(pattern: str) -> str:
-    """The line of the README that matches."""
+    """Return the first line of the README that matches."""
     for line in (ROOT / "README.md").read_text("utf-8").splitlines():
         if re.search(pattern, line):
             return line
@@ -197,14 +197,14 @@ def readme(pattern: str) -> str:
 
 
 def wheel() -> str:
-    """The wheel that the step `package` built."""
-    found = sorted(DIST.glob("*.whl"))
-    if len(found) != 1:
-        raise StepError("dist/ does not hold exactly one wheel: run the step `package` first")
-    built = found[0].stat().st_mtime
+    """Return the wheel that the step `package` built."""
+    wheels = sorted(DIST.glob("*.whl"))
+    if len(wheels) != 1:
+        raise StepError("dist/ does not contain exactly one wheel: run the step `package` first")
+    built = wheels[0].stat().st_mtime
     if any(file.stat().st_mtime > built for file in (ROOT / "pyproject.toml", *(ROOT / "src").rglob("*.py"))):
         raise StepError("the wheel in dist/ is older than the sources: run the step `package` first")
-    return str(found[0])
+    return str(wheels[0])
 
 
 # -- steps
@@ -229,7 +229,7 @@ def package() -> None:
 
 
 def components() -> None:
-    """Install and build the programs that tests run against (Linux)."""
+    """Install and build the programs that tests need (Linux)."""
     missing = [name for name, command in DEBIAN.items() if not shutil.which(command)]
     if missing:
         if not shutil.which("apt-get"):
@@ -280,41 +280,41 @@ STEPS: dict[str, Callable[[], None]] = {
 
 
 def table(rows: list[tuple[str, float, str]]) -> str:
-    """The steps, their seconds and their results."""
+    """Format the steps with their seconds and results."""
     total = ("all", sum(seconds for _, seconds, _ in rows), "")
     return "\n".join(f"{name:<12}{seconds:>7.0f} s  {result}".rstrip() for name, seconds, result in [*rows, total])
 
 
 def main() -> int:
-    """Run the steps that were named, or all."""
+    """Run the steps on the command line, or all of them."""
     parser = argparse.ArgumentParser(description="The gate: builds, checks and tests a clean checkout.")
     parser.add_argument("steps", nargs="*", metavar="STEP", help=f"one of {', '.join(STEPS)}; all by default")
     parser.add_argument("--list", action="store_true", help="print what each step does")
     arguments = parser.parse_args()
     if arguments.list:
         for name, step in STEPS.items():
-            say(f"{name:<12}{step.__doc__}")
+            log(f"{name:<12}{step.__doc__}")
         return 0
     unknown = [name for name in arguments.steps if name not in STEPS]
     if unknown:
-        parser.error(f"no such step: {', '.join(unknown)} (there are {', '.join(STEPS)})")
+        parser.error(f"unknown step: {', '.join(unknown)} (choose from {', '.join(STEPS)})")
     rows = []
     interrupted = False
     for name in arguments.steps or STEPS:
-        say(f"\n== {name}: {STEPS[name].__doc__}")
+        log(f"\n== {name}: {STEPS[name].__doc__}")
         began = time.monotonic()
         try:
             STEPS[name]()
             result = "passed"
         except (StepError, OSError) as failure:
             result = f"FAILED: {failure}"
-            say(result)
+            log(result)
         except KeyboardInterrupt:
             interrupted, result = True, "interrupted"
         rows.append((name, time.monotonic() - began, result))
         if interrupted:
             break
-    say(f"\n{table(rows)}")
+    log(f"\n{table(rows)}")
     return 130 if interrupted else int(any(result != "passed" for _, _, result in rows))
 
 

@@ -1,4 +1,4 @@
-"""A program that knows nothing of hardware telemetry: it works for a while, each step in a span of its own."""
+"""A program without code for hardware telemetry. It runs for a while and creates a span for each step."""
 
 import math
 import os
