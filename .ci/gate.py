@@ -96,7 +96,7 @@ def run(*command: str | Path) -> None:
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """Wait for a command after Ctrl-C, which the terminal also sends to it. Terminate or kill it if it does not exit."""
+    """Wait for a command after Ctrl-C, which the terminal also sends to it. Then terminate it, then kill it."""
     for end in (None, process.terminate, process.kill):
         if end is not None:
             end()
