@@ -59,6 +59,7 @@ class Player:
         self.clock = clock
         self.open: Callable[[], None] = lambda: None
         self.read = read
+        self.counters: Callable[[float], Iterable[Point]] = lambda now: ()
         self.slow = slow
         self.slow_interval = slow_interval
         self.min_interval = min_interval
@@ -66,6 +67,7 @@ class Player:
         self.opened: list[float] = []
         self.closed: list[float] = []
         self.readings: list[float] = []
+        self.counter_readings: list[float] = []
         self.slow_readings: list[float] = []
 
     def make(self) -> Source:
@@ -90,6 +92,10 @@ class _Played(Source):
     def read(self) -> Iterable[Point]:
         self.player.readings.append(self.player.clock())
         return self.player.read(self.player.clock())
+
+    def read_counters(self) -> Iterable[Point]:
+        self.player.counter_readings.append(self.player.clock())
+        return self.player.counters(self.player.clock())
 
     def read_slow(self) -> Iterable[Point]:
         self.player.slow_readings.append(self.player.clock())

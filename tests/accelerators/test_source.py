@@ -171,7 +171,7 @@ def test_source_without_a_sign_is_unavailable() -> None:
 
 def test_second_driver_is_used_with_the_reason_if_the_first_cannot() -> None:
     source = opened(Unavailable("no library", "get it"), AcmeDriver(AcmeGpu(0)))
-    assert ids([*source.read(), *source.read_slow()]) == ["gpu0"]
+    assert ids([*source.read_all()]) == ["gpu0"]
     assert "library: no library (get it); tool is used instead" in source.unsupported
 
 
@@ -195,7 +195,7 @@ def test_driver_that_fails_for_the_moment_is_retried_later() -> None:
 def test_no_driver_is_opened_while_that_would_wake_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Acme, "may_open", lambda self: False)
     source = opened(AssertionError("opened"))
-    assert [*source.read(), *source.read_slow()] == []
+    assert [*source.read_all()] == []
     assert "all devices are suspended" in source.unsupported[0]
     monkeypatch.setattr(Acme, "may_open", lambda self: True)
     source.open_library = lambda: AcmeDriver(AcmeGpu(0))
@@ -269,7 +269,7 @@ def test_usage_of_the_observed_program_is_attributed_to_the_device() -> None:
 def test_devices_setting_process_reports_devices_from_their_first_use() -> None:
     driver = AcmeDriver(AcmeGpu(0), AcmeGpu(1))
     source = opened(driver, devices="process")
-    assert ids([*source.read(), *source.read_slow()]) == []
+    assert ids([*source.read_all()]) == []
     driver.users = {"gpu1": [STRANGER]}
     assert ids([*source.read_slow()], c.PROCESS_GPU_MEMORY_USAGE) == ["gpu1"]
     assert ids([*source.read()]) == ["gpu1"]
@@ -277,7 +277,7 @@ def test_devices_setting_process_reports_devices_from_their_first_use() -> None:
 
 def test_job_member_reports_usage_only() -> None:
     source = opened(AcmeDriver(AcmeGpu(0), users={"gpu0": [STRANGER]}), is_reporter=False)
-    metrics = {series.metric for series, _ in [*source.read(), *source.read_slow()]}
+    metrics = {series.metric for series, _ in [*source.read_all()]}
     assert metrics == {c.PROCESS_GPU_MEMORY_USAGE}
 
 

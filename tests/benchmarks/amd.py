@@ -72,7 +72,7 @@ def opened() -> Iterator[Amd]:
         source = Amd(SourceContext(Config(), _DriversBelow(folder), os.getpid()))
         source.open()
         try:
-            for _ in (*source.read(), *source.read_slow()):
+            for _ in source.read_all():
                 pass
             yield source
         finally:

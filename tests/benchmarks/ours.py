@@ -27,8 +27,7 @@ def opened(kind: Callable[[SourceContext], Source]) -> Source:
     source = kind(SourceContext(Config(), Drivers(), os.getpid()))
     source.open()
     for _ in range(3):
-        list(source.read())
-        list(source.read_slow())
+        list(source.read_all())
     return source
 
 
@@ -40,7 +39,7 @@ def samples() -> dict[str, Callable[[], object]]:
 def full() -> dict[str, Callable[[], object]]:
     """The readings before a collection by source, without the process tree."""
     host = opened(Host)
-    return {**samples(), "host": lambda: (list(host.read()), list(host.read_slow()))}
+    return {**samples(), "host": lambda: list(host.read_all())}
 
 
 def _drain(read: Callable[[], object]) -> None:

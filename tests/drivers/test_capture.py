@@ -79,7 +79,7 @@ def _readings(name: str, drivers: Drivers, between: Callable[[], object]) -> lis
     for tick in range(3):
         if tick:
             between()
-        readings.append(dict([*source.read(), *source.read_slow()]))
+        readings.append(dict([*source.read_all()]))
     source.close()
     return readings
 

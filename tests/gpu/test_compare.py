@@ -63,7 +63,7 @@ def opened(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Nvid
 
 
 def _said(source: Nvidia) -> Numbers:
-    return numbers([*source.read(), *source.read_slow()])
+    return numbers([*source.read_all()])
 
 
 def test_query_gpu_line_is_read_in_base_units() -> None:

@@ -76,7 +76,7 @@ def opened(drivers: Drivers | None = None, **settings: Any) -> Iterator[Nvidia]:
 
 
 def _read(source: Nvidia) -> Numbers:
-    return numbers([*source.read(), *source.read_slow()])
+    return numbers([*source.read_all()])
 
 
 @contextmanager

@@ -194,6 +194,23 @@ def test_read_slow_has_period_of_its_source() -> None:
     assert len(stage.player.slow_readings) == 4
 
 
+@pytest.mark.parametrize(("step", "most"), [(5.0, 1), (60.0, 6)])
+def test_counters_are_read_before_each_collection_and_once_per_slow_interval(step: float, most: int) -> None:
+    stage = Stage(interval=0.5, expected=step)
+    ages: list[float] = []
+    stage.player.counters = lambda now: [USERS(int(1000 * now))]
+    stage.run(600.0, {step: lambda snapshot: ages.append(stage.clock.now - float(one(snapshot, USERS)) / 1000)})
+    assert max(ages) < 0.5, "an old reading was exported"
+    assert len(stage.player.counter_readings) <= len(ages) * most + 2, "counters were sampled in between"
+
+
+def test_counters_of_an_unexpected_collection_are_at_most_a_slow_interval_old() -> None:
+    stage = Stage(interval=0.5, expected=60.0)
+    stage.player.counters = lambda now: [USERS(int(now))]
+    stage.run(31.0, {})
+    assert 31.0 - 10.5 <= float(one(stage.collect(), USERS)) - stage.start
+
+
 # -- stale readings and pauses
 
 

@@ -24,6 +24,6 @@ for path, report in old_files(2, 2, 1).items():
         Path(path).write_text(report)
 source = Trainium(SourceContext(Config.read({"neuron_monitor": "off"}, {}), Drivers(), os.getpid()))
 source.open()
-for series, value in (*source.read(), *source.read_slow()):
+for series, value in source.read_all():
     print(series, value)
 source.close()

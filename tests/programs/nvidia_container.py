@@ -22,7 +22,7 @@ with ExitStack() as stack:
     kind.prepare(config)
     source = kind(SourceContext(config, Drivers(), os.getpid()))
     source.open()
-    points = [*source.read(), *source.read_slow()]
+    points = [*source.read_all()]
     source.close()
 used = {series.metric.name: value for series, value in points if series.metric.name.startswith("process.gpu.")}
 print(json.dumps({"pid": os.getpid(), "used": used, "missing": source.unsupported}))

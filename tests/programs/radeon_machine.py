@@ -71,10 +71,7 @@ def opened(**settings: object) -> Iterator[Source]:
 
 def reading(source: Source) -> dict[str, Any]:
     """One reading: values by series, and remarks on what is missing."""
-    points = {
-        f"{series.metric.name}{sorted(series.attributes.items())}": value
-        for series, value in (*source.read(), *source.read_slow())
-    }
+    points = {f"{series.metric.name}{sorted(series.attributes.items())}": value for series, value in source.read_all()}
     return {"points": points, "missing": source.unsupported}
 
 

@@ -56,13 +56,13 @@ def known(instrumentor: HardwareInstrumentor) -> bool:
 
 
 def all_of(source: Source) -> dict[Series, Value]:
-    """One reading, the seldom part included; what is read twice fails the test."""
-    return _once([*source.read(), *source.read_slow()])
+    """One complete reading; a series that is read twice fails the test."""
+    return _once([*source.read_all()])
 
 
 def often(source: Source) -> dict[Series, Value]:
-    """One reading without the seldom part."""
-    return _once([*source.read()])
+    """One reading without the slow part."""
+    return _once([*source.read(), *source.read_counters()])
 
 
 def _once(points: list[Point]) -> dict[Series, Value]:

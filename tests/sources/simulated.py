@@ -194,7 +194,7 @@ def record(name: str, folder: Path) -> None:
                     now[0] = start + STEP * tick
                     turn(tick)
                     drivers.next()
-                for _ in (*source.read(), *source.read_slow()):
+                for _ in source.read_all():
                     pass
         except Unavailable:
             pass  # the capture is of its absence

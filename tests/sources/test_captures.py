@@ -86,7 +86,7 @@ def _recorded(story: Story) -> str:
                 clock.now = start + seconds
                 drivers.become(story.at(number))
                 record.next()
-            for _ in (*source.read(), *source.read_slow()):
+            for _ in source.read_all():
                 pass
     except Unavailable:
         pass  # the capture is of its absence

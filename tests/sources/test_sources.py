@@ -114,7 +114,7 @@ def test_source_defaults() -> None:
             return []
 
     bare = Bare(SourceContext(Config(), Drivers(), 1))
-    assert list(bare.read_slow()) == []
+    assert list(bare.read_all()) == []
     assert bare.unsupported == bare.errors == []
     assert (bare.scope, bare.rows, bare.sample_before_collection) == (Scope.HOST, ("",), True)
     assert (bare.interval(Config(sample_interval=3.0)), bare.slow_interval, bare.min_interval) == (3.0, 10.0, 0.0)

@@ -72,7 +72,7 @@ def test_library_is_not_loaded_while_all_gpus_are_suspended() -> None:
     tree = Tree(machine(a=("auto", "suspended")))
     drivers = Watched(tree)
     with opened("nvidia", drivers, nvidia_smi="off") as source:
-        assert [*source.read(), *source.read_slow()] == []
+        assert [*source.read_all()] == []
         assert drivers.loads == 0
         (sentence,) = source.unsupported
         assert "suspended" in sentence

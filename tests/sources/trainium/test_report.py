@@ -182,7 +182,7 @@ def test_random_reports_give_plausible_values(exchanges: list[tuple[tuple[Any, .
     text = json.dumps(document)
     drivers = Npus(HOST | {"/dev/neuron0": ""} | program(), Speaking([text.encode()]))
     source = open_source(drivers)
-    for series, number in (*source.read(), *source.read_slow()):
+    for series, number in source.read_all():
         assert isinstance(number, (int, float))
         assert math.isfinite(number)
         assert number >= 0

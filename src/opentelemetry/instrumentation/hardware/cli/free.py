@@ -200,7 +200,7 @@ def _read(source: Nvidia) -> list[_Gpu] | Mistake:
 
     try:
         source.open()
-        return _gpus(source, [*source.read(), *source.read_slow()])
+        return _gpus(source, [*source.read_all()])
     except Unavailable as gone:
         return Mistake(f"{gone.reason.rstrip('.')}: {gone.fix or _NO_DRIVER}", 1)
     except Mistake as mistake:

@@ -112,7 +112,7 @@ def _record(make: type[Source], output: TextIO, arguments: argparse.Namespace) -
             if tick:
                 threading.Event().wait(arguments.interval)
                 drivers.next()
-            for _ in (*source.read(), *source.read_slow()):
+            for _ in source.read_all():
                 pass
             output.flush()
     finally:

@@ -58,6 +58,7 @@ class SourceRunner:
         duration: seconds that the newest reading took.
         busy_since: when the reading that is being made began.
         cheap: what :meth:`Source.read` returned.
+        counters: what :meth:`Source.read_counters` returned.
         slow: what :meth:`Source.read_slow` returned.
     """
 
@@ -89,8 +90,7 @@ class SourceRunner:
         # What the source wants, as of its last reading: other threads use it while the source may be closed.
         self._min_interval = self._slow_interval = 0.0
         self._sample_before_collection = True
-        self.cheap = Aggregator(counters, from_start)
-        self.slow = Aggregator(counters, from_start)
+        self.cheap, self.counters, self.slow = (Aggregator(counters, from_start) for _ in range(3))
 
     # -- what its thread calls
 
@@ -122,7 +122,7 @@ class SourceRunner:
         """Open the source if it is closed, and read it once. Never raises.
 
         Args:
-            slow: make the slow read even if it is not due.
+            slow: read everything, even if it is not due.
         """
         self.busy_since = self._clock()
         try:
@@ -164,11 +164,11 @@ class SourceRunner:
         assert source is not None
         newest = self.cheap.published
         if newest is not None and now - newest.time > self._expiry():  # a pause
-            self.cheap.interrupt()
-            self.slow.interrupt()
+            self._interrupt()
         errors = self.cheap.add(now, source.read()) + source.errors
-        last = self.slow.published
-        if slow or last is None or now - last.time >= self._slow_interval - 0.1:
+        if slow or self._is_slow_due(self.counters, now) or self._is_before_collection(now):
+            errors += self.counters.add(self._clock(), source.read_counters())
+        if slow or self._is_slow_due(self.slow, now):
             errors += self.slow.add(self._clock(), source.read_slow())
         self._learn(source)
         self.duration = self._clock() - now
@@ -179,6 +179,18 @@ class SourceRunner:
             _LOG.info("Source %s has recovered", self.name)
             self.problem = None
         self.state, self._failures, self._hangs = State.UP, 0, False
+
+    def _is_slow_due(self, aggregator: Aggregator, now: float) -> bool:
+        last = aggregator.published
+        return last is None or now - last.time >= self._slow_interval - 0.1
+
+    def _is_before_collection(self, now: float) -> bool:
+        """Whether no other reading will be made before the next collection."""
+        return not self._interval or self._schedule.due(now) - now <= 2 * self._lead()
+
+    def _interrupt(self) -> None:
+        for aggregator in (self.cheap, self.counters, self.slow):
+            aggregator.interrupt()
 
     def _fail(self, reason: str) -> None:
         """Close the source; it is opened again with backoff."""
@@ -196,8 +208,7 @@ class SourceRunner:
     def close(self) -> None:
         """Close the source. The next :meth:`read` opens it again."""
         source, self.source = self.source, None
-        self.cheap.interrupt()
-        self.slow.interrupt()
+        self._interrupt()
         if source is not None:
             try:
                 source.close()
@@ -214,12 +225,13 @@ class SourceRunner:
     @property
     def metrics(self) -> tuple[Metric, ...]:
         """The metrics that the source has reported since it was opened."""
-        return self.cheap.metrics + self.slow.metrics
+        return self.cheap.metrics + self.counters.metrics + self.slow.metrics
 
     def fresh(self, now: float) -> list[tuple[Aggregator, Published]]:
         """The newest readings that have not expired: after three of their own periods."""
         readings = []
-        for aggregator, least in ((self.cheap, 0.0), (self.slow, self._slow_interval)):
+        slow = self._slow_interval
+        for aggregator, least in ((self.cheap, 0.0), (self.counters, slow), (self.slow, slow)):
             published = aggregator.published
             if published is not None and now - published.totals.time <= self._expiry(least):
                 readings.append((aggregator, published))

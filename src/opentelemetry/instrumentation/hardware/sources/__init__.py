@@ -114,9 +114,22 @@ class Source(ABC):
             Exception: any exception closes the source; it is opened again with backoff.
         """
 
+    def read_counters(self) -> Iterable[Point]:
+        """Read values that need no samples between collections: counters, and ratios of counters.
+
+        It is called just before each collection, and once per :attr:`slow_interval` in case one comes unexpectedly.
+        """
+        return ()
+
     def read_slow(self) -> Iterable[Point]:
         """Read what is expensive, at most once per :attr:`slow_interval`."""
         return ()
+
+    def read_all(self) -> Iterable[Point]:
+        """Read everything once, for callers that keep no state."""
+        yield from self.read()
+        yield from self.read_counters()
+        yield from self.read_slow()
 
     def close(self) -> None:
         """Release everything. It is also called if :meth:`open` has failed."""

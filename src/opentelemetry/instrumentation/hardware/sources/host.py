@@ -90,18 +90,24 @@ class Host(Source):
             self.unsupported.append(f"{c.SYSTEM_NETWORK_IO.name}: no interface is named {name}")
 
     def read(self) -> Iterator[Point]:
-        """Read about ten files, each once."""
-        yield from self._processor()
+        """Read memory, and CPU frequencies and sockets where they are wanted."""
         yield from self._memory()
-        yield from self._paging()
-        yield from self._storage()
-        yield from self._network()
+        if self._wants[c.SYSTEM_CPU_FREQUENCY]:
+            for cpu, hertz in self._machine.cpu_frequencies().items():
+                yield self._series[c.SYSTEM_CPU_FREQUENCY, c.CPU_NUMBER, cpu](hertz)
         if self._wants[c.SYSTEM_NETWORK_CONNECTION_COUNT]:
             for (transport, state), count in self._machine.connections().items():
                 attributes = {c.NETWORK_TRANSPORT: transport, c.CONNECTION_STATE: state}
                 yield c.SYSTEM_NETWORK_CONNECTION_COUNT(
                     count, {name: value for name, value in attributes.items() if value}
                 )
+
+    def read_counters(self) -> Iterator[Point]:
+        """Read counters, utilization by CPU time, and load averages."""
+        yield from self._processor()
+        yield from self._paging()
+        yield from self._storage()
+        yield from self._network()
         if self._wants[c.SYSTEM_PRESSURE_TIME]:
             for (resource, kind), seconds in self._machine.pressure().items():
                 which = (c.PRESSURE_RESOURCE, resource, c.PRESSURE_KIND, kind)
@@ -130,9 +136,6 @@ class Host(Source):
         if loads is not None:
             for series, at in self._load_series:
                 yield series, loads[at]
-        if self._wants[c.SYSTEM_CPU_FREQUENCY]:
-            for cpu, hertz in self._machine.cpu_frequencies().items():
-                yield self._series[c.SYSTEM_CPU_FREQUENCY, c.CPU_NUMBER, cpu](hertz)
         yield self._series[c.SYSTEM_UPTIME](self._machine.uptime())
 
     def _make_cpu_series(self, cpu: int, mode: str) -> tuple[Series, Series | None]:

@@ -115,7 +115,7 @@ class SourceProbe(Probe[Reading], Generic[AnySource, Reading]):
                 self._source = source
                 source.open()
             source = self._source
-            reading = self.convert(source, [*source.read(), *source.read_slow()])
+            reading = self.convert(source, [*source.read_all()])
             self.error = "; ".join(source.errors)
         except Exception as error:
             self.close()
