@@ -47,21 +47,16 @@ def bind(libc: ctypes.CDLL, made: Path, place: str) -> None:
 
 
 def chips(root: Path) -> None:
-    """Four TPU v6e chips on the PCI bus, and the kernel's list of it."""
+    """Four TPU v6e chips on the PCI bus."""
     bus = root / "devices"
-    lines = []
     for number in range(4):
         place = bus / f"0000:00:{4 + number:02x}.0"
         place.mkdir(parents=True)
         for name, value in (("vendor", "0x1ae0"), ("device", "0x006f"), ("subsystem_device", "0x004f")):
             (place / name).write_text(value + "\n")
         (place / "iommu_group").symlink_to(f"../../kernel/iommu_groups/{number}")
-        lines.append(f"00{(4 + number) << 3:02x}\t1ae0006f\t0\t0\n")
-    (root / "list").write_text("".join(lines))
     libc = ctypes.CDLL(None, use_errno=True)
     bind(libc, bus, "/sys/bus/pci/devices")
-    if os.path.exists("/proc/bus/pci/devices"):
-        bind(libc, root / "list", "/proc/bus/pci/devices")
 
 
 def without_libtpu(folder: Path) -> None:

@@ -85,7 +85,6 @@ class Cloud(Fabricated):
 
 def bus(device: str, chips: int, subsystem: str = "", functions: int = 1) -> dict[str, Any]:
     """A PCI bus with TPU chips, a graphics card and another device of Google."""
-    listed = ["0018\t10131000\t0\t0", "0020\t1ae00042\t0\t0"]
     files: dict[str, Any] = {}
     others = {"0000:00:03.0": ("1013", "1000", ""), "0000:00:04.0": ("1ae0", "0042", "0058")}
     ours = {
@@ -94,10 +93,9 @@ def bus(device: str, chips: int, subsystem: str = "", functions: int = 1) -> dic
         for function in range(functions)
     }
     for bdf, (vendor, number, sub) in (others | ours).items():
-        listed.append(f"00{bdf[8:10]}\t{vendor}{number}\t0\t0")
         for name, value in (("vendor", vendor), ("device", number), ("subsystem_device", sub or "0000")):
             files[f"/sys/bus/pci/devices/{bdf}/{name}"] = f"0x{value}\n"
-    return {**files, "/proc/bus/pci/devices": "\n".join([*listed, ""])}
+    return files
 
 
 def sample(labels: Mapping[str, Any], value: float | None = None, distribution: Any = None) -> dict[str, Any]:
@@ -258,7 +256,7 @@ class Cloudless(Drivers):
     """The drivers of this machine, without a TPU on its PCI bus."""
 
     def files(self) -> Any:
-        return Tree({"/proc/bus/pci/devices": ""})
+        return Tree({})
 
 
 class Bus(Drivers):

@@ -39,15 +39,10 @@ def test_chip_model_by_pci_device_and_subsystem(device: str, subsystem: str, chi
         assert found[0].bdf == "0000:00:05.0"
 
 
-def test_pci_devices_are_read_only_when_the_kernel_lists_a_google_device() -> None:
+def test_unreadable_pci_devices_are_left_out() -> None:
     files = bus("0063", 4)
-    without = Tree({**files, "/proc/bus/pci/devices": "0018\t10131000\t0\n0020\t8086100e\t0\n"})
-    assert pci_chips(without) == []
-    assert without.asked == ["/proc/bus/pci/devices"]
     del files["/sys/bus/pci/devices/0000:00:03.0/vendor"]
-    assert len(pci_chips(Tree(files))) == 4, "a device that cannot be read is left out"
-    del files["/proc/bus/pci/devices"]
-    assert len(pci_chips(Tree(files))) == 4, "some containers lack /proc/bus/pci/devices"
+    assert len(pci_chips(Tree(files))) == 4
     assert pci_chips(Tree({})) == []
 
 

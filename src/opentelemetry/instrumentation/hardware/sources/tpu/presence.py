@@ -12,8 +12,6 @@ from opentelemetry.instrumentation.hardware.system.files import Files
 
 _GOOGLE: Final = "1ae0"
 _DEVICES: Final = "/sys/bus/pci/devices"
-_LIST: Final = "/proc/bus/pci/devices"
-"""All devices in one file, the only one that is read on a host without a TPU. It is missing in some containers."""
 
 
 class PciChip(NamedTuple):
@@ -46,13 +44,6 @@ class Presence:
 
 def pci_chips(files: Files) -> list[PciChip]:
     """Return the chips in the order of the bus. A chip with several PCI functions is listed once."""
-    try:
-        lines = files.read(_LIST).decode("ascii", "replace").splitlines()
-    except OSError:
-        pass
-    else:
-        if not any(line.split("\t")[1:2] and line.split("\t")[1].startswith(_GOOGLE) for line in lines):
-            return []
     chips: dict[str, PciChip] = {}
     for bdf, kind in sorted(_functions(files)):
         chips.setdefault(bdf.rpartition(".")[0], PciChip(bdf, kind))
