@@ -34,8 +34,8 @@ _STDERR = 4096
 _GRACE = 1.0
 """Seconds to wait until a killed child has exited."""
 
-_PAUSE = 0.001
-"""Seconds until the second check whether a child has exited; doubled for each further one, up to :data:`POLL`."""
+_PAUSE = 0.005
+"""Seconds between two checks whether a child has exited, after the end of its output."""
 
 _ENVIRONMENT = ("PATH", "HOME", "LD_LIBRARY_PATH")
 """Environment variables passed to every tool. PYTHONPATH, LD_PRELOAD and credentials are not passed on."""
@@ -319,13 +319,11 @@ class Child:
 
     def _wait(self, deadline: float) -> bool:
         """Wait until the tool has exited. Returns False if the deadline passes."""
-        pause = _PAUSE
         while not self.has_exited():
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
-            time.sleep(min(pause, left))
-            pause = min(2 * pause, POLL)
+            time.sleep(min(_PAUSE, left))
         return True
 
     def _close(self) -> None:

@@ -122,8 +122,9 @@ class Neuron(AcceleratorDriver):
         parent = f"neuron{number // per_device}" if per_device else ""
         core = self._cores.get(number)
         if core is None or core.parent != parent:
-            by_files = self._monitor is None and per_device
-            physical = PhysicalCore(self._sysfs, *divmod(number, per_device)) if by_files and per_device else None
+            physical = None
+            if self._monitor is None and per_device:
+                physical = PhysicalCore(self._sysfs, *divmod(number, per_device))
             core = self._cores[number] = NeuronCore(number, parent, physical)
         return core
 
