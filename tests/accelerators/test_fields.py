@@ -54,6 +54,8 @@ def test_value_is_converted_to_the_unit_of_the_metric(field: f.Field, raw: objec
         (f.power(), True),
         (f.power(), math.nan),
         (f.power(), math.inf),
+        pytest.param(f.power("mW"), 10**400, id="larger than any float"),
+        pytest.param(f.link("pcie", "transmit"), -(10**400), id="smaller than any float"),
         (f.power("mW"), -1),
         (f.utilization("general"), 101),
         (f.errors("xid"), 1.5),

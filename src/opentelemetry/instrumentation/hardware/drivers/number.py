@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
 from functools import lru_cache
-from math import isfinite
 
 from opentelemetry.instrumentation.hardware.model import Number
 
@@ -20,7 +20,7 @@ def number(value: object, unit: str = "") -> Number:
         ValueError: The value is not a number in this unit, for example ``N/A``. The message quotes it.
     """
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        if isfinite(value):
+        if -sys.float_info.max <= value <= sys.float_info.max:  # an int may be larger than any float
             return value
     elif isinstance(value, (str, bytes)):
         text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
