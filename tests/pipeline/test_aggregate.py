@@ -251,6 +251,24 @@ def test_long_fall_keeps_its_highest_and_newest_peak() -> None:
     assert readings.value(Series(POWER_PEAK), since=9_998.0) == 1.0
 
 
+@PATIENT
+@given(levels=st.lists(st.integers(0, 10**6), min_size=65, max_size=200).map(lambda levels: sorted(levels)[::-1]))
+def test_peak_of_a_long_fall_is_lower_by_at_most_a_thirtieth_of_the_range(levels: list[int]) -> None:
+    readings = Readings()
+    for at, level in enumerate(levels):
+        readings.add(float(at), [POWER_PEAK(level)])
+    for since in range(len(levels) - 1):
+        lost = levels[since + 1] - (readings.value(Series(POWER_PEAK), float(since)) or 0)
+        assert 0 <= lost <= (levels[0] - levels[-1]) / 30
+
+
+def test_spike_before_a_long_fall_is_the_peak() -> None:
+    readings = Readings()
+    for at, level in enumerate([5000.0, 4000.0, *range(1000, 900, -1)]):
+        readings.add(float(at), [POWER_PEAK(level)])
+    assert readings.value(Series(POWER_PEAK), since=0.0) == 4000.0
+
+
 def test_rare_reader_gets_mean_and_peak_of_its_whole_window() -> None:
     aggregator = Aggregator(CounterStore())
     reader = Reader(aggregator)
