@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 from tests.samples import samples
+from tests.sources.reading import opened
+from tests.sources.tpus import Bus
 from tests.tools.tpu import FakeTpu, distribution, doubles, integers, queues, serving
 
 from opentelemetry.instrumentation.hardware.settings import Config
@@ -76,8 +78,8 @@ def test_wandb_duty_cycle_of_a_chip_is_repeated_for_both_cores() -> None:
     tpu = FakeTpu(
         {fields.DUTY_CYCLE: doubles({0: 25.0, 1: 50.0}), fields.MEMORY_TOTAL: integers(dict.fromkeys(range(4), GIB))}
     )
-    with serving(tpu):
-        found, _ = read(tpu_runtime=tpu.address)
+    with serving(tpu), opened("tpu", Bus("0027"), tpu_runtime=[tpu.address]) as source:
+        found = keys(Reading([*source.read(), *source.read_slow()]))
     duty = {name: value for name, value in found.items() if name.endswith("dutyCycle")}
     assert duty == {f"tpu.{core}.dutyCycle": 25.0 if core < 2 else 50.0 for core in range(4)}
 

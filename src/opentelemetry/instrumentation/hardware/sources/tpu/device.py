@@ -33,7 +33,6 @@ class Devices:
         self._whole: Device | None = None
         self._chips: dict[int, Device] = {}
         self._cores: dict[int, Device] = {}
-        self._had_own_duty = False
         self._unnumbered = [
             _device(chip.bdf, f"TPU chip {place}", model=chip.kind.model, bdf=chip.bdf)
             for place, chip in enumerate(chips)
@@ -42,11 +41,7 @@ class Devices:
     def update(self, duty: Iterable[int], memory: Iterable[int]) -> None:
         """Update the devices from the numbers that report a duty cycle, and those that report memory."""
         chips, cores = sorted(duty), sorted(memory)
-        self._had_own_duty = self._had_own_duty or 0 < len(chips) == len(cores)
-        if self._pci:
-            shared = self._pci[0].kind.shares_duty_cycle
-        else:  # a device without a duty cycle now may have had one before
-            shared = 0 < 2 * len(chips) == len(cores) and not self._had_own_duty
+        shared = bool(self._pci) and self._pci[0].kind.shares_duty_cycle
         if shared and chips:
             self._chips = {number: self._chip(number) for number in chips}
         if cores and not shared:
