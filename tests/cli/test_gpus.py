@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from pathlib import Path
 
@@ -67,7 +66,7 @@ def test_temperature_of_summary_falls_back_to_junction_and_edge(sensors: dict[st
         c.HW_GPU_UTILIZATION: [(0.5, {c.HW_ID: "0000:c8:00.0", c.HW_NAME: "GPU 0", c.GPU_TASK: "general"})],
         c.HW_TEMPERATURE: [(value, {**gpu, c.HW_SENSOR_LOCATION: sensor}) for sensor, value in sensors.items()],
     }
-    lines = summary(View(0.0, 1.0, Snapshot(values), {}, (), os.getpid(), {}), 80)
+    lines = summary(View(0.0, 1.0, Snapshot(values), {}, (), None, {}), 80)
     assert lines == (["GPU    busy  temp", f"GPU 0  50 %  {shown_}"] if shown_ else ["GPU    busy", "GPU 0  50 %"])
 
 

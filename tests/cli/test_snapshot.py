@@ -174,6 +174,7 @@ def test_snapshot_has_its_own_process_only_on_request() -> None:
         (found,) = objects("--window", "1")
         (requested,) = objects("--window", "1", "--sources", "process")
     assert "process.cpu.time" in {point["name"] for point in requested["metrics"]}
+    assert "pid" not in found
     assert [name for point in found["metrics"] if (name := point["name"]).startswith(("process.", "cpython."))] == []
 
 

@@ -852,6 +852,9 @@ def test_failing_vendor_is_one_message_and_affects_only_its_own_keys(monkeypatch
 RADEON = ("memoryReadWriteActivity", "memoryOverDrive")
 """The keys of AMD GPUs that NVIDIA GPUs do not have."""
 
+STATISTICS = ("mean", "p50", "p90", "p95", "p999")
+"""What W&B reports of a TPU's distributions."""
+
 TPU = (
     "tpu",
     *(
@@ -862,15 +865,18 @@ TPU = (
             *("iciLinkHealth", "throttleScore"),
         )
     ),
-    *("tpu.hloQueueSize.{core}", "tpu.hloExecTiming.{core}.{stat}Us"),
+    "tpu.hloQueueSize.{core}",
+    *(f"tpu.hloExecTiming.{{core}}.{statistic}Us" for statistic in STATISTICS),
     *(
-        f"tpu.{name}.{{label}}.{{stat}}Us"
+        f"tpu.{name}.{{size}}.{statistic}Us"
         for name in (
             *("bufferTransferLatency", "inboundBufferTransferLatency", "hostToDeviceTransferLatency"),
             *("deviceToHostTransferLatency", "collectiveE2ELatency", "hostComputeLatency"),
         )
+        for statistic in STATISTICS
     ),
-    *("tpu.grpcTcpMinRtt.{stat}Us", "tpu.grpcTcpDeliveryRate.{stat}Mbps"),
+    *(f"tpu.grpcTcpMinRtt.{statistic}Us" for statistic in STATISTICS),
+    *(f"tpu.grpcTcpDeliveryRate.{statistic}Mbps" for statistic in STATISTICS),
 )
 
 IPU = (
@@ -910,8 +916,8 @@ KNOWN = {
 WITHOUT_METRIC = (
     "gpu.{i}.pipeTensorHmmaActive",
     "gpu.{i}.memoryOverDrive",
-    "tpu.grpcTcpMinRtt.{stat}Us",
-    "tpu.grpcTcpDeliveryRate.{stat}Mbps",
+    *(f"tpu.grpcTcpMinRtt.{statistic}Us" for statistic in STATISTICS),
+    *(f"tpu.grpcTcpDeliveryRate.{statistic}Mbps" for statistic in STATISTICS),
     "openmetrics.{endpoint}.{metric}.{n}",
 )
 """The keys without a metric of this package."""

@@ -25,7 +25,7 @@ def timestamp(seconds: float) -> str:
 
 
 def as_json(view: View) -> str:
-    """One object: time, host, window, pid, metrics, problems, and what is missing."""
+    """One object: time, host, window, the observed process, metrics, problems, and what is missing."""
     metrics = [
         {
             "name": metric.name,
@@ -43,7 +43,7 @@ def as_json(view: View) -> str:
             "time": timestamp(view.time),
             "host": socket.gethostname(),
             "window": round(view.window, 3),
-            "pid": view.pid,
+            **({} if view.pid is None else {"pid": view.pid}),
             "metrics": metrics,
             "problems": problems,
             "missing": list(view.unsupported),

@@ -119,7 +119,7 @@ def _watch(session: Session, arguments: argparse.Namespace, signals: Signals, no
     from opentelemetry.instrumentation.hardware.cli.screen import Screen
     from opentelemetry.instrumentation.hardware.cli.view import Viewer
 
-    viewer = Viewer(session, os.getpid())
+    viewer = Viewer(session)
     due = time.monotonic()
     end = due + (arguments.duration or math.inf)
     with Screen(sys.stdout, live=True) as screen:

@@ -34,8 +34,8 @@ examples:
 
 formats:
   table      for people, with the reasons for missing values at the end
-  json       one object per moment: time, host, window, pid, problems, missing,
-             and metrics, each with name, kind, unit, attributes, value
+  json       one object per moment: time, host, window, pid (with --pid), problems,
+             missing, and metrics, each with name, kind, unit, attributes, value
   csv        one line per value, under a header
   wandb      one object per moment: _timestamp, _runtime, and the keys of W&B's
              system metrics (cpu, proc.memory.rssMB, gpu.0.powerWatts ...).
@@ -135,7 +135,7 @@ def _print_views(arguments: argparse.Namespace, config: Config, pid: int) -> Non
     session = _session(arguments, config, pid)
     session.start()
     try:
-        viewer = Viewer(session, pid)
+        viewer = Viewer(session, None if arguments.pid is None else pid)
         with Screen(sys.stdout, arguments.watch) as screen:
             for number in _moments(arguments):
                 view = viewer.collect()

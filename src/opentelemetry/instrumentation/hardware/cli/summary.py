@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 
 from opentelemetry.instrumentation.hardware import catalog as c
@@ -115,7 +114,7 @@ def _host(view: View) -> Iterator[str]:
     ):
         if view.points(metric):
             yield " ".join((name, *(f"{each} {quantity(_rate(view, metric, each), 'By')}/s" for each in directions)))
-    if view.pid != os.getpid():
+    if view.pid is not None:
         yield from _process(view)
 
 

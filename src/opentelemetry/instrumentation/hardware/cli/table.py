@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import textwrap
 import time
@@ -62,7 +61,7 @@ def draw(view: View, width: int, bold: bool = False) -> str:
     """
     start, end = ("\x1b[1m", "\x1b[0m") if bold else ("", "")
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(view.time))
-    process = "" if view.pid == os.getpid() else f"   pid {view.pid}"
+    process = "" if view.pid is None else f"   pid {view.pid}"
     title = f"{socket.gethostname()}   {when}{process}   means and rates (+) of the last {duration(view.window)}"
     lines = [f"{start}{clip(title, width)}{end}"]
     first = summary(view, width)

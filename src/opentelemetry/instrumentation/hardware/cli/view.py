@@ -25,7 +25,7 @@ class View(NamedTuple):
         snapshot: The values.
         rates: The increase per second of each counter that increased.
         unsupported: What is missing and why, a sentence each.
-        pid: The observed process.
+        pid: The observed process; None if it is this command.
         names: The name of each device by its ``hw.id``.
     """
 
@@ -34,7 +34,7 @@ class View(NamedTuple):
     snapshot: Snapshot
     rates: Mapping[Series, float]
     unsupported: tuple[str, ...]
-    pid: int
+    pid: int | None
     names: Mapping[str, str]
 
     def points(self, metric: Metric) -> Sequence[tuple[Number, Attributes]]:
@@ -68,10 +68,10 @@ class Viewer:
 
     Args:
         session: A started session. Other readers are not affected.
-        pid: The process that the session observes.
+        pid: The process that the session observes; None if it is this command.
     """
 
-    def __init__(self, session: Session, pid: int) -> None:
+    def __init__(self, session: Session, pid: int | None = None) -> None:
         self._session = session
         self._pid = pid
         self._reader = Reader()

@@ -21,7 +21,8 @@ DELIVERY_RATE: Final = "megascale.grpc_tcp_delivery_rate.Mbps.cumulative.distrib
 
 _DISTRIBUTIONS: Final = (EXECUTION, *TRANSFERS.values(), ROUND_TRIP, DELIVERY_RATE)
 
-_QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p999": 0.999}
+_SHARES: Final = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p999": 0.999}
+_STATISTICS: Final = {"mean": "mean", **{name: f"{share * 100:g}th percentile" for name, share in _SHARES.items()}}
 
 Pairs: TypeAlias = "Iterator[tuple[str, Number]]"
 
@@ -142,58 +143,55 @@ def _by_size(sample: Sample) -> str:
     return _word(sample.labels.get("buffer-size", ""))
 
 
-def _distribution_key(
-    name: str, unit: str, distribution: str, label: Callable[[Sample], str] | None = None, *metrics: Metric
-) -> Key[Reading]:
-    """Mean and quantiles of a distribution.
+def _distribution_keys(
+    name: str, distribution: str, label: Callable[[Sample], str] | None = None, *metrics: Metric, unit: str = "us"
+) -> Iterator[Key[Reading]]:
+    """A key for each statistic of a distribution.
 
     Args:
-        name: The key, with ``{label}`` where the label stands.
-        unit: W&B's unit.
+        name: The beginning of the keys, with ``{core}`` or ``{size}`` where the label stands.
         distribution: The runtime's name.
         label: Returns the label of a sample. Samples of one label are taken together.
         metrics: The metrics of this package that measure the same.
+        unit: W&B's unit.
     """
-    suffix = "Mbps" if unit == "Mbit/s" else "Us"
+    suffix = unit.replace("Mbit/s", "Mbps").capitalize()
+    for statistic, words in _STATISTICS.items():
+        key = f"{name}.{statistic}{suffix}"
 
-    def values(reading: Reading) -> Pairs:
-        groups: dict[str, list[Mapping[str, Any]]] = {}
-        for sample in reading.distributions.get(distribution, ()):
-            if sample.distribution and sample.distribution.get("count", 0) > 0:
-                groups.setdefault(label(sample) if label else "", []).append(sample.distribution)
-        for group, distributions in groups.items():
-            key = re.sub(r"\.?\{.*\}", f".{group}" if group else "", name)
-            for statistic, value in _statistics(distributions):
-                yield f"{key}.{statistic}{suffix}", value
+        def values(reading: Reading, key: str = key, share: float | None = _SHARES.get(statistic)) -> Pairs:
+            groups: dict[str, list[Mapping[str, Any]]] = {}
+            for sample in reading.distributions.get(distribution, ()):
+                if sample.distribution and sample.distribution.get("count", 0) > 0:
+                    groups.setdefault(label(sample) if label else "", []).append(sample.distribution)
+            for group, distributions in groups.items():
+                value = _mean(distributions) if share is None else _quantile(share, distributions)
+                if value is not None:
+                    yield re.sub(r"\.\{.*\}", f".{group}" if group else "", key), value
 
-    formula = f"mean, p50, p90, p95, p999 of `{distribution}`"
-    formula += ", by size of buffer" if label is _by_size else ""
-    return Key(f"{name}.{{stat}}{suffix}", unit, formula, values, metrics)
+        yield Key(key, unit, f"{words} of `{distribution}`", values, metrics)
 
 
-def _statistics(distributions: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, float]]:
-    """Mean and quantiles of distributions taken together; quantiles only if the first one has buckets."""
+def _mean(distributions: Sequence[Mapping[str, Any]]) -> float | None:
     means = [(each["count"], each["mean"]) for each in distributions if "mean" in each]
-    if means:
-        yield "mean", sum(count * mean for count, mean in means) / sum(count for count, _ in means)
-    bounds = distributions[0].get("bounds")
-    if bounds is not None:
-        alike = [each["buckets"] for each in distributions if each.get("bounds") == bounds]
-        counts = [sum(column) for column in zip(*alike)]
-        for name, share in _QUANTILES.items():
-            quantile = _quantile(share, counts, bounds)
-            if quantile is not None:
-                yield name, quantile
+    return sum(count * mean for count, mean in means) / sum(count for count, _ in means) if means else None
 
 
-def _quantile(share: float, counts: Sequence[int], bounds: Sequence[float]) -> float | None:
-    """A quantile, if counts are spread evenly within their buckets; the last bucket has no upper end."""
+def _quantile(share: float, distributions: Sequence[Mapping[str, Any]]) -> float | None:
+    """A quantile of the distributions with the same buckets as the first one.
+
+    Counts are spread evenly within their buckets; the last bucket has no upper end.
+    """
+    bounds = distributions[0].get("bounds", ())
+    counts = [
+        sum(column) for column in zip(*(each["buckets"] for each in distributions if each.get("bounds") == bounds))
+    ]
     rank, below = share * sum(counts), 0
     for place, count in enumerate(counts):
         if count > 0 and below + count >= rank:
             low = bounds[place - 1] if place else 0.0
             high = bounds[place] if place < len(bounds) else low
-            return low + (rank - below) / count * (high - low)
+            return float(low + (rank - below) / count * (high - low))
         below += count
     return None
 
@@ -232,15 +230,12 @@ KEYS: Final[tuple[Key[Reading], ...]] = (
         "tpu.hloQueueSize.{core}", "programs", "programs that wait for a core",
         _queue_size, (c.GOOGLE_TPU_HLO_QUEUE_SIZE,),
     ),
-    _distribution_key(
-        "tpu.hloExecTiming.{core}", "us", EXECUTION, _by_core,
+    *_distribution_keys(
+        "tpu.hloExecTiming.{core}", EXECUTION, _by_core,
         c.GOOGLE_TPU_HLO_EXECUTION_COUNT, c.GOOGLE_TPU_HLO_EXECUTION_TIME,
     ),
     *(
-        _distribution_key(
-            f"tpu.{name}.{{label}}", "us", TRANSFERS[kind], _by_size,
-            c.GOOGLE_TPU_TRANSFER_COUNT, c.GOOGLE_TPU_TRANSFER_TIME,
-        )
+        key
         for name, kind in (
             ("bufferTransferLatency", "dcn"),
             ("inboundBufferTransferLatency", "dcn_inbound"),
@@ -249,8 +244,11 @@ KEYS: Final[tuple[Key[Reading], ...]] = (
             ("collectiveE2ELatency", "collective"),
             ("hostComputeLatency", "compute"),
         )
+        for key in _distribution_keys(
+            f"tpu.{name}.{{size}}", TRANSFERS[kind], _by_size, c.GOOGLE_TPU_TRANSFER_COUNT, c.GOOGLE_TPU_TRANSFER_TIME
+        )
     ),
-    _distribution_key("tpu.grpcTcpMinRtt", "us", ROUND_TRIP),
-    _distribution_key("tpu.grpcTcpDeliveryRate", "Mbit/s", DELIVERY_RATE),
+    *_distribution_keys("tpu.grpcTcpMinRtt", ROUND_TRIP),
+    *_distribution_keys("tpu.grpcTcpDeliveryRate", DELIVERY_RATE, unit="Mbit/s"),
 )  # fmt: skip
 """What W&B reports of TPUs, now or in an earlier version."""
