@@ -1,4 +1,4 @@
-"""Programs that a test starts as children: with a clean environment, a deadline, and never left behind."""
+"""Run programs as child processes of a test: with a clean environment and a deadline, and always reaped."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PROGRAMS = ROOT / "tests" / "programs"
 END = 20.0
-"""Seconds that the end of a child may take: ours adds about one to it, and machines are slow at times."""
+"""Maximum seconds for the exit of a child. Our exit hook adds about one second, and machines can be slow."""
 
 PATIENCE = 120.0
-"""Seconds until a child counts as hung: far more than any of them takes, because machines are slow at times."""
+"""Seconds after which a child counts as hung: far more than any of them takes, because machines can be slow."""
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment of a user's shell: nothing of OpenTelemetry or pytest, and what the test adds.
+    """Return the environment of a user's shell: no variables of OpenTelemetry or pytest, plus those of the test.
 
     A child can import ``tests``, behind whatever the test puts on PYTHONPATH.
     """
@@ -38,18 +38,18 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def command(program: str, *arguments: object) -> list[str]:
-    """How one of the programs is started."""
+    """Return the command line of one of the programs."""
     return [sys.executable, str(PROGRAMS / f"{program}.py"), *map(str, arguments)]
 
 
 def instrumented(program: str, *arguments: object, flags: tuple[str, ...] = ()) -> list[str]:
-    """How one of the programs is started that knows nothing of OpenTelemetry."""
+    """Return the command line of a program without OpenTelemetry code, started by `opentelemetry-instrument`."""
     return ["opentelemetry-instrument", *flags, *command(program, *arguments)]
 
 
 @contextmanager
 def started(line: list[str], env: Mapping[str, str] | None = None, **options: Any) -> Iterator[subprocess.Popen[str]]:
-    """A child in a process group of its own, which is killed at the end of the block, with all of its children."""
+    """Start a child in its own process group, which is killed with all its children at the end of the block."""
     child = subprocess.Popen(
         line,
         env=environment(env),
@@ -70,21 +70,21 @@ def started(line: list[str], env: Mapping[str, str] | None = None, **options: An
 
 
 def run(line: list[str], env: Mapping[str, str] | None = None, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run a child to its end; a test fails with the output of a child that does not end."""
+    """Run a child until it exits. If it does not, the test fails with its output."""
     with started(line, env, **options) as child:
         try:
             out, err = child.communicate(timeout=PATIENCE)
         except subprocess.TimeoutExpired:
             os.killpg(child.pid, signal.SIGKILL)
             out, err = child.communicate()
-            raise AssertionError(f"{' '.join(line)} did not end within {PATIENCE:g} s\n{out}\n{err}") from None
+            raise AssertionError(f"{' '.join(line)} did not exit within {PATIENCE:g} s\n{out}\n{err}") from None
     return subprocess.CompletedProcess(line, child.returncode, out, err)
 
 
 def run_past_last_line(
     line: list[str], env: Mapping[str, str] | None = None, **options: Any
 ) -> subprocess.CompletedProcess[str]:
-    """Run a child that prints one line when its work is done; it has to end within `END` seconds of that."""
+    """Run a child that prints one line when its work is done and must then exit within `END` seconds."""
     with started(line, env, **options) as child:
         assert child.stdout is not None
         first = child.stdout.readline()
@@ -93,16 +93,16 @@ def run_past_last_line(
 
 
 def end_of(child: subprocess.Popen[str]) -> tuple[str, str]:
-    """What a child prints until its end, which has to come within `END` seconds."""
+    """Return what a child prints until it exits, which must happen within `END` seconds."""
     try:
         return child.communicate(timeout=END)
     except subprocess.TimeoutExpired:
         os.killpg(child.pid, signal.SIGKILL)
-        raise AssertionError(f"something held up the program's end for {END:g} s: {child.communicate()}") from None
+        raise AssertionError(f"the exit of the program was delayed for {END:g} s: {child.communicate()}") from None
 
 
 def ended_cpu_time() -> float:
-    """CPU seconds of all children of this process that have ended, as the kernel counts them."""
+    """Return the CPU seconds of all children of this process that have ended, as counted by the kernel."""
     import resource
 
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -110,36 +110,36 @@ def ended_cpu_time() -> float:
 
 
 def scene(program: str, *arguments: object) -> Any:
-    """What a program prints, as JSON, that makes a machine of its own; it may not everywhere, and says 77 then."""
+    """Return the JSON that a program prints in namespaces. Exit status 77 (not allowed) skips the test."""
     outcome = run(command(program, *arguments))
     if outcome.returncode == 77:
-        pytest.skip(f"there may be no namespace here: {outcome.stdout.strip()}")
+        pytest.skip(f"namespaces are not allowed here: {outcome.stdout.strip()}")
     assert outcome.returncode == 0, outcome.stderr
     return json.loads(outcome.stdout)
 
 
 def in_pid_namespace(*flags: str) -> list[str]:
-    """What starts a command in a pid namespace of its own, as its first process."""
+    """Return the prefix that starts a command as the first process of a new PID namespace."""
     for before in ([], ["--user", "--map-root-user"]) if which("unshare") else ():
         line = ["unshare", *before, "--pid", "--fork", *flags]
         if subprocess.run([*line, "true"], capture_output=True, check=False).returncode == 0:
             return line
-    pytest.skip("there may be no pid namespace here")
+    pytest.skip("PID namespaces are not allowed here")
 
 
 def has_setpriv() -> bool:
-    """Whether util-linux's setpriv is there, which makes a child die with its parent."""
+    """Whether util-linux's setpriv is installed, which makes a child die with its parent."""
     line = ["sh", "-c", "setpriv --pdeathsig KILL --version"]
     return subprocess.run(line, env=environment(), capture_output=True, check=False).returncode == 0
 
 
 def without_setpriv(name: str, path: str | None = None) -> str | None:
-    """Stands in for `shutil.which` where commands are looked for: all are found but that tool."""
+    """A replacement of `shutil.which` that does not find setpriv."""
     return None if name == "setpriv" else which(name, path=path)
 
 
 def descriptors() -> dict[str, str]:
-    """What is open in this process: descriptor and what it leads to."""
+    """Return the open descriptors of this process with their targets."""
     found = {}
     for name in os.listdir("/proc/self/fd"):
         try:

@@ -33,7 +33,7 @@ PORTABLE = (
     "wandb/test_keys.py",
     "pipeline/test_aggregate.py",
 )
-"""The files of tests that run on macOS and Windows too: they need no child process and none of Linux's files."""
+"""Tests that also run on macOS and Windows: they need no child processes and no files of Linux."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -43,7 +43,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Outside of Linux, leave out what needs Linux."""
+    """On other systems, leave out the tests that need Linux."""
     if sys.platform.startswith("linux") or not collection_path.name.startswith("test_"):
         return None
     return collection_path.relative_to(Path(__file__).parent).as_posix() not in PORTABLE or None
@@ -63,7 +63,7 @@ def rewrite(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture(scope="module", autouse=True)
 def no_descriptor_outlives_a_module() -> Iterator[None]:
-    """Wait until gRPC's threads have closed the descriptors of the tests before, and ours those of /proc and /sys."""
+    """Wait until gRPC's threads have closed descriptors of earlier tests, and our threads those of /proc and /sys."""
     if not os.path.isdir("/proc/self/fd"):
         yield
         return
@@ -75,7 +75,7 @@ def no_descriptor_outlives_a_module() -> Iterator[None]:
 
 @pytest.fixture
 def no_child_is_left() -> Iterator[None]:
-    """After the test there is no child process, not even a zombie."""
+    """Check that no child process is left after the test, not even a zombie."""
     yield
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
@@ -83,7 +83,7 @@ def no_child_is_left() -> Iterator[None]:
 
 @pytest.fixture
 def nothing_is_left(no_child_is_left: None) -> Iterator[None]:
-    """After the test there are no children, and the same descriptors are open as before."""
+    """Check that the test left no children and no open descriptors."""
     before = descriptors()
     yield
     assert descriptors() == before

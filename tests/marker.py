@@ -1,4 +1,4 @@
-"""A marker: what a Collector received before it stands before it in what the Collector wrote."""
+"""A marker metric: everything that a Collector received before it is written before it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def settle(collector: Collector) -> None:
     mark = uuid4().hex
     reader = PeriodicExportingMetricReader(OTLPMetricExporter(collector.grpc), 3_600_000)
     provider = MeterProvider([reader], Resource({"service.name": NAME}), shutdown_on_exit=False)
-    provider.get_meter(NAME).create_counter(NAME, description="What was sent before has arrived.").add(
+    provider.get_meter(NAME).create_counter(NAME, description="Everything sent earlier has arrived.").add(
         1, {"mark": mark}
     )
     provider.shutdown()

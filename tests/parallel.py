@@ -39,14 +39,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """In a worker, name the tests that it left out."""
+    """In a worker, report the tests that it left out."""
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["alone"] = session.config.stash.get(ALONE, [])
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Take over what a worker left out. All workers name the same tests, except that one that crashed names none."""
+    """Collect the tests that a worker left out. All workers name the same tests; a crashed worker names none."""
     if alone := getattr(node, "workeroutput", {}).get("alone"):
         node.config.stash[ALONE] = alone
 

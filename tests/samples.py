@@ -11,16 +11,16 @@ import pytest
 _FOLDER = os.environ.get("HARDWARE_SAMPLES")
 
 SAMPLES = Path(_FOLDER) if _FOLDER else None
-"""The folder, or None: then every test that needs it is skipped."""
+"""The folder. If it is None, tests that need it are skipped."""
 
 needs_samples = pytest.mark.skipif(SAMPLES is None, reason="HARDWARE_SAMPLES does not name a folder of recorded output")
 
 
 def samples(*patterns: str) -> list[Any]:
-    """The recorded files that match, for `pytest.mark.parametrize`; one skipped case where there is no folder.
+    """Return the matching files, for `pytest.mark.parametrize`; one skipped case if there is no folder.
 
     Raises:
-        FileNotFoundError: the folder is there, and a pattern matches no file in it.
+        FileNotFoundError: The folder exists, and a pattern matches no file in it.
     """
     if SAMPLES is None:
         return [pytest.param(None, marks=needs_samples, id="no-samples")]

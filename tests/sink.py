@@ -31,8 +31,8 @@ class Sink:
     """An OTLP receiver for metrics while its block lasts.
 
     Attributes:
-        exports: what was received, oldest first; the pid is that of the ``process`` resource detector.
-        scopes: all scopes received.
+        exports: The exports received, oldest first. The PID is that of the ``process`` resource detector.
+        scopes: All scopes received.
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class Sink:
         self._server.server_close()
 
     def environment(self, interval: float = 60.0) -> dict[str, str]:
-        """Variables that make a program send its metrics here, and nothing else anywhere."""
+        """Return the environment variables that make a program send its metrics here, and no traces or logs."""
         return {
             "OTEL_METRICS_EXPORTER": "otlp",
             "OTEL_TRACES_EXPORTER": "none",

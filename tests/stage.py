@@ -1,4 +1,4 @@
-"""A simulated source and a clock that is set by hand: the engine without a machine and without a thread."""
+"""Simulated sources and a clock that is set by hand: the pipeline without a machine and without threads."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Clock:
 
 
 class Player:
-    """What a simulated source does when it is opened, read and closed; each part can be replaced at any time."""
+    """The behaviour of a simulated source: open, read and close. A test can replace each of them at any time."""
 
     def __init__(
         self,
@@ -110,10 +110,10 @@ class Stage:
     """Sources with their runners and collector, and readers that collect; :meth:`run` advances the clock.
 
     Args:
-        interval: seconds between samples.
-        expected: seconds between collections, until a reader has come twice.
-        names: of the sources; ``player`` and ``runner`` are those of the first.
-        together: one thread reads all of them.
+        interval: Seconds between samples.
+        expected: Seconds between collections, until a reader has collected twice.
+        names: Names of the sources. ``player`` and ``runner`` are those of the first.
+        together: Whether one thread reads all sources.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class Stage:
         return Collector(list(self.runners.values()), config, self.counters, self.clock)
 
     def run(self, until: float, readers: Mapping[float, Callable[[Snapshot], None]] | None = None) -> None:
-        """Advance the clock to a time after the start; make all readings and collections that are due on the way."""
+        """Advance the clock to a time after the start, and make all readings and collections due until then."""
         begin = self.clock.now
         due = {step: self.start + step * (int((begin - self.start) / step + 1e-9) + 1) for step in readers or {}}
         end = self.start + until
@@ -159,7 +159,7 @@ class Stage:
                 self.clock.now = end
                 return
             at_once = at_once + 1 if at == self.clock.now else 0
-            assert at_once < 20, "the sources are read again and again without a pause"
+            assert at_once < 20, "the sources are read repeatedly without a pause"
             self.clock.now = at
             if collection <= reading:
                 step = min(due, key=due.__getitem__)
@@ -175,14 +175,14 @@ class Stage:
         return self.collect_by(self.readers.setdefault(reader, Reader()))
 
     def collect_by(self, reader: Reader) -> Snapshot:
-        """The same as a session does it."""
+        """Collect as a session does."""
         snapshot = self.collector.collect(reader.marks)
         self.schedule.note(reader, reader.last, self.clock.now)
         reader.last = self.clock.now
         return snapshot
 
     def read_now(self, seconds: float) -> None:
-        """Have the threads, which the test has started, read every source now."""
+        """Let the threads, which the test has started, read every source now."""
         read_all(self.threads, seconds)
 
     def up(self) -> dict[str, Number]:
@@ -221,7 +221,7 @@ def infos(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def fail(error: Exception) -> Callable[..., Any]:
-    """A function that raises, such as `open` or `read` of a source."""
+    """Return a function that raises, for `open` or `read` of a source."""
 
     def raising(*arguments: object) -> Any:
         raise error
@@ -230,4 +230,4 @@ def fail(error: Exception) -> Callable[..., Any]:
 
 
 def nothing(snapshot: Snapshot) -> None:
-    """A reader that ignores what it collects."""
+    """A reader that ignores the snapshot."""

@@ -1,4 +1,4 @@
-"""The files in `collector-config/` are what users copy: a real Collector accepts them and does what they promise."""
+"""The files in `collector-config/`, tested with a real Collector: it accepts them and does what their comments say."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_all_configurations_together_use_no_deprecated_name(tmp_path: Path) -> N
 
 @contextmanager
 def program(collector: Collector) -> Iterator[tuple[MeterProvider, TracerProvider]]:
-    """What a program that uses the OpenTelemetry SDK has; what it holds back is sent at the end."""
+    """The providers of a program that uses the OpenTelemetry SDK. They are flushed at the end of the block."""
     resource = Resource({"service.name": "trial", "host.name": "desk"})
     reader = PeriodicExportingMetricReader(OTLPMetricExporter(collector.grpc), export_interval_millis=3_600_000)
     meters = MeterProvider([reader], resource, shutdown_on_exit=False)
@@ -81,7 +81,7 @@ def test_local_writes_console_files_and_prometheus_page(tmp_path: Path) -> None:
 def test_local_writes_everything_before_it_ends(tmp_path: Path) -> None:
     need(otelcol)
     graceful = 0
-    while graceful < 3:  # stopped while batches are still held, which a file shared by the pipelines did not survive
+    while graceful < 3:  # stopped while batches are pending, in which case a file shared by the pipelines fails
         with Collector(tmp_path) as collector, program(collector) as (meters, tracers):
             meters.get_meter("trial").create_counter("trial.io", "By").add(7)
             tracers.get_tracer("trial").start_span("step").end()
@@ -121,7 +121,7 @@ def test_datadog_receives_deltas(tmp_path: Path) -> None:
             near.wait(lambda points: len(values(points, "trial.level")) == 3)
             assert values(far.metrics(), "trial.level") == [5, 7, 7]
             assert [(each.temporality, each.value) for each in far.metrics() if each.name == "trial.io"] == [
-                ("delta", 2),  # the first total counts from the start of the machine: it is no difference
+                ("delta", 2),  # the first total counts from the start of the machine, so it is dropped
                 ("delta", 0),
             ]
             assert values(near.metrics(), "trial.io") == [5, 7, 7]

@@ -43,8 +43,8 @@ def configure(sink: Sink, folder: Path, hardware: Mapping[str, object]) -> dict[
     }
 
 
-def said(outcome: Any) -> list[str]:
-    """The lines on standard error, except those that OpenTelemetry itself logs with every configuration file."""
+def errors(outcome: Any) -> list[str]:
+    """Return the lines on standard error, except those that OpenTelemetry logs with every configuration file."""
     usual = ("OTEL_CONFIG_FILE is set; ignoring", "Attempting to instrument while already instrumented")
     return sorted(line for line in outcome.stderr.splitlines() if not line.startswith(usual))
 
@@ -66,7 +66,7 @@ def test_options_of_configuration_file_keep_their_types(sink: Sink, tmp_path: Pa
     env = configure(sink, tmp_path, {"enabled": True, **options}) | DISABLED
     outcome = children.run(children.instrumented("configured"), env)
     assert settings(outcome) == {name: [type(value).__name__, value] for name, value in options.items()}
-    assert said(outcome) == []
+    assert errors(outcome) == []
     (export,) = sink.exports
     names = export.names()
     assert {"system.cpu.time", "process.cpu.time"} <= names
@@ -83,7 +83,7 @@ def test_invalid_and_unknown_options_log_one_warning_each(sink: Sink, tmp_path: 
     }
     outcome = children.run(children.instrumented("configured"), configure(sink, tmp_path, options))
     assert settings(outcome) == {"counter_origin": ["str", "boot"], "exclude_metrics": ["list", ["system.disk.*"]]}
-    detail, interval, unknown = said(outcome)
+    detail, interval, unknown = errors(outcome)
     assert "sample_intervall is not a setting" in unknown
     assert "detail: ['all'] is not" in detail
     assert "cpu, connections, processes" in detail

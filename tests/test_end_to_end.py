@@ -1,4 +1,4 @@
-"""From an unchanged Python program into a real Collector and a real Prometheus: values arrive as they were read."""
+"""From an unchanged Python program to a real Collector and a real Prometheus: values arrive as they were read."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def by_series(points: Sequence[Point]) -> dict[Series, list[Point]]:
 
 @dataclass(frozen=True)
 class Way:
-    """How a program is told to export."""
+    """A protocol and temporality for the export of a program."""
 
     protocol: str
     temporality: str
@@ -94,9 +94,9 @@ class Programs:
     """The results of all programs.
 
     Attributes:
-        runs: one for each way.
-        grown: how much psutil saw the counters of the host grow, from before they started until after they had ended.
-        collector: the Collector that they reported to, still up.
+        runs: The results of each way.
+        grown: The increase of the host's counters, read with psutil before the programs started and after they ended.
+        collector: The Collector that they reported to, still running.
     """
 
     runs: Mapping[str, Run]
@@ -105,13 +105,13 @@ class Programs:
 
 
 def gpus(folder: Path) -> FakeNvml:
-    """A simulated driver with a GPU that counts all there is, and one with fans."""
+    """A simulated driver with a GPU that has all counters, and one with fans."""
     return need(lambda: FakeNvml(folder, h100(0), geforce(1)))
 
 
 @pytest.fixture(scope="module")
 def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
-    """The Collector that all tests of this module share; services are told apart by name."""
+    """The Collector that all tests of this module share. Services are distinguished by name."""
     with need(lambda: Collector(tmp_path_factory.mktemp("collector"))) as started:
         yield started
 
@@ -132,7 +132,7 @@ def of_service(name: str, collector: Collector) -> list[Point]:
 
 
 def run_all(collector: Collector, driver: FakeNvml) -> list[int]:
-    """Have the four programs work until each has exported some times, end them, and wait for their last exports."""
+    """Let the four programs work until each has exported several times, end them, and wait for their last exports."""
     with ExitStack() as stack:
         line = children.instrumented("e2e_plain")
         processes = [stack.enter_context(children.started(line, way.environment(collector, driver))) for way in WAYS]
@@ -202,7 +202,7 @@ KINDS = {Kind.COUNTER: ("sum", True), Kind.UPDOWN: ("sum", False), Kind.GAUGE: (
 
 
 def check_words(points: Sequence[Point], temporality: str) -> None:
-    """Kind, unit, description, attributes and scope of every point are those of the vocabulary."""
+    """Check that kind, unit, description, attributes and scope of every point match the catalog."""
     assert {point.name for point in points} <= ROWS.keys()
     for point in points:
         row = ROWS[point.name]
@@ -210,7 +210,7 @@ def check_words(points: Sequence[Point], temporality: str) -> None:
         assert (point.kind, point.monotonic) == KINDS[row.kind], point.name
         assert point.temporality == (None if row.kind is Kind.GAUGE else counted), point.name
         assert (point.unit, point.description) == (row.unit, row.help), point.name
-        # A parent is there where something is a part, and a serial number where it is not a GeForce.
+        # Only parts have a parent, and a GeForce has no serial number.
         sometimes = {c.HW_PARENT} | ({c.HW_SERIAL_NUMBER} if point.name == c.HW_GPU_INFO.name else set())
         always = set(row.attributes) - {c.CPU_NUMBER}  # on request only
         assert point.attributes.keys() | sometimes == always | sometimes, point.name
@@ -224,15 +224,15 @@ def test_arrived_metrics_match_the_vocabulary(run: Run) -> None:
 
 
 OPTIONAL = {
-    c.SYSTEM_CPU_PHYSICAL_COUNT: "some virtual machines have no topology",
-    c.SYSTEM_MEMORY_AVAILABLE: "it is called system.memory.linux.available on Linux",
-    c.SYSTEM_PAGING_UTILIZATION: "no swap, no share of it",
+    c.SYSTEM_CPU_PHYSICAL_COUNT: "some virtual machines report no topology",
+    c.SYSTEM_MEMORY_AVAILABLE: "on Linux this is system.memory.linux.available",
+    c.SYSTEM_PAGING_UTILIZATION: "no swap space",
     c.SYSTEM_DISK_IO: "no whole disk with a device",
     c.SYSTEM_DISK_OPERATIONS: "no whole disk with a device",
     c.SYSTEM_DISK_IO_TIME: "no whole disk with a device",
-    c.SYSTEM_NETWORK_IO: "a network of its own, without a route",
-    c.SYSTEM_NETWORK_PACKET_DROPPED: "a network of its own, without a route",
-    c.SYSTEM_NETWORK_ERRORS: "a network of its own, without a route",
+    c.SYSTEM_NETWORK_IO: "a network namespace without a route",
+    c.SYSTEM_NETWORK_PACKET_DROPPED: "a network namespace without a route",
+    c.SYSTEM_NETWORK_ERRORS: "a network namespace without a route",
     c.SYSTEM_PRESSURE_TIME: "a kernel without CONFIG_PSI",
     c.HW_HOST_ENERGY: "no readable powercap",
     c.HW_NETWORK_IO: "no InfiniBand",
@@ -244,8 +244,8 @@ OPTIONAL = {
     c.CONTAINER_CPU_LIMIT: "no such limit",
     c.CONTAINER_CPU_THROTTLED_TIME: "no such limit",
     c.HW_VOLTAGE: "not of these GPUs",
-    c.HW_HOST_POWER: "a Mac says it",
-    c.HW_CPU_SPEED: "a Mac says it",
+    c.HW_HOST_POWER: "reported on Macs",
+    c.HW_CPU_SPEED: "reported on Macs",
     c.PROCESS_GPU_MEMORY_USAGE: "the program uses no GPU",
     c.PROCESS_GPU_UTILIZATION: "the program uses no GPU",
     c.PROCESS_DISK_IO: "some sandboxes have no /proc/self/io",
@@ -277,9 +277,9 @@ def test_each_series_arrives_once_per_export(run: Run) -> None:
     for key, points in by_series(run.points).items():
         if key[0] == c.SYSTEM_CPU_TIME.name:
             lacking = [number for number, time in enumerate(exports) if time not in {point.time for point in points}]
-            # On a machine that is very busy the first exports may come before the first reading.
+            # On a very busy machine, the first exports may precede the first reading.
             first = [*range(len(lacking))]
-            assert lacking == first, f"what the host always has is missing from these of {len(exports)} exports"
+            assert lacking == first, f"metrics that every host has are missing from these of {len(exports)} exports"
 
 
 @ways("cumulative", "delta")
@@ -312,7 +312,7 @@ def test_deltas_are_not_negative_and_no_more_than_the_host_counted(run: Run, pro
     compared = found.keys() & programs.grown.keys()
     assert {name for name, _ in compared} >= {c.SYSTEM_CPU_TIME.name}
     for key in compared:
-        # psutil reads the same files before and after, so there is nothing to tolerate but the sum of floats.
+        # psutil reads the same files before and after, so only the rounding of float sums is tolerated.
         assert sum(point.value for point in found[key]) <= programs.grown[key] + 1e-6, key
     busy = sum(sum(point.value for point in points) for key, points in found.items() if key[0] == "system.cpu.time")
     assert busy > 0
@@ -363,12 +363,12 @@ def test_agent_exports_metrics_as_the_vocabulary_defines_them(way: Way, agents: 
     assert {point.resource["host.name"] for point in points} == {os.uname().nodename}
 
 
-# -- the values, bit by bit
+# -- exact values
 
 
 @dataclass(frozen=True)
-class Told:
-    """One data point, as the SDK gave it to an exporter or as the Collector wrote it down."""
+class DataPoint:
+    """One data point, as the SDK passed it to an exporter or as the Collector wrote it."""
 
     name: str
     attributes: frozenset[tuple[str, Any]]
@@ -382,11 +382,11 @@ class Told:
         return self.name, self.attributes
 
 
-def exported(journal: Path) -> list[list[Told]]:
+def exported(journal: Path) -> list[list[DataPoint]]:
     """The points of a reader, one list for each export."""
     return [
         [
-            Told(
+            DataPoint(
                 metric["name"],
                 frozenset(point["attributes"].items()),
                 point["start_time_unix_nano"],
@@ -405,10 +405,10 @@ def exported(journal: Path) -> list[list[Told]]:
 
 @dataclass(frozen=True)
 class Values:
-    """What each reader exported, and what arrived at the Collector."""
+    """The exports of each reader, and the points that the Collector received."""
 
-    exports: Mapping[str, list[list[Told]]]
-    arrived: list[Told]
+    exports: Mapping[str, list[list[DataPoint]]]
+    arrived: list[DataPoint]
 
 
 @pytest.fixture(scope="module")
@@ -427,7 +427,7 @@ def values(tmp_path_factory: pytest.TempPathFactory, collector: Collector) -> Va
     points = of_service("values", collector)
     exports = {way.name: exported(folder / f"{way.name}.jsonl") for way in WAYS}
     arrived = [
-        Told(
+        DataPoint(
             point.name,
             frozenset(point.attributes.items()),
             point.start,
@@ -446,7 +446,7 @@ def test_exported_values_arrive_bit_by_bit(way: Way, values: Values) -> None:
     times = {point.time for point in sent}
     assert len(times) == len(values.exports[way.name]) >= 4
     arrived = [point for point in values.arrived if point.time in times]
-    # Equal numbers, of equal types: ints are exact, and a float has survived JSON twice to the last bit.
+    # Equal numbers of equal types: ints are exact, and JSON preserves floats exactly.
     assert Counter(arrived) == Counter(sent)
     assert {int, float} == {point.type for point in sent}
 
@@ -457,7 +457,7 @@ def test_no_point_arrives_that_was_not_exported(values: Values) -> None:
 
 
 READINGS = {"system.": c.SYSTEM_UPTIME, "process.": c.PROCESS_UPTIME}
-"""By the beginning of a name, the row that tells one reading of its source from another."""
+"""By the prefix of a name, the metric that identifies a reading of its source."""
 
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way.temporality == "delta"], ids=lambda way: way.name)
@@ -488,14 +488,14 @@ def is_counter(name: str, prefix: str) -> bool:
     return name.startswith(prefix) and ROWS[name].kind is Kind.COUNTER
 
 
-def readings_of(export: Sequence[Told], clock: Metric) -> list[Number]:
-    """The reading that was exported; on a busy machine the first exports may come before the first one."""
+def readings_of(export: Sequence[DataPoint], clock: Metric) -> list[Number]:
+    """The reading that was exported. On a busy machine, the first exports may precede the first reading."""
     found = [point.value for point in export if point.name == clock.name]
     assert len(found) <= 1
     return found
 
 
-def running_totals(exports: Sequence[Sequence[Told]], prefix: str, clock: Metric) -> dict[Number, dict[Series, Number]]:
+def running_totals(exports: Sequence[Sequence[DataPoint]], prefix: str, clock: Metric) -> dict[Number, dict[Series, Number]]:
     """The sums of each counter's deltas, by reading."""
     found: dict[Number, dict[Series, Number]] = {}
     total: dict[Series, Number] = {}
@@ -534,12 +534,12 @@ PROMETHEUS = {
     c.PROCESS_MEMORY_PEAK: "process_memory_peak_bytes",
     c.SOURCE_UP: "otel_hardware_source_up_ratio",
 }
-"""Our names, and what the Collector's Prometheus exporter makes of them."""
+"""Our names, and the names that the Collector's Prometheus exporter derives from them."""
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, collector: Collector) -> Iterator[Prometheus | None]:
-    """Prometheus, where it is installed; started early, because it scrapes nothing in its first five seconds."""
+    """Prometheus, if it is installed. It is started early, because it scrapes nothing in its first five seconds."""
     try:
         program("prometheus")
     except Missing:
@@ -551,7 +551,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, collector: Collector) -> It
 
 @pytest.fixture(scope="module")
 def prometheus(server: Prometheus | None, programs: Programs) -> Prometheus:
-    """Prometheus, after it has scraped what the programs exported last."""
+    """Prometheus, after it has scraped the last values of the programs."""
     if server is None:
         need(lambda: program("prometheus"))
     assert server is not None
@@ -566,7 +566,7 @@ def test_prometheus_stores_the_last_value_of_every_series(prometheus: Prometheus
     run = programs.runs["grpc-cumulative"]
     stored, expected = {}, {}
     for row, name in PROMETHEUS.items():
-        # The programs' own label job is in the way of the one that Prometheus sets.
+        # The programs' label job conflicts with the one that Prometheus sets.
         answer = prometheus.last(f'{name}{{exported_job="{run.way.name}"}}')
         labels = [attribute.replace(".", "_") for attribute in row.attributes]
         stored[name] = {frozenset((key, each[key]) for key in labels if key in each): value for each, value in answer}

@@ -1,4 +1,4 @@
-"""The examples are run as their READMEs tell it, word for word, against a real Collector."""
+"""The commands of the examples' READMEs run unchanged against a real Collector."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ README = FOLDER / "README.md"
 
 
 def block(first_word: str) -> str:
-    """The one block of shell commands in the README that has a line which begins like this."""
+    """Return the block of shell commands in the README with a line that begins with a word."""
     blocks: list[str] = re.findall(r"^```sh\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
     (found,) = [text for text in blocks if re.search(rf"^\s*{re.escape(first_word)}\b", text, re.MULTILINE)]
     return found
@@ -36,7 +36,7 @@ def promised() -> set[str]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the README's command brought: messages as they arrived, points, and what else the README shows."""
+    """The result of the README's command: messages, points, and the other output that the README shows."""
 
     steps: int
     spans: list[dict[str, Any]]
@@ -50,7 +50,7 @@ class Outcome:
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     folder: Path = tmp_path_factory.mktemp("example")
     with need(lambda: Collector(folder)) as collector:
-        # Only what differs from a user's machine: ports, patience, and what else happens to be installed here.
+        # Only the differences from a user's machine: ports, duration, and other installed instrumentations.
         here = {
             "OTEL_EXPORTER_OTLP_ENDPOINT": collector.grpc,
             "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "system_metrics",
@@ -79,7 +79,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
 
 
 def without_marker(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The messages as they would be without the marker, which may have come in one message with other metrics."""
+    """Return the messages without the marker, which may be in one message with other metrics."""
     return [
         {
             key: [each for each in resources if marker.NAME not in json.dumps(each["resource"])]
@@ -149,7 +149,7 @@ def test_jq_query_of_the_readme_finds_one_instance(outcome: Outcome, tmp_path: P
     if shutil.which("jq") is None:
         pytest.skip("jq is not installed")
     if not sdk.INSTANCES:
-        pytest.skip("this SDK makes no service.instance.id")
+        pytest.skip("this SDK sets no service.instance.id")
     for name, key in (("metrics.jsonl", "resourceMetrics"), ("traces.jsonl", "resourceSpans")):
         lines = [json.dumps(message) for message in outcome.messages if key in message]
         (tmp_path / name).write_text("\n".join(lines) + "\n")

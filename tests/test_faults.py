@@ -1,4 +1,4 @@
-"""Sources that hang, raise or return invalid data lose only their own metrics; the program goes on and ends."""
+"""Sources that hang, raise or return invalid data lose only their own metrics; the program runs on and exits."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Faulty:
         raise OSError("the driver failed")
 
     def sources(self) -> dict[str, type[Source]]:
-        """A source for each way, by name."""
+        """Return a source for each kind of failure, by name."""
         bad: list[Any] = [2**63, float("nan"), True, "N/A", None]
         ways: dict[str, Callable[[], Any]] = {
             "hanging": lambda: self.answer.wait(60) and (),
@@ -84,7 +84,7 @@ def faults(monkeypatch: pytest.MonkeyPatch) -> Iterator[Faulty]:
 
 @pytest.fixture
 def provider(tmp_path: Path) -> Iterator[MeterProvider]:
-    """Exports every 100 ms, with a counter of the application's that counts its own collections."""
+    """A provider that exports every 100 ms, with a counter of the application that counts its collections."""
     reader = PeriodicExportingMetricReader(Journal(tmp_path / "journal"), export_interval_millis=100)
     made = MeterProvider([reader], shutdown_on_exit=False)
     collections = count(1)
@@ -124,7 +124,7 @@ def test_faulty_sources_lose_only_their_own_metrics_and_are_logged_once(
         return {name: value for name, value in up(last()).items() if name in names}
 
     def logged(level: str) -> set[str]:
-        """The sources with such a message; a hang is logged after the collection that shows it."""
+        """The sources with a message of this level. A hang is logged after the collection that detects it."""
         texts = [record.getMessage() for record in caplog.records if record.levelname == level]
         return {name for name in names if any(f"Source {name}" in text for text in texts)}
 
@@ -135,17 +135,17 @@ def test_faulty_sources_lose_only_their_own_metrics_and_are_logged_once(
         wait_for(lambda: newest(tmp_path / "journal"), children.PATIENCE, "export")
         wait_for(lambda: health() == all_up and "process.cpu.time" in last().names(), children.PATIENCE, "health")
         faults.faulty = True
-        wait_for(lambda: health() == all_down, children.PATIENCE, f"illness of all: {names}")
+        wait_for(lambda: health() == all_down, children.PATIENCE, f"failure of all:  {names}")
         wait_for(lambda: logged("WARNING") >= names, children.PATIENCE, f"warnings of all: {names}")
         wait_for(lambda: faults.attempts >= 3, children.PATIENCE, "third attempt of a source that raises")
         ill = last()
 
-        def others_go_on() -> bool:
+        def others_are_read() -> bool:
             nonlocal ill
             ill = last()
             return others <= ill.names() and up(ill).items() >= all_down.items()
 
-        wait_for(others_go_on, children.PATIENCE, f"numbers of the others: {others}")
+        wait_for(others_are_read, children.PATIENCE, f"values of the others: {others}")
         faults.faulty = False
         faults.answer.set()
         wait_for(lambda: health() == all_up, children.PATIENCE, f"recovery of all: {names}")
@@ -210,7 +210,7 @@ def test_hanging_source_of_an_entry_point_does_not_hold_up_the_program_end(
     assert {"otel-hardware-host", "otel-hardware-process"} <= set(report["threads"]), "each has its own thread"
     if end == "uninstrument":
         assert report["left"] == ["otel-hardware-stuck"]
-        assert report["seconds"] < 10, "it waits for a second, and for no more"
+        assert report["seconds"] < 10, "the exit waits for one second at most"
     warnings = [line for line in outcome.stderr.splitlines() if line.startswith("WARNING")]
     assert len(warnings) == 2, outcome.stderr
     (lost,) = [line for line in warnings if "lost" in line]
@@ -223,12 +223,12 @@ def test_hanging_source_of_an_entry_point_does_not_hold_up_the_program_end(
 
 
 def _beside_the_dead(tmp_path: Path, source: str, end: str, before: list[str], *settings: str) -> list[Export]:
-    """What a program exports while the driver of one source does not answer."""
+    """Return what a program exports while the driver of one source does not respond."""
     journal = tmp_path / "journal"
     program = children.command("dead_driver", journal, source, end, *settings)
     outcome = children.run_past_last_line([*before, *program])
     if outcome.returncode == 77:
-        pytest.skip(f"a mount that never answers cannot be made here: {outcome.stdout.strip()}")
+        pytest.skip(f"an unresponsive mount cannot be created here: {outcome.stdout.strip()}")
     assert outcome.returncode == 0, outcome.stderr
     report = json.loads(outcome.stdout)
     others = {"host": "system.cpu.time", "process": "process.cpu.time", "filesystem": "system.filesystem.usage"}
@@ -245,12 +245,12 @@ def _beside_the_dead(tmp_path: Path, source: str, end: str, before: list[str], *
     assert [line.split()[0] for line in lines] == ["WARNING", "INFO"][: 1 + (end == "heal")], outcome.stderr
     if end == "uninstrument":
         assert report["threads"] == [f"otel-hardware-{source}"]
-        assert report["seconds"] < 10, "it waits for a second, and for no more"
+        assert report["seconds"] < 10, "the exit waits for one second at most"
     return found
 
 
 def _newest(found: list[Export], name: str, **attributes: object) -> list[Any]:
-    """The values in the newest export that has any; on a slow machine the last exports may have none."""
+    """Return the values of the newest export that has any. On a slow machine, the last exports may be empty."""
     told = [values for export in found if (values := export.values(name, **attributes))]
     return told[-1] if told else []
 
@@ -285,25 +285,25 @@ def test_dead_disk_loses_only_hwmon_metrics(tmp_path: Path, end: str) -> None:
 
 @pytest.mark.parametrize("end", ["heal", "uninstrument", "leave"])
 def test_proc_file_that_hangs_loses_only_host_metrics(tmp_path: Path, end: str) -> None:
-    """As with a FUSE server such as lxcfs that serves /proc/meminfo and does not respond."""
+    """A FUSE server such as lxcfs can serve /proc/meminfo and not respond."""
     found = _beside_the_dead(tmp_path, "host", end, children.command("dead_mount", "/proc/meminfo"))
     if end == "heal":
         assert _newest(found, "system.uptime")
 
 
 def test_program_runs_on_while_opening_a_proc_file_hangs(tmp_path: Path) -> None:
-    """A FIFO over /proc/meminfo. If the interpreter lock were held in open(), the whole program would stop for good."""
+    """A FIFO over /proc/meminfo. If open() held the interpreter lock, the whole program would hang."""
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     found = _beside_the_dead(tmp_path, "host", "uninstrument", children.command("bound", fifo, "/proc/meminfo"))
     assert _newest(found, "process.memory.utilization"), "it does not need /proc/meminfo"
 
 
-# -- A program that is busy, or that has no descriptor left.
+# -- A busy program, and a program without free descriptors.
 
 
 def test_readings_are_fresh_beside_four_busy_threads() -> None:
-    """Collections wait for the busy threads as well, so the count of them does not depend on the machine."""
+    """Collections wait for the busy threads as well, so their number does not depend on the machine."""
     readings = 8
     outcome = children.run(children.command("busy", 0.5, readings))
     assert outcome.returncode == 0, outcome.stderr
@@ -316,8 +316,8 @@ def test_readings_are_fresh_beside_four_busy_threads() -> None:
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="how glibc ends a thread")
 @pytest.mark.parametrize("poor", ["descriptors", "files"])
 def test_program_without_descriptors_or_files_exits_normally(tmp_path: Path, poor: str) -> None:
-    """Python ends the remaining threads; glibc opens a library for that and aborts the program where it cannot."""
+    """Python ends the remaining threads. glibc opens a library for this, and aborts the program if it cannot."""
     outcome = children.run_past_last_line(children.command("poor_end", *[tmp_path] * (poor == "files")))
     if outcome.returncode == 77:
-        pytest.skip(f"this user may not change the root: {outcome.stdout.strip()}")
+        pytest.skip(f"this user is not allowed to change the root: {outcome.stdout.strip()}")
     assert outcome.returncode == 0, outcome.stderr

@@ -1,8 +1,8 @@
-"""Others read the same machine at the same time: Debian's node exporter, and the Collector's own host metrics receiver.
+"""Compare with other readers of the same machine: Debian's node exporter and the Collector's host metrics receiver.
 
-Each of our readings lies between two of theirs in time. So a counter has to lie between theirs in value, and a gauge
-too, give or take as much as the other reader itself saw it move during the test. Where the two do not mean the same by
-a name, the translation below says so, and compares what can be compared.
+Each of our readings is made between two of theirs. So a counter must lie between their two values. A gauge must too,
+with a tolerance of its range in the other reader's values during the test. If a name has another meaning there, the
+translation below compares what is comparable.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Kind, Metric
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the other readers are asked about Linux here")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the other readers are set up for Linux only")
 
 ROUNDS = 6
 INTERVAL = 0.05
@@ -44,12 +44,12 @@ ROWS = {row.name: row for row in c.CATALOG}
 
 @dataclass(frozen=True)
 class Translation:
-    """How a name of theirs, with its labels, becomes a series of ours.
+    """The translation of another reader's name and labels to our series.
 
     Attributes:
-        row: ours.
-        attributes: by attribute of ours, the label of theirs that it is, or "=" and its value.
-        words: what we call the values of their labels; empty where we use the same words.
+        row: Our metric.
+        attributes: For each of our attributes, the other reader's label, or "=" and a value.
+        words: Our values for the values of their labels; empty if they are the same.
     """
 
     row: Metric
@@ -75,7 +75,7 @@ def of(row: Metric, attributes: Mapping[str, str] | None = None, words: Mapping[
 
 
 class Ours:
-    """This process, instrumented, with a reader that collects when it is asked."""
+    """This process, instrumented, with a reader that collects on demand."""
 
     def __init__(self) -> None:
         self._reader = InMemoryMetricReader()
@@ -114,8 +114,8 @@ class Ours:
     def fresh(self) -> Reading:
         """A collection of readings that all began after the call.
 
-        The reading that is under way may have begun before it, the next one cannot have; a new uptime tells a new
-        reading. File systems have no such mark, but no reading is handed out that is older than three intervals.
+        The current reading may have begun before the call, the next one cannot have. A new uptime shows a new reading.
+        File systems have no such mark, but a reading that is older than three intervals is not exported.
         """
         begun = time.monotonic()
         marks: dict[Metric, set[float]] = {c.SYSTEM_UPTIME: set(), c.PROCESS_UPTIME: set()}
@@ -203,7 +203,7 @@ NODE_SPACES: dict[str, dict[str, int]] = {
 
 
 def of_node_exporter(text: str) -> Reading:
-    """A scrape under our names. What is one series of ours and several samples of theirs is added up."""
+    """Translate a scrape to our names. Several samples that are one series of ours are added up."""
     samples = [
         (name, dict(re.findall(r'(\w+)="([^"]*)"', labels)), float(number))
         for name, labels, number in re.findall(r"^(\w+)(?:\{(.*)\})? (\S+)$", text, re.MULTILINE)
@@ -328,7 +328,7 @@ SCRAPED = {
 
 
 def of_receiver(points: Sequence[Point]) -> dict[Series, list[tuple[int, float]]]:
-    """What was scraped under our names: by series, times and values, oldest first."""
+    """Translate points to our names: by series, times and values, oldest first."""
     found: dict[Series, dict[int, float]] = {}
     for point in points:
         somebody_else = point.name.startswith("process.") and point.resource.get("process.pid") != os.getpid()
@@ -360,12 +360,12 @@ class Bracket:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One other reader against us.
+    """The comparison with one other reader.
 
     Attributes:
-        brackets: by series of ours, one for each round; empty for a series that the other one does not have.
-        seen: by series, every value that the other one read.
-        rows: all metrics that the other one has.
+        brackets: By our series, one for each round; empty for a series that the other reader does not have.
+        seen: By series, every value of the other reader.
+        rows: All metrics of the other reader.
     """
 
     brackets: Mapping[Series, list[Bracket]]
@@ -381,7 +381,7 @@ class Comparisons:
 
 @contextmanager
 def busy(file: Path) -> Iterator[None]:
-    """The machine has something to do."""
+    """Keep the machine busy during the block."""
     with children.started(children.command("e2e_busy", file)) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "busy\n"
@@ -413,13 +413,13 @@ def comparisons(tmp_path_factory: pytest.TempPathFactory) -> Comparisons:
 
 
 def enough(points: Sequence[Point], moment: int) -> bool:
-    """Whether each of the receiver's scrapers has come round twice since a moment."""
+    """Whether each of the receiver's scrapers has run twice since a moment."""
     names = {point.name for point in points} | {"system.cpu.time", "process.cpu.time", "system.disk.io"}
     return all(len({each.time for each in points if each.name == name and each.time > moment}) >= 2 for name in names)
 
 
 def with_node_exporter(scrapes: Sequence[Reading], readings: Sequence[Reading]) -> Comparison:
-    """Each of our readings began after one scrape had been answered, and was there before the next was asked for."""
+    """Combine scrapes with our readings. Each reading was made after one scrape and before the next."""
     brackets = {
         key: [
             Bracket(before[key], reading[key], after[key])
@@ -437,7 +437,7 @@ def with_receiver(
     readings: Sequence[Reading],
     moments: Sequence[tuple[int, int]],
 ) -> Comparison:
-    """By the times that the receiver gives its points, which may be taken before or after it read.
+    """Combine the receiver's points with our readings, by the times of the points, which may precede its reading.
 
     Its scrapes come one after the other. So the last but one before a moment had been read by then, and of those that
     come after it, the second one has certainly been read later.
@@ -454,7 +454,7 @@ def with_receiver(
 
 
 TICK = 1 / os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 0.01
-"""Seconds in which the kernel tells CPU time; it rounds down."""
+"""Resolution of the kernel's CPU times in seconds; they are rounded down."""
 
 GRAIN = {
     # The exporter adds up the CPUs, each rounded for itself; the kernel rounds the sum once. And its time of waiting
@@ -466,17 +466,17 @@ GRAIN = {
     c.SYSTEM_UPTIME: 1.0,
     c.PROCESS_UPTIME: 1.0,
 }
-"""How coarse a number is, in its unit, by its source."""
+"""The resolution of a number in its unit, by metric."""
 
 STEADY = (c.SYSTEM_UPTIME, c.PROCESS_UPTIME)
 """Gauges that never fall."""
 
 
 def check(comparison: Comparison, row: Metric, apart: Series | None = None) -> None:
-    """Every series of ours, but the one set apart, is one of theirs as well, and agrees in every round."""
+    """Check that each of our series except one is also one of theirs, and agrees in every round."""
     found = {key: brackets for key, brackets in comparison.brackets.items() if key[0] is row and key != apart}
     if not found:
-        # We leave out loop devices and the like, so a machine may have disks for the other reader only.
+        # We leave out virtual disks such as loop devices, so only the other reader may have disks.
         assert row not in comparison.rows or row.name.startswith(("system.disk.", "system.filesystem."))
         pytest.skip(f"this machine has no {row.name}")
     steady = row.kind is Kind.COUNTER or row in STEADY
@@ -487,13 +487,13 @@ def check(comparison: Comparison, row: Metric, apart: Series | None = None) -> N
         # The last term is for floats: seconds that were divided and added up in another order.
         allowed = moved + GRAIN.get(row, 0.0) + 1e-6
         wrong = [bracket for bracket in brackets if bracket.outside(steady) > allowed]
-        # What somebody takes and gives back between two looks, no other reader has to have seen: a gauge that means
-        # something else is outside every time, such a visitor makes it so once.
+        # Memory that is used and freed between two readings is not seen by every reader. That affects one round; a
+        # gauge with another meaning is outside in every round.
         assert len(wrong) <= (0 if steady else ROUNDS // 3), f"{name} lies outside by more than {allowed:g}: {wrong}"
 
 
 def rows(translations: Mapping[str, Translation], *more: Metric) -> list[Metric]:
-    """The rows that are compared, each once."""
+    """Return the compared metrics, each once."""
     return sorted({each.row for each in translations.values()} | {*more}, key=lambda row: row.name)
 
 
@@ -508,14 +508,14 @@ def test_metric_agrees_with_node_exporter(row: Metric, comparisons: Comparisons)
 
 @pytest.mark.parametrize("row", rows(SCRAPED), ids=lambda row: row.name)
 def test_metric_agrees_with_collector_host_metrics_receiver(row: Metric, comparisons: Comparisons) -> None:
-    # It means something else by the memory that is in use; see above.
+    # Its used memory has another meaning; see above.
     used = of(c.SYSTEM_MEMORY_USAGE, {c.MEMORY_STATE: "=used"})({})
     check(comparisons.receiver, row, used)
 
 
 @pytest.mark.parametrize("other", ["node_exporter", "receiver"])
 def test_counters_moved_during_the_comparison(other: str, comparisons: Comparisons) -> None:
-    """A bracket around numbers that stand still would prove little."""
+    """A bracket of constant numbers would prove little."""
     comparison: Comparison = getattr(comparisons, other)
     moved = {
         key[0]

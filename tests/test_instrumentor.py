@@ -1,4 +1,4 @@
-"""HardwareInstrumentor called by code: repeatedly, with one provider or several, with any settings; what it leaves."""
+"""HardwareInstrumentor called by code: repeatedly, with one or several providers and any settings."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from opentelemetry.instrumentation.hardware.version import __version__
 @pytest.fixture
 def instrumentor() -> Iterator[HardwareInstrumentor]:
     made = HardwareInstrumentor()
-    assert not made.is_instrumented_by_opentelemetry, "a test before this one left it instrumented"
+    assert not made.is_instrumented_by_opentelemetry, "an earlier test left it instrumented"
     yield made
     if made.is_instrumented_by_opentelemetry:
         made.uninstrument()
@@ -55,18 +55,18 @@ Left = tuple[list[str], list[str]]
 
 
 def left() -> Left:
-    """The names of our threads, and the open files of the kernel."""
+    """Return the names of our threads, and the kernel's files that are open."""
     return traces.threads(), traces.descriptors()
 
 
 @pytest.fixture
 def before() -> Left:
-    """What tests before this one left."""
+    """The threads and open files that earlier tests left."""
     return left()
 
 
 class Application:
-    """A provider with a reader and a counter of its own."""
+    """A provider with a reader and the application's counter."""
 
     def __init__(self) -> None:
         self.reader = InMemoryMetricReader()
@@ -138,7 +138,7 @@ def test_source_that_fails_to_open_leaves_no_descriptor(
             raise error
 
         def read(self) -> Iterator[Point]:
-            raise AssertionError("it was read without being open")
+            raise AssertionError("read without being open")
 
     monkeypatch.setattr(session, "discover", lambda: {"closed": lambda: Closed})
     instrumentor.instrument(meter_provider=application.provider)
@@ -209,7 +209,7 @@ def test_concurrent_instrument_starts_one_session(
             for thread in both:
                 thread.join(30)
             instrumentor.uninstrument()
-            wait_for(lambda: left()[0] == before[0], 30, "end of all threads: none is of a second session")
+            wait_for(lambda: left()[0] == before[0], 30, "end of all threads; none belongs to a second session")
     finally:
         sys.setswitchinterval(interval)
 
@@ -791,7 +791,7 @@ def test_start_that_failed_can_be_repeated(
 
 
 @pytest.mark.parametrize("method", ["instances", "interval", "prepare"])
-def test_source_that_fails_to_tell_its_instances_or_interval_is_left_out_alone(
+def test_only_source_with_failing_instances_or_interval_is_left_out(
     instrumentor: HardwareInstrumentor,
     application: Application,
     monkeypatch: pytest.MonkeyPatch,

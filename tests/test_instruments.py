@@ -22,11 +22,11 @@ from opentelemetry.instrumentation.hardware.pipeline.session import Session
 
 
 class Program:
-    """A program with a provider; a stage stands for its session.
+    """A program with a provider, with a stage as its session.
 
     Attributes:
-        collections: the snapshots that the callbacks have taken.
-        fail: makes the next collections fail.
+        collections: The snapshots that the callbacks have taken.
+        fail: Makes the next collections fail.
     """
 
     def __init__(self) -> None:
@@ -101,12 +101,12 @@ def test_metric_without_points_returns_nothing_and_begins_no_collection(program:
     assert len(program.collections) == 2
 
 
-def test_metric_read_later_is_exported_from_its_registration_on(program: Program) -> None:
+def test_metric_that_is_read_later_is_exported_after_its_registration(program: Program) -> None:
     late = Metric("test.late", Kind.GAUGE, "1", "Late.")
     program.instruments.open(program.session())
     program.stage.player.read = lambda now: [LEVEL(1), late(5)]
     program.stage.run(5.0)
-    assert "test.late" not in program.exported(), "a callback has made an instrument"
+    assert "test.late" not in program.exported(), "a callback created an instrument"
     program.instruments.register(program.stage.collector.metrics())
     assert program.exported()["test.late"] == 5
 
@@ -171,7 +171,7 @@ def test_scraped_names_keep_their_case_and_colons(program: Program) -> None:
     assert {name: exported.get(name) for name in names} == dict.fromkeys(names, 5)
 
 
-def test_scraped_metric_that_is_made_anew_has_the_same_instrument(program: Program) -> None:
+def test_recreated_scraped_metric_has_the_same_instrument(program: Program) -> None:
     for value in (1, 2):
         metric = Metric("job:Rate", Kind.GAUGE, "1", "Scraped.", endpoint="page")
         program.stage.player.read = lambda now, metric=metric, value=value: [metric(value)]  # type: ignore[misc]

@@ -1,6 +1,6 @@
 """The layers of the package: a module imports only from the lines above its own.
 
-Each rule is one test, which lists every breach.
+Each rule is one test, which lists every violation.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ TREES = {module: ast.parse(path.read_text()) for module, path in MODULES.items()
 
 
 def layer(module: str) -> tuple[int, str]:
-    """The number of a module's line, and the word of the line that it belongs to."""
+    """Return the number of a module's line, and the word of the line that matches it."""
     name = "(sources)" if module == "sources" else module or "(package)"
     while name:
         for number, line in enumerate(LAYERS):
@@ -70,7 +70,7 @@ def layer(module: str) -> tuple[int, str]:
 
 
 def imports(tree: ast.AST) -> Iterator[tuple[str, int]]:
-    """What a module imports, also in functions: full dotted names, with the line."""
+    """Return the imports of a module, also those in functions: full dotted names with the line number."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -91,7 +91,7 @@ def is_family(module: str, other: str) -> bool:
 
 
 def breaches(module: str, tree: ast.AST) -> list[str]:
-    """The imports of a module that are not from a lower layer."""
+    """Return the imports of a module that are not from a lower layer."""
     number, own = layer(module)
     found = []
     for name, line in imports(tree):
@@ -109,7 +109,7 @@ def breaches(module: str, tree: ast.AST) -> list[str]:
 
 
 def at_module_level(tree: ast.Module) -> Iterator[ast.stmt]:
-    """The statements that run when a module is imported, apart from those of classes."""
+    """Return the statements that run when a module is imported, except those in classes."""
     waiting: list[ast.stmt] = list(tree.body)
     while waiting:
         statement = waiting.pop()
@@ -122,7 +122,7 @@ def at_module_level(tree: ast.Module) -> Iterator[ast.stmt]:
 
 
 def eager(tree: ast.Module) -> list[str]:
-    """The drivers that importing a module loads."""
+    """Return the drivers that importing a module loads."""
     return [
         name
         for statement in at_module_level(tree)
@@ -140,7 +140,7 @@ def is_mutable(value: ast.expr | None) -> bool:
 
 
 def state(tree: ast.Module) -> list[str]:
-    """Mutable variables of a module, and statements that change its constants."""
+    """Return the mutable variables of a module, and the statements that change its constants."""
     found = []
     for statement in at_module_level(tree):
         if isinstance(statement, (ast.Assign, ast.AnnAssign)) and is_mutable(statement.value):

@@ -1,4 +1,4 @@
-"""Metrics, series, points and what else sources and readers exchange."""
+"""Metrics, series, points and the other values that sources and readers exchange."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The suite's own plugin, in a real run of pytest with real workers."""
+"""The suite's plugin, in a real run of pytest with real workers."""
 
 from __future__ import annotations
 

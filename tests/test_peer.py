@@ -1,4 +1,4 @@
-"""Beside opentelemetry-instrumentation-system-metrics, which reports some of the same metrics."""
+"""Together with opentelemetry-instrumentation-system-metrics, which reports some of the same metrics."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_system_metrics_beside_hardware_reports_both_and_warns_once(tmp_path: Pa
 
 
 def test_auto_instrumentation_with_system_metrics_warns_once() -> None:
-    """Every test of test_zero_code.py sets the variable that the warning names, and gets our scope alone."""
+    """The tests in test_zero_code.py set the variable that the warning names, and get only our scope."""
     with Sink() as sink:
         env = sink.environment()
         assert env.pop("OTEL_PYTHON_DISABLED_INSTRUMENTATIONS") == SWITCH.partition("=")[2]

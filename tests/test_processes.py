@@ -49,12 +49,12 @@ def of(pid: int, found: list[Export]) -> list[Export]:
 
 
 def names(found: list[Export]) -> set[str]:
-    """The names of our metrics in these exports."""
+    """Return the names of our metrics in these exports."""
     return set().union(*(export.names() for export in found)) if found else set()
 
 
 def reporters(found: list[Export]) -> set[int]:
-    """The processes that reported the host."""
+    """Return the PIDs of the processes that reported the host."""
     return {export.pid for export in found if export.names() & HOST}
 
 
@@ -64,7 +64,7 @@ def reporters(found: list[Export]) -> set[int]:
 def fork(journal: Path, way: str) -> dict[str, Any]:
     """Run the forking program and return the report of its child."""
     report = journal.with_name("report")
-    # From 3.12 on Python warns of any fork beside threads, the SDK's own included.
+    # From 3.12 on Python warns of any fork beside threads, the SDK's own_metrics included.
     quiet = {"PYTHONWARNINGS": "ignore::DeprecationWarning"}
     outcome = children.run(children.command("forks", journal, report, way), quiet)
     assert (outcome.returncode, outcome.stderr) == (0, "")
@@ -80,15 +80,17 @@ def test_forked_child_exports_nothing_of_ours_until_it_instruments_itself(journa
     assert report["silent"] == {"threads": [], "open": [], "instrumented": False}
     assert len(silent) >= 3
     assert [export.names() for export in silent if export.names()] == []
-    assert all(export.values("application.steps") for export in child), "the child's own counter lost a collection"
-    # Its own numbers: it took 200 MiB that its parent, which reports too, does not have.
+    assert all(export.values("application.steps") for export in child), (
+        "the child's own_metrics counter lost a collection"
+    )
+    # Its own_metrics values: it has allocated 200 MiB that its parent does not have.
     parent = [export for export in exports(journal) if export.pid != report["pid"]]
     assert loud[0].values("process.memory.usage")[0] >= 200 << 20
     assert parent[-1].values("process.memory.usage")[0] < 200 << 20
     assert report["loud"] == {"threads": ["otel-hardware-process"]}
-    assert names(loud) & HOST == set(), "the parent lives and reports the host already"
-    assert "system.cpu.time" in parent[-1].names(), "the parent went on after the fork"
-    assert report["shutdown"] < children.END, "a provider that waits for a lost thread waits for 30 s"
+    assert names(loud) & HOST == set(), "the parent already reports the host"
+    assert "system.cpu.time" in parent[-1].names(), "the parent reported after the fork"
+    assert report["shutdown"] < children.END, "waiting for a thread that does not exist in the child takes 30 s"
 
 
 def test_forks_during_readings_and_collections_do_not_hang() -> None:
@@ -122,8 +124,8 @@ def test_child_interpreter_reports_process_metrics_only(sink: Sink, way: str) ->
     # A child of the fork server is a fork: it exports nothing until it instruments itself.
     extra = ["instrument"] if way == "forkserver" else []
     line = children.instrumented("spawns", way, *extra)
-    # The SDK cannot export in a child that was forked during an export: a child of the fork server exports by itself,
-    # and everybody at the end.
+    # The SDK cannot export in a child that was forked during an export. So a child of the fork server exports itself,
+    # and the others export at their end.
     with children.started(line, sink.environment(60.0 if way == "forkserver" else 0.3)) as program:
         who = pids(program)
         wait_for(lambda: names(of(who["child"], sink.exports)), children.PATIENCE, "export of the child")
@@ -133,9 +135,9 @@ def test_child_interpreter_reports_process_metrics_only(sink: Sink, way: str) ->
             wait_for(lambda: len(sink.exports) >= seen + 3, children.PATIENCE, "further exports")
         assert (*children.end_of(program), program.returncode) == ("", "", 0)
     assert reporters(sink.exports) == {who["parent"]}
-    own = names(of(who["child"], sink.exports))
-    assert {"process.cpu.time", "process.memory.usage"} <= own
-    assert {name for name in own if not name.startswith(("process.", "otel_hardware."))} == set()
+    own_metrics = names(of(who["child"], sink.exports))
+    assert {"process.cpu.time", "process.memory.usage"} <= own_metrics
+    assert {name for name in own_metrics if not name.startswith(("process.", "otel_hardware."))} == set()
 
 
 # -- the job
@@ -153,7 +155,7 @@ def test_ranks_of_a_launcher_do_not_report_the_host(journal: Path) -> None:
     assert key.startswith(f"{launcher}.")
 
 
-def test_process_takes_over_when_the_reporter_is_dead(journal: Path) -> None:
+def test_another_process_becomes_reporter_after_the_reporter_died(journal: Path) -> None:
     with children.started(children.command("job", journal, "wait")) as reporter:
         assert reporter.stdout
         pid, key = reporter.stdout.readline().split()
@@ -170,7 +172,7 @@ def test_process_takes_over_when_the_reporter_is_dead(journal: Path) -> None:
 
 
 def test_job_key_with_a_reused_pid_is_ignored(journal: Path) -> None:
-    """A process of that pid lives, here this one, and started at another time."""
+    """A process with that PID exists (this one), but it started at another time."""
     outcome = children.run(children.command("job", journal, "alone"), {identity.JOB: f"{os.getpid()}.1"})
     assert reporters(exports(journal)) == {int(outcome.stdout.split()[0])}
 

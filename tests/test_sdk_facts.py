@@ -1,6 +1,6 @@
-"""Facts about the installed SDK that this package is built around, each with a test that the package copes with it.
+"""Facts about the installed SDK that this package depends on, each with a test that the package handles it.
 
-When one of these fails after an update of the SDK, the package copes with something that has changed.
+If one of these tests fails after an update of the SDK, the package works around behaviour that has changed.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Callback = Callable[[CallbackOptions], Iterable[Observation]]
 
 
 class Bench:
-    """A provider with one reader, to try things on."""
+    """A provider with one reader, for experiments."""
 
     def __init__(self, *views: View, deltas: bool = False) -> None:
         temporality: dict[type, AggregationTemporality] = (
@@ -98,7 +98,7 @@ def _bench(**options: Any) -> Iterator[Bench]:
 
 @pytest.fixture
 def instrument(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
-    """Calls ``instrument()`` with the bench's provider or another, on a machine that has only the given sources."""
+    """Return a function that calls ``instrument()`` with the bench's provider or another and only these sources."""
 
     def start(*sources: type[Source], **options: Any) -> None:
         if sources:
@@ -112,7 +112,7 @@ def instrument(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
 
 
 def source(called: str, *readings: Iterable[tuple[Metric, Any, Attributes]]) -> type[Source]:
-    """A source that returns one reading after the other, and then always the last one."""
+    """Return a source with these readings. The last one is repeated."""
     left = list(readings)
 
     class Made(Source):
@@ -450,7 +450,7 @@ def test_forked_child_exports(tmp_path: Path) -> None:
 
 
 class _Witness(Journal):
-    """Notes whether instrumentation was on while it exported."""
+    """An exporter that records whether instrumentation was suppressed while it exported."""
 
     def __init__(self) -> None:
         super().__init__(os.devnull)
@@ -477,7 +477,7 @@ def test_callbacks_run_without_suppressed_instrumentation(bench: Bench, instrume
     provider.shutdown()
     assert (inside[0], witness.enabled[0]) == (True, False)
 
-    # So our callbacks call nothing that could be instrumented: no socket, no child process.
+    # So our callbacks call nothing that could be instrumented: no sockets, no child processes.
     instrument()
     seen: list[str] = []
 
@@ -521,11 +521,11 @@ def test_instrument_names_are_lowercased_or_refused(
     assert warning.startswith("pump:power cannot be reported: Expected ASCII")
 
 
-# -- Each observation costs, and each attribute.
+# -- The cost of a collection grows with observations and attributes.
 
 
 def _cost(instruments: int, attributes: int) -> int:
-    """Function calls needed to collect and encode instruments of twenty observations each."""
+    """Count the function calls to collect and encode instruments with twenty observations each."""
     measured = Bench()
     for number in range(instruments):
         seen = [Observation(1, {f"key{a}": f"{i}" for a in range(attributes)} | {"i": i}) for i in range(20)]
@@ -562,7 +562,7 @@ def test_collection_cost_grows_with_observations_and_attributes(bench: Bench, in
     assert max(map(len, spoken)) <= 64
 
 
-# -- An instrument without observations costs as well.
+# -- An instrument without observations has a cost too.
 
 
 def test_instrument_is_created_with_its_first_observation(bench: Bench, instrument: Callable[..., None]) -> None:
@@ -611,7 +611,7 @@ def test_first_delta_is_total_and_reset_is_negative(deltas: Bench, instrument: C
     instrument(source("odd", *readings), meter_provider=deltas.provider, counter_origin="start")
     seen = [point.value for _ in range(4) for point in deltas.ours() if point.name == "system.network.errors"]
     assert min(seen) >= 0
-    assert sum(seen) == 10 + 5 + 2, "it does not count from the start, or not after the reset"
+    assert sum(seen) == 10 + 5 + 2, "the deltas do not count from the start, or not after the reset"
 
 
 def test_counter_origin_follows_delta_temporality_preference(

@@ -159,7 +159,7 @@ def table(cases: Mapping[str, Sequence[object]]) -> list[Any]:
 
 
 def beginning(name: str, given_as: str, value: object) -> str:
-    """How a warning begins: a value that may contain a secret is not shown."""
+    """Return the beginning of a warning. A value that may contain a secret is not shown."""
     if name in ("include_metrics", "exclude_metrics") and isinstance(value, str):
         return f"{PREFIX}{name.upper()}: no metric matches {value!r}"
     return f"{given_as}: the value is not " if name == "openmetrics" else f"{given_as}: {value!r} is not "
@@ -375,7 +375,7 @@ def test_sources_setting_selects_sources(words: list[str] | None, selected: set[
 
 
 def sources_of(config: Config) -> set[str]:
-    """The sources that a session of these settings would read; no thread is started."""
+    """Return the sources that a session with these settings would read. No thread is started."""
     return {runner.name for runner in Session(config, environ={}).runners}
 
 

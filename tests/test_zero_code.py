@@ -35,7 +35,7 @@ def last(sink: Sink) -> Export:
 
 
 def groups(export: Export) -> set[str]:
-    """The first parts of the names of our metrics."""
+    """Return the first parts of the names of our metrics."""
     return {name.partition(".")[0] for name in export.names()}
 
 
@@ -68,7 +68,7 @@ def test_export_at_program_end_has_true_cpu_time(sink: Sink, interval: str, stat
     outcome = children.run(children.instrumented("app", 0.3, status), env)
     whole = children.ended_cpu_time() - before
     assert outcome.returncode == status
-    assert len(sink.exports) == 1, "there is not only the export at the end"
+    assert len(sink.exports) == 1, "there are other exports than the one at the end"
     reported = sum(last(sink).values("process.cpu.time"))
     assert json.loads(outcome.stdout)["cpu"] - 0.05 <= reported <= whole + 0.05
     assert sum(last(sink).values("process.cpu.utilization")) > 0

@@ -1,4 +1,4 @@
-"""Waiting for something to become true, with a deadline, instead of sleeping and hoping."""
+"""Wait for a condition with a deadline, instead of sleeping for a fixed time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 def wait_for(condition: Callable[[], object], seconds: float, what: str) -> None:
-    """Wait until the condition holds; fail with a sentence that says what did not happen."""
+    """Wait until the condition holds. Otherwise fail with a message that names what did not happen."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""A small web server on the loopback interface, whose answers a test writes."""
+"""A small web server on the loopback interface with answers defined by the test."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HANDSHAKE = b"\x16"
 
 
 def page(body: bytes | str, kind: str = "text/plain; version=0.0.4", status: int = 200, **headers: str) -> Answer:
-    """An answer with a body; `Content_Encoding="gzip"` is the header of that name."""
+    """Return an answer with a body. Keyword arguments are headers: `Content_Encoding="gzip"`."""
 
     def answer(request: BaseHTTPRequestHandler) -> None:
         content = body.encode() if isinstance(body, str) else body
@@ -37,11 +37,11 @@ def page(body: bytes | str, kind: str = "text/plain; version=0.0.4", status: int
 
 
 class Web:
-    """The server; `answer` may be exchanged at any time, and `requests` holds path and headers of all that came.
+    """The server. `answer` can be replaced at any time; `requests` contains path and headers of all requests.
 
     Args:
-        answer: to every request.
-        context: TLS, with the server's certificate; requests in clear are answered on the same port, too.
+        answer: Returns the answer to a request.
+        context: The TLS context with the server's certificate. Unencrypted requests are answered on the same port.
     """
 
     def __init__(self, answer: Answer, context: ssl.SSLContext | None = None) -> None:
@@ -53,7 +53,7 @@ class Web:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 web.requests.append((self.path, {name.lower(): value for name, value in self.headers.items()}))
-                with suppress(OSError):  # the client did not want to hear more
+                with suppress(OSError):  # the client has closed the connection
                     web.answer(self)
                 self.close_connection = True
 

@@ -1,4 +1,4 @@
-"""A program that knows nothing of OpenTelemetry.
+"""A program without OpenTelemetry code.
 
 Usage: app.py SECONDS STATUS; it uses that much CPU time, prints the CPU time of its process as JSON, and exits with the
 status.

@@ -1,4 +1,4 @@
-"""A stand-in for a Mac's tool: ``apple_tool.py TOOL HOW ARGUMENTS``; HOW is "works" or how it fails.
+"""A substitute for a Mac's tool: ``apple_tool.py TOOL HOW ARGUMENTS``. HOW is "works" or a kind of failure.
 
 TOOL is macmon (which prints a line every tenth of a second), ioreg or apple_gpu_stats.
 """

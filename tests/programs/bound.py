@@ -1,4 +1,4 @@
-"""A file bound over another one, in a mount namespace of the program's own.
+"""Bind mount a file over another one, in a new mount namespace.
 
 Usage: bound.py SOURCE TARGET COMMAND...
 

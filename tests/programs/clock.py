@@ -13,7 +13,7 @@ def _now() -> float:
 
 
 def put_forward(seconds: float) -> None:
-    """From now on it is later."""
+    """Advance the clock."""
     global _ahead
     _ahead += seconds
 

@@ -1,9 +1,9 @@
-"""A program with metrics, on a machine where one of the sources is not answered.
+"""A program with metrics, on a machine where the driver of one source does not respond.
 
 Usage: dead_driver.py JOURNAL SOURCE heal|uninstrument|leave [SETTING=VALUE]
 
-It waits until the numbers say that the source is down; then the driver begins to answer, or the program takes the
-instrumentation away, or it just ends. Prints, as JSON, what it saw.
+It waits until the source is reported as down. Then the driver begins to respond, or the program uninstruments, or it
+exits. Prints its observations as JSON.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ heard: list[str] = []
 
 
 class Ear(logging.StreamHandler):  # type: ignore[type-arg]
-    """Shows what is logged, and remembers it."""
+    """A logging handler that prints and keeps the messages."""
 
     def emit(self, record: logging.LogRecord) -> None:
         super().emit(record)
@@ -59,13 +59,13 @@ set_meter_provider(meters)
 instrumentor = HardwareInstrumentor()
 instrumentor.instrument(sample_interval=0.2, **dict(word.split("=") for word in sys.argv[4:]))
 until(lambda: newest(JOURNAL), "export")
-until(lambda: health() == [0], "number that says that the driver is dead")
-until(lambda: any(f"Source {SOURCE}" in text for text in heard), "sentence that says so")
+until(lambda: health() == [0], "metric that reports the source as down")
+until(lambda: any(f"Source {SOURCE}" in text for text in heard), "log message about it")
 ill = last()
 
 
 def alone() -> bool:
-    """Whether all others say their numbers in one export; on a machine that is very busy one may be late."""
+    """Whether one export has values of all other sources. On a very busy machine, one may be late."""
     global ill
     ill = last()
     up = ill.values("otel_hardware.source.up")

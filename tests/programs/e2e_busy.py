@@ -1,6 +1,6 @@
-"""Gives a machine something to do: burns CPU, writes a file through to its disk, and talks over the loopback interface.
+"""Keep a machine busy: use CPU time, write a file to disk, and send data over the loopback interface.
 
-Called with the path of a file, which it keeps small. Says so when it has begun, and ends when standard input does.
+The argument is the path of a file, which is kept small. Prints a line when it has begun, and exits at the end of stdin.
 """
 
 import os

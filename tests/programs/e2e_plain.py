@@ -1,4 +1,4 @@
-"""A program that knows nothing of telemetry: it does some work for each line it is sent, and ends when no more come."""
+"""A program without telemetry code. It does some work for each line of stdin, and exits at its end."""
 
 import sys
 

@@ -1,7 +1,7 @@
-"""Reports by code to four readers of one provider, and writes down what each of them exported, before it does.
+"""Report to four readers of one provider, and write each export to a journal before it is sent.
 
-Called with the addresses of a Collector for gRPC and for HTTP, and a folder, in which each reader has one file: a line
-for each export, as the SDK itself tells it. Ends when standard input does.
+The arguments are the addresses of a Collector for gRPC and HTTP, and a folder with one file per reader. Each line of a
+file is the SDK's JSON of an export. Exits at the end of stdin.
 """
 
 import sys
@@ -24,9 +24,9 @@ from tests.programs.journal import unhurried
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 
 
-def told(exporter: type[Any], endpoint: str, temporality: Temporality, journal: Path) -> MetricExporter:
-    class Told(exporter):  # type: ignore[misc]
-        """The real exporter, which also says what it is given."""
+def journaled(exporter: type[Any], endpoint: str, temporality: Temporality, journal: Path) -> MetricExporter:
+    class Journaled(exporter):  # type: ignore[misc]
+        """The real exporter, which also writes its data to the journal."""
 
         def export(self, metrics_data: MetricsData, *args: Any, **kwargs: Any) -> MetricExportResult:
             with journal.open("a") as file:
@@ -35,13 +35,13 @@ def told(exporter: type[Any], endpoint: str, temporality: Temporality, journal: 
             return outcome
 
     preference = {ObservableCounter: temporality}
-    made: MetricExporter = Told(endpoint=endpoint, preferred_temporality=preference)
+    made: MetricExporter = Journaled(endpoint=endpoint, preferred_temporality=preference)
     return made
 
 
 def main(grpc: str, http: str, folder: Path) -> None:
     exporters = [
-        told(exporter, endpoint, temporality, folder / f"{name}-{temporality.name.lower()}.jsonl")
+        journaled(exporter, endpoint, temporality, folder / f"{name}-{temporality.name.lower()}.jsonl")
         for name, exporter, endpoint in (("grpc", Grpc, grpc), ("http", Http, f"{http}/v1/metrics"))
         for temporality in (Temporality.CUMULATIVE, Temporality.DELTA)
     ]

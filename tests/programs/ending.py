@@ -1,4 +1,4 @@
-"""A program that computes for a while and ends; its end makes the only export.
+"""A program that computes for a while and exits. The only export happens at exit.
 
 Usage: ending.py explicit|late JOURNAL...; the journals' providers are passed to `instrument()`, or the first one is set
 as the global provider after instrumenting. Prints the CPU seconds that it used.

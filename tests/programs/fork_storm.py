@@ -1,6 +1,6 @@
-"""Forks many times while sources are read and collections run as often as they can; every fourth child instruments.
+"""Fork many times while sources are read and collections run as often as possible. Every fourth child instruments.
 
-Half of those are forked while another thread has hold of our locks.
+Half of these are forked while another thread holds our locks.
 
 Usage: fork_storm.py COUNT SECONDS; prints the status of each child, "hung" for one that did not end in so many seconds.
 """
@@ -35,7 +35,7 @@ class Nowhere(Journal):
 
 
 def child(number: int) -> int:
-    """Zero where all is well in a child; otherwise the number says what is not."""
+    """Return 0 if a child works correctly, otherwise the number of the failed check."""
     instrumentor = HardwareInstrumentor()
     if instrumentor.is_instrumented_by_opentelemetry:
         return 2
@@ -61,7 +61,7 @@ def child(number: int) -> int:
 
 @contextmanager
 def locked() -> Iterator[None]:
-    """Another thread has hold of every lock of ours, as one that instruments and one that makes an instrument have."""
+    """Let another thread hold all our locks, like a thread that instruments or creates an instrument."""
     instrumentor = HardwareInstrumentor()
     held, done = threading.Event(), threading.Event()
 

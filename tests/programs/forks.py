@@ -1,8 +1,8 @@
-"""A program with metrics that forks, by os.fork or by multiprocessing, and lets the child say how it is.
+"""A program with metrics that forks with os.fork or multiprocessing. The child writes a report.
 
 Usage: forks.py JOURNAL REPORT os|multiprocessing
 
-It exports when told to and at its end only: the SDK cannot export in a child that is forked during an export.
+It exports on demand and at exit only, because the SDK cannot export in a child that is forked during an export.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ LARGE = 200 << 20
 
 
 def instrument() -> None:
-    """Instrument this process, without readings but those that are asked for."""
+    """Instrument this process, with readings on demand only."""
     HardwareInstrumentor().instrument(sample_interval=10)
 
 
 def export() -> None:
-    """Export what is true now."""
+    """Read the sources and export."""
     session = HardwareInstrumentor()._session
     if session is not None:
         session.read_now(30)

@@ -1,8 +1,8 @@
-"""A stand-in for Graphcore's Python module ``gcipuinfo``, with the interface that its pages document.
+"""A substitute for Graphcore's Python module ``gcipuinfo``, with its documented interface.
 
-It prints and hangs as the file ``how`` beside it says: a JSON object with ``devices`` (a list of mappings of texts),
-and what goes wrong: ``hang``, ``raise`` or ``exit`` when the object is made, ``die`` at the next look, ``noise``.
-The pause between two looks is a hundredth of what it should be, so that tests need not wait for it.
+The file ``how`` next to it is a JSON object with ``devices`` (a list of mappings of texts) and its faults: ``hang``,
+``raise`` or ``exit`` when the object is created, ``die`` at the next reading, ``noise``. The pause between two readings
+is a hundredth of the real one, so that tests are fast.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _how() -> dict[str, object]:
 
 
 class Attributes:
-    """A mapping that is no dict, as a binding's are."""
+    """A mapping that is not a dict, as in a binding."""
 
     def __init__(self, words: dict[str, str]) -> None:
         self._words = words

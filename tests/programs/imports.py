@@ -1,4 +1,4 @@
-"""Prints, as JSON, what is imported by threads of ours after ``instrument()``, while all sources are read."""
+"""Print as JSON the modules that our threads import after ``instrument()``, while all sources are read."""
 
 from __future__ import annotations
 

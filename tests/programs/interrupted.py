@@ -1,8 +1,8 @@
-"""The command ``otel-hardware``, with a signal amid one of its imports.
+"""The command ``otel-hardware``, with a signal during one of its imports.
 
 Usage: interrupted.py SIGNAL NUMBER ARGUMENT...
 
-The signal comes when the command imports a module that is not loaded yet, for the so many-th time.
+The signal is sent when the command imports its NUMBER-th module that is not loaded yet.
 """
 
 import os

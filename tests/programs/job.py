@@ -1,9 +1,9 @@
-"""A program that instruments itself by code and reports into a journal; and its relatives.
+"""A program that instruments itself and exports to a journal, alone or with child processes.
 
 Usage: job.py JOURNAL alone           reports once and ends
        job.py JOURNAL wait            reports until its standard input is closed
        job.py JOURNAL launch COUNT    reports, and so do COUNT ranks that it starts
-       job.py JOURNAL again           reports once, then becomes `alone` under the same pid
+       job.py JOURNAL again           reports once, then becomes `alone` by exec
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ instrumentor.instrument(sample_interval=10)
 
 
 def report() -> None:
-    """Export what there is now."""
+    """Read the sources and export."""
     session = instrumentor._session
     assert session is not None
     session.read_now(10)
@@ -34,7 +34,7 @@ def report() -> None:
 
 
 report()
-# In one piece, also where output is not buffered: several ranks write at a time.
+# One write, even if output is not buffered: several ranks write at the same time.
 sys.stdout.write(f"{os.getpid()} {os.environ['OTEL_PYTHON_HARDWARE_JOB']}\n")
 sys.stdout.flush()
 if ROLE == "wait":

@@ -1,4 +1,4 @@
-"""Journal: an exporter that writes every collection into a file that a test reads: one line each, with its process."""
+"""Journal: an exporter that writes each collection with its PID as one line to a file, which a test reads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ APPLICATION = "application"
 
 @dataclass(frozen=True)
 class Arrived:
-    """One exported point, with what stood around it."""
+    """One exported point, with its metric, scope and resource."""
 
     scope: str
     name: str
@@ -34,7 +34,7 @@ class Arrived:
 
     @property
     def series(self) -> tuple[str, str, tuple[tuple[str, Any], ...]]:
-        """What tells it from every other point of one export."""
+        """The name and attributes, which identify the point within one export."""
         return self.scope, self.name, tuple(sorted(self.attributes.items()))
 
 
@@ -51,7 +51,7 @@ class Export:
         return {point.name for point in self.points if point.scope == scope}
 
     def values(self, name: str, **attributes: object) -> list[Any]:
-        """The values of a metric, where the attributes (dots as ``_``) are these."""
+        """The values of a metric with these attributes (dots as ``_``)."""
         wanted = attributes.items()
         return [
             point.value
@@ -62,7 +62,7 @@ class Export:
 
 
 def flatten(data: MetricsData | None) -> Iterator[Arrived]:
-    """Every point of a collection."""
+    """Yield every point of a collection."""
     for resource in data.resource_metrics if data else ():
         for scope in resource.scope_metrics:
             for metric in scope.metrics:
@@ -72,7 +72,7 @@ def flatten(data: MetricsData | None) -> Iterator[Arrived]:
 
 
 class Journal(MetricExporter):
-    """Appends to the file; several processes may write into one."""
+    """Appends to the file. Several processes may write to the same file."""
 
     def __init__(self, path: str | Path, **options: Any) -> None:
         super().__init__(**options)
@@ -98,14 +98,14 @@ class Journal(MetricExporter):
 
 
 def unhurried() -> None:
-    """No warning of a reader that ticks before it has a provider, as on a slow machine; all others are heard."""
+    """Suppress the warning of a reader that collects before it has a provider, as on a slow machine."""
     early = "Cannot call collect on a MetricReader until it is registered"
     reader = logging.getLogger("opentelemetry.sdk.metrics._internal.export")
     reader.addFilter(lambda record: not record.getMessage().startswith(early))
 
 
 def provider(path: str | Path, interval: float) -> MeterProvider:
-    """A provider as programs set it up, with a counter of the application's own; seconds between two exports."""
+    """Return a provider with a journal and a counter of the application; ``interval`` is in seconds."""
     unhurried()
     reader = PeriodicExportingMetricReader(Journal(path), export_interval_millis=interval * 1000)
     made = MeterProvider([reader])
@@ -114,7 +114,7 @@ def provider(path: str | Path, interval: float) -> MeterProvider:
 
 
 def exports(path: str | Path) -> list[Export]:
-    """What was written so far; a line that is still being written is left out."""
+    """Return the exports so far, without an incomplete last line."""
     try:
         lines = Path(path).read_text().split("\n")[:-1]
     except FileNotFoundError:
@@ -123,13 +123,13 @@ def exports(path: str | Path) -> list[Export]:
 
 
 def parsed(line: str) -> Export:
-    """One line of a journal."""
+    """Parse one line of a journal."""
     report = json.loads(line)
     return Export(report["pid"], report["time"], [Arrived(*point) for point in report["points"]])
 
 
 def newest(path: str | Path) -> Export | None:
-    """The last export that was written, if there is any; the others are not parsed."""
+    """Return the last export, if there is any. The others are not parsed."""
     try:
         whole = Path(path).read_bytes().rpartition(b"\n")[0]
     except FileNotFoundError:
@@ -138,6 +138,6 @@ def newest(path: str | Path) -> Export | None:
 
 
 def repeated(points: Iterable[Arrived]) -> list[object]:
-    """The series that stand more than once in one export."""
+    """Return the series that appear more than once in one export."""
     seen: set[object] = set()
     return [point.series for point in points if point.series in seen or seen.add(point.series)]  # type: ignore[func-returns-value]

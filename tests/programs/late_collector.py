@@ -1,6 +1,6 @@
-"""Starts `otel-hardware run`, and the Collector on the default port only after the first export has failed.
+"""Start `otel-hardware run`, and a Collector on the default port only after the first export has failed.
 
-Run it in a network namespace of its own. Prints the exit status of the command and what it printed.
+Run it in a separate network namespace. Prints the exit status and the output of the command.
 """
 
 from __future__ import annotations

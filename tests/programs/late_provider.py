@@ -1,4 +1,4 @@
-"""Instruments before there is a provider, sets one, and does everything once more.
+"""Instrument before a provider is set, set one, and repeat.
 
 Prints, as JSON, how often each series of ours is in one export: after the provider was set, after ``uninstrument()``,
 after ``instrument()`` with the provider that is global now, and after the same one is given explicitly as well.
@@ -21,7 +21,7 @@ reader = InMemoryMetricReader()
 
 
 def counts() -> dict[str, int]:
-    """How many metrics of ours are exported, and how often the most frequent series."""
+    """Return the number of our metrics in an export, and the count of the most frequent series."""
     if instrumentor._session is not None:
         for _ in range(2):  # what is of the time between two readings is there as well
             instrumentor._session.read_now(10)

@@ -1,4 +1,4 @@
-"""Prints, as JSON, what became of the sources of IPUs, TPUs and Neuron devices, and what is there because of them."""
+"""Print as JSON the state of the sources of IPUs, TPUs and Neuron devices, and their modules and threads."""
 
 from __future__ import annotations
 

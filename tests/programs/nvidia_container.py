@@ -1,4 +1,4 @@
-"""Prints, as JSON, what the NVIDIA source says of the users of a GPU, in the process namespace that it runs in.
+"""Print as JSON what the NVIDIA source reports about the processes of a GPU, in the PID namespace that it runs in.
 
 Usage: nvidia_container.py [FILE]; holds the file open meanwhile.
 """

@@ -1,12 +1,12 @@
-"""A program with metrics and NVIDIA GPUs that does what its standard input says, and ends with it.
+"""A program with metrics of NVIDIA GPUs that follows commands on stdin, and exits at its end.
 
 Usage: nvidia_journal.py JOURNAL SECONDS, between two exports and between two samples. Lines of its input:
 
 - `export`: read all sources and export now.
-- `later SECONDS`: put the clock forward.
-- `uninstrument`: take the instrumentation away; prints, as JSON, the threads and files that are left.
+- `later SECONDS`: advance the clock.
+- `uninstrument`: uninstrument, and print as JSON the threads and files that are left.
 - `again`: instrument again.
-- `fork`: make a child that instruments itself, exports and ends; prints its status. For a program that exports on
+- `fork`: fork a child that instruments itself, exports and exits; print its status. For a program that exports on
   command only: the SDK cannot export in a child that is forked during an export.
 
 Each prints one line of JSON when it is done.
@@ -46,7 +46,7 @@ def export() -> None:
 
 
 def child() -> None:
-    """Ask the driver anew, as a member of the job, which leaves the GPUs' own numbers to its parent."""
+    """Instrument as a member of the job, which leaves the metrics of the GPUs to its parent."""
     instrument()
     export()
     instrumentor.uninstrument()

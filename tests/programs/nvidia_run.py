@@ -1,4 +1,4 @@
-"""A program that is instrumented and collects twice, for each line of its standard input.
+"""A program that instruments itself and collects twice for each line of stdin.
 
 Usage: nvidia_run.py. A line is the environment as JSON, beyond the program's own. Prints for each, as JSON, what was
 exported and logged, and what the process has loaded by then.
@@ -25,7 +25,7 @@ heard: list[str] = []
 
 
 class Witness(MetaPathFinder):
-    """Sees what our threads import."""
+    """Records the imports of our threads."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
         if threading.current_thread().name.startswith("otel-hardware"):
@@ -33,14 +33,14 @@ class Witness(MetaPathFinder):
 
 
 class Ear(logging.Handler):
-    """Keeps what is logged."""
+    """A logging handler that keeps the messages."""
 
     def emit(self, record: logging.LogRecord) -> None:
         heard.append(f"{record.levelname} {record.getMessage()}")
 
 
 def run() -> dict[str, object]:
-    """What came of it."""
+    """Instrument, collect twice and return the result."""
     reader = InMemoryMetricReader()
     provider = MeterProvider([reader], shutdown_on_exit=False)
     instrumentor = HardwareInstrumentor()

@@ -1,4 +1,4 @@
-"""What nvitop says of all GPUs: for every line on standard input one line of JSON, of what it knows."""
+"""Print nvitop's values of all GPUs: one line of JSON for each line of stdin."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nvitop import NA, Device, PhysicalDevice, libnvml  # type: ignore[import-un
 
 
 def known(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what nvitop does not know."""
+    """Return a report without the values that nvitop does not know."""
     return {name: value for name, value in report.items() if value is not NA and value is not None}
 
 
@@ -51,7 +51,7 @@ def process(each: Any) -> dict[str, Any]:
 
 
 def parts(whole: Any) -> Iterator[Any]:
-    """Its list of them ends at the first empty slot."""
+    """Return the MIG devices. nvitop's list of them ends at the first empty slot."""
     for slot in range(whole.max_mig_device_count()):
         with suppress(libnvml.NVMLError):
             yield whole.mig_device(slot)

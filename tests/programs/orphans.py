@@ -1,4 +1,4 @@
-"""Leaves orphans behind, lets them end, and waits until somebody has reaped them."""
+"""Create orphans, let them exit, and wait until they are reaped."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.waiting import wait_for
 
 
 def orphans() -> int:
-    """How many processes the first one has inherited, zombies included."""
+    """Return the number of children of process 1, zombies included."""
     return sum(each.info["ppid"] == 1 for each in psutil.process_iter(["ppid"]) if each.pid != os.getppid())
 
 

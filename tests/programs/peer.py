@@ -1,4 +1,4 @@
-"""A program that reports with opentelemetry-instrumentation-system-metrics as well.
+"""A program that is also instrumented by opentelemetry-instrumentation-system-metrics.
 
 Usage: peer.py JOURNAL ours|theirs; the one that is instrumented first. Ends when both are in three exports.
 """

@@ -1,4 +1,4 @@
-"""In a pid namespace that sees the host's ``/proc``: what is found of ourselves, of a child, and of whose GPU it is."""
+"""In a PID namespace with the host's ``/proc``: print what is read about this process, a child, and GPU processes."""
 
 from __future__ import annotations
 

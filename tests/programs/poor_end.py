@@ -1,6 +1,6 @@
-"""A program that ends where nothing can be opened any more, while our threads are at work.
+"""A program that exits while no file can be opened and our threads are running.
 
-Usage: poor_end.py [ROOT]; with no descriptor left, or in a folder as its root; status 77 where it may not change it.
+Usage: poor_end.py [ROOT]: without free descriptors, or with a folder as root; status 77 if chroot is not allowed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A machine with AMD's GPUs, in a mount namespace of its own: real files under /sys, for AMD's tools and for us.
+"""A machine with AMD GPUs in a new mount namespace: real files under /sys, for AMD's tools and for our source.
 
 Usage: radeon_machine.py SCENE
 
-Prints, as JSON, what was read there; status 77, with the reason, where there may be no namespace.
+Prints, as JSON, what was read there; status 77, with the reason, if namespaces are not allowed.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def unreadable() -> Any:
 
 
 def vanishing() -> Any:
-    """A card is removed, and comes back."""
+    """A card is removed, and returns later."""
     amdsysfs.write(amdsysfs.machine([FIRST, SECOND]))
     with opened() as source:
         before = reading(source)
@@ -129,7 +129,7 @@ def vanishing() -> Any:
 
 
 def asleep() -> Any:
-    """A suspended card: opening any file but its state blocks for ever."""
+    """A suspended card: opening any file except its state blocks forever."""
     sleeper = replace(SECOND, asleep=True)
     amdsysfs.write(amdsysfs.machine([FIRST, sleeper]))
     folder = Path(sleeper.folder)

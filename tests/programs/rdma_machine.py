@@ -1,8 +1,8 @@
-"""A machine with two InfiniBand adapters: real files, in a mount namespace of its own.
+"""A machine with two InfiniBand adapters: real files in a new mount namespace.
 
 Usage: rdma_machine.py COMMAND...
 
-Runs the command there; status 77, with the reason, where there may be no namespace.
+Runs the command there; status 77, with the reason, if namespaces are not allowed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A machine with hardware sensors: real files, in a mount namespace of its own.
+"""A machine with hardware sensors: real files in a new mount namespace.
 
 Usage: sensors_machine.py MACHINE COMMAND...
 

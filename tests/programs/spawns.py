@@ -1,4 +1,4 @@
-"""A program that knows nothing of OpenTelemetry and starts a child by multiprocessing's spawn or forkserver.
+"""A program without OpenTelemetry code that starts a child with multiprocessing's spawn or forkserver.
 
 Usage: spawns.py spawn|forkserver [instrument]
 Prints "parent PID" and "child PID", and ends when its standard input is closed.

@@ -1,6 +1,6 @@
-"""A program with metrics and whatever sources other packages bring; see it end with one that hangs.
+"""A program with metrics and the sources of other packages, which exits while one of them hangs.
 
-Usage: third_party.py JOURNAL uninstrument|leave; prints, as JSON, what it saw.
+Usage: third_party.py JOURNAL uninstrument|leave; prints its observations as JSON.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Forks many times during calls to a TPU runtime; the children do what children of programs do.
+"""Fork many times during calls to a TPU runtime. The children do the usual work of forked children.
 
 Usage: tpu_storm.py ADDRESS METRIC COUNT SECONDS TIMEOUT
 

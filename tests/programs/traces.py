@@ -1,4 +1,4 @@
-"""What of ours is to be found in a process (threads, open files of the kernel), and waiting for it."""
+"""List our threads and open files in a process, and wait for conditions."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Callable
 
 
 def threads() -> list[str]:
-    """The names of our threads that live."""
+    """Return the names of our running threads."""
     return sorted(thread.name for thread in threading.enumerate() if thread.name.startswith("otel-hardware"))
 
 
 def descriptors() -> list[str]:
-    """The kernel's files that this process has open; nobody but us keeps any of these."""
+    """Return the kernel's files that this process has open. No other code keeps such files open."""
     found = []
     for name in os.listdir("/proc/self/fd"):
         try:
@@ -27,7 +27,7 @@ def descriptors() -> list[str]:
 
 
 def until(condition: Callable[[], object], what: str) -> None:
-    """Wait for something that a program needs before it goes on; the program ends where it does not come."""
+    """Wait for a condition. If it does not hold in time, the program exits with a message."""
     deadline = time.monotonic() + 60
     while not condition():
         if time.monotonic() > deadline:

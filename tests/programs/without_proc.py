@@ -1,6 +1,6 @@
-"""A program on a machine with an empty /proc and /sys: in a mount namespace of its own.
+"""A program on a machine with an empty /proc and /sys, in a new mount namespace.
 
-Prints, as JSON, the application's own counter and the names of our metrics; status 77 where no namespace can be made.
+Prints as JSON the application's counter and the names of our metrics; status 77 if namespaces are not allowed.
 """
 
 from __future__ import annotations

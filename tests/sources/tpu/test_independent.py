@@ -182,7 +182,7 @@ def machine() -> Any:
         check=False,
     )
     if done.returncode == 77:
-        pytest.skip(f"there may be no namespaces here: {done.stdout.strip()}")
+        pytest.skip(f"namespaces are not allowed here: {done.stdout.strip()}")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
