@@ -495,7 +495,9 @@ def readings_of(export: Sequence[DataPoint], clock: Metric) -> list[Number]:
     return found
 
 
-def running_totals(exports: Sequence[Sequence[DataPoint]], prefix: str, clock: Metric) -> dict[Number, dict[Series, Number]]:
+def running_totals(
+    exports: Sequence[Sequence[DataPoint]], prefix: str, clock: Metric
+) -> dict[Number, dict[Series, Number]]:
     """The sums of each counter's deltas, by reading."""
     found: dict[Number, dict[Series, Number]] = {}
     total: dict[Series, Number] = {}

@@ -750,7 +750,7 @@ USED = listed((os.getpid(), 1 << 30))
 
 @linux
 def test_nvml_makes_no_calls_for_devices_that_are_not_chosen(gpus: FakeNvml) -> None:
-    gpus.say({"gpu0.Temperature": refused(15)})
+    gpus.set_lines({"gpu0.Temperature": refused(15)})
     with by_library(gpus, TWO) as source:
         reported(source)
         gpus.forget_calls()
@@ -775,11 +775,11 @@ def test_amdgpu_files_of_cards_that_are_not_chosen_are_not_read() -> None:
 def test_nvml_device_is_reported_from_its_first_use_on(gpus: FakeNvml) -> None:
     with by_library(gpus, "process") as source:
         assert reported(source) == set()
-        gpus.say({"gpu2.ComputeRunningProcesses": USED})
+        gpus.set_lines({"gpu2.ComputeRunningProcesses": USED})
         assert reported(source) >= {THIRD}
-        gpus.say({"gpu1.mig2.ComputeRunningProcesses": USED})
+        gpus.set_lines({"gpu1.mig2.ComputeRunningProcesses": USED})
         assert reported(source) == {THIRD, TWO}
-        gpus.say({"gpu1.mig2.ComputeRunningProcesses": "", "gpu0.ComputeRunningProcesses": listed((1, 5))})
+        gpus.set_lines({"gpu1.mig2.ComputeRunningProcesses": "", "gpu0.ComputeRunningProcesses": listed((1, 5))})
         assert reported(source) == {THIRD, TWO}
 
 
@@ -821,7 +821,7 @@ def test_amdgpu_memory_of_parts_is_added_to_their_card() -> None:
 
 @linux
 def test_process_use_of_other_devices_is_not_reported(gpus: FakeNvml) -> None:
-    gpus.say({"gpu0.ComputeRunningProcesses": USED, "gpu2.ComputeRunningProcesses": USED})
+    gpus.set_lines({"gpu0.ComputeRunningProcesses": USED, "gpu2.ComputeRunningProcesses": USED})
     use = used(*((card, 0, 4096) for card in CARDS))
     for context, ids in (
         (by_library(gpus, "0"), {FIRST}),
@@ -836,11 +836,11 @@ def test_process_use_of_other_devices_is_not_reported(gpus: FakeNvml) -> None:
 
 @linux
 def test_mig_instance_that_is_made_later_is_chosen_by_its_name(gpus: FakeNvml) -> None:
-    gpus.say({f"gpu1.mig2.{call}": None for call in ("UUID", "GpuInstanceId", "ComputeInstanceId")})
+    gpus.set_lines({f"gpu1.mig2.{call}": None for call in ("UUID", "GpuInstanceId", "ComputeInstanceId")})
     with by_library(gpus, "1:2,0") as source:
         assert reported(source) == {FIRST}
         again = mig(h100(1), 1, {2: (9, 0)})
-        gpus.say({f"gpu1.{call}": value for call, value in again.items() if call.startswith("mig2.")})
+        gpus.set_lines({f"gpu1.{call}": value for call, value in again.items() if call.startswith("mig2.")})
         all_of(source)
         assert reported(source) == {FIRST, TWO}
 
@@ -857,10 +857,10 @@ def test_all_includes_devices_that_have_not_been_looked_at() -> None:
 def test_nvml_device_without_a_uuid_at_first_is_chosen_once_it_answers(
     gpus: FakeNvml, devices: str, lost: set[str]
 ) -> None:
-    gpus.say({"gpu0.UUID": refused(15)})
+    gpus.set_lines({"gpu0.UUID": refused(15)})
     with by_library(gpus, devices) as source:
         assert reported(source) == lost, "it may be the selected one"
-        gpus.say({"gpu0.UUID": FIRST, "gpu0.ComputeRunningProcesses": USED})
+        gpus.set_lines({"gpu0.UUID": FIRST, "gpu0.ComputeRunningProcesses": USED})
         for _ in range(8):
             found = reported(source)
         assert found == {FIRST}
@@ -868,7 +868,7 @@ def test_nvml_device_without_a_uuid_at_first_is_chosen_once_it_answers(
 
 @linux
 def test_missing_says_nothing_of_devices_that_are_not_chosen(gpus: FakeNvml) -> None:
-    gpus.say({"gpu2.UUID": refused(15)})
+    gpus.set_lines({"gpu2.UUID": refused(15)})
     with by_library(gpus, "0") as source:
         assert reported(source) == {FIRST}
         assert not [sentence for sentence in source.unsupported if "does not respond" in sentence]

@@ -296,7 +296,7 @@ def test_missing_library_says_to_install_the_driver(tmp_path: Path) -> None:
 )
 def test_error_of_nvml_init_is_named(folder: Path, code: int, reason: str) -> None:
     machine = FakeNvml(folder)
-    machine.say({"Init": refused(code)})
+    machine.set_lines({"Init": refused(code)})
     assert reason in free(machine, env={"OTEL_PYTHON_HARDWARE_NVIDIA_SMI": "off"})
 
 

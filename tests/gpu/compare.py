@@ -1,6 +1,6 @@
-"""Two readers' numbers of the same GPU, side by side: ours, and what nvidia-smi prints.
+"""Compare two readers of the same GPU: our source and nvidia-smi.
 
-A reader's numbers are by ``hw.id`` and name of :data:`FIELDS`, in base units.
+The numbers of a reader are by ``hw.id`` and name of :data:`FIELDS`, in base units.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def numbers(points: Iterable[Point]) -> Numbers:
 
 
 class Column(NamedTuple):
-    """A field of ``--query-gpu``: our quantity, and what a unit of the field is."""
+    """A field of ``--query-gpu``: our quantity, and the factor to base units."""
 
     quantity: str
     unit: float = 1.0
@@ -82,7 +82,7 @@ COLUMNS: Mapping[str, Column] = {
     "ecc.errors.corrected.aggregate.dram": Column("errors.corrected"),
     "ecc.errors.uncorrected.aggregate.dram": Column("errors.uncorrected"),
 }
-"""``nvidia-smi --help-query-gpu`` lists those that a version has."""
+"""Fields of ``--query-gpu``. ``nvidia-smi --help-query-gpu`` lists those that a version supports."""
 
 MOVING: Mapping[str, float] = {
     "utilization.general": 0.15,
@@ -95,7 +95,7 @@ MOVING: Mapping[str, float] = {
     "frequency.sm": 150e6,
     "frequency.video": 150e6,
 }
-"""What changes from one moment to the next, and how far it may be beyond what we read before and after."""
+"""Quantities that change quickly, with the tolerance beyond our values before and after."""
 
 _COARSE: Mapping[str, float] = {
     "memory.used": _MIB,
@@ -105,40 +105,40 @@ _COARSE: Mapping[str, float] = {
     "power.limit.default": 0.01,
     "power.limit.max": 0.01,
 }
-"""How coarsely the tool prints what the library says more finely."""
+"""Resolution of the tool's output where it is coarser than the library's."""
 
 
 _NUMBER = re.compile(r"P?(-?\d+(?:\.\d+)?)(?: (?:%|W|MiB|MHz))?")
 
 
 def columns(help_text: str) -> list[str]:
-    """Those of :data:`COLUMNS` that this version of the tool has, by its ``--help-query-gpu``."""
+    """Return the names in :data:`COLUMNS` that ``--help-query-gpu`` of this version lists."""
     known = set(re.findall(r'"([a-z0-9_.]+)"', help_text))
     return [name for name in COLUMNS if name in known]
 
 
 def queried(names: Sequence[str], printed: str) -> Numbers:
-    """What ``--query-gpu=uuid,<names> --format=csv,noheader`` printed; what is no number is left out."""
+    """Parse the output of ``--query-gpu=uuid,<names> --format=csv,noheader``. Only numbers are returned."""
     found: Numbers = {}
     for line in printed.splitlines():
         uuid, *cells = (cell.strip() for cell in line.split(","))
         if len(cells) != len(names):
-            raise ValueError(f"{len(names)} fields were asked for: {line}")
-        said = {name: _NUMBER.fullmatch(cell) for name, cell in zip(names, cells)}
+            raise ValueError(f"expected {len(names)} fields: {line}")
+        matches = {name: _NUMBER.fullmatch(cell) for name, cell in zip(names, cells)}
         found[uuid] = {
-            COLUMNS[name].quantity: float(match[1]) * COLUMNS[name].unit for name, match in said.items() if match
+            COLUMNS[name].quantity: float(match[1]) * COLUMNS[name].unit for name, match in matches.items() if match
         }
     return found
 
 
 class Difference(NamedTuple):
-    """A number that the two do not agree on.
+    """A number on which the two readers disagree.
 
     Attributes:
         device: ``hw.id``.
-        quantity: which number.
-        ours: what we read before and after; None where we did not.
-        theirs: what the other one said in between; None where it said nothing.
+        quantity: The name of the number.
+        ours: Our values before and after; None if missing.
+        theirs: The other reader's value in between; None if missing.
     """
 
     device: str
@@ -153,16 +153,16 @@ def differences(
     after: Mapping[str, Mapping[str, float]],
     quantities: Iterable[str],
 ) -> Iterator[Difference]:
-    """Of these quantities, those that the other reader puts elsewhere than we did before it and after it.
+    """Yield the quantities where the other reader's value lies outside our values before and after it.
 
-    One that only one of the two knows is a difference, too.
+    A quantity that only one of them has is a difference, too.
     """
     wanted = list(quantities)
     for device in sorted({*before, *theirs, *after}):
-        said = theirs.get(device, {})
+        other_values = theirs.get(device, {})
         for quantity in wanted:
             pair = [each[device][quantity] for each in (before, after) if quantity in each.get(device, {})]
-            other = said.get(quantity)
+            other = other_values.get(quantity)
             ours = (min(pair), max(pair)) if len(pair) == 2 else None
             if ours is None or other is None:
                 if pair or other is not None:

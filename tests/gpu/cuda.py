@@ -1,4 +1,4 @@
-"""CUDA through the driver's own library alone: memory, copies, and two kernels, in PTX, that the driver compiles.
+"""CUDA through the driver's library only: memory, copies, and two kernels in PTX, which the driver compiles.
 
 Documentation of every call: https://docs.nvidia.com/cuda/cuda-driver-api/
 """
@@ -61,18 +61,18 @@ _LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 
 
 class Failed(Exception):  # noqa: N818 - what a call says
-    """A call did not work."""
+    """A call failed."""
 
 
 class Cuda:
-    """One GPU, with a context of its own.
+    """One GPU with a context.
 
     Args:
-        index: which one, in CUDA's order.
+        index: The index of the GPU in CUDA's order.
 
     Raises:
-        Failed: where a call does not work.
-        OSError: where there is no such library.
+        Failed: A call failed.
+        OSError: The library is not installed.
     """
 
     def __init__(self, index: int = 0) -> None:
@@ -105,7 +105,7 @@ class Cuda:
 
     @contextmanager
     def memory(self, size: int) -> Iterator[ctypes.c_uint64]:
-        """So many bytes of the GPU's."""
+        """Allocate bytes of the GPU's memory."""
         where = ctypes.c_uint64()
         self._call("cuMemAlloc_v2", ctypes.byref(where), ctypes.c_size_t(size))
         try:
@@ -114,16 +114,16 @@ class Cuda:
             self._call("cuMemFree_v2", where)
 
     def copy(self, to: ctypes.c_uint64, source: ctypes.c_uint64, size: int) -> None:
-        """Within the GPU's memory."""
+        """Copy within the GPU's memory."""
         self._call("cuMemcpyDtoD_v2", to, source, ctypes.c_size_t(size))
 
     def spin(self, seconds: float) -> None:
-        """Be busy for so long, by the GPU's clock; returns when it is over."""
+        """Keep the GPU busy for some seconds of its clock. Returns at the end."""
         self._launch(b"spin", 1, 1, ctypes.c_uint64(int(seconds * 1e9)))
         self.wait()
 
     def burn(self, rounds: int, result: ctypes.c_uint64) -> None:
-        """Be busy with all units; returns when it is over."""
+        """Keep all units of the GPU busy. Returns at the end."""
         self._launch(b"burn", 2048, 256, ctypes.c_uint64(rounds), result)
         self.wait()
 
@@ -134,9 +134,9 @@ class Cuda:
         self._call("cuLaunchKernel", self._kernels[name], blocks, 1, 1, threads, 1, 1, 0, None, pointers, None)
 
     def wait(self) -> None:
-        """Until all is done."""
+        """Wait until all work is done."""
         self._call("cuCtxSynchronize")
 
     def close(self) -> None:
-        """Let go of the GPU."""
+        """Release the GPU."""
         self._call("cuDevicePrimaryCtxRelease_v2", self._device)

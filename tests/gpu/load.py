@@ -1,7 +1,7 @@
-"""``python -m tests.gpu.load KIND SECONDS [SHARE]``: keeps the first GPU busy, and says how.
+"""``python -m tests.gpu.load KIND SECONDS [SHARE]``: keep the first GPU busy, and report it.
 
-It prints a line of JSON with the GPU's UUID when it begins, and when it is over one with the seconds that it was busy
-and that have passed.
+It prints a line of JSON with the GPU's UUID at the beginning, and one with the busy seconds and the elapsed seconds at
+the end.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ PERIOD = 0.05
 _COPIED = 256 * 1024 * 1024
 
 
-def run(kind: str, seconds: float, share: float, say: Callable[[dict[str, Any]], None]) -> None:
-    """Keep the GPU busy for so long; for a part of the time in a duty cycle."""
+def run(kind: str, seconds: float, share: float, report: Callable[[dict[str, Any]], None]) -> None:
+    """Keep the GPU busy for some seconds, or for a share of them in a duty cycle."""
     cuda = Cuda()
     with cuda.memory(_COPIED) as one, cuda.memory(_COPIED) as other:
 
@@ -45,11 +45,11 @@ def run(kind: str, seconds: float, share: float, say: Callable[[dict[str, Any]],
 
         work = copy if kind == "copies" else (_matrices() or burn) if kind == "arithmetic" else None
         step()  # the first one compiles and loads
-        say({"uuid": cuda.uuid, "pid": os.getpid()})
+        report({"uuid": cuda.uuid, "pid": os.getpid()})
         begun, busy = time.monotonic(), 0.0
         while (passed := time.monotonic() - begun) < seconds:
             busy += step()
-        say({"busy": busy, "passed": passed})
+        report({"busy": busy, "passed": passed})
     cuda.close()
 
 
@@ -65,7 +65,7 @@ def _idle(seconds: float) -> float:
 
 
 def _cycle(cuda: Cuda, share: float) -> float:
-    """One period: a kernel for a share of it, then nothing."""
+    """Run one period: a kernel for a share of it, then nothing."""
     begun = time.monotonic()
     cuda.spin(share * PERIOD)
     busy = time.monotonic() - begun
@@ -74,7 +74,7 @@ def _cycle(cuda: Cuda, share: float) -> float:
 
 
 def _matrices() -> Callable[[], object] | None:
-    """Products of matrices by a library, where there is one that can."""
+    """Return a function that multiplies matrices with an installed library, if there is one."""
     if importlib.util.find_spec("torch") is not None:
         torch: Any = importlib.import_module("torch")
         if torch.cuda.is_available():
@@ -90,8 +90,8 @@ def _product(matrix: Any, wait: Callable[[], object]) -> None:
     wait()
 
 
-def _print(said: dict[str, Any]) -> None:
-    print(json.dumps(said), flush=True)
+def _print(line: dict[str, Any]) -> None:
+    print(json.dumps(line), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The comparison of two readers, tested without a GPU: on recorded output and on simulated GPUs."""
+"""The comparison of two readers, tested without a GPU on recorded output and simulated GPUs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ Current frequency of SM (Streaming Multiprocessor) clock.
 
 @contextmanager
 def opened(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Nvidia, FakeNvml, Timed]]:
-    """Our source on a simulated Tesla T4, with its calls timed."""
+    """Open our source on a simulated Tesla T4, with timed calls."""
     fake = FakeNvml(folder, {**t4(), "ComputeRunningProcesses": listed((os.getpid(), MIB))})
     for name, value in fake.environment.items():
         monkeypatch.setenv(name, value)
@@ -62,7 +62,7 @@ def opened(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Nvid
         source.close()
 
 
-def _said(source: Nvidia) -> Numbers:
+def _read(source: Nvidia) -> Numbers:
     return numbers([*source.read_all()])
 
 
@@ -110,7 +110,7 @@ def test_query_gpu_line_with_other_fields_is_an_error() -> None:
         queried(NAMES, f"{UUID}, 41\n")
 
 
-def test_only_columns_of_help_query_gpu_are_asked_for() -> None:
+def test_only_columns_of_help_query_gpu_are_requested() -> None:
     assert columns(HELP) == ["utilization.gpu", "clocks.current.sm", "pstate"]
 
 
@@ -120,12 +120,12 @@ def test_columns_and_moving_quantities_have_fields() -> None:
 
 def test_source_agrees_with_the_query_gpu_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(tmp_path, monkeypatch) as (source, fake, _):
-        before = _said(source)
+        before = _read(source)
         asked = [COLUMNS[name].quantity for name in NAMES]
         theirs = {UUID: queried(NAMES, PRINTED)[UUID]}
-        assert not list(differences(before, theirs, _said(source), asked))
-        fake.say({"gpu0.PerformanceState": 8, "gpu0.MemoryInfo": None})
-        found = list(differences(before, theirs, _said(source), asked))
+        assert not list(differences(before, theirs, _read(source), asked))
+        fake.set_lines({"gpu0.PerformanceState": 8, "gpu0.MemoryInfo": None})
+        found = list(differences(before, theirs, _read(source), asked))
         assert found == [
             Difference(UUID, "memory.used", None, 5000 * MIB),
         ]
@@ -158,7 +158,7 @@ def test_timed_drivers_time_every_call(tmp_path: Path, monkeypatch: pytest.Monke
     with opened(tmp_path, monkeypatch) as (source, fake, drivers):
         drivers.seconds.clear()
         fake.forget_calls()
-        _said(source)
+        _read(source)
         assert len(drivers.seconds["get PowerUsage"]) == fake.calls()["gpu0.PowerUsage"] == 1
         assert len(drivers.seconds["processes Compute"]) == 1
         assert len(drivers.seconds["fields"]) == fake.calls()["gpu0.FieldValues"] == 2
@@ -173,7 +173,7 @@ def test_ptx_kernels_have_the_parameters_they_are_given() -> None:
 
 
 class _Clocked:
-    """A GPU whose kernels take time on no clock but the test's."""
+    """A GPU with kernels that only advance the test's clock."""
 
     def __init__(self) -> None:
         self.spun: list[float] = []

@@ -1,4 +1,4 @@
-"""A real GPU, idle and busy: what we say of it is what nvidia-smi says, and what a known load makes true."""
+"""A real GPU, idle and busy: our values agree with nvidia-smi and with a known load."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ pytestmark = pytest.mark.skipif(
 )
 
 _SETTLING = 3.0
-"""Seconds until a load shows in what a driver averages."""
+"""Seconds until a load is visible in the driver's averages."""
 
 _EXPORT = 60.0
 """Seconds between two exports at the defaults."""
 
 _SHARE = 0.3
-"""Of the time, that the duty cycle is busy."""
+"""Share of the time in which the duty cycle is busy."""
 
 Report = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Report]:
-    """What was found out; it is written down at the end, whatever failed."""
+    """The results of the tests, written to a file at the end even if a test failed."""
     found: Report = {}
     yield found
     file = _folder(tmp_path_factory) / "report.json"
@@ -65,7 +65,7 @@ def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextmanager
 def opened(drivers: Drivers | None = None, **settings: Any) -> Iterator[Nvidia]:
-    """Our source, by the library or by the tool, which has been read once."""
+    """Open our source, with the library or the tool, and read it once."""
     source = Nvidia(SourceContext(Config(**settings), drivers or Drivers(), os.getpid()))
     source.open()
     try:
@@ -81,18 +81,18 @@ def _read(source: Nvidia) -> Numbers:
 
 @contextmanager
 def loaded(kind: str, seconds: float, share: float = 1.0) -> Iterator[tuple[Report, Callable[[], Report]]]:
-    """The first GPU under a load; what it said when it began, and what waits for its end."""
+    """Run a load on the first GPU. Yields its first report, and a function that waits for its last one."""
     line = [sys.executable, "-m", "tests.gpu.load", kind, str(seconds), str(share)]
     with started(line, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, cwd=Path(__file__).parents[2]) as child:
 
-        def said() -> Report:
+        def next_report() -> Report:
             assert child.stdout is not None
             answer = child.stdout.readline()
             assert answer, child.communicate(timeout=PATIENCE)[1]
             found: Report = json.loads(answer)
             return found
 
-        yield said(), said
+        yield next_report(), next_report
 
 
 def _rest(seconds: float) -> None:
@@ -104,7 +104,7 @@ def _query(*arguments: str) -> str:
     return subprocess.run(line, check=True, capture_output=True, text=True, timeout=PATIENCE).stdout
 
 
-def _said(found: list[Difference]) -> list[Report]:
+def _as_dicts(found: list[Difference]) -> list[Report]:
     return [difference._asdict() for difference in found]
 
 
@@ -117,7 +117,7 @@ def test_gpu_rows_agree_with_nvidia_smi_query(kind: str, report: Report) -> None
         printed = _query(f"--query-gpu=uuid,{','.join(names)}", "--format=csv,noheader")
         after = _read(source)
     found = list(differences(before, queried(names, printed), after, [COLUMNS[name].quantity for name in names]))
-    report[f"query, {kind}"] = {"printed": printed, "before": before, "after": after, "differences": _said(found)}
+    report[f"query, {kind}"] = {"printed": printed, "before": before, "after": after, "differences": _as_dicts(found)}
     assert not found
 
 
@@ -126,11 +126,11 @@ def test_nvml_and_nvidia_smi_sources_agree(kind: str, report: Report) -> None:
     with loaded(kind, 60), opened(nvidia_smi="off") as library, opened(nvml="off") as tool:
         _rest(_SETTLING)
         before, theirs, after = _read(library), _read(tool), _read(library)
-    common = {quantity for said in theirs.values() for quantity in said} - {"energy"}
-    known = {quantity for said in after.values() for quantity in said}
+    common = {quantity for values in theirs.values() for quantity in values} - {"energy"}
+    known = {quantity for values in after.values() for quantity in values}
     found = list(differences(before, theirs, after, sorted(common & known)))
     report[f"two ways, {kind}"] = {
-        "differences": _said(found),
+        "differences": _as_dicts(found),
         "only the tool": sorted(common - known),
         "only the library": sorted(known - common),
         "missing by the library": library.unsupported,
@@ -147,9 +147,9 @@ def test_recording_of_a_real_driver(report: Report, tmp_path_factory: pytest.Tem
             for _ in range(3):
                 _rest(2.0)
                 record.next()
-                said = _read(source)
+                values = _read(source)
     report["capture"] = str(file)
-    assert said
+    assert values
 
 
 def test_real_nvml_calls_are_fast_enough_to_sample(report: Report) -> None:
@@ -175,14 +175,14 @@ def test_energy_is_the_integral_of_power(report: Report) -> None:
         pytest.skip("this GPU counts no energy")
     gained = series[-1][1]["energy"] - series[0][1]["energy"]
     integral = sum(
-        (now - then) * (said["power"] + before["power"]) / 2 for (then, before), (now, said) in pairwise(series)
+        (now - then) * (after["power"] + before["power"]) / 2 for (then, before), (now, after) in pairwise(series)
     )
     report["energy"] = {"counter": gained, "integral": integral, "samples": len(series)}
     assert gained == pytest.approx(integral, rel=0.1)
 
 
 def test_duty_cycle_is_exported_as_its_share(report: Report) -> None:
-    """What is sampled every two seconds is exported every sixty; the kernels say how long they ran."""
+    """Utilization is sampled every 2 s and exported every 60 s. The load reports how long its kernels ran."""
     reader = InMemoryMetricReader()
     instrumentor = HardwareInstrumentor()
     with loaded("duty", _EXPORT + 2 * _SETTLING, _SHARE) as (load, end):
@@ -201,14 +201,14 @@ def test_duty_cycle_is_exported_as_its_share(report: Report) -> None:
         true = end()
     busy = true["busy"] / true["passed"]
     time_share = (after["hw.gpu.time"] - before["hw.gpu.time"]) / passed
-    said = after["hw.gpu.utilization"]
-    report["duty cycle"] = {"true": busy, "utilization": said, "increase of time": time_share, "load": true}
-    assert said == pytest.approx(time_share, abs=0.03), "mean x window is the increase of the integral"
-    assert said == pytest.approx(busy, abs=0.1)
+    exported = after["hw.gpu.utilization"]
+    report["duty cycle"] = {"true": busy, "utilization": exported, "increase of time": time_share, "load": true}
+    assert exported == pytest.approx(time_share, abs=0.03), "mean x window is the increase of the integral"
+    assert exported == pytest.approx(busy, abs=0.1)
 
 
 def _exported(reader: InMemoryMetricReader, uuid: str) -> dict[str, float]:
-    """Of a GPU, the rows of its general utilization."""
+    """Return the points of a GPU's general utilization."""
     data = reader.get_metrics_data()
     assert data is not None
     return {

@@ -1,4 +1,4 @@
-"""How long each call to NVIDIA's library takes."""
+"""Time each call to NVIDIA's library."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from opentelemetry.instrumentation.hardware.system.files import Files
 
 
 class Timed(Drivers):
-    """Drivers whose own kind, NVIDIA's library, is timed.
+    """Drivers with timed calls to NVIDIA's library.
 
     Args:
-        drivers: those that answer.
+        drivers: The drivers to call.
 
     Attributes:
-        seconds: of each call, by the method and the function that it names.
+        seconds: Duration of each call, by method and function.
     """
 
     def __init__(self, drivers: Drivers) -> None:
@@ -45,7 +45,7 @@ class Timed(Drivers):
         self._drivers.close()
 
     def table(self) -> dict[str, dict[str, float]]:
-        """Median and maximum in microseconds, and how often."""
+        """Return median and maximum in microseconds, and the number of calls."""
         return {
             name: {"median_us": 1e6 * statistics.median(each), "most_us": 1e6 * max(each), "times": len(each)}
             for name, each in sorted(self.seconds.items())
@@ -53,7 +53,7 @@ class Timed(Drivers):
 
 
 class _Stopped:
-    """A driver with a stop watch."""
+    """A driver with timed calls."""
 
     def __init__(self, driver: object, seconds: dict[str, list[float]]) -> None:
         self._driver = driver

@@ -43,7 +43,7 @@ class SimulatedGpus:
 
     def pass_time(self, seconds: float, changes: Mapping[str, Value | None] | None = None) -> None:
         self.stage.clock.now += seconds
-        self.fake.say({"Clock": self.stage.clock.now, **(changes or {})})
+        self.fake.set_lines({"Clock": self.stage.clock.now, **(changes or {})})
 
     def tick(self, seconds: float = 2.0, changes: Mapping[str, Value | None] | None = None) -> Exported:
         """Advance the clock, change the driver, read all sources and collect."""
@@ -131,12 +131,12 @@ class OnHost(Drivers):
 
 @contextmanager
 def simulated_gpus(
-    folder: Path, *gpus: Gpu, say: Mapping[str, Value] | None = None, pid: int | None = None, **settings: Any
+    folder: Path, *gpus: Gpu, lines: Mapping[str, Value] | None = None, pid: int | None = None, **settings: Any
 ) -> Iterator[SimulatedGpus]:
     """Instrument this program on a machine with these GPUs. The folder has the state of the simulated driver."""
     library = need(fake_nvml)
     fake = FakeNvml(folder, *(still(gpu, START) for gpu in gpus))
-    fake.say({"Clock": START, **(say or {})})
+    fake.set_lines({"Clock": START, **(lines or {})})
     settings = {"sources": ["nvidia"], "nvml": str(library), "nvidia_smi": "off", **settings}
     with (
         patch.dict(os.environ, fake.environment),

@@ -159,7 +159,7 @@ def _driver(folder: Path, simulation: Simulation, start: float) -> Callable[[int
 
     def turn(tick: int) -> None:
         lines = {"Clock": start + STEP * tick, **simulation.changes.get(tick, {})}
-        driver.say(lines)
+        driver.set_lines(lines)
 
     turn(0)
     return turn

@@ -26,13 +26,13 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCES = Path(__file__).resolve().parent
 _CACHE = Path(os.path.expanduser("~/.cache"), os.environ.get("XDG_CACHE_HOME", ""))  # an absolute path wins
 BUILT = _CACHE / "opentelemetry-instrumentation-hardware"
-"""What was built, by a fingerprint of its sources; all checkouts of a user share it."""
+"""The folder of built programs, by fingerprint of their sources. All checkouts of a user share it."""
 
 PROGRESS_SECONDS = 10.0
-"""Between two lines of progress."""
+"""Seconds between two lines of progress."""
 
 BUILD_SECONDS = 1800
-"""A build that takes longer counts as hung."""
+"""Seconds after which a build counts as hung."""
 
 # The Debian package that brings each program.
 PACKAGES = {
@@ -45,11 +45,11 @@ PACKAGES = {
 
 
 class Missing(Exception):  # noqa: N818 - a state of the machine, not an error
-    """A program cannot be had on this machine; the text says why, and what would help."""
+    """A program is not available on this machine. The message has the reason and what to do."""
 
 
 def need(get: Callable[[], T]) -> T:
-    """What `get` returns; where that is missing, the running test is skipped, or fails if CI is set."""
+    """Return the result of `get`. If it raises `Missing`, the test is skipped, or fails if CI is set."""
     import pytest
 
     try:
@@ -61,14 +61,14 @@ def need(get: Callable[[], T]) -> T:
 
 
 def nvitop() -> None:
-    """See that PyPI's nvitop is installed; only programs of their own import it."""
+    """Check that nvitop is installed. Only child processes import it."""
     if importlib.util.find_spec("nvitop") is None:
         raise Missing("nvitop is not installed: pip install nvitop")
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a program is built from a folder beside this file.
+    """How to build a program from a folder next to this file.
 
     Attributes:
         folder: the folder of the sources.
@@ -99,12 +99,12 @@ OTELCOL = Recipe(
 
 
 def otelcol() -> Path:
-    """The OpenTelemetry Collector of the sources in `otelcol/`."""
+    """Return the OpenTelemetry Collector built from `otelcol/`."""
     return _made(OTELCOL)
 
 
 def fake_nvml(without: tuple[str, ...] = ()) -> Path:
-    """The library of `fakenvml/`; of an old driver, `without` some of the functions."""
+    """Return the library of `fakenvml/`. For an old driver, it is built `without` some functions."""
     # A function is removed by a name that the binding does not know.
     absent = [f"-D{function}=absent_{function}" for function in sorted(without)]
     return _made(
@@ -121,7 +121,7 @@ def fake_nvml(without: tuple[str, ...] = ()) -> Path:
 
 
 def program(name: str) -> Path:
-    """A program of a Debian package named in `PACKAGES`."""
+    """Return a program of a Debian package in `PACKAGES`."""
     package = PACKAGES[name]
     found = shutil.which(name)
     if found is None:

@@ -1,4 +1,4 @@
-"""A real OpenTelemetry Collector for one test, and what arrived in it."""
+"""A real OpenTelemetry Collector for one test, and the telemetry that it received."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Config = Path | str | Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Point:
-    """One data point of a sum or a gauge, with all that OTLP says about it on the levels above; times are Unix ns."""
+    """One data point of a sum or a gauge, with its metric, scope and resource. Times are Unix nanoseconds."""
 
     name: str
     kind: Literal["sum", "gauge"]
@@ -52,7 +52,7 @@ class _Messages:
         self._offset = 0
 
     def new(self) -> list[dict[str, Any]]:
-        """Those that came since the last call."""
+        """Return the messages since the last call."""
         if not self.file.exists():
             return []
         with self.file.open("rb") as file:
@@ -68,9 +68,9 @@ class _Messages:
 class Collector(Daemon):
     """The Collector on free ports of the loopback interface, writing into a new directory inside `directory`.
 
-    A configuration is a file, YAML text or a mapping; several are put together by the Collector itself, later ones
-    over earlier ones. Without any it is `collector-config/local.yaml`. One of the test's own takes its addresses and
-    its folder from the variables that `local.yaml` names, and has to have the extension `health_check`.
+    A configuration is a file, YAML text or a mapping. The Collector merges several of them, later ones over earlier
+    ones. The default is `collector-config/local.yaml`. Other configurations must take the addresses and the folder from
+    the same variables as `local.yaml`, and have the extension `health_check`.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Collector(Daemon):
         return super().__enter__()
 
     def lines(self) -> list[dict[str, Any]]:
-        """The OTLP messages that arrived so far, each with `resourceMetrics`, `resourceSpans` or `resourceLogs`."""
+        """Return the OTLP messages received so far, each with `resourceMetrics`, `resourceSpans` or `resourceLogs`."""
         self._read()
         return [message for messages in self._messages for message in messages.all]
 
@@ -121,12 +121,12 @@ class Collector(Daemon):
         ]
 
     def metrics(self) -> list[Point]:
-        """The points of sums and gauges that arrived so far, oldest message first; histograms are left out."""
+        """Return the points of sums and gauges received so far, oldest message first. Histograms are left out."""
         self._read()
         return list(self._points)
 
     def wait(self, predicate: Callable[[list[Point]], bool], seconds: float = 60.0) -> list[Point]:
-        """What has arrived by the time that `predicate` is true of it; fails with the names seen and the log."""
+        """Wait until `predicate` holds for the points and return them. Fails with the received names and the log."""
         points: list[Point] = []
 
         def satisfied() -> bool:
@@ -137,7 +137,7 @@ class Collector(Daemon):
         return points
 
     def exposition(self) -> str:
-        """What Prometheus would scrape now."""
+        """Return the page for Prometheus."""
         return get(self.prometheus)
 
 

@@ -1,4 +1,4 @@
-"""Servers as child processes of a test: up when the `with` block begins, gone when it ends."""
+"""Servers as child processes of a test: ready at the beginning of the `with` block, stopped at its end."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ T = TypeVar("T")
 
 _DICE = SystemRandom()  # the other one is set to the same number before each test
 
-# A proxy of the environment has no business between a test and its own servers.
+# Tests do not use the environment's proxy for their own servers.
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class Died(AssertionError):  # noqa: N818 - what happened, said in one word
-    """A server did not start, or ended by itself, or not as it was asked to; holds the end of its log."""
+    """A server did not start, exited unexpectedly, or did not stop correctly. The message has the end of its log."""
 
 
 def wait(condition: Callable[[], T], seconds: float, what: str | Callable[[], str]) -> T:
-    """The first true value of `condition`, asked again and again; fails when `seconds` pass without one."""
+    """Poll `condition` and return its first true value. Fails after `seconds` without one."""
     deadline = time.monotonic() + seconds
     pause = threading.Event()
     while not (value := condition()):
@@ -50,9 +50,9 @@ def wait(condition: Callable[[], T], seconds: float, what: str | Callable[[], st
 
 
 def free_addresses(count: int) -> list[str]:
-    """Different `127.0.0.1:port` addresses on which nothing listens at this moment.
+    """Return different `127.0.0.1:port` addresses on which no server listens.
 
-    They are none of those that the kernel gives away, so that no connection has taken one before a server does.
+    The ports are outside the kernel's ephemeral range, so that no connection takes one before the server does.
     """
     found: list[str] = []
     with ExitStack() as stack:
@@ -65,12 +65,12 @@ def free_addresses(count: int) -> list[str]:
 
 
 def own(directory: Path, name: str) -> Path:
-    """A new directory in `directory`, so that several servers of a kind can share that one."""
+    """Create a new directory in `directory`, so that several servers of a kind can share it."""
     return Path(tempfile.mkdtemp(dir=directory, prefix=f"{name}-"))
 
 
 def get(url: str, seconds: float = 30.0) -> str:
-    """The body that an HTTP GET returns; raises OSError when there is none or its status is an error."""
+    """Return the body of an HTTP GET. Raises OSError if the server is unreachable or the status is an error."""
     with _DIRECT.open(url, timeout=seconds) as response:
         body: bytes = response.read()
     return body.decode()
@@ -79,10 +79,10 @@ def get(url: str, seconds: float = 30.0) -> str:
 class Daemon:
     """A server that is ready once a GET of the address `ready` succeeds, and that writes its log into `directory`.
 
-    It can be entered again after it was left, and comes back on the same addresses.
+    It can be entered again after it was stopped, and uses the same addresses.
 
     Attributes:
-        status: the exit status of the last run; negative for a signal.
+        status: The exit status of the last run; negative for a signal.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Daemon:
 
     @property
     def pid(self) -> int:
-        """The process id; only while it is up."""
+        """The PID while the server runs."""
         assert self._process is not None
         return self._process.pid
 
@@ -162,7 +162,7 @@ class Daemon:
 
 
 class NodeExporter(Daemon):
-    """Debian's Prometheus node exporter: the same machine, as seen by a program that is not ours."""
+    """Debian's Prometheus node exporter: an independent reader of the same machine."""
 
     def __init__(self, directory: Path, *arguments: str) -> None:
         (address,) = free_addresses(1)
@@ -176,7 +176,7 @@ class NodeExporter(Daemon):
 class Prometheus(Daemon):
     """Debian's Prometheus, which scrapes the given addresses every second.
 
-    Where the machine is so busy that a scrape takes longer than that, it says nothing until the next one.
+    If a scrape takes longer because the machine is busy, there is no value until the next one.
     """
 
     def __init__(self, directory: Path, targets: Mapping[str, str], rules: Sequence[Path] = ()) -> None:
@@ -201,11 +201,11 @@ class Prometheus(Daemon):
         super().__init__(command, f"{self.url}/-/ready", directory)
 
     def query(self, expression: str) -> list[tuple[dict[str, str], float]]:
-        """The labels and the value of each series that a PromQL expression gives now."""
+        """Return the labels and the value of each series of a PromQL expression now."""
         text = get(f"{self.url}/api/v1/query?{urllib.parse.urlencode({'query': expression})}")
         answer: dict[str, Any] = json.loads(text)
         return [(series["metric"], float(series["value"][1])) for series in answer["data"]["result"]]
 
     def last(self, selector: str) -> list[tuple[dict[str, str], float]]:
-        """The labels and the last value of each series that there ever was."""
+        """Return the labels and the last value of each series in the database."""
         return self.query(f"last_over_time({selector}[1d])")

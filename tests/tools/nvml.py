@@ -1,9 +1,8 @@
-"""NVIDIA drivers for tests: what machines say to NVML, told by the library of `fakenvml/` to programs that ask it.
+"""Simulated NVIDIA drivers: the library of `fakenvml/` returns these values to programs that call NVML.
 
-A GPU is a mapping from the name of an NVML call to its answer; `fakenvml.c` says how both are written. The numbers of
-the GPUs below are made up, after data sheets and published outputs; what a GPU does not know is not in its mapping.
-`CALLS` says which generation answers which call, in which type, and where that is from; `refuted` checks a GPU against
-it.
+A GPU is a mapping from the name of an NVML call to its answer; `fakenvml.c` describes the format. The values of the
+GPUs below are made up, based on data sheets and published output. Calls that a GPU does not support are not in its
+mapping. `CALLS` lists which generation supports which call, its type and source; `refuted` checks a GPU against it.
 """
 
 from __future__ import annotations
@@ -27,47 +26,47 @@ Gpu = dict[str, Value]
 
 MIB = 1024 * 1024
 NOT_AVAILABLE = -1
-"""All bits one, which is how NVML says that a number inside an answer is not known."""
+"""All bits one, NVML's value for an unknown number inside an answer."""
 ALL_LINKS = 0xFFFFFFFF
 """The scope of an NVLink field that counts all links of a GPU."""
 HANG = "!hang"
-"""The answer of a call that does not return before there is another answer."""
+"""The answer of a call that blocks until there is another answer."""
 
 XID = 8
 
 
 def refused(code: int, times: int | None = None, then: Value = "") -> str:
-    """The answer of a call that fails, always or so many times and then answers."""
+    """Return the answer of a call that fails, always or the given number of times."""
     return f"!{code}" if times is None else f"!{code}*{times} {_words(then)}".rstrip()
 
 
 def listed(*items: Sequence[int]) -> str:
-    """Processes as pid and bytes, samples as microseconds and value, and whatever else NVML gives in lists."""
+    """Return a list answer, such as processes (PID and bytes) or samples (microseconds and value)."""
     return " ".join(":".join(map(str, item)) for item in items)
 
 
 def moving(start: int, rate: float, since: float | None = None) -> str:
-    """A number that is `start` at `since`, now where that is not given, and gains `rate` a second."""
+    """Return a number that is `start` at the time `since` (default: now) and increases by `rate` per second."""
     return f"{start}+{rate}@{time.monotonic() if since is None else since!r}"
 
 
 def still(gpu: Mapping[str, Value], since: float) -> Gpu:
-    """The GPU, whose numbers begin to move at that time."""
-    return {line: re.sub("@.*", f"@{since!r}", said) if isinstance(said, str) else said for line, said in gpu.items()}
+    """Return the GPU with moving numbers that begin to move at that time."""
+    return {key: re.sub("@.*", f"@{since!r}", value) if isinstance(value, str) else value for key, value in gpu.items()}
 
 
 def unfold(text: str, now: float) -> int:
-    """What the library says for such a number at the time `now`."""
+    """Return the value of a moving number at the time `now`."""
     start, _, motion = text.partition("+")
     rate, _, since = motion.partition("@")
     return int(start) + int(float(rate) * (now - float(since)))
 
 
 class FakeNvml:
-    """A machine with an NVIDIA driver, for programs with its `environment`; what it says can change as they run."""
+    """A machine with an NVIDIA driver, for programs with its `environment`. Its answers can change as they run."""
 
     def __init__(self, folder: Path, *gpus: Mapping[str, Value], without: tuple[str, ...] = ()) -> None:
-        """A machine that keeps its files in `folder`; its library lacks the functions `without`."""
+        """Create the driver with its files in `folder`. Its library lacks the functions `without`."""
         self.path = fake_nvml(without)
         self._state = folder / "nvml-state"
         self._calls = folder / "nvml-calls"
@@ -83,11 +82,11 @@ class FakeNvml:
         }
         for index, gpu in enumerate(gpus):
             lines |= {f"gpu{index}.{call}": value for call, value in gpu.items()}
-        self.say(lines)
+        self.set_lines(lines)
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a program needs to find this driver in place of the machine's."""
+        """The environment variables that make a program find this driver instead of the machine's."""
         return {
             "OTEL_PYTHON_HARDWARE_NVML": str(self.path),
             "LD_LIBRARY_PATH": str(self.path.parent),
@@ -95,8 +94,8 @@ class FakeNvml:
             "FAKE_NVML_CALLS": str(self._calls),
         }
 
-    def say(self, lines: Mapping[str, Value | None]) -> None:
-        """Change these lines, all at once, and take away those that are None."""
+    def set_lines(self, lines: Mapping[str, Value | None]) -> None:
+        """Change these lines atomically. None removes a line."""
         for key, value in lines.items():
             if value is None:
                 self._lines.pop(key, None)
@@ -105,18 +104,18 @@ class FakeNvml:
         self._write()
 
     def event(self, gpu: int, data: int, kind: int = XID, times: int = 1) -> None:
-        """Something happens to a GPU: an Xid with its number, or an event of another kind."""
-        self.say({f"Event.{next(self._events)}": (gpu, kind, data) for _ in range(times)})
+        """Raise an event of a GPU: an Xid with its number, or an event of another kind."""
+        self.set_lines({f"Event.{next(self._events)}": (gpu, kind, data) for _ in range(times)})
 
     def calls(self) -> Counter[str]:
-        """How often each call was made, by every program of this machine and since `forget_calls`."""
+        """Count the calls by name, of all programs of this machine since `forget_calls`."""
         return Counter(self._calls.read_text().splitlines()) if self._calls.exists() else Counter()
 
     def forget_calls(self) -> None:
         self._calls.unlink(missing_ok=True)
 
     def _write(self) -> None:
-        """Replace the state at once: a link, because a file system may write out a file that takes another's place."""
+        """Replace the state atomically with a link, because renaming a file over another one may flush it to disk."""
         # Two versions may be made within one tick of the file system's clock, and the second lie where the first lay.
         self._written = max(self._written + 1, time.time_ns())
         fresh, link = (self._state.with_suffix(f".{kind}{self._written}") for kind in ("file", "link"))
@@ -125,7 +124,7 @@ class FakeNvml:
         link.symlink_to(fresh)
         link.replace(self._state)
         self._files.append(fresh)
-        if len(self._files) > 2:  # somebody may be about to open the last but one
+        if len(self._files) > 2:  # a program may be about to open the last but one
             self._files.pop(0).unlink()
 
 
@@ -133,7 +132,7 @@ def _words(value: Value) -> str:
     return " ".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)
 
 
-# -- which device answers which call
+# -- which device supports which call
 
 
 class Generation(IntEnum):
@@ -154,20 +153,20 @@ MOCK = "NVIDIA's mock NVML (k8s-test-infra)"
 RECORDED = "recorded nvidia-smi output (T4, A10G, A100 with MIG, RTX 3080, GTX 1660 Ti, H200)"
 OTHERS = "reports and source of other readers"
 ASSUMED = "assumed"
-"""Where a statement on NVML is from. ASSUMED is what nobody has looked up or measured."""
+"""The source of a statement about NVML. ASSUMED means neither looked up nor measured."""
 
 
 class Call(NamedTuple):
-    """What is known of an NVML call.
+    """The properties of an NVML call.
 
     Attributes:
-        since: the first generation that answers it.
-        form: the types of the numbers that it hands out, or "text", "list" (of what is described in `fakenvml.c`).
-        source: where this is from; of a field, the type is most often from somewhere else.
-        needs: what the board must have.
-        mig: whether a whole GPU answers it while it is divided into MIG instances.
-        until: the last generation that answers it.
-        name: of a field, `NVML_FI_DEV_*` without that.
+        since: The first generation that supports it.
+        form: The types of the numbers that it returns, or "text", or "list" (described in `fakenvml.c`).
+        source: The source of this information. The type of a field is often from another source.
+        needs: The feature that the board must have.
+        mig: Whether the whole GPU supports it while it is divided into MIG instances.
+        until: The last generation that supports it.
+        name: The name of a field, without `NVML_FI_DEV_`.
     """
 
     since: Generation
@@ -181,7 +180,7 @@ class Call(NamedTuple):
 
 _G = Generation
 _EVER = Generation.MAXWELL
-"""For all products, or since a generation before any of ours."""
+"""Supported by all products, or since a generation that is older than all of ours."""
 
 CALLS: Mapping[str, Call] = {
     # Identity
@@ -266,7 +265,7 @@ CALLS: Mapping[str, Call] = {
     "Attributes": Call(_G.AMPERE, "uint uint uint uint uint uint uint uint ullong", HEADER, needs="mig"),
     "GpmQueryDeviceSupport": Call(_G.HOPPER, "uint", f"{HEADER}; of GeForce and GB10: {ASSUMED}", needs="gpm"),
     "GpmCounter": Call(_G.HOPPER, "double", f"{HEADER}; with MIG by instance alone: {ASSUMED}", "gpm", mig=False),
-    # Fields: the source of the type is the mock's bridge where nothing else is said
+    # Fields: unless noted, the source of the type is the mock's bridge
     **{
         f"FieldValues.{field}": Call(
             _EVER, "ullong", f"{HEADER}, {RECORDED}, {MOCK}", "ecc", mig="VOL" not in name, name=f"ECC_{name}"
@@ -343,7 +342,7 @@ CALLS: Mapping[str, Call] = {
         for field, name in ((197, "TX"), (198, "RX"))
     },
 }
-"""By call, and where they differ by what it selects; a field by its number."""
+"""The properties by call, with its arguments where they matter; fields by number."""
 
 OF_PARTS = frozenset(
     {
@@ -351,16 +350,16 @@ OF_PARTS = frozenset(
         *("ComputeRunningProcesses", "GraphicsRunningProcesses"),
     }
 )
-"""Calls that a MIG instance answers (nvml.h 12.9)."""
+"""Calls that a MIG instance supports (nvml.h 12.9)."""
 
 
 class Board(NamedTuple):
-    """What a card is.
+    """The properties of a card.
 
     Attributes:
-        generation: of its chip.
-        has: what calls need.
-        divided: whether it is in MIG instances.
+        generation: The generation of its chip.
+        has: The features that calls need.
+        divided: Whether it is divided into MIG instances.
     """
 
     generation: Generation
@@ -369,7 +368,7 @@ class Board(NamedTuple):
 
 
 def refuted(gpu: Mapping[str, Value], board: Board) -> list[str]:
-    """What such a board cannot say of what this GPU says, each with its source."""
+    """Yield the answers of a GPU that such a board cannot give, each with its source."""
     return [problem for line, value in gpu.items() for problem in _problems(line, value, board)]
 
 
@@ -393,14 +392,14 @@ def _problems(line: str, value: Value, board: Board) -> Iterator[str]:
 
 
 def known(line: str) -> Call | None:
-    """What is known of the call of a line: with all that it selects, or with less."""
+    """Return the properties of the call of a line, with all its arguments or fewer."""
     while line not in CALLS and "." in line:
         line = line.rpartition(".")[0]
     return CALLS.get(line)
 
 
 RANGES = {"uint": (0, 2**32), "int": (-(2**31), 2**31), "ullong": (0, 2**64), "double": (-(2**63), 2**64)}
-"""By type, the least value and the one behind the greatest."""
+"""By type, the lowest value and the one after the highest."""
 
 
 def _fits(key: str, value: Value, form: str) -> bool:
@@ -423,7 +422,7 @@ def _fits(key: str, value: Value, form: str) -> bool:
 
 
 def _power(typical: int, enforced: int, least: int) -> Iterator[tuple[str, Value]]:
-    """Power in milliwatts, and the energy in millijoules that comes of it."""
+    """Return power in milliwatts, and the resulting energy in millijoules."""
     energy = moving(5_000_000_000, typical)
     yield "PowerUsage", typical
     yield "TotalEnergyConsumption", energy
@@ -434,7 +433,7 @@ def _power(typical: int, enforced: int, least: int) -> Iterator[tuple[str, Value
 
 
 def _clocks(now: Sequence[int], most: Sequence[int]) -> Iterator[tuple[str, Value]]:
-    """Megahertz of graphics, SM, memory and video."""
+    """Return the clocks of graphics, SM, memory and video in MHz."""
     for domain in range(4):
         yield f"ClockInfo.{domain}", now[domain]
         yield f"MaxClockInfo.{domain}", most[domain]
@@ -455,7 +454,7 @@ def _identity(index: int, name: str, bus: int, device: int) -> Gpu:
 
 
 def _engines() -> Gpu:
-    """Encoder, decoder, JPEG and optical flow, with the length of their sampling period in microseconds."""
+    """Return the utilization of encoder, decoder, JPEG and optical flow, with the sampling period in microseconds."""
     return {
         "EncoderUtilization": (3, 167_000),
         "DecoderUtilization": (11, 167_000),
@@ -465,7 +464,7 @@ def _engines() -> Gpu:
 
 
 def _reliable() -> Gpu:
-    """Error-correcting memory: corrected and uncorrected errors since the driver started, and ever."""
+    """Return ECC errors: corrected and uncorrected, since the driver was loaded and in total."""
     return {
         "EccMode": (1, 1),
         "TotalEccErrors.0.0": 2,
@@ -481,7 +480,7 @@ def _reliable() -> Gpu:
 
 
 def p100(index: int = 0) -> Gpu:
-    """Pascal: no counter of energy, which came with Volta; otherwise as Turing."""
+    """Pascal: without a counter of energy, which Volta introduced; otherwise like Turing."""
     lacks = ("TotalEnergyConsumption", "FieldValues.83", "MPS")
     return {
         **{line: value for line, value in t4(index).items() if not line.startswith(lacks)},
@@ -500,7 +499,7 @@ def p100(index: int = 0) -> Gpu:
 
 
 def t4(index: int = 0) -> Gpu:
-    """Turing, for inference: retired pages, temperatures as limits, and no engines but encoder and decoder."""
+    """Turing, for inference: retired pages, temperature limits, and no engines except encoder and decoder."""
     engines = _engines()
     return {
         **_identity(index, "Tesla T4", 0x1E + index, 0x1EB8),
@@ -540,7 +539,7 @@ def t4(index: int = 0) -> Gpu:
 
 
 def geforce(index: int = 0) -> Gpu:
-    """A consumer's card: two fans, no error-correcting memory, no NVLink, no serial number."""
+    """A consumer card: two fans, no ECC memory, no NVLink, no serial number."""
     gpu: Gpu = {
         **_identity(index, "NVIDIA GeForce RTX 4090", 0x01 + index, 0x2684),
         **_engines(),
@@ -624,7 +623,7 @@ def a100(index: int = 0) -> Gpu:
 
 
 def h100(index: int = 0) -> Gpu:
-    """Hopper: GPM, margins in place of limits of temperature, bytes over PCIe counted; NVLink errors by link alone."""
+    """Hopper: GPM, temperature margins instead of limits, PCIe byte counters, and NVLink errors by link only."""
     gpu = {
         **a100(index),
         **_identity(index, "NVIDIA H100 80GB HBM3", 0x1A + index, 0x2330),
@@ -672,7 +671,7 @@ GPM_RATES: Mapping[int, float] = {
 
 
 def _nvlink(links: int, version: int) -> Iterator[tuple[str, Value]]:
-    """Links that each send 2 GiB/s and receive 1, in KiB, and count four kinds of errors."""
+    """Return links that each send 2 GiB/s and receive 1 GiB/s (in KiB), with four kinds of errors."""
     for fields, of in ((("138", "140"), 2), (("139", "141"), 1)):
         for field in fields:
             rate = of * 1024 * 1024
@@ -691,9 +690,9 @@ def _nvlink(links: int, version: int) -> Iterator[tuple[str, Value]]:
 
 
 def mig(gpu: Mapping[str, Value], index: int, slots: Mapping[int, tuple[int, int]]) -> Gpu:
-    """The GPU in seven parts of which those in `slots` are taken, by their GPU and compute instance.
+    """Divide the GPU into seven parts. `slots` maps the used ones to their GPU and compute instance.
 
-    Each part uses as many GiB as its slot's number and one, of ten. The whole says no utilization any more.
+    Each part uses (slot + 1) of 10 GiB. The whole GPU reports no utilization.
     """
     kept: Gpu = {line: value for line, value in gpu.items() if (call := known(line)) is not None and call.mig}
     kept |= {"MigMode": (1, 1), "MaxMigDeviceCount": 7}
@@ -717,7 +716,7 @@ def mig(gpu: Mapping[str, Value], index: int, slots: Mapping[int, tuple[int, int
 
 
 def unified(index: int = 0) -> Gpu:
-    """A part that shares the machine's memory with its processor: none of its own, no limits of power."""
+    """A GPU that shares the memory of the CPU: no memory of its own, no power limits."""
     lacks = (
         "MemoryInfo",
         "BAR1",
@@ -743,19 +742,19 @@ def unified(index: int = 0) -> Gpu:
 
 
 def orin(index: int = 0) -> Gpu:
-    """A Jetson: its name, and an identifier without "GPU-" (go-nvlib; intelligence-per-watt #40)."""
+    """A Jetson: its name, and a UUID without "GPU-" (go-nvlib; intelligence-per-watt #40)."""
     return {"Name": "Orin (nvgpu)", "UUID": f"54d0709b-558d-5a59-9c65-{index:012x}"}
 
 
 def wsl(index: int = 0) -> Gpu:
-    """A GPU inside Windows' Linux: what goes through the desktop's driver fails for unknown reasons."""
+    """A GPU in WSL: calls that the Windows driver does not support fail with an unknown error."""
     failing = dict.fromkeys(("UtilizationRates", "ComputeRunningProcesses", "GraphicsRunningProcesses"), refused(999))
     lacks = ("Fan", "NumFans", "FieldValues", "Encoder", "Decoder", "Jpg", "Ofa")
     return {call: value for call, value in geforce(index).items() if not call.startswith(lacks)} | failing
 
 
 def vgpu(index: int = 0) -> Gpu:
-    """A share of a GPU in a virtual machine: utilization and memory, nothing of the board."""
+    """A vGPU of a virtual machine: utilization and memory, no properties of the board."""
     kept = ("Name", "UUID", "PciInfo", "MinorNumber", "UtilizationRates", "Encoder", "Decoder", "MemoryInfo", "Compute")
     gpu = {call: value for call, value in a100(index).items() if call.startswith(kept)}
     return {**gpu, "Name": "GRID A100D-10C", "MemoryInfo": (10_240 * MIB, 0, 7_240 * MIB, 3_000 * MIB)}
@@ -776,4 +775,4 @@ BOARDS: Mapping[Callable[[], Gpu], Board] = {
     wsl: Board(Generation.ADA, _BOARD),
     vgpu: Board(Generation.AMPERE, frozenset({"memory"})),
 }
-"""By card, what it is."""
+"""The properties of each card."""

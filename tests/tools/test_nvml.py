@@ -1,4 +1,4 @@
-"""The simulated NVML library: the real binding reads what its state says, and its cards answer what devices can."""
+"""The simulated NVML library: the real binding reads its state, and its cards support only what devices support."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         def begin(*gpus: Gpu, without: tuple[str, ...] = ()) -> tuple[FakeNvml, Reader]:
             need(lambda: fake_nvml(without))
             fake = FakeNvml(tmp_path, *gpus, without=without)
-            fake.say({"Clock": CLOCK})
+            fake.set_lines({"Clock": CLOCK})
             environment = {name: value for name, value in fake.environment.items() if name != "LD_LIBRARY_PATH"}
             child = stack.enter_context(started([sys.executable, "-c", PROGRAM], environment))
             reader = Reader(child)
@@ -195,18 +195,18 @@ def _wrapped(number: int, kind: str) -> int:
     return number - (1 << 32) if kind == "int" and number >> 31 else number
 
 
-# -- The table of calls: which generation answers what, in which type.
+# -- The table of calls: which generation supports what, in which type.
 
 
 @pytest.mark.parametrize("card", BOARDS, ids=lambda card: card.__name__)
-def test_card_answers_only_calls_of_its_generation(card: Callable[[], Gpu]) -> None:
+def test_card_supports_only_calls_of_its_generation(card: Callable[[], Gpu]) -> None:
     gpu, board = card(), BOARDS[card]
     assert refuted(gpu, board) == []
     assert gpu.get("Architecture", board.generation) == board.generation
 
 
 @pytest.mark.parametrize("card", [a100, h100], ids=lambda card: card.__name__)
-def test_card_with_mig_answers_only_calls_of_mig(card: Callable[[], Gpu]) -> None:
+def test_card_with_mig_supports_only_calls_of_mig(card: Callable[[], Gpu]) -> None:
     whole = card()
     parts = mig(whole, 0, {0: (1, 0), 3: (5, 0)})
     assert refuted(parts, BOARDS[card]._replace(divided=True)) == []
@@ -241,7 +241,7 @@ def test_card_with_mig_answers_only_calls_of_mig(card: Callable[[], Gpu]) -> Non
         pytest.param(h100, {"mig0.PowerUsage": 1}, "MIG instances do not answer it", id="power of a MIG instance"),
     ],
 )
-def test_answer_that_the_device_cannot_give_is_refuted(card: Callable[[], Gpu], lines: Gpu, problem: str) -> None:
+def test_answer_that_the_device_does_not_support_is_refuted(card: Callable[[], Gpu], lines: Gpu, problem: str) -> None:
     found = refuted({**card(), **lines}, BOARDS[card])
     assert found
     assert all(each.startswith(f"{next(iter(lines))}: ") for each in found)
@@ -269,8 +269,8 @@ def test_every_field_that_the_source_asks_for_is_in_the_table() -> None:
     assert [field for field in known_fields if known(f"FieldValues.{field}") is None] == []
 
 
-def test_numbers_are_as_wide_as_the_table_says(start: Start) -> None:
-    """The driver answers with all bits set; the binding, whose types are NVIDIA's, reads as many as the table says."""
+def test_numbers_are_as_wide_as_in_the_table(start: Start) -> None:
+    """The driver returns all bits set. The binding, which has NVIDIA's types, reads as many bits as the table lists."""
     cards = {line: value for card in (t4, geforce, h100) for line, value in card().items()}
     calls = {line: call for line in cards if (call := known(line)) is not None and call.form not in ("text", "list")}
     del calls["CudaComputeCapability"], calls["GpmQueryDeviceSupport"]  # a pair of digits, and a flag
@@ -278,7 +278,7 @@ def test_numbers_are_as_wide_as_the_table_says(start: Start) -> None:
         del calls[line]  # a metric is no number of its own, and the binding asks for the first fan only
     fake, reader = start(cards)
     numbers = {line: call.form.split() for line, call in calls.items()}
-    fake.say(
+    fake.set_lines(
         {
             f"gpu0.{line}": f"{forms[0]} -1" if line.startswith("FieldValues") else [NOT_AVAILABLE] * len(forms)
             for line, forms in numbers.items()
@@ -300,11 +300,11 @@ def test_counter_of_32_bits_wraps(start: Start) -> None:
     fake, reader = start({**h100(), "FieldValues.197": f"uint 4000000000+300000000@{CLOCK}"})
     read = "(lambda field: (field.valueType, field.value.ullVal))(nvmlDeviceGetFieldValues(gpu, [197])[0])"
     assert reader.ask(read) == [pynvml.NVML_VALUE_TYPE_UNSIGNED_INT, 4_000_000_000]
-    fake.say({"Clock": CLOCK + 1})
+    fake.set_lines({"Clock": CLOCK + 1})
     assert reader.ask(read) == [pynvml.NVML_VALUE_TYPE_UNSIGNED_INT, 4_300_000_000 - 2**32]
 
 
-# -- What the library says to the binding.
+# -- What the binding reads from the library.
 
 
 @pytest.mark.parametrize("profile", [p100, t4, geforce, a100, h100, unified, orin, vgpu])
@@ -339,7 +339,7 @@ def test_call_without_line_is_not_supported(start: Start) -> None:
         assert reader.ask(_question(call)) == _refused(3), call
     several = "[f.nvmlReturn for f in nvmlDeviceGetFieldValues(gpu, [83, 82, (140, 1), 31])]"
     assert reader.ask(several) == [0, 3, 3, 0]
-    fake.say(
+    fake.set_lines(
         {"gpu0.FieldValues.31": refused(4), "gpu0.FieldValues.140.1": "ullong 8", "gpu0.FieldValues.82": "uint 70"}
     )
     assert reader.ask(several) == [0, 0, 0, 4]
@@ -347,19 +347,19 @@ def test_call_without_line_is_not_supported(start: Start) -> None:
 
 def test_moving_number_follows_the_clock_line_or_the_real_clock(start: Start) -> None:
     fake, reader = start(h100())
-    fake.say({"gpu0.TotalEnergyConsumption": f"1000+250@{CLOCK}"})
+    fake.set_lines({"gpu0.TotalEnergyConsumption": f"1000+250@{CLOCK}"})
     question = "nvmlDeviceGetTotalEnergyConsumption(gpu)"
     assert reader.ask(question) == 1000
-    fake.say({"Clock": CLOCK + 4})
+    fake.set_lines({"Clock": CLOCK + 4})
     assert reader.ask(question) == 2000
-    fake.say({"Clock": None, "gpu0.TotalEnergyConsumption": "0+1e9@0"})
+    fake.set_lines({"Clock": None, "gpu0.TotalEnergyConsumption": "0+1e9@0"})
     first = reader.ask(question)
     assert reader.ask(question) > first
 
 
 def test_not_available_is_all_bits_one(start: Start) -> None:
     fake, reader = start(h100())
-    fake.say(
+    fake.set_lines(
         {"gpu0.PowerUsage": NOT_AVAILABLE, "gpu0.MemoryInfo": [NOT_AVAILABLE] * 4, "gpu0.FieldValues.3": "ullong -1"}
     )
     assert reader.ask("nvmlDeviceGetPowerUsage(gpu)") == 2**32 - 1
@@ -370,12 +370,12 @@ def test_not_available_is_all_bits_one(start: Start) -> None:
 def test_device_line_refuses_all_calls_of_that_gpu_only(start: Start) -> None:
     fake, reader = start(h100(0), h100(1))
     questions = ("nvmlDeviceGetHandleByIndex(0) and 0", "nvmlDeviceGetName(gpu)", "nvmlDeviceGetFieldValues(gpu, [83])")
-    fake.say({"gpu0": refused(15)})
+    fake.set_lines({"gpu0": refused(15)})
     assert [reader.ask(question) for question in questions] == [_refused(15)] * 3
     assert reader.ask("nvmlDeviceGetName(nvmlDeviceGetHandleByIndex(1))") == "NVIDIA H100 80GB HBM3"
-    fake.say({"gpu0": None, "gpu": refused(16)})
+    fake.set_lines({"gpu0": None, "gpu": refused(16)})
     assert reader.ask("nvmlDeviceGetHandleByIndex(1) and 0") == _refused(16)
-    fake.say({"gpu": None, "gpu0.HandleByIndex": refused(999), "Count": 1})
+    fake.set_lines({"gpu": None, "gpu0.HandleByIndex": refused(999), "Count": 1})
     assert reader.ask("nvmlDeviceGetHandleByIndex(0) and 0") == _refused(999)
     assert reader.ask("nvmlDeviceGetHandleByIndex(1) and 0") == _refused(2)
     assert reader.ask("nvmlDeviceGetCount()") == 1
@@ -384,21 +384,21 @@ def test_device_line_refuses_all_calls_of_that_gpu_only(start: Start) -> None:
 
 def test_refusal_with_count_ends_after_so_many_calls(start: Start) -> None:
     fake, reader = start(h100())
-    fake.say({"gpu0.PowerUsage": refused(999, times=2, then=77), "gpu0": refused(4, times=1)})
+    fake.set_lines({"gpu0.PowerUsage": refused(999, times=2, then=77), "gpu0": refused(4, times=1)})
     power = "nvmlDeviceGetPowerUsage(gpu)"
     answers = [reader.ask(power) for _ in range(3)]
-    fake.say({"gpu0.FanSpeed": 30})  # a line that stays as it was goes on counting
+    fake.set_lines({"gpu0.FanSpeed": 30})  # a line that stays as it was goes on counting
     answers += [reader.ask(power) for _ in range(2)]
     assert answers == [_refused(4), _refused(999), _refused(999), 77, 77]
 
 
 def test_hanging_call_returns_when_the_state_changes(start: Start) -> None:
     fake, reader = start(h100())
-    fake.say({"gpu0.PowerUsage": HANG})
+    fake.set_lines({"gpu0.PowerUsage": HANG})
     reader.begin("nvmlDeviceGetPowerUsage(gpu)")
     wait_for(lambda: fake.calls()["gpu0.PowerUsage"], PATIENCE, "call")
     assert not reader.answered()
-    fake.say({"gpu0.PowerUsage": 1234})
+    fake.set_lines({"gpu0.PowerUsage": 1234})
     assert reader.answer() == 1234
 
 
@@ -407,9 +407,9 @@ def test_init_refusal_codes_and_calls_after_shutdown(start: Start) -> None:
     reader.ask("nvmlShutdown()")
     assert reader.ask("nvmlDeviceGetPowerUsage(gpu)") == _refused(1)
     for code in (9, 12, 18):
-        fake.say({"Init": refused(code)})
+        fake.set_lines({"Init": refused(code)})
         assert reader.ask("nvmlInit()") == _refused(code)
-    fake.say({"Init": None})
+    fake.set_lines({"Init": None})
     assert reader.ask("nvmlInit()") is None
     assert reader.ask("nvmlSystemGetDriverVersion()") == "570.86.15"
     assert reader.ask("str(NVMLError(15))") == "GPU is lost"
@@ -429,7 +429,7 @@ def test_missing_state_file_is_driver_not_loaded(tmp_path: Path) -> None:
 def test_old_library_lacks_functions_and_struct_versions(start: Start) -> None:
     gone = ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetCurrentClocksEventReasons")
     fake, reader = start(a100(), without=gone)
-    fake.say({"gpu0.ComputeRunningProcesses": listed((4711, 2 * MIB)), "gpu0.MemoryInfo_v2": refused(25)})
+    fake.set_lines({"gpu0.ComputeRunningProcesses": listed((4711, 2 * MIB)), "gpu0.MemoryInfo_v2": refused(25)})
     assert reader.ask("nvmlDeviceGetComputeRunningProcesses_v3(gpu)") == _refused(13)
     # By hand, because some bindings have only the newest: a process is 24 bytes, and 16 in the first version.
     assert reader.ask("processes('_v2')") == [0, 1, [4711, 0, 2 * MIB, 0, 2**32 - 1, 2**32 - 1]]
@@ -448,7 +448,7 @@ def test_process_lists_and_process_utilization(start: Start) -> None:
     fake, reader = start(h100())
     assert reader.ask("nvmlDeviceGetComputeRunningProcesses(gpu)") == []
     # One with its memory known, one of a part, one without, and a number that no process can have.
-    fake.say(
+    fake.set_lines(
         {
             "gpu0.ComputeRunningProcesses": listed((100, 5 * MIB), (101, 6 * MIB, 3, 0), (102,), (2**32 - 7, 1)),
             "gpu0.ProcessUtilization": listed((100, 1_000, 40, 30, 0, 1), (101, 2_000, 50, 20, 0, 0)),
@@ -470,7 +470,7 @@ def test_process_lists_and_process_utilization(start: Start) -> None:
 
 def test_samples_newer_than_a_timestamp(start: Start) -> None:
     fake, reader = start(h100())
-    fake.say({"gpu0.Samples.1": "uint " + listed((1_000, 55), (2_000, 60), (3_000, 0)), "gpu0.Samples.0": "uint"})
+    fake.set_lines({"gpu0.Samples.1": "uint " + listed((1_000, 55), (2_000, 60), (3_000, 0)), "gpu0.Samples.0": "uint"})
     assert reader.ask("samples(1, 0)") == [1, [[1_000, 55], [2_000, 60], [3_000, 0]]]
     assert reader.ask("samples(1, 2_000)") == [1, [[3_000, 0]]]
     assert reader.ask("samples(1, 3_000)") == _refused(6)
@@ -492,7 +492,7 @@ def test_mig_devices_with_an_empty_slot_between_them(start: Start) -> None:
     assert reader.ask("nvmlDeviceGetName(nvmlDeviceGetHandleByUUID(nvmlDeviceGetUUID(part)))").endswith("1g.10gb")
     for alone in ("PowerUsage(part)", "Temperature(part, 0)", "UtilizationRates(part)", "UtilizationRates(gpu)"):
         assert reader.ask(f"nvmlDeviceGet{alone}") == _refused(3), alone
-    fake.say({"gpu0": refused(15)})
+    fake.set_lines({"gpu0": refused(15)})
     assert reader.ask("nvmlDeviceGetUUID(part)") == _refused(15)
 
 
@@ -503,9 +503,9 @@ def test_gpm_metrics_are_the_gain_between_two_samples(start: Start) -> None:
     reader.ask("[globals().update({name: nvmlGpmSampleAlloc()}) for name in 'abc'] and None")
     reader.ask("nvmlGpmSampleGet(gpu, a) and None")
     assert reader.ask("gpm(a, a, 2, 10, 77)")[0][0] == 21
-    fake.say({"Clock": CLOCK + 2, "gpu0.GpmCounter.2": 260})
+    fake.set_lines({"Clock": CLOCK + 2, "gpu0.GpmCounter.2": 260})
     reader.ask("nvmlGpmSampleGet(gpu, b) and None")
-    fake.say({"Clock": CLOCK + 3, "gpu0.GpmCounter.2": 270})
+    fake.set_lines({"Clock": CLOCK + 3, "gpu0.GpmCounter.2": 270})
     reader.ask("nvmlGpmSampleGet(gpu, c) and None")
     # Two windows hold together what the one around them holds: 2 s of 80 and 1 s of 10 are 3 s of 56.7.
     assert reader.ask("gpm(a, b, 2, 10, 77)")[:2] == [[0, 80], [0, 30]]
@@ -513,7 +513,7 @@ def test_gpm_metrics_are_the_gain_between_two_samples(start: Start) -> None:
     assert reader.ask("gpm(a, c, 2, 10, 77)") == [[0, 170 / 3], [0, 30], [3, 0]]
     reader.ask("nvmlGpmMigSampleGet(gpu, 3, a) and None")
     assert reader.ask("gpm(a, c, 2, 10, 77)") == _refused(2)
-    fake.say({"Clock": CLOCK + 4, "gpu0.gi3.GpmCounter.2": 57})
+    fake.set_lines({"Clock": CLOCK + 4, "gpu0.gi3.GpmCounter.2": 57})
     reader.ask("nvmlGpmMigSampleGet(gpu, 3, b) and None")
     assert reader.ask("gpm(a, b, 2, 10, 77)")[:2] == [[0, 50], [3, 0]]
     assert reader.ask("[nvmlGpmSampleFree(sample) for sample in (a, b, c)]") == [None] * 3
@@ -533,7 +533,7 @@ def test_event_is_delivered_once_to_each_registered_set(start: Start) -> None:
     assert reader.ask("event(one, 0)") == [0, 8, 48]
     assert reader.ask("event(one, 1)") == _refused(10)
     assert [reader.ask("event(two, 0)") for _ in range(3)] == [[1, 8, 79], [0, 8, 48], [0, 1, 1]]
-    # One that waits is told at once of what comes.
+    # A waiting set gets new events at once.
     before = fake.calls()["EventSetWait"]
     reader.begin(f"event(two, {PATIENCE * 1000:.0f})")
     wait_for(lambda: fake.calls()["EventSetWait"] > before, PATIENCE, "wait")

@@ -1,4 +1,4 @@
-"""How the programs that tests run against are built, and what is said where one is missing."""
+"""Building the programs that tests run against, and the messages if one is missing."""
 
 from __future__ import annotations
 

@@ -585,7 +585,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Many:
         found = cases(os.getpid(), child.pid)
         gpus = [{**case.gpu, **_bus(index)} for index, case in enumerate(found.values())]
         driver = FakeNvml(tmp_path_factory.mktemp("driver"), *gpus)
-        driver.say({f"gpu{list(found).index('lost')}": refused(15)})
+        driver.set_lines({f"gpu{list(found).index('lost')}": refused(15)})
         return Many(driver, found, rows(driver, "--pid", str(os.getpid())))
 
 
@@ -676,23 +676,23 @@ def test_gpu_keys_follow_the_driver_through_windows_losses_and_hangs(machine_of:
     driver = machine_of(hopper(UtilizationRates=HANG))
     with series(driver) as following:
         assert following() == following() == {}, "it hangs from the first call on"
-        driver.say({"gpu0.UtilizationRates": (88, 53)})
+        driver.set_lines({"gpu0.UtilizationRates": (88, 53)})
         for percent in (76, 10):
-            driver.say({"gpu0.GpmCounter.2": moving(0, percent)})
+            driver.set_lines({"gpu0.GpmCounter.2": moving(0, percent)})
 
             def measured(rate: float = percent) -> bool:
                 return following().get("gpu.0.smActive") == pytest.approx(rate, rel=1e-3)
 
             wait_for(measured, LONG, "GPM window since the row before")
         for what, fault in (("lost", {"gpu0": refused(15)}), ("reset", {"gpu0.UtilizationRates": refused(18)})):
-            driver.say(fault)
+            driver.set_lines(fault)
             wait_for(lambda: following() == {}, LONG, f"row without the GPU that is {what}")
-            driver.say({"gpu0": None, "gpu0.UtilizationRates": (88, 53)})
+            driver.set_lines({"gpu0": None, "gpu0.UtilizationRates": (88, 53)})
             wait_for(lambda: following().get("gpu.0.gpu") == 88, LONG, f"row with the GPU that was {what}")
         for _ in range(2):  # it hangs again at the end, which does not hold up the command's
-            driver.say({"gpu0.UtilizationRates": (88, 53)})
+            driver.set_lines({"gpu0.UtilizationRates": (88, 53)})
             wait_for(lambda: following().get("gpu.0.gpu") == 88, LONG, "row with the GPU that hung")
-            driver.say({"gpu0.UtilizationRates": HANG})
+            driver.set_lines({"gpu0.UtilizationRates": HANG})
             wait_for(lambda: following() == {}, LONG, "row without the GPU that hangs")
 
 
@@ -704,7 +704,7 @@ def test_devices_option_selects_gpus(machine_of: Callable[..., FakeNvml]) -> Non
 
 def test_unusable_driver_is_one_message(machine_of: Callable[..., FakeNvml]) -> None:
     driver = machine_of(h100(0))
-    driver.say({"Init": refused(18)})
+    driver.set_lines({"Init": refused(18)})
     answer = rows(driver, "--nvidia-smi", "off", "--every", "0.1", "--count", "2")
     assert answer.rows == [{}, {}]
     assert answer.stderr.splitlines() == [

@@ -73,7 +73,7 @@ def test_lost_gpu_has_status_failed_and_other_gpus_are_not_affected(
         assert machine.up(), "one device is not the source"
         assert [each for each in warnings(caplog) if "GPU 1" in each] == warnings(caplog)
         assert len(warnings(caplog)) == 1
-        machine.fake.say({"gpu1": None})
+        machine.fake.set_lines({"gpu1": None})
         until_ok(machine, "GPU 1")
         now = machine.tick(2)
         assert now.one("hw.energy", hw_name="GPU 1") > energy, "its counter went on"
@@ -103,10 +103,10 @@ def test_lost_gpu_is_retried_with_backoff(tmp_path: Path) -> None:
         calls = sum(count for call, count in machine.fake.calls().items() if call.startswith("gpu0."))
         assert calls < 20
         assert calls > 3, "but it is read"
-        machine.fake.say({"gpu0": None})
+        machine.fake.set_lines({"gpu0": None})
         until_ok(machine, "GPU 0")
         states(machine, gpu0=refused(LOST))
-        machine.fake.say({"gpu0": None})
+        machine.fake.set_lines({"gpu0": None})
         assert until_ok(machine, "GPU 0") <= 2, "that was long ago"
 
 
@@ -125,10 +125,10 @@ def test_gpu_with_another_uuid_does_not_replace_a_lost_gpu(tmp_path: Path) -> No
 def test_gpu_lost_before_start_has_status_failed_until_it_responds(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with simulated_gpus(tmp_path, h100(0), h100(1), say={"gpu0": refused(LOST)}) as machine:
+    with simulated_gpus(tmp_path, h100(0), h100(1), lines={"gpu0": refused(LOST)}) as machine:
         assert states(machine) == {"GPU 0": "failed", "GPU 1": "ok"}
         assert len(warnings(caplog)) == 1
-        machine.fake.say({"gpu0": None})
+        machine.fake.set_lines({"gpu0": None})
         until_ok(machine, "GPU 0")
         assert machine.tick(2).one("hw.power", hw_id=f"{UUID}0") == pytest.approx(512.6)
         machine.fake.event(0, 94)
@@ -145,7 +145,7 @@ def test_xid_events_are_registered_anew_after_a_gpu_comes_back(tmp_path: Path, c
         machine.tick(0)
         machine.fake.event(1, 63)
         machine.tick(2, {"gpu1": refused(code)})
-        machine.fake.say({"gpu1": None})
+        machine.fake.set_lines({"gpu1": None})
         until_ok(machine, "GPU 1")
         for gpu in (0, 1):
             machine.fake.event(gpu, 13)
@@ -167,11 +167,11 @@ def test_limit_that_fails_at_first_is_read_again(tmp_path: Path) -> None:
         "gpu0.MaxClockInfo.1": refused(3),
         "gpu0.MaxClockInfo.2": 0,
     }
-    with simulated_gpus(tmp_path, a100(0), say=quiet) as machine:
+    with simulated_gpus(tmp_path, a100(0), lines=quiet) as machine:
         now = machine.tick(0)
         assert now.of("hw.temperature.limit", hw_limit_type="high.critical") == {}
         assert machine.unsupported("hw.temperature.limit (gpu high.critical)")
-        machine.fake.say({"gpu0.TemperatureThreshold.0": 92})
+        machine.fake.set_lines({"gpu0.TemperatureThreshold.0": 92})
         for _ in range(4):
             now = machine.tick(10)
         assert now.one("hw.temperature.limit", hw_limit_type="high.critical") == 92
@@ -201,7 +201,7 @@ def test_mig_instances_of_a_lost_gpu_are_failed_without_warnings_of_their_own(
         now = machine.tick(2)
         assert now.of("hw.gpu.memory.usage") == {}
         assert len(warnings(caplog)) == 1
-        machine.fake.say({"gpu0": None})
+        machine.fake.set_lines({"gpu0": None})
         until_ok(machine, "GPU 0")
         machine.tick(2)
         assert set(states(machine).values()) == {"ok"}
@@ -266,7 +266,7 @@ def test_unsupported_call_is_made_once_and_its_row_is_missing(
 ) -> None:
     quiet = {f"gpu0.{call}": refused(code) for call in CALLS if call not in ("FieldValues.83", "FieldValues.197")}
     others = {row for row, _ in CALLS.values()}
-    with simulated_gpus(tmp_path, h100(), say=quiet) as machine:
+    with simulated_gpus(tmp_path, h100(), lines=quiet) as machine:
         machine.tick(0)
         machine.tick(2)
         assert shown(machine) & others == {"hw.energy", "hw.gpu.io{pcie transmit}"}
@@ -300,7 +300,7 @@ def test_failing_call_is_retried_with_backoff(tmp_path: Path, caplog: pytest.Log
         assert machine.up()
         for call, value in still(h100(), START).items():
             if call in CALLS:
-                machine.fake.say({f"gpu0.{call}": value})
+                machine.fake.set_lines({f"gpu0.{call}": value})
         for _ in range(33):
             machine.tick(2)
         assert {row for row, _ in CALLS.values()} <= shown(machine)
@@ -310,7 +310,7 @@ def test_failing_call_is_retried_with_backoff(tmp_path: Path, caplog: pytest.Log
 
 def test_memory_info_falls_back_to_version_1(tmp_path: Path) -> None:
     for code in (25, 2, 13):
-        with simulated_gpus(tmp_path, h100(), say={"gpu0.MemoryInfo_v2": refused(code)}) as machine:
+        with simulated_gpus(tmp_path, h100(), lines={"gpu0.MemoryInfo_v2": refused(code)}) as machine:
             now = machine.tick(0)
             assert now.one("hw.gpu.memory.usage") == (50_000 + 557) * MIB, "the first form counts what is reserved"
             assert now.one("hw.gpu.memory.limit") == 81_559 * MIB
@@ -333,7 +333,7 @@ def test_impossible_values_are_not_exported(tmp_path: Path) -> None:
         "gpu0.ClockInfo.1": 4_294_967_294,
         "gpu1.MemoryInfo": (0, 0, 0, 0),
     }
-    with simulated_gpus(tmp_path, h100(0), h100(1), say=nonsense) as machine:
+    with simulated_gpus(tmp_path, h100(0), h100(1), lines=nonsense) as machine:
         machine.tick(0)
         now = machine.tick(2)
         tasks = {"sm", "encoder", "general", "memory"}
@@ -436,7 +436,7 @@ def room(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_arbitrary_driver_answers_export_only_finite_values_in_range(
     room: Path, answers: dict[str, str], later: dict[str, str]
 ) -> None:
-    with simulated_gpus(room, GPU, say={f"gpu0.{call}": value for call, value in answers.items()}) as machine:
+    with simulated_gpus(room, GPU, lines={f"gpu0.{call}": value for call, value in answers.items()}) as machine:
         machine.tick(0)
         for changes in ({}, later, {}):
             now = machine.tick(2, {f"gpu0.{call}": value for call, value in changes.items()})
@@ -490,7 +490,7 @@ def test_exchanged_driver_takes_the_source_down_until_init_works_again(
 def test_init_failure_makes_the_source_absent_with_reason_and_remedy(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, code: int, fix: str
 ) -> None:
-    with simulated_gpus(tmp_path, h100(), say={"Init": refused(code)}) as machine:
+    with simulated_gpus(tmp_path, h100(), lines={"Init": refused(code)}) as machine:
         assert machine.tick(0).names() == set()
         assert machine.runner.state is State.ABSENT
         problem = machine.runner.problem
@@ -504,7 +504,7 @@ def test_init_failure_makes_the_source_absent_with_reason_and_remedy(
 
 @pytest.mark.parametrize("code", [10, 15, 999])
 def test_temporary_init_failure_is_retried(tmp_path: Path, caplog: pytest.LogCaptureFixture, code: int) -> None:
-    with simulated_gpus(tmp_path, h100(), say={"Init": refused(code)}) as machine:
+    with simulated_gpus(tmp_path, h100(), lines={"Init": refused(code)}) as machine:
         assert machine.tick(0).of("hw.power") == {}
         assert not machine.up()
         now = machine.tick(10, {"Init": None})
@@ -541,7 +541,7 @@ def test_failing_event_wait_loses_only_the_xid_count(tmp_path: Path, caplog: pyt
         for code in (LOST, UNKNOWN, 27):
             now = machine.tick(2, {"EventSetWait": refused(code)})
             assert now.values("hw.power") == pytest.approx([512.6, 512.6]), code
-        machine.fake.say({"EventSetWait": None})
+        machine.fake.set_lines({"EventSetWait": None})
         machine.fake.event(1, 48)
         assert machine.tick(2).one("hw.errors", error_type="xid", hw_name="GPU 1") == 1
         assert machine.up()
@@ -549,7 +549,7 @@ def test_failing_event_wait_loses_only_the_xid_count(tmp_path: Path, caplog: pyt
 
 @pytest.mark.parametrize("call", ["EventSetCreate", "gpu0.RegisterEvents", "gpu0.SupportedEventTypes"])
 def test_driver_without_events_has_xid_missing(tmp_path: Path, caplog: pytest.LogCaptureFixture, call: str) -> None:
-    with simulated_gpus(tmp_path, h100(0), say={call: refused(3)}) as machine:
+    with simulated_gpus(tmp_path, h100(0), lines={call: refused(3)}) as machine:
         now = machine.tick(0)
         assert now.of("hw.errors", error_type="xid") == {}
         assert now.one("hw.errors", error_type="corrected") == 37
@@ -561,14 +561,14 @@ def test_driver_without_events_has_xid_missing(tmp_path: Path, caplog: pytest.Lo
 
 
 def test_endless_insufficient_size_of_process_list_is_given_up(tmp_path: Path) -> None:
-    with simulated_gpus(tmp_path, h100(0), say={"gpu0.ComputeRunningProcesses": refused(7)}) as machine:
+    with simulated_gpus(tmp_path, h100(0), lines={"gpu0.ComputeRunningProcesses": refused(7)}) as machine:
         assert machine.tick(0).one("hw.power") == pytest.approx(512.6)
         assert machine.unsupported("process.gpu.memory.usage")
         assert machine.fake.calls()["gpu0.ComputeRunningProcesses_v3"] < 10
 
 
 def test_unknown_driver_version_is_left_out(tmp_path: Path) -> None:
-    with simulated_gpus(tmp_path, h100(0), say={"DriverVersion": refused(999)}) as machine:
+    with simulated_gpus(tmp_path, h100(0), lines={"DriverVersion": refused(999)}) as machine:
         now = machine.tick(0)
         assert now.one("hw.power") == pytest.approx(512.6)
         (about,) = now.of("hw.gpu.info")

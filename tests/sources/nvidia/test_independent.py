@@ -69,11 +69,11 @@ class Nvitop:
 
 
 @contextmanager
-def both(folder: Path, *gpus: Gpu, say: Mapping[str, Value] | None = None) -> Iterator[tuple[SimulatedGpus, Nvitop]]:
+def both(folder: Path, *gpus: Gpu, lines: Mapping[str, Value] | None = None) -> Iterator[tuple[SimulatedGpus, Nvitop]]:
     """A machine with these GPUs, read by us and by nvitop."""
     need(nvitop)
     with (
-        simulated_gpus(folder, *gpus, say=say) as machine,
+        simulated_gpus(folder, *gpus, lines=lines) as machine,
         started(command("nvitop_gpus"), machine.fake.environment) as child,
     ):
         yield machine, Nvitop(child)
@@ -185,7 +185,7 @@ def test_nvitop_reads_the_same_process_memory_and_utilization(tmp_path: Path) ->
         "gpu0.ComputeRunningProcesses": listed((ME, 700 * MIB), (SOMEBODY, 9 * MIB)),
         "gpu0.ProcessUtilization": share(0, 10, 20, 30, 40),
     }
-    with both(tmp_path, t4(0), geforce(1), say=lists) as (machine, theirs):
+    with both(tmp_path, t4(0), geforce(1), lines=lists) as (machine, theirs):
         machine.tick(0)
         changes = {
             "gpu0.ComputeRunningProcesses": listed((ME, 750 * MIB), (SOMEBODY, 9 * MIB)),

@@ -172,11 +172,11 @@ def test_old_library_is_called_by_its_older_function_names(tmp_path: Path) -> No
         "nvmlDeviceGetOfaUtilization",
     )
     fake = machine(tmp_path, geforce(), without=lacks)
-    fake.say({"gpu0.CurrentClocksThrottleReasons": 0x40})
+    fake.set_lines({"gpu0.CurrentClocksThrottleReasons": 0x40})
     (report,) = ran(
         fake.environment,
         {},
-        before=lambda pid: fake.say({"gpu0.ComputeRunningProcesses": listed((pid, 12 * MIB), (1, MIB))}),
+        before=lambda pid: fake.set_lines({"gpu0.ComputeRunningProcesses": listed((pid, 12 * MIB), (1, MIB))}),
     )
     assert value(report, "hw.gpu.memory.usage") == (10_000 + 350) * MIB
     assert value(report, "hw.gpu.utilization", hw_gpu_task="general") == pytest.approx(0.97)
@@ -213,7 +213,7 @@ def test_job_member_exports_only_its_own_gpu_memory(tmp_path: Path) -> None:
     (report,) = ran(
         {**fake.environment, JOB: key(os.getpid())},
         {},
-        before=lambda pid: fake.say({"gpu0.ComputeRunningProcesses": listed((pid, 12 * MIB))}),
+        before=lambda pid: fake.set_lines({"gpu0.ComputeRunningProcesses": listed((pid, 12 * MIB))}),
     )
     found = {name for name, *_ in report["points"] if not name.startswith("otel_hardware.")}
     assert found == ({"process.gpu.memory.usage"} if ON_HOST else set())
@@ -301,9 +301,9 @@ Start = Callable[..., Program]
 def start(tmp_path: Path) -> Iterator[Start]:
     with ExitStack() as stack:
 
-        def start(*gpus: Gpu, every: float, say: Mapping[str, str] | None = None) -> Program:
+        def start(*gpus: Gpu, every: float, lines: Mapping[str, str] | None = None) -> Program:
             fake = machine(tmp_path, *gpus)
-            fake.say(say or {})
+            fake.set_lines(lines or {})
             journal = tmp_path / "journal"
             env = {**fake.environment, "OTEL_PYTHON_HARDWARE_NVIDIA_SMI": "off"}
             child = stack.enter_context(children.started(children.command("nvidia_journal", journal, every), env))
@@ -343,17 +343,17 @@ def test_hanging_nvml_call_loses_only_gpu_metrics_and_the_program_ends(start: St
     before = program.fake.calls()[call]
     # The UUID is read again only after the device was lost.
     lost = {device: refused(15)} if name == "UUID" else {}
-    program.fake.say({call: HANG, **lost})
+    program.fake.set_lines({call: HANG, **lost})
     if lost:
         program.until(powered(1), "export without the lost device")
-        program.fake.say({device: None})
+        program.fake.set_lines({device: None})
     wait_for(lambda: program.fake.calls()[call] > before, children.PATIENCE, "call that hangs")
     program.ask(f"later {HANGS}")
     program.until(alone, "export of all others, which reports that the driver hangs")
     steps = len(program.exports())
     program.until(lambda export: len(program.exports()) > steps + 2, "more exports")
     if ending == "heal":
-        program.fake.say({call: h100(1)[name]})
+        program.fake.set_lines({call: h100(1)[name]})
         program.until(lambda export: up(export) == [1] and powered(2)(export), "recovery")
     elif ending == "uninstrument":
         assert program.ask("uninstrument")["threads"] == ["otel-hardware-nvidia"]
@@ -362,7 +362,7 @@ def test_hanging_nvml_call_loses_only_gpu_metrics_and_the_program_ends(start: St
 
 
 def test_hanging_nvml_init_loses_only_gpu_metrics_and_the_program_ends(start: Start) -> None:
-    program = start(h100(), every=OFTEN, say={"Init": HANG})
+    program = start(h100(), every=OFTEN, lines={"Init": HANG})
     wait_for(lambda: program.fake.calls()["Init"], children.PATIENCE, "call that hangs")
     program.ask(f"later {HANGS}")
     program.until(alone, "export of all others, which reports that the driver hangs")
@@ -373,9 +373,9 @@ def test_hanging_nvml_init_loses_only_gpu_metrics_and_the_program_ends(start: St
 def test_unloaded_driver_is_logged_once_and_recovers(start: Start) -> None:
     program = start(h100(), every=OFTEN)
     program.until(powered(1), "export of the GPU")
-    program.fake.say({"gpu": refused(1), "Init": refused(9)})
+    program.fake.set_lines({"gpu": refused(1), "Init": refused(9)})
     program.until(alone, "end of its numbers, and of no others")
-    program.fake.say({"gpu": None, "Init": None})
+    program.fake.set_lines({"gpu": None, "Init": None})
     program.until(lambda export: up(export) == [1] and powered(1)(export), "recovery")
     heard = [line for line in program.end() if "nvidia" in line]
     assert [line.split()[0] for line in heard] == ["WARNING", "INFO"], heard
@@ -454,7 +454,7 @@ def namespaces(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("namespaces")
 def test_container_pid_equal_to_a_host_pid_is_not_taken_for_ours(tmp_path: Path) -> None:
     fake = machine(tmp_path, h100())
-    fake.say({"gpu0.ComputeRunningProcesses": listed((1, 7 * MIB), (4711, MIB))})
+    fake.set_lines({"gpu0.ComputeRunningProcesses": listed((1, 7 * MIB), (4711, MIB))})
     report = contained(tmp_path / "dev", fake)
     assert report["pid"] == 1
     assert report["used"] == {}
@@ -464,7 +464,7 @@ def test_container_pid_equal_to_a_host_pid_is_not_taken_for_ours(tmp_path: Path)
 @pytest.mark.usefixtures("namespaces")
 def test_container_pid_of_a_program_with_an_open_gpu_is_ours(tmp_path: Path) -> None:
     fake = machine(tmp_path, h100())
-    fake.say({"gpu0.ComputeRunningProcesses": listed((1, 7 * MIB), (4711, MIB))})
+    fake.set_lines({"gpu0.ComputeRunningProcesses": listed((1, 7 * MIB), (4711, MIB))})
     report = contained(tmp_path / "dev", fake, "/dev/nvidia-uvm")
     assert report["used"] == {"process.gpu.memory.usage": 7 * MIB}
     assert [sentence for sentence in report["missing"] if "--pid=host" in sentence] == []
@@ -473,7 +473,7 @@ def test_container_pid_of_a_program_with_an_open_gpu_is_ours(tmp_path: Path) -> 
 @pytest.mark.usefixtures("namespaces")
 def test_container_with_host_pids_names_the_remedy_pid_host(tmp_path: Path) -> None:
     fake = machine(tmp_path, h100())
-    fake.say({"gpu0.ComputeRunningProcesses": listed((4711, 7 * MIB))})
+    fake.set_lines({"gpu0.ComputeRunningProcesses": listed((4711, 7 * MIB))})
     report = contained(tmp_path / "dev", fake, "/dev/nvidia-uvm")
     assert report["used"] == {}
     (sentence,) = [sentence for sentence in report["missing"] if "--pid=host" in sentence]

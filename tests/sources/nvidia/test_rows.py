@@ -301,7 +301,7 @@ def test_missing_rows_are_exactly_those_not_exported(
 
 def test_gpu_info_and_device_attributes(tmp_path: Path) -> None:
     with simulated_gpus(
-        tmp_path, geforce(0), h100(1), say={"gpu1.PciInfo": "10000:1b:00.0 0x233010de 0x16c110de"}
+        tmp_path, geforce(0), h100(1), lines={"gpu1.PciInfo": "10000:1b:00.0 0x233010de 0x16c110de"}
     ) as machine:
         exported = machine.tick(0)
     ids = {"GPU-00002684-0000-4000-8000-000000000000": "GPU 0", "GPU-00002330-0000-4000-8000-000000000001": "GPU 1"}
@@ -392,7 +392,7 @@ def test_energy_counter_and_integrated_power_are_never_mixed(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("code", [10, 19, 999])
 def test_energy_counter_that_fails_at_first_is_exported_once_it_answers(tmp_path: Path, code: int) -> None:
-    with simulated_gpus(tmp_path, a100(), say={"gpu0.FieldValues.83": refused(code)}) as machine:
+    with simulated_gpus(tmp_path, a100(), lines={"gpu0.FieldValues.83": refused(code)}) as machine:
         for _ in range(2):
             assert machine.tick(2).of("hw.energy") == {}, (
                 "no integral, which would take the place of the counter for good"
@@ -406,7 +406,7 @@ def test_energy_counter_that_fails_at_first_is_exported_once_it_answers(tmp_path
 
 @pytest.mark.parametrize("failing", ["gpu0.FieldValues.83", "gpu0.FieldValues"])
 def test_energy_is_integrated_if_the_counter_never_answers(tmp_path: Path, failing: str) -> None:
-    with simulated_gpus(tmp_path, a100(), say={failing: refused(999)}) as machine:
+    with simulated_gpus(tmp_path, a100(), lines={failing: refused(999)}) as machine:
         machine.tick(0)
         for _ in range(35):
             machine.sample(2)
@@ -419,7 +419,7 @@ def test_integrated_energy_is_not_replaced_by_a_counter_after_the_gpu_was_lost(t
         machine.tick(0)
         before = machine.tick(2).one("hw.energy")
         machine.tick(2, {"gpu0": refused(15)})
-        machine.fake.say({"gpu0": None, "gpu0.FieldValues.83": "ullong 9000000000"})
+        machine.fake.set_lines({"gpu0": None, "gpu0.FieldValues.83": "ullong 9000000000"})
         for _ in range(4):
             now = machine.tick(2)
         assert before < now.one("hw.energy") < before + 10 * 142.7
@@ -427,10 +427,10 @@ def test_integrated_energy_is_not_replaced_by_a_counter_after_the_gpu_was_lost(t
 
 
 def test_failed_batch_of_fields_does_not_decide_that_there_is_no_energy_counter(tmp_path: Path) -> None:
-    with simulated_gpus(tmp_path, a100(), say={"gpu0.FieldValues": refused(10)}) as machine:
+    with simulated_gpus(tmp_path, a100(), lines={"gpu0.FieldValues": refused(10)}) as machine:
         assert machine.tick(0).of("hw.energy") == {}
         assert machine.tick(2).of("hw.gpu.throttle.time", hw_gpu_throttle_reason="power_cap") == {}
-        machine.fake.say({"gpu0.FieldValues": None})
+        machine.fake.set_lines({"gpu0.FieldValues": None})
         for _ in range(4):
             now = machine.tick(2)
         assert now.one("hw.energy") > 5_000_000
@@ -505,7 +505,7 @@ def throttled(exported: Exported) -> dict[str, float]:
 def test_each_throttle_reason_bit_alone_is_its_reason_alone(tmp_path: Path, call: str) -> None:
     """On a card without throttle counters. A driver before 535 has the second call only."""
     absent = {"gpu0.CurrentClocksEventReasons": refused(13)} if call == "CurrentClocksThrottleReasons" else {}
-    with simulated_gpus(tmp_path, geforce(), say=absent) as machine:
+    with simulated_gpus(tmp_path, geforce(), lines=absent) as machine:
         before = throttled(machine.tick(0))
         assert before == dict.fromkeys(REASONS, 0)
         for bit, reason in REASON_BITS.items():
@@ -563,7 +563,7 @@ def test_driver_samples_since_the_last_reading_make_utilization_and_peak(
 ) -> None:
     old = [(100 + at / 6, 100) for at in range(60)]
     with simulated_gpus(
-        tmp_path, h100(), say={"gpu0.Samples.1": samples(*old), "gpu0.UtilizationRates": (0, 0)}
+        tmp_path, h100(), lines={"gpu0.Samples.1": samples(*old), "gpu0.UtilizationRates": (0, 0)}
     ) as machine:
         first = machine.tick(0)
         assert first.one("hw.gpu.utilization.peak") == 0
@@ -595,7 +595,7 @@ def test_gpm_windows_lie_end_to_end_at_any_reading_interval(tmp_path: Path) -> N
         for rate, seconds in ((0, 2), (80, 0.05), (5, 1.5), (100, 0.08), (40, 3), (0, 2), (66, 0.5)):
             now = machine.stage.clock.now
             moves = {2: moving(round(units), rate, now), 20: moving(round(mib), 10 * rate, now)}
-            machine.fake.say({f"gpu0.GpmCounter.{metric}": value for metric, value in moves.items()})
+            machine.fake.set_lines({f"gpu0.GpmCounter.{metric}": value for metric, value in moves.items()})
             machine.sample(seconds)
             units, mib = units + rate * seconds, mib + 10 * rate * seconds
         exported = machine.collect()
@@ -650,7 +650,7 @@ def test_failing_fan_loses_only_its_own_speed(tmp_path: Path) -> None:
         assert now.values("hw.fan.speed_ratio") == [0.99]
         assert now.values("hw.fan.speed") == []
         assert machine.unsupported("hw.fan.speed")
-        machine.fake.say({"gpu0.FanSpeedRPM.0": 1620})
+        machine.fake.set_lines({"gpu0.FanSpeedRPM.0": 1620})
         now = machine.tick(10, {"gpu0.FanSpeed_v2.0": NOT_AVAILABLE})
         now = machine.tick(10)
         assert now.values("hw.fan.speed_ratio") == [0.99]
@@ -772,7 +772,7 @@ def test_mig_instance_without_permission_is_missing_without_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     hidden = {"gpu0.mig0.UUID": refused(4), "gpu0.mig0.MemoryInfo": refused(4)}
-    with simulated_gpus(tmp_path, mig(h100(), 0, SLOTS), say=hidden) as machine:
+    with simulated_gpus(tmp_path, mig(h100(), 0, SLOTS), lines=hidden) as machine:
         for _ in range(3):
             now = machine.tick(10)
         assert {dict(pairs)["hw.id"] for pairs in now.of("hw.gpu.info", hw_gpu_type="partition")} == {part(3)}

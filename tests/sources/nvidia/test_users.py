@@ -39,7 +39,7 @@ def test_gpu_memory_of_a_program_and_its_children_is_summed(
         "gpu1.ComputeRunningProcesses": listed((SOMEBODY, 4000 * MIB)),
         "gpu2.MPSComputeRunningProcesses": listed((other, 7 * MIB)),
     }
-    with simulated_gpus(tmp_path, h100(0), h100(1), h100(2), say=users) as machine:
+    with simulated_gpus(tmp_path, h100(0), h100(1), h100(2), lines=users) as machine:
         now = machine.tick(0)
         assert {dict(pairs)["hw.id"]: value for pairs, value in now.of("process.gpu.memory.usage").items()} == {
             f"{ID}0": 123 * MIB,
@@ -51,7 +51,7 @@ def test_gpu_memory_of_a_program_and_its_children_is_summed(
         assert not machine.unsupported("process.gpu.memory.usage")
         assert machine.unsupported("process.gpu.utilization")
     monkeypatch.delenv("CUDA_MPS_PIPE_DIRECTORY")
-    with simulated_gpus(tmp_path, h100(0), h100(1), h100(2), say=users) as machine:
+    with simulated_gpus(tmp_path, h100(0), h100(1), h100(2), lines=users) as machine:
         now = machine.tick(0)
         assert {dict(pairs)["hw.id"] for pairs in now.of("process.gpu.memory.usage")} == {f"{ID}0"}, (
             "the list of MPS is not read"
@@ -60,7 +60,7 @@ def test_gpu_memory_of_a_program_and_its_children_is_summed(
 
 def test_unknown_process_memory_is_left_out_of_the_sum(tmp_path: Path, children: list[int]) -> None:
     unknown = {"gpu0.ComputeRunningProcesses": listed((ME, NOT_AVAILABLE))}
-    with simulated_gpus(tmp_path, h100(0), say=unknown) as machine:
+    with simulated_gpus(tmp_path, h100(0), lines=unknown) as machine:
         assert machine.tick(0).of("process.gpu.memory.usage") == {}
         now = machine.tick(10, {"gpu0.ComputeRunningProcesses": listed((ME, NOT_AVAILABLE), (children[0], 5))})
         assert now.one("process.gpu.memory.usage") == 5
@@ -70,7 +70,7 @@ def test_process_utilization_is_the_sum_of_the_means_of_its_processes(tmp_path: 
     one, other = children
     old = [(ME, 5, 100, 100, 0, 0)]
     users = {"gpu0.ComputeRunningProcesses": listed((ME, 1), (one, 1), (other, 1), (SOMEBODY, 1))}
-    with simulated_gpus(tmp_path, h100(0), say={**users, "gpu0.ProcessUtilization": listed(*old)}) as machine:
+    with simulated_gpus(tmp_path, h100(0), lines={**users, "gpu0.ProcessUtilization": listed(*old)}) as machine:
         assert machine.tick(0).of("process.gpu.utilization") == {}, "what was before us"
         shares = [(ME, 10, 20, 10, 0, 0), (ME, 20, 40, 10, 0, 6), (one, 15, 30, 5, 2, 0), (SOMEBODY, 15, 99, 99, 9, 9)]
         now = machine.tick(10, {"gpu0.ProcessUtilization": listed(*old, *shares)})
@@ -83,7 +83,7 @@ def test_process_utilization_is_the_sum_of_the_means_of_its_processes(tmp_path: 
 
 def test_idle_process_counts_as_zero_in_the_mean(tmp_path: Path) -> None:
     idle = {"gpu0.ComputeRunningProcesses": listed((ME, 1)), "gpu0.ProcessUtilization": ""}
-    with simulated_gpus(tmp_path, h100(0), say=idle) as machine:
+    with simulated_gpus(tmp_path, h100(0), lines=idle) as machine:
         assert machine.tick(0).of("process.gpu.utilization") == {}, "nothing is known of the time before"
         for at, percent in ((10, 60), (20, None), (30, 30)):
             samples = "" if percent is None else listed((ME, at, percent, 0, 0, 0))
@@ -105,7 +105,7 @@ def test_process_memory_is_reported_by_mig_instance(tmp_path: Path) -> None:
         "gpu0.mig3.ComputeRunningProcesses": listed((ME, 30 * MIB, 5, 0)),
         "gpu0.mig0.ComputeRunningProcesses": listed((SOMEBODY, 60 * MIB, 1, 0)),
     }
-    with simulated_gpus(tmp_path, mig(h100(0), 0, {0: (1, 0), 3: (5, 0)}), say=users) as machine:
+    with simulated_gpus(tmp_path, mig(h100(0), 0, {0: (1, 0), 3: (5, 0)}), lines=users) as machine:
         machine.tick(0)
         now = machine.tick(10)
         assert {dict(pairs)["hw.id"]: value for pairs, value in now.of("process.gpu.memory.usage").items()} == {
@@ -116,7 +116,7 @@ def test_process_memory_is_reported_by_mig_instance(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("version", "garbled"), [("535.43.02", True), ("535.85.12", True), ("535.86.05", False)])
 def test_process_lists_of_535_43_to_535_85_are_not_read(tmp_path: Path, version: str, garbled: bool) -> None:
     users = {"DriverVersion": version, "gpu0.ComputeRunningProcesses": listed((ME, MIB))}
-    with simulated_gpus(tmp_path, geforce(0), say=users) as machine:
+    with simulated_gpus(tmp_path, geforce(0), lines=users) as machine:
         now = machine.tick(0)
         assert bool(now.of("process.gpu.memory.usage")) is not garbled
         assert bool(machine.unsupported("535.86 and later are")) is garbled
@@ -125,13 +125,13 @@ def test_process_lists_of_535_43_to_535_85_are_not_read(tmp_path: Path, version:
 
 def test_impossible_pids_are_ignored(tmp_path: Path) -> None:
     nonsense = listed((0, MIB), (2**32 - 1, MIB), (2**31, 2**64 - 2), (ME, 5 * MIB), (ME, 5 * MIB))
-    with simulated_gpus(tmp_path, h100(0), say={"gpu0.ComputeRunningProcesses": nonsense}) as machine:
+    with simulated_gpus(tmp_path, h100(0), lines={"gpu0.ComputeRunningProcesses": nonsense}) as machine:
         assert machine.tick(0).one("process.gpu.memory.usage") == 5 * MIB
         assert machine.up()
 
 
 def test_process_list_that_fails_is_missing_until_it_works(tmp_path: Path) -> None:
-    with simulated_gpus(tmp_path, h100(0), say={"gpu0.ComputeRunningProcesses": refused(999)}) as machine:
+    with simulated_gpus(tmp_path, h100(0), lines={"gpu0.ComputeRunningProcesses": refused(999)}) as machine:
         machine.tick(0)
         assert machine.unsupported("process.gpu.memory.usage")
         now = machine.tick(10, {"gpu0.ComputeRunningProcesses": listed((ME, MIB))})
@@ -141,5 +141,5 @@ def test_process_list_that_fails_is_missing_until_it_works(tmp_path: Path) -> No
 
 def test_process_list_larger_than_the_first_buffer_is_read_completely(tmp_path: Path) -> None:
     many = listed(*((2**22 + 1 + number, MIB) for number in range(700)), (ME, 9 * MIB))
-    with simulated_gpus(tmp_path, h100(0), say={"gpu0.ComputeRunningProcesses": many}) as machine:
+    with simulated_gpus(tmp_path, h100(0), lines={"gpu0.ComputeRunningProcesses": many}) as machine:
         assert machine.tick(0).one("process.gpu.memory.usage") == 9 * MIB
