@@ -71,8 +71,8 @@ class Machine(NamedTuple):
     """A simulated machine.
 
     Attributes:
-        labels: its devices and parts: the label in the table, and the hw.id.
-        opened_with: opens the source with DEVICES and an environment.
+        labels: Its devices and parts: the label in the table, and the hw.id.
+        opened_with: Opens the source with DEVICES and an environment.
     """
 
     labels: Mapping[str, str]

@@ -9,14 +9,14 @@ class Figure(NamedTuple):
     """One row of the table.
 
     Attributes:
-        name: what was measured.
-        ours: the number; smaller is better.
-        unit: of all numbers of the row.
-        alternative: what ours is compared with, if anything.
-        beside: the alternative's number; None when the alternative is not installed.
-        bound: what ours may be at most; None when the number is only good to know.
-        relative: whether the bound is a multiple of the alternative's number, not a number in the unit.
-        noisy: whether too few quiet rounds were left to rely on the number.
+        name: What was measured.
+        ours: The number; smaller is better.
+        unit: Of all numbers of the row.
+        alternative: What ours is compared with, if anything.
+        beside: The alternative's number; None when the alternative is not installed.
+        bound: What ours may be at most; None when the number is only good to know.
+        relative: Whether the bound is a multiple of the alternative's number, not a number in the unit.
+        noisy: Whether too few quiet rounds were left to rely on the number.
     """
 
     name: str

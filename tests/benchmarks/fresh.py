@@ -18,7 +18,7 @@ def call(function: str, *arguments: Any, seconds: float = 300.0) -> Any:
     """Call ``module:function`` with JSON data in a process of its own, and return what it returns.
 
     Raises:
-        RuntimeError: the function raised, or the process died or took too long; it is killed then.
+        RuntimeError: The function raised, or the process died or took too long; it is killed then.
     """
     dropped = ("OTEL_", "PYTHONDONTWRITEBYTECODE")  # the package is measured as installed: with byte code
     environment = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}

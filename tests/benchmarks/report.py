@@ -149,7 +149,7 @@ def read(file: Path) -> tuple[dict[str, Any], Earlier]:
     """An earlier run: the document, and its figures.
 
     Raises:
-        ValueError: the file is not what `--json` writes.
+        ValueError: The file is not what `--json` writes.
     """
     try:
         found = json.loads(file.read_text(encoding="utf-8"))

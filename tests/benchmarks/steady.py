@@ -38,9 +38,9 @@ class Measured:
     """The result of :func:`in_turn`.
 
     Attributes:
-        medians: of each run, over the quiet rounds, or over all rounds when there are not enough of them.
-        quiet: the number of quiet rounds.
-        rounds: the number of all rounds.
+        medians: Of each run, over the quiet rounds, or over all rounds when there are not enough of them.
+        quiet: The number of quiet rounds.
+        rounds: The number of all rounds.
     """
 
     medians: Mapping[str, float]
@@ -105,11 +105,11 @@ def in_turn(
     """Make each run once per round, until there are enough quiet rounds or the time is over; at least one round.
 
     Args:
-        runs: what to measure; each returns its number.
-        seconds: no round begins after this time.
-        stick: times the yardstick on the CPU that does the work.
-        most: quiet rounds after which to stop; None to use all of the time.
-        clock: in seconds.
+        runs: What to measure; each returns its number.
+        seconds: No round begins after this time.
+        stick: Times the yardstick on the CPU that does the work.
+        most: Quiet rounds after which to stop; None to use all of the time.
+        clock: In seconds.
     """
     best, end = reference(), clock() + seconds
     rounds: list[tuple[list[float], dict[str, float]]] = []

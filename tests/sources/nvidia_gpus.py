@@ -28,8 +28,8 @@ class SimulatedGpus:
     """An instrumented program on a machine with simulated GPUs. The test sets its clock.
 
     Attributes:
-        fake: the simulated driver.
-        stage: the instrumented program.
+        fake: The simulated driver.
+        stage: The instrumented program.
     """
 
     def __init__(self, fake: FakeNvml, stage: Playing) -> None:
@@ -75,7 +75,7 @@ class Exported:
     """The points of one collection.
 
     Attributes:
-        points: by name and attributes, the value.
+        points: By name and attributes, the value.
     """
 
     def __init__(self, lines: list[str]) -> None:

@@ -27,7 +27,7 @@ class Ahead(Drivers):
     """Drivers whose streams see a clock that a test puts forward, instead of waiting for a timeout or a pause.
 
     Attributes:
-        seconds: how far that clock is ahead of the real one.
+        seconds: How far that clock is ahead of the real one.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Playing:
     """An instrumented program with a clock that the test sets.
 
     Attributes:
-        clock: the session's clock.
+        clock: The session's clock.
     """
 
     def __init__(self, reader: InMemoryMetricReader, session: Session, clock: Clock) -> None:

@@ -43,10 +43,10 @@ class Simulation:
     """A machine with an NVIDIA driver, as the source sees it over time.
 
     Attributes:
-        machine: the description of the machine in the capture.
-        gpus: the GPUs of the driver; none for a machine with the tool only.
-        changes: by tick, the lines of the driver that change before it.
-        prints: the files that the tool prints, one after the other.
+        machine: The description of the machine in the capture.
+        gpus: The GPUs of the driver; none for a machine with the tool only.
+        changes: By tick, the lines of the driver that change before it.
+        prints: The files that the tool prints, one after the other.
     """
 
     machine: str

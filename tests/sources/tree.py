@@ -36,7 +36,7 @@ class Tree:
     """A kernel that answers from a dict of files. A file that is an exception is raised.
 
     Attributes:
-        is_proc_ours: whether ``/proc`` belongs to the PID namespace of this process.
+        is_proc_ours: Whether ``/proc`` belongs to the PID namespace of this process.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class Speaking:
     """A tool that runs on: the lines of a tick, or how it ends.
 
     Attributes:
-        opened: how it was begun, each time.
+        opened: How it was begun, each time.
     """
 
     def __init__(self, lines: Sequence[bytes] | Exception, begins: Exception | None = None) -> None:

@@ -46,10 +46,10 @@ def process_tree(
     """A process and its descendants.
 
     Args:
-        pids: the process, then its descendants.
-        computing: those that have the device open.
-        namespace: the PID namespace; None for a kernel without.
-        chains: the pids of a process in each of its namespaces.
+        pids: The process, then its descendants.
+        computing: Those that have the device open.
+        namespace: The PID namespace; None for a kernel without.
+        chains: The pids of a process in each of its namespaces.
     """
     links = {f"/proc/{pid}/fd/7": EVIDENCE for pid in computing} | {f"/proc/{pid}/fd/0": "/dev/null" for pid in pids}
     if namespace:

@@ -71,13 +71,13 @@ class Recipe:
     """How to build a program from a folder next to this file.
 
     Attributes:
-        folder: the folder of the sources.
-        product: the name of the built file.
-        command: the compiler's command line; the path of the product is added at its end.
-        compiler: how to get the compiler.
-        usually: how long a first build takes on two cores; only `python -m tests.tools` starts such a build. Empty
+        folder: The folder of the sources.
+        product: The name of the built file.
+        command: The compiler's command line; the path of the product is added at its end.
+        compiler: How to get the compiler.
+        usually: How long a first build takes on two cores; only `python -m tests.tools` starts such a build. Empty
             for one that takes about a second, which a test may start.
-        environment: variables for the compiler.
+        environment: Variables for the compiler.
     """
 
     folder: str
@@ -133,11 +133,11 @@ def build(recipe: Recipe, progress: Callable[[str], None] = lambda line: None) -
     """Build a program, or return the earlier product of exactly the same sources.
 
     Args:
-        recipe: how to build it.
-        progress: called with a line before the build, and every ten seconds during it or while another process builds.
+        recipe: How to build it.
+        progress: Called with a line before the build, and every ten seconds during it or while another process builds.
 
     Raises:
-        Missing: there is no compiler, it failed, or there is no place for the product.
+        Missing: There is no compiler, it failed, or there is no place for the product.
     """
     product = _product(recipe)
     if product.exists():

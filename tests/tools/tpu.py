@@ -36,10 +36,10 @@ class Served(NamedTuple):
     """A metric that the runtime of libtpu serves.
 
     Attributes:
-        kind: the member of `tpu_metric_service.Metric` that has its value.
-        tpu_info: what tpu-info 0.14.2 calls it, in `tpu_info.metrics.MetricName`; with its code for the labels.
+        kind: The member of `tpu_metric_service.Metric` that has its value.
+        tpu_info: What tpu-info 0.14.2 calls it, in `tpu_info.metrics.MetricName`; with its code for the labels.
             https://github.com/AI-Hypercomputer/cloud-accelerator-diagnostics/blob/main/tpu_info/tpu_info/metrics.py
-        libtpu: what the SDK of libtpu 0.0.51 makes of it, in `tpumonitoring.list_supported_metrics()`.
+        libtpu: What the SDK of libtpu 0.0.51 makes of it, in `tpumonitoring.list_supported_metrics()`.
     """
 
     kind: str
@@ -77,11 +77,11 @@ class FakeTpu:
     """The metric service of a program that uses a TPU, and the profiler service of a TPU node.
 
     Attributes:
-        metrics: the samples of each metric; bytes are sent as they are, a status is an error.
-        page: the page of the profiler; bytes are sent as they are, a status is an error.
-        requests: name and skip_node_aggregation of each call for a metric; milliseconds and level of each for a page.
-        answering: calls wait while this is cleared.
-        port: of localhost; 0 for a Unix socket.
+        metrics: The samples of each metric; bytes are sent as they are, a status is an error.
+        page: The page of the profiler; bytes are sent as they are, a status is an error.
+        requests: Name and skip_node_aggregation of each call for a metric; milliseconds and level of each for a page.
+        answering: Calls wait while this is cleared.
+        port: Of localhost; 0 for a Unix socket.
     """
 
     metrics: dict[str, Any] = field(default_factory=dict)

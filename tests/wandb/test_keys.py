@@ -160,7 +160,7 @@ class HostKey(NamedTuple):
     """A key, the value of psutil, the factor between them, and the tolerance in the key's unit.
 
     Attributes:
-        grown: the key counts from the first sample on.
+        grown: The key counts from the first sample on.
     """
 
     key: str
@@ -436,7 +436,7 @@ class GpuKey(NamedTuple):
     """A key of a GPU, the call of NVML that it comes from, which of the numbers of its answer, and the factor on that.
 
     Attributes:
-        of: the number that it is a share of.
+        of: The number that it is a share of.
         twin: Whether W&B repeats it as ``gpu.process`` for a GPU that the process uses.
     """
 
@@ -519,9 +519,9 @@ class Case(NamedTuple):
     """A GPU of the machine below.
 
     Attributes:
-        gpu: what its driver answers.
-        absent: keys that this kind of GPU has not.
-        used: whether the observed process uses it.
+        gpu: What its driver answers.
+        absent: Keys that this kind of GPU has not.
+        used: Whether the observed process uses it.
     """
 
     gpu: Mapping[str, Value]

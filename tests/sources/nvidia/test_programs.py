@@ -39,7 +39,7 @@ def ran(
     """The reports of one program with this environment, one for each case, which adds to the environment.
 
     Args:
-        before: called with its pid before the first case.
+        before: Called with its pid before the first case.
     """
     with children.started(children.command("nvidia_run"), {**GPU_ONLY, **env}) as child:
         before(child.pid)
@@ -91,9 +91,9 @@ class Bare(NamedTuple):
     """The reports of a program without a driver.
 
     Attributes:
-        reports: by case.
-        calls: the calls of the library on its library path.
-        file: a file that is no library.
+        reports: By case.
+        calls: The calls of the library on its library path.
+        file: A file that is no library.
     """
 
     reports: Mapping[str, dict[str, Any]]
@@ -235,9 +235,9 @@ class Program:
     """A program with metrics and NVIDIA GPUs.
 
     Attributes:
-        fake: the driver.
-        child: the program.
-        journal: the file that it exports to.
+        fake: The driver.
+        child: The program.
+        journal: The file that it exports to.
     """
 
     def __init__(self, fake: FakeNvml, child: subprocess.Popen[str], journal: Path) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> object:
-        """A public name, loaded when somebody wants it: the command needs none of them."""
+        """Load a public name at its first use. The command needs none of them."""
         import importlib
 
         places = {"Config": "settings", "HardwareInstrumentor": "instrumentor", "__version__": "version"}

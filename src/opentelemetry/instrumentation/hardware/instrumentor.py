@@ -1,4 +1,4 @@
-"""HardwareInstrumentor: start and stop hardware telemetry; what happens at fork and exit."""
+"""HardwareInstrumentor: start and stop hardware telemetry, and handle fork and exit."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     _has_warned: bool
 
     def __new__(cls, *args: Any, **kwargs: Any) -> HardwareInstrumentor:
-        """There is one instrumentor in a process; constructing it again, also in another thread, changes nothing."""
+        """Return the only instrumentor of the process. Constructing it again, in any thread, has no effect."""
         self: HardwareInstrumentor = super().__new__(cls, *args, **kwargs)
         begin = self.__dict__.setdefault
         begin("_lock", threading.RLock())
@@ -62,11 +62,11 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         return self
 
     def instrumentation_dependencies(self) -> Collection[str]:
-        """None: what the machine has is found at run time."""
+        """Return nothing: the hardware is detected at run time."""
         return ()
 
     def instrument(self, **kwargs: Any) -> None:
-        """Start, or report to one more provider; see the class."""
+        """Start, or report to another provider; see the class."""
         provider = kwargs.get("meter_provider")
         with self._lock:
             try:
@@ -114,7 +114,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         self._register_exit_hook()
 
     def _instruments_of(self, provider: MeterProvider) -> Instruments:
-        """The instruments of a provider; those of the proxy became the global provider's when it was set."""
+        """Return the instruments of a provider. Those of the proxy became the global provider's when it was set."""
         instruments = self._instruments.get(provider)
         if instruments is None and provider is get_meter_provider():
             instruments = next((each for key, each in self._instruments.items() if is_proxy(key)), None)
@@ -125,12 +125,12 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         return instruments
 
     def _register_exit_hook(self) -> None:
-        """Register our exit hook after the provider's own: hooks run in reverse order, so ours runs before."""
+        """Register our exit hook after the provider's. Hooks run in reverse order, so ours runs before it."""
         atexit.unregister(self._at_exit)
         atexit.register(self._at_exit)
 
     def _after_reading(self) -> None:
-        """Make instruments for metrics that were read for the first time, and notice what else is new.
+        """Create instruments for metrics that were read for the first time, and detect a new provider or peer.
 
         Our own threads call it after their readings.
         """
@@ -150,13 +150,13 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
             )
 
     def _at_exit(self) -> None:
-        """Make one more reading before the provider's exit hook makes the last collection."""
+        """Read all sources once more before the provider's exit hook makes the last collection."""
         session = self._session
         if session is not None and session.pid == os.getpid():
             session.read_now(_EXIT_WAIT)
 
     def _forked(self) -> None:
-        """In a forked child: nothing of the parent's session is used, and ``instrument()`` starts anew."""
+        """Drop the session of the parent in a forked child, where ``instrument()`` starts a new one."""
         self._lock = threading.RLock()  # a thread of the parent may hold the other
         self._is_instrumented_by_opentelemetry = False
         session, self._session = self._session, None
@@ -176,6 +176,6 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
 
 
 def _is_peer_active() -> bool:
-    """Whether opentelemetry-instrumentation-system-metrics, with metrics of the same names, instruments as well."""
+    """Whether opentelemetry-instrumentation-system-metrics is active, which has metrics of the same names."""
     peer = getattr(sys.modules.get(_PEER), "SystemMetricsInstrumentor", None)
     return bool(getattr(getattr(peer, "_instance", None), "is_instrumented_by_opentelemetry", False))

@@ -1,4 +1,4 @@
-"""Instruments: the instruments of one MeterProvider, and what their callbacks return."""
+"""Instruments: the instruments of one MeterProvider and their callbacks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LOG = logging.getLogger(__name__)
 SCOPE = "opentelemetry.instrumentation.hardware"
 
 _REFUSED = r"[^A-Za-z0-9_.\-/]"
-"""Characters that the SDK accepts in no instrument's name."""
+"""Characters that the SDK does not accept in the name of an instrument."""
 
 _CONTEXT = set_value("scope", SCOPE, Context())
 """The context of every observation: without a span, since the span in which a collection happens to run is unrelated.
@@ -37,15 +37,15 @@ _Key: TypeAlias = "tuple[str, ...]"
 
 
 class Instruments:
-    """The instruments of one MeterProvider. They cannot be unregistered, so they are made once and used again.
+    """The instruments of one MeterProvider. They cannot be unregistered, so they are created once and reused.
 
-    The first callback of a collection takes the values of all metrics; the others return their metric's part of them.
+    The first callback of a collection computes the values of all metrics; each callback returns those of its metric.
     A callback that is called a second time begins the next collection. The SDK runs the collections of a provider one
     after the other, so this takes no lock.
 
     Attributes:
-        counters: the counters that were exported to this provider.
-        metrics: the metrics that were registered last.
+        counters: The counters that were exported to this provider.
+        metrics: The metrics that were registered last.
     """
 
     def __init__(self, provider: MeterProvider) -> None:
@@ -64,22 +64,22 @@ class Instruments:
         self._failed = False
 
     def is_alive(self) -> bool:
-        """Whether somebody still uses the provider."""
+        """Whether the provider is still in use."""
         return self._provider() is not None
 
     def open(self, session: Session) -> None:
-        """Report what a session collects, from the next collection on."""
+        """Report the values of a session, beginning with the next collection."""
         self.counters = session.counters
         self._readers, self._failed = Readers(), False
         self._session = session
         self.register(session.collector.metrics())
 
     def close(self) -> None:
-        """Report nothing from now on."""
+        """Stop reporting."""
         self._session = None
 
     def forked(self) -> None:
-        """In a forked child: report nothing. Another thread of the parent may hold the lock, so it is replaced."""
+        """Stop reporting in a forked child. The lock is replaced, because a thread of the parent may hold it."""
         self._lock = threading.Lock()
         self.close()
 
@@ -116,7 +116,7 @@ class Instruments:
     # -- registration
 
     def register(self, metrics: Collection[Metric]) -> None:
-        """Make the missing instruments of metrics. Never called from a callback: the SDK's lock is held over those."""
+        """Create missing instruments. Must not be called from a callback, during which the SDK holds its lock."""
         provider = self._provider()
         if provider is None or metrics is self.metrics:
             return
@@ -155,7 +155,7 @@ class Instruments:
         self._ready.add(key)  # not before it has its name
 
     def _accepted_name(self, metric: Metric) -> str:
-        """A name that the SDK accepts and no other metric of the endpoint has."""
+        """Return a name that the SDK accepts and that no other metric of the endpoint has."""
         begins_well = metric.name[:1].isascii() and metric.name[:1].isalpha()
         name = ("" if begins_well else "m") + re.sub(_REFUSED, "_", metric.name)[:200]
         while (metric.endpoint, name.lower()) in self._names:
@@ -165,5 +165,5 @@ class Instruments:
 
 
 def is_proxy(provider: MeterProvider) -> bool:
-    """Whether a provider stands for the global one until that is set."""
+    """Whether a provider is the proxy that stands for the global one until that is set."""
     return type(provider).__name__ == "_ProxyMeterProvider"

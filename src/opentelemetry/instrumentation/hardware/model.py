@@ -1,4 +1,4 @@
-"""Metric, Series, Point, Snapshot, and the exception of a source that is not on this machine.
+"""Metric, Series, Point, Snapshot, and the exception for a source that is not available on this machine.
 
 A :class:`Metric` is a frozen row of the catalog. Calling it makes a :class:`Point`; it raises for an attribute that the
 metric does not have. Standard library only.
@@ -26,14 +26,14 @@ class Kind(Enum):
 
 
 class Scope(Enum):
-    """Who reports a metric: one process per job reports the host, every process reports itself."""
+    """The process that reports a metric: one process per job reports the host, every process reports itself."""
 
     HOST = "host"
     PROCESS = "process"
 
 
 class Window(Enum):
-    """How the readings between two collections become one value."""
+    """How the readings between two collections are combined into one value."""
 
     LAST = "last"
     """The newest reading: counters, up-down counters and facts."""
@@ -70,23 +70,23 @@ class Metric:
     """One row of the catalog.
 
     Attributes:
-        name: its name, spelled nowhere else.
-        kind: the instrument.
+        name: Its name, spelled nowhere else.
+        kind: The instrument.
         unit: UCUM; ratios are "1" and lie in 0..1.
-        help: one sentence for people who see the metric in a backend.
-        attributes: the attribute keys that its points may carry.
-        window: how the readings of a window become one value.
-        scope: who reports it.
+        help: One sentence for people who see the metric in a backend.
+        attributes: The attribute keys that its points may carry.
+        window: How the readings of a window become one value.
+        scope: Who reports it.
         opt_in: "" for a metric that is reported by default; otherwise the word in ``DETAIL`` that turns it on, or
             "request" if only ``INCLUDE_METRICS`` does.
-        opt_in_extras: what naming a default metric in ``INCLUDE_METRICS`` adds to it.
-        source: where the value comes from.
-        standard: whether the semantic conventions define it.
-        endpoint: the name of the endpoint that a scraped metric comes from. A scraped metric is not in the catalog, and
+        opt_in_extras: What is added if ``INCLUDE_METRICS`` names the metric, which is reported by default.
+        source: Where the value comes from.
+        standard: Whether the semantic conventions define it.
+        endpoint: The name of the endpoint that a scraped metric comes from. A scraped metric is not in the catalog, and
             its points have the labels of the page.
-        dips: whether the kernel sometimes lowers this counter slightly, as it corrects the time of an idle CPU. A
-            small decrease of such a counter is ignored; that of any other means that it started anew.
-        key: equal for metrics that have the same instrument. A source that is opened again may make its metrics anew.
+        dips: Whether the kernel sometimes lowers this counter slightly, as it corrects the time of an idle CPU. A
+            small decrease of such a counter is ignored; a decrease of any other means that it was reset.
+        key: Equal for metrics with the same instrument. A source that is opened again may create its metrics again.
     """
 
     name: str
@@ -112,7 +112,7 @@ class Metric:
         """Make a point of this metric.
 
         Raises:
-            ValueError: for an attribute that the metric does not have.
+            ValueError: The metric does not have an attribute.
         """
         return Series(self, attributes), value
 
@@ -156,11 +156,11 @@ class SeriesCache(dict["Metric | tuple[Metric | str | int, ...]", Series]):
 
 
 class Unavailable(Exception):  # noqa: N818 - it is a state of the machine, not an error
-    """A source has nothing to read on this machine.
+    """A source is not available on this machine.
 
     Args:
-        reason: why.
-        fix: what the user can do about it.
+        reason: Why it is not available.
+        fix: What the user can do.
     """
 
     def __init__(self, reason: str, fix: str = "") -> None:
@@ -170,7 +170,7 @@ class Unavailable(Exception):  # noqa: N818 - it is a state of the machine, not 
 
 
 class Problem(NamedTuple):
-    """What is wrong with a source, in one sentence."""
+    """A problem of a source, in one sentence."""
 
     source: str
     reason: str
@@ -182,13 +182,13 @@ Values: TypeAlias = "dict[Metric, list[tuple[Number, Attributes]]]"
 
 
 class Snapshot(NamedTuple):
-    """All values of one collection, and what is missing from it.
+    """All values of one collection, and the problems of its sources.
 
     Attributes:
-        values: by metric, the value and attributes of each of its series; a series appears once.
-        problems: the sources that failed, hang or return invalid data.
-        read: by source, the monotonic time of the reading that the values come from.
-        readings: what each source reported, wanted or not, with the monotonic time of the reading.
+        values: By metric, the value and attributes of each of its series; a series appears once.
+        problems: The sources that failed, hang or return invalid data.
+        read: By source, the monotonic time of the reading that the values come from.
+        readings: The metrics that each source reported, wanted or not, with the monotonic time of the reading.
     """
 
     values: Values

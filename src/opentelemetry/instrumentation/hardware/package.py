@@ -1,4 +1,4 @@
-"""What OpenTelemetry's own tools read about an instrumentation package."""
+"""The attributes that OpenTelemetry's tools read from an instrumentation package."""
 
 _instruments: tuple[str, ...] = ()
 _supports_metrics = True

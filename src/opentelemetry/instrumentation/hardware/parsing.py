@@ -1,6 +1,6 @@
 """Parsers of setting values, from text or from an equivalent Python object.
 
-Each parser has a ``form``: a phrase for what it accepts, used in warnings and in the documentation.
+Each parser has a ``form``: a phrase that describes accepted values, used in warnings and in the documentation.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class InvalidValueError(ValueError):
     """A setting does not accept a value. The message names the value and what is accepted.
 
     Attributes:
-        valid: the other words, if only some words of a list are invalid.
+        valid: The other words, if only some words of a list are invalid.
     """
 
     def __init__(self, message: str, valid: Sequence[str] = ()) -> None:
@@ -35,9 +35,9 @@ class Parser:
     """The parser of one setting.
 
     Args:
-        form: what is accepted, as a phrase that can follow "is not".
-        parse: returns the value of the setting; a ValueError or TypeError means that the given value is invalid.
-        secret: whether messages must not show the value.
+        form: Accepted values, as a phrase that can follow "is not".
+        parse: Returns the value of the setting; a ValueError or TypeError means that the given value is invalid.
+        secret: Whether messages must not show the value.
     """
 
     def __init__(self, form: str, parse: Callable[[object], Any], secret: bool = False) -> None:
@@ -49,7 +49,7 @@ class Parser:
         """Parse a value.
 
         Raises:
-            InvalidValueError: the value is invalid.
+            InvalidValueError: The value is invalid.
         """
         try:
             return self._parse(value)
@@ -62,7 +62,7 @@ class Parser:
 
 
 def number(form: str, least: float, most: float) -> Parser:
-    """A number within bounds."""
+    """Return a parser of numbers within bounds."""
 
     def parse(value: object) -> float:
         if isinstance(value, bool) or not isinstance(value, (int, float, str)):
@@ -76,7 +76,7 @@ def number(form: str, least: float, most: float) -> Parser:
 
 
 def choice(*options: str) -> Parser:
-    """One of a few words, in upper or lower case; True and False stand for on and off."""
+    """Return a parser of one of a few words, in upper or lower case. True and False stand for on and off."""
 
     def parse(value: object) -> str:
         word = _text({True: "on", False: "off"}[value] if isinstance(value, bool) else value).lower()
@@ -88,11 +88,11 @@ def choice(*options: str) -> Parser:
 
 
 def place(what: str, word: Word) -> Parser:
-    """Where something is, or ``auto`` or ``off``.
+    """Return a parser of a path or address, or ``auto`` or ``off``.
 
     Args:
-        what: what is accepted beside auto and off.
-        word: checks and normalizes it.
+        what: The other accepted values, as a phrase.
+        word: Checks and normalizes the value.
     """
 
     def parse(value: object) -> str:
@@ -106,17 +106,17 @@ def place(what: str, word: Word) -> Parser:
 
 
 def path(what: str) -> Parser:
-    """The absolute path of a file or folder, ``auto`` or ``off``."""
+    """Return a parser of the absolute path of a file or folder, ``auto`` or ``off``."""
     return place(f"the absolute path of {what}", absolute_path)
 
 
 def words(what: str, word: Word = str, alone: Sequence[str] = ()) -> Parser:
-    """A list of words, or text in which commas separate them.
+    """Return a parser of a list of words, or of text with commas between them.
 
     Args:
-        what: the words, as a phrase that can follow "a comma-separated list of".
-        word: checks and normalizes one word.
-        alone: words that are valid only as the whole value, which must not be empty.
+        what: The words, as a phrase that can follow "a comma-separated list of".
+        word: Checks and normalizes one word.
+        alone: Words that are valid only as the whole value, which must not be empty.
     """
     form = f"{', '.join(alone)} or " * bool(alone) + f"a comma-separated list of {what}"
 
@@ -140,7 +140,7 @@ def words(what: str, word: Word = str, alone: Sequence[str] = ()) -> Parser:
 
 
 def regular_expressions() -> Parser:
-    """Filters of scraped series, in one of the forms of :func:`.endpoints.filters`."""
+    """Return a parser of filters of scraped series, in the forms of :func:`.endpoints.filters`."""
     listed = words("regular expressions", regular_expression)
 
     def parse(value: object) -> Words:
@@ -154,7 +154,7 @@ def regular_expressions() -> Parser:
 
 
 def regular_expression(word: str) -> str | None:
-    """The word, if it is a regular expression."""
+    """Return the word if it is a regular expression, else None."""
     try:
         re.compile(word)
     except re.error:
@@ -163,17 +163,17 @@ def regular_expression(word: str) -> str | None:
 
 
 def absolute_path(word: str) -> str | None:
-    """The word, if it is an absolute path."""
+    """Return the word if it is an absolute path, else None."""
     return word if os.path.isabs(word) else None
 
 
 def one_of(*options: str) -> Word:
-    """A check that a word is one of the options."""
+    """Return a check that a word is one of the options."""
     return lambda word: word if word in options else None
 
 
 def address(word: str) -> str | None:
-    """The word, if it is an address of a service; a port stands for that port of localhost."""
+    """Return the word if it is an address of a service, else None. A port alone stands for that port of localhost."""
     word = f"localhost:{word}" if word.isdigit() else word
     return word if _ADDRESS.fullmatch(word) else None
 

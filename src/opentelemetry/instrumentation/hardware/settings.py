@@ -43,14 +43,14 @@ _LOG = logging.getLogger(__name__)
 
 
 def _setting(parser: Parser, default: str, help: str) -> Any:  # noqa: A002
-    """A setting, with what ``doctor``, ``--help`` and the documentation show about it."""
+    """Define a setting, with its texts for ``doctor``, ``--help`` and the documentation."""
     facts = {"read": parser, "form": parser.form, "secret": parser.secret, "default": default, "help": help}
     return field(default=None, metadata=facts)
 
 
 @dataclass(frozen=True, init=False)
 class Config:
-    """The settings; None means the default. :meth:`read` makes one from what the user wrote.
+    """The settings. None means the default. :meth:`read` parses the user's values.
 
     An unknown setting causes a warning, not an exception: declarative configuration calls this class directly.
     """
@@ -192,8 +192,8 @@ class Config:
         """Parse the settings. Never raises: an invalid value causes a warning, and the default is used.
 
         Args:
-            options: settings by name; None stands for a setting that is not given.
-            environ: environment variables; by default those of this process.
+            options: Settings by name; None for a setting that is not given.
+            environ: Environment variables; by default those of this process.
         """
         environ = os.environ if environ is None else environ
         options = dict(options or {})
@@ -222,7 +222,7 @@ class Config:
 
     @property
     def interval(self) -> float:
-        """Seconds between two reads; 0: only when a collection is due."""
+        """Seconds between two readings; 0 to read only when a collection is due."""
         return 2.0 if self.sample_interval is None else self.sample_interval
 
     def wants(self, metric: Metric) -> bool:
@@ -249,11 +249,11 @@ def _matches(metric: Metric, patterns: Sequence[str] | None) -> bool:
 
 
 def unmatched(patterns: Sequence[str], endpoints: object) -> list[str]:
-    """The patterns that can match no metric.
+    """Return the patterns that cannot match any metric.
 
     Args:
-        patterns: metric names or patterns.
-        endpoints: the endpoints to scrape. Their metrics, and those of third-party sources, are not known beforehand:
+        patterns: Metric names or patterns.
+        endpoints: The endpoints to scrape. Their metrics, and those of third-party sources, are not known in advance:
             if there are any, every pattern may match.
     """
     found = [pattern for pattern in patterns if not any(_matches(row, [pattern]) for row in CATALOG)]

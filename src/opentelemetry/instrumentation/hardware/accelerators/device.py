@@ -1,8 +1,8 @@
 """Device: one accelerator, or a part of one.
 
 A vendor's ``device.py`` has a subclass with ``open``, ``read`` and ``read_slow``, which yield ``self.points({field:
-value, ...})`` of what the driver reported. What follows from the values (peaks, busy time, ratios, energy) is derived
-here, so that it means the same for every vendor.
+value, ...})`` for the driver's values. Peaks, busy time, ratios and energy are derived from them here, so that they
+mean the same for every vendor.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MEMORY: Final = (
     (Series(c.HW_GPU_MEMORY_USAGE), Series(c.HW_GPU_MEMORY_LIMIT), Series(c.HW_GPU_MEMORY_UTILIZATION)),
     (Series(c.HW_NPU_MEMORY_USAGE), Series(c.HW_NPU_MEMORY_LIMIT), Series(c.HW_NPU_MEMORY_UTILIZATION)),
 )
-"""Used, total, and their ratio."""
+"""Metrics of used memory, total memory, and their ratio."""
 _PEAKS: Final[Mapping[Metric, Metric]] = {
     c.HW_POWER: c.HW_POWER_PEAK,
     c.HW_TEMPERATURE: c.HW_TEMPERATURE_PEAK,
@@ -44,13 +44,13 @@ _BUSY: Final = {
     Series(c.HW_GPU_UTILIZATION, {c.GPU_TASK: task}): Series(c.HW_GPU_TIME, {c.GPU_TASK: task}) for task in TIMED
 }
 _MOST_READINGS: Final = 32
-"""The most readings for which a failed device is not read."""
+"""Maximum number of readings for which a failed device is not read."""
 
 _LOG = logging.getLogger(__name__)
 
 
 class DeviceFailed(Exception):  # noqa: N818 - a state of the device
-    """A device does not respond. The other devices are read as before; this one is retried with backoff."""
+    """A device does not respond. It is retried with backoff; the other devices are not affected."""
 
 
 class Device:
@@ -60,22 +60,22 @@ class Device:
         id: ``hw.id``.
         name: ``hw.name``.
         type: ``hw.type``.
-        parent: ``hw.id`` of the device that it is a part of.
-        index: its number among the devices of the driver.
+        parent: ``hw.id`` of the device that contains it.
+        index: Its index among the devices of the driver.
         address: PCI address, ``0000:1a:00.0``.
-        aliases: other names by which ``DEVICES`` and visibility variables may mean it.
+        aliases: Other names for ``DEVICES`` and visibility variables.
 
     Attributes:
-        facts: attributes of the info metric.
+        facts: Attributes of the info metric.
         state: ``ok`` or ``degraded``; "" if the driver does not report it.
-        trouble: why the device does not respond; "" while it does.
-        is_suspended: whether it is suspended, and not read because that would wake it.
-        is_divided: whether programs use its parts only.
-        parts: its parts by slot, which are selected and read like devices.
-        is_unidentified: whether its aliases are not known yet, so that a name in a variable may mean it.
-        counters: series that the device counts itself: no integral takes their place, not even while the counter
+        trouble: Why the device does not respond; "" while it responds.
+        is_suspended: Whether it is suspended, and not read because reading would wake it.
+        is_divided: Whether programs use only its parts.
+        parts: Its parts by slot, which are selected and read like devices.
+        is_unidentified: Whether its aliases are not known yet, so that any name in a variable may mean it.
+        counters: Series that the device counts itself: no integral takes their place, not even while the counter
             cannot be read. Decided once: a series that was integrated must not become a counter later.
-        unsupported: reasons by series; a text instead of a series is printed as it is.
+        unsupported: Reasons by series. A text in place of a series is printed unchanged.
     """
 
     def __init__(
@@ -111,30 +111,30 @@ class Device:
     # -- what a vendor implements
 
     def open(self) -> None:
-        """Identify the device, and read what never changes; also called before a failed device is read again.
+        """Identify the device and read constant values. Also called before a failed device is read again.
 
         Raises:
-            DeviceFailed: it does not respond.
+            DeviceFailed: It does not respond.
         """
 
     def read(self) -> Iterable[Point]:
-        """Read what is sampled.
+        """Read the values that are sampled.
 
         Raises:
-            DeviceFailed: it does not respond.
+            DeviceFailed: It does not respond.
         """
         return ()
 
     def read_slow(self) -> Iterable[Point]:
-        """Read what is expensive or seldom changes. Info and status are added by the source.
+        """Read values that are expensive or seldom change. The source adds info and status.
 
         Raises:
-            DeviceFailed: it does not respond.
+            DeviceFailed: It does not respond.
         """
         return ()
 
     def check_suspended(self) -> bool:
-        """Whether it is suspended now. Finding out must not wake it."""
+        """Whether it is suspended now. The check must not wake it."""
         return False
 
     # -- points
@@ -145,7 +145,7 @@ class Device:
         self._series.clear()
 
     def series(self, series: Series) -> Series:
-        """A series with the attributes of this device."""
+        """Return a series with the attributes of this device."""
         found = self._series.get(series)
         if found is None:
             metric = series.metric
@@ -159,7 +159,7 @@ class Device:
         return found
 
     def points(self, values: Mapping[Field, object]) -> Iterator[Point]:
-        """The points of what the driver reported, and of what is derived from it.
+        """Return points for the driver's values and for the values derived from them.
 
         A value that is not plausible is left out, with the reason in :attr:`unsupported`.
         """
@@ -170,7 +170,7 @@ class Device:
                 yield self.series(series)(value)
 
     def remember(self, values: Mapping[Field, object]) -> None:
-        """Take limits for the ratios that are derived from them, without exporting them."""
+        """Store limits for derived ratios, without exporting them."""
         self._parse(values)
 
     def _parse(self, values: Mapping[Field, object]) -> dict[Series, Number | Rate]:
@@ -184,7 +184,7 @@ class Device:
         return known
 
     def _check_limits(self, known: dict[Series, Number | Rate]) -> None:
-        """Remember the limits, and drop a usage that exceeds its limit."""
+        """Store the limits, and drop a usage that exceeds its limit."""
         for limit in (_POWER_LIMIT, *(total for _, total, _ in _MEMORY)):
             value = known.get(limit)
             if isinstance(value, (int, float)):
@@ -196,7 +196,7 @@ class Device:
                 self.unsupported[used] = f"the driver reports {usage} of {self._limits[total]} bytes in use"
 
     def _derived(self, known: Mapping[Series, Number | Rate]) -> dict[Series, Number | Rate]:
-        """Peaks, busy time, ratios and energy, unless the driver reports them."""
+        """Yield peaks, busy time, ratios and energy, unless the driver reports them."""
         derived: dict[Series, Number | Rate] = {}
         for series, value in known.items():
             if isinstance(value, Rate):
@@ -217,11 +217,11 @@ class Device:
         return {series: value for series, value in derived.items() if series not in known}
 
     def condition(self) -> str:
-        """One of :data:`STATES`; "" if it is not known."""
+        """Return one of :data:`STATES`; "" if unknown."""
         return "failed" if self.trouble else self.state
 
     def identity_points(self) -> Iterator[Point]:
-        """Info and status."""
+        """Yield info and status."""
         if self.facts:
             info = c.HW_NPU_INFO if self.type == "npu" else c.HW_GPU_INFO
             yield self.series(Series(info, self.facts))(1)
@@ -232,30 +232,30 @@ class Device:
     # -- failures
 
     def fail(self, reason: str) -> None:
-        """Record that it does not respond; logged once."""
+        """Record that the device does not respond. This is logged once."""
         if not self.trouble:
             _LOG.warning("%s (%s): %s; its metrics are missing until it responds", self.name, self.id, reason)
         self.trouble = reason
         self.backoff.fail(self.readings)
 
     def recover(self) -> None:
-        """Record that it responds."""
+        """Record that the device responds."""
         if self.trouble:
             _LOG.info("%s (%s) responds again", self.name, self.id)
         self.trouble = ""
         self.backoff.succeed()
 
     def remedy(self) -> str:
-        """What to do while it does not respond; "" if nothing is known."""
+        """Return what to do while the device does not respond; "" if unknown."""
         return ""
 
     @property
     def selection_id(self) -> str:
-        """The id by which the selection knows the device. Unlike ``hw.id``, it is known while the device sleeps."""
+        """The id of the device in the selection. Unlike ``hw.id``, it is known while the device is suspended."""
         return self.id
 
     def described(self) -> FoundDevice:
-        """The device as the selection sees it."""
+        """Return the device for the selection."""
         parts = tuple(SubDevice(part.id, slot, part.aliases) for slot, part in self.parts.items())
         model = str(self.facts.get(c.HW_MODEL, ""))
         return FoundDevice(

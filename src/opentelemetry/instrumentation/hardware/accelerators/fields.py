@@ -1,4 +1,4 @@
-"""Field: how a value of a driver becomes a value of a metric.
+"""Field: the conversion of a driver's value to a value of a metric.
 
 A vendor's ``fields.py`` has tables only: the driver's own name -> Field::
 
@@ -12,7 +12,7 @@ A vendor's ``fields.py`` has tables only: the driver's own name -> Field::
 
 A field parses the value (a number, or text with a unit), converts it to the unit of the metric, and refuses it with a
 ValueError if it is not plausible. The plausible ranges are here, once for all drivers; ``least`` and ``most`` of a
-field replace them. A quantity without a function below needs none: write a Field of its metric and attributes.
+field override them. For a quantity without a function below, write a Field with its metric and attributes.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ _RANGES_BY_UNIT: Final[Mapping[str, tuple[float, float]]] = {
     "By": (0, 1 << 50),
     "{transfer}/s": (1, 10**13),
 }
-"""Plausible values in base units: those of the metric, else those of its unit, else 0 to 2**53."""
+"""Plausible ranges in base units: that of the metric, else that of its unit, else 0 to 2**53."""
 
 _TOTALS: Final = (0, 1 << 62)
 """Plausible totals of a counter: 900 GB/s over NVLink is a petabyte in twenty minutes."""
@@ -87,16 +87,16 @@ class Field:
     """One value of a driver.
 
     Args:
-        metric: the metric that carries it.
-        attributes: those that distinguish its series, beside the attributes of the device.
-        unit: the driver's unit, one of :data:`SCALES`, with its spellings in text separated by ``|`` (``MiB|MB``), or a
+        metric: The metric of the value.
+        attributes: The attributes of its series, in addition to those of the device.
+        unit: The driver's unit, one of :data:`SCALES`, with its spellings in text separated by ``|`` (``MiB|MB``), or a
             factor to the base unit as numerator and denominator. A counter with a unit per second (``B/s``, ``s/s``) is
             a rate, and its time integral is exported.
-        least: the least plausible value in base units.
-        most: the greatest.
+        least: The lowest plausible value in base units.
+        most: The highest plausible value in base units.
 
     Attributes:
-        series: metric and attributes, without those of a device.
+        series: Metric and attributes, without those of a device.
     """
 
     __slots__ = ("_denominator", "_least", "_most", "_numerator", "_spelled", "is_rate", "series")
@@ -123,13 +123,13 @@ class Field:
         return f"Field({self.series!r})"
 
     def value(self, raw: object) -> Number | Rate:
-        """The value in the unit of the metric.
+        """Convert a value to the unit of the metric.
 
         Args:
-            raw: a number, text with the unit or without it, or a Rate in base units.
+            raw: A number, text with or without the unit, or a Rate in base units.
 
         Raises:
-            ValueError: it is not a number, or not plausible.
+            ValueError: The value is not a number, or not plausible.
         """
         if isinstance(raw, Rate):
             return Rate(self._plausible(raw.per_second, raw))

@@ -1,6 +1,6 @@
-"""Which devices are reported: by the setting ``DEVICES``, by variables like ``CUDA_VISIBLE_DEVICES``, or by use.
+"""Select the reported devices: by the setting ``DEVICES``, by variables like ``CUDA_VISIBLE_DEVICES``, or by use.
 
-If the environment does not tell which devices it means, all are selected, and :attr:`Selection.doubt` has the reason.
+If the environment is ambiguous, all devices are selected, and :attr:`Selection.doubt` has the reason.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class SubDevice(NamedTuple):
 
     Attributes:
         id: ``hw.id``.
-        slot: its number among the parts of the device.
-        aliases: other names.
+        slot: Its number among the parts of the device.
+        aliases: Other names.
     """
 
     id: str
@@ -52,17 +52,17 @@ class SubDevice(NamedTuple):
 
 
 class FoundDevice(NamedTuple):
-    """A device that exists, as far as it could be identified.
+    """A device that exists, with the names that are known.
 
     Attributes:
-        number: its index.
-        id: the id by which its source knows it.
-        model: its name.
+        number: Its index.
+        id: Its id in the source.
+        model: Its name.
         address: PCI address, ``0000:1a:00.0``.
-        is_divided: whether programs use its parts only.
-        parts: its parts.
-        aliases: other names.
-        is_unidentified: whether its names are not known, so that a name which fits no other device may mean it.
+        is_divided: Whether programs use only its parts.
+        parts: Its parts.
+        aliases: Other names.
+        is_unidentified: Whether its names are not known, so that a name that matches no other device may mean it.
     """
 
     number: int
@@ -81,12 +81,12 @@ class FoundDevice(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """Selected devices.
+    """The selected devices.
 
     Attributes:
-        ids: of devices and parts.
-        doubt: why the environment is ambiguous, in a sentence that begins with the variable; "" if it is not.
-        unmatched: words that match no device.
+        ids: The ids of devices and parts.
+        doubt: Why the environment is ambiguous, in a sentence that begins with the variable; "" if it is not ambiguous.
+        unmatched: Words that match no device.
     """
 
     ids: frozenset[str]
@@ -100,14 +100,14 @@ def all_ids(devices: Sequence[FoundDevice]) -> frozenset[str]:
 
 
 class VisibilityRule(NamedTuple):
-    """How a vendor's programs are restricted to some of its devices.
+    """How environment variables restrict a vendor's programs to some of its devices.
 
     Attributes:
-        noun: what a device is called in messages.
-        metrics: what is missing if none is selected.
-        variables: the environment variables that restrict a program.
-        select: the devices that they leave.
-        driver: the kernel driver, for vendors in :data:`_GPU_DRIVERS`.
+        noun: The word for a device in messages.
+        metrics: The metrics that are missing if no device is selected.
+        variables: The environment variables that restrict a program.
+        select: Returns the devices that they leave.
+        driver: The kernel driver, for vendors in :data:`_GPU_DRIVERS`.
     """
 
     noun: str = "device"
@@ -123,7 +123,7 @@ class VisibilityRule(NamedTuple):
 
 
 def select_by_name(words: Sequence[str], devices: Sequence[FoundDevice]) -> Selection:
-    """The devices with these names. A word that fits none selects the unidentified ones that it may mean."""
+    """Select the devices with these names. A word that matches none selects the unidentified ones that it may mean."""
     ids, unmatched = set[str](), []
     for word in words:
         matching = frozenset[str]().union(*matches(word, devices)) or _may_mean(word, devices)
@@ -134,7 +134,7 @@ def select_by_name(words: Sequence[str], devices: Sequence[FoundDevice]) -> Sele
 
 
 def matches(word: str, devices: Sequence[FoundDevice]) -> Iterator[frozenset[str]]:
-    """The ids of each device that a word names: index, ``index:slot``, id, alias, address, or beginning of a UUID."""
+    """Return the ids of the devices that match a word: index, ``index:slot``, id, alias, address, or UUID prefix."""
     plain, address = word.casefold(), _parse_address(word)
     for device in devices:
         is_at_address = address is not None and address == _parse_address(device.address)
@@ -157,12 +157,12 @@ def _may_mean(word: str, devices: Sequence[FoundDevice]) -> frozenset[str]:
 
 
 def is_uuid(word: str) -> bool:
-    """Whether a word has the form of a UUID, or of the beginning of one."""
+    """Whether a word has the form of a UUID or of a UUID prefix."""
     return word[:4].casefold() in ("gpu-", "mig-")
 
 
 def _is_name(word: str, names: Sequence[str]) -> bool:
-    """Whether a word is one of the names, or the beginning of a UUID with the same instance numbers behind it."""
+    """Whether a word is one of the names, or a UUID prefix with the same instance numbers after it."""
     beginning, *instances = word.split("/")
     for name in names:
         uuid, *others = name.casefold().split("/")
@@ -172,13 +172,13 @@ def _is_name(word: str, names: Sequence[str]) -> bool:
 
 
 def _parse_address(text: str) -> tuple[int, str] | None:
-    """Domain and rest of a PCI address; the domain may be missing, and has four to eight digits."""
+    """Split a PCI address into domain and rest. The domain has four to eight digits, or is missing."""
     match = re.fullmatch(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", text.casefold())
     return (int(match[1] or "0", 16), match[2]) if match else None
 
 
 def printable(text: str) -> str:
-    """The value of a variable in a message."""
+    """Format the value of a variable for a message."""
     return "".join(char if char.isprintable() else "?" for char in text[:80])
 
 
@@ -186,17 +186,17 @@ def printable(text: str) -> str:
 
 
 class DeviceFilter:
-    """The devices that are reported. It is updated while devices and uses of them appear and vanish.
+    """The devices that are reported. It is updated as devices and their use change.
 
     Args:
-        words: the setting ``DEVICES``: ``all``, ``visible``, ``process``, or names of devices.
-        environ: has the variables that restrict a program.
-        rule: what these mean.
-        files: to find devices of other vendors, which a word may mean.
+        words: The setting ``DEVICES``: ``all``, ``visible``, ``process``, or names of devices.
+        environ: The environment, with the variables that restrict a program.
+        rule: The meaning of these variables.
+        files: The kernel's files, to find devices of other vendors that a word may mean.
 
     Attributes:
-        devices: all devices.
-        by_use: whether the selection depends on what the observed program uses.
+        devices: All devices.
+        by_use: Whether the selection depends on what the observed program uses.
     """
 
     def __init__(
@@ -262,7 +262,7 @@ class DeviceFilter:
         return self._words == ["all"] or id in self._selection.ids
 
     def unsupported(self) -> list[str]:
-        """Why more devices are reported than requested, or none."""
+        """Return why more devices are reported than requested, or none."""
         rule = self._rule
         if self._selection.doubt:
             return [f"{self._selection.doubt}; all are reported"]
@@ -278,6 +278,6 @@ class DeviceFilter:
 
 
 def _names(device: FoundDevice) -> str:
-    """The names of a device, for a message."""
+    """Return the names of a device, for a message."""
     names = [device.id, *device.aliases[:1], device.address, *(part.id for part in device.parts)]
     return f"{device.number} ({', '.join(dict.fromkeys(filter(None, names)))})"

@@ -13,10 +13,10 @@ from opentelemetry.instrumentation.hardware.system.files import Files
 
 
 class RuntimePower:
-    """The devices at these PCI addresses, and which of them are suspended.
+    """The runtime power state of the devices at these PCI addresses.
 
     Args:
-        files: None if the system is not Linux.
+        files: The kernel's files; None if the system is not Linux.
         addresses: PCI addresses, ``0000:1a:00.0``.
     """
 

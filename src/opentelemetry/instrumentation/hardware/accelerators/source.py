@@ -1,4 +1,4 @@
-"""AcceleratorSource: what the sources of all vendors have in common.
+"""AcceleratorSource: the common part of the sources of all vendors.
 
 To add a vendor, write one folder under ``sources/``:
 
@@ -20,9 +20,9 @@ To add a vendor, write one folder under ``sources/``:
                 return VisibilityRule("Acme NPU", "hw.npu.*", ("ACME_VISIBLE_DEVICES",), visible)
 
 ``driver.py``, ``tool.py``
-    A subclass of :class:`AcceleratorDriver` for each way to the devices.
+    A subclass of :class:`AcceleratorDriver` for each driver.
 ``device.py``
-    A subclass of :class:`~.device.Device`: what is read often and what slowly.
+    A subclass of :class:`~.device.Device`: its sampled values and its slowly read values.
 ``fields.py``
     Tables of :class:`~.fields.Field`: the driver's name of a value -> metric, unit, plausible range.
 ``processes.py``
@@ -31,15 +31,15 @@ To add a vendor, write one folder under ``sources/``:
     A :class:`~.selection.VisibilityRule`: environment variables that restrict a program to some devices.
 
 The source does the rest: it decides whether the vendor may be present, opens the first driver that works and reports
-why the ones before it do not, selects devices by ``DEVICES`` and visibility, leaves suspended devices alone, retries
+why the ones before it do not, selects devices by ``DEVICES`` and visibility, does not wake suspended devices, retries
 failed ones with backoff, attributes usage to the observed program, and lists what is not supported.
 
-What goes wrong, and what to raise:
+Errors:
 
-* this machine does not have it: ``Unavailable(reason, fix)``, when a driver is opened. The next driver is tried;
-* one device does not respond: :class:`~.device.DeviceFailed`. It is reported as failed and retried with backoff;
-* one value is not supported: an entry in :attr:`.device.Device.unsupported`;
-* anything else (OSError, DriverError ...) costs the reading. The source is closed, and opened again with backoff.
+* not on this machine: raise ``Unavailable(reason, fix)`` when a driver is opened. The next driver is tried;
+* one device does not respond: raise :class:`~.device.DeviceFailed`. It is reported as failed and retried with backoff;
+* one value is not supported: add an entry to :attr:`.device.Device.unsupported`;
+* any other exception (OSError, DriverError ...) fails the reading. The source is closed, and opened again with backoff.
 """
 
 from __future__ import annotations
@@ -76,13 +76,13 @@ Usage = tuple[Device, Mapping[Field, object]]
 
 
 class AcceleratorDriver(ABC):
-    """One way to reach the devices of a vendor: a library, the kernel's files, a command-line tool.
+    """One driver for the devices of a vendor: a library, the kernel's files, or a command-line tool.
 
     Opening it finds the devices, or raises Unavailable.
 
     Attributes:
-        min_interval: seconds between two readings, at least.
-        errors: why the newest reading is incomplete, though it has points.
+        min_interval: Minimum seconds between two readings.
+        errors: Why the newest reading is incomplete although it has points.
     """
 
     min_interval: float = 0.0
@@ -90,10 +90,10 @@ class AcceleratorDriver(ABC):
 
     @abstractmethod
     def devices(self) -> Sequence[Device]:
-        """The devices that exist now. Called after opening, and before each slow read. A device keeps its object."""
+        """Return the devices that exist now, always the same object for a device. Called before each slow read."""
 
     def sample(self) -> bool:
-        """Called once before the devices are read: run the tool, take events, take lines of a stream.
+        """Prepare a reading, before the devices are read: run the tool, or read events or lines of a stream.
 
         Returns:
             Whether :meth:`devices` may have changed.
@@ -101,16 +101,16 @@ class AcceleratorDriver(ABC):
         return False
 
     def usage(self, program: ProcessTree) -> Iterable[Usage]:
-        """What the observed program uses of each device.
+        """Yield the usage of each device by the observed program.
 
         Args:
-            program: the processes of the observed program; ``program.among(pids)`` are its own.
+            program: The processes of the observed program; ``program.among(pids)`` selects them from a list.
         """
         del program
         return ()
 
     def unsupported(self) -> Iterable[str]:
-        """Sentences about what is missing, beside those of the devices."""
+        """Yield sentences about missing metrics, in addition to those of the devices."""
         return ()
 
     def close(self) -> None:  # noqa: B027 - most have nothing to release
@@ -121,9 +121,9 @@ class DriverChoice(NamedTuple):
     """A driver that may be used.
 
     Attributes:
-        name: in messages: ``NVML``.
-        setting: the setting that has its path, or ``off``; "" if it has none.
-        open: opens it.
+        name: Its name in messages, such as ``NVML``.
+        setting: The setting with its path or ``off``; "" if there is none.
+        open: Opens the driver.
     """
 
     name: str
@@ -132,20 +132,20 @@ class DriverChoice(NamedTuple):
 
 
 class AcceleratorSource(Source):
-    """The devices of one vendor, and what of them the observed program uses.
+    """The devices of one vendor, and their usage by the observed program.
 
     Attributes:
-        signs: paths of which one exists where the vendor's devices or its driver may be; a trailing ``*`` matches any
+        signs: Paths of which one exists where the vendor's devices or its driver may be; a trailing ``*`` matches any
             rest of the last component. List also the signs of containers and virtual machines, where the usual ones are
             missing. Nothing of the vendor is loaded or started without a sign or a path in a setting.
-        variables: beginnings of environment variables that are a sign as well.
-        settings: the settings of the drivers.
-        modules: modules to import where a sign is present; see :meth:`Source.prepare`.
-        absent: why the source is unavailable without a sign.
-        fix: what to do where there are signs, but no driver can be used.
-        process_metrics: the metrics of :meth:`AcceleratorDriver.usage` in messages; "" if no driver reports usage.
-        usage_is_cheap: whether usage is read at every sampling interval, not only slowly.
-        is_selectable: whether ``DEVICES`` applies; otherwise all devices are reported.
+        variables: Prefixes of environment variables that are also a sign.
+        settings: The settings of the drivers.
+        modules: Modules to import if a sign is present; see :meth:`Source.prepare`.
+        absent: The reason of Unavailable without a sign.
+        fix: What to do if there are signs, but no driver can be used.
+        process_metrics: The metrics of :meth:`AcceleratorDriver.usage`, for messages; "" if no driver reports usage.
+        usage_is_cheap: Whether usage is read at every sampling interval.
+        is_selectable: Whether ``DEVICES`` applies; otherwise all devices are reported.
     """
 
     scope = Scope.PROCESS
@@ -170,25 +170,25 @@ class AcceleratorSource(Source):
 
     @abstractmethod
     def drivers(self) -> Iterator[DriverChoice]:
-        """The drivers, in the order in which they are tried."""
+        """Yield the drivers in the order in which they are tried."""
 
     def visibility(self) -> VisibilityRule:
-        """How the vendor's programs are restricted to some of the devices."""
+        """Return the rule that restricts the vendor's programs to some of the devices."""
         return VisibilityRule()
 
     def may_open(self) -> bool:
-        """Whether a driver may be opened now; False where that would wake suspended devices."""
+        """Whether a driver may be opened now. False if that would wake suspended devices."""
         return True
 
     def compute_files(self) -> Sequence[str]:
-        """Device files that a program opens to compute, and that reading the driver does not open."""
+        """Return the device files that a program opens to compute, and that this package does not open."""
         return ()
 
     # -- presence
 
     @classmethod
     def prepare(cls, config: Config) -> bool:
-        """Import what reads the devices, where there may be some."""
+        """Import the modules that read the devices, if there may be some."""
         expected = cls.is_expected(config, os.environ, os.path.exists, os.listdir)
         for module in cls.modules if expected else ():
             importlib.import_module(module)
@@ -218,7 +218,7 @@ class AcceleratorSource(Source):
         return any(bool(matches(sign, names)) if sign.endswith("*") else exists(sign) for sign in cls.signs)
 
     def is_present(self) -> bool:
-        """Whether one of the signs is present, by the drivers of the source."""
+        """Whether one of the signs is present, read with the drivers of the source."""
         exists = self.files.exists if self.files else os.path.exists
         names = self.files.names if self.files else os.listdir
         return self.has_sign(self.context.environ, exists, names)
@@ -229,8 +229,8 @@ class AcceleratorSource(Source):
         """Find the devices.
 
         Raises:
-            Unavailable: there are none, or no driver can be used.
-            OSError: a driver cannot be used now.
+            Unavailable: There are no devices, or no driver can be used.
+            OSError: A driver cannot be used now.
         """
         self.files = self._files()
         config, environ = self.context.config, self.context.environ
@@ -300,13 +300,13 @@ class AcceleratorSource(Source):
         return (device for device in self._all_devices() if device.selection_id in self.selection)
 
     def _all_devices(self) -> Iterator[Device]:
-        """All devices, parts after the device that they belong to."""
+        """Return all devices, each followed by its parts."""
         for device in self.devices:
             yield device
             yield from device.parts.values()
 
     def read(self) -> Iterator[Point]:
-        """Read what is sampled, of each device that is awake."""
+        """Read the sampled values of each device that is awake."""
         driver = self.driver
         if driver is None or not (self.context.is_reporter or self.usage_is_cheap):
             return
@@ -332,7 +332,7 @@ class AcceleratorSource(Source):
                 yield from self._points(device, device.read if is_selected else tuple)
 
     def read_slow(self) -> Iterator[Point]:
-        """Read the list of devices, what seldom changes, and usage by the observed program."""
+        """Read the list of devices, their slow values, and usage by the observed program."""
         self._refresh_program()
         self._open_driver()
         driver = self.driver
@@ -404,12 +404,12 @@ class AcceleratorSource(Source):
 
 
 def prefixed(name: str, reason: str) -> str:
-    """A reason that begins with the name of its driver."""
+    """Return a reason that begins with the name of its driver."""
     return reason if reason.startswith(name) else f"{name}: {reason}"
 
 
 def matches(pattern: str, names: Callable[[str], Sequence[str]]) -> list[str]:
-    """The paths that match a sign with a trailing ``*``."""
+    """Return the paths that match a sign with a trailing ``*``."""
     folder, _, start = pattern.rstrip("*").rpartition("/")
     try:
         return sorted(f"{folder}/{name}" for name in names(folder) if name.startswith(start))
@@ -418,10 +418,10 @@ def matches(pattern: str, names: Callable[[str], Sequence[str]]) -> list[str]:
 
 
 def sentences(devices: Sequence[tuple[str, Mapping[Series | str, str]]]) -> Iterator[str]:
-    """What devices do not support: a sentence for each reason and the devices that it holds for.
+    """Yield a sentence for each reason why metrics are missing, with the devices that it applies to.
 
     Args:
-        devices: their names, each with the reasons by series.
+        devices: The names of devices, each with its reasons by series.
     """
     names: dict[tuple[Series | str, str], list[str]] = {}
     for device, reasons in devices:
@@ -436,7 +436,7 @@ def sentences(devices: Sequence[tuple[str, Mapping[Series | str, str]]]) -> Iter
 
 
 def _metrics(missing: Sequence[Series | str]) -> str:
-    """Metrics with the attributes that are missing: ``hw.temperature (gpu, memory)``."""
+    """Format metrics with the attributes that are missing: ``hw.temperature (gpu, memory)``."""
     words: dict[str, list[str]] = {}
     for series in missing:
         if isinstance(series, str):

@@ -14,8 +14,8 @@ class Finding(NamedTuple):
     """The result of one check.
 
     Attributes:
-        part: sources, settings, zero code or export.
-        state: ok; note for information; wrong for what prevents metrics from being exported; default for a setting that
+        part: Sources, settings, zero code or export.
+        state: Ok; note for information; wrong for what prevents metrics from being exported; default for a setting that
             has its default, and off for a source that a setting turns off.
         subject: What was checked.
         text: The result.

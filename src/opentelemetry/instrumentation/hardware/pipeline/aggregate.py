@@ -50,10 +50,10 @@ class Sum(NamedTuple):
     """The running totals of one series.
 
     Attributes:
-        area: of a mean, the sum of value times interval; of a ratio, the increase of its part.
-        weight: of a mean, the sum of the intervals; of a ratio, the increase of its whole.
-        since: when the series was first read. Totals with another ``since`` cannot be subtracted.
-        time: when it was read last.
+        area: Of a mean, the sum of value times interval; of a ratio, the increase of its part.
+        weight: Of a mean, the sum of the intervals; of a ratio, the increase of its whole.
+        since: When the series was first read. Totals with another ``since`` cannot be subtracted.
+        time: When it was read last.
     """
 
     area: float
@@ -73,11 +73,11 @@ class Published(NamedTuple):
     """What one reading published.
 
     Attributes:
-        totals: the running totals including this reading.
-        earlier: the totals as of the reading before: where a window begins if its reader has seen this one already.
-        latest: counters, up-down counters and facts, ready to be exported.
-        newest: the value of each series that has running totals, as it was read.
-        peaks: see :data:`_Peaks`.
+        totals: The running totals including this reading.
+        earlier: The totals as of the reading before: where a window begins if its reader has seen this one already.
+        latest: Counters, up-down counters and facts, ready to be exported.
+        newest: The value of each series that has running totals, as it was read.
+        peaks: See :data:`_Peaks`.
     """
 
     totals: Totals
@@ -125,12 +125,12 @@ class Aggregator:
     """The readings of one read of a source. One thread adds them; any thread may use :attr:`published`.
 
     Args:
-        counters: the counters to continue.
-        from_start: count from the first reading instead of from the device's own start.
+        counters: The counters to continue.
+        from_start: Count from the first reading instead of from the device's own start.
 
     Attributes:
-        published: the newest reading; None before the first one and after :meth:`interrupt`.
-        metrics: those that were read since the source was opened.
+        published: The newest reading; None before the first one and after :meth:`interrupt`.
+        metrics: Those that were read since the source was opened.
     """
 
     def __init__(self, counters: CounterStore, from_start: bool = False) -> None:
@@ -219,8 +219,8 @@ class _Reading:
     """A reading that is being added to the totals; it is published when it is complete.
 
     Attributes:
-        last: when the reading before was made, if what happened in between is known.
-        elapsed: seconds since then.
+        last: When the reading before was made, if what happened in between is known.
+        elapsed: Seconds since then.
     """
 
     def __init__(

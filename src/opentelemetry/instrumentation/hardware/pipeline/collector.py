@@ -25,8 +25,8 @@ class Reader:
     """One reader of the collected values.
 
     Attributes:
-        marks: where its next windows begin.
-        last: when it collected last.
+        marks: Where its next windows begin.
+        last: When it collected last.
     """
 
     def __init__(self, marks: Marks | None = None, last: float | None = None) -> None:
@@ -60,10 +60,10 @@ class Collector:
     """Merges what the sources published. Nothing here waits.
 
     Args:
-        runners: one for each source.
-        config: which metrics are wanted.
-        counters: the counters to continue.
-        clock: monotonic seconds.
+        runners: One for each source.
+        config: Which metrics are wanted.
+        counters: The counters to continue.
+        clock: Monotonic seconds.
     """
 
     def __init__(

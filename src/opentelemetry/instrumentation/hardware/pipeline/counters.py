@@ -21,13 +21,13 @@ class Counter:
     so that the total continues from where it was.
 
     Args:
-        dips: whether the kernel sometimes lowers this count slightly; see :attr:`.model.Metric.dips`.
-        before: the same counter in an earlier session, whose total is continued.
-        from_start: count from the first reading of the session instead of from the device's own start.
+        dips: Whether the kernel sometimes lowers this count slightly; see :attr:`.model.Metric.dips`.
+        before: The same counter in an earlier session, whose total is continued.
+        from_start: Count from the first reading of the session instead of from the device's own start.
 
     Attributes:
-        total: the exported value.
-        time: when it was last read.
+        total: The exported value.
+        time: When it was last read.
     """
 
     __slots__ = ("_count", "_dips", "_offset", "time", "total")

@@ -45,21 +45,21 @@ class SourceRunner:
     """One source and what was read from it.
 
     Args:
-        make: makes the source; called each time that it is opened.
-        interval: seconds between readings; 0: only before collections.
-        schedule: when collections are expected.
-        counters: the counters to continue.
-        from_start: counters count from their first reading.
-        clock: monotonic seconds.
+        make: Makes the source; called each time that it is opened.
+        interval: Seconds between readings; 0: only before collections.
+        schedule: When collections are expected.
+        counters: The counters to continue.
+        from_start: Counters count from their first reading.
+        clock: Monotonic seconds.
 
     Attributes:
-        source: the open source.
+        source: The open source.
         cpu_time: CPU seconds that its thread used for it.
-        duration: seconds that the newest reading took.
-        busy_since: when the reading that is being made began.
-        cheap: what :meth:`Source.read` returned.
-        counters: what :meth:`Source.read_counters` returned.
-        slow: what :meth:`Source.read_slow` returned.
+        duration: Seconds that the newest reading took.
+        busy_since: When the reading that is being made began.
+        cheap: What :meth:`Source.read` returned.
+        counters: What :meth:`Source.read_counters` returned.
+        slow: What :meth:`Source.read_slow` returned.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class SourceRunner:
         """Open the source if it is closed, and read it once. Never raises.
 
         Args:
-            slow: read everything, even if it is not due.
+            slow: Read everything, even if it is not due.
         """
         self.busy_since = self._clock()
         try:

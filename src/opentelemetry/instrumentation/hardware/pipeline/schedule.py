@@ -19,8 +19,8 @@ class CollectionSchedule:
     """The collections of every reader.
 
     Args:
-        start: when sampling began.
-        interval: the expected seconds between collections, until a reader has come twice.
+        start: When sampling began.
+        interval: The expected seconds between collections, until a reader has come twice.
     """
 
     def __init__(self, start: float, interval: float) -> None:
@@ -34,9 +34,9 @@ class CollectionSchedule:
         """A collection begins.
 
         Args:
-            reader: who collects.
-            before: when the reader collected last; None for the first time.
-            now: when the collection begins.
+            reader: Who collects.
+            before: When the reader collected last; None for the first time.
+            now: When the collection begins.
         """
         interval = self._guess if before is None else max(now - before, _SHORTEST)
         self._known = self._known or before is not None

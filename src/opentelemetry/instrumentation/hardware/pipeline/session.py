@@ -35,9 +35,9 @@ class _Found(NamedTuple):
     """A source that is to be read.
 
     Attributes:
-        instances: see :meth:`Source.instances`.
-        interval: seconds between two readings.
-        expected: whether there is a sign of it on this machine.
+        instances: See :meth:`Source.instances`.
+        interval: Seconds between two readings.
+        expected: Whether there is a sign of it on this machine.
     """
 
     name: str
@@ -51,18 +51,18 @@ class Session:
     """The sources of this process, the threads that read them, and what was collected.
 
     Args:
-        config: the settings.
-        pid: the observed process; this one by default.
-        interval: the expected seconds between collections; by default from the environment.
-        drivers: makes the drivers of a source; by default those of this machine.
-        environ: where the key of the job is kept. Which devices the program may use is always read from this process's
+        config: The settings.
+        pid: The observed process; this one by default.
+        interval: The expected seconds between collections; by default from the environment.
+        drivers: Makes the drivers of a source; by default those of this machine.
+        environ: Where the key of the job is kept. Which devices the program may use is always read from this process's
             own environment.
-        clock: monotonic seconds.
-        all_processes: no process is observed; per-process values are summed over all processes.
-        counters: the counters of earlier sessions, which are continued.
+        clock: Monotonic seconds.
+        all_processes: No process is observed; per-process values are summed over all processes.
+        counters: The counters of earlier sessions, which are continued.
 
     Attributes:
-        on_reading: called by our threads after their readings; see :meth:`start`.
+        on_reading: Called by our threads after their readings; see :meth:`start`.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Session:
         """The sources to read. One that cannot be loaded is left out with a warning.
 
         Args:
-            all_expected: the drivers are those of another machine, so nothing is known about presence.
+            all_expected: The drivers are those of another machine, so nothing is known about presence.
         """
         from opentelemetry.instrumentation.hardware.system import linux, psutil_backend  # noqa: F401 - see Source.prepare
 
@@ -149,7 +149,7 @@ class Session:
         """Begin to read the sources. If we report the host, our child processes do not.
 
         Args:
-            on_reading: called by our threads after their readings.
+            on_reading: Called by our threads after their readings.
         """
         self.on_reading = on_reading
         prefixes = tuple(prefix for found in self._sources if found.expected for prefix in found.make.rows)

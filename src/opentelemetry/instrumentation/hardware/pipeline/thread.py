@@ -25,10 +25,10 @@ class ReaderThread:
     """One thread.
 
     Args:
-        name: of the thread.
-        runners: its sources. Those that are absent from this machine are dropped after their first reading.
-        after_reading: called by the thread after each round of readings.
-        clock: monotonic seconds.
+        name: Of the thread.
+        runners: Its sources. Those that are absent from this machine are dropped after their first reading.
+        after_reading: Called by the thread after each round of readings.
+        clock: Monotonic seconds.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class ReaderThread:
         """Start the thread.
 
         Raises:
-            RuntimeError: if the process may have no more threads.
+            RuntimeError: If the process may have no more threads.
         """
         thread = threading.Thread(target=self._run, name=f"otel-hardware-{self.name}", daemon=True)
         thread.start()

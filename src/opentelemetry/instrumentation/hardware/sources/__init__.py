@@ -27,13 +27,13 @@ class SourceContext(NamedTuple):
     """What a source needs to know.
 
     Attributes:
-        config: the settings.
-        drivers: the ways to reach its driver.
-        pid: the observed process.
-        is_reporter: whether this process reports the host and its devices; in a job, only one process does.
-        environ: the environment in which variables such as ``CUDA_VISIBLE_DEVICES`` restrict the devices.
-        instance: which of its instances the source is; see :meth:`Source.instances`.
-        all_processes: whether per-process values are summed over all processes, because no process is observed.
+        config: The settings.
+        drivers: The ways to reach its driver.
+        pid: The observed process.
+        is_reporter: Whether this process reports the host and its devices; in a job, only one process does.
+        environ: The environment in which variables such as ``CUDA_VISIBLE_DEVICES`` restrict the devices.
+        instance: Which of its instances the source is; see :meth:`Source.instances`.
+        all_processes: Whether per-process values are summed over all processes, because no process is observed.
     """
 
     config: Config
@@ -49,15 +49,15 @@ class Source(ABC):
     """A driver and what is read from it. One thread opens, reads and closes it.
 
     Attributes:
-        name: one word; the name of the module, of the folder with its captures and in ``SOURCES``.
-        scope: whether it reports the host or a process. Only the reporter of a job reads sources of host scope. A
+        name: One word; the name of the module, of the folder with its captures and in ``SOURCES``.
+        scope: Whether it reports the host or a process. Only the reporter of a job reads sources of host scope. A
             source with both kinds of metrics has process scope, and checks :attr:`SourceContext.is_reporter` itself.
-        slow_interval: least seconds between two calls of :meth:`read_slow`.
-        min_interval: least seconds between two calls of :meth:`read`. It may be set by :meth:`open`.
-        sample_before_collection: whether there is a reading just before each collection.
-        rows: prefixes of the names of its metrics.
-        unsupported: what this machine does not report and why, a sentence each; shown by ``doctor``.
-        errors: what was wrong with the newest reading though it has points, a sentence each. The source counts as down.
+        slow_interval: Least seconds between two calls of :meth:`read_slow`.
+        min_interval: Least seconds between two calls of :meth:`read`. It may be set by :meth:`open`.
+        sample_before_collection: Whether there is a reading just before each collection.
+        rows: Prefixes of the names of its metrics.
+        unsupported: What this machine does not report and why, a sentence each; shown by ``doctor``.
+        errors: What was wrong with the newest reading though it has points, a sentence each. The source counts as down.
     """
 
     name: ClassVar[str]
@@ -103,7 +103,7 @@ class Source(ABC):
         """Find the devices.
 
         Raises:
-            Unavailable: if this machine has none.
+            Unavailable: If this machine has none.
         """
 
     @abstractmethod
@@ -111,7 +111,7 @@ class Source(ABC):
         """Read what is cheap, once per sampling interval.
 
         Raises:
-            Exception: any exception closes the source; it is opened again with backoff.
+            Exception: Any exception closes the source; it is opened again with backoff.
         """
 
     def read_counters(self) -> Iterable[Point]:

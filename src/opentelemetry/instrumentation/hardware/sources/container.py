@@ -20,7 +20,7 @@ class Container(Source):
         """Find the cgroup.
 
         Raises:
-            Unavailable: the process runs neither in a container nor under a limit, or ``/proc`` belongs to another PID
+            Unavailable: The process runs neither in a container nor under a limit, or ``/proc`` belongs to another PID
                 namespace.
         """
         self._machine = machine(self.context.drivers)

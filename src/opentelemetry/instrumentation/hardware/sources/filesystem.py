@@ -34,7 +34,7 @@ class Filesystem(Source):
         """Find the mounts.
 
         Raises:
-            Unavailable: there is no file system to read.
+            Unavailable: There is no file system to read.
         """
         self._machine = machine(self.context.drivers)
         named = self.context.config.disk_paths or []
@@ -77,7 +77,7 @@ class Filesystem(Source):
         """Read the space of each mount. One that cannot be read costs its own points only.
 
         Raises:
-            OSError: no mount can be read.
+            OSError: No mount can be read.
         """
         errors: dict[str, OSError] = {}
         for mount, known in self._mounts.items():

@@ -191,9 +191,9 @@ class _Columns(dict[str, "list[tuple[Series, int]]"]):
     """The series of a device by its name, each with the index of its field; made at the first use.
 
     Args:
-        attribute: the attribute that has the device's name.
-        fields: the fields of the value type.
-        columns: the fields to export.
+        attribute: The attribute that has the device's name.
+        fields: The fields of the value type.
+        columns: The fields to export.
     """
 
     def __init__(self, attribute: str, fields: Sequence[str], columns: Sequence[_Column]) -> None:

@@ -67,11 +67,11 @@ class _Sensor(NamedTuple):
     """One file of a driver and the series of its value.
 
     Attributes:
-        path: the file.
-        kind: temp, fan, in, energy or power.
-        gauges: series of the value.
-        energy: the series of its integral over time.
-        limits: series of limits with their values.
+        path: The file.
+        kind: Temp, fan, in, energy or power.
+        gauges: Series of the value.
+        energy: The series of its integral over time.
+        limits: Series of limits with their values.
     """
 
     path: str
@@ -105,7 +105,7 @@ class Hwmon(Source):
         """Find the sensors.
 
         Raises:
-            Unavailable: there are none.
+            Unavailable: There are none.
         """
         self._files = self.context.drivers.files()
         self._all = "sensors" in (self.context.config.detail or ())
@@ -241,7 +241,7 @@ class Hwmon(Source):
         """Read the temperature and power of CPUs and the power of the machine.
 
         Raises:
-            OSError: no sensor can be read.
+            OSError: No sensor can be read.
         """
         yield from self._points(self._often)
         if len(self._failures) == len(self._often) + len(self._slowly):

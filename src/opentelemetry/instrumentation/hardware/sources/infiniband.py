@@ -53,7 +53,7 @@ class Infiniband(Source):
         """Find the adapters.
 
         Raises:
-            Unavailable: there is no adapter.
+            Unavailable: There is no adapter.
         """
         self._files = self.context.drivers.files()
         if not _entries(self._files.names, _CLASS):
@@ -68,7 +68,7 @@ class Infiniband(Source):
         """Read about ten files of each port.
 
         Raises:
-            OSError: no port can be read.
+            OSError: No port can be read.
         """
         self.unsupported, is_readable = [], False
         for adapter in _entries(self._files.names, _CLASS):

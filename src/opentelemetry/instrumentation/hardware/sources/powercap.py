@@ -50,7 +50,7 @@ class Powercap(Source):
         """Find the zones.
 
         Raises:
-            Unavailable: there is no zone that this user may read.
+            Unavailable: There is no zone that this user may read.
         """
         self._files = self.context.drivers.files()
         self._counters: dict[str, tuple[int, int]] = {}

@@ -75,7 +75,7 @@ class Process(Source):
         """Read the process once.
 
         Raises:
-            OSError: the process has ended.
+            OSError: The process has ended.
             Unavailable: ``/proc`` belongs to another PID namespace.
         """
         self._machine = machine(self.context.drivers)

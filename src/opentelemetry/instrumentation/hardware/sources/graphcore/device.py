@@ -28,12 +28,12 @@ class Ipu(Device):
     """An IPU.
 
     Args:
-        number: the number of the library.
+        number: The number of the library.
 
     Attributes:
-        words: the newest texts by name; empty if the IPU is not listed any more.
-        pid: the process that uses it.
-        board: the board whose power this IPU reports; None if another IPU of the board does.
+        words: The newest texts by name; empty if the IPU is not listed any more.
+        pid: The process that uses it.
+        board: The board whose power this IPU reports; None if another IPU of the board does.
     """
 
     def __init__(self, number: int) -> None:

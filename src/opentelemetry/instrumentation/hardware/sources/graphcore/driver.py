@@ -48,7 +48,7 @@ class ModuleFolder:
     """Where the Python module of the library is.
 
     Args:
-        setting: the folder that has it; "" to search ``sys.path``.
+        setting: The folder that has it; "" to search ``sys.path``.
     """
 
     def __init__(self, setting: str) -> None:
@@ -58,7 +58,7 @@ class ModuleFolder:
         """The folder to import it from. Nothing is imported here.
 
         Raises:
-            Unavailable: the module is not found.
+            Unavailable: The module is not found.
         """
         if self._setting and not os.path.isdir(self._setting):
             raise Unavailable(f"{self._setting} is not a folder", _FIX)
@@ -74,12 +74,12 @@ class Library(AcceleratorDriver):
     """The library in a child, which prints a line with all IPUs every few seconds.
 
     Args:
-        source: has the settings and the observed program.
-        listen: whether to start the child at once. Otherwise it is started when the observed program uses an IPU.
+        source: Has the settings and the observed program.
+        listen: Whether to start the child at once. Otherwise it is started when the observed program uses an IPU.
 
     Raises:
-        Unavailable: the module is not found.
-        OSError: the child does not start, or the library fails.
+        Unavailable: The module is not found.
+        OSError: The child does not start, or the library fails.
     """
 
     def __init__(self, source: AcceleratorSource, listen: bool) -> None:
@@ -115,7 +115,7 @@ class Library(AcceleratorDriver):
         """Take the newest line.
 
         Raises:
-            OSError: the child ended, is silent, or the library failed.
+            OSError: The child ended, is silent, or the library failed.
         """
         now = self._clock()
         for line in self._stream.read(seconds):
@@ -172,8 +172,8 @@ def parse(line: bytes) -> dict[int, dict[str, str]]:
     """The IPUs of a line of the child: by number, the texts by name.
 
     Raises:
-        OSError: the line is an error of the library.
-        ValueError: it is not a line of the child.
+        OSError: The line is an error of the library.
+        ValueError: It is not a line of the child.
     """
     try:
         document = json.loads(line.decode(errors="replace"))

@@ -52,8 +52,8 @@ class Call:
     """A call to a device, and the fields that it fills. One that fails is retried with backoff.
 
     Args:
-        function: makes the call; None if it has no values yet.
-        fields: those that it should fill; missing ones are listed as not supported.
+        function: Makes the call; None if it has no values yet.
+        fields: Those that it should fill; missing ones are listed as not supported.
     """
 
     def __init__(self, function: Callable[[], Values | None], *fields: Field) -> None:
@@ -81,8 +81,8 @@ class NvmlDevice(Device):
     """A GPU or MIG instance. A subclass supplies the calls.
 
     Args:
-        nvml: the library.
-        key: the library's name of it: ``0``, or ``0/3`` for a MIG instance.
+        nvml: The library.
+        key: The library's name of it: ``0``, or ``0/3`` for a MIG instance.
         name: ``hw.name``.
     """
 
@@ -101,7 +101,7 @@ class NvmlDevice(Device):
         """Find out what the device is.
 
         Raises:
-            DriverError: it does not respond.
+            DriverError: It does not respond.
         """
 
     @abstractmethod
@@ -129,8 +129,8 @@ class NvmlDevice(Device):
         """Identify the device, and read its limits.
 
         Raises:
-            DeviceFailed: it does not respond.
-            DriverError: the library does not.
+            DeviceFailed: It does not respond.
+            DriverError: The library does not.
         """
         if self.trouble:
             self.nvml.forget(self.key)
@@ -170,8 +170,8 @@ class NvmlDevice(Device):
         """Make the calls that are due.
 
         Raises:
-            DeviceFailed: the device does not respond.
-            DriverError: the library does not.
+            DeviceFailed: The device does not respond.
+            DriverError: The library does not.
         """
         found: dict[Field, object] = {}
         for call in list(calls):

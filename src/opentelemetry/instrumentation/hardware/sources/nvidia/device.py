@@ -38,13 +38,13 @@ class Gpu(NvmlDevice):
     """A GPU.
 
     Args:
-        nvml: the library.
-        name: the library's name of it: ``0``.
-        power: knows which GPUs are suspended.
+        nvml: The library.
+        name: The library's name of it: ``0``.
+        power: Knows which GPUs are suspended.
 
     Attributes:
-        xids: critical events (Xid) since the driver was opened; None while they are not received.
-        has_returned: whether it failed and responds again, so that its events have to be registered again.
+        xids: Critical events (Xid) since the driver was opened; None while they are not received.
+        has_returned: Whether it failed and responds again, so that its events have to be registered again.
     """
 
     def __init__(self, nvml: Nvml, name: str, power: RuntimePower) -> None:

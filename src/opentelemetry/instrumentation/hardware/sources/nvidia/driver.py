@@ -43,12 +43,12 @@ class Library(AcceleratorDriver):
     """The library in this process.
 
     Args:
-        source: has the settings, the selection and the observed program.
-        power: knows which GPUs are suspended.
+        source: Has the settings, the selection and the observed program.
+        power: Knows which GPUs are suspended.
 
     Raises:
-        Unavailable: it cannot be used by this process.
-        DriverError: it cannot be used now.
+        Unavailable: It cannot be used by this process.
+        DriverError: It cannot be used now.
     """
 
     def __init__(self, source: AcceleratorSource, power: RuntimePower) -> None:

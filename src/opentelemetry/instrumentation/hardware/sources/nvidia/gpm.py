@@ -16,14 +16,14 @@ class GpmSamples:
     """Two samples, used in turn, and the structure that compares them.
 
     Args:
-        binding: the module ``pynvml``.
+        binding: The module ``pynvml``.
         ids: ``NVML_GPM_METRIC_*``.
 
     Attributes:
-        newer: the sample to be filled next.
-        metrics: the structure for ``nvmlGpmMetricsGet``.
-        taken: when the newest sample was filled.
-        values: the newest answer.
+        newer: The sample to be filled next.
+        metrics: The structure for ``nvmlGpmMetricsGet``.
+        taken: When the newest sample was filled.
+        values: The newest answer.
     """
 
     def __init__(self, binding: Any, ids: Sequence[int]) -> None:

@@ -86,10 +86,10 @@ class Nvml:
     """The library, initialized. One thread uses it.
 
     Args:
-        path: of the library; "" to let the system's loader find it.
+        path: Of the library; "" to let the system's loader find it.
 
     Raises:
-        DriverError: it cannot be loaded or initialized.
+        DriverError: It cannot be loaded or initialized.
     """
 
     def __init__(self, path: str = "") -> None:
@@ -276,15 +276,15 @@ class Nvml:
         """GPM metrics since the previous call: for each id 0 and the value, or NVML's code and text.
 
         Args:
-            device: a GPU or a MIG instance.
+            device: A GPU or a MIG instance.
             ids: ``NVML_GPM_METRIC_*``.
-            instance: the GPU instance that the MIG instance belongs to.
+            instance: The GPU instance that the MIG instance belongs to.
 
         Returns:
             None at the first call; within a tenth of a second the previous answer.
 
         Raises:
-            DriverError: among others, the GPU is older than Hopper.
+            DriverError: Among others, the GPU is older than Hopper.
         """
         whole = self._handle(device.partition("/")[0])
         samples = self._gpm.get(device)

@@ -18,8 +18,8 @@ def usage(users: Users, own: set[int], shares: Shares | None = None) -> dict[Fie
     """The sums over the program's processes.
 
     Args:
-        users: all processes that use the device.
-        own: those of the program.
+        users: All processes that use the device.
+        own: Those of the program.
         shares: None if not known. A process without a share used nothing.
     """
     sizes = [size for pid in own if (size := users[pid]) is not None]

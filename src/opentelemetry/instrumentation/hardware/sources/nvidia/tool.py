@@ -43,8 +43,8 @@ class SmiDevice(Device):
     """A GPU or MIG instance of the newest document.
 
     Attributes:
-        texts: the texts of its element by path.
-        users: by PID of each process that uses it, the bytes in use.
+        texts: The texts of its element by path.
+        users: By PID of each process that uses it, the bytes in use.
     """
 
     def __init__(self, id: str, name: str, index: int, parent: str = "") -> None:  # noqa: A002
@@ -76,7 +76,7 @@ class SmiDevice(Device):
         """A text; if it is missing, that of an element around it, like ``N/A``.
 
         Raises:
-            KeyError: neither is there.
+            KeyError: Neither is there.
         """
         if path == "performance_state":
             return re.sub("^P(?=[0-9])", "", self.texts[path])
@@ -101,7 +101,7 @@ class SmiInstance(SmiDevice):
     """A MIG instance.
 
     Attributes:
-        ids: the driver's numbers of GPU instance and compute instance.
+        ids: The driver's numbers of GPU instance and compute instance.
     """
 
     def __init__(self, gpu: SmiGpu, id: str, slot: int, ids: tuple[int | None, int | None]) -> None:  # noqa: A002
@@ -206,7 +206,7 @@ class SmiGpu(SmiDevice):
         """All values of the newest document.
 
         Raises:
-            DeviceFailed: the GPU is lost.
+            DeviceFailed: The GPU is lost.
         """
         self.unsupported.clear()
         found = self.values(f.XML)
@@ -239,13 +239,13 @@ class NvidiaSmi(AcceleratorDriver):
     """The tool.
 
     Args:
-        source: has the settings, the selection and the observed program.
-        power: knows which GPUs are suspended.
+        source: Has the settings, the selection and the observed program.
+        power: Knows which GPUs are suspended.
 
     Raises:
-        Unavailable: there is no tool, no driver or no GPU.
-        OSError: the tool does not end in time.
-        ValueError: it prints no document.
+        Unavailable: There is no tool, no driver or no GPU.
+        OSError: The tool does not end in time.
+        ValueError: It prints no document.
     """
 
     min_interval = MIN_INTERVAL

@@ -68,9 +68,9 @@ class Document(NamedTuple):
     """What the tool printed.
 
     Attributes:
-        driver: version of the driver; "" if unknown.
-        gpus: the GPUs that are complete.
-        problem: what is wrong with the rest; "" if nothing.
+        driver: Version of the driver; "" if unknown.
+        gpus: The GPUs that are complete.
+        problem: What is wrong with the rest; "" if nothing.
     """
 
     driver: str
@@ -82,7 +82,7 @@ def parse(printed: bytes) -> Document:
     """Parse what the tool printed; the last document, if there are several.
 
     Raises:
-        ValueError: there is no document.
+        ValueError: There is no document.
     """
     text = printed.decode("utf-8", "replace")
     for name in _REMOVED:
@@ -111,8 +111,8 @@ def _elements(text: str) -> Iterator[Element]:
     """The elements, each when it is complete.
 
     Raises:
-        ParseError: the text is not well-formed, or ends early.
-        ValueError: it is more than a document of the tool.
+        ParseError: The text is not well-formed, or ends early.
+        ValueError: It is more than a document of the tool.
     """
     parser: XMLPullParser[Element] = XMLPullParser(("start", "end"))
     depth = count = 0
@@ -171,9 +171,9 @@ def run(command: Command) -> Document:
     """Run the tool.
 
     Raises:
-        Unavailable: there is no driver or no GPU.
-        OSError: it does not end in time, or cannot be started.
-        ValueError: it prints no document.
+        Unavailable: There is no driver or no GPU.
+        OSError: It does not end in time, or cannot be started.
+        ValueError: It prints no document.
     """
     output = command.run(["-q", "-x"], TIMEOUT)
     try:
