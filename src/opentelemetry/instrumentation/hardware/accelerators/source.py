@@ -90,7 +90,10 @@ class AcceleratorDriver(ABC):
 
     @abstractmethod
     def devices(self) -> Sequence[Device]:
-        """Return the devices that exist now, always the same object for a device. Called before each slow read."""
+        """Return the devices that exist now. A device is always the same object.
+
+        Called after opening, and before each slow read.
+        """
 
     def sample(self) -> bool:
         """Prepare a reading, before the devices are read: run the tool, or read events or lines of a stream.
