@@ -20,7 +20,7 @@ To add a vendor, write one folder under ``sources/``:
                 return VisibilityRule("Acme NPU", "hw.npu.*", ("ACME_VISIBLE_DEVICES",), visible)
 
 ``driver.py``, ``tool.py``
-    A subclass of :class:`AcceleratorDriver` for each driver.
+    A subclass of :class:`~.driver.AcceleratorDriver` for each driver.
 ``device.py``
     A subclass of :class:`~.device.Device`: its sampled values and its slowly read values.
 ``fields.py``
@@ -46,16 +46,17 @@ from __future__ import annotations
 
 import importlib
 import os
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final
 
 from opentelemetry.instrumentation.hardware.accelerators.device import Device, DeviceFailed
-from opentelemetry.instrumentation.hardware.accelerators.fields import Field
+from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver, DriverChoice, open_first
 from opentelemetry.instrumentation.hardware.accelerators.selection import DeviceFilter, VisibilityRule
+from opentelemetry.instrumentation.hardware.accelerators.unsupported import sentences
 from opentelemetry.instrumentation.hardware.drivers.subprocess import setting_path
-from opentelemetry.instrumentation.hardware.model import Point, Scope, Series, Unavailable
+from opentelemetry.instrumentation.hardware.model import Point, Scope, Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source, SourceContext
 from opentelemetry.instrumentation.hardware.system.files import Files
@@ -71,68 +72,6 @@ _ALL_SUSPENDED: Final = (
     "hw.*: all devices are suspended, and are not woken; they are reported as soon as a program uses them"
 )
 
-Usage = tuple[Device, Mapping[Field, object]]
-"""A device that the observed program uses, and how much of it, by fields of ``process.*`` metrics."""
-
-
-class AcceleratorDriver(ABC):
-    """One driver for the devices of a vendor: a library, the kernel's files, or a command-line tool.
-
-    Opening it finds the devices, or raises Unavailable.
-
-    Attributes:
-        min_interval: Minimum seconds between two readings.
-        errors: Why the newest reading is incomplete although it has points.
-    """
-
-    min_interval: float = 0.0
-    errors: Sequence[str] = ()
-
-    @abstractmethod
-    def devices(self) -> Sequence[Device]:
-        """Return the devices that exist now. A device is always the same object.
-
-        Called after opening, and before each slow read.
-        """
-
-    def sample(self) -> bool:
-        """Prepare a reading, before the devices are read: run the tool, or read events or lines of a stream.
-
-        Returns:
-            Whether :meth:`devices` may have changed.
-        """
-        return False
-
-    def usage(self, program: ProcessTree) -> Iterable[Usage]:
-        """Yield the usage of each device by the observed program.
-
-        Args:
-            program: The processes of the observed program; ``program.among(pids)`` selects them from a list.
-        """
-        del program
-        return ()
-
-    def unsupported(self) -> Iterable[str]:
-        """Yield sentences about missing metrics, in addition to those of the devices."""
-        return ()
-
-    def close(self) -> None:  # noqa: B027 - most have nothing to release
-        """Release the driver."""
-
-
-class DriverChoice(NamedTuple):
-    """A driver that may be used.
-
-    Attributes:
-        name: Its name in messages, such as ``NVML``.
-        setting: The setting with its path or ``off``; "" if there is none.
-        open: Opens the driver.
-    """
-
-    name: str
-    setting: str
-    open: Callable[[], AcceleratorDriver]
-
 
 class AcceleratorSource(Source):
     """The devices of one vendor, and their usage by the observed program.
@@ -146,7 +85,7 @@ class AcceleratorSource(Source):
         modules: Modules to import if a sign is present; see :meth:`Source.prepare`.
         absent: The reason of Unavailable without a sign.
         fix: What to do if there are signs, but no driver can be used.
-        process_metrics: The metrics of :meth:`AcceleratorDriver.usage`, for messages; "" if no driver reports usage.
+        process_metrics: The metrics of :meth:`~.driver.AcceleratorDriver.usage`, for messages; "" if none reports usage.
         usage_is_cheap: Whether usage is read at every sampling interval.
         is_selectable: Whether ``DEVICES`` applies; otherwise all devices are reported.
     """
@@ -258,38 +197,10 @@ class AcceleratorSource(Source):
     def _open_driver(self) -> None:
         if self.driver is not None or not self.may_open():
             return
-        self.driver = self._first_driver()
+        settings = {name: getattr(self.context.config, name) for name in self.settings}
+        self.driver, self._instead = open_first(self.drivers(), settings, self._has_sign, self.absent, self.fix)
         self.min_interval = self.driver.min_interval
         self._refresh(self.driver)
-
-    def _first_driver(self) -> AcceleratorDriver:
-        skipped: list[tuple[str, str]] = []  # why, and what to do
-        failure: Exception | None = None
-        several = len(self.settings) > 1
-        for choice in self.drivers():
-            setting = getattr(self.context.config, choice.setting) if choice.setting else None
-            if setting == "off":
-                skipped.append((f"{choice.name} is switched off", ""))
-                continue
-            if choice.setting and not (self._has_sign or setting_path(setting)):
-                continue
-            try:
-                driver = choice.open()
-            except Unavailable as missing:
-                reason = prefixed(choice.name, missing.reason).rstrip(".") if several else missing.reason
-                skipped.append((reason, missing.fix))
-            except (OSError, ValueError) as error:
-                failure = error
-                skipped.append((prefixed(choice.name, str(error)) if several else str(error), ""))
-            else:
-                reasons = [f"{reason} ({fix})" if fix else reason for reason, fix in skipped]
-                self._instead = f"{'; '.join(reasons)}; {choice.name} is used instead" if reasons else ""
-                return driver
-        reason = "; ".join(reason for reason, _ in skipped) or self.absent
-        if failure is not None:  # it may pass
-            raise OSError(reason) from failure
-        fixes = [self.fix if self._has_sign else "", *(fix for _, fix in skipped)]
-        raise Unavailable(reason, next(filter(None, reversed(fixes)), ""))
 
     def _refresh(self, driver: AcceleratorDriver) -> None:
         self.devices = driver.devices()
@@ -406,11 +317,6 @@ class AcceleratorSource(Source):
             super().close()
 
 
-def prefixed(name: str, reason: str) -> str:
-    """Return a reason that begins with the name of its driver."""
-    return reason if reason.startswith(name) else f"{name}: {reason}"
-
-
 def matches(pattern: str, names: Callable[[str], Sequence[str]]) -> list[str]:
     """Return the paths that match a sign with a trailing ``*``."""
     folder, _, start = pattern.rstrip("*").rpartition("/")
@@ -418,32 +324,3 @@ def matches(pattern: str, names: Callable[[str], Sequence[str]]) -> list[str]:
         return sorted(f"{folder}/{name}" for name in names(folder) if name.startswith(start))
     except OSError:
         return []
-
-
-def sentences(devices: Sequence[tuple[str, Mapping[Series | str, str]]]) -> Iterator[str]:
-    """Yield a sentence for each reason why metrics are missing, with the devices that it applies to.
-
-    Args:
-        devices: The names of devices, each with its reasons by series.
-    """
-    names: dict[tuple[Series | str, str], list[str]] = {}
-    for device, reasons in devices:
-        for series, reason in reasons.items():
-            names.setdefault((series, reason), []).append(device)
-    alike: dict[tuple[str, tuple[str, ...]], list[Series | str]] = {}
-    for (series, reason), affected in names.items():
-        alike.setdefault((reason, tuple(affected)), []).append(series)
-    for (reason, affected_), missing in alike.items():
-        where = "" if len(affected_) == len(devices) else f" of {', '.join(affected_)}"
-        yield f"{_metrics(missing)}{where}: {reason}"
-
-
-def _metrics(missing: Sequence[Series | str]) -> str:
-    """Format metrics with the attributes that are missing: ``hw.temperature (gpu, memory)``."""
-    words: dict[str, list[str]] = {}
-    for series in missing:
-        if isinstance(series, str):
-            words.setdefault(series, [])
-        else:
-            words.setdefault(series.metric.name, []).append(" ".join(map(str, series.attributes.values())))
-    return ", ".join(f"{name} ({', '.join(found)})" if any(found) else name for name, found in words.items())

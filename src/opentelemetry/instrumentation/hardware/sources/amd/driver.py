@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorDriver, Usage
+from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver, Usage
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.sources.amd import sysfs
 from opentelemetry.instrumentation.hardware.sources.amd.device import Identification, SysfsGpu

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
+from opentelemetry.instrumentation.hardware.accelerators.driver import Usage
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
-from opentelemetry.instrumentation.hardware.accelerators.source import Usage
 from opentelemetry.instrumentation.hardware.sources.amd.device import Gpu
 from opentelemetry.instrumentation.hardware.sources.amd.fields import PROCESS_MEMORY, PROCESS_UTILIZATION
 from opentelemetry.instrumentation.hardware.sources.amd.topology import KFD, Topology

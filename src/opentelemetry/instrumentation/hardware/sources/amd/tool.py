@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.device import DeviceFailed
-from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorDriver, Usage
+from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver, Usage
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool
 from opentelemetry.instrumentation.hardware.model import Point, Unavailable
 from opentelemetry.instrumentation.hardware.sources.amd.device import Gpu

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource, DriverChoice
+from opentelemetry.instrumentation.hardware.accelerators.driver import DriverChoice
+from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
 from opentelemetry.instrumentation.hardware.drivers.subprocess import setting_path
 from opentelemetry.instrumentation.hardware.model import Scope
 

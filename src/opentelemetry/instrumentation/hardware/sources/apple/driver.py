@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import ClassVar, Final
 
-from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorDriver
+from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver
 from opentelemetry.instrumentation.hardware.drivers.streaming import StreamingCommand
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool
 from opentelemetry.instrumentation.hardware.model import Series

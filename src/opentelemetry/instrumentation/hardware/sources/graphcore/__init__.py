@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 
+from opentelemetry.instrumentation.hardware.accelerators.driver import DriverChoice
 from opentelemetry.instrumentation.hardware.accelerators.selection import VisibilityRule
-from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource, DriverChoice, matches
+from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource, matches
 from opentelemetry.instrumentation.hardware.sources.graphcore.driver import NAME, Library
 
 

@@ -14,7 +14,8 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Final
 
-from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorDriver, AcceleratorSource, Usage
+from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver, Usage
+from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
 from opentelemetry.instrumentation.hardware.drivers.streaming import PERIODS
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool, python_executable
 from opentelemetry.instrumentation.hardware.model import Unavailable

@@ -6,13 +6,10 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
+from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver, DriverChoice
 from opentelemetry.instrumentation.hardware.accelerators.selection import VisibilityRule
 from opentelemetry.instrumentation.hardware.accelerators.sleep import RuntimePower
-from opentelemetry.instrumentation.hardware.accelerators.source import (
-    AcceleratorDriver,
-    AcceleratorSource,
-    DriverChoice,
-)
+from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources.nvidia.visible import RULE
 

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from opentelemetry.instrumentation.hardware.accelerators.device import DeviceFailed
+from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver, Usage
 from opentelemetry.instrumentation.hardware.accelerators.sleep import RuntimePower
-from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorDriver, AcceleratorSource, Usage
+from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
 from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.drivers.subprocess import setting_path
 from opentelemetry.instrumentation.hardware.model import Unavailable

@@ -5,12 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver, DriverChoice
 from opentelemetry.instrumentation.hardware.accelerators.selection import VisibilityRule
-from opentelemetry.instrumentation.hardware.accelerators.source import (
-    AcceleratorDriver,
-    AcceleratorSource,
-    DriverChoice,
-)
+from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
 from opentelemetry.instrumentation.hardware.drivers.subprocess import setting_path
 from opentelemetry.instrumentation.hardware.model import Point
 from opentelemetry.instrumentation.hardware.settings import Config

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorDriver, AcceleratorSource
+from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver
+from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
 from opentelemetry.instrumentation.hardware.model import Number, Unavailable
 from opentelemetry.instrumentation.hardware.sources.trainium.device import NeuronCore, NeuronDevice, PhysicalCore
 from opentelemetry.instrumentation.hardware.sources.trainium.processes import Runtimes, total

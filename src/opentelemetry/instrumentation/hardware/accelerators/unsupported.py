@@ -1,0 +1,36 @@
+"""Sentences about what devices do not support."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from opentelemetry.instrumentation.hardware.model import Series
+
+
+def sentences(devices: Sequence[tuple[str, Mapping[Series | str, str]]]) -> Iterator[str]:
+    """Yield a sentence for each reason why metrics are missing, with the devices that it applies to.
+
+    Args:
+        devices: The names of devices, each with its reasons by series.
+    """
+    names: dict[tuple[Series | str, str], list[str]] = {}
+    for device, reasons in devices:
+        for series, reason in reasons.items():
+            names.setdefault((series, reason), []).append(device)
+    alike: dict[tuple[str, tuple[str, ...]], list[Series | str]] = {}
+    for (series, reason), affected in names.items():
+        alike.setdefault((reason, tuple(affected)), []).append(series)
+    for (reason, affected_), missing in alike.items():
+        where = "" if len(affected_) == len(devices) else f" of {', '.join(affected_)}"
+        yield f"{_metrics(missing)}{where}: {reason}"
+
+
+def _metrics(missing: Sequence[Series | str]) -> str:
+    """Format metrics with the attributes that are missing: ``hw.temperature (gpu, memory)``."""
+    words: dict[str, list[str]] = {}
+    for series in missing:
+        if isinstance(series, str):
+            words.setdefault(series, [])
+        else:
+            words.setdefault(series.metric.name, []).append(" ".join(map(str, series.attributes.values())))
+    return ", ".join(f"{name} ({', '.join(found)})" if any(found) else name for name, found in words.items())
