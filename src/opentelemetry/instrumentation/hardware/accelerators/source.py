@@ -85,7 +85,7 @@ class AcceleratorSource(Source):
         modules: Modules to import if a sign is present; see :meth:`Source.prepare`.
         absent: The reason of Unavailable without a sign.
         fix: What to do if there are signs, but no driver can be used.
-        process_metrics: The metrics of :meth:`~.driver.AcceleratorDriver.usage`, for messages; "" if none reports usage.
+        process_metrics: The metrics of :meth:`~.driver.AcceleratorDriver.usage`, in messages; "" if none has any.
         usage_is_cheap: Whether usage is read at every sampling interval.
         is_selectable: Whether ``DEVICES`` applies; otherwise all devices are reported.
     """
