@@ -218,6 +218,13 @@ def test_group_with_unusual_name_is_found(odd: str) -> None:
     assert _limits(machine)[1] == 7 * GIB
 
 
+def test_nothing_is_read_between_collections() -> None:
+    machine = kubernetes(0)
+    with opened("container", machine) as container:
+        _files(machine).clear()
+        assert not [*container.read()]
+
+
 def test_working_set_is_not_negative() -> None:
     machine = kubernetes(0)
     _files(machine)[TOP + POD + "/memory.current"] = "4096\n"

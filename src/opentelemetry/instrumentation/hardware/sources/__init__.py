@@ -115,7 +115,7 @@ class Source(ABC):
         """
 
     def read_counters(self) -> Iterable[Point]:
-        """Read values that need no samples between collections: counters, and ratios of counters.
+        """Read values that need no samples between collections: counters, and gauges without a mean or peak.
 
         It is called just before each collection, and once per :attr:`slow_interval` in case one comes unexpectedly.
         """

@@ -41,8 +41,6 @@ _READ, _WRITE = {c.DISK_DIRECTION: "read"}, {c.DISK_DIRECTION: "write"}
 _NUMBERS: tuple[tuple[str, Metric, Attributes], ...] = (
     ("threads", c.PROCESS_THREAD_COUNT, {}),
     ("virtual", c.PROCESS_MEMORY_VIRTUAL, {}),
-    ("resident", c.PROCESS_MEMORY_USAGE, {}),
-    ("resident", c.PROCESS_MEMORY_PEAK, {}),
     ("read", c.PROCESS_DISK_IO, _READ),
     ("written", c.PROCESS_DISK_IO, _WRITE),
     ("reads", c.PROCESS_DISK_OPERATIONS, _READ),
@@ -87,6 +85,7 @@ class Process(Source):
         self._available_cpu = 0.0  # CPU seconds that the process could have used so far
         self._last_uptime: float | None = None
         self._last_alive: Reading | None = None
+        self._last_resident: int | None = None
         self._end: float | None = None  # uptime at which the process was first seen as a zombie
         self._tree_points: list[Point] = []
         self._tree_times: dict[tuple[int, float], float] = {}  # CPU time by pid and start
@@ -109,7 +108,18 @@ class Process(Source):
         self._memory_limit = min([size for size in (limits.memory, self._total_memory) if size], default=None)
 
     def read(self) -> Iterator[Point]:
-        """Read a few files of the process, each once."""
+        """Read the resident memory; after the end of the process, repeat its last value."""
+        resident = self._machine.resident(self.context.pid)
+        if resident is not None:
+            self._last_resident = resident
+        if self._last_resident is not None:
+            yield self._series[c.PROCESS_MEMORY_USAGE](self._last_resident)
+            yield self._series[c.PROCESS_MEMORY_PEAK](self._last_resident)
+            if self._memory_limit:
+                yield self._series[c.PROCESS_MEMORY_UTILIZATION](self._last_resident / self._memory_limit)
+
+    def read_counters(self) -> Iterator[Point]:
+        """Read everything else of the process: counters, and sizes of which only the newest is exported."""
         reading = self._reading()
         if self._last_uptime is not None:
             self._available_cpu += (reading.uptime - self._last_uptime) * self._cpus
@@ -121,8 +131,6 @@ class Process(Source):
             number = reading[at]
             if number is not None:
                 yield series, number
-        if self._memory_limit and reading.resident is not None:
-            yield self._series[c.PROCESS_MEMORY_UTILIZATION](reading.resident / self._memory_limit)
         if self._last_alive is not None:
             yield self._series[c.PROCESS_UPTIME](reading.uptime)
         if self._gc:
@@ -143,7 +151,7 @@ class Process(Source):
             self._end = reading.uptime
         if self._last_alive is None:
             return reading._replace(uptime=self._end)
-        sizes = ("threads", "resident", "virtual", "descriptors", "handles")
+        sizes = ("threads", "virtual", "descriptors", "handles")
         return reading._replace(uptime=self._end, **{name: getattr(self._last_alive, name) for name in sizes})
 
     def read_slow(self) -> Iterator[Point]:

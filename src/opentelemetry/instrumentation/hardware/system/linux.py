@@ -41,7 +41,6 @@ class LinuxMachine:
         self._psutil = psutil
         self._folders: dict[int, str] = {}
         self._cgroups: dict[int, Cgroup] = {}
-        self._pressure_files: list[tuple[str, str]] | None = None
         self._is_hardware: dict[str, bool] = {}
         self._hardware_interfaces: tuple[float, list[str]] | None = None
         self._mount_table = b""
@@ -162,23 +161,12 @@ class LinuxMachine:
         return counts
 
     def pressure(self) -> Mapping[tuple[str, str], float]:
-        if self._pressure_files is None:
-            paths = [(resource, f"/proc/pressure/{resource}") for resource in ("cpu", "memory", "io")]
-            self._pressure_files = [(resource, path) for resource, path in paths if self._is_readable(path)]
         stalled = {}
-        for resource, path in self._pressure_files:
-            for kind, seconds in procfs.pressure(self._read(path)).items():
+        for resource in ("cpu", "memory", "io"):
+            for kind, seconds in procfs.pressure(self._read(f"/proc/pressure/{resource}")).items():
                 if (resource, kind) != ("cpu", "full"):  # undefined for a whole system: always 0
                     stalled[resource, kind] = seconds
         return stalled
-
-    def _is_readable(self, path: str) -> bool:
-        """Whether reading works: with PSI disabled at boot, the files exist and reading them fails."""
-        try:
-            self._files.read(path)
-        except OSError:
-            return False
-        return True
 
     def uptime(self) -> float:
         return self._files.uptime()
@@ -196,7 +184,7 @@ class LinuxMachine:
         return mounts.containing(self._mountinfo(), path)
 
     def _mountinfo(self) -> bytes:
-        """The table of mounts; the previous one if it cannot be read now."""
+        """The table of mounts; the previous one if it cannot be read now, as in a program without free descriptors."""
         with suppress(OSError):
             self._mount_table = self._files.read("/proc/self/mountinfo")
         return self._mount_table
@@ -230,6 +218,10 @@ class LinuxMachine:
             writes=procfs.entry(io, b"\nsyscw: "),
             descriptors=None if has_ended else self._count(folder + "/fd"),
         )
+
+    def resident(self, pid: int) -> int | None:
+        size, resident, *_ = self._files.read(self._folder(pid) + "/statm").split()
+        return None if size == b"0" else int(resident) * PAGE
 
     def descendants(self, pid: int) -> Sequence[int]:
         if pid == os.getpid() and not self._files.has_children():

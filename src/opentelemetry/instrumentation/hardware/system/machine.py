@@ -195,6 +195,13 @@ class Machine(Protocol):
             OSError: The process has ended.
         """
 
+    def resident(self, pid: int) -> int | None:
+        """The resident memory of a process in bytes; ``None`` for a zombie.
+
+        Raises:
+            OSError: The process has ended.
+        """
+
     def descendants(self, pid: int) -> Sequence[int]:
         """The PIDs of all descendants of a process, for :meth:`tree_process`."""
 

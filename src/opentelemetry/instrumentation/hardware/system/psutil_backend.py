@@ -184,6 +184,9 @@ class PsutilMachine:
             handles=each.get("num_handles"),
         )
 
+    def resident(self, pid: int) -> int | None:
+        return self.process(pid).resident
+
     def _is_supported(self, pid: int, name: str) -> bool:
         """Whether psutil has this attribute of processes on this system."""
         try:
