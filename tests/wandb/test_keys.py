@@ -54,7 +54,7 @@ from opentelemetry.instrumentation.hardware.system.machine import (
 from opentelemetry.instrumentation.hardware.system.psutil_backend import PsutilMachine
 from opentelemetry.instrumentation.hardware.wandb import host, keys
 from opentelemetry.instrumentation.hardware.wandb.host import History, Reading
-from opentelemetry.instrumentation.hardware.wandb.probe import Probe, device_key
+from opentelemetry.instrumentation.hardware.wandb.probe import Device, Devices, Probe, extra_key
 
 MIB, GIB = 2**20, 2**30
 TICK = 0.01
@@ -788,21 +788,21 @@ def test_nvidia_smi_gives_fan_speed(tmp_path: Path, capsys: pytest.CaptureFixtur
 # -- several vendors
 
 
-class Watts(Probe[Mapping[int, float]]):
+class Watts(Probe[Devices]):
     """GPUs by index, with their power."""
 
     def __init__(self, watts: Mapping[int, float]) -> None:
         super().__init__(Config(), 0)
         self._watts = watts
 
-    def read(self) -> Mapping[int, float]:
-        return self._watts
+    def read(self) -> Devices:
+        return {index: Device({"powerWatts": watts}) for index, watts in self._watts.items()}
 
 
 def vendor(watts: Mapping[int, float]) -> SimpleNamespace:
     table = (
-        device_key("gpu.{i}.powerWatts", "W", "power", float),
-        device_key("gpu.process.{i}.powerWatts", "W", "power", float),
+        extra_key("gpu.{i}.powerWatts", "W", "power"),
+        extra_key("gpu.process.{i}.powerWatts", "W", "power"),
     )
     return SimpleNamespace(KEYS=table, Probe=lambda config, pid: Watts(watts))
 
@@ -831,7 +831,7 @@ def test_failing_vendor_is_one_message_and_affects_only_its_own_keys(monkeypatch
     failing = vendor({})
 
     class Failing(Watts):
-        def read(self) -> Mapping[int, float]:
+        def read(self) -> Devices:
             self.error = "the driver is gone"
             return {}
 

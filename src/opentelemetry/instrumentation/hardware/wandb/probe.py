@@ -10,7 +10,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import ClassVar, Generic, TypeVar
+from types import MappingProxyType
+from typing import ClassVar, Generic, TypeAlias, TypeVar
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.drivers import DriverError, Drivers
@@ -20,7 +21,8 @@ from opentelemetry.instrumentation.hardware.sources import Source, SourceContext
 
 AnySource = TypeVar("AnySource", bound=Source)
 Reading = TypeVar("Reading")
-Device = TypeVar("Device")
+
+NO_VALUES: Mapping[str, Number] = MappingProxyType({})
 
 _IDENTITY = (c.HW_ID, c.HW_NAME, c.HW_TYPE, c.HW_PARENT)
 """The attributes that name a device."""
@@ -43,28 +45,6 @@ class Key(Generic[Reading]):
     formula: str
     values: Callable[[Reading], Iterable[tuple[str, Number]]]
     metrics: tuple[Metric, ...] = ()
-
-
-def device_key(
-    name: str, unit: str, formula: str, value: Callable[[Device], Number | None], *metrics: Metric
-) -> Key[Mapping[int, Device]]:
-    """A key that each device has once; ``{i}`` stands for its index.
-
-    Args:
-        name: The key.
-        unit: W&B's unit.
-        formula: W&B's formula, in words.
-        value: Returns the value of a device; None if it is unknown.
-        metrics: The metrics of this package that measure the same.
-    """
-
-    def values(devices: Mapping[int, Device]) -> Iterator[tuple[str, Number]]:
-        for index, device in devices.items():
-            found = value(device)
-            if found is not None:
-                yield name.format(i=index), found
-
-    return Key(name, unit, formula, values, metrics)
 
 
 class Probe(ABC, Generic[Reading]):
@@ -140,48 +120,104 @@ class SourceProbe(Probe[Reading], Generic[AnySource, Reading]):
                 source.close()
 
 
-class DevicePoints:
-    """The points of one device, of one reading.
+class Device:
+    """One device at one moment.
 
     Attributes:
         index: The index of a GPU, or of the GPU that a partition is a part of; None if it is unknown.
         kind: ``hw.gpu.type``; "" if it is unknown.
+        is_used: Whether the observed process or a child of it uses the device or a part of it.
+        values: What is not among the source's points, by the last part of its key. It takes precedence over them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, values: Mapping[str, Number] = NO_VALUES) -> None:
         self.index: int | None = None
         self.kind = ""
-        self._values: dict[tuple[Metric, frozenset[tuple[str, str | int]]], Value] = {}
+        self.is_used = False
+        self.values = {**values}
+        self._points: dict[tuple[Metric, frozenset[tuple[str, str | int]]], Value] = {}
 
     def add(self, metric: Metric, attributes: Attributes, value: Value) -> None:
         """Add a point."""
         others = frozenset((name, word) for name, word in attributes.items() if name not in _IDENTITY)
-        self._values[metric, others] = value
+        self._points[metric, others] = value
+        self.is_used = self.is_used or metric.name.startswith("process.")
 
     def get(self, metric: Metric, attributes: Attributes = NONE, factor: float = 1) -> Number | None:
         """A value in W&B's unit: the point's value times a factor; None if there is no such point."""
-        value = self._values.get((metric, frozenset(attributes.items())))
+        value = self._points.get((metric, frozenset(attributes.items())))
         if isinstance(value, Rate):
             value = value.per_second
         return None if value is None or isinstance(value, tuple) else value * factor
 
     def __contains__(self, metric: Metric) -> bool:
-        return any(each is metric for each, _ in self._values)
+        return any(each is metric for each, _ in self._points)
 
 
-def by_device(points: Iterable[Point]) -> dict[str, DevicePoints]:
-    """The points of each device by its ``hw.id``. Those of a GPU's first fan are the GPU's, as W&B has them."""
-    devices: dict[str, DevicePoints] = {}
+Devices: TypeAlias = "Mapping[int, Device]"
+"""The devices by the index in their keys."""
+
+
+def by_device(points: Iterable[Point]) -> dict[str, Device]:
+    """The devices by ``hw.id``. The points of a GPU's first fan are the GPU's, as W&B has them."""
+    devices: dict[str, Device] = {}
     for series, value in points:
         if c.HW_ID not in series.attributes:
             continue
         name = str(series.attributes[c.HW_ID]).removesuffix("/fan0")
-        device = devices.setdefault(name, DevicePoints())
+        device = devices.setdefault(name, Device())
         device.add(series.metric, series.attributes, value)
         if series.metric is c.HW_GPU_INFO and c.GPU_INDEX in series.attributes:
             device.index = int(series.attributes[c.GPU_INDEX])
             device.kind = str(series.attributes.get(c.GPU_TYPE, ""))
     return devices
+
+
+def device_key(
+    name: str, unit: str, formula: str, value: Callable[[Device], Number | None], *metrics: Metric
+) -> Key[Devices]:
+    """A key that each device has once; ``{i}`` stands for its index.
+
+    Args:
+        name: The key.
+        unit: W&B's unit.
+        formula: W&B's formula, in words.
+        value: Returns the value of a device for which :attr:`Device.values` has none; None if it is unknown.
+        metrics: The metrics of this package that measure the same.
+    """
+    last = name.rpartition("}.")[2]
+
+    def values(devices: Devices) -> Iterator[tuple[str, Number]]:
+        for index, device in devices.items():
+            number = device.values.get(last)
+            if number is None:
+                number = value(device)
+            if number is not None:
+                yield name.format(i=index), number
+
+    return Key(name, unit, formula, values, metrics)
+
+
+def point_key(
+    name: str, unit: str, formula: str, metric: Metric, attributes: Attributes = NONE, factor: float = 1
+) -> Key[Devices]:
+    """A key that each device has once: the value of a point, times a factor."""
+    return device_key(name, unit, formula, lambda device: device.get(metric, attributes, factor), metric)
+
+
+def extra_key(name: str, unit: str, formula: str, *metrics: Metric) -> Key[Devices]:
+    """A key that each device has once, and that the probe adds to :attr:`Device.values`."""
+    return device_key(name, unit, formula, lambda device: None, *metrics)
+
+
+def power_percent(device: Device) -> float | None:
+    """Power in percent of its enforced limit."""
+    return percent(device.get(c.HW_POWER), device.get(c.HW_POWER_LIMIT, {c.HW_LIMIT_TYPE: "enforced"}))
+
+
+def memory_percent(device: Device) -> float | None:
+    """Memory in use in percent of the memory of a GPU."""
+    return percent(device.get(c.HW_GPU_MEMORY_USAGE), device.get(c.HW_GPU_MEMORY_LIMIT))
 
 
 def percent(part: Number | None, whole: Number | None) -> float | None:
