@@ -46,8 +46,6 @@ class Endpoint:
         max_series: Maximum number of different series over the life of the process.
     """
 
-    __hash__ = None  # type: ignore[assignment]  # headers are not hashable, and generating a hash costs import time
-
     name: str
     url: str = field(repr=False)  # the query may be secret
     filters: Words | None = None

@@ -56,10 +56,10 @@ def _with_profiler_port(node: str) -> str:
     if port is not None:
         return f"{node.rpartition(':')[0]}:{_PROFILER_PORT if port == _NODE_PORT else port}"
     try:
-        ipaddress.ip_address(node.strip("[]"))
+        ip = ipaddress.ip_address(node.strip("[]"))
     except ValueError:
         return node
-    return f"{_bracketed(node)}:{_PROFILER_PORT}"
+    return f"[{ip}]:{_PROFILER_PORT}" if ip.version == 6 else f"{ip}:{_PROFILER_PORT}"
 
 
 def _port(address: str) -> int | None:
@@ -68,10 +68,6 @@ def _port(address: str) -> int | None:
     if not host or (":" in host and not host.endswith("]")) or not (port.isascii() and port.isdigit()):
         return None
     return int(port)
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
 def with_port(node: str) -> str:
