@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 from opentelemetry.instrumentation.hardware.endpoints import Words
@@ -36,18 +37,13 @@ class Filters:
             for name, labels in pairs.items()
         ]
         self._endpoint = endpoint
-        self._cache: dict[str, tuple[tuple[Label, ...], ...]] = {}
+        self.matching = lru_cache(_MAX_CACHED)(self._matching)
 
-    def matching(self, name: str) -> tuple[tuple[Label, ...], ...]:
+    def _matching(self, name: str) -> tuple[tuple[Label, ...], ...]:
         """Return the label conditions of each filter that matches a name; empty if no filter does."""
-        conditions = self._cache.get(name)
-        if conditions is None:
-            if len(self._cache) >= _MAX_CACHED:
-                self._cache.clear()
-            path = f"{self._endpoint}.{name}"
-            conditions = tuple(labels for pattern, labels in self._filters if pattern.search(path))
-            conditions = self._cache[name] = ((),) if () in conditions else conditions
-        return conditions
+        path = f"{self._endpoint}.{name}"
+        conditions = tuple(labels for pattern, labels in self._filters if pattern.search(path))
+        return ((),) if () in conditions else conditions
 
     def may_match(self, name: str, line: str) -> bool:
         """Whether the series of a line may match. This is cheaper than parsing the line."""
