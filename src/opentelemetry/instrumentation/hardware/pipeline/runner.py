@@ -87,6 +87,7 @@ class SourceRunner:
         self._hangs = False
         self._failures = 0
         self._retry = -inf
+        self._counted = -inf  # when the newest reading with counters began
         # What the source wants, as of its last reading: other threads use it while the source may be closed.
         self._min_interval = self._slow_interval = 0.0
         self._sample_before_collection = True
@@ -106,8 +107,7 @@ class SourceRunner:
         if self._schedule.paused(now):
             return inf
         sample = newest.time + self._interval if self._interval else inf
-        lead = self._lead()  # a reading within two leads of a collection served it
-        due = self._schedule.due(newest.time + 2 * lead) - lead if self.sample_before_collection() else inf
+        due = self._next_collection() - self._lead() if self.sample_before_collection() else inf
         return max(min(sample, due), newest.time + self._min_interval)
 
     def sample_before_collection(self) -> bool:
@@ -168,6 +168,7 @@ class SourceRunner:
         errors = self.cheap.add(now, source.read()) + source.errors
         if slow or self._is_slow_due(self.counters, now) or self._is_before_collection(now):
             errors += self.counters.add(self._clock(), source.read_counters())
+            self._counted = now
         if slow or self._is_slow_due(self.slow, now):
             errors += self.slow.add(self._clock(), source.read_slow())
         self._learn(source)
@@ -185,8 +186,15 @@ class SourceRunner:
         return last is None or now - last.time >= self._slow_interval - 0.1
 
     def _is_before_collection(self, now: float) -> bool:
-        """Whether no other reading will be made before the next collection."""
-        return not self._interval or self._schedule.due(now) - now <= 2 * self._lead()
+        """Whether the next collection is expected before the next two samples, or at about the same time.
+
+        Two, because a collection may come earlier than expected, for example if the export before it took less time.
+        """
+        return not self._interval or self._next_collection() - now <= 2 * (self.period() + self._lead())
+
+    def _next_collection(self) -> float:
+        """When the first collection is expected for which there are no counters yet."""
+        return self._schedule.due(self._counted + 2 * self._lead())  # counters within two leads of it are new enough
 
     def _interrupt(self) -> None:
         for aggregator in (self.cheap, self.counters, self.slow):

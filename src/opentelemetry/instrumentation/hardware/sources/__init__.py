@@ -117,7 +117,8 @@ class Source(ABC):
     def read_counters(self) -> Iterable[Point]:
         """Read values that need no samples between collections: counters, and gauges without a mean or peak.
 
-        It is called just before each collection, and once per :attr:`slow_interval` in case one comes unexpectedly.
+        It is called just before each collection, with the last two samples before that in case the collection comes
+        early, and once per :attr:`slow_interval` in case one comes unexpectedly.
         """
         return ()
 
