@@ -122,8 +122,9 @@ def test_memory_sample_reads_one_file_per_core() -> None:
     assert len(drivers.tree.asked) == 16 * 8
 
 
-def test_sysfs_search_skips_unneeded_files() -> None:
-    drivers = Npus(old_files(1, 2, 0), None)
+@pytest.mark.parametrize("made", [old_files, moved_files])
+def test_sysfs_search_skips_unneeded_files(made: Any) -> None:
+    drivers = Npus(made(1, 2, 0), None)
     assert drivers.tree is not None
     Sysfs(drivers.files())
     assert not [path for path in drivers.tree.asked if path.endswith(("reset", "success/total"))]

@@ -24,7 +24,9 @@ _PATHS: Final = {
     "core_count": "core_count",
     "serial_number": "info/serial_number",
     "device_name": "info/architecture/device_name",
-    **{name: f"stats/hardware/{name}" for name in ERRORS},
+    "mem_ecc_uncorrected": "stats/hardware/mem_ecc_uncorrected",
+    "mem_ecc_repairable_uncorrected": "stats/hardware/mem_ecc_repairable_uncorrected",
+    "sram_ecc_uncorrected": "stats/hardware/sram_ecc_uncorrected",
     "utilization": "stats/power/utilization",
     "device_mem": "neuron_core0/stats/memory_usage/device_mem",
 }
@@ -32,9 +34,6 @@ _PATHS: Final = {
 
 _REQUIRED: Final = {"device_mem": "neuron_core0", "utilization": "power"}
 """Text that the path must contain, for names that occur at several places."""
-
-_NOT_SEARCHED: Final = frozenset(("mem_ecc_corrected", "sram_ecc_corrected"))
-"""Files that no known version of the driver has; searching for them would be useless."""
 
 _SIZES: Final = ("present", "peak", "total")
 """Files of a memory category."""
@@ -81,7 +80,7 @@ class Sysfs:
         """Return the paths of all known files."""
         folder = f"{DEVICES}/neuron{device}"
         paths = {name: path for name, path in _PATHS.items() if self._files.exists(f"{folder}/{path}")}
-        for name, path in _search(self._files.names, folder, set(_PATHS) - set(paths) - _NOT_SEARCHED):
+        for name, path in _search(self._files.names, folder, set(_PATHS) - set(paths)):
             paths.setdefault(name, path)
         return paths
 
@@ -155,7 +154,7 @@ class Sysfs:
 def _search(list_folder: Callable[[str], Sequence[str]], folder: str, names: set[str]) -> Iterator[tuple[str, str]]:
     """Search files by name below the folder of a device, breadth first. Yields names with their paths."""
     waiting, searched = [""], 0
-    while waiting and searched < _MAX_FOLDERS:
+    while waiting and names and searched < _MAX_FOLDERS:
         below = waiting.pop(0)
         searched += 1
         try:
