@@ -12,12 +12,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from errno import EIO
+from glob import glob
 from typing import Final, NamedTuple
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import NONE, Attributes, Metric, Point, Rate, Series, Unavailable
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
 from opentelemetry.instrumentation.hardware.sources import Source
+from opentelemetry.instrumentation.hardware.system.files import names_or_empty, read_text
 
 _HWMON: Final = "/sys/class/hwmon"
 _THERMAL: Final = "/sys/class/thermal"
@@ -95,11 +97,7 @@ class Hwmon(Source):
     def prepare(cls, config: Config) -> bool:
         """Whether there is a driver or a thermal zone."""
         del config
-        for folder in (_HWMON, _THERMAL):
-            with suppress(OSError):
-                if any(name.startswith(("hwmon", "thermal_zone")) for name in os.listdir(folder)):
-                    return True
-        return False
+        return bool(glob(f"{_HWMON}/hwmon*") or glob(f"{_THERMAL}/thermal_zone*"))
 
     def open(self) -> None:
         """Find the sensors.
@@ -275,15 +273,10 @@ class Hwmon(Source):
         return value if kind != "temp" or _COLDEST <= value <= _HOTTEST else None
 
     def _names(self, folder: str) -> Sequence[str]:
-        with suppress(OSError):
-            return self._files.names(folder)
-        return ()
+        return names_or_empty(self._files, folder)
 
     def _text(self, path: str) -> str:
-        """The content of a file; empty if it cannot be read."""
-        with suppress(OSError, UnicodeDecodeError):
-            return self._files.read(path).decode().strip()
-        return ""
+        return read_text(self._files, path)
 
 
 def _input_of(path: str) -> str:

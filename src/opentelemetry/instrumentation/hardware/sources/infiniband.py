@@ -6,15 +6,15 @@ https://docs.kernel.org/admin-guide/abi-stable.html (sysfs-class-infiniband).
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator
 from errno import ENODEV
+from glob import glob
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Point, SeriesCache, Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source
+from opentelemetry.instrumentation.hardware.system.files import names_or_empty, read_text
 
 _CLASS = "/sys/class/infiniband"
 
@@ -47,7 +47,7 @@ class Infiniband(Source):
     def prepare(cls, config: Config) -> bool:
         """Whether there is an adapter."""
         del config
-        return bool(_entries(os.listdir, _CLASS))
+        return bool(glob(f"{_CLASS}/*"))
 
     def open(self) -> None:
         """Find the adapters.
@@ -56,7 +56,7 @@ class Infiniband(Source):
             Unavailable: There is no adapter.
         """
         self._files = self.context.drivers.files()
-        if not _entries(self._files.names, _CLASS):
+        if not names_or_empty(self._files, _CLASS):
             raise Unavailable(f"no adapter in {_CLASS}", "if there is one, load its driver, such as mlx5_ib")
         self._series = SeriesCache()
 
@@ -71,8 +71,8 @@ class Infiniband(Source):
             OSError: No port can be read.
         """
         self.unsupported, is_readable = [], False
-        for adapter in _entries(self._files.names, _CLASS):
-            for port in _entries(self._files.names, f"{_CLASS}/{adapter}/ports"):
+        for adapter in names_or_empty(self._files, _CLASS):
+            for port in names_or_empty(self._files, f"{_CLASS}/{adapter}/ports"):
                 points = list(self._port(f"{adapter}/{port}", f"{_CLASS}/{adapter}/ports/{port}"))
                 is_readable = is_readable or bool(points)
                 if not points:
@@ -83,26 +83,14 @@ class Infiniband(Source):
 
     def _port(self, name: str, folder: str) -> Iterator[Point]:
         which = (c.HW_ID, name, c.HW_NAME, name)
-        state = self._read(f"{folder}/state")
+        state = read_text(self._files, f"{folder}/state")
         if state:
-            yield self._series[(c.HW_NETWORK_UP, *which)](int(state.startswith(b"4")))  # "4: ACTIVE"
+            yield self._series[(c.HW_NETWORK_UP, *which)](int(state.startswith("4")))  # "4: ACTIVE"
         for file, error in _ERRORS.items():
-            count = self._read(f"{folder}/counters/{file}")
+            count = read_text(self._files, f"{folder}/counters/{file}")
             if count.isdigit():
                 yield self._series[(c.HW_ERRORS, *which, c.HW_TYPE, "network", c.ERROR_TYPE, error)](int(count))
         for file, direction in (("port_xmit_data", "transmit"), ("port_rcv_data", "receive")):
-            count = self._read(f"{folder}/counters/{file}")
+            count = read_text(self._files, f"{folder}/counters/{file}")
             if count.isdigit():
                 yield self._series[(c.HW_NETWORK_IO, *which, c.NETWORK_DIRECTION, direction)](int(count) * _WORD)
-
-    def _read(self, path: str) -> bytes:
-        """A file without surrounding whitespace; empty if it cannot be read."""
-        with suppress(OSError):
-            return self._files.read(path).strip()
-        return b""
-
-
-def _entries(names: Callable[[str], Sequence[str]], path: str) -> Sequence[str]:
-    with suppress(OSError):
-        return names(path)
-    return ()

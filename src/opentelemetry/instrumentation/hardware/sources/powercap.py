@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import suppress
+from glob import glob
 from typing import NamedTuple
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Point, Series, Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source
+from opentelemetry.instrumentation.hardware.system.files import names_or_empty, read_text
 
 _CLASS = "/sys/class/powercap"
 _PREFIX = "intel-rapl:"
@@ -41,10 +42,7 @@ class Powercap(Source):
     def prepare(cls, config: Config) -> bool:
         """Whether there is a zone that can be read."""
         del config
-        with suppress(OSError):
-            zones = [name for name in os.listdir(_CLASS) if name.startswith(_PREFIX)]
-            return any(os.access(f"{_CLASS}/{name}/energy_uj", os.R_OK) for name in zones)
-        return False
+        return any(os.access(path, os.R_OK) for path in glob(f"{_CLASS}/{_PREFIX}*/energy_uj"))
 
     def open(self) -> None:
         """Find the zones.
@@ -54,9 +52,7 @@ class Powercap(Source):
         """
         self._files = self.context.drivers.files()
         self._counters: dict[str, tuple[int, int]] = {}
-        names: list[str] = []
-        with suppress(OSError):
-            names = sorted(name for name in self._files.names(_CLASS) if name.startswith(_PREFIX))
+        names = sorted(name for name in names_or_empty(self._files, _CLASS) if name.startswith(_PREFIX))
         self._zones = [zone for zone in map(self._zone, names) if zone and self._joules(zone) is not None]
         if not self._zones:
             raise Unavailable(
@@ -66,7 +62,7 @@ class Powercap(Source):
 
     def _zone(self, name: str) -> _Zone | None:
         folder = f"{_CLASS}/{name}"
-        label = self._read(f"{folder}/name")
+        label = read_text(self._files, f"{folder}/name")
         kind, _, number = label.partition("-")
         if kind == "package":
             series = Series(c.HW_ENERGY, {c.HW_ID: label, c.HW_NAME: f"CPU {number}", c.HW_TYPE: "cpu"})
@@ -78,7 +74,7 @@ class Powercap(Source):
             series = Series(c.HW_HOST_ENERGY, {c.HW_ID: label, c.HW_NAME: "machine"})
         else:
             return None
-        limit = self._read(f"{folder}/max_energy_range_uj")
+        limit = read_text(self._files, f"{folder}/max_energy_range_uj")
         return _Zone(folder, series, int(limit) if limit.isdigit() else 0)
 
     def read(self) -> Iterator[Point]:
@@ -90,7 +86,7 @@ class Powercap(Source):
 
     def _joules(self, zone: _Zone) -> float | None:
         """Energy in joules, with the wraps since the first reading: within minutes on a large machine."""
-        text = self._read(f"{zone.folder}/energy_uj")
+        text = read_text(self._files, f"{zone.folder}/energy_uj")
         if not text.isdigit():
             return None
         microjoules = int(text)
@@ -99,9 +95,3 @@ class Powercap(Source):
             wrapped += zone.range or last
         self._counters[zone.folder] = microjoules, wrapped
         return (microjoules + wrapped) / 1e6
-
-    def _read(self, path: str) -> str:
-        """A file without surrounding whitespace; empty if it cannot be read."""
-        with suppress(OSError, UnicodeDecodeError):
-            return self._files.read(path).decode().strip()
-        return ""

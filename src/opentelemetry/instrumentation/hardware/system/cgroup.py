@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from opentelemetry.instrumentation.hardware.model import Unavailable
-from opentelemetry.instrumentation.hardware.system.files import Files
+from opentelemetry.instrumentation.hardware.system.files import Files, read_or_empty
 from opentelemetry.instrumentation.hardware.system.machine import CgroupUsage
 
 _UNLIMITED = 1 << 62
@@ -157,11 +157,7 @@ class Cgroup:
         return self._read(f"{hierarchy.folders[level]}/{file}")
 
     def _read(self, path: str) -> bytes:
-        """The content of a file without surrounding whitespace; empty if it cannot be read."""
-        try:
-            return self._files.read(path).strip()
-        except OSError:
-            return b""
+        return read_or_empty(self._files, path).strip()
 
 
 def _tightest(limits: Iterable[float | None]) -> _Limit:

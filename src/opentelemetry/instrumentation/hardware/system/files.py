@@ -161,3 +161,24 @@ class LocalFiles:
 
     def uptime(self) -> float:
         return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def read_or_empty(files: Files, path: str) -> bytes:
+    """The content of a file; empty if it cannot be read."""
+    try:
+        return files.read(path)
+    except OSError:
+        return b""
+
+
+def read_text(files: Files, path: str) -> str:
+    """The content of a file without surrounding whitespace; empty if it cannot be read."""
+    return read_or_empty(files, path).decode(errors="replace").strip()
+
+
+def names_or_empty(files: Files, folder: str) -> Sequence[str]:
+    """The entries of a folder; empty if it cannot be listed."""
+    try:
+        return files.names(folder)
+    except OSError:
+        return ()

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from opentelemetry.instrumentation.hardware.system import mounts, procfs
 from opentelemetry.instrumentation.hardware.system.cgroup import Cgroup
-from opentelemetry.instrumentation.hardware.system.files import Files, FilesystemSpace
+from opentelemetry.instrumentation.hardware.system.files import Files, FilesystemSpace, names_or_empty, read_or_empty
 from opentelemetry.instrumentation.hardware.system.machine import (
     CgroupUsage,
     Disk,
@@ -25,7 +25,6 @@ from opentelemetry.instrumentation.hardware.system.process_tree import is_proc_o
 from opentelemetry.instrumentation.hardware.system.procfs import PAGE, TICKS
 
 _CPUS = "/sys/devices/system/cpu"
-_NETWORK = "/sys/class/net"
 
 _INTERFACES_PERIOD = 60.0
 """Seconds after which the hardware interfaces are listed again."""
@@ -39,7 +38,6 @@ class LinuxMachine:
     def __init__(self, files: Files, psutil: PythonModule) -> None:
         self._files = files
         self._psutil = psutil
-        self._folders: dict[int, str] = {}
         self._cgroups: dict[int, Cgroup] = {}
         self._is_hardware: dict[str, bool] = {}
         self._hardware_interfaces: tuple[float, list[str]] | None = None
@@ -78,7 +76,8 @@ class LinuxMachine:
         return frequencies
 
     def _cpu_numbers(self) -> list[int]:
-        return [int(name[3:]) for name in self._names(_CPUS) if name.startswith("cpu") and name[3:].isdigit()]
+        names = names_or_empty(self._files, _CPUS)
+        return [int(name[3:]) for name in names if name.startswith("cpu") and name[3:].isdigit()]
 
     def load_averages(self) -> tuple[float, float, float] | None:
         columns = self._read("/proc/loadavg").split()
@@ -122,13 +121,14 @@ class LinuxMachine:
         """
         now = self._files.uptime()
         if self._hardware_interfaces is None or now - self._hardware_interfaces[0] >= _INTERFACES_PERIOD:
-            names = [name for name in self._names(_NETWORK) if self._is_hardware_interface(f"{_NETWORK}/{name}")]
+            names = [*filter(self._is_hardware_interface, names_or_empty(self._files, "/sys/class/net"))]
             if not names:
                 names = procfs.default_interfaces(self._read("/proc/net/route").decode(errors="replace"))
             self._hardware_interfaces = now, names
         return self._hardware_interfaces[1]
 
-    def _is_hardware_interface(self, folder: str) -> bool:
+    def _is_hardware_interface(self, name: str) -> bool:
+        folder = f"/sys/class/net/{name}"
         if self._files.exists(folder + "/bonding"):
             return True
         # The master is a bond, or the virtual adapter of a VM that counts the traffic of the hardware one (Azure).
@@ -152,7 +152,7 @@ class LinuxMachine:
 
     def process_states(self) -> Mapping[str, int]:
         counts: dict[str, int] = {}
-        for name in self._names("/proc"):
+        for name in names_or_empty(self._files, "/proc"):
             if name.isdigit():
                 with suppress(OSError):  # the process has ended
                     state = procfs.state(self._files.read(f"/proc/{name}/stat"))
@@ -195,7 +195,7 @@ class LinuxMachine:
     # -- processes
 
     def process(self, pid: int) -> Process:
-        folder = self._folder(pid)
+        folder = proc_folder(self._files, pid)
         fields = procfs.stat(self._files.read(folder + "/stat"))
         statm = self._files.read(folder + "/statm").split()
         usage = self._files.usage() if pid == os.getpid() else None
@@ -220,17 +220,17 @@ class LinuxMachine:
         )
 
     def resident(self, pid: int) -> int | None:
-        size, resident, *_ = self._files.read(self._folder(pid) + "/statm").split()
+        size, resident, *_ = self._files.read(proc_folder(self._files, pid) + "/statm").split()
         return None if size == b"0" else int(resident) * PAGE
 
     def descendants(self, pid: int) -> Sequence[int]:
         if pid == os.getpid() and not self._files.has_children():
             return ()
         pids: list[int] = []
-        waiting = [self._folder(pid)]
+        waiting = [proc_folder(self._files, pid)]
         while waiting:
             folder = f"{waiting.pop()}/task"
-            for thread in self._names(folder):
+            for thread in names_or_empty(self._files, folder):
                 try:
                     children = [int(child) for child in self._files.read(f"{folder}/{thread}/children").split()]
                 except FileNotFoundError:
@@ -277,29 +277,11 @@ class LinuxMachine:
 
     def _cgroup(self, pid: int) -> Cgroup:
         if pid not in self._cgroups:
-            self._cgroups[pid] = Cgroup(self._files, self._folder(pid))
+            self._cgroups[pid] = Cgroup(self._files, proc_folder(self._files, pid))
         return self._cgroups[pid]
 
-    def _folder(self, pid: int) -> str:
-        if pid not in self._folders:
-            self._folders[pid] = proc_folder(self._files, pid)
-        return self._folders[pid]
-
-    # -- files that may be missing
-
     def _read(self, path: str) -> bytes:
-        """The content of a file; empty if it cannot be read."""
-        try:
-            return self._files.read(path)
-        except OSError:
-            return b""
-
-    def _names(self, path: str) -> Sequence[str]:
-        """The entries of a folder; empty if it cannot be read."""
-        try:
-            return self._files.names(path)
-        except OSError:
-            return ()
+        return read_or_empty(self._files, path)
 
     def _count(self, path: str) -> int | None:
         try:

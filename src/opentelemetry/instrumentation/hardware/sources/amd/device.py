@@ -20,7 +20,7 @@ from opentelemetry.instrumentation.hardware.sources.amd.fields import (
     UTILIZATION,
 )
 from opentelemetry.instrumentation.hardware.sources.amd.gpu_metrics import GpuMetrics
-from opentelemetry.instrumentation.hardware.system.files import Files
+from opentelemetry.instrumentation.hardware.system.files import Files, read_or_empty
 
 
 class Gpu(Device):
@@ -111,10 +111,7 @@ class SysfsGpu(Gpu):
 
     def check_suspended(self) -> bool:
         """Whether the GPU is suspended. Reading ``runtime_status`` does not wake it."""
-        try:
-            return self._files.read(f"{self.folder}/power/runtime_status").startswith(b"suspend")
-        except OSError:  # a kernel without power management
-            return False
+        return read_or_empty(self._files, f"{self.folder}/power/runtime_status").startswith(b"suspend")
 
     # -- identity
 

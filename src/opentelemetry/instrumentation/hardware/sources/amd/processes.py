@@ -16,7 +16,7 @@ from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.sources.amd.device import Gpu
 from opentelemetry.instrumentation.hardware.sources.amd.fields import PROCESS_MEMORY, PROCESS_UTILIZATION
 from opentelemetry.instrumentation.hardware.sources.amd.topology import KFD, Topology
-from opentelemetry.instrumentation.hardware.system.files import Files
+from opentelemetry.instrumentation.hardware.system.files import Files, names_or_empty
 from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
 
 COMPUTE: Final = "/dev/kfd"
@@ -125,10 +125,7 @@ class Processes:
         return found
 
     def _read_kfd(self, program: ProcessTree, uses: dict[str, _Use]) -> None:
-        try:
-            pids = [int(name) for name in self._files.names(f"{KFD}/proc") if name.isdecimal()]
-        except OSError:
-            return
+        pids = [int(name) for name in names_or_empty(self._files, f"{KFD}/proc") if name.isdecimal()]
         for pid in program.among(pids):
             with suppress(OSError):
                 for name in self._files.names(f"{KFD}/proc/{pid}"):
@@ -141,11 +138,7 @@ class Processes:
     def _read_open_files(self, folder: str, uses: dict[str, _Use]) -> bool:
         """Add the DRM clients of a process; returns whether it uses ROCm."""
         computes = False
-        try:
-            names = self._files.names(f"{folder}/fd")[:_MAX_FILES]
-        except OSError:
-            return False
-        for name in names:
+        for name in names_or_empty(self._files, f"{folder}/fd")[:_MAX_FILES]:
             with suppress(OSError):
                 path = self._files.link(f"{folder}/fd/{name}")
                 if path == COMPUTE:

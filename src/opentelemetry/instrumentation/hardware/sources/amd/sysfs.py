@@ -6,7 +6,7 @@ https://docs.kernel.org/gpu/amdgpu/thermal.html documents those of a card.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from opentelemetry.instrumentation.hardware import catalog as c
@@ -20,7 +20,7 @@ from opentelemetry.instrumentation.hardware.sources.amd.fields import (
     SYSFS,
     SYSFS_SLOW,
 )
-from opentelemetry.instrumentation.hardware.system.files import Files
+from opentelemetry.instrumentation.hardware.system.files import Files, names_or_empty, read_or_empty, read_text
 
 DRM: Final = "/sys/class/drm"
 
@@ -54,12 +54,8 @@ def version(files: Files) -> str:
 
 def find_cards(files: Files) -> list[Card]:
     """The cards in the order of their addresses. Only ``uevent`` is read: it does not wake a suspended card."""
-    try:
-        names = files.names(DRM)
-    except OSError:
-        return []
     cards = []
-    for name in names:
+    for name in names_or_empty(files, DRM):
         if re.fullmatch("card[0-9]+", name):
             folder = f"{DRM}/{name}/device"
             lines = read_text(files, f"{folder}/uevent").splitlines()
@@ -79,22 +75,6 @@ def model_names(files: Files) -> dict[str, str]:
         if names:
             return names
     return {}
-
-
-def read_text(files: Files, path: str) -> str:
-    """Content of a file that is read once; empty if it cannot be read."""
-    try:
-        return files.read(path).decode(errors="replace").strip()
-    except OSError:
-        return ""
-
-
-def list_names(files: Files, folder: str) -> Collection[str]:
-    """Names in a folder; none if it cannot be listed."""
-    try:
-        return files.names(folder)
-    except OSError:
-        return ()
 
 
 def describe(error: OSError) -> str:
@@ -195,18 +175,18 @@ def find_files(files: Files, folder: str) -> tuple[list[File], list[File], list[
         for name, field in SYSFS_SLOW.items()
         if name in present
     ]
-    folders = (f"{folder}/hwmon/{name}" for name in sorted(list_names(files, f"{folder}/hwmon")))
+    folders = (f"{folder}/hwmon/{name}" for name in sorted(names_or_empty(files, f"{folder}/hwmon")))
     hwmon = next((each for each in folders if read_text(files, f"{each}/name") == "amdgpu"), None)
     if hwmon is not None:
         _find_sensors(files, hwmon, often, slow)
-    ras = list_names(files, f"{folder}/ras") if "ras" in present else ()
+    ras = names_or_empty(files, f"{folder}/ras") if "ras" in present else ()
     errors = [f"{folder}/ras/{name}" for name in sorted(ras) if name.endswith("_err_count")]
     return often, slow, errors
 
 
 def _find_sensors(files: Files, folder: str, often: list[File], slow: list[File]) -> None:
     """Add the files of the sensors, which have labels."""
-    present = sorted(list_names(files, folder))
+    present = sorted(names_or_empty(files, folder))
     labels = {name: read_text(files, f"{folder}/{name}") for name in present if "_label" in name}
     for name in present:
         sensor, _, kind = name.partition("_")
@@ -230,10 +210,7 @@ def highest_clock(text: bytes) -> int:
 
 def has_unretired_pages(files: Files, folder: str) -> bool:
     """Whether ``gpu_vram_bad_pages`` lists a page that is still to be retired (P) or could not be retired (F)."""
-    try:
-        pages = files.read(f"{folder}/ras/gpu_vram_bad_pages")
-    except OSError:
-        return False
+    pages = read_or_empty(files, f"{folder}/ras/gpu_vram_bad_pages")
     return re.search(rb": [PF]\s*$", pages, re.MULTILINE) is not None
 
 

@@ -6,8 +6,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
-from opentelemetry.instrumentation.hardware.sources.amd.sysfs import list_names
-from opentelemetry.instrumentation.hardware.system.files import Files
+from opentelemetry.instrumentation.hardware.system.files import Files, names_or_empty
 
 KFD: Final = "/sys/class/kfd/kfd"
 
@@ -43,7 +42,7 @@ class Topology:
         self.nodes: list[Node] = []
         self.restricted = False
         folder = f"{KFD}/topology/nodes"
-        names = sorted((name for name in list_names(files, folder) if name.isdecimal()), key=int)
+        names = sorted((name for name in names_or_empty(files, folder) if name.isdecimal()), key=int)
         self.exists = bool(names)
         for name in names:
             try:
