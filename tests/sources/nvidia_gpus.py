@@ -17,7 +17,7 @@ from tests.tools.nvml import FakeNvml, Gpu, Value, still
 
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner
-from opentelemetry.instrumentation.hardware.sources.nvidia import nvml
+from opentelemetry.instrumentation.hardware.sources.nvidia import gpm
 from opentelemetry.instrumentation.hardware.system.files import Files, LocalFiles
 
 START = 1000.0
@@ -141,6 +141,6 @@ def simulated_gpus(
     with (
         patch.dict(os.environ, fake.environment),
         playing(lambda source: OnHost(), settings, pid) as stage,
-        patch.object(nvml, "time", SimpleNamespace(monotonic=lambda: stage.clock.now)),
+        patch.object(gpm, "time", SimpleNamespace(monotonic=lambda: stage.clock.now)),
     ):
         yield SimulatedGpus(fake, stage)

@@ -2,57 +2,65 @@
 
 from __future__ import annotations
 
-import ctypes
-import struct
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-_METRIC = struct.Struct("@IIdPPP")
-"""``nvmlGpmMetric_t``: id, code, value, and three pointers."""
+_INTERVAL = 0.1
+"""Least seconds between two samples; the library cannot compare closer ones."""
 
 
 class GpmSamples:
-    """Two samples, used in turn, and the structure that compares them.
+    """The two newest samples of a device, and the structure that compares them.
 
     Args:
         binding: The module ``pynvml``.
         ids: ``NVML_GPM_METRIC_*``.
-
-    Attributes:
-        newer: The sample to be filled next.
-        metrics: The structure for ``nvmlGpmMetricsGet``.
-        taken: When the newest sample was filled.
-        values: The newest answer.
     """
 
     def __init__(self, binding: Any, ids: Sequence[int]) -> None:
         self._binding = binding
-        self.metrics = binding.c_nvmlGpmMetricsGet_t()
-        self.metrics.version = binding.NVML_GPM_METRICS_GET_VERSION
-        self.metrics.numMetrics = len(ids)
+        self._metrics = binding.c_nvmlGpmMetricsGet_t()
+        self._metrics.version = binding.NVML_GPM_METRICS_GET_VERSION
+        self._metrics.numMetrics = len(ids)
         for at, number in enumerate(ids):
-            self.metrics.metrics[at].metricId = number
-        self._each = (ctypes.c_char * (_METRIC.size * len(ids))).from_buffer(
-            self.metrics, type(self.metrics).metrics.offset
-        )
-        self._older, self.newer = binding.nvmlGpmSampleAlloc(), binding.nvmlGpmSampleAlloc()
-        self.taken: float | None = None
-        self.values: list[Sequence[Any]] | None = None
+            self._metrics.metrics[at].metricId = number
+        self._older, self._newer = binding.nvmlGpmSampleAlloc(), binding.nvmlGpmSampleAlloc()
+        self._taken: float | None = None
+        self._values: list[tuple[int, float]] | None = None
 
-    def take(self, now: float) -> bool:
-        """Make the newer sample the older one. Returns whether there is a pair to compare."""
-        first, self.taken = self.taken is None, now
-        self.metrics.sample1, self.metrics.sample2 = self._older, self.newer
-        self._older, self.newer = self.newer, self._older
-        return not first
+    def compare(self, gpu: Any, instance: int | None) -> list[tuple[int, float]] | None:
+        """Take a sample and compare it with the previous one: for each metric NVML's code and the value.
 
-    def compared(self) -> list[tuple[int, float]]:
-        """For each metric NVML's code and the value."""
-        return [(code, value) for _, code, value, *_ in _METRIC.iter_unpack(self._each.raw)]
+        Args:
+            gpu: The handle of the GPU.
+            instance: The GPU instance of a MIG instance.
+
+        Returns:
+            None at the first call; within a tenth of a second the previous answer.
+
+        Raises:
+            pynvml.NVMLError: A call fails.
+        """
+        now = time.monotonic()
+        if self._taken is not None and now - self._taken < _INTERVAL:
+            return self._values
+        if instance is None:
+            self._binding.nvmlGpmSampleGet(gpu, self._older)
+        else:
+            self._binding.nvmlGpmMigSampleGet(gpu, instance, self._older)
+        self._older, self._newer = self._newer, self._older
+        is_first, self._taken, self._values = self._taken is None, now, None
+        if not is_first:
+            self._metrics.sample1, self._metrics.sample2 = self._older, self._newer
+            self._binding.nvmlGpmMetricsGet(self._metrics)
+            metrics = self._metrics.metrics[: self._metrics.numMetrics]
+            self._values = [(metric.nvmlReturn, metric.value) for metric in metrics]
+        return self._values
 
     def free(self) -> None:
         """Free the samples."""
-        for sample in (self._older, self.newer):
+        for sample in (self._older, self._newer):
             with suppress(self._binding.NVMLError):
                 self._binding.nvmlGpmSampleFree(sample)

@@ -7,11 +7,9 @@ Answers are plain data; errors are :class:`~.drivers.DriverError` with NVML's co
 from __future__ import annotations
 
 import ctypes
-import struct
-import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, ClassVar, Final, TypeAlias
 
 from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.sources.nvidia.gpm import GpmSamples
@@ -40,25 +38,8 @@ XID: Final = 8
 _ABSENT = (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF)
 """NVML's "not available", as a number of 32 or 64 bits."""
 
-_FIELD = struct.Struct("=IIqqii8s")
-"""``nvmlFieldValue_t``."""
-
-_KINDS = tuple(struct.Struct(form) for form in ("=d", "=I", "=Q", "=Q", "=q", "=i", "=H"))
-"""The first bytes of ``nvmlValue_t``, by ``nvmlValueType_t``."""
-
-_SHORT = 6
-"""``NVML_VALUE_TYPE_UNSIGNED_SHORT``."""
-
-_SAMPLE = struct.Struct("=Q8s")
-"""``nvmlSample_t``."""
-
-_PROCESSES = {
-    version: struct.Struct(form) for version, form in (("_v3", "=IxxxxQII"), ("_v2", "=IxxxxQII"), ("", "=IxxxxQ"))
-}
-"""``nvmlProcessInfo_t`` by the version of the call."""
-
-_SHARE = struct.Struct("=IxxxxQIIII")
-"""``nvmlProcessUtilizationSample_t``."""
+_VALUES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+"""Members of ``nvmlValue_t``, by ``nvmlValueType_t``."""
 
 _SAMPLES = 256
 """Room for samples; the driver's buffers have about 100."""
@@ -71,12 +52,6 @@ _ROOMS = (64, 1024, 16384)
 
 _GPUS, _SLOTS = 256, 64
 """GPUs of a machine and MIG instances of a GPU, at most."""
-
-_GPM_INTERVAL = 0.1
-"""Least seconds between two GPM samples; the library cannot compare closer ones."""
-
-Answer: TypeAlias = "Any"
-"""Numbers, text, lists and dicts."""
 
 Fields: TypeAlias = "tuple[tuple[int, int], ...]"
 """Pairs of a field and its scope."""
@@ -98,21 +73,17 @@ class Nvml:
         except ImportError as error:
             raise DriverError(NO_LIBRARY, f"its Python binding cannot be imported: {error}") from None
         self._binding = pynvml
-        self._errors = _Errors(pynvml)
-        self._texts: dict[int, str] = {}
         self._missing: set[tuple[object, ...]] = set()
         self._handles: dict[str, Any] = {}
-        self._fields: dict[tuple[str, Fields], Any] = {}
         self._gpm: dict[str, GpmSamples] = {}
         self._events: Any = None
         self._registered: dict[int | None, str] = {}
-        self._samples = ctypes.create_string_buffer(_SAMPLE.size * _SAMPLES)
         if path:
             try:
                 ctypes.CDLL(path)  # the binding asks for it by its name, and is then given this one
             except OSError as error:
                 raise DriverError(NO_LIBRARY, str(error)) from None
-        with self._errors:
+        with self._errors():
             pynvml.nvmlInit()
 
     def _check(self, code: int) -> None:
@@ -120,9 +91,27 @@ class Nvml:
             raise DriverError(code, self._text(code))
 
     def _text(self, code: int) -> str:
-        if code not in self._texts:
-            self._texts[code] = _words(self._binding, self._binding.NVMLError(code))
-        return self._texts[code]
+        """The text of an error code.
+
+        For a code that is newer than the binding, ``str(error)`` would add the text to a table of the binding, and
+        nvitop, imported later, would end the program because there is no class for that code.
+        """
+        error = self._binding.NVMLError(code)
+        if type(error) is not self._binding.NVMLError:
+            return str(error)
+        try:
+            text = self._binding.nvmlErrorString(code)
+        except self._binding.NVMLError:
+            return f"NVML reports error {code}"
+        return text.decode(errors="replace") if isinstance(text, bytes) else str(text)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Raise errors of the binding as DriverError."""
+        try:
+            yield
+        except self._binding.NVMLError as error:
+            raise DriverError(error.value, self._text(error.value)) from None
 
     def _raw(self, name: str) -> Callable[..., int]:
         """A function of the library itself, where the binding would make two calls instead of one."""
@@ -136,7 +125,7 @@ class Nvml:
         handle = self._handles.get(device)
         if handle is None:
             index, _, slot = device.partition("/")
-            with self._errors:
+            with self._errors():
                 if slot:
                     parent = self._handle(index)
                     handle = self._binding.nvmlDeviceGetMigDeviceHandleByIndex(parent, int(slot))
@@ -155,7 +144,7 @@ class Nvml:
 
     # -- one call each
 
-    def system(self, name: str) -> Answer:
+    def system(self, name: str) -> Any:
         """``nvmlSystemGet<name>``."""
         return self._plain(self._call(f"nvmlSystemGet{name}"))
 
@@ -163,7 +152,7 @@ class Nvml:
         """The number of GPUs."""
         return min(int(self._call("nvmlDeviceGetCount")), _GPUS)
 
-    def get(self, device: str, name: str, *arguments: object) -> Answer:
+    def get(self, device: str, name: str, *arguments: object) -> Any:
         """``nvmlDeviceGet<name>`` of a device, structures as dicts.
 
         NVML's "not available" is None in a structure or list, else a DriverError.
@@ -178,14 +167,14 @@ class Nvml:
         if function is None or form in self._missing:
             raise DriverError(FUNCTION_NOT_FOUND, self._text(FUNCTION_NOT_FOUND))
         try:
-            with self._errors:
+            with self._errors():
                 return function(*arguments)
         except DriverError as error:
             if error.code == FUNCTION_NOT_FOUND:  # the binding would search it again, under a lock that a fork copies
                 self._missing.add(form)
             raise
 
-    def _plain(self, answer: Any) -> Answer:
+    def _plain(self, answer: Any) -> Any:
         if isinstance(answer, ctypes.Structure):
             # Not by the binding's own __getattribute__, which fails for text that is not UTF-8.
             return {name: self._plain(_attribute(answer, name)) for name, *_ in answer._fields_}
@@ -197,26 +186,23 @@ class Nvml:
 
     def fields(self, device: str, ids: Fields) -> list[Sequence[Any]]:
         """``nvmlDeviceGetFieldValues``: for each field and scope 0 and the value, or NVML's code and text."""
-        buffer = self._fields.get((device, ids))
-        if buffer is None:
-            packed = b"".join(_FIELD.pack(field, scope, 0, 0, 0, NOT_SUPPORTED, bytes(8)) for field, scope in ids)
-            buffer = self._fields[device, ids] = ctypes.create_string_buffer(packed, len(packed))
-        self._check(self._raw("nvmlDeviceGetFieldValues")(self._handle(device), len(ids), buffer))
+        form = self._binding.c_nvmlFieldValue_t * len(ids)
+        values = form(*((field, scope, 0, 0, 0, NOT_SUPPORTED) for field, scope in ids))
+        self._check(self._raw("nvmlDeviceGetFieldValues")(self._handle(device), len(ids), values))
         found: list[Sequence[Any]] = []
-        for _, _, _, _, kind, code, value in _FIELD.iter_unpack(buffer.raw):
-            number = _number(kind, value)
-            failed = code or (NO_DATA if number is None else 0)
+        for each in values:
+            number = _number(each.valueType, each.value)
+            failed = each.nvmlReturn or (NO_DATA if number is None else 0)
             found.append((failed, self._text(failed) if failed else number))
         return found
 
     def samples(self, device: str, kind: int, since: int) -> Sequence[Any]:
         """``nvmlDeviceGetSamples``: the time of the newest sample in microseconds, and the values since ``since``."""
-        count, form = ctypes.c_uint(_SAMPLES), ctypes.c_int()
-        ask = self._raw("nvmlDeviceGetSamples")
-        arguments = ctypes.byref(form), ctypes.byref(count), self._samples
-        self._check(ask(self._handle(device), kind, ctypes.c_ulonglong(since), *arguments))
-        taken = self._samples.raw[: count.value * _SAMPLE.size]
-        pairs = [(at, _number(form.value, value)) for at, value in _SAMPLE.iter_unpack(taken)]
+        count, kind_of_value = ctypes.c_uint(_SAMPLES), ctypes.c_int()
+        room = (self._binding.c_nvmlSample_t * _SAMPLES)()
+        arguments = ctypes.c_ulonglong(since), ctypes.byref(kind_of_value), ctypes.byref(count), room
+        self._check(self._raw("nvmlDeviceGetSamples")(self._handle(device), kind, *arguments))
+        pairs = [(each.timeStamp, _number(kind_of_value.value, each.sampleValue)) for each in room[: count.value]]
         newer = [(at, number) for at, number in pairs if at > since and number is not None]
         return max((at for at, _ in newer), default=since), [number for _, number in newer]
 
@@ -232,28 +218,26 @@ class Nvml:
 
     def _processes(self, device: str, name: str, version: str) -> list[Sequence[Any]]:
         ask, handle = self._raw(name), self._handle(device)
-        processes = self._list(_PROCESSES[version], lambda count, room: ask(handle, count, room))
+        form = self._binding.c_nvmlProcessInfo_v2_t if version else _ProcessInfoV1
+        processes = self._list(form, lambda count, room: ask(handle, count, room))
         return [(pid, None if used in _ABSENT else used) for pid, used, *_ in processes]
 
     def shares(self, device: str, since: int) -> list[Sequence[int]]:
         """``nvmlDeviceGetProcessUtilization``: PID, time in microseconds, percent of SM, memory, encoder, decoder."""
-        ask, handle, after = (
-            self._raw("nvmlDeviceGetProcessUtilization"),
-            self._handle(device),
-            ctypes.c_ulonglong(since),
-        )
-        samples = self._list(_SHARE, lambda count, room: ask(handle, room, count, after))
+        ask, handle = self._raw("nvmlDeviceGetProcessUtilization"), self._handle(device)
+        form, after = self._binding.c_nvmlProcessUtilizationSample_t, ctypes.c_ulonglong(since)
+        samples = self._list(form, lambda count, room: ask(handle, room, count, after))
         return [sample for sample in samples if sample[1] > since]
 
-    def _list(self, form: struct.Struct, ask: Callable[[Any, Any], int]) -> list[tuple[Any, ...]]:
-        """A list, usually by one call; the binding would first ask for its length."""
+    def _list(self, form: Any, ask: Callable[[Any, Any], int]) -> list[tuple[Any, ...]]:
+        """A list of structures, usually by one call; the binding would first ask for its length."""
         for most in _ROOMS:
-            count, room = ctypes.c_uint(most), ctypes.create_string_buffer(form.size * most)
+            count, room = ctypes.c_uint(most), (form * most)()
             code = ask(ctypes.byref(count), room)
             if code != INSUFFICIENT_SIZE:
                 break
         self._check(code)
-        return list(form.iter_unpack(room.raw[: min(most, count.value) * form.size]))
+        return [tuple(getattr(each, name) for name, _ in form._fields_) for each in room[: count.value]]
 
     def slots(self, device: str) -> list[int]:
         """The slots of a GPU that have a MIG instance now."""
@@ -289,33 +273,25 @@ class Nvml:
         whole = self._handle(device.partition("/")[0])
         samples = self._gpm.get(device)
         if samples is None:
-            with self._errors:
+            with self._errors():
                 if not self._binding.nvmlGpmQueryDeviceSupport(whole).isSupportedDevice:
                     raise DriverError(NOT_SUPPORTED, "GPM needs a Hopper GPU or a newer one")
                 samples = self._gpm[device] = GpmSamples(self._binding, ids)
-        now = time.monotonic()
-        if samples.taken is not None and now - samples.taken < _GPM_INTERVAL:
-            return samples.values
-        name = "nvmlGpmSampleGet" if instance is None else "nvmlGpmMigSampleGet"
-        which = () if instance is None else (instance,)
-        self._check(self._raw(name)(whole, *which, samples.newer))
-        samples.values = None
-        if samples.take(now):
-            self._check(self._raw("nvmlGpmMetricsGet")(ctypes.byref(samples.metrics)))
-            samples.values = [(code, self._text(code) if code else value) for code, value in samples.compared()]
-        return samples.values
+        with self._errors():
+            answers = samples.compare(whole, instance)
+        return None if answers is None else [(code, self._text(code) if code else value) for code, value in answers]
 
     # -- events
 
     def listen(self, devices: Sequence[str]) -> list[str]:
         """Register for critical events of more devices. Returns all registered ones."""
         if self._events is None:
-            with self._errors:
+            with self._errors():
                 self._events = self._binding.nvmlEventSetCreate()
         for device in devices:
             with suppress(DriverError):
                 if self.get(device, "SupportedEventTypes") & XID:
-                    with self._errors:
+                    with self._errors():
                         self._binding.nvmlDeviceRegisterEvents(self._handle(device), XID, self._events)
                     self._registered[_address(self._handle(device))] = device
         return list(self._registered.values())
@@ -332,7 +308,7 @@ class Nvml:
         found: list[Sequence[Any]] = []
         while self._events is not None and len(found) < _EVENTS:
             try:
-                with self._errors:
+                with self._errors():
                     event = self._binding.nvmlEventSetWait_v2(self._events, 0)
             except DriverError as error:
                 if error.code == TIMEOUT:
@@ -347,7 +323,7 @@ class Nvml:
         for samples in self._gpm.values():
             samples.free()
         self.deafen()
-        with self._errors:
+        with self._errors():
             self._binding.nvmlShutdown()
 
 
@@ -365,35 +341,10 @@ def pci_address(bus_id: str | None) -> str:
     return f"{domain.lstrip('0'):0>4}:{rest}" if colon else ""
 
 
-def _words(binding: Any, error: Exception) -> str:
-    """The text of an error of the binding.
+class _ProcessInfoV1(ctypes.Structure):
+    """``nvmlProcessInfo_v1_t`` of drivers before 450, which the binding has no more."""
 
-    For a code that is newer than the binding, ``str(error)`` would add the text to a table of the binding, and nvitop,
-    imported later, would end the program because there is no class for that code.
-    """
-    if type(error) is not binding.NVMLError:
-        return str(error)
-    code = getattr(error, "value", FUNCTION_NOT_FOUND)
-    try:
-        text = binding.nvmlErrorString(code)
-    except binding.NVMLError:
-        return f"NVML reports error {code}"
-    return text.decode(errors="replace") if isinstance(text, bytes) else str(text)
-
-
-class _Errors:
-    """Within this context, errors of the binding are raised as DriverError."""
-
-    def __init__(self, binding: Any) -> None:
-        self._binding = binding
-
-    def __enter__(self) -> None:
-        """Enter the context."""
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if isinstance(error, self._binding.NVMLError):
-            words = _words(self._binding, error)
-            raise DriverError(getattr(error, "value", FUNCTION_NOT_FOUND), words) from None
+    _fields_: ClassVar = [("pid", ctypes.c_uint), ("usedGpuMemory", ctypes.c_ulonglong)]
 
 
 _attribute = object.__getattribute__
@@ -403,9 +354,9 @@ def _address(handle: Any) -> int | None:
     return ctypes.cast(handle, ctypes.c_void_p).value
 
 
-def _number(kind: int, packed: bytes) -> int | float | None:
+def _number(kind: int, value: Any) -> int | float | None:
     """A value of the union ``nvmlValue_t``; None for "not available"."""
-    if not 0 <= kind < len(_KINDS):
+    if not 0 <= kind < len(_VALUES):
         return None
-    number: int | float = _KINDS[kind].unpack_from(packed)[0]
-    return None if number in _ABSENT or (kind == _SHORT and number == 0xFFFF) else number
+    number: int | float = getattr(value, _VALUES[kind])
+    return None if number in _ABSENT or (_VALUES[kind] == "usVal" and number == 0xFFFF) else number
