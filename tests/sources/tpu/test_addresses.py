@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.sources.tpus import bus
+from tests.sources.tpus import bus, python
 from tests.sources.tree import Tree
 
+from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources.tpu import addresses
@@ -103,8 +106,45 @@ def test_local_tpu_ignores_tpu_name_unless_the_profiler_is_set() -> None:
         assert Presence(Config.read(settings, {}), environ, Tree(files)).profiler == expected
 
 
-def test_name_of_a_tpu_node_is_unavailable_with_a_fix() -> None:
-    assert addresses.with_port("10.0.0.2:8466") == "10.0.0.2:8466"
-    with pytest.raises(Unavailable, match="TPU_NAME=my-tpu is a name") as gone:
-        addresses.with_port("my-tpu")
-    assert gone.value.fix == "set TPU_NAME to grpc://<address>:8470"
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("""echo '[{"ipAddress": "10.1.2.3", "port": "8470"}, {"ipAddress": "10.1.2.4"}]'""", "10.1.2.3:8466"),
+        ("""echo '[{"ipAddress": "fd00::3"}]'""", "[fd00::3]:8466"),
+        ("echo '[]'", OSError),
+        ("echo '{}'", OSError),
+        ("echo nothing", OSError),
+        ("echo 'no credentials' >&2; exit 1", OSError),
+        ("echo 'not installed' >&2; exit 1", Unavailable),
+    ],
+)
+def test_tpu_name_is_resolved_in_a_child_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, expected: Any
+) -> None:
+    python(tmp_path, monkeypatch, script)
+    if isinstance(expected, str):
+        assert addresses.resolved(Drivers(), "my-tpu", {}) == expected
+    else:
+        with pytest.raises(expected, match="my-tpu"):
+            addresses.resolved(Drivers(), "my-tpu", {})
+
+
+def test_resolver_child_gets_zone_and_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "cloud_tpu_client.py"
+    package.write_text(
+        "class Client:\n"
+        "    def __init__(self, tpu, zone=None, project=None):\n"
+        "        assert (tpu, zone, project) == ('my-tpu', 'us-central1-b', None), (tpu, zone, project)\n"
+        "    def network_endpoints(self):\n"
+        "        return [{'ipAddress': '10.1.2.3', 'port': '8470'}]\n"
+    )
+    python(tmp_path, monkeypatch, f'shift; PYTHONPATH={tmp_path} exec {sys.executable} "$@"')
+    environ = {"CLOUDSDK_COMPUTE_ZONE": "us-central1-b"}
+    assert addresses.resolved(Drivers(), "my-tpu", environ) == "10.1.2.3:8466"
+
+
+def test_missing_cloud_tpu_client_is_unavailable_with_a_fix() -> None:
+    with pytest.raises(Unavailable) as gone:
+        addresses.resolved(Drivers(), "my-tpu", {})
+    assert "TPU_NAME=my-tpu is a name" in gone.value.reason
+    assert "pip install cloud-tpu-client" in gone.value.fix

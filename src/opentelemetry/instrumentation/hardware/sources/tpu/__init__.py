@@ -56,13 +56,14 @@ class Tpu(Source):
         """Find the services.
 
         Raises:
-            Unavailable: There is no TPU, the address of a TPU node is not known, or a package is not installed.
+            Unavailable: There is no TPU, or a package is not installed.
+            OSError: The address of a TPU node cannot be looked up now.
         """
         config, environ, drivers = self.context.config, self.context.environ, self.context.drivers
         presence = Presence(config, environ, _files(drivers))
         if not presence:
             raise Unavailable(_ABSENT)
-        self._profiler = addresses.with_port(presence.profiler)
+        self._profiler = addresses.resolved(drivers, presence.profiler, environ)
         if presence.runtime or self._profiler:
             self._services = drivers.custom("tpu", Services)
         self.runtime = Runtime(self._services, presence.runtime) if presence.runtime else None

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
+import json
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool, python_executable
 from opentelemetry.instrumentation.hardware.model import Unavailable
 
 _RUNTIME_PORT: Final = "8431"
@@ -14,6 +17,17 @@ _RUNTIME_PORT: Final = "8431"
 _NODE_PORT: Final = 8470
 _PROFILER_PORT: Final = 8466
 """Ports of a TPU node. The address in TPU_NAME has the first one."""
+
+_RESOLVE: Final = """\
+import json, sys
+try:
+    from cloud_tpu_client import Client
+except ImportError:
+    sys.exit("not installed")
+name, zone, project = (word or None for word in sys.argv[1:4])
+print(json.dumps(Client(name, zone=zone, project=project).network_endpoints()))
+"""
+_RESOLVE_TIMEOUT: Final = 30.0
 
 
 def has_runtime(environ: Mapping[str, str]) -> bool:
@@ -70,12 +84,32 @@ def _port(address: str) -> int | None:
     return int(port)
 
 
-def with_port(node: str) -> str:
-    """Return the address of a profiler as it is, or "" for none.
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
+
+
+def resolved(drivers: Drivers, node: str, environ: Mapping[str, str]) -> str:
+    """Return the address of a profiler. Google's client looks up the name of a node, in a child process.
 
     Raises:
-        Unavailable: It is the name of a TPU node, not an address.
+        Unavailable: The client is not installed.
+        OSError: The lookup failed. It may succeed later.
     """
     if not node or _port(node) is not None or node.startswith("unix:"):
         return node
-    raise Unavailable(f"TPU_NAME={node} is a name, not an address", "set TPU_NAME to grpc://<address>:8470")
+    tool = Tool("cloud-tpu-client", python_executable(), environment=("TPU_", "CLOUDSDK_", "GOOGLE_"))
+    zone, project = (environ.get(f"CLOUDSDK_{word}", "") for word in ("COMPUTE_ZONE", "CORE_PROJECT"))
+    output = drivers.command(tool).run(["-I", "-c", _RESOLVE, node, zone, project], _RESOLVE_TIMEOUT)
+    last_line = output.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2][:200]
+    if last_line == "not installed":
+        raise Unavailable(
+            f"TPU_NAME={node} is a name, and the package that looks up its address is not installed",
+            "pip install cloud-tpu-client, or set TPU_NAME to grpc://<address>:8470",
+        )
+    try:
+        if output.code:
+            raise ValueError(last_line or f"exit status {output.code}")
+        first = json.loads(output.stdout)[0]
+        return _with_profiler_port(f"{_bracketed(str(first['ipAddress']))}:{int(first.get('port') or _NODE_PORT)}")
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise OSError(f"the address of TPU_NAME={node} cannot be looked up: {error}") from None
