@@ -28,20 +28,20 @@ def test_wandb_keys_number_series_in_order_of_appearance() -> None:
         probe = Probe(Config.read({"openmetrics": {"own": web.url}}, {}), 0)
         assert probe.expected
         assert probe.read() == {
-            "openmetrics.own.util.0": 5.0,
-            "openmetrics.own.util.1": 7.25,
-            "openmetrics.own.work_total.0": 3.0,
+            "own.util.0": 5.0,
+            "own.util.1": 7.25,
+            "own.work_total.0": 3.0,
         }
         web.answer = page('# TYPE util gauge\nutil{gpu="2"} 1\nutil{gpu="0"} 2\n')
-        assert probe.read() == {"openmetrics.own.util.2": 1.0, "openmetrics.own.util.1": 2.0}
+        assert probe.read() == {"own.util.2": 1.0, "own.util.1": 2.0}
 
 
 def test_wandb_keys_of_a_failing_endpoint_are_absent() -> None:
     with Web(page(PAGE)) as web, Web(page("", status=500)) as down:
         probe = Probe(Config.read({"openmetrics": {"down": down.url, "own": web.url}}, {}), 0)
-        assert {key.split(".")[1] for key in probe.read()} == {"own"}
+        assert {key.split(".")[0] for key in probe.read()} == {"own"}
         down.answer = page(PAGE)
-        assert {key.split(".")[1] for key in probe.read()} == {"own", "down"}
+        assert {key.split(".")[0] for key in probe.read()} == {"own", "down"}
 
 
 def test_wandb_keys_are_not_expected_without_endpoints() -> None:

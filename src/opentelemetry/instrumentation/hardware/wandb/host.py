@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.drivers import Drivers
-from opentelemetry.instrumentation.hardware.model import Metric, Number, Unavailable
+from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.system.files import FilesystemSpace
 from opentelemetry.instrumentation.hardware.system.machine import CgroupUsage, Machine, Memory, Process, machine
@@ -190,24 +190,6 @@ def _mounted(system: Machine, paths: list[str], disks: Mapping[str, Transferred]
     return frozenset(devices or (name for name in disks if not name.startswith(("loop", "ram", "zram"))))
 
 
-_Pairs: TypeAlias = "Iterator[tuple[str, Number]]"
-
-
-def _one(name: str, value: Callable[[History], Number | None]) -> Callable[[History], _Pairs]:
-    def values(history: History) -> _Pairs:
-        found = value(history)
-        if found is not None:
-            yield name, found
-
-    return values
-
-
-def _key(
-    name: str, unit: str, formula: str, value: Callable[[History], Number | None], *metrics: Metric
-) -> Key[History]:
-    return Key(name, unit, formula, _one(name, value), metrics)
-
-
 def _cpu(history: History) -> float | None:
     elapsed = history.now.clock - history.before.clock
     if elapsed <= 0 or not history.now.capacity:
@@ -216,15 +198,14 @@ def _cpu(history: History) -> float | None:
     return max(0.0, now - before) / elapsed * 100 / history.now.capacity
 
 
-def _cpus(history: History) -> _Pairs:
-    for number, modes in history.now.cpus.items():
-        before = history.before.cpus.get(number)
-        if before is not None:
-            increase = {mode: max(0.0, seconds - before.get(mode, seconds)) for mode, seconds in modes.items()}
-            idle = increase.get("idle", 0.0) + increase.get("iowait", 0.0)
-            whole = sum(increase.values())
-            if whole > 0:
-                yield f"cpu.{number}.cpu_percent", (whole - idle) / whole * 100
+def _cpus(history: History) -> dict[int, float | None]:
+    shares = {}
+    for number, now in history.now.cpus.items():
+        before = history.before.cpus.get(number, now)
+        increase = {mode: max(0.0, seconds - before.get(mode, seconds)) for mode, seconds in now.items()}
+        idle = increase.get("idle", 0.0) + increase.get("iowait", 0.0)
+        shares[number] = percent(sum(increase.values()) - idle, sum(increase.values()))
+    return shares
 
 
 def _memory(history: History) -> float | None:
@@ -245,103 +226,97 @@ def _available(history: History) -> float | None:
     group, memory = history.now.group, history.now.memory
     if group is not None and group.memory_limit is not None:
         return None if group.memory is None else max(0, group.memory_limit - group.memory) / _MIB
-    return memory.available / _MIB if memory is not None and memory.available is not None else None
+    return _mib(memory.available) if memory is not None else None
 
 
-def _rss(history: History) -> float | None:
-    resident = history.now.process.resident
-    return None if resident is None else resident / _MIB
+def _mib(size: int | None) -> float | None:
+    return None if size is None else size / _MIB
 
 
-def _usage_percent(history: History) -> _Pairs:
-    for path, space in history.now.spaces.items():
-        used = space.total - space.free
-        share = percent(used, used + space.available)
-        if share is not None:
-            yield f"disk.{path}.usagePercent", share
+def _increase(first: Transferred | None, now: Transferred | None) -> Transferred | tuple[None, None]:
+    if first is None or now is None:
+        return None, None
+    return Transferred(now.incoming - first.incoming, now.outgoing - first.outgoing)
 
 
-def _usage(history: History) -> _Pairs:
-    for path, space in history.now.spaces.items():
-        yield f"disk.{path}.usageGB", (space.total - space.free) / _GIB
+def _disk_total(history: History, direction: int) -> float | None:
+    return _mib(_increase(history.first.disk_total, history.now.disk_total)[direction])
 
 
-def _disk_total(direction: int) -> Callable[[History], Number | None]:
-    def value(history: History) -> float | None:
-        first, now = history.first.disk_total, history.now.disk_total
-        return None if first is None or now is None else (now[direction] - first[direction]) / _MIB
-
-    return value
+def _disks(history: History, direction: int) -> dict[str, float | None]:
+    first, now = history.first.disks, history.now.disks
+    return {name: _mib(_increase(first.get(name), now[name])[direction]) for name in sorted(history.now.mounted)}
 
 
-def _disk(word: str, direction: int) -> Callable[[History], _Pairs]:
-    def values(history: History) -> _Pairs:
-        for name in sorted(history.now.mounted & history.first.disks.keys()):
-            now, first = history.now.disks[name], history.first.disks[name]
-            yield f"disk.{name}.{word}", (now[direction] - first[direction]) / _MIB
-
-    return values
-
-
-def _network(direction: int) -> Callable[[History], Number | None]:
-    def value(history: History) -> Number | None:
-        first, now = history.first.network, history.now.network
-        return None if first is None or now is None else now[direction] - first[direction]
-
-    return value
+def _network(history: History, direction: int) -> int | None:
+    return _increase(history.first.network, history.now.network)[direction]
 
 
 _IN, _OUT = 0, 1
 
 _DISK_TOTAL: Final = "all disks, loop and RAM disks included, since the first sample (W&B up to 0.17)"
 _DISK: Final = "the block device of a configured path since the first sample (W&B 0.21 and later)"
+_INTERFACES: Final = "all interfaces, loopback included, since the first sample"
 
 KEYS: Final[tuple[Key[History], ...]] = (
-    _key(
+    Key(
         "cpu", "%", "CPU time of the process / elapsed time, divided by the CPU limit of its cgroup or its CPU "
-        "affinity; without both by the number of physical cores", _cpu, c.PROCESS_CPU_UTILIZATION,
+        "affinity; without both by the number of physical cores", _cpu, (c.PROCESS_CPU_UTILIZATION,),
     ),
     Key(
         "cpu.{i}.cpu_percent", "%", "time of a logical CPU that was neither idle nor iowait / all its time", _cpus,
         (c.SYSTEM_CPU_UTILIZATION,),
     ),
-    _key("memory", "%", "(total - available) / total memory of the host", _memory, c.SYSTEM_MEMORY_UTILIZATION),
-    _key(
+    Key("memory", "%", "(total - available) / total memory of the host", _memory, (c.SYSTEM_MEMORY_UTILIZATION,)),
+    Key(
         "memory_percent", "%", "memory in use by the cgroup / its limit; without a limit the same as `memory`",
-        _memory_percent, c.CONTAINER_MEMORY_USAGE, c.SYSTEM_MEMORY_UTILIZATION,
-    ),
-    _key(
-        "proc.memory.availableMB", "MiB", "memory limit of the cgroup - memory that it has in use; without a limit the "
-        "available memory of the host", _available, c.SYSTEM_MEMORY_LINUX_AVAILABLE, c.SYSTEM_MEMORY_AVAILABLE,
-    ),
-    _key("proc.memory.rssMB", "MiB", "resident memory of the process", _rss, c.PROCESS_MEMORY_USAGE),
-    _key(
-        "proc.memory.percent", "%", "resident memory of the process / memory limit of its cgroup; without a limit / "
-        "memory of the host", lambda history: percent(history.now.process.resident, history.now.memory_limit),
-        c.PROCESS_MEMORY_UTILIZATION,
-    ),
-    _key(
-        "proc.cpu.threads", "threads", "threads of the process", lambda history: history.now.process.threads,
-        c.PROCESS_THREAD_COUNT,
+        _memory_percent, (c.CONTAINER_MEMORY_USAGE, c.SYSTEM_MEMORY_UTILIZATION),
     ),
     Key(
-        "disk.{path}.usagePercent", "%", "used / (used + available to users without privilege)", _usage_percent,
+        "proc.memory.availableMB", "MiB", "memory limit of the cgroup - memory that it has in use; without a limit the "
+        "available memory of the host", _available, (c.SYSTEM_MEMORY_LINUX_AVAILABLE, c.SYSTEM_MEMORY_AVAILABLE),
+    ),
+    Key(
+        "proc.memory.rssMB", "MiB", "resident memory of the process", lambda each: _mib(each.now.process.resident),
+        (c.PROCESS_MEMORY_USAGE,),
+    ),
+    Key(
+        "proc.memory.percent", "%", "resident memory of the process / memory limit of its cgroup; without a limit / "
+        "memory of the host", lambda each: percent(each.now.process.resident, each.now.memory_limit),
+        (c.PROCESS_MEMORY_UTILIZATION,),
+    ),
+    Key(
+        "proc.cpu.threads", "threads", "threads of the process", lambda each: each.now.process.threads,
+        (c.PROCESS_THREAD_COUNT,),
+    ),
+    Key(
+        "disk.{path}.usagePercent", "%", "used / (used + available to users without privilege)",
+        lambda each: {
+            path: percent(space.total - space.free, space.total - space.free + space.available)
+            for path, space in each.now.spaces.items()
+        },
         (c.SYSTEM_FILESYSTEM_UTILIZATION,),
     ),
     Key(
-        "disk.{path}.usageGB", "GiB", "used space of the file system at the path", _usage, (c.SYSTEM_FILESYSTEM_USAGE,)
+        "disk.{path}.usageGB", "GiB", "used space of the file system at the path",
+        lambda each: {path: (space.total - space.free) / _GIB for path, space in each.now.spaces.items()},
+        (c.SYSTEM_FILESYSTEM_USAGE,),
     ),
-    _key("disk.in", "MiB", f"bytes read from {_DISK_TOTAL}", _disk_total(_IN), c.SYSTEM_DISK_IO),
-    _key("disk.out", "MiB", f"bytes written to {_DISK_TOTAL}", _disk_total(_OUT), c.SYSTEM_DISK_IO),
-    Key("disk.{device}.in", "MiB", f"bytes read from {_DISK}", _disk("in", _IN), (c.SYSTEM_DISK_IO,)),
-    Key("disk.{device}.out", "MiB", f"bytes written to {_DISK}", _disk("out", _OUT), (c.SYSTEM_DISK_IO,)),
-    _key(
-        "network.sent", "bytes", "bytes sent by all interfaces, loopback included, since the first sample",
-        _network(_OUT), c.SYSTEM_NETWORK_IO,
+    Key(
+        "disk.in", "MiB", f"bytes read from {_DISK_TOTAL}", lambda each: _disk_total(each, _IN), (c.SYSTEM_DISK_IO,)
     ),
-    _key(
-        "network.recv", "bytes", "bytes received by all interfaces, loopback included, since the first sample",
-        _network(_IN), c.SYSTEM_NETWORK_IO,
+    Key(
+        "disk.out", "MiB", f"bytes written to {_DISK_TOTAL}", lambda each: _disk_total(each, _OUT), (c.SYSTEM_DISK_IO,)
+    ),
+    Key("disk.{device}.in", "MiB", f"bytes read from {_DISK}", lambda each: _disks(each, _IN), (c.SYSTEM_DISK_IO,)),
+    Key("disk.{device}.out", "MiB", f"bytes written to {_DISK}", lambda each: _disks(each, _OUT), (c.SYSTEM_DISK_IO,)),
+    Key(
+        "network.sent", "bytes", f"bytes sent by {_INTERFACES}", lambda each: _network(each, _OUT),
+        (c.SYSTEM_NETWORK_IO,),
+    ),
+    Key(
+        "network.recv", "bytes", f"bytes received by {_INTERFACES}", lambda each: _network(each, _IN),
+        (c.SYSTEM_NETWORK_IO,),
     ),
 )  # fmt: skip
 """The keys of every machine."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.drivers.subprocess import setting_path
-from opentelemetry.instrumentation.hardware.model import Number, Point
+from opentelemetry.instrumentation.hardware.model import Point
 from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia
 from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import Nvml
 from opentelemetry.instrumentation.hardware.wandb.probe import (
@@ -124,11 +124,12 @@ def _of_process(key: Key[Devices]) -> Key[Devices]:
     name = key.name.replace("gpu.", "gpu.process.", 1)
     formula = f"`{key.name}` of each GPU that the process or a child of it uses: the value of the whole GPU"
 
-    def values(gpus: Devices) -> Iterator[tuple[str, Number]]:
-        used = {index: gpu for index, gpu in gpus.items() if gpu.is_used}
-        return ((name.replace("gpu.", "gpu.process.", 1), value) for name, value in key.values(used))
-
-    return Key(name, key.unit, formula, values, key.metrics)
+    return replace(
+        key,
+        name=name,
+        formula=formula,
+        value=lambda gpus: key.value({index: gpu for index, gpu in gpus.items() if gpu.is_used}),
+    )
 
 
 _OF_PROCESSES: Final = (

@@ -24,7 +24,7 @@ from opentelemetry.instrumentation.hardware.wandb.probe import Probe as BaseProb
 
 
 class Probe(BaseProbe["Mapping[str, float]"]):
-    """The counters and gauges of all endpoints, by key."""
+    """The counters and gauges of all endpoints, by endpoint, metric and number."""
 
     timeout = 30.0  # an endpoint may have a timeout of its own
 
@@ -67,7 +67,7 @@ class Probe(BaseProbe["Mapping[str, float]"]):
                 labels = frozenset(sample.labels.items())
                 if labels in numbers or len(numbers) < TOTAL:
                     number = numbers.setdefault(labels, len(numbers))
-                    values[f"openmetrics.{endpoint}.{sample.name}.{number}"] = sample.value
+                    values[f"{endpoint}.{sample.name}.{number}"] = sample.value
         return values
 
 
@@ -76,6 +76,6 @@ KEYS: Final = (
         "openmetrics.{endpoint}.{metric}.{n}",
         "as scraped",
         "a counter or gauge of a scraped endpoint; its series are numbered in the order in which they are first seen",
-        lambda scraped: scraped.items(),
+        lambda scraped: scraped,
     ),
 )

@@ -6,6 +6,7 @@ computed from.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -36,15 +37,23 @@ class Key(Generic[Reading]):
         name: As W&B's pages spell it; ``{i}``, ``{path}`` and the like stand for a number or a word.
         unit: W&B's unit.
         formula: W&B's formula, in words.
-        values: Returns the key with everything filled in, and its value; one pair for each device.
+        value: Returns the value, or the value of each device by what stands for ``{i}``; None if it is unknown.
         metrics: The metrics of this package that measure the same.
     """
 
     name: str
     unit: str
     formula: str
-    values: Callable[[Reading], Iterable[tuple[str, Number]]]
+    value: Callable[[Reading], Number | Mapping[int, Number | None] | Mapping[str, Number | None] | None]
     metrics: tuple[Metric, ...] = ()
+
+    def values(self, reading: Reading) -> Iterator[tuple[str, Number]]:
+        """The key with its value, once for each device."""
+        value = self.value(reading)
+        parts = re.split(r"\.\{.*\}", self.name)
+        for place, number in value.items() if isinstance(value, Mapping) else [("", value)]:
+            if number is not None:
+                yield ("" if place == "" else f".{place}").join(parts), number
 
 
 class Probe(ABC, Generic[Reading]):
@@ -187,13 +196,8 @@ def device_key(
     """
     last = name.rpartition("}.")[2]
 
-    def values(devices: Devices) -> Iterator[tuple[str, Number]]:
-        for index, device in devices.items():
-            number = device.values.get(last)
-            if number is None:
-                number = value(device)
-            if number is not None:
-                yield name.format(i=index), number
+    def values(devices: Devices) -> dict[int, Number | None]:
+        return {index: device.values.get(last, value(device)) for index, device in devices.items()}
 
     return Key(name, unit, formula, values, metrics)
 

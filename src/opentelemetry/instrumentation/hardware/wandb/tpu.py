@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Metric, Number, Point
@@ -23,8 +23,6 @@ _DISTRIBUTIONS: Final = (EXECUTION, *TRANSFERS.values(), ROUND_TRIP, DELIVERY_RA
 
 _SHARES: Final = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p999": 0.999}
 _STATISTICS: Final = {"mean": "mean", **{name: f"{share * 100:g}th percentile" for name, share in _SHARES.items()}}
-
-Pairs: TypeAlias = "Iterator[tuple[str, Number]]"
 
 
 class Reading(NamedTuple):
@@ -61,13 +59,9 @@ class Probe(SourceProbe[Tpu, Reading]):
     def read(self) -> Reading | None:
         """Return the current reading; None if nothing can be read."""
         reading = super().read()
-        if self._source is not None and reading is not None and not any(_all(reading)):
+        if self._source is not None and reading is not None and not any(any(key.values(reading)) for key in KEYS):
             self.error = "; ".join([*self._source.errors, *self._source.unsupported])
         return reading
-
-
-def _all(reading: Reading) -> Pairs:
-    return (pair for key in KEYS for pair in key.values(reading))
 
 
 def _number(device: str) -> int | None:
@@ -79,16 +73,14 @@ def _number(device: str) -> int | None:
 def _device_key(name: str, unit: str, formula: str, metric: Metric, task: str = "", factor: float = 1) -> Key[Reading]:
     """A key that each device has once: the value of a metric, times a factor."""
 
-    def values(reading: Reading) -> Pairs:
-        for device, _, value in reading.values(metric, task):
-            number = _number(device)
-            if number is not None:
-                yield f"tpu.{number}.{name}", value * factor
+    def values(reading: Reading) -> dict[int, Number | None]:
+        numbers = {_number(device): value * factor for device, _, value in reading.values(metric, task)}
+        return {number: value for number, value in numbers.items() if number is not None}
 
     return Key(f"tpu.{{i}}.{name}", unit, formula, values, (metric,))
 
 
-def _duty_cycle(reading: Reading) -> Pairs:
+def _duty_cycle(reading: Reading) -> dict[int, Number | None]:
     """Once for each core, also where the two cores of a chip share one."""
     duty = {device: value * 100 for device, _, value in reading.values(c.HW_NPU_UTILIZATION, "general")}
     cores = [
@@ -96,19 +88,19 @@ def _duty_cycle(reading: Reading) -> Pairs:
         for device, attributes, _ in reading.values(c.HW_NPU_MEMORY_LIMIT)
         if c.HW_PARENT in attributes
     ]
-    for device, chip in cores or [(device, device) for device in duty]:
-        number = _number(device)
-        if number is not None and chip in duty:
-            yield f"tpu.{number}.dutyCycle", duty[str(chip)]
+    numbers = {_number(device): duty.get(str(chip)) for device, chip in cores or zip(duty, duty)}
+    return {number: value for number, value in numbers.items() if number is not None}
 
 
-def _matrix(reading: Reading) -> Pairs:
-    return (("tpu", value * 100) for _, _, value in reading.values(c.HW_NPU_UTILIZATION, "matrix"))
+def _matrix(reading: Reading) -> Number | None:
+    return next((value * 100 for _, _, value in reading.values(c.HW_NPU_UTILIZATION, "matrix")), None)
 
 
-def _queue_size(reading: Reading) -> Pairs:
-    for device, attributes, value in reading.values(c.GOOGLE_TPU_HLO_QUEUE_SIZE):
-        yield f"tpu.hloQueueSize.{_core(_number(device), attributes.get(c.TPU_CORE_TYPE))}", value
+def _queue_size(reading: Reading) -> dict[str, Number | None]:
+    return {
+        _core(_number(device), attributes.get(c.TPU_CORE_TYPE)): value
+        for device, attributes, value in reading.values(c.GOOGLE_TPU_HLO_QUEUE_SIZE)
+    }
 
 
 def _core(number: int | None, core_type: object) -> str:
@@ -119,20 +111,6 @@ def _core(number: int | None, core_type: object) -> str:
 def _word(label: object) -> str:
     """A label as W&B writes it in a key."""
     return re.sub("[^a-z0-9]", "_", str(label).lower().replace("+", "plus").replace("%", "pct"))
-
-
-def _tensorcore(reading: Reading) -> Pairs:
-    for place, percent in enumerate(reading.sdk.tensorcore):
-        if percent is not None:
-            yield f"tpu.{place}.tensorcoreUtilization", percent
-
-
-def _links(reading: Reading) -> Pairs:
-    return ((f"tpu.{place}.iciLinkHealth", health) for place, health in enumerate(reading.sdk.links.values()))
-
-
-def _throttle(reading: Reading) -> Pairs:
-    return ((f"tpu.{number}.throttleScore", score) for number, score in reading.sdk.throttle.items())
 
 
 def _by_core(sample: Sample) -> str:
@@ -157,19 +135,18 @@ def _distribution_keys(
     """
     suffix = unit.replace("Mbit/s", "Mbps").capitalize()
     for statistic, words in _STATISTICS.items():
-        key = f"{name}.{statistic}{suffix}"
 
-        def values(reading: Reading, key: str = key, share: float | None = _SHARES.get(statistic)) -> Pairs:
+        def values(reading: Reading, share: float | None = _SHARES.get(statistic)) -> dict[str, Number | None]:
             groups: dict[str, list[Mapping[str, Any]]] = {}
             for sample in reading.distributions.get(distribution, ()):
                 if sample.distribution and sample.distribution.get("count", 0) > 0:
                     groups.setdefault(label(sample) if label else "", []).append(sample.distribution)
-            for group, distributions in groups.items():
-                value = _mean(distributions) if share is None else _quantile(share, distributions)
-                if value is not None:
-                    yield re.sub(r"\.\{.*\}", f".{group}" if group else "", key), value
+            return {
+                group: _mean(distributions) if share is None else _quantile(share, distributions)
+                for group, distributions in groups.items()
+            }
 
-        yield Key(key, unit, f"{words} of `{distribution}`", values, metrics)
+        yield Key(f"{name}.{statistic}{suffix}", unit, f"{words} of `{distribution}`", values, metrics)
 
 
 def _mean(distributions: Sequence[Mapping[str, Any]]) -> float | None:
@@ -219,13 +196,16 @@ KEYS: Final[tuple[Key[Reading], ...]] = (
     ),
     Key(
         "tpu.{i}.tensorcoreUtilization", "%", "libtpu's SDK (`LIBTPU=on`), by the core's place in its list",
-        _tensorcore, (c.HW_NPU_UTILIZATION,),
+        lambda reading: dict(enumerate(reading.sdk.tensorcore)), (c.HW_NPU_UTILIZATION,),
     ),
     Key(
         "tpu.{i}.iciLinkHealth", "score", "libtpu's SDK, by the link's place in its list",
-        _links, (c.GOOGLE_TPU_LINK_HEALTH,),
+        lambda reading: dict(enumerate(reading.sdk.links.values())), (c.GOOGLE_TPU_LINK_HEALTH,),
     ),
-    Key("tpu.{i}.throttleScore", "score", "libtpu's SDK", _throttle, (c.GOOGLE_TPU_THROTTLE_SCORE,)),
+    Key(
+        "tpu.{i}.throttleScore", "score", "libtpu's SDK", lambda reading: reading.sdk.throttle,
+        (c.GOOGLE_TPU_THROTTLE_SCORE,),
+    ),
     Key(
         "tpu.hloQueueSize.{core}", "programs", "programs that wait for a core",
         _queue_size, (c.GOOGLE_TPU_HLO_QUEUE_SIZE,),

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
-from opentelemetry.instrumentation.hardware.model import Number, Point
+from opentelemetry.instrumentation.hardware.model import Point
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources.trainium import Trainium
 from opentelemetry.instrumentation.hardware.sources.trainium.report import CORE_MEMORY, HOST_MEMORY, Runtime
@@ -35,58 +34,40 @@ class Probe(SourceProbe[Trainium, "Runtime | None"]):
         return replace(runtime, percent=percent, cores=cores)
 
 
-def _utilization(runtime: Runtime) -> Iterator[tuple[str, Number]]:
-    return ((f"trn.{core}.neuroncore_utilization", share) for core, share in runtime.percent.items())
-
-
-def _total(name: str, where: str) -> Callable[[Runtime], Iterator[tuple[str, Number]]]:
-    return lambda runtime: iter([(name, runtime.used[where])] if where in runtime.used else [])
-
-
-def _host(name: str, category: str) -> Callable[[Runtime], Iterator[tuple[str, Number]]]:
-    return lambda runtime: iter([(name, runtime.host[category])] if category in runtime.host else [])
-
-
-def _core(category: str) -> Callable[[Runtime], Iterator[tuple[str, Number]]]:
-    def values(runtime: Runtime) -> Iterator[tuple[str, Number]]:
-        for core, sizes in runtime.cores.items():
-            if category in sizes:
-                yield f"trn.{core}.neuroncore_memory_usage.{category}", sizes[category]
-
-    return values
-
-
 def _host_key(prefix: str, category: str, remark: str) -> Key[Runtime]:
-    name = f"{prefix}.{category}"
     formula = f"host memory of the runtime for {category}{remark}"
-    return Key(name, "bytes", formula, _host(name, category), (c.AWS_NEURON_RUNTIME_HOST_MEMORY_USAGE,))
+    metrics = (c.AWS_NEURON_RUNTIME_HOST_MEMORY_USAGE,)
+    return Key(f"{prefix}.{category}", "bytes", formula, lambda runtime: runtime.host.get(category), metrics)
+
+
+def _core_key(category: str) -> Key[Runtime]:
+    return Key(
+        f"trn.{{i}}.neuroncore_memory_usage.{category}",
+        "bytes",
+        f"device memory of the runtime on a core for {category}",
+        lambda runtime: {core: sizes.get(category) for core, sizes in runtime.cores.items()},
+        (c.AWS_NEURON_NEURONCORE_MEMORY_USAGE,),
+    )
 
 
 _HOST: Final = "trn.host_total_memory_usage"
-_DEVICE: Final = "trn.neuron_device_total_memory_usage"
 _DOCUMENTED: Final = " (as W&B's pages spell it)"
 
 KEYS: Final[tuple[Key[Runtime], ...]] = (
     Key(
-        "trn.{i}.neuroncore_utilization", "%", "utilization of a core by the runtime of the process", _utilization,
-        (c.HW_NPU_UTILIZATION,),
+        "trn.{i}.neuroncore_utilization", "%", "utilization of a core by the runtime of the process",
+        lambda runtime: runtime.percent, (c.HW_NPU_UTILIZATION,),
     ),
     Key(
-        _HOST, "bytes", "host memory of the runtime", _total(_HOST, "host"), (c.AWS_NEURON_RUNTIME_MEMORY_USAGE,)
+        _HOST, "bytes", "host memory of the runtime",
+        lambda runtime: runtime.used.get("host"), (c.AWS_NEURON_RUNTIME_MEMORY_USAGE,),
     ),
     Key(
-        _DEVICE, "bytes", "device memory of the runtime", _total(_DEVICE, "device"),
-        (c.AWS_NEURON_RUNTIME_MEMORY_USAGE,),
+        "trn.neuron_device_total_memory_usage", "bytes", "device memory of the runtime",
+        lambda runtime: runtime.used.get("device"), (c.AWS_NEURON_RUNTIME_MEMORY_USAGE,),
     ),
     *(_host_key("trn.host_memory_usage", category, "") for category in HOST_MEMORY),
     *(_host_key(_HOST, category, _DOCUMENTED) for category in HOST_MEMORY),
-    *(
-        Key(
-            f"trn.{{i}}.neuroncore_memory_usage.{category}", "bytes",
-            f"device memory of the runtime on a core for {category}", _core(category),
-            (c.AWS_NEURON_NEURONCORE_MEMORY_USAGE,),
-        )
-        for category in CORE_MEMORY
-    ),
+    *(_core_key(category) for category in CORE_MEMORY),
 )  # fmt: skip
 """What W&B reports of Trainium."""
