@@ -305,7 +305,7 @@ def test_driver_that_hangs_is_left_after_the_limit(folder: Path) -> None:
     code = "from opentelemetry.instrumentation.hardware.cli import free, main; free._TIMEOUT = .1; exit(main(['free']))"
     answer = run([sys.executable, "-c", code], machine.environment)
     assert (answer.returncode, answer.stdout) == (1, "")
-    assert answer.stderr == "otel-hardware: the NVIDIA driver has not answered for 0.1 s\n"
+    assert answer.stderr == "otel-hardware: the NVIDIA driver has not responded for 0.1 s\n"
 
 
 @pytest.mark.parametrize(

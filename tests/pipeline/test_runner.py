@@ -600,7 +600,7 @@ def test_slow_reading_is_a_problem_only_after_hang_limit() -> None:
 
     stage.player.read = read
     stage.runner.read()
-    assert problems == [[], ["it has not answered for 4 s"]]
+    assert problems == [[], ["it has not responded for 4 s"]]
 
 
 @pytest.mark.parametrize("where", ["read", "slow"])
@@ -612,7 +612,7 @@ def test_only_open_makes_a_source_absent(where: str, caplog: pytest.LogCaptureFi
     setattr(stage.player, where, lambda now: [POWER(1.0, {"part": where})])
     stage.run(5.0)
     assert stage.up() == {"player": 1}
-    assert warnings(caplog) == ["Source player: no module psutil; its numbers are missing until it recovers"]
+    assert warnings(caplog) == ["Source player: no module psutil; its metrics are missing until it recovers"]
 
 
 def test_source_that_was_open_once_is_retried_when_open_finds_nothing() -> None:

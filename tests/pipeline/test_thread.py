@@ -266,7 +266,7 @@ def test_hanging_source_is_reported_down_alone_and_recovers(caplog: pytest.LogCa
             assert problem.source == "player"
             assert f"{after:.0f} s" in problem.reason
         (warning,) = warnings(caplog)
-        assert "Source player has not answered for 7 s" in warning
+        assert "Source player has not responded for 7 s" in warning
         assert not request.is_set()
         assert not thread.join(0.01)
     finally:

@@ -272,7 +272,7 @@ def test_failure_and_recovery_of_macmon_are_logged_once_each(
     finally:
         session.close()
     assert [record.getMessage() for record in caplog.records] == [
-        "Source apple: ChildProcessError: macmon exited; its numbers are missing until it recovers",
+        "Source apple: ChildProcessError: macmon exited; its metrics are missing until it recovers",
         "Source apple has recovered",
     ]
     wait_for(lambda: not [*_running(tmp_path)], LONG, "end of macmon")

@@ -65,7 +65,7 @@ def test_failing_endpoint_is_down_and_recovers(caplog: pytest.LogCaptureFixture)
             assert up == f"openmetrics.up{{{where}}} 0 1 gauge"
         assert scraped(stage) == [f"a{{{where}}} 2.0  gauge", f"openmetrics.up{{{where}}} 1 1 gauge"]
     (warning,) = warnings(caplog)
-    assert "openmetrics:own: http://h:9/m: Connection refused; its numbers are missing" in warning
+    assert "openmetrics:own: http://h:9/m: Connection refused; its metrics are missing" in warning
     assert [line for line in infos(caplog) if "recovered" in line] == ["Source openmetrics:own has recovered"]
     assert "s3cret" not in caplog.text
 

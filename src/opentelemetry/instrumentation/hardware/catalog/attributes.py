@@ -67,6 +67,6 @@ SERVER_PORT: Final = "server.port"
 HW_DEVICE: Final = (HW_ID, HW_NAME, HW_PARENT)
 """Identifies a device or a part of one; ``hw.parent`` is the ``hw.id`` of the whole device."""
 HW_COMPONENT: Final = (HW_ID, HW_NAME, HW_TYPE, HW_PARENT)
-"""The same for metrics that devices of several types have."""
+"""The same, for metrics of devices of several types."""
 HW_INFO: Final = (*HW_DEVICE, HW_VENDOR, HW_MODEL, HW_SERIAL_NUMBER, HW_DRIVER_VERSION, HW_FIRMWARE_VERSION, PCI_BDF)
-"""Describes a device; only its ``info`` metric has them."""
+"""Attributes that describe a device. Only its ``info`` metric has them."""

@@ -23,7 +23,7 @@ def _metric(
     standard: bool = True,
     dips: bool = False,
 ) -> Metric:
-    """A metric, in the order of arguments in which a row of the catalog is read; see :class:`.model.Metric`."""
+    """Create a metric, with the arguments in the order of a row of the catalog; see :class:`.model.Metric`."""
     return Metric(name, kind, unit, help, attributes, window, scope, opt_in, opt_in_extras, source, standard, dips=dips)
 
 

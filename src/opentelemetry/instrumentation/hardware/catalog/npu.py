@@ -37,7 +37,7 @@ HW_NPU_MEMORY_USAGE = updown(
     "hw.npu.memory.usage", "By", HW_DEVICE,
     "Memory in use on an accelerator or on one of its cores.",
     source="TPU runtime: hbm.memory.usage.bytes; Neuron: "
-    "/sys/devices/virtual/neuron_device/*/neuron_core*/stats/memory_usage/device_mem/present, else "
+    "/sys/devices/virtual/neuron_device/*/neuron_core*/stats/memory_usage/device_mem/total, else "
     "neuron-monitor",
     standard=False,
 )
@@ -141,7 +141,7 @@ AWS_NEURON_NEURONCORE_MEMORY_USAGE = updown(
     "aws.neuron.neuroncore.memory.usage", "By", (*HW_DEVICE, NEURON_MEMORY_CATEGORY),
     "Device memory in use for a NeuronCore, by category.",
     source="neuron-monitor: memory_used, usage_breakdown, neuroncore_memory_usage; without neuron-monitor "
-    "/sys/devices/virtual/neuron_device/*/neuron_core*/stats/memory_usage/device_mem/*/present",
+    "/sys/devices/virtual/neuron_device/*/neuron_core*/stats/memory_usage/device_mem/*/total",
     standard=False,
 )
 AWS_NEURON_EXECUTION_COUNT = counter(

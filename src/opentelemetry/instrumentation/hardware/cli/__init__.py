@@ -6,12 +6,12 @@ if TYPE_CHECKING:
 
 
 def main(argv: "Sequence[str] | None" = None) -> int:
-    """Run a sub-command. To be called in the main thread.
+    """Run a sub-command. Must be called in the main thread.
 
-    Ctrl-C ends the process at once, by its signal, if the command has nothing to clean up.
+    Ctrl-C kills the process immediately if the command has nothing to clean up.
 
     Returns:
-        Its exit status; 2 for wrong arguments, 130 after Ctrl-C.
+        The exit status: 2 for wrong arguments, 130 after Ctrl-C.
     """
     try:
         from opentelemetry.instrumentation.hardware.cli.interrupt import killed_by_ctrl_c

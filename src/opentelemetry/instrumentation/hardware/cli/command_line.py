@@ -30,7 +30,7 @@ variable. 'otel-hardware COMMAND --help' describes a command.
 
 
 class _Layout(argparse.RawDescriptionHelpFormatter):
-    """Wraps paragraphs, except those with an indented line, which are laid out by hand."""
+    """Wraps paragraphs, except those with an indented line."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         paragraphs = [
@@ -61,12 +61,12 @@ class Command(Protocol):
             The exit status.
 
         Raises:
-            Mistake: The user has to change something; its sentence is printed instead of a traceback.
+            Mistake: The user has to change something. Its sentence is printed instead of a traceback.
         """
 
 
 def commands() -> list[Command]:
-    """Every sub-command. They import what is expensive when they run."""
+    """Return every sub-command. They import expensive modules when they run."""
     from opentelemetry.instrumentation.hardware.cli.doctor import Doctor
     from opentelemetry.instrumentation.hardware.cli.free import Free
     from opentelemetry.instrumentation.hardware.cli.metrics import Metrics
@@ -81,7 +81,7 @@ def run(argv: Sequence[str] | None) -> int:
     """Run a sub-command.
 
     Returns:
-        Its exit status; 2 for wrong arguments.
+        The exit status; 2 for wrong arguments.
     """
     try:
         _open_standard_streams()
@@ -122,7 +122,7 @@ def _parser() -> argparse.ArgumentParser:
 def _open_standard_streams() -> None:
     """Open missing standard streams to /dev/null, and replace characters that the terminal cannot show.
 
-    Otherwise the next file or socket would get their descriptor. A program that is started does not inherit them.
+    Otherwise the next file or socket would get their descriptor. Programs that we start do not inherit them.
     """
     while (descriptor := os.open(os.devnull, os.O_RDWR)) < 3:
         pass

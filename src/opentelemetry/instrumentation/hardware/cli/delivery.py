@@ -1,4 +1,4 @@
-"""Checks of export: what ``opentelemetry-instrument`` needs, and the connection to the OTLP endpoint."""
+"""Checks of export: the requirements of ``opentelemetry-instrument``, and the connection to the OTLP endpoint."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PACKAGES = {
 
 
 def zero_code(environ: MutableMapping[str, str]) -> Iterator[Finding]:
-    """Whether ``opentelemetry-instrument`` would load this package and configure the SDK."""
+    """Check whether ``opentelemetry-instrument`` would load this package and configure the SDK."""
     part = "zero code"
     if entry_points(group="opentelemetry_configurator"):
         distros = ", ".join(
@@ -68,7 +68,7 @@ def zero_code(environ: MutableMapping[str, str]) -> Iterator[Finding]:
 
 
 def export(environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Which exporter would be used, and whether its endpoint accepts an empty request."""
+    """Check which exporter would be used, and whether its endpoint accepts an empty request."""
     from opentelemetry.instrumentation.hardware.cli import otlp
 
     part = "export"
@@ -111,7 +111,7 @@ def export(environ: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _exporter(where: Destination) -> str:
-    """The entry point of the exporter; "" for an invalid protocol."""
+    """Return the entry point of the exporter; "" for an invalid protocol."""
     return {"grpc": "otlp_proto_grpc", "http/protobuf": "otlp_proto_http"}.get(where.protocol, "")
 
 
@@ -148,7 +148,7 @@ def _connection(where: Destination) -> Iterator[Finding]:
 
 
 def _request_error(where: Destination) -> str | None:
-    """Send an empty request through the exporter that would be used, with all its settings; its error or None."""
+    """Send an empty request through the configured exporter. Returns its error, or None."""
     from opentelemetry.sdk.metrics.export import MetricExportResult, MetricsData
 
     from opentelemetry.instrumentation.hardware.cli.messages import collected_logs

@@ -1,4 +1,4 @@
-"""``otel-hardware doctor``: what was found on this machine, and whether export would work."""
+"""``otel-hardware doctor``: check the sources of this machine, the settings and the export."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def _source(runner: SourceRunner, now: float) -> Iterator[Finding]:
 
 
 def _found(runner: SourceRunner, now: float) -> str:
-    """What a source found: the number of series, devices and limits."""
+    """Describe what a source found: the number of series, devices and limits."""
     from opentelemetry.instrumentation.hardware.catalog import (
         HW_GPU_INFO,
         HW_ID,
@@ -159,7 +159,7 @@ def _found(runner: SourceRunner, now: float) -> str:
 
 
 def _gpus(found: Sequence[Mapping[str, str | int]]) -> Iterator[str]:
-    """GPUs by model, partitions, and driver versions."""
+    """Describe GPUs by model, partitions, and driver versions."""
     from opentelemetry.instrumentation.hardware.catalog import HW_DRIVER_VERSION, HW_MODEL, HW_PARENT
 
     models = Counter(str(facts.get(HW_MODEL, "a GPU")) for facts in found if HW_PARENT not in facts)
@@ -176,7 +176,7 @@ def _gpus(found: Sequence[Mapping[str, str | int]]) -> Iterator[str]:
 
 
 def _settings(arguments: argparse.Namespace, config: Config, messages: Sequence[str]) -> Iterator[Finding]:
-    """The settings with their origin, and the warnings about them."""
+    """Yield the settings with their origin, and the warnings about them."""
     for setting in fields(Config):
         name, variable = setting.name, PREFIX + setting.name.upper()
         value, facts = getattr(config, setting.name), setting.metadata

@@ -30,7 +30,7 @@ class Finding(NamedTuple):
 
 
 def versions() -> dict[str, str]:
-    """The versions of Python and of the most important packages."""
+    """Return the versions of Python and of the most important packages."""
     found = {"python": ".".join(map(str, sys.version_info[:3]))}
     for name in ("opentelemetry-instrumentation-hardware", "opentelemetry-sdk", "psutil"):
         try:
@@ -41,7 +41,7 @@ def versions() -> dict[str, str]:
 
 
 def report(findings: Sequence[Finding], width: int, bold: bool) -> Iterator[str]:
-    """The lines of the report."""
+    """Return the lines of the report."""
     strong, plain = ("\x1b[1m", "\x1b[0m") if bold else ("", "")
     known = versions()
     yield (
@@ -62,7 +62,7 @@ def report(findings: Sequence[Finding], width: int, bold: bool) -> Iterator[str]
 
 
 def _condensed(findings: Sequence[Finding]) -> Iterator[Finding]:
-    """The findings with sources that are off, and settings that have their default, in one line each."""
+    """Yield the findings, with one line for all sources that are off and one for all settings with their default."""
     shown = [finding for finding in findings if finding.state not in ("off", "default")]
     for part in dict.fromkeys(finding.part for finding in findings):
         yield from (finding for finding in shown if finding.part == part)

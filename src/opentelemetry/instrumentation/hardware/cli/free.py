@@ -60,7 +60,7 @@ _PREFIXES = "KMGTP"
 
 
 class Limit(NamedTuple):
-    """How much memory may be in use: bytes, or a share of the total."""
+    """The memory that may be in use: bytes, or a share of the total."""
 
     value: float
     is_share: bool
@@ -76,8 +76,8 @@ class _Gpu(NamedTuple):
     """A GPU or MIG instance.
 
     Attributes:
-        name: In messages.
-        uuid: For ``CUDA_VISIBLE_DEVICES``.
+        name: Its name in messages.
+        uuid: Its UUID for ``CUDA_VISIBLE_DEVICES``.
         used, total: Its memory in bytes; None if unknown.
         busy: Its utilization; None if unknown.
         trouble: Why it cannot be used.
@@ -117,7 +117,7 @@ class Free:
         """Print their UUIDs.
 
         Raises:
-            Mistake: There are not enough.
+            Mistake: There are not enough idle GPUs.
         """
         idle: list[_Gpu] = []
         busy: list[str] = []
@@ -166,10 +166,10 @@ def _percent(text: str) -> float:
 
 
 def _read_all(config: Config) -> list[_Gpu]:
-    """The GPUs that the environment leaves to the program.
+    """Return the GPUs that the environment makes available to the program.
 
     Raises:
-        Mistake: None can be read.
+        Mistake: No GPU can be read.
     """
     from opentelemetry.instrumentation.hardware.drivers import Drivers
     from opentelemetry.instrumentation.hardware.sources import SourceContext
@@ -189,7 +189,7 @@ def _read_all(config: Config) -> list[_Gpu]:
         if PREFIX in message:  # about settings; failures of GPUs are reported below
             say(message)
     if not results:
-        raise Mistake(f"the NVIDIA driver has not answered for {_TIMEOUT:g} s", 1)
+        raise Mistake(f"the NVIDIA driver has not responded for {_TIMEOUT:g} s", 1)
     if isinstance(results[0], Mistake):
         raise results[0]
     return results[0]
@@ -213,10 +213,10 @@ def _read(source: Nvidia) -> list[_Gpu] | Mistake:
 
 
 def _gpus(source: Nvidia, points: Sequence[Point]) -> list[_Gpu]:
-    """The GPUs and instances that the settings and the environment leave to the program.
+    """Return the GPUs and instances that the settings and the environment make available to the program.
 
     Raises:
-        Mistake: There are none, or the environment is ambiguous.
+        Mistake: There is no GPU, or the environment is ambiguous.
     """
     from opentelemetry.instrumentation.hardware.sources.nvidia.visible import CONTAINER, CUDA, visible
 
@@ -239,7 +239,7 @@ def _gpus(source: Nvidia, points: Sequence[Point]) -> list[_Gpu]:
 
 
 def _usable(gpu: FoundDevice) -> Iterator[tuple[str, str, str]]:
-    """A GPU, or its instances if it is partitioned: the name, ``hw.id``, and why it cannot be used."""
+    """Yield a GPU, or its instances if it is partitioned: the name, ``hw.id``, and why it cannot be used."""
     if not gpu.is_divided:
         yield f"GPU {gpu.number}", gpu.id, "does not respond" if gpu.is_unidentified else ""
     elif not gpu.parts:
@@ -268,7 +268,7 @@ def _gpu(name: str, id: str, trouble: str, points: Sequence[Point]) -> _Gpu:  # 
 
 
 def _reason(gpu: _Gpu, memory: Limit, utilization: float) -> str:
-    """Why it is not idle; "" if it is."""
+    """Return why a GPU is not idle; "" if it is idle."""
     from opentelemetry.instrumentation.hardware.cli.quantity import quantity
 
     if gpu.trouble:
@@ -283,7 +283,7 @@ def _reason(gpu: _Gpu, memory: Limit, utilization: float) -> str:
 
 
 def _order(gpu: _Gpu) -> tuple[float, float]:
-    """By memory in use, then utilization; an unknown utilization comes last."""
+    """Sort by memory in use, then by utilization. An unknown utilization is last."""
     return float(gpu.used or 0), 1.0 if gpu.busy is None else float(gpu.busy)
 
 

@@ -1,4 +1,4 @@
-"""Ctrl-C ends a command at once, except where it has something to clean up."""
+"""Ctrl-C ends a command immediately, unless it has something to clean up."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 @contextmanager
 def killed_by_ctrl_c() -> Iterator[None]:
-    """While the block lasts, Ctrl-C ends the process as if SIGINT had no handler.
+    """Make Ctrl-C kill the process during the block, as if SIGINT had no handler.
 
     No exception is raised, because a KeyboardInterrupt during an import may be taken for an import error. Process 1 of
     a container ignores signals by default, so SIGTERM ends it as well.
@@ -27,7 +27,7 @@ def killed_by_ctrl_c() -> Iterator[None]:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """While the block lasts, Ctrl-C raises KeyboardInterrupt again."""
+    """Make Ctrl-C raise KeyboardInterrupt again during the block."""
     with _handled(signal.SIGINT, _end, signal.default_int_handler):
         yield
 

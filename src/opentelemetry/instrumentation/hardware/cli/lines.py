@@ -20,7 +20,7 @@ HEADER = ("time", "host", "name", "kind", "unit", "attributes", "value")
 
 
 def timestamp(seconds: float) -> str:
-    """A time in RFC 3339, in UTC."""
+    """Format a time in UTC as in RFC 3339."""
     return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -52,7 +52,7 @@ def as_json(view: View) -> str:
 
 
 def as_csv(view: View, header: bool) -> str:
-    """One line per value, in the columns of :data:`HEADER`; attributes are ``name=value``, joined by semicolons."""
+    """Return one line per value in the columns of :data:`HEADER`. Attributes are ``name=value`` with semicolons."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     if header:
@@ -69,7 +69,7 @@ def _pairs(attributes: Attributes) -> str:
 
 
 def as_otlp(data: MetricsData) -> str:
-    """An export request in OTLP's JSON encoding: enumerations as numbers, 64-bit integers as strings."""
+    """Return an export request in OTLP's JSON encoding: enumerations as numbers, 64-bit integers as strings."""
     from google.protobuf.json_format import MessageToDict
     from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
 

@@ -1,4 +1,4 @@
-"""Messages on stderr: sentences, no tracebacks, and none repeated at every export."""
+"""Messages on stderr: sentences without tracebacks, which are not repeated at every export."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SDK_INTERVAL = 60.0
 
 
 class Mistake(Exception):  # noqa: N818 - the user's, not ours
-    """What the user has to change, in a sentence."""
+    """An error that the user has to correct, described in a sentence."""
 
     def __init__(self, sentence: str, status: int = 2) -> None:
         super().__init__(sentence)
@@ -23,7 +23,7 @@ class Mistake(Exception):  # noqa: N818 - the user's, not ours
 
 
 def say(sentence: str) -> None:
-    """Print a sentence to stderr: on a terminal wrapped, else in one line."""
+    """Print a sentence to stderr, wrapped on a terminal and in one line elsewhere."""
     text = f"otel-hardware: {sentence}"
     with suppress(OSError, ValueError):  # stderr is closed
         if sys.stderr.isatty():
@@ -41,10 +41,10 @@ def _wrapped(text: str) -> str:
 
 
 class Messages(logging.Handler):
-    """Prints log records as sentences, those of the SDK once a minute at most.
+    """A logging handler that prints sentences, those of the SDK at most once a minute.
 
     Args:
-        clock: Monotonic seconds.
+        clock: Returns monotonic seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -64,7 +64,7 @@ class Messages(logging.Handler):
 
 @contextmanager
 def collected_logs(level: int = logging.WARNING) -> Iterator[list[str]]:
-    """Collect what OpenTelemetry and this package log while the block lasts, instead of printing it."""
+    """Collect the log messages of OpenTelemetry and this package during the block, instead of printing them."""
     messages: list[str] = []
 
     class Collector(logging.Handler):
@@ -82,7 +82,7 @@ def collected_logs(level: int = logging.WARNING) -> Iterator[list[str]]:
 
 @contextmanager
 def printed_logs() -> Iterator[Messages]:
-    """Print what OpenTelemetry and this package log while the block lasts."""
+    """Print the log messages of OpenTelemetry and this package during the block."""
     logger = logging.getLogger("opentelemetry")
     messages = Messages()
     logger.addHandler(messages)

@@ -63,7 +63,7 @@ class Metrics:
 
 
 def _suggestion(word: str) -> str:
-    """What to try instead."""
+    """Return what to try instead."""
     from opentelemetry.instrumentation.hardware.catalog import CATALOG
 
     names = [row.name for row in CATALOG]
@@ -91,7 +91,7 @@ def _object(row: Metric, keys: Sequence[str]) -> dict[str, object]:
 
 
 def how(row: Metric) -> str:
-    """Which setting turns the metric or its extra series on."""
+    """Describe the setting that turns the metric or its extra series on."""
     if row.opt_in == "request":
         return f"opt-in: {PREFIX}INCLUDE_METRICS={row.name}"
     if row.opt_in:

@@ -1,4 +1,4 @@
-"""Where the standard ``OTEL_*`` variables send metrics, and whether that endpoint accepts connections."""
+"""The destination of metrics according to the standard ``OTEL_*`` variables, and the connection to it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _EXPORTERS: Final = {"otlp_proto_grpc": "grpc", "otlp_proto_http": "http/protobu
 
 
 class Destination(NamedTuple):
-    """Where OTLP metrics go.
+    """The destination of OTLP metrics.
 
     Attributes:
         exporter: The word in ``OTEL_METRICS_EXPORTER`` that selects OTLP.
@@ -32,7 +32,7 @@ class Destination(NamedTuple):
 
     @property
     def address(self) -> tuple[str, int] | None:
-        """Host and port; None for a gRPC address of another kind, such as ``unix:/run/otlp``.
+        """Return host and port; None for another kind of gRPC address, such as ``unix:/run/otlp``.
 
         Raises:
             ValueError: The port is not a number.
@@ -47,7 +47,7 @@ class Destination(NamedTuple):
 
     @property
     def mismatch(self) -> str:
-        """A warning if the port is the usual one of the other protocol; else ""."""
+        """Return a warning if the port is the usual one of the other protocol, else ""."""
         try:
             _, port = self.address or ("", 0)
         except ValueError:
@@ -62,13 +62,13 @@ class Destination(NamedTuple):
 
 
 def exporters(environ: Mapping[str, str]) -> list[str]:
-    """The words of ``OTEL_METRICS_EXPORTER``; without it OTLP, like the distro."""
+    """Return the words of ``OTEL_METRICS_EXPORTER``; if it is not set OTLP, like the distro."""
     words = [word.strip() for word in (environ.get("OTEL_METRICS_EXPORTER") or "otlp").split(",")]
     return [word for word in words if word and word.lower() != "none"]
 
 
 def destination(environ: Mapping[str, str]) -> Destination | None:
-    """Where the environment sends OTLP metrics; None if it uses another exporter."""
+    """Return the destination of OTLP metrics in the environment; None if it uses another exporter."""
     chosen = next((word for word in exporters(environ) if word == "otlp" or word in _EXPORTERS), None)
     if chosen is None:
         return None
@@ -87,7 +87,7 @@ def _first(environ: Mapping[str, str], *names: str) -> tuple[str, str]:
 
 
 def connection_error(where: Destination, seconds: float = 2.0) -> str:
-    """Why a TCP connection fails; "" if it opens, or if only the exporter can tell (proxy, other address)."""
+    """Return why a TCP connection fails; "" if it succeeds or cannot be tested (proxy, other kind of address)."""
     try:
         address = where.address
     except ValueError:
@@ -108,7 +108,7 @@ def _is_proxied(url: str, host: str) -> bool:
 
 
 def set_defaults(environ: MutableMapping[str, str], interval: float | None) -> None:
-    """Set what the user left open: no traces and logs, ``host.name``, a service name, an interval of 15 s.
+    """Set defaults for unset variables: no traces and logs, ``host.name``, a service name, an interval of 15 s.
 
     Args:
         environ: The environment that the SDK reads.
@@ -139,7 +139,7 @@ def configure() -> None:
     from opentelemetry.instrumentation.hardware.cli.messages import Mistake
 
     class Configurator(_OTelSDKConfigurator):
-        """The SDK's configurator is abstract."""
+        """A configurator. The SDK's class is abstract."""
 
     try:
         Configurator().configure()  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""A program that ``otel-hardware run`` starts: its signals, its end and its exit status."""
+"""A program that ``otel-hardware run`` starts: its signals, its exit and its exit status."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def started(program: Sequence[str], environ: Mapping[str, str]) -> subprocess.Po
     """Start the program.
 
     Raises:
-        Mistake: It cannot be started.
+        Mistake: The program cannot be started.
     """
     try:
         return subprocess.Popen(program, env=environ)
@@ -38,7 +38,7 @@ def has_ended(child: subprocess.Popen[bytes], signals: Signals, seconds: float |
 
 
 def exit_status(child: subprocess.Popen[bytes]) -> int:
-    """Reap the program; 128 + n if signal n ended it."""
+    """Reap the program and return its exit status; 128 + n if signal n killed it."""
     status = child.wait()
     return status if status >= 0 else 128 - status
 
@@ -69,7 +69,7 @@ def _is_over(child: subprocess.Popen[bytes]) -> bool:
 
 
 def _is_in_foreground() -> bool:
-    """Whether a signal of the keyboard went to the program as well: the terminal sends it to all in the foreground."""
+    """Whether the terminal has sent a signal of the keyboard to the program, as to all foreground processes."""
     try:
         terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
     except OSError:

@@ -9,7 +9,7 @@ from opentelemetry.instrumentation.hardware.model import Metric, Number, Window
 
 
 def value_text(metric: Metric, value: Number) -> str:
-    """A value of a metric; ratios in percent."""
+    """Format a value of a metric; ratios in percent."""
     is_ratio = metric.unit == "1" and (
         metric.window is not Window.LAST or metric.name.endswith(("utilization", "ratio"))
     )
@@ -17,7 +17,7 @@ def value_text(metric: Metric, value: Number) -> str:
 
 
 def rate_text(metric: Metric, rate: float) -> str:
-    """The increase of a counter per second."""
+    """Format the increase of a counter per second."""
     if metric.name.endswith("cpu.time"):
         return f"+{_digits(rate)} CPU"
     if metric.unit == "s":  # seconds per second
@@ -28,7 +28,7 @@ def rate_text(metric: Metric, rate: float) -> str:
 
 
 def quantity(value: Number, unit: str) -> str:
-    """A number with its unit; binary prefixes for bytes, decimal ones for the rest."""
+    """Format a number with its unit, with binary prefixes for bytes and decimal ones for other units."""
     if unit == "%":
         return f"{_digits(100 * value)} %"
     if unit == "s":
@@ -45,7 +45,7 @@ def quantity(value: Number, unit: str) -> str:
 
 
 def fraction(part: Number | None, whole: Number | None, unit: str) -> str:
-    """``48.8 / 79.6 GiB``; "" if the part is unknown, the part alone if the whole is."""
+    """Format ``48.8 / 79.6 GiB``; "" if the part is unknown, only the part if the whole is unknown."""
     if part is None:
         return ""
     text = quantity(part, unit)
@@ -57,7 +57,7 @@ def fraction(part: Number | None, whole: Number | None, unit: str) -> str:
 
 
 def duration(seconds: Number) -> str:
-    """A time span in its two largest units."""
+    """Format a time span in its two largest units."""
     if seconds < 59.95:
         return f"{_digits(seconds)} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -78,7 +78,7 @@ def _scaled(value: Number, step: int, units: Sequence[str]) -> str:
 
 
 def _digits(value: float) -> str:
-    """Three significant digits, at most two decimals."""
+    """Format three significant digits, with at most two decimals."""
     if value == 0:
         return "0"
     if abs(value) < 0.01:

@@ -20,7 +20,7 @@ from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source, SourceContext, discover
 
 _UNRELATED = ("sources", "sample_interval", "counter_origin")
-"""Settings that do not concern a source."""
+"""Settings that do not affect a source."""
 
 
 class Record:
@@ -120,7 +120,7 @@ def _record(make: type[Source], output: TextIO, arguments: argparse.Namespace) -
 
 
 def _header(config: Config, pid: int) -> dict[str, object]:
-    """What a replay needs besides the results: the settings and the PID."""
+    """Return the header of the capture: the settings and the PID, which a replay needs."""
     chosen = {setting.name: getattr(config, setting.name) for setting in fields(config)}
     given = {name: value for name, value in chosen.items() if value is not None and name not in _UNRELATED}
     return ({"settings": given} if given else {}) | ({"pid": pid} if pid != os.getpid() else {})

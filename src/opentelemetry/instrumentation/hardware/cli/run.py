@@ -85,7 +85,7 @@ class Run:
         parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- PROGRAM ...", help="program to start")
 
     def run(self, arguments: argparse.Namespace) -> int:
-        """Export until the end."""
+        """Export until the program or the duration ends."""
         command = arguments.program[1:] if arguments.program[:1] == ["--"] else arguments.program
         if not command:
             return _run_alone(arguments)
@@ -156,7 +156,7 @@ def _run_with_program(command: Sequence[str], arguments: argparse.Namespace) -> 
 def _report_program(
     child: subprocess.Popen[bytes], command: str, arguments: argparse.Namespace, signals: Signals
 ) -> None:
-    """Report a program until it has ended. It is reaped later, so that its last values can still be read."""
+    """Report a program until it has exited. It is reaped later, so that its last values can still be read."""
     from opentelemetry.instrumentation.hardware.cli.otlp import set_defaults
     from opentelemetry.instrumentation.hardware.cli.screen import Screen
     from opentelemetry.instrumentation.hardware.cli.view import Viewer
@@ -192,7 +192,7 @@ def _warn_if_process_is_missing(session: Session) -> None:
 
 
 def _target(arguments: argparse.Namespace, command: str = "") -> str:
-    """Where metrics are exported, for messages; "" if nowhere, after a message about it."""
+    """Return the destination of metrics, for messages; "" after a message if nothing is exported."""
     from opentelemetry.instrumentation.hardware.cli import otlp
 
     if os.environ.get("OTEL_CONFIG_FILE"):
@@ -231,7 +231,7 @@ def _interval() -> float:
 
 @contextmanager
 def _reporting(arguments: argparse.Namespace, pid: int, target: str) -> Iterator[Session]:
-    """A running session, exported if there is a target."""
+    """Run a session, which is exported if there is a target."""
     from opentelemetry.instrumentation.hardware.pipeline.reporter import JOB
     from opentelemetry.instrumentation.hardware.pipeline.session import Session
 
@@ -272,7 +272,7 @@ def _exported(session: Session) -> Iterator[None]:
 
 
 def _shut_down(provider: MeterProvider) -> None:
-    """Export once more, in bounded time. Without a connection there is nothing to wait for."""
+    """Export once more, in bounded time. Without a connection, do not wait."""
     from opentelemetry.instrumentation.hardware.cli import otlp
 
     found = None if os.environ.get("OTEL_CONFIG_FILE") else otlp.destination(os.environ)

@@ -49,7 +49,7 @@ _WATCH_INTERVAL = 2.0
 
 
 class Snapshot:
-    """All values, now."""
+    """The command ``snapshot``."""
 
     name = "snapshot"
     help = "print all values now, as a table, JSON, CSV, W&B keys or OTLP"
@@ -119,7 +119,7 @@ def _moments(arguments: argparse.Namespace) -> Iterator[int]:
 
 
 def _session(arguments: argparse.Namespace, config: Config, pid: int) -> Session:
-    """A session that reports the host even within a job that has a reporter already."""
+    """Return a session that reports the host, even in a job that already has a reporter."""
     from opentelemetry.instrumentation.hardware.pipeline.session import Session
 
     return Session(

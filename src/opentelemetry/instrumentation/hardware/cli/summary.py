@@ -12,7 +12,7 @@ from opentelemetry.instrumentation.hardware.model import Attributes, Metric, Num
 _GAP = "  "
 
 _SENSORS = ("gpu", "junction", "edge")
-"""The sensors of a GPU's temperature, in the order of preference. AMD's Instinct GPUs have no other than the second."""
+"""The sensors of a GPU's temperature, in the order of preference. AMD Instinct GPUs have only the second."""
 
 _THROTTLED = 0.005
 """The share of time from which throttling is shown."""
@@ -24,7 +24,7 @@ _IDLE = ("idle", "iowait")
 
 
 def summary(view: View, width: int) -> list[str]:
-    """A line for each GPU, and the host."""
+    """Return a line for each GPU, and the lines of the host."""
     gpus, host = _gpu_lines(view, width), _flow(_host(view), width)
     return [*gpus, *([""] if gpus and host else []), *host]
 
@@ -82,7 +82,7 @@ def _gpu_row(view: View, gpu: str, known: Attributes) -> dict[str, str]:
 
 
 def _throttled(view: View, gpu: str) -> str:
-    """The most frequent throttle reason of the window, and its share of the time."""
+    """Return the most frequent throttle reason of the window, and its share of the time."""
     shares = {
         str(attributes[c.THROTTLE_REASON]): view.rates.get(Series(c.HW_GPU_THROTTLE_TIME, attributes), 0.0)
         for _, attributes in view.points(c.HW_GPU_THROTTLE_TIME)
@@ -119,7 +119,7 @@ def _host(view: View) -> Iterator[str]:
 
 
 def _used_memory(view: View) -> Number | None:
-    """Total - available memory, as ``free`` and psutil have it."""
+    """Return total minus available memory, like ``free`` and psutil."""
     available = _sum(view, c.SYSTEM_MEMORY_LINUX_AVAILABLE, c.SYSTEM_MEMORY_AVAILABLE)
     limit = _sum(view, c.SYSTEM_MEMORY_LIMIT)
     return None if available is None or limit is None else limit - available
@@ -137,7 +137,7 @@ def _process(view: View) -> Iterator[str]:
 
 
 def _sum(view: View, *metrics: Metric) -> Number | None:
-    """The sum over all series of the first of these metrics that has any."""
+    """Return the sum over all series of the first of these metrics that has any."""
     for metric in metrics:
         points = view.points(metric)
         if points:
@@ -146,13 +146,13 @@ def _sum(view: View, *metrics: Metric) -> Number | None:
 
 
 def _rate(view: View, metric: Metric, direction: str) -> float:
-    """The increase per second of all series of a direction."""
+    """Return the increase per second of all series of a direction."""
     chosen = [attributes for _, attributes in view.points(metric) if direction in attributes.values()]
     return sum(view.rates.get(Series(metric, attributes), 0.0) for attributes in chosen)
 
 
 def _flow(items: Iterator[str], width: int) -> Sequence[str]:
-    """Items side by side, in as many lines as they need."""
+    """Join items into as few lines as possible."""
     lines: list[str] = []
     for item in items:
         if lines and len(lines[-1]) + 3 + len(item) <= width:
@@ -163,7 +163,7 @@ def _flow(items: Iterator[str], width: int) -> Sequence[str]:
 
 
 def clip(text: str, width: int) -> str:
-    """Text of at most this width. Of a path the end is kept."""
+    """Cut a text to a width. Of a path, the end is kept."""
     if len(text) <= width:
         return text
     if text.startswith("/"):

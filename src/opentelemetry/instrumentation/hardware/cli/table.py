@@ -27,12 +27,12 @@ IDENTITY = (
     c.OPENMETRICS_ENDPOINT,
     c.SOURCE,
 )
-"""Attributes that name a thing. They stand before those that name an aspect of it."""
+"""Attributes that identify an object. They precede those that identify an aspect of it."""
 
 _HIDDEN = frozenset({c.FILESYSTEM_TYPE, c.HW_TYPE, c.HW_PARENT, c.SERVER_ADDRESS, c.SERVER_PORT})
 
 _FACTS = ((c.HW_MODEL, ""), (c.GPU_TYPE, ""), (c.HW_DRIVER_VERSION, "driver "), (c.PCI_BDF, "PCI "))
-"""What is shown of ``hw.gpu.info`` and ``hw.npu.info``: attributes, and words before their values."""
+"""The attributes of ``hw.gpu.info`` and ``hw.npu.info`` that are shown, with words before their values."""
 
 _GAP = "  "
 
@@ -52,7 +52,7 @@ class _Row(NamedTuple):
 
 
 def draw(view: View, width: int, bold: bool = False) -> str:
-    """The table.
+    """Draw the table.
 
     Args:
         view: The values.
@@ -110,7 +110,7 @@ def _common_labels(metric: Metric, points: Sequence[tuple[Number, Attributes]]) 
 
 
 def _words(attributes: Attributes, view: View) -> str:
-    """The values of the attributes, those of the thing first."""
+    """Format the values of the attributes, identifying ones first."""
     hidden = set(_HIDDEN)
     if c.HW_NAME in attributes:
         hidden.add(c.HW_ID)
@@ -127,7 +127,7 @@ def _word(key: str, value: str, view: View) -> str:
 
 
 def _aligned(rows: list[_Row], width: int) -> Iterator[str]:
-    """The rows in columns. A name that is longer than half the width has a line of its own."""
+    """Align the rows in columns. A name that is longer than half the width has a separate line."""
     names = [len(row.metric) for row in rows if len(row.metric) <= width // 2]
     left = max(names) + len(_GAP)
     longest = max(len(row.value) for row in rows if len(row.value) <= _VALUE)

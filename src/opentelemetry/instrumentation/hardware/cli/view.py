@@ -1,4 +1,4 @@
-"""View: the values of one moment, with rates of counters and reasons for what is missing."""
+"""View: the values at one moment, with rates of counters and reasons for missing metrics."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class View(NamedTuple):
         window: Seconds that means and rates cover.
         snapshot: The values.
         rates: The increase per second of each counter that increased.
-        unsupported: What is missing and why, a sentence each.
+        unsupported: A sentence for each missing metric, with the reason.
         pid: The observed process; None if it is this command.
         names: The name of each device by its ``hw.id``.
     """
@@ -47,13 +47,13 @@ class View(NamedTuple):
         return sorted(self.snapshot.values.items(), key=lambda row: order.get(row[0], len(order)))
 
     def of_process(self) -> View:
-        """The same with the metrics of the process only."""
+        """Return the view with the metrics of the process only."""
         kept = {metric: points for metric, points in self.snapshot.values.items() if _is_of_process(metric)}
         missing = tuple(sentence for sentence in self.unsupported if sentence.startswith("process"))
         return self._replace(snapshot=Snapshot(kept), unsupported=missing)
 
     def of_host(self) -> View:
-        """The same without the metrics of the process itself; what processes use of devices stays."""
+        """Return the view without the metrics of the process, but with process metrics of devices."""
         values = self.snapshot.values.items()
         kept = {metric: points for metric, points in values if not _is_of_process(metric) or HW_ID in metric.attributes}
         return self._replace(snapshot=self.snapshot._replace(values=kept))
@@ -95,7 +95,7 @@ class Viewer:
         )
 
     def keep_sampling(self) -> None:
-        """Announce the next collection, so that the sources go on sampling until then."""
+        """Announce the next collection, so that the sources keep sampling until then."""
         self._session.note_collection(self._reader)
 
 

@@ -2,9 +2,9 @@
 
 Every reading publishes an immutable :class:`Published`, which any thread may use without a lock. A reader keeps the
 totals that it saw last as its mark. Nothing is drained, so any number of readers at any interval get exact windows:
-they lie end to end, and the mean times the length of a window is the increase of the integral.
+windows are contiguous, and the mean times the length of a window is the increase of the integral.
 
-A reading stands for the interval that it ends. So the first reading has no weight in a mean, unless it is all there is.
+A reading stands for the interval that it ends. So the first reading has no weight in a mean, unless it is the only one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from opentelemetry.instrumentation.hardware.model import (
 from opentelemetry.instrumentation.hardware.pipeline.counters import Counter, CounterStore, is_dip
 
 KEPT: Final = 600.0
-"""Seconds after which a series that is not read any more is forgotten, when its source is read next."""
+"""Seconds without a value after which a series is dropped, at the next reading of its source."""
 
 _PEAKS = 64
 """Readings kept for the peaks of one series. On a longer steady fall, the one that differs least from those around it
@@ -37,7 +37,7 @@ is dropped, so that a window loses at most a thirtieth of the range of the value
 _INT64 = 2**63
 
 _MAX_VALUE = 1e100
-"""No measured quantity is that large."""
+"""An upper bound of all measured quantities."""
 
 _MAX_MEAN = 1e15
 """Limit of values in a running integral; a larger one would swallow later ones by rounding."""
@@ -50,8 +50,8 @@ class Sum(NamedTuple):
     """The running totals of one series.
 
     Attributes:
-        area: Of a mean, the sum of value times interval; of a ratio, the increase of its part.
-        weight: Of a mean, the sum of the intervals; of a ratio, the increase of its whole.
+        area: For a mean, the sum of value times interval; for a ratio, the increase of its part.
+        weight: For a mean, the sum of the intervals; for a ratio, the increase of its whole.
         since: When the series was first read. Totals with another ``since`` cannot be subtracted.
         time: When it was read last.
     """
@@ -70,7 +70,7 @@ class Totals(NamedTuple):
 
 
 class Published(NamedTuple):
-    """What one reading published.
+    """The state that a reading published.
 
     Attributes:
         totals: The running totals including this reading.
@@ -92,7 +92,7 @@ class Published(NamedTuple):
         return self.totals.time
 
     def window(self, mark: Totals | None) -> Values:
-        """The value of every series of this reading since the mark; None: since the first reading."""
+        """Return the value of every series of this reading since the mark; None means since the first reading."""
         values = dict(self.latest)
         begin = _NOTHING if mark is None else mark if mark.time < self.totals.time else self.earlier
         sums, before = self.totals.sums, begin.sums
@@ -144,7 +144,7 @@ class Aggregator:
         self._cleaned = float("-inf")
 
     def interrupt(self) -> None:
-        """Drop the newest reading, and give the next one no weight: what happened in between is unknown."""
+        """Drop the newest reading, and give the next one no weight, because the values in between are unknown."""
         self.published = None
         self.metrics = ()
 
@@ -155,7 +155,7 @@ class Aggregator:
         same series. One such value can fail a whole export batch.
 
         Returns:
-            What is wrong with the points, a sentence each.
+            A sentence for each problem of the points.
         """
         reading = _Reading(now, self.published, self._totals.sums, self._peaks)
         errors: list[str] = []
@@ -183,7 +183,7 @@ class Aggregator:
         self.published = Published(self._totals, earlier, reading.latest, reading.newest, reading.peaks)
 
     def _add(self, series: Series, value: Any, reading: _Reading) -> bool:
-        """Add a value to a reading; False if it cannot be exported."""
+        """Add a value to a reading. Returns False if it cannot be exported."""
         metric = series.metric
         if metric.kind is Kind.COUNTER:
             return self._count(series, value, reading)
@@ -199,7 +199,7 @@ class Aggregator:
         return reading.add_peak(series, value)
 
     def _count(self, series: Series, value: Any, reading: _Reading) -> bool:
-        """Add a device's own count, or the time integral of a rate. A series may change between the two."""
+        """Add a device's count, or the time integral of a rate. A series may change between the two."""
         rate = value.per_second if type(value) is Rate else None
         if not (_is_number(value, 0) if rate is None else _is_number(rate, 0, _MAX_MEAN)):
             return False
@@ -245,7 +245,7 @@ class _Reading:
         return True
 
     def add_ratio(self, series: Series, value: Any) -> bool:
-        """Add the increase of two running totals; of one that starts anew, the increase is unknown."""
+        """Add the increase of two running totals. If one was reset, its increase is unknown."""
         if type(value) is not CounterRatio or not (_is_number(value.part, 0) and _is_number(value.whole, 0)):
             return False
         before = self._before.get(series)
@@ -277,7 +277,7 @@ class _Reading:
             self.sums[series] = Sum(before.area + area, before.weight + weight, before.since, self.time)
 
     def forget(self, oldest: float) -> None:
-        """Drop the series that were read last before a time."""
+        """Drop the series that were last read before a time."""
         self.sums = {series: each for series, each in self.sums.items() if each.time >= oldest}
         self.peaks = {series: each for series, each in self.peaks.items() if each[-1][0] >= oldest}
 

@@ -1,4 +1,4 @@
-"""Collector: the newest readings of all sources become the values of one collection."""
+"""Collector: computes the values of one collection from the newest readings of all sources."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from opentelemetry.instrumentation.hardware.settings import Config
 _OWN = (OWN_CPU_TIME, SOURCE_READ_DURATION, SOURCE_UP)
 
 Marks: TypeAlias = "dict[Aggregator, Totals]"
-"""The totals that a reader saw last: where its next windows begin."""
+"""The totals that a reader saw last, at which its next windows begin."""
 
 
 class Reader:
@@ -35,7 +35,7 @@ class Reader:
 
 
 class Readers:
-    """The readers of one MeterProvider. The SDK does not name them, so they are told apart by thread.
+    """The readers of one MeterProvider. The SDK does not identify them, so they are distinguished by thread.
 
     A periodic reader always collects in the same thread, but a scrape may have a new thread each time. So threads that
     have not collected before share one reader, and each of them has its own from its second collection on.
@@ -46,7 +46,7 @@ class Readers:
         self._thread = threading.local()
 
     def current(self) -> Reader:
-        """The reader of this thread."""
+        """Return the reader of this thread."""
         reader: Reader | None = getattr(self._thread, "reader", None)
         return self._shared if reader is None else reader
 
@@ -57,7 +57,7 @@ class Readers:
 
 
 class Collector:
-    """Merges what the sources published. Nothing here waits.
+    """Merges the published states of the sources. No method waits.
 
     Args:
         runners: One for each source.
@@ -82,7 +82,7 @@ class Collector:
         self._metrics: dict[Metric, None] = {}
 
     def metrics(self) -> dict[Metric, None]:
-        """The wanted metrics that the sources have reported, and ours; the same object until there are others."""
+        """Return the wanted metrics of the sources, and ours; the same object until they change."""
         read = [runner.metrics for runner in self.runners]
         if read != self._read:
             every = (metric for metrics in (*read, _OWN) for metric in metrics)
@@ -91,7 +91,7 @@ class Collector:
         return self._metrics
 
     def collect(self, marks: Marks) -> Snapshot:
-        """The values since the marks, which are moved on. The first of two sources that report a series has it."""
+        """Return the values since the marks and update these. If two sources report a series, the first one is used."""
         now = self._clock()
         wanted = self.metrics()
         values: Values = {}
@@ -128,14 +128,14 @@ class Collector:
 
 
 def _select(values: Values, wanted: dict[Metric, None]) -> Values:
-    """The values of wanted metrics."""
+    """Return the values of wanted metrics."""
     if values.keys() <= wanted.keys():
         return values
     return {metric: points for metric, points in values.items() if metric in wanted}
 
 
 def _merge(values: Values, more: Values) -> list[Series]:
-    """Add values to others. Series that are there already are left out, and returned."""
+    """Add values to others. Series that exist already are left out and returned."""
     duplicates: list[Series] = []
     for metric, points in more.items():
         before = values.get(metric)

@@ -9,7 +9,7 @@ from opentelemetry.instrumentation.hardware.model import Number, Series
 _INT64_MAX = 2**63 - 1
 
 _LIMIT = 4096
-"""Counters that a store keeps. A counter beyond that still counts, but a later session starts it anew."""
+"""Maximum counters in a store. A counter beyond it works, but starts again in a later session."""
 
 _Key: TypeAlias = "tuple[tuple[str, ...], frozenset[tuple[str, str | int]]]"
 
@@ -17,7 +17,7 @@ _Key: TypeAlias = "tuple[tuple[str, ...], frozenset[tuple[str, str | int]]]"
 class Counter:
     """One exported counter. Only the thread that reads its source updates it.
 
-    The exported total is the device's own count plus an offset. A device that restarts its count raises the offset,
+    The exported total is the device's count plus an offset. A device that restarts its count raises the offset,
     so that the total continues from where it was.
 
     Args:
@@ -76,9 +76,9 @@ class CounterStore:
         self._counters: dict[_Key, Counter] = {}
 
     def resume(self, series: Series, from_start: bool = False) -> Counter:
-        """The counter of a series for a new session; it continues the one of the session before.
+        """Return the counter of a series for a new session. It continues the counter of the previous session.
 
-        Each session has counters of its own: a thread of an earlier one may still hang in its driver.
+        Each session has separate counters, because a thread of an earlier one may still hang in its driver.
         """
         key = (series.metric.key, series[1])
         counter = Counter(series.metric.dips, self._counters.pop(key, None), from_start)

@@ -1,4 +1,4 @@
-"""The reporter: which process of a job reports the host.
+"""The reporter: the process of a job that reports the host.
 
 The first instrumented process puts a key into the environment of its children. A process that finds the key of
 another running process is a member of that job, and does not report the host.
@@ -15,7 +15,7 @@ JOB: Final = "OTEL_PYTHON_HARDWARE_JOB"
 
 
 def start_time(pid: int) -> str | None:
-    """When a process started, which tells it from a later one with the same pid; None if it does not run."""
+    """Return the start time of a process, which identifies it if its PID is reused; None if it does not run."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
@@ -34,7 +34,7 @@ def start_time(pid: int) -> str | None:
 
 
 def _pid_in_proc(pid: int) -> int:
-    """The pid of a process in ``/proc``; ours differs from ``getpid()`` if ``/proc`` is of another PID namespace."""
+    """Return the PID of a process in ``/proc``. Ours differs from ``getpid()`` if ``/proc`` is of another namespace."""
     try:
         return int(os.readlink("/proc/self")) if pid == os.getpid() else pid
     except OSError:
@@ -42,7 +42,7 @@ def _pid_in_proc(pid: int) -> int:
 
 
 def key(pid: int) -> str:
-    """The key of the job that a process reports."""
+    """Return the key of the job that a process reports."""
     number = _pid_in_proc(pid)
     return f"{number}.{start_time(number)}"
 
@@ -68,6 +68,6 @@ def join(environ: MutableMapping[str, str], pid: int) -> bool:
 
 
 def leave(environ: MutableMapping[str, str], pid: int) -> None:
-    """Remove our own key from the environment. The key of another process stays."""
+    """Remove our key from the environment. The key of another process is kept."""
     if environ.get(JOB) == key(pid):
         del environ[JOB]

@@ -1,6 +1,6 @@
 """SourceRunner: opens one source, reads it when it is due, and opens it again after a failure.
 
-Whatever a driver does (hang, raise, return invalid data) affects its own source only. A source that may block has a
+A driver that hangs, raises or returns invalid data affects only its own source. A source that may block has a
 thread of its own (:mod:`.thread`).
 """
 
@@ -23,7 +23,7 @@ from opentelemetry.instrumentation.hardware.sources import Source
 _LOG = logging.getLogger(__name__)
 
 PERIODS = 3
-"""A reading expires after so many of its own periods, and a source hangs if a reading takes that long."""
+"""Number of its periods after which a reading expires, and after which a source that is being read counts as hung."""
 
 SHORTEST_PERIOD = 1.0
 """Seconds. For expiry, a shorter period counts as this: a busy machine delays threads by tenths of a second."""
@@ -45,7 +45,7 @@ class SourceRunner:
     """One source and what was read from it.
 
     Args:
-        make: Makes the source; called each time that it is opened.
+        make: Creates the source. Called each time that it is opened.
         interval: Seconds between readings; 0: only before collections.
         schedule: When collections are expected.
         counters: The counters to continue.
@@ -96,7 +96,7 @@ class SourceRunner:
     # -- what its thread calls
 
     def next_reading(self, now: float) -> float:
-        """When the next reading is due."""
+        """Return when the next reading is due."""
         if self.state is State.ABSENT:
             return inf
         if self.state is State.FAILED:
@@ -115,7 +115,7 @@ class SourceRunner:
         return not self._interval or self._sample_before_collection
 
     def _lead(self) -> float:
-        """Seconds between a reading and the collection it is made for: short, but enough to complete it."""
+        """Return the seconds between a reading and its collection: short, but enough to complete it."""
         return min(0.05 + 3 * (self.duration or 0.0), 0.25 * self._schedule.shortest(self._clock()))
 
     def read(self, slow: bool = False) -> None:
@@ -138,7 +138,7 @@ class SourceRunner:
             self.busy_since = None
 
     def _open(self) -> bool:
-        """Open the source; False if this machine has no such thing."""
+        """Open the source. Returns False if it is not available on this machine."""
         source = self.source = self._make()  # kept before it is opened, so that a failed open() is closed too
         try:
             source.open()
@@ -155,7 +155,7 @@ class SourceRunner:
         return True
 
     def _learn(self, source: Source) -> None:
-        """Take over what the source wants; invalid values raise here, in its own thread."""
+        """Copy the settings and metrics of the source. Invalid values raise here, in its own thread."""
         self._min_interval, self._slow_interval = float(source.min_interval), float(source.slow_interval)
         self._sample_before_collection = bool(source.sample_before_collection)
 
@@ -210,7 +210,7 @@ class SourceRunner:
 
     def _warn(self, problem: Problem) -> None:
         if self.problem is None and not self._hangs:  # else there was a warning already
-            _LOG.warning("Source %s: %s; its numbers are missing until it recovers", self.name, problem.reason)
+            _LOG.warning("Source %s: %s; its metrics are missing until it recovers", self.name, problem.reason)
         self.problem = problem
 
     def close(self) -> None:
@@ -232,11 +232,11 @@ class SourceRunner:
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        """The metrics that the source has reported since it was opened."""
+        """Return the metrics that the source has reported since it was opened."""
         return self.cheap.metrics + self.counters.metrics + self.slow.metrics
 
     def fresh(self, now: float) -> list[tuple[Aggregator, Published]]:
-        """The newest readings that have not expired: after three of their own periods."""
+        """Return the newest readings, without those older than three of their periods."""
         readings = []
         slow = self._slow_interval
         for aggregator, least in ((self.cheap, 0.0), (self.counters, slow), (self.slow, slow)):
@@ -246,7 +246,7 @@ class SourceRunner:
         return readings
 
     def points(self, now: float) -> list[tuple[Series, Number]]:
-        """The value of every series since the first reading."""
+        """Return the value of every series since the first reading."""
         rows = chain.from_iterable(published.window(None).items() for _, published in self.fresh(now))
         return [(Series(metric, attributes), value) for metric, points in rows for value, attributes in points]
 
@@ -255,23 +255,25 @@ class SourceRunner:
         return max(self._interval or self._schedule.shortest(self._clock()), self._min_interval)
 
     def _expiry(self, least: float = 0.0) -> float:
-        """Seconds until a reading has expired, and until a reading that does not end counts as hanging."""
+        """Return the seconds until a reading expires, and until a reading that does not end counts as hung."""
         return PERIODS * max(self.period(), least, SHORTEST_PERIOD)
 
     def warn_if_hanging(self, now: float) -> None:
-        """Log once that the source hangs. The threads of other sources call it."""
+        """Log once that the source hangs. Called by the threads of other sources."""
         since = self.busy_since
         if since is not None and not self._hangs and now - since > self._expiry():
             self._hangs = True
             _LOG.warning(
-                "Source %s has not answered for %.0f s; its numbers are missing until it does", self.name, now - since
+                "Source %s has not responded for %.0f s; its metrics are missing until it does", self.name, now - since
             )
 
     def health(self, now: float) -> Problem | None:
-        """What is wrong with the source now."""
+        """Return the current problem of the source, or None."""
         since = self.busy_since
         if since is not None and now - since > self._expiry():
-            return Problem(self.name, f"it has not answered for {now - since:.0f} s", "its driver or file system hangs")
+            return Problem(
+                self.name, f"it has not responded for {now - since:.0f} s", "its driver or file system hangs"
+            )
         newest = self.cheap.published
         if self.problem is None and since is None and newest is not None and now - newest.time > self._expiry():
             if self._schedule.paused(now):

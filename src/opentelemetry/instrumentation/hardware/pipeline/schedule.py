@@ -1,4 +1,4 @@
-"""CollectionSchedule: when the next collection is expected, learned from those before."""
+"""CollectionSchedule: predicts the next collection from previous ones."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Hashable
 from math import inf
 
 _MISSED = 3.0
-"""A reader is gone after so many of its own intervals without a collection."""
+"""Number of its intervals without a collection after which a reader counts as gone."""
 
 _SHORTEST = 0.05
-"""Seconds. Two collections closer to each other are one flush and tell nothing about the interval."""
+"""Seconds. Collections that are closer to each other are flushes, and are not used to predict the interval."""
 
 _UNKNOWN = 3600.0
-"""Seconds without any collection until sampling pauses, while no reader has come twice: its interval is unknown."""
+"""Seconds without a collection until sampling pauses while no reader has collected twice and no interval is known."""
 
 
 class CollectionSchedule:
@@ -31,10 +31,10 @@ class CollectionSchedule:
         self._known = False
 
     def note(self, reader: Hashable, before: float | None, now: float) -> None:
-        """A collection begins.
+        """Record that a collection begins.
 
         Args:
-            reader: Who collects.
+            reader: The reader that collects.
             before: When the reader collected last; None for the first time.
             now: When the collection begins.
         """
@@ -44,21 +44,21 @@ class CollectionSchedule:
         self._last = now
 
     def _alive(self, now: float) -> dict[Hashable, tuple[float, float]]:
-        """Of each reader that still comes, its last collection and its interval."""
+        """Yield the last collection and the interval of each active reader."""
         return {key: each for key, each in self._readers.items() if now - each[0] <= _MISSED * each[1]}
 
     def due(self, after: float) -> float:
-        """When the first collection after a time is expected; infinity if no reader comes any more."""
+        """Return when the first collection after a time is expected; infinity if there is no active reader."""
         if not self._readers:
             return _next(self._start, self._guess, after)
         return min((_next(*each, after) for each in self._alive(after).values()), default=inf)
 
     def shortest(self, now: float) -> float:
-        """Seconds between the collections of the most frequent reader."""
+        """Return the seconds between the collections of the most frequent reader."""
         return min((interval for _, interval in self._alive(now).values()), default=self._guess)
 
     def paused(self, now: float) -> bool:
-        """Whether sampling pauses, because no reader has come for three intervals."""
+        """Whether sampling pauses, because no reader has collected for three intervals."""
         longest = max((interval for _, interval in self._alive(now).values()), default=self._guess)
         patience = _MISSED * longest
         return now - self._last > (patience if self._known else max(patience, _UNKNOWN))

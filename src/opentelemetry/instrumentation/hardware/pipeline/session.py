@@ -28,11 +28,11 @@ from opentelemetry.instrumentation.hardware.sources import Source, SourceContext
 _LOG = logging.getLogger(__name__)
 
 _LONGEST_JOIN = 1.0
-"""Seconds that closing waits for the threads. One that hangs in its driver ends when the driver returns."""
+"""Seconds to wait for the threads when closing. A thread that hangs in its driver ends when the driver returns."""
 
 
 class _Found(NamedTuple):
-    """A source that is to be read.
+    """A source to be read.
 
     Attributes:
         instances: See :meth:`Source.instances`.
@@ -48,7 +48,7 @@ class _Found(NamedTuple):
 
 
 class Session:
-    """The sources of this process, the threads that read them, and what was collected.
+    """The sources of this process, the threads that read them, and the collected values.
 
     Args:
         config: The settings.
@@ -91,7 +91,7 @@ class Session:
         unexpected = []
         for found in self._sources:
             for instance in found.instances:
-                # Made once: the drivers remember over reopening which of their children could not be killed.
+                # Created once: the drivers keep track of children that cannot be killed, even if a source is reopened.
                 context = SourceContext(
                     config,
                     Drivers() if drivers is None else drivers(found.name),
@@ -119,7 +119,7 @@ class Session:
         self.collector = Collector(self.runners, config, self.counters, clock)
 
     def _find_sources(self, all_expected: bool) -> list[_Found]:
-        """The sources to read. One that cannot be loaded is left out with a warning.
+        """Return the sources to read. A source that cannot be loaded is left out with a warning.
 
         Args:
             all_expected: The drivers are those of another machine, so nothing is known about presence.
@@ -146,7 +146,7 @@ class Session:
         return sources
 
     def start(self, on_reading: Callable[[], None] = lambda: None) -> None:
-        """Begin to read the sources. If we report the host, our child processes do not.
+        """Begin to read the sources. If this process reports the host, its child processes do not.
 
         Args:
             on_reading: Called by our threads after their readings.
@@ -161,7 +161,7 @@ class Session:
             thread.start()
 
     def after_reading(self) -> None:
-        """Look after the other sources, and call back; our threads call it after their readings."""
+        """Warn about hanging sources, and call ``on_reading``. Our threads call it after their readings."""
         now = self.clock()
         for runner in self.runners:
             runner.warn_if_hanging(now)
@@ -171,13 +171,13 @@ class Session:
             _LOG.debug("The callback after a reading failed", exc_info=True)
 
     def collect(self, reader: Reader) -> Snapshot:
-        """The values since the last collection of a reader. Called from callbacks of the SDK: no lock, no wait."""
+        """Return the values since the last collection of a reader. Called in callbacks of the SDK: no lock, no wait."""
         snapshot = self.collector.collect(reader.marks)
         self.note_collection(reader)
         return snapshot
 
     def note_collection(self, reader: Reader) -> None:
-        """Learn when the next collection of a reader will be; sampling that was paused continues."""
+        """Record a collection of a reader, to predict the next one. Paused sampling resumes."""
         now = self.clock()
         self.schedule.note(reader, reader.last, now)
         reader.last = now
@@ -185,11 +185,11 @@ class Session:
             thread.wake()
 
     def read_now(self, seconds: float) -> None:
-        """Read every source now, and wait for all of them together at most so long. Never called from a callback."""
+        """Read every source now, and wait for them for some seconds in total. Must not be called from a callback."""
         read_all(self.threads, seconds)
 
     def close(self) -> None:
-        """Close all sources. Waits at most a second, and only for a driver that hangs."""
+        """Close all sources. Waits at most a second, and only for drivers that hang."""
         reporter.leave(self._environ, self.pid)
         for thread in self.threads:
             thread.stop()
@@ -199,13 +199,13 @@ class Session:
                 _LOG.debug("Source %s hangs; its thread ends when its driver returns", thread.name)
 
     def abandon(self) -> None:
-        """In a forked child: close the inherited descriptors. No lock, no thread, no wait."""
+        """Close the inherited descriptors in a forked child, without locks, threads or waiting."""
         for runner in self.runners:
             runner.abandon()
 
 
 def _without_unknown_sources(config: Config, known: Iterable[str]) -> Config:
-    """The settings without names in ``SOURCES`` that no source has; there is a warning for each."""
+    """Return the settings without unknown names in ``SOURCES``, and log a warning for each of them."""
     for word in config.sources or ():
         if word.removeprefix("-") not in known and word != "auto":
             config = replace(config, sources=[other for other in config.sources or () if other != word])

@@ -22,10 +22,10 @@ _EARLY = 0.1
 
 
 class ReaderThread:
-    """One thread.
+    """A thread that reads sources.
 
     Args:
-        name: Of the thread.
+        name: The name of the thread.
         runners: Its sources. Those that are absent from this machine are dropped after their first reading.
         after_reading: Called by the thread after each round of readings.
         clock: Monotonic seconds.
@@ -66,18 +66,18 @@ class ReaderThread:
         self.wake()
 
     def join(self, seconds: float) -> bool:
-        """Wait for the thread to end; False if it still hangs in a driver, and ends when the driver returns."""
+        """Wait for the thread to end. Returns False if it hangs in a driver; it then ends when the driver returns."""
         if self._thread is None or self._thread is threading.current_thread():
             return True
         self._thread.join(max(0.0, seconds))
         return not self._thread.is_alive()
 
     def wake(self) -> None:
-        """Have the thread look again at what is due. Never waits."""
+        """Wake the thread, so that it checks which sources are due. Never waits."""
         self._wakeups.put(None)
 
     def request(self) -> threading.Event:
-        """Ask for a reading of every source now; the event is set when they were read."""
+        """Request a reading of every source. The returned event is set when they were read."""
         done = threading.Event()
         self._requests.append(done)
         self.wake()
@@ -137,7 +137,7 @@ class ReaderThread:
 
 
 def read_all(threads: Sequence[ReaderThread], seconds: float) -> None:
-    """Read every source now, and wait for all of them together at most so long. Never called from a callback."""
+    """Read every source now, and wait for them for some seconds in total. Must not be called from a callback."""
     deadline = time.monotonic() + seconds
     for done in [thread.request() for thread in threads]:
         done.wait(max(0.0, deadline - time.monotonic()))

@@ -1,4 +1,4 @@
-"""Source, the base class of what is read; and :func:`discover`, which finds all sources.
+"""Source, the base class of all sources, and :func:`discover`, which finds them.
 
 A source is a module or a package in this folder. Other packages add theirs through the entry point group
 ``opentelemetry_hardware_source``: the entry's name is the name of the source, its object the class.
@@ -24,7 +24,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class SourceContext(NamedTuple):
-    """What a source needs to know.
+    """The context that a source is created with.
 
     Attributes:
         config: The settings.
@@ -74,21 +74,21 @@ class Source(ABC):
 
     @classmethod
     def instances(cls, config: Config) -> Sequence[str]:
-        """The names of the parts that are read by a thread each, so that one which blocks does not delay the others.
+        """Return the names of parts with a thread each, so that a part that blocks does not delay the others.
 
-        By default there is one without a name.
+        By default, there is one part with an empty name.
         """
         del config
         return ("",)
 
     @classmethod
     def interval(cls, config: Config) -> float:
-        """Seconds between two readings, not counting those before collections; 0: only before collections."""
+        """Return the seconds between two readings; 0 for readings only before collections."""
         return config.interval
 
     @classmethod
     def prepare(cls, config: Config) -> bool:
-        """Import what reading needs. It is called by the thread that instruments.
+        """Import the modules for reading. Called by the thread that instruments.
 
         Our own threads must not import: in a child that is forked during an import, the import lock is never released.
 
@@ -103,12 +103,12 @@ class Source(ABC):
         """Find the devices.
 
         Raises:
-            Unavailable: If this machine has none.
+            Unavailable: There are none on this machine.
         """
 
     @abstractmethod
     def read(self) -> Iterable[Point]:
-        """Read what is cheap, once per sampling interval.
+        """Read the cheap values, once per sampling interval.
 
         Raises:
             Exception: Any exception closes the source; it is opened again with backoff.
@@ -117,13 +117,13 @@ class Source(ABC):
     def read_counters(self) -> Iterable[Point]:
         """Read values that need no samples between collections: counters, and gauges without a mean or peak.
 
-        It is called just before each collection, with the last two samples before that in case the collection comes
-        early, and once per :attr:`slow_interval` in case one comes unexpectedly.
+        Called just before each collection, with the last two samples before it in case the collection comes early, and
+        once per :attr:`slow_interval` for collections that are not predicted.
         """
         return ()
 
     def read_slow(self) -> Iterable[Point]:
-        """Read what is expensive, at most once per :attr:`slow_interval`."""
+        """Read the expensive values, at most once per :attr:`slow_interval`."""
         return ()
 
     def read_all(self) -> Iterable[Point]:
@@ -133,12 +133,12 @@ class Source(ABC):
         yield from self.read_slow()
 
     def close(self) -> None:
-        """Release everything. It is also called if :meth:`open` has failed."""
+        """Release all resources. Also called if :meth:`open` has failed."""
         self.context.drivers.close()
 
 
 def discover() -> dict[str, Callable[[], type[Source]]]:
-    """A function that loads the class, for each source by name: those of this folder, then those of other packages."""
+    """Return a function that loads the class, for each source by name: first this folder's, then other packages'."""
     sources: dict[str, Callable[[], type[Source]]] = {}
     for module in pkgutil.iter_modules(__path__):
         sources[module.name] = partial(_load, module.name)

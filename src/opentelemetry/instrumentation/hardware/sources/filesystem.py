@@ -1,4 +1,4 @@
-"""Filesystem: space by file system. Apart from the host, because statvfs(3) hangs while a file server is down."""
+"""Filesystem: space by file system. Separate from the host, because statvfs(3) hangs while a file server is down."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from opentelemetry.instrumentation.hardware.system.machine import machine
 _LOG = logging.getLogger(__name__)
 
 _SLOWER = 5
-"""Sampling intervals between two readings."""
+"""Number of sampling intervals between two readings."""
 
 
 class Filesystem(Source):
@@ -27,7 +27,7 @@ class Filesystem(Source):
 
     @classmethod
     def interval(cls, config: Config) -> float:
-        """Five sampling intervals, because space changes slowly."""
+        """Return five sampling intervals, because space changes slowly."""
         return _SLOWER * config.interval
 
     def open(self) -> None:
@@ -49,13 +49,13 @@ class Filesystem(Source):
         self._exports_all_states = self.context.config.names(c.SYSTEM_FILESYSTEM_UTILIZATION)
 
     def _find_mounts(self) -> None:
-        """List what is mounted now, with the id of each file system, or 0 before it has been read."""
+        """List the current mounts, with the id of each file system, or 0 before it has been read."""
         named = self.context.config.disk_paths
         mounts = {self._machine.mount(path) for path in self._paths} if named else self._machine.mounts()
         self._mounts = dict.fromkeys(sorted(mounts), 0)
 
     def _readable(self, paths: list[str]) -> list[str]:
-        """The paths that can be read; each of the others is logged once."""
+        """Return the paths that can be read. Each of the others is logged once."""
         readable = []
         self._unreadable = []
         for path in paths:
@@ -74,7 +74,7 @@ class Filesystem(Source):
         return readable
 
     def read(self) -> Iterator[Point]:
-        """Read the space of each mount. One that cannot be read costs its own points only.
+        """Read the space of each mount. If one cannot be read, only its own points are missing.
 
         Raises:
             OSError: No mount can be read.
@@ -110,7 +110,7 @@ class Filesystem(Source):
             raise next(iter(errors.values()))
 
     def read_slow(self) -> tuple[()]:
-        """List the mounts again; has no points."""
+        """List the mounts again. Returns no points."""
         before = self._mounts
         self._find_mounts()
         self._mounts = {mount: before.get(mount, 0) for mount in self._mounts}
@@ -118,5 +118,5 @@ class Filesystem(Source):
 
 
 def _utf8(path: str) -> str:
-    """A path with invalid UTF-8 escaped; OTLP exporters drop attributes with surrogates and log an error each time."""
+    """Escape invalid UTF-8 in a path. OTLP exporters drop attributes with surrogates and log an error each time."""
     return path.encode(errors="surrogateescape").decode(errors="backslashreplace")

@@ -53,13 +53,13 @@ _ALL_CPUS = -1
 
 
 class Host(Source):
-    """The machine without its file systems, which are a source of their own (:mod:`.filesystem`)."""
+    """The machine without its file systems, which are a separate source (:mod:`.filesystem`)."""
 
     name = "host"
     rows = ("system.", "hw.cpu.")
 
     def open(self) -> None:
-        """Look up what does not change, and which metrics are wanted."""
+        """Read constant values, and determine which metrics are wanted."""
         config = self.context.config
         self._machine = machine(self.context.drivers)
         self._is_per_cpu = "cpu" in (config.detail or ())
@@ -90,7 +90,7 @@ class Host(Source):
             self.unsupported.append(f"{c.SYSTEM_NETWORK_IO.name}: no interface is named {name}")
 
     def read(self) -> Iterator[Point]:
-        """Read memory, and CPU frequencies and sockets where they are wanted."""
+        """Read memory, and CPU frequencies and sockets if they are wanted."""
         yield from self._memory()
         if self._wants[c.SYSTEM_CPU_FREQUENCY]:
             for cpu, hertz in self._machine.cpu_frequencies().items():
@@ -114,7 +114,7 @@ class Host(Source):
                 yield self._series[(c.SYSTEM_PRESSURE_TIME, *which)](seconds)
 
     def read_slow(self) -> Iterator[Point]:
-        """The number of CPUs, which does not change, and of processes, which needs a file of each."""
+        """Read the number of CPUs, which does not change, and of processes, which requires reading a file of each."""
         for metric, count in zip((c.SYSTEM_CPU_LOGICAL_COUNT, c.SYSTEM_CPU_PHYSICAL_COUNT), self._cpu_counts):
             if count:
                 yield self._series[metric](count)
@@ -188,7 +188,7 @@ class Host(Source):
 
 
 class _Columns(dict[str, "list[tuple[Series, int]]"]):
-    """The series of a device by its name, each with the index of its field; made at the first use.
+    """The series of a device by its name, each with the index of its field. They are created at the first use.
 
     Args:
         attribute: The attribute that has the device's name.
@@ -209,5 +209,5 @@ class _Columns(dict[str, "list[tuple[Series, int]]"]):
 
 
 def _each(metric: Metric, attribute: str, *values: str) -> list[Series]:
-    """The series of a metric, one for each value of an attribute."""
+    """Return the series of a metric by the values of an attribute."""
     return [Series(metric, {attribute: value}) for value in values]

@@ -51,7 +51,7 @@ _HOTTEST: Final = 125
 
 
 class _Component(NamedTuple):
-    """What a sensor measures: the attributes that identify it."""
+    """The component that a sensor measures, with its attributes."""
 
     id: str
     name: str
@@ -187,7 +187,7 @@ class Hwmon(Source):
         self._add(_Sensor(path, "temp", gauges, None, tuple(limits)), often)
 
     def _add_meter(self, meter: _Component, folder: str, path: str) -> None:
-        """Add an ACPI power meter of the part that its OEM information names; one without is of the machine.
+        """Add an ACPI power meter. Its OEM information names the part that it measures, by default the machine.
 
         NVIDIA Grace: https://docs.nvidia.com/grace-perf-tuning-guide/power-thermals.html. The power of a Grace socket
         includes its CPU and SysIO rails; that of a module also includes the GPU.

@@ -1,6 +1,6 @@
 """Infiniband: traffic and errors of InfiniBand and RoCE ports, from sysfs.
 
-Apart from the host, because the kernel queries the adapter when one of these files is read. See
+Separate from the host, because the kernel queries the adapter when one of these files is read. See
 https://docs.kernel.org/admin-guide/abi-stable.html (sysfs-class-infiniband).
 """
 
@@ -32,14 +32,14 @@ _WORD = 4
 
 
 class Infiniband(Source):
-    """The ports of all adapters. A port that cannot be read costs its own points only."""
+    """The ports of all adapters. If a port cannot be read, only its own points are missing."""
 
     name = "infiniband"
     rows = ("hw.network.", "hw.errors")
 
     @classmethod
     def interval(cls, config: Config) -> float:
-        """0: there are only counters, which need no sampling between collections."""
+        """Return 0: there are only counters, which need no sampling between collections."""
         del config
         return 0.0
 
@@ -61,7 +61,7 @@ class Infiniband(Source):
         self._series = SeriesCache()
 
     def read(self) -> tuple[()]:
-        """Has no points: these files are slow."""
+        """Return no points: these files are slow."""
         return ()
 
     def read_slow(self) -> Iterator[Point]:

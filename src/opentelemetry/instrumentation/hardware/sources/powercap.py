@@ -32,7 +32,7 @@ class _Zone(NamedTuple):
 class Powercap(Source):
     """The zones that this user may read: package is a processor, dram its memory, psys the machine.
 
-    core and uncore are parts of package and left out.
+    core and uncore are parts of package and are left out.
     """
 
     name = "powercap"
@@ -85,7 +85,7 @@ class Powercap(Source):
                 yield zone.series, joules
 
     def _joules(self, zone: _Zone) -> float | None:
-        """Energy in joules, with the wraps since the first reading: within minutes on a large machine."""
+        """Return the energy in joules, including wraps since the first reading. Counters can wrap within minutes."""
         text = read_text(self._files, f"{zone.folder}/energy_uj")
         if not text.isdigit():
             return None

@@ -139,9 +139,9 @@ class Process(Source):
                     yield self._series[metric, c.GC_GENERATION, generation](stats[key])
 
     def _reading(self) -> Reading:
-        """The process now.
+        """Return the current values of the process.
 
-        For a zombie: its final totals, the sizes of the last reading before its end, and its age at its end.
+        For a zombie, these are its final totals, its last sizes, and its age at its end.
         """
         reading = self._machine.process(self.context.pid)
         if reading.resident is not None:
@@ -164,7 +164,7 @@ class Process(Source):
         yield from self._tree_points
 
     def _walk(self, root: TreeProcess) -> Iterator[Point]:
-        """Totals of the tree.
+        """Yield the totals of the tree.
 
         CPU time that a child used after the last walk and before its end is lost.
         """

@@ -219,8 +219,8 @@ class Machine(Protocol):
         """Usage and limits of the cgroup of a process.
 
         Args:
-            pid: the process.
-            refresh: find the cgroup and read its limits again; else they are those of the last call.
+            pid: The process.
+            refresh: Find the cgroup and read its limits again; else they are those of the last call.
 
         Raises:
             Unavailable: The process runs neither in a container nor under a limit.

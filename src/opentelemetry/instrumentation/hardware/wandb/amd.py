@@ -86,4 +86,4 @@ KEYS: Final[tuple[Key[Devices], ...]] = (
     point_key("gpu.{i}.powerWatts", "W", "power", c.HW_POWER),
     device_key("gpu.{i}.powerPercent", "%", "power / power limit", power_percent, c.HW_POWER_UTILIZATION),
 )  # fmt: skip
-"""What W&B reports of an AMD GPU. It reports 0 for what is missing; here the key is absent."""
+"""The keys that W&B reports for an AMD GPU. It reports 0 for missing values; here the key is absent."""

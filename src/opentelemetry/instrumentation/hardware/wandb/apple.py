@@ -68,4 +68,4 @@ KEYS: Final[tuple[Key[Devices], ...]] = (
         c.HW_POWER_UTILIZATION,
     ),
 )  # fmt: skip
-"""What W&B reports of an Apple chip's GPU, now or in an earlier version."""
+"""The keys that W&B reports for an Apple GPU, now or in an earlier version."""

@@ -34,4 +34,4 @@ KEYS: Final = (
     _key("ipu utilisation (session)", "%", c.PROCESS_NPU_UTILIZATION, factor=100),
     _key("speed", "GT/s", c.HW_NPU_LINK_SPEED, factor=1e-9),
 )
-"""What W&B reported of an IPU until its Go backend became the default (0.18)."""
+"""The keys that W&B reported for an IPU until its Go backend became the default (0.18)."""

@@ -144,7 +144,7 @@ def read(system: Machine, pid: int, paths: list[str]) -> Reading:
 
 
 def _capacity(system: Machine, pid: int, group: CgroupUsage | None) -> float | None:
-    """The smaller of the cgroup's CPU limit and a restricted affinity; without both the physical cores."""
+    """Return the lower of the cgroup's CPU limit and a restricted affinity; without both the physical cores."""
     logical, physical = system.cpu_counts()
     limits = [group.cpu_limit] if group is not None and group.cpu_limit else []
     allowed = system.limits(pid).cpus
@@ -176,8 +176,8 @@ def _totals() -> tuple[dict[str, Transferred], Transferred | None, Transferred |
 def _mounted(system: Machine, paths: list[str], disks: Mapping[str, Transferred]) -> frozenset[str]:
     """The block devices whose mount point is a string prefix of a path.
 
-    In a container the root is no block device, and W&B takes every mounted one. If none has counters, it takes all but
-    loop and RAM disks.
+    In a container, the root is not a block device, and W&B takes every mounted one. If none has counters, it takes all
+    but loop and RAM disks.
     """
     try:
         mounts = system.mounts()

@@ -53,7 +53,7 @@ class Rows:
                     self._vendors.append(_Vendor(name, probe, module.KEYS, report))
 
     def start(self) -> None:
-        """Take the first reading, from which totals and windows count, and report what is missing.
+        """Make the first reading, at which totals and windows begin, and report missing keys.
 
         Raises:
             OSError: The process has ended.
@@ -66,7 +66,7 @@ class Rows:
                 self._report(f"no {vendor.keys}: {vendor.probe.error}")
 
     def read(self) -> dict[str, float]:
-        """One row: ``_timestamp`` (Unix seconds), ``_runtime`` (seconds since the first reading), and the keys.
+        """Return one row: ``_timestamp`` (Unix seconds), ``_runtime`` (seconds since the first reading), and the keys.
 
         Raises:
             OSError: The process has ended.
@@ -94,7 +94,7 @@ class Rows:
 
 
 class _Vendor:
-    """A probe that is read in a thread of its own, so that a driver that hangs affects only its own keys.
+    """A probe that is read in a separate thread, so that a driver that hangs affects only its own keys.
 
     Args:
         name: The vendor.
@@ -123,7 +123,7 @@ class _Vendor:
         self.probe.close()
 
     def request(self) -> None:
-        """Begin a reading, unless the previous one still hangs. A row that comes late is dropped."""
+        """Begin a reading, unless the previous one still hangs. A late row is dropped."""
         if self._hangs and self._rows.empty():
             return
         if self._hangs:
@@ -132,14 +132,14 @@ class _Vendor:
         self._requests.put(True)
 
     def read(self) -> dict[str, float]:
-        """The row of the reading that was begun; empty if the driver hangs."""
+        """Return the row of the reading that was begun; empty if the driver hangs."""
         if self._hangs:
             return {}
         try:
             return self._rows.get(timeout=self.probe.timeout)
         except Empty:
             self._hangs = True
-            self._report(f"no {self.keys}: the driver has not answered for {self.probe.timeout:g} s")
+            self._report(f"no {self.keys}: the driver has not responded for {self.probe.timeout:g} s")
             return {}
 
     def close(self) -> None:
@@ -149,26 +149,26 @@ class _Vendor:
 
 
 def row(table: tuple[Key[Any], ...], reading: Any) -> dict[str, float]:
-    """The values of all keys of a table, rounded to four digits."""
+    """Return the values of all keys of a table, rounded to four digits."""
     pairs = (pair for key in table for pair in key.values(reading))
     return {name: value if isinstance(value, int) else round(value, 4) for name, value in pairs}
 
 
 def _gpu(key: str) -> str:
-    """The index of the GPU that a key is about; "" for other keys."""
+    """Return the index of the GPU in a key; "" for other keys."""
     found = re.match(r"gpu\.(?:process\.)?([0-9]+)\.", key)
     return found[1] if found else ""
 
 
 def tables() -> Iterator[tuple[str, tuple[Key[Any], ...]]]:
-    """Every table of keys: the host's, then each vendor's by the name of its source."""
+    """Return every table of keys: the host's, then each vendor's by the name of its source."""
     yield "host", host.KEYS
     for name, module in modules().items():
         yield name, module.KEYS
 
 
 def keys_by_metric() -> Mapping[str, list[str]]:
-    """W&B's keys of each metric, by the metric's name."""
+    """Return W&B's keys by the name of each metric."""
     found: dict[str, list[str]] = {}
     for _, table in tables():
         for key in table:

@@ -65,7 +65,7 @@ class Probe(SourceProbe[Nvidia, Devices]):
     _nvml: Nvml | None = None
 
     def convert(self, source: Nvidia, points: list[Point]) -> Devices:
-        """Return each GPU that answers."""
+        """Return each GPU that responds."""
         devices = by_device(points).values()
         gpus = {gpu.index: gpu for gpu in devices if gpu.index is not None and gpu.kind != "partition"}
         for part in devices:
@@ -75,7 +75,7 @@ class Probe(SourceProbe[Nvidia, Devices]):
         return gpus
 
     def _call_nvml(self, gpus: Devices) -> None:
-        """Read what the source does not. A suspended GPU has no sampled points, and is not woken."""
+        """Read the values that the source does not. A suspended GPU has no sampled points, and is not woken."""
         if not any(map(_is_sampled, gpus.values())):
             return
         if (
@@ -197,4 +197,4 @@ KEYS: Final[tuple[Key[Devices], ...]] = (
     extra_key("gpu.{i}.nvlinkRxBytes", "MiB/s", f"received over all NVLinks {_MIB}", c.HW_GPU_IO),
     *(_of_process(key) for key in _OF_PROCESSES),
 )  # fmt: skip
-"""What W&B reports of an NVIDIA GPU by default, now or in an earlier version."""
+"""The keys that W&B reports for an NVIDIA GPU by default, now or in an earlier version."""

@@ -1,4 +1,4 @@
-"""What the W&B keys of one vendor are computed from, and the keys themselves.
+"""The interface of a vendor's W&B keys and of the readings that they are computed from.
 
 A vendor's module has two names: ``KEYS``, its table of keys, and ``Probe``, which returns the reading that they are
 computed from.
@@ -57,7 +57,7 @@ class Key(Generic[Reading]):
 
 
 class Probe(ABC, Generic[Reading]):
-    """Reads what the keys of one vendor are computed from. One thread uses it.
+    """Makes the readings that the keys of one vendor are computed from. One thread uses it.
 
     Args:
         config: The settings.
@@ -82,7 +82,7 @@ class Probe(ABC, Generic[Reading]):
         """Return the current reading; None if there is none."""
 
     def close(self) -> None:
-        """Release what is open."""
+        """Release all resources."""
 
 
 class SourceProbe(Probe[Reading], Generic[AnySource, Reading]):
@@ -114,7 +114,7 @@ class SourceProbe(Probe[Reading], Generic[AnySource, Reading]):
 
     @abstractmethod
     def convert(self, source: AnySource, points: list[Point]) -> Reading:
-        """Return what the keys are computed from.
+        """Return the reading that the keys are computed from.
 
         Args:
             source: The source.
@@ -225,5 +225,5 @@ def memory_percent(device: Device) -> float | None:
 
 
 def percent(part: Number | None, whole: Number | None) -> float | None:
-    """A share in percent; None if a number is missing or the whole is zero."""
+    """Return a share in percent; None if a number is missing or the whole is zero."""
     return None if part is None or not whole else part / whole * 100

@@ -17,7 +17,7 @@ from opentelemetry.instrumentation.hardware.wandb.probe import Key, SourceProbe
 
 ROUND_TRIP: Final = "megascale.grpc_tcp_min_rtt.microsecond.cumulative.distribution"
 DELIVERY_RATE: Final = "megascale.grpc_tcp_delivery_rate.Mbps.cumulative.distribution"
-"""Distributions that no metric is made of."""
+"""Distributions that are not used for any metric."""
 
 _DISTRIBUTIONS: Final = (EXECUTION, *TRANSFERS.values(), ROUND_TRIP, DELIVERY_RATE)
 
@@ -26,7 +26,7 @@ _STATISTICS: Final = {"mean": "mean", **{name: f"{share * 100:g}th percentile" f
 
 
 class Reading(NamedTuple):
-    """What the keys are computed from.
+    """The values that the keys are computed from.
 
     Attributes:
         points: The points of the source.
@@ -104,12 +104,12 @@ def _queue_size(reading: Reading) -> dict[str, Number | None]:
 
 
 def _core(number: int | None, core_type: object) -> str:
-    """A core as libtpu's SDK calls it, ``0-tensorcore``, in W&B's letters."""
+    """Return the name of a core in libtpu's SDK, ``0-tensorcore``, spelled like W&B."""
     return _word(f"{number}-{core_type or 'unknown'}")
 
 
 def _word(label: object) -> str:
-    """A label as W&B writes it in a key."""
+    """Return a label as W&B spells it in a key."""
     return re.sub("[^a-z0-9]", "_", str(label).lower().replace("+", "plus").replace("%", "pct"))
 
 
@@ -231,4 +231,4 @@ KEYS: Final[tuple[Key[Reading], ...]] = (
     *_distribution_keys("tpu.grpcTcpMinRtt", ROUND_TRIP),
     *_distribution_keys("tpu.grpcTcpDeliveryRate", DELIVERY_RATE, unit="Mbit/s"),
 )  # fmt: skip
-"""What W&B reports of TPUs, now or in an earlier version."""
+"""The keys that W&B reports for TPUs, now or in an earlier version."""

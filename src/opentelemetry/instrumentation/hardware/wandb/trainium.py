@@ -70,4 +70,4 @@ KEYS: Final[tuple[Key[Runtime], ...]] = (
     *(_host_key(_HOST, category, _DOCUMENTED) for category in HOST_MEMORY),
     *(_core_key(category) for category in CORE_MEMORY),
 )  # fmt: skip
-"""What W&B reports of Trainium."""
+"""The keys that W&B reports for Trainium."""

@@ -1,4 +1,4 @@
-"""AMD: GPUs by the files of the kernel's driver amdgpu, else by AMD's tools."""
+"""AMD: GPUs, from the files of the kernel driver amdgpu, or else from AMD's tools."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from opentelemetry.instrumentation.hardware.model import Unavailable
 
 
 class Amd(AcceleratorSource):
-    """The GPUs of AMD."""
+    """AMD's GPUs."""
 
     name = "amd"
     rows = ("hw.", "process.gpu.")
@@ -22,11 +22,11 @@ class Amd(AcceleratorSource):
     fix = "rocm-smi or amd-smi should list the GPUs in the same environment"
 
     def compute_files(self) -> tuple[str, ...]:
-        """ROCm's device file."""
+        """Return ROCm's device file."""
         return ("/dev/kfd",)
 
     def visibility(self) -> VisibilityRule:
-        """The variables of ROCm."""
+        """Return the rule for ROCm's variables."""
         from opentelemetry.instrumentation.hardware.sources.amd.topology import Topology
         from opentelemetry.instrumentation.hardware.sources.amd.visible import visibility_rule
 
@@ -36,7 +36,7 @@ class Amd(AcceleratorSource):
         return visibility_rule(self.topology)
 
     def drivers(self) -> Iterator[DriverChoice]:
-        """The kernel's files, then the tools, the newer one first."""
+        """Yield the kernel's files, then the tools, the newer one first."""
         from opentelemetry.instrumentation.hardware.sources.amd.driver import Amdgpu
         from opentelemetry.instrumentation.hardware.sources.amd.processes import Processes
         from opentelemetry.instrumentation.hardware.sources.amd.tool import (

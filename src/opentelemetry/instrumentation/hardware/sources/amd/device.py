@@ -1,4 +1,4 @@
-"""A GPU by the files of amdgpu. Its fan is a device of its own."""
+"""A GPU, read from the files of amdgpu. Its fan is a separate device."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Gpu(Device):
         return True
 
     def points_with_fan(self, values: Mapping[Field, object]) -> Iterator[Point]:
-        """The points of the GPU and of its fan.
+        """Yield the points of the GPU and of its fan.
 
         An energy counter is left out if the GPU had none when it was opened: its energy is the integral of its power.
         """
@@ -60,7 +60,7 @@ class Gpu(Device):
 
 
 class Identification(NamedTuple):
-    """What the GPUs share to identify themselves.
+    """The data that all GPUs share for identification.
 
     Attributes:
         models: See :func:`~.sysfs.model_names`.
@@ -74,13 +74,13 @@ class Identification(NamedTuple):
 
 
 class SysfsGpu(Gpu):
-    """A GPU by the files of amdgpu.
+    """A GPU, read from the files of amdgpu.
 
     Args:
         files: Reads the files.
         card: The card.
-        index: Its place in the order of the addresses.
-        shared: What the GPUs share.
+        index: Its index in the order of PCI addresses.
+        shared: The data that all GPUs share.
 
     Attributes:
         folder: Its folder in sysfs.
@@ -156,7 +156,7 @@ class SysfsGpu(Gpu):
         self._is_open = True
 
     def _counts_energy(self) -> bool:
-        """Whether ``gpu_metrics`` has an energy counter. One that cannot be read at the moment may have."""
+        """Whether ``gpu_metrics`` has an energy counter; True if it cannot be read at the moment."""
         if self._metrics is None:
             return False
         try:
@@ -193,7 +193,7 @@ class SysfsGpu(Gpu):
         yield from self.points_with_fan({**values, **self._gpu_metrics()})
 
     def _memory_total(self) -> object:
-        """The size of the memory, which is read once; None if it cannot be read now."""
+        """Return the size of the memory, which is read once; None if it cannot be read now."""
         file = sysfs.File(f"{self.folder}/mem_info_vram_total", MEMORY_TOTAL)
         if self._total is None:
             self._total = file.read_plausible(self._files)
@@ -219,7 +219,7 @@ class SysfsGpu(Gpu):
         self.state = "degraded" if is_degraded else "ok"
 
     def _error_counts(self) -> Mapping[Field, object]:
-        """The errors by kind, summed over the blocks of the chip. One that cannot be read keeps its last counts."""
+        """Return the errors by kind, summed over the blocks of the chip. An unreadable block keeps its last counts."""
         for path in self._ras:
             name = f"hw.errors ({path.rpartition('/')[2]})"
             try:
@@ -234,7 +234,7 @@ class SysfsGpu(Gpu):
         return totals
 
     def _read(self, files: Sequence[sysfs.File]) -> dict[Field, object]:
-        """The contents of files. The reasons for those that cannot be read are in :attr:`unsupported`."""
+        """Return the contents of files. Reasons for unreadable ones are added to :attr:`unsupported`."""
         values: dict[Field, object] = {}
         for file in files:
             try:

@@ -1,4 +1,4 @@
-"""The GPUs by the files of amdgpu: the first way to read them."""
+"""The GPUs from the files of amdgpu, the first choice."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Amdgpu(AcceleratorDriver):
         self._gpus = [SysfsGpu(files, card, index, identity) for index, card in enumerate(cards)]
 
     def devices(self) -> Sequence[SysfsGpu]:
-        """The GPUs, also those that are suspended. Without ROCm's names, those that are awake are identified."""
+        """Return the GPUs, suspended ones included. Without ROCm's names, the GPUs that are awake are identified."""
         for gpu in self._gpus:
             names = self._topology.names(gpu.address)
             gpu.set_aliases(names)
@@ -46,13 +46,13 @@ class Amdgpu(AcceleratorDriver):
 
     @property
     def min_interval(self) -> float:  # type: ignore[override]
-        """More than the autosuspend delay of each idle GPU: every reading keeps it awake."""
+        """Seconds: more than the autosuspend delay of each idle GPU, because every reading keeps it awake."""
         return max(0.0 if gpu.is_suspended or gpu.trouble else gpu.idle_interval for gpu in self._gpus)
 
     def usage(self, program: ProcessTree) -> Iterable[Usage]:
-        """What the observed program uses of each GPU."""
+        """Yield the usage of each GPU by the observed program."""
         return self._processes.usage(program, self._gpus)
 
     def unsupported(self) -> Iterable[str]:
-        """What is missing of the processes."""
+        """Yield sentences about missing process metrics."""
         return self._processes.unsupported()

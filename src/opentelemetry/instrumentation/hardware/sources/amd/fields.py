@@ -1,4 +1,4 @@
-"""What is read of a GPU: names of the driver and of the tools -> metrics, units and plausible ranges.
+"""The values of amdgpu and of AMD's tools by name, with metrics, units and plausible ranges.
 
 A GPU that is awake is above freezing and draws power, so a temperature or power of 0 means that the sensor is missing.
 """
@@ -106,7 +106,7 @@ GPU_METRICS: Final[Mapping[str, Field]] = {
     "xgmi.transmit": link("xgmi", "transmit"),
     **{reason: throttle(reason) for reason in ("power_cap", "current_cap", "thermal_sw", "thermal_hw")},
 }
-"""What :class:`~.gpu_metrics.GpuMetrics` decodes."""
+"""The values that :class:`~.gpu_metrics.GpuMetrics` decodes."""
 
 # -- processes
 

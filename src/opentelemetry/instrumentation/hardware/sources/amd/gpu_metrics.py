@@ -125,7 +125,7 @@ class GpuMetrics:
         self._residency: Sequence[int] = ()
 
     def decode(self, table: bytes) -> dict[str, Number]:
-        """The values of a table by the names in :data:`~.fields.GPU_METRICS`; ratios are 0 to 1.
+        """Decode a table. Returns values by the names in :data:`~.fields.GPU_METRICS`; ratios are 0 to 1.
 
         Raises:
             ValueError: The table is truncated or its layout is unknown.

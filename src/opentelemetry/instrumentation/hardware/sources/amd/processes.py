@@ -1,4 +1,4 @@
-"""What the observed process and its descendants use of AMD's GPUs.
+"""Usage of AMD's GPUs by the observed process and its descendants.
 
 KFD lists processes of ROCm by the host's pids, so it counts only outside of a PID namespace. The fdinfo files of the
 Direct Rendering Manager are in the folders of the processes themselves. https://docs.kernel.org/gpu/drm-usage-stats.html
@@ -44,7 +44,7 @@ _MAX_FILES = 20_000
 
 
 class _Use:
-    """What the program uses of one GPU.
+    """Usage of one GPU by the program.
 
     Attributes:
         kfd: Bytes of its memory that ROCm allocated.
@@ -81,7 +81,7 @@ class Processes:
         self._uses_queues = False
 
     def usage(self, program: ProcessTree, gpus: Sequence[Gpu]) -> Iterator[Usage]:
-        """Memory of each GPU, and utilization since the previous call."""
+        """Yield the memory of each GPU, and its utilization since the previous call."""
         self._cards = self._topology.cards([gpu.address for gpu in gpus])
         computes = False
         uses: dict[str, _Use] = {}
@@ -102,7 +102,7 @@ class Processes:
             yield gpu, values
 
     def unsupported(self) -> Iterator[str]:
-        """Sentences about what is missing."""
+        """Yield sentences about missing metrics."""
         if self._uses_queues:
             yield _QUEUES
 
@@ -136,7 +136,7 @@ class Processes:
                         gpu.kfd = (gpu.kfd or 0) + int(text)
 
     def _read_open_files(self, folder: str, uses: dict[str, _Use]) -> bool:
-        """Add the DRM clients of a process; returns whether it uses ROCm."""
+        """Add the DRM clients of a process. Returns whether it uses ROCm."""
         computes = False
         for name in names_or_empty(self._files, f"{folder}/fd")[:_MAX_FILES]:
             with suppress(OSError):

@@ -34,7 +34,7 @@ _MI300A: Final = frozenset({"74A0", "74A9"})
 
 
 class Card(NamedTuple):
-    """A GPU that amdgpu drives.
+    """A GPU with the driver amdgpu.
 
     Attributes:
         address: Its PCI address.
@@ -78,7 +78,7 @@ def model_names(files: Files) -> dict[str, str]:
 
 
 def describe(error: OSError) -> str:
-    """An error without the name of the file."""
+    """Format an error without the name of the file."""
     return error.strerror or str(error)
 
 

@@ -41,10 +41,10 @@ TIMEOUT: Final = 20.0
 
 
 class ToolGpu(Gpu):
-    """A GPU by the output of a tool.
+    """A GPU in the output of a tool.
 
     Args:
-        index: Its place in the order of the addresses.
+        index: Its index in the order of PCI addresses.
         unique: ``hw.id``.
         output: The first output that lists it.
         tool: Name of the tool.
@@ -74,10 +74,10 @@ class ToolGpu(Gpu):
             self.counters.add(ENERGY.series)
 
     def read(self) -> Iterator[Point]:
-        """The values of the newest run.
+        """Yield the values of the newest run.
 
         Raises:
-            DeviceFailed: It does not list the GPU.
+            DeviceFailed: The newest run does not list the GPU.
         """
         if self.output is None:
             raise DeviceFailed(f"{self._tool} does not list it any more")
@@ -154,11 +154,11 @@ class ToolDriver(AcceleratorDriver):
         return is_stale
 
     def usage(self, program: ProcessTree) -> Iterable[Usage]:
-        """What the observed program uses of each GPU."""
+        """Yield the usage of each GPU by the observed program."""
         return self._processes.usage(program, self.devices())
 
     def unsupported(self) -> Iterable[str]:
-        """What is missing of the processes."""
+        """Yield sentences about missing process metrics."""
         return self._processes.unsupported()
 
 

@@ -25,7 +25,7 @@ HIP: Final = ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL
 
 
 def visibility_rule(topology: Topology) -> VisibilityRule:
-    """How a program is restricted to some of the GPUs."""
+    """Return the rule that restricts a program to some of the GPUs."""
 
     def visible(environ: Mapping[str, str], found: Sequence[FoundDevice]) -> Selection:
         return visible_devices(environ, found, topology)
@@ -34,7 +34,7 @@ def visibility_rule(topology: Topology) -> VisibilityRule:
 
 
 def visible_devices(environ: Mapping[str, str], found: Sequence[FoundDevice], topology: Topology) -> Selection:
-    """The cards of which the program may use at least a partition."""
+    """Select the cards with at least one partition that the program may use."""
     variables = [(name, environ[name]) for name in HIP if environ.get(name)][:1]
     if ROCR in environ:
         variables.insert(0, (ROCR, environ[ROCR]))
@@ -55,7 +55,7 @@ def visible_devices(environ: Mapping[str, str], found: Sequence[FoundDevice], to
 
 
 def select_rocr(value: str, nodes: Sequence[Node]) -> list[Node]:
-    """The nodes that ``ROCR_VISIBLE_DEVICES`` leaves: those before the first word that is unknown or a repetition."""
+    """Select the nodes of ``ROCR_VISIBLE_DEVICES`` before the first word that is unknown or repeated."""
     selected: list[Node] = []
     for word in (each.strip().upper() for each in value.split(",")):
         matching: Sequence[Node]
@@ -71,7 +71,7 @@ def select_rocr(value: str, nodes: Sequence[Node]) -> list[Node]:
 
 
 def select_hip(value: str, nodes: Sequence[Node]) -> list[Node]:
-    """The nodes that ``HIP_VISIBLE_DEVICES`` leaves: those before the first unknown word; repetitions count once."""
+    """Select the nodes of ``HIP_VISIBLE_DEVICES`` before the first unknown word. Repetitions count once."""
     selected: list[Node] = []
     for word in value.removesuffix(",").split(","):
         matching: Sequence[Node] = ()
@@ -86,7 +86,7 @@ def select_hip(value: str, nodes: Sequence[Node]) -> list[Node]:
 
 
 def _c_integer(word: str) -> int | None:
-    """A number as C parses it: decimal, hexadecimal after ``0x``, or octal after ``0``."""
+    """Parse a number like C: decimal, hexadecimal after ``0x``, or octal after ``0``."""
     form = re.fullmatch(r"\+?(?:0X([0-9A-F]{1,8})|0([0-7]{0,8})|([1-9][0-9]{0,8}))", word)
     if form is None:
         return None

@@ -1,4 +1,4 @@
-"""Graphcore: IPUs, by the library gcipuinfo."""
+"""Graphcore: IPUs, through the library gcipuinfo."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class Graphcore(AcceleratorSource):
     usage_is_cheap = True
 
     def drivers(self) -> Iterator[DriverChoice]:
-        """The library. A process that does not report devices starts it when it uses an IPU."""
+        """Yield the library. A process that does not report devices starts it only when it uses an IPU."""
         listen = self.context.is_reporter or not self.compute_files()
         yield DriverChoice(NAME, "gcipuinfo", lambda: Library(self, listen))
 
     def visibility(self) -> VisibilityRule:
-        """The library lists the IPUs of the program's partition; no variable restricts it further."""
+        """Return a rule without variables: the library lists the IPUs of the program's partition."""
         return VisibilityRule("IPU", "hw.npu.*")
 
     def compute_files(self) -> Sequence[str]:
-        """The device files of the IPUs."""
+        """Return the device files of the IPUs."""
         return matches(self.signs[0], self.files.names if self.files else os.listdir)

@@ -1,4 +1,4 @@
-"""The program that reads Graphcore's library, in a process of its own: the library may hang, print or crash.
+"""The program that reads Graphcore's library, in a child process, because the library may hang, print or crash.
 
 Each line of its output is JSON: a list of devices, each a mapping of texts; or an object with the error after which it
 ends. It needs Python's standard library only::
@@ -17,12 +17,12 @@ from typing import Any
 
 
 def devices(information: Any) -> list[dict[str, str]]:
-    """The devices with all of their attributes."""
+    """Return the devices with all their attributes."""
     return [{str(key): str(value) for key, value in dict(device).items()} for device in information.getDevices()]
 
 
 def connect(library: Any, discovery: str) -> Any:
-    """The library's object, in the mode in which it updates its values at each call."""
+    """Return the library's object, in the mode that updates the values at each call."""
     modes = {"all": "DiscoverAllPartitionIPUs"}
     arguments = [getattr(library, modes[discovery])] if discovery in modes else []
     information = library.gcipuinfo(*arguments)
@@ -31,7 +31,7 @@ def connect(library: Any, discovery: str) -> Any:
 
 
 def main(folder: str, discovery: str, seconds: float) -> None:
-    """Print the devices every so many seconds."""
+    """Print the devices periodically."""
     output = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # the library may print
     sys.path.append(folder)  # last: it may have modules with names of the standard library

@@ -1,4 +1,4 @@
-"""One IPU, as gcipuinfo reports it: a mapping of texts."""
+"""One IPU, from gcipuinfo's mapping of texts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Ipu(Device):
     Attributes:
         words: The newest texts by name; empty if the IPU is not listed any more.
         pid: The process that uses it.
-        board: The board whose power this IPU reports; None if another IPU of the board does.
+        board: The board, if this IPU reports its power; None if another IPU of the board does.
     """
 
     def __init__(self, number: int) -> None:
@@ -43,7 +43,7 @@ class Ipu(Device):
         self.board: Board | None = None
 
     def update(self, words: Mapping[str, str]) -> None:
-        """Take the newest texts."""
+        """Store the newest texts."""
         self.words = words
         self.pid = integer(words.get("user process id", ""))
         facts = {name: fact(words.get(key, "")) for name, key in FACTS.items()}
@@ -53,7 +53,7 @@ class Ipu(Device):
         self.state = "" if not state else "ok" if state.lower() == "no errors" else "degraded"
 
     def read(self) -> Iterator[Point]:
-        """The newest values of the IPU, and of its board."""
+        """Yield the newest values of the IPU, and of its board."""
         words = self.words
         self.unsupported.clear()
         yield from self.points({field: words[name] for name, field in FIELDS.items() if name in words})
@@ -67,10 +67,10 @@ class Ipu(Device):
 
 
 def integer(text: str) -> int | None:
-    """A text of digits as a number."""
+    """Parse a text of digits."""
     return int(text) if re.fullmatch("[0-9]{1,16}", text) else None
 
 
 def fact(text: str) -> str:
-    """A text that describes the device; "" if it is not known."""
+    """Return a text that describes the device; "" if unknown."""
     return text[:100] if text not in _UNKNOWN and text.isprintable() else ""

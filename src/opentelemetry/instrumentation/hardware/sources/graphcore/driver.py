@@ -28,16 +28,16 @@ NAME: Final = "gcipuinfo"
 _FIX: Final = "source the enable script of the Poplar SDK, or set GCIPUINFO to the folder that has the module"
 
 _ENVIRONMENT: Final = ("IPUOF_", "GCDA_", "VIPU_", "POPLAR_")
-"""Beginnings of the variables that the child needs."""
+"""Prefixes of the environment variables that the child needs."""
 
 _FIRST_LINE: Final = 4.0
 """Seconds that opening waits for the first line: if IPUs are shared, the library asks a server."""
 
 _DEFAULT_PERIOD: Final = 30.0
-"""Seconds between two lines if the source is only read with collections."""
+"""Seconds between two lines if the source is only read before collections."""
 
 _MOST: Final = 4096
-"""IPUs in a line, at most."""
+"""Maximum IPUs in a line."""
 
 _NO_IPU_LISTED: Final = (
     f"hw.npu.*: {NAME} lists no IPU; it lists those of the active partition only, which may be created later, "
@@ -46,7 +46,7 @@ _NO_IPU_LISTED: Final = (
 
 
 class ModuleFolder:
-    """Where the Python module of the library is.
+    """The folder with the Python module of the library.
 
     Args:
         setting: The folder that has it; "" to search ``sys.path``.
@@ -56,7 +56,7 @@ class ModuleFolder:
         self._setting = setting
 
     def folder(self) -> str:
-        """The folder to import it from. Nothing is imported here.
+        """Return the folder to import it from. Nothing is imported here.
 
         Raises:
             Unavailable: The module is not found.
@@ -106,7 +106,7 @@ class Library(AcceleratorDriver):
             self._start()
 
     def _start(self) -> None:
-        self.errors = [f"{NAME} has not answered yet"]
+        self.errors = [f"{NAME} has not responded yet"]
         self._stream.open(self._arguments, self._period)
         self._is_listening = True
         self._newest = self._clock()
@@ -141,7 +141,7 @@ class Library(AcceleratorDriver):
             boards.add(serial)
 
     def devices(self) -> Sequence[Ipu]:
-        """The IPUs of the newest line."""
+        """Return the IPUs of the newest line."""
         if not self._is_listening and self._program.computing():
             self._start()
         return self._listed
@@ -153,7 +153,7 @@ class Library(AcceleratorDriver):
         return self._is_listening
 
     def usage(self, program: ProcessTree) -> Iterator[Usage]:
-        """The utilization by the session of each IPU that the observed program uses."""
+        """Yield the session utilization of each IPU that the observed program uses."""
         pids = {ipu.pid for ipu in self._listed if ipu.pid is not None}
         if pids != self._pids:
             program.refresh()
@@ -164,13 +164,13 @@ class Library(AcceleratorDriver):
                 yield ipu, {SESSION_UTILIZATION: ipu.words[SESSION]} if SESSION in ipu.words else {}
 
     def unsupported(self) -> Iterator[str]:
-        """That no IPU is listed."""
+        """Yield a sentence if no IPU is listed."""
         if self._has_answered and not self._listed:
             yield _NO_IPU_LISTED
 
 
 def parse(line: bytes) -> dict[int, dict[str, str]]:
-    """The IPUs of a line of the child: by number, the texts by name.
+    """Parse a line of the child. Returns the texts by name for each IPU number.
 
     Raises:
         OSError: The line is an error of the library.
@@ -195,6 +195,6 @@ def parse(line: bytes) -> dict[int, dict[str, str]]:
 
 
 def tool() -> Tool:
-    """The child: the same Python, isolated from the user's environment."""
+    """Return the tool for the child: this Python interpreter, isolated from the user's environment."""
     program = str(Path(__file__).with_name("child.py"))
     return Tool(NAME, python_executable(), environment=_ENVIRONMENT, arguments=("-I", "-S", program))

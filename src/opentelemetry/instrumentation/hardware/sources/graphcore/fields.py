@@ -1,4 +1,4 @@
-"""The values of gcipuinfo, by the names that it gives them."""
+"""The values of gcipuinfo by name, and their metrics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from opentelemetry.instrumentation.hardware.accelerators.fields import (
 )
 
 _POSITIVE: Final = 1e-9
-"""A device that is on has no temperature, frequency or power of 0: it means that the value could not be read."""
+"""Lowest plausible value: a temperature, frequency or power of 0 means that the value could not be read."""
 
 FIELDS: Final[Mapping[str, Field]] = {
     "average board temp": temperature("board", least=_POSITIVE),

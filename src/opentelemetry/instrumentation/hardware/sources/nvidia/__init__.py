@@ -1,4 +1,4 @@
-"""NVIDIA: GPUs and MIG instances, by the library NVML, or by nvidia-smi if the library cannot be used."""
+"""NVIDIA: GPUs and MIG instances, through the library NVML, or nvidia-smi if the library cannot be used."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _GPUS = "/proc/driver/nvidia/gpus"
 
 
 class Nvidia(AcceleratorSource):
-    """The GPUs, and what of them the observed program uses."""
+    """The GPUs, and their usage by the observed program."""
 
     name = "nvidia"
     rows = ("hw.", "process.gpu.")
@@ -38,7 +38,7 @@ class Nvidia(AcceleratorSource):
 
     @classmethod
     def prepare(cls, config: Config) -> bool:
-        """Import what reads GPUs, if there may be one."""
+        """Import the modules that read GPUs, if there may be one."""
         expected = super().prepare(config)
         if expected:
             from opentelemetry.instrumentation.hardware.sources.nvidia import driver, tool  # noqa: F401
@@ -49,7 +49,7 @@ class Nvidia(AcceleratorSource):
         return expected
 
     def drivers(self) -> Iterator[DriverChoice]:
-        """NVML, else nvidia-smi."""
+        """Yield NVML, then nvidia-smi."""
         yield DriverChoice("NVML", "nvml", self._library)
         yield DriverChoice("nvidia-smi", "nvidia_smi", self._tool)
 
@@ -64,15 +64,15 @@ class Nvidia(AcceleratorSource):
         return NvidiaSmi(self, self._power())
 
     def visibility(self) -> VisibilityRule:
-        """CUDA's variable, and that of the container runtime."""
+        """Return the rule for the variables of CUDA and of the container runtime."""
         return RULE
 
     def compute_files(self) -> Sequence[str]:
-        """What a program opens to compute; NVML does not."""
+        """Return the device files that a program opens to compute. NVML does not open them."""
         return ("/dev/nvidia-uvm",)
 
     def _power(self) -> RuntimePower:
-        """The state of runtime power management of all GPUs."""
+        """Return the runtime power state of all GPUs."""
         addresses: Sequence[str] = ()
         with suppress(OSError):
             names = self.files.names(_GPUS) if self.files else os.listdir(_GPUS)
@@ -80,5 +80,5 @@ class Nvidia(AcceleratorSource):
         return RuntimePower(self.files, addresses)
 
     def may_open(self) -> bool:
-        """Whether a GPU is awake: initializing NVML wakes all of them."""
+        """Whether any GPU is awake, because initializing NVML wakes all of them."""
         return not self._power().are_all_suspended()

@@ -1,4 +1,4 @@
-"""A device of NVML: calls that fill fields, and what happens if a call fails."""
+"""A device of NVML: calls that fill fields, and the handling of failed calls."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _REMEDIES: Final = {
     "GPU is lost": "the kernel log has the cause; restart the machine",
     "GPU requires": "run nvidia-smi --gpu-reset when no process uses it, or restart the machine",
 }
-"""By beginning of the driver's text for a failed device, what to do."""
+"""What to do about a failed device, by prefix of the driver's text."""
 
 _MEMORY_V2: Final = 0x02000028
 """``nvmlMemory_v2``: the version of the structure that reports reserved memory separately."""
@@ -53,7 +53,7 @@ class Call:
 
     Args:
         function: Makes the call; None if it has no values yet.
-        fields: Those that it should fill; missing ones are listed as not supported.
+        fields: The fields that it should fill. Missing ones are listed as not supported.
     """
 
     def __init__(self, function: Callable[[], Values | None], *fields: Field) -> None:
@@ -63,17 +63,17 @@ class Call:
         self._turns = 0
 
     def is_due(self) -> bool:
-        """Count a reading. Returns whether the call is made in it."""
+        """Count a reading. Returns whether the call is due in it."""
         self._turns += 1
         return not self.backoff.is_waiting(self._turns)
 
     def fail(self) -> None:
-        """Record a failure: it is left out of more readings each time."""
+        """Record a failure. The call is skipped for more readings after each failure."""
         self.backoff.fail(self._turns)
 
 
 def remedy(trouble: str) -> str:
-    """What to do about a failed device; "" if nothing is known."""
+    """Return what to do about a failed device; "" if unknown."""
     return next((text for beginning, text in _REMEDIES.items() if trouble.startswith(beginning)), "")
 
 
@@ -82,7 +82,7 @@ class NvmlDevice(Device):
 
     Args:
         nvml: The library.
-        key: The library's name of it: ``0``, or ``0/3`` for a MIG instance.
+        key: Its name in :class:`~.nvml.Nvml`: ``0``, or ``0/3`` for a MIG instance.
         name: ``hw.name``.
     """
 
@@ -98,7 +98,7 @@ class NvmlDevice(Device):
 
     @abstractmethod
     def identify(self) -> None:
-        """Find out what the device is.
+        """Read the identity of the device.
 
         Raises:
             DriverError: It does not respond.
@@ -106,18 +106,18 @@ class NvmlDevice(Device):
 
     @abstractmethod
     def read_calls(self) -> tuple[list[Call], list[Call]]:
-        """The calls of each reading, and of each slow reading."""
+        """Return the calls of each reading, and of each slow reading."""
 
     def limit_calls(self) -> list[Call]:
-        """The calls of what never changes."""
+        """Return the calls of constant values."""
         return []
 
     def get(self, name: str, *arguments: object) -> Any:
-        """``nvmlDeviceGet<name>`` of this device."""
+        """Call ``nvmlDeviceGet<name>`` for this device."""
         return self.nvml.get(self.key, name, *arguments)
 
     def get_optional(self, name: str, *arguments: object) -> Any:
-        """The same; None if it is not supported or has no value."""
+        """Call ``nvmlDeviceGet<name>``. Returns None if it is not supported or has no value."""
         try:
             return self.get(name, *arguments)
         except DriverError as error:
@@ -146,20 +146,20 @@ class NvmlDevice(Device):
         self._often, self._slow = self.read_calls()
 
     def read(self) -> Iterator[Point]:
-        """What is sampled."""
+        """Yield the sampled values."""
         yield from self.points(self.values(self._often))
 
     def read_slow(self) -> Iterator[Point]:
-        """Limits, and what is only of interest with a collection."""
+        """Yield limits, and values that are only needed for a collection."""
         self._read_once()
         yield from self.points({**self._fixed, **self.values(self._slow)})
 
     def condition(self) -> str:
-        """The state, which is ``ok`` until something else is reported."""
+        """Return the state, ``ok`` unless another one is reported."""
         return super().condition() or "ok"
 
     def remedy(self) -> str:
-        """What to do while it does not respond."""
+        """Return what to do while the device does not respond."""
         return remedy(self.trouble)
 
     def _read_once(self) -> None:
@@ -196,7 +196,7 @@ class NvmlDevice(Device):
         return found
 
     def _handle(self, error: DriverError, call: Call, calls: list[Call]) -> None:
-        """Distinguish: no value now, a call that is not supported, a failed device, a failed library."""
+        """Distinguish a missing value, an unsupported call, a failed device and a failed library."""
         if error.code in FATAL:
             raise error
         if error.code in LOST:
@@ -212,7 +212,7 @@ class NvmlDevice(Device):
         call.fail()
 
     def _check_presence(self) -> None:
-        """Distinguish a device that is gone from a call that fails."""
+        """Distinguish a device that is lost from a call that fails."""
         self.nvml.forget(self.key)
         try:
             self.get("UUID")
@@ -222,7 +222,7 @@ class NvmlDevice(Device):
     # -- values that GPUs and MIG instances have in common
 
     def memory(self) -> Values:
-        """Used and total memory. Version 1 of the call counts what the driver reserves as used."""
+        """Return used and total memory. Version 1 of the call counts memory reserved by the driver as used."""
         try:
             answer = self.get("MemoryInfo", _MEMORY_V2)
         except DriverError as error:
@@ -235,7 +235,7 @@ class NvmlDevice(Device):
         return {f.MEMORY_USED: used, f.MEMORY_TOTAL: total}
 
     def gpm_values(self, answers: Sequence[Sequence[Any]] | None) -> Values | None:
-        """The values of :meth:`.nvml.Nvml.gpm`."""
+        """Return the values of :meth:`.nvml.Nvml.gpm`."""
         if answers is None:
             return None
         found: dict[Field, object] = {}
@@ -247,7 +247,7 @@ class NvmlDevice(Device):
         return found
 
     def users(self, kinds: Sequence[str]) -> dict[int, int | None]:
-        """By PID of each process that uses the device, the bytes in use."""
+        """Return the bytes in use by PID of each process that uses the device."""
         found: dict[int, int | None] = {}
         for kind in kinds:
             try:
@@ -265,7 +265,7 @@ class NvmlDevice(Device):
         return found
 
     def shares(self) -> Shares | None:
-        """The mean utilization by each process since the previous call; None if not known."""
+        """Return the mean utilization by each process since the previous call; None if unknown."""
         is_first = self._newest_share < 0
         name = c.PROCESS_GPU_UTILIZATION.name
         try:

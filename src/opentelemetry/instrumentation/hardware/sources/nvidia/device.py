@@ -1,4 +1,4 @@
-"""One GPU, or MIG instance, by NVML: which calls are made, how often, and which fields they fill."""
+"""One GPU or MIG instance of NVML: the calls, how often they are made, and the fields that they fill."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from opentelemetry.instrumentation.hardware.sources.nvidia.calls import (
 from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import Nvml
 
 _MOST_FANS: Final = 16
-"""Fans of a GPU, at most."""
+"""Maximum fans of a GPU."""
 
 _MOST_FAILURES: Final = 5
-"""Failures in a row at first, after which a counter is considered missing; something else may be integrated instead."""
+"""Consecutive failures at the start after which a counter counts as missing, and a rate may be integrated instead."""
 
 _GENERAL_SAMPLES: Final = 1
 """``NVML_GPU_UTILIZATION_SAMPLES``."""
@@ -39,12 +39,12 @@ class Gpu(NvmlDevice):
 
     Args:
         nvml: The library.
-        name: The library's name of it: ``0``.
-        power: Knows which GPUs are suspended.
+        name: Its name in :class:`~.nvml.Nvml`: ``0``.
+        power: The runtime power state of the GPUs.
 
     Attributes:
         xids: Critical events (Xid) since the driver was opened; None while they are not received.
-        has_returned: Whether it failed and responds again, so that its events have to be registered again.
+        has_returned: Whether it responds again after a failure, so that its events must be registered again.
     """
 
     def __init__(self, nvml: Nvml, name: str, power: RuntimePower) -> None:
@@ -94,7 +94,7 @@ class Gpu(NvmlDevice):
         self.facts = {name: fact for name, fact in facts.items() if fact is not None}
 
     def _type(self) -> str:
-        """``integrated`` for a GPU that shares the memory of the host: it reports no memory of its own."""
+        """Return ``integrated`` for a GPU that shares the memory of the host and so reports no memory of its own."""
         try:
             self.memory()
         except DriverError as error:
@@ -115,7 +115,7 @@ class Gpu(NvmlDevice):
         return int(min(count, _MOST_FANS))
 
     def _fan(self, number: int) -> tuple[Device, list[Call]]:
-        """A fan, which is a device of its own. The binding reads the speed of the first only."""
+        """Return a fan, which is a separate device. The binding reads only the speed of the first."""
         fan = Device(f"{self.id}/fan{number}", f"{self.name} fan {number}", "fan", self.id)
         fan.unsupported = self.unsupported
         calls = [Call(lambda: {f.FAN_RATIO: self.get("FanSpeed_v2", number)}, f.FAN_RATIO)]
@@ -124,13 +124,13 @@ class Gpu(NvmlDevice):
         return fan, calls
 
     def check_suspended(self) -> bool:
-        """Whether it is suspended."""
+        """Whether the GPU is suspended."""
         return self._power.is_suspended(self.address)
 
     # -- the calls
 
     def read_calls(self) -> tuple[list[Call], list[Call]]:
-        """The calls of each reading, and of each slow reading."""
+        """Return the calls of each reading, and of each slow reading."""
         return [
             Call(self._utilization, f.GENERAL, f.MEMORY_BUSY),
             Call(self._samples),
@@ -150,7 +150,7 @@ class Gpu(NvmlDevice):
         ]
 
     def limit_calls(self) -> list[Call]:
-        """The calls of what never changes."""
+        """Return the calls of constant values."""
         return [
             self._limit(f.POWER_DEFAULT, "PowerManagementDefaultLimit"),
             self._limit(f.POWER_MAX, "PowerManagementLimitConstraints"),
@@ -178,7 +178,7 @@ class Gpu(NvmlDevice):
         return {f.GENERAL: answer["gpu"], f.MEMORY_BUSY: answer["memory"]}
 
     def _samples(self) -> Values | None:
-        """Mean and peak of the driver's own samples since the previous reading; it takes several per second."""
+        """Return mean and peak of the driver's samples since the previous reading. It takes several per second."""
         is_first = self._newest_sample < 0
         since = max(0, self._newest_sample)
         self._newest_sample, percents = self.nvml.samples(self.key, _GENERAL_SAMPLES, since)
@@ -197,7 +197,7 @@ class Gpu(NvmlDevice):
         return {field: int(bool(bits & bit)) for bit, field in f.REASONS.items()}
 
     def _field_values(self, ids: n.Fields) -> list[Sequence[Any]]:
-        """For each field 0 and its value, or NVML's code and text."""
+        """Return for each field 0 and its value, or NVML's code and text."""
         answers: list[Sequence[Any]] = []
         for code, value in self.nvml.fields(self.key, ids):
             if code in LOST:
@@ -206,7 +206,7 @@ class Gpu(NvmlDevice):
         return answers
 
     def _counters(self) -> Values:
-        """Counters of the device. Which of them it has is decided by the first definite answer, or some failures."""
+        """Return the counters. The first definite answer, or several failures, decide whether a counter exists."""
         try:
             answers = self._field_values(tuple(f.SAMPLED))
         except DriverError as error:
@@ -247,7 +247,7 @@ class Gpu(NvmlDevice):
         return found
 
     def _memory_error_fields(self, answers: Mapping[int, Sequence[Any]]) -> Iterator[tuple[Field, tuple[int, ...]]]:
-        """The field of each kind of memory error: the first one that ever had a value."""
+        """Return the field of each kind of memory error: the first one that has had a value."""
         for kind, fields in f.MEMORY_ERRORS.items():
             supported = [field for field in fields if not answers[field][0]]
             if supported:
@@ -257,13 +257,13 @@ class Gpu(NvmlDevice):
     # -- reading
 
     def read_slow(self) -> Iterator[Point]:
-        """Limits, errors, fans, and what is only of interest with a collection."""
+        """Yield limits, errors, fans, and values that are only needed for a collection."""
         yield from super().read_slow()
         for fan, calls in self._fans:
             yield from fan.points(self.values(calls))
 
     def identity_points(self) -> Iterator[Point]:
-        """Info, status, and critical events, which may be the reason why it has failed."""
+        """Yield info, status, and critical events, which may be the cause of a failure."""
         yield from super().identity_points()
         if self.xids is not None:
             yield from self.points({f.XID: self.xids})
@@ -285,7 +285,7 @@ class Gpu(NvmlDevice):
             self.parts = {slot: part for slot, part in parts.items() if part is not None}
 
     def _part(self, slot: int) -> MigInstance | None:
-        """The instance in a slot; None for one that cannot be identified, such as one of another container."""
+        """Return the instance in a slot; None if it cannot be identified, such as one of another container."""
         known = self.parts.get(slot)
         if known is not None and known.exists():
             return known
@@ -301,7 +301,7 @@ class Gpu(NvmlDevice):
 
 
 class MigInstance(NvmlDevice):
-    """A part of a GPU with memory and compute units of its own. Everything else it shares with the GPU."""
+    """A part of a GPU with its own memory and compute units. It shares everything else with the GPU."""
 
     def __init__(self, whole: Gpu, slot: int) -> None:
         super().__init__(whole.nvml, f"{whole.key}/{slot}", f"MIG {whole.key}/{slot}")
@@ -319,18 +319,18 @@ class MigInstance(NvmlDevice):
         self.facts = {**self._whole.facts, **({c.HW_MODEL: name} if name else {}), c.GPU_TYPE: "partition"}
 
     def _aliases(self) -> tuple[str, ...]:
-        """The name that CUDA has for it before driver 470."""
+        """Return the name that CUDA uses for it before driver 470."""
         try:
             return (f"MIG-{self._whole.id}/{self._instance}/{self.get('ComputeInstanceId')}",)
         except DriverError:
             return ()
 
     def read_calls(self) -> tuple[list[Call], list[Call]]:
-        """Memory and GPM."""
+        """Return the calls for memory and GPM."""
         return [Call(self.memory, f.MEMORY_USED, f.MEMORY_TOTAL), Call(self._gpm, *f.GPM.values())], []
 
     def _gpm(self) -> Values | None:
-        """The values of its GPU instance, unless that is shared with other compute instances."""
+        """Return the values of its GPU instance, unless that is shared with other compute instances."""
         if any(part._instance == self._instance for part in self._whole.parts.values() if part is not self):
             raise DriverError(n.NO_DATA, "the compute instances of one GPU instance are counted as one")
         return self.gpm_values(self.nvml.gpm(self.key, list(f.GPM), self._instance))
@@ -340,18 +340,18 @@ class MigInstance(NvmlDevice):
         return self._whole.check_suspended()
 
     def exists(self) -> bool:
-        """Whether it is still the instance in its slot."""
+        """Whether the instance still exists in its slot."""
         return bool(self._often) and self.get_optional("UUID") == self.id
 
     def read(self) -> Iterator[Point]:
-        """What is sampled; nothing while the GPU has failed."""
+        """Yield the sampled values; none while the GPU has failed."""
         if not self._whole.trouble:
             yield from super().read()
 
     def read_slow(self) -> Iterator[Point]:
-        """Nothing that changes seldom."""
+        """Yield nothing: no values change slowly."""
         return iter(())
 
     def condition(self) -> str:
-        """The state; that of the GPU if it has failed."""
+        """Return the state; that of the GPU if the GPU has failed."""
         return "failed" if self._whole.trouble else super().condition()

@@ -30,26 +30,26 @@ _PERMANENT: Final = {
     n.FUNCTION_NOT_FOUND: "",
     n.VERSION_MISMATCH: "the driver was exchanged while it ran: restart the machine, or recreate the container",
 }
-"""Codes with which the library cannot be used by this process any more, and what to do."""
+"""Codes after which this process cannot use the library any more, and what to do."""
 
 _MPS_VARIABLE: Final = "CUDA_MPS_PIPE_DIRECTORY"
 _MPS_FOLDER: Final = "/tmp/nvidia-mps"
-"""Where the pipes of CUDA's multi-process service (MPS) are: by a variable, or by default."""
+"""The variable with the folder of the pipes of CUDA's multi-process service (MPS), and its default."""
 
 _BROKEN_LISTS: Final = ((535, 43), (535, 86))
-"""Driver versions, from the first to before the second, with a process list in another form than declared."""
+"""Driver versions, from the first to before the second, with a process list in an undeclared format."""
 
 
 class Library(AcceleratorDriver):
-    """The library in this process.
+    """NVML in this process.
 
     Args:
-        source: Has the settings, the selection and the observed program.
-        power: Knows which GPUs are suspended.
+        source: The source, with the settings, the selection and the observed program.
+        power: The runtime power state of the GPUs.
 
     Raises:
-        Unavailable: It cannot be used by this process.
-        DriverError: It cannot be used now.
+        Unavailable: This process cannot use the library.
+        DriverError: The library cannot be used now.
     """
 
     def __init__(self, source: AcceleratorSource, power: RuntimePower) -> None:
@@ -84,7 +84,7 @@ class Library(AcceleratorDriver):
                 gpu.fail(str(failed))
 
     def devices(self) -> Sequence[Gpu]:
-        """The GPUs, with the MIG instances that exist now."""
+        """Return the GPUs, with the MIG instances that exist now."""
         for gpu in self.gpus:
             gpu.find_parts()
         if self._source.context.is_reporter:
@@ -92,7 +92,7 @@ class Library(AcceleratorDriver):
         return self.gpus
 
     def sample(self) -> bool:
-        """Take the critical events."""
+        """Read the critical events."""
         self._take_events()
         return False
 
@@ -133,7 +133,7 @@ class Library(AcceleratorDriver):
                 _LOG.warning("%s (%s): Xid %d, see https://docs.nvidia.com/deploy/xid-errors/", gpu.name, gpu.id, xid)
 
     def _events(self) -> Sequence[Sequence[Any]]:
-        """The events since the previous call; none while they cannot be read, as while a device is lost."""
+        """Return the events since the previous call; empty if they cannot be read, as while a device is lost."""
         try:
             return self.nvml.events()
         except DriverError as error:
@@ -144,7 +144,7 @@ class Library(AcceleratorDriver):
     # -- processes
 
     def usage(self, program: ProcessTree) -> Iterator[Usage]:
-        """Memory and utilization of each GPU that the observed program uses; of MIG instances in place of their GPU."""
+        """Yield memory and utilization of each GPU, or MIG instance, that the observed program uses."""
         if self._has_broken_lists:
             for gpu in self.gpus:
                 gpu.unsupported[f.PROCESS_MEMORY.series] = (
@@ -164,5 +164,5 @@ class Library(AcceleratorDriver):
                     yield device, usage(users, own, device.shares())
 
     def close(self) -> None:
-        """Release the library: while it is open, the GPUs cannot be reset."""
+        """Release the library. While it is open, the GPUs cannot be reset."""
         self.nvml.release()

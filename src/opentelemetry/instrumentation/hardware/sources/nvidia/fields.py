@@ -1,4 +1,4 @@
-"""The values of NVML and nvidia-smi, by the names and numbers that these give them."""
+"""The values of NVML and nvidia-smi by their names and numbers, and their metrics."""
 
 from __future__ import annotations
 
@@ -191,9 +191,9 @@ XML: Final[Mapping[Field, tuple[str, ...]]] = {
     errors("row_remap", most=_COUNT): ("remapped_rows/remapped_row_corr + remapped_rows/remapped_row_unc",),
     errors("pcie_replay", most=_COUNT): ("pci/replay_counter",),
 }
-"""Where a value is, in all schemas; the first element with a plausible value is used. ``a + b`` is a sum.
+"""The elements of each value in all schemas. The first one with a plausible value is used. ``a + b`` is a sum.
 
-Not read: the PCIe throughput, which is that of 20 ms; and ``tlimit``, which is a distance to a threshold.
+Not read: the PCIe throughput, which covers only 20 ms, and ``tlimit``, which is the distance to a threshold.
 """
 
 _EVENTS: Final = ("clocks_event_reasons/clocks_event_reason", "clocks_throttle_reasons/clocks_throttle_reason")
@@ -216,7 +216,7 @@ XML_TOTAL: Final = next(field for field in XML if field.series == MEMORY_TOTAL.s
 XML_USED: Final = next(field for field in XML if field.series == MEMORY_USED.series)
 
 NOT_IN_XML: Final = (*GPM.values(), XID, *(kind for kind in ERRORS if "nvlink" in str(kind)), FAN_SPEED)
-"""What NVML reports, and nvidia-smi in no version."""
+"""Values that NVML reports, but no version of nvidia-smi."""
 
 XML_DEGRADED: Final = (
     "retired_pages/pending_retirement",

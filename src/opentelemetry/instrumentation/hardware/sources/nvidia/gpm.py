@@ -1,4 +1,4 @@
-"""Samples of NVML's GPU performance monitoring (GPM), of which each two neighbours are compared."""
+"""Samples of NVML's GPU performance monitoring (GPM), each compared with the previous one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NVIDIA's management library (NVML) by its Python binding: each method is one call.
+"""NVIDIA's management library (NVML) through its Python binding. Each method is one call.
 
 Answers are plain data; errors are :class:`~.drivers.DriverError` with NVML's code. GPUs are named by index as text,
 ``"0"``, and MIG instances by index and slot, ``"0/3"``. https://docs.nvidia.com/deploy/nvml-api/
@@ -42,16 +42,16 @@ _VALUES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 """Members of ``nvmlValue_t``, by ``nvmlValueType_t``."""
 
 _SAMPLES = 256
-"""Room for samples; the driver's buffers have about 100."""
+"""Maximum samples of a call. The driver's buffers have about 100."""
 
 _EVENTS = 64
-"""Events taken per reading; the rest is taken by the next ones."""
+"""Maximum events per reading. The next readings get the rest."""
 
 _ROOMS = (64, 1024, 16384)
-"""Room for processes, or samples of them, at the first try and the next ones."""
+"""Capacity for processes, or samples of them, at the first attempt and the next ones."""
 
 _GPUS, _SLOTS = 256, 64
-"""GPUs of a machine and MIG instances of a GPU, at most."""
+"""Maximum GPUs of a machine and MIG instances of a GPU."""
 
 Fields: TypeAlias = "tuple[tuple[int, int], ...]"
 """Pairs of a field and its scope."""
@@ -64,7 +64,7 @@ class Nvml:
         path: Of the library; "" to let the system's loader find it.
 
     Raises:
-        DriverError: It cannot be loaded or initialized.
+        DriverError: The library cannot be loaded or initialized.
     """
 
     def __init__(self, path: str = "") -> None:
@@ -114,7 +114,7 @@ class Nvml:
             raise DriverError(error.value, self._text(error.value)) from None
 
     def _raw(self, name: str) -> Callable[..., int]:
-        """A function of the library itself, where the binding would make two calls instead of one."""
+        """Return a function of the library, for calls that the binding would make twice."""
         try:
             function: Callable[..., int] = getattr(self._binding.nvmlLib, name)
         except AttributeError:
@@ -149,7 +149,7 @@ class Nvml:
         return self._plain(self._call(f"nvmlSystemGet{name}"))
 
     def count(self) -> int:
-        """The number of GPUs."""
+        """Return the number of GPUs."""
         return min(int(self._call("nvmlDeviceGetCount")), _GPUS)
 
     def get(self, device: str, name: str, *arguments: object) -> Any:
@@ -240,7 +240,7 @@ class Nvml:
         return [tuple(getattr(each, name) for name, _ in form._fields_) for each in room[: count.value]]
 
     def slots(self, device: str) -> list[int]:
-        """The slots of a GPU that have a MIG instance now."""
+        """Return the slots of a GPU that have a MIG instance now."""
         found = []
         for slot in range(min(self.get(device, "MaxMigDeviceCount"), _SLOTS)):
             name = f"{device}/{slot}"
@@ -268,7 +268,7 @@ class Nvml:
             None at the first call; within a tenth of a second the previous answer.
 
         Raises:
-            DriverError: Among others, the GPU is older than Hopper.
+            DriverError: The call failed, for example because the GPU is older than Hopper.
         """
         whole = self._handle(device.partition("/")[0])
         samples = self._gpm.get(device)
@@ -319,7 +319,7 @@ class Nvml:
         return found
 
     def release(self) -> None:
-        """Shut the library down: while it is open, the GPUs cannot be reset."""
+        """Shut the library down. While it is open, the GPUs cannot be reset."""
         for samples in self._gpm.values():
             samples.free()
         self.deafen()
@@ -328,7 +328,7 @@ class Nvml:
 
 
 def driver_version(nvml: Nvml) -> str:
-    """The version of the driver; "" if not reported."""
+    """Return the version of the driver; "" if it is not reported."""
     try:
         return str(nvml.system("DriverVersion"))
     except DriverError:
@@ -336,7 +336,7 @@ def driver_version(nvml: Nvml) -> str:
 
 
 def pci_address(bus_id: str | None) -> str:
-    """NVML's PCI address as the kernel writes it: a domain of four digits, or of more if it needs them."""
+    """Format NVML's PCI address like the kernel, with a domain of at least four digits."""
     domain, colon, rest = (bus_id or "").lower().partition(":")
     return f"{domain.lstrip('0'):0>4}:{rest}" if colon else ""
 

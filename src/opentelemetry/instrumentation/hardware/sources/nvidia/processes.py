@@ -1,4 +1,4 @@
-"""What the observed program uses of a device, from the process lists of the driver."""
+"""Usage of a device by the observed program, from the process lists of the driver."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Shares = Mapping[int, Sequence[float]]
 
 
 def usage(users: Users, own: set[int], shares: Shares | None = None) -> dict[Field, object]:
-    """The sums over the program's processes.
+    """Return the sums over the program's processes by field.
 
     Args:
-        users: All processes that use the device.
-        own: Those of the program.
-        shares: None if not known. A process without a share used nothing.
+        users: All processes that use the device, with their bytes.
+        own: The PIDs of the program.
+        shares: Utilization by process; None if unknown. A process that is missing used nothing.
     """
     sizes = [size for pid in own if (size := users[pid]) is not None]
     found: dict[Field, object] = {PROCESS_MEMORY: sum(sizes)} if sizes else {}
@@ -31,7 +31,7 @@ def usage(users: Users, own: set[int], shares: Shares | None = None) -> dict[Fie
 
 
 def mean_shares(samples: Sequence[Sequence[int]]) -> Shares:
-    """The mean of each process.
+    """Return the mean utilization of each process.
 
     Args:
         samples: PID, time, and percents; see ``nvmlDeviceGetProcessUtilization``. Implausible ones are left out.

@@ -33,7 +33,7 @@ from opentelemetry.instrumentation.hardware.sources.nvidia.tool_output import (
 from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
 
 MIN_INTERVAL: Final = 10.0
-"""Seconds between two runs: each takes tens of milliseconds, or seconds if no process keeps the driver loaded."""
+"""Minimum seconds between two runs. A run takes tens of milliseconds, or seconds if it has to load the driver."""
 
 _REASONS: Final = {field.series for field in f.XML_REASONS}
 
@@ -56,7 +56,7 @@ class SmiDevice(Device):
         self.users: dict[int, int | None] = {}
 
     def value(self, field: Field, spellings: Sequence[str]) -> object:
-        """The first plausible value of a field; None if there is none, with the reason in :attr:`unsupported`."""
+        """Return the first plausible value of a field; else None, with the reason in :attr:`unsupported`."""
         reason = _NOT_REPORTED
         for spelling in spellings:
             paths = spelling.split(" + ")
@@ -74,10 +74,10 @@ class SmiDevice(Device):
         return None
 
     def _text(self, path: str) -> str:
-        """A text; if it is missing, that of an element around it, like ``N/A``.
+        """Return a text; if it is missing, the text of an enclosing element, such as ``N/A``.
 
         Raises:
-            KeyError: Neither is there.
+            KeyError: Both are missing.
         """
         if path == "performance_state":
             return re.sub("^P(?=[0-9])", "", self.texts[path])
@@ -90,7 +90,7 @@ class SmiDevice(Device):
         return text
 
     def values(self, table: Mapping[Field, Sequence[str]]) -> dict[Field, object]:
-        """All plausible values of a table. Used memory is not plausible without a total."""
+        """Return all plausible values of a table. Used memory is not plausible without a total."""
         found = {field: self.value(field, spellings) for field, spellings in table.items()}
         if found[f.XML_TOTAL] is None and found[f.XML_USED] is not None:
             found[f.XML_USED] = None
@@ -112,7 +112,7 @@ class SmiInstance(SmiDevice):
         self.address = gpu.address
 
     def read(self) -> Iterator[Point]:
-        """Its memory."""
+        """Yield the memory of the instance."""
         values = self.values({field: f.XML[field] for field in (f.XML_TOTAL, f.XML_USED)})
         self.unsupported.clear()  # its GPU has the same elements
         yield from self.points(values)
@@ -132,7 +132,7 @@ class SmiGpu(SmiDevice):
         self._is_decided = False
 
     def update(self, element: Element, driver: str) -> None:
-        """Take what the newest document has."""
+        """Store the values of the newest document."""
         self.texts = words = texts(element)
         self._lost = next((text for text in words.values() if text in LOST), "")
         self.address = pci_address(words.get("pci/pci_bus_id", "")) or pci_address(element.get("id", ""))
@@ -155,7 +155,7 @@ class SmiGpu(SmiDevice):
             self.counters = {field.series for field in f.XML_REASONS if self._counter(field) is not None}
 
     def _type(self) -> str:
-        """``integrated`` for a GPU that shares the memory of the host: it reports no memory of its own."""
+        """Return ``integrated`` for a GPU that shares the memory of the host and so reports no memory of its own."""
         total = self.value(f.XML_TOTAL, f.XML[f.XML_TOTAL])
         is_refused = total is None and self.unsupported[f.XML_TOTAL.series] != _NOT_REPORTED
         return "integrated" if is_refused and not self._lost else "discrete"
@@ -180,7 +180,7 @@ class SmiGpu(SmiDevice):
             yield slot, part
 
     def _take_users(self, element: Element) -> None:
-        """The processes of the GPU, or of its instances."""
+        """Store the processes of the GPU, or of its instances."""
         for device in (self, *self.parts.values()):
             device.users = {}
         instances = {part.ids: part for part in self.parts.values()}
@@ -196,15 +196,15 @@ class SmiGpu(SmiDevice):
                     user_of.users[pid] = None
 
     def _counter(self, field: Field) -> object:
-        """The value of the counter that has the same series."""
+        """Return the value of the counter with the same series."""
         counter = next((each for each in f.XML if each.series == field.series), None)
         return None if counter is None else self.value(counter, f.XML[counter])
 
     def open(self) -> None:
-        """Nothing: every document is complete."""
+        """Do nothing: every document is complete."""
 
     def read(self) -> Iterator[Point]:
-        """All values of the newest document.
+        """Yield all values of the newest document.
 
         Raises:
             DeviceFailed: The GPU is lost.
@@ -228,11 +228,11 @@ class SmiGpu(SmiDevice):
         self.unsupported[c.PROCESS_GPU_UTILIZATION.name] = _NOT_REPORTED
 
     def check_suspended(self) -> bool:
-        """Whether all GPUs are suspended: the tool would wake all of them."""
+        """Whether all GPUs are suspended. The tool would wake all of them."""
         return self._power.are_all_suspended()
 
     def remedy(self) -> str:
-        """What to do while it does not respond."""
+        """Return what to do while the GPU does not respond."""
         return remedy(self.trouble)
 
 
@@ -240,13 +240,13 @@ class NvidiaSmi(AcceleratorDriver):
     """The tool.
 
     Args:
-        source: Has the settings, the selection and the observed program.
-        power: Knows which GPUs are suspended.
+        source: The source, with the settings, the selection and the observed program.
+        power: The runtime power state of the GPUs.
 
     Raises:
-        Unavailable: There is no tool, no driver or no GPU.
-        OSError: The tool does not end in time.
-        ValueError: It prints no document.
+        Unavailable: The tool is not installed, or finds no driver or no GPU.
+        OSError: The tool timed out or could not be started.
+        ValueError: The tool printed no document.
     """
 
     min_interval = MIN_INTERVAL
@@ -270,18 +270,18 @@ class NvidiaSmi(AcceleratorDriver):
             self._listed.append(gpu)
 
     def devices(self) -> Sequence[SmiGpu]:
-        """The GPUs of the newest document."""
+        """Return the GPUs of the newest document."""
         return self._listed
 
     def sample(self) -> bool:
-        """Run the tool, unless the document of opening has not been read yet."""
+        """Run the tool, unless the document from opening has not been used yet."""
         if not self._is_fresh and not self._power.are_all_suspended():
             self._take(run(self._command))
         self._is_fresh = False
         return True
 
     def usage(self, program: ProcessTree) -> Iterator[Usage]:
-        """Memory of each GPU or MIG instance that the observed program uses."""
+        """Yield the memory of each GPU or MIG instance that the observed program uses."""
         selection = self._source.selection
         for gpu in self._listed:
             for device in gpu.parts.values() or (gpu,):
@@ -290,6 +290,6 @@ class NvidiaSmi(AcceleratorDriver):
                     yield device, usage(device.users, own)
 
     def unsupported(self) -> Iterator[str]:
-        """What is wrong with the document."""
+        """Yield the problem of the document, if it has one."""
         if self._document.problem:
             yield self._document.problem

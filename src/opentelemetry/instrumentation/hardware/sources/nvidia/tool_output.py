@@ -1,6 +1,6 @@
 """The output of ``nvidia-smi -q -x``: run the tool, and split its XML into texts by path.
 
-Its exit codes are not reliable: what the XML has up to the end of a GPU is used, whatever follows.
+Its exit codes are not reliable. Every GPU that is complete in the XML is used, even if the rest is invalid.
 https://docs.nvidia.com/deploy/nvidia-smi/
 """
 
@@ -28,7 +28,7 @@ _UNAVAILABLE: Final = {6: "", 9: "modprobe nvidia", 12: "install NVIDIA's driver
 """Exit codes, which are those of NVML, and what to do: no device, no kernel driver, no library."""
 
 LOST: Final = ("GPU is lost", "GPU requires reset")
-"""What stands in place of all values of a failed device."""
+"""Texts in place of the values of a failed device."""
 
 UNKNOWN: Final = "Unknown Error"
 
@@ -55,7 +55,7 @@ malformed in some versions.
 """
 
 _LISTED: Final = ("gpu", "mig_device", "process_info")
-"""Elements of which there may be several."""
+"""Elements that may occur several times."""
 
 _MOST_DEPTH: Final = 12
 _MOST_ELEMENTS: Final = 200_000
@@ -65,12 +65,12 @@ _CHUNK: Final = 1 << 16
 
 
 class Document(NamedTuple):
-    """What the tool printed.
+    """The output of the tool.
 
     Attributes:
         driver: Version of the driver; "" if unknown.
         gpus: The GPUs that are complete.
-        problem: What is wrong with the rest; "" if nothing.
+        problem: What is wrong with the rest; "" if it is valid.
     """
 
     driver: str
@@ -79,7 +79,7 @@ class Document(NamedTuple):
 
 
 def parse(printed: bytes) -> Document:
-    """Parse what the tool printed; the last document, if there are several.
+    """Parse the output of the tool. If it has several documents, the last one is used.
 
     Raises:
         ValueError: There is no document.
@@ -108,11 +108,11 @@ def parse(printed: bytes) -> Document:
 
 
 def _elements(text: str) -> Iterator[Element]:
-    """The elements, each when it is complete.
+    """Yield the elements as they are completed.
 
     Raises:
         ParseError: The text is not well-formed, or ends early.
-        ValueError: It is more than a document of the tool.
+        ValueError: The text is larger than a document of the tool.
     """
     parser: XMLPullParser[Element] = XMLPullParser(("start", "end"))
     depth = count = 0
@@ -130,7 +130,7 @@ def _elements(text: str) -> Iterator[Element]:
 
 
 def texts(element: Element, prefix: str = "") -> dict[str, str]:
-    """The texts below an element by path, without those of elements of which there may be several."""
+    """Return the texts below an element by path, without elements that may occur several times."""
     found: dict[str, str] = {}
     for child in element:
         if child.tag not in _LISTED:
@@ -144,24 +144,24 @@ def texts(element: Element, prefix: str = "") -> dict[str, str]:
 
 
 def clean(text: str) -> str:
-    """A text without the brackets that some versions put around what is not a value."""
+    """Remove the brackets that some versions print around a missing value."""
     text = " ".join(text.split())
     return text[1:-1].strip() if text.startswith("[") and text.endswith("]") else text
 
 
 def fact(text: str, form: str = ".{1,200}") -> str:
-    """A text that describes something; "" if it is not known."""
+    """Return a text that describes the device; "" if unknown."""
     text = clean(text)
     return text if text.casefold() not in _NOT_A_FACT and text.isprintable() and re.fullmatch(form, text) else ""
 
 
 def integer(text: str) -> int | None:
-    """A text of digits as a number; None if it is something else."""
+    """Parse a text of digits; None for other texts."""
     return int(text) if re.fullmatch("[0-9]{1,10}", text) else None
 
 
 def pci_address(text: str) -> str:
-    """A PCI address as the kernel writes it; "" if it is something else."""
+    """Format a PCI address like the kernel; "" for other texts."""
     return (
         nvml.pci_address(text) if re.fullmatch(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]", text) else ""
     )
@@ -172,8 +172,8 @@ def run(command: Command) -> Document:
 
     Raises:
         Unavailable: There is no driver or no GPU.
-        OSError: It does not end in time, or cannot be started.
-        ValueError: It prints no document.
+        OSError: The tool timed out or could not be started.
+        ValueError: The tool printed no document.
     """
     output = command.run(["-q", "-x"], TIMEOUT)
     try:

@@ -30,13 +30,13 @@ _UNSPECIFIED: Final = ("", "void")
 
 
 def visible(environ: Mapping[str, str], devices: Sequence[FoundDevice]) -> Selection:
-    """The devices that both variables leave."""
+    """Select the devices that both variables allow."""
     selection = _by_cuda(environ, devices)
     return selection._replace(ids=selection.ids & _by_container(environ, devices))
 
 
 def _by_cuda(environ: Mapping[str, str], devices: Sequence[FoundDevice]) -> Selection:
-    """The devices before the first word that means none. If a device is repeated, CUDA shows none at all."""
+    """Select the devices before the first word that matches none. If a device is repeated, CUDA shows no device."""
     value = environ.get(CUDA)
     if value is None:
         return Selection(all_ids(devices))
@@ -60,8 +60,9 @@ def _by_cuda(environ: Mapping[str, str], devices: Sequence[FoundDevice]) -> Sele
 
 
 def _by_uuid(word: str, devices: Sequence[FoundDevice]) -> frozenset[str]:
-    """The device with a UUID that begins with the word; none if there are several. One that fits no identified device
-    may mean the others.
+    """Return the ids of the device with a UUID that begins with the word; empty if there are several.
+
+    A word that matches no identified device may mean an unidentified one.
     """
     if not is_uuid(word):
         return frozenset()
@@ -70,7 +71,7 @@ def _by_uuid(word: str, devices: Sequence[FoundDevice]) -> frozenset[str]:
 
 
 def _doubt(environ: Mapping[str, str], devices: Sequence[FoundDevice]) -> str:
-    """Why a number of CUDA may not be the same GPU as the number of NVML."""
+    """Return why CUDA's number of a GPU may differ from NVML's."""
     if any(device.is_unidentified or not device.model for device in devices):
         return "a GPU does not respond, so CUDA's numbers of the others are not known; use UUIDs"
     if any(device.is_divided for device in devices):
@@ -84,7 +85,7 @@ def _doubt(environ: Mapping[str, str], devices: Sequence[FoundDevice]) -> str:
 
 
 def _by_container(environ: Mapping[str, str], devices: Sequence[FoundDevice]) -> frozenset[str]:
-    """The devices that were assigned to a container.
+    """Select the devices that were assigned to a container.
 
     Its runtime hides all others, and those that remain are numbered from 0, while the variable has the numbers of the
     host. A privileged container has all devices, with the numbers of the host.
