@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.sources.machines import FILESYSTEMS, ROOT, metal, mountinfo, mounts, unmounted
-from tests.sources.reading import agrees, all_of, often, opened, series_of, value
+from tests.sources.reading import agrees, often, opened, series_of, value
 from tests.sources.tree import Fabricated, Tree
 
 from opentelemetry.instrumentation.hardware import catalog as c
@@ -251,7 +251,6 @@ def test_unmounted_path_is_not_reported_with_its_parents_values(tmp_path: Path) 
             assert sizes(source) == {str(place): 10 << 20}
             subprocess.run(["umount", place], check=True)
             mounted = False
-            assert sizes(source) == {}, "another file system is at this path now"
             assert str(place) not in sizes(source), "the file system below is at this path now"
     finally:
         if mounted:
@@ -279,28 +278,23 @@ def test_later_mount_and_unmount_are_noticed(named: Mapping[str, str]) -> None:
     with opened("filesystem", machine, settings=named) as source:
         assert _points(often(source)) == {"/", "/data"}
         tree = _mounting(machine, LATER)
-        assert _points(often(source)) == {"/", "/data"}
-        all_of(source)
         assert _points(often(source)) == {"/", "/data", "/later"}
         tree.files[TABLE] = before
-        all_of(source)
         assert _points(often(source)) == {"/", "/data"}
 
 
-def test_changed_file_system_id_makes_mountinfo_read_again() -> None:
+def test_other_file_system_at_a_path_is_noticed() -> None:
     machine = metal(0)
     tree = _mounting(machine, LATER)
     tree.spaces = {
-        "/": FilesystemSpace(200, 40, 30, 1),
-        "/data": FilesystemSpace(100, 40, 30, 2),
-        "/later": FilesystemSpace(50, 40, 30, 3),
+        "/": FilesystemSpace(200, 40, 30),
+        "/data": FilesystemSpace(100, 40, 30),
+        "/later": FilesystemSpace(50, 40, 30),
     }
     with opened("filesystem", machine) as source:
         assert sizes(source) == {"/": 200, "/data": 100, "/later": 50}
-        all_of(source)
         tree.files[TABLE] = f"{mountinfo(ROOT).rstrip()}\n{LATER}\n"
         tree.spaces["/data"] = tree.spaces["/"]
-        often(source)
         assert sizes(source) == {"/": 200, "/later": 50}, "another file system is at this path now"
 
 
@@ -310,7 +304,6 @@ def test_no_values_when_everything_is_unmounted() -> None:
     assert bare.tree is not None
     with opened("filesystem", machine) as source:
         tree.files[TABLE] = bare.tree.files[TABLE]
-        all_of(source)
         assert often(source) == {}
 
 
@@ -326,9 +319,7 @@ def test_unreadable_mountinfo_keeps_known_mounts(named: Mapping[str, str], monke
                 raise OSError(EMFILE, os.strerror(EMFILE), path)
 
             patch.setattr(tree, "read", read)
-            all_of(source)
             assert _points(often(source)) == {"/", "/data"}
-        all_of(source)
         assert _points(often(source)) == {"/", "/data", "/later"}
 
 
@@ -338,11 +329,9 @@ def test_real_mount_and_unmount_are_noticed(tmp_path: Path) -> None:
         (below,) = sizes(source)
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=10m", "small", tmp_path], check=True)
         try:
-            all_of(source)
             assert sizes(source) == {str(tmp_path): 10 << 20}
         finally:
             subprocess.run(["umount", tmp_path], check=True)
-        all_of(source)
         assert [*sizes(source)] == [below]
 
 

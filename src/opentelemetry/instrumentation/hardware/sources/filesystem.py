@@ -9,7 +9,7 @@ from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Point, SeriesCache, Unavailable
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
 from opentelemetry.instrumentation.hardware.sources import Source
-from opentelemetry.instrumentation.hardware.system.machine import machine
+from opentelemetry.instrumentation.hardware.system.machine import Mount, machine
 
 _LOG = logging.getLogger(__name__)
 
@@ -22,7 +22,6 @@ class Filesystem(Source):
 
     name = "filesystem"
     rows = ("system.filesystem.",)
-    slow_interval = 60.0
     sample_before_collection = False
 
     @classmethod
@@ -39,8 +38,7 @@ class Filesystem(Source):
         self._machine = machine(self.context.drivers)
         named = self.context.config.disk_paths or []
         self._paths = self._readable(named)
-        self._find_mounts()
-        if not self._mounts:
+        if not self._mounts():
             raise Unavailable(
                 f"none of {', '.join(named)} can be read" if named else "no file system on a disk is mounted",
                 f"set {PREFIX}DISK_PATHS to paths that exist, such as /",
@@ -48,11 +46,10 @@ class Filesystem(Source):
         self._series = SeriesCache()
         self._exports_all_states = self.context.config.names(c.SYSTEM_FILESYSTEM_UTILIZATION)
 
-    def _find_mounts(self) -> None:
-        """List the current mounts, with the id of each file system, or 0 before it has been read."""
+    def _mounts(self) -> list[Mount]:
+        """Return the current mounts."""
         named = self.context.config.disk_paths
-        mounts = {self._machine.mount(path) for path in self._paths} if named else self._machine.mounts()
-        self._mounts = dict.fromkeys(sorted(mounts), 0)
+        return sorted({self._machine.mount(path) for path in self._paths} if named else self._machine.mounts())
 
     def _readable(self, paths: list[str]) -> list[str]:
         """Return the paths that can be read. Each of the others is logged once."""
@@ -80,16 +77,13 @@ class Filesystem(Source):
             OSError: No mount can be read.
         """
         errors: dict[str, OSError] = {}
-        for mount, known in self._mounts.items():
+        mounts = self._mounts()
+        for mount in mounts:
             try:
                 space = self._machine.space(mount.path)
             except OSError as error:
                 errors[_utf8(mount.path)] = error
                 continue
-            if known and space.id != known:  # another file system is mounted at this path now
-                self._find_mounts()
-                return
-            self._mounts[mount] = space.id
             if not space.total:
                 continue
             device, path = _utf8(mount.device), _utf8(mount.path)
@@ -106,15 +100,8 @@ class Filesystem(Source):
                     yield self._series[(c.SYSTEM_FILESYSTEM_UTILIZATION, *attributes)](size / space.total)
             yield self._series[(c.SYSTEM_FILESYSTEM_LIMIT, *which)](space.total)
         self.unsupported = self._unreadable + [f"{path}: {error.strerror or error}" for path, error in errors.items()]
-        if errors and len(errors) == len(self._mounts):
+        if errors and len(errors) == len(mounts):
             raise next(iter(errors.values()))
-
-    def read_slow(self) -> tuple[()]:
-        """List the mounts again. Returns no points."""
-        before = self._mounts
-        self._find_mounts()
-        self._mounts = {mount: before.get(mount, 0) for mount in self._mounts}
-        return ()
 
 
 def _utf8(path: str) -> str:

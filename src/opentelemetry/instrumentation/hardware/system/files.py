@@ -36,14 +36,12 @@ class Usage(NamedTuple):
 class FilesystemSpace(NamedTuple):
     """Space of a file system in bytes, from statvfs(3).
 
-    ``available`` is the space for ordinary users; ``free`` includes the blocks reserved for root. ``id`` is the file
-    system's id, or 0 if unknown; it changes when another file system is mounted at the same path.
+    ``available`` is the space for ordinary users; ``free`` includes the blocks reserved for root.
     """
 
     total: int
     free: int
     available: int
-    id: int = 0
 
 
 class Files(Protocol):
@@ -125,7 +123,7 @@ class LocalFiles:
     def space(self, path: str) -> FilesystemSpace:
         result = os.statvfs(path)
         size = result.f_frsize
-        return FilesystemSpace(result.f_blocks * size, result.f_bfree * size, result.f_bavail * size, result.f_fsid)
+        return FilesystemSpace(result.f_blocks * size, result.f_bfree * size, result.f_bavail * size)
 
     def usage(self) -> Usage:
         used = resource.getrusage(resource.RUSAGE_SELF)
