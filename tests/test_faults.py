@@ -129,7 +129,7 @@ def test_faulty_sources_lose_only_their_own_metrics_and_are_logged_once(
         return {name for name in names if any(f"Source {name}" in text for text in texts)}
 
     monkeypatch.setattr(source_runner, "SHORTEST_PERIOD", 0.5)
-    monkeypatch.setattr(source_runner, "RETRY_DELAYS", (0.1,))
+    monkeypatch.setattr(source_runner, "RETRY", (0.1, 0.1))
     with caplog.at_level(logging.INFO, "opentelemetry.instrumentation.hardware"):
         HardwareInstrumentor().instrument(meter_provider=provider, sample_interval=0.2)
         wait_for(lambda: newest(tmp_path / "journal"), children.PATIENCE, "export")

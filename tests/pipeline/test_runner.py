@@ -388,7 +388,7 @@ def test_failed_open_is_retried_with_backoff_and_logged_once(caplog: pytest.LogC
     stage.run(250.0, {10.0: nothing})
     assert len(stage.player.closed) == len(stage.player.opened), "a source that failed to open was not closed"
     attempts = [at - stage.start for at in stage.player.opened]
-    assert attempts == pytest.approx([0, 1, 3, 8, 18, 48, 108, 168, 228])
+    assert attempts == pytest.approx([0, 1, 3, 7, 15, 31, 63, 123, 183, 243])
     assert len(warnings(caplog)) == 1
     assert "player" in warnings(caplog)[0]
     assert "RuntimeError: the driver is confused" in warnings(caplog)[0]
@@ -397,7 +397,7 @@ def test_failed_open_is_retried_with_backoff_and_logged_once(caplog: pytest.LogC
     assert (problem.source, problem.reason) == ("player", "RuntimeError: the driver is confused")
     assert infos(caplog) == []
     stage.player.open = lambda: None
-    stage.run(300.0, {10.0: nothing})
+    stage.run(310.0, {10.0: nothing})
     assert stage.up() == {"player": 1}
     assert stage.collect().problems == ()
     assert one(stage.collect(), POWER) == 1.0

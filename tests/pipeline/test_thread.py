@@ -121,7 +121,7 @@ def test_fresh_reads_every_source() -> None:
 
 
 def test_fresh_neither_shortens_nor_waits_for_backoff_of_failed_source(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source_runner, "RETRY_DELAYS", (3600.0,))
+    monkeypatch.setattr(source_runner, "RETRY", (3600.0, 3600.0))
     stage = Stage()
     (thread,) = stage.threads
     stage.player.open = fail(OSError("no"))

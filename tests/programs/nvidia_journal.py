@@ -27,7 +27,7 @@ from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 from opentelemetry.instrumentation.hardware.pipeline import runner as source_runner
 
 JOURNAL, INTERVAL = sys.argv[1], float(sys.argv[2])
-source_runner.RETRY_DELAYS = (0.1,) * 6  # until a source that failed is opened again
+source_runner.RETRY = (0.1, 0.1)  # until a source that failed is opened again
 logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
 meters = provider(JOURNAL, INTERVAL)
 set_meter_provider(meters)

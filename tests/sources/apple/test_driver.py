@@ -258,7 +258,7 @@ def test_failure_and_recovery_of_macmon_are_logged_once_each(
     tool: Callable[..., str], caplog: pytest.LogCaptureFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level("INFO", "opentelemetry.instrumentation.hardware")
-    monkeypatch.setattr("opentelemetry.instrumentation.hardware.pipeline.runner.RETRY_DELAYS", (0.1,))
+    monkeypatch.setattr("opentelemetry.instrumentation.hardware.pipeline.runner.RETRY", (0.1, 0.1))
     settings = {"sources": "apple", "macmon": tool("macmon", "dies"), "sample_interval": "1"}
     drivers = Ahead()
     session = Session(Config.read(settings, {}), drivers=lambda name: drivers, environ={})

@@ -14,6 +14,7 @@ from itertools import chain
 from math import inf
 
 from opentelemetry.instrumentation.hardware.drivers import DriverError
+from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
 from opentelemetry.instrumentation.hardware.model import Metric, Number, Problem, Series, Unavailable
 from opentelemetry.instrumentation.hardware.pipeline.aggregate import Aggregator, Published
 from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStore
@@ -28,8 +29,8 @@ PERIODS = 3
 SHORTEST_PERIOD = 1.0
 """Seconds. For expiry, a shorter period counts as this: a busy machine delays threads by tenths of a second."""
 
-RETRY_DELAYS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
-"""Seconds until a failed source is opened again."""
+RETRY = (1.0, 60.0)
+"""First and longest delay in seconds until a failed source is opened again."""
 
 
 class State(Enum):
@@ -85,8 +86,7 @@ class SourceRunner:
         self._clock = clock
         self._was_open = False
         self._hangs = False
-        self._failures = 0
-        self._retry = -inf
+        self._backoff = Backoff(*RETRY)
         self._counted = -inf  # when the newest reading with counters began
         # What the source wants, as of its last reading: other threads use it while the source may be closed.
         self._min_interval = self._slow_interval = 0.0
@@ -100,7 +100,7 @@ class SourceRunner:
         if self.state is State.ABSENT:
             return inf
         if self.state is State.FAILED:
-            return self._retry
+            return self._backoff.retry_at
         newest = self.cheap.published
         if newest is None:
             return now
@@ -179,7 +179,8 @@ class SourceRunner:
         elif self.problem is not None or self._hangs:
             _LOG.info("Source %s has recovered", self.name)
             self.problem = None
-        self.state, self._failures, self._hangs = State.UP, 0, False
+        self.state, self._hangs = State.UP, False
+        self._backoff.succeed()
 
     def _is_slow_due(self, aggregator: Aggregator, now: float) -> bool:
         last = aggregator.published
@@ -203,8 +204,7 @@ class SourceRunner:
     def _fail(self, reason: str) -> None:
         """Close the source; it is opened again with backoff."""
         self.close()
-        self._retry = self._clock() + RETRY_DELAYS[min(self._failures, len(RETRY_DELAYS) - 1)]
-        self._failures += 1
+        self._backoff.fail(self._clock())
         self._warn(Problem(self.name, reason))
         self.state = State.FAILED
 
