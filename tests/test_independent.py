@@ -316,7 +316,7 @@ SCRAPED = {
     "system.network.dropped": of(c.SYSTEM_NETWORK_PACKET_DROPPED, interface("direction")),
     "system.network.errors": of(c.SYSTEM_NETWORK_ERRORS, interface("direction")),
     "system.uptime": of(c.SYSTEM_UPTIME),
-    # A third state of theirs, the time that the process waited for disks, is none of the conventions' modes.
+    # Their third state, the time that the process waited for disks, is not a mode of the conventions.
     "process.cpu.time": of(c.PROCESS_CPU_TIME, {c.CPU_MODE: "state"}, {"user": "user", "system": "system"}),
     "process.memory.usage": of(c.PROCESS_MEMORY_USAGE),
     "process.memory.virtual": of(c.PROCESS_MEMORY_VIRTUAL),

@@ -64,7 +64,7 @@ def reporters(found: list[Export]) -> set[int]:
 def fork(journal: Path, way: str) -> dict[str, Any]:
     """Run the forking program and return the report of its child."""
     report = journal.with_name("report")
-    # From 3.12 on Python warns of any fork beside threads, the SDK's own_metrics included.
+    # From 3.12 on Python warns of any fork in a process with threads, the SDK's included.
     quiet = {"PYTHONWARNINGS": "ignore::DeprecationWarning"}
     outcome = children.run(children.command("forks", journal, report, way), quiet)
     assert (outcome.returncode, outcome.stderr) == (0, "")
@@ -80,10 +80,8 @@ def test_forked_child_exports_nothing_of_ours_until_it_instruments_itself(journa
     assert report["silent"] == {"threads": [], "open": [], "instrumented": False}
     assert len(silent) >= 3
     assert [export.names() for export in silent if export.names()] == []
-    assert all(export.values("application.steps") for export in child), (
-        "the child's own_metrics counter lost a collection"
-    )
-    # Its own_metrics values: it has allocated 200 MiB that its parent does not have.
+    assert all(export.values("application.steps") for export in child), "the child's own counter lost a collection"
+    # Its own values: it has allocated 200 MiB that its parent does not have.
     parent = [export for export in exports(journal) if export.pid != report["pid"]]
     assert loud[0].values("process.memory.usage")[0] >= 200 << 20
     assert parent[-1].values("process.memory.usage")[0] < 200 << 20

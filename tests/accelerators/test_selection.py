@@ -1,6 +1,6 @@
 """The selection of devices: one table for all vendors, and changes of devices, programs and environment.
 
-A row of the table says which devices are selected on a machine, by the setting OTEL_PYTHON_HARDWARE_DEVICES and by the
+A row of the table has the devices selected on a machine, by the setting OTEL_PYTHON_HARDWARE_DEVICES and by the
 variables that restrict a program. Devices are written as DEVICES has them: `1` is a device with all of its parts, `1:2`
 the part in slot 2, `1:` the device without its parts.
 """
@@ -111,7 +111,7 @@ def reported(source: Source) -> set[str]:
 def by_source(
     kind: type[Source], drivers: Callable[[], Drivers], labels: Mapping[str, str], **settings: str
 ) -> Callable[[Path], Machine]:
-    """A machine whose source is opened and read."""
+    """A machine with a source that is opened and read."""
 
     @contextmanager
     def opened_with(devices: str | None, environ: Environ) -> Iterator[ReadOnce]:
@@ -265,7 +265,7 @@ def by_amd_smi_without_addresses() -> Equipped:
     return story
 
 
-# -- Trainium: two devices of four cores each; the program uses 0 and 1, a child of it 4, somebody else 6 and 7
+# -- Trainium: two devices of four cores each; the program uses 0 and 1, its child 4, another program 6 and 7
 
 
 def trn2(*, files: bool = True, nodes: Sequence[int] = (), own: bool = True, **hardware: object) -> Npus:
@@ -294,7 +294,7 @@ NEURON = {
 }
 
 
-# -- Graphcore: four IPUs; the program uses the first one, a child of it the second one, somebody else the third one
+# -- Graphcore: four IPUs; the program uses the first one, its child the second one, another program the third one
 
 
 def ipus() -> Npus:
@@ -733,7 +733,7 @@ def test_environment_change_is_followed(name: str, variable: str, changes: Mappi
 
 @pytest.fixture
 def gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
-    """NVML with three GPUs, of which the second one has two MIG instances."""
+    """NVML with three GPUs. The second one has two MIG instances."""
     need(fake_nvml)
     fake = FakeNvml(tmp_path, h100(0), mig(h100(1), 1, {0: (7, 0), 2: (9, 0)}), h100(2))
     for name, value in fake.environment.items():

@@ -1,1 +1,1 @@
-"""The cost of the package beside that of its alternatives: ``python -m tests.benchmarks`` from the root."""
+"""The overhead of the package compared with alternatives: ``python -m tests.benchmarks`` from the root."""

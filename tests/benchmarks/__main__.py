@@ -1,4 +1,4 @@
-"""``python -m tests.benchmarks``: measure the package beside its alternatives, and print one table."""
+"""``python -m tests.benchmarks``: measure the package and its alternatives, and print one table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figure: one measured number, the alternative's number beside it, and its bound."""
+"""Figure: one measured number, the alternative's number, and its bound."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Figure(NamedTuple):
         unit: Of all numbers of the row.
         alternative: What ours is compared with, if anything.
         beside: The alternative's number; None when the alternative is not installed.
-        bound: What ours may be at most; None when the number is only good to know.
+        bound: The maximum of ours; None if the number is only informative.
         relative: Whether the bound is a multiple of the alternative's number, not a number in the unit.
         noisy: Whether too few quiet rounds were left to rely on the number.
     """

@@ -15,7 +15,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 def call(function: str, *arguments: Any, seconds: float = 300.0) -> Any:
-    """Call ``module:function`` with JSON data in a process of its own, and return what it returns.
+    """Call ``module:function`` with JSON data in a separate process, and return its result.
 
     Raises:
         RuntimeError: The function raised, or the process died or took too long; it is killed then.

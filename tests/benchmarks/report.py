@@ -75,7 +75,7 @@ def _ratio(value: float) -> str:
 
 
 def notes(figures: list[Figure], earlier: Mapping[str, Any] | None = None) -> Iterator[str]:
-    """What is to be said below the table."""
+    """Return the notes below the table."""
     missing = Counter(figure.alternative for figure in figures if figure.alternative and figure.beside is None)
     for alternative, count in missing.items():
         yield f"{alternative} is not installed: {count} figures are without it."

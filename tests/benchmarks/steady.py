@@ -1,4 +1,4 @@
-"""Compare CPU times on a machine whose speed changes while it is measured.
+"""Compare CPU times on a machine with varying speed.
 
 Alternatives are measured in turn, round after round. A fixed computation, the yardstick, is timed before, between and
 after the measurements of a round. A round in which it took much longer than its best time is noisy. A figure is the

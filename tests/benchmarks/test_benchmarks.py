@@ -28,7 +28,7 @@ MISSED = Figure("missed", 2.0, "ms of CPU", bound=1.5)
 
 
 class Run(NamedTuple):
-    """What a run of the command said."""
+    """The output of a run of the command."""
 
     status: int
     output: str
@@ -102,7 +102,7 @@ def test_table_is_at_most_100_columns_wide(measured: Callable[..., None], tmp_pa
     assert "change" in output
 
 
-def test_json_file_says_machine_date_and_versions(measured: Callable[..., None], tmp_path: Path) -> None:
+def test_json_file_has_machine_date_and_versions(measured: Callable[..., None], tmp_path: Path) -> None:
     measured(HELD)
     file = tmp_path / "figures.json"
     command("--json", file)
@@ -248,7 +248,7 @@ def test_compare_shows_the_change(
     assert "Different" not in run.output
 
 
-def test_compare_says_what_is_different_on_the_earlier_machine(measured: Callable[..., None], tmp_path: Path) -> None:
+def test_compare_lists_differences_to_the_earlier_machine(measured: Callable[..., None], tmp_path: Path) -> None:
     file = tmp_path / "earlier.json"
     measured(HELD)
     command("--json", file)

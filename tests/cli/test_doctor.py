@@ -37,7 +37,7 @@ def sink() -> Iterator[Sink]:
 
 @pytest.fixture(scope="module")
 def collector() -> Iterator[str]:
-    """The endpoint of an OTLP receiver that speaks gRPC."""
+    """The endpoint of an OTLP receiver for gRPC."""
 
     class Service(metrics_service_pb2_grpc.MetricsServiceServicer):
         def Export(self, request: Any, context: Any) -> Any:  # noqa: N802 - the service calls it so
@@ -54,7 +54,7 @@ def collector() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def web_server() -> Iterator[str]:
-    """A web server that answers 404 to OTLP."""
+    """A web server that returns 404 for OTLP."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:

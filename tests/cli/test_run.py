@@ -67,7 +67,7 @@ def no_collector() -> list[str]:
 
 @pytest.fixture
 def silent() -> Iterator[str]:
-    """An endpoint that accepts connections and never answers."""
+    """An endpoint that accepts connections and never responds."""
     with socket.create_server(("127.0.0.1", 0), backlog=16) as server:
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
 

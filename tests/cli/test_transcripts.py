@@ -1,4 +1,4 @@
-"""The whole output of commands, on simulated machines: transcripts in `cli/`, byte for byte.
+"""The complete output of commands on simulated machines: transcripts in `cli/`, byte for byte.
 
 `pytest tests/cli/test_transcripts.py --rewrite` regenerates them from their command lines. Look at what changed.
 """

@@ -40,7 +40,7 @@ def test_rate_is_per_second_between_readings_of_its_own_source() -> None:
         stage.run(stage.clock.now - stage.start + 2.0)
         stage.runner.cpu_time += 0.5
         rates = viewer.collect().rates
-        assert rates[Series(OWN_CPU_TIME)] == pytest.approx(0.25), "it is so of what we say of ourselves"
+        assert rates[Series(OWN_CPU_TIME)] == pytest.approx(0.25), "CPU seconds per second of our threads"
         assert rates[Series(ENERGY, {"part": "quick"})] == pytest.approx(30.0)
         assert rates.get(Series(ENERGY, {"part": "slow"}), 100.0) == pytest.approx(100.0)
         assert Series(POWER) not in rates

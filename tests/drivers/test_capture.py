@@ -1,4 +1,4 @@
-"""Record and Replay: calls and answers are written to a capture and given again."""
+"""Record and Replay: calls and answers are written to a capture and replayed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _raised(call: Callable[[], object]) -> BaseException:
     return caught.value
 
 
-# -- whole sources
+# -- complete sources
 
 
 @pytest.mark.parametrize("name", ["host", "filesystem", "container", "process"])

@@ -1,4 +1,4 @@
-"""Streams: lines of a tool that keeps running are read whole; it never runs twice and never outlives the program."""
+"""Streams: complete lines of a running tool are read. It never runs twice and never outlives the program."""
 
 from __future__ import annotations
 

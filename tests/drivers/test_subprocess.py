@@ -383,7 +383,7 @@ def test_forked_child_runs_tools(
 def test_processes_forked_meanwhile_do_not_delay_a_tool(
     make_command: Callable[..., Command], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each inherits the pipes to a tool and keeps them open for its whole life."""
+    """Processes that inherit the pipes to a tool and keep them open."""
     command = make_command("", interpreter="/bin/echo")
     forked: list[int] = []
     spawn = os.posix_spawn

@@ -1,4 +1,4 @@
-"""Made-up machines: the files and answers of their kernels at each tick."""
+"""Simulated machines: the files and answers of their kernels at each tick."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def _powercap(tick: int) -> Files:
 
 
 def infiniband(tick: int) -> Files:
-    """Two adapters with a port each, one of which is down."""
+    """Two adapters with a port each; one port is down."""
     files: Files = {}
     for number, state in enumerate(("4: ACTIVE", "1: DOWN")):
         port = f"/sys/class/infiniband/mlx5_{number}/ports/1/"
@@ -263,7 +263,7 @@ def _plain_process(tick: int) -> Files:
 
 
 def everything(tick: int, cores: int = 4) -> Fabricated:
-    """A bare machine with few cores, asked for every row; time waited for disks goes back once, as real kernels do."""
+    """A bare machine with few cores and every metric. Its iowait time decreases once, as on real kernels."""
     found = metal(tick, cores=cores)
     assert found.tree is not None
     found.tree.files["/proc/stat"] = stat(cores, tick, iowait_step=(0, 40, 15)[tick])
@@ -413,7 +413,7 @@ def docker(tick: int) -> Fabricated:
 
 
 def tree(tick: int) -> Fabricated:
-    """A program with data loaders: none at first, then two, one of which has a child, then two."""
+    """A program with data loaders: first none, then two and a child of one, then two."""
     found = kubernetes(tick)
     assert found.tree is not None
     files = found.tree.files
@@ -431,7 +431,7 @@ def tree(tick: int) -> Fabricated:
 
 
 def foreign(tick: int) -> Fabricated:
-    """Another user's program, whose I/O and descriptors may not be read."""
+    """Another user's program. Its I/O and descriptors cannot be read."""
     files: Files = {
         f"/proc/{STRANGER}/stat": process(5_000 + 250 * tick, 700 + 30 * tick, 4, 81_000, 12_000),
         f"/proc/{STRANGER}/statm": "400000 81000 900 1 0 3000 0\n",

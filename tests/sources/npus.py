@@ -97,7 +97,7 @@ def c2(number: int, tick: int, pid: int | None = None) -> Mapping[str, str]:
 
 
 def c600(number: int, tick: int, pid: int | None = None) -> Mapping[str, str]:
-    """An IPU of a C600 card as a late SDK reports it: a space before units, and no power of its own."""
+    """An IPU of a C600 card as reported by a late SDK: a space before units, and no power."""
     words = {
         "id": str(number),
         "target": "PCIe",
@@ -135,7 +135,7 @@ def cards(tick: int) -> Npus:
 
 
 def pcie(tick: int) -> Npus:
-    """Two C600 cards in a container, whose program computes on one of them; the other one is removed."""
+    """Two C600 cards in a container. The program uses one of them; the other one is removed."""
     output = [c600(number, tick, 31337) for number in range(2 if tick < 2 else 1)]
     files = CONTAINER | {"/dev/ipu0": "", "/dev/ipu1": ""} | program(opens="/dev/ipu0")
     return Npus(files, lines(output), 1000.0 + 10 * tick, "/opt/poplar/python")

@@ -24,7 +24,7 @@ from opentelemetry.instrumentation.hardware.settings import Config
 
 
 class Ahead(Drivers):
-    """Drivers whose streams see a clock that a test puts forward, instead of waiting for a timeout or a pause.
+    """Drivers with streams that use the test's clock instead of waiting for a timeout or a pause.
 
     Attributes:
         seconds: How far that clock is ahead of the real one.
@@ -84,7 +84,7 @@ class Playing:
         return sorted(_lines(data)) if data is not None else []
 
     def remarks(self) -> list[str]:
-        """What is not there, and why: what ``doctor`` says of the sources."""
+        """Return the missing metrics with reasons, as ``doctor`` shows them."""
         found = []
         for runner in self._session.runners:
             found += [f"# missing: {sentence}" for sentence in (runner.source.unsupported if runner.source else [])]

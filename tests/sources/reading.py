@@ -18,7 +18,7 @@ from opentelemetry.instrumentation.hardware.sources import Source, SourceContext
 
 
 class Portable(Drivers):
-    """This machine without its kernel: what psutil alone can say."""
+    """This machine without the kernel's files: only psutil."""
 
     def files(self) -> None:  # type: ignore[override]
         raise Unavailable("this system is not Linux")
@@ -94,14 +94,14 @@ def value(found: dict[Series, Value], metric: Metric, attributes: Attributes | N
 
 
 def rises_between(before: float, ours: float, after: float, what: str, slack: float = 0.0) -> None:
-    """A counter that was read between two readings of another reader lies between them."""
+    """Check that a counter lies between the values of another reader before and after it."""
     assert before - slack <= ours <= after + slack, f"{what}: {before} then, {ours} by us, {after} later"
 
 
 def agrees(theirs: Callable[[], float], ours: Callable[[], float], allowed: float, what: str) -> None:
-    """A gauge lies between another reader's values before and after it, give or take what is allowed.
+    """Check that a gauge lies between another reader's values before and after it, with a tolerance.
 
-    The machine goes on meanwhile, so a bracket may miss; a number that means something else misses all of them.
+    Values change meanwhile, so one bracket may miss; a number with another meaning misses all of them.
     """
     told = []
     for _ in range(50):

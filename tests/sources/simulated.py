@@ -1,6 +1,6 @@
 """Captures of the NVIDIA source with simulated drivers: ``python -m tests.sources.simulated FOLDER NAME...``.
 
-Each is recorded in a process of its own, because a library is loaded once. The real source reads the library of
+Each is recorded in a separate process, because a library is loaded once. The real source reads the library of
 `tests/tools/nvml.py` through the real binding, or runs a tool that prints a file.
 """
 
@@ -153,7 +153,7 @@ def _tool(folder: Path, prints: Sequence[str]) -> Callable[[int], None]:
 
 
 def _driver(folder: Path, simulation: Simulation, start: float) -> Callable[[int], None]:
-    """Start the driver. Returns what changes its answers before a tick."""
+    """Start the driver. Returns a function that changes its answers before a tick."""
     driver = nvml.FakeNvml(folder, *(nvml.still(make(), start) for make in simulation.gpus))
     os.environ.update(driver.environment)
 
@@ -202,7 +202,7 @@ def record(name: str, folder: Path) -> None:
 
 
 def main(folder: Path, *names: str) -> None:
-    """Record each in a process of its own."""
+    """Record each in a separate process."""
     for name in names:
         child = os.fork()
         if not child:

@@ -1,7 +1,7 @@
 """Every capture through the real instrumentor and the real SDK, compared with the file of expected output.
 
 A capture is what drivers answered at each tick (format: see `drivers.capture`). There are
-three kinds, and the first line of a capture says which one it is (``nature``):
+three kinds, named in the first line of a capture (``nature``):
 
 - ``recorded``: from the drivers of a real machine, by ``otel-hardware record``. A file ``<source>/<name>.jsonl``.
 - ``simulated``: from a simulated driver library. A file as well, because recording it takes a child process.
@@ -11,7 +11,7 @@ three kinds, and the first line of a capture says which one it is (``nature``):
 Expected output, ``<source>/<name>.expected``, is a block of lines for each tick::
 
     # tick 0
-    # missing: system.disk.io: no whole disk in /proc/diskstats        something that the source says is missing
+    # missing: system.disk.io: no whole disk in /proc/diskstats        a metric that the source reports as missing
     # absent: there is no /sys/class/drm (...)                         or why the whole source is absent, or ill
     hw.power{hw.id=0,hw.type=gpu} 250.0 W gauge                        series, value, unit, kind
 
@@ -22,7 +22,7 @@ Expected output, ``<source>/<name>.expected``, is a block of lines for each tick
 
 The first block is everything that the SDK collects, each further block only what changed since the one before it.
 
-``pytest tests/sources/test_captures.py --rewrite`` writes expected output and simulated captures anew. Read the diff.
+``pytest tests/sources/test_captures.py --rewrite`` writes expected output and simulated captures. Read the diff.
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ def test_nature_of_a_capture_is_true(name: str) -> None:
         nature = "recorded" if name in FILES else "made by hand"
     assert header["nature"] == nature
     assert header["date"]
-    # What `otel-hardware record` says of a machine, and nothing else does.
+    # Reported by `otel-hardware record` only.
     assert bool(re.match(r"(Linux|Darwin|Windows) \d", header["machine"])) == (nature == "recorded"), header["machine"]
 
 

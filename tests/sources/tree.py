@@ -1,4 +1,4 @@
-"""A made-up machine: the kernel's files and answers as a dict, and modules whose functions are dicts too.
+"""A simulated machine: the kernel's files and answers as a dict, and modules with dicts as functions.
 
 ``/proc/{pid}`` is the process that reads; ask for it as ``/proc/self`` or by its number.
 """
@@ -33,7 +33,7 @@ def _order(name: str) -> tuple[bool, str]:
 
 
 class Tree:
-    """A kernel that answers from a dict of files. A file that is an exception is raised.
+    """A kernel with a dict of files. A file that is an exception is raised.
 
     Attributes:
         is_proc_ours: Whether ``/proc`` belongs to the PID namespace of this process.
@@ -130,7 +130,7 @@ class Tree:
 
 
 class Answers:
-    """A Python module: what each of its functions answers, whatever the arguments; an exception is raised."""
+    """A Python module: the result of each function, for any arguments. An exception is raised."""
 
     def __init__(self, name: str, functions: Mapping[str, Any] | None) -> None:
         self.name = name
@@ -174,7 +174,7 @@ class Speaking:
 
 
 class Fabricated(Drivers):
-    """Drivers of a made-up machine; without a tree it is none that runs Linux."""
+    """Drivers of a simulated machine. Without a tree, it does not run Linux."""
 
     def __init__(self, tree: Tree | None, modules: Mapping[str, Mapping[str, Any]] | None = None) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Files and system calls: whole contents, errors as OSError, no descriptor left open, and the interpreter lock free."""
+"""Files and system calls: complete contents, errors as OSError, no descriptor left open, interpreter lock released."""
 
 from __future__ import annotations
 

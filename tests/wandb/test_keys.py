@@ -487,7 +487,7 @@ RATES = {f"GpmCounter.{metric}": rate for metric, rate in {**GPM_RATES, 7: 33, 6
 
 
 def card(gpu: Mapping[str, Value], **more: Value) -> dict[str, Value]:
-    """A GPU with errors of its own memory, which W&B counts apart from others, and two clocks that differ."""
+    """A GPU with errors of the device memory, which W&B counts separately, and two different clocks."""
     clocks = {"ClockInfo.0": 1_215, "ClockInfo.1": 1_230}
     return {**gpu, "MemoryErrorCounter.0.0.2": 6, "MemoryErrorCounter.1.0.2": 3, **clocks, **more}
 

@@ -49,7 +49,7 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="starts a tool as POS
 
 @pytest.fixture
 def tool(tmp_path: Path) -> Callable[..., str]:
-    """Writes a stand-in for a tool that works or fails in some way; returns its path."""
+    """Write a substitute for a tool that works or fails in some way, and return its path."""
 
     def make(name: str, how: str = "works") -> str:
         path = tmp_path / name

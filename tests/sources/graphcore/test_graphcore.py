@@ -80,7 +80,7 @@ class Library:
 
 
 def ipus_of(line: bytes) -> list[Ipu]:
-    """The IPUs of a line of the child, each with a board of its own."""
+    """Return the IPUs of a line of the child, each on its own board."""
     ipus = []
     for number, words in parse(line).items():
         ipu = Ipu(number)

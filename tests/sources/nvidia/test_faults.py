@@ -67,7 +67,7 @@ def test_lost_gpu_has_status_failed_and_other_gpus_are_not_affected(
             "hw.status",
             "hw.errors",
         }
-        assert now.values("hw.errors", hw_name="GPU 1") == [0], "of its errors, the events that may say why"
+        assert now.values("hw.errors", hw_name="GPU 1") == [0], "of its errors only the events, which may be the cause"
         assert now.one("hw.energy", hw_name="GPU 0") > energy
         assert machine.unsupported("does not respond") == [f"GPU 1 does not respond: {words}"]
         assert machine.up(), "one device is not the source"
@@ -453,7 +453,7 @@ def test_arbitrary_driver_answers_export_only_finite_values_in_range(
         assert now.points, "the export goes on"
 
 
-# -- The whole driver fails.
+# -- The driver fails for all GPUs.
 
 
 @pytest.mark.parametrize(("code", "words"), [(MISMATCH, "version mismatch"), (1, "Uninitialized"), (9, "Not Loaded")])

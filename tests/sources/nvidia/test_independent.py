@@ -53,7 +53,7 @@ FACTS = {"name": "hw_model", "serial": "hw_serial_number"}
 
 
 class Nvitop:
-    """nvitop in a process of its own. It reads the GPUs on request."""
+    """nvitop in a separate process. It reads the GPUs on request."""
 
     def __init__(self, child: subprocess.Popen[str]) -> None:
         self._child = child

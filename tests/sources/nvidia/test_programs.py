@@ -410,7 +410,7 @@ def test_forked_child_opens_the_driver_anew_and_its_parent_goes_on(start: Start)
     assert [line for line in program.end() if line.startswith(("WARNING", "ERROR"))] == []
 
 
-# -- Containers: a pid namespace of their own.
+# -- Containers: separate PID namespaces.
 
 CONTAINER = """
 set -e

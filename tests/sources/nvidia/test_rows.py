@@ -383,7 +383,7 @@ def test_energy_counter_and_integrated_power_are_never_mixed(tmp_path: Path) -> 
         assert now.one("hw.energy", hw_name="GPU 1") == pytest.approx(2 * 300 + 2 * 100)
         assert now.one("hw.power", hw_name="GPU 1") == pytest.approx(100)
         now = machine.tick(2, fails)
-        assert now.of("hw.energy", hw_name="GPU 0") == {}, "an integral would not go on where the counter was"
+        assert now.of("hw.energy", hw_name="GPU 0") == {}, "an integral would not continue from the counter"
         assert now.one("hw.energy", hw_name="GPU 1") == pytest.approx(2 * 300 + 4 * 100), "a late counter is not used"
         now = machine.tick(2, {"gpu0.FieldValues.83": f"ullong {moving(5_000_000_000, 312_340, START)}"})
         assert now.one("hw.energy", hw_name="GPU 0") == pytest.approx(5_000_000 + 8 * 312.34)
@@ -541,7 +541,7 @@ def test_throttle_time_of_the_driver_is_preferred_to_the_reason_bits(tmp_path: P
 
 
 def test_pcie_bytes_beyond_32_bits_are_exported_too_small(tmp_path: Path) -> None:
-    """Today's behaviour, and wrong: the counters wrap at 4 GiB, and a wrap is taken for a device that started anew.
+    """A known error: the counters wrap at 4 GiB, and a wrap is treated as a reset of the device.
 
     A fall by more than half adds the new value, 4.2 GB to 0.505 GB, where 600 MB were sent. A smaller fall is waited
     out once.
@@ -567,7 +567,7 @@ def test_driver_samples_since_the_last_reading_make_utilization_and_peak(
     ) as machine:
         first = machine.tick(0)
         assert first.one("hw.gpu.utilization.peak") == 0
-        # Busy for the first half of the window, which is over when we look.
+        # Busy for the first half of the window only.
         between = [(200 + at / 6, 90 if at < 6 else 0) for at in range(12)]
         now = machine.tick(2, {"gpu0.Samples.1": samples(*old, *between)})
         assert now.one("hw.gpu.utilization", hw_gpu_task="general") == pytest.approx(0.45)
@@ -718,7 +718,7 @@ def test_mig_instances_are_devices_with_the_gpu_as_parent(tmp_path: Path) -> Non
             assert now.one("hw.status", hw_state="ok", **about) == 1
             assert now.of("hw.power", hw_id=part(slot)) == {}
             assert now.of("hw.energy", hw_id=part(slot)) == {}
-        assert now.of("hw.gpu.utilization", hw_id=whole) == {}, "the driver does not say it of a GPU with instances"
+        assert now.of("hw.gpu.utilization", hw_id=whole) == {}, "the driver does not report it for a GPU with instances"
         (sentence,) = machine.unsupported("hw.gpu.utilization (general, memory, encoder, decoder, jpeg, ofa")
         assert sentence.endswith(" of GPU 0: Not Supported")
         assert now.one("hw.power", hw_id=whole) == pytest.approx(512.6)

@@ -1,7 +1,7 @@
 """nvidia-smi: every schema of its XML, malformed output, and failures of the tool.
 
-The files in ``nvidia/smi`` are written by hand, in the tool's format; what stands beside each was checked by hand too.
-``pytest tests/sources/nvidia/test_tool.py --rewrite`` writes that anew: look at what changed.
+The files in ``nvidia/smi`` are written by hand in the tool's format. Their expected output was checked by hand.
+``pytest tests/sources/nvidia/test_tool.py --rewrite`` writes it again. Review the diff.
 """
 
 from __future__ import annotations

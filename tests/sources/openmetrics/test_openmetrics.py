@@ -25,7 +25,7 @@ TEXT = "text/plain; version=0.0.4"
 
 
 class Answering(Drivers):
-    """Drivers whose endpoint returns these pages, one after the other."""
+    """Drivers with an endpoint that returns these pages in turn."""
 
     def __init__(self, *answers: str | Exception) -> None:
         super().__init__()

@@ -98,7 +98,7 @@ def test_process_tag_matches_a_runtime_in_a_pid_namespace(
 @pytest.mark.parametrize(
     ("tags", "ours"),
     [
-        ((STRANGER, 999), 1),  # without a tag of its own, a runtime is tagged with its pid in its container
+        ((STRANGER, 999), 1),  # a runtime without a tag is tagged with its PID in its container
         ((999, 998), 0),
         ((STRANGER, STRANGER), 0),
         ((CHILD,), 0),

@@ -22,7 +22,7 @@ class Counter:
 
     Args:
         dips: Whether the kernel sometimes lowers this count slightly; see :attr:`.model.Metric.dips`.
-        before: The same counter in an earlier session, whose total is continued.
+        before: The same counter in an earlier session, with the total to continue.
         from_start: Count from the first reading of the session instead of from the device's own start.
 
     Attributes:

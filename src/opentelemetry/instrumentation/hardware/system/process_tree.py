@@ -1,6 +1,6 @@
 """ProcessTree: the observed process and its descendants, and which PIDs of a driver belong to them.
 
-Drivers report the PIDs of the host. In a container, processes have other PIDs in their folder PID namespace
+Drivers report the PIDs of the host. In a container, processes have other PIDs in their own PID namespace
 (pid_namespaces(7)), and the same number can be another process on the host. There, a PID alone is not sufficient.
 """
 
@@ -86,7 +86,7 @@ class ProcessTree:
 def proc_folder(files: Files, pid: int) -> str:
     """The folder of a process in ``/proc``.
 
-    A sandbox can start a program in a PID namespace of its folder and leave it the ``/proc`` of the host. There
+    A sandbox can start a program in a PID namespace of its own and leave it the ``/proc`` of the host. There
     ``/proc/<pid>`` is another process; only ``/proc/self`` and the children that the kernel lists are correct.
 
     Raises:

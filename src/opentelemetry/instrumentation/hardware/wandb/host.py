@@ -174,7 +174,7 @@ def _totals() -> tuple[dict[str, Transferred], Transferred | None, Transferred |
 
 
 def _mounted(system: Machine, paths: list[str], disks: Mapping[str, Transferred]) -> frozenset[str]:
-    """The block devices whose mount point is a string prefix of a path.
+    """Return the block devices with a mount point that is a string prefix of a path.
 
     In a container, the root is not a block device, and W&B takes every mounted one. If none has counters, it takes all
     but loop and RAM disks.
