@@ -1,23 +1,23 @@
-/* A libnvidia-ml.so.1 that answers what a text file says.
+/* A libnvidia-ml.so.1 that returns the values in a text file.
  *
- * FAKE_NVML_STATE names the file. It holds lines of a key and a value; a key is the name of an NVML call without
- * "nvml", "nvmlDeviceGet" or "nvmlSystemGet", behind the device and in front of what the call selects:
+ * FAKE_NVML_STATE is the path of the file. Each line is a key and a value. A key is the name of an NVML call without
+ * "nvml", "nvmlDeviceGet" or "nvmlSystemGet", after the device and before the arguments of the call:
  *
  *     DriverVersion 570.86.15              a call about the system
- *     gpu.EccMode 1 1                      every GPU, unless a line about gpu0 says otherwise
+ *     gpu.EccMode 1 1                      every GPU, unless there is a line for gpu0
  *     gpu0.ClockInfo.1 1980                nvmlDeviceGetClockInfo(first GPU, NVML_CLOCK_SM)
- *     gpu0.mig0.UUID MIG-...               the first MIG device of the first GPU: only its own lines hold for it
- *     gpu0.MemoryInfo_v2 !25               a version of a call has its own line, else the one without a version
+ *     gpu0.mig0.UUID MIG-...               the first MIG device of the first GPU, which uses only its own lines
+ *     gpu0.MemoryInfo_v2 !25               a version of a call; without this line, the one without a version is used
  *     gpu0 !15                             every call about this device
  *
- * A value that begins with "!15" refuses with that code; "!15*3" does so three times, and then says what follows or,
- * where nothing does, what other lines say; "!hang" does not return before the line says something else. What has no
- * line is not supported. A number may move: "1000+250@77.5" is 1000 at 77.5 s of the clock, and 250 more each second.
- * The clock is CLOCK_MONOTONIC, or the line "Clock" where there is one. -1 is NVML's "not available", all bits one. What
- * moves past the width of its type wraps.
+ * A value that begins with "!15" makes the call fail with that code. "!15*3" does so three times; after that, the rest
+ * of the value or, if it is empty, other lines apply. "!hang" blocks until the line changes. A call without a line is
+ * not supported. A number may move: "1000+250@77.5" is 1000 at 77.5 s of the clock, plus 250 per second. The clock is
+ * CLOCK_MONOTONIC, or the line "Clock" if there is one. -1 is NVML's "not available", all bits one. A moving number
+ * wraps at the width of its type.
  *
- * The file is read again when it is replaced, while calls go on. A file that cannot be read is a driver that is not
- * loaded. FAKE_NVML_CALLS names a file to which each call appends its key.
+ * The file is read again when it is replaced, also during calls. If it cannot be read, the driver is not loaded.
+ * FAKE_NVML_CALLS is the path of a file to which each call appends its key.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -61,7 +61,7 @@ static Line *line(const char *key) {
     return line_count ? bsearch(&wanted, lines, line_count, sizeof *lines, by_key) : NULL;
 }
 
-/* How often a refusal "!15*3" refuses. */
+/* The number of failures in "!15*3". */
 static int times(const char *value) {
     const char *star = *value == '!' ? value + strcspn(value, "* ") : "";
     return *star == '*' ? atoi(star + 1) : -1;
@@ -114,9 +114,9 @@ static double seconds(clockid_t clock) {
     return now.tv_sec + now.tv_nsec / 1e9;
 }
 
-/* ---- one call: enter, read what the state says, leave ---- */
+/* ---- one call: enter, read the state, leave ---- */
 
-/* The code of a line and, in `value`, what it says; ABSENT where it only refused, as often as it was to. */
+/* The code of a line and, in `value`, its value; ABSENT if it only fails and has failed often enough. */
 static int said(Line *from, const char **value) {
     *value = from->value;
     if (*from->value != '!') return SUCCESS;
@@ -137,13 +137,13 @@ static char *composed(char *key, const char *format, ...) {
 }
 #define COMPOSED(...) composed((char[KEY]){0}, __VA_ARGS__)
 
-/* What the line of this key says, ABSENT where there is none. */
+/* The code of the line with this key; ABSENT if there is none. */
 static int ask(const char **value, const char *key) {
     Line *found = line(key);
     return found ? said(found, value) : ABSENT;
 }
 
-/* What the state says to a call: of its device, of the call with its version, of the call without. */
+/* The code of a call: from the line of its device, of the call with its version, or of the call without. */
 static int verdict(const Device *d, const char *key, const char **value) {
 #define TRY(...) if ((code = ask(value, COMPOSED(__VA_ARGS__))) != ABSENT) return code
     char plain[KEY];
@@ -178,7 +178,7 @@ static void note(const Device *d, const char *key) {
     close(file);
 }
 
-/* Lets other calls go on for two milliseconds, and sees what the file says then. */
+/* Let other calls run for two milliseconds, and read the file again. */
 static void wait_a_little(void) {
     pthread_mutex_unlock(&lock);
     nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
@@ -193,7 +193,7 @@ static int settled(const Device *d, const char *key, const char **value) {
     return code;
 }
 
-/* Begins a call: notes it, takes the lock and says its code and value. ABSENT stands where no line says anything. */
+/* Begin a call: record it, take the lock and return its code and value; ABSENT if there is no line. */
 static int begin(const Device *d, const char **value, const char *key) {
     note(d, key);
     pthread_mutex_lock(&lock);
@@ -201,16 +201,16 @@ static int begin(const Device *d, const char **value, const char *key) {
     return users || !strcmp(key, "Init") ? settled(d, key, value) : UNINITIALIZED;
 }
 
-/* Ends a call. What the state does not know is not supported. */
+/* End a call. A call without a line is not supported. */
 static int end(int code) {
     pthread_mutex_unlock(&lock);
     return code == ABSENT ? NOT_SUPPORTED : code;
 }
 
-/* Ends a call that works unless a line refuses it. */
+/* End a call that works unless a line makes it fail. */
 static int end_allowed(int code) { return end(code == ABSENT ? SUCCESS : code); }
 
-/* A call that has an effect and works unless a line refuses it. */
+/* A call that has an effect and works unless a line makes it fail. */
 #define DO(effect, device, key) \
     const char *value; \
     int code = begin(device, &value, key); \
@@ -222,7 +222,7 @@ static int end_allowed(int code) { return end(code == ABSENT ? SUCCESS : code); 
 /* The time of moving numbers while several are taken as of one moment; 0: now. */
 static __thread double moment;
 
-/* What a moving number has gained by now. */
+/* The increase of a moving number until now. */
 static double gained(const char **text) {
     if (**text != '+') return 0;
     char *next;

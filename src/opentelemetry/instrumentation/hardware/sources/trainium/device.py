@@ -35,7 +35,7 @@ class NeuronCore(Device):
     Args:
         number: The number of the core in the instance.
         parent: The id of its device; "" if unknown.
-        physical: The core whose memory is read from the driver's files, if no tool reports it.
+        physical: The core for reading memory from the driver's files, if no tool reports it.
 
     Attributes:
         percent: Utilization by all runtimes in percent; None if no runtime uses the core.
