@@ -142,6 +142,14 @@ class Field:
         value = self._plausible(value, raw)
         return Rate(value) if self.is_rate else value
 
+    def is_plausible(self, raw: object) -> bool:
+        """Return whether :meth:`value` accepts a value."""
+        try:
+            self.value(raw)
+        except ValueError:
+            return False
+        return True
+
     def _plausible(self, value: Any, raw: object) -> Any:
         if self._most == 1 < value <= _OVERSHOOT:
             return 1.0

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from opentelemetry.instrumentation.hardware.settings import PREFIX
-from opentelemetry.instrumentation.hardware.system.files import Files
+from opentelemetry.instrumentation.hardware.system.files import Files, read_text
 
 SCHEDULERS: Final = (
     "SLURM_JOB_ID",
@@ -244,10 +244,7 @@ class DeviceFilter:
         """Whether a word may mean a GPU of another vendor, which has the same kind of names."""
         if not self._rule.driver or self._files is None:
             return False
-        try:
-            lines = self._files.read(_PCI_DEVICES).decode("ascii", "replace").splitlines()
-        except OSError:
-            return False
+        lines = read_text(self._files, _PCI_DEVICES).splitlines()
         drivers = [line.split()[-1] for line in lines if line.strip()]
         others = max(drivers.count(driver) for driver in _GPU_DRIVERS if driver != self._rule.driver)
         return bool(others) and (not word.isdecimal() or int(word) < others)

@@ -7,9 +7,8 @@ https://docs.kernel.org/power/runtime_pm.html
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 
-from opentelemetry.instrumentation.hardware.system.files import Files
+from opentelemetry.instrumentation.hardware.system.files import Files, read_text
 
 
 class RuntimePower:
@@ -26,19 +25,15 @@ class RuntimePower:
         self._status: dict[str, str] = {}
         for address in addresses if files is not None else ():
             folder = f"/sys/bus/pci/devices/{address}/power"
-            with suppress(OSError):
-                if files is not None and files.read(f"{folder}/control").strip() == b"auto":
-                    self._status[address] = f"{folder}/runtime_status"
+            if files is not None and read_text(files, f"{folder}/control") == "auto":
+                self._status[address] = f"{folder}/runtime_status"
 
     def is_suspended(self, address: str) -> bool:
         """Whether a device is suspended now."""
         path = self._status.get(address)
         if path is None or self._files is None:
             return False
-        try:
-            return self._files.read(path).strip() == b"suspended"
-        except OSError:
-            return False
+        return read_text(self._files, path) == "suspended"
 
     def are_all_suspended(self) -> bool:
         """Whether there are devices, and all of them are suspended."""

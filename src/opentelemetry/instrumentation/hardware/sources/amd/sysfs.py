@@ -146,10 +146,9 @@ class File(NamedTuple):
         """Return the value; None if it cannot be read or is not plausible."""
         try:
             value = self.read(files)
-            self.field.value(value)
-        except (OSError, ValueError):
+        except OSError:
             return None
-        return value
+        return value if self.field.is_plausible(value) else None
 
 
 def error_counts(files: Files, path: str) -> dict[Field, int]:

@@ -168,7 +168,9 @@ def _gpus(
         values: dict[Series, tuple[Field, str]] = {}
         for key, field in fields.items():
             known = values.get(field.series)
-            if key in texts and (known is None or (not _is_plausible(*known) and _is_plausible(field, texts[key]))):
+            if key in texts and (
+                known is None or (not known[0].is_plausible(known[1]) and field.is_plausible(texts[key]))
+            ):
                 values[field.series] = field, texts[key]
         unsupported: dict[Series | str, str] = {}
         if ENERGY.series in values and not _counts_energy(facts):
@@ -178,14 +180,6 @@ def _gpus(
             address = facts.get("address", "").lower()
             outputs.append(GpuOutput(number, address, facts, dict(values.values()), unsupported, texts))
     return outputs
-
-
-def _is_plausible(field: Field, text: str) -> bool:
-    try:
-        field.value(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _facts(texts: Texts, keys: tuple[str, ...], form: str) -> list[str]:

@@ -171,11 +171,7 @@ def _plausible(field: Field, value: object) -> Number | None:
         return None
     if field.series.metric.unit == "By" and not isinstance(value, int):
         return None
-    try:
-        field.value(value)
-    except ValueError:
-        return None
-    return value
+    return value if field.is_plausible(value) else None
 
 
 def _table(value: object) -> Mapping[str, Any]:

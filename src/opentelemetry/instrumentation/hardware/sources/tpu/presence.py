@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources.tpu import addresses
 from opentelemetry.instrumentation.hardware.sources.tpu.fields import CHIPS, Chip
-from opentelemetry.instrumentation.hardware.system.files import Files
+from opentelemetry.instrumentation.hardware.system.files import Files, names_or_empty, read_text
 
 _GOOGLE: Final = "1ae0"
 _DEVICES: Final = "/sys/bus/pci/devices"
@@ -51,11 +51,7 @@ def pci_chips(files: Files) -> list[PciChip]:
 
 
 def _functions(files: Files) -> Iterator[tuple[str, Chip]]:
-    try:
-        names = files.names(_DEVICES)
-    except OSError:
-        return
-    for bdf in names:
+    for bdf in names_or_empty(files, _DEVICES):
         if _id(files, bdf, "vendor") == _GOOGLE:
             device = _id(files, bdf, "device")
             kind = CHIPS.get(device) or CHIPS.get(f"{device}/{_id(files, bdf, 'subsystem_device')}")
@@ -65,7 +61,4 @@ def _functions(files: Files) -> Iterator[tuple[str, Chip]]:
 
 def _id(files: Files, bdf: str, name: str) -> str:
     """Return an id of a PCI device in hexadecimal; "" if it cannot be read."""
-    try:
-        return files.read(f"{_DEVICES}/{bdf}/{name}").decode("ascii", "replace").strip().removeprefix("0x")
-    except OSError:
-        return ""
+    return read_text(files, f"{_DEVICES}/{bdf}/{name}").removeprefix("0x")

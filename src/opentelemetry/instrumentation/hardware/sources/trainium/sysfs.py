@@ -9,12 +9,11 @@ driver moved some of them, so a file that is not at its old path is searched by 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from opentelemetry.instrumentation.hardware.sources.trainium.fields import ERRORS
-from opentelemetry.instrumentation.hardware.system.files import Files
+from opentelemetry.instrumentation.hardware.system.files import Files, names_or_empty, read_text
 
 DEVICES: Final = "/sys/devices/virtual/neuron_device"
 
@@ -70,17 +69,16 @@ class Sysfs:
             self.cores = {device: self._core_count(device) for device in devices}
 
     def _listed(self) -> Iterator[int]:
-        with suppress(OSError):
-            for name in self._files.names(DEVICES):
-                number = name.removeprefix("neuron")
-                if number != name and number.isdecimal() and len(number) < 4:
-                    yield int(number)
+        for name in names_or_empty(self._files, DEVICES):
+            number = name.removeprefix("neuron")
+            if number != name and number.isdecimal() and len(number) < 4:
+                yield int(number)
 
     def _locate(self, device: int) -> dict[str, str]:
         """Return the paths of all known files."""
         folder = f"{DEVICES}/neuron{device}"
         paths = {name: path for name, path in _PATHS.items() if self._files.exists(f"{folder}/{path}")}
-        for name, path in _search(self._files.names, folder, set(_PATHS) - set(paths)):
+        for name, path in _search(self._files, folder, set(_PATHS) - set(paths)):
             paths.setdefault(name, path)
         return paths
 
@@ -128,10 +126,8 @@ class Sysfs:
     def memory_by_category(self, device: int, core: int) -> dict[str, int]:
         """Return the bytes of device memory in use for a physical core, by category."""
         folder = self._memory_folder(device, core)
-        names: Sequence[str] = ()
-        with suppress(OSError):
-            names = self._files.names(folder)
-        sizes = {name: self._size(f"{folder}/{name}") for name in sorted({*names} - {*_SIZES})}
+        names = {*names_or_empty(self._files, folder)} - {*_SIZES}
+        sizes = {name: self._size(f"{folder}/{name}") for name in sorted(names)}
         return {name: size for name, size in sizes.items() if size is not None}
 
     def _memory_folder(self, device: int, core: int) -> str:
@@ -144,24 +140,17 @@ class Sysfs:
         return int(text) if re.fullmatch("[0-9]{1,15}", text) else None
 
     def _read(self, path: str) -> str:
-        try:
-            text = self._files.read(path).decode(errors="replace").strip()
-        except OSError:
-            return ""
+        text = read_text(self._files, path)
         return text if text.isprintable() else ""
 
 
-def _search(list_folder: Callable[[str], Sequence[str]], folder: str, names: set[str]) -> Iterator[tuple[str, str]]:
+def _search(files: Files, folder: str, names: set[str]) -> Iterator[tuple[str, str]]:
     """Search files by name below the folder of a device, breadth first. Yields names with their paths."""
     waiting, searched = [""], 0
     while waiting and names and searched < _MAX_FOLDERS:
         below = waiting.pop(0)
         searched += 1
-        try:
-            entries = list_folder(f"{folder}/{below}".rstrip("/"))
-        except OSError:  # a file
-            continue
-        for name in sorted(entries):
+        for name in sorted(names_or_empty(files, f"{folder}/{below}".rstrip("/"))):  # a file has no entries
             path = f"{below}/{name}".lstrip("/")
             is_other_core = re.fullmatch("neuron_core[1-9][0-9]*", name)
             if name in names and _REQUIRED.get(name, "") in path:
