@@ -268,7 +268,7 @@ def test_second_address_is_used_when_the_first_refuses(monkeypatch: pytest.Monke
 def test_body_longer_than_the_limit_is_refused() -> None:
     with Web(page(TEXT)) as web:
         assert len(fetch(web.url, max_bytes=4000)) == 4000
-        with pytest.raises(DriverError, match="longer than 3999 bytes"):
+        with pytest.raises(DriverError, match="longer than 3999 bytes; raise max_bytes"):
             fetch(web.url, max_bytes=3999)
 
 

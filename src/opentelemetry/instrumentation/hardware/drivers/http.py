@@ -132,7 +132,8 @@ class Http:
                     raise DriverError(0, "invalid gzip data") from None
                 chunk = gzip.unconsumed_tail if gzip else b""
                 if len(body) > self._endpoint.max_bytes:
-                    raise DriverError(0, f"the page is longer than {self._endpoint.max_bytes} bytes")
+                    limit = self._endpoint.max_bytes
+                    raise DriverError(0, f"the page is longer than {limit} bytes; raise max_bytes of the endpoint")
         if response.length or (gzip is not None and not gzip.eof):
             raise DriverError(0, "the page is truncated")
         return bytes(body)
