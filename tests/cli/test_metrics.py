@@ -52,12 +52,12 @@ def test_closed_pipe_is_no_error() -> None:
 def test_help_names_every_command() -> None:
     answer = otel_hardware("--help")
     assert answer.status == 0
-    for command in commands():
-        assert command.name in answer.out
-        assert command.help.split(":")[0] in " ".join(answer.out.split())
+    for name, command in commands().items():
+        assert name in answer.out
+        assert command.HELP.split(":")[0] in " ".join(answer.out.split())
 
 
-@pytest.mark.parametrize("name", [command.name for command in commands()])
+@pytest.mark.parametrize("name", commands())
 def test_help_of_command_has_examples_and_fits_100_columns(name: str) -> None:
     answer = otel_hardware(name, "--help")
     assert answer.status == 0

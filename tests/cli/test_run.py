@@ -298,7 +298,7 @@ def test_failed_last_export_is_one_message(
 
 
 def test_limit_of_last_export_is_the_one_in_the_help() -> None:
-    (promised,) = re.findall(r"exported within (\d+) seconds", run_command.Run.description)
+    (promised,) = re.findall(r"exported within (\d+) seconds", run_command.DESCRIPTION)
     assert int(promised) == run_command._LAST_EXPORT
     assert int(promised) >= run_command._LAST_EXPORT_WITHOUT_CONNECTION
 

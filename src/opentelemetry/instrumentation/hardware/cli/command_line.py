@@ -8,7 +8,7 @@ import os
 import sys
 import textwrap
 from collections.abc import Sequence
-from typing import Protocol
+from types import ModuleType
 
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, printed_logs, say
 from opentelemetry.instrumentation.hardware.version import __version__
@@ -42,39 +42,16 @@ class _Layout(argparse.RawDescriptionHelpFormatter):
         return "\n\n".join(paragraphs)
 
 
-class Command(Protocol):
-    """One sub-command."""
+def commands() -> dict[str, ModuleType]:
+    """The module of each sub-command, by name. They import what is expensive when they run.
 
-    name: str
-    help: str
-    """One line, for the list of commands."""
-    description: str
-    """Its purpose, examples and exit status."""
+    A module has ``HELP``, a line for the list of commands; ``DESCRIPTION`` with examples and exit status;
+    ``add_arguments(parser)``; and ``run(arguments)``, which returns the exit status. It raises Mistake if the user has
+    to change something; that sentence is printed instead of a traceback.
+    """
+    from opentelemetry.instrumentation.hardware.cli import doctor, free, metrics, record, run, snapshot
 
-    def arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the flags."""
-
-    def run(self, arguments: argparse.Namespace) -> int:
-        """Run the command.
-
-        Returns:
-            The exit status.
-
-        Raises:
-            Mistake: The user has to change something. Its sentence is printed instead of a traceback.
-        """
-
-
-def commands() -> list[Command]:
-    """Return every sub-command. They import expensive modules when they run."""
-    from opentelemetry.instrumentation.hardware.cli.doctor import Doctor
-    from opentelemetry.instrumentation.hardware.cli.free import Free
-    from opentelemetry.instrumentation.hardware.cli.metrics import Metrics
-    from opentelemetry.instrumentation.hardware.cli.record import Record
-    from opentelemetry.instrumentation.hardware.cli.run import Run
-    from opentelemetry.instrumentation.hardware.cli.snapshot import Snapshot
-
-    return [Run(), Snapshot(), Doctor(), Free(), Metrics(), Record()]
+    return {"run": run, "snapshot": snapshot, "doctor": doctor, "free": free, "metrics": metrics, "record": record}
 
 
 def run(argv: Sequence[str] | None) -> int:
@@ -110,11 +87,11 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("otel-hardware", description=_DESCRIPTION, epilog=_EPILOG, formatter_class=_Layout)
     parser.add_argument("--version", action="version", version=f"otel-hardware {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for command in commands():
+    for name, command in commands().items():
         subparser = subparsers.add_parser(
-            command.name, help=command.help, description=command.description, formatter_class=_Layout
+            name, help=command.HELP, description=command.DESCRIPTION, formatter_class=_Layout
         )
-        command.arguments(subparser)
+        command.add_arguments(subparser)
         subparser.set_defaults(command=command)
     return parser
 

@@ -21,7 +21,9 @@ from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
 if TYPE_CHECKING:
     from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner
 
-_DESCRIPTION = """\
+HELP = "check sources, settings and export, and say what to do"
+
+DESCRIPTION = """\
 Checks the sources (what each found, or why it is not available), the settings, what opentelemetry-instrument needs,
 and the connection to the OTLP endpoint, to which it sends an empty request. Run it with the environment and the Python
 of the program to be reported.
@@ -48,38 +50,32 @@ _NOUNS = {
 }
 
 
-class Doctor:
-    """The checks."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags."""
+    parser.usage = "otel-hardware doctor [flags]"
+    parser.add_argument("--format", choices=("table", "json"), default="table", help="default: table")
+    settings.add(parser)
 
-    name = "doctor"
-    help = "check sources, settings and export, and say what to do"
-    description = _DESCRIPTION
 
-    def arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the flags."""
-        parser.usage = "otel-hardware doctor [flags]"
-        parser.add_argument("--format", choices=("table", "json"), default="table", help="default: table")
-        settings.add(parser)
+def run(arguments: argparse.Namespace) -> int:
+    """Print the findings."""
+    from opentelemetry.instrumentation.hardware.cli.messages import collected_logs
 
-    def run(self, arguments: argparse.Namespace) -> int:
-        """Print the findings."""
-        from opentelemetry.instrumentation.hardware.cli.messages import collected_logs
-
-        with collected_logs() as messages:
-            config = settings.config(arguments)
-            findings = [*_sources(config)]
-        findings += _settings(arguments, config, messages)
-        findings += zero_code(os.environ)
-        findings += export(os.environ)
-        wrong = sum(finding.state == "wrong" for finding in findings)
-        if arguments.format == "json":
-            about = {"host": socket.gethostname(), "wrong": wrong, "versions": versions()}
-            _print(json.dumps(about | {"findings": [finding._asdict() for finding in findings]}, indent=2))
-        else:
-            width = shutil.get_terminal_size((100, 24)).columns
-            for line in report(findings, width, sys.stdout.isatty() and "NO_COLOR" not in os.environ):
-                _print(line)
-        return 1 if wrong else 0
+    with collected_logs() as messages:
+        config = settings.config(arguments)
+        findings = [*_sources(config)]
+    findings += _settings(arguments, config, messages)
+    findings += zero_code(os.environ)
+    findings += export(os.environ)
+    wrong = sum(finding.state == "wrong" for finding in findings)
+    if arguments.format == "json":
+        about = {"host": socket.gethostname(), "wrong": wrong, "versions": versions()}
+        print(json.dumps(about | {"findings": [finding._asdict() for finding in findings]}, indent=2))
+    else:
+        width = shutil.get_terminal_size((100, 24)).columns
+        for line in report(findings, width, sys.stdout.isatty() and "NO_COLOR" not in os.environ):
+            print(line)
+    return 1 if wrong else 0
 
 
 # -- sources
@@ -192,7 +188,3 @@ def _settings(arguments: argparse.Namespace, config: Config, messages: Sequence[
         name = message.partition(":")[0].removeprefix(PREFIX).lower()
         is_setting = name in {setting.name for setting in fields(Config)}
         yield Finding("settings", "note", name if is_setting else "warning", message)
-
-
-def _print(text: str) -> None:
-    print(text)  # noqa: T201

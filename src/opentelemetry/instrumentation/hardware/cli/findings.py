@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import socket
 import sys
-import textwrap
 from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import NamedTuple
+
+from opentelemetry.instrumentation.hardware.cli.layout import wrap
 
 
 class Finding(NamedTuple):
@@ -77,11 +78,4 @@ def _condensed(findings: Sequence[Finding]) -> Iterator[Finding]:
 def _lines(finding: Finding, state: str, width: int) -> Iterator[str]:
     text = finding.text + (f" → {finding.fix}" if finding.fix else "")
     start = f"  {state:<5}  {finding.subject:<15}  " if text and finding.subject else f"  {state:<5}  "
-    yield textwrap.fill(
-        text or finding.subject,
-        max(width, 60),
-        initial_indent=start,
-        subsequent_indent=" " * 26,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    yield from wrap(text or finding.subject, max(width, 60), start, " " * 26)

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from opentelemetry.instrumentation.hardware.model import Number, Point
     from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia
 
-_DESCRIPTION = """\
+HELP = "print idle NVIDIA GPUs: CUDA_VISIBLE_DEVICES=$(otel-hardware free 2)"
+
+DESCRIPTION = """\
 Reads all NVIDIA GPUs once and prints the UUIDs of N idle ones, separated by commas, in the order of memory in use, then
 of utilization. UUIDs do not depend on the order in which CUDA numbers the GPUs.
 
@@ -91,48 +93,42 @@ class _Gpu(NamedTuple):
     trouble: str = ""
 
 
-class Free:
-    """Idle GPUs."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.usage = "otel-hardware free [N] [flags]"
+    parser.add_argument("count", metavar="N", nargs="?", type=_count, default=1, help="how many; default: 1")
+    parser.add_argument(
+        "--max-memory",
+        metavar="SIZE",
+        type=_memory,
+        default="5%",
+        help="memory that may be in use: 500M or 500MiB (powers of 1024), 500MB (powers of 1000), or a share "
+        "such as 5%%; default: 5%%, which allows for a desktop",
+    )
+    text = "utilization that is still idle; default: 5"
+    parser.add_argument("--max-utilization", metavar="PERCENT", type=_percent, default="5", help=text)
 
-    name = "free"
-    help = "print idle NVIDIA GPUs: CUDA_VISIBLE_DEVICES=$(otel-hardware free 2)"
-    description = _DESCRIPTION
 
-    def arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the arguments."""
-        parser.usage = "otel-hardware free [N] [flags]"
-        parser.add_argument("count", metavar="N", nargs="?", type=_count, default=1, help="how many; default: 1")
-        parser.add_argument(
-            "--max-memory",
-            metavar="SIZE",
-            type=_memory,
-            default="5%",
-            help="memory that may be in use: 500M or 500MiB (powers of 1024), 500MB (powers of 1000), or a share "
-            "such as 5%%; default: 5%%, which allows for a desktop",
-        )
-        text = "utilization that is still idle; default: 5"
-        parser.add_argument("--max-utilization", metavar="PERCENT", type=_percent, default="5", help=text)
+def run(arguments: argparse.Namespace) -> int:
+    """Print their UUIDs.
 
-    def run(self, arguments: argparse.Namespace) -> int:
-        """Print their UUIDs.
-
-        Raises:
-            Mistake: There are not enough idle GPUs.
-        """
-        idle: list[_Gpu] = []
-        busy: list[str] = []
-        for gpu in _read_all(Config.read()):
-            reason = _reason(gpu, arguments.max_memory, arguments.max_utilization)
-            if reason:
-                busy.append(f"{gpu.name} {reason}")
-            else:
-                idle.append(gpu)
-        kinds = {kind: [gpu.uuid for gpu in sorted(idle, key=_order) if gpu.uuid.startswith(kind)] for kind in _KINDS}
-        for uuids in kinds.values():
-            if len(uuids) >= arguments.count:
-                print(",".join(uuids[: arguments.count]), flush=True)  # noqa: T201
-                return 0
-        raise Mistake(_too_few(arguments.count, kinds, busy), 1)
+    Raises:
+        Mistake: There are not enough idle GPUs.
+    """
+    idle: list[_Gpu] = []
+    busy: list[str] = []
+    for gpu in _read_all(Config.read()):
+        reason = _reason(gpu, arguments.max_memory, arguments.max_utilization)
+        if reason:
+            busy.append(f"{gpu.name} {reason}")
+        else:
+            idle.append(gpu)
+    kinds = {kind: [gpu.uuid for gpu in sorted(idle, key=_order) if gpu.uuid.startswith(kind)] for kind in _KINDS}
+    for uuids in kinds.values():
+        if len(uuids) >= arguments.count:
+            print(",".join(uuids[: arguments.count]), flush=True)
+            return 0
+    raise Mistake(_too_few(arguments.count, kinds, busy), 1)
 
 
 # -- the arguments

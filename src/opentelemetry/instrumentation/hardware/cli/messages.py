@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import sys
-import textwrap
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+
+from opentelemetry.instrumentation.hardware.cli.layout import wrap
 
 _SDK_INTERVAL = 60.0
 """Seconds between two messages of the SDK, which logs a failed export each time."""
@@ -35,9 +36,7 @@ def say(sentence: str) -> None:
 def _wrapped(text: str) -> str:
     columns = os.environ.get("COLUMNS", "")
     width = int(columns) if columns.isdecimal() else os.get_terminal_size(sys.stderr.fileno()).columns
-    return textwrap.fill(
-        text, max(width or 80, 40), subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
-    )
+    return "\n".join(wrap(text, max(width or 80, 40), indent="  "))
 
 
 class Messages(logging.Handler):

@@ -5,16 +5,18 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
+from opentelemetry.instrumentation.hardware.cli.layout import columns, wrap
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake
 from opentelemetry.instrumentation.hardware.model import Metric, Scope
 from opentelemetry.instrumentation.hardware.settings import PREFIX
 
-_DESCRIPTION = """\
+HELP = "list all metrics: name, kind, unit, attributes, source, W&B keys"
+
+DESCRIPTION = """\
 Lists the catalog: every metric that this package can report on any machine. 'otel-hardware snapshot' shows those of
 this machine.
 
@@ -29,37 +31,31 @@ exit status: 0; 2 if nothing matches.
 """
 
 
-class Metrics:
-    """The catalog."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument("glob", nargs="?", metavar="NAME", help="a name or a glob, such as 'system.disk.*'")
+    parser.add_argument("--default", action="store_true", help="only metrics that are reported by default")
+    parser.add_argument("--format", choices=("table", "json"), default="table", help="default: table")
 
-    name = "metrics"
-    help = "list all metrics: name, kind, unit, attributes, source, W&B keys"
-    description = _DESCRIPTION
 
-    def arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the arguments."""
-        parser.add_argument("glob", nargs="?", metavar="NAME", help="a name or a glob, such as 'system.disk.*'")
-        parser.add_argument("--default", action="store_true", help="only metrics that are reported by default")
-        parser.add_argument("--format", choices=("table", "json"), default="table", help="default: table")
+def run(arguments: argparse.Namespace) -> int:
+    """Print the catalog."""
+    from opentelemetry.instrumentation.hardware.catalog import CATALOG
+    from opentelemetry.instrumentation.hardware.wandb.keys import keys_by_metric
 
-    def run(self, arguments: argparse.Namespace) -> int:
-        """Print the catalog."""
-        from opentelemetry.instrumentation.hardware.catalog import CATALOG
-        from opentelemetry.instrumentation.hardware.wandb.keys import keys_by_metric
-
-        rows = [row for row in CATALOG if not (arguments.default and row.opt_in)]
-        if arguments.glob is not None:
-            rows = [row for row in rows if fnmatchcase(row.name, arguments.glob.lower())]
-        if not rows:
-            raise Mistake(f"no metric matches {arguments.glob}; {_suggestion(arguments.glob.lower().strip('*'))}")
-        keys = keys_by_metric()
-        if arguments.format == "json":
-            _print(json.dumps([_object(row, keys.get(row.name, [])) for row in rows], indent=2))
-            return 0
-        width = shutil.get_terminal_size((100, 24)).columns
-        for line in _overview(rows, width) if arguments.glob is None else _details(rows, keys, width):
-            _print(line)
+    rows = [row for row in CATALOG if not (arguments.default and row.opt_in)]
+    if arguments.glob is not None:
+        rows = [row for row in rows if fnmatchcase(row.name, arguments.glob.lower())]
+    if not rows:
+        raise Mistake(f"no metric matches {arguments.glob}; {_suggestion(arguments.glob.lower().strip('*'))}")
+    keys = keys_by_metric()
+    if arguments.format == "json":
+        print(json.dumps([_object(row, keys.get(row.name, [])) for row in rows], indent=2))
         return 0
+    width = shutil.get_terminal_size((100, 24)).columns
+    for line in _overview(rows, width) if arguments.glob is None else _details(rows, keys, width):
+        print(line)
+    return 0
 
 
 def _suggestion(word: str) -> str:
@@ -104,17 +100,10 @@ def how(row: Metric) -> str:
 
 
 def _overview(rows: Sequence[Metric], width: int) -> Iterator[str]:
-    columns = [
-        ("NAME", [row.name for row in rows]),
-        ("KIND", [row.kind.value for row in rows]),
-        ("UNIT", [row.unit for row in rows]),
-        ("REPORTED", ["opt-in" if row.opt_in else "default" for row in rows]),
-        ("DESCRIPTION", [row.help for row in rows]),
-    ]
-    sizes = [max(len(title), *map(len, cells)) for title, cells in columns]
-    for cells in ([title for title, _ in columns], *zip(*(cells for _, cells in columns))):
-        text = "  ".join(f"{cell:{size}}" for cell, size in zip(cells, sizes)).rstrip()
-        yield text if len(text) <= width else text[: width - 1] + "…"
+    table = [("NAME", "KIND", "UNIT", "REPORTED", "DESCRIPTION")]
+    for row in rows:
+        table.append((row.name, row.kind.value, row.unit, "opt-in" if row.opt_in else "default", row.help))
+    yield from columns(table, width)
     yield ""
     yield f"{len(rows)} metrics; 'otel-hardware metrics NAME' describes one"
 
@@ -126,14 +115,8 @@ def _details(rows: Sequence[Metric], keys: Mapping[str, Sequence[str]], width: i
         yield row.name
         for title, fact in _facts(row, keys.get(row.name, ())).items():
             if fact:
-                yield textwrap.fill(
-                    fact,
-                    max(width, 40),
-                    initial_indent=f"  {title:<10}  " if title else "  ",
-                    subsequent_indent=" " * 14 if title else "  ",
-                    break_long_words=False,
-                    break_on_hyphens=False,
-                )
+                start, indent = (f"  {title:<10}  ", " " * 14) if title else ("  ", "  ")
+                yield from wrap(fact, max(width, 40), start, indent)
 
 
 def _facts(row: Metric, keys: Sequence[str]) -> dict[str, str]:
@@ -149,7 +132,3 @@ def _facts(row: Metric, keys: Sequence[str]) -> dict[str, str]:
         "W&B": ", ".join(keys),
         "name from": "the semantic conventions" if row.standard else "this package",
     }
-
-
-def _print(text: str) -> None:
-    print(text)  # noqa: T201

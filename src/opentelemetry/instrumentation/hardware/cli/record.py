@@ -23,12 +23,9 @@ _UNRELATED = ("sources", "sample_interval", "counter_origin")
 """Settings that do not affect a source."""
 
 
-class Record:
-    """Reads one source several times and writes a capture."""
+HELP = "record what the drivers of a source return on this machine"
 
-    name = "record"
-    help = "record what the drivers of a source return on this machine"
-    description = """\
+DESCRIPTION = """\
 Opens one source, reads it several times, and writes every call of its drivers and the result
 as lines of JSON: contents of the kernel's files, results of libraries, output of tools.
 
@@ -46,44 +43,40 @@ examples:
 exit status: 0; 1 if the source is not available, which the capture then shows; 2 for wrong
 arguments or a file that cannot be written."""
 
-    def arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the source and the flags."""
-        parser.usage = "otel-hardware record SOURCE [flags]"
-        parser.add_argument("source", metavar="SOURCE", help=f"one of {', '.join(discover())}")
-        parser.add_argument("--ticks", type=_count, default=3, metavar="N", help="number of readings; default: 3")
-        parser.add_argument(
-            "--interval",
-            type=settings.seconds,
-            default=2.0,
-            metavar="SECONDS",
-            help="time between two readings; default: 2",
-        )
-        parser.add_argument("--output", metavar="FILE", help="file to write; default: standard output")
-        parser.add_argument("--pid", metavar="PID", help="process to observe; default: this command")
-        parser.add_argument(
-            "--hide", action="append", default=[], metavar="WORD", help="replace this word with x; may be repeated"
-        )
-        settings.add(parser, but=_UNRELATED)
 
-    def run(self, arguments: argparse.Namespace) -> int:
-        """Write the capture."""
-        load = discover().get(arguments.source)
-        if load is None:
-            raise Mistake(f"unknown source {arguments.source}; the sources are {', '.join(discover())}")
-        make = load()
-        try:
-            with interruptible(), _output(arguments.output) as output:
-                _record(make, output, arguments)
-        except Unavailable as gone:
-            say(f"{arguments.source}: {gone.reason}" + (f" ({gone.fix})" if gone.fix else ""))
-            return 1
-        return 0
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the source and the flags."""
+    parser.usage = "otel-hardware record SOURCE [flags]"
+    parser.add_argument("source", metavar="SOURCE", help=f"one of {', '.join(discover())}")
+    parser.add_argument("--ticks", type=settings.count, default=3, metavar="N", help="number of readings; default: 3")
+    parser.add_argument(
+        "--interval",
+        type=settings.seconds,
+        default=2.0,
+        metavar="SECONDS",
+        help="time between two readings; default: 2",
+    )
+    parser.add_argument("--output", metavar="FILE", help="file to write; default: standard output")
+    parser.add_argument("--pid", metavar="PID", help="process to observe; default: this command")
+    parser.add_argument(
+        "--hide", action="append", default=[], metavar="WORD", help="replace this word with x; may be repeated"
+    )
+    settings.add(parser, but=_UNRELATED)
 
 
-def _count(text: str) -> int:
-    if not text.isdigit() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive integer")
-    return int(text)
+def run(arguments: argparse.Namespace) -> int:
+    """Write the capture."""
+    load = discover().get(arguments.source)
+    if load is None:
+        raise Mistake(f"unknown source {arguments.source}; the sources are {', '.join(discover())}")
+    make = load()
+    try:
+        with interruptible(), _output(arguments.output) as output:
+            _record(make, output, arguments)
+    except Unavailable as gone:
+        say(f"{arguments.source}: {gone.reason}" + (f" ({gone.fix})" if gone.fix else ""))
+        return 1
+    return 0
 
 
 def _output(path: str | None) -> AbstractContextManager[TextIO]:

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
     from opentelemetry.instrumentation.hardware.pipeline.session import Session
 
-_DESCRIPTION = """\
+HELP = "export this machine's metrics over OTLP, alone or with a program"
+
+DESCRIPTION = """\
 Exports this machine's metrics over OTLP until it is stopped. With a program, it starts the program, also exports what
 the program and its descendants use, and stops when the program ends. The program itself is not changed.
 
@@ -63,36 +65,30 @@ _TABLE_INTERVAL = 2.0
 """Seconds between two tables on a terminal."""
 
 
-class Run:
-    """The agent."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags and the program."""
+    parser.usage = "otel-hardware run [flags] [-- PROGRAM ARGUMENT ...]"
+    parser.add_argument(
+        "--interval",
+        type=seconds,
+        metavar="SECONDS",
+        help="time between two exports; default: OTEL_METRIC_EXPORT_INTERVAL (milliseconds), else 15",
+    )
+    parser.add_argument("--duration", type=seconds, metavar="SECONDS", help="stop after this time")
+    parser.add_argument("--console", action="store_true", help="also show a live table in the terminal")
+    settings.add(parser)
+    parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- PROGRAM ...", help="program to start")
 
-    name = "run"
-    help = "export this machine's metrics over OTLP, alone or with a program"
-    description = _DESCRIPTION
 
-    def arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the flags and the program."""
-        parser.usage = "otel-hardware run [flags] [-- PROGRAM ARGUMENT ...]"
-        parser.add_argument(
-            "--interval",
-            type=seconds,
-            metavar="SECONDS",
-            help="time between two exports; default: OTEL_METRIC_EXPORT_INTERVAL (milliseconds), else 15",
-        )
-        parser.add_argument("--duration", type=seconds, metavar="SECONDS", help="stop after this time")
-        parser.add_argument("--console", action="store_true", help="also show a live table in the terminal")
-        settings.add(parser)
-        parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- PROGRAM ...", help="program to start")
-
-    def run(self, arguments: argparse.Namespace) -> int:
-        """Export until the program or the duration ends."""
-        command = arguments.program[1:] if arguments.program[:1] == ["--"] else arguments.program
-        if not command:
-            return _run_alone(arguments)
-        if arguments.duration is not None:
-            raise Mistake("--duration cannot be used with a program")
-        status = program.run_as_init() if os.getpid() == 1 and hasattr(os, "fork") else None
-        return _run_with_program(command, arguments) if status is None else status
+def run(arguments: argparse.Namespace) -> int:
+    """Export until the program or the duration ends."""
+    command = arguments.program[1:] if arguments.program[:1] == ["--"] else arguments.program
+    if not command:
+        return _run_alone(arguments)
+    if arguments.duration is not None:
+        raise Mistake("--duration cannot be used with a program")
+    status = program.run_as_init() if os.getpid() == 1 and hasattr(os, "fork") else None
+    return _run_with_program(command, arguments) if status is None else status
 
 
 def _run_alone(arguments: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ import sys
 from types import TracebackType
 from typing import TextIO
 
-from opentelemetry.instrumentation.hardware.cli.summary import clip
+from opentelemetry.instrumentation.hardware.cli.layout import clip
 from opentelemetry.instrumentation.hardware.cli.table import draw
 from opentelemetry.instrumentation.hardware.cli.view import View
 

@@ -112,6 +112,13 @@ def seconds(text: str) -> float:
     return value
 
 
+def count(text: str) -> int:
+    """The value of a flag that is a positive integer."""
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive integer")
+    return int(text)
+
+
 def pid(text: str) -> int:
     """The PID of a running process.
 

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from opentelemetry.instrumentation.hardware.pipeline.session import Session
     from opentelemetry.instrumentation.hardware.settings import Config
 
-_DESCRIPTION = """\
+HELP = "print all values now, as a table, JSON, CSV, W&B keys or OTLP"
+
+DESCRIPTION = """\
 Reads all sources, waits for the window, reads them again, and prints the values. Counters are totals since boot or
 process start. Means, ratios and rates (+) cover the window.
 
@@ -48,60 +50,48 @@ exit status: 0; 2 for wrong arguments; 130 if interrupted before anything was pr
 _WATCH_INTERVAL = 2.0
 
 
-class Snapshot:
-    """The command ``snapshot``."""
-
-    name = "snapshot"
-    help = "print all values now, as a table, JSON, CSV, W&B keys or OTLP"
-    description = _DESCRIPTION
-
-    def arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the flags."""
-        parser.usage = "otel-hardware snapshot [flags]"
-        parser.add_argument(
-            "--format", choices=("table", "json", "csv", "wandb", "otlp-json"), default="table", help="default: table"
-        )
-        parser.add_argument(
-            "--window",
-            type=seconds,
-            metavar="SECONDS",
-            help="time between the two readings, which means and rates cover; default: 1",
-        )
-        parser.add_argument("--every", type=seconds, metavar="SECONDS", help="repeat at this interval, until Ctrl-C")
-        parser.add_argument(
-            "--watch", action="store_true", help="redraw the table in place, every 2 seconds unless --every is given"
-        )
-        parser.add_argument("--count", type=_count, metavar="N", help="stop after N moments")
-        parser.add_argument(
-            "--pid", metavar="PID", help="add the metrics of this process; for wandb the default is this command itself"
-        )
-        settings.add(parser)
-
-    def run(self, arguments: argparse.Namespace) -> int:
-        """Print the values."""
-        if arguments.watch and arguments.format != "table":
-            raise Mistake("--watch redraws a table; for the other formats use --every")
-        if arguments.watch and arguments.every is None:
-            arguments.every = _WATCH_INTERVAL
-        if arguments.count and arguments.count > 1 and arguments.every is None:
-            raise Mistake("--count needs --every, the seconds between two moments")
-        config = settings.config(arguments)
-        pid = os.getpid() if arguments.pid is None else settings.pid(arguments.pid)
-        if arguments.pid is None and "process" not in (config.sources or ()):
-            config = replace(config, sources=[*(config.sources or ()), "-process"])  # it would be this command itself
-        printers = {"wandb": _print_wandb_rows, "otlp-json": _print_otlp_requests}
-        try:
-            printers.get(arguments.format, _print_views)(arguments, config, pid)
-        except KeyboardInterrupt:
-            if arguments.every is None:
-                raise
-        return 0
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags."""
+    parser.usage = "otel-hardware snapshot [flags]"
+    parser.add_argument(
+        "--format", choices=("table", "json", "csv", "wandb", "otlp-json"), default="table", help="default: table"
+    )
+    parser.add_argument(
+        "--window",
+        type=seconds,
+        metavar="SECONDS",
+        help="time between the two readings, which means and rates cover; default: 1",
+    )
+    parser.add_argument("--every", type=seconds, metavar="SECONDS", help="repeat at this interval, until Ctrl-C")
+    parser.add_argument(
+        "--watch", action="store_true", help="redraw the table in place, every 2 seconds unless --every is given"
+    )
+    parser.add_argument("--count", type=settings.count, metavar="N", help="stop after N moments")
+    parser.add_argument(
+        "--pid", metavar="PID", help="add the metrics of this process; for wandb the default is this command itself"
+    )
+    settings.add(parser)
 
 
-def _count(text: str) -> int:
-    if not text.isdigit() or text == "0":
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive integer")
-    return int(text)
+def run(arguments: argparse.Namespace) -> int:
+    """Print the values."""
+    if arguments.watch and arguments.format != "table":
+        raise Mistake("--watch redraws a table; for the other formats use --every")
+    if arguments.watch and arguments.every is None:
+        arguments.every = _WATCH_INTERVAL
+    if arguments.count and arguments.count > 1 and arguments.every is None:
+        raise Mistake("--count needs --every, the seconds between two moments")
+    config = settings.config(arguments)
+    pid = os.getpid() if arguments.pid is None else settings.pid(arguments.pid)
+    if arguments.pid is None and "process" not in (config.sources or ()):
+        config = replace(config, sources=[*(config.sources or ()), "-process"])  # it would be this command itself
+    printers = {"wandb": _print_wandb_rows, "otlp-json": _print_otlp_requests}
+    try:
+        printers.get(arguments.format, _print_views)(arguments, config, pid)
+    except KeyboardInterrupt:
+        if arguments.every is None:
+            raise
+    return 0
 
 
 def _moments(arguments: argparse.Namespace) -> Iterator[int]:
@@ -142,7 +132,7 @@ def _print_views(arguments: argparse.Namespace, config: Config, pid: int) -> Non
                 if arguments.format == "table":
                     screen.show(view)
                     continue
-                _print(as_json(view) if arguments.format == "json" else as_csv(view, header=not number))
+                print(as_json(view) if arguments.format == "json" else as_csv(view, header=not number), flush=True)
                 if number == 0 and arguments.format == "csv":  # it has no column for failures
                     for problem in view.snapshot.problems:
                         say(f"{problem.source}: {problem.reason}")
@@ -159,7 +149,7 @@ def _print_wandb_rows(arguments: argparse.Namespace, config: Config, pid: int) -
     try:
         rows.start()
         for _ in _moments(arguments):
-            _print(json.dumps(rows.read()))
+            print(json.dumps(rows.read()), flush=True)
     except FileNotFoundError:
         raise Mistake(f"process {pid} has ended", 1) from None
     finally:
@@ -187,11 +177,7 @@ def _print_otlp_requests(arguments: argparse.Namespace, config: Config, pid: int
             session.read_now(0.5)
             data = reader.get_metrics_data()
             if data is not None:
-                _print(as_otlp(data))
+                print(as_otlp(data), flush=True)
     finally:
         provider.shutdown()
         instrumentor.uninstrument()
-
-
-def _print(text: str) -> None:
-    print(text, flush=True)  # noqa: T201

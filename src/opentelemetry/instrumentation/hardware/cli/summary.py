@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.cli.layout import clip, columns
 from opentelemetry.instrumentation.hardware.cli.quantity import fraction, quantity
 from opentelemetry.instrumentation.hardware.cli.view import View
 from opentelemetry.instrumentation.hardware.model import Attributes, Metric, Number, Series
-
-_GAP = "  "
 
 _SENSORS = ("gpu", "junction", "edge")
 """The sensors of a GPU's temperature, in the order of preference. AMD Instinct GPUs have only the second."""
 
 _THROTTLED = 0.005
 """The share of time from which throttling is shown."""
-
-_MODEL_WIDTH = 8
-"""The least width of the last column, the model."""
 
 _IDLE = ("idle", "iowait")
 
@@ -37,15 +33,7 @@ def _gpu_lines(view: View, width: int) -> list[str]:
     if not rows:
         return []
     titles = [title for title in rows[0] if any(row[title] for row in rows)]
-    lines = ["" for _ in (titles, *rows)]
-    for title in titles:
-        cells = [title, *(row[title] or "-" for row in rows)]
-        gap = _GAP if lines[0] else ""
-        size, room = max(map(len, cells)), width - len(lines[0]) - len(gap)
-        if size > room and (title != titles[-1] or room < _MODEL_WIDTH):
-            break
-        lines = [f"{line}{gap}{clip(cell, room):{min(size, room)}}" for line, cell in zip(lines, cells)]
-    return [line.rstrip() for line in lines]
+    return columns([titles, *([row[title] or "-" for title in titles] for row in rows)], width)
 
 
 def _gpus(view: View) -> dict[str, Attributes]:
@@ -160,12 +148,3 @@ def _flow(items: Iterator[str], width: int) -> Sequence[str]:
         else:
             lines.append(clip(item, width))
     return lines
-
-
-def clip(text: str, width: int) -> str:
-    """Cut a text to a width. Of a path, the end is kept."""
-    if len(text) <= width:
-        return text
-    if text.startswith("/"):
-        return "…" + text[len(text) - width + 1 :]
-    return text[: width - 1] + "…"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import socket
-import textwrap
 import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.cli.layout import GAP, clip, wrap
 from opentelemetry.instrumentation.hardware.cli.quantity import duration, rate_text, value_text
-from opentelemetry.instrumentation.hardware.cli.summary import clip, summary
+from opentelemetry.instrumentation.hardware.cli.summary import summary
 from opentelemetry.instrumentation.hardware.cli.view import View
 from opentelemetry.instrumentation.hardware.model import Attributes, Metric, Number, Series
 
@@ -33,8 +33,6 @@ _HIDDEN = frozenset({c.FILESYSTEM_TYPE, c.HW_TYPE, c.HW_PARENT, c.SERVER_ADDRESS
 
 _FACTS = ((c.HW_MODEL, ""), (c.GPU_TYPE, ""), (c.HW_DRIVER_VERSION, "driver "), (c.PCI_BDF, "PCI "))
 """The attributes of ``hw.gpu.info`` and ``hw.npu.info`` that are shown, with words before their values."""
-
-_GAP = "  "
 
 _LEAST = 8
 """The least width of a column."""
@@ -72,13 +70,7 @@ def draw(view: View, width: int, bold: bool = False) -> str:
     if view.unsupported:
         lines += ["", f"{start}missing{end}"]
         for sentence in view.unsupported:
-            lines += textwrap.wrap(
-                sentence,
-                max(width, 20),
-                initial_indent=_GAP,
-                subsequent_indent=2 * _GAP,
-                break_on_hyphens=False,
-            )
+            lines += wrap(sentence, max(width, 20), GAP, 2 * GAP)
     return "\n".join(lines) + "\n"
 
 
@@ -129,13 +121,13 @@ def _word(key: str, value: str, view: View) -> str:
 def _aligned(rows: list[_Row], width: int) -> Iterator[str]:
     """Align the rows in columns. A name that is longer than half the width has a separate line."""
     names = [len(row.metric) for row in rows if len(row.metric) <= width // 2]
-    left = max(names) + len(_GAP)
+    left = max(names) + len(GAP)
     longest = max(len(row.value) for row in rows if len(row.value) <= _VALUE)
-    middle = min(max(len(row.attributes) for row in rows), max(width - left - len(_GAP) - longest, _LEAST))
+    middle = min(max(len(row.attributes) for row in rows), max(width - left - len(GAP) - longest, _LEAST))
     for row in rows:
         metric = row.metric
-        if len(metric) > left - len(_GAP):
+        if len(metric) > left - len(GAP):
             yield clip(metric, width)
             metric = ""
-        start = f"{metric:{left}}{clip(row.attributes, middle):{middle}}{_GAP}"
+        start = f"{metric:{left}}{clip(row.attributes, middle):{middle}}{GAP}"
         yield (start + clip(row.value, max(width - len(start), _LEAST))).rstrip()
