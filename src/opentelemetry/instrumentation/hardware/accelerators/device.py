@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf
-from typing import Final
+from typing import ClassVar, Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
@@ -75,8 +75,11 @@ class Device:
         is_unidentified: Whether its aliases are not known yet, so that any name in a variable may mean it.
         counters: Series that the device counts itself: no integral takes their place, not even while the counter
             cannot be read. Decided once: a series that was integrated must not become a counter later.
+        remedies: What to do while the device does not respond, by beginning of the reason.
         unsupported: Reasons by series. A text in place of a series is printed unchanged.
     """
+
+    remedies: ClassVar[Mapping[str, str]] = {}
 
     def __init__(
         self,
@@ -247,7 +250,7 @@ class Device:
 
     def remedy(self) -> str:
         """Return what to do while the device does not respond; "" if unknown."""
-        return ""
+        return next((text for beginning, text in self.remedies.items() if self.trouble.startswith(beginning)), "")
 
     @property
     def selection_id(self) -> str:

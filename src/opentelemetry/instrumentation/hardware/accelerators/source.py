@@ -133,7 +133,8 @@ class AcceleratorSource(Source):
         """Import the modules that read the devices, if there may be some."""
         expected = cls.is_expected(config, os.environ, os.path.exists, os.listdir)
         for module in cls.modules if expected else ():
-            importlib.import_module(module)
+            with suppress(ImportError):  # the driver that needs it reports it
+                importlib.import_module(module)
         return expected
 
     @classmethod

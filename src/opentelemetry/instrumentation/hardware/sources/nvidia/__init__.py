@@ -10,7 +10,6 @@ from opentelemetry.instrumentation.hardware.accelerators.driver import Accelerat
 from opentelemetry.instrumentation.hardware.accelerators.selection import VisibilityRule
 from opentelemetry.instrumentation.hardware.accelerators.sleep import RuntimePower
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
-from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources.nvidia.visible import RULE
 
 _GPUS = "/proc/driver/nvidia/gpus"
@@ -31,22 +30,11 @@ class Nvidia(AcceleratorSource):
         "C:\\Windows\\System32\\nvml.dll",
     )
     settings = ("nvml", "nvidia_smi")
+    modules = (f"{__name__}.driver", f"{__name__}.tool", "pynvml")
     absent = "no NVIDIA driver is loaded: neither /sys/module/nvidia nor /proc/driver/nvidia exists"
     fix = (
         "nvidia-smi should work in the same environment; in a container the NVIDIA Container Toolkit brings the library"
     )
-
-    @classmethod
-    def prepare(cls, config: Config) -> bool:
-        """Import the modules that read GPUs, if there may be one."""
-        expected = super().prepare(config)
-        if expected:
-            from opentelemetry.instrumentation.hardware.sources.nvidia import driver, tool  # noqa: F401
-
-            if config.nvml != "off":
-                with suppress(ImportError):
-                    import pynvml  # noqa: F401
-        return expected
 
     def drivers(self) -> Iterator[DriverChoice]:
         """Yield NVML, then nvidia-smi."""

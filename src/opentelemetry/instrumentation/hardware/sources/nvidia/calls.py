@@ -36,7 +36,7 @@ LOST: Final = (n.LOST, n.RESET_REQUIRED)
 FATAL: Final = (n.UNINITIALIZED, n.DRIVER_NOT_LOADED, n.NO_LIBRARY, n.VERSION_MISMATCH)
 """Codes of a library that has failed, for all devices."""
 
-_REMEDIES: Final = {
+REMEDIES: Final = {
     "GPU is lost": "the kernel log has the cause; restart the machine",
     "GPU requires": "run nvidia-smi --gpu-reset when no process uses it, or restart the machine",
 }
@@ -72,11 +72,6 @@ class Call:
         self.backoff.fail(self._turns)
 
 
-def remedy(trouble: str) -> str:
-    """Return what to do about a failed device; "" if unknown."""
-    return next((text for beginning, text in _REMEDIES.items() if trouble.startswith(beginning)), "")
-
-
 class NvmlDevice(Device):
     """A GPU or MIG instance. A subclass supplies the calls.
 
@@ -86,14 +81,15 @@ class NvmlDevice(Device):
         name: ``hw.name``.
     """
 
+    remedies = REMEDIES
+
     def __init__(self, nvml: Nvml, key: str, name: str) -> None:
         super().__init__(f"gpu{key}", name, index=int(key.partition("/")[0]))
+        self.state = "ok"
         self.nvml = nvml
         self.key = key
-        self._once: list[Call] = []
         self._often: list[Call] = []
         self._slow: list[Call] = []
-        self._fixed: dict[Field, object] = {}
         self._newest_share = -1
 
     @abstractmethod
@@ -107,10 +103,6 @@ class NvmlDevice(Device):
     @abstractmethod
     def read_calls(self) -> tuple[list[Call], list[Call]]:
         """Return the calls of each reading, and of each slow reading."""
-
-    def limit_calls(self) -> list[Call]:
-        """Return the calls of constant values."""
-        return []
 
     def get(self, name: str, *arguments: object) -> Any:
         """Call ``nvmlDeviceGet<name>`` for this device."""
@@ -141,8 +133,6 @@ class NvmlDevice(Device):
             if error.code in FATAL:
                 raise
             raise DeviceFailed(error.text) from None
-        self._fixed, self._once = {}, self.limit_calls()
-        self._read_once()
         self._often, self._slow = self.read_calls()
 
     def read(self) -> Iterator[Point]:
@@ -151,20 +141,7 @@ class NvmlDevice(Device):
 
     def read_slow(self) -> Iterator[Point]:
         """Yield limits, and values that are only needed for a collection."""
-        self._read_once()
-        yield from self.points({**self._fixed, **self.values(self._slow)})
-
-    def condition(self) -> str:
-        """Return the state, ``ok`` unless another one is reported."""
-        return super().condition() or "ok"
-
-    def remedy(self) -> str:
-        """Return what to do while the device does not respond."""
-        return remedy(self.trouble)
-
-    def _read_once(self) -> None:
-        self._fixed.update(self.values(self._once))
-        self._once = [call for call in self._once if call.backoff.failures]
+        yield from self.points(self.values(self._slow))
 
     def values(self, calls: list[Call]) -> dict[Field, object]:
         """Make the calls that are due.
@@ -234,8 +211,9 @@ class NvmlDevice(Device):
             raise DriverError(n.NO_DATA, f"the driver reports {used} of {total} bytes in use")
         return {f.MEMORY_USED: used, f.MEMORY_TOTAL: total}
 
-    def gpm_values(self, answers: Sequence[Sequence[Any]] | None) -> Values | None:
-        """Return the values of :meth:`.nvml.Nvml.gpm`."""
+    def gpm(self, *instance: int) -> Values | None:
+        """Means since the previous reading; see :meth:`.nvml.Nvml.gpm`."""
+        answers = self.nvml.gpm(self.key, list(f.GPM), *instance)
         if answers is None:
             return None
         found: dict[Field, object] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
@@ -22,6 +23,7 @@ from opentelemetry.instrumentation.hardware.sources.nvidia.calls import (
     NvmlDevice,
     Values,
 )
+from opentelemetry.instrumentation.hardware.sources.nvidia.mig import MigInstance
 from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import Nvml
 
 _MOST_FANS: Final = 16
@@ -139,7 +141,7 @@ class Gpu(NvmlDevice):
             Call(lambda: {f.POWER: self.get("PowerUsage")}, f.POWER),
             *(self._clock(domain) for domain in ("sm", "memory")),
             Call(self._reasons, *f.REASONS.values()),
-            Call(self._gpm, *f.GPM.values()),
+            Call(self.gpm, *f.GPM.values()),
             Call(self._counters, *f.SAMPLED.values()),
         ], [
             *(self._engine(name) for name in f.ENGINES),
@@ -147,11 +149,6 @@ class Gpu(NvmlDevice):
             Call(lambda: {f.PERFORMANCE_STATE: self.get("PerformanceState")}, f.PERFORMANCE_STATE),
             Call(lambda: {f.POWER_ENFORCED: self.get("EnforcedPowerLimit")}, f.POWER_ENFORCED),
             Call(self._errors, *f.ERRORS, *f.MEMORY_ERRORS),
-        ]
-
-    def limit_calls(self) -> list[Call]:
-        """Return the calls of constant values."""
-        return [
             self._limit(f.POWER_DEFAULT, "PowerManagementDefaultLimit"),
             self._limit(f.POWER_MAX, "PowerManagementLimitConstraints"),
             *(self._limit(field, "TemperatureThreshold", number) for number, field in enumerate(f.THRESHOLDS)),
@@ -159,11 +156,13 @@ class Gpu(NvmlDevice):
         ]
 
     def _limit(self, field: Field, name: str, *arguments: object) -> Call:
+        """The call of a limit, which is read until it succeeds once."""
+
         def call() -> Values:
             answer = self.get(name, *arguments)
             return {field: answer[-1] if isinstance(answer, list) else answer}  # of least and most, the most
 
-        return Call(call, field)
+        return Call(cache(call), field)
 
     def _clock(self, domain: str) -> Call:
         field, number = f.CLOCKS[domain], [*f.CLOCKS].index(domain)
@@ -231,9 +230,6 @@ class Gpu(NvmlDevice):
                 if code in (*NEVER, *NO_VALUE) or self._failures[field] >= _MOST_FAILURES:
                     self.counters.discard(field.series)
 
-    def _gpm(self) -> Values | None:
-        return self.gpm_values(self.nvml.gpm(self.key, list(f.GPM)))
-
     def _errors(self) -> Values:
         answers = {field: answer for (field, _), answer in zip(f.SLOW, self._field_values(f.SLOW))}
         found: dict[Field, object] = {}
@@ -298,60 +294,3 @@ class Gpu(NvmlDevice):
             return None
         self.unsupported.pop(f"MIG instance {part.key}", None)
         return part
-
-
-class MigInstance(NvmlDevice):
-    """A part of a GPU with its own memory and compute units. It shares everything else with the GPU."""
-
-    def __init__(self, whole: Gpu, slot: int) -> None:
-        super().__init__(whole.nvml, f"{whole.key}/{slot}", f"MIG {whole.key}/{slot}")
-        self.parent = whole.id
-        self._whole = whole
-        self._instance = -1
-
-    def identify(self) -> None:
-        """Read identity and facts."""
-        self.set_id(str(self.get("UUID")))
-        self._instance = int(self.get("GpuInstanceId"))
-        self.aliases = self._aliases()
-        self.address = self._whole.address
-        name = self.get_optional("Name")
-        self.facts = {**self._whole.facts, **({c.HW_MODEL: name} if name else {}), c.GPU_TYPE: "partition"}
-
-    def _aliases(self) -> tuple[str, ...]:
-        """Return the name that CUDA uses for it before driver 470."""
-        try:
-            return (f"MIG-{self._whole.id}/{self._instance}/{self.get('ComputeInstanceId')}",)
-        except DriverError:
-            return ()
-
-    def read_calls(self) -> tuple[list[Call], list[Call]]:
-        """Return the calls for memory and GPM."""
-        return [Call(self.memory, f.MEMORY_USED, f.MEMORY_TOTAL), Call(self._gpm, *f.GPM.values())], []
-
-    def _gpm(self) -> Values | None:
-        """Return the values of its GPU instance, unless that is shared with other compute instances."""
-        if any(part._instance == self._instance for part in self._whole.parts.values() if part is not self):
-            raise DriverError(n.NO_DATA, "the compute instances of one GPU instance are counted as one")
-        return self.gpm_values(self.nvml.gpm(self.key, list(f.GPM), self._instance))
-
-    def check_suspended(self) -> bool:
-        """Whether the GPU is suspended."""
-        return self._whole.check_suspended()
-
-    def exists(self) -> bool:
-        """Whether the instance still exists in its slot."""
-        return bool(self._often) and self.get_optional("UUID") == self.id
-
-    def read(self) -> Iterator[Point]:
-        """Yield the sampled values; none while the GPU has failed."""
-        if not self._whole.trouble:
-            yield from super().read()
-
-    def read_slow(self) -> Iterator[Point]:
-        """Yield nothing: no values change slowly."""
-        return iter(())
-
-    def condition(self) -> str:
-        """Return the state; that of the GPU if the GPU has failed."""
-        return "failed" if self._whole.trouble else super().condition()

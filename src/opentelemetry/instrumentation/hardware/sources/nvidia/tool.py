@@ -17,7 +17,7 @@ from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
 from opentelemetry.instrumentation.hardware.drivers.number import number
 from opentelemetry.instrumentation.hardware.model import Point
 from opentelemetry.instrumentation.hardware.sources.nvidia import fields as f
-from opentelemetry.instrumentation.hardware.sources.nvidia.calls import remedy
+from opentelemetry.instrumentation.hardware.sources.nvidia.calls import REMEDIES
 from opentelemetry.instrumentation.hardware.sources.nvidia.processes import usage
 from opentelemetry.instrumentation.hardware.sources.nvidia.tool_output import (
     LOST,
@@ -121,6 +121,7 @@ class SmiInstance(SmiDevice):
 class SmiGpu(SmiDevice):
     """A GPU."""
 
+    remedies = REMEDIES
     parts: dict[int, SmiInstance]  # type: ignore[assignment]
 
     def __init__(self, id: str, index: int, power: RuntimePower) -> None:  # noqa: A002
@@ -200,9 +201,6 @@ class SmiGpu(SmiDevice):
         counter = next((each for each in f.XML if each.series == field.series), None)
         return None if counter is None else self.value(counter, f.XML[counter])
 
-    def open(self) -> None:
-        """Do nothing: every document is complete."""
-
     def read(self) -> Iterator[Point]:
         """Yield all values of the newest document.
 
@@ -230,10 +228,6 @@ class SmiGpu(SmiDevice):
     def check_suspended(self) -> bool:
         """Whether all GPUs are suspended. The tool would wake all of them."""
         return self._power.are_all_suspended()
-
-    def remedy(self) -> str:
-        """Return what to do while the GPU does not respond."""
-        return remedy(self.trouble)
 
 
 class NvidiaSmi(AcceleratorDriver):
