@@ -5,14 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, MutableMapping
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING
 
+from opentelemetry.instrumentation.hardware.cli import otlp
 from opentelemetry.instrumentation.hardware.cli.findings import Finding
 from opentelemetry.instrumentation.hardware.pipeline.reporter import JOB, is_member
 from opentelemetry.instrumentation.hardware.settings import export_interval
-
-if TYPE_CHECKING:
-    from opentelemetry.instrumentation.hardware.cli.otlp import Destination
 
 _TIMEOUT = 2
 """The exporter's timeout in seconds."""
@@ -69,8 +66,6 @@ def zero_code(environ: MutableMapping[str, str]) -> Iterator[Finding]:
 
 def export(environ: Mapping[str, str]) -> Iterator[Finding]:
     """Check which exporter would be used, and whether its endpoint accepts an empty request."""
-    from opentelemetry.instrumentation.hardware.cli import otlp
-
     part = "export"
     if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         yield Finding(part, "wrong", "SDK", "OTEL_SDK_DISABLED=true turns the SDK off", "unset it")
@@ -99,20 +94,16 @@ def export(environ: Mapping[str, str]) -> Iterator[Finding]:
         "OTEL_METRICS_EXPORTER" if environ.get("OTEL_METRICS_EXPORTER") else "default of distro and otel-hardware run"
     )
     where = otlp.destination(environ)
-    names = [_exporter(where) if where is not None and word == where.exporter else word for word in words]
+    ours = otlp.EXPORTERS.get(where.protocol, "") if where is not None else ""
+    names = [ours if where is not None and word == where.exporter else word for word in words]
     missing = [name for name in names if name and not entry_points(group=_EXPORTERS, name=name)]
     for name in missing:
         fix = f"pip install {_PACKAGES[name]}" if name in _PACKAGES else "set OTEL_METRICS_EXPORTER=otlp"
         yield Finding(part, "wrong", "exporter", f"no installed package provides the metrics exporter {name}", fix)
     if not missing:
         yield Finding(part, "ok", "exporter", f"{', '.join(words)} ({origin}), {_pace(environ)}")
-    if where is not None and _exporter(where) not in missing:
+    if where is not None and ours not in missing:
         yield from _connection(where)
-
-
-def _exporter(where: Destination) -> str:
-    """Return the entry point of the exporter; "" for an invalid protocol."""
-    return {"grpc": "otlp_proto_grpc", "http/protobuf": "otlp_proto_http"}.get(where.protocol, "")
 
 
 def _pace(environ: Mapping[str, str]) -> str:
@@ -122,11 +113,9 @@ def _pace(environ: Mapping[str, str]) -> str:
     return "every 60 s (otel-hardware run: 15)"
 
 
-def _connection(where: Destination) -> Iterator[Finding]:
-    from opentelemetry.instrumentation.hardware.cli import otlp
-
+def _connection(where: otlp.Destination) -> Iterator[Finding]:
     part = "export"
-    if where.protocol not in ("grpc", "http/protobuf"):
+    if where.protocol not in otlp.EXPORTERS:
         fix = "set OTEL_EXPORTER_OTLP_PROTOCOL to grpc or http/protobuf"
         yield Finding(part, "wrong", "protocol", f"{where.protocol} is not supported by the Python SDK", fix)
         return
@@ -147,7 +136,7 @@ def _connection(where: Destination) -> Iterator[Finding]:
         yield Finding(part, "wrong", "request", f"test export failed: {error}", _advice(error, where))
 
 
-def _request_error(where: Destination) -> str | None:
+def _request_error(where: otlp.Destination) -> str | None:
     """Send an empty request through the configured exporter. Returns its error, or None."""
     from opentelemetry.sdk.metrics.export import MetricExportResult, MetricsData
 
@@ -155,7 +144,7 @@ def _request_error(where: Destination) -> str | None:
 
     with collected_logs() as messages:
         try:
-            (entry,) = entry_points(group=_EXPORTERS, name=_exporter(where))
+            (entry,) = entry_points(group=_EXPORTERS, name=otlp.EXPORTERS[where.protocol])
             exporter = entry.load()(timeout=_TIMEOUT)
             try:
                 if exporter.export(MetricsData(resource_metrics=[])) is MetricExportResult.SUCCESS:
@@ -167,7 +156,7 @@ def _request_error(where: Destination) -> str | None:
     return messages[-1] if messages else "the exporter logged no reason"
 
 
-def _advice(error: str, where: Destination) -> str:
+def _advice(error: str, where: otlp.Destination) -> str:
     if " 404" in error or "UNIMPLEMENTED" in error:
         return "check that this is an OTLP receiver; OTEL_EXPORTER_OTLP_METRICS_ENDPOINT has to end in /v1/metrics"
     if any(word in error for word in (" 401", " 403", "UNAUTHENTICATED", "PERMISSION_DENIED")):

@@ -6,6 +6,7 @@ import socket
 import sys
 from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
+from itertools import groupby
 from typing import NamedTuple
 
 from opentelemetry.instrumentation.hardware.cli.layout import wrap
@@ -64,14 +65,15 @@ def report(findings: Sequence[Finding], width: int, bold: bool) -> Iterator[str]
 
 def _condensed(findings: Sequence[Finding]) -> Iterator[Finding]:
     """Yield the findings, with one line for all sources that are off and one for all settings with their default."""
-    shown = [finding for finding in findings if finding.state not in ("off", "default")]
-    for part in dict.fromkeys(finding.part for finding in findings):
-        yield from (finding for finding in shown if finding.part == part)
-        off = [finding.subject for finding in findings if finding.part == part and finding.state == "off"]
+    for part, group in groupby(findings, lambda finding: finding.part):
+        found = [*group]
+        shown = [finding for finding in found if finding.state not in ("off", "default")]
+        yield from shown
+        off = [finding.subject for finding in found if finding.state == "off"]
         if off:
             yield Finding(part, "off", ", ".join(off), "")
-        if any(finding.part == part and finding.state == "default" for finding in findings):
-            others = "other settings" if any(finding.part == part for finding in shown) else "settings"
+        if any(finding.state == "default" for finding in found):
+            others = "other settings" if shown else "settings"
             yield Finding(part, "", "", f"all {others} have their defaults; --format json lists them")
 
 

@@ -12,7 +12,9 @@ SERVICE: Final = "otel-hardware"
 """The service name of these commands, unless the environment sets another."""
 
 _PORTS: Final = {"grpc": 4317, "http/protobuf": 4318}
-_EXPORTERS: Final = {"otlp_proto_grpc": "grpc", "otlp_proto_http": "http/protobuf"}
+
+EXPORTERS: Final = {"grpc": "otlp_proto_grpc", "http/protobuf": "otlp_proto_http"}
+"""The entry point of the exporter of each protocol."""
 
 
 class Destination(NamedTuple):
@@ -69,11 +71,11 @@ def exporters(environ: Mapping[str, str]) -> list[str]:
 
 def destination(environ: Mapping[str, str]) -> Destination | None:
     """Return the destination of OTLP metrics in the environment; None if it uses another exporter."""
-    chosen = next((word for word in exporters(environ) if word == "otlp" or word in _EXPORTERS), None)
+    chosen = next((word for word in exporters(environ) if word in ("otlp", *EXPORTERS.values())), None)
     if chosen is None:
         return None
     setting = _first(environ, "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")[1]
-    protocol = _EXPORTERS.get(chosen) or setting or "grpc"
+    protocol = next((name for name, exporter in EXPORTERS.items() if exporter == chosen), setting or "grpc")
     variable, url = _first(environ, "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
     if protocol == "http/protobuf" and variable == "OTEL_EXPORTER_OTLP_ENDPOINT":
         url = url.rstrip("/") + "/v1/metrics"
