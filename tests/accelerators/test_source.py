@@ -28,6 +28,8 @@ SIGN = {"/sys/module/acme": ""}
 class AcmeGpu(Device):
     """A GPU with one value."""
 
+    remedies = {"": "restart the machine"}  # noqa: RUF012
+
     def __init__(self, number: int, watts: object = 100.0) -> None:
         super().__init__(f"gpu{number}", f"GPU {number}", index=number)
         self.facts, self.state = {c.HW_VENDOR: "Acme"}, "ok"
@@ -47,9 +49,6 @@ class AcmeGpu(Device):
 
     def check_suspended(self) -> bool:
         return self.suspended
-
-    def remedy(self) -> str:
-        return "restart the machine"
 
 
 class AcmeDriver(AcceleratorDriver):
@@ -157,6 +156,12 @@ def test_source_is_expected_with_a_sign_or_the_path_of_a_driver(
     else:
         with pytest.raises(Unavailable):
             source.open()
+
+
+def test_module_that_cannot_be_imported_is_left_to_its_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACME_HOME", "/opt/acme")
+    monkeypatch.setattr(Acme, "modules", ("no_such_module_anywhere",))
+    assert Acme.prepare(Config())
 
 
 def test_source_without_a_sign_is_unavailable() -> None:

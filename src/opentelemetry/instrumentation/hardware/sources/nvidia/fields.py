@@ -139,16 +139,19 @@ _COUNTERS: Final = "clocks_event_reasons_counters/clocks_event_reasons_counters"
 _COUNT: Final = (1 << 32) - 2
 """The greatest count: all ones stand for "not available"."""
 
+XML_TOTAL: Final = memory_total("MiB")
+XML_USED: Final = memory_used("MiB")
+
 XML: Final[Mapping[Field, tuple[str, ...]]] = {
-    utilization("general"): ("utilization/gpu_util",),
-    utilization("memory"): ("utilization/memory_util",),
-    utilization("encoder"): ("utilization/encoder_util",),
-    utilization("decoder"): ("utilization/decoder_util",),
-    utilization("jpeg"): ("utilization/jpeg_util",),
-    utilization("ofa"): ("utilization/ofa_util",),
-    memory_total("MiB"): ("fb_memory_usage/total",),
-    memory_used("MiB"): ("fb_memory_usage/used",),
-    temperature("gpu"): ("temperature/gpu_temp",),
+    GENERAL: ("utilization/gpu_util",),
+    MEMORY_BUSY: ("utilization/memory_util",),
+    ENGINES["Encoder"]: ("utilization/encoder_util",),
+    ENGINES["Decoder"]: ("utilization/decoder_util",),
+    ENGINES["Jpg"]: ("utilization/jpeg_util",),
+    ENGINES["Ofa"]: ("utilization/ofa_util",),
+    XML_TOTAL: ("fb_memory_usage/total",),
+    XML_USED: ("fb_memory_usage/used",),
+    TEMPERATURE: ("temperature/gpu_temp",),
     temperature("memory"): ("temperature/memory_temp",),
     temperature_limit("gpu", "high.critical"): ("temperature/gpu_temp_max_threshold",),
     temperature_limit("gpu", "high.degraded"): ("temperature/gpu_temp_slow_threshold",),
@@ -164,8 +167,8 @@ XML: Final[Mapping[Field, tuple[str, ...]]] = {
     power_limit("default"): ("gpu_power_readings/default_power_limit", "power_readings/default_power_limit"),
     power_limit("max"): ("gpu_power_readings/max_power_limit", "power_readings/max_power_limit"),
     **{
-        field(domain): (f"{folder}/{element}_clock",)
-        for folder, field in {"clocks": frequency, "max_clocks": frequency_limit}.items()
+        fields[domain]: (f"{folder}/{element}_clock",)
+        for folder, fields in {"clocks": CLOCKS, "max_clocks": CLOCK_LIMITS}.items()
         for domain, element in {"graphics": "graphics", "sm": "sm", "memory": "mem", "video": "video"}.items()
     },
     throttle("power_cap", "us"): (f"{_COUNTERS}_sw_power_cap",),
@@ -211,9 +214,6 @@ XML_REASONS: Final[Mapping[Field, tuple[str, ...]]] = {
     }.items()
 }
 """Throttling now, ``Active`` or ``Not Active``."""
-
-XML_TOTAL: Final = next(field for field in XML if field.series == MEMORY_TOTAL.series)
-XML_USED: Final = next(field for field in XML if field.series == MEMORY_USED.series)
 
 NOT_IN_XML: Final = (*GPM.values(), XID, *(kind for kind in ERRORS if "nvlink" in str(kind)), FAN_SPEED)
 """Values that NVML reports, but no version of nvidia-smi."""
