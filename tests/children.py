@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -84,10 +85,18 @@ def run(line: list[str], env: Mapping[str, str] | None = None, **options: Any) -
 def run_past_last_line(
     line: list[str], env: Mapping[str, str] | None = None, **options: Any
 ) -> subprocess.CompletedProcess[str]:
-    """Run a child that prints one line when its work is done and must then exit within `END` seconds."""
+    """Run a child that prints one line when its work is done and must then exit within `END` seconds.
+
+    If there is no line within `PATIENCE`, it is killed; its status shows that.
+    """
     with started(line, env, **options) as child:
         assert child.stdout is not None
-        first = child.stdout.readline()
+        alarm = threading.Timer(PATIENCE, os.killpg, (child.pid, signal.SIGKILL))
+        alarm.start()
+        try:
+            first = child.stdout.readline()
+        finally:
+            alarm.cancel()
         rest, err = end_of(child)
     return subprocess.CompletedProcess(line, child.returncode, first + rest, err)
 
