@@ -78,8 +78,8 @@ class Process(Source):
         """
         self._machine = machine(self.context.drivers)
         self._machine.process(self.context.pid)
-        is_own = self.context.pid == os.getpid()
-        self._gc = [(metric, key) for metric, key in _GC.items() if is_own and self.context.config.wants(metric)]
+        self._is_own = self.context.pid == os.getpid()
+        self._gc = [(metric, key) for metric, key in _GC.items() if self._is_own and self.context.config.wants(metric)]
         self._total_memory = self._machine.total_memory()
         self._read_limits()
         self._available_cpu = 0.0  # CPU seconds that the process could have used so far
@@ -108,7 +108,10 @@ class Process(Source):
         self._memory_limit = min([size for size in (limits.memory, self._total_memory) if size], default=None)
 
     def read(self) -> Iterator[Point]:
-        """Read the resident memory; after the end of the process, repeat its last value."""
+        """Read the resident memory; after the end of the process, repeat its last value.
+
+        Of another process, read the counters too: it may end before the next collection.
+        """
         resident = self._machine.resident(self.context.pid)
         if resident is not None:
             self._last_resident = resident
@@ -117,9 +120,14 @@ class Process(Source):
             yield self._series[c.PROCESS_MEMORY_PEAK](self._last_resident)
             if self._memory_limit:
                 yield self._series[c.PROCESS_MEMORY_UTILIZATION](self._last_resident / self._memory_limit)
+        if not self._is_own:
+            yield from self._counters()
 
     def read_counters(self) -> Iterator[Point]:
         """Read everything else of the process: counters, and sizes of which only the newest is exported."""
+        return self._counters() if self._is_own else iter(())
+
+    def _counters(self) -> Iterator[Point]:
         reading = self._reading()
         if self._last_uptime is not None:
             self._available_cpu += (reading.uptime - self._last_uptime) * self._cpus
