@@ -14,8 +14,8 @@ from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators import fields as f
 from opentelemetry.instrumentation.hardware.accelerators.device import Device, DeviceFailed
 from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver, DriverChoice, Usage
-from opentelemetry.instrumentation.hardware.accelerators.source import HOST_PIDS, AcceleratorSource
-from opentelemetry.instrumentation.hardware.accelerators.unsupported import sentences
+from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
+from opentelemetry.instrumentation.hardware.accelerators.unsupported import HOST_PIDS, sentences
 from opentelemetry.instrumentation.hardware.model import Point, Series, Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import SourceContext

@@ -54,7 +54,7 @@ from typing import ClassVar, Final
 from opentelemetry.instrumentation.hardware.accelerators.device import Device, DeviceFailed
 from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver, DriverChoice, open_first
 from opentelemetry.instrumentation.hardware.accelerators.selection import DeviceFilter, VisibilityRule
-from opentelemetry.instrumentation.hardware.accelerators.unsupported import sentences
+from opentelemetry.instrumentation.hardware.accelerators.unsupported import HOST_PIDS, sentences
 from opentelemetry.instrumentation.hardware.drivers.subprocess import setting_path
 from opentelemetry.instrumentation.hardware.model import Point, Scope, Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
@@ -62,11 +62,6 @@ from opentelemetry.instrumentation.hardware.sources import Source, SourceContext
 from opentelemetry.instrumentation.hardware.system.files import Files
 from opentelemetry.instrumentation.hardware.system.machine import machine
 from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
-
-HOST_PIDS: Final = (
-    "the driver reports processes by the host's PIDs, which cannot be matched from inside this container; "
-    "share the host's PID namespace (--pid=host, hostPID: true)"
-)
 
 _ALL_SUSPENDED: Final = (
     "hw.*: all devices are suspended, and are not woken; they are reported as soon as a program uses them"

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from opentelemetry.instrumentation.hardware.model import Series
+
+HOST_PIDS: Final = (
+    "the driver reports processes by the host's PIDs, which cannot be matched from inside this container; "
+    "share the host's PID namespace (--pid=host, hostPID: true)"
+)
 
 
 def sentences(devices: Sequence[tuple[str, Mapping[Series | str, str]]]) -> Iterator[str]:

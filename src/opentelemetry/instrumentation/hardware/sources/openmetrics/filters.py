@@ -1,4 +1,4 @@
-"""Filters of series, in W&B's two forms.
+"""Filters of series, in two forms.
 
 A filter is a regular expression that is searched in ``endpoint.name``, where the name is the one on the page
 (``…_total``, ``…_count``). In the second form it also has an expression for each of some labels, searched in the value

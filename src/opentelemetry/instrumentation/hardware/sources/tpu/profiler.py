@@ -12,7 +12,7 @@ MIN_INTERVAL: Final = 10.0
 """Minimum seconds between two calls. For each call, the host of the TPU profiles its cores."""
 
 DURATION: Final = 100
-"""Milliseconds to profile, as W&B does."""
+"""Milliseconds to profile."""
 
 LEVEL: Final = 2
 """The level of detail. Level 2 adds idle time, cores and step times."""

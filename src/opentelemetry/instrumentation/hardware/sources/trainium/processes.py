@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.accelerators.unsupported import HOST_PIDS
 from opentelemetry.instrumentation.hardware.model import Attributes, Metric, Number, Point
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import SourceContext
@@ -23,10 +24,8 @@ _SEVERAL: Final = (
     "number"
 )
 
-_HOST_PIDS: Final = (
-    "aws.neuron.runtime.*, aws.neuron.execution.*: the driver reports processes by the host's PIDs, which cannot be "
-    f"matched from inside this container, and no tag is unique to the program; set a {_TAG} that no other process has, "
-    "or share the host's PID namespace (--pid=host, hostPID: true)"
+_UNMATCHED: Final = (
+    f"aws.neuron.runtime.*, aws.neuron.execution.*: {HOST_PIDS}, or set a {_TAG} that no other process has"
 )
 
 
@@ -135,7 +134,7 @@ class Runtimes:
         if self._is_ambiguous:
             yield _SEVERAL
         if self._is_unmatched and self._program.computing():
-            yield _HOST_PIDS
+            yield _UNMATCHED
 
 
 def group_of(runtime: Runtime) -> str:
