@@ -38,8 +38,8 @@ if __name__ == "__main__":
     line = ["otel-hardware", "run", "--interval", "0.2", "--sources", "process"]
     with subprocess.Popen(line, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as agent:
         assert agent.stderr is not None
-        while "Transient error" not in agent.stderr.readline():
-            pass
+        for _ in range(3):  # that nothing answers, where it exports to, and the SDK's message about the first export
+            agent.stderr.readline()
         with HTTPServer(("127.0.0.1", 4318), Collector) as server:
             threading.Thread(target=server.serve_forever, daemon=True).start()
             Collector.has_export.wait()
