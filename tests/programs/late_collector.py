@@ -44,6 +44,6 @@ if __name__ == "__main__":
             threading.Thread(target=server.serve_forever, daemon=True).start()
             Collector.has_export.wait()
             agent.terminate()
-            out, _ = agent.communicate()
+            out = agent.communicate()[0]
             server.shutdown()
     print(agent.returncode, repr(out))
