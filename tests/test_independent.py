@@ -518,16 +518,15 @@ def test_counters_moved_during_the_comparison(other: str, comparisons: Compariso
     """A bracket of constant numbers would prove little."""
     comparison: Comparison = getattr(comparisons, other)
     moved = {
-        key[0]
-        for key, brackets in comparison.brackets.items()
-        if brackets and all(bracket.before < bracket.after for bracket in brackets)
+        key: [bracket.before < bracket.after for bracket in brackets] for key, brackets in comparison.brackets.items()
     }
-    expected = {
+    every = {key[0] for key, rounds in moved.items() if rounds and all(rounds)}
+    assert every >= {
         c.SYSTEM_CPU_TIME,
         c.SYSTEM_NETWORK_IO,
         c.SYSTEM_NETWORK_PACKET_COUNT,
         c.SYSTEM_PAGING_FAULTS,
     }
     if any(key[0] is c.SYSTEM_DISK_IO for key in comparison.brackets):
-        expected |= {c.SYSTEM_DISK_IO, c.SYSTEM_DISK_OPERATIONS}
-    assert expected <= moved
+        # On a busy machine a write to the disk can take longer than a round.
+        assert {key[0] for key, rounds in moved.items() if any(rounds)} >= {c.SYSTEM_DISK_IO, c.SYSTEM_DISK_OPERATIONS}
