@@ -603,6 +603,27 @@ def test_slow_reading_is_a_problem_only_after_hang_limit() -> None:
     assert problems == [[], ["it has not responded for 4 s"]]
 
 
+def test_hung_source_that_was_slow_to_open_has_no_values() -> None:
+    """Otherwise, a collection would have values of a source that it reports as down."""
+    stage = Stage(interval=1.0)
+    while_down: list[bool] = []
+
+    def open_slowly() -> None:
+        stage.clock.now += 2.0
+
+    def hang(now: float) -> list[Point]:
+        for _ in range(8):
+            stage.clock.now += 1.0
+            snapshot = stage.collector.collect({})
+            if snapshot.problems:
+                while_down.append(POWER in snapshot.values)
+        return []
+
+    stage.player.open, stage.player.slow = open_slowly, hang
+    stage.runner.read()
+    assert while_down == [False] * 5
+
+
 @pytest.mark.parametrize("where", ["read", "slow"])
 def test_only_open_makes_a_source_absent(where: str, caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage()

@@ -57,7 +57,7 @@ class SourceRunner:
         source: The open source.
         cpu_time: CPU seconds that its thread used for it.
         duration: Seconds that the newest reading took.
-        busy_since: When the reading that is being made began.
+        busy_since: When the opening or the reading that is in progress began.
         cheap: What :meth:`Source.read` returned.
         counters: What :meth:`Source.read_counters` returned.
         slow: What :meth:`Source.read_slow` returned.
@@ -162,6 +162,7 @@ class SourceRunner:
     def _read(self, slow: bool) -> None:
         source, now = self.source, self._clock()
         assert source is not None
+        self.busy_since = now  # not when it was opened: a reading that hangs expires when it counts as hung
         newest = self.cheap.published
         if newest is not None and now - newest.time > self._expiry():  # a pause
             self._interrupt()
