@@ -10,7 +10,7 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.stage import BUSY, DIPPING, ENERGY, LEVEL, PATIENT, POWER, POWER_PEAK
 
@@ -56,6 +56,7 @@ class Reader:
     def __init__(self, aggregator: Aggregator) -> None:
         self.aggregator = aggregator
         self.mark: Totals | None = None
+        self.readings = -1
         self.windows: list[tuple[float | None, float, dict[Metric, Number]]] = []
 
     def collect(self) -> None:
@@ -137,6 +138,53 @@ def test_mean_and_peak_are_exact_for_any_samples_and_windows(data: st.DataObject
                 assert found[POWER] == level, "a window of one reading is not its value"
             inside = [value for at, value in samples[: number + 1] if since is None or at > since]
             assert found[POWER_PEAK] == max(inside)
+
+
+constants = st.sampled_from([0.1, 1 / 3, 1e15 + 0.3, 99.99999999999999, -273.15, 5e-324, 700]) | st.floats(-1e15, 1e15)
+
+
+@settings(PATIENT, max_examples=20)
+@given(
+    level=constants,
+    other=constants,
+    changed=st.integers(0, 500),
+    rare=st.integers(2, 400),
+    now=st.floats(0.0, 1e8),
+    seed=st.integers(0, 99),
+)
+def test_mean_of_a_constant_is_the_constant_in_every_window(
+    level: float, other: float, changed: int, rare: int, now: float, seed: int
+) -> None:
+    """For two readers, through interruptions, and after other values."""
+    dice = random.Random(seed)
+    aggregator = Aggregator(CounterStore())
+    often, seldom = Reader(aggregator), Reader(aggregator)
+    for number in range(3000):
+        now += dice.uniform(0.01, 3.0)
+        if dice.random() < 0.01:
+            aggregator.interrupt()
+        assert aggregator.add(now, [POWER(level if number >= changed else other * dice.random())]) == []
+        for reader in (often, seldom) if number % rare == 0 else (often,):
+            before = reader.readings
+            reader.collect()
+            reader.readings = number
+            if before + 1 >= changed:
+                (value,) = reader.windows[-1][2].values()
+                assert value == level, f"window of readings {before + 1} to {number}"
+
+
+def test_baseline_of_another_level_does_not_round_the_mean() -> None:
+    readings = Readings()
+    for now, level in enumerate([5.0, *[0.1] * 6]):  # the first reading has no weight
+        readings.add(float(now), [POWER(level)])
+    assert readings.value(Series(POWER)) == 0.1
+
+
+def test_mean_of_a_window_with_a_change_is_the_mean() -> None:
+    readings = Readings()
+    for now, level in enumerate([1.0, 1.0, 1.0, 2.0, 2.0]):
+        readings.add(float(now), [POWER(level)])
+    assert [readings.value(Series(POWER), float(since)) for since in range(4)] == [1.5, 5 / 3, 2.0, 2.0]
 
 
 @PATIENT

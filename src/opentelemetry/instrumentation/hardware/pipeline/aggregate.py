@@ -18,6 +18,7 @@ from opentelemetry.instrumentation.hardware.model import (
     CounterRatio,
     Kind,
     Metric,
+    Number,
     Point,
     Rate,
     Series,
@@ -39,7 +40,7 @@ _INT64 = 2**63
 _MAX_VALUE = 1e100
 """An upper bound of all measured quantities."""
 
-_MAX_MEAN = 1e15
+_MAX_MEAN = 2.0**53
 """Limit of values in a running integral; a larger one would swallow later ones by rounding."""
 
 _Peaks: TypeAlias = "tuple[tuple[float, float], ...]"
@@ -54,12 +55,17 @@ class Sum(NamedTuple):
         weight: For a mean, the sum of the intervals; for a ratio, the increase of its whole.
         since: When the series was first read. Totals with another ``since`` cannot be subtracted.
         time: When it was read last.
+        level: For a mean, the newest value that has a weight; None if there is none.
+        steady: The weight before the series took this level. The mean of a window that began later is the level itself:
+            the quotient of the totals is rounded, which would make the mean of a constant waver.
     """
 
     area: float
     weight: float
     since: float
     time: float
+    level: Number | None = None
+    steady: float = 0.0
 
 
 class Totals(NamedTuple):
@@ -97,14 +103,13 @@ class Published(NamedTuple):
         begin = _NOTHING if mark is None else mark if mark.time < self.totals.time else self.earlier
         sums, before = self.totals.sums, begin.sums
         for series, newest in self.newest.items():
-            area, weight, since, _ = sums[series]
-            if series in before:
-                area_before, weight_before, since_before, _ = before[series]
-                if since_before == since:
-                    area -= area_before
-                    weight -= weight_before
-            if weight > 0:
-                value = area / weight
+            total = sums[series]
+            known = before.get(series)
+            area, weight = (known.area, known.weight) if known and known.since == total.since else (0.0, 0.0)
+            if total.weight > weight:
+                value = (total.area - area) / (total.weight - weight)
+                if total.level is not None and weight >= total.steady:
+                    value = float(total.level)
             elif isinstance(newest, (int, float)):
                 value = newest
             else:
@@ -239,8 +244,10 @@ class _Reading:
         """Add a value times the interval that the reading ends."""
         if not _is_number(value, -_MAX_MEAN, _MAX_MEAN):
             return False
-        known = series in self._before
-        self._add_sum(series, value * self.elapsed if known else 0.0, self.elapsed if known else 0.0)
+        if series in self._before:
+            self._add_sum(series, value * self.elapsed, self.elapsed, value)
+        else:
+            self._add_sum(series, 0.0, 0.0)
         self.newest[series] = value
         return True
 
@@ -269,12 +276,14 @@ class _Reading:
         self.peaks[series] = tuple(peaks)
         return True
 
-    def _add_sum(self, series: Series, area: float, weight: float) -> None:
-        before = self.sums.get(series)
-        if before is None:
-            self.sums[series] = Sum(area, weight, self.time, self.time)
-        else:
-            self.sums[series] = Sum(before.area + area, before.weight + weight, before.since, self.time)
+    def _add_sum(self, series: Series, area: float, weight: float, level: Number | None = None) -> None:
+        before = self.sums.get(series) or Sum(0.0, 0.0, self.time, self.time)
+        steady = before.steady
+        if level is None:
+            level = before.level
+        elif level != before.level:
+            steady = before.weight
+        self.sums[series] = Sum(before.area + area, before.weight + weight, before.since, self.time, level, steady)
 
     def forget(self, oldest: float) -> None:
         """Drop the series that were last read before a time."""
