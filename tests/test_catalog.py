@@ -213,6 +213,11 @@ RULES: dict[str, Callable[[Metric], object]] = {
         row.kind is Kind.GAUGE or row.window is Window.LAST
     ),
     "peaks are named .peak": lambda row: (row.window is Window.PEAK) == row.name.endswith(".peak"),
+    "gauges in 1 are ratios": lambda row: (
+        row.unit != "1"
+        or row.kind is not Kind.GAUGE
+        or row.name.removesuffix(".peak").endswith((".utilization", "_ratio", ".occupancy"))
+    ),
     "ratios have the unit 1": lambda row: row.window is not Window.RATIO or row.unit == "1",
     "scope is that of the name": lambda row: (row.scope is Scope.PROCESS) == is_process_metric(row),
 }
@@ -236,6 +241,7 @@ BAD: dict[str, dict[str, Any]] = {
     "attributes are dotted lower case": {"attributes": ("A",)},
     "counters and up-down counters are the latest reading": {"kind": Kind.COUNTER, "window": Window.MEAN},
     "peaks are named .peak": {"window": Window.PEAK},
+    "gauges in 1 are ratios": {"unit": "1"},
     "ratios have the unit 1": {"window": Window.RATIO},
     "scope is that of the name": {"scope": Scope.PROCESS},
 }

@@ -534,7 +534,7 @@ PROMETHEUS = {
     c.PROCESS_CPU_TIME: "process_cpu_time_seconds_total",
     c.PROCESS_CONTEXT_SWITCHES: "process_context_switches_total",
     c.PROCESS_MEMORY_PEAK: "process_memory_peak_bytes",
-    c.SOURCE_UP: "otel_hardware_source_up_ratio",
+    c.SOURCE_UP: "otel_hardware_source_up",
 }
 """Our names, and the names that the Collector's Prometheus exporter derives from them."""
 

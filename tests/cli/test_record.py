@@ -38,7 +38,7 @@ def test_recorded_capture_replays_into_metrics(source: str) -> None:
         points = stage.tick()
     prefix = {"host": "system.cpu.time{", "filesystem": "system.filesystem.usage{", "process": "process.cpu.time{"}
     assert [line for line in points if line.startswith(prefix[source])], points
-    assert f"otel_hardware.source.up{{otel_hardware.source={source}}} 1 1 gauge" in points
+    assert f"otel_hardware.source.up{{otel_hardware.source={source}}} 1 {{source}} gauge" in points
 
 
 def test_record_output_writes_a_file(tmp_path: Path) -> None:

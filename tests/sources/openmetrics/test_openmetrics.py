@@ -58,12 +58,12 @@ def test_failing_endpoint_is_down_and_recovers(caplog: pytest.LogCaptureFixture)
     )
     where = "openmetrics.endpoint=own,server.address=h,server.port=9"
     with playing(lambda _: drivers, settings()) as stage:
-        assert scraped(stage) == [f"a{{{where}}} 1.0  gauge", f"openmetrics.up{{{where}}} 1 1 gauge"]
+        assert scraped(stage) == [f"a{{{where}}} 1.0  gauge", f"openmetrics.up{{{where}}} 1 {{endpoint}} gauge"]
         for _ in range(2):
             (remark, up) = scraped(stage)
             assert remark.startswith("# failed: http://h:9/m: ")
-            assert up == f"openmetrics.up{{{where}}} 0 1 gauge"
-        assert scraped(stage) == [f"a{{{where}}} 2.0  gauge", f"openmetrics.up{{{where}}} 1 1 gauge"]
+            assert up == f"openmetrics.up{{{where}}} 0 {{endpoint}} gauge"
+        assert scraped(stage) == [f"a{{{where}}} 2.0  gauge", f"openmetrics.up{{{where}}} 1 {{endpoint}} gauge"]
     (warning,) = warnings(caplog)
     assert "openmetrics:own: http://h:9/m: Connection refused; its metrics are missing" in warning
     assert [line for line in infos(caplog) if "recovered" in line] == ["Source openmetrics:own has recovered"]

@@ -72,7 +72,8 @@ class Metric:
     Attributes:
         name: Its name, spelled nowhere else.
         kind: The instrument.
-        unit: UCUM; ratios are "1" and lie in 0..1.
+        unit: UCUM. A gauge in "1" is a ratio, in 0..1: Prometheus appends ``_ratio`` to its name. Other gauges without
+            a unit have an annotation such as "{state}".
         help: One sentence for people who see the metric in a backend.
         attributes: The attribute keys that its points may carry.
         window: How the readings of a window become one value.

@@ -20,7 +20,7 @@ from opentelemetry.instrumentation.hardware.model import Window
 # fmt: off
 
 HW_GPU_INFO = gauge(
-    "hw.gpu.info", "1", (*HW_INFO, GPU_INDEX, GPU_TYPE),
+    "hw.gpu.info", "{info}", (*HW_INFO, GPU_INDEX, GPU_TYPE),
     "Constant 1. The attributes describe the GPU; join them to other metrics by hw.id.",
     source="nvmlDeviceGetName, nvmlDeviceGetUUID, nvmlDeviceGetSerial, nvmlDeviceGetPciInfo_v3, "
     "nvmlDeviceGetVbiosVersion, nvmlSystemGetDriverVersion; amdgpu: unique_id, product_name or libdrm's "
@@ -104,7 +104,7 @@ HW_GPU_THROTTLE_TIME = counter(
     standard=False,
 )
 HW_GPU_PERFORMANCE_STATE = gauge(
-    "hw.gpu.performance_state", "1", HW_DEVICE,
+    "hw.gpu.performance_state", "{state}", HW_DEVICE,
     "Performance state of the GPU, from 0 (P0, the fastest) to 15.",
     source="nvmlDeviceGetPerformanceState",
     standard=False,

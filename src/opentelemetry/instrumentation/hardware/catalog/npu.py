@@ -54,7 +54,7 @@ HW_NPU_MEMORY_UTILIZATION = gauge(
     window=Window.MEAN, standard=False,
 )
 HW_NPU_INFO = gauge(
-    "hw.npu.info", "1", HW_INFO,
+    "hw.npu.info", "{info}", HW_INFO,
     "Constant 1. The attributes describe the accelerator; join them to other metrics by hw.id.",
     source="PCI bus and TPU runtime; gcipuinfo; /sys/devices/virtual/neuron_device, else neuron-monitor",
     standard=False,
@@ -96,13 +96,13 @@ GOOGLE_TPU_TRANSFER_TIME = counter(
     standard=False,
 )
 GOOGLE_TPU_LINK_HEALTH = gauge(
-    "google.tpu.link.health", "1", (TPU_LINK,),
+    "google.tpu.link.health", "{state}", (TPU_LINK,),
     "State of a link between TPU chips: 0 healthy, 1-5 transient problem, 6-9 persistent problem, 10 unusable.",
     source="libtpu's SDK (LIBTPU=on): ici_link_health",
     standard=False,
 )
 GOOGLE_TPU_THROTTLE_SCORE = gauge(
-    "google.tpu.throttle.score", "1", HW_DEVICE,
+    "google.tpu.throttle.score", "{score}", HW_DEVICE,
     "Throttling of a TPU device: 0 none, 1 to 10 in steps of 10 %.",
     source="libtpu's SDK (LIBTPU=on): tpu_throttle_score",
     standard=False,

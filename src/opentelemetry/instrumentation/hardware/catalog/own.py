@@ -10,7 +10,7 @@ from opentelemetry.instrumentation.hardware.model import Scope
 # fmt: off
 
 SOURCE_UP = gauge(
-    "otel_hardware.source.up", "1", (SOURCE,),
+    "otel_hardware.source.up", "{source}", (SOURCE,),
     "1 if a source is being read, 0 if it failed, timed out or returned invalid data.",
     source="this package",
     scope=Scope.PROCESS, standard=False,

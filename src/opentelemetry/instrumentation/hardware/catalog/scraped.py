@@ -9,7 +9,7 @@ from opentelemetry.instrumentation.hardware.catalog.kinds import gauge
 # fmt: off
 
 OPENMETRICS_UP = gauge(
-    "openmetrics.up", "1", (OPENMETRICS_ENDPOINT, SERVER_ADDRESS, SERVER_PORT),
+    "openmetrics.up", "{endpoint}", (OPENMETRICS_ENDPOINT, SERVER_ADDRESS, SERVER_PORT),
     "1 if the latest scrape of an endpoint succeeded, otherwise 0.",
     source="the endpoints of OPENMETRICS",
     standard=False,

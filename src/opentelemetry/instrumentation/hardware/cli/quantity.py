@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from opentelemetry.instrumentation.hardware.model import Metric, Number, Window
+from opentelemetry.instrumentation.hardware.model import Kind, Metric, Number
 
 
 def value_text(metric: Metric, value: Number) -> str:
     """Format a value of a metric; ratios in percent."""
-    is_ratio = metric.unit == "1" and (
-        metric.window is not Window.LAST or metric.name.endswith(("utilization", "ratio"))
-    )
+    is_ratio = metric.unit == "1" and metric.kind is Kind.GAUGE
     return quantity(value, "%" if is_ratio else metric.unit)
 
 

@@ -70,7 +70,7 @@ def scraped_metric(endpoint: str, sample: Sample, kind: Kind) -> Metric:
     """Return the metric of a sample, with its name on the page."""
     unit = UNITS.get(sample.unit, sample.unit)
     if sample.type in _PARTS and sample.name.endswith("count"):
-        unit = "1"
+        unit = "{observation}"  # a gauge in "1" would be a ratio
     if not re.fullmatch(r"[!-~]{0,63}", unit):
         unit = ""
     return Metric(sample.name, kind, unit, sample.help[:_MAX_HELP], standard=False, endpoint=endpoint)
