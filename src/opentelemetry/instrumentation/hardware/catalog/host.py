@@ -260,3 +260,16 @@ CONTAINER_CPU_THROTTLED_TIME = counter(
     source="cgroup cpu.stat: v2 throttled_usec, v1 throttled_time",
     standard=False,
 )
+CONTAINER_CPU_PERIODS = counter(
+    "container.cpu.periods", "{period}", (),
+    "Enforcement periods of the lowest CPU limit that have elapsed while tasks of its cgroup were runnable.",
+    source="cgroup cpu.stat: nr_periods",
+    standard=False,
+)
+CONTAINER_CPU_THROTTLED_PERIODS = counter(
+    "container.cpu.throttled.periods", "{period}", (),
+    "Enforcement periods in which the cgroup with the lowest CPU limit used up its time. Divide the increase by that "
+    "of container.cpu.periods for the share of throttled periods.",
+    source="cgroup cpu.stat: nr_throttled",
+    standard=False,
+)

@@ -37,6 +37,8 @@ class Container(Source):
         yield from self._points(
             (c.CONTAINER_CPU_TIME, cgroup.cpu_time),
             (c.CONTAINER_CPU_THROTTLED_TIME, cgroup.throttled),
+            (c.CONTAINER_CPU_PERIODS, cgroup.periods),
+            (c.CONTAINER_CPU_THROTTLED_PERIODS, cgroup.throttled_periods),
             (c.CONTAINER_MEMORY_USAGE, cgroup.memory),
             (c.CONTAINER_MEMORY_WORKING_SET, cgroup.working_set),
         )

@@ -36,6 +36,30 @@ class _Limit(NamedTuple):
     level: int
 
 
+class _Counter:
+    """A counter that continues from its total when it is read from another group."""
+
+    def __init__(self) -> None:
+        self._folder = ""
+        self._offset: float = 0
+        self._total: float = 0
+
+    def read(self, folder: str, count: float | None) -> float | None:
+        """Return the total of all groups.
+
+        Args:
+            folder: The group.
+            count: Its count; None if it cannot be read.
+        """
+        if count is None:
+            return None
+        if folder != self._folder and self._folder:
+            self._offset = self._total - count
+        self._folder = folder
+        self._total = count + self._offset
+        return self._total
+
+
 class Cgroup:
     """The control group of one process.
 
@@ -53,6 +77,7 @@ class Cgroup:
         self._memory: _Hierarchy | None = None
         self._is_container = False
         self._cpu_limit = self._memory_limit = _Limit(None, 0)
+        self._time, self._throttled, self._periods, self._throttled_periods = (_Counter() for _ in range(4))
 
     def refresh(self) -> None:
         """Find the groups and read their limits again: a process can move, and a running container can be resized."""
@@ -74,9 +99,15 @@ class Cgroup:
         cpus, limit = self.limits()
         if cpus is None and limit is None and not self._is_container:
             raise Unavailable("this process runs neither in a container nor under a cgroup limit")
-        seconds, throttled = self._cpu_time(self._cpu_limit.level)
         used, working_set = self._memory_usage(self._memory_limit.level)
-        return CgroupUsage(seconds, throttled, used, working_set, cpus, limit)
+        return CgroupUsage(
+            cpu_time=self._cpu_time(self._cpu_limit.level),
+            **self._throttling(self._cpu_limit.level),
+            memory=used,
+            working_set=working_set,
+            cpu_limit=cpus,
+            memory_limit=limit,
+        )
 
     # -- where the groups are
 
@@ -130,17 +161,27 @@ class Cgroup:
 
     # -- usage
 
-    def _cpu_time(self, level: int) -> tuple[float | None, float | None]:
-        """Seconds of CPU time and of throttling of the group ``level`` levels above the process's own."""
-        stat = self._read_at(self._cpu, level, "cpu.stat")
-        throttled = _seconds(_entry(stat, b"throttled_usec"), 1e6)
-        if throttled is None:
-            throttled = _seconds(_entry(stat, b"throttled_time"), 1e9)  # version 1
+    def _cpu_time(self, level: int) -> float | None:
+        """Seconds of CPU time of the group ``level`` levels above the process's own."""
         if self._accounting is None or self._accounting.version == 2:
-            return _seconds(_entry(stat, b"usage_usec"), 1e6), throttled
+            stat = self._read_at(self._cpu, level, "cpu.stat")
+            return self._time.read(_folder(self._cpu, level), _seconds(_entry(stat, b"usage_usec"), 1e6))
         if self._cpu is None or len(self._cpu.folders) != len(self._accounting.folders):
             level = 0  # the two controllers of version 1 have different groups
-        return _seconds(_number(self._read_at(self._accounting, level, "cpuacct.usage")), 1e9), throttled
+        usage = _number(self._read_at(self._accounting, level, "cpuacct.usage"))
+        return self._time.read(_folder(self._accounting, level), _seconds(usage, 1e9))
+
+    def _throttling(self, level: int) -> dict[str, float | None]:
+        """Seconds, periods and throttled periods of the group ``level`` levels above the process's own."""
+        folder, stat = _folder(self._cpu, level), self._read_at(self._cpu, level, "cpu.stat")
+        seconds = _seconds(_entry(stat, b"throttled_usec"), 1e6)
+        if seconds is None:
+            seconds = _seconds(_entry(stat, b"throttled_time"), 1e9)  # version 1
+        return {
+            "throttled": self._throttled.read(folder, seconds),
+            "periods": self._periods.read(folder, _entry(stat, b"nr_periods")),
+            "throttled_periods": self._throttled_periods.read(folder, _entry(stat, b"nr_throttled")),
+        }
 
     def _memory_usage(self, level: int) -> tuple[int | None, int | None]:
         """Bytes in use, and bytes in use without inactive page cache, which can be reclaimed."""
@@ -152,12 +193,16 @@ class Cgroup:
 
     def _read_at(self, hierarchy: _Hierarchy | None, level: int, file: str) -> bytes:
         """The content of a file of the group ``level`` levels above the process's own; empty if it cannot be read."""
-        if hierarchy is None or level >= len(hierarchy.folders):
-            return b""
-        return self._read(f"{hierarchy.folders[level]}/{file}")
+        folder = _folder(hierarchy, level)
+        return self._read(f"{folder}/{file}") if folder else b""
 
     def _read(self, path: str) -> bytes:
         return read_or_empty(self._files, path).strip()
+
+
+def _folder(hierarchy: _Hierarchy | None, level: int) -> str:
+    """The folder of the group ``level`` levels above the process's own; empty if it is not mounted."""
+    return hierarchy.folders[level] if hierarchy is not None and level < len(hierarchy.folders) else ""
 
 
 def _tightest(limits: Iterable[float | None]) -> _Limit:

@@ -77,10 +77,15 @@ class ProcessLimits(NamedTuple):
 
 
 class CgroupUsage(NamedTuple):
-    """Usage and limits of a process's cgroup, in seconds, bytes and CPUs."""
+    """Usage and limits of a process's cgroup, in seconds, periods, bytes and CPUs.
+
+    The counters do not jump if another group limits the process.
+    """
 
     cpu_time: float | None
     throttled: float | None
+    periods: float | None
+    throttled_periods: float | None
     memory: int | None
     working_set: int | None
     cpu_limit: float | None
