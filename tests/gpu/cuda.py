@@ -113,6 +113,20 @@ class Cuda:
         finally:
             self._call("cuMemFree_v2", where)
 
+    @contextmanager
+    def pinned(self, size: int) -> Iterator[ctypes.c_void_p]:
+        """Allocate bytes of the host's memory that the GPU copies without help of the CPU."""
+        where = ctypes.c_void_p()
+        self._call("cuMemAllocHost_v2", ctypes.byref(where), ctypes.c_size_t(size))
+        try:
+            yield where
+        finally:
+            self._call("cuMemFreeHost", where)
+
+    def upload(self, to: ctypes.c_uint64, source: ctypes.c_void_p, size: int) -> None:
+        """Copy from the host's memory. Returns at the end."""
+        self._call("cuMemcpyHtoD_v2", to, source, ctypes.c_size_t(size))
+
     def copy(self, to: ctypes.c_uint64, source: ctypes.c_uint64, size: int) -> None:
         """Copy within the GPU's memory."""
         self._call("cuMemcpyDtoD_v2", to, source, ctypes.c_size_t(size))

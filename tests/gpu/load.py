@@ -1,7 +1,7 @@
 """``python -m tests.gpu.load KIND SECONDS [SHARE]``: keep the first GPU busy, and report it.
 
-It prints a line of JSON with the GPU's UUID at the beginning, and one with the busy seconds and the elapsed seconds at
-the end.
+It prints a line of JSON with the GPU's UUID at the beginning, and one with the busy seconds, the elapsed seconds and
+the bytes uploaded at the end.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from tests.gpu.cuda import Cuda
 
-KINDS = ("idle", "arithmetic", "copies", "duty")
+KINDS = ("idle", "arithmetic", "copies", "uploads", "duty")
 
 PERIOD = 0.05
 """Seconds of a duty cycle: several lie within the shortest sampling period of a driver, a sixth of a second."""
@@ -29,7 +29,7 @@ _COPIED = 256 * 1024 * 1024
 def run(kind: str, seconds: float, share: float, report: Callable[[dict[str, Any]], None]) -> None:
     """Keep the GPU busy for some seconds, or for a share of them in a duty cycle."""
     cuda = Cuda()
-    with cuda.memory(_COPIED) as one, cuda.memory(_COPIED) as other:
+    with cuda.memory(_COPIED) as one, cuda.memory(_COPIED) as other, cuda.pinned(_COPIED) as host:
 
         def burn() -> None:
             cuda.burn(100_000, one)
@@ -38,18 +38,24 @@ def run(kind: str, seconds: float, share: float, report: Callable[[dict[str, Any
             cuda.copy(other, one, _COPIED)
             cuda.wait()
 
+        def upload() -> None:
+            cuda.upload(one, host, _COPIED)
+
         def step() -> float:
             if kind == "duty":
                 return _cycle(cuda, share)
             return _idle(PERIOD) if work is None else _timed(work)
 
-        work = copy if kind == "copies" else (_matrices() or burn) if kind == "arithmetic" else None
+        work = {"copies": copy, "uploads": upload}.get(kind)
+        if kind == "arithmetic":
+            work = _matrices() or burn
         step()  # the first one compiles and loads
         report({"uuid": cuda.uuid, "pid": os.getpid()})
-        begun, busy = time.monotonic(), 0.0
+        begun, busy, steps = time.monotonic(), 0.0, 0
         while (passed := time.monotonic() - begun) < seconds:
             busy += step()
-        report({"busy": busy, "passed": passed})
+            steps += 1
+        report({"busy": busy, "passed": passed, "uploaded": steps * _COPIED if kind == "uploads" else 0})
     cuda.close()
 
 

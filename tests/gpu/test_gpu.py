@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any
 
+import pynvml
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
@@ -24,8 +26,10 @@ from tests.gpu.timing import Timed
 from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import Config, HardwareInstrumentor
+from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.drivers.capture import Record
+from opentelemetry.instrumentation.hardware.model import Rate, Series
 from opentelemetry.instrumentation.hardware.pipeline.runner import State
 from opentelemetry.instrumentation.hardware.sources import SourceContext
 from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia, tool_output
@@ -179,6 +183,36 @@ def test_energy_is_the_integral_of_power(report: Report) -> None:
     )
     report["energy"] = {"counter": gained, "integral": integral, "samples": len(series)}
     assert gained == pytest.approx(integral, rel=0.1)
+
+
+def test_pcie_bytes_are_those_of_the_uploads(report: Report) -> None:
+    """Print also the driver's own counters, which are not used because they are taken for 32 bits wide."""
+    with loaded("uploads", 25) as (_, end), opened(nvidia_smi="off") as source:
+        handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+        counters, rates = [], []
+        begun = time.monotonic()
+        while (passed := time.monotonic() - begun) < 20:
+            fields = pynvml.nvmlDeviceGetFieldValues(handle, [197, 198])
+            counters.append((passed, [(each.nvmlReturn, each.valueType, each.value.ullVal) for each in fields]))
+            rates += [
+                value.per_second for series, value in source.read() if _is_received(series) and isinstance(value, Rate)
+            ]
+            _rest(0.02)
+        true = end()
+    for at, values in counters:
+        print(f"{at:7.3f} s (code, type, value): {values}")
+    per_second = true["uploaded"] / true["passed"]
+    report["pcie"] = {"counters": counters, "rates": rates, "uploaded per second": per_second}
+    uint = pynvml.NVML_VALUE_TYPE_UNSIGNED_INT
+    wide = [values for _, values in counters if any(code == 0 and kind != uint for code, kind, _ in values)]
+    assert not wide, "the counters are wider than 32 bits: they can be used"
+    if not rates:
+        pytest.skip("this GPU has no GPM")
+    assert median(rates) == pytest.approx(per_second, rel=0.15)
+
+
+def _is_received(series: Series) -> bool:
+    return series.metric is c.HW_GPU_IO and {"pcie", "receive"} <= set(series.attributes.values())
 
 
 def test_duty_cycle_is_exported_as_its_share(report: Report) -> None:
