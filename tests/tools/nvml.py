@@ -662,10 +662,10 @@ GPM_RATES: Mapping[int, float] = {
     11: 4,
     12: 12,
     13: 2,
-    20: 95,
-    21: 286,
-    60: 0,
-    61: 0,
+    20: 286,
+    21: 95,
+    60: 18 * 1024,
+    61: 18 * 2048,
 }
 """GPM metrics that a busy GPU has by themselves: percent, and MiB/s from 20 on."""
 

@@ -13,7 +13,21 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.sources.nvidia_gpus import START, SimulatedGpus, simulated_gpus
 from tests.stage import PATIENT, infos, warnings
-from tests.tools.nvml import MIB, NOT_AVAILABLE, Gpu, Value, a100, geforce, h100, listed, mig, refused, still, wsl
+from tests.tools.nvml import (
+    ALL_LINKS,
+    MIB,
+    NOT_AVAILABLE,
+    Gpu,
+    Value,
+    a100,
+    geforce,
+    h100,
+    listed,
+    mig,
+    refused,
+    still,
+    wsl,
+)
 
 from opentelemetry.instrumentation.hardware.pipeline.runner import State
 from opentelemetry.instrumentation.hardware.sources.nvidia.calls import FATAL
@@ -237,7 +251,7 @@ CALLS: dict[str, tuple[str, str]] = {
     "ClockInfo.0": ("hw.gpu.frequency{graphics}", "hw.gpu.frequency (graphics)"),
     "FieldValues.82": ("hw.temperature{memory}", "hw.temperature (memory)"),
     "FieldValues.83": ("hw.energy", "hw.energy"),
-    "FieldValues.197": ("hw.gpu.io{pcie transmit}", "hw.gpu.io (pcie transmit)"),
+    f"FieldValues.138.{ALL_LINKS}": ("hw.gpu.io{nvlink transmit}", "hw.gpu.io (nvlink transmit)"),
     "FieldValues.94": ("hw.errors{pcie_replay}", "hw.errors (pcie_replay"),
     "EncoderUtilization": ("hw.gpu.utilization{encoder}", "hw.gpu.utilization (encoder)"),
     "PerformanceState": ("hw.gpu.performance_state", "hw.gpu.performance_state"),
@@ -257,6 +271,9 @@ def shown(machine: SimulatedGpus) -> set[str]:
     return found
 
 
+INTEGRATED = ("FieldValues.83", "FieldValues.138")
+"""Counters whose metric is integrated from power or GPM where they are not supported."""
+
 NEVER = (2, 3, 4, 13, 25, 26)
 
 
@@ -264,12 +281,13 @@ NEVER = (2, 3, 4, 13, 25, 26)
 def test_unsupported_call_is_made_once_and_its_row_is_missing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, code: int
 ) -> None:
-    quiet = {f"gpu0.{call}": refused(code) for call in CALLS if call not in ("FieldValues.83", "FieldValues.197")}
+    quiet = {f"gpu0.{call}": refused(code) for call in CALLS if not call.startswith(INTEGRATED)}
     others = {row for row, _ in CALLS.values()}
+    rates = {row for call, (row, _) in CALLS.items() if call.startswith(INTEGRATED)}
     with simulated_gpus(tmp_path, h100(), lines=quiet) as machine:
         machine.tick(0)
         machine.tick(2)
-        assert shown(machine) & others == {"hw.energy", "hw.gpu.io{pcie transmit}"}
+        assert shown(machine) & others == rates
         sentences = " ".join(machine.unsupported())
         for call, (_, words) in CALLS.items():
             if f"gpu0.{call}" in quiet:

@@ -44,7 +44,7 @@ ROWS: dict[Callable[[], Gpu], str] = {
         hw.errors uncorrected 1; xid 0
         hw.gpu.frequency graphics 1.98e9; memory 2.619e9; sm 1.98e9; video 1.545e9
         hw.gpu.frequency.limit graphics 1.98e9; memory 2.619e9; sm 1.98e9; video 1.545e9
-        hw.gpu.io nvlink receive 57086705664; nvlink transmit 95741411328; pcie receive 1.1e9; pcie transmit 1.3e9
+        hw.gpu.io nvlink receive 57086705664; nvlink transmit 95741411328; pcie receive 0; pcie transmit 0
         hw.gpu.memory.limit 85520809984
         hw.gpu.memory.peak 52428800000
         hw.gpu.memory.usage 52428800000
@@ -209,7 +209,7 @@ DISTINCT: Gpu = {
     "PowerManagementDefaultLimit": 304_000,
     "PowerManagementLimitConstraints": (305_000, 306_000),
     "PerformanceState": 6,
-    **{f"GpmCounter.{metric}": moving(0, 20 + metric) for metric in (1, 2, 3, 5, 10, 11, 12, 13)},
+    **{f"GpmCounter.{metric}": moving(0, 20 + metric) for metric in (1, 2, 3, 5, 10, 11, 12, 13, 20, 21)},
     "FieldValues.74": "ullong 1000000000",
     "FieldValues.75": "ullong 2000000000",
     "FieldValues.76": "ullong 3000000000",
@@ -233,7 +233,7 @@ DISTINCT_ROWS = """
     hw.errors uncorrected 23
     hw.gpu.frequency graphics 101e6; memory 103e6; sm 102e6; video 104e6
     hw.gpu.frequency.limit graphics 201e6; memory 203e6; sm 202e6; video 204e6
-    hw.gpu.io nvlink receive 1026048; nvlink transmit 1025024; pcie receive 1006; pcie transmit 1005
+    hw.gpu.io nvlink receive 1026048; nvlink transmit 1025024; pcie receive 85983232; pcie transmit 83886080
     hw.gpu.memory.limit 1048576000
     hw.gpu.memory.usage 314572800
     hw.gpu.performance_state 6
@@ -251,6 +251,7 @@ def test_each_answer_is_exported_as_its_own_row(tmp_path: Path) -> None:
     """If two calls or fields are mixed up, at least one row has another value."""
     with simulated_gpus(tmp_path, h100() | DISTINCT) as machine:
         machine.tick(0)
+        machine.tick(2)
         found, expected = values_of(machine.tick(2)), rows(DISTINCT_ROWS)
         assert {row: found.get(row) for row in expected} == pytest.approx(expected, rel=1e-9)
 
@@ -540,17 +541,48 @@ def test_throttle_time_of_the_driver_is_preferred_to_the_reason_bits(tmp_path: P
         )
 
 
-def test_pcie_bytes_beyond_32_bits_are_exported_too_small(tmp_path: Path) -> None:
-    """A known error: the counters wrap at 4 GiB, and a wrap is treated as a reset of the device.
+PCIE: dict[str, str] = {"hw_gpu_link": "pcie", "network_io_direction": "transmit"}
 
-    A fall by more than half adds the new value, 4.2 GB to 0.505 GB, where 600 MB were sent. A smaller fall is waited
-    out once.
-    """
-    wrapping = h100() | {"FieldValues.197": f"uint {moving(4_200_000_000, 300_000_000)}"}
-    with simulated_gpus(tmp_path, wrapping) as machine:
-        sent = {"hw_gpu_link": "pcie", "network_io_direction": "transmit"}
-        assert machine.tick(0).one("hw.gpu.io", **sent) == 4_200_000_000
-        assert machine.tick(2).one("hw.gpu.io", **sent) == 4_200_000_000 + (4_800_000_000 - 2**32)
+
+@pytest.mark.parametrize("rate", [50e6, 5e9, 60e9])
+def test_pcie_bytes_are_those_of_gpm_at_any_rate(tmp_path: Path, rate: float) -> None:
+    """The driver's own counters wrap at 4 GiB, at 60 GB/s many times between two samples."""
+    wrapping: Gpu = {"FieldValues.197": f"uint {moving(4_200_000_000, rate)}", "GpmCounter.20": moving(0, rate / MIB)}
+    with simulated_gpus(tmp_path, h100() | wrapping) as machine:
+        machine.tick(0)
+        before = machine.tick(2).one("hw.gpu.io", **PCIE)
+        for seconds in (2, 1, 2.5, 2):
+            machine.sample(seconds)
+        assert machine.collect().one("hw.gpu.io", **PCIE) - before == pytest.approx(7.5 * rate, rel=1e-6)
+
+
+def test_pcie_bytes_without_gpm_are_missing_with_the_reason(tmp_path: Path) -> None:
+    """Ada has counters, of which the driver's answer tells only the last 32 bits."""
+    counted: Gpu = {f"FieldValues.{field}": f"uint {moving(0, 5e9)}" for field in (197, 198)}
+    with simulated_gpus(tmp_path, geforce() | counted) as machine:
+        machine.tick(0)
+        now = machine.tick(2)
+        assert now.of("hw.gpu.io", hw_gpu_link="pcie") == {}
+        assert machine.unsupported("pcie transmit, pcie receive")
+
+
+@pytest.mark.parametrize("start", [0.0, 4.0])
+def test_link_counter_that_stays_at_zero_gives_way_to_a_rate_that_moves(tmp_path: Path, start: float) -> None:
+    """NVIDIA's own simulated NVML has such counters beside GPM."""
+    dead: Gpu = {f"FieldValues.{field}.{ALL_LINKS}": "ullong 0" for field in (138, 139)}
+    rates: Gpu = {"GpmCounter.60": moving(0, 500, START + start), "GpmCounter.61": 0}
+    with simulated_gpus(tmp_path, h100() | dead | rates) as machine:
+        links = {"hw_gpu_link": "nvlink", "network_io_direction": "receive"}
+        assert machine.tick(0).one("hw.gpu.io", **links) == 0
+        for _ in range(4):
+            machine.sample(2)
+        before = machine.collect().one("hw.gpu.io", **links)
+        now = machine.tick(2)
+        assert now.one("hw.gpu.io", **links) - before == pytest.approx(2 * 500 * MIB)
+        assert now.one("hw.gpu.io", hw_gpu_link="nvlink", network_io_direction="transmit") == 0
+        late = {f"gpu0.FieldValues.139.{ALL_LINKS}": "ullong 900000000000"}
+        after = machine.tick(2, late).one("hw.gpu.io", **links)
+        assert after - before == pytest.approx(4 * 500 * MIB), "no jump to a counter that begins to count"
 
 
 def samples(*pairs: tuple[float, int]) -> str:
@@ -584,8 +616,9 @@ def test_driver_samples_since_the_last_reading_make_utilization_and_peak(
 
 def test_gpm_windows_lie_end_to_end_at_any_reading_interval(tmp_path: Path) -> None:
     gpu = h100()
-    for field in (197, 198, f"138.{0xFFFFFFFF}", f"139.{0xFFFFFFFF}"):
-        del gpu[f"FieldValues.{field}"]
+    for field in (138, 139):
+        del gpu[f"FieldValues.{field}.{ALL_LINKS}"]
+    gpu["GpmCounter.60"] = 0
     with simulated_gpus(tmp_path, gpu) as machine:
         machine.tick(0)
         machine.tick(2, {"gpu0.GpmCounter.2": 0, "gpu0.GpmCounter.20": 0})  # the first has nothing to be compared with

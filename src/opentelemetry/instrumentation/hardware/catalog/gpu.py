@@ -82,8 +82,8 @@ HW_GPU_MEMORY_PEAK = gauge(
 HW_GPU_IO = counter(
     "hw.gpu.io", "By", (*HW_DEVICE, NETWORK_DIRECTION, GPU_LINK),
     "Bytes sent and received by the GPU over a link.",
-    source="NVML fields PCIE_COUNT_TX_BYTES, PCIE_COUNT_RX_BYTES, NVLINK_THROUGHPUT_DATA_TX, _RX (sum of all links); "
-    "amdgpu: gpu_metrics (xgmi)",
+    source="PCIe: integral of NVML's GPM metrics PCIE_TX_PER_SEC, PCIE_RX_PER_SEC (Hopper and newer); NVLink: NVML "
+    "fields NVLINK_THROUGHPUT_DATA_TX, _RX (sum of all links); amdgpu: gpu_metrics (xgmi)",
 )
 HW_GPU_FREQUENCY = gauge(
     "hw.gpu.frequency", "Hz", (*HW_DEVICE, FREQUENCY_DOMAIN),

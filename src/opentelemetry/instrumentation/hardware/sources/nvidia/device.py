@@ -11,7 +11,7 @@ from opentelemetry.instrumentation.hardware.accelerators.device import Device, D
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.accelerators.sleep import RuntimePower
 from opentelemetry.instrumentation.hardware.drivers import DriverError
-from opentelemetry.instrumentation.hardware.model import Point
+from opentelemetry.instrumentation.hardware.model import Point, Series
 from opentelemetry.instrumentation.hardware.sources.nvidia import fields as f
 from opentelemetry.instrumentation.hardware.sources.nvidia import nvml as n
 from opentelemetry.instrumentation.hardware.sources.nvidia.calls import (
@@ -62,6 +62,7 @@ class Gpu(NvmlDevice):
         self._failures: dict[Field, int] = {}
         self._memory_error_field: dict[Field, int] = {}
         self._newest_sample = -1
+        self._moving: set[Series] = set()
 
     # -- what it is
 
@@ -141,7 +142,7 @@ class Gpu(NvmlDevice):
             Call(lambda: {f.POWER: self.get("PowerUsage")}, f.POWER),
             *(self._clock(domain) for domain in ("sm", "memory")),
             Call(self._reasons, *f.REASONS.values()),
-            Call(self.gpm, *f.GPM.values()),
+            Call(self._gpm, *f.GPM.values()),
             Call(self._counters, *f.SAMPLED.values()),
         ], [
             *(self._engine(name) for name in f.ENGINES),
@@ -204,19 +205,27 @@ class Gpu(NvmlDevice):
             answers.append((code, value) if code or value >= 0 else (n.NO_DATA, "the driver has no value"))
         return answers
 
+    def _gpm(self) -> Values | None:
+        values = self.gpm()
+        rates = (values or {}).items()
+        self._moving = {field.series for field, rate in rates if isinstance(rate, float) and rate > 0}
+        return values
+
     def _counters(self) -> Values:
         """Return the counters. The first definite answer, or several failures, decide whether a counter exists."""
         try:
             answers = self._field_values(tuple(f.SAMPLED))
         except DriverError as error:
-            answers = [(error.code, error.text)] * len(f.SAMPLED)
-            self._decide(answers)
+            self._decide([(error.code, error.text)] * len(f.SAMPLED))
             raise
         self._decide(answers)
+        moving, self._moving = self._moving, set()
         found: dict[Field, object] = {}
         for field, (code, value) in zip(f.SAMPLED.values(), answers):
             if code:
                 self.unsupported[field.series] = value
+            elif value == 0 and field.series in moving:
+                self.counters.discard(field.series)  # the rate is the truth: this counter does not count
             elif field.series in self.counters:
                 found[field] = value
         return found

@@ -83,10 +83,13 @@ SAMPLED: Final[Mapping[tuple[int, int], Field]] = {
     (76, 0): throttle("sync_boost", "ns"),
     (138, ALL_LINKS): link("nvlink", "transmit", "KiB"),
     (139, ALL_LINKS): link("nvlink", "receive", "KiB"),
-    (197, 0): link("pcie", "transmit"),
-    (198, 0): link("pcie", "receive"),
 }
-"""Fields that are read often. Numbers above 198 differ between versions of the driver."""
+"""Fields that are read often. Numbers above 198 differ between versions of the driver.
+
+Not read: 197 and 198, the bytes over PCIe. They wrap (``nvml.h``: "Value can be wrapped"), at 4 GiB: the counters of
+the kernel driver are ``NvU32 pexCounters[]`` (``ctrl2080bus.h`` of open-gpu-kernel-modules). At 64 GB/s that is every
+67 ms, so that the number of wraps between two samples is not known. GPM has the rate.
+"""
 
 ERRORS: Final[Mapping[Field, tuple[int, ...]]] = {
     errors("retired_page"): (29, 30),
@@ -121,7 +124,9 @@ GPM: Final = {
     60: link("nvlink", "receive", "MiB/s"),
     61: link("nvlink", "transmit", "MiB/s"),
 }
-"""``NVML_GPM_METRIC_*``. The bytes of a link that the device counts are not exported from its rate."""
+"""``NVML_GPM_METRIC_*``. The bytes of a link that the device counts are not exported from its rate, unless its counter
+is always 0.
+"""
 
 # The observed program.
 
