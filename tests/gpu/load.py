@@ -46,7 +46,7 @@ def run(kind: str, seconds: float, share: float, report: Callable[[dict[str, Any
                 return _cycle(cuda, share)
             return _idle(PERIOD) if work is None else _timed(work)
 
-        work = {"copies": copy, "uploads": upload}.get(kind)
+        work: Callable[[], object] | None = {"copies": copy, "uploads": upload}.get(kind)
         if kind == "arithmetic":
             work = _matrices() or burn
         step()  # the first one compiles and loads
