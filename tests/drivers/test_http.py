@@ -57,6 +57,33 @@ def test_gzip_body_is_unpacked() -> None:
         assert fetch(web.url) == TEXT.encode()
 
 
+@pytest.mark.parametrize("empty", [b"", gzip.compress(b"")], ids=["", "with-empty-members"])
+def test_all_members_of_a_gzip_body_are_unpacked(empty: bytes) -> None:
+    parts = [TEXT, "y 2\n" * 100_000, "z 3\n"]
+    packed = b"".join(empty + gzip.compress(part.encode()) for part in parts)
+    with Web(page(packed, Content_Encoding="gzip")) as web:
+        assert fetch(web.url) == "".join(parts).encode()
+
+
+@pytest.mark.parametrize(
+    ("rest", "why"),
+    [(gzip.compress(b"y 2\n" * 10)[:-9], "truncated"), (b"\x1f\x8b", "truncated"), (b"y 2\n", "invalid gzip data")],
+    ids=["end-missing", "head-only", "text"],
+)
+def test_gzip_body_with_an_incomplete_or_invalid_second_member_is_refused(rest: bytes, why: str) -> None:
+    packed = gzip.compress(TEXT.encode()) + rest
+    with Web(page(packed, Content_Encoding="gzip")) as web, pytest.raises(DriverError, match=why):
+        fetch(web.url)
+
+
+def test_empty_gzip_members_count_towards_the_limit() -> None:
+    packed = gzip.compress(b"") * 1000
+    with Web(page(packed, Content_Encoding="gzip")) as web:
+        assert fetch(web.url) == b""
+        with pytest.raises(DriverError, match="longer than 10000 bytes"):
+            fetch(web.url, max_bytes=10_000)
+
+
 def test_body_without_content_length_is_read_to_the_end() -> None:
     def answer(request: BaseHTTPRequestHandler) -> None:
         request.wfile.write(b"HTTP/1.0 200 OK\r\n\r\nx 1\n")
@@ -209,6 +236,21 @@ def test_overall_deadline_ends_a_response_that_arrives_slowly(beginning: bytes, 
         web.answer = dripping(web, beginning, drop)
         with pytest.raises(TimeoutError):
             fetch(web.url, timeout=0.2)
+
+
+def test_redirects_share_the_deadline() -> None:
+    """Each response takes more than half of the timeout, and less than the whole."""
+    with Web(page("")) as web:
+        following = moved(["/a", "/b"])
+
+        def answer(request: BaseHTTPRequestHandler) -> None:
+            web.closing.wait(0.6)
+            with suppress(OSError):
+                following(request)
+
+        web.answer = answer
+        with pytest.raises(TimeoutError):
+            fetch(web.url, timeout=1.0)
 
 
 def test_server_that_accepts_and_sends_nothing_times_out() -> None:

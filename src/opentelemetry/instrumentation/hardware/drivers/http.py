@@ -123,16 +123,18 @@ class Http:
         if coding not in ("", "identity", "gzip"):
             raise DriverError(0, f"unsupported Content-Encoding: {coding[:20]}")
         gzip = zlib.decompressobj(31) if coding == "gzip" else None
-        body = bytearray()
+        body, received, limit = bytearray(), 0, self._endpoint.max_bytes
         while chunk := response.read1(_CHUNK):
+            received += len(chunk)
             while chunk:
+                if gzip and gzip.eof:  # the data has several members
+                    gzip = zlib.decompressobj(31)
                 try:
                     body += gzip.decompress(chunk, _CHUNK) if gzip else chunk
                 except zlib.error:
                     raise DriverError(0, "invalid gzip data") from None
-                chunk = gzip.unconsumed_tail if gzip else b""
-                if len(body) > self._endpoint.max_bytes:
-                    limit = self._endpoint.max_bytes
+                chunk = gzip.unconsumed_tail or gzip.unused_data if gzip else b""
+                if max(received, len(body)) > limit:
                     raise DriverError(0, f"the page is longer than {limit} bytes; raise max_bytes of the endpoint")
         if response.length or (gzip is not None and not gzip.eof):
             raise DriverError(0, "the page is truncated")
