@@ -52,6 +52,35 @@ def test_invalid_endpoint_is_refused_without_its_secrets(words: object, why: str
     assert "word@" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("filters", "kept"),
+    [
+        (["x", "(", "y", "["], ["x", "y"]),
+        ({"x": {"l": "("}, "y": {"l": "v"}, "[": {}}, {"y": {"l": "v"}}),
+    ],
+)
+def test_invalid_filter_costs_only_itself(filters: object, kept: object, caplog: pytest.LogCaptureFixture) -> None:
+    words = {"a": {"url": "http://h", "filters": filters}, "b": "http://i"}
+    config = Config.read({"openmetrics": words}, {})
+    assert config.openmetrics is not None
+    assert [(one.name, one.filters) for one in config.openmetrics.each] == [("a", kept), ("b", None)]
+    (warning,) = warnings(caplog)
+    for wrong in ("(", "["):
+        assert f"{wrong!r} is not a regular expression" in warning
+    assert warning.startswith("openmetrics: endpoint a: filters ")
+    assert warning.endswith("; using a,b")
+
+
+@pytest.mark.parametrize("options", [{"url": "http://h", "filters": ["("]}, {"url": "ftp://h"}, {}, 5])
+def test_invalid_endpoint_costs_only_itself(options: object, caplog: pytest.LogCaptureFixture) -> None:
+    config = Config.read({"openmetrics": {"a": options, "b": "http://i", "c d": "http://j"}}, {})
+    assert config.openmetrics is not None
+    assert [(one.name, one.max_series) for one in config.openmetrics.each] == [("b", SHARE)]
+    (warning,) = warnings(caplog)
+    assert "endpoint a" in warning
+    assert warning.endswith("; using b")
+
+
 def test_endpoint_warning_has_no_secret(caplog: pytest.LogCaptureFixture) -> None:
     Config.read({"openmetrics": {"a": {"url": "http://h", "headers": {"Authorization": "Bearer s3cret"}, "x": 1}}}, {})
     Config.read({}, {"OTEL_PYTHON_HARDWARE_OPENMETRICS": "a=http://me:s3cret@h/m"})

@@ -24,7 +24,15 @@ Words: TypeAlias = list[str] | dict[str, dict[str, str]]
 
 
 class EndpointConfigError(ValueError):
-    """An invalid endpoint. The message contains no secret."""
+    """An invalid endpoint or filter. The message contains no secret.
+
+    Attributes:
+        valid: The other endpoints or filters, if only some are invalid.
+    """
+
+    def __init__(self, message: str, valid: Endpoints | Words | None = None) -> None:
+        super().__init__(message)
+        self.valid = valid
 
 
 @dataclass(frozen=True)
@@ -82,7 +90,7 @@ def endpoints(value: object) -> Endpoints:
     """Parse ``name=url`` pairs, the path of a file, or a mapping as in such a file.
 
     Raises:
-        EndpointConfigError: The value is invalid.
+        EndpointConfigError: The value is invalid, or some of its endpoints or filters are.
     """
     if isinstance(value, Endpoints):
         return value
@@ -92,14 +100,23 @@ def endpoints(value: object) -> Endpoints:
         value = _pairs(value)
     if not isinstance(value, Mapping) or not value:
         raise EndpointConfigError("it contains no endpoint")
-    parsed = [_endpoint(name, options) for name, options in value.items()]
+    parsed: list[Endpoint] = []
+    problems: list[str] = []
+    for name, options in value.items():
+        try:
+            parsed.append(_endpoint(name, options, problems))
+        except EndpointConfigError as error:
+            problems.append(str(error))
     unlimited = [one for one in parsed if not one.max_series]
     left = TOTAL - sum(one.max_series for one in parsed)
     if left < len(unlimited):
         raise EndpointConfigError(f"max_series of all endpoints together is at most {TOTAL}, and each needs at least 1")
-    return Endpoints(
+    found = Endpoints(
         [one if one.max_series else replace(one, max_series=min(SHARE, left // len(unlimited))) for one in parsed]
     )
+    if problems:
+        raise EndpointConfigError("; ".join(problems), found or None)
+    return found
 
 
 def _pairs(words: Sequence[str]) -> dict[str, str]:
@@ -137,7 +154,12 @@ def _file(path: str) -> object:
         raise EndpointConfigError(f"{path} is not YAML{'' if line is None else f', line {line + 1}'}") from None
 
 
-def _endpoint(name: object, options: object) -> Endpoint:
+def _endpoint(name: object, options: object, problems: list[str]) -> Endpoint:
+    """Parse an endpoint without its invalid filters, which are added to `problems`.
+
+    Raises:
+        EndpointConfigError: The endpoint is invalid, or all of its filters are.
+    """
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_-]{1,63}", name):
         raise EndpointConfigError("the name of an endpoint consists of letters, digits, _ and -")
     if isinstance(options, str):
@@ -151,7 +173,11 @@ def _endpoint(name: object, options: object) -> Endpoint:
         try:
             parsed[option] = _OPTIONS[option](value)
         except EndpointConfigError as error:
-            raise EndpointConfigError(f"endpoint {name}: {option} {error}") from None
+            problem = f"endpoint {name}: {option} {error}"
+            if not error.valid:
+                raise EndpointConfigError(problem) from None
+            parsed[option] = error.valid
+            problems.append(problem)
     if "key_file" in parsed and "cert_file" not in parsed:
         raise EndpointConfigError(f"endpoint {name} has a key_file and no cert_file")
     return Endpoint(name=name, **parsed)
@@ -203,7 +229,7 @@ def filters(value: object) -> Words:
     """Parse filters: comma-separated regular expressions, a list of them, or a mapping of each to {label: expression}.
 
     Raises:
-        EndpointConfigError: The value, or an expression, is invalid.
+        EndpointConfigError: The value is invalid, or some of its expressions are.
     """
     if isinstance(value, str):
         text = value.strip()
@@ -215,16 +241,21 @@ def filters(value: object) -> Words:
     if not isinstance(pairs, Mapping) or not pairs:
         raise EndpointConfigError(_FORM)
     parsed: dict[str, dict[str, str]] = {}
+    problems = []
     for name, labels in pairs.items():
         if not isinstance(labels or {}, Mapping) or not all(map(_is_text, [name, *(labels or {})])):
             raise EndpointConfigError(_FORM)
-        parsed[name] = dict(labels or {})
-        for expression in (name, *parsed[name].values()):
-            try:
+        try:
+            for expression in (name, *(labels or {}).values()):
                 re.compile(expression)
-            except (re.error, TypeError) as error:
-                raise EndpointConfigError(f"{expression!r} is not a regular expression: {error}") from None
-    return parsed if isinstance(value, Mapping) else list(parsed)
+        except (re.error, TypeError) as error:
+            problems.append(f"{expression!r} is not a regular expression: {error}")
+        else:
+            parsed[name] = dict(labels or {})
+    found: Words = parsed if isinstance(value, Mapping) else list(parsed)
+    if problems:
+        raise EndpointConfigError("; ".join(problems), found or None)
+    return found
 
 
 def _is_text(value: object) -> bool:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from opentelemetry.instrumentation.hardware.endpoints import EndpointConfigError, Words, filters
+from opentelemetry.instrumentation.hardware.endpoints import EndpointConfigError, Endpoints, Words, filters
 
 Word: TypeAlias = "Callable[[str], str | None]"
 """Returns the normalized word, or None if the word is invalid."""
@@ -23,12 +23,12 @@ class InvalidValueError(ValueError):
     """A setting does not accept a value. The message names the value and what is accepted.
 
     Attributes:
-        valid: The other words, if only some words of a list are invalid.
+        valid: The other words, endpoints or filters, if only some are invalid.
     """
 
-    def __init__(self, message: str, valid: Sequence[str] = ()) -> None:
+    def __init__(self, message: str, valid: Sequence[str] | Endpoints | Words = ()) -> None:
         super().__init__(message)
-        self.valid = list(valid)
+        self.valid = valid
 
 
 class Parser:
@@ -56,6 +56,8 @@ class Parser:
         except InvalidValueError:
             raise
         except (ValueError, TypeError, OverflowError) as error:
+            if isinstance(error, EndpointConfigError) and error.valid:
+                raise InvalidValueError(str(error), error.valid) from None
             shown = "the value" if self.secret else repr(value)
             why = f" ({error})" if isinstance(error, EndpointConfigError) else ""  # never contains a secret
             raise InvalidValueError(f"{shown} is not {self.form}{why}") from None
