@@ -70,6 +70,16 @@ def test_failing_endpoint_is_down_and_recovers(caplog: pytest.LogCaptureFixture)
     assert "s3cret" not in caplog.text
 
 
+def test_page_that_is_cut_off_exports_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    where = "openmetrics.endpoint=own,server.address=h,server.port=9"
+    with playing(lambda _: Answering("a 1\nb 12\n", "a 2\nb 1"), settings()) as stage:
+        assert len(scraped(stage)) == 3
+        reason = "http://h:9/m: the page is cut off: it does not end with a line feed"
+        assert scraped(stage) == [f"# failed: {reason}", f"openmetrics.up{{{where}}} 0 {{endpoint}} gauge"]
+    (warning,) = warnings(caplog)
+    assert reason in warning
+
+
 @pytest.mark.parametrize(("url", "port"), [("http://h/m", 80), ("https://h/m", 443), ("https://h:9/m", 9)])
 def test_server_port_of_a_url_without_a_port_is_that_of_its_scheme(url: str, port: int) -> None:
     with playing(lambda _: Answering("a 1\n"), settings(url=url)) as stage:

@@ -115,8 +115,20 @@ def test_sample_with_an_old_timestamp_is_dropped() -> None:
 @pytest.mark.parametrize("kind", [OPENMETRICS, "Application/OpenMetrics-Text"])
 def test_openmetrics_page_without_eof_is_invalid(kind: str) -> None:
     assert names(parse("# TYPE a gauge\na 1\n# EOF\n", kind)) == ["a"]
-    with pytest.raises(ValueError, match="# EOF"):
-        parse("# TYPE a gauge\na 1\n", kind)
+    for cut in ("# TYPE a gauge\na 1\n", "# TYPE a gauge\na 1", "# HELP a Ends with # EOF", ""):
+        with pytest.raises(ValueError, match="cut off: it does not end with # EOF"):
+            parse(cut, kind)
+
+
+@pytest.mark.parametrize("text", ["a 1\nb 12", "a 1\nb", "a 1\n# HELP b Some", "a"])
+def test_text_page_without_a_final_line_feed_is_invalid(text: str) -> None:
+    with pytest.raises(ValueError, match="cut off: it does not end with a line feed"):
+        parse(text)
+    assert "a" in names(parse("a 1\nb 12\n"))
+
+
+def test_empty_text_page_has_no_samples() -> None:
+    assert names(parse("")) == names(parse("\n")) == []
 
 
 def test_invalid_line_drops_its_metric_family_only() -> None:

@@ -119,8 +119,10 @@ class Parser:
         if kind.lower().startswith(("text/html", "application/json", "application/vnd.google.protobuf")):
             raise ValueError(f"unsupported Content-Type: {kind[:60]}")
         text = body.decode()
-        if strict and not text.rstrip("\n").endswith("# EOF"):
-            raise ValueError("the page ends without # EOF")
+        if strict and not f"\n{text}".rstrip("\n").endswith("\n# EOF"):
+            raise ValueError("the page is cut off: it does not end with # EOF")
+        if text and not strict and not text.endswith("\n"):
+            raise ValueError("the page is cut off: it does not end with a line feed")
         page = Page()
         blocks = [block for block in self._blocks(text, strict, page) if block.wanted]
         names = {block.name for block in blocks}
