@@ -27,7 +27,8 @@ instrumentor = HardwareInstrumentor()
 instrumentor.instrument(meter_provider=MeterProvider([reader]), sources=["tpu"])
 session = instrumentor._session
 assert session is not None
-vars(sys.modules["opentelemetry.instrumentation.hardware.sources.tpu.driver"])["TIMEOUT"] = 30.0  # machines may be busy
+services = sys.modules["opentelemetry.instrumentation.hardware.sources.tpu.services"]
+vars(services)["TIMEOUT"] = 30.0  # machines may be busy
 session.read_now(60)
 data = reader.get_metrics_data()
 assert data is not None

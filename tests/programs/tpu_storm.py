@@ -25,10 +25,10 @@ from tests.programs.traces import until
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 from opentelemetry.instrumentation.hardware.pipeline import reporter as identity
-from opentelemetry.instrumentation.hardware.sources.tpu import driver
+from opentelemetry.instrumentation.hardware.sources.tpu import services
 
 ADDRESS, METRIC, COUNT, SECONDS = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
-vars(driver)["TIMEOUT"] = float(sys.argv[5])
+vars(services)["TIMEOUT"] = float(sys.argv[5])
 
 
 def exported() -> bool:

@@ -19,7 +19,7 @@ import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from tpu_info.proto import tpu_metric_service_pb2
 
-from opentelemetry.instrumentation.hardware.sources.tpu import driver, fields
+from opentelemetry.instrumentation.hardware.sources.tpu import fields, services
 from opentelemetry.instrumentation.hardware.wandb.tpu import DELIVERY_RATE, ROUND_TRIP
 
 pb: Any = tpu_metric_service_pb2
@@ -149,7 +149,7 @@ PATIENCE = 30.0
 @contextmanager
 def deadline(seconds: float) -> Iterator[None]:
     """Allow calls to a runtime so many seconds: many for answers on a busy machine, few for servers that hang."""
-    with patch.object(driver, "TIMEOUT", seconds):
+    with patch.object(services, "TIMEOUT", seconds):
         yield
 
 

@@ -24,7 +24,7 @@ from tests.tools.tpu import PATIENCE, Code, FakeTpu, busy, deadline, doubles, pb
 
 from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.sources.tpu import fields, rpc
-from opentelemetry.instrumentation.hardware.sources.tpu.driver import TIMEOUT, Services
+from opentelemetry.instrumentation.hardware.sources.tpu.services import TIMEOUT, Services
 
 DATA, HEADERS, RESET, SETTINGS, PING, GOAWAY, CONTINUATION = 0, 1, 3, 4, 6, 7, 9
 END, WHOLE = 1, 4

@@ -388,7 +388,7 @@ def test_libtpu_sdk_indices_map_to_the_devices_of_this_host() -> None:
 def test_missing_libtpu_is_reported_and_leaves_no_child() -> None:
     with opened("tpu", Bus(), libtpu="on", tpu_runtime="off") as source:
         wait_for(
-            lambda: often(source) == {} and any("cannot be imported" in each for each in source.unsupported),
+            lambda: all_of(source) and any("cannot be imported" in each for each in source.unsupported),
             30,
             "change",
         )

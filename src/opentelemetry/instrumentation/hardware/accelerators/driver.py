@@ -44,6 +44,9 @@ class AcceleratorDriver(ABC):
         """
         return False
 
+    def sample_slow(self) -> None:  # noqa: B027 - most read their devices one by one
+        """Prepare a slow reading, before the slow values of the devices are read."""
+
     def usage(self, program: ProcessTree) -> Iterable[Usage]:
         """Yield the usage of each device by the observed program.
 

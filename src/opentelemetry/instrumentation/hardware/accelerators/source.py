@@ -252,6 +252,7 @@ class AcceleratorSource(Source):
         if not self.context.is_reporter:
             driver.sample()
             yield from self._sampled()  # of failed devices, to find out which they are
+        driver.sample_slow()
         self._refresh(driver)
         usage = [] if self.usage_is_cheap else [*self._usage(driver)]
         for device in self.selected() if self.context.is_reporter else ():

@@ -9,10 +9,10 @@ from typing import Any, Final, NamedTuple
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Metric, Number, Point
 from opentelemetry.instrumentation.hardware.sources.tpu import Tpu
-from opentelemetry.instrumentation.hardware.sources.tpu.driver import Sample
 from opentelemetry.instrumentation.hardware.sources.tpu.fields import EXECUTION, TRANSFERS
 from opentelemetry.instrumentation.hardware.sources.tpu.runtime import merged
 from opentelemetry.instrumentation.hardware.sources.tpu.sdk import Values
+from opentelemetry.instrumentation.hardware.sources.tpu.services import Sample
 from opentelemetry.instrumentation.hardware.wandb.probe import Key, SourceProbe
 
 ROUND_TRIP: Final = "megascale.grpc_tcp_min_rtt.microsecond.cumulative.distribution"
@@ -53,8 +53,9 @@ class Probe(SourceProbe[Tpu, Reading]):
 
     def convert(self, source: Tpu, points: list[Point]) -> Reading:
         """Read the distributions as well."""
-        distributions = merged(source.runtime.read(_DISTRIBUTIONS)) if source.runtime else {}
-        return Reading(points, distributions, source.sdk.read() if source.sdk else Values())
+        driver = source.driver
+        distributions = merged(driver.runtime.read(_DISTRIBUTIONS)) if driver and driver.runtime else {}
+        return Reading(points, distributions, driver.sdk.read() if driver and driver.sdk else Values())
 
     def read(self) -> Reading | None:
         """Return the current reading; None if nothing can be read."""

@@ -1,118 +1,177 @@
-"""The gRPC services of a TPU: the metrics of a program that uses it, and the profiler of a TPU node."""
+"""The three services of TPUs, read together: the programs that use them, the profiler of a node, and libtpu's SDK.
+
+The devices are numbered by the programs that use them. Each service answers for all devices at once.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
-from opentelemetry.instrumentation.hardware.drivers import DriverError
-from opentelemetry.instrumentation.hardware.model import Number, Unavailable
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver
+from opentelemetry.instrumentation.hardware.accelerators.fields import Field
+from opentelemetry.instrumentation.hardware.model import Number
+from opentelemetry.instrumentation.hardware.sources import SourceContext
+from opentelemetry.instrumentation.hardware.sources.tpu import addresses, fields
+from opentelemetry.instrumentation.hardware.sources.tpu.device import Devices, TpuDevice
+from opentelemetry.instrumentation.hardware.sources.tpu.presence import Presence
+from opentelemetry.instrumentation.hardware.sources.tpu.profiler import MIN_INTERVAL, Profiler
+from opentelemetry.instrumentation.hardware.sources.tpu.runtime import Accumulator, Runtime, Samples, merged
+from opentelemetry.instrumentation.hardware.sources.tpu.sdk import Sdk, tool
+from opentelemetry.instrumentation.hardware.sources.tpu.services import Sample, Services
 
-UNKNOWN: Final = 2
-INVALID_ARGUMENT: Final = 3
-DEADLINE_EXCEEDED: Final = 4
-NOT_FOUND: Final = 5
-UNIMPLEMENTED: Final = 12
-INTERNAL: Final = 13
-UNAVAILABLE: Final = 14
-"""Status codes of gRPC."""
+_SDK_METRICS: Final = "google.tpu.link.health, google.tpu.throttle.score, hw.npu.utilization (tensorcore)"
 
-TIMEOUT: Final = 0.5
-"""Seconds for a call of the metric service; it usually answers within milliseconds."""
-
-_METRIC: Final = "/tpu.monitoring.runtime.RuntimeMetricService/GetRuntimeMetric"
-_MONITOR: Final = "/tensorflow.ProfilerService/Monitor"
-
-_MONITOR_GRACE: Final = 2.0
-"""Seconds that a profiler may take in addition to the time that it profiles."""
+_MAX_QUEUE: Final = 1 << 31
+_BUFFER_SIZE: Final = r"[0-9a-z.]{1,12}\+?"
+_MAX_BUFFER_SIZES: Final = 64
+"""Maximum number of buffer sizes, such as ``8mb+``, that are reported separately."""
 
 
-class Sample(NamedTuple):
-    """One value or distribution of a runtime metric.
+class TpuDriver(AcceleratorDriver):
+    """The services of this host or of a TPU node.
+
+    Args:
+        context: The context of the source.
+        presence: The chips and the addresses of services.
 
     Attributes:
-        labels: The attributes of the runtime, such as ``device-id``.
-        value: The value of a gauge; None for a distribution, and for a gauge without a finite number.
-        distribution: ``count``, ``mean``, ``buckets`` and ``bounds`` (their upper ends, one fewer), where valid.
-    """
-
-    labels: Mapping[str, str | int]
-    value: Number | None = None
-    distribution: Mapping[str, Any] | None = None
-
-    @property
-    def device(self) -> int | None:
-        """The number of the device, unique over all hosts of a slice; None if there is no plausible number."""
-        labels = self.labels
-        number = labels.get("device-id", labels.get("device_ordinal"))
-        if number is None:
-            number = next((value for value in labels.values() if isinstance(value, int)), None)
-        if isinstance(number, str):
-            number = int(number) if re.fullmatch("[0-9]{1,8}", number) else None
-        return number if number is not None and 0 <= number < 1 << 24 else None
-
-    def label(self, name: str, pattern: str) -> str:
-        """A label in lower case; "" if it does not match the pattern."""
-        text = str(self.labels.get(name, "")).lower()
-        return text if re.fullmatch(pattern, text) else ""
-
-    @property
-    def core_type(self) -> str:
-        """``tensorcore`` or ``sparsecore``; "" if it is not reported."""
-        return self.label("core_type", "[a-z][a-z0-9_]{0,31}")
-
-
-class Services:
-    """A client of the services at any address.
+        runtime: The metric services of programs; None if there is no address.
+        sdk: libtpu's SDK; None if it is off.
 
     Raises:
-        Unavailable: The package h2 or protobuf is not installed.
+        Unavailable: A package is not installed.
+        OSError: The address of a TPU node cannot be looked up now.
     """
 
-    def __init__(self) -> None:
-        try:
-            from opentelemetry.instrumentation.hardware.sources.tpu import messages
-            from opentelemetry.instrumentation.hardware.sources.tpu.rpc import Channels
-        except ImportError as error:
-            raise Unavailable(
-                f"TPU metrics need the packages h2 and protobuf: {error}",
-                "pip install 'opentelemetry-instrumentation-hardware[tpu]'",
-            ) from None
-        self._messages = messages
-        self._channels = Channels()
+    def __init__(self, context: SourceContext, presence: Presence) -> None:
+        config, drivers = context.config, context.drivers
+        address = addresses.resolved(drivers, presence.profiler, context.environ)
+        services = drivers.custom("tpu", Services) if presence.runtime or address else None
+        self.runtime = Runtime(services, presence.runtime) if services and presence.runtime else None
+        self._profiler = Profiler(services, address) if services and address else None
+        self.sdk: Sdk | None = None
+        self._no_sdk = ""
+        if config.libtpu == "on" and presence.chips:
+            self.sdk = Sdk(drivers.stream(tool()), config.interval)
+        elif config.libtpu == "on":
+            self._no_sdk = "libtpu's SDK is not started: there is no TPU on the PCI bus"
+        self.min_interval = MIN_INTERVAL if self._profiler else 0.0
+        self._devices = Devices(presence.chips)
+        self._accumulator = Accumulator()
+        self._buffer_sizes: set[str] = set()
+        self._unnumbered: dict[str, int] = {}
 
-    def metric(self, address: str, name: str, skip_node_aggregation: bool) -> list[dict[str, Any]]:
-        """Return the current samples of a runtime metric, as dicts with the fields of :class:`Sample`.
+    def devices(self) -> Sequence[TpuDevice]:
+        """Return the devices that have been numbered; until then, the chips on the PCI bus."""
+        return self._devices.all()
 
-        Args:
-            address: ``host:port``, or ``unix:`` and a path.
-            name: The runtime's name of the metric.
-            skip_node_aggregation: Leave out the samples of other processes of the host.
+    def sample(self) -> bool:
+        """Call five metrics of each program, and the profiler. Take the newest line of the SDK."""
+        samples = merged(self._answers(fields.SAMPLED))
+        duty, used, total = (
+            {sample.device for sample in samples.get(name, ()) if sample.device is not None}
+            for name in (fields.DUTY_CYCLE, fields.MEMORY_USED, fields.MEMORY_TOTAL)
+        )
+        self._devices.update(duty, used | total)
+        for device in self._devices.all():
+            device.sampled = {}
+        for device, values in self._gauges(fields.GAUGES, samples).items():
+            if not values.get(fields.GAUGES[fields.MEMORY_TOTAL]):
+                values.pop(fields.GAUGES[fields.MEMORY_USED], None)
+            device.sampled |= values
+        self._take_queues(samples.get(fields.QUEUE_SIZE, ()))
+        self._take_profile()
+        self._take_sdk()
+        return True
 
-        Raises:
-            DriverError: The call failed or the answer is invalid. The code is a gRPC status.
-        """
-        request = self._messages.metric_request(name, skip_node_aggregation)
-        answer = self._channels.call(address, _METRIC, request, TIMEOUT)
-        try:
-            return [sample._asdict() for sample in self._messages.samples(answer)]
-        except ValueError as error:
-            raise DriverError(INTERNAL, f"invalid answer: {error}") from None
+    def sample_slow(self) -> None:
+        """Call eight more metrics of each program."""
+        answers = self._answers(fields.SLOW)
+        for device in self._devices.all():
+            device.slow = {}
+        for device, values in self._gauges(fields.SLOW_GAUGES, merged(answers)).items():
+            device.slow |= values
+        for number, total in self._accumulator.sums(fields.EXECUTION, answers, lambda sample: sample.device).items():
+            self._devices.core(number).slow |= dict(zip(fields.EXECUTIONS, total))
+        for kind, name in fields.TRANSFERS.items():
+            for size, total in self._accumulator.sums(name, answers, self._buffer_size).items():
+                self._devices.whole.slow |= dict(zip(fields.transfers(kind, size.upper()), total))
 
-    def monitor(self, address: str, milliseconds: int, level: int) -> str:
-        """Return the page that a profiler makes after profiling for some milliseconds.
+    def _answers(self, names: tuple[str, ...]) -> Mapping[str, Samples]:
+        answers = self.runtime.read(names) if self.runtime else {}
+        self.errors = self.runtime.errors() if self.runtime else ()
+        return answers
 
-        Raises:
-            DriverError: The call failed or the answer is invalid. The code is a gRPC status.
-        """
-        request = self._messages.monitor_request(milliseconds, level)
-        answer = self._channels.call(address, _MONITOR, request, milliseconds / 1000 + _MONITOR_GRACE)
-        try:
-            return self._messages.page(answer)
-        except ValueError as error:
-            raise DriverError(INTERNAL, f"invalid answer: {error}") from None
+    def _gauges(
+        self, table: Mapping[str, Field], samples: Mapping[str, Sequence[Sample]]
+    ) -> dict[TpuDevice, dict[Field, object]]:
+        """Return the values of each device. The duty cycle belongs to a chip, the other values belong to a core."""
+        values: dict[TpuDevice, dict[Field, object]] = {}
+        for name, field in table.items():
+            unnumbered = 0
+            for sample in samples.get(name, ()):
+                number = sample.device
+                if number is None:
+                    unnumbered += 1
+                    continue
+                device = self._devices.chip(number) if name == fields.DUTY_CYCLE else self._devices.core(number)
+                if values.setdefault(device, {}).get(field) is None:
+                    values[device][field] = sample.value
+            self._unnumbered[name] = unnumbered
+        return values
 
-    def close(self) -> None:
-        """Close the connections. Safe in a forked child."""
-        self._channels.close()
+    def _take_queues(self, samples: Sequence[Sample]) -> None:
+        """Add up the programs that wait for each core."""
+        sums: dict[tuple[TpuDevice, str], Number] = {}
+        for sample in samples:
+            number, size = sample.device, sample.value
+            if number is not None and size is not None and 0 <= size < _MAX_QUEUE:
+                core = self._devices.core(number), sample.core_type
+                sums[core] = sums.get(core, 0) + size
+        for (device, core_type), size in sums.items():
+            device.sampled[fields.queue_size(core_type)] = size
+
+    def _buffer_size(self, sample: Sample) -> str:
+        """Return the buffer size of a transfer; "" if it is unknown or beyond the maximum number of sizes."""
+        size = sample.label("buffer-size", _BUFFER_SIZE)
+        if len(self._buffer_sizes) < _MAX_BUFFER_SIZES:
+            self._buffer_sizes.add(size)
+        return size if size in self._buffer_sizes else ""
+
+    def _take_profile(self) -> None:
+        page = self._profiler.read() if self._profiler else None
+        if page is not None:
+            node = self._devices.whole
+            if page.model:
+                node.facts = {c.HW_VENDOR: "Google", c.HW_MODEL: page.model}
+            if page.matrix is not None:
+                node.sampled[fields.MATRIX] = page.matrix
+            if page.idle is not None:
+                node.sampled[fields.BUSY] = 100 - page.idle
+
+    def _take_sdk(self) -> None:
+        if self.sdk is None:
+            return
+        values = self.sdk.read()
+        for index, percent in enumerate(values.tensorcore):
+            if percent is not None:
+                self._devices.local(index, len(values.tensorcore)).sampled[fields.TENSORCORE] = percent
+        for index, score in values.throttle.items():
+            self._devices.local(index, len(values.throttle)).sampled[fields.THROTTLE] = score
+        for link, health in values.links.items():
+            self._devices.whole.sampled[fields.link_health(link)] = health
+
+    def unsupported(self) -> Iterator[str]:
+        """Yield the metrics of services that do not respond, and values without a device."""
+        yield from self.runtime.unsupported() if self.runtime else ()
+        if self._profiler and self._profiler.error:
+            yield self._profiler.error
+        if self._no_sdk:
+            yield self._no_sdk
+        if self.sdk and self.sdk.error:
+            yield f"{_SDK_METRICS}: {self.sdk.error}"
+        for name, count in self._unnumbered.items():
+            if count:
+                yield f"{fields.METRICS[name]}: {count} values have no valid device number"

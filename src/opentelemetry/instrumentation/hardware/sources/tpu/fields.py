@@ -56,7 +56,29 @@ METRICS: Final[Mapping[str, str]] = {
 }
 """The metrics that are missing if the runtime does not support one of its own, for messages."""
 
+EXECUTIONS: Final = (Field(c.GOOGLE_TPU_HLO_EXECUTION_COUNT), Field(c.GOOGLE_TPU_HLO_EXECUTION_TIME))
+"""Number and seconds of executions."""
+
+
+def transfers(kind: str, buffer_size: str) -> tuple[Field, Field]:
+    """Return the fields of the number and seconds of transfers. An unknown buffer size is ""."""
+    attributes = {c.TPU_TRANSFER_KIND: kind} | ({c.TPU_BUFFER_SIZE: buffer_size} if buffer_size else {})
+    return Field(c.GOOGLE_TPU_TRANSFER_COUNT, attributes), Field(c.GOOGLE_TPU_TRANSFER_TIME, attributes)
+
+
+def queue_size(core_type: str) -> Field:
+    """Return the field of the programs that wait for a core. An unknown type of core is ""."""
+    return Field(c.GOOGLE_TPU_HLO_QUEUE_SIZE, {c.TPU_CORE_TYPE: core_type} if core_type else {})
+
+
 TENSORCORE: Final = npu_utilization("tensorcore")
+THROTTLE: Final = Field(c.GOOGLE_TPU_THROTTLE_SCORE, most=10)
+
+
+def link_health(link: str) -> Field:
+    """Return the field of the health of a link."""
+    return Field(c.GOOGLE_TPU_LINK_HEALTH, {c.TPU_LINK: link}, most=10)
+
 
 MATRIX: Final = npu_utilization("matrix")
 BUSY: Final = npu_utilization("general")

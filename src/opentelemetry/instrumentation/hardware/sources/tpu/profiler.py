@@ -1,4 +1,4 @@
-"""Parse the page of a TPU node's profiler.
+"""The profiler of a TPU node.
 
 https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/profiler/profiler_service.proto
 """
@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import re
 from typing import Final, NamedTuple
+
+from opentelemetry.instrumentation.hardware.drivers import DriverError
+from opentelemetry.instrumentation.hardware.sources.tpu.services import UNAVAILABLE, Services
 
 MIN_INTERVAL: Final = 10.0
 """Minimum seconds between two calls. For each call, the host of the TPU profiles its cores."""
@@ -48,3 +51,40 @@ def _percent(text: str, subject: str) -> float | None:
     match = re.search(rf"^\s*{subject}{_PERCENT}", text, re.MULTILINE)
     percent = float(match[1]) if match else None
     return percent if percent is not None and percent <= 100 else None
+
+
+class Profiler:
+    """The profiler of a TPU node.
+
+    Args:
+        services: The client.
+        address: The address of the profiler.
+
+    Attributes:
+        error: Why values are missing, in a sentence; "" if there are all.
+    """
+
+    def __init__(self, services: Services, address: str) -> None:
+        self._services = services
+        self._address = address
+        self.error = ""
+
+    def read(self) -> Page | None:
+        """Profile, and return the values; None if no profiler responds.
+
+        Raises:
+            DriverError: The profiler fails.
+        """
+        try:
+            page = parse(self._services.monitor(self._address, DURATION, LEVEL))
+        except DriverError as error:
+            if error.code != UNAVAILABLE:
+                raise
+            self.error = f"hw.npu.*: no profiler responds at {self._address} ({error.text})"
+            return None
+        self.error = ""
+        if page.matrix is None:
+            self.error = (
+                f"hw.npu.utilization (matrix): the profiler at {self._address} does not report it; is the TPU in use?"
+            )
+        return page

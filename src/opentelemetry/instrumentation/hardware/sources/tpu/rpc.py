@@ -31,7 +31,7 @@ from h2.exceptions import H2Error
 
 from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.drivers.subprocess import file_identity
-from opentelemetry.instrumentation.hardware.sources.tpu.driver import (
+from opentelemetry.instrumentation.hardware.sources.tpu.services import (
     DEADLINE_EXCEEDED,
     INTERNAL,
     UNAVAILABLE,

@@ -1,17 +1,21 @@
-"""The metric services of the programs on this host. Each program that uses the TPU has its own service.
+"""The metric services of the programs on this host, and counters that are summed over them.
+
+Each program that uses the TPU has its own service.
 
 While no program runs, connections are refused; that is not an error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
-from opentelemetry.instrumentation.hardware.sources.tpu.driver import (
+from opentelemetry.instrumentation.hardware.model import Number
+from opentelemetry.instrumentation.hardware.sources.tpu.fields import METRICS
+from opentelemetry.instrumentation.hardware.sources.tpu.services import (
     INVALID_ARGUMENT,
     NOT_FOUND,
     UNAVAILABLE,
@@ -19,13 +23,16 @@ from opentelemetry.instrumentation.hardware.sources.tpu.driver import (
     Sample,
     Services,
 )
-from opentelemetry.instrumentation.hardware.sources.tpu.fields import METRICS
 
 _NOT_SUPPORTED: Final = (INVALID_ARGUMENT, NOT_FOUND, UNIMPLEMENTED)
 """The statuses for a metric that a runtime does not have."""
 
 _MOST_READINGS: Final = 31
 """Maximum number of readings for which a failing call is not repeated."""
+
+_MAX_MICROSECONDS: Final = 1 << 50
+
+Key = TypeVar("Key")
 
 Samples: TypeAlias = "Mapping[str, Sequence[Sample]]"
 """By metric of the runtime."""
@@ -141,3 +148,62 @@ def merged(answers: Mapping[str, Samples]) -> dict[str, list[Sample]]:
         for name, listed in samples.items():
             together.setdefault(name, []).extend(listed)
     return together
+
+
+class Total(NamedTuple):
+    """The accumulated count and sum of a distribution."""
+
+    events: int = 0
+    seconds: float = 0.0
+
+
+def total(samples: Iterable[Sample]) -> Total | None:
+    """Return the accumulated total of distributions of microseconds; None if there is no valid one."""
+    events, microseconds, is_valid = 0, 0, False
+    for sample in samples:
+        count: Number = (sample.distribution or {}).get("count", -1)
+        spent: Number = count * (sample.distribution or {}).get("mean", -1)
+        if 0 <= count < 1 << 53 and 0 <= spent <= _MAX_MICROSECONDS:
+            events, microseconds, is_valid = events + int(count), microseconds + round(spent), True
+    return Total(events, microseconds / 1e6) if is_valid else None
+
+
+class Accumulator:
+    """Monotonic totals over programs that each count from 0."""
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[object, str], Total] = {}
+        self._sums: dict[object, Total] = {}
+
+    def sums(self, name: str, answers: Mapping[str, Samples], key: Callable[[Sample], Key | None]) -> dict[Key, Total]:
+        """Return the totals of a distribution over all programs, grouped by a key of its samples.
+
+        Args:
+            name: The name of the distribution.
+            answers: The samples of each program.
+            key: Returns the key of a sample; None to leave the sample out.
+        """
+        sums: dict[Key, Total] = {}
+        for program, samples in answers.items():
+            groups: dict[Key, list[Sample]] = {}
+            for sample in samples.get(name, ()):
+                group = key(sample)
+                if group is not None:
+                    groups.setdefault(group, []).append(sample)
+            for group, listed in groups.items():
+                now = total(listed)
+                if now is not None:
+                    sums[group] = self._add((name, group), program, now)
+        return sums
+
+    def _add(self, key: object, program: str, now: Total) -> Total:
+        """Add the increase of a program's total since its last answer."""
+        last = self._last.get((key, program), Total())
+        if now.events < last.events:  # another program
+            last = Total()
+        before = self._sums.get(key, Total())
+        # Seconds are a count times a rounded mean, which may fall a little.
+        seconds = before.seconds + max(0.0, now.seconds - last.seconds)
+        self._last[key, program] = now
+        self._sums[key] = Total(before.events + now.events - last.events, seconds)
+        return self._sums[key]

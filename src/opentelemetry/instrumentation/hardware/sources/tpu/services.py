@@ -1,0 +1,118 @@
+"""The gRPC services of a TPU: the metrics of a program that uses it, and the profiler of a TPU node."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from opentelemetry.instrumentation.hardware.drivers import DriverError
+from opentelemetry.instrumentation.hardware.model import Number, Unavailable
+
+UNKNOWN: Final = 2
+INVALID_ARGUMENT: Final = 3
+DEADLINE_EXCEEDED: Final = 4
+NOT_FOUND: Final = 5
+UNIMPLEMENTED: Final = 12
+INTERNAL: Final = 13
+UNAVAILABLE: Final = 14
+"""Status codes of gRPC."""
+
+TIMEOUT: Final = 0.5
+"""Seconds for a call of the metric service; it usually answers within milliseconds."""
+
+_METRIC: Final = "/tpu.monitoring.runtime.RuntimeMetricService/GetRuntimeMetric"
+_MONITOR: Final = "/tensorflow.ProfilerService/Monitor"
+
+_MONITOR_GRACE: Final = 2.0
+"""Seconds that a profiler may take in addition to the time that it profiles."""
+
+
+class Sample(NamedTuple):
+    """One value or distribution of a runtime metric.
+
+    Attributes:
+        labels: The attributes of the runtime, such as ``device-id``.
+        value: The value of a gauge; None for a distribution, and for a gauge without a finite number.
+        distribution: ``count``, ``mean``, ``buckets`` and ``bounds`` (their upper ends, one fewer), where valid.
+    """
+
+    labels: Mapping[str, str | int]
+    value: Number | None = None
+    distribution: Mapping[str, Any] | None = None
+
+    @property
+    def device(self) -> int | None:
+        """The number of the device, unique over all hosts of a slice; None if there is no plausible number."""
+        labels = self.labels
+        number = labels.get("device-id", labels.get("device_ordinal"))
+        if number is None:
+            number = next((value for value in labels.values() if isinstance(value, int)), None)
+        if isinstance(number, str):
+            number = int(number) if re.fullmatch("[0-9]{1,8}", number) else None
+        return number if number is not None and 0 <= number < 1 << 24 else None
+
+    def label(self, name: str, pattern: str) -> str:
+        """A label in lower case; "" if it does not match the pattern."""
+        text = str(self.labels.get(name, "")).lower()
+        return text if re.fullmatch(pattern, text) else ""
+
+    @property
+    def core_type(self) -> str:
+        """``tensorcore`` or ``sparsecore``; "" if it is not reported."""
+        return self.label("core_type", "[a-z][a-z0-9_]{0,31}")
+
+
+class Services:
+    """A client of the services at any address.
+
+    Raises:
+        Unavailable: The package h2 or protobuf is not installed.
+    """
+
+    def __init__(self) -> None:
+        try:
+            from opentelemetry.instrumentation.hardware.sources.tpu import messages
+            from opentelemetry.instrumentation.hardware.sources.tpu.rpc import Channels
+        except ImportError as error:
+            raise Unavailable(
+                f"TPU metrics need the packages h2 and protobuf: {error}",
+                "pip install 'opentelemetry-instrumentation-hardware[tpu]'",
+            ) from None
+        self._messages = messages
+        self._channels = Channels()
+
+    def metric(self, address: str, name: str, skip_node_aggregation: bool) -> list[dict[str, Any]]:
+        """Return the current samples of a runtime metric, as dicts with the fields of :class:`Sample`.
+
+        Args:
+            address: ``host:port``, or ``unix:`` and a path.
+            name: The runtime's name of the metric.
+            skip_node_aggregation: Leave out the samples of other processes of the host.
+
+        Raises:
+            DriverError: The call failed or the answer is invalid. The code is a gRPC status.
+        """
+        request = self._messages.metric_request(name, skip_node_aggregation)
+        answer = self._channels.call(address, _METRIC, request, TIMEOUT)
+        try:
+            return [sample._asdict() for sample in self._messages.samples(answer)]
+        except ValueError as error:
+            raise DriverError(INTERNAL, f"invalid answer: {error}") from None
+
+    def monitor(self, address: str, milliseconds: int, level: int) -> str:
+        """Return the page that a profiler makes after profiling for some milliseconds.
+
+        Raises:
+            DriverError: The call failed or the answer is invalid. The code is a gRPC status.
+        """
+        request = self._messages.monitor_request(milliseconds, level)
+        answer = self._channels.call(address, _MONITOR, request, milliseconds / 1000 + _MONITOR_GRACE)
+        try:
+            return self._messages.page(answer)
+        except ValueError as error:
+            raise DriverError(INTERNAL, f"invalid answer: {error}") from None
+
+    def close(self) -> None:
+        """Close the connections. Safe in a forked child."""
+        self._channels.close()
