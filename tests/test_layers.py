@@ -33,7 +33,7 @@ LAYERS = (
     "accelerators",
     "sources",
     "pipeline",
-    "instruments wandb",
+    "agent instruments wandb",
     "instrumentor",
     "(package)",
     "cli",

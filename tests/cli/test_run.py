@@ -270,7 +270,7 @@ def test_last_export_ends_after_the_limit(monkeypatch: pytest.MonkeyPatch, reaso
             given.append(timeout_millis)
 
     with patch.dict(os.environ, environment({}), clear=True):
-        run_command._shut_down(Provider(shutdown_on_exit=False))
+        run_command._shut_down(Provider(shutdown_on_exit=False), run_command._LAST_EXPORT)
     assert given == [250]
 
 
@@ -293,7 +293,7 @@ def test_failed_last_export_is_one_message(
             failure()
 
     with patch.dict(os.environ, environment({}), clear=True):
-        run_command._shut_down(Provider(shutdown_on_exit=False))
+        run_command._shut_down(Provider(shutdown_on_exit=False), run_command._LAST_EXPORT)
     assert capsys.readouterr().err == f"otel-hardware: the last values were not exported: {reason}\n"
 
 

@@ -31,6 +31,8 @@ ALL_LINKS = 0xFFFFFFFF
 """The scope of an NVLink field that counts all links of a GPU."""
 HANG = "!hang"
 """The answer of a call that blocks until there is another answer."""
+CRASH = "!crash"
+"""The answer of a call that crashes the process."""
 
 XID = 8
 

@@ -11,10 +11,10 @@
  *     gpu0 !15                             every call about this device
  *
  * A value that begins with "!15" makes the call fail with that code. "!15*3" does so three times; after that, the rest
- * of the value or, if it is empty, other lines apply. "!hang" blocks until the line changes. A call without a line is
- * not supported. A number may move: "1000+250@77.5" is 1000 at 77.5 s of the clock, plus 250 per second. The clock is
- * CLOCK_MONOTONIC, or the line "Clock" if there is one. -1 is NVML's "not available", all bits one. A moving number
- * wraps at the width of its type.
+ * of the value or, if it is empty, other lines apply. "!hang" blocks until the line changes, and "!crash" crashes the
+ * process. A call without a line is not supported. A number may move: "1000+250@77.5" is 1000 at 77.5 s of the clock,
+ * plus 250 per second. The clock is CLOCK_MONOTONIC, or the line "Clock" if there is one. -1 is NVML's "not available",
+ * all bits one. A moving number wraps at the width of its type.
  *
  * The file is read again when it is replaced, also during calls. If it cannot be read, the driver is not loaded.
  * FAKE_NVML_CALLS is the path of a file to which each call appends its key.
@@ -23,6 +23,7 @@
 #include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -122,6 +123,7 @@ static int said(Line *from, const char **value) {
     if (*from->value != '!') return SUCCESS;
     if (from->left) {
         if (from->left > 0) from->left--;
+        if (!strncmp(from->value, "!crash", 6)) raise(SIGSEGV);
         return strncmp(from->value, "!hang", 5) ? atoi(from->value + 1) : HANG;
     }
     *value += strcspn(*value, " ");

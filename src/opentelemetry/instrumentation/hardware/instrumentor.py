@@ -8,13 +8,14 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any, ClassVar
 
 from opentelemetry.instrumentation.instrumentor import BaseInstrumentor  # type: ignore[attr-defined]
 from opentelemetry.metrics import MeterProvider, get_meter_provider
 
+from opentelemetry.instrumentation.hardware.agent import Agent, is_supported
 from opentelemetry.instrumentation.hardware.instruments import Instruments, is_proxy
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.settings import Config
@@ -42,6 +43,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
 
     _lock: threading.RLock
     _session: Session | None
+    _agent: Agent | None
     _instruments: weakref.WeakKeyDictionary[MeterProvider, Instruments]
     _attached: list[Instruments]
     _has_fork_hook: bool
@@ -54,6 +56,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         begin = self.__dict__.setdefault
         begin("_lock", threading.RLock())
         begin("_session", None)
+        begin("_agent", None)
         begin("_instruments", weakref.WeakKeyDictionary())
         begin("_attached", [])
         begin("_has_fork_hook", False)
@@ -78,7 +81,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
                 _LOG.exception("Hardware telemetry cannot be reported to %r", provider)
                 return
             super().instrument(**kwargs)
-            if self._session is None:  # it could not start: allow another attempt
+            if self._session is None and self._agent is None:  # it could not start: allow another attempt
                 self._is_instrumented_by_opentelemetry = False
 
     def uninstrument(self, **kwargs: Any) -> None:
@@ -93,18 +96,45 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
                 provider = get_meter_provider()
             kwargs.pop("tracer_provider", None)
             kwargs.pop("logger_provider", None)
-            counters = self._instruments_of(provider).counters
-            session = kwargs.pop("session", None) or Session(Config.read(kwargs), counters=counters)
-            self._session, self._has_warned = session, False
-            self._attach(provider, session)
-            if not self._has_fork_hook and hasattr(os, "register_at_fork"):  # it cannot be unregistered
-                os.register_at_fork(after_in_child=self._forked)
-                self._has_fork_hook = True
-            session.start(self._after_reading)
+            session = kwargs.pop("session", None)
+            config = Config.read(kwargs) if session is None else session.config
+            self._register_fork_hook()
+            if session is None and config.mode == "agent" and self._start_agent(provider, config, kwargs):
+                return
+            self._start(provider, session or self._new_session(provider, config))
         except Exception:
             _LOG.exception("Hardware telemetry could not start; the program continues without it")
             with suppress(Exception):
                 self._uninstrument()
+
+    def _new_session(self, provider: MeterProvider, config: Config) -> Session:
+        return Session(config, counters=self._instruments_of(provider).counters)
+
+    def _start(self, provider: MeterProvider, session: Session) -> None:
+        self._session, self._has_warned = session, False
+        self._attach(provider, session)
+        session.start(self._after_reading)
+
+    def _start_agent(self, provider: MeterProvider, config: Config, options: Mapping[str, object]) -> bool:
+        """Start an agent, which reports instead of this process. Returns False if this system has none."""
+        if not is_supported():
+            _LOG.warning("An agent needs pidfd_open(2) of Linux 5.3; this process reports instead")
+            return False
+
+        def give_up() -> None:
+            with self._lock:
+                if self._agent is agent:
+                    self._agent = None
+                    self._start(provider, self._new_session(provider, config))
+
+        agent = self._agent = Agent(options, give_up)
+        agent.start()
+        return True
+
+    def _register_fork_hook(self) -> None:
+        if not self._has_fork_hook and hasattr(os, "register_at_fork"):  # it cannot be unregistered
+            os.register_at_fork(after_in_child=self._forked)
+            self._has_fork_hook = True
 
     def _attach(self, provider: MeterProvider, session: Session) -> None:
         instruments = self._instruments_of(provider)
@@ -160,19 +190,25 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         self._lock = threading.RLock()  # a thread of the parent may hold the other
         self._is_instrumented_by_opentelemetry = False
         session, self._session = self._session, None
+        agent, self._agent = self._agent, None
         self._attached = []
         for instruments in self._instruments.values():
             instruments.forked()
+        if agent is not None:
+            agent.abandon()
         if session is not None:
             session.abandon()
 
     def _uninstrument(self, **kwargs: Any) -> None:
         session, self._session = self._session, None
+        agent, self._agent = self._agent, None
         attached, self._attached = self._attached, []
         for instruments in attached:
             instruments.close()
         if session is not None:
             session.close()
+        if agent is not None:
+            agent.stop()
 
 
 def _is_peer_active() -> bool:

@@ -67,6 +67,12 @@ class Config:
         "2",
         "Time between two reads of the sources. 0: read only when a collection is due.",
     )
+    mode: str | None = _setting(
+        choice("process", "agent"),
+        "process",
+        "Where the sources are read. agent: in a child process, which exports as the environment says and also reports "
+        "this process, so that a driver that hangs or crashes cannot affect it (Linux).",
+    )
     include_metrics: list[str] | None = _setting(
         words("metric names or patterns, such as system.cpu.load_average.*", str.lower),
         "none",

@@ -109,12 +109,13 @@ def _is_proxied(url: str, host: str) -> bool:
     return bool((urlsplit(url).scheme or "http") in getproxies() and not proxy_bypass(host))
 
 
-def set_defaults(environ: MutableMapping[str, str], interval: float | None) -> None:
+def set_defaults(environ: MutableMapping[str, str], interval: float | None, service: str | None = SERVICE) -> None:
     """Set defaults for unset variables: no traces and logs, ``host.name``, a service name, an interval of 15 s.
 
     Args:
         environ: The environment that the SDK reads.
         interval: Seconds between exports, from the command line.
+        service: The service name; None for that of the SDK.
     """
     environ.setdefault("OTEL_TRACES_EXPORTER", "none")
     environ.setdefault("OTEL_LOGS_EXPORTER", "none")
@@ -126,8 +127,8 @@ def set_defaults(environ: MutableMapping[str, str], interval: float | None) -> N
     detectors = [word.strip() for word in environ.get("OTEL_EXPERIMENTAL_RESOURCE_DETECTORS", "").split(",")]
     if not {"host", "*"} & set(detectors):
         environ["OTEL_EXPERIMENTAL_RESOURCE_DETECTORS"] = ",".join([*filter(None, detectors), "host"])
-    if "service.name=" not in environ.get("OTEL_RESOURCE_ATTRIBUTES", ""):
-        environ.setdefault("OTEL_SERVICE_NAME", SERVICE)
+    if service is not None and "service.name=" not in environ.get("OTEL_RESOURCE_ATTRIBUTES", ""):
+        environ.setdefault("OTEL_SERVICE_NAME", service)
 
 
 def configure() -> None:

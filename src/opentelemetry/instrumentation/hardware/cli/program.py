@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import select
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
 from opentelemetry.instrumentation.hardware.cli.signals import CHILD, FORWARDED, KEYBOARD, Signals
@@ -41,6 +42,44 @@ def exit_status(child: subprocess.Popen[bytes]) -> int:
     """Reap the program and return its exit status; 128 + n if signal n killed it."""
     status = child.wait()
     return status if status >= 0 else 128 - status
+
+
+class Attached:
+    """A running process that this command did not start.
+
+    Args:
+        pid: Its PID.
+
+    Raises:
+        Mistake: There is no such process.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._descriptor: int | None = None
+        self._is_running: Callable[[], bool] = lambda: True
+        try:
+            self._descriptor = os.pidfd_open(pid)
+        except ProcessLookupError:
+            raise Mistake(f"there is no process {pid}") from None
+        except (AttributeError, OSError):  # not Linux 5.3 or later
+            import psutil
+
+            try:
+                self._is_running = psutil.Process(pid).is_running
+            except psutil.Error:
+                raise Mistake(f"there is no process {pid}") from None
+
+    def wait(self, signals: Signals, seconds: float) -> bool:
+        """Wait for its end or for a signal. Returns False after the timeout."""
+        if self._descriptor is None:
+            seconds = min(seconds, 1.0)
+        watched = () if self._descriptor is None else (self._descriptor,)
+        if signals.wait(seconds, *watched):
+            return True
+        if self._descriptor is not None:
+            return bool(select.select([self._descriptor], [], [], 0)[0])
+        return not self._is_running()
 
 
 def run_as_init() -> int | None:

@@ -35,6 +35,7 @@ the program and its descendants use, and stops when the program ends. The progra
 examples:
   otel-hardware run                        to the Collector on this machine
   otel-hardware run -- python train.py     with the resources that the program uses
+  otel-hardware run --attach 4711          with those that a running process uses, until it ends
   OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4317 otel-hardware run
   OTEL_METRICS_EXPORTER=console otel-hardware run --duration 20
 
@@ -59,6 +60,8 @@ _LAST_READING = 0.5
 _LAST_EXPORT = 5.0
 """Seconds to wait for the last export."""
 
+_LAST_EXPORT_ATTACHED = 2.0
+
 _LAST_EXPORT_WITHOUT_CONNECTION = 0.5
 
 _TABLE_INTERVAL = 2.0
@@ -75,6 +78,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="time between two exports; default: OTEL_METRIC_EXPORT_INTERVAL (milliseconds), else 15",
     )
     parser.add_argument("--duration", type=seconds, metavar="SECONDS", help="stop after this time")
+    parser.add_argument(
+        "--attach",
+        type=int,
+        metavar="PID",
+        help="also export what this running process and its descendants use; stop when it ends",
+    )
     parser.add_argument("--console", action="store_true", help="also show a live table in the terminal")
     settings.add(parser)
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- PROGRAM ...", help="program to start")
@@ -83,6 +92,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Export until the program or the duration ends."""
     command = arguments.program[1:] if arguments.program[:1] == ["--"] else arguments.program
+    if arguments.attach is not None:
+        for other, given in {
+            "a program": command,
+            "--duration": arguments.duration,
+            "--console": arguments.console,
+        }.items():
+            if given:
+                raise Mistake(f"--attach cannot be used with {other}")
+        return _run_attached(arguments)
     if not command:
         return _run_alone(arguments)
     if arguments.duration is not None:
@@ -131,6 +149,19 @@ def _watch(session: Session, arguments: argparse.Namespace, signals: Signals, no
             if has_ended:
                 return
             wait = interval
+
+
+def _run_attached(arguments: argparse.Namespace) -> int:
+    """Report a running process until it ends. Its last values are those of the last reading before its end."""
+    from opentelemetry.instrumentation.hardware.cli.otlp import set_defaults
+
+    with Signals(ENDING, even_ignored=True) as signals:
+        process = program.Attached(arguments.attach)
+        set_defaults(os.environ, arguments.interval, service=None)
+        with _reporting(arguments, process.pid, _target(arguments)):
+            while not process.wait(signals, _interval()):
+                pass
+    return 0
 
 
 def _run_with_program(command: Sequence[str], arguments: argparse.Namespace) -> int:
@@ -206,7 +237,8 @@ def _target(arguments: argparse.Namespace, command: str = "") -> str:
     if found.mismatch:
         say(found.mismatch)
     reason = otlp.connection_error(found)
-    is_watched = bool(command) or arguments.console or sys.stdout.isatty()  # else a Collector may start later
+    # Else a Collector may start later.
+    is_watched = arguments.attach is None and (bool(command) or arguments.console or sys.stdout.isatty())
     if reason and not found.variable and words == [found.exporter] and is_watched:
         instead = "a table follows when the program ends" if command else "a table follows"
         say(
@@ -237,7 +269,7 @@ def _reporting(arguments: argparse.Namespace, pid: int, target: str) -> Iterator
         say(f"process {reporter}, an ancestor, reports the host already; this command reports process.* only")
     try:
         if target:
-            with _exported(session):
+            with _exported(session, arguments.attach is not None):
                 yield session
         else:
             session.start()
@@ -247,7 +279,7 @@ def _reporting(arguments: argparse.Namespace, pid: int, target: str) -> Iterator
 
 
 @contextmanager
-def _exported(session: Session) -> Iterator[None]:
+def _exported(session: Session, attached: bool) -> Iterator[None]:
     from opentelemetry.metrics import get_meter_provider
 
     from opentelemetry.instrumentation.hardware.cli.otlp import configure
@@ -263,12 +295,12 @@ def _exported(session: Session) -> Iterator[None]:
         yield
     finally:
         session.read_now(_LAST_READING)
-        _shut_down(provider)
+        _shut_down(provider, _LAST_EXPORT_ATTACHED if attached else _LAST_EXPORT)
         instrumentor.uninstrument()
 
 
-def _shut_down(provider: MeterProvider) -> None:
-    """Export once more, in bounded time. Without a connection, do not wait."""
+def _shut_down(provider: MeterProvider, limit: float) -> None:
+    """Export once more, in so many seconds. Without a connection, do not wait."""
     from opentelemetry.instrumentation.hardware.cli import otlp
 
     found = None if os.environ.get("OTEL_CONFIG_FILE") else otlp.destination(os.environ)
@@ -277,7 +309,7 @@ def _shut_down(provider: MeterProvider) -> None:
         say(f"cannot connect to {found.url} ({reason}); the last values are lost")
     shutdown = getattr(provider, "shutdown", None)
     if shutdown is not None:
-        limit = _LAST_EXPORT_WITHOUT_CONNECTION if reason else _LAST_EXPORT
+        limit = _LAST_EXPORT_WITHOUT_CONNECTION if reason else limit
         start = time.monotonic()
         with collected_logs(logging.ERROR) as errors:  # the exporter logs a failure, and raises nothing
             try:

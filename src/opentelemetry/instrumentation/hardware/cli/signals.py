@@ -60,13 +60,13 @@ class Signals:
         self._read.close()
         self._write.close()
 
-    def wait(self, seconds: float | None = None) -> int:
-        """Wait for the next signal; 0 after the timeout."""
+    def wait(self, seconds: float | None = None, *also: int) -> int:
+        """Wait for the next signal; 0 after the timeout, or when one of the descriptors is readable."""
         deadline = None if seconds is None else time.monotonic() + seconds
         while True:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            ready, _, _ = select.select([self._read], [], [], left)
-            if not ready:
+            ready, _, _ = select.select([self._read.fileno(), *also], [], [], left)
+            if self._read.fileno() not in ready:
                 return 0
             number = self._read.recv(1)[0]
             if number in self._numbers:

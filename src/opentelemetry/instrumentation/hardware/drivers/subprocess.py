@@ -207,12 +207,17 @@ class Child:
         line: The path and the arguments.
         environment: The environment variables.
         keeper: Whether stdin is a pipe that ends when this process dies, for :data:`_KEEPER`.
+
+    Attributes:
+        pid: Its PID, and the number of its session and process group.
+        stderr: The last 4 KiB of its stderr.
+        code: Its exit code, or the negated signal number, after :meth:`has_exited`; None while it runs.
     """
 
     def __init__(self, name: str, line: list[str], environment: dict[str, str], keeper: bool = False) -> None:
         self.stderr = bytearray()
         self._name = name
-        self._code: int | None = None
+        self.code: int | None = None
         self._pipes: dict[int, tuple[int, int] | None] = {}
         child_ends: list[int] = []
         try:
@@ -239,7 +244,7 @@ class Child:
                 setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),  # Python ignores them, and a child would inherit that
             )
         except BaseException:
-            self._close()
+            self.close()
             raise
         finally:
             for descriptor in child_ends:
@@ -266,7 +271,7 @@ class Child:
                 raise ChildProcessError(f"{self._name} printed more than {LIMIT >> 20} MiB")
         if not self._wait(deadline):
             raise TimeoutError
-        return Output(self._code or 0, bytes(stdout), bytes(self.stderr))
+        return Output(self.code or 0, bytes(stdout), bytes(self.stderr))
 
     def read_chunk(self, seconds: float) -> bytes | None:
         """Wait up to some seconds for output and return it. None after the end of all output.
@@ -295,23 +300,23 @@ class Child:
 
     def kill(self) -> bool:
         """Kill the tool with its process group and reap it. Returns False if it does not exit in time."""
-        self._close()
+        self.close()
         if not self.has_exited():
             self._kill_group()
         return self._wait(time.monotonic() + _GRACE)
 
     def has_exited(self) -> bool:
         """Whether the tool has exited. If so, it is reaped and the rest of its process group is killed."""
-        if self._code is None:
+        if self.code is None:
             try:
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
             except ChildProcessError:  # the program reaps or ignores all children, or this is a forked child of it
-                self._code = 0
+                self.code = 0
             else:
                 if pid:
                     self._kill_group()  # at once: the number can be reused when no process of the group is left
-                    self._code = os.waitstatus_to_exitcode(status)
-        return self._code is not None
+                    self.code = os.waitstatus_to_exitcode(status)
+        return self.code is not None
 
     def _kill_group(self) -> None:
         with suppress(ProcessLookupError, PermissionError):
@@ -326,7 +331,8 @@ class Child:
             time.sleep(min(_PAUSE, left))
         return True
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Close our ends of the pipes."""
         while self._pipes:
             descriptor, identity = self._pipes.popitem()
             if file_identity(descriptor) == identity:

@@ -84,6 +84,7 @@ class Process(Source):
         self._read_limits()
         self._available_cpu = 0.0  # CPU seconds that the process could have used so far
         self._last_uptime: float | None = None
+        self._newest: Reading | None = None
         self._last_alive: Reading | None = None
         self._last_resident: int | None = None
         self._end: float | None = None  # uptime at which the process was first seen as a zombie
@@ -112,7 +113,12 @@ class Process(Source):
 
         Of another process, read the counters too: it may end before the next collection.
         """
-        resident = self._machine.resident(self.context.pid)
+        try:
+            resident = self._machine.resident(self.context.pid)
+        except OSError:
+            if self._is_own or self._newest is None:
+                raise
+            resident = None  # it has ended and was reaped
         if resident is not None:
             self._last_resident = resident
         if self._last_resident is not None:
@@ -149,9 +155,15 @@ class Process(Source):
     def _reading(self) -> Reading:
         """Return the current values of the process.
 
-        For a zombie, these are its final totals, its last sizes, and its age at its end.
+        For a zombie, these are its final totals, its last sizes, and its age at its end. After a process was reaped,
+        they are those of the newest reading.
         """
-        reading = self._machine.process(self.context.pid)
+        try:
+            reading = self._newest = self._machine.process(self.context.pid)
+        except OSError:
+            if self._is_own or self._newest is None:
+                raise
+            reading = self._newest._replace(resident=None)
         if reading.resident is not None:
             self._last_alive, self._end = reading, None
             return reading

@@ -1,0 +1,171 @@
+"""The agent: a child process that reports the host, its devices and this process, so that this process does not.
+
+It is ``otel-hardware run --attach``, with the environment of this process. A driver that hangs or crashes affects only
+the agent. The agent ends by itself after this process; nothing waits for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Child, python_executable
+from opentelemetry.instrumentation.hardware.settings import PREFIX
+
+_LOG = logging.getLogger(__name__)
+
+_PAUSES = (1.0, 10.0)
+"""Seconds before the second and the third start."""
+
+_STABLE = 600.0
+"""Seconds after which an agent counts as working: if it ends later, there are three new attempts."""
+
+_STOP = 3.0
+"""Seconds until an agent that does not end after SIGTERM is killed. Its last export takes 2 s at most."""
+
+_CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGILL, signal.SIGFPE, getattr(signal, "SIGBUS", 0))
+
+_NOT_PASSED = ("PYTHON", "LD_PRELOAD", "LD_AUDIT", "MALLOC_", "COVERAGE_", PREFIX + "MODE")
+"""Prefixes of variables that change how a Python process starts, or that would start another agent."""
+
+_PROGRAM = """\
+import sys
+sys.path += [each for each in {path!r} if each not in sys.path]
+from opentelemetry.instrumentation.hardware.cli import main
+sys.exit(main({arguments!r}))
+"""
+"""Runs the command in Python's isolated mode, which ignores PYTHONPATH and the current folder. The search path of this
+process comes last, so no file beside the application can replace a module of the agent."""
+
+
+def is_supported() -> bool:
+    """Whether an agent can follow the end of this process: Linux 5.3 and later."""
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except (AttributeError, OSError):
+        return False
+    return True
+
+
+class Agent:
+    """The agent of this process, and the thread that starts it and starts it again if it ends.
+
+    Args:
+        options: Settings that were given in code, which override those of the environment.
+        give_up: Called after the third failure, in that thread.
+    """
+
+    def __init__(self, options: Mapping[str, object], give_up: Callable[[], None]) -> None:
+        self._options = options
+        self._give_up = give_up
+        self._child: Child | None = None
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="otel-hardware-agent", daemon=True)
+
+    def start(self) -> None:
+        """Start the agent. Does not wait for it."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the agent after a last export, or kill it after three seconds."""
+        self._stopping.set()
+        child = self._child
+        if child is not None and child.code is None:
+            with suppress(ProcessLookupError):
+                os.kill(child.pid, signal.SIGTERM)
+        if self._thread is not threading.current_thread():
+            self._thread.join(_STOP + 1.0)
+
+    def abandon(self) -> None:
+        """Close the inherited descriptors in a forked child. The agent belongs to the parent."""
+        if self._child is not None:
+            self._child.close()
+
+    def _run(self) -> None:
+        failures = 0
+        while True:
+            begin = time.monotonic()
+            try:
+                reason, crashed = self._run_once()
+            except Exception as error:
+                reason, crashed = f"it cannot be started: {error}", False
+            if self._stopping.is_set():
+                return
+            failures = 1 if time.monotonic() - begin > _STABLE else failures + 1
+            if failures > len(_PAUSES):
+                break
+            _LOG.info("The agent has ended (%s); it is started again", reason)
+            if self._stopping.wait(_PAUSES[failures - 1]):
+                return
+        if crashed:  # in this process, a driver would crash the program
+            _LOG.warning("The agent has crashed %d times (%s); hardware metrics are missing", failures, reason)
+        else:
+            _LOG.warning("The agent has ended %d times (%s); this process reports instead", failures, reason)
+            self._give_up()
+
+    def _run_once(self) -> tuple[str, bool]:
+        """Run the agent until it ends.
+
+        Returns:
+            The reason, and whether it was a crash.
+        """
+        arguments = ["run", "--attach", str(os.getpid())]
+        program = _PROGRAM.format(path=_search_path(sys.path), arguments=arguments)
+        line = [python_executable(), "-I", "-c", program]
+        child = self._child = Child("the agent", line, {**_environment(), **_as_variables(self._options)})
+        last = ""
+        deadline = None
+        while child.read_chunk(1.0) is not None:
+            last = self._log(child) or last
+            if self._stopping.is_set():
+                deadline = deadline or time.monotonic() + _STOP
+                if time.monotonic() > deadline:
+                    break
+        last = self._log(child) or last
+        child.kill()
+        code = child.code or 0
+        if code < 0:
+            return f"killed by {signal.Signals(-code).name}", -code in _CRASHES
+        return f"exit status {code}{': ' if last else ''}{last}", False
+
+    @staticmethod
+    def _log(child: Child) -> str:
+        """Log the messages of the agent. Returns the last one."""
+        text = bytes(child.stderr).decode(errors="replace")
+        child.stderr.clear()
+        lines = [line.removeprefix("otel-hardware: ") for line in text.splitlines() if line.strip()]
+        for line in lines:
+            _LOG.warning("Agent: %s", line)
+        return lines[-1] if lines else ""
+
+
+def _search_path(path: Sequence[str]) -> list[str]:
+    """Return the folders and archives of a search path, without those relative to the current folder."""
+    return [each for each in path if os.path.isabs(each)]
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith(_NOT_PASSED)}
+
+
+def _as_variables(options: Mapping[str, object]) -> dict[str, str]:
+    """Return settings as environment variables.
+
+    Raises:
+        TypeError: A setting has no text form, such as endpoints that are given as a mapping.
+    """
+    variables = {}
+    for name, value in options.items():
+        if value is None or name == "mode":
+            continue
+        words = value if isinstance(value, (list, tuple, set)) else [value]
+        if not all(isinstance(word, (str, int, float, os.PathLike)) for word in words):
+            raise TypeError(f"{name} cannot be passed to an agent in this form; use {PREFIX}{name.upper()}")
+        variables[PREFIX + name.upper()] = ",".join(map(str, words))
+    return variables

@@ -1,0 +1,218 @@
+"""The agent: a real child process that reports to a real OTLP receiver, and programs that end or crash beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from tests.children import END, PATIENCE, command, end_of, run, started
+from tests.sink import Sink
+from tests.tools import fake_nvml, need
+from tests.tools.nvml import CRASH, FakeNvml, h100
+from tests.waiting import wait_for
+
+from opentelemetry.instrumentation.hardware import agent
+
+pytestmark = pytest.mark.skipif(not agent.is_supported(), reason="an agent needs pidfd_open(2) of Linux 5.3")
+
+FAST = {"OTEL_PYTHON_HARDWARE_SAMPLE_INTERVAL": "0.2"}
+
+
+@pytest.fixture
+def sink() -> Iterator[Sink]:
+    with Sink() as each:
+        yield each
+
+
+class Application:
+    """A running application that has an agent."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+
+    def ask(self, what: str) -> dict[str, Any]:
+        """Execute a command of the program."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(what + "\n")
+        self.process.stdin.flush()
+        answer: dict[str, Any] = json.loads(self.process.stdout.readline())
+        return answer
+
+    def agents(self) -> list[int]:
+        """The PIDs of its children."""
+        children: list[int] = self.ask("state")["children"]
+        return children
+
+    def agent(self) -> int:
+        """The PID of its only child."""
+        wait_for(lambda: len(self.agents()) == 1, PATIENCE, "agent")
+        return self.agents()[0]
+
+    def end(self) -> str:
+        """Close its standard input and return what it logged."""
+        return end_of(self.process)[1]
+
+
+@contextmanager
+def application(
+    sink: Sink, *settings: str, interval: float = 0.3, env: dict[str, str] | None = None
+) -> Iterator[Application]:
+    variables = {**sink.environment(interval), **FAST, "OTEL_PYTHON_HARDWARE_MODE": "agent", **(env or {})}
+    with started(command("agent_application", *settings), variables) as process:
+        yield Application(process)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def names(sink: Sink) -> set[str]:
+    return {name for export in sink.exports for name in export.names()}
+
+
+def test_agent_reports_the_host_and_the_application(sink: Sink) -> None:
+    with application(sink) as app:
+        wait_for(lambda: {"system.cpu.time", "process.cpu.time"} <= names(sink), PATIENCE, "export of both")
+        state = app.ask("state")
+        assert state["threads"] == ["otel-hardware-agent"], "no source is read in the application"
+        (pid,) = state["children"]
+        assert os.getsid(pid) == pid
+        threads = [export.values("process.thread.count") for export in sink.exports]
+        assert [2] in threads, "the main thread and the one that waits for the agent"
+        log = app.end()
+        assert app.process.returncode == 0
+        wait_for(lambda: not is_running(pid), END, "end of the agent")
+    assert "WARNING" not in log
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
+def test_last_values_are_exported_after_the_application_was_killed(sink: Sink, end: int) -> None:
+    expected = {"system.cpu.time", "system.memory.usage", "process.cpu.time", "process.memory.usage"}
+    with application(sink) as app:
+        pid = app.agent()
+        wait_for(lambda: expected <= names(sink), PATIENCE, "export")
+        before = len(sink.exports)
+        app.process.send_signal(end)
+        wait_for(lambda: not is_running(pid), END, "end of the agent")
+    assert len(sink.exports) > before
+    assert expected <= sink.exports[-1].names()
+
+
+def test_agent_that_was_killed_is_started_again_and_then_the_application_reports(sink: Sink) -> None:
+    with application(sink) as app:
+        seen: set[int] = set()
+        for _ in range(3):
+            wait_for(lambda: set(app.agents()) - seen, PATIENCE, "another agent")
+            (pid,) = set(app.agents()) - seen
+            seen.add(pid)
+            os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: "otel-hardware-host" in app.ask("state")["threads"], PATIENCE, "source in the application")
+        assert app.agents() == []
+        log = app.end()
+    warnings = [line for line in log.splitlines() if line.startswith("WARNING")]
+    assert warnings == ["WARNING The agent has ended 3 times (killed by SIGKILL); this process reports instead"]
+
+
+def test_driver_that_crashes_costs_the_application_nothing(sink: Sink, tmp_path: Path) -> None:
+    need(fake_nvml)
+    driver = FakeNvml(tmp_path, {**h100(0), "UtilizationRates": CRASH})
+    env = {**driver.environment, "OTEL_PYTHON_HARDWARE_SOURCES": "nvidia"}
+    with application(sink, env=env) as app:
+        wait_for(lambda: app.ask("state")["threads"] == [], PATIENCE, "end of the attempts")
+        log = app.end()
+        assert app.process.returncode == 0
+    warnings = [line for line in log.splitlines() if line.startswith("WARNING")]
+    assert warnings == ["WARNING The agent has crashed 3 times (killed by SIGSEGV); hardware metrics are missing"]
+
+
+def test_forked_child_leaves_the_agent_to_its_parent(sink: Sink) -> None:
+    with application(sink) as app:
+        pid = app.agent()
+        child = app.ask("fork")
+        assert (child["children"], child["threads"]) == ([], [])
+        assert app.agent() == pid
+        assert is_running(pid)
+
+
+def test_uninstrument_ends_the_agent_after_a_last_export(sink: Sink) -> None:
+    with application(sink) as app:
+        wait_for(lambda: names(sink), PATIENCE, "export")
+        before = len(sink.exports)
+        state = app.ask("uninstrument")
+        assert (state["children"], state["threads"]) == ([], [])
+        assert len(sink.exports) > before
+
+
+def test_settings_given_in_code_reach_the_agent(sink: Sink) -> None:
+    with application(sink, "sources=host", "exclude_metrics=system.cpu.*") as app:
+        wait_for(lambda: names(sink), PATIENCE, "export")
+        app.end()
+    assert not [name for name in names(sink) if name.startswith(("process.", "system.cpu."))]
+
+
+def test_setting_without_text_form_is_named_and_the_application_reports(sink: Sink) -> None:
+    program = (
+        "import logging, sys; logging.basicConfig()\n"
+        "from opentelemetry.instrumentation.hardware import HardwareInstrumentor\n"
+        "from tests.programs import traces\n"
+        "from opentelemetry.instrumentation.hardware import agent\n"
+        "agent._PAUSES = (0.01, 0.02)\n"
+        "endpoint = {'url': 'http://127.0.0.1:1', 'headers': {'X': 'secret'}}\n"
+        "HardwareInstrumentor().instrument(mode='agent', openmetrics={'a': endpoint})\n"
+        "traces.until(lambda: 'otel-hardware-host' in traces.threads(), 'source')\n"
+    )
+    answer = run([sys.executable, "-c", program], sink.environment())
+    assert answer.returncode == 0, answer.stderr
+    assert (
+        "openmetrics cannot be passed to an agent in this form; use OTEL_PYTHON_HARDWARE_OPENMETRICS" in answer.stderr
+    )
+    assert "secret" not in answer.stderr
+
+
+def test_agent_that_cannot_export_delays_nothing(sink: Sink) -> None:
+    with application(sink, env={"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}) as app:
+        pid = app.agent()
+        app.end()
+        assert app.process.returncode == 0
+        wait_for(lambda: not is_running(pid), END, "end of the agent")
+
+
+# -- otel-hardware run --attach
+
+
+def test_attach_reports_a_running_process_until_it_ends(sink: Sink) -> None:
+    with started([sys.executable, "-c", "input()"]) as program:
+        line = ["otel-hardware", "run", "--attach", str(program.pid), "--interval", "0.3"]
+        with started(line, {**sink.environment(), **FAST}) as attached:
+            wait_for(lambda: "process.cpu.time" in names(sink), PATIENCE, "export of the process")
+            program.communicate("\n")
+            out, err = attached.communicate(timeout=END)
+    assert (attached.returncode, out) == (0, "")
+    assert err.count("\n") == 0, err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--attach", "4194305"], "there is no process 4194305"),
+        (["--attach", "1", "--duration", "1"], "--attach cannot be used with --duration"),
+        (["--attach", "1", "--", "true"], "--attach cannot be used with a program"),
+    ],
+)
+def test_attach_mistakes(arguments: list[str], message: str) -> None:
+    answer = run(["otel-hardware", "run", *arguments])
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert message in answer.stderr
