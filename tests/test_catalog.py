@@ -48,6 +48,7 @@ OWN_ATTRIBUTES = {
     "hw.gpu.link",
     "hw.gpu.throttle.reason",
     "hw.gpu.type",
+    "hw.gpu.xid",
     "hw.npu.task",
     "openmetrics.endpoint",
     "otel_hardware.source",

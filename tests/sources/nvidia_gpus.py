@@ -105,6 +105,12 @@ class Exported:
         (value,) = self.values(name, **attributes)
         return value
 
+    def total(self, name: str, **attributes: str) -> float:
+        """The sum of these points, of which there is one at least."""
+        values = self.values(name, **attributes)
+        assert values, f"{name} {attributes} is not exported"
+        return sum(values)
+
     def names(self) -> set[str]:
         """The metrics, without the package's metrics about itself."""
         return {name for name, _ in self.points if not name.startswith("otel_hardware.")}

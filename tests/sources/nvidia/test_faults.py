@@ -81,7 +81,8 @@ def test_lost_gpu_has_status_failed_and_other_gpus_are_not_affected(
             "hw.status",
             "hw.errors",
         }
-        assert now.values("hw.errors", hw_name="GPU 1") == [0], "of its errors only the events, which may be the cause"
+        of_gpu, of_events = ({"hw_name": "GPU 1"}, {"hw_name": "GPU 1", "error_type": "xid"})
+        assert now.of("hw.errors", **of_gpu) == now.of("hw.errors", **of_events), "the events, which may be the cause"
         assert now.one("hw.energy", hw_name="GPU 0") > energy
         assert machine.unsupported("does not respond") == [f"GPU 1 does not respond: {words}"]
         assert machine.up(), "one device is not the source"
@@ -147,7 +148,9 @@ def test_gpu_lost_before_start_has_status_failed_until_it_responds(
         assert machine.tick(2).one("hw.power", hw_id=f"{UUID}0") == pytest.approx(512.6)
         machine.fake.event(0, 94)
         machine.fake.event(1, 13)
-        assert machine.tick(2).values("hw.errors", error_type="xid") == [1, 1], "its events are heard from then on"
+        now = machine.tick(2)
+        found = [now.total("hw.errors", error_type="xid", hw_name=name) for name in ("GPU 0", "GPU 1")]
+        assert found == [1, 1], "its events are received from then on"
         assert machine.up()
         calls = machine.fake.calls()
     assert (calls["EventSetCreate"], calls["gpu1.RegisterEvents"], calls["gpu0.RegisterEvents"]) == (1, 1, 1)
@@ -167,8 +170,8 @@ def test_xid_events_are_registered_anew_after_a_gpu_comes_back(tmp_path: Path, c
         for gpu in (0, 1):
             machine.fake.event(gpu, 31)
         now = machine.tick(10)
-        assert now.one("hw.errors", error_type="xid", hw_name="GPU 0") == 2
-        assert now.one("hw.errors", error_type="xid", hw_name="GPU 1") == 3
+        assert now.total("hw.errors", error_type="xid", hw_name="GPU 0") == 2
+        assert now.total("hw.errors", error_type="xid", hw_name="GPU 1") == 3
         calls = machine.fake.calls()
         assert (calls["EventSetCreate"], calls["EventSetFree"]) == (2, 1), "what a reset left of the first is not known"
         assert (calls["gpu0.RegisterEvents"], calls["gpu1.RegisterEvents"]) == (2, 2)
@@ -201,7 +204,7 @@ def test_xid_of_a_lost_gpu_is_counted(tmp_path: Path) -> None:
         machine.tick(0)
         machine.fake.event(0, 79)
         now = machine.tick(2, {"gpu0": refused(LOST)})
-        assert now.one("hw.errors", error_type="xid") == 1
+        assert now.total("hw.errors", error_type="xid") == 1
         assert now.one("hw.status", hw_state="failed") == 1
 
 
@@ -561,7 +564,7 @@ def test_failing_event_wait_loses_only_the_xid_count(tmp_path: Path, caplog: pyt
             assert now.values("hw.power") == pytest.approx([512.6, 512.6]), code
         machine.fake.set_lines({"EventSetWait": None})
         machine.fake.event(1, 48)
-        assert machine.tick(2).one("hw.errors", error_type="xid", hw_name="GPU 1") == 1
+        assert machine.tick(2).total("hw.errors", error_type="xid", hw_name="GPU 1") == 1
         assert machine.up()
 
 

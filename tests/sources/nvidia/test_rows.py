@@ -41,7 +41,8 @@ ROWS: dict[Callable[[], Gpu], str] = {
     h100: """
         hw.energy 5001025.2
         hw.errors corrected 37; nvlink_crc 0; nvlink_recovery 0; nvlink_replay 0; pcie_replay 5; row_remap 3
-        hw.errors uncorrected 1; xid 0
+        hw.errors uncorrected 1
+        hw.errors xid 119 0; xid 48 0; xid 63 0; xid 64 0; xid 74 0; xid 79 0; xid 94 0; xid 95 0; xid other 0
         hw.gpu.frequency graphics 1.98e9; memory 2.619e9; sm 1.98e9; video 1.545e9
         hw.gpu.frequency.limit graphics 1.98e9; memory 2.619e9; sm 1.98e9; video 1.545e9
         hw.gpu.io nvlink receive 57086705664; nvlink transmit 95741411328; pcie receive 0; pcie transmit 0
@@ -68,7 +69,8 @@ ROWS: dict[Callable[[], Gpu], str] = {
     a100: """
         hw.energy 5000624.68
         hw.errors corrected 37; nvlink_crc 1; nvlink_recovery 3; nvlink_replay 2; pcie_replay 5; row_remap 3
-        hw.errors uncorrected 1; xid 0
+        hw.errors uncorrected 1
+        hw.errors xid 119 0; xid 48 0; xid 63 0; xid 64 0; xid 74 0; xid 79 0; xid 94 0; xid 95 0; xid other 0
         hw.gpu.frequency graphics 1.41e9; memory 1.593e9; sm 1.41e9; video 1.275e9
         hw.gpu.frequency.limit graphics 1.41e9; memory 1.593e9; sm 1.41e9; video 1.29e9
         hw.gpu.io nvlink receive 38057803776; nvlink transmit 63827607552
@@ -93,7 +95,8 @@ ROWS: dict[Callable[[], Gpu], str] = {
     """,
     t4: """
         hw.energy 5000076.24
-        hw.errors corrected 37; pcie_replay 0; retired_page 3; uncorrected 1; xid 0
+        hw.errors corrected 37; pcie_replay 0; retired_page 3; uncorrected 1
+        hw.errors xid 119 0; xid 48 0; xid 63 0; xid 64 0; xid 74 0; xid 79 0; xid 94 0; xid 95 0; xid other 0
         hw.gpu.frequency graphics 1.065e9; memory 5e9; sm 1.065e9; video 9.9e8
         hw.gpu.frequency.limit graphics 1.59e9; memory 5.001e9; sm 1.59e9; video 1.47e9
         hw.gpu.memory.limit 16106127360
@@ -257,8 +260,9 @@ def test_each_answer_is_exported_as_its_own_row(tmp_path: Path) -> None:
 
 
 def rows_of(exported: Exported) -> set[str]:
-    """The exported rows with their attribute values, without :data:`FOLLOWING`; all fans count as one."""
-    found = {(name, words.removeprefix("fan0").removeprefix("fan1").strip()) for name, words in values_of(exported)}
+    """The exported rows with their attribute values, without :data:`FOLLOWING`; fans, and Xids, count as one row."""
+    one = re.compile(r"^fan\d ?|(?<=^xid) .*")
+    found = {(name, one.sub("", words)) for name, words in values_of(exported)}
     return {f"{name} {words}".strip() for name, words in found if not name.startswith(FOLLOWING)}
 
 
@@ -696,19 +700,28 @@ def test_failing_fan_loses_only_its_own_speed(tmp_path: Path) -> None:
 # -- Critical events (Xid).
 
 
-def test_xid_events_are_counted_and_logged_once_per_kind(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def xids(exported: Exported, **attributes: str) -> dict[str, float]:
+    """The exported critical events by number, without those that did not occur."""
+    found = exported.of("hw.errors", error_type="xid", **attributes).items()
+    return {dict(pairs)["hw.gpu.xid"]: count for pairs, count in found if count}
+
+
+def test_xid_events_are_counted_by_number_and_logged_once_per_kind(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with simulated_gpus(tmp_path, h100(0), h100(1), geforce(2)) as machine:
         now = machine.tick(0)
-        assert now.values("hw.errors", error_type="xid") == [0, 0]
+        assert now.one("hw.errors", error_type="xid", hw_gpu_xid="79", hw_name="GPU 1") == 0
+        assert xids(now) == {}
         for gpu, xid in ((0, 13), (0, 13), (1, 31), (0, 45), (2, 62)):
             machine.fake.event(gpu, xid)
         machine.fake.event(1, 3, kind=4)  # no Xid but another power state
         for _ in range(3):
             now = machine.tick(2)
-        assert now.one("hw.errors", error_type="xid", hw_name="GPU 0") == 3
-        assert now.one("hw.errors", error_type="xid", hw_name="GPU 1") == 1
+        assert xids(now, hw_name="GPU 0") == {"13": 2, "45": 1}
+        assert xids(now, hw_name="GPU 1") == {"31": 1}
         machine.fake.event(0, 13)
-        assert machine.tick(2).one("hw.errors", error_type="xid", hw_name="GPU 0") == 4
+        assert xids(machine.tick(2), hw_name="GPU 0") == {"13": 3, "45": 1}
     messages = [record.getMessage() for record in caplog.records if "Xid" in record.getMessage()]
     assert len(messages) == 3, messages
     assert "GPU 0 (GPU-00002330-0000-4000-8000-000000000000): Xid 13, " in messages[0]
@@ -718,11 +731,19 @@ def test_xid_events_are_counted_and_logged_once_per_kind(tmp_path: Path, caplog:
     ]
 
 
+def test_unknown_xid_numbers_share_one_series(tmp_path: Path) -> None:
+    with simulated_gpus(tmp_path, h100()) as machine:
+        machine.tick(0)
+        for number in (0, 200, 4711, 2**40, 2**64 - 1, 199):
+            machine.fake.event(0, number)
+        assert xids(machine.tick(2)) == {"other": 5, "199": 1}
+
+
 def test_storm_of_xid_events_is_counted_completely(tmp_path: Path) -> None:
     with simulated_gpus(tmp_path, h100(0)) as machine:
         machine.tick(0)
         machine.fake.event(0, 74, times=150)
-        counts = [machine.tick(2).one("hw.errors", error_type="xid") for _ in range(4)]
+        counts = [machine.tick(2).one("hw.errors", error_type="xid", hw_gpu_xid="74") for _ in range(4)]
         assert counts[-1] == 150
         assert machine.fake.calls()["EventSetWait"] < 200
 

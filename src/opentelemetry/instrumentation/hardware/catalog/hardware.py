@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from opentelemetry.instrumentation.hardware.catalog.attributes import (
     ERROR_TYPE,
+    GPU_XID,
     HW_COMPONENT,
     HW_DEVICE,
     HW_ID,
@@ -92,11 +93,12 @@ HW_VOLTAGE = gauge(
     window=Window.MEAN, opt_in_extras="with DETAIL=sensors all voltages in /sys/class/hwmon",
 )
 HW_ERRORS = counter(
-    "hw.errors", "{error}", (*HW_COMPONENT, ERROR_TYPE),
-    "Errors of a component by type.",
+    "hw.errors", "{error}", (*HW_COMPONENT, ERROR_TYPE, GPU_XID),
+    "Errors of a component by type. Xids, the critical events of an NVIDIA GPU, have their number in hw.gpu.xid: "
+    "13, 31 and 43 are mostly errors of the program, 48, 79 and 94 of the hardware.",
     source="/sys/class/infiniband/*/ports/*/counters; NVML: ECC errors over the device's lifetime (corrected, "
     "uncorrected), retired_page, row_remap, pcie_replay, nvlink_crc, nvlink_replay, nvlink_recovery, and xid "
-    "for critical events since instrumentation started; Neuron: mem_*, sram_* "
+    "(nvmlEventSetWait_v2) since instrumentation started; Neuron: mem_*, sram_* "
     "(/sys/devices/virtual/neuron_device, neuron-monitor); gcipuinfo: link correctable error count",
 )
 HW_STATUS = updown(

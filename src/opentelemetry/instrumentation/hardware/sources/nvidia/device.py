@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
@@ -45,14 +46,14 @@ class Gpu(NvmlDevice):
         power: The runtime power state of the GPUs.
 
     Attributes:
-        xids: Critical events (Xid) since the driver was opened; None while they are not received.
+        xids: Critical events (Xid) since the driver was opened, by field; None while they are not received.
         has_returned: Whether it responds again after a failure, so that its events must be registered again.
     """
 
     def __init__(self, nvml: Nvml, name: str, power: RuntimePower) -> None:
         super().__init__(nvml, name, f"GPU {name}")
         self.is_unidentified = True
-        self.xids: int | None = None
+        self.xids: Counter[Field] | None = None
         self.has_returned = False
         self.parts: dict[int, MigInstance] = {}  # type: ignore[assignment]
         self._power = power
@@ -271,7 +272,7 @@ class Gpu(NvmlDevice):
         """Yield info, status, and critical events, which may be the cause of a failure."""
         yield from super().identity_points()
         if self.xids is not None:
-            yield from self.points({f.XID: self.xids})
+            yield from self.points(self.xids)
 
     # -- parts
 

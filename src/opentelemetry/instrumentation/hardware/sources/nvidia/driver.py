@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -117,7 +118,7 @@ class Library(AcceleratorDriver):
         for gpu in new:
             gpu.has_returned = False
             if gpu.key in registered:
-                gpu.xids = gpu.xids or 0
+                gpu.xids = gpu.xids or Counter({f.xid(number): 0 for number in (*f.HARDWARE_XIDS, "other")})
             elif not gpu.trouble:
                 gpu.xids, gpu.unsupported[f.XID.series] = None, reason
 
@@ -127,7 +128,7 @@ class Library(AcceleratorDriver):
             gpu = listening.get(key)
             if gpu is None or gpu.xids is None:
                 continue
-            gpu.xids += 1
+            gpu.xids[f.xid(xid)] += 1
             if (key, xid) not in self._logged and gpu.id in self._source.selection:
                 self._logged.add((key, xid))
                 _LOG.warning("%s (%s): Xid %d, see https://docs.nvidia.com/deploy/xid-errors/", gpu.name, gpu.id, xid)

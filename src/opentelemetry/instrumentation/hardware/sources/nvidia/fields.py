@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
@@ -41,7 +42,6 @@ POWER_MAX: Final = power_limit("max", "mW")
 PERFORMANCE_STATE: Final = Field(c.HW_GPU_PERFORMANCE_STATE)
 FAN_RATIO: Final = Field(c.HW_FAN_SPEED_RATIO, unit="%")
 FAN_SPEED: Final = Field(c.HW_FAN_SPEED, unit="RPM")
-XID: Final = errors("xid")
 
 ENGINES: Final = {
     "Encoder": utilization("encoder"),
@@ -108,6 +108,28 @@ DEGRADED: Final = (31, 144, 145)
 """Fields that are not 0 while a repair of memory is pending or has failed."""
 
 SLOW: Final = tuple((field, 0) for fields in (*ERRORS.values(), *MEMORY_ERRORS.values(), DEGRADED) for field in fields)
+
+# NVML: critical events (Xid). https://docs.nvidia.com/deploy/xid-errors/
+
+XID: Final = errors("xid")
+"""Stands for the events of all numbers where they are not received."""
+
+HARDWARE_XIDS: Final = (48, 63, 64, 74, 79, 94, 95, 119)
+"""Xids that are exported as 0 from the start, because alerts on them compare with the value before."""
+
+_XIDS: Final = range(1, 200)
+"""The numbers that NVIDIA's catalog assigns, and some for future ones."""
+
+
+def xid(number: int | str) -> Field:
+    """Return the counter of the events with a number; those with an unknown number are ``other``."""
+    return _xid(str(number) if number in _XIDS else "other")
+
+
+@cache
+def _xid(word: str) -> Field:
+    return Field(c.HW_ERRORS, {c.ERROR_TYPE: "xid", c.GPU_XID: word})
+
 
 # NVML: GPU performance monitoring (GPM).
 
