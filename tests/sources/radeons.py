@@ -98,6 +98,8 @@ def mi300x(tick: int) -> Fabricated:
                 energy=9_000_000_000_000 + tick * 6_320 * 65_536,
                 residency=(500_000 + tick * 10_000, 0, 4_000 + tick * 2_500, 10, 20, 30 + tick * 100),
                 xgmi=[1_000_000 + tick * 50_000] * 7 + [0] + [2_000_000 + tick * 40_000] * 7 + [0],
+                video=[40, 20, 0, 0],
+                jpeg=[50] * 8 + [0] * 24,
             ),
         ),
         replace(base, number=1, bdf="0000:c9:00.0", unique="43cc8cc8af246701", serial="692139000111", busy=0, used=0),
@@ -133,6 +135,8 @@ def mi325x(tick: int) -> Fabricated:
             14: ("Q", [0]),
             29: ("Q", [3_000_000 + tick * 60_000] * 7 + [(1 << 64) - 1]),
             30: ("Q", [4_000_000 + tick * 70_000] * 7 + [(1 << 64) - 1]),
+            41: ("H", [20] * 32 + [0xFFFF] * 8),  # JPEG engines, 40 on the next generation
+            42: ("H", [60, 0, 0, 0]),  # video engines
         }
     )
     gpu = Gpu(

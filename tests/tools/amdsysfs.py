@@ -147,8 +147,12 @@ def table(
     video: Sequence[int] = (),
     status: int | None = None,
     hbm: Sequence[int] = (),
+    jpeg: Sequence[int] = (),
 ) -> bytes:
-    """``gpu_metrics`` of revision 1.3 (Navi 2x, MI200) or 1.6 (MI300); fields that are not given are not available."""
+    """``gpu_metrics`` of revision 1.3 (Navi 2x, MI200) or 1.6 (MI300); fields that are not given are not available.
+
+    The engines of an MI300 are those of its first partition.
+    """
     made = bytearray(b"\xff" * {3: 120, 6: 1664}[content])
     struct.pack_into("<HBB", made, 0, len(made), 1, content)
     struct.pack_into("<Q", made, {3: 24, 6: 16}[content], energy)
@@ -157,7 +161,9 @@ def table(
     if xgmi:
         struct.pack_into(f"<{len(xgmi)}Q", made, 128, *xgmi)
     if video:
-        struct.pack_into("<H", made, 20, *video)
+        struct.pack_into(f"<{len(video)}H", made, {3: 20, 6: 312 + 32 + 64}[content], *video)
+    if jpeg:
+        struct.pack_into(f"<{len(jpeg)}H", made, 312 + 32, *jpeg)
     if status is not None:
         struct.pack_into("<Q", made, 112, status)
     if hbm:

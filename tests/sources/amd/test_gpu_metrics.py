@@ -73,6 +73,31 @@ def test_engine_utilization_is_the_mean_of_valid_engines(
     assert GpuMetrics().decode(bytes(table)) == {}
 
 
+@pytest.mark.parametrize(
+    ("which", "size", "offset", "stride", "count"),
+    [
+        ((1, 6), 1664, 312, 168, 32),
+        ((1, 7), 2208, 344, 232, 32),
+        ((1, 8), 3360, 344, 376, 40),
+        ((1, 8), 3872, 344, 440, 40),
+    ],
+)
+def test_engine_utilization_of_partitions_is_the_mean_of_valid_engines(
+    which: tuple[int, int], size: int, offset: int, stride: int, count: int
+) -> None:
+    """The offsets are those of the kernel's structures; MI300 has up to eight partitions."""
+    table = bytearray(struct.pack("<HBB", size, *which) + b"\xff" * (size - 4))
+    struct.pack_into("<8I", table, offset, *[90] * 8)  # compute dies
+    struct.pack_into("<HH", table, offset + 32, 10, 30)
+    struct.pack_into("<H", table, offset + 32 + 2 * count, 50)
+    assert GpuMetrics().decode(bytes(table)) == {"jpeg": pytest.approx(0.2), "video": 0.5}
+    struct.pack_into("<H", table, offset + 7 * stride + 32 + 2 * count - 2, 80)  # the last engine of the last partition
+    struct.pack_into("<H", table, offset + 7 * stride + 32 + 2 * count + 6, 100)
+    assert GpuMetrics().decode(bytes(table)) == {"jpeg": pytest.approx(0.4), "video": 0.75}
+    struct.pack_into("<I", table, size - 8, 0)  # the counter after the partitions
+    assert GpuMetrics().decode(bytes(table) + b"\0" * 64) == {"jpeg": pytest.approx(0.4), "video": 0.75}
+
+
 @pytest.mark.parametrize(("which", "offset"), [((1, 3), 112), ((2, 2), 120), ((2, 3), 120), ((2, 4), 120)])
 def test_throttle_status_bits_map_to_reasons(which: tuple[int, int], offset: int) -> None:
     reasons = {0: "power_cap", 7: "power_cap", 16: "current_cap", 22: "current_cap", 32: "thermal_sw", 47: "thermal_hw"}
@@ -126,11 +151,19 @@ def test_attributes_are_found_by_their_ids(total: str, counter: str) -> None:
                 30: ("Q", [1, 1, UNAVAILABLE, 0]),
                 29: ("Q", [2, 2]),
                 36: ("H", [0xFFFF] * 4),
+                41: ("H", [10] * 32 + [0xFFFF] * 8),
+                42: ("H", [0, 60, 0xFFFF, 0xFFFF]),
             }
         )
 
     metrics = GpuMetrics()
-    links = {"energy": 9_000, "xgmi.receive": 4096, "xgmi.transmit": 2048}
+    links = {
+        "video": pytest.approx(0.3),
+        "jpeg": pytest.approx(0.1),
+        "energy": 9_000,
+        "xgmi.receive": 4096,
+        "xgmi.transmit": 2048,
+    }
     assert metrics.decode(table(1000, 5, 10, 20, 30, 40)) == links
     shares = {"thermal_hw": 0.0, "power_cap": 0.25, "thermal_sw": 0.5}
     assert metrics.decode(table(2000, 5, 260, 20, 130, 540)) == {**links, **shares}

@@ -41,6 +41,7 @@ class Layout(NamedTuple):
         residency: Six 32-bit counters: accumulated time, and the time for each of :data:`_RESIDENCY_REASONS`.
         xgmi: KiB read over each link, followed by KiB written.
         full: Value of a utilization of 100 %.
+        xcp: Statistics of eight compute partitions: offset, and number of JPEG engines of a partition.
     """
 
     sizes: tuple[int, ...]
@@ -52,6 +53,7 @@ class Layout(NamedTuple):
     residency: int = 0
     xgmi: int = 0
     full: int = 100
+    xcp: tuple[int, int] = (0, 0)
 
 
 LAYOUTS: Final[Mapping[tuple[int, int], Layout]] = {
@@ -60,9 +62,9 @@ LAYOUTS: Final[Mapping[tuple[int, int], Layout]] = {
     (1, 3): Layout((120,), video=(20, 1), energy=24, hbm=88, status=112),
     (1, 4): Layout((288,), video=(16, 4), energy=24, xgmi=104),
     (1, 5): Layout((360,), video=(16, 4), jpeg=(24, 32), energy=88, xgmi=176),
-    (1, 6): Layout((1664,), energy=16, residency=32, xgmi=128),
-    (1, 7): Layout((2208,), energy=24, residency=40, xgmi=136),
-    (1, 8): Layout((3360, 3872), energy=24, residency=40, xgmi=136),
+    (1, 6): Layout((1664,), energy=16, residency=32, xgmi=128, xcp=(312, 32)),
+    (1, 7): Layout((2208,), energy=24, residency=40, xgmi=136, xcp=(344, 32)),
+    (1, 8): Layout((3360, 3872), energy=24, residency=40, xgmi=136, xcp=(344, 40)),
     (2, 1): Layout((120,)),
     (2, 2): Layout((128,), status=120),
     (2, 3): Layout((152,), status=120),
@@ -82,6 +84,12 @@ _ENERGY_ID = 7
 _RESIDENCY_IDS = range(9, 15)  # in the order of the counters of the fixed layouts
 _XGMI_READ_ID = 29
 _XGMI_WRITTEN_ID = 30
+_JPEG_ID = 41
+_VIDEO_ID = 42
+
+_PARTITIONS = 8
+_XCCS = 8
+_VIDEO_ENGINES = 4
 
 
 class _Fields(NamedTuple):
@@ -168,11 +176,14 @@ def _fixed_fields(table: bytes, layout: Layout) -> _Fields:
     def values(code: str, offset: int, count: int) -> Sequence[int]:
         return struct.unpack_from(f"<{count}{code}", table, offset) if offset else ()
 
+    video, jpeg = values("H", *layout.video), values("H", *layout.jpeg)
+    if layout.xcp[0]:
+        video, jpeg = _partition_engines(table, *layout.xcp)
     hbm = values("H", layout.hbm, 4)
     has_energy = layout.energy and not (hbm and all(celsius == 0xFFFF for celsius in hbm))
     return _Fields(
-        values("H", *layout.video),
-        values("H", *layout.jpeg),
+        video,
+        jpeg,
         layout.full,
         hbm,
         values("Q", layout.energy, 1)[0] if has_energy else 0,
@@ -182,6 +193,22 @@ def _fixed_fields(table: bytes, layout: Layout) -> _Fields:
         values("Q", layout.xgmi, _XGMI_LINKS),
         values("Q", layout.xgmi and layout.xgmi + 8 * _XGMI_LINKS, _XGMI_LINKS),
     )
+
+
+def _partition_engines(table: bytes, offset: int, count: int) -> tuple[Sequence[int], Sequence[int]]:
+    """Utilization of the video and JPEG engines of all partitions.
+
+    The statistics of a partition begin with the utilization of its compute dies, 32 bits each, of its JPEG engines and
+    of its video engines. The table ends with a counter of 32 bits, padded to 64.
+    """
+    (end,) = struct.unpack_from("<H", table)
+    size = (end - offset - 8) // _PARTITIONS
+    video: list[int] = []
+    jpeg: list[int] = []
+    for begin in range(offset + 4 * _XCCS, offset + _PARTITIONS * size, size):
+        jpeg += struct.unpack_from(f"<{count}H", table, begin)
+        video += struct.unpack_from(f"<{_VIDEO_ENGINES}H", table, begin + 2 * count)
+    return video, jpeg
 
 
 def _attribute_fields(table: bytes) -> _Fields:
@@ -205,6 +232,8 @@ def _attribute_fields(table: bytes) -> _Fields:
         raise ValueError("gpu_metrics 1.9 has an attribute that is truncated or of an unknown type") from None
     has_residency = all(values.get(attribute) for attribute in _RESIDENCY_IDS)
     return _Fields(
+        video=values.get(_VIDEO_ID, ()),
+        jpeg=values.get(_JPEG_ID, ()),
         energy=next(iter(values.get(_ENERGY_ID, ())), 0),
         residency=[values[attribute][0] for attribute in _RESIDENCY_IDS] if has_residency else (),
         residency_masks=[masks[attribute] for attribute in _RESIDENCY_IDS] if has_residency else (),
