@@ -61,6 +61,21 @@ def test_origin_may_change_between_sessions(first: bool, later: bool, total: int
     assert counter.total == total
 
 
+@pytest.mark.parametrize("counted_before", [False, True])
+def test_count_after_an_integral_continues_it_in_later_sessions_too(counted_before: bool) -> None:
+    store = CounterStore()
+    counter = store.resume(Series(ENERGY))
+    counter.add(0.0)
+    counter.add(200.0)
+    if counted_before:
+        counter.set(5_000_000)
+        assert counter.total == 200
+    later = store.resume(Series(ENERGY))
+    later.set(5_000_030)
+    later.set(5_000_050)
+    assert later.total == (250 if counted_before else 220)
+
+
 def test_reset_between_sessions_is_added() -> None:
     store = CounterStore()
     store.resume(Series(ENERGY)).set(100)

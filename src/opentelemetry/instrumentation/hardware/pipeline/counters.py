@@ -18,7 +18,7 @@ class Counter:
     """One exported counter. Only the thread that reads its source updates it.
 
     The exported total is the device's count plus an offset. A device that restarts its count raises the offset,
-    so that the total continues from where it was.
+    so that the total continues from where it was. So does a count that begins after an integral was exported.
 
     Args:
         dips: Whether the kernel sometimes lowers this count slightly; see :attr:`.model.Metric.dips`.
@@ -30,23 +30,26 @@ class Counter:
         time: When it was last read.
     """
 
-    __slots__ = ("_count", "_dips", "_offset", "time", "total")
+    __slots__ = ("_count", "_dips", "_from_start", "_offset", "time", "total")
 
     def __init__(self, dips: bool = False, before: Counter | None = None, from_start: bool = False) -> None:
         self.total: Number = 0 if before is None else before.total
         self.time = float("-inf")
         self._dips = dips
-        self._count: Number = 0 if before is None else before._count
-        self._offset: Number | None = None
-        if not from_start:
+        self._from_start = from_start
+        self._count: Number | None = None if before is None else before._count
+        self._offset: Number | None = None  # the next count continues from the total
+        if before is None:
+            self._offset = None if from_start else 0
+        elif not from_start:
             # An offset below 0 belongs to a session that counted from its start.
-            self._offset = 0 if before is None else max(0, before._offset or 0)
+            self._offset = max(0, before._offset or 0) if before._from_start else before._offset
 
     def set(self, count: Number) -> None:
         """Add what the device has counted since the last reading."""
         if self._offset is None:
             self._offset = self.total - count
-        elif count < self._count:
+        elif self._count is not None and count < self._count:
             if self._dips and is_dip(self._count, count):
                 return
             self._offset = self.total
@@ -58,6 +61,8 @@ class Counter:
     def add(self, amount: float) -> None:
         """Add a computed amount, where the device reports a rate instead of a count."""
         self.total += amount
+        if self._count is None:
+            self._offset = None
 
 
 def is_dip(before: Number, after: Number) -> bool:
