@@ -330,11 +330,19 @@ def test_failing_call_is_retried_with_backoff(tmp_path: Path, caplog: pytest.Log
 
 
 def test_memory_info_falls_back_to_version_1(tmp_path: Path) -> None:
-    for code in (25, 2, 13):
+    for code in (25, 2, 13, UNKNOWN):
         with simulated_gpus(tmp_path, h100(), lines={"gpu0.MemoryInfo_v2": refused(code)}) as machine:
             now = machine.tick(0)
             assert now.one("hw.gpu.memory.usage") == (50_000 + 557) * MIB, "the first form counts what is reserved"
             assert now.one("hw.gpu.memory.limit") == 81_559 * MIB
+            assert not machine.unsupported("hw.gpu.memory")
+
+
+def test_gpu_whose_memory_calls_both_fail_as_unknown_is_checked_for_presence(tmp_path: Path) -> None:
+    with simulated_gpus(tmp_path, h100()) as machine:
+        machine.tick(0)
+        assert states(machine, **{"gpu0.MemoryInfo": refused(UNKNOWN)}) == {"GPU 0": "ok"}
+        assert states(machine, gpu0=refused(UNKNOWN)) == {"GPU 0": "failed"}
 
 
 # -- Impossible values.

@@ -23,6 +23,7 @@ from tests.tools.nvml import (
     orin,
     p100,
     refused,
+    still,
     t4,
     unified,
     vgpu,
@@ -395,18 +396,43 @@ def test_energy_counter_and_integrated_power_are_never_mixed(tmp_path: Path) -> 
         assert machine.up()
 
 
-@pytest.mark.parametrize("code", [10, 19, 999])
-def test_energy_counter_that_fails_at_first_is_exported_once_it_answers(tmp_path: Path, code: int) -> None:
-    with simulated_gpus(tmp_path, a100(), lines={"gpu0.FieldValues.83": refused(code)}) as machine:
-        for _ in range(2):
-            assert machine.tick(2).of("hw.energy") == {}, (
-                "no integral, which would take the place of the counter for good"
-            )
-        now = machine.tick(2, {"gpu0.FieldValues.83": f"ullong {moving(5_000_000_000, 312_340, START)}"})
-        for _ in range(3):  # a failed batch of fields is read again after some readings
+COUNTED: dict[int, tuple[str, dict[str, str], float]] = {
+    83: ("hw.energy", {}, 312.34),
+    74: ("hw.gpu.throttle.time", {"hw_gpu_throttle_reason": "power_cap"}, 0.125),
+    76: ("hw.gpu.throttle.time", {"hw_gpu_throttle_reason": "sync_boost"}, 0),
+}
+"""By field, the metric, its attributes, and its increase per second on an A100."""
+
+
+@pytest.mark.parametrize("failing", ["gpu0.FieldValues", *(f"gpu0.FieldValues.{field}" for field in COUNTED)])
+@pytest.mark.parametrize("code", [6, 10, 19, 21, 999])
+def test_counter_that_fails_at_first_is_exported_once_it_answers(tmp_path: Path, failing: str, code: int) -> None:
+    affected = [each for field, each in COUNTED.items() if failing in ("gpu0.FieldValues", f"gpu0.FieldValues.{field}")]
+    value = still(a100(), START).get(failing.removeprefix("gpu0."), "")
+    with simulated_gpus(tmp_path, a100(), lines={failing: refused(code, 2, value)}) as machine:
+        now = machine.tick(2)
+        for name, about, _ in affected:
+            assert now.of(name, **about) == {}, "no integral, which would take the place of the counter for good"
+        for _ in range(8):  # a failed batch of fields is read again after some readings
             now = machine.tick(2)
-        assert now.one("hw.energy") == pytest.approx(5_000_000 + (machine.stage.clock.now - START) * 312.34)
+        for name, about, rate in affected:
+            counted = {"hw.energy": 5_000_000, "power_cap": 90, "sync_boost": 0}
+            least = counted[about.get("hw_gpu_throttle_reason", name)]
+            assert now.one(name, **about) == pytest.approx(least + (machine.stage.clock.now - START) * rate)
+        assert not machine.unsupported("hw.energy")
         assert machine.up()
+
+
+@pytest.mark.parametrize("code", [3, 10, 999])
+def test_throttle_time_is_integrated_if_its_counter_never_answers(tmp_path: Path, code: int) -> None:
+    lines: Gpu = {"gpu0.FieldValues.76": refused(code), "gpu0.CurrentClocksEventReasons": 0x10}
+    with simulated_gpus(tmp_path, a100(), lines=lines) as machine:
+        machine.tick(0)
+        for _ in range(35):
+            machine.sample(2)
+        before = machine.collect().one("hw.gpu.throttle.time", hw_gpu_throttle_reason="sync_boost")
+        now = machine.tick(2)
+        assert now.one("hw.gpu.throttle.time", hw_gpu_throttle_reason="sync_boost") - before == pytest.approx(2)
 
 
 @pytest.mark.parametrize("failing", ["gpu0.FieldValues.83", "gpu0.FieldValues"])

@@ -127,6 +127,7 @@ static int said(Line *from, const char **value) {
         return strncmp(from->value, "!hang", 5) ? atoi(from->value + 1) : HANG;
     }
     *value += strcspn(*value, " ");
+    *value += strspn(*value, " ");
     return **value ? SUCCESS : ABSENT;
 }
 

@@ -45,6 +45,9 @@ REMEDIES: Final = {
 _MEMORY_V2: Final = 0x02000028
 """``nvmlMemory_v2``: the version of the structure that reports reserved memory separately."""
 
+_NO_MEMORY_V2: Final = (n.FUNCTION_NOT_FOUND, n.ARGUMENT_VERSION, n.INVALID_ARGUMENT, n.UNKNOWN)
+"""Codes of drivers that do not know that structure; the last one is that of some drivers in WSL."""
+
 Values = Mapping[Field, object]
 
 
@@ -203,7 +206,7 @@ class NvmlDevice(Device):
         try:
             answer = self.get("MemoryInfo", _MEMORY_V2)
         except DriverError as error:
-            if error.code not in (n.FUNCTION_NOT_FOUND, n.ARGUMENT_VERSION, n.INVALID_ARGUMENT):
+            if error.code not in _NO_MEMORY_V2:
                 raise
             answer = self.get("MemoryInfo")
         used, total = answer["used"], answer["total"]

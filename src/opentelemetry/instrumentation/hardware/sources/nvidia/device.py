@@ -19,7 +19,6 @@ from opentelemetry.instrumentation.hardware.sources.nvidia.calls import (
     FATAL,
     LOST,
     NEVER,
-    NO_VALUE,
     Call,
     NvmlDevice,
     Values,
@@ -213,7 +212,7 @@ class Gpu(NvmlDevice):
         return values
 
     def _counters(self) -> Values:
-        """Return the counters. The first definite answer, or several failures, decide whether a counter exists."""
+        """Return the counters. The first answer, "not supported", or several failures decide whether one exists."""
         try:
             answers = self._field_values(tuple(f.SAMPLED))
         except DriverError as error:
@@ -237,7 +236,7 @@ class Gpu(NvmlDevice):
                 self._counted.add(field)
             elif field not in self._counted:
                 self._failures[field] = self._failures.get(field, 0) + 1
-                if code in (*NEVER, *NO_VALUE) or self._failures[field] >= _MOST_FAILURES:
+                if code in NEVER or self._failures[field] >= _MOST_FAILURES:
                     self.counters.discard(field.series)
 
     def _errors(self) -> Values:
