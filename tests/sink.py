@@ -33,11 +33,13 @@ class Sink:
     Attributes:
         exports: The exports received, oldest first. The PID is that of the ``process`` resource detector.
         scopes: All scopes received.
+        resources: The attributes of all resources received.
     """
 
     def __init__(self) -> None:
         self.exports: list[Export] = []
         self.scopes: set[Scope] = set()
+        self.resources: list[dict[str, Any]] = []
         sink = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -85,6 +87,8 @@ class Sink:
     def _take(self, request: ExportMetricsServiceRequest) -> None:
         for batch in request.resource_metrics:
             resource = _plain(batch.resource.attributes)
+            if resource not in self.resources:
+                self.resources.append(resource)
             points = []
             for part in batch.scope_metrics:
                 self.scopes.add(Scope(part.scope.name, part.scope.version, part.schema_url))
@@ -93,7 +97,7 @@ class Sink:
                     for metric in part.metrics
                     for point in _points(metric)
                 ]
-            self.exports.append(Export(resource.get("process.pid", 0), 0.0, points))
+            self.exports.append(Export(resource.get("process.pid", 0), 0.0, points, resource.get("service.name", "")))
 
 
 def _points(metric: Metric) -> list[NumberDataPoint]:

@@ -33,7 +33,7 @@ LAYERS = (
     "accelerators",
     "sources",
     "pipeline",
-    "agent instruments wandb",
+    "agent instruments resource_detector wandb",
     "instrumentor",
     "(package)",
     "cli",
@@ -45,7 +45,7 @@ A word is a module, or a package with all its modules; in parentheses, the packa
 vendor's folder is a package below ``sources``.
 """
 
-TALKS_TO_THE_SDK = ("instruments", "instrumentor", "cli")
+TALKS_TO_THE_SDK = ("instruments", "instrumentor", "resource_detector", "cli")
 DRIVERS = ("psutil", "pynvml", "prometheus_client", "yaml", "grpc", "amdsmi", "libtpu", "torch")
 CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]*|__all__")
 MUTABLE = ("list", "dict", "set", "bytearray", "defaultdict", "deque", "OrderedDict", "Counter", "array")

@@ -175,7 +175,7 @@ def test_variable_that_disables_export_is_wrong(env: dict[str, str], part: str, 
 @pytest.mark.parametrize(
     ("env", "name", "word"),
     [
-        ({}, "host.name", "OTEL_EXPERIMENTAL_RESOURCE_DETECTORS=host,process"),
+        ({}, "host.name", "OTEL_EXPERIMENTAL_RESOURCE_DETECTORS=hardware_job"),
         ({}, "duplicates", "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS=system_metrics"),
         ({"OTEL_PYTHON_HARDWARE_SAMPLE_INTERVAL": "fast"}, "sample_interval", "seconds"),
         ({"OTEL_PYTHON_HARDWARE_SAMPEL_INTERVAL": "1"}, "warning", "OTEL_PYTHON_HARDWARE_SAMPLE_INTERVAL"),
@@ -195,7 +195,7 @@ def test_disabled_system_metrics_gives_no_note_about_duplicates(disabled: str) -
     assert "duplicates" not in subjects
 
 
-@pytest.mark.parametrize("detectors", ["host", "process, host", "*"])
+@pytest.mark.parametrize("detectors", ["host", "process, host", "hardware_job", "*"])
 def test_resource_detectors_with_the_host_give_host_name(detectors: str) -> None:
     findings = delivery.zero_code({"OTEL_EXPERIMENTAL_RESOURCE_DETECTORS": detectors})
     assert [finding.state for finding in findings if finding.subject == "host.name"] == ["ok"]

@@ -147,7 +147,8 @@ def test_resource_variables_of_the_environment_are_kept(variable: str, value: st
         found = Resource.create().attributes
     assert found["service.name"] == service
     assert found["host.name"] == socket.gethostname()
-    assert ("process.pid" in found) == (value == "process")
+    assert found["process.pid"] == os.getpid()
+    assert ("process.runtime.name" in found) == (value == "process")
 
 
 def test_without_collector_tables_are_printed_until_sigint(no_collector: list[str]) -> None:
@@ -420,17 +421,18 @@ def test_program_has_its_own_environment_and_streams(sink: Sink) -> None:
 def test_instrumented_program_reports_no_host_metrics(sink: Sink) -> None:
     program = ["opentelemetry-instrument", "--service_name", "inner", sys.executable, "-c", "input()"]
 
-    def of(name: str) -> set[int]:
-        """The processes that report a metric."""
-        return {export.pid for export in sink.exports if name in {point.name for point in export.points}}
+    def of(name: str) -> set[str]:
+        """The services that report a metric. Both describe the same process."""
+        return {export.service for export in sink.exports if name in {point.name for point in export.points}}
 
     with started(around(*program), sink.environment(interval=0.1) | FAST) as agent:
         wait_for(lambda: of("system.cpu.time") and len(of("process.thread.count")) == 2, PATIENCE, "exports of both")
         agent.communicate("\n", timeout=PATIENCE)
     assert agent.returncode == 0
-    assert of("system.cpu.time") == {agent.pid}
-    (inner,) = of("process.thread.count") - {agent.pid}
-    own = {point.name for export in sink.exports if export.pid == inner for point in export.points}
+    assert of("system.cpu.time") == {"otel-hardware"}
+    assert of("process.thread.count") == {"otel-hardware", "inner"}
+    assert len({export.pid for export in sink.exports}) == 1
+    own = {point.name for export in sink.exports if export.service == "inner" for point in export.points}
     assert all(name.startswith(("process.", "otel_hardware.")) for name in own)
 
 

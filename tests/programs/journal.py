@@ -45,6 +45,7 @@ class Export:
     pid: int
     time: float
     points: list[Arrived]
+    service: str = ""
 
     def names(self, scope: str = OURS) -> set[str]:
         """The metrics of a scope."""

@@ -57,11 +57,11 @@ def zero_code(environ: MutableMapping[str, str]) -> Iterator[Finding]:
         text = f"process {reporter}, an ancestor of this shell, reports the host for all its descendants"
         yield Finding(part, "note", "job", text, f"unset {JOB} to report the host here as well")
     detectors = {word.strip() for word in environ.get("OTEL_EXPERIMENTAL_RESOURCE_DETECTORS", "").split(",")}
-    if "host.name=" in environ.get("OTEL_RESOURCE_ATTRIBUTES", "") or detectors & {"host", "*"}:
+    if "host.name=" in environ.get("OTEL_RESOURCE_ATTRIBUTES", "") or detectors & {otlp.DETECTOR, "host", "*"}:
         yield Finding(part, "ok", "host.name", "is set on the resource")
     else:
         alike = "host.name is missing, so a backend cannot tell two hosts apart (otel-hardware run adds it)"
-        yield Finding(part, "note", "host.name", alike, "OTEL_EXPERIMENTAL_RESOURCE_DETECTORS=host,process")
+        yield Finding(part, "note", "host.name", alike, f"OTEL_EXPERIMENTAL_RESOURCE_DETECTORS={otlp.DETECTOR}")
 
 
 def export(environ: Mapping[str, str]) -> Iterator[Finding]:

@@ -11,6 +11,9 @@ from urllib.parse import urlsplit
 SERVICE: Final = "otel-hardware"
 """The service name of these commands, unless the environment sets another."""
 
+DETECTOR: Final = "hardware_job"
+"""The entry point of our resource detector."""
+
 _PORTS: Final = {"grpc": 4317, "http/protobuf": 4318}
 
 EXPORTERS: Final = {"grpc": "otlp_proto_grpc", "http/protobuf": "otlp_proto_http"}
@@ -110,7 +113,7 @@ def _is_proxied(url: str, host: str) -> bool:
 
 
 def set_defaults(environ: MutableMapping[str, str], interval: float | None, service: str | None = SERVICE) -> None:
-    """Set defaults for unset variables: no traces and logs, ``host.name``, a service name, an interval of 15 s.
+    """Set defaults for unset variables: no traces and logs, our resource detector, a service name, an interval of 15 s.
 
     Args:
         environ: The environment that the SDK reads.
@@ -124,15 +127,19 @@ def set_defaults(environ: MutableMapping[str, str], interval: float | None, serv
         environ["OTEL_METRIC_EXPORT_INTERVAL"] = str(round(interval * 1000) or 1)
     elif not environ.get("OTEL_METRIC_EXPORT_INTERVAL"):
         environ["OTEL_METRIC_EXPORT_INTERVAL"] = "15000"
-    detectors = [word.strip() for word in environ.get("OTEL_EXPERIMENTAL_RESOURCE_DETECTORS", "").split(",")]
-    if not {"host", "*"} & set(detectors):
-        environ["OTEL_EXPERIMENTAL_RESOURCE_DETECTORS"] = ",".join([*filter(None, detectors), "host"])
+    words = [word.strip() for word in environ.get("OTEL_EXPERIMENTAL_RESOURCE_DETECTORS", "").split(",")]
+    # The SDK's detector "host" has host.id on macOS and Windows.
+    detectors = [*filter(None, words), *(word for word in ("host", DETECTOR) if not {word, "*"} & {*words})]
+    environ["OTEL_EXPERIMENTAL_RESOURCE_DETECTORS"] = ",".join(detectors)
     if service is not None and "service.name=" not in environ.get("OTEL_RESOURCE_ATTRIBUTES", ""):
         environ.setdefault("OTEL_SERVICE_NAME", service)
 
 
-def configure() -> None:
+def configure(pid: int) -> None:
     """Configure the SDK from the environment, as ``opentelemetry-instrument`` does with a distro.
+
+    Args:
+        pid: The process that the resource describes.
 
     Raises:
         Mistake: The SDK rejects the configuration.
@@ -140,12 +147,15 @@ def configure() -> None:
     from opentelemetry.sdk._configuration import _OTelSDKConfigurator
 
     from opentelemetry.instrumentation.hardware.cli.messages import Mistake
+    from opentelemetry.instrumentation.hardware.resource_detector import of_process
 
     class Configurator(_OTelSDKConfigurator):
         """A configurator. The SDK's class is abstract."""
 
+    # A configuration file describes its own resource.
+    options = {} if os.environ.get("OTEL_CONFIG_FILE") else {"resource_attributes": of_process(pid)}
     try:
-        Configurator().configure()  # type: ignore[no-untyped-call]
+        Configurator().configure(**options)  # type: ignore[no-untyped-call]
     except Exception as error:
         metrics = {
             name: value for name, value in os.environ.items() if name.startswith(("OTEL_METRIC", "OTEL_EXPORTER"))

@@ -269,7 +269,7 @@ def _reporting(arguments: argparse.Namespace, pid: int, target: str) -> Iterator
         say(f"process {reporter}, an ancestor, reports the host already; this command reports process.* only")
     try:
         if target:
-            with _exported(session, arguments.attach is not None):
+            with _exported(session, pid, arguments.attach is not None):
                 yield session
         else:
             session.start()
@@ -279,13 +279,13 @@ def _reporting(arguments: argparse.Namespace, pid: int, target: str) -> Iterator
 
 
 @contextmanager
-def _exported(session: Session, attached: bool) -> Iterator[None]:
+def _exported(session: Session, pid: int, attached: bool) -> Iterator[None]:
     from opentelemetry.metrics import get_meter_provider
 
     from opentelemetry.instrumentation.hardware.cli.otlp import configure
     from opentelemetry.instrumentation.hardware.instrumentor import HardwareInstrumentor
 
-    configure()
+    configure(pid)
     provider = get_meter_provider()
     instrumentor = HardwareInstrumentor()
     if instrumentor.is_instrumented_by_opentelemetry:  # OTEL_CONFIG_FILE did it; this session takes its place

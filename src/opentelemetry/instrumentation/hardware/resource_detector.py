@@ -1,0 +1,73 @@
+"""HardwareJobDetector: the resource attributes of the host, the container, the process and its place in a job.
+
+``OTEL_EXPERIMENTAL_RESOURCE_DETECTORS=hardware_job`` selects it. The semantic conventions have no names for ranks and
+batch jobs, so these names are of others:
+
+- ``dl.rank``, ``dl.local_rank``, ``dl.world_size`` and ``slurm.job.id``: NVIDIA NeMo Lens
+- ``training_job.id``: ddtrace's PyTorch integration, which has it for SLURM, Ray and torchrun
+- ``ray.job_id``: Ray, https://github.com/ray-project/ray/blob/master/python/ray/util/tracing/tracing_helper.py
+- ``dl.node_rank`` and ``training_job.system``: this package
+
+The job is in the resource, because as an attribute of metrics it would multiply the series.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import uuid
+
+from opentelemetry.sdk import resources
+from opentelemetry.sdk.resources import Resource, ResourceDetector
+
+from opentelemetry.instrumentation.hardware.system import identity
+from opentelemetry.instrumentation.hardware.system.files import LocalFiles
+from opentelemetry.instrumentation.hardware.system.job import Job, read_job
+
+_JOB_IDS = {"slurm": "slurm.job.id", "ray": "ray.job_id"}
+
+
+class HardwareJobDetector(ResourceDetector):
+    """Detects the host, the container, the process and its job."""
+
+    def is_process_dependent(self) -> bool:
+        """Return True: the SDK detects again in a forked child, from 1.44 on."""
+        return True
+
+    def detect(self) -> Resource:
+        """Return the resource of this process."""
+        return Resource(attributes(os.getpid()))
+
+
+def attributes(pid: int) -> dict[str, str | int]:
+    """Return the attributes of a process that has the environment, the host and the container of this one."""
+    found = {**_host_and_container(), **of_process(pid), **_of_job(read_job(os.environ))}
+    if not hasattr(resources, "ServiceInstanceIdResourceDetector"):  # newer SDKs make one by themselves
+        found["service.instance.id"] = str(uuid.uuid4())
+    return found
+
+
+def of_process(pid: int) -> dict[str, str | int]:
+    """Return ``process.pid`` and ``process.creation.time`` of a process."""
+    return identity.process(pid, _files())
+
+
+def _host_and_container() -> dict[str, str | int]:
+    return {**identity.host(_files()), **identity.container(_files())}
+
+
+def _files() -> LocalFiles | None:
+    return LocalFiles() if sys.platform.startswith("linux") else None
+
+
+def _of_job(job: Job) -> dict[str, str | int]:
+    values = {
+        "training_job.id": job.id,
+        "training_job.system": job.system,
+        _JOB_IDS.get(job.system, ""): job.id,
+        "dl.rank": job.rank,
+        "dl.local_rank": job.local_rank,
+        "dl.world_size": job.world_size,
+        "dl.node_rank": job.node_rank,
+    }
+    return {name: value for name, value in values.items() if name and value not in (None, "")}

@@ -1,0 +1,98 @@
+"""The resource attributes of a host, a container, a pod and a process. An unknown attribute is absent.
+
+Names and values follow https://opentelemetry.io/docs/specs/semconv/resource/. The ids of a container and a pod are read
+from the control group of this process, or from the mounts that the container runtime made. No runtime or API is called.
+``files`` is None where the system is not Linux.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import socket
+from contextlib import suppress
+from datetime import datetime, timezone
+from typing import Final
+
+from opentelemetry.instrumentation.hardware.system.files import Files, read_text
+from opentelemetry.instrumentation.hardware.system.procfs import TICKS, entry, stat
+
+_ARCHITECTURES: Final = {
+    "x86_64": "amd64",
+    "aarch64": "arm64",
+    "i386": "x86",
+    "i686": "x86",
+    "armv6l": "arm32",
+    "armv7l": "arm32",
+    "ppc64le": "ppc64",
+}
+"""What platform.machine() returns, lower case, where ``host.arch`` has another word for it."""
+
+_ID: Final = r"(?<![0-9a-f])([0-9a-f]{64})(?![0-9a-f])"
+_UID: Final = r"([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})"
+_CONTAINER_IN_CGROUP: Final = re.compile(_ID)
+_CONTAINER_IN_MOUNTS: Final = re.compile(rf"{_ID}/(?:userdata/)?hostname /etc/hostname ")
+_POD_IN_CGROUP: Final = re.compile(rf"/(?:kubepods[^/]*-)?pod{_UID}")
+_POD_IN_MOUNTS: Final = re.compile(rf"/pods/{_UID}/etc-hosts /etc/hosts ")
+_CONTAINER_NAME: Final = re.compile(rf"/pods/{_UID}/containers/([^/ ]+)/[0-9a-f]+ /dev/termination-log ")
+_NAMESPACE: Final = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+
+def host(files: Files | None) -> dict[str, str]:
+    """Return ``host.name``, ``host.arch`` and, on Linux, ``host.id``: the machine id."""
+    machine = platform.machine().lower()
+    ids = (_text(files, path) for path in ("/etc/machine-id", "/var/lib/dbus/machine-id"))
+    found = {
+        "host.name": socket.gethostname(),
+        "host.arch": _ARCHITECTURES.get(machine, machine),
+        # systemd writes "uninitialized" into the images that it prepares.
+        "host.id": next((each for each in ids if re.fullmatch("[0-9a-f]{32}", each)), ""),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def container(files: Files | None) -> dict[str, str]:
+    """Return ``container.id``, and in Kubernetes the uid of the pod, the name of the container and the namespace."""
+    groups, mounts = _text(files, "/proc/self/cgroup"), _text(files, "/proc/self/mountinfo")
+    pods = [*_POD_IN_CGROUP.findall(groups), *_POD_IN_MOUNTS.findall(mounts)]
+    ids = _CONTAINER_IN_CGROUP.findall(groups)
+    if not ids and not pods:  # in a pod, the mounts have the id of its sandbox
+        ids = _CONTAINER_IN_MOUNTS.findall(mounts)
+    found = {"container.id": ids[-1] if ids else ""}
+    if pods:
+        names = _CONTAINER_NAME.findall(mounts)
+        found["k8s.pod.uid"] = pods[-1].replace("_", "-")
+        found["k8s.container.name"] = names[-1][1] if names else ""
+        found["k8s.namespace.name"] = _text(files, _NAMESPACE)
+    return {name: value for name, value in found.items() if value}
+
+
+def process(pid: int, files: Files | None) -> dict[str, str | int]:
+    """Return ``process.pid`` and ``process.creation.time`` (ISO 8601) of a process."""
+    found: dict[str, str | int] = {"process.pid": pid}
+    seconds = _creation_time(pid, files)
+    if seconds is not None:
+        time = datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds")
+        found["process.creation.time"] = time.replace("+00:00", "Z")
+    return found
+
+
+def _creation_time(pid: int, files: Files | None) -> float | None:
+    """Return when a process was created, in Unix seconds."""
+    if files is None:
+        import psutil
+
+        with suppress(psutil.Error):
+            return float(psutil.Process(pid).create_time())
+        return None
+    # Our own not by number: /proc can belong to another PID namespace.
+    path = "/proc/self/stat" if pid == os.getpid() else f"/proc/{pid}/stat"
+    with suppress(OSError, IndexError, ValueError):
+        booted = entry(files.read("/proc/stat"), b"\nbtime ")
+        return None if booted is None else booted + int(stat(files.read(path))[19]) / TICKS
+    return None
+
+
+def _text(files: Files | None, path: str) -> str:
+    return "" if files is None else read_text(files, path)

@@ -1,0 +1,94 @@
+"""Ids of containers and pods, from the files that runtimes leave in a container."""
+
+from __future__ import annotations
+
+import pytest
+from tests.sources.tree import Tree
+
+from opentelemetry.instrumentation.hardware.system import identity
+
+ID, OTHER = "3f" * 32, "a0" * 32
+UID = "0c2f7c3a-5a8f-4b6e-9d39-1c5a7d0e8f21"
+SLICE = UID.replace("-", "_")
+KUBELET = "/var/lib/kubelet/pods"
+
+
+def mount(root: str, point: str) -> str:
+    return f"652 640 254:1 {root} {point} rw,relatime - ext4 /dev/vda1 rw\n"
+
+
+OWN_NAMESPACE = "0::/\n"
+POD_MOUNTS = mount(f"/kubelet/pods/{UID}/etc-hosts", "/etc/hosts") + mount(
+    f"/kubelet/pods/{UID}/containers/trainer/5d1e9c3a", "/dev/termination-log"
+)
+IN_POD = {"k8s.pod.uid": UID, "k8s.container.name": "trainer", "k8s.namespace.name": "team-a"}
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "mountinfo", "expected"),
+    [
+        ("0::/user.slice/user-0.slice/session-4.scope\n", mount("/", "/"), {}),
+        # Docker: cgroup v1, the host's namespace of v2 with systemd, and a namespace of its own.
+        (f"4:memory:/docker/{ID}\n0::/docker/{ID}\n", "", {"container.id": ID}),
+        (f"0::/system.slice/docker-{ID}.scope\n", "", {"container.id": ID}),
+        (OWN_NAMESPACE, mount(f"/var/lib/docker/containers/{ID}/hostname", "/etc/hostname"), {"container.id": ID}),
+        # Docker in Docker: the inner one.
+        (f"0::/docker/{OTHER}/docker/{ID}\n", "", {"container.id": ID}),
+        # Podman.
+        (f"0::/machine.slice/libpod-{ID}.scope/container\n", "", {"container.id": ID}),
+        (
+            OWN_NAMESPACE,
+            mount(f"/containers/storage/overlay-containers/{ID}/userdata/hostname", "/etc/hostname"),
+            {"container.id": ID},
+        ),
+        # Kubernetes: cgroup v1, v2 with systemd, and a namespace of its own, where the mounts have the sandbox's id.
+        (f"4:memory:/kubepods/burstable/pod{UID}/{ID}\n", POD_MOUNTS, {"container.id": ID, **IN_POD}),
+        (
+            f"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{SLICE}.slice/cri-containerd-{ID}.scope\n",
+            POD_MOUNTS,
+            {"container.id": ID, **IN_POD},
+        ),
+        (
+            OWN_NAMESPACE,
+            POD_MOUNTS + mount(f"/io.containerd.grpc.v1.cri/sandboxes/{OTHER}/hostname", "/etc/hostname"),
+            IN_POD,
+        ),
+        (
+            OWN_NAMESPACE,
+            POD_MOUNTS + mount(f"/containers/storage/overlay-containers/{OTHER}/userdata/hostname", "/etc/hostname"),
+            IN_POD,
+        ),
+        # What only looks alike.
+        (f"0::/build-{ID}ff\n", mount(f"/srv/{ID}/hostname", "/srv/hostname"), {}),
+    ],
+)
+def test_container_and_pod(cgroup: str, mountinfo: str, expected: dict[str, str]) -> None:
+    files = {
+        "/proc/{pid}/cgroup": cgroup,
+        "/proc/{pid}/mountinfo": mountinfo,
+        "/var/run/secrets/kubernetes.io/serviceaccount/namespace": "team-a\n",
+    }
+    assert identity.container(Tree(files)) == expected
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"/etc/machine-id": "3d1219c7c4c5404aaa1f6d2a48adfda4\n"}, "3d1219c7c4c5404aaa1f6d2a48adfda4"),
+        ({"/etc/machine-id": "", "/var/lib/dbus/machine-id": "ab" * 16}, "ab" * 16),
+        ({"/etc/machine-id": "uninitialized\n"}, None),
+        ({}, None),
+    ],
+)
+def test_machine_id(files: dict[str, str], expected: str | None) -> None:
+    assert identity.host(Tree(files)).get("host.id") == expected
+
+
+def test_creation_time_of_a_process() -> None:
+    fields = " ".join(["S", *["0"] * 18, "12345", *["0"] * 5])
+    files = {"/proc/stat": "cpu 1\nbtime 1700000000\n", "/proc/77/stat": f"77 (a b) c) {fields}\n"}
+    assert identity.process(77, Tree(files)) == {
+        "process.pid": 77,
+        "process.creation.time": "2023-11-14T22:15:23.450Z",
+    }
+    assert identity.process(78, Tree(files)) == {"process.pid": 78}
