@@ -29,6 +29,7 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.version import __version__
+from opentelemetry.semconv._incubating.attributes.host_attributes import HostArchValues
 from tests.children import PATIENCE, command, environment, in_pid_namespace, run, started
 from tests.commands import otel_hardware, simulated
 from tests.sink import Sink
@@ -124,6 +125,7 @@ def test_exported_resource_has_host_and_service_name() -> None:
     found = json.loads(answer.stdout)["resource_metrics"][0]["resource"]["attributes"]
     assert found["host.name"] == socket.gethostname()
     assert found["service.name"] == "otel-hardware"
+    assert found["host.arch"] in {value.value for value in HostArchValues}
     machine = Path("/etc/machine-id")
     if machine.exists() and _sdk() >= (1, 45):
         assert found["host.id"] == machine.read_text().strip()

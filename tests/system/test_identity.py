@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from opentelemetry.semconv._incubating.attributes.host_attributes import HostArchValues
 from tests.sources.tree import Tree
 
 from opentelemetry.instrumentation.hardware.system import identity
@@ -92,3 +93,25 @@ def test_creation_time_of_a_process() -> None:
         "process.creation.time": "2023-11-14T22:15:23.450Z",
     }
     assert identity.process(78, Tree(files)) == {"process.pid": 78}
+
+
+@pytest.mark.parametrize(
+    ("machine", "value"),
+    [
+        ("x86_64", "amd64"),
+        ("AMD64", "amd64"),
+        ("aarch64", "arm64"),
+        ("ARM64", "arm64"),
+        ("armv8l", "arm32"),
+        ("i586", "x86"),
+        ("ia64", "ia64"),
+        ("ppc", "ppc32"),
+        ("ppc64le", "ppc64"),
+        ("s390x", "s390x"),
+    ],
+)
+def test_architecture_is_spelled_as_in_semantic_conventions(
+    machine: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    assert identity.host(None)["host.arch"] == HostArchValues(value).value

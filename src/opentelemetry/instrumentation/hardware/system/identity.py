@@ -22,9 +22,12 @@ _ARCHITECTURES: Final = {
     "x86_64": "amd64",
     "aarch64": "arm64",
     "i386": "x86",
+    "i586": "x86",
     "i686": "x86",
     "armv6l": "arm32",
     "armv7l": "arm32",
+    "armv8l": "arm32",
+    "ppc": "ppc32",
     "ppc64le": "ppc64",
 }
 """What platform.machine() returns, lower case, where ``host.arch`` has another word for it."""
