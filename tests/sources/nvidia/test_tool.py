@@ -122,7 +122,7 @@ def spelled(gpu: SmiGpu) -> dict[Field, str]:
 @pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.stem)
 def test_xml_document_says_that_it_is_written_by_hand(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    driver = re.search("<driver_version>(.*)</driver_version>", text)
+    driver = re.search("<driver_version>([^< ]*)", text)
     assert driver is not None
     assert f"<!-- Written by hand, as driver {driver[1]} (schema {path.stem.partition('-')[0]}) prints it." in text
 
@@ -641,6 +641,34 @@ def test_output_without_document_is_an_error_with_its_text(
 def test_document_is_parsed_at_any_exit_code(code: int) -> None:
     printed = (FOLDER / "v12-lost.xml").read_bytes()
     assert shown(_run(code, printed)) == shown(parse(printed))
+
+
+@pytest.mark.parametrize("code", [0, 9, -11, 139])
+@pytest.mark.parametrize("end", ["<nvidia_smi_log>", "<gpu_temp>"])
+def test_document_that_ends_before_the_first_gpu_is_complete_is_an_error(code: int, end: str) -> None:
+    printed = (FOLDER / "v13-h200.xml").read_bytes()
+    with pytest.raises(ValueError, match=f"ends after 0 of .* GPUs: .*; it exits with {code}"):
+        _run(code, printed[: printed.index(end.encode()) + len(end)])
+
+
+def test_document_without_a_gpu_is_an_error_unless_the_tool_succeeds() -> None:
+    printed = b"<nvidia_smi_log><driver_version>550.54</driver_version></nvidia_smi_log>"
+    assert _run(0, printed) == Document("550.54", [])
+    with pytest.raises(ValueError, match="prints no GPU; it exits with 255"):
+        _run(255, printed)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("name", ["v13-h200.xml", "v12-wsl.xml", "v12-truncated.xml"])
+def test_document_in_another_encoding_has_the_same_values(encoding: str, name: str) -> None:
+    text = (FOLDER / name).read_text(encoding="utf-8")
+    assert shown(parse(text.encode(encoding))) == shown(parse(text.encode()))
+
+
+def test_message_in_utf_16_is_the_reason() -> None:
+    with pytest.raises(Unavailable) as gone:
+        _run(6, "No devices were found\r\n".encode("utf-16"))
+    assert gone.value.reason == "No devices were found"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="starts a tool as POSIX has it")

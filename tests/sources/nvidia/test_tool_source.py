@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.sources.playing import playing
 from tests.sources.reading import often, opened, value
 from tests.sources.tree import Fabricated, Tree
 
@@ -30,7 +31,10 @@ class Machine:
         self.tool = folder / "nvidia-smi"
         self._page = folder / "page.xml"
         self._runs = folder / "runs"
-        self.tool.write_text(f"#!/bin/sh\necho run >> {self._runs}\ncat {self._page}\n")
+        self.crash = folder / "crash"
+        self.tool.write_text(
+            f"#!/bin/sh\necho run >> {self._runs}\ncat {self._page}\n[ ! -e {self.crash} ] || kill -SEGV $$\n"
+        )
         self.tool.chmod(0o755)
         self.print_usage(0)
 
@@ -99,6 +103,40 @@ def test_job_member_runs_nvidia_smi_itself_and_reports_only_its_memory(machine: 
         assert [value for _, value in points] == [used << 20]
     assert machine.runs() == 2
     source.close()
+
+
+@pytest.mark.parametrize("printed", ["", TEXT[: TEXT.index("<gpu_temp>")]], ids=["nothing", "half a GPU"])
+@pytest.mark.parametrize("at_first", [True, False], ids=["at first", "later"])
+def test_source_is_down_while_nvidia_smi_crashes(machine: Machine, printed: str, at_first: bool) -> None:
+    settings = {"sources": ["nvidia"], "nvml": "off", "nvidia_smi": str(machine.tool)}
+    with playing(lambda source: Drivers(), settings) as stage:
+
+        def is_up() -> bool:
+            stage.clock.now += 60
+            (line,) = [line for line in stage.tick() if line.startswith("otel_hardware.source.up{")]
+            return " 1 " in line
+
+        assert at_first or is_up()
+        machine.print_document(printed.encode())
+        machine.crash.touch()
+        assert not is_up()
+        assert not any(line.startswith("hw.power{") for line in stage.collect())
+        assert [remark for remark in stage.remarks() if "exits with -11" in remark]
+        machine.print_usage(100)
+        machine.crash.unlink()
+        assert is_up()
+        assert any(line.startswith("hw.power{") for line in stage.collect())
+
+
+def test_source_is_down_but_exports_the_gpus_that_nvidia_smi_printed_before_it_crashed(machine: Machine) -> None:
+    machine.print_document((SMI / "v12-truncated.xml").read_bytes())
+    machine.crash.touch()
+    settings = {"sources": ["nvidia"], "nvml": "off", "nvidia_smi": str(machine.tool)}
+    with playing(lambda source: Drivers(), settings) as stage:
+        found = stage.tick()
+        assert len([line for line in found if line.startswith("hw.power{")]) == 2
+        assert any(line.startswith("otel_hardware.source.up{") and " 0 " in line for line in found)
+        assert any("the output of nvidia-smi ends after 2 of 4 GPUs" in remark for remark in stage.remarks())
 
 
 def test_nvml_off_and_nvidia_smi_off_is_unavailable() -> None:

@@ -163,6 +163,7 @@ PROCESS_UTILIZATION: Final = tuple(
 _ECC: Final = "ecc_errors/aggregate"
 _RETIRED: Final = "retired_pages/{}_retirement/retired_count"
 _COUNTERS: Final = "clocks_event_reasons_counters/clocks_event_reasons_counters"
+_CEILING: Final = "gpu_power_readings/gpu_ceiling_power_limit"  # since 610
 _COUNT: Final = (1 << 32) - 2
 """The greatest count: all ones stand for "not available"."""
 
@@ -190,8 +191,16 @@ XML: Final[Mapping[Field, tuple[str, ...]]] = {
         "gpu_power_readings/average_power_draw",
         "gpu_power_readings/instant_power_draw",
     ),
-    power_limit("enforced"): ("gpu_power_readings/current_power_limit", "power_readings/enforced_power_limit"),
-    power_limit("default"): ("gpu_power_readings/default_power_limit", "power_readings/default_power_limit"),
+    power_limit("enforced"): (
+        "gpu_power_readings/current_power_limit",
+        "power_readings/enforced_power_limit",
+        f"{_CEILING}/current_power_limit",
+    ),
+    power_limit("default"): (
+        "gpu_power_readings/default_power_limit",
+        "power_readings/default_power_limit",
+        f"{_CEILING}/default_power_limit",
+    ),
     power_limit("max"): ("gpu_power_readings/max_power_limit", "power_readings/max_power_limit"),
     **{
         fields[domain]: (f"{folder}/{element}_clock",)

@@ -240,7 +240,7 @@ class NvidiaSmi(AcceleratorDriver):
     Raises:
         Unavailable: The tool is not installed, or finds no driver or no GPU.
         OSError: The tool timed out or could not be started.
-        ValueError: The tool printed no document.
+        ValueError: The tool printed no document, or crashed before it printed a GPU.
     """
 
     min_interval = MIN_INTERVAL
@@ -255,7 +255,7 @@ class NvidiaSmi(AcceleratorDriver):
         self._is_fresh = True
 
     def _take(self, document: Document) -> None:
-        self._document = document
+        self.errors = [document.problem] if document.problem else []
         self._listed: list[SmiGpu] = []
         for index, element in enumerate(document.gpus):
             uuid = fact(element.findtext("uuid") or "", "GPU-[0-9a-fA-F-]{4,64}") or f"gpu{index}"
@@ -282,8 +282,3 @@ class NvidiaSmi(AcceleratorDriver):
                 own = program.among(device.users)
                 if own and (selection.by_use or device.id in selection):
                     yield device, usage(device.users, own)
-
-    def unsupported(self) -> Iterator[str]:
-        """Yield the problem of the document, if it has one."""
-        if self._document.problem:
-            yield self._document.problem

@@ -7,6 +7,7 @@ https://docs.nvidia.com/deploy/nvidia-smi/
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
@@ -63,6 +64,8 @@ _MOST_ELEMENTS: Final = 200_000
 
 _CHUNK: Final = 1 << 16
 
+_ROOT: Final = "<nvidia_smi_log"
+
 
 class Document(NamedTuple):
     """The output of the tool.
@@ -84,10 +87,10 @@ def parse(printed: bytes) -> Document:
     Raises:
         ValueError: There is no document.
     """
-    text = printed.decode("utf-8", "replace")
+    text = _decode(printed)
     for name in _REMOVED:
         text = re.sub(f"<{name}>.*?(?:</{name}>|(?=<{name}>)|$)", "", text, flags=re.DOTALL)
-    begin = text.rfind("<nvidia_smi_log")  # after warnings and DOCTYPE: entities are never defined
+    begin = text.rfind(_ROOT)  # after warnings and DOCTYPE: entities are never defined
     if begin < 0:
         raise ValueError("there is no document of nvidia-smi")
     body, end, _ = text[begin:].partition("</nvidia_smi_log>")
@@ -98,13 +101,23 @@ def parse(printed: bytes) -> Document:
         for element in _elements(body + end):
             if element.tag == "gpu":
                 gpus.append(element)
-            elif element.tag in ("driver_version", "attached_gpus"):
-                facts.setdefault(element.tag, fact(element.text or ""))
+            elif element.tag in ("driver_version", "kmd_version", "attached_gpus"):
+                facts.setdefault(element.tag, fact((element.text or "").partition("[")[0]))
     except (ParseError, ValueError) as error:
         attached = facts.get("attached_gpus") or "some"
         reason = str(error).partition(": line")[0]
         problem = f"the output of nvidia-smi ends after {len(gpus)} of {attached} GPUs: {reason}"
-    return Document(facts.get("driver_version", ""), gpus, problem)
+    # The first name is deprecated since 610, which prints that behind the number, in brackets.
+    return Document(facts.get("driver_version") or facts.get("kmd_version", ""), gpus, problem)
+
+
+def _decode(printed: bytes) -> str:
+    """Decode UTF-8, or UTF-16, into which Windows programs convert the output of others."""
+    at = printed.find(_ROOT.encode("utf-16-le"))  # with the other byte order, its bytes are found one further
+    if at >= 0 or printed.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+        is_big = at % 2 if at >= 0 else printed.startswith(BOM_UTF16_BE)
+        return printed.decode("utf-16-be" if is_big else "utf-16-le", "replace").lstrip("\ufeff")
+    return printed.decode("utf-8", "replace")
 
 
 def _elements(text: str) -> Iterator[Element]:
@@ -173,18 +186,21 @@ def run(command: Command) -> Document:
     Raises:
         Unavailable: There is no driver or no GPU.
         OSError: The tool timed out or could not be started.
-        ValueError: The tool printed no document.
+        ValueError: The tool printed no document, or crashed before it printed a GPU.
     """
     output = command.run(["-q", "-x"], TIMEOUT)
     try:
-        return parse(output.stdout)
+        document = parse(output.stdout)
     except ValueError:
         message = _first_line(output.stdout) or _first_line(output.stderr) or "nothing"
         if output.code in _UNAVAILABLE:
             raise Unavailable(message, _UNAVAILABLE[output.code]) from None
         raise ValueError(f"nvidia-smi prints {message!r} and exits with {output.code}") from None
+    if not document.gpus and (document.problem or output.code):
+        raise ValueError(f"{document.problem or 'nvidia-smi prints no GPU'}; it exits with {output.code}")
+    return document
 
 
 def _first_line(printed: bytes) -> str:
-    lines = (line.strip() for line in printed.decode("utf-8", "replace").splitlines())
+    lines = (line.strip() for line in _decode(printed).splitlines())
     return next((line[:200] for line in lines if line and line.isprintable()), "")
