@@ -23,9 +23,14 @@ from opentelemetry.instrumentation.hardware.settings import PREFIX, SOURCE_GROUP
 SETTINGS = [setting.name for setting in fields(Config)]
 DEFAULT = Config(counter_origin="boot")
 
+_PATH = "auto, off or the absolute path of "
+PATHS = {row.name: row.metadata["form"] for row in fields(Config) if row.metadata["form"].startswith(_PATH)}
+"""The forms of the settings that are a path, by name; most are a vendor's tool or library."""
+
 PREFERENCE = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"
 
 RIGHT: dict[str, list[tuple[object, object]]] = {
+    **{name: [("Auto", "auto"), ("OFF", "off"), (" /opt/acme ", "/opt/acme")] for name in PATHS},
     "sources": [
         ("host", ["host"]),
         (" host , process ,", ["host", "process"]),
@@ -51,17 +56,7 @@ RIGHT: dict[str, list[tuple[object, object]]] = {
         ("0, GPU-8f6a", ["0", "GPU-8f6a"]),
         (["MIG-1"], ["MIG-1"]),
     ],
-    "nvml": [("off", "off"), ("Auto", "auto"), ("/opt/libnvidia-ml.so.1", "/opt/libnvidia-ml.so.1")],
-    "nvidia_smi": [("OFF", "off"), (" /usr/bin/nvidia-smi ", "/usr/bin/nvidia-smi")],
-    "apple_gpu_stats": [("OFF", "off"), (" /opt/apple_gpu_stats ", "/opt/apple_gpu_stats")],
-    "gcipuinfo": [("off", "off"), ("/opt/poplar/python", "/opt/poplar/python")],
-    "neuron_monitor": [("OFF", "off"), ("/opt/aws/bin/neuron-monitor", "/opt/aws/bin/neuron-monitor")],
-    "neuron_monitor_config": [("/etc/neuron.json", "/etc/neuron.json")],
-    "macmon": [("Off", "off"), ("/opt/homebrew/bin/macmon", "/opt/homebrew/bin/macmon")],
-    "ioreg": [("off", "off"), ("/usr/sbin/ioreg", "/usr/sbin/ioreg")],
     "amdgpu": [("off", "off"), (" Auto ", "auto")],
-    "amd_smi": [("off", "off"), ("/opt/rocm/bin/amd-smi", "/opt/rocm/bin/amd-smi")],
-    "rocm_smi": [("Off", "off"), ("/opt/rocm/bin/rocm-smi", "/opt/rocm/bin/rocm-smi")],
     "openmetrics": [
         ("dcgm=http://gpu:9400/metrics", {"dcgm": {"url": "http://gpu:9400/metrics"}}),
         (
@@ -91,6 +86,7 @@ RIGHT: dict[str, list[tuple[object, object]]] = {
 }
 
 WRONG: dict[str, list[object]] = {
+    **{name: ["acme", "./acme", "on", True, 0.5, 1, ["off"]] for name in PATHS},
     "sources": [5, 1.5, True, [1], {"host": 1}, b"host", Ellipsis],
     "sample_interval": ["fast", "2s", "-1", -1, "nan", "inf", float("nan"), "3601", 1e9, True, [], {}, 10**400, "1,5"],
     "mode": ["thread", 1, True],
@@ -100,17 +96,7 @@ WRONG: dict[str, list[object]] = {
     "disk_paths": ["data", 3, [None]],
     "interfaces": [3, [3], 0.5],
     "devices": ["all,0", 0, "visible,process", {}, ","],
-    "nvml": ["libnvidia-ml.so.1", "on", 1, ["off"]],
-    "nvidia_smi": ["nvidia-smi", True, 0.5],
-    "apple_gpu_stats": ["apple_gpu_stats", True, 0.5],
-    "gcipuinfo": ["gcipuinfo", True],
-    "neuron_monitor": ["neuron-monitor", 1],
-    "neuron_monitor_config": ["neuron.json", False],
-    "macmon": ["macmon", True, 0.5],
-    "ioreg": ["ioreg", True, 0.5],
     "amdgpu": ["on", "/sys", 0],
-    "amd_smi": ["amd-smi", False],
-    "rocm_smi": ["rocm-smi", 2],
     "openmetrics": [
         "a=ftp://h",
         {"a": {"url": "http://h", "filters": ["("]}},
@@ -144,6 +130,7 @@ PARTLY_WRONG: dict[str, list[tuple[object, Words, str]]] = {
 }
 
 FORMS = {
+    **PATHS,
     "sources": "a comma-separated list of source names",
     "sample_interval": "a number of seconds from 0 to 3600",
     "mode": "process or agent",
@@ -153,17 +140,7 @@ FORMS = {
     "disk_paths": "a comma-separated list of absolute paths",
     "interfaces": "a comma-separated list of interface names",
     "devices": "all, visible, process or a comma-separated list of indices, UUIDs and PCI addresses",
-    "nvml": "auto, off or the absolute path of libnvidia-ml.so.1",
-    "nvidia_smi": "auto, off or the absolute path of nvidia-smi",
-    "apple_gpu_stats": "auto, off or the absolute path of apple_gpu_stats",
-    "gcipuinfo": "auto, off or the absolute path of the folder with Graphcore's Python module gcipuinfo",
-    "neuron_monitor": "auto, off or the absolute path of neuron-monitor",
-    "neuron_monitor_config": "auto, off or the absolute path of a configuration file of neuron-monitor",
-    "macmon": "auto, off or the absolute path of macmon",
-    "ioreg": "auto, off or the absolute path of ioreg",
     "amdgpu": "auto or off",
-    "amd_smi": "auto, off or the absolute path of amd-smi",
-    "rocm_smi": "auto, off or the absolute path of rocm-smi",
     "openmetrics": "a comma-separated list of name=http://host:port/metrics pairs",
     "openmetrics_filters": "a comma-separated list of regular expressions",
     "tpu_runtime": "auto, off or a comma-separated list of host:port addresses, ports and Unix socket paths",

@@ -1,4 +1,4 @@
-"""Parsers of setting values, from text or from an equivalent Python object.
+"""Rows of the table of settings, and parsers of their values, from text or from an equivalent Python object.
 
 Each parser has a ``form``: a phrase that describes accepted values, used in warnings and in the documentation.
 """
@@ -9,6 +9,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
 from typing import Any, Final, TypeAlias
 
 from opentelemetry.instrumentation.hardware.endpoints import EndpointConfigError, Endpoints, Words, filters
@@ -61,6 +62,18 @@ class Parser:
             shown = "the value" if self.secret else repr(value)
             why = f" ({error})" if isinstance(error, EndpointConfigError) else ""  # never contains a secret
             raise InvalidValueError(f"{shown} is not {self.form}{why}") from None
+
+
+def setting(parser: Parser, default: str, help: str) -> Any:  # noqa: A002
+    """Return a setting, which becomes a field of ``Config``.
+
+    Args:
+        parser: Parses the value.
+        default: The default, as the documentation shows it.
+        help: The text for ``--help`` and the documentation.
+    """
+    facts = {"read": parser, "form": parser.form, "secret": parser.secret, "default": default, "help": help}
+    return field(default=None, metadata=facts)
 
 
 def number(form: str, least: float, most: float) -> Parser:

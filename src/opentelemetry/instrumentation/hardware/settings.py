@@ -10,9 +10,12 @@ import logging
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
-from typing import Any, Final
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from opentelemetry.instrumentation.hardware.catalog import CATALOG, DETAILS
 from opentelemetry.instrumentation.hardware.endpoints import Endpoints, Words, endpoints
@@ -21,13 +24,11 @@ from opentelemetry.instrumentation.hardware.parsing import (
     InvalidValueError,
     Parser,
     absolute_path,
-    address,
     choice,
     number,
     one_of,
-    path,
-    place,
     regular_expressions,
+    setting,
     words,
 )
 
@@ -41,64 +42,79 @@ _JOB: Final = PREFIX + "JOB"
 
 _LOG = logging.getLogger(__name__)
 
+T = TypeVar("T")
 
-def _setting(parser: Parser, default: str, help: str) -> Any:  # noqa: A002
-    """Define a setting, with its texts for ``doctor``, ``--help`` and the documentation."""
-    facts = {"read": parser, "form": parser.form, "secret": parser.secret, "default": default, "help": help}
-    return field(default=None, metadata=facts)
+
+def _with_vendors(config: type[T]) -> type[T]:
+    """Add the settings of the vendors: ``SETTINGS`` in ``sources/VENDOR/settings.py``.
+
+    The vendors' packages are not imported: the settings are also needed where no source is read.
+    """
+    folder = os.path.join(os.path.dirname(__file__), "sources")
+    for vendor in iter_modules([folder]):
+        spec = PathFinder.find_spec("settings", [os.path.join(folder, vendor.name)])
+        if spec is not None and spec.loader is not None:
+            module = module_from_spec(spec)
+            spec.loader.exec_module(module)
+            for name, row in module.SETTINGS.items():
+                setattr(config, name, row)
+                config.__annotations__[name] = "Any"
+    return config
 
 
 @dataclass(frozen=True, init=False)
+@_with_vendors
 class Config:
     """The settings. None means the default. :meth:`read` parses the user's values.
 
+    The settings of a vendor are in its folder, ``sources/VENDOR/settings.py``.
     An unknown setting causes a warning, not an exception: declarative configuration calls this class directly.
     """
 
     __hash__ = None  # type: ignore[assignment]  # lists are not hashable, and generating a hash costs import time
 
-    sources: list[str] | None = _setting(
+    sources: list[str] | None = setting(
         words("source names, such as host,process, or -filesystem to leave one out"),
         "auto",
         "Sources to read. auto: all sources available on this machine.",
     )
-    sample_interval: float | None = _setting(
+    sample_interval: float | None = setting(
         number("a number of seconds from 0 to 3600, such as 2 or 0.5", 0, 3600),
         "2",
         "Time between two reads of the sources. 0: read only when a collection is due.",
     )
-    mode: str | None = _setting(
+    mode: str | None = setting(
         choice("process", "agent"),
         "process",
         "Where the sources are read. agent: in a child process, which exports as the environment says and also reports "
         "this process, so that a driver that hangs or crashes cannot affect it (Linux).",
     )
-    include_metrics: list[str] | None = _setting(
+    include_metrics: list[str] | None = setting(
         words("metric names or patterns, such as system.cpu.load_average.*", str.lower),
         "none",
         "Metrics to report although they are not reported by default. Naming a default metric adds its extra series.",
     )
-    exclude_metrics: list[str] | None = _setting(
+    exclude_metrics: list[str] | None = setting(
         words("metric names or patterns, such as system.paging.*", str.lower),
         "none",
         "Metrics not to report. Takes precedence over INCLUDE_METRICS and DETAIL.",
     )
-    detail: list[str] | None = _setting(
+    detail: list[str] | None = setting(
         words(", ".join(DETAILS), one_of(*DETAILS)),
         "none",
         f"Groups of additional metrics. {'; '.join(f'{word}: {meaning}' for word, meaning in DETAILS.items())}.",
     )
-    disk_paths: list[str] | None = _setting(
+    disk_paths: list[str] | None = setting(
         words("absolute paths, such as /,/data", absolute_path),
         "auto",
         "File systems to report, each named by a path on it. auto: permanent mounts of disks and network file systems.",
     )
-    interfaces: list[str] | None = _setting(
+    interfaces: list[str] | None = setting(
         words("interface names, such as eth0,bond0"),
         "auto",
         "Network interfaces to report. auto: those backed by a device, with bonds in place of their members.",
     )
-    devices: list[str] | None = _setting(
+    devices: list[str] | None = setting(
         words("indices, UUIDs and PCI addresses, such as 0,1 or GPU-8f6a", alone=("all", "visible", "process")),
         "all, or visible where a scheduler restricted them",
         "NVIDIA and AMD GPUs, Neuron devices and IPUs to report. An index counts the devices of each vendor. visible: "
@@ -106,34 +122,7 @@ class Config:
         "container make available to the program. process: those that the program and its children use. Apple chips "
         "and TPUs are always reported.",
     )
-    nvml: str | None = _setting(
-        path("libnvidia-ml.so.1"), "auto", "NVIDIA's management library. off: use nvidia-smi instead."
-    )
-    nvidia_smi: str | None = _setting(path("nvidia-smi"), "auto", "The tool used if NVIDIA's library is not available.")
-    amdgpu: str | None = _setting(
-        choice("auto", "off"),
-        "auto",
-        "Whether AMD GPUs are read from the files of their driver. off: use AMD's tools instead.",
-    )
-    amd_smi: str | None = _setting(
-        path("amd-smi"), "auto", "The tool used if the files of AMD's driver cannot be read."
-    )
-    rocm_smi: str | None = _setting(path("rocm-smi"), "auto", "The tool used if amd-smi is not available either.")
-    apple_gpu_stats: str | None = _setting(
-        path("apple_gpu_stats"),
-        "auto",
-        "A tool from older W&B wheels, the first choice for Apple chips. auto: on a Mac, from PATH.",
-    )
-    macmon: str | None = _setting(
-        path("macmon"),
-        "auto",
-        "The second choice for Apple chips; it runs as long as the program. auto: on a Mac, from PATH or Homebrew's "
-        "folders.",
-    )
-    ioreg: str | None = _setting(
-        path("ioreg"), "auto", "The last choice for Apple chips. auto: on a Mac, which includes it."
-    )
-    openmetrics: Endpoints | None = _setting(
+    openmetrics: Endpoints | None = setting(
         Parser(
             "a comma-separated list of name=http://host:port/metrics pairs, or the path of a JSON or YAML file",
             endpoints,
@@ -142,52 +131,25 @@ class Config:
         "none",
         "OpenMetrics and Prometheus endpoints to scrape at every collection.",
     )
-    openmetrics_filters: Words | None = _setting(
+    openmetrics_filters: Words | None = setting(
         regular_expressions(),
         "none",
         "Series of the endpoints to report. none: all.",
     )
-    tpu_runtime: list[str] | None = _setting(
-        words("host:port addresses, ports and Unix socket paths", address, alone=("auto", "off")),
-        "auto",
-        "Metric services of the programs that use a TPU. auto: localhost, at the ports in TPU_RUNTIME_METRICS_PORTS "
-        "or at 8431.",
-    )
-    tpu_profiler: str | None = _setting(
-        place("a host:port address, port or Unix socket path", address),
-        "auto",
-        "Profiler of a TPU node. auto: the address in TPU_NAME, unless this host has TPUs.",
-    )
-    libtpu: str | None = _setting(
-        choice("on", "off"),
-        "off",
-        "Whether a child process reads link health, throttling and TensorCore utilization from libtpu's SDK. Requires "
-        "libtpu in this Python environment and a TPU in this host.",
-    )
-    gcipuinfo: str | None = _setting(
-        path("the folder with Graphcore's Python module gcipuinfo"),
-        "auto",
-        "Graphcore's module, imported by a child process. auto: from Python's search path.",
-    )
-    neuron_monitor: str | None = _setting(
-        path("neuron-monitor"),
-        "auto",
-        "AWS Neuron's tool; it runs as long as the program. auto: from PATH or /opt/aws/neuron/bin.",
-    )
-    neuron_monitor_config: str | None = _setting(
-        path("a configuration file of neuron-monitor"),
-        "auto",
-        "Configuration of neuron-monitor. auto: everything this package reports, at every sample interval.",
-    )
-    counter_origin: str | None = _setting(
+    counter_origin: str | None = setting(
         choice("boot", "start"),
         "boot, or start where OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE is delta",
         "Start value of counters: the total since the machine or process started (boot), or zero when "
         "instrumentation starts (start).",
     )
 
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """A setting of a vendor."""
+
     def __init__(self, **values: Any) -> None:
-        names = [setting.name for setting in fields(self)]
+        names = [row.name for row in fields(self)]
         for name in names:
             object.__setattr__(self, name, values.pop(name, None))
         for name in values:
@@ -204,19 +166,19 @@ class Config:
         environ = os.environ if environ is None else environ
         options = dict(options or {})
         values: dict[str, Any] = {}
-        for setting in fields(cls):
-            variable = PREFIX + setting.name.upper()
-            name, value = setting.name, options.pop(setting.name, None)
+        for row in fields(cls):
+            variable = PREFIX + row.name.upper()
+            name, value = row.name, options.pop(row.name, None)
             if value is None:
                 name, value = variable, environ.get(variable, "").strip() or None
-            default = setting.metadata["default"]
+            default = row.metadata["default"]
             if value is None or (value == default and value in ("auto", "none")):
                 continue
             try:
-                values[setting.name] = setting.metadata["read"](value)
+                values[row.name] = row.metadata["read"](value)
             except InvalidValueError as error:
                 if error.valid:
-                    values[setting.name] = error.valid
+                    values[row.name] = error.valid
                 _LOG.warning("%s: %s; using %s", name, error, ",".join(error.valid) or f"the default ({default})")
         for name in ("include_metrics", "exclude_metrics"):
             _drop_unmatched(name, values)
@@ -286,7 +248,7 @@ def _drop_unmatched(name: str, values: dict[str, Any]) -> None:
 
 def _warn_about_unknown_variables(environ: Mapping[str, str]) -> None:
     """Warn about variables with our prefix that are not settings, such as misspelt ones."""
-    names = [setting.name.upper() for setting in fields(Config)]
+    names = [row.name.upper() for row in fields(Config)]
     known = {_JOB, *(PREFIX + name for name in names)}
     for variable in sorted(environ):
         if variable in known or not variable.upper().startswith(PREFIX) or not environ[variable].strip():

@@ -19,6 +19,11 @@ To add a vendor, write one folder under ``sources/``:
             def visibility(self) -> VisibilityRule:
                 return VisibilityRule("Acme NPU", "hw.npu.*", ("ACME_VISIBLE_DEVICES",), visible)
 
+``settings.py``
+    The settings of the drivers, which are shown and read like all others::
+
+        SETTINGS = {"acme_smi": setting(path("acme-smi"), "auto", "The tool of Acme.")}
+
 ``driver.py``, ``tool.py``
     A subclass of :class:`~.driver.AcceleratorDriver` for each driver.
 ``device.py``
