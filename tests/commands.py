@@ -102,7 +102,9 @@ def workstation(tick: int) -> Fabricated:
         "/proc/{pid}/statm": "900000 600000 12000 700 0 500000 0\n",
         "/proc/{pid}/io": machines.io(tick),
         "/proc/{pid}/task/{pid}/children": f"{CHILD} ",
-        f"/proc/{CHILD}/stat": machines.process(900 + 25 * tick, 100, 2, 50_000, 33_000_500),
+        f"/proc/{CHILD}/stat": machines.process(
+            900 + 25 * tick, 100, 2, 50_000, 33_000_500, pid=CHILD, parent=machines.OURS
+        ),
         f"/proc/{CHILD}/task/{CHILD}/children": "",
         "/proc/pressure/cpu": f"some avg10=0.12 avg60=0.09 avg300=0.04 total={7_100_000 + 120_000 * tick}\n",
     }

@@ -15,6 +15,9 @@ GIB = 1 << 30
 STRANGER = 5_000_000
 """Pids from here on are above the kernel's limit, so the test's own process never has one of them."""
 
+OURS = 4242
+"""The pid of the observed process in its stat file."""
+
 SPARSE = {"sample_interval": 10}
 """The sample interval that fits ticks of 10 s, which else would count as a pause."""
 
@@ -130,11 +133,20 @@ def mountinfo(*mounts: tuple[str, str, str, str, str]) -> str:
     return "\n".join([*lines, ""])
 
 
-def process(user: int, system: int, threads: int, resident: int, born: int, name: str = "python") -> str:
+def process(
+    user: int,
+    system: int,
+    threads: int,
+    resident: int,
+    born: int,
+    name: str = "python",
+    pid: int = OURS,
+    parent: int = 1,
+) -> str:
     """/proc/{pid}/stat: ticks, pages, ticks since boot."""
-    fields = ["S", 1, 1, 1, 0, -1, 4194560, 84_000, 12, 31, 0, user, system, 0, 0, 20, 0, threads, 0, born]
+    fields = ["S", parent, 1, 1, 0, -1, 4194560, 84_000, 12, 31, 0, user, system, 0, 0, 20, 0, threads, 0, born]
     fields += [3_000_000_000, resident, 2**64 - 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 17, 3, 0, 0, 0, 0, 0]
-    return f"4242 ({name}) {' '.join(map(str, fields))}\n"
+    return f"{pid} ({name}) {' '.join(map(str, fields))}\n"
 
 
 def io(tick: int) -> str:
@@ -253,9 +265,10 @@ def _usage(tick: int) -> Usage:
 
 
 def _plain_process(tick: int) -> Files:
+    resident = 600_000 + (0, 40_000, 5_000)[tick]
     files: Files = {
-        "/proc/{pid}/stat": process(31_025 + 1250 * tick, 1850 + 75 * tick, 12, 600_000, 33_000_000),
-        "/proc/{pid}/statm": f"900000 {600_000 + (0, 40_000, 5_000)[tick]} 12000 700 0 500000 0\n",
+        "/proc/{pid}/stat": process(31_025 + 1250 * tick, 1850 + 75 * tick, 12, resident, 33_000_000),
+        "/proc/{pid}/statm": f"900000 {resident} 12000 700 0 500000 0\n",
         "/proc/{pid}/io": io(tick),
         "/proc/{pid}/task/{pid}/children": "",
     }
@@ -424,7 +437,10 @@ def tree(tick: int) -> Fabricated:
         for number, threads in ((0, 3), (1, 1), (2, 1)):
             if tick == 1 or number < 2:
                 born, used = 34_560_300 + number, 40 * (number + 1) + (tick - 1) * 900
-                files[f"/proc/{STRANGER + number}/stat"] = process(used, 5, threads, 50_000, born, "a (b) 7")
+                parent = STRANGER if number == 2 else OURS
+                files[f"/proc/{STRANGER + number}/stat"] = process(
+                    used, 5, threads, 50_000, born, "a (b) 7", STRANGER + number, parent
+                )
         for number in (1, 2):
             files[f"/proc/{STRANGER + number}/task/{STRANGER + number}/children"] = ""
     return found

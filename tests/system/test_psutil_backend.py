@@ -158,13 +158,17 @@ def _machine(**functions: object) -> PsutilMachine:
     return PsutilMachine(drivers.python_module("psutil"), drivers.python_module("time"))
 
 
-def test_no_such_process_is_a_lookup_error() -> None:
-    gone = type("NoSuchProcess", (Exception,), {})("it is gone")
-    with pytest.raises(ProcessLookupError):
-        _machine(**{"Process.as_dict": gone}).tree_process(77)
+def test_child_that_psutil_cannot_read_is_not_in_the_tree() -> None:
+    known = windows(0).modules["psutil"]["Process.as_dict"]
     unknown = {"cpu_times": None, "num_threads": None, "memory_info": None, "create_time": 1.0}
-    with pytest.raises(ProcessLookupError):
-        _machine(**{"Process.as_dict": unknown}).tree_process(77)
+
+    def as_dict(pid: int, names: list[str]) -> object:
+        if pid == 78:
+            raise type("NoSuchProcess", (Exception,), {})("it is gone")
+        return unknown if pid == 79 else known(pid, names)
+
+    machine = _machine(**{"Process.as_dict": as_dict, "Process.children": [78, 79, 80]})
+    assert [each.pid for each in machine.tree(77)] == [77, 80]
 
 
 def test_functions_missing_in_psutil_are_absent() -> None:

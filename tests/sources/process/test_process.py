@@ -13,22 +13,17 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import psutil
 import pytest
 from tests.children import command, in_pid_namespace, run, started
 from tests.sources.machines import STRANGER, foreign, metal, tree
 from tests.sources.reading import agrees, all_of, often, opened, rises_between, series_of, value
-from tests.sources.tree import Fabricated
 from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import CounterRatio, Series, Value
 from opentelemetry.instrumentation.hardware.sources import Source
-from opentelemetry.instrumentation.hardware.sources.process import Process
-from opentelemetry.instrumentation.hardware.system.machine import TreeProcess
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the Linux kernel")
 
@@ -346,6 +341,22 @@ def test_tree_cpu_time_does_not_fall_when_a_child_ends() -> None:
     assert _part(second) >= _part(first) > 0.1
 
 
+def test_tree_cpu_time_counts_workers_that_come_and_go_once() -> None:
+    """As the kernel counts them: most of these workers begin and end between two walks."""
+    with started(command("churn")) as program, opened("process", pid=program.pid) as source:
+        assert program.stdin is not None
+        assert program.stdout is not None
+        spent, ours = [], []
+        for word in ("nothing", "work", "begin", "nested", "end", "begin", "end", "work"):
+            program.stdin.write(f"{word}\n")
+            program.stdin.flush()
+            spent.append(float(program.stdout.readline()))
+            ours.append(_part(series_of(all_of(source), c.PROCESS_TREE_CPU_UTILIZATION)))
+    assert ours == sorted(ours), "it falls"
+    assert spent[-1] - spent[0] > 1.0, "precondition"
+    assert ours[-1] - ours[0] == pytest.approx(spent[-1] - spent[0], abs=0.2)
+
+
 @pytest.mark.parametrize("ended", [False, True], ids=["that lives", "that has ended"])
 def test_child_of_a_thread_is_in_the_tree(ended: bool) -> None:
     """The kernel keeps children under the thread that started them, until that thread ends."""
@@ -384,24 +395,6 @@ def test_children_without_proc_files_are_left_out() -> None:
         assert value(all_of(source), c.PROCESS_TREE_COUNT) == 3
 
 
-def unlisted() -> Fabricated:
-    """A process tree under a kernel that does not list children."""
-    machine = tree(1)
-    assert machine.tree is not None
-    files = machine.tree.files
-    for path in [path for path in files if path.endswith("/children")]:
-        files[path.replace("/children", "/comm")] = "python\n"
-        del files[path]
-    return machine
-
-
-def test_tree_uses_psutil_where_the_kernel_lists_no_children() -> None:
-    machine = unlisted()
-    machine.modules["psutil"] = {"Process.children": [STRANGER, STRANGER + 1]}
-    with opened("process", machine) as source:
-        assert value(all_of(source), c.PROCESS_TREE_COUNT) == 3
-
-
 def test_pid_namespace_with_the_hosts_proc_reports_our_process() -> None:
     line = in_pid_namespace()
     answer = run([*line, *command("pid_namespace")])
@@ -422,18 +415,6 @@ def test_pid_namespace_with_the_hosts_proc_reports_our_process() -> None:
     assert found["theirs"] == []
     assert found["key"] == f"{found['number']}.{found['start_time']}"
     assert found["member"] == [False, True]
-
-
-def test_psutil_is_asked_by_the_pid_of_proc() -> None:
-    machine = unlisted()
-    assert machine.tree is not None
-    machine.tree.is_proc_ours = False
-    machine.tree.files["/proc/{pid}"] = str(STRANGER + 7)
-    machine.modules["psutil"] = {
-        "Process.children": lambda pid, recursive: [STRANGER] if pid == STRANGER + 7 else [1, 2, 3]
-    }
-    with opened("process", machine) as source:
-        assert value(all_of(source), c.PROCESS_TREE_COUNT) == 2
 
 
 # -- made-up processes
@@ -473,22 +454,3 @@ def test_reading_an_ended_process_is_an_error() -> None:
         del machine.tree.files[f"/proc/{STRANGER}/stat"]
         with pytest.raises(OSError, match="No such file"):
             often(source)
-
-
-def test_tree_cpu_time_counts_a_late_found_child_from_then_on() -> None:
-    with opened("process") as process:
-        assert isinstance(process, Process)
-        old = TreeProcess(77, started=1.0, age=50_000.0, cpu_time=36_000.0, resident=1, threads=1)
-        young = TreeProcess(78, started=50_000.0, age=5.0, cpu_time=4.0, resident=1, threads=1)
-        root = TreeProcess(os.getpid(), started=0.0, age=60_000.0, cpu_time=10.0, resident=1, threads=1)
-        walks = [[], [old], [old._replace(cpu_time=36_001.0), young]]
-        spent = []
-        for number, found in enumerate(walks):
-            by_pid = {each.pid: each for each in found}
-            machine: Any = SimpleNamespace(
-                descendants=lambda pid, found=by_pid: list(found), tree_process=by_pid.__getitem__
-            )
-            process._machine = machine
-            list(process._walk(root._replace(age=60_000.0 + 10 * number)))
-            spent.append(process._tree_cpu)
-        assert spent == [0.0, 0.0, 5.0]

@@ -103,7 +103,7 @@ PROCESS_UPTIME = gauge(
 )
 PROCESS_TREE_COUNT = updown(
     "process.tree.count", "{process}", (),
-    "Number of processes in the tree: the process and its descendants. If it is 1, the other tree metrics are absent.",
+    "Number of processes in the tree: the process and its descendants. If it is 1, its memory and threads are absent.",
     source="/proc/{pid}/task/*/children; elsewhere psutil.Process.children",
     scope=Scope.PROCESS, standard=False,
 )
@@ -115,8 +115,9 @@ PROCESS_TREE_MEMORY_USAGE = updown(
 )
 PROCESS_TREE_CPU_UTILIZATION = gauge(
     "process.tree.cpu.utilization", "1", (),
-    "CPU time of the process and its descendants over the CPU time available to them.",
-    source="as process.cpu.utilization",
+    "CPU time of the process and its descendants over the CPU time available to them. Present from the first child on. "
+    "Children that have ended count if their parent has waited for them.",
+    source="as process.cpu.utilization; /proc/{pid}/stat cutime, cstime for children that have ended",
     window=Window.RATIO, scope=Scope.PROCESS, standard=False,
 )
 PROCESS_TREE_THREAD_COUNT = updown(

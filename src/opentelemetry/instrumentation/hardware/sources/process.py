@@ -5,8 +5,6 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterator
-from contextlib import suppress
-from math import inf
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import (
@@ -20,7 +18,8 @@ from opentelemetry.instrumentation.hardware.model import (
 )
 from opentelemetry.instrumentation.hardware.sources import Source
 from opentelemetry.instrumentation.hardware.system.machine import Process as Reading
-from opentelemetry.instrumentation.hardware.system.machine import TreeProcess, machine
+from opentelemetry.instrumentation.hardware.system.machine import machine
+from opentelemetry.instrumentation.hardware.system.tree_cpu import TreeCpuTime
 
 _GROUPS = (
     "cpu.",
@@ -89,9 +88,7 @@ class Process(Source):
         self._last_resident: int | None = None
         self._end: float | None = None  # uptime at which the process was first seen as a zombie
         self._tree_points: list[Point] = []
-        self._tree_times: dict[tuple[int, float], float] = {}  # CPU time by pid and start
-        self._tree_cpu = 0.0
-        self._last_walk = inf  # uptime at the last walk
+        self._tree_cpu = TreeCpuTime()
         self._series = SeriesCache()
         self._times = [
             (Series(c.PROCESS_CPU_TIME, mode), Series(c.PROCESS_CPU_UTILIZATION, mode))
@@ -176,32 +173,18 @@ class Process(Source):
 
     def read_slow(self) -> Iterator[Point]:
         """Read the limits and walk the tree; after the end of the process, repeat the values of the last walk."""
-        me = self._last_alive
-        if me is not None and self._end is None:
+        if self._last_alive is not None and self._end is None:
             self._read_limits()
-            root = TreeProcess(self.context.pid, 0.0, me.uptime, me.user + me.system, me.resident or 0, me.threads or 0)
-            self._tree_points = list(self._walk(root))
+            self._tree_points = list(self._walk())
         yield from self._tree_points
 
-    def _walk(self, root: TreeProcess) -> Iterator[Point]:
-        """Yield the totals of the tree.
-
-        CPU time that a child used after the last walk and before its end is lost.
-        """
-        tree = [root]
-        for pid in self._machine.descendants(self.context.pid):
-            with suppress(OSError):  # the child has ended
-                tree.append(self._machine.tree_process(pid))
-        processes = {(each.pid, each.started): each for each in tree}
-        for key, each in processes.items():
-            # A child that was started since the last walk counts in full, one that the last walk missed from now on.
-            is_new = each.age <= root.age - self._last_walk + 0.05
-            before = self._tree_times.get(key, 0.0 if is_new else each.cpu_time)
-            self._tree_cpu += max(0.0, each.cpu_time - before)
-        self._tree_times = {key: each.cpu_time for key, each in processes.items()}
-        self._last_walk = root.age
+    def _walk(self) -> Iterator[Point]:
+        """Yield the totals of the tree."""
+        tree = self._machine.tree(self.context.pid)
+        self._tree_cpu.add(tree)
         yield c.PROCESS_TREE_COUNT(len(tree))
         if len(tree) > 1:
             yield c.PROCESS_TREE_MEMORY_USAGE(sum(each.resident for each in tree))
             yield c.PROCESS_TREE_THREAD_COUNT(sum(each.threads for each in tree))
-            yield c.PROCESS_TREE_CPU_UTILIZATION(CounterRatio(self._tree_cpu, self._available_cpu))
+        if self._tree_cpu.has_children:
+            yield c.PROCESS_TREE_CPU_UTILIZATION(CounterRatio(self._tree_cpu.seconds, self._available_cpu))

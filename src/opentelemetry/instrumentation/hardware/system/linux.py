@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from opentelemetry.instrumentation.hardware.system import mounts, procfs
 from opentelemetry.instrumentation.hardware.system.cgroup import Cgroup
+from opentelemetry.instrumentation.hardware.system.descendants import descendants
 from opentelemetry.instrumentation.hardware.system.files import Files, FilesystemSpace, names_or_empty, read_or_empty
 from opentelemetry.instrumentation.hardware.system.machine import (
     CgroupUsage,
@@ -21,7 +22,7 @@ from opentelemetry.instrumentation.hardware.system.machine import (
     Swap,
     TreeProcess,
 )
-from opentelemetry.instrumentation.hardware.system.process_tree import is_proc_ours, proc_folder
+from opentelemetry.instrumentation.hardware.system.process_tree import proc_folder
 from opentelemetry.instrumentation.hardware.system.procfs import PAGE, TICKS
 
 _CPUS = "/sys/devices/system/cpu"
@@ -224,37 +225,32 @@ class LinuxMachine:
         return None if size == b"0" else int(resident) * PAGE
 
     def descendants(self, pid: int) -> Sequence[int]:
-        if pid == os.getpid() and not self._files.has_children():
-            return ()
-        pids: list[int] = []
-        waiting = [proc_folder(self._files, pid)]
-        while waiting:
-            folder = f"{waiting.pop()}/task"
-            for thread in names_or_empty(self._files, folder):
-                try:
-                    children = [int(child) for child in self._files.read(f"{folder}/{thread}/children").split()]
-                except FileNotFoundError:
-                    if not self._files.exists(f"{folder}/{thread}"):
-                        continue  # the thread has ended
-                    return self._descendants_by_psutil(pid)  # a kernel without CONFIG_PROC_CHILDREN
-                except OSError:
-                    continue
-                pids += children
-                waiting += (f"/proc/{child}" for child in children)
-        return pids
+        return descendants(self._files, pid)
 
-    def _descendants_by_psutil(self, pid: int) -> list[int]:
-        number = pid if is_proc_ours(self._files) else int(self._files.link("/proc/self"))
-        return [int(child) for child in self._psutil.call("Process.children", number, True)]
+    def tree(self, pid: int) -> Sequence[TreeProcess]:
+        now = self._files.uptime()
+        root = self._tree_process(proc_folder(self._files, pid), now)
+        pids = self.descendants(pid)
+        parents = {root.pid, *pids}
+        tree = [root]
+        for child in pids:
+            with suppress(OSError):  # it has ended
+                process = self._tree_process(f"/proc/{child}", now)
+                if process.parent in parents:  # else another process has its PID by now, or its parent has ended
+                    tree.append(process)
+        return tree
 
-    def tree_process(self, pid: int) -> TreeProcess:
-        fields = procfs.stat(self._files.read(f"/proc/{pid}/stat"))
+    def _tree_process(self, folder: str, now: float) -> TreeProcess:
+        text = self._files.read(folder + "/stat")
+        fields = procfs.stat(text)
         started = int(fields[19]) / TICKS
         return TreeProcess(
-            pid,
+            int(text[: text.index(b" ")]),
+            int(fields[1]),
             started,
-            self._files.uptime() - started,
+            now - started,
             (int(fields[11]) + int(fields[12])) / TICKS,
+            (int(fields[13]) + int(fields[14])) / TICKS,
             int(fields[21]) * PAGE,
             int(fields[17]),
         )

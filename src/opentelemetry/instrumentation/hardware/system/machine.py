@@ -119,13 +119,16 @@ class Process(NamedTuple):
 class TreeProcess(NamedTuple):
     """One process of a process tree: seconds, bytes and a count.
 
-    ``started`` distinguishes processes that have had the same PID.
+    ``started`` distinguishes processes that have had the same PID. ``reaped_cpu_time`` is the CPU time of its children
+    that have ended and were waited for, and of theirs; 0 where the system does not count it.
     """
 
     pid: int
+    parent: int
     started: float
     age: float
     cpu_time: float
+    reaped_cpu_time: float
     resident: int
     threads: int
 
@@ -208,10 +211,10 @@ class Machine(Protocol):
         """
 
     def descendants(self, pid: int) -> Sequence[int]:
-        """The PIDs of all descendants of a process, for :meth:`tree_process`."""
+        """The PIDs of all descendants of a process."""
 
-    def tree_process(self, pid: int) -> TreeProcess:
-        """One descendant.
+    def tree(self, pid: int) -> Sequence[TreeProcess]:
+        """A process and its descendants, each behind its parent. Descendants that cannot be read are left out.
 
         Raises:
             OSError: The process has ended.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from errno import ESRCH
 from typing import Any
 
@@ -214,17 +215,27 @@ class PsutilMachine:
     def descendants(self, pid: int) -> Sequence[int]:
         return [int(child) for child in self._psutil.call("Process.children", pid, True)]
 
-    def tree_process(self, pid: int) -> TreeProcess:
+    def tree(self, pid: int) -> Sequence[TreeProcess]:
+        me = self.process(pid)
+        tree = [TreeProcess(pid, 0, 0.0, me.uptime, me.user + me.system, 0.0, me.resident or 0, me.threads or 0)]
+        for child in self.descendants(pid):
+            with suppress(ProcessLookupError):
+                tree.append(self._tree_process(child))
+        return tree
+
+    def _tree_process(self, pid: int) -> TreeProcess:
         names = ["cpu_times", "num_threads", "memory_info", "create_time"]
         each = self._attributes_of(pid, names)
         times = each["cpu_times"]
         return TreeProcess(
-            pid,
-            each["create_time"],
-            self._now() - each["create_time"],
-            times["user"] + times["system"],
-            each["memory_info"]["rss"],
-            each["num_threads"],
+            pid=pid,
+            parent=0,  # needed only for reaped_cpu_time, which macOS and Windows do not report
+            started=each["create_time"],
+            age=self._now() - each["create_time"],
+            cpu_time=times["user"] + times["system"],
+            reaped_cpu_time=0.0,
+            resident=each["memory_info"]["rss"],
+            threads=each["num_threads"],
         )
 
     def limits(self, pid: int) -> ProcessLimits:
