@@ -17,6 +17,7 @@ from tests.benchmarks.steady import REFERENCE, calibrate
 PARTS = {
     "collection": ("Collecting the default metrics, without an exporter", 20),
     "reading": ("Reading the host and this process", 10),
+    "tree": ("Reading the tree of a process with 256 children", 10),
     "threads": ("Our threads at the defaults, in an idle program", 20),
     "busy": ("A thread that computes without pause, beside our threads", 35),
     "growth": ("One reading on a crowded machine", 25),

@@ -1,0 +1,56 @@
+"""Reading a process tree of 256 children, beside psutil: in one file per process, and with 16 threads in each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import psutil
+from tests.benchmarks.figure import Figure
+from tests.benchmarks.steady import in_turn, milliseconds
+from tests.children import command, started
+
+from opentelemetry.instrumentation.hardware import Config
+from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.sources import SourceContext
+from opentelemetry.instrumentation.hardware.sources.process import Process
+
+CHILDREN = 256
+_BOUND = 5.0
+
+
+def figures(seconds: float) -> list[Figure]:
+    return [
+        *_figures(f"{CHILDREN} children", 1, seconds / 2),
+        *_figures(f"{CHILDREN} children, 16 threads each", 16, seconds / 2),
+    ]
+
+
+def _figures(name: str, threads: int, seconds: float) -> list[Figure]:
+    with started(command("family", CHILDREN, 1, threads)) as program:
+        assert program.stdout is not None
+        program.stdout.readline()
+        cost = in_turn(
+            {
+                "ours": lambda: milliseconds(_walk(program.pid)),
+                "psutil": lambda: milliseconds(lambda: _psutil(program.pid)),
+            },
+            seconds,
+        )
+    return cost.marked(Figure(name, cost["ours"], "ms of CPU", "psutil", cost["psutil"], _BOUND))
+
+
+def _walk(pid: int) -> Callable[[], object]:
+    """Everything that is read of the tree, and the limits of the process, which are read with it."""
+    source = Process(SourceContext(Config(), Drivers(), pid))
+    source.open()
+    list(source.read_all())
+    return lambda: list(source.read_slow())
+
+
+def _psutil(pid: int) -> None:
+    process = psutil.Process(pid)
+    for each in [process, *process.children(recursive=True)]:
+        with each.oneshot():
+            each.cpu_times()
+            each.memory_info()
+            each.num_threads()
