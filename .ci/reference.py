@@ -13,7 +13,13 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Final
 
-from opentelemetry.instrumentation.hardware.catalog import CATALOG, SCHEMA_URL
+from opentelemetry.instrumentation.hardware.catalog import (
+    CATALOG,
+    ERROR_TYPE,
+    ERROR_TYPES,
+    HW_ERRORS,
+    SCHEMA_URL,
+)
 from opentelemetry.instrumentation.hardware.endpoints import SHARE, TOTAL
 from opentelemetry.instrumentation.hardware.model import Kind, Metric, Window
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
@@ -103,6 +109,11 @@ def _metric(row: Metric) -> str:
     ]
     keys = wandb.keys_by_metric().get(row.name)
     lines += [f"- W&B: `{', '.join(keys)}`"] if keys else []
+    if row is HW_ERRORS:
+        lines += [
+            "",
+            table((f"`{ERROR_TYPE}`", "meaning"), [(f"`{name}`", text) for name, text in ERROR_TYPES.items()]),
+        ]
     return f"### `{row.name}`\n\n{row.help}\n\n" + "\n".join(lines)
 
 

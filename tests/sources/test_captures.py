@@ -47,7 +47,7 @@ from tests.sources.tpus import TPUS
 from tests.stage import Clock
 from tests.tools import fake_nvml, need
 
-from opentelemetry.instrumentation.hardware.catalog import CATALOG
+from opentelemetry.instrumentation.hardware.catalog import CATALOG, ERROR_TYPES
 from opentelemetry.instrumentation.hardware.drivers.capture import Record, Replay
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
@@ -205,6 +205,18 @@ def test_every_catalog_row_is_in_some_expected_output_or_has_a_reason() -> None:
     assert exported & set(NOT_IN_A_CAPTURE) == set(), "rows that a capture shows after all"
     assert set(NOT_IN_A_CAPTURE) - known == set(), "reasons for rows that do not exist"
     assert exported - known == set(), "exported, but in no row of the vocabulary"
+
+
+def test_types_of_errors_are_the_same_words_for_every_vendor() -> None:
+    found: dict[str, set[str]] = {}
+    for path in FOLDER.glob("*/*.expected"):
+        words = re.findall(r"^hw\.errors{error\.type=(\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+        found.setdefault(path.parent.name, set()).update(words)
+    assert set().union(*found.values()) <= ERROR_TYPES.keys()
+    for vendor in ("nvidia", "amd", "trainium"):
+        assert {"corrected", "uncorrected"} <= found[vendor], vendor
+    for vendor in ("amd", "trainium"):
+        assert {"sram_corrected", "sram_uncorrected"} <= found[vendor], vendor
 
 
 def test_every_source_has_a_capture() -> None:

@@ -17,6 +17,10 @@ DRM = "/sys/class/drm"
 KFD = "/sys/class/kfd/kfd"
 
 
+RAS = {"umc": "ue: 0\nce: 7\n", "gfx": "ue: 1\nce: 2\n", "xgmi_wafl": "ue: 0\nce: 3\n"}
+"""Errors of the memory, of the compute engines and of the links."""
+
+
 @dataclass(frozen=True)
 class Gpu:
     """One card; ``None`` stands for a missing file."""
@@ -42,7 +46,7 @@ class Gpu:
     rpm: int | None = None
     pwm: int | None = None
     replays: int = 3
-    ras: Mapping[str, str] = field(default_factory=lambda: {"umc": "ue: 0\nce: 7\n", "gfx": "ue: 1\nce: 2\n"})
+    ras: Mapping[str, str] = field(default_factory=lambda: RAS)
     bad_pages: str | None = "0x00000001 : 0x00001000 : R\n"
     metrics: bytes | None = None
     asleep: bool = False

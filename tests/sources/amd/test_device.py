@@ -304,12 +304,12 @@ def test_error_counter_does_not_shrink_when_one_block_cannot_be_read() -> None:
     drivers = Equipped(amdsysfs.machine([gpu]))
     assert drivers.tree is not None
     with opened("amd", drivers, STRANGER) as source:
-        assert values(all_of(source), c.HW_ERRORS, type="chip_corrected") == [7]
+        assert values(all_of(source), c.HW_ERRORS, type="sram_corrected") == [7]
         drivers.tree.files[f"{gpu.folder}/ras/sdma_err_count"] = OSError(EBUSY, "busy")
-        assert values(all_of(source), c.HW_ERRORS, type="chip_corrected") == [7]
+        assert values(all_of(source), c.HW_ERRORS, type="sram_corrected") == [7]
         assert source.unsupported == ["hw.errors (sdma_err_count): busy"]
         drivers.tree.files[f"{gpu.folder}/ras/sdma_err_count"] = "ue: 0\nce: 6\n"
-        assert values(all_of(source), c.HW_ERRORS, type="chip_corrected") == [8]
+        assert values(all_of(source), c.HW_ERRORS, type="sram_corrected") == [8]
         assert source.unsupported == []
 
 

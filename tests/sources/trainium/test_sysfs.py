@@ -93,7 +93,7 @@ def test_ecc_errors_fall_back_to_neuron_monitor() -> None:
     files = {path: denied if "_ecc_" in path else content for path, content in old_files(1, 2, 1).items()}
     points = all_of(open_source(Npus(HOST | files | program(), reports_of())))
     errors = {series.attributes[c.ERROR_TYPE]: number for series, number in series_of(points, c.HW_ERRORS).items()}
-    assert errors == {"mem_corrected": 8, "mem_uncorrected": 0, "sram_corrected": 0, "sram_uncorrected": 0}
+    assert errors == {"corrected": 8, "uncorrected": 0, "sram_corrected": 0, "sram_uncorrected": 0}
 
 
 def test_unloaded_and_reloaded_neuron_driver() -> None:

@@ -98,8 +98,8 @@ HW_ERRORS = counter(
     "13, 31 and 43 are mostly errors of the program, 48, 79 and 94 of the hardware.",
     source="/sys/class/infiniband/*/ports/*/counters; NVML: ECC errors over the device's lifetime (corrected, "
     "uncorrected), retired_page, row_remap, pcie_replay, nvlink_crc, nvlink_replay, nvlink_recovery, and xid "
-    "(nvmlEventSetWait_v2) since instrumentation started; Neuron: mem_*, sram_* "
-    "(/sys/devices/virtual/neuron_device, neuron-monitor); gcipuinfo: link correctable error count",
+    "(nvmlEventSetWait_v2) since instrumentation started; amdgpu: ras/*_err_count, pcie_replay_count; Neuron: "
+    "stats/hardware of /sys/devices/virtual/neuron_device/*, neuron-monitor; gcipuinfo: link correctable error count",
 )
 HW_STATUS = updown(
     "hw.status", "1", (*HW_COMPONENT, HW_STATE),

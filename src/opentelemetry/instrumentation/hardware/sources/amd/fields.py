@@ -85,12 +85,15 @@ HWMON_SLOW: Final[Mapping[str, Field]] = {
     "fan1_input": Field(c.HW_FAN_SPEED, most=100_000),
 }
 
-RAS: Final[Mapping[tuple[bool, str], Field]] = {
-    (is_memory, kind): errors(kind if is_memory else f"chip_{kind}")
-    for is_memory in (True, False)
+RAS_BLOCKS: Final[Mapping[str, str]] = {"umc": "", **dict.fromkeys(("gfx", "sdma", "mmhub", "vcn", "jpeg"), "sram_")}
+"""By block of the chip, the beginning of the type of its errors; ``chip_`` for other blocks. UMC is the device memory.
+The engines count the ECC errors of their caches, registers and buffers."""
+
+RAS: Final[Mapping[tuple[str, str], Field]] = {
+    (prefix, kind): errors(prefix + kind)
+    for prefix in ("", "sram_", "chip_")
     for kind in ("corrected", "uncorrected", "deferred")
 }
-"""Error counts of the device memory (block UMC), and of the other blocks of the chip."""
 
 FAN_SPEED_RATIO: Final = Field(c.HW_FAN_SPEED_RATIO, unit="%", most=1)
 FAN_METRICS: Final = (c.HW_FAN_SPEED, c.HW_FAN_SPEED_RATIO)
@@ -120,7 +123,11 @@ PROCESS_UTILIZATION: Final[Mapping[str, Field]] = {
 AMD_SMI: Final[Mapping[str, Field]] = {
     "usage/gfx_activity": utilization("general"),
     "usage/umc_activity": utilization("memory"),
+    "usage/vcn_busy/xcp_0": utilization("video"),
+    "usage/vcn_activity": utilization("video"),
     "usage/mm_activity": utilization("video"),
+    "usage/jpeg_busy/xcp_0": utilization("jpeg"),
+    "usage/jpeg_activity": utilization("jpeg"),
     "mem_usage/total_vram": memory_total("MiB|MB"),
     "mem_usage/used_vram": memory_used("MiB|MB", least=1),
     "temperature/edge": _temperature("edge"),
@@ -157,14 +164,16 @@ AMD_SMI: Final[Mapping[str, Field]] = {
     "fan/usage": FAN_SPEED_RATIO,
     "fan/rpm": Field(c.HW_FAN_SPEED, unit="RPM", most=100_000),
     "pcie/replay_count": errors("pcie_replay", most=_COUNT),
-    "ecc_blocks/UMC/correctable_count": errors("corrected", most=_COUNT),
-    "ecc_blocks/UMC/uncorrectable_count": errors("uncorrected", most=_COUNT),
-    "ecc_blocks/UMC/deferred_count": errors("deferred", most=_COUNT),
+    **{
+        f"errors/{prefix}{word}_count": errors(f"{prefix}{kind}", most=_COUNT)
+        for prefix in ("", "sram_", "chip_")
+        for word, kind in {"correctable": "corrected", "uncorrectable": "uncorrected", "deferred": "deferred"}.items()
+    },
 }
 """Paths in the documents of ``amd-smi metric`` and ``amd-smi static``; of several for one series the newest first.
 
-Left out: throttling (``violation``), which the tool itself measures over a tenth of a second, and the totals of errors,
-which include all blocks of the chip.
+``errors`` is the sum of ``ecc_blocks``, see :data:`RAS_BLOCKS`. Left out: throttling (``violation``), which the tool
+itself measures over a tenth of a second, and the totals of errors, which include all blocks of the chip.
 """
 
 # -- rocm-smi

@@ -17,6 +17,7 @@ from opentelemetry.instrumentation.hardware.sources.amd.fields import (
     HWMON_SLOW,
     POWER,
     RAS,
+    RAS_BLOCKS,
     SYSFS,
     SYSFS_SLOW,
 )
@@ -152,13 +153,14 @@ class File(NamedTuple):
 
 
 def error_counts(files: Files, path: str) -> dict[Field, int]:
-    """The counts in a file of ``ras``, which has the errors of one block of the chip. Block UMC is the memory.
+    """The counts in a file of ``ras``, which has the errors of one block of the chip.
 
     Raises:
         OSError: The file cannot be read.
     """
     found = re.findall(rb"^(ue|ce|de): ?([0-9]{1,18})$", files.read(path), re.MULTILINE)
-    return {RAS[path.endswith("/umc_err_count"), _ERROR_KINDS[kind]]: int(count) for kind, count in found}
+    prefix = RAS_BLOCKS.get(path.rpartition("/")[2].removesuffix("_err_count"), "chip_")
+    return {RAS[prefix, _ERROR_KINDS[kind]]: int(count) for kind, count in found}
 
 
 def find_files(files: Files, folder: str) -> tuple[list[File], list[File], list[str]]:

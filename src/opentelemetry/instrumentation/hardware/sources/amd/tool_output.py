@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
@@ -17,6 +17,7 @@ from opentelemetry.instrumentation.hardware.sources.amd.fields import (
     AMD_SMI_FACTS,
     ENERGY,
     FACTS,
+    RAS_BLOCKS,
     ROCM_SMI,
     ROCM_SMI_FACTS,
 )
@@ -97,9 +98,11 @@ def parse_amd_smi(printed: bytes) -> dict[int, dict[str, str]]:
 
 
 def _leaves(part: Mapping[str, Any], path: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
-    """Every value with its path, as text with its unit."""
+    """Every value with its path, as text with its unit; of a list of engines the mean."""
     for name, value in part.items():
-        if not isinstance(value, dict):
+        if isinstance(value, list):
+            yield f"{path}{name}", _mean(value)
+        elif not isinstance(value, dict):
             yield f"{path}{name}", _text(value)
         elif set(value) == {"value", "unit"}:
             yield f"{path}{name}", f"{_text(value['value'])} {_text(value['unit'])}".strip()
@@ -113,11 +116,31 @@ def _text(value: object) -> str:
     return json.dumps(value) if type(value) in (int, float) else ""
 
 
+def _mean(engines: Sequence[object]) -> str:
+    """The mean of those that have a number. ``N/A`` without one: the GPU does not have the engines."""
+    texts = (str(_text(each.get("value") if isinstance(each, dict) else each)) for each in engines)
+    shares = [float(text.removesuffix("%")) for text in texts if re.fullmatch("[0-9]{1,3}(\\.[0-9]+)? ?%?", text)]
+    return str(sum(shares) / len(shares)) if shares else "N/A"
+
+
+def _error_counts(texts: Texts) -> Mapping[str, str]:
+    """The section ``ecc_blocks`` by type of error, as ``errors/sram_correctable_count``."""
+    counts: dict[str, int] = {}
+    for path, text in texts.items():
+        section, _, rest = path.partition("/")
+        block, _, kind = rest.partition("/")
+        if section == "ecc_blocks" and re.fullmatch("[0-9]{1,18}", text):
+            name = f"errors/{RAS_BLOCKS.get(block.lower(), 'chip_')}{kind}"
+            counts[name] = counts.get(name, 0) + int(text)
+    unavailable = {"errors": texts["ecc_blocks"]} if "ecc_blocks" in texts else {}
+    return {**unavailable, **{name: str(count) for name, count in counts.items()}}
+
+
 def amd_smi_gpus(metric: Mapping[int, Texts], static: Mapping[int, Texts]) -> list[GpuOutput]:
     """The GPUs in the outputs of ``amd-smi metric`` and ``amd-smi static``."""
     gpus = {}
     for number, values in metric.items():
-        texts = gpus[number] = {**static.get(number, {}), **values}
+        texts = gpus[number] = {**static.get(number, {}), **values, **_error_counts(values)}
         for path in AMD_SMI:  # a section that is missing as a whole is printed as "usage": "N/A"
             section = texts.get(path.partition("/")[0], "0")
             if path not in texts and section.lower() in _ABSENT:

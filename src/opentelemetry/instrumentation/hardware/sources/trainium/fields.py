@@ -19,9 +19,9 @@ POWER: Final = Field(c.HW_POWER_UTILIZATION, unit="%", most=1)
 """Mean power of the last minute, in percent of the maximum."""
 
 ERRORS: Final[Mapping[str, Field]] = {
-    "mem_ecc_corrected": errors("mem_corrected"),
-    "mem_ecc_uncorrected": errors("mem_uncorrected"),
-    "mem_ecc_repairable_uncorrected": errors("mem_repairable"),
+    "mem_ecc_corrected": errors("corrected"),
+    "mem_ecc_uncorrected": errors("uncorrected"),
+    "mem_ecc_repairable_uncorrected": errors("repairable"),
     "sram_ecc_corrected": errors("sram_corrected"),
     "sram_ecc_uncorrected": errors("sram_uncorrected"),
 }
