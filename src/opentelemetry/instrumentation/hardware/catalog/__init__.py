@@ -12,6 +12,7 @@ from typing import Final
 
 from opentelemetry.instrumentation.hardware.catalog import gpu, hardware, host, npu, own, process, scraped
 from opentelemetry.instrumentation.hardware.catalog.attributes import *  # noqa: F403
+from opentelemetry.instrumentation.hardware.catalog.conventions import FOLLOWED
 from opentelemetry.instrumentation.hardware.catalog.errors import *  # noqa: F403
 from opentelemetry.instrumentation.hardware.catalog.gpu import *  # noqa: F403
 from opentelemetry.instrumentation.hardware.catalog.hardware import *  # noqa: F403
@@ -22,7 +23,7 @@ from opentelemetry.instrumentation.hardware.catalog.process import *  # noqa: F4
 from opentelemetry.instrumentation.hardware.catalog.scraped import *  # noqa: F403
 from opentelemetry.instrumentation.hardware.model import Metric
 
-SCHEMA_URL: Final = "https://opentelemetry.io/schemas/1.44.0"
+SCHEMA_URL: Final = f"https://opentelemetry.io/schemas/{FOLLOWED.version}"
 """The version of the semantic conventions that the standard metrics follow."""
 
 DETAILS: Final[Mapping[str, str]] = {

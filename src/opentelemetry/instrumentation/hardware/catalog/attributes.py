@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from typing import Final
 
+from opentelemetry.instrumentation.hardware.catalog.conventions import FOLLOWED
+
 CPU_MODE: Final = "cpu.mode"
 CPU_NUMBER: Final = "cpu.logical_number"
 MEMORY_STATE: Final = "system.memory.state"
+MEMORY_STATES: Final = FOLLOWED.memory_states
 PAGING_STATE: Final = "system.paging.state"
 PAGING_DIRECTION: Final = "system.paging.direction"
 FAULT_TYPE: Final = "system.paging.fault.type"
-DEVICE: Final = "system.device"
+DEVICE: Final = FOLLOWED.device
 DISK_DIRECTION: Final = "disk.io.direction"
 FILESYSTEM_STATE: Final = "system.filesystem.state"
 FILESYSTEM_MOUNTPOINT: Final = "system.filesystem.mountpoint"

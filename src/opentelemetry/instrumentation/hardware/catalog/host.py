@@ -14,6 +14,7 @@ from opentelemetry.instrumentation.hardware.catalog.attributes import (
     FILESYSTEM_TYPE,
     INTERFACE,
     MEMORY_STATE,
+    MEMORY_STATES,
     NETWORK_DIRECTION,
     NETWORK_TRANSPORT,
     PAGING_DIRECTION,
@@ -86,7 +87,7 @@ SYSTEM_MEMORY_UTILIZATION = gauge(
     "system.memory.utilization", "1", (MEMORY_STATE,),
     "Share of the host's memory in each state.",
     source="system.memory.usage over system.memory.limit",
-    window=Window.MEAN, opt_in_extras="states free, cached, buffers",
+    window=Window.MEAN, opt_in_extras=f"states {', '.join(MEMORY_STATES[1:])}",
 )
 SYSTEM_MEMORY_LIMIT = updown(
     "system.memory.limit", "By", (),

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
+from opentelemetry.instrumentation.hardware.catalog import DEVICE
 from opentelemetry.instrumentation.hardware.cli import settings
 from opentelemetry.instrumentation.hardware.cli.delivery import export, zero_code
 from opentelemetry.instrumentation.hardware.cli.findings import Finding, report, versions
@@ -43,7 +44,7 @@ _TIMEOUT = 3.0
 """Seconds after which a source counts as hung."""
 
 _NOUNS = {
-    "system.device": "disk",
+    DEVICE: "disk",
     "network.interface.name": "interface",
     "system.filesystem.mountpoint": "mount",
     "hw.name": "device",

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Attributes, CounterRatio, Metric, Point, Series, SeriesCache
 from opentelemetry.instrumentation.hardware.sources import Source
-from opentelemetry.instrumentation.hardware.system.machine import Disk, Interface, Swap, machine
+from opentelemetry.instrumentation.hardware.system.machine import Disk, Interface, Memory, Swap, machine
 
 _Column: TypeAlias = "tuple[str, Metric, Attributes]"
 """A field of a value type or file, and the metric and attributes that it is exported as."""
@@ -64,8 +64,8 @@ class Host(Source):
         self._machine = machine(self.context.drivers)
         self._is_per_cpu = "cpu" in (config.detail or ())
         self._exports_idle = config.names(c.SYSTEM_CPU_UTILIZATION)
-        self._memory_usage = _each(c.SYSTEM_MEMORY_USAGE, c.MEMORY_STATE, "used", "free", "cached", "buffers")
-        self._memory_shares = _each(c.SYSTEM_MEMORY_UTILIZATION, c.MEMORY_STATE, "used", "free", "cached", "buffers")
+        self._memory_usage = _each(c.SYSTEM_MEMORY_USAGE, c.MEMORY_STATE, *c.MEMORY_STATES)
+        self._memory_shares = _each(c.SYSTEM_MEMORY_UTILIZATION, c.MEMORY_STATE, *c.MEMORY_STATES)
         self._swap_usage = _each(c.SYSTEM_PAGING_USAGE, c.PAGING_STATE, "used", "free")
         self._swap_shares = _each(c.SYSTEM_PAGING_UTILIZATION, c.PAGING_STATE, "used", "free")
         for shares in (self._memory_shares, self._swap_shares):
@@ -150,7 +150,7 @@ class Host(Source):
     def _memory(self) -> Iterator[Point]:
         memory, swap = self._machine.memory()
         if memory is not None:
-            amounts = (memory.used, memory.free, memory.cached, memory.buffers)
+            amounts = _by_state(memory)
             yield from zip(self._memory_usage, amounts)
             for series, amount in zip(self._memory_shares, amounts):
                 yield series, amount / memory.total
@@ -206,6 +206,16 @@ class _Columns(dict[str, "list[tuple[Series, int]]"]):
             (Series(metric, {self._attribute: name, **attributes}), at) for at, metric, attributes in self._columns
         ]
         return self[name]
+
+
+def _by_state(memory: Memory) -> Sequence[int]:
+    """Return the memory in each of :data:`.catalog.MEMORY_STATES`."""
+    if "available" not in c.MEMORY_STATES:
+        return memory.used, memory.free, memory.cached, memory.buffers
+    available = memory.available
+    if available is None:  # before Linux 3.14
+        available = memory.free + memory.cached + memory.buffers
+    return memory.total - available, available
 
 
 def _each(metric: Metric, attribute: str, *values: str) -> list[Series]:
