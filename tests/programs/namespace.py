@@ -32,3 +32,12 @@ def empty(*folders: str) -> None:
     """Hide the contents of folders with empty file systems."""
     for folder in folders:
         check(libc.mount(b"none", folder.encode(), b"tmpfs", 0, None), folder)
+
+
+def overlay(folder: str, scratch: str) -> None:
+    """Let the program write into a folder as if it were the machine's. The files lie in an empty folder in memory."""
+    upper, work = (f"{scratch}/{kind}{folder.replace('/', '-')}" for kind in ("upper", "work"))
+    os.mkdir(upper)
+    os.mkdir(work)
+    options = f"lowerdir={folder},upperdir={upper},workdir={work}".encode()
+    check(libc.mount(b"overlay", folder.encode(), b"overlay", 0, options), f"an overlay of {folder}")

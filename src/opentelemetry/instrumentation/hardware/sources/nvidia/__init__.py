@@ -10,6 +10,7 @@ from opentelemetry.instrumentation.hardware.accelerators.driver import Accelerat
 from opentelemetry.instrumentation.hardware.accelerators.selection import VisibilityRule
 from opentelemetry.instrumentation.hardware.accelerators.sleep import RuntimePower
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
+from opentelemetry.instrumentation.hardware.settings import PREFIX
 from opentelemetry.instrumentation.hardware.sources.nvidia.visible import RULE
 
 _GPUS = "/proc/driver/nvidia/gpus"
@@ -31,7 +32,10 @@ class Nvidia(AcceleratorSource):
     )
     settings = ("nvml", "nvidia_smi")
     modules = (f"{__name__}.driver", f"{__name__}.tool", "pynvml")
-    absent = "no NVIDIA driver is loaded: neither /sys/module/nvidia nor /proc/driver/nvidia exists"
+    absent = (
+        "no NVIDIA driver is loaded: neither /sys/module/nvidia nor /proc/driver/nvidia exists; if NVML works here, "
+        f"set {PREFIX}NVML to the path of libnvidia-ml.so.1"
+    )
     fix = (
         "nvidia-smi should work in the same environment; in a container the NVIDIA Container Toolkit brings the library"
     )

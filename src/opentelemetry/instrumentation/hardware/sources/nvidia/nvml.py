@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, ClassVar, Final, TypeAlias
 
 from opentelemetry.instrumentation.hardware.drivers import DriverError
@@ -53,15 +54,29 @@ _ROOMS = (64, 1024, 16384)
 _GPUS, _SLOTS = 256, 64
 """Maximum GPUs of a machine and MIG instances of a GPU."""
 
+_FOLDERS = (
+    ("/usr/lib/wsl/lib", ""),
+    ("/usr/lib/wsl/drivers", "*/"),
+    ("/usr/local/nvidia/lib64", ""),
+    ("/run/opengl-driver/lib", ""),
+)
+"""Where the library is in WSL and its containers (the driver store of Windows), on Google's GKE, and on NixOS."""
+
 Fields: TypeAlias = "tuple[tuple[int, int], ...]"
 """Pairs of a field and its scope."""
+
+
+def _libraries() -> Iterator[Path]:
+    """Return the libraries in folders that the system's loader may not search."""
+    for folder, pattern in _FOLDERS:
+        yield from sorted(Path(folder).glob(f"{pattern}libnvidia-ml.so.1"))
 
 
 class Nvml:
     """The library, initialized. One thread uses it.
 
     Args:
-        path: Of the library; "" to let the system's loader find it.
+        path: Of the library; "" to let the system's loader find it, or else look into the folders of containers.
 
     Raises:
         DriverError: The library cannot be loaded or initialized.
@@ -79,12 +94,25 @@ class Nvml:
         self._events: Any = None
         self._registered: dict[int | None, str] = {}
         if path:
-            try:
-                ctypes.CDLL(path)  # the binding asks for it by its name, and is then given this one
-            except OSError as error:
-                raise DriverError(NO_LIBRARY, str(error)) from None
-        with self._errors():
-            pynvml.nvmlInit()
+            self._load(path)
+        try:
+            with self._errors():
+                pynvml.nvmlInit()
+        except DriverError as error:
+            elsewhere = [] if path or error.code != NO_LIBRARY else [*map(str, _libraries())]
+            if not elsewhere:
+                raise
+            self._load(elsewhere[0])
+            with self._errors():
+                pynvml.nvmlInit()
+
+    @staticmethod
+    def _load(path: str) -> None:
+        """Load a library. The binding then asks for it by its name, and is given this one."""
+        try:
+            ctypes.CDLL(path)
+        except OSError as error:
+            raise DriverError(NO_LIBRARY, str(error)) from None
 
     def _check(self, code: int) -> None:
         if code:
