@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import os
+import re
 from collections.abc import Mapping
 from errno import EBUSY, EIO, ENODEV, ENOENT, EPERM
 from typing import Any
@@ -161,6 +163,53 @@ def test_second_die_with_same_unique_id_is_identified_by_pci_address() -> None:
         "43cc8cc8af246700",
         "0000:c9:00.0",
     }
+
+
+@pytest.mark.parametrize("number", [0x43CC8CC8AF246700, 0x003C8CC8AF246700, 0xFFCC8CC8AF246700], ids=hex)
+def test_card_has_the_same_id_whichever_way_it_is_read(number: int) -> None:
+    """The kernel prints sixteen digits, the tools hexadecimal and decimal numbers."""
+
+    def ids(drivers: Equipped, **settings: Any) -> set[object]:
+        with playing(lambda name: drivers, {"sources": ["amd"], **settings}, STRANGER) as stage:
+            return {word for line in stage.tick() for word in re.findall(r"hw.id=([^,}/]+)", line)}
+
+    def amd_smi(serial: str) -> Equipped:
+        metric = [{"gpu": 0, "usage": {"gfx_activity": 5}}]
+        static = [{"gpu": 0, "asic": {"asic_serial": serial}, "bus": {"bdf": "0000:63:00.0"}}]
+        outputs = {"metric": json.dumps(metric).encode(), "static": json.dumps(static).encode()}
+        return Equipped(amdsysfs.module(), {"amd-smi": outputs})
+
+    card = {"Unique ID": f"{number:#x}", "PCI Bus": "0000:63:00.0", "GPU use (%)": "5"}
+    rocm_smi = Equipped(amdsysfs.module(), {"rocm-smi": {"-a": json.dumps({"card0": card}).encode()}})
+    by_tool = {"amdgpu": "off"}
+    expected = {f"{number:016x}"}
+    assert ids(Equipped(amdsysfs.machine([Gpu(unique=f"{number:016x}")]))) == expected
+    assert ids(rocm_smi, **by_tool) == expected
+    assert ids(amd_smi(f"0x{number:016X}"), **by_tool) == expected
+    assert ids(amd_smi(f"0x{number}"), **by_tool) == expected, "ROCm 6.1"
+
+
+@pytest.mark.parametrize("serial", ["0x0", "N/A", "0xFFFFFFFFFFFFFFFF"])
+def test_gpu_without_a_number_is_identified_by_pci_address(serial: str) -> None:
+    card = {"Unique ID": serial, "PCI Bus": "0000:63:00.0", "GPU use (%)": "5"}
+    drivers = Equipped(amdsysfs.module(), {"rocm-smi": {"-a": json.dumps({"card0": card}).encode()}})
+    with opened("amd", drivers, STRANGER, amdgpu="off") as source:
+        (series,) = series_of(all_of(source), c.HW_GPU_UTILIZATION)
+    assert series.attributes[c.HW_ID] == "0000:63:00.0"
+
+
+def test_gpu_of_which_all_sections_are_unavailable_has_status_ok() -> None:
+    """amd-smi prints N/A in place of a whole section."""
+    sections = ("usage", "power", "clock", "temperature", "pcie", "ecc", "ecc_blocks", "fan", "energy", "mem_usage")
+    metric = json.dumps([{"gpu": 0, **dict.fromkeys(sections, "N/A")}]).encode()
+    static = json.dumps([{"gpu": 0, "asic": {"asic_serial": "0x43CC8CC8AF246700"}}]).encode()
+    drivers = Equipped(amdsysfs.module(), {"amd-smi": {"metric": metric, "static": static}})
+    with opened("amd", drivers, STRANGER, amdgpu="off") as source:
+        for _ in range(2):
+            found = all_of(source)
+            assert values(found, c.HW_STATUS, state="ok") == [1]
+            assert values(found, c.HW_STATUS, state="failed") == [0]
+        assert any("the driver reports 'N/A'" in sentence for sentence in source.unsupported)
 
 
 def test_drm_connectors_and_other_vendors_are_ignored() -> None:

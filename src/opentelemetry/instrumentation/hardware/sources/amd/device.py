@@ -20,7 +20,8 @@ from opentelemetry.instrumentation.hardware.sources.amd.fields import (
     UTILIZATION,
 )
 from opentelemetry.instrumentation.hardware.sources.amd.gpu_metrics import GpuMetrics
-from opentelemetry.instrumentation.hardware.system.files import Files, read_or_empty
+from opentelemetry.instrumentation.hardware.sources.amd.topology import chip_number
+from opentelemetry.instrumentation.hardware.system.files import Files, read_or_empty, read_text
 
 
 class Gpu(Device):
@@ -117,14 +118,14 @@ class SysfsGpu(Gpu):
 
     def set_aliases(self, names: Sequence[str]) -> None:
         """Set the other names: those of ROCm, and the number of the chip if it is known."""
-        own = (f"GPU-{self.id.zfill(16)}", self.id) if self.id != self.address else ()
+        own = (f"GPU-{self.id}", self.id) if self.id != self.address else ()
         self.aliases = (*names, *own)
         self.is_unidentified = not (names or self._is_identified)
 
     def identify_if_awake(self) -> bool:
         """Whether ``hw.id`` is known; reads it if the GPU is awake."""
         if not self._is_identified and not self.check_suspended():
-            unique = sysfs.fact(self._files, f"{self.folder}/unique_id", "(?!0+$)[0-9a-f]{8,32}")
+            unique = chip_number(read_text(self._files, f"{self.folder}/unique_id"))
             is_free = unique and unique not in self._shared.taken  # two dies of one board may have the same number
             self.identify(unique if unique and is_free else self.address)
             self._shared.taken.add(self.id)

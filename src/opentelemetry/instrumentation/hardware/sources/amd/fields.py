@@ -220,7 +220,7 @@ Left out: ``Accumulated Energy (uJ)``, the energy counter times a factor that so
 # -- facts that the tools report
 
 FACTS: Final = {
-    "unique": "(?:0x)?[0-9a-fA-F]{8,32}",
+    "unique": "(?:0x)?[0-9a-fA-F]{1,20}",
     "model": "(?!0x[0-9a-fA-F]+$).{1,200}",
     "device": "0x[0-9a-fA-F]+",
     "serial": "(?!0+$)[0-9A-Za-z-]{1,64}",

@@ -23,6 +23,7 @@ from opentelemetry.instrumentation.hardware.sources.amd.tool_output import (
     parse_rocm_smi,
     rocm_smi_gpus,
 )
+from opentelemetry.instrumentation.hardware.sources.amd.topology import chip_number
 from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
 
 AMD_SMI_TOOL: Final = Tool(
@@ -58,8 +59,8 @@ class ToolGpu(Gpu):
         self.identify(unique)
         self._tool = tool
         self.output: GpuOutput | None = output
-        chip = _chip_number(output)
-        self.aliases = (f"GPU-{chip.zfill(16)}", chip) if chip else ()
+        chip = chip_number(output.facts.get("unique", ""))
+        self.aliases = (f"GPU-{chip}", chip) if chip else ()
         facts = {
             c.HW_VENDOR: "AMD",
             c.HW_MODEL: output.facts.get("model"),
@@ -84,11 +85,6 @@ class ToolGpu(Gpu):
         self.state = "ok"
         self.unsupported.update(self.output.unsupported)
         yield from self.points_with_fan(self.output.values)
-
-
-def _chip_number(output: GpuOutput) -> str:
-    """The number of the chip; empty if it is unknown."""
-    return output.facts.get("unique", "").lower().removeprefix("0x")
 
 
 class ToolDriver(AcceleratorDriver):
@@ -137,7 +133,7 @@ class ToolDriver(AcceleratorDriver):
             if output.number in self._gpus:
                 self._gpus[output.number].output = output
             else:  # two dies of a board may have the same number
-                names = (_chip_number(output), output.address, f"gpu{output.number}")
+                names = (chip_number(output.facts.get("unique", "")), output.address, f"gpu{output.number}")
                 unique = next(name for name in names if name and name not in taken)
                 taken.add(unique)
                 self._gpus[output.number] = ToolGpu(len(self._gpus), unique, output, self.name)

@@ -11,6 +11,21 @@ from opentelemetry.instrumentation.hardware.system.files import Files, names_or_
 KFD: Final = "/sys/class/kfd/kfd"
 
 
+def chip_number(text: str) -> str:
+    """The number of a chip as the sixteen digits of the kernel's ``unique_id``; empty if it is unknown.
+
+    Args:
+        text: ``unique_id``, or what a tool prints: rocm-smi without leading zeros, amd-smi of ROCm 6.1 a decimal number
+            behind ``0x``. A decimal number with 16 digits or less cannot be told from a hexadecimal one: these are the
+            numbers below 2**53, which chips do not have.
+    """
+    digits = text.strip().casefold().removeprefix("0x")
+    if re.fullmatch("[0-9]{17,20}", digits):
+        digits = f"{int(digits):x}"
+    number = digits.zfill(16)
+    return number if re.fullmatch("(?!0{16}|f{16})[0-9a-f]{16}", number) else ""
+
+
 class Node(NamedTuple):
     """A GPU or partition of a GPU, as ROCm sees it.
 
