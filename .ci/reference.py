@@ -13,11 +13,14 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Final
 
+import registry
+
 from opentelemetry.instrumentation.hardware.catalog import (
     CATALOG,
     ERROR_TYPE,
     ERROR_TYPES,
     HW_ERRORS,
+    OWN_ATTRIBUTES,
     SCHEMA_URL,
 )
 from opentelemetry.instrumentation.hardware.endpoints import SHARE, TOTAL
@@ -121,6 +124,14 @@ def _metrics() -> str:
     return "\n\n".join(f"## {heading}\n\n" + "\n\n".join(map(_metric, rows)) for heading, rows in groups().items())
 
 
+def _attributes() -> str:
+    rows = [
+        (f"`{name}`", meaning, ", ".join(f"`{example}`" for example in examples))
+        for name, (meaning, examples) in OWN_ATTRIBUTES.items()
+    ]
+    return table(("attribute", "meaning", "examples"), rows)
+
+
 def _settings() -> str:
     rows = [
         (f"`{PREFIX}{setting.name.upper()}`", *(setting.metadata[fact] for fact in ("help", "default", "form")))
@@ -147,6 +158,7 @@ def pages() -> dict[str, str]:
         "prefix": PREFIX,
         "schema": SCHEMA_URL.rpartition("/")[2],
         "metrics": _metrics(),
+        "attributes": _attributes(),
         "settings": _settings(),
         "options": "\n".join(f"      # {setting.name}: {setting.metadata['form']}" for setting in fields(Config)),
         "series_total": str(TOTAL),
@@ -173,14 +185,16 @@ def readme(text: str) -> str:
 
 
 def write(root: Path) -> None:
-    """Write the pages and the README's table.
+    """Write the pages, the registry and the README's table.
 
     Args:
         root: The root of the repository.
     """
-    (root / "docs").mkdir(exist_ok=True)
+    (root / "docs" / "registry").mkdir(parents=True, exist_ok=True)
     for name, text in pages().items():
         (root / "docs" / name).write_text(text)
+    for name, text in registry.files().items():
+        (root / "docs" / "registry" / name).write_text(text)
     page = root / "README.md"
     page.write_text(readme(page.read_text()))
 

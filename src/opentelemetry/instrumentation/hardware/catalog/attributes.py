@@ -1,10 +1,8 @@
-"""The attribute names of all metrics.
-
-``OWN_ATTRIBUTES`` in ``tests/test_catalog.py`` lists those that the semantic conventions do not define.
-"""
+"""The attribute names of all metrics, and the meaning of those that the semantic conventions do not define."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from opentelemetry.instrumentation.hardware.catalog.conventions import FOLLOWED
@@ -74,3 +72,30 @@ HW_COMPONENT: Final = (HW_ID, HW_NAME, HW_TYPE, HW_PARENT)
 """The same, for metrics of devices of several types."""
 HW_INFO: Final = (*HW_DEVICE, HW_VENDOR, HW_MODEL, HW_SERIAL_NUMBER, HW_DRIVER_VERSION, HW_FIRMWARE_VERSION, PCI_BDF)
 """Attributes that describe a device. Only its ``info`` metric has them."""
+
+OWN_ATTRIBUTES: Final[Mapping[str, tuple[str, tuple[str, ...] | tuple[int, ...]]]] = {
+    PRESSURE_RESOURCE: ("Resource that tasks waited for.", ("cpu", "memory", "io")),
+    PRESSURE_KIND: ("Whether at least one task waited, or all of them.", ("some", "full")),
+    GPU_INDEX: ("Index of the GPU in the order of its driver.", (0, 1)),
+    GPU_TYPE: ("Kind of GPU; a partition is a part of one, such as a MIG instance.", ("discrete", "integrated")),
+    GPU_LINK: ("Link of the GPU to other devices.", ("pcie", "nvlink", "xgmi")),
+    THROTTLE_REASON: ("Why the clocks were throttled.", ("power_cap", "thermal_hw")),
+    FREQUENCY_DOMAIN: ("Part of the GPU with a clock of its own.", ("graphics", "memory", "sm")),
+    PCI_BDF: ("PCI address: domain, bus, device and function.", ("0000:2f:00.0",)),
+    GPU_XID: ("Number of an NVIDIA Xid event; other for an unknown number.", ("79", "48")),
+    NPU_TASK: ("What the accelerator was busy with, or one of its units.", ("general", "tensorcore")),
+    NEURON_MEMORY_TYPE: ("Where the memory is.", ("host", "device")),
+    NEURON_MEMORY_CATEGORY: ("Use of the memory, as neuron-monitor names it.", ("tensors", "constants")),
+    NEURON_RESULT: ("Result of a model execution, as neuron-monitor names it.", ("completed", "timed_out")),
+    NEURON_LATENCY: ("Whether the latency is of the device only.", ("total", "device")),
+    NEURON_QUANTILE: ("Quantile of the latency.", ("p50", "p99")),
+    NEURON_TAG: ("Tag of a Neuron runtime: NEURON_PROCESS_TAG of its program.", ("my_app",)),
+    TPU_CORE_TYPE: ("Type of the cores of a TPU device.", ("tensorcore",)),
+    TPU_TRANSFER_KIND: ("Source and destination of a transfer.", ("dcn", "host_to_device")),
+    TPU_BUFFER_SIZE: ("Size of the smallest buffer of a group.", ("1MB+", "8MB+")),
+    TPU_LINK: ("Link between TPU chips, as libtpu names it.", ("tray1.chip0.ici0.int",)),
+    SOURCE: ("Source of this package. A scraped endpoint has its name after a colon.", ("nvidia", "openmetrics:vllm")),
+    OPENMETRICS_ENDPOINT: ("Name of a scraped endpoint in the setting OPENMETRICS.", ("vllm",)),
+}
+"""Meaning and examples of the attributes that the semantic conventions do not define. Examples have the type of the
+values."""
