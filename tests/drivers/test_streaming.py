@@ -19,7 +19,7 @@ from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.drivers.capture import Record, Replay
-from opentelemetry.instrumentation.hardware.drivers.streaming import LINE_LIMIT, StreamingCommand
+from opentelemetry.instrumentation.hardware.drivers.streaming import LINE_LIMIT, Reports, StreamingCommand
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool
 from opentelemetry.instrumentation.hardware.model import Unavailable
 
@@ -403,6 +403,35 @@ def test_restart_backoff_grows_and_is_reset_by_a_long_run(
         wait_for(stream.read, LONG, "line")
     clock.now += 1.0
     stream.open([], 10.0)
+
+
+def test_reports_skip_other_lines_expire_and_continue_with_the_next_run(
+    make_stream: Callable[..., StreamingCommand], tmp_path: Path
+) -> None:
+    clock, word = Clock(), tmp_path / "word"
+    word.write_text("")
+    stream = make_stream(
+        f"put('loading\\n1\\n2\\nx\\n'); next_word({str(word)!r}, 'y'); put('y\\n'); next_word({str(word)!r}, 'end')",
+        clock,
+    )
+    reports = Reports(stream, "tool", int, [], 10.0, clock=clock)
+    assert reports.read(LONG) == [1, 2]
+    assert (reports.newest, reports.error) == (2, "")
+    clock.now += 20
+    word.write_text("y")
+    assert reports.read(LONG) == []
+    assert (reports.newest, reports.error) == (2, "tool: invalid literal for int() with base 10: b'y'")
+    clock.now += 15
+    assert reports.read() == []
+    newest = reports.newest
+    assert newest is None, "the newest report is older than three periods"
+    word.write_text("end")
+    with pytest.raises(ChildProcessError, match="tool exited"):
+        wait_for(lambda: reports.read(LONG), LONG, "report")
+    assert reports.error == "tool exited"
+    clock.now += 1.0
+    assert reports.read(LONG) == [1, 2]
+    assert (reports.newest, reports.error) == (2, "")
 
 
 def test_reopening_ends_the_tool_before(

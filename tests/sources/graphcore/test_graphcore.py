@@ -397,7 +397,7 @@ def test_hanging_gcipuinfo_times_out_and_is_killed(tmp_path: Path, monkeypatch: 
     library, drivers = Library(tmp_path, hang=True), Ahead()
     with opened("graphcore", drivers, **library.settings) as source:
         assert all_of(source) == {}
-        assert source.errors == ["gcipuinfo has not responded yet"]
+        assert source.errors == ["gcipuinfo has not reported yet"]
         wait_for((tmp_path / "asked").exists, LONG, "child")
         drivers.seconds += LONG + 1  # until when the first look is waited for
         with pytest.raises(TimeoutError, match="printed nothing for 3 periods"):

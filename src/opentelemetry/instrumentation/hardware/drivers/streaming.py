@@ -10,10 +10,14 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
 
 from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
 from opentelemetry.instrumentation.hardware.drivers.subprocess import LIMIT, POLL, Child, Command, Tool
+from opentelemetry.instrumentation.hardware.model import Unavailable
+
+T = TypeVar("T")
 
 LINE_LIMIT: Final = 8 << 20
 """Maximum bytes of a line; a tool that prints a longer one is killed."""
@@ -159,6 +163,63 @@ class StreamingCommand:
         if f"-{os.getpid()}-" in path:  # in a forked child, the file belongs to the parent
             with suppress(OSError):
                 os.unlink(path)
+
+
+@dataclass
+class Reports(Generic[T]):
+    """The reports of a tool that prints one per line. The first call of :meth:`read` starts the tool.
+
+    Attributes:
+        stream: The tool.
+        name: Its name in messages.
+        parse: Parses a line. A line with a ValueError is skipped; other exceptions fail the reading.
+        arguments: The arguments of the tool.
+        period: Seconds between two lines.
+        document: See :meth:`StreamingCommand.open`.
+        clock: Monotonic seconds.
+        newest: The newest report; None if there is none, or it is out of date.
+        error: Why the newest reading has no report; "" if it has one, or if there was no line.
+    """
+
+    stream: StreamingCommand
+    name: str
+    parse: Callable[[bytes], T]
+    arguments: Sequence[str]
+    period: float
+    document: str = ""
+    clock: Callable[[], float] = time.monotonic
+    newest: T | None = None
+    error: str = ""
+    _is_running: bool = False
+    _newest_time: float = 0.0
+
+    def read(self, seconds: float = 0.0) -> list[T]:
+        """Return the reports since the previous call. Waits for the given seconds if there is none yet.
+
+        Raises:
+            OSError: The tool cannot be started, or failed. The next call starts it again, with backoff.
+            Unavailable: The tool has been removed.
+        """
+        now = self.clock()
+        reports = []
+        try:
+            if not self._is_running:
+                self.stream.open(self.arguments, self.period, self.document)
+                self._is_running = True
+                self.error = self.error or f"{self.name} has not reported yet"
+            for line in self.stream.read(seconds):
+                try:
+                    reports.append(self.parse(line))
+                except ValueError as error:
+                    self.error = f"{self.name}: {error}"
+        except (OSError, Unavailable) as error:
+            self._is_running, self.newest, self.error = False, None, str(error)
+            raise
+        if reports:
+            self.newest, self._newest_time, self.error = reports[-1], now, ""
+        elif now - self._newest_time > PERIODS * self.period:
+            self.newest = None  # the source was not read for a while, or the tool prints something else
+        return reports
 
 
 def _write_document(document: str) -> str:

@@ -55,7 +55,7 @@ class Probe(SourceProbe[Tpu, Reading]):
         """Read the distributions as well."""
         driver = source.driver
         distributions = merged(driver.runtime.read(_DISTRIBUTIONS)) if driver and driver.runtime else {}
-        return Reading(points, distributions, driver.sdk.read() if driver and driver.sdk else Values())
+        return Reading(points, distributions, driver.sdk.values if driver and driver.sdk else Values())
 
     def read(self) -> Reading | None:
         """Return the current reading; None if nothing can be read."""

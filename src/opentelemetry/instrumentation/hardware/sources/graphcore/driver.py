@@ -16,7 +16,7 @@ from typing import Final
 
 from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver, Usage
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
-from opentelemetry.instrumentation.hardware.drivers.streaming import PERIODS
+from opentelemetry.instrumentation.hardware.drivers.streaming import Reports
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool, python_executable
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.sources.graphcore.device import Board, Ipu, integer
@@ -90,45 +90,32 @@ class Library(AcceleratorDriver):
             raise Unavailable("it is only supported on Linux")
         setting = "" if config.gcipuinfo in (None, "auto") else str(config.gcipuinfo)
         folder = drivers.custom(NAME, lambda: ModuleFolder(setting)).folder()
-        self._clock = files.uptime
         self._program = source.program
-        self._period = float(math.ceil(min(config.interval or _DEFAULT_PERIOD, 60.0)))
+        period = float(math.ceil(min(config.interval or _DEFAULT_PERIOD, 60.0)))
         discovery = "all" if tuple(config.devices or ()) == ("all",) else "active"
-        self._arguments = [folder, discovery, f"{self._period:g}"]
-        self._stream = drivers.stream(tool())
+        arguments = [folder, discovery, f"{period:g}"]
+        self._reports = Reports(drivers.stream(tool()), NAME, parse, arguments, period, clock=files.uptime)
         self._ipus: dict[int, Ipu] = {}
         self._boards: dict[str, Board] = {}
         self._listed: list[Ipu] = []
         self._pids: set[int] = set()
-        self._is_listening = self._has_answered = False
-        self._newest = 0.0
+        self._is_listening = False
         if listen:
             self._start()
 
     def _start(self) -> None:
-        self.errors = [f"{NAME} has not responded yet"]
-        self._stream.open(self._arguments, self._period)
         self._is_listening = True
-        self._newest = self._clock()
-        self._take(_FIRST_LINE)
+        self._read(_FIRST_LINE)
 
-    def _take(self, seconds: float = 0.0) -> None:
+    def _read(self, seconds: float = 0.0) -> None:
         """Take the newest line.
 
         Raises:
             OSError: The child ended, is silent, or the library failed.
         """
-        now = self._clock()
-        for line in self._stream.read(seconds):
-            try:
-                reported = parse(line)
-            except ValueError:
-                continue
-            self._update(reported)
-            self._newest, self._has_answered, self.errors = now, True, []
-        if now - self._newest > PERIODS * self._period:  # the source was not read for a while
-            self._update({})
-            self._has_answered = False
+        if self._reports.read(seconds) or self._reports.newest is None:
+            self._update(self._reports.newest or {})
+        self.errors = [self._reports.error] if self._reports.error else []
 
     def _update(self, reported: Mapping[int, Mapping[str, str]]) -> None:
         self._listed = [self._ipus.setdefault(number, Ipu(number)) for number in reported]
@@ -149,7 +136,7 @@ class Library(AcceleratorDriver):
     def sample(self) -> bool:
         """Take the newest line."""
         if self._is_listening:
-            self._take()
+            self._read()
         return self._is_listening
 
     def usage(self, program: ProcessTree) -> Iterator[Usage]:
@@ -165,7 +152,7 @@ class Library(AcceleratorDriver):
 
     def unsupported(self) -> Iterator[str]:
         """Yield a sentence if no IPU is listed."""
-        if self._has_answered and not self._listed:
+        if self._reports.newest is not None and not self._listed:
             yield _NO_IPU_LISTED
 
 
@@ -183,7 +170,7 @@ def parse(line: bytes) -> dict[int, dict[str, str]]:
     if isinstance(document, dict) and isinstance(document.get("error"), str):
         raise OSError(document["error"][:300])
     if not isinstance(document, list):
-        raise ValueError(f"not a line of {NAME}: {line[:80].decode(errors='replace')!r}")
+        raise ValueError(f"not a report: {line[:80].decode(errors='replace')!r}")
     found: dict[int, dict[str, str]] = {}
     for place, entry in enumerate(document[:_MOST]):
         if isinstance(entry, dict):

@@ -154,7 +154,8 @@ class TpuDriver(AcceleratorDriver):
     def _take_sdk(self) -> None:
         if self.sdk is None:
             return
-        values = self.sdk.read()
+        self.sdk.read()
+        values = self.sdk.values
         for index, percent in enumerate(values.tensorcore):
             if percent is not None:
                 self._devices.local(index, len(values.tensorcore)).sampled[fields.TENSORCORE] = percent

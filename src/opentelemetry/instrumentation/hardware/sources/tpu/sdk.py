@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from opentelemetry.instrumentation.hardware.drivers.streaming import StreamingCommand
+from opentelemetry.instrumentation.hardware.drivers.streaming import Reports, StreamingCommand
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool, python_executable
+from opentelemetry.instrumentation.hardware.model import Unavailable
 
 PERIOD: Final = 10.0
 """Minimum seconds between two lines."""
@@ -62,21 +64,18 @@ class Values(NamedTuple):
     throttle: Mapping[int, int] = MappingProxyType({})
 
 
-class _NotInstalledError(ValueError):
-    """libtpu cannot be imported."""
-
-
 def parse(line: bytes) -> Values:
     """Parse a line.
 
     Raises:
-        ValueError: The line is invalid, or reports that the SDK cannot be imported.
+        Unavailable: The line reports that the SDK cannot be imported.
+        ValueError: The line is invalid.
     """
     values = json.loads(line)
     if not isinstance(values, dict):
-        raise ValueError("the child process of libtpu printed an invalid line")
+        raise ValueError("invalid line")
     if "missing" in values:
-        raise _NotInstalledError(f"libtpu's SDK cannot be imported: {str(values['missing'])[:200]}")
+        raise Unavailable(f"libtpu's SDK cannot be imported: {str(values['missing'])[:200]}")
     links = [re.fullmatch(r"([a-z0-9_.]{1,64}): *([0-9]|10)", text) for text in _texts(values, "ici_link_health")]
     scores = [re.fullmatch(r"([0-9]{1,6})-([0-9]|10)", text) for text in _texts(values, "tpu_throttle_score")]
     return Values(
@@ -102,33 +101,29 @@ class Sdk:
     Args:
         stream: The child process.
         interval: Seconds between two samples.
-
-    Attributes:
-        error: Why there are no values; "" if there are.
     """
 
     def __init__(self, stream: StreamingCommand, interval: float) -> None:
-        self.error = ""
-        self._stream = stream
-        self._period = max(PERIOD, interval)
-        self._running = False
-        self._installed = True
-        self._values = Values()
+        period = max(PERIOD, interval)
+        self._reports = Reports(stream, "libtpu", parse, ["-I", "-c", _PROGRAM, f"{period:g}", *NAMES], period)
+        self._is_installed = True
 
-    def read(self) -> Values:
-        """Return the newest values."""
-        if not self._installed:
-            return self._values
-        try:
-            if not self._running:
-                self._stream.open(["-I", "-c", _PROGRAM, f"{self._period:g}", *NAMES], self._period)
-                self._running = True
-            for line in self._stream.read()[-1:]:
-                self._values, self.error = parse(line), ""
-        except (OSError, ValueError) as error:
-            self._values, self.error = Values(), str(error)
-            self._running = not isinstance(error, OSError)
-            if isinstance(error, _NotInstalledError):
-                self._installed = False
-                self._stream.close()
-        return self._values
+    @property
+    def error(self) -> str:
+        """Why there are no values; "" if there are."""
+        return self._reports.error
+
+    @property
+    def values(self) -> Values:
+        """The newest values."""
+        return self._reports.newest or Values()
+
+    def read(self) -> None:
+        """Read the newest values."""
+        if self._is_installed:
+            with suppress(OSError):  # the child process is started again
+                try:
+                    self._reports.read()
+                except Unavailable:
+                    self._is_installed = False
+                    self._reports.stream.close()

@@ -7,16 +7,18 @@ runtimes of programs. A process that does not report devices starts the tool onl
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Final
 
 from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
+from opentelemetry.instrumentation.hardware.drivers.streaming import Reports
 from opentelemetry.instrumentation.hardware.model import Number, Unavailable
 from opentelemetry.instrumentation.hardware.sources.trainium.device import NeuronCore, NeuronDevice, PhysicalCore
 from opentelemetry.instrumentation.hardware.sources.trainium.processes import Runtimes, total
 from opentelemetry.instrumentation.hardware.sources.trainium.report import Hardware, Report
 from opentelemetry.instrumentation.hardware.sources.trainium.sysfs import Sysfs
-from opentelemetry.instrumentation.hardware.sources.trainium.tool import Monitor, open_monitor
+from opentelemetry.instrumentation.hardware.sources.trainium.tool import open_monitor
 
 _FIRST_REPORT = 4.0
 """Seconds that the first reading waits for a report. The tool prints its first one at once."""
@@ -38,7 +40,6 @@ class Neuron(AcceleratorDriver):
         context = source.context
         if source.files is None:
             raise Unavailable("Neuron devices are only supported on Linux")
-        self._clock = source.files.uptime
         self._program = source.program
         self._sysfs = Sysfs(source.files)
         self._is_listening = context.is_reporter
@@ -46,11 +47,13 @@ class Neuron(AcceleratorDriver):
         self._hardware = Hardware()
         self._devices: dict[int, NeuronDevice] = {}
         self._cores: dict[int, NeuronCore] = {}
-        self._monitor: Monitor | None = None
+        self._monitor: Reports[Report] | None = None
         self._no_monitor = ""
         self.runtimes = Runtimes(context, source.program)
         try:
-            self._monitor = open_monitor(context.drivers, context.config, with_devices=context.is_reporter)
+            self._monitor = open_monitor(
+                context.drivers, context.config, with_devices=context.is_reporter, clock=source.files.uptime
+            )
         except Unavailable as missing:
             if not self._sysfs.cores:
                 raise
@@ -68,9 +71,10 @@ class Neuron(AcceleratorDriver):
         if not self._is_listening:
             return False
         wait, self._wait = self._wait, 0.0
-        for report in self._monitor.read(self._clock(), wait):
-            self.runtimes.count(report.runtimes)
-            self._hardware = report.hardware
+        with suppress(OSError, Unavailable):  # the tool's metrics are missing, with its error
+            for report in self._monitor.read(wait):
+                self.runtimes.count(report.runtimes)
+                self._hardware = report.hardware
         self.errors = (self._monitor.error,) if self._monitor.error else ()
         self.runtimes.update(self._report)
         return True
