@@ -15,8 +15,9 @@ from tests.stage import Clock
 
 from opentelemetry.instrumentation.hardware.drivers import DriverError, Drivers
 from opentelemetry.instrumentation.hardware.drivers.capture import Record, Replay
+from opentelemetry.instrumentation.hardware.drivers.child import Output
 from opentelemetry.instrumentation.hardware.drivers.python_module import PythonModule
-from opentelemetry.instrumentation.hardware.drivers.subprocess import Output, Tool
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool
 from opentelemetry.instrumentation.hardware.model import Series, Unavailable, Value
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import SourceContext, discover

@@ -458,7 +458,7 @@ def test_unkillable_tool_is_abandoned_and_not_started_twice(
     assert _read_lines(stream, 1) == [b"a"]
     (pid,) = _pids(tmp_path / "pids")
     reached = os.killpg
-    monkeypatch.setattr("opentelemetry.instrumentation.hardware.drivers.subprocess._GRACE", 0.05)
+    monkeypatch.setattr("opentelemetry.instrumentation.hardware.drivers.child._GRACE", 0.05)
     monkeypatch.setattr(os, "killpg", lambda *arguments: None)
     with pytest.raises(ChildProcessError, match=f"tool hangs and cannot be killed; .* while process {pid} exists"):
         stream.open([], LONG)

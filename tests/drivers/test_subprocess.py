@@ -18,7 +18,8 @@ from tests.children import PROGRAMS, has_setpriv, lives, started, without_setpri
 from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware.drivers import Drivers
-from opentelemetry.instrumentation.hardware.drivers.subprocess import LIMIT, Command, Output, Tool, python_executable
+from opentelemetry.instrumentation.hardware.drivers.child import LIMIT, Output
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool, python_executable
 from opentelemetry.instrumentation.hardware.model import Unavailable
 
 pytestmark = [
@@ -31,7 +32,7 @@ forks = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:Depreca
 LONG = 60.0
 """Seconds after which a tool counts as hung."""
 
-MODULE = "opentelemetry.instrumentation.hardware.drivers.subprocess"
+DRIVERS = "opentelemetry.instrumentation.hardware.drivers"
 
 
 @pytest.fixture
@@ -70,7 +71,8 @@ def stop_deadline(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, int], None
             return real if len(_pids(path)) >= count or real > begun + LONG else begun
 
         clock = SimpleNamespace(monotonic=now, sleep=time.sleep)
-        monkeypatch.setattr(f"{MODULE}.time", clock)
+        for module in ("subprocess", "child"):
+            monkeypatch.setattr(f"{DRIVERS}.{module}.time", clock)
 
     return stop
 
@@ -79,7 +81,7 @@ def stop_deadline(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, int], None
 def unkillable(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Make tools ignore SIGKILL, like one that sleeps in its driver, until the returned function is called."""
     reached = os.killpg
-    monkeypatch.setattr(f"{MODULE}._GRACE", 0.05)
+    monkeypatch.setattr(f"{DRIVERS}.child._GRACE", 0.05)
     monkeypatch.setattr(os, "killpg", lambda *arguments: None)
     return lambda: monkeypatch.setattr(os, "killpg", reached)
 
@@ -265,7 +267,8 @@ def test_program_without_standard_streams_runs_tools() -> None:
     """A daemon may have closed them: pipes to the tool must not get the numbers 0 to 2."""
     program = (
         "import os\n"
-        "from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Output, Tool\n"
+        f"from {DRIVERS}.child import Output\n"
+        f"from {DRIVERS}.subprocess import Command, Tool\n"
         "out = os.dup(1)\n"
         "for stream in range(3): os.close(stream)\n"
         "command = Command(Tool('sh'))\n"
@@ -319,7 +322,7 @@ def test_script_with_missing_interpreter_is_unavailable_or_exits_127(
         output = command.run([], LONG)
         assert (output.code, output.stdout) == (127, b"")
     else:
-        monkeypatch.setattr(f"{MODULE}.shutil.which", without_setpriv)
+        monkeypatch.setattr(f"{DRIVERS}.subprocess.shutil.which", without_setpriv)
         with pytest.raises(Unavailable, match=r"tool cannot be started: No such file"):
             command.run([], LONG)
 

@@ -9,8 +9,9 @@ from typing import Any, cast
 from tests.sources.machines import SPARSE, Story
 from tests.sources.tree import Fabricated, Speaking
 
+from opentelemetry.instrumentation.hardware.drivers.child import Output
 from opentelemetry.instrumentation.hardware.drivers.streaming import StreamingCommand
-from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Output, Tool
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool
 from opentelemetry.instrumentation.hardware.model import Unavailable
 
 

@@ -13,7 +13,8 @@ from tests.sources.tree import Fabricated, Tree
 from tests.tools import amdsysfs
 from tests.tools.amdsysfs import KFD, Files, Gpu, attribute_table, number_of, table
 
-from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Output, Tool
+from opentelemetry.instrumentation.hardware.drivers.child import Output
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool
 from opentelemetry.instrumentation.hardware.model import Unavailable
 
 BUSY = OSError(EBUSY, "Device or resource busy")

@@ -22,8 +22,9 @@ from tests.waiting import wait_for
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware import cli
 from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.drivers.child import Output
 from opentelemetry.instrumentation.hardware.drivers.streaming import StreamingCommand
-from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Output
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Command
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.pipeline.runner import State
 from opentelemetry.instrumentation.hardware.pipeline.session import Session

@@ -22,7 +22,8 @@ from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.device import Device, DeviceFailed
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.accelerators.sleep import RuntimePower
-from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Output, Tool
+from opentelemetry.instrumentation.hardware.drivers.child import Output
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool
 from opentelemetry.instrumentation.hardware.model import Point, Rate, Series, Unavailable
 from opentelemetry.instrumentation.hardware.sources.nvidia import fields as f
 from opentelemetry.instrumentation.hardware.sources.nvidia.tool import SmiGpu, SmiInstance

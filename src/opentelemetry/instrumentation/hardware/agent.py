@@ -15,7 +15,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-from opentelemetry.instrumentation.hardware.drivers.subprocess import Child, python_executable
+from opentelemetry.instrumentation.hardware.drivers.child import Child
+from opentelemetry.instrumentation.hardware.drivers.subprocess import python_executable
 from opentelemetry.instrumentation.hardware.settings import PREFIX
 
 _LOG = logging.getLogger(__name__)

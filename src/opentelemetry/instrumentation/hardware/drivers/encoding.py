@@ -6,7 +6,7 @@ import builtins
 from typing import Any, cast
 
 from opentelemetry.instrumentation.hardware.drivers import DriverError
-from opentelemetry.instrumentation.hardware.drivers.subprocess import Output
+from opentelemetry.instrumentation.hardware.drivers.child import Output
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.system.files import FilesystemSpace, Usage
 

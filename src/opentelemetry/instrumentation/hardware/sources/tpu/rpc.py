@@ -30,7 +30,7 @@ from h2.events import (
 from h2.exceptions import H2Error
 
 from opentelemetry.instrumentation.hardware.drivers import DriverError
-from opentelemetry.instrumentation.hardware.drivers.subprocess import file_identity
+from opentelemetry.instrumentation.hardware.drivers.child import file_identity
 from opentelemetry.instrumentation.hardware.sources.tpu.services import (
     DEADLINE_EXCEEDED,
     INTERNAL,

@@ -1,0 +1,217 @@
+"""One child process: started without pipes that others inherit, read with a deadline, killed with its process group."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+if sys.platform != "win32":
+    import fcntl
+
+LIMIT: Final = 16 << 20
+"""Maximum bytes of output; a tool that prints more is killed."""
+
+POLL: Final = 0.05
+"""Seconds between two checks whether a silent child has exited."""
+
+_STDERR = 4096
+"""Bytes of stderr to keep, from its end."""
+
+_GRACE = 1.0
+"""Seconds to wait until a killed child has exited."""
+
+_PAUSE = 0.005
+"""Seconds between two checks whether a child has exited, after the end of its output."""
+
+
+class Output(NamedTuple):
+    """The output of a tool that has exited.
+
+    Attributes:
+        code: The exit code, or the negated signal number; 0 if it is unknown because the program reaps all children.
+        stdout: The complete output.
+        stderr: The last 4 KiB.
+    """
+
+    code: int
+    stdout: bytes
+    stderr: bytes = b""
+
+
+class Child:
+    """One run of a tool, in its own session and process group, with empty stdin.
+
+    It is spawned directly and not by :mod:`subprocess`. Popen waits for the end of a pipe that a process forked by the
+    program at the same moment, such as a worker, keeps open for its whole life.
+
+    Args:
+        name: The name of the tool, for error messages.
+        line: The path and the arguments.
+        environment: The environment variables.
+        keeper: Whether stdin is a pipe that ends when this process dies, for :data:`_KEEPER`.
+
+    Attributes:
+        pid: Its PID, and the number of its session and process group.
+        stderr: The last 4 KiB of its stderr.
+        code: Its exit code, or the negated signal number, after :meth:`has_exited`; None while it runs.
+    """
+
+    def __init__(self, name: str, line: list[str], environment: dict[str, str], keeper: bool = False) -> None:
+        self.stderr = bytearray()
+        self._name = name
+        self.code: int | None = None
+        self._pipes: dict[int, tuple[int, int] | None] = {}
+        child_ends: list[int] = []
+        try:
+            for stream in range(2 + keeper):
+                reader, writer = map(_above_standard_streams, os.pipe())
+                ours, theirs = (reader, writer) if stream < 2 else (writer, reader)
+                self._pipes[ours] = file_identity(ours)
+                child_ends.append(theirs)
+            stdin: tuple[object, ...] = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
+            if keeper:
+                stdin = (os.POSIX_SPAWN_DUP2, child_ends[2], 0)
+            self.pid = os.posix_spawn(
+                line[0],
+                line,
+                environment,
+                file_actions=[
+                    *((os.POSIX_SPAWN_CLOSE, descriptor) for descriptor in _inheritable()),
+                    stdin,
+                    (os.POSIX_SPAWN_DUP2, child_ends[0], 1),
+                    (os.POSIX_SPAWN_DUP2, child_ends[1], 2),
+                ],
+                setsid=True,
+                setsigmask=(),
+                setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),  # Python ignores them, and a child would inherit that
+            )
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            for descriptor in child_ends:
+                os.close(descriptor)
+        self._stdout, stderr = list(self._pipes)[:2]
+        self._open = {self._stdout, stderr}
+        self._poll = select.poll()
+        for descriptor in self._open:
+            self._poll.register(descriptor, select.POLLIN)
+
+    def read_all(self, deadline: float) -> Output:
+        """Read until the tool exits.
+
+        Raises:
+            TimeoutError: The deadline passed.
+            ChildProcessError: The tool printed more than :data:`LIMIT`.
+        """
+        stdout = bytearray()
+        while (chunk := self.read_chunk(min(deadline - time.monotonic(), POLL))) is not None:
+            if time.monotonic() >= deadline:
+                raise TimeoutError
+            stdout += chunk
+            if len(stdout) > LIMIT:
+                raise ChildProcessError(f"{self._name} printed more than {LIMIT >> 20} MiB")
+        if not self._wait(deadline):
+            raise TimeoutError
+        return Output(self.code or 0, bytes(stdout), bytes(self.stderr))
+
+    def read_chunk(self, seconds: float) -> bytes | None:
+        """Wait up to some seconds for output and return it. None after the end of all output.
+
+        Raises:
+            ChildProcessError: The program has closed our end of the pipe; another file may have its number now.
+        """
+        exited = self.has_exited()  # before polling: afterwards no more output can come
+        ready = self._poll.poll(0 if exited else 1000 * max(0.0, seconds)) if self._open else []
+        if not self._open or (exited and not ready):
+            return None  # with open pipes: a grandchild still holds them
+        output = b""
+        for descriptor, _ in ready:
+            if file_identity(descriptor) != self._pipes[descriptor]:
+                raise ChildProcessError(f"the program closed the pipe to {self._name}")
+            chunk = os.read(descriptor, 1 << 16)
+            if not chunk:
+                self._poll.unregister(descriptor)
+                self._open.discard(descriptor)
+            elif descriptor == self._stdout:
+                output = chunk
+            else:
+                self.stderr += chunk
+                del self.stderr[:-_STDERR]
+        return output
+
+    def kill(self) -> bool:
+        """Kill the tool with its process group and reap it. Returns False if it does not exit in time."""
+        self.close()
+        if not self.has_exited():
+            self._kill_group()
+        return self._wait(time.monotonic() + _GRACE)
+
+    def has_exited(self) -> bool:
+        """Whether the tool has exited. If so, it is reaped and the rest of its process group is killed."""
+        if self.code is None:
+            try:
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+            except ChildProcessError:  # the program reaps or ignores all children, or this is a forked child of it
+                self.code = 0
+            else:
+                if pid:
+                    self._kill_group()  # at once: the number can be reused when no process of the group is left
+                    self.code = os.waitstatus_to_exitcode(status)
+        return self.code is not None
+
+    def _kill_group(self) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+    def _wait(self, deadline: float) -> bool:
+        """Wait until the tool has exited. Returns False if the deadline passes."""
+        while not self.has_exited():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            time.sleep(min(_PAUSE, left))
+        return True
+
+    def close(self) -> None:
+        """Close our ends of the pipes."""
+        while self._pipes:
+            descriptor, identity = self._pipes.popitem()
+            if file_identity(descriptor) == identity:
+                os.close(descriptor)
+
+
+def file_identity(descriptor: int) -> tuple[int, int] | None:
+    """Return the device and inode of an open descriptor; None if it is closed.
+
+    The program may close our descriptors, and the next file that it opens gets the same number.
+    """
+    try:
+        status = os.fstat(descriptor)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _above_standard_streams(descriptor: int) -> int:
+    """Return the descriptor, moved above 2 if needed: 0 to 2 are free if the program closed its standard streams."""
+    if descriptor > 2:
+        return descriptor
+    moved: int = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
+    os.close(descriptor)
+    return moved
+
+
+def _inheritable() -> Iterator[int]:
+    """Yield the descriptors that a child would inherit: those that the program opened without O_CLOEXEC."""
+    with suppress(FileNotFoundError):  # without /dev/fd they are inherited
+        for name in os.listdir("/dev/fd"):
+            with suppress(OSError):  # the descriptor of this listing
+                if int(name) > 2 and os.get_inheritable(int(name)):
+                    yield int(name)
