@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -29,7 +30,8 @@ from tests.sources.tree import Tree
 from tests.stage import PATIENT, warnings
 from tests.tools import amdsysfs, fake_nvml, need
 from tests.tools.amdsysfs import KFD, Files, Gpu, number_of
-from tests.tools.nvml import FakeNvml, h100, listed, mig, refused
+from tests.tools.nvml import FakeNvml, h100, listed, mig, orin, refused
+from tests.tools.nvml import Gpu as NvmlGpu
 
 from opentelemetry.instrumentation.hardware.accelerators.selection import (
     DeviceFilter,
@@ -139,6 +141,7 @@ X, Y, Z = "MIG-5ee7aaaa-0000", "MIG-5ee7bbbb-1111", "MIG-0123cccc-2222"
 FIRST, SECOND, THIRD = (str(h100(index)["UUID"]) for index in range(3))
 ONE, TWO = (f"MIG-00000000-0000-5000-8000-000001{slot:06x}" for slot in (0, 2))
 WHOLE = "GPU-11111111-2222-3333-4444-555555555555"
+TEGRA = str(orin()["UUID"])
 
 ALIKE = (
     FoundDevice(0, A, "H100", "0000:1a:00.0"),
@@ -173,9 +176,18 @@ def as_listed(*found: FoundDevice) -> Callable[[Path], Machine]:
 
 def by_nvml(tmp_path: Path) -> Machine:
     """A machine with the simulated NVML."""
+    gpus = (h100(0), mig(h100(1), 1, {0: (7, 0), 2: (9, 0)}), h100(2))
+    return _by_nvml(tmp_path, {"0": FIRST, "1": SECOND, "2": THIRD, "1:0": ONE, "1:2": TWO}, *gpus)
+
+
+def jetson_by_nvml(tmp_path: Path) -> Machine:
+    """A Jetson with the simulated NVML."""
+    return _by_nvml(tmp_path, {"0": TEGRA}, orin())
+
+
+def _by_nvml(tmp_path: Path, labels: Mapping[str, str], *gpus: NvmlGpu) -> Machine:
     need(fake_nvml)
-    fake = FakeNvml(tmp_path, h100(0), mig(h100(1), 1, {0: (7, 0), 2: (9, 0)}), h100(2))
-    labels = {"0": FIRST, "1": SECOND, "2": THIRD, "1:0": ONE, "1:2": TWO}
+    fake = FakeNvml(tmp_path, *gpus)
     machine = by_source(Nvidia, Drivers, labels, nvml=str(fake.path), nvidia_smi="off")(tmp_path)
 
     @contextmanager
@@ -186,13 +198,26 @@ def by_nvml(tmp_path: Path) -> Machine:
     return machine._replace(opened_with=opened_with)
 
 
+SMI = Path(__file__).parents[1] / "sources" / "nvidia" / "smi"
+
+
 def by_nvidia_smi(tmp_path: Path) -> Machine:
     """A machine with nvidia-smi only."""
-    document = Path(__file__).parents[1] / "sources" / "nvidia" / "smi" / "v11-a100-mig.xml"
-    tool = tmp_path / "nvidia-smi"
+    labels = {"0": WHOLE, "0:0": f"{WHOLE}/1/0", "0:1": f"{WHOLE}/5/0", "0:2": f"{WHOLE}/13/1"}
+    return _by_nvidia_smi(tmp_path, labels, (SMI / "v11-a100-mig.xml").read_text())
+
+
+def jetson_by_nvidia_smi(tmp_path: Path) -> Machine:
+    """A Jetson with nvidia-smi only."""
+    text = re.sub("<uuid>.*</uuid>", f"<uuid>{TEGRA}</uuid>", (SMI / "v13-gb10.xml").read_text())
+    return _by_nvidia_smi(tmp_path, {"0": TEGRA}, text)
+
+
+def _by_nvidia_smi(tmp_path: Path, labels: Mapping[str, str], text: str) -> Machine:
+    document, tool = tmp_path / "document.xml", tmp_path / "nvidia-smi"
+    document.write_text(text)
     tool.write_text(f"#!/bin/sh\nexec cat {document}\n")
     tool.chmod(0o755)
-    labels = {"0": WHOLE, "0:0": f"{WHOLE}/1/0", "0:1": f"{WHOLE}/5/0", "0:2": f"{WHOLE}/13/1"}
     return by_source(Nvidia, Drivers, labels, nvml="off", nvidia_smi=str(tool))(tmp_path)
 
 
@@ -315,6 +340,8 @@ MACHINES: Mapping[str, Callable[[Path], Machine]] = {
     "nvidia-none": as_listed(),
     "nvml": by_nvml,
     "nvidia-smi": by_nvidia_smi,
+    "jetson": jetson_by_nvml,
+    "jetson-smi": jetson_by_nvidia_smi,
     "amd": by_files(cards()),
     "amd-container": by_files(given_nodes(0, 2, 3)),
     "amd-container-none": by_files(given_nodes(0)),
@@ -364,6 +391,7 @@ NAMED: list[tuple[str, str, list[str]]] = [
     ("nvidia", "1", ["1b:00.0"]),
     ("nvidia", "2", ["GPU-12", "0001:c1:00.0"]),
     ("nvidia-none", "", ["all"]),
+    ("jetson jetson-smi", "0", ["all", "0", TEGRA, TEGRA.upper(), f"GPU-{TEGRA}", f"GPU-{TEGRA[:6]}"]),
     ("nvidia-mig", "1", ["1", B, "1b:00.0"]),
     ("nvidia-mig", "1:0", [X]),
     ("nvidia-mig", "1:0 1:2", ["MIG-5ee7"]),
@@ -427,6 +455,8 @@ RESTRICTED: list[tuple[str, str, str, list[str]]] = [
     ("nvidia", CUDA, "2", ["GPU-12", f"{C},GPU-8f6a,{A}", f"{C},GPU-0000,{A}"]),
     ("nvidia", CUDA, "0 2", ["2,0"]),
     ("nvidia", CUDA, "1 2", [" 1 , 2 "]),
+    ("jetson jetson-smi", CUDA, "0", ["0", TEGRA, f"GPU-{TEGRA}", f"GPU-{TEGRA[:6]}"]),
+    ("jetson jetson-smi", CUDA, "", ["-1", "1", "GPU-0000", A]),
     ("nvidia-mixed", CUDA, "0", [A]),
     ("nvidia-mixed", CUDA, "", ["-1"]),
     ("nvidia-mig", CUDA, "", ["MIG-5ee7", f"MIG-{B}/9/5,{A}"]),

@@ -55,8 +55,8 @@ _NAMED = 8
 
 _NO_DRIVER = "install NVIDIA's driver; start a container with its GPUs (docker run --gpus all)"
 
-_KINDS = {"GPU-": "GPU", "MIG-": "MIG instance"}
-"""The kinds of devices by the beginning of their UUIDs."""
+_KINDS = ("GPU", "MIG instance")
+"""The kinds of devices. CUDA uses only one of them."""
 
 _PREFIXES = "KMGTP"
 
@@ -79,7 +79,7 @@ class _Gpu(NamedTuple):
 
     Attributes:
         name: Its name in messages.
-        uuid: Its UUID for ``CUDA_VISIBLE_DEVICES``.
+        uuid: Its UUID for ``CUDA_VISIBLE_DEVICES``; its index if CUDA knows no UUID of that form.
         used, total: Its memory in bytes; None if unknown.
         busy: Its utilization; None if unknown.
         trouble: Why it cannot be used.
@@ -123,7 +123,9 @@ def run(arguments: argparse.Namespace) -> int:
             busy.append(f"{gpu.name} {reason}")
         else:
             idle.append(gpu)
-    kinds = {kind: [gpu.uuid for gpu in sorted(idle, key=_order) if gpu.uuid.startswith(kind)] for kind in _KINDS}
+    kinds: dict[str, list[str]] = {kind: [] for kind in _KINDS}
+    for gpu in sorted(idle, key=_order):
+        kinds[_KINDS[gpu.uuid.startswith("MIG-")]].append(gpu.uuid)
     for uuids in kinds.values():
         if len(uuids) >= arguments.count:
             print(",".join(uuids[: arguments.count]), flush=True)
@@ -221,9 +223,9 @@ def _gpus(source: Nvidia, points: Sequence[Point]) -> list[_Gpu]:
     if shown.doubt:
         raise Mistake(shown.doubt, 1)
     gpus = [
-        _gpu(name, id, trouble, points)
+        _gpu(name, id, uuid, trouble, points)
         for device in found
-        for name, id, trouble in _usable(device)  # noqa: A001
+        for name, id, uuid, trouble in _usable(device)  # noqa: A001
         if id in shown.ids and id in source.selection
     ]
     if not found:
@@ -234,17 +236,19 @@ def _gpus(source: Nvidia, points: Sequence[Point]) -> list[_Gpu]:
     return gpus
 
 
-def _usable(gpu: FoundDevice) -> Iterator[tuple[str, str, str]]:
-    """Yield a GPU, or its instances if it is partitioned: the name, ``hw.id``, and why it cannot be used."""
+def _usable(gpu: FoundDevice) -> Iterator[tuple[str, str, str, str]]:
+    """Yield a GPU, or its instances if it is partitioned: the name, ``hw.id``, its UUID, and why it cannot be used."""
+    uuid = gpu.id if gpu.id.startswith("GPU-") else str(gpu.number)  # that of a Jetson has no such beginning
     if not gpu.is_divided:
-        yield f"GPU {gpu.number}", gpu.id, "does not respond" if gpu.is_unidentified else ""
+        yield f"GPU {gpu.number}", gpu.id, uuid, "does not respond" if gpu.is_unidentified else ""
     elif not gpu.parts:
-        yield f"GPU {gpu.number}", gpu.id, "is partitioned and has no MIG instance"
+        yield f"GPU {gpu.number}", gpu.id, uuid, "is partitioned and has no MIG instance"
     for part in gpu.parts:
-        yield f"MIG {gpu.number}/{part.slot}", part.id, ""
+        own = part.id if part.id.startswith("MIG-") else f"MIG-{part.id}"  # older drivers give instances no UUID
+        yield f"MIG {gpu.number}/{part.slot}", part.id, own, ""
 
 
-def _gpu(name: str, id: str, trouble: str, points: Sequence[Point]) -> _Gpu:  # noqa: A002
+def _gpu(name: str, id: str, uuid: str, trouble: str, points: Sequence[Point]) -> _Gpu:  # noqa: A002
     values: dict[object, Number] = {}
     for series, value in points:
         attributes = series.attributes
@@ -252,7 +256,7 @@ def _gpu(name: str, id: str, trouble: str, points: Sequence[Point]) -> _Gpu:  # 
             values[series.metric, attributes.get(c.GPU_TASK, attributes.get(c.HW_STATE))] = value
     return _Gpu(
         name,
-        f"MIG-{id}" if id.startswith("GPU-") and "/" in id else id,  # older drivers give instances no UUID
+        uuid,
         values.get((c.HW_GPU_MEMORY_USAGE, None)),
         values.get((c.HW_GPU_MEMORY_LIMIT, None)),
         values.get((c.HW_GPU_UTILIZATION, "general")),
@@ -284,7 +288,7 @@ def _order(gpu: _Gpu) -> tuple[float, float]:
 
 
 def _too_few(wanted: int, kinds: Mapping[str, Sequence[str]], busy: Sequence[str]) -> str:
-    idle = " and ".join(_count_of(len(uuids), _KINDS[kind]) for kind, uuids in kinds.items() if uuids) or "none"
+    idle = " and ".join(_count_of(len(uuids), kind) for kind, uuids in kinds.items() if uuids) or "none"
     more = [f"{len(busy) - _NAMED} more are busy"] if len(busy) > _NAMED else []
     reasons = ", ".join([*busy[:_NAMED], *more]) or "there are no more"
     return f"{_count_of(wanted, 'GPU')} requested, {idle} idle: {reasons}"

@@ -25,6 +25,7 @@ from opentelemetry.instrumentation.hardware.sources.nvidia.calls import (
 )
 from opentelemetry.instrumentation.hardware.sources.nvidia.mig import MigInstance
 from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import Nvml
+from opentelemetry.instrumentation.hardware.sources.nvidia.visible import cuda_aliases
 
 _MOST_FANS: Final = 16
 """Maximum fans of a GPU."""
@@ -80,7 +81,8 @@ class Gpu(NvmlDevice):
         self.set_id(uuid)
         limit = self.get_optional("EnforcedPowerLimit")
         self.remember({} if limit is None else {f.POWER_ENFORCED: limit})
-        self.is_unidentified = not uuid.startswith("GPU-")
+        self.aliases = cuda_aliases(uuid)
+        self.is_unidentified = False
         self._fans = [self._fan(number) for number in range(self._fan_count())]
         self.is_divided = (self.get_optional("MigMode") or [0])[0] == 1
         self.address = n.pci_address((self.get_optional("PciInfo") or {}).get("busId"))

@@ -30,6 +30,7 @@ from opentelemetry.instrumentation.hardware.sources.nvidia.tool_output import (
     run,
     texts,
 )
+from opentelemetry.instrumentation.hardware.sources.nvidia.visible import cuda_aliases
 from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
 
 MIN_INTERVAL: Final = 10.0
@@ -126,7 +127,8 @@ class SmiGpu(SmiDevice):
 
     def __init__(self, id: str, index: int, power: RuntimePower) -> None:  # noqa: A002
         super().__init__(id, f"GPU {index}", index)
-        self.is_unidentified = not id.startswith("GPU-")
+        self.is_unidentified = id == f"gpu{index}"
+        self.aliases = () if self.is_unidentified else cuda_aliases(id)
         self._fan = Device(f"{id}/fan0", f"{self.name} fan 0", "fan", id)
         self._power = power
         self._lost = ""
@@ -258,7 +260,7 @@ class NvidiaSmi(AcceleratorDriver):
         self.errors = [document.problem] if document.problem else []
         self._listed: list[SmiGpu] = []
         for index, element in enumerate(document.gpus):
-            uuid = fact(element.findtext("uuid") or "", "GPU-[0-9a-fA-F-]{4,64}") or f"gpu{index}"
+            uuid = fact(element.findtext("uuid") or "", "(GPU-)?[0-9a-fA-F-]{4,64}") or f"gpu{index}"
             gpu = self._gpus.setdefault(uuid, SmiGpu(uuid, index, self._power))
             gpu.update(element, document.driver)
             self._listed.append(gpu)

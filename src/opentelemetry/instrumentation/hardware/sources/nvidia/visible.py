@@ -29,6 +29,11 @@ _UNSPECIFIED: Final = ("", "void")
 """Values of the container's variable if something else assigns the devices."""
 
 
+def cuda_aliases(uuid: str) -> tuple[str, ...]:
+    """Return the name for CUDA of a GPU whose UUID has no prefix, such as that of a Jetson."""
+    return () if uuid.startswith("GPU-") else (f"GPU-{uuid}",)
+
+
 def visible(environ: Mapping[str, str], devices: Sequence[FoundDevice]) -> Selection:
     """Select the devices that both variables allow."""
     selection = _by_cuda(environ, devices)
@@ -43,7 +48,10 @@ def _by_cuda(environ: Mapping[str, str], devices: Sequence[FoundDevice]) -> Sele
     shown: list[frozenset[str]] = []
     for word in (each.strip() for each in value.split(",")):
         number = re.match(r"\+?([0-9]{1,9})", word)  # CUDA takes the number that a word begins with
-        if number is None:
+        named = [device.ids for device in devices if device.id.casefold() == word.casefold()]
+        if named:
+            matching = named[0]
+        elif number is None:
             matching = _by_uuid(word, devices)
         elif int(number[1]) >= len(devices):
             break
