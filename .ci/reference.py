@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 import registry
+import ways
 
 from opentelemetry.instrumentation.hardware.catalog import (
     CATALOG,
@@ -159,6 +160,7 @@ def pages() -> dict[str, str]:
         "schema": SCHEMA_URL.rpartition("/")[2],
         "metrics": _metrics(),
         "attributes": _attributes(),
+        "coverage": "\n\n".join(f"## {heading}\n\n{table(head, rows)}" for heading, head, rows in ways.tables()),
         "settings": _settings(),
         "options": "\n".join(f"      # {setting.name}: {setting.metadata['form']}" for setting in fields(Config)),
         "series_total": str(TOTAL),

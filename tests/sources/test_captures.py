@@ -47,6 +47,7 @@ from tests.sources.tpus import TPUS
 from tests.stage import Clock
 from tests.tools import fake_nvml, need
 
+from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
 from opentelemetry.instrumentation.hardware.catalog import CATALOG, ERROR_TYPES
 from opentelemetry.instrumentation.hardware.drivers.capture import Record, Replay
 from opentelemetry.instrumentation.hardware.model import Unavailable
@@ -217,6 +218,26 @@ def test_types_of_errors_are_the_same_words_for_every_vendor() -> None:
         assert {"corrected", "uncorrected"} <= found[vendor], vendor
     for vendor in ("amd", "trainium"):
         assert {"sram_corrected", "sram_uncorrected"} <= found[vendor], vendor
+
+
+def test_captures_are_read_in_the_way_that_the_documentation_names() -> None:
+    """`docs/coverage.md` tells the ways of a source apart by the names of its captures."""
+    ways = pytest.importorskip("ways", reason="the generator is not part of this source archive")
+    vendors = {name for name, load in discover().items() if issubclass(load(), AcceleratorSource)}
+    assert vendors == ways.WAYS.keys()
+    with_values = set().union(*(names for row, names in _exported().items() if row.startswith("hw.")))
+    wrong = {}
+    for name in with_values:
+        source, _, capture = name.partition("/")
+        if source not in vendors:
+            continue
+        calls = [call for call in map(json.loads, _text(name).splitlines()) if isinstance(call, list)]
+        answered = {driver for driver, _, _, answer in calls if not (isinstance(answer, dict) and "error" in answer)}
+        driver = ways.way(source, capture).driver
+        tools = {each.driver for each in ways.WAYS[source]} - {""}
+        if (driver not in answered) if driver else answered & tools:
+            wrong[name] = answered
+    assert wrong == {}, "add a line for these to WAYS in .ci/ways.py"
 
 
 def test_every_source_has_a_capture() -> None:
