@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import FrozenInstanceError, fields
 from pathlib import Path
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.stage import PATIENT, warnings
 
+from opentelemetry.instrumentation.hardware import settings
 from opentelemetry.instrumentation.hardware.catalog import CATALOG, SYSTEM_CPU_FREQUENCY, SYSTEM_CPU_TIME
 from opentelemetry.instrumentation.hardware.endpoints import Words
 from opentelemetry.instrumentation.hardware.model import Kind, Metric
@@ -432,3 +434,11 @@ def test_own_blank_and_foreign_variables_do_not_warn(caplog: pytest.LogCaptureFi
 def test_export_interval_of_the_environment(text: str, seconds: float) -> None:
     assert export_interval({"OTEL_METRIC_EXPORT_INTERVAL": text}) == seconds
     assert export_interval({}) == 60.0
+
+
+def test_modules_read_only_settings_that_exist() -> None:
+    config = Config()
+    package = Path(settings.__file__).parent
+    read = {name for path in package.rglob("*.py") for name in re.findall(r"\bconfig\.(\w+)", path.read_text())}
+    assert {"nvml", "interval"} <= read
+    assert [name for name in sorted(read) if not hasattr(config, name)] == []

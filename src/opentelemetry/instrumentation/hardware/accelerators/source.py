@@ -1,43 +1,23 @@
 """AcceleratorSource: the common part of the sources of all vendors.
 
-To add a vendor, write one folder under ``sources/``:
+``docs/development.md`` lists the files of a vendor. Its ``__init__.py`` has a subclass::
 
-``__init__.py``
-    A subclass of :class:`AcceleratorSource`: signs of presence, settings, and the drivers in the order in which they
-    are tried::
+    class Acme(AcceleratorSource):
+        name = "acme"
+        signs = ("/sys/module/acme", "/dev/acme*")
+        settings = ("acme_smi",)
+        absent = "no Acme driver is loaded: /sys/module/acme is missing"
+        process_metrics = "process.npu.*"
 
-        class Acme(AcceleratorSource):
-            name = "acme"
-            signs = ("/sys/module/acme", "/dev/acme*")
-            settings = ("acme_smi",)
-            absent = "no Acme driver is loaded: /sys/module/acme is missing"
-            process_metrics = "process.npu.*"
+        def drivers(self) -> Iterator[DriverChoice]:
+            yield DriverChoice("acme-smi", "acme_smi", lambda: AcmeSmi(self))
 
-            def drivers(self) -> Iterator[DriverChoice]:
-                yield DriverChoice("acme-smi", "acme_smi", lambda: AcmeSmi(self))
+        def visibility(self) -> VisibilityRule:
+            return VisibilityRule("Acme NPU", "hw.npu.*", ("ACME_VISIBLE_DEVICES",), visible)
 
-            def visibility(self) -> VisibilityRule:
-                return VisibilityRule("Acme NPU", "hw.npu.*", ("ACME_VISIBLE_DEVICES",), visible)
+Its ``settings.py`` declares the settings of the drivers, which are shown and read like all others::
 
-``settings.py``
-    The settings of the drivers, which are shown and read like all others::
-
-        SETTINGS = {"acme_smi": setting(path("acme-smi"), "auto", "The tool of Acme.")}
-
-``driver.py``, ``tool.py``
-    A subclass of :class:`~.driver.AcceleratorDriver` for each driver.
-``device.py``
-    A subclass of :class:`~.device.Device`: its sampled values and its slowly read values.
-``fields.py``
-    Tables of :class:`~.fields.Field`: the driver's name of a value -> metric, unit, plausible range.
-``processes.py``
-    Which processes use a device, if that is more than a list of PIDs.
-``visible.py``
-    A :class:`~.selection.VisibilityRule`: environment variables that restrict a program to some devices.
-
-The source does the rest: it decides whether the vendor may be present, opens the first driver that works and reports
-why the ones before it do not, selects devices by ``DEVICES`` and visibility, does not wake suspended devices, retries
-failed ones with backoff, attributes usage to the observed program, and lists what is not supported.
+    SETTINGS = {"acme_smi": setting(path("acme-smi"), "auto", "The tool of Acme.")}
 
 Errors:
 
