@@ -301,11 +301,15 @@ Start = Callable[..., Program]
 def start(tmp_path: Path) -> Iterator[Start]:
     with ExitStack() as stack:
 
-        def start(*gpus: Gpu, every: float, lines: Mapping[str, str] | None = None) -> Program:
+        def start(
+            *gpus: Gpu, every: float, lines: Mapping[str, str] | None = None, library: Path | None = None
+        ) -> Program:
             fake = machine(tmp_path, *gpus)
             fake.set_lines(lines or {})
             journal = tmp_path / "journal"
             env = {**fake.environment, "OTEL_PYTHON_HARDWARE_NVIDIA_SMI": "off"}
+            if library is not None:
+                env["OTEL_PYTHON_HARDWARE_NVML"] = str(library)
             child = stack.enter_context(children.started(children.command("nvidia_journal", journal, every), env))
             return Program(fake, child, journal)
 
@@ -368,6 +372,14 @@ def test_hanging_nvml_init_loses_only_gpu_metrics_and_the_program_ends(start: St
     program.until(alone, "export of all others, which reports that the driver hangs")
     heard = [line for line in program.end() if "nvidia" in line]
     assert [line.split()[0] for line in heard] == ["WARNING"], heard
+
+
+def test_library_that_hangs_while_it_is_loaded_loses_only_gpu_metrics(start: Start, tmp_path: Path) -> None:
+    fifo = tmp_path / "libnvidia-ml.so.1"
+    os.mkfifo(fifo)
+    program = start(h100(), every=OFTEN, library=fifo)
+    program.until(alone, "export of all others, which reports that the source is down")
+    assert [line.split()[0] for line in program.end() if "nvidia" in line] == ["WARNING"]
 
 
 def test_unloaded_driver_is_logged_once_and_recovers(start: Start) -> None:

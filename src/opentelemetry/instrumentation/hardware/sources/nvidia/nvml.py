@@ -7,12 +7,14 @@ Answers are plain data; errors are :class:`~.drivers.DriverError` with NVML's co
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeAlias
 
 from opentelemetry.instrumentation.hardware.drivers import DriverError
+from opentelemetry.instrumentation.hardware.drivers.library import load
 from opentelemetry.instrumentation.hardware.sources.nvidia.gpm import GpmSamples
 
 UNINITIALIZED: Final = 1
@@ -35,6 +37,8 @@ UNKNOWN: Final = 999
 
 XID: Final = 8
 """``nvmlEventTypeXidCriticalError``."""
+
+_LIBRARY: Final = "libnvidia-ml.so.1"
 
 _ABSENT = (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF)
 """NVML's "not available", as a number of 32 or 64 bits."""
@@ -93,7 +97,7 @@ class Nvml:
         self._gpm: dict[str, GpmSamples] = {}
         self._events: Any = None
         self._registered: dict[int | None, str] = {}
-        if path:
+        if path or (pynvml.nvmlLib is None and sys.platform.startswith("linux")):
             self._load(path)
         try:
             with self._errors():
@@ -106,13 +110,18 @@ class Nvml:
             with self._errors():
                 pynvml.nvmlInit()
 
-    @staticmethod
-    def _load(path: str) -> None:
-        """Load a library. The binding then asks for it by its name, and is given this one."""
+    def _load(self, path: str) -> None:
+        """Load the library for the binding, which would hold the interpreter lock meanwhile."""
         try:
-            ctypes.CDLL(path)
+            library = load(path or _LIBRARY, "nvmlInitWithFlags", "nvmlShutdown")
+            if self._binding.nvmlLib is None:
+                self._binding.nvmlLib = library
+        except TimeoutError as error:
+            raise DriverError(TIMEOUT, str(error)) from None
         except OSError as error:
-            raise DriverError(NO_LIBRARY, str(error)) from None
+            if path or isinstance(error, ChildProcessError):
+                raise DriverError(NO_LIBRARY, str(error)) from None
+            # else it is not found, and the binding has a text for that
 
     def _check(self, code: int) -> None:
         if code:
