@@ -47,6 +47,7 @@ class Simulation:
         gpus: The GPUs of the driver; none for a machine with the tool only.
         changes: By tick, the lines of the driver that change before it.
         prints: The files that the tool prints, one after the other.
+        options: Settings of the package.
     """
 
     machine: str
@@ -54,6 +55,7 @@ class Simulation:
     changes: Mapping[int, Lines] = field(default_factory=dict)
     prints: Sequence[str] = ()
     ticks: int = 3
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def nature(self) -> str:
@@ -64,7 +66,7 @@ class Simulation:
     def settings(self) -> dict[str, Any]:
         if self.prints:
             return {**SPARSE, "nvml": "off", "nvidia_smi": TOOL}
-        return {**SPARSE, "nvml": LIBRARY}
+        return {**SPARSE, "nvml": LIBRARY, **self.options}
 
 
 def _busy() -> nvml.Gpu:
@@ -110,6 +112,7 @@ SIMULATIONS: Mapping[str, Simulation] = {
             }
         },
     ),
+    "b200": Simulation("a simulated driver: a B200, in detail", [nvml.b200], ticks=2, options={"detail": ["gpu"]}),
     "geforce-t4": Simulation("a simulated driver: a GeForce with fans beside a T4", [nvml.geforce, lambda: nvml.t4(1)]),
     "lost": Simulation(
         "a simulated driver: two A100s, of which the second falls off the bus and comes back",
@@ -174,6 +177,7 @@ def record(name: str, folder: Path) -> None:
     words = {
         "nvml": os.environ.get("OTEL_PYTHON_HARDWARE_NVML", "off"),
         "nvidia_smi": str(folder / "nvidia-smi") if simulation.prints else "off",
+        **simulation.options,
     }
     header = {
         "nature": simulation.nature,

@@ -239,7 +239,17 @@ CALLS: Mapping[str, Call] = {
     "NvLinkState": Call(_G.PASCAL, "uint", HEADER, needs="nvlink"),
     "NvLinkVersion": Call(_G.PASCAL, "uint", HEADER, needs="nvlink"),
     "NvLinkErrorCounter": Call(_G.PASCAL, "ullong", HEADER, needs="nvlink"),
+    "MaxPcieLinkGeneration": Call(_EVER, "uint", HEADER),
+    "MaxPcieLinkWidth": Call(_EVER, "uint", HEADER),
+    "GpuFabricInfoV": Call(
+        _G.HOPPER, "uint uint uint uint", f"{HEADER}; {RECORDED}: Completed on an H200, N/A on a GeForce", "fabric"
+    ),
     # Errors and events
+    "RepairStatus": Call(_G.AMPERE, "uint uint", f"{HEADER}; {RECORDED}: No on an RTX 3080; since when: {ASSUMED}"),
+    "UnrepairableMemoryFlag_v1": Call(_G.HOPPER, "uint", f"{HEADER}; {RECORDED}: No on an H200", needs="ecc"),
+    "SramEccErrorStatus": Call(
+        _G.AMPERE, " ".join(["ullong"] * 11 + ["uint"]), f"{HEADER}; {RECORDED}; since when: {ASSUMED}", needs="ecc"
+    ),
     "EccMode": Call(_EVER, "uint uint", HEADER, needs="ecc"),
     "TotalEccErrors": Call(_EVER, "ullong", HEADER, needs="ecc"),
     "MemoryErrorCounter": Call(_EVER, "ullong", HEADER, needs="ecc"),
@@ -318,6 +328,53 @@ CALLS: Mapping[str, Call] = {
         )
         for field, name in ((142, "COR"), (143, "UNC"), (144, "PENDING"), (145, "FAILURE"))
     },
+    **{
+        f"FieldValues.{field}": Call(
+            _G.HOPPER,
+            "ullong",
+            f"{HEADER}: removed on Blackwell; scope: the link ({OTHERS}); {MOCK}; since when: {ASSUMED}",
+            needs="nvlink",
+            until=_G.HOPPER,
+            name=f"NVLINK_ERROR_DL_{name}",
+        )
+        for field, name in ((161, "REPLAY"), (162, "RECOVERY"), (163, "CRC"))
+    },
+    "FieldValues.165": Call(_G.PASCAL, "uint", f"{HEADER}; scope: the link; {MOCK}", "nvlink", name="NVLINK_GET_STATE"),
+    "FieldValues.170": Call(_G.HOPPER, "uint", f"{HEADER}; type: {ASSUMED}", "c2c", name="C2C_LINK_COUNT"),
+    **{
+        f"FieldValues.{field}": Call(
+            _G.HOPPER, "ullong", f"{HEADER}; scope: the link, type: {ASSUMED}", "c2c", name=f"C2C_LINK_ERROR_{name}"
+        )
+        for field, name in ((231, "INTR"), (232, "REPLAY"), (233, "REPLAY_B2B"))
+    },
+    **{
+        f"FieldValues.{field}": Call(
+            _G.AMPERE, "uint", f"{HEADER}; type, since when: {ASSUMED}", "sensors", name=f"PCIE_COUNT_{name}"
+        )
+        for field, name in (
+            *((173, "CORRECTABLE_ERRORS"), (174, "NAKS_RECEIVED"), (175, "RECEIVER_ERROR"), (176, "BAD_TLP")),
+            *((177, "NAKS_SENT"), (178, "BAD_DLLP"), (179, "NON_FATAL_ERROR"), (180, "FATAL_ERROR")),
+            *((181, "UNSUPPORTED_REQ"), (182, "LCRC_ERROR"), (183, "LANE_ERROR")),
+        )
+    },
+    **{
+        f"FieldValues.{field}": Call(
+            _G.BLACKWELL,
+            "ullong",
+            f"{HEADER}: NVLink 5; {MOCK}; the sum of all links: {OTHERS} (DCGM: NvmlFieldRequiresNvLinkAggregate)",
+            needs="nvlink",
+            name=f"NVLINK_COUNT_{name}",
+        )
+        for field, name in (
+            *((206, "MALFORMED_PACKET_ERRORS"), (207, "BUFFER_OVERRUN_ERRORS"), (208, "RCV_ERRORS")),
+            *((209, "RCV_REMOTE_ERRORS"), (210, "RCV_GENERAL_ERRORS"), (211, "LOCAL_LINK_INTEGRITY_ERRORS")),
+            *((212, "XMIT_DISCARDS"), (213, "LINK_RECOVERY_SUCCESSFUL_EVENTS"), (214, "LINK_RECOVERY_FAILED_EVENTS")),
+            *((215, "LINK_RECOVERY_EVENTS"), (219, "EFFECTIVE_ERRORS"), (221, "SYMBOL_ERRORS")),
+        )
+    },
+    "FieldValues.230": Call(
+        _G.AMPERE, "uint", f"{HEADER}; {RECORDED}; type, since when: {ASSUMED}", name="GET_GPU_RECOVERY_ACTION"
+    ),
     "FieldValues.185": Call(_G.AMPERE, "uint", f"{HEADER} (except GA100), {MOCK}", "average", name="POWER_AVERAGE"),
     **{
         f"FieldValues.{field}": Call(_EVER, "uint", f"{HEADER}, {MOCK}", needs, name=f"POWER_{name}")
@@ -525,6 +582,8 @@ def t4(index: int = 0) -> Gpu:
         "PerformanceState": 0,
         "CurrPcieLinkGeneration": 3,
         "CurrPcieLinkWidth": 8,
+        "MaxPcieLinkGeneration": 3,
+        "MaxPcieLinkWidth": 16,
         "PcieReplayCounter": 0,
         "FieldValues.94": "uint 0",
         "FieldValues.29": "ullong 1",
@@ -568,6 +627,8 @@ def geforce(index: int = 0) -> Gpu:
         "FanSpeedRPM.1": 1690,
         "CurrPcieLinkGeneration": 4,
         "CurrPcieLinkWidth": 16,
+        "MaxPcieLinkGeneration": 4,
+        "MaxPcieLinkWidth": 16,
         "PcieReplayCounter": 0,
         "FieldValues.94": "uint 0",
         "ComputeRunningProcesses": "",
@@ -603,6 +664,8 @@ def a100(index: int = 0) -> Gpu:
         "PerformanceState": 0,
         "CurrPcieLinkGeneration": 4,
         "CurrPcieLinkWidth": 16,
+        "MaxPcieLinkGeneration": 4,
+        "MaxPcieLinkWidth": 16,
         "PcieReplayCounter": 5,
         "FieldValues.94": "uint 5",
         **{f"FieldValues.{policy}": "ullong 0" for policy in range(74, 82)},
@@ -612,6 +675,12 @@ def a100(index: int = 0) -> Gpu:
         "FieldValues.188": "uint 400000",
         "FieldValues.189": "uint 400000",
         "FieldValues.190": "uint 400000",
+        **{f"FieldValues.{field}": "uint 0" for field in (*range(173, 184), 230)},
+        "FieldValues.173": "uint 7",
+        "FieldValues.22": "ullong 30",
+        "FieldValues.23": "ullong 0",
+        "RepairStatus": (0, 0),
+        "SramEccErrorStatus": (0,) * 12,
         "RemappedRows": (2, 1, 0, 0),
         "FieldValues.142": "uint 2",
         "FieldValues.143": "uint 1",
@@ -636,6 +705,8 @@ def h100(index: int = 0) -> Gpu:
         "CudaComputeCapability": (9, 0),
         "MemoryInfo": (81_559 * MIB, 557 * MIB, 31_002 * MIB, 50_000 * MIB),
         "MarginTemperature": 26,
+        "CurrPcieLinkGeneration": 5,
+        "MaxPcieLinkGeneration": 5,
         "FieldValues.185": "uint 512600",
         "FieldValues.186": "uint 548000",
         "FieldValues.187": "uint 200000",
@@ -649,6 +720,9 @@ def h100(index: int = 0) -> Gpu:
         "FieldValues.197": f"uint {moving(700_000_000, 300_000_000.0)}",
         "FieldValues.198": f"uint {moving(900_000_000, 100_000_000.0)}",
         **{f"FieldValues.{total}": "ullong 0" for total in (38, 45, 52, 59)},
+        **dict(_link_errors(18)),
+        "UnrepairableMemoryFlag_v1": 0,
+        "GpuFabricInfoV": (0, 0, FABRIC_COMPLETED, 0),
         "GpmQueryDeviceSupport": 1,
         **{f"GpmCounter.{metric}": moving(0, rate) for metric, rate in GPM_RATES.items()},
     }
@@ -672,8 +746,8 @@ GPM_RATES: Mapping[int, float] = {
 """GPM metrics that a busy GPU has by themselves: percent, and MiB/s from 20 on."""
 
 
-def _nvlink(links: int, version: int) -> Iterator[tuple[str, Value]]:
-    """Return links that each send 2 GiB/s and receive 1 GiB/s (in KiB), with four kinds of errors."""
+def _nvlink(links: int, version: int, errors: bool = True) -> Iterator[tuple[str, Value]]:
+    """Return links that each send 2 GiB/s and receive 1 GiB/s (in KiB), with four kinds of errors before NVLink 5."""
     for fields, of in ((("138", "140"), 2), (("139", "141"), 1)):
         for field in fields:
             rate = of * 1024 * 1024
@@ -681,14 +755,59 @@ def _nvlink(links: int, version: int) -> Iterator[tuple[str, Value]]:
             for link in range(links):
                 scope = f".{link}" if link else ""
                 yield f"FieldValues.{field}{scope}", f"ullong {moving(1_000_000, rate)}"
-    for kind, total in enumerate((38, 45, 52, 59)):
+    for kind, total in enumerate((38, 45, 52, 59) if errors else ()):
         yield f"FieldValues.{total}", f"ullong {kind}"
     yield "FieldValues.91", f"uint {links}"
     for link in range(links):
         yield f"NvLinkState.{link}", 1
+        yield f"FieldValues.165{f'.{link}' if link else ''}", "uint 1"
         yield f"NvLinkVersion.{link}", version
-        for counter in range(4):
+        for counter in range(4) if errors else ():
             yield f"NvLinkErrorCounter.{link}.{counter}", counter if link == 0 else 0
+
+
+FABRIC_COMPLETED = 3
+"""`NVML_GPU_FABRIC_STATE_COMPLETED`."""
+
+
+def _link_errors(links: int) -> Iterator[tuple[str, Value]]:
+    """Return the errors of each link: 2 replays and a recovery of the first one, and a CRC error of each."""
+    for link in range(links):
+        scope = f".{link}" if link else ""
+        yield f"FieldValues.161{scope}", f"ullong {0 if link else 2}"
+        yield f"FieldValues.162{scope}", f"ullong {0 if link else 1}"
+        yield f"FieldValues.163{scope}", "ullong 1"
+
+
+def b200(index: int = 0) -> Gpu:
+    """Blackwell: NVLink 5, with errors of all links together."""
+    hopper = {f"FieldValues.{field}" for field in (38, 45, 52, 59, 161, 162, 163)}
+    lacks = tuple(f"{field}." for field in hopper)
+    gpu = {line: value for line, value in h100(index).items() if line not in hopper and not line.startswith(lacks)}
+    return {
+        **gpu,
+        **_identity(index, "NVIDIA B200", 0x1B + index, 0x2901),
+        **dict(_power(812_300, 1_000_000, 200_000)),
+        **dict(_nvlink(18, 5, errors=False)),
+        "Architecture": Generation.BLACKWELL.value,
+        "CudaComputeCapability": (10, 0),
+        "MemoryInfo": (183_359 * MIB, 757 * MIB, 92_602 * MIB, 90_000 * MIB),
+        **{f"FieldValues.{field}.{ALL_LINKS}": f"ullong {field - 200}" for field in (*range(206, 216), 219, 221)},
+    }
+
+
+def gh200(index: int = 0) -> Gpu:
+    """Hopper on a module with a CPU: links from chip to chip, each with 1 CRC error, 2 replays, and no repeated one."""
+    return {
+        **h100(index),
+        **_identity(index, "NVIDIA GH200 144G HBM3e", 0x09 + index, 0x2348),
+        "FieldValues.170": "uint 10",
+        **{
+            f"FieldValues.{field}{f'.{link}' if link else ''}": f"ullong {count}"
+            for field, count in ((231, 1), (232, 2), (233, 0))
+            for link in range(10)
+        },
+    }
 
 
 def mig(gpu: Mapping[str, Value], index: int, slots: Mapping[int, tuple[int, int]]) -> Gpu:
@@ -740,6 +859,8 @@ def unified(index: int = 0) -> Gpu:
         "TemperatureV.0": 48,
         "CurrPcieLinkGeneration": 1,
         "CurrPcieLinkWidth": 1,
+        "MaxPcieLinkGeneration": 5,
+        "MaxPcieLinkWidth": 16,
     }
 
 
@@ -771,7 +892,9 @@ BOARDS: Mapping[Callable[[], Gpu], Board] = {
     t4: Board(Generation.TURING, _DATA_CENTRE),
     geforce: Board(Generation.ADA, _BOARD | {"fan", "average"}),
     a100: Board(Generation.AMPERE, _SXM),
-    h100: Board(Generation.HOPPER, _SXM | {"gpm", "average"}),
+    h100: Board(Generation.HOPPER, _SXM | {"gpm", "average", "fabric"}),
+    gh200: Board(Generation.HOPPER, _SXM | {"gpm", "average", "fabric", "c2c"}),
+    b200: Board(Generation.BLACKWELL, _SXM | {"gpm", "average", "fabric"}),
     unified: Board(Generation.BLACKWELL, frozenset({"sensors"})),
     orin: Board(Generation.AMPERE, frozenset()),
     wsl: Board(Generation.ADA, _BOARD),

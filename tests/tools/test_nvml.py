@@ -76,13 +76,17 @@ def event(events, milliseconds):
     found = pynvml.nvmlEventSetWait_v2(events, milliseconds)
     return pynvml.nvmlDeviceGetIndex(found.device), found.eventType, found.eventData
 
+def filled(name, structure):
+    vars(pynvml)["nvmlDeviceGet" + name](pynvml.gpu, ctypes.byref(structure))
+    return [getattr(structure, name) for name, *_ in structure._fields_ if name not in ("version", "clusterUuid")]
+
 def processes(version):
     room, count = (ctypes.c_uint * 6)(), ctypes.c_uint(1)
     ask = getattr(library, "nvmlDeviceGetComputeRunningProcesses" + version)
     return ask(pynvml.gpu, ctypes.byref(count), room), count.value, list(room)
 
 names = vars(pynvml)
-names.update(gpm=gpm, samples=samples, event=event, processes=processes, plain=plain)
+names.update(gpm=gpm, samples=samples, event=event, processes=processes, plain=plain, filled=filled)
 for line in sys.stdin:
     try:
         answer = eval(line, names)
@@ -159,6 +163,10 @@ def _numbers(answer: Any) -> list[Any]:
     return [part for each in answer for part in _numbers(each)] if not isinstance(answer, (int, str)) else [answer]
 
 
+STRUCTURES = {"SramEccErrorStatus": "c_nvmlEccSramErrorStatus_v1_t", "GpuFabricInfoV": "c_nvmlGpuFabricInfoV_t"}
+"""Calls to which the binding passes a structure."""
+
+
 def _question(call: str) -> str:
     """The expression by which the binding reads a line of a GPU."""
     name, *selected = call.split(".")
@@ -170,6 +178,8 @@ def _question(call: str) -> str:
         return f"nvmlDeviceGetFieldValues(gpu, [({selected[0]}, {(*selected, '0')[1]})])[0]"
     if name == "FanSpeedRPM":
         selected = []
+    if name in STRUCTURES:
+        return f"filled({name!r}, {STRUCTURES[name]}())"
     if name == "GpmQueryDeviceSupport":
         return "nvmlGpmQueryDeviceSupport(gpu).isSupportedDevice"
     return f"nvmlDeviceGet{name}({', '.join(['gpu', *selected])})"
@@ -185,7 +195,10 @@ MEMBERS = {"ullong": "ullVal", "uint": "uiVal", "int": "siVal"}
 
 BITS = {"uint": 32, "int": 32, "ullong": 64}
 
-NEW = {"TemperatureV", "MarginTemperature", "JpgUtilization", "OfaUtilization", "FanSpeedRPM"}
+NEW = {
+    *("TemperatureV", "MarginTemperature", "JpgUtilization", "OfaUtilization", "FanSpeedRPM"),
+    *("RepairStatus", "UnrepairableMemoryFlag_v1"),
+}
 """Calls that the oldest binding does not have."""
 
 
@@ -265,7 +278,11 @@ def test_field_numbers_are_those_of_the_binding() -> None:
 
 
 def test_every_field_that_the_source_asks_for_is_in_the_table() -> None:
-    known_fields = {field for field, _ in (*fields.SAMPLED, *fields.SLOW)}
+    kinds = {**fields.ERRORS, **fields.MORE_ERRORS}.values()
+    known_fields = {field for alternatives in kinds for ids in alternatives for field, _ in ids}
+    known_fields |= {field for field, _ in (*fields.SAMPLED, *fields.DEGRADED, *fields.LINK_COUNTS.values())}
+    known_fields |= {field for ids in fields.SRAM_ERRORS.values() for field, _ in ids}
+    known_fields |= {fields.NVLINK_STATE, *fields.NVLINK_BYTES}
     assert [field for field in known_fields if known(f"FieldValues.{field}") is None] == []
 
 

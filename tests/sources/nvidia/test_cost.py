@@ -69,5 +69,6 @@ def test_process_lists_and_error_fields_are_read_every_ten_seconds_at_most(model
         samples = minute[f"gpu{index}.PowerUsage"]
         assert samples >= 30
         assert all(5 <= minute[f"gpu{index}.{call}"] <= 7 for call in _PROCESSES)
-        assert 5 <= minute[f"gpu{index}.FieldValues"] - samples <= 7  # a batch of them is for errors
+        assert 5 <= minute[f"gpu{index}.FieldValues"] - samples <= 8  # one for errors, and one to count the links
+        assert minute[f"gpu{index}.RepairStatus"] <= 2
     assert not any("PcieThroughput" in call for call in minute)  # it takes 20 ms

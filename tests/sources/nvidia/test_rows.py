@@ -15,7 +15,9 @@ from tests.tools.nvml import (
     NOT_AVAILABLE,
     Gpu,
     a100,
+    b200,
     geforce,
+    gh200,
     h100,
     listed,
     mig,
@@ -41,8 +43,8 @@ REVOLUTIONS = hasattr(pynvml, "nvmlDeviceGetFanSpeedRPM")
 ROWS: dict[Callable[[], Gpu], str] = {
     h100: """
         hw.energy 5001025.2
-        hw.errors corrected 37; nvlink_crc 0; nvlink_recovery 0; nvlink_replay 0; pcie_replay 5; row_remap 3
-        hw.errors uncorrected 1
+        hw.errors corrected 30; nvlink_crc 18; nvlink_recovery 1; nvlink_replay 2; row_remap 3; sram_corrected 7
+        hw.errors pcie_correctable 7; pcie_fatal 0; pcie_non_fatal 0; pcie_replay 5; sram_uncorrected 1; uncorrected 0
         hw.errors xid 119 0; xid 48 0; xid 63 0; xid 64 0; xid 74 0; xid 79 0; xid 94 0; xid 95 0; xid other 0
         hw.gpu.frequency graphics 1.98e9; memory 2.619e9; sm 1.98e9; video 1.545e9
         hw.gpu.frequency.limit graphics 1.98e9; memory 2.619e9; sm 1.98e9; video 1.545e9
@@ -51,7 +53,9 @@ ROWS: dict[Callable[[], Gpu], str] = {
         hw.gpu.memory.peak 52428800000
         hw.gpu.memory.usage 52428800000
         hw.gpu.memory.utilization 0.613053127184
+        hw.gpu.nvlink.up 18
         hw.gpu.performance_state 0
+        hw.gpu.recovery_action 0
         hw.gpu.sm.occupancy 0.41
         hw.gpu.throttle.time application_clocks 0; power_brake 0; power_cap 90.25; slowdown_hw 0; sync_boost 0
         hw.gpu.throttle.time thermal_hw 0; thermal_sw 0
@@ -69,8 +73,8 @@ ROWS: dict[Callable[[], Gpu], str] = {
     """,
     a100: """
         hw.energy 5000624.68
-        hw.errors corrected 37; nvlink_crc 1; nvlink_recovery 3; nvlink_replay 2; pcie_replay 5; row_remap 3
-        hw.errors uncorrected 1
+        hw.errors corrected 30; nvlink_crc 1; nvlink_recovery 3; nvlink_replay 2; row_remap 3; sram_corrected 7
+        hw.errors pcie_correctable 7; pcie_fatal 0; pcie_non_fatal 0; pcie_replay 5; sram_uncorrected 1; uncorrected 0
         hw.errors xid 119 0; xid 48 0; xid 63 0; xid 64 0; xid 74 0; xid 79 0; xid 94 0; xid 95 0; xid other 0
         hw.gpu.frequency graphics 1.41e9; memory 1.593e9; sm 1.41e9; video 1.275e9
         hw.gpu.frequency.limit graphics 1.41e9; memory 1.593e9; sm 1.41e9; video 1.29e9
@@ -79,7 +83,9 @@ ROWS: dict[Callable[[], Gpu], str] = {
         hw.gpu.memory.peak 41943040000
         hw.gpu.memory.usage 41943040000
         hw.gpu.memory.utilization 0.48828125
+        hw.gpu.nvlink.up 12
         hw.gpu.performance_state 0
+        hw.gpu.recovery_action 0
         hw.gpu.throttle.time application_clocks 0; power_brake 0; power_cap 90.25; slowdown_hw 0; sync_boost 0
         hw.gpu.throttle.time thermal_hw 0; thermal_sw 0
         hw.gpu.time decoder 0.22; encoder 0.06; general 1.76; jpeg 0; memory 1.06; ofa 0
@@ -151,9 +157,9 @@ Calculated from the numbers of `tests/tools/nvml.py`.
 """
 
 MISSING: dict[Callable[[], Gpu], set[str]] = {
-    h100: {"hw.errors (retired_page)", "hw.fan.speed_ratio", "hw.temperature.limit (gpu high.critical, "},
+    h100: {"hw.errors (retired_page, ", "hw.fan.speed_ratio", "hw.temperature.limit (gpu high.critical, "},
     a100: {"sm, tensor, dram, fp64, fp32, fp16", "hw.gpu.sm.occupancy", "pcie transmit, pcie receive", "retired_page"},
-    t4: {"jpeg, ofa", "hw.gpu.sm.occupancy", "nvlink transmit", "hw.temperature (memory)", "row_remap, nvlink_crc"},
+    t4: {"jpeg, ofa", "hw.gpu.sm.occupancy", "nvlink transmit", "hw.temperature (memory)", "row_remap, pcie_correct"},
     geforce: {"hw.errors (xid): the driver reports no events", "corrected, uncorrected", "hw.temperature (memory)"},
 }
 """By GPU, texts in the list of missing metrics."""
@@ -224,7 +230,12 @@ DISTINCT: Gpu = {
     f"FieldValues.141.{ALL_LINKS}": "ullong 1004",
     "FieldValues.197": "uint 1005",
     "FieldValues.198": "uint 1006",
-    **{f"FieldValues.{field}": f"ullong {field}" for field in (3, 4, 5, 6, 22, 23, 38, 45, 52, 59)},
+    **{f"FieldValues.{field}": f"ullong {field}" for field in (3, 4, 22, 23, 38, 45, 52, 59, 161, 162)},
+    "FieldValues.5": "ullong 500",
+    "FieldValues.6": "ullong 600",
+    "FieldValues.163": "ullong 1163",  # and 17 of the other links
+    **{f"FieldValues.{field}": f"uint {field}" for field in range(173, 184)},
+    "FieldValues.230": "uint 4",
     "FieldValues.94": "uint 94",
     "FieldValues.142": "uint 142",
     "FieldValues.143": "uint 143",
@@ -233,7 +244,8 @@ DISTINCT: Gpu = {
 
 DISTINCT_ROWS = """
     hw.energy 5
-    hw.errors corrected 22; nvlink_crc 83; nvlink_recovery 59; nvlink_replay 52; pcie_replay 94; row_remap 285
+    hw.errors corrected 22; nvlink_crc 1180; nvlink_recovery 162; nvlink_replay 161; pcie_replay 94; row_remap 285
+    hw.errors pcie_correctable 173; pcie_fatal 180; pcie_non_fatal 179; sram_corrected 478; sram_uncorrected 577
     hw.errors uncorrected 23
     hw.gpu.frequency graphics 101e6; memory 103e6; sm 102e6; video 104e6
     hw.gpu.frequency.limit graphics 201e6; memory 203e6; sm 202e6; video 204e6
@@ -241,6 +253,7 @@ DISTINCT_ROWS = """
     hw.gpu.memory.limit 1048576000
     hw.gpu.memory.usage 314572800
     hw.gpu.performance_state 6
+    hw.gpu.recovery_action 4
     hw.gpu.sm.occupancy 0.23
     hw.gpu.throttle.time power_cap 1; sync_boost 3
     hw.gpu.utilization decoder 0.14; dram 0.3; encoder 0.13; fp16 0.33; fp32 0.32; fp64 0.31; general 0.11
@@ -273,7 +286,7 @@ FOLLOWING = (
 )
 """Metrics that are derived from others."""
 
-MOST = (h100, a100, p100, t4, geforce, vgpu, wsl, unified, orin)
+MOST = (b200, gh200, h100, a100, p100, t4, geforce, vgpu, wsl, unified, orin)
 
 
 @pytest.fixture(scope="module")
@@ -703,6 +716,124 @@ def test_pending_page_or_row_repair_is_status_degraded(tmp_path: Path, field: in
         assert states == {"ok": 0, "degraded": 1, "failed": 0}, what
         now = machine.tick(10, {f"gpu0.FieldValues.{field}": "uint 0"})
         assert now.one("hw.status", hw_state="ok") == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "flags"),
+    [
+        pytest.param("RepairStatus", (1, 0), id="channel"),
+        pytest.param("RepairStatus", (0, 1), id="TPC"),
+        pytest.param("UnrepairableMemoryFlag_v1", (1,), id="memory that cannot be repaired"),
+        pytest.param("SramEccErrorStatus", (0,) * 11 + (1,), id="SRAM errors beyond the threshold"),
+    ],
+)
+def test_flagged_repair_is_status_degraded(tmp_path: Path, call: str, flags: tuple[int, ...]) -> None:
+    with simulated_gpus(tmp_path, h100(), lines={f"gpu0.{call}": flags}) as machine:
+        assert machine.tick(0).one("hw.status", hw_state="degraded") == 1
+        machine.fake.set_lines({f"gpu0.{call}": (0,) * len(flags)})
+        for _ in range(6):  # it is read once a minute
+            now = machine.tick(10)
+        assert now.one("hw.status", hw_state="ok") == 1
+        now = machine.tick(10, {f"gpu0.{call}": refused(3)})
+        assert now.one("hw.status", hw_state="ok") == 1
+
+
+def test_counts_of_sram_errors_are_no_pending_repair(tmp_path: Path) -> None:
+    with simulated_gpus(tmp_path, h100() | {"SramEccErrorStatus": (9,) * 11 + (0,)}) as machine:
+        assert machine.tick(0).one("hw.status", hw_state="ok") == 1
+
+
+def test_required_recovery_action_is_exported_and_status_degraded(tmp_path: Path) -> None:
+    with simulated_gpus(tmp_path, h100()) as machine:
+        now = machine.tick(0)
+        assert (now.one("hw.gpu.recovery_action"), now.one("hw.status", hw_state="ok")) == (0, 1)
+        now = machine.tick(10, {"gpu0.FieldValues.230": "uint 1"})
+        assert (now.one("hw.gpu.recovery_action"), now.one("hw.status", hw_state="degraded")) == (1, 1)
+
+
+def error_counts(exported: Exported, prefix: str) -> dict[str, float]:
+    found = exported.of("hw.errors").items()
+    counts = {dict(pairs)["error.type"]: count for pairs, count in found}
+    return {kind: count for kind, count in counts.items() if kind.startswith(prefix)}
+
+
+NVLINK_ERRORS: dict[Callable[[], Gpu], dict[str, float]] = {
+    a100: {"nvlink_crc": 0 + 1, "nvlink_replay": 2, "nvlink_recovery": 3},  # totals of all links
+    h100: {"nvlink_crc": 18, "nvlink_replay": 2, "nvlink_recovery": 1},  # of each link
+    b200: {"nvlink_recovery": 15, "nvlink_recovery_failed": 14, "nvlink_effective": 19},
+}
+"""What each generation of NVLink counts."""
+
+
+@pytest.mark.parametrize("make", NVLINK_ERRORS, ids=lambda make: make.__name__)
+def test_nvlink_errors_of_each_generation(tmp_path: Path, make: Callable[[], Gpu]) -> None:
+    with simulated_gpus(tmp_path, make()) as machine:
+        now = machine.tick(0)
+        assert error_counts(now, "nvlink") == NVLINK_ERRORS[make]
+        assert now.one("hw.gpu.nvlink.up") == (12 if make is a100 else 18)
+        assert now.one("hw.status", hw_state="ok") == 1
+        for _ in range(6):
+            now = machine.tick(10, {"gpu0.FieldValues.163.5": "ullong 8", "gpu0.FieldValues.165.5": "uint 0"})
+        assert now.one("hw.gpu.nvlink.up") == (11 if make is a100 else 17)
+        crc = {"a100": 1, "h100": 17 + 8}
+        assert error_counts(now, "nvlink").get("nvlink_crc") == crc.get(make.__name__)
+        assert machine.up()
+
+
+def test_errors_of_links_between_chips_are_summed(tmp_path: Path) -> None:
+    with simulated_gpus(tmp_path, gh200()) as machine:
+        assert error_counts(machine.tick(0), "c2c") == {"c2c_crc": 10, "c2c_replay": 20}
+
+
+def test_detail_gpu_adds_each_nvlink_and_more_kinds_of_errors(tmp_path: Path) -> None:
+    with simulated_gpus(tmp_path, b200(), detail=["gpu"]) as machine:
+        machine.tick(0)
+        now = machine.tick(10, {"gpu0.FieldValues.165.7": "uint 0"})
+        assert error_counts(now, "nvlink") == NVLINK_ERRORS[b200] | {
+            "nvlink_malformed_packet": 6,
+            "nvlink_buffer_overrun": 7,
+            "nvlink_receive": 8,
+            "nvlink_receive_remote": 9,
+            "nvlink_receive_general": 10,
+            "nvlink_local_link_integrity": 11,
+            "nvlink_transmit_discard": 12,
+            "nvlink_symbol": 21,
+        }
+        assert len(error_counts(now, "pcie")) == 12
+        assert now.values("hw.gpu.nvlink.up") == [1] * 18
+        sent = {"network_io_direction": "transmit"}
+        for link in range(18):
+            number = {"hw_gpu_link_number": str(link)}
+            assert now.one("hw.gpu.nvlink.io", **sent, **number) == (1_000_000 + 10 * 2 * 1024 * 1024) * 1024
+        for _ in range(6):
+            now = machine.tick(10)
+        assert now.one("hw.gpu.nvlink.up", hw_gpu_link_number="7") == 0
+        assert now.total("hw.gpu.nvlink.up") == 17
+        assert now.total("hw.gpu.nvlink.io", **sent) == now.one("hw.gpu.io", hw_gpu_link="nvlink", **sent)
+        assert not machine.unsupported("hw.gpu.nvlink")
+
+
+def test_other_field_does_not_stand_in_for_a_field_that_fails_for_a_while(tmp_path: Path) -> None:
+    failing = {f"gpu0.FieldValues.{field}": refused(10) for field in (22, 163)}
+    with simulated_gpus(tmp_path, h100(), lines=failing) as machine:
+        for _ in range(2):
+            now = machine.tick(10)
+            assert now.of("hw.errors", error_type="corrected") == {}, "not the errors of all memories"
+            assert now.of("hw.errors", error_type="nvlink_crc") == {}, "not the total, which is always 0"
+            assert now.of("hw.errors", error_type="sram_corrected") == {}
+        machine.fake.set_lines({"gpu0.FieldValues.22": "ullong 30", "gpu0.FieldValues.163": "ullong 1"})
+        for _ in range(6):
+            now = machine.tick(10)
+        assert now.one("hw.errors", error_type="corrected") == 30
+        assert now.one("hw.errors", error_type="nvlink_crc") == 18
+        assert now.one("hw.errors", error_type="sram_corrected") == 7
+
+
+def test_more_errors_of_the_memory_than_of_all_memories_are_no_sram_errors(tmp_path: Path) -> None:
+    with simulated_gpus(tmp_path, h100() | {"FieldValues.22": "ullong 38"}) as machine:
+        now = machine.tick(0)
+        assert now.of("hw.errors", error_type="sram_corrected") == {}
+        assert machine.unsupported("hw.errors (sram_corrected): the driver reports -1, which is not plausible")
 
 
 def test_failing_fan_loses_only_its_own_speed(tmp_path: Path) -> None:

@@ -444,6 +444,27 @@ int nvmlDeviceGetMarginTemperature(Device *d, u32 t[2]) {
     return t[0] == 0x1000008 ? tell(d, 4, OUT(t + 1), "MarginTemperature") : VERSION_MISMATCH;
 }
 
+typedef struct { u32 version, channel, tpc; } Repair;
+int nvmlDeviceGetRepairStatus(Device *d, Repair *r) {
+    return r->version == 0x100000C ? tell(d, 4, OUT(&r->channel, &r->tpc), "RepairStatus") : VERSION_MISMATCH;
+}
+int nvmlDeviceGetUnrepairableMemoryFlag_v1(Device *d, u32 flag[2]) {
+    return flag[0] == 0x1000008 ? tell(d, 4, OUT(flag + 1), "UnrepairableMemoryFlag_v1") : VERSION_MISMATCH;
+}
+typedef struct { u32 version; u64 counts[11]; u64 exceeded; } Sram; /* its last member is a flag of 32 bits */
+int nvmlDeviceGetSramEccErrorStatus(Device *d, Sram *s) {
+    u64 *c = s->counts;
+    if (s->version != 0x1000068) return VERSION_MISMATCH;
+    return tell(d, 8, OUT(c, c + 1, c + 2, c + 3, c + 4, c + 5, c + 6, c + 7, c + 8, c + 9, c + 10, &s->exceeded),
+                "SramEccErrorStatus");
+}
+/* The identity of the cluster stays zero. The state is a byte, before three of padding. */
+typedef struct { u32 version; unsigned char cluster[16]; u32 status, clique, state, health; } Fabric;
+int nvmlDeviceGetGpuFabricInfoV(Device *d, Fabric *f) {
+    if (f->version != 0x2000024) return VERSION_MISMATCH;
+    return tell(d, 4, OUT(&f->status, &f->clique, &f->state, &f->health), "GpuFabricInfoV");
+}
+
 /* The state's order is total, reserved, free, used; the older call counts what is reserved as used. */
 int nvmlDeviceGetMemoryInfo(Device *d, u64 out[3]) {
     u64 reserved = 0;

@@ -44,6 +44,7 @@ GPU_TASK: Final = "hw.gpu.task"
 GPU_INDEX: Final = "hw.gpu.index"
 GPU_TYPE: Final = "hw.gpu.type"
 GPU_LINK: Final = "hw.gpu.link"
+GPU_LINK_NUMBER: Final = "hw.gpu.link.number"
 GPU_XID: Final = "hw.gpu.xid"
 THROTTLE_REASON: Final = "hw.gpu.throttle.reason"
 FREQUENCY_DOMAIN: Final = "hw.frequency.domain"
@@ -79,6 +80,7 @@ OWN_ATTRIBUTES: Final[Mapping[str, tuple[str, tuple[str, ...] | tuple[int, ...]]
     GPU_INDEX: ("Index of the GPU in the order of its driver.", (0, 1)),
     GPU_TYPE: ("Kind of GPU; a partition is a part of one, such as a MIG instance.", ("discrete", "integrated")),
     GPU_LINK: ("Link of the GPU to other devices.", ("pcie", "nvlink", "xgmi")),
+    GPU_LINK_NUMBER: ("Number of one of several links of a kind.", (0, 17)),
     THROTTLE_REASON: ("Why the clocks were throttled.", ("power_cap", "thermal_hw")),
     FREQUENCY_DOMAIN: ("Part of the GPU with a clock of its own.", ("graphics", "memory", "sm")),
     PCI_BDF: ("PCI address: domain, bus, device and function.", ("0000:2f:00.0",)),

@@ -6,6 +6,7 @@ from opentelemetry.instrumentation.hardware.catalog.attributes import (
     FREQUENCY_DOMAIN,
     GPU_INDEX,
     GPU_LINK,
+    GPU_LINK_NUMBER,
     GPU_TASK,
     GPU_TYPE,
     HW_DEVICE,
@@ -85,6 +86,18 @@ HW_GPU_IO = counter(
     source="PCIe: integral of NVML's GPM metrics PCIE_TX_PER_SEC, PCIE_RX_PER_SEC (Hopper and newer); NVLink: NVML "
     "fields NVLINK_THROUGHPUT_DATA_TX, _RX (sum of all links); amdgpu: gpu_metrics (xgmi)",
 )
+HW_GPU_NVLINK_UP = updown(
+    "hw.gpu.nvlink.up", "{link}", (*HW_DEVICE, GPU_LINK_NUMBER),
+    "Active NVLinks of the GPU.",
+    source="NVML field NVLINK_GET_STATE, once a minute",
+    opt_in_extras="with DETAIL=gpu one series per NVLink instead of their sum", standard=False,
+)
+HW_GPU_NVLINK_IO = counter(
+    "hw.gpu.nvlink.io", "By", (*HW_DEVICE, NETWORK_DIRECTION, GPU_LINK_NUMBER),
+    "Bytes sent and received by the GPU over each NVLink. hw.gpu.io has their sum.",
+    source="NVML fields NVLINK_THROUGHPUT_DATA_TX, _RX",
+    opt_in="gpu", standard=False,
+)
 HW_GPU_FREQUENCY = gauge(
     "hw.gpu.frequency", "Hz", (*HW_DEVICE, FREQUENCY_DOMAIN),
     "Clock frequency of a domain of the GPU.",
@@ -107,5 +120,13 @@ HW_GPU_PERFORMANCE_STATE = gauge(
     "hw.gpu.performance_state", "{state}", HW_DEVICE,
     "Performance state of the GPU, from 0 (P0, the fastest) to 15.",
     source="nvmlDeviceGetPerformanceState",
+    standard=False,
+)
+HW_GPU_RECOVERY_ACTION = gauge(
+    "hw.gpu.recovery_action", "{action}", HW_DEVICE,
+    "What the driver requires to use the GPU again: 0 nothing, 1 reset the GPU, 2 reboot the node, 3 drain "
+    "peer-to-peer traffic, 4 drain it and reset the GPU, 5 recover the IMEX domain, 6 reset the bus, 7 reboot "
+    "the system.",
+    source="NVML field GET_GPU_RECOVERY_ACTION",
     standard=False,
 )

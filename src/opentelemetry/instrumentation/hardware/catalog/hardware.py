@@ -96,16 +96,19 @@ HW_ERRORS = counter(
     "hw.errors", "{error}", (*HW_COMPONENT, ERROR_TYPE, GPU_XID),
     "Errors of a component by type. Xids, the critical events of an NVIDIA GPU, have their number in hw.gpu.xid: "
     "13, 31 and 43 are mostly errors of the program, 48, 79 and 94 of the hardware.",
-    source="/sys/class/infiniband/*/ports/*/counters; NVML: ECC errors over the device's lifetime (corrected, "
-    "uncorrected), retired_page, row_remap, pcie_replay, nvlink_crc, nvlink_replay, nvlink_recovery, and xid "
-    "(nvmlEventSetWait_v2) since instrumentation started; amdgpu: ras/*_err_count, pcie_replay_count; Neuron: "
-    "stats/hardware of /sys/devices/virtual/neuron_device/*, neuron-monitor; gcipuinfo: link correctable error count",
+    source="/sys/class/infiniband/*/ports/*/counters; NVML: ECC errors over the device's lifetime, of its "
+    "memory (corrected, uncorrected) and of its other memories (sram_corrected, sram_uncorrected), retired_page, "
+    "row_remap, pcie_*, nvlink_*, c2c_*, and xid (nvmlEventSetWait_v2) since instrumentation started; "
+    "amdgpu: ras/*_err_count, pcie_replay_count; Neuron: stats/hardware of /sys/devices/virtual/neuron_device/*, "
+    "neuron-monitor; gcipuinfo: link correctable error count",
 )
 HW_STATUS = updown(
     "hw.status", "1", (*HW_COMPONENT, HW_STATE),
     "1 for the current state of a component, 0 for its other states.",
     source="failed: the driver lost the device or requires a reset; degraded: memory rows or pages await retirement "
-    "or could not be retired (AMD: gpu_vram_bad_pages), or an IPU reports an error (ipu error state)",
+    "or could not be retired (AMD: gpu_vram_bad_pages), a channel or TPC awaits repair, memory cannot be repaired, "
+    "SRAM errors exceed NVIDIA's threshold, the driver requires a recovery action, or an IPU reports an error (ipu "
+    "error state)",
 )
 HW_HOST_ENERGY = counter(
     "hw.host.energy", "J", (HW_ID, HW_NAME),

@@ -199,6 +199,15 @@ class NvmlDevice(Device):
         except DriverError as error:
             raise DeviceFailed(error.text) from None
 
+    def field_values(self, ids: n.Fields) -> list[Sequence[Any]]:
+        """Return for each field 0 and its value, or NVML's code and text."""
+        answers: list[Sequence[Any]] = []
+        for code, value in self.nvml.fields(self.key, ids):
+            if code in LOST:
+                raise DriverError(code, value)
+            answers.append((code, value) if code or value >= 0 else (n.NO_DATA, "the driver has no value"))
+        return answers
+
     # -- values that GPUs and MIG instances have in common
 
     def memory(self) -> Values:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ from opentelemetry.instrumentation.hardware.sources.nvidia.calls import (
     NvmlDevice,
     Values,
 )
+from opentelemetry.instrumentation.hardware.sources.nvidia.health import Health
 from opentelemetry.instrumentation.hardware.sources.nvidia.mig import MigInstance
 from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import Nvml
 from opentelemetry.instrumentation.hardware.sources.nvidia.visible import cuda_aliases
@@ -44,24 +45,25 @@ class Gpu(NvmlDevice):
         nvml: The library.
         name: Its name in :class:`~.nvml.Nvml`: ``0``.
         power: The runtime power state of the GPUs.
+        is_detailed: Whether ``DETAIL`` has ``gpu``.
 
     Attributes:
         xids: Critical events (Xid) since the driver was opened, by field; None while they are not received.
         has_returned: Whether it responds again after a failure, so that its events must be registered again.
     """
 
-    def __init__(self, nvml: Nvml, name: str, power: RuntimePower) -> None:
+    def __init__(self, nvml: Nvml, name: str, power: RuntimePower, is_detailed: bool = False) -> None:
         super().__init__(nvml, name, f"GPU {name}")
         self.is_unidentified = True
         self.xids: Counter[Field] | None = None
         self.has_returned = False
         self.parts: dict[int, MigInstance] = {}  # type: ignore[assignment]
         self._power = power
+        self._health = Health(self, is_detailed=is_detailed)
         self._fans: list[tuple[Device, list[Call]]] = []
         self.counters = {field.series for field in f.SAMPLED.values()}
         self._counted: set[Field] = set()
         self._failures: dict[Field, int] = {}
-        self._memory_error_field: dict[Field, int] = {}
         self._newest_sample = -1
         self._moving: set[Series] = set()
 
@@ -151,7 +153,7 @@ class Gpu(NvmlDevice):
             *(self._clock(domain) for domain in ("graphics", "video")),
             Call(lambda: {f.PERFORMANCE_STATE: self.get("PerformanceState")}, f.PERFORMANCE_STATE),
             Call(lambda: {f.POWER_ENFORCED: self.get("EnforcedPowerLimit")}, f.POWER_ENFORCED),
-            Call(self._errors, *f.ERRORS, *f.MEMORY_ERRORS),
+            Call(self._health.read, *self._health.fields),
             self._limit(f.POWER_DEFAULT, "PowerManagementDefaultLimit"),
             self._limit(f.POWER_MAX, "PowerManagementLimitConstraints"),
             *(self._limit(field, "TemperatureThreshold", number) for number, field in enumerate(f.THRESHOLDS)),
@@ -198,15 +200,6 @@ class Gpu(NvmlDevice):
             bits = self.get("CurrentClocksThrottleReasons")  # its name before 535
         return {field: int(bool(bits & bit)) for bit, field in f.REASONS.items()}
 
-    def _field_values(self, ids: n.Fields) -> list[Sequence[Any]]:
-        """Return for each field 0 and its value, or NVML's code and text."""
-        answers: list[Sequence[Any]] = []
-        for code, value in self.nvml.fields(self.key, ids):
-            if code in LOST:
-                raise DriverError(code, value)
-            answers.append((code, value) if code or value >= 0 else (n.NO_DATA, "the driver has no value"))
-        return answers
-
     def _gpm(self) -> Values | None:
         values = self.gpm()
         rates = (values or {}).items()
@@ -216,7 +209,7 @@ class Gpu(NvmlDevice):
     def _counters(self) -> Values:
         """Return the counters. The first answer, "not supported", or several failures decide whether one exists."""
         try:
-            answers = self._field_values(tuple(f.SAMPLED))
+            answers = self.field_values(tuple(f.SAMPLED))
         except DriverError as error:
             self._decide([(error.code, error.text)] * len(f.SAMPLED))
             raise
@@ -240,26 +233,6 @@ class Gpu(NvmlDevice):
                 self._failures[field] = self._failures.get(field, 0) + 1
                 if code in NEVER or self._failures[field] >= _MOST_FAILURES:
                     self.counters.discard(field.series)
-
-    def _errors(self) -> Values:
-        answers = {field: answer for (field, _), answer in zip(f.SLOW, self._field_values(f.SLOW))}
-        found: dict[Field, object] = {}
-        for kind, fields in (*f.ERRORS.items(), *self._memory_error_fields(answers)):
-            reasons = [text for code, text in map(answers.__getitem__, fields) if code]
-            if reasons:  # a sum without a part is not a count
-                self.unsupported[kind.series] = reasons[0]
-            else:
-                found[kind] = sum(answers[field][1] for field in fields)
-        self.state = "degraded" if any(not answers[sign][0] and answers[sign][1] for sign in f.DEGRADED) else "ok"
-        return found
-
-    def _memory_error_fields(self, answers: Mapping[int, Sequence[Any]]) -> Iterator[tuple[Field, tuple[int, ...]]]:
-        """Return the field of each kind of memory error: the first one that has had a value."""
-        for kind, fields in f.MEMORY_ERRORS.items():
-            supported = [field for field in fields if not answers[field][0]]
-            if supported:
-                self._memory_error_field.setdefault(kind, supported[0])
-            yield kind, (self._memory_error_field.get(kind, fields[-1]),)
 
     # -- reading
 

@@ -77,7 +77,8 @@ class Library(AcceleratorDriver):
         self._lists = ("Compute", "Graphics", *(("MPSCompute",) if has_mps else ()))
         version = tuple(int(part) for part in n.driver_version(self.nvml).split(".") if part.isdecimal())
         self._has_broken_lists = _BROKEN_LISTS[0] <= version < _BROKEN_LISTS[1]
-        self.gpus = [Gpu(self.nvml, str(index), power) for index in range(self.nvml.count())]
+        is_detailed = "gpu" in (source.context.config.detail or ())
+        self.gpus = [Gpu(self.nvml, str(index), power, is_detailed) for index in range(self.nvml.count())]
         for gpu in self.gpus:
             try:
                 gpu.open()

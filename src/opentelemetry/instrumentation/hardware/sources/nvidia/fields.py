@@ -84,30 +84,103 @@ SAMPLED: Final[Mapping[tuple[int, int], Field]] = {
     (138, ALL_LINKS): link("nvlink", "transmit", "KiB"),
     (139, ALL_LINKS): link("nvlink", "receive", "KiB"),
 }
-"""Fields that are read often. Numbers above 198 differ between versions of the driver.
+"""Fields that are read often.
 
 Not read: 197 and 198, the bytes over PCIe. They wrap (``nvml.h``: "Value can be wrapped"), at 4 GiB: the counters of
 the kernel driver are ``NvU32 pexCounters[]`` (``ctrl2080bus.h`` of open-gpu-kernel-modules). At 64 GB/s that is every
 67 ms, so that the number of wraps between two samples is not known. GPM has the rate.
 """
 
-ERRORS: Final[Mapping[Field, tuple[int, ...]]] = {
-    errors("retired_page"): (29, 30),
-    errors("row_remap"): (142, 143),
-    errors("pcie_replay"): (94,),
-    errors("nvlink_crc"): (38, 45),
-    errors("nvlink_replay"): (52,),
-    errors("nvlink_recovery"): (59,),
+Ids = tuple[tuple[int, int], ...]
+"""Fields with their scopes."""
+
+EACH_NVLINK: Final = -1
+EACH_C2C: Final = -2
+"""Scopes that stand for each NVLink, or each link from chip to chip (C2C), of the GPU."""
+
+LINK_COUNTS: Final = {EACH_NVLINK: (91, 0), EACH_C2C: (170, 0)}
+"""The fields with the number of links."""
+
+
+def _sum(*fields: int, scope: int = 0) -> Ids:
+    return tuple((field, scope) for field in fields)
+
+
+ERRORS: Final[Mapping[Field, tuple[Ids, ...]]] = {
+    errors("corrected"): (_sum(22), _sum(5)),  # of the device's memory; if not supported, of all memories of the chip
+    errors("uncorrected"): (_sum(23), _sum(6)),
+    errors("retired_page"): (_sum(29, 30),),
+    errors("row_remap"): (_sum(142, 143),),
+    errors("pcie_replay"): (_sum(94),),
+    errors("pcie_correctable"): (_sum(173),),
+    errors("pcie_non_fatal"): (_sum(179),),
+    errors("pcie_fatal"): (_sum(180),),
+    errors("nvlink_crc"): (_sum(163, scope=EACH_NVLINK), _sum(38, 45)),  # the totals are always 0 on Hopper
+    errors("nvlink_replay"): (_sum(161, scope=EACH_NVLINK), _sum(52)),
+    errors("nvlink_recovery"): (_sum(162, scope=EACH_NVLINK), _sum(215, scope=ALL_LINKS), _sum(59)),
+    errors("nvlink_recovery_failed"): (_sum(214, scope=ALL_LINKS),),
+    errors("nvlink_effective"): (_sum(219, scope=ALL_LINKS),),
+    errors("c2c_crc"): (_sum(231, scope=EACH_C2C),),
+    errors("c2c_replay"): (_sum(232, scope=EACH_C2C),),
 }
-"""Error counters, each the sum of some fields."""
+"""Error counters, each the sum of some fields: of the first alternative that the device supports.
 
-MEMORY_ERRORS: Final[Mapping[Field, tuple[int, ...]]] = {errors("corrected"): (22, 5), errors("uncorrected"): (23, 6)}
-"""Errors over the lifetime of the device: of its memory; if not supported, of all memories of the chip."""
+Numbers from 201 to 250 are the same in all versions of the driver that have them; 199, 200 and those above are not.
+"""
 
-DEGRADED: Final = (31, 144, 145)
-"""Fields that are not 0 while a repair of memory is pending or has failed."""
+MORE_ERRORS: Final[Mapping[Field, tuple[Ids, ...]]] = {
+    errors("pcie_nak_received"): (_sum(174),),
+    errors("pcie_receiver"): (_sum(175),),
+    errors("pcie_bad_tlp"): (_sum(176),),
+    errors("pcie_nak_sent"): (_sum(177),),
+    errors("pcie_bad_dllp"): (_sum(178),),
+    errors("pcie_unsupported_request"): (_sum(181),),
+    errors("pcie_lcrc"): (_sum(182),),
+    errors("pcie_lane"): (_sum(183),),
+    errors("nvlink_malformed_packet"): (_sum(206, scope=ALL_LINKS),),
+    errors("nvlink_buffer_overrun"): (_sum(207, scope=ALL_LINKS),),
+    errors("nvlink_receive"): (_sum(208, scope=ALL_LINKS),),
+    errors("nvlink_receive_remote"): (_sum(209, scope=ALL_LINKS),),
+    errors("nvlink_receive_general"): (_sum(210, scope=ALL_LINKS),),
+    errors("nvlink_local_link_integrity"): (_sum(211, scope=ALL_LINKS),),
+    errors("nvlink_transmit_discard"): (_sum(212, scope=ALL_LINKS),),
+    errors("nvlink_symbol"): (_sum(221, scope=ALL_LINKS),),
+    errors("c2c_replay_repeated"): (_sum(233, scope=EACH_C2C),),
+}
+"""Those with ``DETAIL=gpu``."""
 
-SLOW: Final = tuple((field, 0) for fields in (*ERRORS.values(), *MEMORY_ERRORS.values(), DEGRADED) for field in fields)
+SRAM_ERRORS: Final = {
+    errors("sram_corrected"): ((5, 0), (22, 0)),
+    errors("sram_uncorrected"): ((6, 0), (23, 0)),
+}
+"""Errors of caches, registers and the like: those of all memories of the chip, less those of the device's memory."""
+
+RECOVERY_ACTION: Final = Field(c.HW_GPU_RECOVERY_ACTION, most=99)
+RECOVERY: Final = (230, 0)
+DEGRADED: Final = ((31, 0), (144, 0), (145, 0), RECOVERY)
+"""Fields that are not 0 while a repair is pending, or has failed, or the driver requires a recovery action."""
+
+REPAIRS: Final[Mapping[str, tuple[int, tuple[int, ...]]]] = {
+    "RepairStatus": (0x0100000C, (1, 2)),  # channel, TPC
+    "UnrepairableMemoryFlag_v1": (0x01000008, (1,)),
+    "SramEccErrorStatus": (0x01000068, (24,)),  # the threshold is exceeded
+}
+"""Structures with their version, and the flags of pending or impossible repairs, as indices of words of 32 bits."""
+
+NVLINK_UP: Final = Field(c.HW_GPU_NVLINK_UP)
+NVLINK_STATE: Final = 165
+NVLINK_BYTES: Final = {138: "transmit", 139: "receive"}
+
+
+def nvlink_up(link: int) -> Field:
+    """Return whether an NVLink is active."""
+    return Field(c.HW_GPU_NVLINK_UP, {c.GPU_LINK_NUMBER: link})
+
+
+def nvlink_io(link: int, direction: str) -> Field:
+    """Return the bytes over an NVLink."""
+    return Field(c.HW_GPU_NVLINK_IO, {c.GPU_LINK_NUMBER: link, c.NETWORK_DIRECTION: direction}, "KiB")
+
 
 # NVML: critical events (Xid). https://docs.nvidia.com/deploy/xid-errors/
 

@@ -233,6 +233,15 @@ class Nvml:
             found.append((failed, self._text(failed) if failed else number))
         return found
 
+    def structure(self, device: str, name: str, version: int) -> list[int]:
+        """``nvmlDeviceGet<name>`` of a structure that begins with its version: its words of 32 bits.
+
+        The oldest supported binding lacks some of them.
+        """
+        words = (ctypes.c_uint * ((version & 0xFFFFFF) // 4))(version)
+        self._check(self._raw(f"nvmlDeviceGet{name}")(self._handle(device), ctypes.byref(words)))
+        return list(words)
+
     def samples(self, device: str, kind: int, since: int) -> Sequence[Any]:
         """``nvmlDeviceGetSamples``: the time of the newest sample in microseconds, and the values since ``since``."""
         count, kind_of_value = ctypes.c_uint(_SAMPLES), ctypes.c_int()
