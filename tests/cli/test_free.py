@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 from tests.children import run
 from tests.commands import otel_hardware
-from tests.tools import fake_nvml, need
-from tests.tools.nvml import HANG, MIB, FakeNvml, Gpu, Value, geforce, h100, mig, refused, unified
+from tests.sources.radeons import Equipped
+from tests.tools import amdsysfs, fake_nvml, need
+from tests.tools.nvml import HANG, MIB, FakeNvml, Gpu, Value, geforce, h100, listed, mig, refused, unified
 
+from opentelemetry.instrumentation.hardware import drivers
+from opentelemetry.instrumentation.hardware.cli.command_line import commands
 from opentelemetry.instrumentation.hardware.cli.free import Limit, _memory, _percent
 
 DOCUMENTS = Path(__file__).parents[1] / "sources" / "nvidia" / "smi"
@@ -51,6 +57,16 @@ def free(machine: FakeNvml | None, line: str = "", env: Mapping[str, str] | None
 LEAST = [using(h100(0), 900), using(h100(1), 300, 4), using(h100(2), 300, 1)]
 BUSY = [using(h100(0), 5000), using(h100(1), 0, 97), using(h100(2))]
 LIMITS = [using(h100(0), 5000), using(h100(1), 0, 60), using(h100(2), 900)]
+COMPUTED: list[Gpu] = [
+    {**using(h100(0)), "ComputeRunningProcesses": listed((4242, 300 * MIB))},
+    {**using(h100(1)), "ComputeRunningProcesses": listed((4242, 5 * MIB), (4243, 5 * MIB))},
+    {**using(h100(2), 60), "GraphicsRunningProcesses": listed((1200, 60 * MIB))},
+]
+MODES: list[Gpu] = [
+    {**using(h100(0)), "ComputeMode": 2},
+    {**using(h100(1)), "ComputeMode": 3, "ComputeRunningProcesses": listed((4242, 5 * MIB))},
+    {**using(h100(2)), "ComputeMode": 3, "GraphicsRunningProcesses": listed((1200, 60 * MIB))},
+]
 LOST: Gpu = {call: refused(15) for call in h100(0)}
 FAILED = [LOST, {**using(h100(1)), "MemoryInfo": refused(15)}, using(h100(2))]
 GENEROUS = "--max-memory 100% --max-utilization 100"
@@ -77,10 +93,10 @@ CASES = {
         "3 GPUs requested, 2 GPUs idle: GPU 1 is 60% busy",
     ),
     "default-limits": (
-        [using(h100(0), 4096, 5), using(h100(1), 0, 6), using(h100(2), 4097)],
+        [using(h100(0), 1024, 5), using(h100(1), 0, 6), using(h100(2), 1025)],
         "3",
         {},
-        "3 GPUs requested, 1 GPU idle: GPU 1 is 6% busy, GPU 2 has 4 GiB in use",
+        "3 GPUs requested, 1 GPU idle: GPU 1 is 6% busy, GPU 2 has 1 GiB in use",
     ),
     "max-memory-below": (
         LIMITS,
@@ -89,6 +105,33 @@ CASES = {
         "1 GPU requested, none idle: GPU 0 has 4.88 GiB in use, GPU 1 is 60% busy, GPU 2 has 900 MiB in use",
     ),
     "no-limits": (LIMITS, "3 --max-memory 100% --max-utilization 100%", {}, f"{SECOND},{THIRD},{FIRST}"),
+    "process": (COMPUTED, "1", {}, THIRD),
+    "process-named": (
+        COMPUTED,
+        "2",
+        {},
+        "2 GPUs requested, 1 GPU idle: GPU 0 runs process 4242, GPU 1 runs 2 processes",
+    ),
+    "max-processes": (COMPUTED, "2 --max-processes 1", {}, f"{FIRST},{THIRD}"),
+    "compute-mode": (
+        MODES,
+        "2 --max-processes 7",
+        {},
+        "2 GPUs requested, 1 GPU idle: GPU 0 is in compute mode PROHIBITED, GPU 1 is in compute mode EXCLUSIVE_PROCESS "
+        "and runs process 4242",
+    ),
+    "exclusive-without-process": (MODES, "1", {}, THIRD),
+    "unknown-processes": ([{**using(h100(0)), "ComputeRunningProcesses": refused(3)}], "1", {}, FIRST),
+    "process-of-mig-instance": (
+        [
+            mig(h100(0), 1, {0: (7, 0), 1: (8, 0)})
+            | dict.fromkeys(("mig0.MemoryInfo", "mig1.MemoryInfo"), IDLE)
+            | {"mig0.ComputeRunningProcesses": listed((4242, 8 * MIB))}
+        ],
+        "2",
+        {},
+        "2 GPUs requested, 1 MIG instance idle: MIG 0/0 runs process 4242",
+    ),
     "failed-is-not-free": (FAILED, f"1 {GENEROUS}", {}, THIRD),
     "failed-is-named": (
         FAILED,
@@ -256,24 +299,112 @@ def smi(folder: Path, document: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("document", "uuid", "count", "why"),
+    ("document", "line", "uuid", "count", "why"),
     [
-        ("v11-a100x2.xml", "GPU-66666666-7777-8888-9999-aaaaaaaaaaaa", "2", "GPU 0 has 77.1 GiB in use"),
+        ("v11-a100x2.xml", "", "GPU-66666666-7777-8888-9999-aaaaaaaaaaaa", "2", "GPU 0 has 77.1 GiB in use"),
         (
             "v11-a100-mig.xml",  # older drivers give instances no UUID
+            "1 --max-processes 1",
             "MIG-GPU-11111111-2222-3333-4444-555555555555/5/0",
-            "2",
-            "MIG 0/2 does not report its memory in use",
+            "1",
+            "MIG 0/1 runs process 9101, MIG 0/2 does not report its memory in use",
         ),
-        ("v12-lost.xml", "GPU-abadcafe-0000-0000-0000-000000000000", "3", "GPU 1 does not respond"),
+        ("v12-lost.xml", "", "GPU-abadcafe-0000-0000-0000-000000000000", "3", "GPU 1 does not respond"),
     ],
 )
 def test_free_reads_nvidia_smi_where_nvml_is_off(
-    tmp_path: Path, document: str, uuid: str, count: str, why: str
+    tmp_path: Path, document: str, line: str, uuid: str, count: str, why: str
 ) -> None:
     env = smi(tmp_path, document)
-    assert free(None, env=env) == uuid
+    assert free(None, line, env) == uuid
     assert why in free(None, count, env)
+
+
+@pytest.mark.parametrize(
+    ("mode", "why"), [("Prohibited", "PROHIBITED"), ("Exclusive_Process", "EXCLUSIVE_PROCESS and runs process 9101")]
+)
+def test_free_reads_the_compute_mode_of_nvidia_smi(tmp_path: Path, mode: str, why: str) -> None:
+    text = (DOCUMENTS / "v11-a100-mig.xml").read_text()
+    (tmp_path / "document.xml").write_text(text.replace("_mode>Default<", f"_mode>{mode}<"))
+    assert f"is in compute mode {why}" in free(
+        None, "1 --max-processes 1", smi(tmp_path, str(tmp_path / "document.xml"))
+    )
+
+
+# -- GPUs of AMD
+
+AMD = "GPU-43cc8cc8af24670"
+"""The UUIDs but their last digit."""
+
+
+def card(number: int, used: int = 300 << 20, **facts: Any) -> amdsysfs.Gpu:
+    facts = {"unique": f"43cc8cc8af24670{number}", "busy": 0, **facts}
+    return amdsysfs.Gpu(number, f"0000:{0x43 + 0x20 * number:02x}:00.0", used=used, **facts)
+
+
+def kfd(pid: int, *cards: amdsysfs.Gpu) -> amdsysfs.Files:
+    """A process with 8 MiB of memory of each card."""
+    return {f"{amdsysfs.KFD}/proc/{pid}/vram_{amdsysfs.number_of(each)}": f"{8 << 20}\n" for each in cards}
+
+
+CARDS = [card(0, 5 << 30), card(1), card(2, 200 << 20), card(3, busy=70)]
+AMD_CASES = {
+    "idle": (CARDS, {}, "2", {}, f"{AMD}2,{AMD}1"),
+    "in-use": (CARDS, {}, "3", {}, "3 GPUs requested, 2 GPUs idle: GPU 0 has 5 GiB in use, GPU 3 is 70% busy"),
+    "process": (
+        CARDS[1:3],
+        kfd(4242, CARDS[2]) | {f"{amdsysfs.KFD}/proc/4242/vram_{amdsysfs.number_of(CARDS[1])}": "0\n"},
+        "2",
+        {},
+        "2 GPUs requested, 1 GPU idle: GPU 1 runs process 4242",
+    ),
+    "max-processes": (CARDS[1:3], kfd(4242, *CARDS[1:3]), "2 --max-processes 1", {}, f"{AMD}2,{AMD}1"),
+    "suspended": ([CARDS[0], card(1, asleep=True)], {}, "", {}, f"{AMD}1"),
+    "without-uuid": ([CARDS[0], card(1, unique=None)], {}, "", {}, "1"),
+    "partitions": ([card(0, parts=2), CARDS[2]], {}, "3", {}, f"{AMD}2,0,1"),
+    "partitions-in-use": (
+        [card(0, 2 << 30, parts=2)],
+        {},
+        "",
+        {},
+        "1 GPU requested, none idle: GPU 0 partition 0 has 2 GiB in use, GPU 0 partition 1 has 2 GiB in use",
+    ),
+    "restricted": (CARDS[1:3], {}, "", {"ROCR_VISIBLE_DEVICES": "0"}, f"{AMD}1"),
+    "restricted-to-none": (
+        CARDS[1:3],
+        {},
+        "",
+        {"ROCR_VISIBLE_DEVICES": ""},
+        "no GPU is left after ROCR_VISIBLE_DEVICES=",
+    ),
+    "setting": (CARDS[1:3], {}, "", {"OTEL_PYTHON_HARDWARE_DEVICES": "0"}, f"{AMD}1"),
+}
+"""Cards, processes, arguments, environment, and what is printed."""
+
+
+@contextmanager
+def machine_with(files: amdsysfs.Files) -> Iterator[None]:
+    commands()  # one of them has a subclass of Drivers
+    with patch.object(drivers, "Drivers", lambda: Equipped(files)):
+        yield
+
+
+@pytest.mark.parametrize(("cards", "processes", "line", "env", "expected"), AMD_CASES.values(), ids=AMD_CASES)
+def test_free_prints_gpus_of_amd(
+    cards: Sequence[amdsysfs.Gpu], processes: amdsysfs.Files, line: str, env: Mapping[str, str], expected: str
+) -> None:
+    with machine_with({**amdsysfs.machine(cards), **processes}):
+        assert free(None, f"{line or 1} --vendor amd", env) == expected
+
+
+def test_gpu_without_rocm_is_not_printed() -> None:
+    with machine_with(amdsysfs.module() | CARDS[1].files()):
+        assert free(None, "1 --vendor amd") == "1 GPU requested, none idle: GPU 0 is not a GPU of ROCm"
+
+
+def test_missing_driver_of_amd_is_named() -> None:
+    with machine_with({}):
+        assert free(None, "1 --vendor amd").startswith("no AMD driver is loaded: there is no /sys/module/amdgpu: ")
 
 
 # -- where it cannot be known
@@ -311,14 +442,14 @@ def test_driver_that_hangs_is_left_after_the_limit(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "limit"),
     [
-        ("0", Limit(0, False)),
-        ("1048576", Limit(1 << 20, False)),
-        ("500M", Limit(500 << 20, False)),
-        ("1.5GiB", Limit(1.5 * (1 << 30), False)),
-        ("2gb", Limit(2e9, False)),
-        ("7 B", Limit(7, False)),
-        ("12.5%", Limit(0.125, True)),
-        ("100 %", Limit(1, True)),
+        ("0", Limit(0)),
+        ("1048576", Limit(1 << 20)),
+        ("500M", Limit(500 << 20)),
+        ("1.5GiB", Limit(1.5 * (1 << 30))),
+        ("2gb", Limit(2e9)),
+        ("7 B", Limit(7)),
+        ("12.5%", Limit(share=0.125)),
+        ("100 %", Limit(share=1)),
     ],
 )
 def test_memory_limit_is_parsed(text: str, limit: Limit) -> None:
@@ -326,6 +457,6 @@ def test_memory_limit_is_parsed(text: str, limit: Limit) -> None:
 
 
 def test_limit_as_share_of_unknown_total_allows_nothing() -> None:
-    assert not Limit(1, True).allows(0, None)
-    assert Limit(0, True).allows(0, 100)
+    assert not Limit(share=1).allows(0, None)
+    assert Limit(share=0).allows(0, 100)
     assert _percent("12.5%") == 0.125

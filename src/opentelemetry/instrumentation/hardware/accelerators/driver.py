@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from opentelemetry.instrumentation.hardware.accelerators.device import Device
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
@@ -14,6 +14,23 @@ from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTr
 
 Usage = tuple[Device, Mapping[Field, object]]
 """A device that the observed program uses, and how much of it, by fields of ``process.*`` metrics."""
+
+
+EXCLUSIVE_PROCESS: Final = "EXCLUSIVE_PROCESS"
+PROHIBITED: Final = "PROHIBITED"
+
+
+class Occupancy(NamedTuple):
+    """Whether a new program can compute on a device.
+
+    Attributes:
+        pids: The processes that compute on it; None if they cannot be listed.
+        mode: :data:`EXCLUSIVE_PROCESS` if one process at a time can compute on it, :data:`PROHIBITED` if none can;
+            "" if any can.
+    """
+
+    pids: Collection[int] | None
+    mode: str = ""
 
 
 class AcceleratorDriver(ABC):
@@ -54,6 +71,10 @@ class AcceleratorDriver(ABC):
             program: The processes of the observed program; ``program.among(pids)`` selects them from a list.
         """
         del program
+        return ()
+
+    def occupancy(self) -> Iterable[tuple[Device, Occupancy]]:
+        """Yield the occupancy of each device, or of its parts if programs use only these."""
         return ()
 
     def unsupported(self) -> Iterable[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -99,6 +99,24 @@ def all_ids(devices: Sequence[FoundDevice]) -> frozenset[str]:
     return frozenset[str]().union(*(device.ids for device in devices))
 
 
+class Assignable(NamedTuple):
+    """A device, or a part, that a program can be restricted to by an environment variable.
+
+    Attributes:
+        kind: Devices of different kinds cannot be mixed: ``GPU``, ``MIG instance``.
+        name: Its name in messages.
+        id: Its id in the source.
+        word: Its name in the variable.
+        trouble: Why it cannot be used; "" if it can.
+    """
+
+    kind: str
+    name: str
+    id: str
+    word: str
+    trouble: str = ""
+
+
 class VisibilityRule(NamedTuple):
     """How environment variables restrict a vendor's programs to some of its devices.
 
@@ -108,6 +126,7 @@ class VisibilityRule(NamedTuple):
         variables: The environment variables that restrict a program.
         select: Returns the devices that they leave.
         driver: The kernel driver, for vendors in :data:`_GPU_DRIVERS`.
+        assignable: Returns what the first variable can restrict a program to.
     """
 
     noun: str = "device"
@@ -117,6 +136,7 @@ class VisibilityRule(NamedTuple):
         all_ids(devices)
     )
     driver: str = ""
+    assignable: Callable[[Sequence[FoundDevice]], Iterable[Assignable]] = lambda devices: ()
 
 
 # -- names of devices

@@ -192,9 +192,9 @@ class AcceleratorSource(Source):
 
     def selected(self) -> Iterator[Device]:
         """The devices that are reported."""
-        return (device for device in self._all_devices() if device.selection_id in self.selection)
+        return (device for device in self.all_devices() if device.selection_id in self.selection)
 
-    def _all_devices(self) -> Iterator[Device]:
+    def all_devices(self) -> Iterator[Device]:
         """Return all devices, each followed by its parts."""
         for device in self.devices:
             yield device
@@ -215,7 +215,7 @@ class AcceleratorSource(Source):
         self.min_interval = driver.min_interval
 
     def _sampled(self) -> Iterator[Point]:
-        for device in self._all_devices():
+        for device in self.all_devices():
             is_selected = self.context.is_reporter and device.selection_id in self.selection
             if not (is_selected or device.trouble):
                 continue

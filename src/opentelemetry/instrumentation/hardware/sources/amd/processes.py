@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
-from opentelemetry.instrumentation.hardware.accelerators.driver import Usage
+from opentelemetry.instrumentation.hardware.accelerators.driver import Occupancy, Usage
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.sources.amd.device import Gpu
 from opentelemetry.instrumentation.hardware.sources.amd.fields import PROCESS_MEMORY, PROCESS_UTILIZATION
@@ -101,6 +101,17 @@ class Processes:
                     values[PROCESS_UTILIZATION[task]] = share
             yield gpu, values
 
+    def occupancy(self, gpus: Sequence[Gpu]) -> Iterator[tuple[Gpu, Occupancy]]:
+        """Yield the processes of ROCm, also those of other users and containers, that have memory of each GPU."""
+        cards = self._topology.cards([gpu.address for gpu in gpus])
+        computing: dict[str, set[int]] = {gpu.address: set() for gpu in gpus}
+        for pid in self._kfd_pids():
+            for address in self._kfd_memory(pid, cards):
+                computing[address].add(pid)
+        for gpu in gpus:
+            if gpu.address in cards.values():
+                yield gpu, Occupancy(computing[gpu.address])
+
     def unsupported(self) -> Iterator[str]:
         """Yield sentences about missing metrics."""
         if self._uses_queues:
@@ -125,15 +136,25 @@ class Processes:
         return found
 
     def _read_kfd(self, program: ProcessTree, uses: dict[str, _Use]) -> None:
-        pids = [int(name) for name in names_or_empty(self._files, f"{KFD}/proc") if name.isdecimal()]
-        for pid in program.among(pids):
-            with suppress(OSError):
-                for name in self._files.names(f"{KFD}/proc/{pid}"):
-                    address = self._cards.get(name.removeprefix("vram_"))
-                    text = self._files.read(f"{KFD}/proc/{pid}/{name}").strip() if address else b""
-                    if address and text.isdigit() and int(text):  # a process has a file for every GPU
-                        gpu = uses.setdefault(address, _Use())
-                        gpu.kfd = (gpu.kfd or 0) + int(text)
+        for pid in program.among(self._kfd_pids()):
+            for address, size in self._kfd_memory(pid, self._cards).items():
+                gpu = uses.setdefault(address, _Use())
+                gpu.kfd = (gpu.kfd or 0) + size
+
+    def _kfd_pids(self) -> list[int]:
+        """The processes of ROCm, by the host's PIDs."""
+        return [int(name) for name in names_or_empty(self._files, f"{KFD}/proc") if name.isdecimal()]
+
+    def _kfd_memory(self, pid: int, cards: Mapping[str, str]) -> Mapping[str, int]:
+        """By address of a card, the bytes of its memory that a process has. A process has a file for every GPU."""
+        found: dict[str, int] = {}
+        with suppress(OSError):
+            for name in self._files.names(f"{KFD}/proc/{pid}"):
+                address = cards.get(name.removeprefix("vram_"))
+                text = self._files.read(f"{KFD}/proc/{pid}/{name}").strip() if address else b""
+                if address and text.isdigit() and int(text):
+                    found[address] = found.get(address, 0) + int(text)
+        return found
 
     def _read_open_files(self, folder: str, uses: dict[str, _Use]) -> bool:
         """Add the DRM clients of a process. Returns whether it uses ROCm."""

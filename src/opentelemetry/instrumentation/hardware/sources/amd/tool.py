@@ -8,8 +8,8 @@ from contextlib import suppress
 from typing import ClassVar, Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
-from opentelemetry.instrumentation.hardware.accelerators.device import DeviceFailed
-from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver, Usage
+from opentelemetry.instrumentation.hardware.accelerators.device import Device, DeviceFailed
+from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver, Occupancy, Usage
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool
 from opentelemetry.instrumentation.hardware.model import Point, Unavailable
 from opentelemetry.instrumentation.hardware.sources.amd.device import Gpu
@@ -152,6 +152,10 @@ class ToolDriver(AcceleratorDriver):
     def usage(self, program: ProcessTree) -> Iterable[Usage]:
         """Yield the usage of each GPU by the observed program."""
         return self._processes.usage(program, self.devices())
+
+    def occupancy(self) -> Iterable[tuple[Device, Occupancy]]:
+        """Yield the processes of ROCm that use each GPU."""
+        return self._processes.occupancy(self.devices())
 
     def unsupported(self) -> Iterable[str]:
         """Yield sentences about missing process metrics."""

@@ -7,10 +7,11 @@ in ROCm's own code: ``amd_filter_device.cpp`` of ROCR-Runtime, and ``rocdevice.c
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from opentelemetry.instrumentation.hardware.accelerators.selection import (
+    Assignable,
     FoundDevice,
     Selection,
     VisibilityRule,
@@ -30,7 +31,9 @@ def visibility_rule(topology: Topology) -> VisibilityRule:
     def visible(environ: Mapping[str, str], found: Sequence[FoundDevice]) -> Selection:
         return visible_devices(environ, found, topology)
 
-    return VisibilityRule("AMD GPU", "hw.gpu.*", (ROCR, *HIP), visible, "amdgpu")
+    return VisibilityRule(
+        "AMD GPU", "hw.gpu.*", (ROCR, *HIP), visible, "amdgpu", lambda found: assignable(found, topology)
+    )
 
 
 def visible_devices(environ: Mapping[str, str], found: Sequence[FoundDevice], topology: Topology) -> Selection:
@@ -52,6 +55,24 @@ def visible_devices(environ: Mapping[str, str], found: Sequence[FoundDevice], to
         nodes = select_rocr(value, nodes) if name == ROCR else select_hip(value, nodes)
     cards = {node.card(addresses) for node in nodes}
     return Selection(frozenset(device.id for device in found if device.address in cards))
+
+
+def assignable(found: Sequence[FoundDevice], topology: Topology) -> Iterator[Assignable]:
+    """Yield the GPUs of ROCm, each partition of its own: by UUID, or by number if the UUID is missing or shared."""
+    addresses = [device.address for device in found]
+    uuids = [node.uuid for node in topology.nodes]
+    for device in found:
+        numbers = [
+            number
+            for number, node in enumerate(topology.nodes)
+            if device.address and node.card(addresses) == device.address
+        ]
+        for part, number in enumerate(numbers):
+            uuid = uuids[number]
+            name = f"GPU {device.number}" + (f" partition {part}" if len(numbers) > 1 else "")
+            yield Assignable("GPU", name, device.id, uuid if uuid and uuids.count(uuid) == 1 else str(number))
+        if not numbers:
+            yield Assignable("GPU", f"GPU {device.number}", device.id, "", "is not a GPU of ROCm")
 
 
 def select_rocr(value: str, nodes: Sequence[Node]) -> list[Node]:

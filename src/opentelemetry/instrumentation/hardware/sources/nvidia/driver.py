@@ -6,10 +6,17 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
-from opentelemetry.instrumentation.hardware.accelerators.device import DeviceFailed
-from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver, Usage
+from opentelemetry.instrumentation.hardware.accelerators.device import Device, DeviceFailed
+from opentelemetry.instrumentation.hardware.accelerators.driver import (
+    EXCLUSIVE_PROCESS,
+    PROHIBITED,
+    AcceleratorDriver,
+    Occupancy,
+    Usage,
+)
 from opentelemetry.instrumentation.hardware.accelerators.sleep import RuntimePower
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
 from opentelemetry.instrumentation.hardware.drivers import DriverError
@@ -36,6 +43,9 @@ _PERMANENT: Final = {
 _MPS_VARIABLE: Final = "CUDA_MPS_PIPE_DIRECTORY"
 _MPS_FOLDER: Final = "/tmp/nvidia-mps"
 """The variable with the folder of the pipes of CUDA's multi-process service (MPS), and its default."""
+
+_MODES: Final = {2: PROHIBITED, 3: EXCLUSIVE_PROCESS}
+"""By NVML's compute mode, who may compute; all others are the default."""
 
 _BROKEN_LISTS: Final = ((535, 43), (535, 86))
 """Driver versions, from the first to before the second, with a process list in an undeclared format."""
@@ -164,6 +174,25 @@ class Library(AcceleratorDriver):
                 own = program.among(users)
                 if own:
                     yield device, usage(users, own, device.shares())
+
+    def occupancy(self) -> Iterator[tuple[Device, Occupancy]]:
+        """Yield the compute processes and the compute mode of each GPU, or of its MIG instances."""
+        for gpu in self.gpus:
+            if gpu.trouble or gpu.check_suspended():
+                continue
+            mode = ""
+            with suppress(DriverError):
+                mode = _MODES.get(self.nvml.get(gpu.key, "ComputeMode"), "")
+            for device in gpu.parts.values() or (gpu,):
+                yield device, Occupancy(self._computing(device.key), mode)
+
+    def _computing(self, key: str) -> set[int] | None:
+        if self._has_broken_lists:
+            return None
+        try:
+            return {pid for kind in self._lists if kind != "Graphics" for pid, _ in self.nvml.processes(key, kind)}
+        except DriverError:
+            return None
 
     def close(self) -> None:
         """Release the library. While it is open, the GPUs cannot be reset."""

@@ -9,7 +9,13 @@ from xml.etree.ElementTree import Element
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.device import Device, DeviceFailed
-from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver, Usage
+from opentelemetry.instrumentation.hardware.accelerators.driver import (
+    EXCLUSIVE_PROCESS,
+    PROHIBITED,
+    AcceleratorDriver,
+    Occupancy,
+    Usage,
+)
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.accelerators.sleep import RuntimePower
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
@@ -47,6 +53,7 @@ class SmiDevice(Device):
     Attributes:
         texts: The texts of its element by path.
         users: By PID of each process that uses it, the bytes in use.
+        computing: The PIDs of those that compute.
     """
 
     def __init__(self, id: str, name: str, index: int, parent: str = "") -> None:  # noqa: A002
@@ -55,6 +62,7 @@ class SmiDevice(Device):
         self.state = "ok"
         self.texts: Mapping[str, str] = {}
         self.users: dict[int, int | None] = {}
+        self.computing: set[int] = set()
 
     def value(self, field: Field, spellings: Sequence[str]) -> object:
         """Return the first plausible value of a field; else None, with the reason in :attr:`unsupported`."""
@@ -185,7 +193,7 @@ class SmiGpu(SmiDevice):
     def _take_users(self, element: Element) -> None:
         """Store the processes of the GPU, or of its instances."""
         for device in (self, *self.parts.values()):
-            device.users = {}
+            device.users, device.computing = {}, set()
         instances = {part.ids: part for part in self.parts.values()}
         for each in () if self._lost else element.iter("process_info"):
             words = texts(each)
@@ -197,6 +205,8 @@ class SmiGpu(SmiDevice):
                     user_of.users[pid] = int(number(words.get("used_memory", ""), "MiB")) << 20
                 except ValueError:
                     user_of.users[pid] = None
+                if "C" in words.get("type", ""):  # C, C+G, M+C
+                    user_of.computing.add(pid)
 
     def _counter(self, field: Field) -> object:
         """Return the value of the counter with the same series."""
@@ -284,3 +294,10 @@ class NvidiaSmi(AcceleratorDriver):
                 own = program.among(device.users)
                 if own and (selection.by_use or device.id in selection):
                     yield device, usage(device.users, own)
+
+    def occupancy(self) -> Iterator[tuple[Device, Occupancy]]:
+        """Yield the compute processes and the compute mode of each GPU, or of its MIG instances."""
+        for gpu in self._listed:
+            mode = gpu.texts.get("compute_mode", "").upper()
+            for device in gpu.parts.values() or (gpu,):
+                yield device, Occupancy(device.computing, mode if mode in (EXCLUSIVE_PROCESS, PROHIBITED) else "")

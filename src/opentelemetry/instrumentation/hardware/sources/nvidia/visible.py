@@ -7,10 +7,11 @@ https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from opentelemetry.instrumentation.hardware.accelerators.selection import (
+    Assignable,
     FoundDevice,
     Selection,
     VisibilityRule,
@@ -118,4 +119,17 @@ def _is_enforced(words: Collection[str], devices: Sequence[FoundDevice]) -> bool
     return are_gpus or sum(len(device.parts) or 1 for device in devices) <= len(words)
 
 
-RULE: Final = VisibilityRule("NVIDIA GPU", "hw.gpu.*", (CUDA, CONTAINER), visible, "nvidia")
+def assignable(gpus: Sequence[FoundDevice]) -> Iterator[Assignable]:
+    """Yield the GPUs, and of those that are partitioned the instances. A Jetson has no UUID for CUDA, only an index."""
+    for gpu in gpus:
+        name, word = f"GPU {gpu.number}", gpu.id if gpu.id.startswith("GPU-") else str(gpu.number)
+        if not gpu.is_divided:
+            yield Assignable("GPU", name, gpu.id, word, "does not respond" if gpu.is_unidentified else "")
+        elif not gpu.parts:
+            yield Assignable("GPU", name, gpu.id, word, "is partitioned and has no MIG instance")
+        for part in gpu.parts:
+            own = part.id if part.id.startswith("MIG-") else f"MIG-{part.id}"  # older drivers give instances no UUID
+            yield Assignable("MIG instance", f"MIG {gpu.number}/{part.slot}", part.id, own)
+
+
+RULE: Final = VisibilityRule("NVIDIA GPU", "hw.gpu.*", (CUDA, CONTAINER), visible, "nvidia", assignable)
