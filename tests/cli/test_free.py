@@ -20,6 +20,8 @@ from tests.tools.nvml import HANG, MIB, FakeNvml, Gpu, Value, geforce, h100, lis
 from opentelemetry.instrumentation.hardware import drivers
 from opentelemetry.instrumentation.hardware.cli.command_line import commands
 from opentelemetry.instrumentation.hardware.cli.free import Limit, _memory, _percent
+from opentelemetry.instrumentation.hardware.sources.amd import Amd
+from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia
 
 DOCUMENTS = Path(__file__).parents[1] / "sources" / "nvidia" / "smi"
 FIRST, SECOND, THIRD = (str(h100(index)["UUID"]) for index in range(3))
@@ -395,6 +397,21 @@ def test_free_prints_gpus_of_amd(
 ) -> None:
     with machine_with({**amdsysfs.machine(cards), **processes}):
         assert free(None, f"{line or 1} --vendor amd", env) == expected
+
+
+PRESENT = ("/", "/sys/module/amdgpu")
+"""On this machine, and on the one made up."""
+
+
+@pytest.mark.parametrize(("nvidia", "printed"), [((), f"{AMD}1"), (PRESENT, "NVML is switched off")])
+def test_amd_is_the_default_only_without_an_nvidia_driver(nvidia: tuple[str, ...], printed: str) -> None:
+    """An idle GPU inside an AMD processor must not take the place of a busy one of NVIDIA."""
+    with (
+        machine_with(amdsysfs.machine(CARDS[1:2])),
+        patch.object(Amd, "signs", PRESENT),
+        patch.object(Nvidia, "signs", nvidia),
+    ):
+        assert free(None, env={"OTEL_PYTHON_HARDWARE_NVML": "off"}).startswith(printed)
 
 
 def test_gpu_without_rocm_is_not_printed() -> None:
