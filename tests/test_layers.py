@@ -20,7 +20,7 @@ ROOT = Path(package.__file__).parent
 NAME = package.__name__
 
 LAYERS = (
-    "version package",
+    "version package redaction",
     "model",
     "catalog",
     "endpoints",

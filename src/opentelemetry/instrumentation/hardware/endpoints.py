@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
+from opentelemetry.instrumentation.hardware.redaction import redacted
+
 TOTAL: Final = 1500
 """Maximum series of all endpoints together, below the SDK's cardinality limit of 2000 per instrument."""
 
@@ -31,7 +33,7 @@ class EndpointConfigError(ValueError):
     """
 
     def __init__(self, message: str, valid: Endpoints | Words | None = None) -> None:
-        super().__init__(message)
+        super().__init__(redacted(message))
         self.valid = valid
 
 
@@ -70,8 +72,7 @@ class Endpoint:
     @property
     def shown(self) -> str:
         """The URL without a query, which may be secret."""
-        parts = urlsplit(self.url)
-        return f"{parts.scheme}://{parts.netloc}{parts.path}"
+        return redacted(self.url)
 
 
 class Endpoints(dict[str, Any]):

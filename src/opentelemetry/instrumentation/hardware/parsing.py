@@ -13,6 +13,7 @@ from dataclasses import field
 from typing import Any, Final, TypeAlias
 
 from opentelemetry.instrumentation.hardware.endpoints import EndpointConfigError, Endpoints, Words, filters
+from opentelemetry.instrumentation.hardware.redaction import redacted
 
 Word: TypeAlias = "Callable[[str], str | None]"
 """Returns the normalized word, or None if the word is invalid."""
@@ -28,7 +29,7 @@ class InvalidValueError(ValueError):
     """
 
     def __init__(self, message: str, valid: Sequence[str] | Endpoints | Words = ()) -> None:
-        super().__init__(message)
+        super().__init__(redacted(message))
         self.valid = valid
 
 

@@ -31,6 +31,7 @@ from opentelemetry.instrumentation.hardware.parsing import (
     setting,
     words,
 )
+from opentelemetry.instrumentation.hardware.redaction import redacted
 
 PREFIX: Final = "OTEL_PYTHON_HARDWARE_"
 
@@ -62,7 +63,7 @@ def _with_vendors(config: type[T]) -> type[T]:
     return config
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True, init=False, repr=False)
 @_with_vendors
 class Config:
     """The settings. None means the default. :meth:`read` parses the user's values.
@@ -155,6 +156,12 @@ class Config:
         for name in values:
             _LOG.warning("%s is not a setting and is ignored; the settings are %s", name, ", ".join(names))
 
+    def __repr__(self) -> str:
+        given = {row.name: getattr(self, row.name) for row in fields(self)}
+        return redacted(
+            f"Config({', '.join(f'{name}={value!r}' for name, value in given.items() if value is not None)})"
+        )
+
     @classmethod
     def read(cls, options: Mapping[str, object] | None = None, environ: Mapping[str, str] | None = None) -> Config:
         """Parse the settings. Never raises: an invalid value causes a warning, and the default is used.
@@ -179,7 +186,8 @@ class Config:
             except InvalidValueError as error:
                 if error.valid:
                     values[row.name] = error.valid
-                _LOG.warning("%s: %s; using %s", name, error, ",".join(error.valid) or f"the default ({default})")
+                used = redacted(",".join(error.valid)) or f"the default ({default})"
+                _LOG.warning("%s: %s; using %s", name, error, used)
         for name in ("include_metrics", "exclude_metrics"):
             _drop_unmatched(name, values)
         _warn_about_unknown_variables(environ)
@@ -241,8 +249,8 @@ def _drop_unmatched(name: str, values: dict[str, Any]) -> None:
             "%s%s: no metric matches %s; using %s; 'otel-hardware metrics' lists all metrics",
             PREFIX,
             name.upper(),
-            ", ".join(map(repr, dropped)),
-            ",".join(values[name] or ()) or "the default (none)",
+            redacted(", ".join(map(repr, dropped))),
+            redacted(",".join(values[name] or ())) or "the default (none)",
         )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from opentelemetry.instrumentation.hardware.redaction import redacted
 from opentelemetry.instrumentation.hardware.settings import PREFIX
 from opentelemetry.instrumentation.hardware.system.files import Files, read_text
 
@@ -248,7 +249,11 @@ class DeviceFilter:
         if new:
             existing = f"are {', '.join(map(_names, devices))}" if devices else "is none"
             _LOG.warning(
-                "%sDEVICES: there is no %s %s, left out; there %s", PREFIX, self._rule.noun, ", ".join(new), existing
+                "%sDEVICES: there is no %s %s, left out; there %s",
+                PREFIX,
+                self._rule.noun,
+                redacted(", ".join(new)),
+                existing,
             )
 
     def _select(self) -> Selection:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import re
 import sys
 import textwrap
 from collections.abc import Sequence
 from types import ModuleType
+from typing import NoReturn
 
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, printed_logs, say
+from opentelemetry.instrumentation.hardware.redaction import redacted
 from opentelemetry.instrumentation.hardware.version import __version__
 
 _DESCRIPTION = """\
@@ -83,8 +86,18 @@ def run(argv: Sequence[str] | None) -> int:
         return 1
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors show no secret: of unknown flags the names only."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print usage and message, and exit with status 2."""
+        text, unknown, arguments = message.partition("unrecognized arguments: ")
+        flags = re.findall(r"(?:^|(?<= ))--?[\w-]+", arguments)
+        super().error(redacted(text + unknown + (" ".join(flags) or arguments)))
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("otel-hardware", description=_DESCRIPTION, epilog=_EPILOG, formatter_class=_Layout)
+    parser = _Parser("otel-hardware", description=_DESCRIPTION, epilog=_EPILOG, formatter_class=_Layout)
     parser.add_argument("--version", action="version", version=f"otel-hardware {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND")
     for name, command in commands().items():

@@ -17,6 +17,7 @@ from opentelemetry.instrumentation.hardware.catalog import DEVICE
 from opentelemetry.instrumentation.hardware.cli import settings
 from opentelemetry.instrumentation.hardware.cli.delivery import export, zero_code
 from opentelemetry.instrumentation.hardware.cli.findings import Finding, report, versions
+from opentelemetry.instrumentation.hardware.redaction import redacted
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     findings += _settings(arguments, config, messages)
     findings += zero_code(os.environ)
     findings += export(os.environ)
+    findings = [finding._replace(text=redacted(finding.text), fix=redacted(finding.fix)) for finding in findings]
     wrong = sum(finding.state == "wrong" for finding in findings)
     if arguments.format == "json":
         about = {"host": socket.gethostname(), "wrong": wrong, "versions": versions()}

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from opentelemetry.instrumentation.hardware.cli.layout import wrap
+from opentelemetry.instrumentation.hardware.redaction import redacted
 
 _SDK_INTERVAL = 60.0
 """Seconds between two messages of the SDK, which logs a failed export each time."""
@@ -25,7 +26,7 @@ class Mistake(Exception):  # noqa: N818 - the user's, not ours
 
 def say(sentence: str) -> None:
     """Print a sentence to stderr, wrapped on a terminal and in one line elsewhere."""
-    text = f"otel-hardware: {sentence}"
+    text = f"otel-hardware: {redacted(sentence)}"
     with suppress(OSError, ValueError):  # stderr is closed
         if sys.stderr.isatty():
             text = _wrapped(text)

@@ -20,6 +20,11 @@ EXPORTERS: Final = {"grpc": "otlp_proto_grpc", "http/protobuf": "otlp_proto_http
 """The entry point of the exporter of each protocol."""
 
 
+_NAMED: Final = ("OTEL_METRIC", "OTEL_EXPORTER")
+_SHOWN: Final = ("EXPORTER", "ENDPOINT", "PROTOCOL", "INTERVAL", "TIMEOUT", "COMPRESSION", "INSECURE", "PREFERENCE")
+"""Beginnings and ends of the variables that a message names with their values. Others may have secrets."""
+
+
 class Destination(NamedTuple):
     """The destination of OTLP metrics.
 
@@ -157,9 +162,7 @@ def configure(pid: int) -> None:
     try:
         Configurator().configure(**options)  # type: ignore[no-untyped-call]
     except Exception as error:
-        metrics = {
-            name: value for name, value in os.environ.items() if name.startswith(("OTEL_METRIC", "OTEL_EXPORTER"))
-        }
-        shown = ", ".join(f"{name}={value}" for name, value in sorted(metrics.items()) if "HEADERS" not in name)
+        metrics = {name: value for name, value in os.environ.items() if name.startswith(_NAMED)}
+        shown = ", ".join(f"{name}={value}" for name, value in sorted(metrics.items()) if name.endswith(_SHOWN))
         reason = " ".join(str(error).split())
         raise Mistake(f"the SDK rejects this configuration: {reason} ({shown})") from None

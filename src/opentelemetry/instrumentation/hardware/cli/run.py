@@ -6,11 +6,9 @@ import argparse
 import logging
 import math
 import os
-import shlex
 import socket
 import subprocess
 import sys
-import textwrap
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -172,7 +170,7 @@ def _run_with_program(command: Sequence[str], arguments: argparse.Namespace) -> 
     with Signals((*FORWARDED, CHILD) if CHILD else FORWARDED) as signals:
         child = program.started(command, environ)
         try:
-            _report_program(child, textwrap.shorten(shlex.join(command), 60, placeholder=" …"), arguments, signals)
+            _report_program(child, arguments, signals)
         except Exception as error:  # no failure may affect the program
             say(f"{error}; the program continues without being reported")
         while not program.has_ended(child, signals):
@@ -180,16 +178,14 @@ def _run_with_program(command: Sequence[str], arguments: argparse.Namespace) -> 
     return program.exit_status(child)
 
 
-def _report_program(
-    child: subprocess.Popen[bytes], command: str, arguments: argparse.Namespace, signals: Signals
-) -> None:
+def _report_program(child: subprocess.Popen[bytes], arguments: argparse.Namespace, signals: Signals) -> None:
     """Report a program until it has exited. It is reaped later, so that its last values can still be read."""
     from opentelemetry.instrumentation.hardware.cli.otlp import set_defaults
     from opentelemetry.instrumentation.hardware.cli.screen import Screen
     from opentelemetry.instrumentation.hardware.cli.view import Viewer
 
     set_defaults(os.environ, arguments.interval)
-    target = _target(arguments, command)
+    target = _target(arguments, has_program=True)
     with _reporting(arguments, child.pid, target) as session:
         viewer = Viewer(session, child.pid) if arguments.console or not target else None
         if viewer is None:  # a table shows it
@@ -218,7 +214,7 @@ def _warn_if_process_is_missing(session: Session) -> None:
 # -- export
 
 
-def _target(arguments: argparse.Namespace, command: str = "") -> str:
+def _target(arguments: argparse.Namespace, has_program: bool = False) -> str:
     """Return the destination of metrics, for messages; "" after a message if nothing is exported."""
     from opentelemetry.instrumentation.hardware.cli import otlp
 
@@ -238,9 +234,9 @@ def _target(arguments: argparse.Namespace, command: str = "") -> str:
         say(found.mismatch)
     reason = otlp.connection_error(found)
     # Else a Collector may start later.
-    is_watched = arguments.attach is None and (bool(command) or arguments.console or sys.stdout.isatty())
+    is_watched = arguments.attach is None and (has_program or arguments.console or sys.stdout.isatty())
     if reason and not found.variable and words == [found.exporter] and is_watched:
-        instead = "a table follows when the program ends" if command else "a table follows"
+        instead = "a table follows when the program ends" if has_program else "a table follows"
         say(
             f"nothing is exported: no endpoint is set, and connecting to {found.url} failed ({reason}); {instead}; "
             "to export, start a Collector or set OTEL_EXPORTER_OTLP_ENDPOINT"

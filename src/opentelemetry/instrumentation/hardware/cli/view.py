@@ -11,6 +11,7 @@ from opentelemetry.instrumentation.hardware.model import Attributes, Kind, Metri
 from opentelemetry.instrumentation.hardware.pipeline.collector import Reader
 from opentelemetry.instrumentation.hardware.pipeline.runner import State
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
+from opentelemetry.instrumentation.hardware.redaction import redacted
 
 _FIRST, _NEXT = 2.0, 0.5
 """Seconds to wait for the first and each further reading. A source that takes longer is shown as hung."""
@@ -146,5 +147,5 @@ def _missing(session: Session) -> tuple[str, ...]:
         elif runner.state is State.STARTING:
             found.append(f"{runner.name}: no reading yet")
         if source is not None:
-            found += source.unsupported
+            found += map(redacted, source.unsupported)
     return tuple(found)

@@ -19,6 +19,7 @@ from opentelemetry.instrumentation.hardware.model import Metric, Number, Problem
 from opentelemetry.instrumentation.hardware.pipeline.aggregate import Aggregator, Published
 from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStore
 from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionSchedule
+from opentelemetry.instrumentation.hardware.redaction import redacted
 from opentelemetry.instrumentation.hardware.sources import Source
 
 _LOG = logging.getLogger(__name__)
@@ -146,9 +147,9 @@ class SourceRunner:
             if self._was_open:  # the device was there, and may come back
                 raise
             self.close()
-            self.problem = Problem(self.name, error.reason, error.fix)
+            self.problem = Problem(self.name, redacted(error.reason), error.fix)
             self.state = State.ABSENT
-            _LOG.info("Source %s: %s%s", self.name, error.reason, f" ({error.fix})" if error.fix else "")
+            _LOG.info("Source %s: %s%s", self.name, self.problem.reason, f" ({error.fix})" if error.fix else "")
             return False
         self._was_open = True
         self._learn(source)
@@ -206,7 +207,7 @@ class SourceRunner:
         """Close the source; it is opened again with backoff."""
         self.close()
         self._backoff.fail(self._clock())
-        self._warn(Problem(self.name, reason))
+        self._warn(Problem(self.name, redacted(reason)))
         self.state = State.FAILED
 
     def _warn(self, problem: Problem) -> None:

@@ -22,6 +22,7 @@ from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStor
 from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner
 from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionSchedule
 from opentelemetry.instrumentation.hardware.pipeline.thread import ReaderThread, read_all
+from opentelemetry.instrumentation.hardware.redaction import redacted
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config, export_interval
 from opentelemetry.instrumentation.hardware.sources import Source, SourceContext, discover
 
@@ -212,7 +213,7 @@ def _without_unknown_sources(config: Config, known: Iterable[str]) -> Config:
             _LOG.warning(
                 "%sSOURCES: there is no source %s, left out; the sources are %s%s",
                 PREFIX,
-                word.removeprefix("-"),
+                redacted(word.removeprefix("-")),
                 ", ".join(known),
                 "" if config.sources else "; all of them are read",
             )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Point, SeriesCache, Unavailable
+from opentelemetry.instrumentation.hardware.redaction import redacted
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
 from opentelemetry.instrumentation.hardware.sources import Source
 from opentelemetry.instrumentation.hardware.system.machine import Mount, machine
@@ -59,11 +60,11 @@ class Filesystem(Source):
             try:
                 self._machine.space(path)
             except OSError as error:
-                self._unreadable.append(f"{path}: {error.strerror or error}")
+                self._unreadable.append(f"{redacted(path)}: {error.strerror or error}")
                 _LOG.warning(
                     "%sDISK_PATHS: %s cannot be read (%s) and is ignored; use absolute paths that exist, such as /",
                     PREFIX,
-                    path,
+                    redacted(path),
                     error.strerror or error,
                 )
             else:
