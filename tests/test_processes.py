@@ -133,6 +133,8 @@ def test_child_interpreter_reports_process_metrics_only(sink: Sink, way: str) ->
             wait_for(lambda: len(sink.exports) >= seen + 3, children.PATIENCE, "further exports")
         assert (*children.end_of(program), program.returncode) == ("", "", 0)
     assert reporters(sink.exports) == {who["parent"]}
+    # Not the resource tracker of multiprocessing, nor its fork server.
+    assert {export.pid for export in sink.exports if export.names()} == set(who.values())
     own_metrics = names(of(who["child"], sink.exports))
     assert {"process.cpu.time", "process.memory.usage"} <= own_metrics
     assert {name for name in own_metrics if not name.startswith(("process.", "otel_hardware."))} == set()

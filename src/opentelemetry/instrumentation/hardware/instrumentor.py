@@ -19,6 +19,7 @@ from opentelemetry.instrumentation.hardware.agent import Agent, is_supported
 from opentelemetry.instrumentation.hardware.instruments import Instruments, is_proxy
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.system.interpreter import is_helper
 
 _LOG = logging.getLogger(__name__)
 
@@ -90,6 +91,8 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
             super().uninstrument(**kwargs)
 
     def _instrument(self, **kwargs: Any) -> None:
+        if is_helper():
+            return
         try:
             provider = kwargs.pop("meter_provider", None)
             if provider is None:
