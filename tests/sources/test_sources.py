@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 from tests.stage import warnings
 from tests.waiting import wait_for
 
+from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Scope
 from opentelemetry.instrumentation.hardware.pipeline.reporter import JOB, key
@@ -33,6 +36,8 @@ OWN = [
     "tpu",
     "trainium",
 ]
+
+VENDORS = ["amd", "apple", "graphcore", "nvidia", "tpu", "trainium"]
 
 EVERYBODYS = ["amd", "graphcore", "nvidia", "process", "trainium"]
 """The sources of process scope."""
@@ -102,6 +107,15 @@ def test_source_name_class_and_module_agree(name: str) -> None:
     assert source.__doc__
     made = source(SourceContext(Config(), Drivers(), 1))
     made.close()  # also one that was never opened
+
+
+@pytest.mark.parametrize("name", VENDORS)
+def test_vendor_has_the_common_base_and_declares_its_settings(name: str) -> None:
+    source = discover()[name]()
+    assert issubclass(source, AcceleratorSource)
+    declared = importlib.import_module(f"{source.__module__}.settings").SETTINGS
+    assert set(source.settings) <= set(declared)
+    assert set(declared) <= {row.name for row in fields(Config)}
 
 
 def test_source_defaults() -> None:

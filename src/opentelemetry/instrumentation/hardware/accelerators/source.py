@@ -61,7 +61,7 @@ class AcceleratorSource(Source):
             rest of the last component. List also the signs of containers and virtual machines, where the usual ones are
             missing. Nothing of the vendor is loaded or started without a sign or a path in a setting.
         variables: Prefixes of environment variables that are also a sign.
-        settings: The settings of the drivers.
+        settings: The settings that have the path of a driver, or switch one off.
         modules: Modules to import if a sign is present; see :meth:`Source.prepare`.
         absent: The reason of Unavailable without a sign.
         fix: What to do if there are signs, but no driver can be used.
