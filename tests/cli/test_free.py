@@ -15,7 +15,7 @@ from tests.children import run
 from tests.commands import otel_hardware
 from tests.sources.radeons import Equipped
 from tests.tools import amdsysfs, fake_nvml, need
-from tests.tools.nvml import HANG, MIB, FakeNvml, Gpu, Value, geforce, h100, listed, mig, refused, unified
+from tests.tools.nvml import HANG, MIB, FakeNvml, Gpu, Value, geforce, h100, listed, mig, refused, thor, unified
 
 from opentelemetry.instrumentation.hardware import drivers
 from opentelemetry.instrumentation.hardware.cli.command_line import commands
@@ -76,6 +76,7 @@ IDLE = (9_984 * MIB, 16 * MIB, 9_968 * MIB, 0)
 DIVIDED = [using(h100(0), 9000), mig(h100(1), 1, {0: (7, 0), 2: (9, 0)}) | {"mig2.MemoryInfo": IDLE}]
 MIXED = [using(h100(0), 100), mig(h100(1), 1, {0: (7, 0), 1: (8, 0)}) | {"mig0.MemoryInfo": IDLE}]
 INSTANCES = [f"MIG-00000000-0000-5000-8000-000001{slot:06x}" for slot in range(3)]
+IDLE_NOW: Gpu = {"UtilizationRates": (0, 0)}
 THREE = [using(h100(index), 10 * index) for index in range(3)]
 MODELS = [using(h100(0)), using(geforce(1))]
 
@@ -142,11 +143,20 @@ CASES = {
         "2 GPUs requested, 1 GPU idle: GPU 0 does not respond, GPU 1 does not respond",
     ),
     "unknown-memory-is-not-free": (
-        [unified(0)],
+        [unified(0) | {"ComputeRunningProcesses": refused(3)}],
         "",
         {},
         "1 GPU requested, none idle: GPU 0 does not report its memory in use",
     ),
+    "unified-memory": ([unified(0) | IDLE_NOW], "", {}, str(unified(0)["UUID"])),
+    "unified-memory-in-use": (
+        [unified(0) | IDLE_NOW | {"ComputeRunningProcesses": listed((11, 300 * MIB), (12, 200 * MIB))}],
+        "--max-memory 499MiB",
+        {},
+        "1 GPU requested, none idle: GPU 0 has 500 MiB in use",
+    ),
+    "jetson-by-index": ([thor(0) | IDLE_NOW], "", {"CUDA_VISIBLE_DEVICES": "0"}, "0"),
+    "jetson-by-uuid": ([thor(0) | IDLE_NOW], "", {"CUDA_VISIBLE_DEVICES": str(thor(0)["UUID"])}, "0"),
     "more-than-there-are": ([using(h100(0))], "2", {}, "2 GPUs requested, 1 GPU idle: there are no more"),
     "no-gpu": ([], "", {}, "there is no GPU"),
     "many-in-use": (

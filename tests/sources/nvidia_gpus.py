@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
 from tests.sources.playing import Playing, playing
+from tests.sources.tree import Tree
 from tests.tools import fake_nvml, need
 from tests.tools.nvml import FakeNvml, Gpu, Value, still
 
@@ -121,23 +122,56 @@ OUTERMOST = "pid:[4026531836]"
 _LINE = re.compile(r"(\S+?)\{(.*)\} (\S+) (\S+) (\S+)")
 
 
+MEMORY = 128 << 30
+"""Bytes of the machine's memory."""
+
+
 class _Host(LocalFiles):
-    """Files of a machine on which this process is in the host's PID namespace."""
+    """Files of a machine on which this process is in the host's PID namespace, and these of the test."""
+
+    def __init__(self, files: Mapping[str, str | bytes | OSError]) -> None:
+        super().__init__()
+        self._tree = Tree(files)
+
+    def physical_memory(self) -> int:
+        return MEMORY
 
     def link(self, path: str) -> str:
         return OUTERMOST if path == "/proc/self/ns/pid" else super().link(path)
 
+    def read(self, path: str) -> bytes:
+        return self._tree.read(path) if self._tree.exists(path) else super().read(path)
+
+    def names(self, path: str) -> Sequence[str]:
+        return self._tree.names(path) if self._tree.exists(path) else super().names(path)
+
+    def exists(self, path: str) -> bool:
+        return self._tree.exists(path) or super().exists(path)
+
 
 class OnHost(Drivers):
-    """Drivers of a machine on which NVML's PIDs are those of this process's namespace."""
+    """Drivers of a machine on which NVML's PIDs are those of this process's namespace.
+
+    Args:
+        files: Files in place of the machine's.
+    """
+
+    def __init__(self, files: Mapping[str, str | bytes | OSError] = MappingProxyType({})) -> None:
+        super().__init__()
+        self._of_host = _Host(files)
 
     def files(self) -> Files:
-        return _Host()
+        return self._of_host
 
 
 @contextmanager
 def simulated_gpus(
-    folder: Path, *gpus: Gpu, lines: Mapping[str, Value] | None = None, pid: int | None = None, **settings: Any
+    folder: Path,
+    *gpus: Gpu,
+    lines: Mapping[str, Value] | None = None,
+    files: Mapping[str, str | bytes | OSError] = MappingProxyType({}),
+    pid: int | None = None,
+    **settings: Any,
 ) -> Iterator[SimulatedGpus]:
     """Instrument this program on a machine with these GPUs. The folder has the state of the simulated driver."""
     library = need(fake_nvml)
@@ -146,7 +180,7 @@ def simulated_gpus(
     settings = {"sources": ["nvidia"], "nvml": str(library), "nvidia_smi": "off", **settings}
     with (
         patch.dict(os.environ, fake.environment),
-        playing(lambda source: OnHost(), settings, pid) as stage,
+        playing(lambda source: OnHost(files), settings, pid) as stage,
         patch.object(gpm, "time", SimpleNamespace(monotonic=lambda: stage.clock.now)),
     ):
         yield SimulatedGpus(fake, stage)

@@ -18,9 +18,9 @@ from typing import Any
 from unittest.mock import patch
 
 from tests.sources.machines import SPARSE, STRANGER
+from tests.sources.nvidia_gpus import OnHost
 from tests.tools import nvml
 
-from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.drivers.capture import Record
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
@@ -78,6 +78,15 @@ def _busy() -> nvml.Gpu:
     }
 
 
+def _unified() -> nvml.Gpu:
+    """A GB10 that the observed program and another one use."""
+    lists = {
+        "ComputeRunningProcesses": nvml.listed((PROGRAM, 40_000 * nvml.MIB)),
+        "GraphicsRunningProcesses": nvml.listed((4242, 700 * nvml.MIB)),
+    }
+    return {**nvml.unified(), **lists}
+
+
 def _work(tick: int) -> nvml.Gpu:
     """What the driver's buffers hold: the general utilization four times a tick, and what each process used."""
     begin = 1_000_000_000 + int(STEP * 1e6) * tick
@@ -122,7 +131,7 @@ SIMULATIONS: Mapping[str, Simulation] = {
     ),
     "wsl": Simulation("a simulated driver: WSL", [nvml.wsl]),
     "vgpu": Simulation("a simulated driver: a share of a GPU in a virtual machine", [nvml.vgpu]),
-    "unified": Simulation("a simulated driver: a part without memory of its own", [nvml.unified]),
+    "unified": Simulation("a simulated driver: a part without memory of its own", [_unified]),
     "smi-v10": Simulation("nvidia-smi as it printed with driver 418", prints=["v10-v100.xml"]),
     "smi-v11-mig": Simulation("nvidia-smi as it printed with driver 510", prints=["v11-a100-mig.xml"]),
     "smi-v13": Simulation("nvidia-smi as it prints with driver 590", prints=["v13-h200.xml"]),
@@ -189,7 +198,7 @@ def record(name: str, folder: Path) -> None:
         open(folder / "capture", "w", encoding="utf-8") as output,
         patch("time.monotonic", lambda: now[0]) if simulation.gpus else patch("time.daylight", 0),
     ):
-        drivers = Record(Drivers(), output, "nvidia", header, clock=lambda: now[0])
+        drivers = Record(OnHost(), output, "nvidia", header, clock=lambda: now[0])
         source = discover()["nvidia"]()(SourceContext(Config.read(words, {}), drivers, PROGRAM))
         try:
             source.open()

@@ -864,6 +864,11 @@ def unified(index: int = 0) -> Gpu:
     }
 
 
+def thor(index: int = 0) -> Gpu:
+    """A Jetson whose NVML answers like that of GB10, with a UUID without "GPU-" (go-nvlib)."""
+    return {**unified(index), "Name": "NVIDIA Thor", "UUID": f"7ab2f19e-1c0d-5e6f-8a9b-{index:012x}"}
+
+
 def orin(index: int = 0) -> Gpu:
     """A Jetson: its name, and a UUID without "GPU-" (go-nvlib; intelligence-per-watt #40)."""
     return {"Name": "Orin (nvgpu)", "UUID": f"54d0709b-558d-5a59-9c65-{index:012x}"}
@@ -896,6 +901,7 @@ BOARDS: Mapping[Callable[[], Gpu], Board] = {
     gh200: Board(Generation.HOPPER, _SXM | {"gpm", "average", "fabric", "c2c"}),
     b200: Board(Generation.BLACKWELL, _SXM | {"gpm", "average", "fabric"}),
     unified: Board(Generation.BLACKWELL, frozenset({"sensors"})),
+    thor: Board(Generation.BLACKWELL, frozenset({"sensors"})),
     orin: Board(Generation.AMPERE, frozenset()),
     wsl: Board(Generation.ADA, _BOARD),
     vgpu: Board(Generation.AMPERE, frozenset({"memory"})),

@@ -162,7 +162,7 @@ class Field:
 # -- the families
 
 
-def utilization(task: str, unit: str = "%", **limits: float) -> Field:
+def utilization(task: str, unit: str | tuple[int, int] = "%", **limits: float) -> Field:
     """Utilization of a GPU by task: ``general``, ``memory``, ``encoder``, ``sm`` ..."""
     return Field(c.HW_GPU_UTILIZATION, {c.GPU_TASK: task}, unit, **limits)
 

@@ -60,13 +60,14 @@ HW_GPU_SM_OCCUPANCY = gauge(
 HW_GPU_MEMORY_USAGE = updown(
     "hw.gpu.memory.usage", "By", HW_DEVICE,
     "GPU memory in use, without memory reserved by the driver where the driver reports it separately.",
-    source="nvmlDeviceGetMemoryInfo_v2: used; older drivers nvmlDeviceGetMemoryInfo; amdgpu: mem_info_vram_used; "
-    "Apple: In use system memory of the I/O registry",
+    source="nvmlDeviceGetMemoryInfo_v2: used; older drivers nvmlDeviceGetMemoryInfo; NVIDIA GPUs that use the host's "
+    "memory: sum of their processes; amdgpu: mem_info_vram_used; Apple: In use system memory of the I/O registry",
 )
 HW_GPU_MEMORY_LIMIT = updown(
     "hw.gpu.memory.limit", "By", HW_DEVICE,
     "Total memory of the GPU.",
-    source="nvmlDeviceGetMemoryInfo_v2: total; amdgpu: mem_info_vram_total",
+    source="nvmlDeviceGetMemoryInfo_v2: total; NVIDIA GPUs that use the host's memory: its size; amdgpu: "
+    "mem_info_vram_total",
 )
 HW_GPU_MEMORY_UTILIZATION = gauge(
     "hw.gpu.memory.utilization", "1", HW_DEVICE,

@@ -46,7 +46,8 @@ process may compute on it, and in compute mode PROHIBITED it is never idle. A su
 reserved: two commands at the same time print the same GPUs.
 
 Of an NVIDIA GPU that is partitioned (MIG), the instances are printed. Whole GPUs and instances are not mixed, because
-CUDA uses only one kind; whole GPUs are preferred. A process can use only one instance.
+CUDA uses only one kind; whole GPUs are preferred. A process can use only one instance. The GPU of a Jetson is printed
+by its index, because its UUID does not have the form that CUDA documents.
 
 CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES and OTEL_PYTHON_HARDWARE_DEVICES
 restrict the choice. The GPUs are read through NVML, or nvidia-smi if NVML cannot be used (OTEL_PYTHON_HARDWARE_NVML,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver, DriverChoice
 from opentelemetry.instrumentation.hardware.accelerators.selection import VisibilityRule
@@ -12,6 +13,10 @@ from opentelemetry.instrumentation.hardware.accelerators.sleep import RuntimePow
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
 from opentelemetry.instrumentation.hardware.settings import PREFIX
 from opentelemetry.instrumentation.hardware.sources.nvidia.visible import RULE
+from opentelemetry.instrumentation.hardware.system.machine import machine
+
+if TYPE_CHECKING:
+    from opentelemetry.instrumentation.hardware.sources.nvidia.jetson import Host, Jetson
 
 _GPUS = "/proc/driver/nvidia/gpus"
 
@@ -26,12 +31,14 @@ class Nvidia(AcceleratorSource):
         "/proc/driver/nvidia/version",
         "/proc/driver/nvidia/params",  # all that gVisor has
         "/sys/module/nvgpu",  # Jetson, which has no PCI device
+        "/sys/devices/platform/gpu.0/load",
+        "/sys/devices/gpu.0/load",  # with a kernel that has nvgpu built in
         "/dev/dxg",  # a container in WSL
         "/usr/lib/wsl/lib/libnvidia-ml.so.1",
         "C:\\Windows\\System32\\nvml.dll",
     )
     settings = ("nvml", "nvidia_smi")
-    modules = (f"{__name__}.driver", f"{__name__}.tool", "pynvml")
+    modules = (f"{__name__}.driver", f"{__name__}.tool", f"{__name__}.jetson", "pynvml")
     absent = (
         "no NVIDIA driver is loaded: neither /sys/module/nvidia nor /proc/driver/nvidia exists; if NVML works here, "
         f"set {PREFIX}NVML to the path of libnvidia-ml.so.1"
@@ -41,19 +48,32 @@ class Nvidia(AcceleratorSource):
     )
 
     def drivers(self) -> Iterator[DriverChoice]:
-        """Yield NVML, then nvidia-smi."""
+        """Yield NVML, nvidia-smi, and the kernel's files of a Jetson."""
         yield DriverChoice("NVML", "nvml", self._library)
         yield DriverChoice("nvidia-smi", "nvidia_smi", self._tool)
+        jetson = self._host().jetson
+        if jetson.paths():
+            yield DriverChoice("nvgpu", "", lambda: self._nvgpu(jetson))
 
     def _library(self) -> AcceleratorDriver:
         from opentelemetry.instrumentation.hardware.sources.nvidia.driver import Library
 
-        return Library(self, self._power())
+        return Library(self, self._host())
 
     def _tool(self) -> AcceleratorDriver:
         from opentelemetry.instrumentation.hardware.sources.nvidia.tool import NvidiaSmi
 
-        return NvidiaSmi(self, self._power())
+        return NvidiaSmi(self, self._host())
+
+    def _nvgpu(self, jetson: Jetson) -> AcceleratorDriver:
+        from opentelemetry.instrumentation.hardware.sources.nvidia.jetson import Nvgpu
+
+        return Nvgpu(jetson)
+
+    def _host(self) -> Host:
+        from opentelemetry.instrumentation.hardware.sources.nvidia.jetson import Host, Jetson
+
+        return Host(self._power(), Jetson(self.files), machine(self.context.drivers).total_memory)
 
     def visibility(self) -> VisibilityRule:
         """Return the rule for the variables of CUDA and of the container runtime."""

@@ -10,7 +10,6 @@ from typing import Any, Final
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.device import Device, DeviceFailed
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
-from opentelemetry.instrumentation.hardware.accelerators.sleep import RuntimePower
 from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.model import Point, Series
 from opentelemetry.instrumentation.hardware.sources.nvidia import fields as f
@@ -24,8 +23,10 @@ from opentelemetry.instrumentation.hardware.sources.nvidia.calls import (
     Values,
 )
 from opentelemetry.instrumentation.hardware.sources.nvidia.health import Health
+from opentelemetry.instrumentation.hardware.sources.nvidia.jetson import Host
 from opentelemetry.instrumentation.hardware.sources.nvidia.mig import MigInstance
 from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import Nvml
+from opentelemetry.instrumentation.hardware.sources.nvidia.processes import shared_memory
 from opentelemetry.instrumentation.hardware.sources.nvidia.visible import cuda_aliases
 
 _MOST_FANS: Final = 16
@@ -44,7 +45,7 @@ class Gpu(NvmlDevice):
     Args:
         nvml: The library.
         name: Its name in :class:`~.nvml.Nvml`: ``0``.
-        power: The runtime power state of the GPUs.
+        host: What the host knows of the GPUs.
         is_detailed: Whether ``DETAIL`` has ``gpu``.
 
     Attributes:
@@ -52,13 +53,13 @@ class Gpu(NvmlDevice):
         has_returned: Whether it responds again after a failure, so that its events must be registered again.
     """
 
-    def __init__(self, nvml: Nvml, name: str, power: RuntimePower, is_detailed: bool = False) -> None:
+    def __init__(self, nvml: Nvml, name: str, host: Host, is_detailed: bool = False) -> None:
         super().__init__(nvml, name, f"GPU {name}")
         self.is_unidentified = True
         self.xids: Counter[Field] | None = None
         self.has_returned = False
         self.parts: dict[int, MigInstance] = {}  # type: ignore[assignment]
-        self._power = power
+        self._host = host
         self._health = Health(self, is_detailed=is_detailed)
         self._fans: list[tuple[Device, list[Call]]] = []
         self.counters = {field.series for field in f.SAMPLED.values()}
@@ -132,12 +133,27 @@ class Gpu(NvmlDevice):
 
     def check_suspended(self) -> bool:
         """Whether the GPU is suspended."""
-        return self._power.is_suspended(self.address)
+        return self._host.power.is_suspended(self.address)
 
     # -- the calls
 
     def read_calls(self) -> tuple[list[Call], list[Call]]:
-        """Return the calls of each reading, and of each slow reading."""
+        """Return the calls of each reading, and of each slow reading. The host replaces some for an integrated GPU."""
+        often, slow = self._nvml_calls()
+        if self.facts[c.GPU_TYPE] != "integrated":
+            return often, slow
+        files = self._host.jetson.paths()
+        given = {field.series for field in (*files, f.MEMORY_USED, f.MEMORY_TOTAL)}
+        often, slow = (
+            [call for call in calls if not call.fields or {field.series for field in call.fields} - given]
+            for calls in (often, slow)
+        )
+        if files:
+            often.insert(0, Call(self._host.jetson.values, *files))
+        slow.append(Call(self._shared_memory, f.MEMORY_USED, f.MEMORY_TOTAL))
+        return often, slow
+
+    def _nvml_calls(self) -> tuple[list[Call], list[Call]]:
         return [
             Call(self._utilization, f.GENERAL, f.MEMORY_BUSY),
             Call(self._samples),
@@ -190,6 +206,14 @@ class Gpu(NvmlDevice):
         if is_first or not plausible:
             return None
         return {f.GENERAL: sum(plausible) / len(plausible), f.GENERAL_PEAK: max(plausible)}
+
+    def _shared_memory(self) -> Values:
+        """Return used and total memory of a GPU that uses the host's."""
+        users: dict[int, int | None] = {}
+        for kind in ("Compute", "Graphics"):
+            for pid, used in self.nvml.processes(self.key, kind):
+                users[pid] = max((size for size in (used, users.get(pid)) if size is not None), default=None)
+        return shared_memory(users, self._host.total_memory())
 
     def _reasons(self) -> Values:
         try:

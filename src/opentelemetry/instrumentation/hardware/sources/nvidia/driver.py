@@ -17,7 +17,6 @@ from opentelemetry.instrumentation.hardware.accelerators.driver import (
     Occupancy,
     Usage,
 )
-from opentelemetry.instrumentation.hardware.accelerators.sleep import RuntimePower
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
 from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.drivers.subprocess import setting_path
@@ -26,6 +25,7 @@ from opentelemetry.instrumentation.hardware.sources.nvidia import fields as f
 from opentelemetry.instrumentation.hardware.sources.nvidia import nvml as n
 from opentelemetry.instrumentation.hardware.sources.nvidia.calls import FATAL
 from opentelemetry.instrumentation.hardware.sources.nvidia.device import Gpu
+from opentelemetry.instrumentation.hardware.sources.nvidia.jetson import Host
 from opentelemetry.instrumentation.hardware.sources.nvidia.processes import usage
 from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
 
@@ -56,14 +56,14 @@ class Library(AcceleratorDriver):
 
     Args:
         source: The source, with the settings, the selection and the observed program.
-        power: The runtime power state of the GPUs.
+        host: What the host knows of the GPUs.
 
     Raises:
         Unavailable: This process cannot use the library.
         DriverError: The library cannot be used now.
     """
 
-    def __init__(self, source: AcceleratorSource, power: RuntimePower) -> None:
+    def __init__(self, source: AcceleratorSource, host: Host) -> None:
         self._source = source
         config = source.context.config
         try:
@@ -75,12 +75,12 @@ class Library(AcceleratorDriver):
         self._logged: set[tuple[str, int]] = set()
         self._is_listening = False
         try:
-            self._open(power)
+            self._open(host)
         except BaseException:
             self.nvml.release()
             raise
 
-    def _open(self, power: RuntimePower) -> None:
+    def _open(self, host: Host) -> None:
         source = self._source
         exists = source.files.exists if source.files else os.path.exists
         has_mps = exists(source.context.environ.get(_MPS_VARIABLE) or _MPS_FOLDER)
@@ -88,7 +88,7 @@ class Library(AcceleratorDriver):
         version = tuple(int(part) for part in n.driver_version(self.nvml).split(".") if part.isdecimal())
         self._has_broken_lists = _BROKEN_LISTS[0] <= version < _BROKEN_LISTS[1]
         is_detailed = "gpu" in (source.context.config.detail or ())
-        self.gpus = [Gpu(self.nvml, str(index), power, is_detailed) for index in range(self.nvml.count())]
+        self.gpus = [Gpu(self.nvml, str(index), host, is_detailed) for index in range(self.nvml.count())]
         for gpu in self.gpus:
             try:
                 gpu.open()

@@ -223,6 +223,13 @@ GPM: Final = {
 is always 0.
 """
 
+# Files of the kernel driver nvgpu.
+
+JETSON_LOAD: Final = utilization("general", unit=(1, 1000))
+JETSON_CLOCK: Final = frequency("graphics", "Hz")
+JETSON_CLOCK_LIMIT: Final = frequency_limit("graphics", "Hz")
+JETSON_TEMPERATURE: Final = temperature("gpu", "m°C")
+
 # The observed program.
 
 PROCESS_MEMORY: Final = Field(c.PROCESS_GPU_MEMORY_USAGE)

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
-from opentelemetry.instrumentation.hardware.sources.nvidia.fields import PROCESS_MEMORY, PROCESS_UTILIZATION
+from opentelemetry.instrumentation.hardware.sources.nvidia.fields import (
+    MEMORY_TOTAL,
+    MEMORY_USED,
+    PROCESS_MEMORY,
+    PROCESS_UTILIZATION,
+)
 
 Users = Mapping[int, "int | None"]
 """By PID the bytes in use; None if the driver does not report them."""
@@ -28,6 +33,16 @@ def usage(users: Users, own: set[int], shares: Shares | None = None) -> dict[Fie
         for column, field in enumerate(PROCESS_UTILIZATION):
             found[field] = min(100.0, sum(shares[pid][column] for pid in own if pid in shares))
     return found
+
+
+def shared_memory(users: Users, total: int | None) -> dict[Field, object]:
+    """Return used and total memory of a GPU that uses the host's memory.
+
+    Used is the sum of its processes, as in nvtop (https://github.com/Syllo/nvtop/issues/511), and unknown if that of
+    one of them is.
+    """
+    sizes = [size for size in users.values() if size is not None]
+    return {MEMORY_USED: sum(sizes) if len(sizes) == len(users) else None, MEMORY_TOTAL: total}
 
 
 def mean_shares(samples: Sequence[Sequence[int]]) -> Shares:

@@ -17,19 +17,20 @@ from opentelemetry.instrumentation.hardware.accelerators.driver import (
     Usage,
 )
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
-from opentelemetry.instrumentation.hardware.accelerators.sleep import RuntimePower
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
 from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
 from opentelemetry.instrumentation.hardware.drivers.number import number
 from opentelemetry.instrumentation.hardware.model import Point
 from opentelemetry.instrumentation.hardware.sources.nvidia import fields as f
 from opentelemetry.instrumentation.hardware.sources.nvidia.calls import REMEDIES
-from opentelemetry.instrumentation.hardware.sources.nvidia.processes import usage
+from opentelemetry.instrumentation.hardware.sources.nvidia.jetson import Host
+from opentelemetry.instrumentation.hardware.sources.nvidia.processes import shared_memory, usage
 from opentelemetry.instrumentation.hardware.sources.nvidia.tool_output import (
     LOST,
     TOOL,
     UNKNOWN,
     Document,
+    clean,
     fact,
     integer,
     pci_address,
@@ -133,14 +134,14 @@ class SmiGpu(SmiDevice):
     remedies = REMEDIES
     parts: dict[int, SmiInstance]  # type: ignore[assignment]
 
-    def __init__(self, id: str, index: int, power: RuntimePower) -> None:  # noqa: A002
+    def __init__(self, id: str, index: int, host: Host) -> None:  # noqa: A002
         super().__init__(id, f"GPU {index}", index)
         self.is_unidentified = id == f"gpu{index}"
         self.aliases = () if self.is_unidentified else cuda_aliases(id)
         self._fan = Device(f"{id}/fan0", f"{self.name} fan 0", "fan", id)
-        self._power = power
+        self._host = host
         self._lost = ""
-        self._is_decided = False
+        self._is_decided = self._has_processes = False
 
     def update(self, element: Element, driver: str) -> None:
         """Store the values of the newest document."""
@@ -167,9 +168,8 @@ class SmiGpu(SmiDevice):
 
     def _type(self) -> str:
         """Return ``integrated`` for a GPU that shares the memory of the host and so reports no memory of its own."""
-        total = self.value(f.XML_TOTAL, f.XML[f.XML_TOTAL])
-        is_refused = total is None and self.unsupported[f.XML_TOTAL.series] != _NOT_REPORTED
-        return "integrated" if is_refused and not self._lost else "discrete"
+        total = self.texts.get("fb_memory_usage/total", self.texts.get("fb_memory_usage"))
+        return "integrated" if total in ("N/A", "Not Supported") else "discrete"
 
     def _is_degraded(self) -> bool:
         action = fact(self.texts.get("gpu_recovery_action", ""))
@@ -192,6 +192,8 @@ class SmiGpu(SmiDevice):
 
     def _take_users(self, element: Element) -> None:
         """Store the processes of the GPU, or of its instances."""
+        processes = element.find("processes")
+        self._has_processes = processes is not None and clean(processes.text or "") in ("", "None")
         for device in (self, *self.parts.values()):
             device.users, device.computing = {}, set()
         instances = {part.ids: part for part in self.parts.values()}
@@ -231,15 +233,23 @@ class SmiGpu(SmiDevice):
         for field in [field for field in found if field.series in _REASONS - self.counters]:
             del found[field]  # a counter that was missing at first
         fan = found.pop(f.FAN_RATIO, None)
-        yield from self.points({**reasons, **found})
+        yield from self.points({**self._of_the_host(), **reasons, **found})
         if fan is not None:
             yield from self._fan.points({f.FAN_RATIO: fan})
         self.unsupported.update((field.series, _NOT_REPORTED) for field in f.NOT_IN_XML)
         self.unsupported[c.PROCESS_GPU_UTILIZATION.name] = _NOT_REPORTED
 
+    def _of_the_host(self) -> dict[Field, object]:
+        """Return what the host reports of an integrated GPU."""
+        if self.facts[c.GPU_TYPE] != "integrated":
+            return {}
+        memory = shared_memory(self.users, self._host.total_memory()) if self._has_processes else {}
+        known = {field: value for field, value in memory.items() if value is not None}
+        return {**self._host.jetson.values(), **known}
+
     def check_suspended(self) -> bool:
         """Whether all GPUs are suspended. The tool would wake all of them."""
-        return self._power.are_all_suspended()
+        return self._host.power.are_all_suspended()
 
 
 class NvidiaSmi(AcceleratorDriver):
@@ -247,7 +257,7 @@ class NvidiaSmi(AcceleratorDriver):
 
     Args:
         source: The source, with the settings, the selection and the observed program.
-        power: The runtime power state of the GPUs.
+        host: What the host knows of the GPUs.
 
     Raises:
         Unavailable: The tool is not installed, or finds no driver or no GPU.
@@ -257,11 +267,11 @@ class NvidiaSmi(AcceleratorDriver):
 
     min_interval = MIN_INTERVAL
 
-    def __init__(self, source: AcceleratorSource, power: RuntimePower) -> None:
+    def __init__(self, source: AcceleratorSource, host: Host) -> None:
         context = source.context
         self._source = source
         self._command = context.drivers.command(TOOL.with_setting(context.config.nvidia_smi))
-        self._power = power
+        self._host = host
         self._gpus: dict[str, SmiGpu] = {}
         self._take(run(self._command))
         self._is_fresh = True
@@ -271,7 +281,7 @@ class NvidiaSmi(AcceleratorDriver):
         self._listed: list[SmiGpu] = []
         for index, element in enumerate(document.gpus):
             uuid = fact(element.findtext("uuid") or "", "(GPU-)?[0-9a-fA-F-]{4,64}") or f"gpu{index}"
-            gpu = self._gpus.setdefault(uuid, SmiGpu(uuid, index, self._power))
+            gpu = self._gpus.setdefault(uuid, SmiGpu(uuid, index, self._host))
             gpu.update(element, document.driver)
             self._listed.append(gpu)
 
@@ -281,7 +291,7 @@ class NvidiaSmi(AcceleratorDriver):
 
     def sample(self) -> bool:
         """Run the tool, unless the document from opening has not been used yet."""
-        if not self._is_fresh and not self._power.are_all_suspended():
+        if not self._is_fresh and not self._host.power.are_all_suspended():
             self._take(run(self._command))
         self._is_fresh = False
         return True
