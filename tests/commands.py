@@ -21,6 +21,7 @@ from opentelemetry.instrumentation.hardware.cli.otlp import Destination
 from opentelemetry.instrumentation.hardware.cli.signals import Signals
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.pipeline import session
+from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
 from opentelemetry.instrumentation.hardware.pipeline.runner import State
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.system.files import FilesystemSpace, Usage
@@ -156,8 +157,11 @@ def simulated(at: Callable[[int], Fabricated] = workstation) -> Iterator[Time]:
             interval: float | None = None,
             environ: MutableMapping[str, str] | None = None,
             all_processes: bool = False,
+            reporter: Reporter | None = None,
         ) -> None:
-            super().__init__(config, pid, interval, self._drivers, environ, clock.monotonic, all_processes)
+            super().__init__(
+                config, pid, interval, self._drivers, environ, clock.monotonic, all_processes, reporter=reporter
+            )
 
         @staticmethod
         def _drivers(source: str) -> Drivers:

@@ -119,7 +119,7 @@ def test_agent_that_was_killed_is_started_again_and_then_the_application_reports
             (pid,) = set(app.agents()) - seen
             seen.add(pid)
             os.kill(pid, signal.SIGKILL)
-        wait_for(lambda: "otel-hardware-host" in app.ask("state")["threads"], PATIENCE, "source in the application")
+        wait_for(lambda: "otel-hardware-process" in app.ask("state")["threads"], PATIENCE, "source in the application")
         assert app.agents() == []
         log = app.end()
     warnings = [line for line in log.splitlines() if line.startswith("WARNING")]
@@ -172,7 +172,7 @@ def test_setting_without_text_form_is_named_and_the_application_reports(sink: Si
         "agent._PAUSES = (0.01, 0.02)\n"
         "endpoint = {'url': 'http://127.0.0.1:1', 'headers': {'X': 'secret'}}\n"
         "HardwareInstrumentor().instrument(mode='agent', openmetrics={'a': endpoint})\n"
-        "traces.until(lambda: 'otel-hardware-host' in traces.threads(), 'source')\n"
+        "traces.until(lambda: 'otel-hardware-process' in traces.threads(), 'source')\n"
     )
     answer = run([sys.executable, "-c", program], sink.environment())
     assert answer.returncode == 0, answer.stderr

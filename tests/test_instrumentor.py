@@ -14,10 +14,11 @@ from functools import partial
 from itertools import cycle
 from pathlib import Path
 from types import SimpleNamespace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import psutil
 import pytest
+from opentelemetry.metrics import NoOpMeterProvider
 from opentelemetry.sdk.metrics import MeterProvider, ObservableCounter
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
@@ -227,12 +228,38 @@ def test_meter_provider_is_released_after_uninstrument(instrumentor: HardwareIns
     assert [provider() for provider in providers] == [None, None, None]
 
 
-@pytest.mark.parametrize(("sources", "joins"), [(["process"], False), (["process", "host"], True)])
-def test_job_key_is_in_environment_only_when_host_is_reported(
-    instrumentor: HardwareInstrumentor, application: Application, sources: list[str], joins: bool
+@pytest.mark.parametrize(
+    ("settings", "reports"),
+    [({}, True), ({"reporter": "never"}, False), ({"reporter": "always"}, True), ({"sources": ["process"]}, None)],
+)
+def test_host_is_reported_unless_a_setting_forbids_it(
+    instrumentor: HardwareInstrumentor, application: Application, settings: dict[str, Any], reports: bool | None
 ) -> None:
-    instrumentor.instrument(meter_provider=application.provider, sources=sources)
-    assert (identity.JOB in os.environ) is joins
+    instrumentor.instrument(meter_provider=application.provider, **settings)
+    assert ("system.cpu.time" in application.names()) is bool(reports)
+    assert ("otel-hardware-reporter" in traces.threads()) is bool(reports), "nothing to decide"
+    assert identity.JOB in os.environ, "child processes are of the same job"
+
+
+@pytest.mark.parametrize("kind", ["no reader", "no provider", "disabled"])
+def test_process_that_exports_nothing_does_not_report_the_host(
+    instrumentor: HardwareInstrumentor, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    if kind == "disabled":
+        monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+    readers = [] if kind == "no reader" else [InMemoryMetricReader()]
+    provider = NoOpMeterProvider() if kind == "no provider" else MeterProvider(readers, shutdown_on_exit=False)
+    instrumentor.instrument(meter_provider=provider)
+    opened = instrumentor._session
+    assert opened is not None
+    opened.read_now(10)
+    assert not opened.is_reporter
+    assert not any(thread.name == "host" for thread in opened.threads)
+    provider = MeterProvider([InMemoryMetricReader()], shutdown_on_exit=False)
+    instrumentor.instrument(meter_provider=provider)
+    if kind != "disabled":
+        opened.read_now(10)
+        assert opened.is_reporter
 
 
 @pytest.mark.parametrize("providers", ["explicit", "late"])
@@ -289,7 +316,7 @@ def test_uninstrument_waits_at_most_1_s_for_all_hanging_sources_together(
         clock.now += max(0.0, seconds)
         return False
 
-    instrumentor.instrument(meter_provider=application.provider)
+    instrumentor.instrument(meter_provider=application.provider, reporter="always")
     opened = instrumentor._session
     assert opened is not None
     assert len(opened.threads) == 3
@@ -300,7 +327,7 @@ def test_uninstrument_waits_at_most_1_s_for_all_hanging_sources_together(
             instrumentor.uninstrument()
     finally:
         Hanging.released.set()
-    assert waited == [pytest.approx(1.0), pytest.approx(0.0), pytest.approx(0.0)]
+    assert waited == [pytest.approx(1.0), *[pytest.approx(0.0)] * 3]  # and the thread of the reporter
     assert [each for each in opened.threads if not each.join(60)] == []
 
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from packaging.version import Version
 from tests import children
-from tests.programs.journal import OURS, Export, exports
+from tests.programs.journal import OURS, Export, exports, repeated
 from tests.sink import Sink
 from tests.waiting import wait_for
 
@@ -85,7 +89,7 @@ def test_forked_child_exports_nothing_of_ours_until_it_instruments_itself(journa
     parent = [export for export in exports(journal) if export.pid != report["pid"]]
     assert loud[0].values("process.memory.usage")[0] >= 200 << 20
     assert parent[-1].values("process.memory.usage")[0] < 200 << 20
-    assert report["loud"] == {"threads": ["otel-hardware-process"]}
+    assert report["loud"] == {"threads": ["otel-hardware-process", "otel-hardware-reporter"]}
     assert names(loud) & HOST == set(), "the parent already reports the host"
     assert "system.cpu.time" in parent[-1].names(), "the parent reported after the fork"
     assert report["shutdown"] < children.END, "waiting for a thread that does not exist in the child takes 30 s"
@@ -143,6 +147,62 @@ def test_child_interpreter_reports_process_metrics_only(sink: Sink, way: str) ->
 # -- the job
 
 
+class Rank:
+    """A process that reports when it is told to."""
+
+    def __init__(self, stack: ExitStack, journal: Path, environ: Mapping[str, str]) -> None:
+        self.child = stack.enter_context(children.started(children.command("job", journal, "wait"), environ))
+        pid, self.key = self._line().split()
+        self.pid = int(pid)
+
+    def _line(self) -> str:
+        assert self.child.stdout
+        line = self.child.stdout.readline()
+        assert line, self.child.communicate()
+        return line
+
+    def report(self) -> None:
+        assert self.child.stdin
+        self.child.stdin.write("\n")
+        self.child.stdin.flush()
+        assert self._line() == "reported\n"
+
+    def kill(self) -> None:
+        self.child.kill()
+        self.child.wait(children.PATIENCE)  # until all its threads have ended, of which each has the lock
+
+
+@pytest.fixture
+def job() -> dict[str, str]:
+    """The environment of a new job."""
+    return {identity.JOB: f"{os.geteuid()}/test:{uuid4()}"}
+
+
+UNIQUE = str(uuid4())
+LAUNCHERS: dict[str, dict[str, str]] = {
+    "torchrun": {"TORCHELASTIC_RUN_ID": "none", "MASTER_ADDR": UNIQUE, "MASTER_PORT": "29500", "WORLD_SIZE": "3"},
+    "slurm": {"SLURM_JOB_ID": UNIQUE, "SLURM_STEP_ID": "0"},
+    "mpirun": {"PMIX_NAMESPACE": UNIQUE},
+    "mpiexec": {"PMI_SIZE": "3"},
+}
+NUMBER = {"torchrun": "RANK", "slurm": "SLURM_PROCID", "mpirun": "OMPI_COMM_WORLD_RANK", "mpiexec": "PMI_RANK"}
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_ranks_of_a_launcher_that_is_not_instrumented_report_the_host_once(journal: Path, launcher: str) -> None:
+    with ExitStack() as stack:
+        ranks = [
+            Rank(stack, journal, LAUNCHERS[launcher] | {NUMBER[launcher]: str(number), "LOCAL_RANK": str(number)})
+            for number in range(3)
+        ]
+        for rank in ranks:
+            rank.report()
+        found = exports(journal)
+        assert reporters(found) == {ranks[0].pid}
+        assert "system.cpu.time" in of(ranks[0].pid, found)[0].names(), "the first export is not complete"
+        assert all("process.cpu.time" in export.names() for export in found)
+
+
 def test_ranks_of_a_launcher_do_not_report_the_host(journal: Path) -> None:
     ranks = 2
     outcome = children.run(children.command("job", journal, "launch", ranks))
@@ -152,28 +212,73 @@ def test_ranks_of_a_launcher_do_not_report_the_host(journal: Path) -> None:
     assert len({export.pid for export in found if "process.cpu.time" in export.names()}) == ranks + 1
     assert reporters(found) == {launcher}
     (key,) = {line.split()[1] for line in outcome.stdout.splitlines()}
-    assert key.startswith(f"{launcher}.")
+    assert f":{launcher}." in key
 
 
-def test_another_process_becomes_reporter_after_the_reporter_died(journal: Path) -> None:
-    with children.started(children.command("job", journal, "wait")) as reporter:
-        assert reporter.stdout
-        pid, key = reporter.stdout.readline().split()
-        job = {identity.JOB: key}
-        member = children.run(children.command("job", journal, "alone"), job)
-        assert member.stdout.split()[1] == key
-        assert reporters(exports(journal)) == {int(pid)}
-        reporter.kill()
-        # It is a zombie now, because its parent has not waited for it.
-        wait_for(lambda: identity.start_time(int(pid)) is None, children.PATIENCE, "end of the reporter")
-        heir = children.run(children.command("job", journal, "alone"), job)
-    assert heir.stdout.split() != [pid, key]
-    assert reporters(exports(journal)) == {int(pid), int(heir.stdout.split()[0])}
+def test_next_export_after_the_reporter_was_killed_has_the_host(journal: Path, job: dict[str, str]) -> None:
+    with ExitStack() as stack:
+        ranks = [Rank(stack, journal, job) for _ in range(3)]
+        for reporter, *others in (ranks, ranks[1:]):
+            before = len(exports(journal))
+            for rank in (reporter, *others):
+                rank.report()
+            assert reporters(exports(journal)[before:]) == {reporter.pid}
+            before = len(exports(journal))
+            reporter.kill()
+            others[0].report()
+            (export,) = exports(journal)[before:]
+            assert {"system.cpu.time", "system.memory.usage", "process.cpu.time"} <= export.names()
+            assert repeated(export.points) == []
+
+
+def test_host_is_not_reported_twice_while_the_reporter_is_stopped(journal: Path, job: dict[str, str]) -> None:
+    with ExitStack() as stack:
+        first, second = (Rank(stack, journal, job) for _ in range(2))
+        os.kill(first.pid, signal.SIGSTOP)
+        second.report()
+        os.kill(first.pid, signal.SIGCONT)
+        first.report()
+        assert reporters(exports(journal)) == {first.pid}
+
+
+def test_orphan_becomes_reporter(journal: Path) -> None:
+    """Its parent, which was instrumented and reported the host, has ended."""
+    with ExitStack() as stack:
+        parent = Rank(stack, journal, {})
+        child = Rank(stack, journal, {identity.JOB: parent.key})
+        assert reporters(exports(journal)) == {parent.pid}
+        assert parent.child.communicate(timeout=children.PATIENCE) == ("", "")
+        child.report()
+        assert reporters(exports(journal)) == {parent.pid, child.pid}
+
+
+@inherited
+@pytest.mark.parametrize("variable", [{"OTEL_METRICS_EXPORTER": "none"}, {"OTEL_SDK_DISABLED": "true"}])
+def test_child_of_a_parent_that_exports_nothing_reports_the_host(sink: Sink, variable: dict[str, str]) -> None:
+    child = children.instrumented("app", 0.2, 0)
+    settings = {name: sink.environment()[name] for name in variable if name in sink.environment()}
+    script = f"import subprocess, sys, os; sys.exit(subprocess.call({child!r}, env=dict(os.environ) | {settings!r}))"
+    if "OTEL_SDK_DISABLED" in variable:
+        script = script.replace("| {}", "| {'OTEL_SDK_DISABLED': ''}")
+    parent = ["opentelemetry-instrument", sys.executable, "-c", script]
+    outcome = children.run(parent, sink.environment(3600) | variable)
+    assert outcome.returncode == 0, outcome.stderr
+    assert [{"system.cpu.time", "process.cpu.time"} <= export.names() for export in sink.exports] == [True]
+
+
+def test_child_of_another_user_is_a_member_although_processes_are_hidden() -> None:
+    found = children.scene("hidden_processes")
+    assert found["hidden"], "precondition: the child sees the process of its parent"
+    assert found["parent"] is True
+    assert found["child"] is False
+    assert found["after the end of the lock"] is True
 
 
 def test_job_key_with_a_reused_pid_is_ignored(journal: Path) -> None:
     """A process with that PID exists (this one), but it started at another time."""
-    outcome = children.run(children.command("job", journal, "alone"), {identity.JOB: f"{os.getpid()}.1"})
+    outcome = children.run(
+        children.command("job", journal, "alone"), {identity.JOB: f"{os.geteuid()}/process:{os.getpid()}.1"}
+    )
     assert reporters(exports(journal)) == {int(outcome.stdout.split()[0])}
 
 

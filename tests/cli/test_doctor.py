@@ -11,19 +11,21 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Any
+from uuid import uuid4
 
 import grpc
 import pytest
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metrics_service_pb2_grpc
-from tests.children import run, started
+from tests.children import run
 from tests.commands import otel_hardware, simulated
+from tests.members import members
 from tests.sink import Sink
 from tests.tools import fake_nvml, need, nvml
 
 from opentelemetry.instrumentation.hardware.cli import delivery
 from opentelemetry.instrumentation.hardware.cli.findings import Finding
 from opentelemetry.instrumentation.hardware.cli.otlp import Destination, connection_error, destination
-from opentelemetry.instrumentation.hardware.pipeline.reporter import JOB, key
+from opentelemetry.instrumentation.hardware.pipeline.reporter import JOB
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 QUICK = ["--sources", "process"]
@@ -216,12 +218,16 @@ def test_advice_for_a_failed_request_follows_error_and_protocol(protocol: str, e
     assert delivery._advice(error, Destination("otlp", protocol, "http://c.example:9", ENDPOINT)).startswith(advice)
 
 
-def test_note_about_job_names_its_variable() -> None:
-    with started(["cat"]) as reporter:
-        status, findings = examined({JOB: key(reporter.pid), "OTEL_METRICS_EXPORTER": "console"})
+def test_note_about_job_names_reporter_and_setting() -> None:
+    job = {JOB: f"{os.geteuid()}/test:{uuid4()}", "OTEL_METRICS_EXPORTER": "console"}
+    with members(job) as (reporter,):
+        assert "job" not in {finding.subject for finding in examined(job)[1]}
+        assert reporter.update()
+        status, findings = examined(job)
     note = subject(findings, "job")
     assert (status, note.state) == (0, "note")
-    assert JOB in note.fix
+    assert f"process {reporter.pid} " in note.text
+    assert "OTEL_PYTHON_HARDWARE_REPORTER" in note.fix
 
 
 def test_doctor_reports_gpu_models_and_why_metrics_are_missing(tmp_path: Path) -> None:

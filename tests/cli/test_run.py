@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from itertools import dropwhile
 from pathlib import Path
 from unittest.mock import patch
+from uuid import uuid4
 
 import psutil
 import pytest
@@ -32,6 +33,7 @@ from opentelemetry.sdk.version import __version__
 from opentelemetry.semconv._incubating.attributes.host_attributes import HostArchValues
 from tests.children import PATIENCE, command, environment, in_pid_namespace, run, started
 from tests.commands import otel_hardware, simulated
+from tests.members import members
 from tests.sink import Sink
 from tests.stage import Clock
 from tests.waiting import wait_for
@@ -39,7 +41,7 @@ from tests.waiting import wait_for
 from opentelemetry.instrumentation.hardware.cli import otlp
 from opentelemetry.instrumentation.hardware.cli import run as run_command
 from opentelemetry.instrumentation.hardware.cli.messages import Messages, say
-from opentelemetry.instrumentation.hardware.pipeline.reporter import JOB, key
+from opentelemetry.instrumentation.hardware.pipeline.reporter import JOB
 
 AGENT = ["otel-hardware", "run"]
 FAST = {"OTEL_PYTHON_HARDWARE_SAMPLE_INTERVAL": "0.5"}
@@ -306,12 +308,13 @@ def test_limit_of_last_export_is_the_one_in_the_help() -> None:
     assert int(promised) >= run_command._LAST_EXPORT_WITHOUT_CONNECTION
 
 
-def test_run_within_a_job_reports_its_process_only() -> None:
-    with simulated(), started(["cat"]) as reporter:
-        env = {JOB: key(reporter.pid), "OTEL_METRICS_EXPORTER": "none"}
-        answer = otel_hardware("run", "--duration", "1", "--console", "--sources", "host,process", env=env)
+def test_run_within_a_job_reports_its_process_only(sink: Sink) -> None:
+    job = sink.environment() | {JOB: f"{os.geteuid()}/test:{uuid4()}"}
+    with simulated(), members(job) as (reporter,):
+        assert reporter.update()
+        answer = otel_hardware("run", "--duration", "1", "--console", "--sources", "host,process", env=job)
     assert answer.status == 0
-    assert f"process {reporter.pid}, an ancestor, reports the host already" in answer.err
+    assert f"process {reporter.pid} reports the host of this job already" in answer.err
     names = {line.split()[0] for line in answer.out.splitlines()[1:] if "." in line.split(" ")[0]}
     assert {name.partition(".")[0] for name in names} == {"process", "otel_hardware"}
 
@@ -414,7 +417,7 @@ def test_program_has_its_own_environment_and_streams(sink: Sink) -> None:
     with started(python(code), env) as agent:
         out, err = agent.communicate("input", timeout=PATIENCE)
     environ, text = json.loads(out)
-    assert environ.pop(JOB).startswith(f"{agent.pid}.")
+    assert environ.pop(JOB).startswith(f"{os.geteuid()}/process:{agent.pid}.")
     environ.pop("LC_CTYPE", None)  # Python sets it for itself
     assert environ == {name: value for name, value in environment(env).items() if name != "LC_CTYPE"}
     assert (text, err) == ("input", "heard")

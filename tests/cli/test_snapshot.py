@@ -9,17 +9,19 @@ import signal
 import subprocess
 import sys
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from google.protobuf.json_format import Parse
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from tests.children import PATIENCE, environment, run, started
 from tests.commands import otel_hardware, simulated
+from tests.members import members
 
 from opentelemetry.instrumentation.hardware.catalog import CATALOG, SCHEMA_URL
 from opentelemetry.instrumentation.hardware.cli.quantity import duration, quantity
 from opentelemetry.instrumentation.hardware.model import Kind
-from opentelemetry.instrumentation.hardware.pipeline.reporter import JOB, key
+from opentelemetry.instrumentation.hardware.pipeline.reporter import JOB
 
 ROWS = {row.name: row for row in CATALOG}
 SOURCES = ["--sources", "host,process,filesystem"]
@@ -196,8 +198,10 @@ def test_snapshot_of_another_pid_has_its_tree_and_nothing_of_the_host() -> None:
 
 
 def test_snapshot_within_a_job_reads_the_host() -> None:
-    with simulated(), started(["cat"]) as reporter:
-        (found,) = objects("--sources", "host", env={JOB: key(reporter.pid)})
+    job = {JOB: f"{os.geteuid()}/test:{uuid4()}"}
+    with simulated(), members(job) as (reporter,):
+        assert reporter.update()
+        (found,) = objects("--sources", "host", env=job)
     assert "system.cpu.time" in {point["name"] for point in found["metrics"]}
 
 

@@ -1,7 +1,7 @@
 """A program that instruments itself and exports to a journal, alone or with child processes.
 
 Usage: job.py JOURNAL alone           reports once and ends
-       job.py JOURNAL wait            reports until its standard input is closed
+       job.py JOURNAL wait            reports once more for each line of its standard input
        job.py JOURNAL launch COUNT    reports, and so do COUNT ranks that it starts
        job.py JOURNAL again           reports once, then becomes `alone` by exec
 """
@@ -38,7 +38,9 @@ report()
 sys.stdout.write(f"{os.getpid()} {os.environ['OTEL_PYTHON_HARDWARE_JOB']}\n")
 sys.stdout.flush()
 if ROLE == "wait":
-    sys.stdin.read()
+    for _ in sys.stdin:
+        report()
+        print("reported", flush=True)
 elif ROLE == "launch":
     ranks = [subprocess.Popen([sys.executable, __file__, JOURNAL, "alone"]) for _ in range(int(REST[0]))]
     statuses = [rank.wait() for rank in ranks]

@@ -55,7 +55,8 @@ with tempfile.NamedTemporaryFile() as evidence, opened("process") as source:
         )
         theirs.refresh()
         found["theirs"] = sorted(theirs.among([child.pid, number]))
-    found["key"] = identity.key(me)
+    environ: dict[str, str] = {}
+    identity.Reporter(environ).join()
+    found["key"] = environ[identity.JOB]
     found["start_time"] = identity.start_time(number)
-    found["member"] = [identity.is_member({identity.JOB: identity.key(me)}, pid) for pid in (me, child.pid)]
 print(json.dumps(found))

@@ -103,7 +103,7 @@ def playing(
     clock = Clock()
     made: list[Session] = []
 
-    def session(config: Config, counters: CounterStore) -> Session:
+    def session(config: Config, counters: CounterStore, reporter: object) -> Session:
         made.append(_Stepped(config, pid, 60.0, drivers, {}, clock, counters=counters))
         return made[0]
 

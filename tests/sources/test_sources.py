@@ -15,7 +15,7 @@ from tests.waiting import wait_for
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Scope
-from opentelemetry.instrumentation.hardware.pipeline.reporter import JOB, key
+from opentelemetry.instrumentation.hardware.pipeline.reporter import JOB, Reporter
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.settings import SOURCE_GROUP, Config
 from opentelemetry.instrumentation.hardware.sources import Source, SourceContext, discover
@@ -200,25 +200,23 @@ def test_entry_point_that_is_no_source_logs_one_warning(
     elsewhere: Path, caplog: pytest.LogCaptureFixture, text: str, member: bool
 ) -> None:
     install(elsewhere, "acme-widgets", {"widgets": "acme_widgets:Widgets"}, {"acme_widgets": text})
-    session = Session(Config(), environ={JOB: key_of_another()} if member else {})
+    session = Session(Config(), environ={}, reporter=member_of_job() if member else None)
     assert sorted(runner.name for runner in session.runners) == (EVERYBODYS if member else OWN)
     (warning,) = warnings(caplog)
     assert "widgets" in warning
 
 
-def key_of_another() -> str:
-    """The key of a job whose reporter is process 1."""
-    return key(1)
+def member_of_job() -> Reporter:
+    """The lock of a job that this process has not tried to get."""
+    return Reporter({JOB: "0/test"})
 
 
 def test_member_of_job_reads_only_process_scope_sources(elsewhere: Path) -> None:
     install(elsewhere, "acme-widgets", {"widgets": "acme_widgets:Widgets"}, {"acme_widgets": WIDGETS})
-    environ = {JOB: key_of_another()}
-    session = Session(Config(), environ=environ)
+    session = Session(Config(), environ={}, reporter=member_of_job())
     assert not session.is_reporter
     assert sorted(runner.name for runner in session.runners) == [*EVERYBODYS, "widgets"]
     session.close()
-    assert environ == {JOB: key_of_another()}
 
 
 def test_unselected_third_party_source_is_not_loaded(elsewhere: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -19,8 +19,6 @@ from tests.tools import Missing, fake_nvml, need, nvitop
 from tests.tools.nvml import HANG, MIB, FakeNvml, Gpu, geforce, h100, listed, mig, refused
 from tests.waiting import wait_for
 
-from opentelemetry.instrumentation.hardware.pipeline.reporter import JOB, key
-
 GPU_ONLY = {"OTEL_PYTHON_HARDWARE_SOURCES": "nvidia", "OTEL_PYTHON_HARDWARE_NVIDIA_SMI": "off"}
 
 
@@ -211,7 +209,7 @@ def test_library_with_few_functions_exports_what_it_has(tmp_path: Path) -> None:
 def test_job_member_exports_only_its_own_gpu_memory(tmp_path: Path) -> None:
     fake = machine(tmp_path, h100())
     (report,) = ran(
-        {**fake.environment, JOB: key(os.getpid())},
+        {**fake.environment, "OTEL_PYTHON_HARDWARE_REPORTER": "never"},
         {},
         before=lambda pid: fake.set_lines({"gpu0.ComputeRunningProcesses": listed((pid, 12 * MIB))}),
     )

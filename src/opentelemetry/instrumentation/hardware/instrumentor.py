@@ -17,6 +17,7 @@ from opentelemetry.metrics import MeterProvider, get_meter_provider
 
 from opentelemetry.instrumentation.hardware.agent import Agent, is_supported
 from opentelemetry.instrumentation.hardware.instruments import Instruments, is_proxy
+from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.system.interpreter import is_helper
@@ -45,6 +46,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     _lock: threading.RLock
     _session: Session | None
     _agent: Agent | None
+    _reporter: Reporter | None
     _instruments: weakref.WeakKeyDictionary[MeterProvider, Instruments]
     _attached: list[Instruments]
     _has_fork_hook: bool
@@ -58,6 +60,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         begin("_lock", threading.RLock())
         begin("_session", None)
         begin("_agent", None)
+        begin("_reporter", None)
         begin("_instruments", weakref.WeakKeyDictionary())
         begin("_attached", [])
         begin("_has_fork_hook", False)
@@ -102,8 +105,11 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
             session = kwargs.pop("session", None)
             config = Config.read(kwargs) if session is None else session.config
             self._register_fork_hook()
-            if session is None and config.mode == "agent" and self._start_agent(provider, config, kwargs):
-                return
+            if session is None:
+                self._reporter = Reporter(os.environ, config.reporter or "auto")
+                self._reporter.join()
+                if config.mode == "agent" and self._start_agent(provider, config, kwargs):
+                    return
             self._start(provider, session or self._new_session(provider, config))
         except Exception:
             _LOG.exception("Hardware telemetry could not start; the program continues without it")
@@ -111,11 +117,12 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
                 self._uninstrument()
 
     def _new_session(self, provider: MeterProvider, config: Config) -> Session:
-        return Session(config, counters=self._instruments_of(provider).counters)
+        return Session(config, counters=self._instruments_of(provider).counters, reporter=self._reporter)
 
     def _start(self, provider: MeterProvider, session: Session) -> None:
         self._session, self._has_warned = session, False
         self._attach(provider, session)
+        session.has_reader = self._has_reader
         session.start(self._after_reading)
 
     def _start_agent(self, provider: MeterProvider, config: Config, options: Mapping[str, object]) -> bool:
@@ -162,6 +169,9 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         atexit.unregister(self._at_exit)
         atexit.register(self._at_exit)
 
+    def _has_reader(self) -> bool:
+        return any(instruments.has_reader() for instruments in self._attached)
+
     def _after_reading(self) -> None:
         """Create instruments for metrics that were read for the first time, and detect a new provider or peer.
 
@@ -194,6 +204,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         self._is_instrumented_by_opentelemetry = False
         session, self._session = self._session, None
         agent, self._agent = self._agent, None
+        self._reporter = None
         self._attached = []
         for instruments in self._instruments.values():
             instruments.forked()
@@ -205,6 +216,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     def _uninstrument(self, **kwargs: Any) -> None:
         session, self._session = self._session, None
         agent, self._agent = self._agent, None
+        reporter, self._reporter = self._reporter, None
         attached, self._attached = self._attached, []
         for instruments in attached:
             instruments.close()
@@ -212,6 +224,8 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
             session.close()
         if agent is not None:
             agent.stop()
+        if reporter is not None:
+            reporter.leave()
 
 
 def _is_peer_active() -> bool:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TypeAlias
 
 from opentelemetry.context import Context, set_value
-from opentelemetry.metrics import MeterProvider, Observation, get_meter_provider
+from opentelemetry.metrics import MeterProvider, NoOpMeterProvider, Observation, get_meter_provider
 
 from opentelemetry.instrumentation.hardware.catalog import SCHEMA_URL
 from opentelemetry.instrumentation.hardware.model import Kind, Metric
@@ -66,6 +66,16 @@ class Instruments:
     def is_alive(self) -> bool:
         """Whether the provider is still in use."""
         return self._provider() is not None
+
+    def has_reader(self) -> bool:
+        """Whether the provider has a reader. It may have one if it is not the SDK's."""
+        provider = self._provider()
+        if provider is not None and is_proxy(provider):
+            provider = get_meter_provider()
+        if provider is None or is_proxy(provider) or isinstance(provider, NoOpMeterProvider):
+            return False
+        readers = getattr(getattr(provider, "_measurement_consumer", None), "_reader_storages", None)
+        return not getattr(provider, "_disabled", False) and (readers is None or bool(readers))
 
     def open(self, session: Session) -> None:
         """Report the values of a session, beginning with the next collection."""

@@ -90,6 +90,12 @@ class Config:
         "Where the sources are read. agent: in a child process, which exports as the environment says and also reports "
         "this process, so that a driver that hangs or crashes cannot affect it (Linux).",
     )
+    reporter: str | None = setting(
+        choice("auto", "always", "never"),
+        "auto",
+        "Whether this process reports the host and its devices. auto: one process of each job does. always, never: "
+        "whatever the other processes of the job do.",
+    )
     include_metrics: list[str] | None = setting(
         words("metric names or patterns, such as system.cpu.load_average.*", str.lower),
         "none",

@@ -8,8 +8,8 @@ from importlib.metadata import entry_points
 
 from opentelemetry.instrumentation.hardware.cli import otlp
 from opentelemetry.instrumentation.hardware.cli.findings import Finding
-from opentelemetry.instrumentation.hardware.pipeline.reporter import JOB, is_member
-from opentelemetry.instrumentation.hardware.settings import export_interval
+from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
+from opentelemetry.instrumentation.hardware.settings import PREFIX, export_interval
 
 _TIMEOUT = 2
 """The exporter's timeout in seconds."""
@@ -52,10 +52,10 @@ def zero_code(environ: MutableMapping[str, str]) -> Iterator[Finding]:
     if entry_points(group="opentelemetry_instrumentor", name="system_metrics") and not off & {"system_metrics", "*"}:
         twice = "opentelemetry-instrumentation-system-metrics is installed too and reports some of the same metrics"
         yield Finding(part, "note", "duplicates", twice, "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS=system_metrics")
-    if is_member(environ, os.getpid()):
-        reporter = environ[JOB].partition(".")[0]
-        text = f"process {reporter}, an ancestor of this shell, reports the host for all its descendants"
-        yield Finding(part, "note", "job", text, f"unset {JOB} to report the host here as well")
+    reporter = Reporter(environ).holder()
+    if reporter is not None:
+        text = f"process {reporter or 'of another user'} reports the host for its job, to which this shell belongs"
+        yield Finding(part, "note", "job", text, f"{PREFIX}REPORTER=always reports it here as well")
     detectors = {word.strip() for word in environ.get("OTEL_EXPERIMENTAL_RESOURCE_DETECTORS", "").split(",")}
     if "host.name=" in environ.get("OTEL_RESOURCE_ATTRIBUTES", "") or detectors & {otlp.DETECTOR, "host", "*"}:
         yield Finding(part, "ok", "host.name", "is set on the resource")

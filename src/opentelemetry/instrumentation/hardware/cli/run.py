@@ -22,6 +22,7 @@ from opentelemetry.instrumentation.hardware.cli.signals import CHILD, ENDING, FO
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
 
+    from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
     from opentelemetry.instrumentation.hardware.pipeline.session import Session
 
 HELP = "export this machine's metrics over OTLP, alone or with a program"
@@ -163,14 +164,16 @@ def _run_attached(arguments: argparse.Namespace) -> int:
 
 
 def _run_with_program(command: Sequence[str], arguments: argparse.Namespace) -> int:
-    from opentelemetry.instrumentation.hardware.pipeline import reporter
+    from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
 
     environ = dict(os.environ)
-    reporter.join(environ, os.getpid())  # an instrumented program leaves the host's metrics to this process
+    reporter = Reporter(environ)
+    reporter.join()
+    reporter.update()  # before the program: it leaves the host's metrics to this process if it is instrumented
     with Signals((*FORWARDED, CHILD) if CHILD else FORWARDED) as signals:
         child = program.started(command, environ)
         try:
-            _report_program(child, arguments, signals)
+            _report_program(child, arguments, signals, reporter)
         except Exception as error:  # no failure may affect the program
             say(f"{error}; the program continues without being reported")
         while not program.has_ended(child, signals):
@@ -178,7 +181,9 @@ def _run_with_program(command: Sequence[str], arguments: argparse.Namespace) -> 
     return program.exit_status(child)
 
 
-def _report_program(child: subprocess.Popen[bytes], arguments: argparse.Namespace, signals: Signals) -> None:
+def _report_program(
+    child: subprocess.Popen[bytes], arguments: argparse.Namespace, signals: Signals, reporter: Reporter
+) -> None:
     """Report a program until it has exited. It is reaped later, so that its last values can still be read."""
     from opentelemetry.instrumentation.hardware.cli.otlp import set_defaults
     from opentelemetry.instrumentation.hardware.cli.screen import Screen
@@ -186,7 +191,7 @@ def _report_program(child: subprocess.Popen[bytes], arguments: argparse.Namespac
 
     set_defaults(os.environ, arguments.interval)
     target = _target(arguments, has_program=True)
-    with _reporting(arguments, child.pid, target) as session:
+    with _reporting(arguments, child.pid, target, reporter) as session:
         viewer = Viewer(session, child.pid) if arguments.console or not target else None
         if viewer is None:  # a table shows it
             _warn_if_process_is_missing(session)
@@ -254,15 +259,23 @@ def _interval() -> float:
 
 
 @contextmanager
-def _reporting(arguments: argparse.Namespace, pid: int, target: str) -> Iterator[Session]:
-    """Run a session, which is exported if there is a target."""
-    from opentelemetry.instrumentation.hardware.pipeline.reporter import JOB
+def _reporting(
+    arguments: argparse.Namespace, pid: int, target: str, reporter: Reporter | None = None
+) -> Iterator[Session]:
+    """Run a session, which is exported if there is a target. Without one, it does not keep others from reporting."""
+    from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
     from opentelemetry.instrumentation.hardware.pipeline.session import Session
 
-    session = Session(settings.config(arguments), pid, all_processes=pid == os.getpid())
-    if not session.is_reporter:
-        reporter = os.environ[JOB].partition(".")[0]
-        say(f"process {reporter}, an ancestor, reports the host already; this command reports process.* only")
+    config = settings.config(arguments)
+    reporter = reporter or Reporter(os.environ)
+    reporter.mode = config.reporter or "auto"
+    if not reporter.update(has_reader=bool(target)) and target and arguments.attach is None:
+        if reporter.mode == "never":
+            reason = "OTEL_PYTHON_HARDWARE_REPORTER=never"
+        else:
+            reason = f"process {reporter.holder() or 'of another user'} reports the host of this job already"
+        say(f"{reason}; this command reports process.* only")
+    session = Session(config, pid, all_processes=pid == os.getpid(), reporter=reporter if target else None)
     try:
         if target:
             with _exported(session, pid, arguments.attach is not None):

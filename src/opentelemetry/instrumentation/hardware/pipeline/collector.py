@@ -13,6 +13,7 @@ from opentelemetry.instrumentation.hardware.model import Metric, Problem, Series
 from opentelemetry.instrumentation.hardware.pipeline.aggregate import Aggregator, Totals
 from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStore
 from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner, State
+from opentelemetry.instrumentation.hardware.pipeline.thread import Task
 from opentelemetry.instrumentation.hardware.settings import Config
 
 _OWN = (OWN_CPU_TIME, SOURCE_READ_DURATION, SOURCE_UP)
@@ -60,10 +61,11 @@ class Collector:
     """Merges the published states of the sources. No method waits.
 
     Args:
-        runners: One for each source.
+        runners: One for each source; replaced when they change.
         config: Which metrics are wanted.
         counters: The counters to continue.
         clock: Monotonic seconds.
+        tasks: What else uses CPU time of our threads.
     """
 
     def __init__(
@@ -72,8 +74,10 @@ class Collector:
         config: Config,
         counters: CounterStore,
         clock: Callable[[], float] = time.monotonic,
+        tasks: Sequence[Task] = (),
     ) -> None:
         self.runners = runners
+        self._tasks = tasks
         self._wants = config.wants
         self._clock = clock
         self._cpu_time = counters.resume(Series(OWN_CPU_TIME))
@@ -119,7 +123,7 @@ class Collector:
                 own[SOURCE_UP].append((int(problem is None and is_fresh), source))
             if runner.state is State.UP and runner.duration is not None:
                 own[SOURCE_READ_DURATION].append((runner.duration, source))
-        total = self._cpu_time_before + sum(runner.cpu_time for runner in self.runners)
+        total = self._cpu_time_before + sum(task.cpu_time for task in (*self.runners, *self._tasks))
         self._cpu_time.total = max(self._cpu_time.total, total)
         own[OWN_CPU_TIME].append((total, {}))
         readings.append((now, own))

@@ -58,6 +58,7 @@ class SourceRunner:
         source: The open source.
         cpu_time: CPU seconds that its thread used for it.
         duration: Seconds that the newest reading took.
+        is_outdated: Whether to open the source again at the next reading, without an interruption of its values.
         busy_since: When the opening or the reading that is in progress began.
         cheap: What :meth:`Source.read` returned.
         counters: What :meth:`Source.read_counters` returned.
@@ -86,6 +87,7 @@ class SourceRunner:
         self._schedule = schedule
         self._clock = clock
         self._was_open = False
+        self.is_outdated = False
         self._hangs = False
         self._backoff = Backoff(*RETRY)
         self._counted = -inf  # when the newest reading with counters began
@@ -103,7 +105,7 @@ class SourceRunner:
         if self.state is State.FAILED:
             return self._backoff.retry_at
         newest = self.cheap.published
-        if newest is None:
+        if newest is None or self.is_outdated:
             return now
         if self._schedule.paused(now):
             return inf
@@ -127,6 +129,8 @@ class SourceRunner:
         """
         self.busy_since = self._clock()
         try:
+            if self.is_outdated:
+                self._close_source()
             if self.source is not None or self._open():
                 self._read(slow)
         except Unavailable as error:
@@ -217,8 +221,11 @@ class SourceRunner:
 
     def close(self) -> None:
         """Close the source. The next :meth:`read` opens it again."""
-        source, self.source = self.source, None
         self._interrupt()
+        self._close_source()
+
+    def _close_source(self) -> None:
+        source, self.source = self.source, None
         if source is not None:
             try:
                 source.close()

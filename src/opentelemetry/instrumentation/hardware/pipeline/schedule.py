@@ -57,6 +57,11 @@ class CollectionSchedule:
         """Return the seconds between the collections of the most frequent reader."""
         return min((interval for _, interval in self._alive(now).values()), default=self._guess)
 
+    def idle(self, now: float) -> bool:
+        """Whether no reader has collected for three intervals."""
+        longest = max((interval for _, interval in self._alive(now).values()), default=self._guess)
+        return now - self._last > _MISSED * longest
+
     def paused(self, now: float) -> bool:
         """Whether sampling pauses, because no reader has collected for three intervals."""
         longest = max((interval for _, interval in self._alive(now).values()), default=self._guess)

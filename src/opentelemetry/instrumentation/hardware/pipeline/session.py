@@ -6,19 +6,20 @@ import ctypes
 import logging
 import os
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from typing import NamedTuple
 
 from opentelemetry.instrumentation.hardware.catalog import CATALOG
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Scope, Snapshot
-from opentelemetry.instrumentation.hardware.pipeline import reporter
 from opentelemetry.instrumentation.hardware.pipeline.collector import Collector, Reader
 from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStore
+from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
+from opentelemetry.instrumentation.hardware.pipeline.role import Role
 from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner
 from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionSchedule
 from opentelemetry.instrumentation.hardware.pipeline.thread import ReaderThread, read_all
@@ -27,6 +28,9 @@ from opentelemetry.instrumentation.hardware.settings import PREFIX, Config, expo
 from opentelemetry.instrumentation.hardware.sources import Source, SourceContext, discover
 
 _LOG = logging.getLogger(__name__)
+
+_ROLE_WAIT = 1.0
+"""Seconds for which the sources wait to know whether this process reports the host, which takes milliseconds."""
 
 _LONGEST_JOIN = 1.0
 """Seconds to wait for the threads when closing. A thread that hangs in its driver ends when the driver returns."""
@@ -56,14 +60,19 @@ class Session:
         pid: The observed process; this one by default.
         interval: The expected seconds between collections; by default from the environment.
         drivers: Makes the drivers of a source; by default those of this machine.
-        environ: Where the key of the job is kept. Which devices the program may use is always read from this process's
-            own environment.
+        environ: Where the export interval is configured. Which devices the program may use is always read from this
+            process's own environment.
         clock: Monotonic seconds.
         all_processes: No process is observed; per-process values are summed over all processes.
         counters: The counters of earlier sessions, which are continued.
+        reporter: Decides whether this process reports the host; without it, it does.
 
     Attributes:
+        is_reporter: Whether this process reports the host now.
+        runners: Its sources.
+        threads: The threads that read them.
         on_reading: Called by our threads after their readings; see :meth:`start`.
+        has_reader: Whether a reader may collect from us. A process that exports nothing does not become reporter.
     """
 
     def __init__(
@@ -72,52 +81,108 @@ class Session:
         pid: int | None = None,
         interval: float | None = None,
         drivers: Callable[[str], Drivers] | None = None,
-        environ: MutableMapping[str, str] | None = None,
+        environ: Mapping[str, str] | None = None,
         clock: Callable[[], float] = time.monotonic,
         all_processes: bool = False,
         counters: CounterStore | None = None,
+        reporter: Reporter | None = None,
     ) -> None:
         self.config = config
         self.pid = os.getpid()
         self.clock = clock
         self.counters = CounterStore() if counters is None else counters
-        self._environ = os.environ if environ is None else environ
-        self.is_reporter = not reporter.is_member(self._environ, self.pid)
-        self.schedule = CollectionSchedule(clock(), export_interval(self._environ) if interval is None else interval)
+        environ = os.environ if environ is None else environ
+        self.is_reporter = reporter is None or reporter.holds or reporter.mode == "always"
+        self.schedule = CollectionSchedule(clock(), export_interval(environ) if interval is None else interval)
         self.on_reading: Callable[[], None] = lambda: None
+        self.has_reader: Callable[[], bool] = lambda: True
+        self._drivers = drivers
+        self._observed = self.pid if pid is None else pid
+        self._all_processes = all_processes
+        self._reporter = reporter
+        self._can_report = self.is_reporter or (reporter is not None and reporter.mode != "never")
         self._sources = self._find_sources(all_expected=drivers is not None)
+        self._role: Role | None = None
+        if reporter is not None and self._can_report and self._has_host_metrics():
+            self._role = Role(reporter, self.schedule, self._set_role, clock)
+        self._role_thread = ReaderThread("reporter", [self._role] if self._role else [], clock=clock)
+        self._lock = threading.Lock()
+        self._has_started = self._is_closed = False
         self.runners: list[SourceRunner] = []
         self.threads: list[ReaderThread] = []
-        observed = self.pid if pid is None else pid
-        unexpected = []
-        for found in self._sources:
+        self.collector = Collector((), config, self.counters, clock, [self._role] if self._role else ())
+        self._add([found for found in self._sources if self.is_reporter or found.make.scope is Scope.PROCESS])
+
+    def _add(self, sources: Sequence[_Found]) -> list[ReaderThread]:
+        """Add sources, and return their threads, which are not started yet."""
+        runners: list[SourceRunner] = []
+        threads: list[ReaderThread] = []
+        unexpected: list[SourceRunner] = []
+        for found in sources:
             for instance in found.instances:
-                # Created once: the drivers keep track of children that cannot be killed, even if a source is reopened.
-                context = SourceContext(
-                    config,
-                    Drivers() if drivers is None else drivers(found.name),
-                    observed,
-                    self.is_reporter,
-                    instance=instance,
-                    all_processes=all_processes,
-                )
-                runner = SourceRunner(
-                    partial(found.make, context),
-                    f"{found.name}:{instance}" if instance else found.name,
-                    found.interval,
-                    self.schedule,
-                    self.counters,
-                    config.counter_origin == "start",
-                    clock,
-                )
-                self.runners.append(runner)
+                runner = self._runner(found, instance)
+                runners.append(runner)
                 if found.expected:
-                    self.threads.append(ReaderThread(runner.name, [runner], self.after_reading, clock))
+                    threads.append(ReaderThread(runner.name, [runner], self.after_reading, self.clock))
                 else:
                     unexpected.append(runner)
         if unexpected:
-            self.threads.append(ReaderThread("unexpected", unexpected, self.after_reading, clock))
-        self.collector = Collector(self.runners, config, self.counters, clock)
+            threads.append(ReaderThread("unexpected", unexpected, self.after_reading, self.clock))
+        self._replace([*self.runners, *runners], [*self.threads, *threads])
+        return threads
+
+    def _replace(self, runners: list[SourceRunner], threads: list[ReaderThread]) -> None:
+        """Use other lists, which other threads may iterate over. If two sources report a series, the first is used."""
+        order = [found.name for found in self._sources]
+        self.runners = sorted(runners, key=lambda runner: order.index(runner.name.partition(":")[0]))
+        self.threads = threads
+        self.collector.runners = self.runners
+
+    def _runner(self, found: _Found, instance: str) -> SourceRunner:
+        # Created once: the drivers keep track of children that cannot be killed, even if a source is reopened.
+        drivers = Drivers() if self._drivers is None else self._drivers(found.name)
+
+        def make() -> Source:
+            """Create the source, in its own thread. It is not opened twice because the role is not known yet."""
+            if self._role is not None and self._has_started:
+                self._role.decided.wait(_ROLE_WAIT)
+            runner.is_outdated = False
+            context = SourceContext(self.config, drivers, self._observed, self.is_reporter)
+            return found.make(context._replace(instance=instance, all_processes=self._all_processes))
+
+        runner = SourceRunner(
+            make,
+            f"{found.name}:{instance}" if instance else found.name,
+            found.interval,
+            self.schedule,
+            self.counters,
+            self.config.counter_origin == "start",
+            self.clock,
+        )
+        return runner
+
+    def _set_role(self, is_reporter: bool) -> None:
+        """Begin or end to report the host. Called by our threads."""
+        with self._lock:
+            if is_reporter == self.is_reporter or self._is_closed:
+                return
+            self.is_reporter = is_reporter
+            host = {found.name for found in self._sources if found.make.scope is Scope.HOST}
+            both = {found.name for found in self._sources if _reports_host(found.make)} - host
+            if is_reporter:
+                for thread in self._add([found for found in self._sources if found.name in host]):
+                    thread.start()
+            else:
+                own = [runner for runner in self.runners if runner.name.partition(":")[0] not in host]
+                ended = [thread for thread in self.threads if not {*thread.runners} & {*own}]
+                self._replace(own, [thread for thread in self.threads if thread not in ended])
+                for thread in ended:
+                    thread.stop()
+            for runner in self.runners:
+                if runner.name in both:
+                    runner.is_outdated = True
+            for thread in self.threads:
+                thread.wake()
 
     def _find_sources(self, all_expected: bool) -> list[_Found]:
         """Return the sources to read. A source that cannot be loaded is left out with a warning.
@@ -137,7 +202,7 @@ class Session:
                 make = load()
                 if not issubclass(make, Source):
                     raise TypeError(f"{make!r} is not a Source")
-                if self.is_reporter or make.scope is Scope.PROCESS:
+                if self._can_report or make.scope is Scope.PROCESS:
                     expected = make.prepare(config) or all_expected
                     sources.append(
                         _Found(name, make, [*make.instances(config)], float(make.interval(config)), expected)
@@ -147,25 +212,34 @@ class Session:
         return sources
 
     def start(self, on_reading: Callable[[], None] = lambda: None) -> None:
-        """Begin to read the sources. If this process reports the host, its child processes do not.
+        """Begin to read the sources.
 
         Args:
             on_reading: Called by our threads after their readings.
         """
         self.on_reading = on_reading
+        _load_libgcc()
+        self._has_started = True
+        threads = self.threads  # without those that the role adds
+        if self._role is not None:
+            self._role.has_reader = self.has_reader
+            self._role_thread.start()
+        for thread in threads:
+            thread.start()
+
+    def _has_host_metrics(self) -> bool:
+        """Whether there would be anything to report as the reporter."""
         prefixes = tuple(prefix for found in self._sources if found.expected for prefix in found.make.rows)
         reported = (metric for metric in CATALOG if metric.name.startswith(prefixes) and self.config.wants(metric))
-        if any(metric.scope is Scope.HOST for metric in reported):
-            reporter.join(self._environ, self.pid)
-        _load_libgcc()
-        for thread in self.threads:
-            thread.start()
+        return any(metric.scope is Scope.HOST for metric in reported)
 
     def after_reading(self) -> None:
         """Warn about hanging sources, and call ``on_reading``. Our threads call it after their readings."""
         now = self.clock()
         for runner in self.runners:
             runner.warn_if_hanging(now)
+        if self._role is not None:
+            self._role.check(now)
         try:
             self.on_reading()
         except Exception:
@@ -187,22 +261,36 @@ class Session:
 
     def read_now(self, seconds: float) -> None:
         """Read every source now, and wait for them for some seconds in total. Must not be called from a callback."""
-        read_all(self.threads, seconds)
+        deadline = time.monotonic() + seconds
+        if self._role is not None:
+            read_all([self._role_thread], seconds)
+        read_all(self.threads, deadline - time.monotonic())
 
     def close(self) -> None:
         """Close all sources. Waits at most a second, and only for drivers that hang."""
-        reporter.leave(self._environ, self.pid)
-        for thread in self.threads:
+        with self._lock:
+            self._is_closed = True
+            threads = [self._role_thread, *self.threads]
+        for thread in threads:
             thread.stop()
         deadline = time.monotonic() + _LONGEST_JOIN
-        for thread in self.threads:
+        for thread in threads:
             if not thread.join(deadline - time.monotonic()):
                 _LOG.debug("Source %s hangs; its thread ends when its driver returns", thread.name)
+        if self._reporter is not None:
+            self._reporter.release()
 
     def abandon(self) -> None:
         """Close the inherited descriptors in a forked child, without locks, threads or waiting."""
         for runner in self.runners:
             runner.abandon()
+        if self._reporter is not None:
+            self._reporter.release()
+
+
+def _reports_host(make: type[Source]) -> bool:
+    """Whether a source has metrics of the host."""
+    return any(metric.scope is Scope.HOST and metric.name.startswith(make.rows) for metric in CATALOG)
 
 
 def _without_unknown_sources(config: Config, known: Iterable[str]) -> Config:

@@ -14,11 +14,34 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from math import inf
+from typing import Protocol
 
-from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner, State
+from opentelemetry.instrumentation.hardware.pipeline.runner import State
 
 _EARLY = 0.1
 """A source is read along with another that is due if it will be due within this share of its period."""
+
+
+class Task(Protocol):
+    """What a thread does from time to time; see :class:`.runner.SourceRunner`."""
+
+    cpu_time: float
+
+    @property
+    def state(self) -> State:
+        """Return whether it is absent, so that it ends."""
+
+    def next_reading(self, now: float) -> float:
+        """Return when it is due."""
+
+    def period(self) -> float:
+        """Return the seconds between two readings."""
+
+    def read(self, slow: bool = False) -> None:
+        """Do it. Never raises."""
+
+    def close(self) -> None:
+        """End."""
 
 
 class ReaderThread:
@@ -34,7 +57,7 @@ class ReaderThread:
     def __init__(
         self,
         name: str,
-        runners: Sequence[SourceRunner],
+        runners: Sequence[Task],
         after_reading: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -130,7 +153,7 @@ class ReaderThread:
         return 0.0
 
     @staticmethod
-    def _pause(runner: SourceRunner, everything: bool, now: float) -> float:
+    def _pause(runner: Task, everything: bool, now: float) -> float:
         if everything and runner.state is not State.FAILED:  # a failed source is opened when its retry is due
             return 0.0
         return runner.next_reading(now) - now

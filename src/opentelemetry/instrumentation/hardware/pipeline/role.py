@@ -1,0 +1,89 @@
+"""Role: decides from time to time whether this process reports the host of its job."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
+from opentelemetry.instrumentation.hardware.pipeline.runner import State
+from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionSchedule
+
+_LOG = logging.getLogger(__name__)
+
+_LONGEST = 2.0
+"""Most seconds between two attempts to get the lock while collections are expected."""
+
+_HANGS = 10.0
+"""Seconds after which the file system of the lock counts as hung."""
+
+
+class Role:
+    """Gets, keeps or releases the lock of the job, in a thread of its own, because its file system may hang.
+
+    There are several attempts between two collections, so that the next collection after the end of the reporter is
+    complete. A stopped reporter (SIGSTOP) keeps the lock; the host is not reported until it continues.
+
+    Args:
+        reporter: The lock.
+        schedule: When collections are expected.
+        change: Called with whether this process reports the host.
+        clock: Monotonic seconds.
+
+    Attributes:
+        has_reader: Whether a reader may collect from this process.
+        decided: Set after the first attempt.
+        cpu_time: CPU seconds of its thread.
+    """
+
+    state: Final = State.UP
+
+    def __init__(
+        self,
+        reporter: Reporter,
+        schedule: CollectionSchedule,
+        change: Callable[[bool], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self.has_reader: Callable[[], bool] = lambda: True
+        self.decided = threading.Event()
+        self.cpu_time = 0.0
+        self._reporter = reporter
+        self._schedule = schedule
+        self._change = change
+        self._clock = clock
+        self._last: float | None = None
+        self._busy_since: float | None = None
+
+    def next_reading(self, now: float) -> float:
+        """Return when the next attempt is due."""
+        return now if self._last is None else self._last + self.period()
+
+    def period(self) -> float:
+        """Return the seconds between two attempts."""
+        return min(_LONGEST, self._schedule.shortest(self._clock()) / 4)
+
+    def read(self, slow: bool = False) -> None:
+        """Make an attempt. Never raises."""
+        del slow
+        now = self._last = self._busy_since = self._clock()
+        try:
+            self._change(self._reporter.update(self.has_reader(), self._schedule.idle(now)))
+        except Exception:
+            _LOG.debug("Whether this process reports the host is not known", exc_info=True)
+        finally:
+            self._busy_since = None
+            self.decided.set()
+
+    def check(self, now: float) -> None:
+        """Report the host without the lock if its file system hangs. Called by the threads of the sources."""
+        since = self._busy_since
+        if since is not None and now - since > _HANGS and self.has_reader():
+            self._reporter.give_up("its file system does not respond")
+            self._change(True)
+
+    def close(self) -> None:
+        """Release the lock."""
+        self._reporter.release()
