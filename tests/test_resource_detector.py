@@ -85,14 +85,15 @@ def test_attributes_of_the_user_win(monkeypatch: pytest.MonkeyPatch) -> None:
     reason="SDKs before 1.44 do not detect again",
 )
 def test_forked_child_has_a_resource_of_its_own() -> None:
-    outcome = children.run(children.command("forked_resource"), DETECT | TASK)
+    given = {"OTEL_RESOURCE_ATTRIBUTES": "host.name=desk"}
+    outcome = children.run(children.command("forked_resource"), DETECT | TASK | given)
     assert outcome.returncode == 0, outcome.stderr
     parent, child = (json.loads(line) for line in outcome.stdout.splitlines())
     assert child["process.pid"] == child["pid"] != parent["process.pid"] == parent["pid"]
     assert created(child) >= created(parent)
     assert child["service.instance.id"] != parent["service.instance.id"]
-    same = {"host.name", "slurm.job.id", "dl.rank"}
-    assert {name: child[name] for name in same} == {name: parent[name] for name in same}
+    same = {"host.name": "desk", "slurm.job.id": "42", "dl.rank": 3}
+    assert {name: child[name] for name in same} == {name: parent[name] for name in same} == same
 
 
 def test_agent_describes_the_program_and_not_itself() -> None:

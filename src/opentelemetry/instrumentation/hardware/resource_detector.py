@@ -35,25 +35,22 @@ class HardwareJobDetector(ResourceDetector):
         return True
 
     def detect(self) -> Resource:
-        """Return the resource of this process."""
-        return Resource(attributes(os.getpid()))
+        """Return the resource of this process, without the attributes in ``OTEL_RESOURCE_ATTRIBUTES``.
 
-
-def attributes(pid: int) -> dict[str, str | int]:
-    """Return the attributes of a process that has the environment, the host and the container of this one."""
-    found = {**_host_and_container(), **of_process(pid), **_of_job(read_job(os.environ))}
-    if not hasattr(resources, "ServiceInstanceIdResourceDetector"):  # newer SDKs make one by themselves
-        found["service.instance.id"] = str(uuid.uuid4())
-    return found
+        The SDK merges those last only at its start, and not after a fork.
+        """
+        files = _files()
+        found: dict[str, str | int] = {**identity.host(files), **identity.container(files), **of_process(os.getpid())}
+        found |= _of_job(read_job(os.environ))
+        if not hasattr(resources, "ServiceInstanceIdResourceDetector"):  # newer SDKs make one by themselves
+            found["service.instance.id"] = str(uuid.uuid4())
+        given = [pair.partition("=")[0].strip() for pair in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "").split(",")]
+        return Resource({name: value for name, value in found.items() if name not in given})
 
 
 def of_process(pid: int) -> dict[str, str | int]:
     """Return ``process.pid`` and ``process.creation.time`` of a process."""
     return identity.process(pid, _files())
-
-
-def _host_and_container() -> dict[str, str | int]:
-    return {**identity.host(_files()), **identity.container(_files())}
 
 
 def _files() -> LocalFiles | None:
