@@ -557,6 +557,11 @@ def cases(own: int, child: int) -> dict[str, Case]:
         "used-by-a-child": Case(
             card(a100(), GraphicsRunningProcesses=listed((child, 5 * MIB))), GPM | {"fanSpeed"}, used=True
         ),
+        "used-without-memory-of-processes": Case(
+            {**geforce(), "ComputeRunningProcesses": listed((own,)), "ProcessUtilization": refused(3)},
+            GPM | ECC,
+            used=True,
+        ),
         "instances-used": Case(
             {**divided, "mig3.ComputeRunningProcesses": processes},
             GPM | ECC | {"gpu", "memory", "encoderUtilization", "fanSpeed"},

@@ -68,6 +68,7 @@ class AcceleratorSource(Source):
         process_metrics: The metrics of :meth:`~.driver.AcceleratorDriver.usage`, in messages; "" if none has any.
         usage_is_cheap: Whether usage is read at every sampling interval.
         is_selectable: Whether ``DEVICES`` applies; otherwise all devices are reported.
+        used: The ids of the devices that the observed program uses, as of the newest reading.
     """
 
     scope = Scope.PROCESS
@@ -85,6 +86,7 @@ class AcceleratorSource(Source):
         super().__init__(context)
         self.driver: AcceleratorDriver | None = None
         self.devices: Sequence[Device] = ()
+        self.used: set[str] = set()
         self._instead = ""
         self._is_pid_hidden = False
 
@@ -263,13 +265,13 @@ class AcceleratorSource(Source):
     def _usage(self, driver: AcceleratorDriver) -> Iterator[Point]:
         if not self.process_metrics:
             return
-        is_used = False
+        self.used = set()
         for device, values in driver.usage(self.program):
-            is_used = True
+            self.used.add(device.id)
             self.selection.add_used(device.selection_id)
             if device.selection_id in self.selection:
                 yield from device.points(values)
-        self._is_pid_hidden = not (is_used or self.program.on_host) and self.program.computing()
+        self._is_pid_hidden = not (self.used or self.program.on_host) and self.program.computing()
 
     # -- what is missing
 

@@ -66,7 +66,7 @@ class Probe(SourceProbe[Nvidia, Devices]):
 
     def convert(self, source: Nvidia, points: list[Point]) -> Devices:
         """Return each GPU that responds."""
-        devices = by_device(points).values()
+        devices = by_device(points, source.used).values()
         gpus = {gpu.index: gpu for gpu in devices if gpu.index is not None and gpu.kind != "partition"}
         for part in devices:
             if part.is_used and part.index in gpus:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -167,8 +167,13 @@ Devices: TypeAlias = "Mapping[int, Device]"
 """The devices by the index in their keys."""
 
 
-def by_device(points: Iterable[Point]) -> dict[str, Device]:
-    """The devices by ``hw.id``. The points of a GPU's first fan are the GPU's, as W&B has them."""
+def by_device(points: Iterable[Point], used: Collection[str] = ()) -> dict[str, Device]:
+    """The devices by ``hw.id``. The points of a GPU's first fan are the GPU's, as W&B has them.
+
+    Args:
+        points: The points.
+        used: The ids of the devices that the program uses, also if there are no points about its usage.
+    """
     devices: dict[str, Device] = {}
     for series, value in points:
         if c.HW_ID not in series.attributes:
@@ -179,6 +184,8 @@ def by_device(points: Iterable[Point]) -> dict[str, Device]:
         if series.metric is c.HW_GPU_INFO and c.GPU_INDEX in series.attributes:
             device.index = int(series.attributes[c.GPU_INDEX])
             device.kind = str(series.attributes.get(c.GPU_TYPE, ""))
+    for name in devices.keys() & used:
+        devices[name].is_used = True
     return devices
 
 

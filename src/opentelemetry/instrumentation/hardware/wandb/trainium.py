@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Final
 
@@ -11,6 +12,9 @@ from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources.trainium import Trainium
 from opentelemetry.instrumentation.hardware.sources.trainium.report import CORE_MEMORY, HOST_MEMORY, Runtime
 from opentelemetry.instrumentation.hardware.wandb.probe import Key, SourceProbe
+
+_LOCAL_RANK: Final = "LOCAL_RANK"
+"""The variable of torchrun. A rank uses the core with its number."""
 
 
 class Probe(SourceProbe[Trainium, "Runtime | None"]):
@@ -24,14 +28,27 @@ class Probe(SourceProbe[Trainium, "Runtime | None"]):
 
     def convert(self, source: Trainium, points: list[Point]) -> Runtime | None:
         """Return the runtime with those of its cores that are reported."""
-        if not source.runtimes:
+        rank = source.context.environ.get(_LOCAL_RANK, "")
+        core = int(rank) if re.fullmatch("[0-9]{1,4}", rank) else None
+        runtime = _choose(source, core)
+        if runtime is None:
             return None
-        own = [runtime for runtime in source.runtimes if runtime.pid == source.context.pid]
-        runtime = (own or source.runtimes)[0]
-        reported = {core for core in runtime.core_numbers if f"neuroncore{core}" in source.selection}
+        cores = {core} if core in runtime.core_numbers else runtime.core_numbers
+        reported = {each for each in cores if f"neuroncore{each}" in source.selection}
         percent = {core: share for core, share in runtime.percent.items() if core in reported}
-        cores = {core: sizes for core, sizes in runtime.cores.items() if core in reported}
-        return replace(runtime, percent=percent, cores=cores)
+        sizes = {core: sizes for core, sizes in runtime.cores.items() if core in reported}
+        return replace(runtime, percent=percent, cores=sizes)
+
+
+def _choose(source: Trainium, core: int | None) -> Runtime | None:
+    """Return the runtime of the process itself, else the one that uses the core of its rank, else that of a child.
+
+    In a container, the runtimes have the host's PIDs, so that the core of the rank may be all that is known. W&B takes
+    the first runtime of any rank.
+    """
+    own = [runtime for runtime in source.runtimes if runtime.pid == source.context.pid]
+    of_rank = [each for each in (*source.runtimes, *source.all_runtimes) if core in each.core_numbers]
+    return next(iter([*own, *of_rank, *source.runtimes]), None)
 
 
 def _host_key(prefix: str, category: str, remark: str) -> Key[Runtime]:
@@ -55,7 +72,8 @@ _DOCUMENTED: Final = " (as W&B's pages spell it)"
 
 KEYS: Final[tuple[Key[Runtime], ...]] = (
     Key(
-        "trn.{i}.neuroncore_utilization", "%", "utilization of a core by the runtime of the process",
+        "trn.{i}.neuroncore_utilization", "%", "utilization of a core by the runtime of the process; "
+        "under torchrun the core numbered like LOCAL_RANK",
         lambda runtime: runtime.percent, (c.HW_NPU_UTILIZATION,),
     ),
     Key(

@@ -60,6 +60,11 @@ class Trainium(AcceleratorSource):
         """The runtimes of the observed program in the newest report."""
         return self.driver.runtimes.newest if self.driver else []
 
+    @property
+    def all_runtimes(self) -> Sequence[Runtime]:
+        """The runtimes of all programs in the newest report."""
+        return self.driver.runtimes.reported if self.driver else ()
+
     def _usage(self, driver: AcceleratorDriver) -> Iterator[Point]:
         """Select what the observed program uses, and report its runtimes."""
         used = {f"neuroncore{core}" for runtime in self.runtimes for core in runtime.core_numbers}

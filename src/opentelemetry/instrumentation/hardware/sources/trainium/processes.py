@@ -38,6 +38,7 @@ class Runtimes:
 
     Attributes:
         newest: The program's runtimes in the newest report.
+        reported: Those of all programs.
     """
 
     def __init__(self, context: SourceContext, program: ProcessTree) -> None:
@@ -49,6 +50,7 @@ class Runtimes:
         self._previous_errors: dict[tuple[int, str], int] = {}
         self._is_ambiguous = self._is_unmatched = False
         self.newest: list[Runtime] = []
+        self.reported: Sequence[Runtime] = ()
 
     def count(self, runtimes: Sequence[Runtime]) -> None:
         """Add the executions and errors of one report.
@@ -68,7 +70,8 @@ class Runtimes:
 
     def update(self, report: Report | None) -> None:
         """Select the program's runtimes in the newest report."""
-        self.newest = self._of_program(report.runtimes) if report else []
+        self.reported = report.runtimes if report else ()
+        self.newest = self._of_program(self.reported)
         if report:
             self._is_unmatched = bool(report.runtimes) and not self.newest and not self._program.on_host
 

@@ -1,0 +1,55 @@
+"""W&B's keys of Trainium: which of several runtimes is that of the process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from tests.sources.machines import STRANGER
+from tests.sources.neuron import reports_of
+from tests.sources.npus import CHILD, CONTAINER, HOST, Npus, program, runtime
+
+from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.sources import SourceContext
+from opentelemetry.instrumentation.hardware.wandb.keys import row
+from opentelemetry.instrumentation.hardware.wandb.trainium import KEYS, Probe
+
+
+def cores(runtimes: Sequence[Mapping[str, Any]], namespace: Mapping[str, Any], environ: Mapping[str, str]) -> list[str]:
+    """The cores with a utilization."""
+    drivers = Npus({**namespace, "/dev/neuron0": ""} | program(CHILD), reports_of(*runtimes))
+    config = Config.read({"devices": "all"}, {})
+    probe = Probe(config, STRANGER)
+    probe.context = SourceContext(config, drivers, STRANGER, environ=environ)
+    reading = probe.read()
+    probe.close()
+    keys = row(KEYS, reading) if reading else {}
+    return [name.split(".")[1] for name in keys if name.endswith(".neuroncore_utilization")]
+
+
+RANKS = [runtime(4240, (0,), 1), runtime(STRANGER, (1,), 1), runtime(4242, (2,), 1)]
+"""The runtimes of three ranks; the second one is observed."""
+
+FOREIGN = [runtime(7000 + rank, (rank,), 1, tag=f"job{rank}") for rank in range(3)]
+"""The same by the host's PIDs, which mean nothing in a container."""
+
+
+@pytest.mark.parametrize(
+    ("runtimes", "namespace", "rank", "expected"),
+    [
+        pytest.param(RANKS, HOST, "", ["1"], id="own"),
+        pytest.param(RANKS, HOST, "1", ["1"], id="own-of-rank"),
+        pytest.param(RANKS, HOST, "2", ["1"], id="own-before-core-of-rank"),
+        pytest.param([runtime(STRANGER, (0, 1, 2), 1)], HOST, "2", ["2"], id="one-core-of-several"),
+        pytest.param([runtime(STRANGER, (2, 3), 1)], HOST, "1", ["2", "3"], id="two-cores-per-rank"),
+        pytest.param([runtime(CHILD, (5,), 1)], HOST, "", ["5"], id="child"),
+        pytest.param(FOREIGN, CONTAINER, "", [], id="unknown-pids"),
+        pytest.param(FOREIGN, CONTAINER, "2", ["2"], id="unknown-pids-and-rank"),
+        pytest.param(FOREIGN, CONTAINER, "x", [], id="no-number"),
+    ],
+)
+def test_runtime_is_that_of_the_process_or_of_its_rank(
+    runtimes: Sequence[Mapping[str, Any]], namespace: Mapping[str, Any], rank: str, expected: list[str]
+) -> None:
+    assert cores(runtimes, namespace, {"LOCAL_RANK": rank} if rank else {}) == expected
