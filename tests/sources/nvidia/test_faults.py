@@ -137,6 +137,29 @@ def test_gpu_with_another_uuid_does_not_replace_a_lost_gpu(tmp_path: Path) -> No
         assert machine.up()
 
 
+def test_gpu_that_comes_back_with_another_uuid_is_a_new_device(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with simulated_gpus(tmp_path, h100(0), h100(1)) as machine:
+        machine.tick(0)
+        energy = machine.tick(2).one("hw.energy", hw_id=f"{UUID}0")
+        machine.tick(2, {"gpu0": refused(LOST)})
+        machine.fake.set_lines({"gpu0": None, "gpu0.UUID": f"{UUID}7"})
+        until_ok(machine, "GPU 0")
+        machine.fake.event(0, 94)
+        machine.sample(2)
+        now = machine.tick(2)
+        assert {dict(pairs)["hw.id"] for pairs in now.of("hw.power")} == {f"{UUID}1", f"{UUID}7"}
+        assert now.of("hw.status", hw_id=f"{UUID}0") == {}
+        assert now.one("hw.energy", hw_id=f"{UUID}7") > energy
+        assert sum(now.values("hw.errors", error_type="xid", hw_id=f"{UUID}7")) == 1, "its events are received"
+        assert now.one("hw.gpu.utilization", hw_gpu_task="sm", hw_id=f"{UUID}7") == pytest.approx(0.76)
+        assert not machine.unsupported("does not respond")
+        assert machine.up()
+    assert f"GPU 0 ({UUID}0) has been replaced by {UUID}7" in infos(caplog)
+    assert len(warnings(caplog)) == 2  # that it was lost, and the event
+
+
 def test_gpu_lost_before_start_has_status_failed_until_it_responds(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

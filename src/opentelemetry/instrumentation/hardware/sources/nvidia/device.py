@@ -51,6 +51,7 @@ class Gpu(NvmlDevice):
     Attributes:
         xids: Critical events (Xid) since the driver was opened, by field; None while they are not received.
         has_returned: Whether it responds again after a failure, so that its events must be registered again.
+        successor: The UUID of another GPU that responds in its place; "" if there is none.
     """
 
     def __init__(self, nvml: Nvml, name: str, host: Host, is_detailed: bool = False) -> None:
@@ -58,6 +59,7 @@ class Gpu(NvmlDevice):
         self.is_unidentified = True
         self.xids: Counter[Field] | None = None
         self.has_returned = False
+        self.successor = ""
         self.parts: dict[int, MigInstance] = {}  # type: ignore[assignment]
         self._host = host
         self._health = Health(self, is_detailed=is_detailed)
@@ -79,7 +81,8 @@ class Gpu(NvmlDevice):
     def identify(self) -> None:
         """Read identity and facts."""
         uuid = str(self.get("UUID"))
-        if self.facts and uuid != self.id:
+        self.successor = uuid if self.facts and uuid != self.id else ""
+        if self.successor:
             raise DriverError(n.NOT_FOUND, f"{uuid} responds in its place")
         self.set_id(uuid)
         limit = self.get_optional("EnforcedPowerLimit")

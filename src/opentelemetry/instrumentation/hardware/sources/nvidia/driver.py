@@ -87,16 +87,24 @@ class Library(AcceleratorDriver):
         self._lists = ("Compute", "Graphics", *(("MPSCompute",) if has_mps else ()))
         version = tuple(int(part) for part in n.driver_version(self.nvml).split(".") if part.isdecimal())
         self._has_broken_lists = _BROKEN_LISTS[0] <= version < _BROKEN_LISTS[1]
-        is_detailed = "gpu" in (source.context.config.detail or ())
-        self.gpus = [Gpu(self.nvml, str(index), host, is_detailed) for index in range(self.nvml.count())]
-        for gpu in self.gpus:
-            try:
-                gpu.open()
-            except DeviceFailed as failed:
-                gpu.fail(str(failed))
+        self._host = host
+        self.gpus = [self._opened(index) for index in range(self.nvml.count())]
+
+    def _opened(self, index: int) -> Gpu:
+        gpu = Gpu(self.nvml, str(index), self._host, "gpu" in (self._source.context.config.detail or ()))
+        try:
+            gpu.open()
+        except DeviceFailed as failed:
+            gpu.fail(str(failed))
+        return gpu
 
     def devices(self) -> Sequence[Gpu]:
         """Return the GPUs, with the MIG instances that exist now."""
+        known = {gpu.id for gpu in self.gpus}
+        for index, gpu in enumerate(self.gpus):
+            if gpu.trouble and gpu.successor and gpu.successor not in known:
+                _LOG.info("%s (%s) has been replaced by %s", gpu.name, gpu.id, gpu.successor)
+                self.gpus[index] = self._opened(index)
         for gpu in self.gpus:
             gpu.find_parts()
         if self._source.context.is_reporter:
