@@ -149,7 +149,7 @@ def test_source_is_expected_with_a_sign_or_the_path_of_a_driver(
 ) -> None:
     tree = Tree({"/dev/null": "", **files})
     config = Config.read(settings, {})
-    assert Acme.is_expected(config, environ, tree.exists, tree.names) is is_expected
+    assert Acme.is_expected(config, environ, tree) is is_expected
     source = acme(AcmeDriver(AcmeGpu(0)), files=files, environ=environ, **settings)
     if is_expected:
         source.open()

@@ -34,9 +34,7 @@ from opentelemetry.instrumentation.hardware.pipeline.runner import State
 from opentelemetry.instrumentation.hardware.sources import SourceContext
 from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia, tool_output
 
-pytestmark = pytest.mark.skipif(
-    not Nvidia.has_sign(os.environ, os.path.exists, os.listdir), reason="no NVIDIA driver is loaded on this machine"
-)
+pytestmark = pytest.mark.skipif(not Nvidia.prepare(Config()), reason="no NVIDIA driver is loaded on this machine")
 
 _SETTLING = 3.0
 """Seconds until a load is visible in the driver's averages."""

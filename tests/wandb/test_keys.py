@@ -724,7 +724,7 @@ def test_sources_without_nvidia_make_no_nvml_call(machine_of: Callable[..., Fake
     assert not driver.calls()
 
 
-@pytest.mark.skipif(Nvidia.has_sign(os.environ, os.path.exists, os.listdir), reason="this machine has an NVIDIA driver")
+@pytest.mark.skipif(Nvidia.prepare(Config()), reason="this machine has an NVIDIA driver")
 def test_nvml_is_not_loaded_without_a_sign_of_a_driver(machine_of: Callable[..., FakeNvml]) -> None:
     driver = machine_of(h100(0))
     found = {name: value for name, value in driver.environment.items() if not name.startswith("OTEL_")}

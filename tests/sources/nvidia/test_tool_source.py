@@ -160,5 +160,5 @@ def test_nvml_off_and_nvidia_smi_off_is_unavailable() -> None:
 )
 def test_each_sign_of_a_driver_is_enough_to_try_it(path: str) -> None:
     config = Config.read({}, {})
-    assert Nvidia.is_expected(config, {}, path.__eq__, lambda folder: ())
-    assert not Nvidia.is_expected(config, {}, "/dev/nvidia0".__eq__, lambda folder: ())
+    assert Nvidia.is_expected(config, {}, Tree({path: ""}))
+    assert not Nvidia.is_expected(config, {}, Tree({"/dev/nvidia0": ""}))

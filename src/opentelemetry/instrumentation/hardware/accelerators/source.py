@@ -40,6 +40,7 @@ from opentelemetry.instrumentation.hardware.accelerators.device import Device, D
 from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver, DriverChoice, open_first
 from opentelemetry.instrumentation.hardware.accelerators.selection import DeviceFilter, VisibilityRule
 from opentelemetry.instrumentation.hardware.accelerators.unsupported import HOST_PIDS, sentences
+from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.drivers.subprocess import setting_path
 from opentelemetry.instrumentation.hardware.model import Point, Scope, Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
@@ -113,40 +114,39 @@ class AcceleratorSource(Source):
     @classmethod
     def prepare(cls, config: Config) -> bool:
         """Import the modules that read the devices, if there may be some."""
-        expected = cls.is_expected(config, os.environ, os.path.exists, os.listdir)
+        expected = cls.is_expected(config, os.environ, _files(Drivers()))
         for module in cls.modules if expected else ():
             with suppress(ImportError):  # the driver that needs it reports it
                 importlib.import_module(module)
         return expected
 
     @classmethod
-    def is_expected(
-        cls,
-        config: Config,
-        environ: Mapping[str, str],
-        exists: Callable[[str], bool],
-        names: Callable[[str], Sequence[str]],
-    ) -> bool:
+    def is_expected(cls, config: Config, environ: Mapping[str, str], files: Files | None) -> bool:
         """Whether there is a sign of a device and a driver that is not off, or a setting names a driver."""
         settings = [getattr(config, setting) for setting in cls.settings]
         if any(map(setting_path, settings)):
             return True
-        return any(setting != "off" for setting in settings) and cls.has_sign(environ, exists, names)
+        is_off = bool(settings) and all(setting == "off" for setting in settings)
+        return not is_off and cls.has_sign(config, environ, files)
 
     @classmethod
-    def has_sign(
-        cls, environ: Mapping[str, str], exists: Callable[[str], bool], names: Callable[[str], Sequence[str]]
-    ) -> bool:
-        """Whether one of the signs is present."""
+    def has_sign(cls, config: Config, environ: Mapping[str, str], files: Files | None) -> bool:
+        """Whether one of the signs is present.
+
+        Args:
+            config: The settings.
+            environ: The environment variables.
+            files: The kernel's files; None if the system is not Linux.
+        """
+        del config
         if any(name.startswith(cls.variables) for name in environ):
             return True
-        return any(bool(matches(sign, names)) if sign.endswith("*") else exists(sign) for sign in cls.signs)
+        exists = files.exists if files else os.path.exists
+        return any(bool(matches(sign, files)) if sign.endswith("*") else exists(sign) for sign in cls.signs)
 
     def is_present(self) -> bool:
         """Whether one of the signs is present, read with the drivers of the source."""
-        exists = self.files.exists if self.files else os.path.exists
-        names = self.files.names if self.files else os.listdir
-        return self.has_sign(self.context.environ, exists, names)
+        return self.has_sign(self.context.config, self.context.environ, self.files)
 
     # -- opening
 
@@ -157,7 +157,7 @@ class AcceleratorSource(Source):
             Unavailable: There are no devices, or no driver can be used.
             OSError: A driver cannot be used now.
         """
-        self.files = self._files()
+        self.files = _files(self.context.drivers)
         config, environ = self.context.config, self.context.environ
         self._has_sign = self.is_present()
         if not (self._has_sign or any(setting_path(getattr(config, setting)) for setting in self.settings)):
@@ -171,11 +171,6 @@ class AcceleratorSource(Source):
     def _refresh_program(self) -> None:
         if self.process_metrics:
             self.program.refresh()
-
-    def _files(self) -> Files | None:
-        with suppress(Unavailable):
-            return self.context.drivers.files()
-        return None
 
     def _open_driver(self) -> None:
         if self.driver is not None or not self.may_open():
@@ -301,10 +296,18 @@ class AcceleratorSource(Source):
             super().close()
 
 
-def matches(pattern: str, names: Callable[[str], Sequence[str]]) -> list[str]:
+def _files(drivers: Drivers) -> Files | None:
+    """Return the kernel's files; None if the system is not Linux."""
+    with suppress(Unavailable):
+        return drivers.files()
+    return None
+
+
+def matches(pattern: str, files: Files | None) -> list[str]:
     """Return the paths that match a sign with a trailing ``*``."""
     folder, _, start = pattern.rstrip("*").rpartition("/")
     try:
-        return sorted(f"{folder}/{name}" for name in names(folder) if name.startswith(start))
+        names = files.names(folder) if files else os.listdir(folder)
+        return sorted(f"{folder}/{name}" for name in names if name.startswith(start))
     except OSError:
         return []

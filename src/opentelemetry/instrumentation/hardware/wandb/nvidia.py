@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
@@ -78,11 +77,7 @@ class Probe(SourceProbe[Nvidia, Devices]):
         """Read the values that the source does not. A suspended GPU has no sampled points, and is not woken."""
         if not any(map(_is_sampled, gpus.values())):
             return
-        if (
-            self._nvml is None
-            and self.config.nvml != "off"
-            and Nvidia.is_expected(self.config, os.environ, os.path.exists, os.listdir)
-        ):
+        if self._nvml is None and self.config.nvml != "off" and Nvidia.prepare(self.config):
             with suppress(DriverError):
                 self._nvml = Nvml(setting_path(self.config.nvml))
         if self._nvml is None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from opentelemetry.instrumentation.hardware.accelerators.driver import DriverChoice
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
 from opentelemetry.instrumentation.hardware.drivers.subprocess import setting_path
 from opentelemetry.instrumentation.hardware.model import Scope
+from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.system.files import Files
 
 
 class Apple(AcceleratorSource):
@@ -24,11 +26,9 @@ class Apple(AcceleratorSource):
     is_selectable = False
 
     @classmethod
-    def has_sign(
-        cls, environ: Mapping[str, str], exists: Callable[[str], bool], names: Callable[[str], Sequence[str]]
-    ) -> bool:
+    def has_sign(cls, config: Config, environ: Mapping[str, str], files: Files | None) -> bool:
         """Whether this is a Mac."""
-        del environ, exists, names
+        del config, environ, files
         return sys.platform == "darwin"
 
     def is_present(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 
 from opentelemetry.instrumentation.hardware.accelerators.driver import DriverChoice
@@ -34,4 +33,4 @@ class Graphcore(AcceleratorSource):
 
     def compute_files(self) -> Sequence[str]:
         """Return the device files of the IPUs."""
-        return matches(self.signs[0], self.files.names if self.files else os.listdir)
+        return matches(self.signs[0], self.files)

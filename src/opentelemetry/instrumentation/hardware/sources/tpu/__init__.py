@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
 
 from opentelemetry.instrumentation.hardware.accelerators.driver import DriverChoice
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
-from opentelemetry.instrumentation.hardware.model import Scope, Unavailable
+from opentelemetry.instrumentation.hardware.model import Scope
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources.tpu.driver import TpuDriver
 from opentelemetry.instrumentation.hardware.sources.tpu.presence import Presence
-from opentelemetry.instrumentation.hardware.system.files import Files, LocalFiles
+from opentelemetry.instrumentation.hardware.system.files import Files
 
 
 class Tpu(AcceleratorSource):
@@ -29,25 +28,10 @@ class Tpu(AcceleratorSource):
     driver: TpuDriver | None
 
     @classmethod
-    def is_expected(
-        cls,
-        config: Config,
-        environ: Mapping[str, str],
-        exists: Callable[[str], bool],
-        names: Callable[[str], Sequence[str]],
-    ) -> bool:
+    def has_sign(cls, config: Config, environ: Mapping[str, str], files: Files | None) -> bool:
         """Whether this host has a chip, or settings or variables name a service."""
-        del exists, names
-        files: Files | None = None
-        with suppress(Unavailable):
-            files = LocalFiles()
         return bool(Presence(config, environ, files))
-
-    def is_present(self) -> bool:
-        """Whether this host has a chip, or settings or variables name a service."""
-        self._presence = Presence(self.context.config, self.context.environ, self.files)
-        return bool(self._presence)
 
     def drivers(self) -> Iterator[DriverChoice]:
         """Yield one driver, which reads all services."""
-        yield DriverChoice("the TPU services", "", lambda: TpuDriver(self.context, self._presence))
+        yield DriverChoice("the TPU services", "", lambda: TpuDriver(self))

@@ -11,8 +11,8 @@ from typing import Final
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
+from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
 from opentelemetry.instrumentation.hardware.model import Number
-from opentelemetry.instrumentation.hardware.sources import SourceContext
 from opentelemetry.instrumentation.hardware.sources.tpu import addresses, fields
 from opentelemetry.instrumentation.hardware.sources.tpu.device import Devices, TpuDevice
 from opentelemetry.instrumentation.hardware.sources.tpu.presence import Presence
@@ -33,8 +33,7 @@ class TpuDriver(AcceleratorDriver):
     """The services of this host or of a TPU node.
 
     Args:
-        context: The context of the source.
-        presence: The chips and the addresses of services.
+        source: Has the settings and the kernel's files.
 
     Attributes:
         runtime: The metric services of programs; None if there is no address.
@@ -45,9 +44,10 @@ class TpuDriver(AcceleratorDriver):
         OSError: The address of a TPU node cannot be looked up now.
     """
 
-    def __init__(self, context: SourceContext, presence: Presence) -> None:
-        config, drivers = context.config, context.drivers
-        address = addresses.resolved(drivers, presence.profiler, context.environ)
+    def __init__(self, source: AcceleratorSource) -> None:
+        config, drivers, environ = source.context.config, source.context.drivers, source.context.environ
+        presence = Presence(config, environ, source.files)
+        address = addresses.resolved(drivers, presence.profiler, environ)
         services = drivers.custom("tpu", Services) if presence.runtime or address else None
         self.runtime = Runtime(services, presence.runtime) if services and presence.runtime else None
         self._profiler = Profiler(services, address) if services and address else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver, DriverChoice
 from opentelemetry.instrumentation.hardware.accelerators.selection import VisibilityRule
@@ -15,6 +15,7 @@ from opentelemetry.instrumentation.hardware.sources.trainium.driver import Neuro
 from opentelemetry.instrumentation.hardware.sources.trainium.report import Runtime
 from opentelemetry.instrumentation.hardware.sources.trainium.sysfs import DEVICES, MODULE
 from opentelemetry.instrumentation.hardware.sources.trainium.visible import visibility_rule
+from opentelemetry.instrumentation.hardware.system.files import Files
 
 _MAX_DEVICES = 128
 
@@ -33,15 +34,9 @@ class Trainium(AcceleratorSource):
     driver: Neuron | None
 
     @classmethod
-    def is_expected(
-        cls,
-        config: Config,
-        environ: Mapping[str, str],
-        exists: Callable[[str], bool],
-        names: Callable[[str], Sequence[str]],
-    ) -> bool:
+    def is_expected(cls, config: Config, environ: Mapping[str, str], files: Files | None) -> bool:
         """Whether there is a sign of a device. The driver's files are also read without neuron-monitor."""
-        return bool(setting_path(config.neuron_monitor)) or cls.has_sign(environ, exists, names)
+        return bool(setting_path(config.neuron_monitor)) or cls.has_sign(config, environ, files)
 
     def drivers(self) -> Iterator[DriverChoice]:
         """Yield one driver, which reads the driver's files and neuron-monitor."""
