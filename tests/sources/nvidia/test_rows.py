@@ -448,6 +448,22 @@ def test_throttle_time_is_integrated_if_its_counter_never_answers(tmp_path: Path
         assert now.one("hw.gpu.throttle.time", hw_gpu_throttle_reason="sync_boost") - before == pytest.approx(2)
 
 
+@pytest.mark.parametrize("code", [10, 21, 999])
+def test_energy_counter_that_answers_late_continues_the_integral(tmp_path: Path, code: int) -> None:
+    with simulated_gpus(tmp_path, a100(), lines={"gpu0.FieldValues.83": refused(code)}) as machine:
+        machine.tick(0)
+        for _ in range(10):
+            machine.sample(2)
+        before = machine.collect().one("hw.energy")
+        assert before > 0, "it is not absent for long"
+        counted = {"gpu0.FieldValues.83": f"ullong {moving(5_000_000_000, 100_000, machine.stage.clock.now)}"}
+        assert machine.tick(2, counted).one("hw.energy") - before <= 2 * 312.34, "no leap to the device's total"
+        before = machine.collect().one("hw.energy")
+        assert machine.tick(2).one("hw.energy") - before == pytest.approx(2 * 100), "the counter, not the integral"
+        now = machine.tick(2, {"gpu0.FieldValues.83": refused(code)})
+        assert now.of("hw.energy") == {}, "a counter that exists is not replaced by an integral"
+
+
 @pytest.mark.parametrize("failing", ["gpu0.FieldValues.83", "gpu0.FieldValues"])
 def test_energy_is_integrated_if_the_counter_never_answers(tmp_path: Path, failing: str) -> None:
     with simulated_gpus(tmp_path, a100(), lines={failing: refused(999)}) as machine:
@@ -600,7 +616,7 @@ def test_pcie_bytes_are_those_of_gpm_at_any_rate(tmp_path: Path, rate: float) ->
 
 
 def test_pcie_bytes_without_gpm_are_missing_with_the_reason(tmp_path: Path) -> None:
-    """Ada has counters, of which the driver's answer tells only the last 32 bits."""
+    """Ada has counters, but of 32 bits."""
     counted: Gpu = {f"FieldValues.{field}": f"uint {moving(0, 5e9)}" for field in (197, 198)}
     with simulated_gpus(tmp_path, geforce() | counted) as machine:
         machine.tick(0)

@@ -33,7 +33,7 @@ _MOST_FANS: Final = 16
 """Maximum fans of a GPU."""
 
 _MOST_FAILURES: Final = 5
-"""Consecutive failures at the start after which a counter counts as missing, and a rate may be integrated instead."""
+"""Failures at the start after which a rate is integrated until a counter answers."""
 
 _GENERAL_SAMPLES: Final = 1
 """``NVML_GPU_UTILIZATION_SAMPLES``."""
@@ -45,7 +45,7 @@ class Gpu(NvmlDevice):
     Args:
         nvml: The library.
         name: Its name in :class:`~.nvml.Nvml`: ``0``.
-        host: What the host knows of the GPUs.
+        host: What the host reports about the GPUs.
         is_detailed: Whether ``DETAIL`` has ``gpu``.
 
     Attributes:
@@ -67,6 +67,7 @@ class Gpu(NvmlDevice):
         self.counters = {field.series for field in f.SAMPLED.values()}
         self._counted: set[Field] = set()
         self._failures: dict[Field, int] = {}
+        self._late: set[Field] = set()
         self._newest_sample = -1
         self._moving: set[Series] = set()
 
@@ -247,21 +248,25 @@ class Gpu(NvmlDevice):
             if code:
                 self.unsupported[field.series] = value
             elif value == 0 and field.series in moving:
-                self.counters.discard(field.series)  # the rate is the truth: this counter does not count
+                self.counters.discard(field.series)  # this counter does not count, so the rate is integrated
             elif field.series in self.counters:
                 found[field] = value
         return found
 
     def _decide(self, answers: Sequence[Sequence[Any]]) -> None:
         for field, (code, _) in zip(f.SAMPLED.values(), answers):
+            if not code and field in self._late:  # its total continues the integral
+                self._late.remove(field)
+                self.counters.add(field.series)
             if not code and field.series in self.counters:
                 self._counted.add(field)
             elif field not in self._counted:
                 self._failures[field] = self._failures.get(field, 0) + 1
-                if code in NEVER or self._failures[field] >= _MOST_FAILURES:
+                if code in NEVER:
                     self.counters.discard(field.series)
-
-    # -- reading
+                elif code and self._failures[field] == _MOST_FAILURES:
+                    self.counters.discard(field.series)
+                    self._late.add(field)
 
     def read_slow(self) -> Iterator[Point]:
         """Yield limits, errors, fans, and values that are only needed for a collection."""

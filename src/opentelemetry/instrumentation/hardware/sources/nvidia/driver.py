@@ -56,7 +56,7 @@ class Library(AcceleratorDriver):
 
     Args:
         source: The source, with the settings, the selection and the observed program.
-        host: What the host knows of the GPUs.
+        host: What the host reports about the GPUs.
 
     Raises:
         Unavailable: This process cannot use the library.

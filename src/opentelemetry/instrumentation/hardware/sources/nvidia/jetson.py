@@ -77,7 +77,7 @@ class Jetson:
 
 
 class Host(NamedTuple):
-    """What the host knows of its GPUs.
+    """What the host reports about its GPUs.
 
     Attributes:
         power: The runtime power state of all GPUs.

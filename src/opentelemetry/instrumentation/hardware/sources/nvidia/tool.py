@@ -257,7 +257,7 @@ class NvidiaSmi(AcceleratorDriver):
 
     Args:
         source: The source, with the settings, the selection and the observed program.
-        host: What the host knows of the GPUs.
+        host: What the host reports about the GPUs.
 
     Raises:
         Unavailable: The tool is not installed, or finds no driver or no GPU.

@@ -49,7 +49,7 @@ def _by_cuda(environ: Mapping[str, str], devices: Sequence[FoundDevice]) -> Sele
     shown: list[frozenset[str]] = []
     for word in (each.strip() for each in value.split(",")):
         number = re.match(r"\+?([0-9]{1,9})", word)  # CUDA takes the number that a word begins with
-        named = [device.ids for device in devices if device.id.casefold() == word.casefold()]
+        named = [device.ids for device in devices if f"GPU-{word.casefold()}" in device.aliases]  # of a Jetson
         if named:
             matching = named[0]
         elif number is None:
