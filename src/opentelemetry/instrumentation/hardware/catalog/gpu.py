@@ -34,8 +34,8 @@ HW_GPU_UTILIZATION = gauge(
     "unit's peak rate; for scaled, of the GPU's capacity at its highest frequency.",
     source="general: nvmlDeviceGetSamples, else nvmlDeviceGetUtilizationRates, also for memory; encoder, decoder, "
     "jpeg, ofa: nvmlDeviceGetEncoderUtilization and similar; sm, tensor, dram, fp64, fp32, fp16: "
-    "nvmlGpmMetricsGet; amdgpu: gpu_busy_percent, mem_busy_percent (memory), gpu_metrics (video, jpeg); "
-    "Apple: Device Utilization % of the I/O registry, macmon gpu_active_ratio (general), gpu_scaled_ratio "
+    "nvmlGpmMetricsGet; Jetson: load (general); amdgpu: gpu_busy_percent, mem_busy_percent (memory), gpu_metrics "
+    "(video, jpeg); Apple: Device Utilization % of the I/O registry, macmon gpu_active_ratio (general), gpu_scaled_ratio "
     "(scaled)",
     window=Window.MEAN,
 )
@@ -102,13 +102,14 @@ HW_GPU_NVLINK_IO = counter(
 HW_GPU_FREQUENCY = gauge(
     "hw.gpu.frequency", "Hz", (*HW_DEVICE, FREQUENCY_DOMAIN),
     "Clock frequency of a domain of the GPU.",
-    source="nvmlDeviceGetClockInfo; amdgpu: hwmon freq*_input, by label; Apple: macmon gpu_freq_mhz",
+    source="nvmlDeviceGetClockInfo; Jetson: devfreq cur_freq; amdgpu: hwmon freq*_input, by label; Apple: macmon "
+    "gpu_freq_mhz",
     window=Window.MEAN, standard=False,
 )
 HW_GPU_FREQUENCY_LIMIT = gauge(
     "hw.gpu.frequency.limit", "Hz", (*HW_DEVICE, FREQUENCY_DOMAIN),
     "Maximum clock frequency of a domain of the GPU.",
-    source="nvmlDeviceGetMaxClockInfo; amdgpu: pp_dpm_sclk, pp_dpm_mclk",
+    source="nvmlDeviceGetMaxClockInfo; Jetson: devfreq max_freq; amdgpu: pp_dpm_sclk, pp_dpm_mclk",
     standard=False,
 )
 HW_GPU_THROTTLE_TIME = counter(

@@ -57,8 +57,8 @@ HW_POWER_UTILIZATION = gauge(
 HW_TEMPERATURE = gauge(
     "hw.temperature", "Cel", (*HW_COMPONENT, HW_SENSOR_LOCATION),
     "Temperature of a component at one sensor.",
-    source="nvmlDeviceGetTemperature (gpu); NVML field MEMORY_TEMP (memory); amdgpu: hwmon temp*_input, by label; "
-    "Apple: macmon gpu_temp_avg, cpu_temp_avg; apple_gpu_stats; gcipuinfo: average board temp (board), "
+    source="nvmlDeviceGetTemperature (gpu); NVML field MEMORY_TEMP (memory); Jetson: thermal zone gpu-thermal; "
+    "amdgpu: hwmon temp*_input, by label; Apple: macmon gpu_temp_avg, cpu_temp_avg; apple_gpu_stats; gcipuinfo: average board temp (board), "
     "average die temp (die); CPUs and NVMe disks: /sys/class/hwmon/*/temp*_input, else /sys/class/thermal",
     window=Window.MEAN, opt_in_extras="with DETAIL=sensors all sensors in /sys/class/hwmon",
 )
