@@ -35,8 +35,8 @@ HW_GPU_UTILIZATION = gauge(
     source="general: nvmlDeviceGetSamples, else nvmlDeviceGetUtilizationRates, also for memory; encoder, decoder, "
     "jpeg, ofa: nvmlDeviceGetEncoderUtilization and similar; sm, tensor, dram, fp64, fp32, fp16: "
     "nvmlGpmMetricsGet; Jetson: load (general); amdgpu: gpu_busy_percent, mem_busy_percent (memory), gpu_metrics "
-    "(video, jpeg); Apple: Device Utilization % of the I/O registry, macmon gpu_active_ratio (general), gpu_scaled_ratio "
-    "(scaled)",
+    "(video, jpeg); Apple: Device Utilization % of the I/O registry, macmon gpu_active_ratio (general), "
+    "gpu_scaled_ratio (scaled)",
     window=Window.MEAN,
 )
 HW_GPU_UTILIZATION_PEAK = gauge(
