@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Iterator
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import inf
 
 import pytest
@@ -279,42 +279,32 @@ def test_interval_0_takes_period_from_reader() -> None:
     assert values(stage.collect(9), POWER) == {}
 
 
-def test_sampling_pauses_without_collections_and_pause_has_no_weight() -> None:
+def test_sampling_slows_down_without_collections_and_loses_nothing() -> None:
     stage = Stage(interval=1.0, expected=5.0, from_start=True)
-    level = 100.0
-    stage.player.read = lambda now: [POWER(level), ENERGY(now), BUSY(CounterRatio(now if level == 100.0 else 0.0, now))]
+    stage.player.read = lambda now: [POWER(now), ENERGY(now)]
     stage.run(20.0, {5.0: nothing})
     asked = stage.clock.now
-    stage.run(300.0)
-    assert stage.runner.next_reading(stage.clock.now) == inf
-    assert stage.player.readings[-1] == pytest.approx(asked + 15.0, abs=1.01), (
-        "sampling did not pause after three intervals"
-    )
-    before = len(stage.player.readings)
-    level = 1.0
-    silent = stage.collect(5000)
-    assert values(silent, POWER) == {}, "a reading from before the pause is reported"
-    assert stage.runner.next_reading(stage.clock.now) <= stage.clock.now
-    stage.run(310.0)
-    assert len(stage.player.readings) >= before + 10
-    snapshot = stage.collect(5000)
-    assert one(snapshot, ENERGY) == pytest.approx(310.0, abs=1.0), "the counter missed the pause"
-    after = stage.player.readings[before:]
-    lead_in = [at for at in stage.player.readings[:before] if at > asked - 0.5]
-    weight = (lead_in[-1] - lead_in[0], after[-1] - after[0])
-    expected = (100.0 * weight[0] + 1.0 * weight[1]) / sum(weight)
-    assert one(snapshot, POWER) == pytest.approx(expected, rel=0.1)
+    stage.run(290.0)
+    idle = [at for at in stage.player.readings if at > asked + 16.0]
+    assert {round(after - before) for before, after in pairwise(idle)} == {30}
+    first = stage.collect(5000)
+    assert one(first, POWER) == pytest.approx((asked + idle[-1]) / 2, abs=16.0), "the mean of a line is its middle"
+    assert stage.runner.next_reading(stage.clock.now) <= stage.clock.now, "a collection does not end the slow sampling"
+    assert one(stage.collect(9), POWER) > 0, "the reading has expired before the thread could make the next one"
+    stage.run(295.0)
+    assert round(stage.player.readings[-1] - stage.player.readings[-2]) == 1
+    assert one(stage.collect(5000), ENERGY) == pytest.approx(295.0, abs=1.0)
 
 
-def test_pause_has_no_weight_for_slow_readings() -> None:
+def test_time_without_thread_has_no_weight_for_slow_readings() -> None:
     stage = Stage(interval=1.0, expected=5.0)
     level = 100.0
     stage.player.slow = lambda now: [POWER(level, {"part": "slow"})]
     stage.run(20.0, {5.0: nothing})
-    stage.run(300.0)
+    stage.clock.now += 300.0  # the program was stopped
     level = 1.0
     stage.collect(5000)
-    stage.run(310.0)
+    stage.run(330.0)
     stage.runner.read(slow=True)
     mean = values(stage.collector.collect({}), POWER)[Series(POWER, {"part": "slow"})]
     assert mean > 50.0, "the reading after the pause has the weight of the pause"
@@ -329,10 +319,12 @@ def test_flush_between_collections_includes_slow_readings() -> None:
     assert one(stage.collect(60000), USERS) == 3
 
 
-def test_sampling_without_reader_stops_after_an_hour() -> None:
+def test_sampling_without_reader_slows_down_after_an_hour() -> None:
     stage = Stage(interval=10.0, expected=10.0)
     stage.run(10_000.0)
-    assert stage.player.readings[-1] == pytest.approx(stage.start + 3600.0, abs=20.0)
+    apart = [(after - before, before - stage.start) for before, after in pairwise(stage.player.readings)]
+    assert {round(gap) for gap, at in apart if at < 3580.0} == {10}
+    assert {round(gap) for gap, at in apart if at > 3620.0} == {30}
 
 
 @pytest.mark.parametrize("step", [300.0, 1000.0])
@@ -343,14 +335,41 @@ def test_reader_with_longer_interval_than_expected_gets_every_collection(step: f
     assert [POWER in snapshot.values for snapshot in found] == [True] * 6
 
 
-def test_paused_source_is_not_up() -> None:
-    stage = Stage(interval=1.0, expected=5.0)
-    stage.run(20.0, {5.0: nothing})
-    assert stage.up() == {"player": 1}
-    stage.run(300.0)
-    assert values(stage.collector.collect({}), POWER) == {}
-    assert stage.up() == {"player": 0}
-    assert stage.collector.collect({}).problems == (), "a pause is reported as a problem"
+@pytest.mark.parametrize("interval", [0.0, 0.5, 2.0, 10.0, 60.0])
+@pytest.mark.parametrize(
+    "gaps",
+    [
+        (300.0, 300.0, 300.0),  # an interval in code, much longer than the one of the environment
+        (1000.0, 1000.0, 1000.0),
+        (5.0, 0.1, 600.0, 3.0, 47.0, 7200.0, 0.0),  # a scrape now and then
+        (4000.0, 2000.0),
+    ],
+)
+def test_slow_and_irregular_readers_get_complete_exports_from_the_first_on(
+    interval: float, gaps: tuple[float, ...]
+) -> None:
+    stage = Stage(interval=interval, expected=60.0)
+    stage.player.counters = lambda now: [ENERGY(now)]
+    stage.player.slow = lambda now: [USERS(3)]
+    now = 0.0
+    for number, gap in enumerate(gaps):
+        now += gap
+        stage.run(now)
+        up = stage.up()
+        snapshot = stage.collect()
+        assert ({POWER, ENERGY, USERS} - snapshot.values.keys(), up) == (set(), {"player": 1}), f"export {number}"
+        assert snapshot.problems == ()
+
+
+@PATIENT
+@given(st.lists(st.floats(0.0, 5000.0), min_size=1, max_size=8), st.sampled_from([0.0, 1.0, 2.0, 45.0]))
+def test_every_collection_of_any_reader_is_complete(gaps: list[float], interval: float) -> None:
+    stage = Stage(interval=interval, expected=60.0)
+    stage.run(1.0)
+    for now in accumulate(gaps, initial=1.0):
+        stage.run(now)
+        assert one(stage.collect(), POWER) == 1.0
+        assert not interval or stage.clock.now - stage.player.readings[-1] <= max(30.0, interval)
 
 
 def test_reading_with_short_interval_expires_after_three_seconds() -> None:
@@ -576,15 +595,14 @@ def test_time_of_hang_has_no_weight() -> None:
     assert one(stage.collector.collect({}), POWER) == 1.0, "the reading after the hang has the weight of the hang"
 
 
-def test_stale_reading_is_a_problem_unless_sampling_is_paused() -> None:
+def test_stale_source_is_not_up_and_a_problem() -> None:
     stage = Stage(interval=2.0, expected=60.0)
     stage.run(10.0, {5.0: nothing})
-    stage.clock.now += 6.5  # the thread was not scheduled
-    (problem,) = stage.collector.collect({}).problems
-    assert "old" in problem.reason
-    assert stage.up() == {"player": 0}
-    stage.clock.now += 400.0  # after three intervals without a collection, sampling pauses
-    assert stage.collector.collect({}).problems == ()
+    for delay in (6.5, 400.0):
+        stage.clock.now += delay  # the thread was not scheduled
+        (problem,) = stage.collector.collect({}).problems
+        assert "old" in problem.reason
+        assert stage.up() == {"player": 0}
 
 
 def test_slow_reading_is_a_problem_only_after_hang_limit() -> None:

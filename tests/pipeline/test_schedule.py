@@ -92,41 +92,41 @@ def test_two_flushes_in_a_row_do_not_set_interval() -> None:
         collections.note(1, at)
     assert collections.schedule.due(10.001) == pytest.approx(10.0501)
     assert collections.schedule.due(10.5) == inf
-    assert not collections.schedule.paused(20.0)
-    assert not collections.schedule.paused(190.0)
-    assert collections.schedule.paused(190.1)
+    assert not collections.schedule.quiet(20.0)
+    assert not collections.schedule.quiet(190.0)
+    assert collections.schedule.quiet(190.1)
 
 
 @pytest.mark.parametrize("expected", [1.0, 60.0])
-def test_sampling_pauses_after_three_intervals_without_collection(expected: float) -> None:
+def test_sampling_slows_down_after_three_intervals_without_collection(expected: float) -> None:
     collections = Collections(0.0, expected)
     for at in (expected, 2 * expected):
         collections.note(1, at)
-    assert not collections.schedule.paused(5 * expected)
-    assert collections.schedule.paused(5 * expected + 0.1)
+    assert not collections.schedule.quiet(5 * expected)
+    assert collections.schedule.quiet(5 * expected + 0.1)
     collections.note(1, 5 * expected + 0.1)
-    assert not collections.schedule.paused(5 * expected + 0.1)
+    assert not collections.schedule.quiet(5 * expected + 0.1)
 
 
-def test_sampling_does_not_pause_for_an_hour_before_an_interval_is_known() -> None:
+def test_sampling_does_not_slow_down_for_an_hour_before_an_interval_is_known() -> None:
     collections = Collections(0.0, 60.0)
-    assert not collections.schedule.paused(3600.0)
-    assert collections.schedule.paused(3600.1)
+    assert not collections.schedule.quiet(3600.0)
+    assert collections.schedule.quiet(3600.1)
     collections.note(1, 4000.0)
-    assert not collections.schedule.paused(7600.0), "one collection does not make an interval"
-    assert collections.schedule.paused(7600.1)
+    assert not collections.schedule.quiet(7600.0), "one collection does not make an interval"
+    assert collections.schedule.quiet(7600.1)
 
 
-def test_one_active_reader_prevents_pause() -> None:
+def test_one_active_reader_prevents_slow_sampling() -> None:
     collections = Collections(0.0, 60.0)
     for at in (0.0, 100.0):
         collections.note(1, at)
     for at in (100.5, 101.0):
         collections.note(2, at)
-    assert not collections.schedule.paused(199.0)
+    assert not collections.schedule.quiet(199.0)
     collections.note(1, 200.0)
-    assert not collections.schedule.paused(500.0)
-    assert collections.schedule.paused(500.1)
+    assert not collections.schedule.quiet(500.0)
+    assert collections.schedule.quiet(500.1)
 
 
 @PATIENT

@@ -30,6 +30,9 @@ PERIODS = 3
 SHORTEST_PERIOD = 1.0
 """Seconds. For expiry, a shorter period counts as this: a busy machine delays threads by tenths of a second."""
 
+IDLE_PERIOD = 30.0
+"""Seconds between readings while no reader has collected for a long time, so that a scrape now and then is complete."""
+
 RETRY = (1.0, 60.0)
 """First and longest delay in seconds until a failed source is opened again."""
 
@@ -90,6 +93,7 @@ class SourceRunner:
         self.is_outdated = False
         self._hangs = False
         self._backoff = Backoff(*RETRY)
+        self._due = -inf  # when its thread makes the next reading
         self._counted = -inf  # when the newest reading with counters began
         # What the source wants, as of its last reading: other threads use it while the source may be closed.
         self._min_interval = self._slow_interval = 0.0
@@ -100,6 +104,11 @@ class SourceRunner:
 
     def next_reading(self, now: float) -> float:
         """Return when the next reading is due."""
+        due = self._next_reading(now)
+        self._due = max(due, min(now, self._due))  # a thread that is woken early is not late
+        return due
+
+    def _next_reading(self, now: float) -> float:
         if self.state is State.ABSENT:
             return inf
         if self.state is State.FAILED:
@@ -107,11 +116,13 @@ class SourceRunner:
         newest = self.cheap.published
         if newest is None or self.is_outdated:
             return now
-        if self._schedule.paused(now):
-            return inf
+        idle = newest.time + max(self._interval, self._min_interval, IDLE_PERIOD)
+        if self._schedule.quiet(now):
+            return idle
         sample = newest.time + self._interval if self._interval else inf
         due = self._next_collection() - self._lead() if self.sample_before_collection() else inf
-        return max(min(sample, due), newest.time + self._min_interval)
+        first = min(sample, due)
+        return idle if first == inf else max(first, newest.time + self._min_interval)
 
     def sample_before_collection(self) -> bool:
         """Whether there is a reading just before each collection."""
@@ -169,7 +180,7 @@ class SourceRunner:
         assert source is not None
         self.busy_since = now  # not when it was opened: a reading that hangs expires when it counts as hung
         newest = self.cheap.published
-        if newest is not None and now - newest.time > self._expiry():  # a pause
+        if newest is not None and now > self._expires(newest):  # a pause
             self._interrupt()
         errors = self.cheap.add(now, source.read()) + source.errors
         if slow or self._is_slow_due(self.counters, now) or self._is_before_collection(now):
@@ -245,12 +256,12 @@ class SourceRunner:
         return self.cheap.metrics + self.counters.metrics + self.slow.metrics
 
     def fresh(self, now: float) -> list[tuple[Aggregator, Published]]:
-        """Return the newest readings, without those older than three of their periods."""
+        """Return the newest readings, without those that have expired."""
         readings = []
         slow = self._slow_interval
         for aggregator, least in ((self.cheap, 0.0), (self.counters, slow), (self.slow, slow)):
             published = aggregator.published
-            if published is not None and now - published.totals.time <= self._expiry(least):
+            if published is not None and now <= self._expires(published, least):
                 readings.append((aggregator, published))
         return readings
 
@@ -263,8 +274,13 @@ class SourceRunner:
         """Seconds between two readings."""
         return max(self._interval or self._schedule.shortest(self._clock()), self._min_interval)
 
+    def _expires(self, reading: Published, least: float = 0.0) -> float:
+        """Return when a reading expires: after three of its periods, or if the next one is late by two."""
+        late = self._due + (PERIODS - 1) * max(self.period(), SHORTEST_PERIOD)
+        return max(reading.time + self._expiry(least), late)
+
     def _expiry(self, least: float = 0.0) -> float:
-        """Return the seconds until a reading expires, and until a reading that does not end counts as hung."""
+        """Return three periods in seconds. A reading that does not end by then counts as hung."""
         return PERIODS * max(self.period(), least, SHORTEST_PERIOD)
 
     def warn_if_hanging(self, now: float) -> None:
@@ -284,9 +300,7 @@ class SourceRunner:
                 self.name, f"it has not responded for {now - since:.0f} s", "its driver or file system hangs"
             )
         newest = self.cheap.published
-        if self.problem is None and since is None and newest is not None and now - newest.time > self._expiry():
-            if self._schedule.paused(now):
-                return None
+        if self.problem is None and since is None and newest is not None and now > self._expires(newest):
             return Problem(
                 self.name, f"its newest reading is {now - newest.time:.0f} s old", "the machine may be overloaded"
             )

@@ -12,7 +12,7 @@ _SHORTEST = 0.05
 """Seconds. Collections that are closer to each other are flushes, and are not used to predict the interval."""
 
 _UNKNOWN = 3600.0
-"""Seconds without a collection until sampling pauses while no reader has collected twice and no interval is known."""
+"""Seconds without a collection until sampling slows down while no reader has collected twice and no interval is known."""
 
 
 class CollectionSchedule:
@@ -62,8 +62,8 @@ class CollectionSchedule:
         longest = max((interval for _, interval in self._alive(now).values()), default=self._guess)
         return now - self._last > _MISSED * longest
 
-    def paused(self, now: float) -> bool:
-        """Whether sampling pauses, because no reader has collected for three intervals."""
+    def quiet(self, now: float) -> bool:
+        """Whether sampling slows down, because no reader has collected for three intervals."""
         longest = max((interval for _, interval in self._alive(now).values()), default=self._guess)
         patience = _MISSED * longest
         return now - self._last > (patience if self._known else max(patience, _UNKNOWN))
