@@ -61,34 +61,6 @@ HW_TEMPERATURE = gauge(
     "amdgpu: hwmon temp*_input, by label; Apple: macmon gpu_temp_avg, cpu_temp_avg; apple_gpu_stats; gcipuinfo: "
     "average board temp (board), average die temp (die); CPUs and NVMe disks: /sys/class/hwmon/*/temp*_input, else "
     "/sys/class/thermal",
-    window=Window.MEAN, opt_in_extras="with DETAIL=sensors all power sensors in /sys/class/hwmon",
-)
-HW_POWER_PEAK = gauge(
-    "hw.power.peak", "W", HW_COMPONENT,
-    "Highest power sample since the previous collection.",
-    source="as hw.power",
-    window=Window.PEAK, standard=False,
-)
-HW_POWER_LIMIT = gauge(
-    "hw.power.limit", "W", (*HW_COMPONENT, HW_LIMIT_TYPE),
-    "Power limit of a component: enforced now, default, or the maximum that can be set.",
-    source="nvmlDeviceGetEnforcedPowerLimit, nvmlDeviceGetPowerManagementLimitConstraints (max), "
-    "nvmlDeviceGetPowerManagementDefaultLimit; amdgpu: hwmon power1_cap, power1_cap_max, power1_cap_default",
-    standard=False,
-)
-HW_POWER_UTILIZATION = gauge(
-    "hw.power.utilization", "1", HW_COMPONENT,
-    "Power over the enforced limit. Short peaks may exceed 1.",
-    source="hw.power over hw.power.limit{hw.limit_type=enforced}; Neuron: "
-    "/sys/devices/virtual/neuron_device/*/stats/power/utilization, a mean of one minute",
-    window=Window.MEAN, standard=False,
-)
-HW_TEMPERATURE = gauge(
-    "hw.temperature", "Cel", (*HW_COMPONENT, HW_SENSOR_LOCATION),
-    "Temperature of a component at one sensor.",
-    source="nvmlDeviceGetTemperature (gpu); NVML field MEMORY_TEMP (memory); Jetson: thermal zone gpu-thermal; "
-    "amdgpu: hwmon temp*_input, by label; Apple: macmon gpu_temp_avg, cpu_temp_avg; apple_gpu_stats; gcipuinfo: average board temp (board), "
-    "average die temp (die); CPUs and NVMe disks: /sys/class/hwmon/*/temp*_input, else /sys/class/thermal",
     window=Window.MEAN, opt_in_extras="with DETAIL=sensors all sensors in /sys/class/hwmon",
 )
 HW_TEMPERATURE_PEAK = gauge(
