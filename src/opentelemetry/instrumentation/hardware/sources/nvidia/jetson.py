@@ -7,7 +7,8 @@ Jetsons have others (``gv11b``, ``gp10b``, ``57000000.gpu``). Thor has none of t
 * ``device/load``, also ``/sys/devices/platform/gpu.0/load``: utilization per mille;
 * ``/sys/class/thermal/thermal_zone*``: ``type`` is ``gpu-thermal`` (with JetPack 5, ``GPU-therm``), ``temp`` in m°C.
 
-https://docs.nvidia.com/jetson/archives/r36.4/DeveloperGuide/SD/PlatformPowerAndPerformance.html
+Names and formats are those that jetson_stats (https://github.com/rbonghi/jetson_stats) and glances read, and of a tree
+that was recorded for the latter. This module itself has not run on a Jetson.
 """
 
 from __future__ import annotations
