@@ -97,15 +97,22 @@ def test_equal_pid_in_container_is_not_ours_without_evidence() -> None:
 
 def test_equal_pid_in_container_is_ours_when_process_holds_device() -> None:
     tree = process_tree([ROOT, ROOT + 1], computing=[ROOT + 1], namespace=CONTAINER)
-    assert tree.among([ROOT, ROOT + 1, ROOT + 2]) == {ROOT + 1}
+    assert tree.among([ROOT, ROOT + 1]) == {ROOT + 1}
     assert tree.computing()
 
 
-def test_pid_of_inner_or_outer_namespace_is_matched() -> None:
-    chains = {ROOT: (ROOT, 40), ROOT + 1: (ROOT + 1, 41)}
-    tree = process_tree([ROOT, ROOT + 1], computing=[ROOT], namespace=CONTAINER, chains=chains)
-    assert tree.among([40, 41]) == {40}, "the inner pid of the process that computes"
-    assert tree.among([ROOT]) == {ROOT}
+def test_pid_that_does_not_exist_in_container_is_of_the_host_and_so_are_all_others() -> None:
+    tree = process_tree([ROOT, ROOT + 1], computing=[ROOT + 1], namespace=CONTAINER)
+    assert tree.among([ROOT, ROOT + 1, ROOT + 2]) == set()
+    assert not tree.exist([ROOT + 1, ROOT + 2])
+    assert tree.among_ours([ROOT, ROOT + 1, ROOT + 2]) == {ROOT + 1}
+    assert tree.among([0, ROOT + 1]) == {ROOT + 1}, "0 stands for a process that the driver cannot translate"
+
+
+def test_inner_pid_of_nested_container_is_not_ours_in_container() -> None:
+    tree = process_tree([ROOT, ROOT + 1], computing=[ROOT + 1], namespace=CONTAINER, chains={ROOT + 1: (ROOT + 1, 40)})
+    assert tree.among([40]) == set()
+    assert tree.among([40, ROOT + 1]) == set()
 
 
 def test_computing_needs_open_device_file() -> None:
@@ -127,19 +134,11 @@ def test_system_without_proc_matches_pids() -> None:
 
 @PATIENT
 @given(
-    lines=st.lists(st.text("0123456789\t\n -+.x\u0661", max_size=30), max_size=5),
     pids=st.sets(st.integers(0, 2**32 - 1), max_size=8),
     namespace=st.sampled_from([HOST, CONTAINER, None]),
 )
-def test_any_nspid_line_matches_only_observed_processes(
-    lines: list[str], pids: set[int], namespace: str | None
-) -> None:
-    status = "\n".join(["NSpid:" + line for line in lines])
-    links = {"/proc/self/ns/pid": namespace} if namespace else {}
-    machine = cast(Machine, SimpleNamespace(descendants=lambda pid: []))
-    files = cast(Files, Linked({f"/proc/{ROOT}/status": status}, links))
-    tree = ProcessTree(machine, files, ROOT, EVIDENCE)
-    tree.refresh()
+def test_any_pids_match_only_observed_processes(pids: set[int], namespace: str | None) -> None:
+    tree = process_tree([ROOT], namespace=namespace)
     assert tree.among(pids) <= {ROOT}
     if namespace == CONTAINER:
         assert tree.among({*pids, ROOT}) == set()

@@ -6,11 +6,12 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import psutil
 import pytest
 from tests import children
 from tests.programs.journal import Export, exports, parsed
@@ -434,14 +435,51 @@ exec "$@"
 """Makes a /dev with an nvidia-uvm device, which programs that compute hold open, and runs a command."""
 
 
-def contained(folder: Path, fake: FakeNvml, *holds: str) -> dict[str, Any]:
-    """The report of a program that is process 1 of a new pid namespace."""
-    folder.mkdir(exist_ok=True)
-    unshare = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "sh", "-c", CONTAINER, "sh", str(folder)]
-    outcome = children.run([*unshare, *children.command("nvidia_container", *holds)], {**GPU_ONLY, **fake.environment})
-    assert outcome.returncode == 0, outcome.stderr
-    report: dict[str, Any] = json.loads(outcome.stdout)
-    return report
+OWN_PROC, HOSTS_PROC = ("--mount-proc",), ()
+"""The flags of a container, and of a sandbox that shows the /proc of the host."""
+
+ABSENT = 4_194_999
+"""A PID that no process has: it is above the kernel's limit."""
+
+Lists = Mapping[str, Sequence[tuple[str, int]]]
+"""By GPU the processes that the driver lists, with their MiB. ``ours`` and ``child`` are PIDs in the container,
+``host`` and ``child-host`` those outside of it; ``other`` is a process of somebody else outside of it."""
+
+
+def contained(
+    folder: Path, fake: FakeNvml, flags: Sequence[str], holder: str, lists: Lists, sampled: str | None = None
+) -> Any:
+    """The report of a program that is process 1 of a new PID namespace.
+
+    Args:
+        holder: Which process has the device open.
+        sampled: The process for which the driver has a sample of utilization before a second reading; "" for none.
+    """
+    folder.mkdir()
+    line = ["unshare", "--mount", "--pid", "--fork", "--kill-child", *flags, "sh", "-c", CONTAINER, "sh", str(folder)]
+    program = children.command("nvidia_container", holder, "/dev/nvidia-uvm")
+    with children.started([*line, *program], {**GPU_ONLY, **fake.environment}) as child:
+        assert child.stdout is not None
+        inside = json.loads(child.stdout.readline() or "[]")
+        assert inside, child.communicate()
+        outside = [each.pid for each in psutil.Process(child.pid).children(recursive=True)]
+        pids = {"ours": inside[0], "host": outside[0], "other": ABSENT, "child": inside[-1], "child-host": outside[-1]}
+        fake.set_lines(
+            {
+                f"{gpu}.ComputeRunningProcesses": listed(*((pids[name], size * MIB) for name, size in users))
+                for gpu, users in lists.items()
+            }
+            | {"gpu0.ProcessUtilization": ""}
+        )
+        assert child.stdin is not None
+        child.stdin.write("open\nread\n")
+        child.stdin.flush()
+        report = child.stdout.readline()
+        if sampled:
+            fake.set_lines({"gpu0.ProcessUtilization": listed((pids[sampled], 1_000_000, 50, 10, 0, 0))})
+        out, err = child.communicate("read\n", timeout=children.PATIENCE)
+        assert child.returncode == 0, err
+    return json.loads(report if sampled is None else out)
 
 
 @pytest.fixture
@@ -461,30 +499,64 @@ def namespaces(tmp_path: Path) -> None:
     need(made)
 
 
-@pytest.mark.usefixtures("namespaces")
-def test_container_pid_equal_to_a_host_pid_is_not_taken_for_ours(tmp_path: Path) -> None:
-    fake = machine(tmp_path, h100())
-    fake.set_lines({"gpu0.ComputeRunningProcesses": listed((1, 7 * MIB), (4711, MIB))})
-    report = contained(tmp_path / "dev", fake)
-    assert report["pid"] == 1
-    assert report["used"] == {}
-    assert [sentence for sentence in report["missing"] if "--pid=host" in sentence] == [], "we do not compute"
+def case(name: str, flags: Sequence[str], holder: str, lists: Lists, memory: Sequence[int], is_explained: bool) -> Any:
+    return pytest.param(flags, holder, lists, memory, is_explained, id=name)
 
 
 @pytest.mark.usefixtures("namespaces")
-def test_container_pid_of_a_program_with_an_open_gpu_is_ours(tmp_path: Path) -> None:
-    fake = machine(tmp_path, h100())
-    fake.set_lines({"gpu0.ComputeRunningProcesses": listed((1, 7 * MIB), (4711, MIB))})
-    report = contained(tmp_path / "dev", fake, "/dev/nvidia-uvm")
-    assert report["used"] == {"process.gpu.memory.usage": 7 * MIB}
-    assert [sentence for sentence in report["missing"] if "--pid=host" in sentence] == []
+@pytest.mark.parametrize(
+    ("flags", "holder", "lists", "memory", "is_explained"),
+    [
+        # The driver reports PIDs of the container.
+        case("ours", OWN_PROC, "program", {"gpu0": [("ours", 7)]}, [7], False),
+        case("ours-on-two", OWN_PROC, "program", {"gpu0": [("ours", 7)], "gpu1": [("ours", 5)]}, [5, 7], False),
+        case("ours-without-device", OWN_PROC, "nobody", {"gpu0": [("ours", 7)]}, [], False),
+        case("child", OWN_PROC, "child", {"gpu0": [("child", 7)]}, [7], False),
+        case("child-with-our-pid", OWN_PROC, "child", {"gpu0": [("ours", 7)]}, [], True),
+        case("nothing", OWN_PROC, "program", {}, [], True),
+        # The driver reports PIDs of the host. One of them is the same number as ours.
+        case("host", OWN_PROC, "program", {"gpu0": [("host", 7)]}, [], True),
+        case("host-and-same-number", OWN_PROC, "program", {"gpu0": [("host", 7), ("ours", 9)]}, [], True),
+        case("same-number", OWN_PROC, "program", {"gpu0": [("ours", 9), ("other", 1)]}, [], True),
+        case("elsewhere", OWN_PROC, "program", {"gpu0": [("ours", 9)], "gpu1": [("host", 7)]}, [], True),
+        case("child-host", OWN_PROC, "child", {"gpu0": [("child-host", 7)]}, [], True),
+        case("idle-same-number", OWN_PROC, "nobody", {"gpu0": [("ours", 9), ("other", 1)]}, [], False),
+        # A sandbox with the /proc of the host knows the PIDs of the host.
+        case("sandbox-host", HOSTS_PROC, "program", {"gpu0": [("host", 7)]}, [7], False),
+        case("sandbox-same", HOSTS_PROC, "program", {"gpu0": [("host", 7), ("ours", 9)]}, [7], False),
+        case("sandbox-ours", HOSTS_PROC, "program", {"gpu0": [("ours", 9)]}, [], True),
+        case("sandbox-without-device", HOSTS_PROC, "nobody", {"gpu0": [("host", 7)]}, [], False),
+    ],
+)
+def test_memory_in_a_container_is_attributed_to_its_program_or_not_at_all(
+    tmp_path: Path, flags: Sequence[str], holder: str, lists: Lists, memory: Sequence[int], is_explained: bool
+) -> None:
+    fake = machine(tmp_path, h100(0), h100(1))
+    report = contained(tmp_path / "dev", fake, flags, holder, lists)
+    found = sorted(value for name, value in report["used"] if name == "process.gpu.memory.usage")
+    assert found == [size * MIB for size in memory]
+    explained = [sentence for sentence in report["missing"] if "--pid=host" in sentence]
+    assert len(explained) == is_explained, report["missing"]
+    assert all(sentence.startswith("process.gpu.*: ") for sentence in explained)
 
 
 @pytest.mark.usefixtures("namespaces")
-def test_container_with_host_pids_names_the_remedy_pid_host(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("sampled", "utilization"), [("ours", [0.5]), ("host", []), ("other", []), ("", [0.0])])
+def test_utilization_in_a_container_is_attributed_by_pids_of_the_container(
+    tmp_path: Path, sampled: str, utilization: Sequence[float]
+) -> None:
+    """A driver can list processes by the PIDs of the container, and sample their utilization by those of the host."""
     fake = machine(tmp_path, h100())
-    fake.set_lines({"gpu0.ComputeRunningProcesses": listed((4711, 7 * MIB))})
-    report = contained(tmp_path / "dev", fake, "/dev/nvidia-uvm")
-    assert report["used"] == {}
-    (sentence,) = [sentence for sentence in report["missing"] if "--pid=host" in sentence]
-    assert sentence.startswith("process.gpu.*: ")
+    report = contained(tmp_path / "dev", fake, OWN_PROC, "program", {"gpu0": [("ours", 7)]}, sampled)
+    assert ["process.gpu.memory.usage", 7 * MIB] in report["used"]
+    assert [value for name, value in report["used"] if name == "process.gpu.utilization"][:1] == utilization
+
+
+@pytest.mark.usefixtures("namespaces")
+@pytest.mark.parametrize(("name", "memory"), [("ours", [7 * MIB]), ("host", [])])
+def test_memory_of_a_mig_instance_in_a_container_is_attributed_likewise(
+    tmp_path: Path, name: str, memory: Sequence[int]
+) -> None:
+    fake = machine(tmp_path, mig(h100(), 0, {0: (7, 0), 1: (8, 0)}))
+    report = contained(tmp_path / "dev", fake, OWN_PROC, "program", {"gpu0.mig1": [(name, 7)]})
+    assert [value for metric, value in report["used"] if metric == "process.gpu.memory.usage"] == memory

@@ -1,7 +1,8 @@
 """ProcessTree: the observed process and its descendants, and which PIDs of a driver belong to them.
 
-Drivers report the PIDs of the host. In a container, processes have other PIDs in their own PID namespace
-(pid_namespaces(7)), and the same number can be another process on the host. There, a PID alone is not sufficient.
+Drivers report the PIDs of the host, newer ones those of the PID namespace of the process that asks
+(pid_namespaces(7)), and one driver can do both. In a container, the same number can be another process on the host.
+There, a PID alone is not sufficient.
 """
 
 from __future__ import annotations
@@ -43,29 +44,43 @@ class ProcessTree:
 
     def refresh(self) -> None:
         """List the processes of the tree again, for :meth:`among` and :meth:`computing`."""
-        processes = self._processes()
-        self.folders = [folder for _, folder in processes]
-        if self.on_host or self._files is None:
-            self._folder_by_pid = dict(processes)
-        else:
-            self._folder_by_pid = {
-                number: folder for pid, folder in processes for number in _namespace_pids(self._files, pid, folder)
-            }
+        self._folder_by_pid = dict(self._processes())
+        self.folders = [*self._folder_by_pid.values()]
 
     def _processes(self) -> list[tuple[int, str]]:
-        """The PID and folder of each process; empty if ``/proc`` belongs to another PID namespace."""
-        folder = f"/proc/{self._pid}"
+        """The PID in ``/proc`` and the folder of each process; empty if another namespace's ``/proc`` hides them."""
+        pid, folder = self._pid, f"/proc/{self._pid}"
         if self._files is not None:
             try:
-                folder = proc_folder(self._files, self._pid)
-            except Unavailable:
+                folder = proc_folder(self._files, pid)
+                if not (self.on_host or is_proc_ours(self._files)):
+                    pid = int(self._files.link("/proc/self"))
+            except (Unavailable, OSError):
                 return []
-        return [(self._pid, folder), *((pid, f"/proc/{pid}") for pid in self._machine.descendants(self._pid))]
+        return [(pid, folder), *((child, f"/proc/{child}") for child in self._machine.descendants(self._pid))]
 
     def among(self, pids: Iterable[int]) -> set[int]:
-        """Return those of a driver's PIDs that certainly belong to the tree."""
-        known = {pid for pid in pids if pid in self._folder_by_pid}
-        return known if self.on_host else {pid for pid in known if self._holds_evidence(self._folder_by_pid[pid])}
+        """Return those of a driver's PIDs that certainly belong to the tree.
+
+        In a container, a driver may report the PIDs of the container or those of the host. If any of them does not
+        exist here they are those of the host, and one that is the same as ours belongs to another process.
+
+        Args:
+            pids: All PIDs that the driver reports at a time.
+        """
+        pids = {*pids}
+        if self.on_host:
+            return pids & self._folder_by_pid.keys()
+        return self.among_ours(pids) if self.exist(pids) else set()
+
+    def among_ours(self, pids: Iterable[int]) -> set[int]:
+        """Return those PIDs of this process's own namespace that belong to the tree and compute."""
+        return {pid for pid in pids if pid in self._folder_by_pid and self._holds_evidence(self._folder_by_pid[pid])}
+
+    def exist(self, pids: Iterable[int]) -> bool:
+        """Whether there are processes with all of these PIDs in ``/proc``. On the host, the answer is not needed."""
+        files = self._files
+        return self.on_host or files is None or all(files.exists(f"/proc/{pid}") for pid in pids if pid)
 
     def computing(self) -> bool:
         """Whether any process of the tree has one of the evidence files open."""
@@ -112,12 +127,3 @@ def _is_host_namespace(files: Files) -> bool:
         return files.link("/proc/self/ns/pid") == _HOST_NAMESPACE
     except OSError:  # a kernel without PID namespaces
         return True
-
-
-def _namespace_pids(files: Files, pid: int, folder: str) -> list[int]:
-    """The PIDs of a process in its PID namespace and in the parent namespaces that this process can see."""
-    with suppress(OSError, ValueError):
-        for line in files.read(f"{folder}/status").splitlines():
-            if line.startswith(b"NSpid:"):
-                return [int(word) for word in line.split()[1:]]
-    return [pid]

@@ -172,16 +172,19 @@ class Library(AcceleratorDriver):
                 )
             return
         selection = self._source.selection
-        for gpu in self.gpus:
-            if gpu.trouble or gpu.check_suspended():
-                continue
-            for device in gpu.parts.values() or (gpu,):
-                if not (selection.by_use or device.id in selection):
-                    continue
-                users = device.users(self._lists)
-                own = program.among(users)
-                if own:
-                    yield device, usage(users, own, device.shares())
+        users = {
+            device: device.users(self._lists)
+            for gpu in self.gpus
+            if not (gpu.trouble or gpu.check_suspended())
+            for device in gpu.parts.values() or (gpu,)
+            if selection.by_use or device.id in selection
+        }
+        program_pids = program.among(pid for listed in users.values() for pid in listed)
+        for device, listed in users.items():
+            own = program_pids & listed.keys()
+            if own:
+                shares = device.shares()
+                yield device, usage(listed, own, shares if shares is not None and program.exist(shares) else None)
 
     def occupancy(self) -> Iterator[tuple[Device, Occupancy]]:
         """Yield the compute processes and the compute mode of each GPU, or of its MIG instances."""

@@ -299,11 +299,12 @@ class NvidiaSmi(AcceleratorDriver):
     def usage(self, program: ProcessTree) -> Iterator[Usage]:
         """Yield the memory of each GPU or MIG instance that the observed program uses."""
         selection = self._source.selection
-        for gpu in self._listed:
-            for device in gpu.parts.values() or (gpu,):
-                own = program.among(device.users)
-                if own and (selection.by_use or device.id in selection):
-                    yield device, usage(device.users, own)
+        devices = [device for gpu in self._listed for device in gpu.parts.values() or (gpu,)]
+        program_pids = program.among(pid for device in devices for pid in device.users)
+        for device in devices:
+            own = program_pids & device.users.keys()
+            if own and (selection.by_use or device.id in selection):
+                yield device, usage(device.users, own)
 
     def occupancy(self) -> Iterator[tuple[Device, Occupancy]]:
         """Yield the compute processes and the compute mode of each GPU, or of its MIG instances."""

@@ -93,7 +93,7 @@ class Runtimes:
         Without NEURON_PROCESS_TAG the tag is the PID of the process in its own container.
         """
         tag = self._context.environ.get(_TAG, "")
-        pids = self._program.among(int(each.tag) for each in runtimes if re.fullmatch("[0-9]{1,9}", each.tag))
+        pids = self._program.among_ours(int(each.tag) for each in runtimes if re.fullmatch("[0-9]{1,9}", each.tag))
         program_tags = {tag} if tag else {str(pid) for pid in pids}
         tags = [runtime.tag for runtime in runtimes]
         return [runtime for runtime in runtimes if runtime.tag in program_tags and tags.count(runtime.tag) == 1]
