@@ -101,6 +101,7 @@ def mi300x(tick: int) -> Fabricated:
                 xgmi=[1_000_000 + tick * 50_000] * 7 + [0] + [2_000_000 + tick * 40_000] * 7 + [0],
                 video=[40, 20, 0, 0],
                 jpeg=[50] * 8 + [0] * 24,
+                clock=29,
             ),
         ),
         replace(base, number=1, bdf="0000:c9:00.0", unique="43cc8cc8af246701", serial="692139000111", busy=0, used=0),
@@ -136,6 +137,7 @@ def mi325x(tick: int) -> Fabricated:
             14: ("Q", [0]),
             29: ("Q", [3_000_000 + tick * 60_000] * 7 + [(1 << 64) - 1]),
             30: ("Q", [4_000_000 + tick * 70_000] * 7 + [(1 << 64) - 1]),
+            35: ("H", [1500, 29, 29, 29]),  # clocks of the video engines
             41: ("H", [20] * 32 + [0xFFFF] * 8),  # JPEG engines, 40 on the next generation
             42: ("H", [60, 0, 0, 0]),  # video engines
         }
@@ -193,7 +195,7 @@ def laptop(tick: int) -> Fabricated:
         cap=211_000_000,
         ras={},
         bad_pages=None,
-        metrics=table(3, energy=123_456, video=[25], status=0b1 << 16),
+        metrics=table(3, energy=123_456, video=[25], status=0b1 << 16, clock=1200, voltages=[925, 793, 1350]),
     )
     sleeper = replace(board, number=1, bdf="0000:07:00.0", asleep=tick < 2, metrics=None, rpm=None, pwm=None)
     files = amdsysfs.machine([board, sleeper])

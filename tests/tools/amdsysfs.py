@@ -152,6 +152,8 @@ def table(
     status: int | None = None,
     hbm: Sequence[int] = (),
     jpeg: Sequence[int] = (),
+    clock: int = 0xFFFF,
+    voltages: Sequence[int] = (),
 ) -> bytes:
     """``gpu_metrics`` of revision 1.3 (Navi 2x, MI200) or 1.6 (MI300); fields that are not given are not available.
 
@@ -172,6 +174,9 @@ def table(
         struct.pack_into("<Q", made, 112, status)
     if hbm:
         struct.pack_into(f"<{len(hbm)}H", made, 88, *hbm)
+    struct.pack_into("<H", made, {3: 60, 6: 288}[content], clock)
+    if voltages:
+        struct.pack_into("<3H", made, 104, *voltages)
     return bytes(made)
 
 

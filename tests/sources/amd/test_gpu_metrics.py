@@ -129,6 +129,24 @@ def test_xgmi_counters_are_in_kib(which: tuple[int, int], offset: int) -> None:
     assert GpuMetrics().decode(bytes(table)) == {"xgmi.receive": 21 * 1024, "xgmi.transmit": 0}
 
 
+CLOCKS = {(1, 1): 60, (1, 2): 60, (1, 3): 60, (1, 4): 264, (1, 5): 336, (1, 6): 288, (1, 7): 320, (1, 8): 320}
+
+
+@pytest.mark.parametrize("which", CLOCKS)
+def test_clock_of_the_video_engine_is_in_megahertz(which: tuple[int, int]) -> None:
+    table = unavailable_table(*which)
+    struct.pack_into("<H", table, CLOCKS[which], 1500)
+    assert GpuMetrics().decode(bytes(table)) == {"clock.video": 1500}
+
+
+def test_voltages_of_soc_and_memory_are_in_millivolts() -> None:
+    table = unavailable_table(1, 3)
+    struct.pack_into("<3H", table, 104, 925, 793, 1350)
+    assert GpuMetrics().decode(bytes(table)) == {"voltage.soc": 925, "voltage.memory": 1350}
+    struct.pack_into("<3H", table, 104, 0, 793, 0)
+    assert GpuMetrics().decode(bytes(table)) == {}
+
+
 # -- revision 1.9
 
 
@@ -150,6 +168,7 @@ def test_attributes_are_found_by_their_ids(total: str, counter: str) -> None:
                 **{10 + number: (counter, [value]) for number, value in enumerate(throttled)},
                 30: ("Q", [1, 1, UNAVAILABLE, 0]),
                 29: ("Q", [2, 2]),
+                35: ("H", [29, 0xFFFF]),
                 36: ("H", [0xFFFF] * 4),
                 41: ("H", [10] * 32 + [0xFFFF] * 8),
                 42: ("H", [0, 60, 0xFFFF, 0xFFFF]),
@@ -158,6 +177,7 @@ def test_attributes_are_found_by_their_ids(total: str, counter: str) -> None:
 
     metrics = GpuMetrics()
     links = {
+        "clock.video": 29,
         "video": pytest.approx(0.3),
         "jpeg": pytest.approx(0.1),
         "energy": 9_000,

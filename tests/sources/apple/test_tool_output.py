@@ -290,6 +290,8 @@ ZERO = {
     "hw.gpu.utilization scaled": (b"gpu_usage", b"gpu_scaled_ratio"),
     "hw.power": (b"gpu_power", b"ane_power"),
     "hw.errors recovery": (b"recoveryCount",),
+    "hw.gpu.utilization renderer": (b"renderUtilization", b"Renderer Utilization %"),
+    "hw.gpu.utilization tiler": (b"tilerUtilization", b"Tiler Utilization %"),
     "hw.fan.speed": (b"rpm",),
     "hw.fan.speed_ratio": (b"rpm",),
 }

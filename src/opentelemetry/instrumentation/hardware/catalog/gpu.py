@@ -35,8 +35,8 @@ HW_GPU_UTILIZATION = gauge(
     source="general: nvmlDeviceGetSamples, else nvmlDeviceGetUtilizationRates, also for memory; encoder, decoder, "
     "jpeg, ofa: nvmlDeviceGetEncoderUtilization and similar; sm, tensor, dram, fp64, fp32, fp16: "
     "nvmlGpmMetricsGet; Jetson: load (general); amdgpu: gpu_busy_percent, mem_busy_percent (memory), gpu_metrics "
-    "(video, jpeg); Apple: Device Utilization % of the I/O registry, macmon gpu_active_ratio (general), "
-    "gpu_scaled_ratio (scaled)",
+    "(video, jpeg); Apple: Device, Renderer and Tiler Utilization % of the I/O registry, macmon gpu_active_ratio "
+    "(general), gpu_scaled_ratio (scaled)",
     window=Window.MEAN,
 )
 HW_GPU_UTILIZATION_PEAK = gauge(
@@ -85,7 +85,8 @@ HW_GPU_IO = counter(
     "hw.gpu.io", "By", (*HW_DEVICE, NETWORK_DIRECTION, GPU_LINK),
     "Bytes sent and received by the GPU over a link.",
     source="PCIe: integral of NVML's GPM metrics PCIE_TX_PER_SEC, PCIE_RX_PER_SEC (Hopper and newer); NVLink: NVML "
-    "fields NVLINK_THROUGHPUT_DATA_TX, _RX (sum of all links); amdgpu: gpu_metrics (xgmi)",
+    "fields NVLINK_THROUGHPUT_DATA_TX, _RX (sum of all links); amdgpu: gpu_metrics (xgmi; its PCIe "
+    "bandwidth is left out, because it has no direction and no defined unit)",
 )
 HW_GPU_NVLINK_UP = updown(
     "hw.gpu.nvlink.up", "{link}", (*HW_DEVICE, GPU_LINK_NUMBER),
@@ -102,8 +103,8 @@ HW_GPU_NVLINK_IO = counter(
 HW_GPU_FREQUENCY = gauge(
     "hw.gpu.frequency", "Hz", (*HW_DEVICE, FREQUENCY_DOMAIN),
     "Clock frequency of a domain of the GPU.",
-    source="nvmlDeviceGetClockInfo; Jetson: devfreq cur_freq; amdgpu: hwmon freq*_input, by label; Apple: macmon "
-    "gpu_freq_mhz",
+    source="nvmlDeviceGetClockInfo; Jetson: devfreq cur_freq; amdgpu: hwmon freq*_input, by label, and "
+    "gpu_metrics (video); Apple: macmon gpu_freq_mhz",
     window=Window.MEAN, standard=False,
 )
 HW_GPU_FREQUENCY_LIMIT = gauge(

@@ -41,6 +41,8 @@ PARTS: Final[Mapping[str, tuple[str, str, str]]] = {
 """The parts of a Mac by ``hw.id``: name, type and the part that they belong to. All others are fans."""
 
 UTILIZATION: Final = utilization("general")
+RENDERER: Final = utilization("renderer")
+TILER: Final = utilization("tiler")
 ACTIVE: Final = utilization("general", "")
 SCALED: Final = utilization("scaled", "")
 TEMPERATURE: Final = temperature("gpu", least=0.001, most=150)
@@ -65,6 +67,8 @@ STATS_1: Final[Mapping[str, tuple[str, Field]]] = {
 
 STATS_2: Final[Mapping[str, tuple[str, Field]]] = {
     "utilization": (GPU, UTILIZATION),
+    "renderUtilization": (GPU, RENDERER),
+    "tilerUtilization": (GPU, TILER),
     "inUseSystemMemory": (GPU, MEMORY_USED),
     "recoveryCount": (GPU, RECOVERIES),
     "gpuPower": (GPU, POWER),
@@ -81,6 +85,8 @@ STATS_2_TEMPERATURES: Final = (
 
 IOREG: Final[Mapping[str, tuple[str, Field]]] = {
     "Device Utilization %": (GPU, UTILIZATION),
+    "Renderer Utilization %": (GPU, RENDERER),
+    "Tiler Utilization %": (GPU, TILER),
     "In use system memory": (GPU, MEMORY_USED),
     "recoveryCount": (GPU, RECOVERIES),
 }
