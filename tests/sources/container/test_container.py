@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
 import pytest
-from tests.children import started
+from tests.children import scene, started
 from tests.sources.machines import CGROUP2, GIB, INNER, POD, ROOT, docker, kubernetes, metal, mountinfo, namespace
 from tests.sources.playing import playing
 from tests.sources.reading import agrees, all_of, often, opened, rises_between, series_of, value
@@ -19,7 +20,7 @@ from tests.sources.tree import Fabricated, Tree
 from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import catalog as c
-from opentelemetry.instrumentation.hardware.model import Unavailable
+from opentelemetry.instrumentation.hardware.model import Metric, Unavailable
 from opentelemetry.instrumentation.hardware.sources import Source
 
 TOP = "/sys/fs/cgroup"
@@ -359,13 +360,26 @@ def test_container_is_unavailable_without_cgroup_mounts() -> None:
 
 # -- real groups
 
-BUSY = """
-import sys
-held = bytearray(int(sys.argv[1])); held[::4096] = b"x" * len(held[::4096])
+HOLD = """
+import mmap, sys
+held, cached, file = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+sys.stdin.readline()
+area = bytearray(held); area[::4096] = b"x" * len(area[::4096])
+if cached:
+    with open(file, "wb") as stream:
+        for _ in range(cached >> 20):
+            stream.write(b"x" * (1 << 20))
+    with open(file, "rb") as stream:
+        while stream.read(1 << 20):
+            pass
 print("ready", flush=True)
-while True:
-    pass
 """
+"""Waits to be put into a group, allocates memory, and writes a file, which is cached."""
+
+BUSY = HOLD + "\nwhile True: pass"
+IDLE = HOLD + "\nsys.stdin.readline()"
+
+MIB = 1 << 20
 
 
 def _own(controller: str) -> str:
@@ -377,72 +391,191 @@ def _own(controller: str) -> str:
     return ""
 
 
-@contextmanager
-def _groups(controllers: tuple[str, ...]) -> Iterator[dict[str, Path]]:
-    """A new group below this process's in each hierarchy of version 1, removed at the end."""
-    made: dict[str, Path] = {}
-    try:
-        for controller in controllers:
-            folder = Path(f"{TOP}/{controller}{_own(controller)}/otel-hardware-{os.getpid()}")
-            try:
-                folder.mkdir()
-            except OSError as error:
-                pytest.skip(f"no {controller} group of version 1 can be made here: {error}")
-            made[controller] = folder
-        yield made
-    finally:
-        for folder in made.values():
-            wait_for(lambda folder=folder: not (folder / "cgroup.procs").read_text(), 20, f"end of what is in {folder}")  # type: ignore[misc]
-            folder.rmdir()
+class Group:
+    """A new control group, and the groups below it.
 
+    Args:
+        folders: Its folder for each controller; one folder for all in version 2.
+    """
 
-def _put(child: subprocess.Popen[str], groups: dict[str, Path]) -> None:
-    for folder in groups.values():
-        (folder / "cgroup.procs").write_text(str(child.pid))
+    def __init__(self, folders: Mapping[str, Path]) -> None:
+        self.folders = dict(folders)
+        self.version = 2 if len({*self.folders.values()}) == 1 else 1
+        self.below: list[Group] = []
+        for folder in {*self.folders.values()}:
+            folder.mkdir()
 
+    def child(self, name: str) -> Group:
+        if self.version == 2:
+            (self.folders["cpu"] / "cgroup.subtree_control").write_text("+cpu +memory")
+        self.below.append(Group({controller: folder / name for controller, folder in self.folders.items()}))
+        return self.below[-1]
 
-@pytest.mark.skipif(not Path(TOP, "memory/memory.stat").exists(), reason="cgroup v1 is not mounted")
-def test_real_cgroup_v1_with_limits_agrees_with_psutil() -> None:
-    """A child that computes in a group with limits, which are then changed."""
-    size = 64 << 20
-    with _groups(("memory", "cpu", "cpuacct")) as groups:
-        (groups["memory"] / "memory.limit_in_bytes").write_text(str(512 << 20))
-        (groups["cpu"] / "cpu.cfs_quota_us").write_text("30000")
-        (groups["cpu"] / "cpu.cfs_period_us").write_text("100000")
-        with started([sys.executable, "-c", "input()\n" + BUSY, str(size)]) as child:
-            _put(child, groups)
+    def limit_memory(self, size: int) -> None:
+        name = "memory.max" if self.version == 2 else "memory.limit_in_bytes"
+        (self.folders["memory"] / name).write_text(str(size))
+
+    def limit_cpu(self, quota: int) -> None:
+        """Microseconds per 0.1 s."""
+        if self.version == 2:
+            (self.folders["cpu"] / "cpu.max").write_text(f"{quota} 100000")
+        else:
+            (self.folders["cpu"] / "cpu.cfs_quota_us").write_text(str(quota))
+
+    @contextmanager
+    def running(self, program: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
+        """A program in the group, which is ready."""
+        with started([sys.executable, "-c", program, *map(str, arguments)]) as child:
+            for folder in {*self.folders.values()}:
+                (folder / "cgroup.procs").write_text(str(child.pid))
             assert child.stdin is not None
             assert child.stdout is not None
             child.stdin.write("go\n")
             child.stdin.flush()
-            assert child.stdout.readline() == "ready\n"
-            with opened("container", pid=child.pid) as container:
-                first = all_of(container)
-                assert value(first, c.CONTAINER_CPU_LIMIT) == pytest.approx(0.3)
-                assert value(first, c.CONTAINER_MEMORY_LIMIT) == 512 << 20
-                assert value(first, c.CONTAINER_MEMORY_USAGE) >= size
-                assert value(first, c.CONTAINER_MEMORY_WORKING_SET) <= value(first, c.CONTAINER_MEMORY_USAGE)
-                _compare_with_psutil(container, child.pid)
-                (groups["cpu"] / "cpu.cfs_quota_us").write_text(
-                    "1000"
-                )  # less than it gets on any machine, however busy
-                wait_for(
-                    lambda: (
-                        value(often(container), c.CONTAINER_CPU_THROTTLED_TIME)
-                        > value(first, c.CONTAINER_CPU_THROTTLED_TIME)
-                    ),
-                    30,
-                    "throttling of a child that wants more than its limit",
-                )
-                (groups["cpu"] / "cpu.cfs_quota_us").write_text("70000")
-                (groups["memory"] / "memory.limit_in_bytes").write_text(str(300 << 20))
-                later = all_of(container)
-                assert value(later, c.CONTAINER_CPU_LIMIT) == pytest.approx(0.7)
-                assert value(later, c.CONTAINER_MEMORY_LIMIT) == 300 << 20
-            with opened("process", pid=child.pid) as process:
-                found = all_of(process)
-                resident = value(found, c.PROCESS_MEMORY_USAGE)
-                assert value(found, c.PROCESS_MEMORY_UTILIZATION) == resident / (300 << 20)
+            if child.stdout.readline() == "ready\n":
+                yield child
+            else:
+                child.wait(60)
+                yield child
+
+    def remove(self) -> None:
+        for group in self.below:
+            group.remove()
+        for folder in {*self.folders.values()}:
+            if folder.exists():
+                wait_for(lambda: not (folder / "cgroup.procs").read_text(), 20, f"end of what is in {folder}")  # noqa: B023
+                folder.rmdir()
+
+
+@pytest.fixture(params=[1, 2], ids=["v1", "v2"])
+def group(request: pytest.FixtureRequest) -> Iterator[Group]:
+    """A new group of either version."""
+    name = f"otel-hardware-{os.getpid()}"
+    if request.param == 1:
+        if not Path(TOP, "memory/memory.stat").exists():
+            pytest.skip("cgroup v1 is not mounted")
+        folders = {each: Path(f"{TOP}/{each}{_own(each)}/{name}") for each in ("memory", "cpu", "cpuacct")}
+    else:
+        top = next((each for each in (Path(TOP), Path(TOP, "unified")) if (each / "cgroup.controllers").exists()), None)
+        if top is None:
+            pytest.skip("cgroup v2 is not mounted")
+        missing = {"cpu", "memory"} - {*(top / "cgroup.controllers").read_text().split()}
+        if missing:
+            pytest.skip(f"cgroup v2 has no controller {', '.join(sorted(missing))} here: version 1 has them")
+        with suppress(OSError):
+            (top / "cgroup.subtree_control").write_text("+cpu +memory")
+        folders = dict.fromkeys(("memory", "cpu", "cpuacct"), top / name)
+    try:
+        made = Group(folders)
+    except OSError as error:
+        pytest.skip(f"no control group can be made here: {error}")
+    try:
+        yield made
+    finally:
+        made.remove()
+
+
+def _wait_for_throttling(container: Source) -> None:
+    def of(metric: Metric) -> float:
+        return value(often(container), metric)
+
+    before = of(c.CONTAINER_CPU_THROTTLED_TIME)
+    wait_for(
+        lambda: of(c.CONTAINER_CPU_THROTTLED_TIME) > before, 30, "throttling of a child that wants more than its limit"
+    )
+    assert 0 < of(c.CONTAINER_CPU_THROTTLED_PERIODS) <= of(c.CONTAINER_CPU_PERIODS)
+
+
+def test_real_group_with_limits_agrees_with_psutil(group: Group) -> None:
+    """A child that computes in a group with limits, which are then changed."""
+    size = 64 * MIB
+    group.limit_memory(512 * MIB)
+    group.limit_cpu(30_000)
+    with group.running(BUSY, size, 0, "") as child:
+        with opened("container", pid=child.pid) as container:
+            first = all_of(container)
+            assert value(first, c.CONTAINER_CPU_LIMIT) == pytest.approx(0.3)
+            assert value(first, c.CONTAINER_MEMORY_LIMIT) == 512 * MIB
+            assert value(first, c.CONTAINER_MEMORY_USAGE) >= size
+            assert value(first, c.CONTAINER_MEMORY_WORKING_SET) <= value(first, c.CONTAINER_MEMORY_USAGE)
+            _compare_with_psutil(container, child.pid)
+            group.limit_cpu(1000)  # less than it gets on any machine, however busy
+            _wait_for_throttling(container)
+            group.limit_cpu(70_000)
+            group.limit_memory(300 * MIB)
+            later = all_of(container)
+            assert value(later, c.CONTAINER_CPU_LIMIT) == pytest.approx(0.7)
+            assert value(later, c.CONTAINER_MEMORY_LIMIT) == 300 * MIB
+        with opened("process", pid=child.pid) as process:
+            found = all_of(process)
+            resident = value(found, c.PROCESS_MEMORY_USAGE)
+            assert value(found, c.PROCESS_MEMORY_UTILIZATION) == resident / (300 * MIB)
+
+
+def test_real_group_is_that_of_the_limit_where_groups_are_nested(group: Group) -> None:
+    """The limits are two levels above the process. Its neighbour counts against them as well."""
+    group.limit_memory(256 * MIB)
+    group.limit_cpu(50_000)
+    pod = group.child("pod")
+    neighbour, own = pod.child("neighbour"), pod.child("own")
+    with (
+        neighbour.running(BUSY, 64 * MIB, 0, ""),
+        own.running(IDLE, 16 * MIB, 0, "") as child,
+        opened("container", pid=child.pid) as container,
+    ):
+        found = all_of(container)
+        assert value(found, c.CONTAINER_CPU_LIMIT) == pytest.approx(0.5)
+        assert value(found, c.CONTAINER_MEMORY_LIMIT) == 256 * MIB
+        assert value(found, c.CONTAINER_MEMORY_USAGE) >= 80 * MIB, "with the neighbour"
+        group.limit_cpu(1000)
+        _wait_for_throttling(container)
+        own.limit_memory(128 * MIB)
+        all_of(container)
+        tighter = all_of(container)
+        assert value(tighter, c.CONTAINER_MEMORY_LIMIT) == 128 * MIB
+        assert 16 * MIB <= value(tighter, c.CONTAINER_MEMORY_USAGE) < 64 * MIB, "without the neighbour"
+
+
+def test_working_set_is_the_memory_that_counts_before_the_group_is_out_of_memory(group: Group, tmp_path: Path) -> None:
+    """Page cache fills the group up to its limit, and is dropped when memory is needed."""
+    limit, held = 96 * MIB, 32 * MIB
+    group.limit_memory(limit)
+    with group.running(IDLE, held, 2 * limit, tmp_path / "file") as child:
+        if child.poll() is not None:
+            pytest.skip(f"the file system of {tmp_path} does not drop its cache")
+        with opened("container", pid=child.pid) as container:
+            found = all_of(container)
+        usage, working_set = value(found, c.CONTAINER_MEMORY_USAGE), value(found, c.CONTAINER_MEMORY_WORKING_SET)
+        assert usage <= limit
+        assert working_set >= held
+        assert usage > limit * 0.8, "precondition: the cache fills the group"
+        assert working_set < limit * 0.8, "what can be reclaimed is not in the working set"
+
+
+def test_group_that_runs_out_of_memory_is_still_reported_and_the_kill_is_counted(group: Group) -> None:
+    group.limit_memory(64 * MIB)
+    with (
+        group.running(IDLE, 8 * MIB, 0, "") as child,
+        opened("container", pid=child.pid) as container,
+        opened("host") as host,
+    ):
+        kills = value(all_of(host), c.SYSTEM_MEMORY_OOM_KILLS)
+        with group.running(IDLE, 128 * MIB, 0, "") as greedy:
+            greedy.wait(60)
+            assert greedy.returncode == -signal.SIGKILL
+        if child.poll() is None:  # the kernel chooses the largest process
+            found = all_of(container)
+            assert value(found, c.CONTAINER_MEMORY_LIMIT) == 64 * MIB
+            assert value(found, c.CONTAINER_MEMORY_USAGE) <= 64 * MIB
+        assert value(all_of(host), c.SYSTEM_MEMORY_OOM_KILLS) > kills
+
+
+def test_real_group_of_version_2_agrees_with_its_file() -> None:
+    """The only hierarchy that is mounted is that of version 2. It may have no controllers."""
+    found = scene("cgroup2")
+    assert found["before"] >= 0.2, "precondition"
+    assert found["before"] <= found["values"]["container.cpu.time"] <= found["after"]
+    assert "container.cpu.limit" not in found["values"]
 
 
 def _compare_with_psutil(container: Source, pid: int) -> None:
