@@ -94,3 +94,9 @@ def test_any_value_is_plausible_or_refused(raw: object) -> None:
             continue
         number = value.per_second if isinstance(value, Rate) else value
         assert 0 <= number <= 1 << 53
+
+
+def test_type_of_errors_that_is_not_in_the_catalog_is_refused() -> None:
+    assert f.errors("corrected").series.attributes == {c.ERROR_TYPE: "corrected"}
+    with pytest.raises(ValueError, match="mem_corrected is not among the types of errors"):
+        f.errors("mem_corrected")

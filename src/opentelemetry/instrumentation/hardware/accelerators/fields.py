@@ -233,5 +233,7 @@ def link(name: str, direction: str, unit: str = "B", **limits: float) -> Field:
 
 
 def errors(kind: str, **limits: float) -> Field:
-    """Counter of errors by ``error.type``."""
+    """Counter of errors by ``error.type``, one of :data:`~.catalog.errors.ERROR_TYPES`."""
+    if kind not in c.ERROR_TYPES:
+        raise ValueError(f"{kind} is not among the types of errors in the catalog")
     return Field(c.HW_ERRORS, {c.ERROR_TYPE: kind}, "", **limits)
