@@ -33,7 +33,7 @@ from opentelemetry.instrumentation.hardware.model import Number, Rate
         (f.energy("mJ"), 7_500, 7.5),
         (f.energy(), Rate(100.0), Rate(100.0)),
         (f.Field(c.HW_FAN_SPEED_RATIO, unit=(1, 255)), 51, 0.2),
-        (f.errors("new"), "12", 12),
+        (f.errors("corrected"), "12", 12),
     ],
 )
 def test_value_is_converted_to_the_unit_of_the_metric(field: f.Field, raw: object, expected: Number | Rate) -> None:
