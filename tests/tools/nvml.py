@@ -733,7 +733,12 @@ GPM_RATES: Mapping[int, float] = {
     1: 88,
     2: 76,
     3: 41,
+    4: 21,
     5: 62,
+    6: 1,
+    7: 60,
+    8: 0,
+    9: 2,
     10: 53,
     11: 4,
     12: 12,
@@ -797,10 +802,15 @@ def b200(index: int = 0) -> Gpu:
 
 
 def gh200(index: int = 0) -> Gpu:
-    """Hopper on a module with a CPU: links from chip to chip, each with 1 CRC error, 2 replays, and no repeated one."""
+    """Hopper on a module with a CPU, with the power of module and memory.
+
+    Each link from chip to chip had 1 CRC error, 2 replays, and no repeated one.
+    """
     return {
         **h100(index),
         **_identity(index, "NVIDIA GH200 144G HBM3e", 0x09 + index, 0x2348),
+        "FieldValues.185.1": "uint 720000",
+        "FieldValues.185.2": "uint 97690",
         "FieldValues.170": "uint 10",
         **{
             f"FieldValues.{field}{f'.{link}' if link else ''}": f"ullong {count}"

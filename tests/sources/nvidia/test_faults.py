@@ -42,9 +42,9 @@ def _hear(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def states(machine: SimulatedGpus, **changes: Value | None) -> dict[str, str]:
-    """The `hw.state` of each device, two seconds after these changes of the driver."""
+    """The `hw.state` of each GPU and instance, two seconds after these changes of the driver."""
     exported = machine.tick(2, changes)
-    pairs = [dict(pairs) for pairs, value in exported.of("hw.status").items() if value == 1]
+    pairs = [dict(pairs) for pairs, value in exported.of("hw.status", hw_type="gpu").items() if value == 1]
     return {about["hw.name"]: about["hw.state"] for about in pairs}
 
 
@@ -269,9 +269,10 @@ def test_wsl_unknown_errors_lose_only_their_own_rows(tmp_path: Path, caplog: pyt
 # -- One call fails.
 
 CALLS: dict[str, tuple[str, str]] = {
-    "UtilizationRates": ("hw.gpu.utilization{memory}", "hw.gpu.utilization (general, memory"),
+    "UtilizationRates": ("hw.gpu.utilization{memory}", "hw.gpu.utilization (memory"),
     "MemoryInfo": ("hw.gpu.memory.usage", "hw.gpu.memory.usage, hw.gpu.memory.limit"),
     "Temperature.0": ("hw.temperature{gpu}", "hw.temperature (gpu)"),
+    "TemperatureV.0": ("hw.temperature{gpu}", "hw.temperature (gpu)"),  # the call instead, if that is gone
     "PowerUsage": ("hw.power", "hw.power"),
     "ClockInfo.1": ("hw.gpu.frequency{sm}", "hw.gpu.frequency (sm)"),
     "ClockInfo.0": ("hw.gpu.frequency{graphics}", "hw.gpu.frequency (graphics)"),

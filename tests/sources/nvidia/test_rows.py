@@ -54,6 +54,10 @@ ROWS: dict[Callable[[], Gpu], str] = {
         hw.gpu.memory.usage 52428800000
         hw.gpu.memory.utilization 0.613053127184
         hw.gpu.nvlink.up 18
+        hw.gpu.pcie.generation 5
+        hw.gpu.pcie.generation.limit 5
+        hw.gpu.pcie.width 16
+        hw.gpu.pcie.width.limit 16
         hw.gpu.performance_state 0
         hw.gpu.recovery_action 0
         hw.gpu.sm.occupancy 0.41
@@ -84,6 +88,10 @@ ROWS: dict[Callable[[], Gpu], str] = {
         hw.gpu.memory.usage 41943040000
         hw.gpu.memory.utilization 0.48828125
         hw.gpu.nvlink.up 12
+        hw.gpu.pcie.generation 4
+        hw.gpu.pcie.generation.limit 4
+        hw.gpu.pcie.width 16
+        hw.gpu.pcie.width.limit 16
         hw.gpu.performance_state 0
         hw.gpu.recovery_action 0
         hw.gpu.throttle.time application_clocks 0; power_brake 0; power_cap 90.25; slowdown_hw 0; sync_boost 0
@@ -110,6 +118,10 @@ ROWS: dict[Callable[[], Gpu], str] = {
         hw.gpu.memory.peak 5242880000
         hw.gpu.memory.usage 5242880000
         hw.gpu.memory.utilization 0.325520833333
+        hw.gpu.pcie.generation 3
+        hw.gpu.pcie.generation.limit 3
+        hw.gpu.pcie.width 8
+        hw.gpu.pcie.width.limit 16
         hw.gpu.performance_state 0
         hw.gpu.throttle.time application_clocks 0; power_brake 0; power_cap 12.5; slowdown_hw 0; sync_boost 0
         hw.gpu.throttle.time thermal_hw 0; thermal_sw 0
@@ -136,6 +148,10 @@ ROWS: dict[Callable[[], Gpu], str] = {
         hw.gpu.memory.peak 10485760000
         hw.gpu.memory.usage 10485760000
         hw.gpu.memory.utilization 0.407099820876
+        hw.gpu.pcie.generation 4
+        hw.gpu.pcie.generation.limit 4
+        hw.gpu.pcie.width 16
+        hw.gpu.pcie.width.limit 16
         hw.gpu.performance_state 2
         hw.gpu.throttle.time application_clocks 0; power_brake 0; power_cap 0; slowdown_hw 0; sync_boost 0
         hw.gpu.throttle.time thermal_hw 0; thermal_sw 0
@@ -333,6 +349,9 @@ def test_gpu_info_and_device_attributes(tmp_path: Path) -> None:
             assert about["hw.id"] == f"{about['hw.parent']}/fan{about['hw.name'][-1]}"
             assert about["hw.name"] == f"GPU 0 fan {about['hw.id'][-1]}"
             continue
+        if about.get("hw.type") == "network":
+            assert (about["hw.id"], about["hw.name"]) == (f"{about['hw.parent']}/fabric", "GPU 1 fabric")
+            continue
         assert ids[about["hw.id"]] == about["hw.name"], name
         assert about.get("hw.type", "gpu") == "gpu"
         assert "hw.parent" not in about
@@ -348,6 +367,9 @@ def test_gpu_info_and_device_attributes(tmp_path: Path) -> None:
             "hw.gpu.index": "1",
             "hw.gpu.type": "discrete",
             "pci.bdf": "10000:1b:00.0",
+            "hw.gpu.ecc.mode": "enabled",
+            "hw.gpu.persistence.mode": "enabled",
+            "hw.gpu.cuda.version": "12.8",
         }
     ]
     assert [dict(pairs)["pci.bdf"] for pairs in exported.of("hw.gpu.info", hw_name="GPU 0")] == ["0000:01:00.0"]
@@ -699,6 +721,111 @@ def test_gpm_windows_lie_end_to_end_at_any_reading_interval(tmp_path: Path) -> N
         assert machine.up()
 
 
+def test_general_utilization_is_that_of_gpm_where_the_driver_has_no_other(tmp_path: Path) -> None:
+    with simulated_gpus(tmp_path, h100() | {"UtilizationRates": refused(3), "GpmCounter.1": moving(0, 37)}) as machine:
+        assert machine.tick(0).of("hw.gpu.utilization", hw_gpu_task="general") == {}
+        assert machine.tick(2).one("hw.gpu.utilization", hw_gpu_task="general") == pytest.approx(0.37)
+        assert not machine.unsupported("general")
+
+
+def test_ratio_slightly_above_one_is_one(tmp_path: Path) -> None:
+    rates = {"GpmCounter.2": moving(0, 100.0001), "GpmCounter.10": moving(0, 101)}
+    with simulated_gpus(tmp_path, h100() | rates) as machine:
+        machine.tick(0)
+        now = machine.tick(2)
+        assert now.one("hw.gpu.utilization", hw_gpu_task="sm") == 1
+        assert now.of("hw.gpu.utilization", hw_gpu_task="dram") == {}, "that is no rounding error"
+
+
+def test_detail_gpu_adds_pipes_bar1_and_instant_power(tmp_path: Path) -> None:
+    with simulated_gpus(tmp_path, h100(), detail=["gpu"]) as machine:
+        machine.tick(0)
+        now = machine.tick(2)
+        tasks = {"integer": 0.21, "tensor_dfma": 0.01, "tensor_hmma": 0.6, "tensor_dmma": 0, "tensor_imma": 0.02}
+        for task, value in tasks.items():
+            assert now.one("hw.gpu.utilization", hw_gpu_task=task) == pytest.approx(value), task
+        assert now.one("hw.gpu.bar1.usage") == 1 * MIB
+        assert now.one("hw.gpu.bar1.limit") == 131_072 * MIB
+        assert now.one("hw.power.instant") == 548
+        assert machine.up()
+
+
+def test_metric_on_request_is_read_if_it_is_named(tmp_path: Path) -> None:
+    with simulated_gpus(tmp_path, h100(), include_metrics=["hw.gpu.nvlink.io"]) as machine:
+        assert len(machine.tick(0).of("hw.gpu.nvlink.io")) == 36
+        assert "hw.power.instant" not in machine.tick(2).names()
+        assert not any("BAR1" in call for call in machine.fake.calls())
+
+
+def test_power_of_memory_and_module_are_components(tmp_path: Path) -> None:
+    with simulated_gpus(tmp_path, gh200()) as machine:
+        machine.tick(0)
+        now = machine.tick(2)
+        gpu = gh200()["UUID"]
+        memory = {"hw_id": f"{gpu}/memory", "hw_name": "GPU 0 memory", "hw_type": "memory", "hw_parent": str(gpu)}
+        assert now.one("hw.power", **memory) == pytest.approx(97.69)
+        assert now.one("hw.energy", **memory) == pytest.approx(2 * 97.69)
+        assert now.one("hw.power", hw_id=f"{gpu}/module", hw_type="module") == 720
+        assert now.one("hw.power", hw_type="gpu") == pytest.approx(512.6)
+        machine.fake.set_lines({"gpu0.FieldValues.185.2": refused(10)})
+        now = machine.tick(2)
+        assert now.of("hw.power", **memory) == {}
+        now = machine.tick(2, {"gpu0.FieldValues.185.2": "uint 90000"})
+        assert now.one("hw.power", **memory) == 90
+
+
+HEALTHY = 0b0001_10_10_10_10
+"""No fault, and a correct configuration."""
+
+
+@pytest.mark.parametrize(
+    ("answer", "state"),
+    [
+        pytest.param((0, 0, 3, HEALTHY), "ok", id="healthy"),
+        pytest.param((0, 7, 3, 0), "ok", id="health is not supported"),
+        pytest.param((0, 0, 2, 0), "degraded", id="in progress"),
+        pytest.param((0, 0, 1, 0), "degraded", id="not started"),
+        pytest.param((999, 0, 3, HEALTHY), "failed", id="completed with an error"),
+        pytest.param((0, 0, 3, HEALTHY ^ 0b11), "degraded", id="degraded bandwidth"),
+        pytest.param((0, 0, 3, HEALTHY ^ 0b11_0000), "degraded", id="unhealthy route"),
+        pytest.param((0, 0, 3, 0b0101_00_00_00_00), "degraded", id="too few NVLinks"),
+        pytest.param((0, 0, 0, 0), "", id="not supported"),
+    ],
+)
+def test_state_of_the_nvlink_fabric(tmp_path: Path, answer: tuple[int, ...], state: str) -> None:
+    with simulated_gpus(tmp_path, h100() | {"GpuFabricInfoV": answer}) as machine:
+        now = machine.tick(0)
+        found = now.of("hw.status", hw_id=f"{h100()['UUID']}/fabric", hw_type="network").items()
+        assert [dict(pairs)["hw.state"] for pairs, value in found if value] == [state] * bool(state)
+        assert len(found) == 3 * bool(state)
+        assert now.one("hw.status", hw_type="gpu", hw_state="ok") == 1
+
+
+def test_temperature_is_read_where_the_old_call_is_gone(tmp_path: Path) -> None:
+    for code in (13, 26):
+        with simulated_gpus(tmp_path, h100() | {"Temperature.0": refused(code), "TemperatureV.0": 57}) as machine:
+            assert machine.tick(0).one("hw.temperature", hw_sensor_location="gpu") == 57
+            assert not machine.unsupported("hw.temperature (gpu)")
+
+
+def test_implausible_threshold_is_no_temperature(tmp_path: Path) -> None:
+    with simulated_gpus(tmp_path, a100() | {"TemperatureThreshold.0": 4_294_967_294}) as machine:
+        now = machine.tick(0)
+        assert now.of("hw.temperature.limit", hw_limit_type="high.critical") == {}
+        assert now.one("hw.temperature.limit", hw_limit_type="high.degraded") == 89
+        assert machine.unsupported("4294967294, which is not plausible")
+
+
+def test_pcie_link_is_read_once_a_minute(tmp_path: Path) -> None:
+    with simulated_gpus(tmp_path, h100()) as machine:
+        machine.tick(0)
+        now = machine.tick(10, {"gpu0.CurrPcieLinkWidth": 8})
+        assert now.one("hw.gpu.pcie.width") == 16
+        for _ in range(5):
+            now = machine.tick(10)
+        assert (now.one("hw.gpu.pcie.width"), now.one("hw.gpu.pcie.width.limit")) == (8, 16)
+
+
 # -- Error counters and fans.
 
 
@@ -726,12 +853,12 @@ def test_error_sum_with_a_missing_field_is_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("field", "what"), [(31, "pages"), (144, "rows"), (145, "rows without a spare")])
 def test_pending_page_or_row_repair_is_status_degraded(tmp_path: Path, field: int, what: str) -> None:
     with simulated_gpus(tmp_path, h100()) as machine:
-        assert machine.tick(0).one("hw.status", hw_state="degraded") == 0
+        assert machine.tick(0).one("hw.status", hw_type="gpu", hw_state="degraded") == 0
         now = machine.tick(10, {f"gpu0.FieldValues.{field}": "uint 1"})
-        states = {state: now.one("hw.status", hw_state=state) for state in ("ok", "degraded", "failed")}
+        states = {state: now.one("hw.status", hw_type="gpu", hw_state=state) for state in ("ok", "degraded", "failed")}
         assert states == {"ok": 0, "degraded": 1, "failed": 0}, what
         now = machine.tick(10, {f"gpu0.FieldValues.{field}": "uint 0"})
-        assert now.one("hw.status", hw_state="ok") == 1
+        assert now.one("hw.status", hw_type="gpu", hw_state="ok") == 1
 
 
 @pytest.mark.parametrize(
@@ -745,26 +872,26 @@ def test_pending_page_or_row_repair_is_status_degraded(tmp_path: Path, field: in
 )
 def test_flagged_repair_is_status_degraded(tmp_path: Path, call: str, flags: tuple[int, ...]) -> None:
     with simulated_gpus(tmp_path, h100(), lines={f"gpu0.{call}": flags}) as machine:
-        assert machine.tick(0).one("hw.status", hw_state="degraded") == 1
+        assert machine.tick(0).one("hw.status", hw_type="gpu", hw_state="degraded") == 1
         machine.fake.set_lines({f"gpu0.{call}": (0,) * len(flags)})
         for _ in range(6):  # it is read once a minute
             now = machine.tick(10)
-        assert now.one("hw.status", hw_state="ok") == 1
+        assert now.one("hw.status", hw_type="gpu", hw_state="ok") == 1
         now = machine.tick(10, {f"gpu0.{call}": refused(3)})
-        assert now.one("hw.status", hw_state="ok") == 1
+        assert now.one("hw.status", hw_type="gpu", hw_state="ok") == 1
 
 
 def test_counts_of_sram_errors_are_no_pending_repair(tmp_path: Path) -> None:
     with simulated_gpus(tmp_path, h100() | {"SramEccErrorStatus": (9,) * 11 + (0,)}) as machine:
-        assert machine.tick(0).one("hw.status", hw_state="ok") == 1
+        assert machine.tick(0).one("hw.status", hw_type="gpu", hw_state="ok") == 1
 
 
 def test_required_recovery_action_is_exported_and_status_degraded(tmp_path: Path) -> None:
     with simulated_gpus(tmp_path, h100()) as machine:
         now = machine.tick(0)
-        assert (now.one("hw.gpu.recovery_action"), now.one("hw.status", hw_state="ok")) == (0, 1)
+        assert (now.one("hw.gpu.recovery_action"), now.one("hw.status", hw_type="gpu", hw_state="ok")) == (0, 1)
         now = machine.tick(10, {"gpu0.FieldValues.230": "uint 1"})
-        assert (now.one("hw.gpu.recovery_action"), now.one("hw.status", hw_state="degraded")) == (1, 1)
+        assert (now.one("hw.gpu.recovery_action"), now.one("hw.status", hw_type="gpu", hw_state="degraded")) == (1, 1)
 
 
 def error_counts(exported: Exported, prefix: str) -> dict[str, float]:
@@ -787,7 +914,7 @@ def test_nvlink_errors_of_each_generation(tmp_path: Path, make: Callable[[], Gpu
         now = machine.tick(0)
         assert error_counts(now, "nvlink") == NVLINK_ERRORS[make]
         assert now.one("hw.gpu.nvlink.up") == (12 if make is a100 else 18)
-        assert now.one("hw.status", hw_state="ok") == 1
+        assert now.one("hw.status", hw_type="gpu", hw_state="ok") == 1
         for _ in range(6):
             now = machine.tick(10, {"gpu0.FieldValues.163.5": "ullong 8", "gpu0.FieldValues.165.5": "uint 0"})
         assert now.one("hw.gpu.nvlink.up") == (11 if make is a100 else 17)
@@ -942,11 +1069,12 @@ def test_mig_instances_are_devices_with_the_gpu_as_parent(tmp_path: Path) -> Non
             assert now.one("hw.gpu.memory.limit", **about) == 9_984 * MIB
             assert now.one("hw.gpu.memory.utilization", **about) == pytest.approx((slot + 1) * 1024 / 9_984)
             assert now.one("hw.gpu.utilization", hw_gpu_task="sm", **about) == pytest.approx((10 * slot + 5) / 100)
+            assert now.one("hw.gpu.utilization", hw_gpu_task="general", **about) == pytest.approx((10 * slot + 5) / 100)
             assert now.one("hw.status", hw_state="ok", **about) == 1
             assert now.of("hw.power", hw_id=part(slot)) == {}
             assert now.of("hw.energy", hw_id=part(slot)) == {}
         assert now.of("hw.gpu.utilization", hw_id=whole) == {}, "the driver does not report it for a GPU with instances"
-        (sentence,) = machine.unsupported("hw.gpu.utilization (general, memory, encoder, decoder, jpeg, ofa")
+        (sentence,) = machine.unsupported("hw.gpu.utilization (general, ")
         assert sentence.endswith(" of GPU 0: Not Supported")
         assert now.one("hw.power", hw_id=whole) == pytest.approx(512.6)
         assert now.one("hw.gpu.memory.usage", hw_id=whole) == 50_000 * MIB

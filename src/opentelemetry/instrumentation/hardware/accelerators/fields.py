@@ -41,6 +41,7 @@ SCALES: Final[Mapping[str, tuple[int, int]]] = {
     "MHz": (10**6, 1),
     "GT/s": (10**9, 1),
     "RPM": (1, 1),
+    "x": (1, 1),
     "B": (1, 1),
     "KiB": (1 << 10, 1),
     "MiB": (1 << 20, 1),

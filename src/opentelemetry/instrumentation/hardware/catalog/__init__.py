@@ -30,7 +30,7 @@ DETAILS: Final[Mapping[str, str]] = {
     "cpu": "one series per logical CPU, and their frequencies",
     "connections": "network connections by state",
     "processes": "processes by state",
-    "gpu": "each NVLink, pipe and kind of link error of a GPU",
+    "gpu": "each NVLink, pipe and kind of link error of a GPU, its BAR1 and its power at an instant",
     "sensors": "all temperature, fan, voltage and power sensors of the host",
 }
 """The words of the setting ``DETAIL``. Some turn on the metrics that have them as ``opt_in``, others more series."""

@@ -46,6 +46,9 @@ GPU_TYPE: Final = "hw.gpu.type"
 GPU_LINK: Final = "hw.gpu.link"
 GPU_LINK_NUMBER: Final = "hw.gpu.link.number"
 GPU_XID: Final = "hw.gpu.xid"
+GPU_ECC_MODE: Final = "hw.gpu.ecc.mode"
+GPU_PERSISTENCE_MODE: Final = "hw.gpu.persistence.mode"
+GPU_CUDA_VERSION: Final = "hw.gpu.cuda.version"
 THROTTLE_REASON: Final = "hw.gpu.throttle.reason"
 FREQUENCY_DOMAIN: Final = "hw.frequency.domain"
 PCI_BDF: Final = "pci.bdf"
@@ -84,6 +87,9 @@ OWN_ATTRIBUTES: Final[Mapping[str, tuple[str, tuple[str, ...] | tuple[int, ...]]
     THROTTLE_REASON: ("Why the clocks were throttled.", ("power_cap", "thermal_hw")),
     FREQUENCY_DOMAIN: ("Part of the GPU with a clock of its own.", ("graphics", "memory", "sm")),
     PCI_BDF: ("PCI address: domain, bus, device and function.", ("0000:2f:00.0",)),
+    GPU_ECC_MODE: ("Whether the memory of the GPU is protected by ECC.", ("enabled", "disabled")),
+    GPU_PERSISTENCE_MODE: ("Whether the driver stays loaded while no program uses the GPU.", ("enabled", "disabled")),
+    GPU_CUDA_VERSION: ("Newest version of CUDA that the driver supports.", ("12.8",)),
     GPU_XID: ("Number of an NVIDIA Xid event; other for an unknown number.", ("79", "48")),
     NPU_TASK: ("What the accelerator was busy with, or one of its units.", ("general", "tensorcore")),
     NEURON_MEMORY_TYPE: ("Where the memory is.", ("host", "device")),

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from opentelemetry.instrumentation.hardware.catalog.attributes import (
     FREQUENCY_DOMAIN,
+    GPU_CUDA_VERSION,
+    GPU_ECC_MODE,
     GPU_INDEX,
     GPU_LINK,
     GPU_LINK_NUMBER,
+    GPU_PERSISTENCE_MODE,
     GPU_TASK,
     GPU_TYPE,
     HW_DEVICE,
@@ -21,23 +24,26 @@ from opentelemetry.instrumentation.hardware.model import Window
 # fmt: off
 
 HW_GPU_INFO = gauge(
-    "hw.gpu.info", "{info}", (*HW_INFO, GPU_INDEX, GPU_TYPE),
+    "hw.gpu.info", "{info}",
+    (*HW_INFO, GPU_INDEX, GPU_TYPE, GPU_ECC_MODE, GPU_PERSISTENCE_MODE, GPU_CUDA_VERSION),
     "Constant 1. The attributes describe the GPU; join them to other metrics by hw.id.",
     source="nvmlDeviceGetName, nvmlDeviceGetUUID, nvmlDeviceGetSerial, nvmlDeviceGetPciInfo_v3, "
-    "nvmlDeviceGetVbiosVersion, nvmlSystemGetDriverVersion; amdgpu: unique_id, product_name or libdrm's "
+    "nvmlDeviceGetVbiosVersion, nvmlDeviceGetEccMode, nvmlDeviceGetPersistenceMode, nvmlSystemGetDriverVersion, "
+    "nvmlSystemGetCudaDriverVersion; amdgpu: unique_id, product_name or libdrm's "
     "amdgpu.ids, serial_number, vbios_version",
     standard=False,
 )
 HW_GPU_UTILIZATION = gauge(
     "hw.gpu.utilization", "1", (*HW_DEVICE, GPU_TASK),
     "Share of time during which the GPU was busy with a task. For sm, tensor, dram and fp* it is the share of the "
-    "unit's peak rate; for scaled, of the GPU's capacity at its highest frequency.",
-    source="general: nvmlDeviceGetSamples, else nvmlDeviceGetUtilizationRates, also for memory; encoder, decoder, "
+    "unit's peak rate, also for integer and tensor_*; for scaled, of the GPU's capacity at its highest frequency.",
+    source="general: nvmlDeviceGetSamples, else nvmlDeviceGetUtilizationRates, also for memory, "
+    "else nvmlGpmMetricsGet, as for a MIG instance; encoder, decoder, "
     "jpeg, ofa: nvmlDeviceGetEncoderUtilization and similar; sm, tensor, dram, fp64, fp32, fp16: "
     "nvmlGpmMetricsGet; Jetson: load (general); amdgpu: gpu_busy_percent, mem_busy_percent (memory), gpu_metrics "
     "(video, jpeg); Apple: Device, Renderer and Tiler Utilization % of the I/O registry, macmon gpu_active_ratio "
     "(general), gpu_scaled_ratio (scaled)",
-    window=Window.MEAN,
+    window=Window.MEAN, opt_in_extras="with DETAIL=gpu integer, tensor_dfma, tensor_hmma, tensor_dmma and tensor_imma",
 )
 HW_GPU_UTILIZATION_PEAK = gauge(
     "hw.gpu.utilization.peak", "1", HW_DEVICE,
@@ -80,6 +86,42 @@ HW_GPU_MEMORY_PEAK = gauge(
     "Highest sample of the GPU memory in use since the previous collection.",
     source="as hw.gpu.memory.usage",
     window=Window.PEAK, standard=False,
+)
+HW_GPU_BAR1_USAGE = updown(
+    "hw.gpu.bar1.usage", "By", HW_DEVICE,
+    "Used part of the GPU memory that is mapped over PCIe (BAR1).",
+    source="nvmlDeviceGetBAR1MemoryInfo",
+    opt_in="gpu", standard=False,
+)
+HW_GPU_BAR1_LIMIT = updown(
+    "hw.gpu.bar1.limit", "By", HW_DEVICE,
+    "GPU memory that can be mapped over PCIe (BAR1).",
+    source="nvmlDeviceGetBAR1MemoryInfo",
+    opt_in="gpu", standard=False,
+)
+HW_GPU_PCIE_GENERATION = gauge(
+    "hw.gpu.pcie.generation", "{generation}", HW_DEVICE,
+    "PCIe generation of the link to the GPU. An idle link may use a lower one to save power.",
+    source="nvmlDeviceGetCurrPcieLinkGeneration, once a minute",
+    standard=False,
+)
+HW_GPU_PCIE_GENERATION_LIMIT = gauge(
+    "hw.gpu.pcie.generation.limit", "{generation}", HW_DEVICE,
+    "Highest PCIe generation that both the GPU and its slot support.",
+    source="nvmlDeviceGetMaxPcieLinkGeneration",
+    standard=False,
+)
+HW_GPU_PCIE_WIDTH = gauge(
+    "hw.gpu.pcie.width", "{lane}", HW_DEVICE,
+    "PCIe lanes of the link to the GPU.",
+    source="nvmlDeviceGetCurrPcieLinkWidth, once a minute",
+    standard=False,
+)
+HW_GPU_PCIE_WIDTH_LIMIT = gauge(
+    "hw.gpu.pcie.width.limit", "{lane}", HW_DEVICE,
+    "Highest number of PCIe lanes that both the GPU and its slot support.",
+    source="nvmlDeviceGetMaxPcieLinkWidth",
+    standard=False,
 )
 HW_GPU_IO = counter(
     "hw.gpu.io", "By", (*HW_DEVICE, NETWORK_DIRECTION, GPU_LINK),

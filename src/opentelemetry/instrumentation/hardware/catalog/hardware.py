@@ -29,7 +29,8 @@ HW_ENERGY = counter(
 HW_POWER = gauge(
     "hw.power", "W", HW_COMPONENT,
     "Power drawn by a component.",
-    source="nvmlDeviceGetPowerUsage; amdgpu: hwmon power1_average, else power1_input; Apple: macmon gpu_power, "
+    source="nvmlDeviceGetPowerUsage; memory of a GPU, and a module of GPU and CPU: NVML field POWER_AVERAGE; amdgpu: "
+    "hwmon power1_average, else power1_input; Apple: macmon gpu_power, "
     "cpu_power, ane_power (npu), ram_power; apple_gpu_stats; gcipuinfo: ipu power, total board power; NVIDIA Grace: "
     "/sys/class/hwmon/*/device/power1_average",
     window=Window.MEAN, opt_in_extras="with DETAIL=sensors all power sensors in /sys/class/hwmon",
@@ -39,6 +40,12 @@ HW_POWER_PEAK = gauge(
     "Highest power sample since the previous collection.",
     source="as hw.power",
     window=Window.PEAK, standard=False,
+)
+HW_POWER_INSTANT = gauge(
+    "hw.power.instant", "W", HW_COMPONENT,
+    "Power drawn by a component at the newest reading. hw.power of NVIDIA GPUs is a mean of one second.",
+    source="NVML field POWER_INSTANT",
+    opt_in="gpu", standard=False,
 )
 HW_POWER_LIMIT = gauge(
     "hw.power.limit", "W", (*HW_COMPONENT, HW_LIMIT_TYPE),
@@ -57,10 +64,10 @@ HW_POWER_UTILIZATION = gauge(
 HW_TEMPERATURE = gauge(
     "hw.temperature", "Cel", (*HW_COMPONENT, HW_SENSOR_LOCATION),
     "Temperature of a component at one sensor.",
-    source="nvmlDeviceGetTemperature (gpu); NVML field MEMORY_TEMP (memory); Jetson: thermal zone gpu-thermal; "
-    "amdgpu: hwmon temp*_input, by label; Apple: macmon gpu_temp_avg, cpu_temp_avg; apple_gpu_stats; gcipuinfo: "
-    "average board temp (board), average die temp (die); CPUs and NVMe disks: /sys/class/hwmon/*/temp*_input, else "
-    "/sys/class/thermal",
+    source="nvmlDeviceGetTemperature, nvmlDeviceGetTemperatureV (gpu); NVML field MEMORY_TEMP (memory); Jetson: "
+    "thermal zone gpu-thermal; amdgpu: hwmon temp*_input, by label; Apple: macmon gpu_temp_avg, cpu_temp_avg; "
+    "apple_gpu_stats; gcipuinfo: average board temp (board), average die temp (die); CPUs and NVMe disks: "
+    "/sys/class/hwmon/*/temp*_input, else /sys/class/thermal",
     window=Window.MEAN, opt_in_extras="with DETAIL=sensors all sensors in /sys/class/hwmon",
 )
 HW_TEMPERATURE_PEAK = gauge(
@@ -108,7 +115,8 @@ HW_STATUS = updown(
     "1 for the current state of a component, 0 for its other states.",
     source="failed: the driver lost the device or requires a reset; degraded: memory rows or pages await retirement "
     "or could not be retired (AMD: gpu_vram_bad_pages), a channel or TPC awaits repair, memory cannot be repaired, "
-    "SRAM errors exceed NVIDIA's threshold, the driver requires a recovery action, or an IPU reports an error (ipu "
+    "SRAM errors exceed NVIDIA's threshold, the driver requires a recovery action, "
+    "the NVLink fabric is not ready or unhealthy (hw.type=network), or an IPU reports an error (ipu "
     "error state)",
 )
 HW_HOST_ENERGY = counter(

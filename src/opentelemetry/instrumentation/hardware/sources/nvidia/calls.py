@@ -94,6 +94,7 @@ class NvmlDevice(Device):
         self._often: list[Call] = []
         self._slow: list[Call] = []
         self._newest_share = -1
+        self.gpm_fields: Mapping[int, Field] = f.GPM
 
     @abstractmethod
     def identify(self) -> None:
@@ -225,11 +226,11 @@ class NvmlDevice(Device):
 
     def gpm(self, *instance: int) -> Values | None:
         """Means since the previous reading; see :meth:`.nvml.Nvml.gpm`."""
-        answers = self.nvml.gpm(self.key, list(f.GPM), *instance)
+        answers = self.nvml.gpm(self.key, list(self.gpm_fields), *instance)
         if answers is None:
             return None
         found: dict[Field, object] = {}
-        for field, (code, value) in zip(f.GPM.values(), answers):
+        for field, (code, value) in zip(self.gpm_fields.values(), answers):
             if code:
                 self.unsupported[field.series] = value
             else:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import count
 from typing import Any, Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
-from opentelemetry.instrumentation.hardware.accelerators.device import Device, DeviceFailed
+from opentelemetry.instrumentation.hardware.accelerators.device import Device
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.model import Point, Series
+from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources.nvidia import fields as f
 from opentelemetry.instrumentation.hardware.sources.nvidia import nvml as n
 from opentelemetry.instrumentation.hardware.sources.nvidia.calls import (
@@ -22,15 +24,13 @@ from opentelemetry.instrumentation.hardware.sources.nvidia.calls import (
     NvmlDevice,
     Values,
 )
-from opentelemetry.instrumentation.hardware.sources.nvidia.health import Health
+from opentelemetry.instrumentation.hardware.sources.nvidia.components import component, fans
+from opentelemetry.instrumentation.hardware.sources.nvidia.health import RARELY, Health
 from opentelemetry.instrumentation.hardware.sources.nvidia.jetson import Host
-from opentelemetry.instrumentation.hardware.sources.nvidia.mig import MigInstance
+from opentelemetry.instrumentation.hardware.sources.nvidia.mig import MigInstance, instances
 from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import Nvml
 from opentelemetry.instrumentation.hardware.sources.nvidia.processes import shared_memory
 from opentelemetry.instrumentation.hardware.sources.nvidia.visible import cuda_aliases
-
-_MOST_FANS: Final = 16
-"""Maximum fans of a GPU."""
 
 _MOST_FAILURES: Final = 5
 """Failures at the start after which a rate is integrated until a counter answers."""
@@ -46,7 +46,7 @@ class Gpu(NvmlDevice):
         nvml: The library.
         name: Its name in :class:`~.nvml.Nvml`: ``0``.
         host: What the host reports about the GPUs.
-        is_detailed: Whether ``DETAIL`` has ``gpu``.
+        config: The settings, which decide what is read on request only.
 
     Attributes:
         xids: Critical events (Xid) since the driver was opened, by field; None while they are not received.
@@ -54,7 +54,7 @@ class Gpu(NvmlDevice):
         successor: The UUID of another GPU that responds in its place; "" if there is none.
     """
 
-    def __init__(self, nvml: Nvml, name: str, host: Host, is_detailed: bool = False) -> None:
+    def __init__(self, nvml: Nvml, name: str, host: Host, config: Config) -> None:
         super().__init__(nvml, name, f"GPU {name}")
         self.is_unidentified = True
         self.xids: Counter[Field] | None = None
@@ -62,7 +62,11 @@ class Gpu(NvmlDevice):
         self.successor = ""
         self.parts: dict[int, MigInstance] = {}  # type: ignore[assignment]
         self._host = host
-        self._health = Health(self, is_detailed=is_detailed)
+        self._config = config
+        is_detailed = "gpu" in (config.detail or ())
+        self._health = Health(self, is_detailed, has_link_bytes=config.wants(c.HW_GPU_NVLINK_IO))
+        self.gpm_fields = f.GPM | f.PIPES if is_detailed else f.GPM
+        self._measured: list[tuple[Device, object]] = []
         self._fans: list[tuple[Device, list[Call]]] = []
         self.counters = {field.series for field in f.SAMPLED.values()}
         self._counted: set[Field] = set()
@@ -90,7 +94,11 @@ class Gpu(NvmlDevice):
         self.remember({} if limit is None else {f.POWER_ENFORCED: limit})
         self.aliases = cuda_aliases(uuid)
         self.is_unidentified = False
-        self._fans = [self._fan(number) for number in range(self._fan_count())]
+        self._fans = fans(self)
+        self._fabric = component(self, "fabric", "network")
+        self._extra: dict[tuple[int, int], Device] = {at: component(self, name, name) for at, name in f.SCOPES.items()}
+        if self._config.wants(c.HW_POWER_INSTANT):
+            self._extra[f.INSTANT] = self
         self.is_divided = (self.get_optional("MigMode") or [0])[0] == 1
         self.address = n.pci_address((self.get_optional("PciInfo") or {}).get("busId"))
         facts = {
@@ -102,6 +110,9 @@ class Gpu(NvmlDevice):
             c.PCI_BDF: self.address or None,
             c.GPU_INDEX: self.index,
             c.GPU_TYPE: self._type(),
+            c.GPU_ECC_MODE: _mode((self.get_optional("EccMode") or [None])[0]),
+            c.GPU_PERSISTENCE_MODE: _mode(self.get_optional("PersistenceMode")),
+            c.GPU_CUDA_VERSION: n.cuda_version(self.nvml) or None,
         }
         self.facts = {name: fact for name, fact in facts.items() if fact is not None}
 
@@ -114,26 +125,6 @@ class Gpu(NvmlDevice):
                 raise
             return "integrated" if error.code == n.NOT_SUPPORTED else "discrete"
         return "discrete"
-
-    def _fan_count(self) -> int:
-        try:
-            count, reason = self.get("NumFans"), "it has no fan"
-        except DriverError as error:
-            if error.code in (*LOST, *FATAL):
-                raise
-            count, reason = 0, error.text
-        if count == 0:
-            self.unsupported[f.FAN_RATIO.series] = self.unsupported[f.FAN_SPEED.series] = reason
-        return int(min(count, _MOST_FANS))
-
-    def _fan(self, number: int) -> tuple[Device, list[Call]]:
-        """Return a fan, which is a separate device. The binding reads only the speed of the first."""
-        fan = Device(f"{self.id}/fan{number}", f"{self.name} fan {number}", "fan", self.id)
-        fan.unsupported = self.unsupported
-        calls = [Call(lambda: {f.FAN_RATIO: self.get("FanSpeed_v2", number)}, f.FAN_RATIO)]
-        if number == 0:
-            calls.append(Call(lambda: {f.FAN_SPEED: self.get("FanSpeedRPM")}, f.FAN_SPEED))
-        return fan, calls
 
     def check_suspended(self) -> bool:
         """Whether the GPU is suspended."""
@@ -159,14 +150,14 @@ class Gpu(NvmlDevice):
 
     def _nvml_calls(self) -> tuple[list[Call], list[Call]]:
         return [
+            Call(self._gpm, *self.gpm_fields.values()),  # first: its general utilization is that of the last resort
             Call(self._utilization, f.GENERAL, f.MEMORY_BUSY),
             Call(self._samples),
             Call(self.memory, f.MEMORY_USED, f.MEMORY_TOTAL),
-            Call(lambda: {f.TEMPERATURE: self.get("Temperature", 0)}, f.TEMPERATURE),
+            Call(self._temperature, f.TEMPERATURE),
             Call(lambda: {f.POWER: self.get("PowerUsage")}, f.POWER),
             *(self._clock(domain) for domain in ("sm", "memory")),
             Call(self._reasons, *f.REASONS.values()),
-            Call(self._gpm, *f.GPM.values()),
             Call(self._counters, *f.SAMPLED.values()),
         ], [
             *(self._engine(name) for name in f.ENGINES),
@@ -174,6 +165,9 @@ class Gpu(NvmlDevice):
             Call(lambda: {f.PERFORMANCE_STATE: self.get("PerformanceState")}, f.PERFORMANCE_STATE),
             Call(lambda: {f.POWER_ENFORCED: self.get("EnforcedPowerLimit")}, f.POWER_ENFORCED),
             Call(self._health.read, *self._health.fields),
+            *(self._rarely(field, name) for name, field in f.PCIE_NOW.items()),
+            *(self._limit(field, name) for name, field in f.PCIE_MAX.items()),
+            *([Call(self._bar1, f.BAR1_USED, f.BAR1_TOTAL)] if self._wants_bar1() else []),
             self._limit(f.POWER_DEFAULT, "PowerManagementDefaultLimit"),
             self._limit(f.POWER_MAX, "PowerManagementLimitConstraints"),
             *(self._limit(field, "TemperatureThreshold", number) for number, field in enumerate(f.THRESHOLDS)),
@@ -188,6 +182,33 @@ class Gpu(NvmlDevice):
             return {field: answer[-1] if isinstance(answer, list) else answer}  # of least and most, the most
 
         return Call(cache(call), field)
+
+    def _rarely(self, field: Field, name: str) -> Call:
+        """The call of a value that seldom changes, which is read once a minute."""
+        found: dict[Field, object] = {}
+        turns = count()
+
+        def call() -> Values:
+            if next(turns) % RARELY == 0:
+                found[field] = self.get(name)
+            return found
+
+        return Call(call, field)
+
+    def _wants_bar1(self) -> bool:
+        return self._config.wants(c.HW_GPU_BAR1_USAGE) or self._config.wants(c.HW_GPU_BAR1_LIMIT)
+
+    def _bar1(self) -> Values:
+        answer = self.get("BAR1MemoryInfo")
+        return {f.BAR1_USED: answer["bar1Used"], f.BAR1_TOTAL: answer["bar1Total"]}
+
+    def _temperature(self) -> Values:
+        try:
+            return {f.TEMPERATURE: self.get("Temperature", 0)}
+        except DriverError as error:
+            if error.code not in (n.FUNCTION_NOT_FOUND, n.DEPRECATED):
+                raise
+            return {f.TEMPERATURE: self.get("TemperatureV", 0)}  # since 13.0 the call to use
 
     def _clock(self, domain: str) -> Call:
         field, number = f.CLOCKS[domain], [*f.CLOCKS].index(domain)
@@ -237,7 +258,7 @@ class Gpu(NvmlDevice):
     def _counters(self) -> Values:
         """Return the counters. The first answer, "not supported", or several failures decide whether one exists."""
         try:
-            answers = self.field_values(tuple(f.SAMPLED))
+            answers = self.field_values((*f.SAMPLED, *self._extra))
         except DriverError as error:
             self._decide([(error.code, error.text)] * len(f.SAMPLED))
             raise
@@ -251,6 +272,11 @@ class Gpu(NvmlDevice):
                 self.counters.discard(field.series)  # this counter does not count, so the rate is integrated
             elif field.series in self.counters:
                 found[field] = value
+        for at, (code, value) in zip([*self._extra], answers[len(f.SAMPLED) :]):
+            if not code:
+                self._measured.append((self._extra[at], value))
+            elif code in NEVER:
+                del self._extra[at]
         return found
 
     def _decide(self, answers: Sequence[Sequence[Any]]) -> None:
@@ -268,11 +294,20 @@ class Gpu(NvmlDevice):
                     self.counters.discard(field.series)
                     self._late.add(field)
 
+    def read(self) -> Iterator[Point]:
+        """Yield the sampled values, and the power of components."""
+        self._measured.clear()
+        yield from super().read()
+        for device, milliwatts in self._measured:
+            yield from device.points({f.POWER_INSTANT if device is self else f.POWER: milliwatts})
+
     def read_slow(self) -> Iterator[Point]:
         """Yield limits, errors, fans, and values that are only needed for a collection."""
         yield from super().read_slow()
         for fan, calls in self._fans:
             yield from fan.points(self.values(calls))
+        self._fabric.state = self._health.fabric
+        yield from self._fabric.identity_points()
 
     def identity_points(self) -> Iterator[Point]:
         """Yield info, status, and critical events, which may be the cause of a failure."""
@@ -287,26 +322,15 @@ class Gpu(NvmlDevice):
         if not self.is_divided or self.trouble:
             return
         try:
-            parts = {slot: self._part(slot) for slot in self.nvml.slots(self.key)}
+            self.parts = instances(self)
         except DriverError as error:
             if error.code in FATAL:
                 raise
             self.unsupported["MIG instances"] = error.text
         else:
             self.unsupported.pop("MIG instances", None)
-            self.parts = {slot: part for slot, part in parts.items() if part is not None}
 
-    def _part(self, slot: int) -> MigInstance | None:
-        """Return the instance in a slot; None if it cannot be identified, such as one of another container."""
-        known = self.parts.get(slot)
-        if known is not None and known.exists():
-            return known
-        part = MigInstance(self, slot)
-        self.nvml.forget(part.key)
-        try:
-            part.open()
-        except DeviceFailed as failed:
-            self.unsupported[f"MIG instance {part.key}"] = str(failed)
-            return None
-        self.unsupported.pop(f"MIG instance {part.key}", None)
-        return part
+
+def _mode(flag: int | None) -> str | None:
+    """Return a mode of the driver in words."""
+    return None if flag is None else ("disabled", "enabled")[bool(flag)]

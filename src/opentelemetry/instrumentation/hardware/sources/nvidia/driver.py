@@ -91,7 +91,7 @@ class Library(AcceleratorDriver):
         self.gpus = [self._opened(index) for index in range(self.nvml.count())]
 
     def _opened(self, index: int) -> Gpu:
-        gpu = Gpu(self.nvml, str(index), self._host, "gpu" in (self._source.context.config.detail or ()))
+        gpu = Gpu(self.nvml, str(index), self._host, self._source.context.config)
         try:
             gpu.open()
         except DeviceFailed as failed:

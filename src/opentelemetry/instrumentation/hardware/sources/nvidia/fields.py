@@ -39,6 +39,17 @@ POWER: Final = power("mW")
 POWER_ENFORCED: Final = power_limit("enforced", "mW")
 POWER_DEFAULT: Final = power_limit("default", "mW")
 POWER_MAX: Final = power_limit("max", "mW")
+POWER_INSTANT: Final = Field(c.HW_POWER_INSTANT, unit="mW")
+PCIE_NOW: Final = {
+    "CurrPcieLinkGeneration": Field(c.HW_GPU_PCIE_GENERATION, least=1, most=99),
+    "CurrPcieLinkWidth": Field(c.HW_GPU_PCIE_WIDTH, unit="x", least=1, most=99),
+}
+PCIE_MAX: Final = {
+    "MaxPcieLinkGeneration": Field(c.HW_GPU_PCIE_GENERATION_LIMIT, least=1, most=99),
+    "MaxPcieLinkWidth": Field(c.HW_GPU_PCIE_WIDTH_LIMIT, unit="x", least=1, most=99),
+}
+BAR1_USED: Final = Field(c.HW_GPU_BAR1_USAGE)
+BAR1_TOTAL: Final = Field(c.HW_GPU_BAR1_LIMIT)
 PERFORMANCE_STATE: Final = Field(c.HW_GPU_PERFORMANCE_STATE)
 FAN_RATIO: Final = Field(c.HW_FAN_SPEED_RATIO, unit="%")
 FAN_SPEED: Final = Field(c.HW_FAN_SPEED, unit="RPM")
@@ -90,6 +101,11 @@ Not read: 197 and 198, the bytes over PCIe. They wrap (``nvml.h``: "Value can be
 the kernel driver are ``NvU32 pexCounters[]`` (``ctrl2080bus.h`` of open-gpu-kernel-modules). At 64 GB/s that is every
 67 ms, so that the number of wraps between two samples is not known. GPM has the rate.
 """
+
+SCOPES: Final = {(185, 1): "module", (185, 2): "memory"}
+"""Fields with the power of a component, a device of its own: the module of GPU and CPU, or the memory of the GPU."""
+
+INSTANT: Final = (186, 0)
 
 Ids = tuple[tuple[int, int], ...]
 """Fields with their scopes."""
@@ -167,6 +183,9 @@ REPAIRS: Final[Mapping[str, tuple[int, tuple[int, ...]]]] = {
 }
 """Structures with their version, and the flags of pending or impossible repairs, as indices of words of 32 bits."""
 
+FABRIC: Final = ("GpuFabricInfoV", 0x02000024)
+"""The structure with the state of the NVLink fabric, and its version."""
+
 NVLINK_UP: Final = Field(c.HW_GPU_NVLINK_UP)
 NVLINK_STATE: Final = 165
 NVLINK_BYTES: Final = {138: "transmit", 139: "receive"}
@@ -207,6 +226,7 @@ def _xid(word: str) -> Field:
 # NVML: GPU performance monitoring (GPM).
 
 GPM: Final = {
+    1: GENERAL,  # the only such value of a MIG instance
     2: utilization("sm"),
     3: Field(c.HW_GPU_SM_OCCUPANCY, unit="%"),
     5: utilization("tensor"),
@@ -222,6 +242,15 @@ GPM: Final = {
 """``NVML_GPM_METRIC_*``. The bytes of a link that the device counts are not exported from its rate, unless its counter
 is always 0.
 """
+
+PIPES: Final = {
+    4: utilization("integer"),
+    6: utilization("tensor_dfma"),
+    7: utilization("tensor_hmma"),
+    8: utilization("tensor_dmma"),
+    9: utilization("tensor_imma"),
+}
+"""The same with ``DETAIL=gpu``."""
 
 # Files of the kernel driver nvgpu.
 
@@ -331,7 +360,10 @@ XML_REASONS: Final[Mapping[Field, tuple[str, ...]]] = {
 }
 """Throttling now, ``Active`` or ``Not Active``."""
 
-NOT_IN_XML: Final = (*GPM.values(), XID, *(kind for kind in ERRORS if "nvlink" in str(kind)), FAN_SPEED)
+_IN_XML: Final = {field.series for field in XML}
+NOT_IN_XML: Final = tuple(
+    field for field in (*GPM.values(), XID, *ERRORS, FAN_SPEED, NVLINK_UP) if field.series not in _IN_XML
+)
 """Values that NVML reports, but no version of nvidia-smi."""
 
 XML_DEGRADED: Final = (

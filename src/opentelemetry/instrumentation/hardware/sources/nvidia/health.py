@@ -18,6 +18,7 @@ from opentelemetry.instrumentation.hardware.sources.nvidia.calls import (
     NvmlDevice,
     Values,
 )
+from opentelemetry.instrumentation.hardware.sources.nvidia.components import fabric_state
 
 RARELY: Final = 6
 """Slow readings from one reading of what is expensive, such as each link by itself, to the next: a minute."""
@@ -34,21 +35,25 @@ class Health:
 
     Args:
         gpu: The GPU. :meth:`read` sets its state.
-        is_detailed: Whether to report each NVLink, and more kinds of errors.
+        is_detailed: Whether to report the state of each NVLink, and more kinds of errors.
+        has_link_bytes: Whether to report the bytes over each NVLink.
 
     Attributes:
         fields: What every GPU should have.
+        fabric: The state of its NVLink fabric; "" if it has none.
     """
 
-    def __init__(self, gpu: NvmlDevice, is_detailed: bool) -> None:
+    def __init__(self, gpu: NvmlDevice, is_detailed: bool, has_link_bytes: bool) -> None:
         self._gpu = gpu
         self._is_detailed = is_detailed
+        self._has_link_bytes = has_link_bytes
+        self.fabric = ""
         kinds = {**f.ERRORS, **(f.MORE_ERRORS if is_detailed else {})}
         self._sums: dict[Field, tuple[f.Ids, ...]] = {**kinds, f.RECOVERY_ACTION: ((f.RECOVERY,),)}
         if not is_detailed:
             self._sums[f.NVLINK_UP] = (((f.NVLINK_STATE, f.EACH_NVLINK),),)
         self.fields = (*self._sums, *f.SRAM_ERRORS)
-        self._repairs = dict(f.REPAIRS)
+        self._unsupported: set[str] = set()
         self._is_flagged: dict[str, bool] = {}
         self._often: f.Ids = ()
         self._rarely: f.Ids = ()
@@ -67,7 +72,7 @@ class Health:
         ids = (*self._often, *self._rarely) if is_full else self._often
         self._answers.update(zip(ids, self._gpu.field_values(ids)))
         if is_full:
-            self._read_repairs()
+            self._read_structures()
         self._turn += 1
         is_pending = any(value for code, value in map(self._answers.__getitem__, f.DEGRADED) if not code)
         self._gpu.state = "degraded" if is_pending or any(self._is_flagged.values()) else "ok"
@@ -81,10 +86,12 @@ class Health:
                 raise DriverError(code, value)
             counts[scope] = 0 if code else min(value, _MOST_LINKS)
         often, rarely = {*f.DEGRADED, *chain.from_iterable(f.SRAM_ERRORS.values())}, set()
-        for link in range(counts[f.EACH_NVLINK]) if self._is_detailed else ():
-            self._sums[f.nvlink_up(link)] = (((f.NVLINK_STATE, link),),)
-            rarely.add((f.NVLINK_STATE, link))
-            self._sums |= {f.nvlink_io(link, way): (((number, link),),) for number, way in f.NVLINK_BYTES.items()}
+        for link in range(counts[f.EACH_NVLINK]):
+            if self._is_detailed:
+                self._sums[f.nvlink_up(link)] = (((f.NVLINK_STATE, link),),)
+                rarely.add((f.NVLINK_STATE, link))
+            for number, way in f.NVLINK_BYTES.items() if self._has_link_bytes else ():
+                self._sums[f.nvlink_io(link, way)] = (((number, link),),)
         for field, alternatives in self._sums.items():
             for ids in alternatives:
                 (rarely if min(scope for _, scope in ids) < 0 else often).update(_expanded(ids, counts))
@@ -124,17 +131,28 @@ class Health:
                 break
         return failed
 
-    def _read_repairs(self) -> None:
-        for name, (version, flags) in [*self._repairs.items()]:
-            try:
-                words = self._gpu.nvml.structure(self._gpu.key, name, version)
-            except DriverError as error:
-                if error.code in (*LOST, *FATAL):
-                    raise
-                if error.code in NEVER:
-                    del self._repairs[name]
-            else:
+    def _read_structures(self) -> None:
+        for name, (version, flags) in f.REPAIRS.items():
+            words = self._structure(name, version)
+            if words:
                 self._is_flagged[name] = any(words[flag] for flag in flags)
+        words = self._structure(*f.FABRIC)
+        if words:
+            *_, status, _, state, health = words
+            self.fabric = fabric_state(state & 0xFF, status, health)  # the state is a byte
+
+    def _structure(self, name: str, version: int) -> list[int]:
+        """Return a structure as words of 32 bits; empty if it has no value, and for good if it is not supported."""
+        if name in self._unsupported:
+            return []
+        try:
+            return self._gpu.nvml.structure(self._gpu.key, name, version)
+        except DriverError as error:
+            if error.code in (*LOST, *FATAL):
+                raise
+            if error.code in NEVER:
+                self._unsupported.add(name)
+            return []
 
 
 def _expanded(ids: f.Ids, counts: Mapping[int, int]) -> f.Ids:

@@ -1,10 +1,11 @@
-"""One MIG instance by NVML."""
+"""The MIG instances of a GPU by NVML."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.accelerators.device import DeviceFailed
 from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.model import Point
 from opentelemetry.instrumentation.hardware.sources.nvidia import fields as f
@@ -20,6 +21,7 @@ class MigInstance(NvmlDevice):
         self.parent = whole.id
         self._whole = whole
         self._instance = -1
+        self.gpm_fields = whole.gpm_fields
 
     def identify(self) -> None:
         """Read identity and facts."""
@@ -39,7 +41,7 @@ class MigInstance(NvmlDevice):
 
     def read_calls(self) -> tuple[list[Call], list[Call]]:
         """Return the calls for memory and GPM."""
-        return [Call(self.memory, f.MEMORY_USED, f.MEMORY_TOTAL), Call(self._gpm, *f.GPM.values())], []
+        return [Call(self.memory, f.MEMORY_USED, f.MEMORY_TOTAL), Call(self._gpm, *self.gpm_fields.values())], []
 
     def _gpm(self) -> Values | None:
         """Return the values of its GPU instance, unless that is shared with other compute instances."""
@@ -64,3 +66,29 @@ class MigInstance(NvmlDevice):
     def condition(self) -> str:
         """Return the state; that of the GPU if the GPU has failed."""
         return "failed" if self._whole.trouble else super().condition()
+
+
+def instances(whole: NvmlDevice) -> dict[int, MigInstance]:
+    """Return the instances of a GPU that exist now by slot, without those that cannot be identified.
+
+    Raises:
+        DriverError: They cannot be listed.
+    """
+    found = {slot: _instance(whole, slot) for slot in whole.nvml.slots(whole.key)}
+    return {slot: part for slot, part in found.items() if part is not None}
+
+
+def _instance(whole: NvmlDevice, slot: int) -> MigInstance | None:
+    """Return the instance in a slot; None if it cannot be identified, such as one of another container."""
+    known = whole.parts.get(slot)
+    if isinstance(known, MigInstance) and known.exists():
+        return known
+    part = MigInstance(whole, slot)
+    whole.nvml.forget(part.key)
+    try:
+        part.open()
+    except DeviceFailed as failed:
+        whole.unsupported[f"MIG instance {part.key}"] = str(failed)
+        return None
+    whole.unsupported.pop(f"MIG instance {part.key}", None)
+    return part

@@ -381,6 +381,15 @@ def driver_version(nvml: Nvml) -> str:
         return ""
 
 
+def cuda_version(nvml: Nvml) -> str:
+    """Return the newest version of CUDA that the driver supports, such as ``12.8``; "" if it is not reported."""
+    try:
+        number = int(nvml.system("CudaDriverVersion"))
+    except DriverError:
+        return ""
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
 def pci_address(bus_id: str | None) -> str:
     """Format NVML's PCI address like the kernel, with a domain of at least four digits."""
     domain, colon, rest = (bus_id or "").lower().partition(":")
