@@ -206,13 +206,16 @@ import json, sys, threading
 from importlib.abc import MetaPathFinder
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 asked = []
 class Witness(MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
         asked.append((threading.current_thread().name, name))
 made = HardwareInstrumentor()
 sys.meta_path.insert(0, Witness())
-made.instrument(meter_provider=MeterProvider(), sources=["openmetrics"], openmetrics=sys.argv[1])
+reader = InMemoryMetricReader()
+made.instrument(meter_provider=MeterProvider([reader]), sources=["openmetrics"], openmetrics=sys.argv[1])
+reader.collect()  # makes this process the reporter, which scrapes
 made._session.read_now(20)
 made._session.read_now(20)
 print(json.dumps(sorted({name for thread, name in asked if thread.startswith("otel-hardware")})))
