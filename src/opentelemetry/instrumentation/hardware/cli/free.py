@@ -65,7 +65,8 @@ _NAMED = 8
 _VENDORS = {"nvidia": "NVIDIA", "amd": "AMD"}
 """The sources, and the names of the vendors. The first one that may be present is the default."""
 
-_NO_DRIVER = "install {vendor}'s driver; start a container with its GPUs"
+_CONTAINER = {"NVIDIA": "--gpus all", "AMD": "--device /dev/kfd --device /dev/dri"}
+"""The arguments of ``docker run`` for a container with the GPUs of a vendor."""
 
 _PREFIXES = "KMGTP"
 
@@ -142,7 +143,7 @@ def run(arguments: argparse.Namespace) -> int:
     limits = _Limits(arguments.max_memory, arguments.max_utilization, arguments.max_processes)
     idle: dict[str, list[_Gpu]] = {}
     busy: list[str] = []
-    for gpu in sorted(_read_all(Config.read(), arguments.vendor), key=lambda gpu: gpu.choice.kind):
+    for gpu in sorted(_read_all(Config.read(), arguments.vendor), key=lambda gpu: gpu.choice.kind):  # GPUs before MIG
         reason = _reason(gpu, limits)
         if reason:
             busy.append(f"{gpu.choice.name} {reason}")
@@ -231,7 +232,8 @@ def _read(source: AcceleratorSource, vendor: str) -> list[_Gpu] | Mistake:
         source.open()
         return _gpus(source, [*source.read_all()])
     except Unavailable as gone:
-        return Mistake(f"{gone.reason.rstrip('.')}: {gone.fix or _NO_DRIVER.format(vendor=vendor)}", 1)
+        fix = f"install {vendor}'s driver; start a container with its GPUs (docker run {_CONTAINER[vendor]})"
+        return Mistake(f"{gone.reason.rstrip('.')}: {gone.fix or fix}", 1)
     except Mistake as mistake:
         return mistake
     except Exception as error:
