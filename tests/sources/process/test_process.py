@@ -357,6 +357,17 @@ def test_tree_cpu_time_counts_workers_that_come_and_go_once() -> None:
     assert ours[-1] - ours[0] == pytest.approx(spent[-1] - spent[0], abs=0.2)
 
 
+def test_tree_cpu_time_is_not_that_of_an_earlier_process_with_the_same_pid() -> None:
+    answer = run([*in_pid_namespace("--mount-proc"), *command("reused")])
+    assert answer.returncode == 0, answer.stderr
+    found = json.loads(answer.stdout)
+    assert len({*found["pids"]}) == 1, "precondition: the PID is used again"
+    before, with_next, after = found["seconds"]
+    assert before >= 0.27
+    assert before <= with_next < before + 0.27
+    assert with_next + 0.27 <= after
+
+
 @pytest.mark.parametrize("ended", [False, True], ids=["that lives", "that has ended"])
 def test_child_of_a_thread_is_in_the_tree(ended: bool) -> None:
     """The kernel keeps children under the thread that started them, until that thread ends."""
