@@ -74,6 +74,20 @@ def test_record_hide_replaces_whole_words_only() -> None:
     assert "/proc/vmstat" in text, "only whole words"
 
 
+def test_recorded_process_names_have_no_arguments(tmp_path: Path) -> None:
+    document = (Path(__file__).parents[1] / "sources" / "nvidia" / "smi" / "v10-v100.xml").read_text()
+    assert "<process_name>python3 train.py --name" in document, "precondition"
+    (tmp_path / "output.xml").write_text(document)
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text(f"#!/bin/sh\ncat {tmp_path / 'output.xml'}\n")
+    tool.chmod(0o755)
+    env = {"OTEL_PYTHON_HARDWARE_NVML": "off", "OTEL_PYTHON_HARDWARE_NVIDIA_SMI": str(tool)}
+    _, lines, _ = _record("nvidia", "--ticks", "1", env=env)
+    text = "\n".join(lines)
+    assert "<process_name>python3</process_name>" in text
+    assert "train.py" not in text
+
+
 def test_unavailable_source_is_recorded_with_exit_status_1(tmp_path: Path) -> None:
     status, lines, errors = _record("filesystem", "--disk-paths", str(tmp_path / "nothing"))
     assert status == 1

@@ -44,6 +44,10 @@ exit status: 0; 1 if the source is not available, which the capture then shows; 
 arguments or a file that cannot be written."""
 
 
+_ARGUMENTS = re.compile(r"(?<=<process_name>)([^<\s]*)\s[^<]*")
+"""nvidia-smi reports the command lines of processes. Their arguments may be secret, and are not needed."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the source and the flags."""
     parser.usage = "otel-hardware record SOURCE [flags]"
@@ -93,6 +97,7 @@ def _record(make: type[Source], output: TextIO, arguments: argparse.Namespace) -
     pid = os.getpid() if arguments.pid is None else settings.pid(arguments.pid)
 
     def mask(text: str) -> str:
+        text = _ARGUMENTS.sub(r"\1", text)
         for word in arguments.hide:
             text = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", "x" * len(word), text)
         return text

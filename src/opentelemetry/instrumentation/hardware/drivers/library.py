@@ -22,6 +22,9 @@ from opentelemetry.instrumentation.hardware.model import Unavailable
 DEADLINE = 10.0
 """Seconds in which a child has to load a library."""
 
+_PAUSE = 0.005
+"""Seconds between two checks whether the child has ended, after the end of its output."""
+
 _PROGRAM = """
 import ctypes, os, sys
 output = os.dup(1)
@@ -96,8 +99,8 @@ def _try(path: str, functions: Sequence[str]) -> _Trial:
         while not (ended := child.has_exited()) and time.monotonic() < deadline:
             chunk = child.read_chunk(POLL)
             words += chunk or b""
-            if chunk is None:
-                time.sleep(POLL)
+            if chunk is None:  # it is about to end
+                time.sleep(_PAUSE)
         while chunk := child.read_chunk(0):
             words += chunk
         return _Trial(words.decode(errors="replace"), child.code if ended else None)
