@@ -82,6 +82,7 @@ class Sink:
             "OTEL_EXPERIMENTAL_RESOURCE_DETECTORS": "process",
             "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "system_metrics",
             "NO_PROXY": "*",
+            "OTEL_PYTHON_HARDWARE_EXIT_TIMEOUT": "60",  # a slow machine
         }
 
     def _take(self, request: ExportMetricsServiceRequest) -> None:

@@ -103,6 +103,13 @@ def test_forks_during_readings_and_collections_do_not_hang() -> None:
     assert report["collections"] > 0
 
 
+def test_child_that_is_forked_during_an_export_ends_at_once() -> None:
+    """The SDK leaves its lock locked in the child, which waits for 30 s at its end."""
+    quiet = {"PYTHONWARNINGS": "ignore::DeprecationWarning"}
+    outcome = children.run(children.command("fork_in_export"), quiet)
+    assert (outcome.stdout, outcome.stderr) == ("3\n", "")
+
+
 def test_reading_threads_import_no_module() -> None:
     """A child forked while a thread imports a module hangs when it imports the same module."""
     outcome = children.run(children.command("imports"))

@@ -43,6 +43,7 @@ RIGHT: dict[str, list[tuple[object, object]]] = {
     ],
     "sample_interval": [("2", 2.0), ("0", 0.0), ("0.5", 0.5), (" 3 ", 3.0), (5, 5.0), (0.25, 0.25), ("3600", 3600.0)],
     "mode": [("agent", "agent"), (" Process ", "process")],
+    "exit_timeout": [("5", 5.0), (0, 0.0)],
     "reporter": [("always", "always"), (" Never ", "never")],
     "include_metrics": [
         ("system.cpu.load_average.*", ["system.cpu.load_average.*"]),
@@ -93,6 +94,7 @@ WRONG: dict[str, list[object]] = {
     "sources": [5, 1.5, True, [1], {"host": 1}, b"host", Ellipsis],
     "sample_interval": ["fast", "2s", "-1", -1, "nan", "inf", float("nan"), "3601", 1e9, True, [], {}, 10**400, "1,5"],
     "mode": ["thread", 1, True],
+    "exit_timeout": ["1s", -1, 61, True],
     "reporter": ["sometimes", 1, False],
     "include_metrics": ["system.cpu.tim", 7, [7]],
     "exclude_metrics": ["sytem.*", {}, 0],
@@ -138,6 +140,7 @@ FORMS = {
     "sources": "a comma-separated list of source names",
     "sample_interval": "a number of seconds from 0 to 3600",
     "mode": "process or agent",
+    "exit_timeout": "a number of seconds from 0 to 60",
     "reporter": "auto or always or never",
     "include_metrics": "a comma-separated list of metric names or patterns",
     "exclude_metrics": "a comma-separated list of metric names or patterns",

@@ -362,7 +362,7 @@ def test_slow_and_irregular_readers_get_complete_exports_from_the_first_on(
 
 
 @PATIENT
-@given(st.lists(st.floats(0.0, 5000.0), min_size=1, max_size=8), st.sampled_from([0.0, 1.0, 2.0, 45.0]))
+@given(st.lists(st.floats(0.0, 600.0), min_size=1, max_size=5), st.sampled_from([0.0, 5.0, 45.0]))
 def test_every_collection_of_any_reader_is_complete(gaps: list[float], interval: float) -> None:
     stage = Stage(interval=interval, expected=60.0)
     stage.run(1.0)

@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Collection, Mapping
 from contextlib import suppress
@@ -195,8 +196,15 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     def _at_exit(self) -> None:
         """Read all sources once more before the provider's exit hook makes the last collection."""
         session = self._session
-        if session is not None and session.pid == os.getpid():
+        if session is None or session.pid != os.getpid():
+            return
+        try:
+            deadline = time.monotonic() + session.config.exit_seconds
             session.read_now(_EXIT_WAIT)
+            for instruments in [*self._attached]:
+                instruments.shut_down(deadline - time.monotonic())
+        except Exception:
+            _LOG.debug("The last values could not be read", exc_info=True)
 
     def _forked(self) -> None:
         """Drop the session of the parent in a forked child, where ``instrument()`` starts a new one."""

@@ -6,10 +6,10 @@ import logging
 import re
 import threading
 import weakref
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from opentelemetry.context import Context, set_value
 from opentelemetry.metrics import MeterProvider, NoOpMeterProvider, Observation, get_meter_provider
@@ -31,6 +31,11 @@ _REFUSED = r"[^A-Za-z0-9_.\-/]"
 _CONTEXT = set_value("scope", SCOPE, Context())
 """The context of every observation: without a span, since the span in which a collection happens to run is unrelated.
 It is not empty because the SDK would replace an empty one with the current context."""
+
+_NOT_THE_PROGRAMS = (SCOPE, "opentelemetry.sdk")
+"""Scopes of metrics that the program would not export without us."""
+
+_LOCK = type(threading.Lock())
 
 _Key: TypeAlias = "tuple[str, ...]"
 """See :attr:`.model.Metric.key`."""
@@ -69,13 +74,36 @@ class Instruments:
 
     def has_reader(self) -> bool:
         """Whether the provider has a reader. It may have one if it is not the SDK's."""
+        provider = self._real_provider()
+        if provider is None or isinstance(provider, NoOpMeterProvider) or getattr(provider, "_disabled", False):
+            return False
+        storages = _storages(provider)
+        return storages is None or bool(storages)
+
+    def shut_down(self, seconds: float) -> None:
+        """Shut the provider down at the exit of the program, within some seconds, if it has no metrics but ours.
+
+        Without us, there would be nothing to export. With us and a Collector that does not respond, the exit hook of
+        the SDK would wait for 10 s and more.
+        """
+        provider = self._real_provider()
+        storages = _storages(provider)
+        if provider is None or not storages or getattr(provider, "_atexit_handler", None) is None:
+            return
+        scopes = {
+            instrument.instrumentation_scope.name
+            for storage in storages.values()
+            for instrument in [*storage._instrument_view_instrument_matches]
+        }
+        if all(scope.startswith(_NOT_THE_PROGRAMS) for scope in scopes):
+            provider.shutdown(timeout_millis=1000 * max(0.0, seconds))  # type: ignore[attr-defined]
+
+    def _real_provider(self) -> MeterProvider | None:
+        """Return the provider, or the global one in place of its proxy; None if it is gone or not there yet."""
         provider = self._provider()
         if provider is not None and is_proxy(provider):
             provider = get_meter_provider()
-        if provider is None or is_proxy(provider) or isinstance(provider, NoOpMeterProvider):
-            return False
-        readers = getattr(getattr(provider, "_measurement_consumer", None), "_reader_storages", None)
-        return not getattr(provider, "_disabled", False) and (readers is None or bool(readers))
+        return None if provider is None or is_proxy(provider) else provider
 
     def open(self, session: Session) -> None:
         """Report the values of a session, beginning with the next collection."""
@@ -89,9 +117,18 @@ class Instruments:
         self._session = None
 
     def forked(self) -> None:
-        """Stop reporting in a forked child. The lock is replaced, because a thread of the parent may hold it."""
+        """Stop reporting in a forked child. Locks are replaced, because a thread of the parent may hold them.
+
+        The SDK does not replace these of its own (1.45). A child that is forked during an export would wait for 30 s at
+        its end. A program without metrics of its own never exports without us.
+        """
         self._lock = threading.Lock()
         self.close()
+        provider = self._real_provider()
+        for owner in (getattr(provider, "_measurement_consumer", None), *(_storages(provider) or ())):
+            for name in ("_lock", "_export_lock"):
+                if isinstance(getattr(owner, name, None), _LOCK):
+                    setattr(owner, name, threading.Lock())
 
     # -- callbacks: no lock, no wait, no exception
 
@@ -172,6 +209,11 @@ class Instruments:
             name += "_"
         self._names.add((metric.endpoint, name.lower()))
         return name
+
+
+def _storages(provider: MeterProvider | None) -> Mapping[Any, Any] | None:
+    """Return what the SDK keeps for each reader of a provider; None if it is not known."""
+    return getattr(getattr(provider, "_measurement_consumer", None), "_reader_storages", None)
 
 
 def is_proxy(provider: MeterProvider) -> bool:

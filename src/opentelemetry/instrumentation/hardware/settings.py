@@ -90,6 +90,12 @@ class Config:
         "Where the sources are read. agent: in a child process, which exports as the environment says and also reports "
         "this process, so that a driver that hangs or crashes cannot affect it (Linux).",
     )
+    exit_timeout: float | None = setting(
+        number("a number of seconds from 0 to 60, such as 1 or 0.5", 0, 60),
+        "1",
+        "Most seconds for which the end of a program waits for the last export, if it has no metrics of its own. "
+        "Otherwise, the SDK decides.",
+    )
     reporter: str | None = setting(
         choice("auto", "always", "never"),
         "auto",
@@ -206,6 +212,11 @@ class Config:
     def interval(self) -> float:
         """Seconds between two readings; 0 to read only when a collection is due."""
         return 2.0 if self.sample_interval is None else self.sample_interval
+
+    @property
+    def exit_seconds(self) -> float:
+        """Most seconds for which the end of a program without other metrics waits for the last export."""
+        return 1.0 if self.exit_timeout is None else self.exit_timeout
 
     def wants(self, metric: Metric) -> bool:
         """Whether the metric is reported."""

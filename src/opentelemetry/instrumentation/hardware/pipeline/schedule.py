@@ -12,7 +12,7 @@ _SHORTEST = 0.05
 """Seconds. Collections that are closer to each other are flushes, and are not used to predict the interval."""
 
 _UNKNOWN = 3600.0
-"""Seconds without a collection until sampling slows down while no reader has collected twice and no interval is known."""
+"""Seconds without a collection until sampling slows down while no reader has collected twice."""
 
 
 class CollectionSchedule:

@@ -1,0 +1,105 @@
+"""The end of a program: the same with and without this package, also if the Collector does not respond."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from tests import children
+from tests.sink import Sink
+
+from opentelemetry.instrumentation.hardware.catalog import SYSTEM_CPU_TIME
+
+WAYS = {
+    "return": 0,
+    "exit": 4,
+    "exception": 1,
+    "handler": 7,
+    "_exit": 5,
+    "term": -signal.SIGTERM,
+    "kill": -signal.SIGKILL,
+    "abort": -signal.SIGABRT,
+}
+AT_EXIT = ("return", "exit", "exception", "handler")
+"""Ways in which Python runs exit hooks, so that the SDK exports once more."""
+
+UNRESPONSIVE = {
+    "OTEL_EXPORTER_OTLP_TIMEOUT": "300",  # without a limit of ours, the SDK waits for its export for 30 s
+    "OTEL_PYTHON_HARDWARE_EXIT_TIMEOUT": "",
+}
+
+
+@contextmanager
+def port(answers: bool) -> Iterator[socket.socket]:
+    """A socket to which nothing listens, or at which connections are accepted and nothing is ever answered."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        if answers:
+            listener.listen()
+        yield listener
+
+
+Child = subprocess.Popen[str]
+
+
+def end(
+    way: str, env: dict[str, str], folder: Path, before: Callable[[Child], object] = lambda child: None
+) -> tuple[int, str]:
+    """Run the program. Returns its status and output after checking that it left nothing behind."""
+    folder.mkdir()
+    shared = {*os.listdir("/dev/shm")}
+    with children.started(children.instrumented("ends", way), env | {"TMPDIR": str(folder)}, cwd=folder) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        before(child)
+        child.stdin.close()
+        child.stdin = None
+        line = child.stdout.readline()
+        rest, _ = children.end_of(child)
+        with pytest.raises(ProcessLookupError):
+            os.killpg(child.pid, 0)
+    assert [*folder.iterdir()] == []
+    assert not any(name.startswith("otel") for name in {*os.listdir("/dev/shm")} - shared)
+    return child.returncode, line + rest
+
+
+def without(env: dict[str, str]) -> dict[str, str]:
+    return env | {"OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "hardware,system_metrics"}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_status_and_output_are_those_without_us_and_last_values_are_exported(way: str, tmp_path: Path) -> None:
+    with Sink() as sink:
+        env = sink.environment(3600)
+        assert end(way, without(env), tmp_path / "without") == (WAYS[way], "ends\n")
+        assert sink.exports == []
+        assert end(way, env, tmp_path / "with") == (WAYS[way], "ends\n")
+        exported = [SYSTEM_CPU_TIME.name in export.names() for export in sink.exports]
+        assert exported == [True] * (way in AT_EXIT)
+
+
+@pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
+@pytest.mark.parametrize("answers", [False, True], ids=["refused", "silent"])
+@pytest.mark.parametrize("during", [False, True], ids=["first export", "during an export"])
+def test_collector_that_does_not_respond_does_not_delay_the_end(
+    protocol: str, answers: bool, during: bool, tmp_path: Path
+) -> None:
+    def wait_for_export(child: Child) -> None:
+        if answers:
+            stack.enter_context(listener.accept()[0])
+        elif during:
+            assert child.stderr is not None
+            assert "retrying" in child.stderr.readline()
+
+    with ExitStack() as stack:
+        listener = stack.enter_context(port(answers))
+        env = stack.enter_context(Sink()).environment(0.2 if during else 3600) | UNRESPONSIVE
+        env["OTEL_EXPORTER_OTLP_ENDPOINT"] = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        env["OTEL_EXPORTER_OTLP_PROTOCOL"] = protocol
+        assert end("exit", env, tmp_path / "with", wait_for_export if during else lambda child: None) == (4, "ends\n")
