@@ -102,6 +102,7 @@ def mi300x(tick: int) -> Fabricated:
                 video=[40, 20, 0, 0],
                 jpeg=[50] * 8 + [0] * 24,
                 clock=29,
+                pcie=(16, 320),
             ),
         ),
         replace(base, number=1, bdf="0000:c9:00.0", unique="43cc8cc8af246701", serial="692139000111", busy=0, used=0),
@@ -137,6 +138,8 @@ def mi325x(tick: int) -> Fabricated:
             14: ("Q", [0]),
             29: ("Q", [3_000_000 + tick * 60_000] * 7 + [(1 << 64) - 1]),
             30: ("Q", [4_000_000 + tick * 70_000] * 7 + [(1 << 64) - 1]),
+            16: ("H", [16]),  # lanes
+            17: ("H", [320 if tick else 25]),  # speed, in 0.1 GT/s
             35: ("H", [1500, 29, 29, 29]),  # clocks of the video engines
             41: ("H", [20] * 32 + [0xFFFF] * 8),  # JPEG engines, 40 on the next generation
             42: ("H", [60, 0, 0, 0]),  # video engines
@@ -195,7 +198,9 @@ def laptop(tick: int) -> Fabricated:
         cap=211_000_000,
         ras={},
         bad_pages=None,
-        metrics=table(3, energy=123_456, video=[25], status=0b1 << 16, clock=1200, voltages=[925, 793, 1350]),
+        metrics=table(
+            3, energy=123_456, video=[25], status=0b1 << 16, clock=1200, pcie=(8, 160), voltages=[925, 793, 1350]
+        ),
     )
     sleeper = replace(board, number=1, bdf="0000:07:00.0", asleep=tick < 2, metrics=None, rpm=None, pwm=None)
     files = amdsysfs.machine([board, sleeper])
@@ -357,7 +362,12 @@ def _entry(number: int, tick: int) -> dict[str, Any]:
             "vclk_0": {"clk": 29},
         },
         "temperature": {"edge": "N/A", "hotspot": _unit(61, "C"), "mem": "54 C"},
-        "pcie": {"width": 16, "replay_count": 4, "current_bandwidth_sent": _unit(0, "Mb/s")},
+        "pcie": {
+            "width": 16,
+            "speed": _unit(32, "GT/s"),
+            "replay_count": 4,
+            "current_bandwidth_sent": _unit(0, "Mb/s"),
+        },
         "ecc": {"total_correctable_count": 12, "total_uncorrectable_count": 0},
         "ecc_blocks": {
             "UMC": {"correctable_count": 11, "uncorrectable_count": 0, "deferred_count": 2},

@@ -153,6 +153,7 @@ def table(
     hbm: Sequence[int] = (),
     jpeg: Sequence[int] = (),
     clock: int = 0xFFFF,
+    pcie: Sequence[int] = (0xFFFF, 0xFFFF),
     voltages: Sequence[int] = (),
 ) -> bytes:
     """``gpu_metrics`` of revision 1.3 (Navi 2x, MI200) or 1.6 (MI300); fields that are not given are not available.
@@ -175,6 +176,7 @@ def table(
     if hbm:
         struct.pack_into(f"<{len(hbm)}H", made, 88, *hbm)
     struct.pack_into("<H", made, {3: 60, 6: 288}[content], clock)
+    struct.pack_into("<2H", made, {3: 74, 6: 60}[content], *pcie)
     if voltages:
         struct.pack_into("<3H", made, 104, *voltages)
     return bytes(made)

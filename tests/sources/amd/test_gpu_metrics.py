@@ -139,6 +139,20 @@ def test_clock_of_the_video_engine_is_in_megahertz(which: tuple[int, int]) -> No
     assert GpuMetrics().decode(bytes(table)) == {"clock.video": 1500}
 
 
+PCIE = {(1, 1): 74, (1, 2): 74, (1, 3): 74, (1, 4): 48, (1, 5): 112, (1, 6): 60, (1, 7): 68, (1, 8): 68}
+
+
+@pytest.mark.parametrize("which", PCIE)
+def test_speed_of_the_pcie_link_is_its_generation(which: tuple[int, int]) -> None:
+    table = unavailable_table(*which)
+    for speed, generation in ((25, 1), (50, 2), (80, 3), (160, 4), (320, 5), (640, 6)):
+        struct.pack_into("<2H", table, PCIE[which], 16, speed)
+        assert GpuMetrics().decode(bytes(table)) == {"pcie.generation": generation, "pcie.width": 16}
+    for lanes, speed in ((6, 4), (16, 0), (0, 160), (0xFFFF, 160)):  # indices of tables
+        struct.pack_into("<2H", table, PCIE[which], lanes, speed)
+        assert GpuMetrics().decode(bytes(table)) == {}
+
+
 def test_voltages_of_soc_and_memory_are_in_millivolts() -> None:
     table = unavailable_table(1, 3)
     struct.pack_into("<3H", table, 104, 925, 793, 1350)

@@ -102,7 +102,7 @@ HW_GPU_BAR1_LIMIT = updown(
 HW_GPU_PCIE_GENERATION = gauge(
     "hw.gpu.pcie.generation", "{generation}", HW_DEVICE,
     "PCIe generation of the link to the GPU. An idle link may use a lower one to save power.",
-    source="nvmlDeviceGetCurrPcieLinkGeneration, once a minute",
+    source="nvmlDeviceGetCurrPcieLinkGeneration, once a minute; amdgpu: gpu_metrics",
     standard=False,
 )
 HW_GPU_PCIE_GENERATION_LIMIT = gauge(
@@ -114,7 +114,7 @@ HW_GPU_PCIE_GENERATION_LIMIT = gauge(
 HW_GPU_PCIE_WIDTH = gauge(
     "hw.gpu.pcie.width", "{lane}", HW_DEVICE,
     "PCIe lanes of the link to the GPU.",
-    source="nvmlDeviceGetCurrPcieLinkWidth, once a minute",
+    source="nvmlDeviceGetCurrPcieLinkWidth, once a minute; amdgpu: gpu_metrics",
     standard=False,
 )
 HW_GPU_PCIE_WIDTH_LIMIT = gauge(

@@ -100,11 +100,15 @@ FAN_SPEED_RATIO: Final = Field(c.HW_FAN_SPEED_RATIO, unit="%", most=1)
 FAN_METRICS: Final = (c.HW_FAN_SPEED, c.HW_FAN_SPEED_RATIO)
 
 ENERGY: Final = energy()
+PCIE_GENERATION: Final = Field(c.HW_GPU_PCIE_GENERATION, least=1, most=9)
+PCIE_WIDTH: Final = Field(c.HW_GPU_PCIE_WIDTH, least=1, most=32)
 
 GPU_METRICS: Final[Mapping[str, Field]] = {
     "video": utilization("video", ""),
     "jpeg": utilization("jpeg", ""),
     **{f"hbm{stack}": _temperature(f"hbm{stack}") for stack in range(4)},
+    "pcie.generation": PCIE_GENERATION,
+    "pcie.width": PCIE_WIDTH,
     "clock.video": frequency("video"),
     "voltage.soc": _voltage("soc"),
     "voltage.memory": _voltage("memory"),
@@ -167,6 +171,8 @@ AMD_SMI: Final[Mapping[str, Field]] = {
     "power/mem_voltage": _voltage("memory"),
     "fan/usage": FAN_SPEED_RATIO,
     "fan/rpm": Field(c.HW_FAN_SPEED, unit="RPM", most=100_000),
+    "pcie/generation": PCIE_GENERATION,
+    "pcie/width": PCIE_WIDTH,
     "pcie/replay_count": errors("pcie_replay", most=_COUNT),
     **{
         f"errors/{prefix}{word}_count": errors(f"{prefix}{kind}", most=_COUNT)

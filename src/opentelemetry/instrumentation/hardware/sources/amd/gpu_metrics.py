@@ -40,6 +40,7 @@ class Layout(NamedTuple):
         status: ``indep_throttle_status``, 64 bits.
         residency: Six 32-bit counters: accumulated time, and the time for each of :data:`_RESIDENCY_REASONS`.
         xgmi: KiB read over each link, followed by KiB written.
+        pcie: Lanes of the PCIe link, and its speed in 0.1 GT/s, 16 bits each.
         clock: Clock of the first video engine in MHz, 16 bits.
         voltages: Of SoC, GPU and memory in mV, 16 bits each.
         full: Value of a utilization of 100 %.
@@ -54,6 +55,7 @@ class Layout(NamedTuple):
     status: int = 0
     residency: int = 0
     xgmi: int = 0
+    pcie: int = 0
     clock: int = 0
     voltages: int = 0
     full: int = 100
@@ -61,14 +63,14 @@ class Layout(NamedTuple):
 
 
 LAYOUTS: Final[Mapping[tuple[int, int], Layout]] = {
-    (1, 1): Layout((96,), video=(20, 1), energy=24, clock=60, hbm=88),
-    (1, 2): Layout((104,), video=(20, 1), energy=24, clock=60, hbm=88),
-    (1, 3): Layout((120,), video=(20, 1), energy=24, clock=60, hbm=88, voltages=104, status=112),
-    (1, 4): Layout((288,), video=(16, 4), energy=24, xgmi=104, clock=264),
-    (1, 5): Layout((360,), video=(16, 4), jpeg=(24, 32), energy=88, xgmi=176, clock=336),
-    (1, 6): Layout((1664,), energy=16, residency=32, xgmi=128, clock=288, xcp=(312, 32)),
-    (1, 7): Layout((2208,), energy=24, residency=40, xgmi=136, clock=320, xcp=(344, 32)),
-    (1, 8): Layout((3360, 3872), energy=24, residency=40, xgmi=136, clock=320, xcp=(344, 40)),
+    (1, 1): Layout((96,), video=(20, 1), energy=24, pcie=74, clock=60, hbm=88),
+    (1, 2): Layout((104,), video=(20, 1), energy=24, pcie=74, clock=60, hbm=88),
+    (1, 3): Layout((120,), video=(20, 1), energy=24, pcie=74, clock=60, hbm=88, voltages=104, status=112),
+    (1, 4): Layout((288,), video=(16, 4), energy=24, xgmi=104, pcie=48, clock=264),
+    (1, 5): Layout((360,), video=(16, 4), jpeg=(24, 32), energy=88, xgmi=176, pcie=112, clock=336),
+    (1, 6): Layout((1664,), energy=16, residency=32, xgmi=128, pcie=60, clock=288, xcp=(312, 32)),
+    (1, 7): Layout((2208,), energy=24, residency=40, xgmi=136, pcie=68, clock=320, xcp=(344, 32)),
+    (1, 8): Layout((3360, 3872), energy=24, residency=40, xgmi=136, pcie=68, clock=320, xcp=(344, 40)),
     (2, 1): Layout((120,)),
     (2, 2): Layout((128,), status=120),
     (2, 3): Layout((152,), status=120),
@@ -83,9 +85,14 @@ The utilizations of 2.1 to 2.3 are left out: their unit differs between chips.
 SELF_DESCRIBING: Final = (1, 9)
 """The revision of MI300 since Linux 6.19: a list of attributes, each with its id, type and number of values."""
 
+GENERATIONS: Final[Mapping[float, int]] = {2.5: 1, 5: 2, 8: 3, 16: 4, 32: 5, 64: 6}
+"""PCIe generations by GT/s."""
+
 _ATTRIBUTE_TYPES = "BbHhIiQq"
 _ENERGY_ID = 7
 _RESIDENCY_IDS = range(9, 15)  # in the order of the counters of the fixed layouts
+_LANES_ID = 16
+_SPEED_ID = 17
 _XGMI_READ_ID = 29
 _XGMI_WRITTEN_ID = 30
 _CLOCK_ID = 35
@@ -110,6 +117,7 @@ class _Fields(NamedTuple):
     residency_masks: Sequence[int] = ()
     xgmi_read: Sequence[int] = ()
     xgmi_written: Sequence[int] = ()
+    pcie: Sequence[int] = ()
     clock: Sequence[int] = ()
     voltages: Sequence[int] = ()
 
@@ -159,6 +167,9 @@ class GpuMetrics:
             "voltage.memory": fields.voltages[2:],
         }
         values |= {name: found[0] for name, found in named.items() if found and 0 < found[0] < 0xFFFF}
+        lanes, speed = [*fields.pcie, 0, 0][:2]
+        if speed / 10 in GENERATIONS and 0 < lanes <= 32:  # some old drivers have indices here
+            values |= {"pcie.generation": GENERATIONS[speed / 10], "pcie.width": lanes}
         if 0 < fields.energy < _ALL_ONES:
             values["energy"] = fields.energy / _ENERGY_STEPS_PER_JOULE
         for direction, links in (("receive", fields.xgmi_read), ("transmit", fields.xgmi_written)):
@@ -205,6 +216,7 @@ def _fixed_fields(table: bytes, layout: Layout) -> _Fields:
         (0xFFFF_FFFF,) * len(_RESIDENCY_IDS),
         values("Q", layout.xgmi, _XGMI_LINKS),
         values("Q", layout.xgmi and layout.xgmi + 8 * _XGMI_LINKS, _XGMI_LINKS),
+        values("H", layout.pcie, 2),
         values("H", layout.clock, 1),
         values("H", layout.voltages, 3),
     )
@@ -254,5 +266,6 @@ def _attribute_fields(table: bytes) -> _Fields:
         residency_masks=[masks[attribute] for attribute in _RESIDENCY_IDS] if has_residency else (),
         xgmi_read=values.get(_XGMI_READ_ID, ()),
         xgmi_written=values.get(_XGMI_WRITTEN_ID, ()),
+        pcie=[*values.get(_LANES_ID, ()), *values.get(_SPEED_ID, ())],
         clock=values.get(_CLOCK_ID, ()),
     )

@@ -21,6 +21,7 @@ from opentelemetry.instrumentation.hardware.sources.amd.fields import (
     ROCM_SMI,
     ROCM_SMI_FACTS,
 )
+from opentelemetry.instrumentation.hardware.sources.amd.gpu_metrics import GENERATIONS
 
 _ABSENT: Final = frozenset({"", "n/a", "none", "unknown", "undefined", "unsupported", "not supported", "not specified"})
 
@@ -145,6 +146,9 @@ def amd_smi_gpus(metric: Mapping[int, Texts], static: Mapping[int, Texts]) -> li
             section = texts.get(path.partition("/")[0], "0")
             if path not in texts and section.lower() in _ABSENT:
                 texts[path] = section
+        speed = re.fullmatch("([0-9]{1,3}(?:\\.[0-9]+)?) ?GT/s", texts.get("pcie/speed", ""))
+        if speed and float(speed[1]) in GENERATIONS:
+            texts["pcie/generation"] = str(GENERATIONS[float(speed[1])])
     return _gpus(gpus, AMD_SMI, AMD_SMI_FACTS)
 
 
