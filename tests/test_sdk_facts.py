@@ -104,7 +104,9 @@ def instrument(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
         if sources:
             found = {source.name: lambda source=source: source for source in sources}
             monkeypatch.setattr(session, "discover", lambda: found)
-        HardwareInstrumentor().instrument(**{"meter_provider": bench.provider, "sample_interval": 0, **options})
+        HardwareInstrumentor().instrument(
+            **{"meter_provider": bench.provider, "sample_interval": 0, "reporter": "always", **options}
+        )
 
     yield start
     if HardwareInstrumentor().is_instrumented_by_opentelemetry:
