@@ -3,8 +3,9 @@
 ``OTEL_EXPERIMENTAL_RESOURCE_DETECTORS=hardware_job`` selects it. The semantic conventions have no names for ranks and
 batch jobs, so these names are of others:
 
-- ``dl.rank``, ``dl.local_rank``, ``dl.world_size`` and ``slurm.job.id``: NVIDIA NeMo Lens
-- ``training_job.id``: ddtrace's PyTorch integration, which has it for SLURM, Ray and torchrun
+- ``dl.rank``, ``dl.local_rank``, ``dl.world_size`` and ``slurm.job.id``: NVIDIA NeMo Lens,
+  https://docs.nvidia.com/nemo/lens/user-guide/resource-detection
+- ``training_job.id``: ddtrace, https://github.com/DataDog/dd-trace-py/tree/main/ddtrace/contrib/internal/pytorch
 - ``ray.job_id``: Ray, https://github.com/ray-project/ray/blob/master/python/ray/util/tracing/tracing_helper.py
 - ``dl.node_rank`` and ``training_job.system``: this package
 
