@@ -60,7 +60,7 @@ def test_host_and_process_are_those_of_this_process(monkeypatch: pytest.MonkeyPa
             },
         ),
         (
-            {"RAY_JOB_ID": "01000000"},
+            {"RAY_JOB_ID": "01000000", "RAY_RAYLET_PID": "77"},
             {"ray.job_id": "01000000", "training_job.id": "01000000", "training_job.system": "ray"},
         ),
         ({"PMI_RANK": "0", "PMI_SIZE": "2"}, {"dl.rank": 0, "dl.world_size": 2}),

@@ -52,7 +52,9 @@ HYDRA = {"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1"}
         (HYDRA, Job(rank=1, local_rank=1, world_size=2)),
         (TASK | HYDRA, Job("slurm", "42", "slurm:42", 1, 1, 2)),
         ({"PMI_RANK": "1", "PMI_SIZE": "2"}, Job(rank=1, world_size=2)),
-        ({"RAY_JOB_ID": "01000000", "RAY_RAYLET_PID": "77"}, Job("ray", "01000000", "ray:77:01000000")),
+        ({"RAY_JOB_ID": "01000000", "RAY_RAYLET_PID": "77"}, Job("ray", "01000000", "ray:77")),
+        ({"RAY_JOB_ID": "ffffffff", "RAY_RAYLET_PID": "77"}, Job("ray", "", "ray:77")),
+        ({"RAY_JOB_ID": "01000000"}, Job()),
         ({"JOB_COMPLETION_INDEX": "2"}, Job(node_rank=2)),
         # What is no number or no identifier is absent.
         ({"SLURM_JOB_ID": "4" * 300, "RANK": "-1", "WORLD_SIZE": "1"}, Job()),

@@ -87,8 +87,10 @@ def _identity(environ: Mapping[str, str]) -> tuple[str, str, str]:
     if job := text("SLURM_JOB_ID"):
         # The batch script and all steps of a job are one job, so the step is not part of the key.
         return "slurm", job, f"slurm:{job}"
-    if job := text("RAY_JOB_ID"):  # the same number in every Ray cluster, of which a host can have several
-        return "ray", job, f"ray:{text('RAY_RAYLET_PID')}:{job}"
+    if raylet := text("RAY_RAYLET_PID"):
+        # Most workers are started before they get a job; until then the id is all ones. So the node is the key.
+        job = text("RAY_JOB_ID")
+        return "ray", "" if job.strip("f") == "" else job, f"ray:{raylet}"
     if job := text("PMIX_NAMESPACE") or text("OMPI_MCA_ess_base_jobid"):
         return "mpi", job, f"mpi:{job}"
     main = f"{text('MASTER_ADDR')}:{text('MASTER_PORT')}"
