@@ -86,6 +86,9 @@ RIGHT: dict[str, list[tuple[object, object]]] = {
     ],
     "tpu_profiler": [("OFF", "off"), ("10.0.0.2:8466", "10.0.0.2:8466")],
     "libtpu": [("On", "on"), ("off", "off"), (True, "on"), (False, "off")],
+    "spans": [("OFF", "off"), (True, "on")],
+    "spans_min_duration": [("0.5", 0.5), (2, 2.0)],
+    "spans_filter": [("name:a*,-kind:client", ["name:a*", "-kind:client"]), (["scope:x"], ["scope:x"])],
     "counter_origin": [("boot", "boot"), ("Start", "start"), (" start ", "start")],
 }
 
@@ -119,6 +122,9 @@ WRONG: dict[str, list[object]] = {
     "tpu_runtime": ["localhost", "localhost:port", "off,8431", ",", 8431, {}, "http://localhost:8431"],
     "tpu_profiler": ["my-tpu", "a:1,b:2", 8466, "grpc://10.0.0.2:8470"],
     "libtpu": ["auto", 1, "/usr/lib/libtpu.so"],
+    "spans": ["yes", 1],
+    "spans_min_duration": ["soon", "-1", True],
+    "spans_filter": ["GET /", "name:", "span:x", 3],
     "counter_origin": ["now", "0", 0, ["boot"], False],
 }
 
@@ -132,6 +138,7 @@ PARTLY_WRONG: dict[str, list[tuple[object, Words, str]]] = {
         ('["DCGM_.*", "vllm:("]', ["DCGM_.*"], "'vllm:('"),
         ({"a": {"gpu": "("}, "b": {"gpu": "0"}, "c": {}}, {"b": {"gpu": "0"}, "c": {}}, "'('"),
     ],
+    "spans_filter": [("name:a,b", ["name:a"], "'b'")],
     "tpu_runtime": [("localhost,8431", ["localhost:8431"], "'localhost'")],
 }
 
@@ -154,6 +161,9 @@ FORMS = {
     "tpu_runtime": "auto, off or a comma-separated list of host:port addresses, ports and Unix socket paths",
     "tpu_profiler": "auto, off or a host:port address, port or Unix socket path",
     "libtpu": "on or off",
+    "spans": "on or off",
+    "spans_min_duration": "a number of seconds from 0 to 3600",
+    "spans_filter": "a comma-separated list of name:PATTERN, kind:PATTERN or scope:PATTERN",
     "counter_origin": "boot or start",
 }
 

@@ -103,8 +103,8 @@ def playing(
     clock = Clock()
     made: list[Session] = []
 
-    def session(config: Config, counters: CounterStore, reporter: object) -> Session:
-        made.append(_Stepped(config, pid, 60.0, drivers, {}, clock, counters=counters))
+    def session(config: Config, counters: CounterStore, reporter: object, spans: bool) -> Session:
+        made.append(_Stepped(config, pid, 60.0, drivers, {}, clock, counters=counters, spans=spans))
         return made[0]
 
     reader = InMemoryMetricReader()

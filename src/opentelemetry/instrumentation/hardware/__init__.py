@@ -11,6 +11,7 @@ TYPE_CHECKING = False  # as typing has it
 if TYPE_CHECKING:
     from opentelemetry.instrumentation.hardware.instrumentor import HardwareInstrumentor
     from opentelemetry.instrumentation.hardware.settings import Config
+    from opentelemetry.instrumentation.hardware.spans import HardwareSpanProcessor
     from opentelemetry.instrumentation.hardware.version import __version__
 else:
 
@@ -18,7 +19,12 @@ else:
         """Load a public name at its first use. The command needs none of them."""
         import importlib
 
-        places = {"Config": "settings", "HardwareInstrumentor": "instrumentor", "__version__": "version"}
+        places = {
+            "Config": "settings",
+            "HardwareInstrumentor": "instrumentor",
+            "HardwareSpanProcessor": "spans",
+            "__version__": "version",
+        }
         if name not in places:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return getattr(importlib.import_module(f"{__name__}.{places[name]}"), name)
@@ -27,4 +33,4 @@ else:
         return sorted({*globals(), *__all__})
 
 
-__all__ = ["Config", "HardwareInstrumentor", "__version__"]
+__all__ = ["Config", "HardwareInstrumentor", "HardwareSpanProcessor", "__version__"]

@@ -22,6 +22,7 @@ from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.system.interpreter import is_helper
+from opentelemetry.instrumentation.hardware.tracer_provider import GlobalTracerProvider
 
 _LOG = logging.getLogger(__name__)
 
@@ -48,6 +49,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     _session: Session | None
     _agent: Agent | None
     _reporter: Reporter | None
+    _spans: GlobalTracerProvider
     _instruments: weakref.WeakKeyDictionary[MeterProvider, Instruments]
     _attached: list[Instruments]
     _has_fork_hook: bool
@@ -62,6 +64,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         begin("_session", None)
         begin("_agent", None)
         begin("_reporter", None)
+        begin("_spans", GlobalTracerProvider())
         begin("_instruments", weakref.WeakKeyDictionary())
         begin("_attached", [])
         begin("_has_fork_hook", False)
@@ -118,12 +121,15 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
                 self._uninstrument()
 
     def _new_session(self, provider: MeterProvider, config: Config) -> Session:
-        return Session(config, counters=self._instruments_of(provider).counters, reporter=self._reporter)
+        spans = config.spans != "off"
+        return Session(config, counters=self._instruments_of(provider).counters, reporter=self._reporter, spans=spans)
 
     def _start(self, provider: MeterProvider, session: Session) -> None:
         self._session, self._has_warned = session, False
         self._attach(provider, session)
         session.has_reader = self._has_reader
+        if session.config.spans != "off":
+            self._spans.open(session)
         session.start(self._after_reading)
 
     def _start_agent(self, provider: MeterProvider, config: Config, options: Mapping[str, object]) -> bool:
@@ -183,6 +189,8 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
             metrics = session.collector.metrics()
             for instruments in [*self._attached]:
                 instruments.register(metrics)
+            if session.config.spans != "off":
+                self._spans.check()
         if self._waits_for_provider and not is_proxy(get_meter_provider()):
             self._waits_for_provider = False
             self._register_exit_hook()
@@ -214,6 +222,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         agent, self._agent = self._agent, None
         self._reporter = None
         self._attached = []
+        self._spans.close()
         for instruments in self._instruments.values():
             instruments.forked()
         if agent is not None:
@@ -226,6 +235,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         agent, self._agent = self._agent, None
         reporter, self._reporter = self._reporter, None
         attached, self._attached = self._attached, []
+        self._spans.close()
         for instruments in attached:
             instruments.close()
         if session is not None:

@@ -18,6 +18,9 @@ from opentelemetry.instrumentation.hardware.redaction import redacted
 Word: TypeAlias = "Callable[[str], str | None]"
 """Returns the normalized word, or None if the word is invalid."""
 
+SPAN_FIELDS: Final = ("name", "kind", "scope")
+"""What the words of ``SPANS_FILTER`` refer to."""
+
 _ADDRESS: Final = re.compile(r"[^\s:/]+:[0-9]{1,5}|\[[0-9a-fA-F:.]+\]:[0-9]{1,5}|(unix:)?/\S+")
 
 
@@ -204,3 +207,9 @@ def _list(value: object) -> list[object]:
     if not isinstance(value, (list, tuple, set, frozenset)):
         raise TypeError
     return list(value)
+
+
+def span_rule(word: str) -> str | None:
+    """Return a word of ``SPANS_FILTER``; None if it is not ``name:PATTERN``, ``kind:PATTERN`` or ``scope:PATTERN``."""
+    field, separator, pattern = word.removeprefix("-").partition(":")
+    return word if separator and pattern and field in SPAN_FIELDS else None

@@ -29,6 +29,7 @@ from opentelemetry.instrumentation.hardware.parsing import (
     one_of,
     regular_expressions,
     setting,
+    span_rule,
     words,
 )
 from opentelemetry.instrumentation.hardware.redaction import redacted
@@ -148,6 +149,21 @@ class Config:
         regular_expressions(),
         "none",
         "Series of the endpoints to report. none: all.",
+    )
+    spans: str | None = setting(
+        choice("on", "off"),
+        "on",
+        "Whether spans get energy, GPU time and peak memory as attributes. Nothing is read before the first span.",
+    )
+    spans_min_duration: float | None = setting(
+        number("a number of seconds from 0 to 3600, such as 1 or 0.05", 0, 3600),
+        "0",
+        "Spans shorter than this get no attributes. Those shorter than the time between two readings never do.",
+    )
+    spans_filter: list[str] | None = setting(
+        words("name:PATTERN, kind:PATTERN or scope:PATTERN, such as kind:server,-name:GET /health", span_rule),
+        "none",
+        "Spans that get attributes, by name, kind and instrumentation scope; - excludes them. none: all.",
     )
     counter_origin: str | None = setting(
         choice("boot", "start"),

@@ -136,6 +136,16 @@ class Device:
         """
         return ()
 
+    def read_for_spans(self) -> Iterable[Point]:
+        """Read energy, busy time, throttling and used memory, ten times per second while spans are recorded.
+
+        By default everything that is sampled.
+
+        Raises:
+            DeviceFailed: It does not respond.
+        """
+        return self.read()
+
     def check_suspended(self) -> bool:
         """Whether it is suspended now. The check must not wake it."""
         return False

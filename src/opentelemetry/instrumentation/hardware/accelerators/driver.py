@@ -40,10 +40,12 @@ class AcceleratorDriver(ABC):
 
     Attributes:
         min_interval: Minimum seconds between two readings.
+        span_interval: Seconds between two readings for spans; 0 if the usual readings must do.
         errors: Why the newest reading is incomplete although it has points.
     """
 
     min_interval: float = 0.0
+    span_interval: float = 0.0
     errors: Sequence[str] = ()
 
     @abstractmethod

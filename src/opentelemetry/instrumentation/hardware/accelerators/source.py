@@ -178,6 +178,7 @@ class AcceleratorSource(Source):
         settings = {name: getattr(self.context.config, name) for name in self.settings}
         self.driver, self._instead = open_first(self.drivers(), settings, self._has_sign, self.absent, self.fix)
         self.min_interval = self.driver.min_interval
+        self.span_interval = self.driver.span_interval
         self._refresh(self.driver)
 
     def _refresh(self, driver: AcceleratorDriver) -> None:
@@ -257,6 +258,13 @@ class AcceleratorSource(Source):
         device.recover()
         return points
 
+    def read_for_spans(self, quickly: bool) -> Iterator[Point]:
+        """Read what spans need of the devices that the program uses, or of all that it may begin to use."""
+        for device in self.selected():
+            is_wanted = device.selection_id in self.selection.used if quickly else True
+            if is_wanted and not (device.trouble or device.is_suspended):
+                yield from self._points(device, device.read_for_spans)
+
     def _usage(self, driver: AcceleratorDriver) -> Iterator[Point]:
         if not self.process_metrics:
             return
@@ -264,6 +272,7 @@ class AcceleratorSource(Source):
         for device, values in driver.usage(self.program):
             self.used.add(device.id)
             self.selection.add_used(device.selection_id)
+            self.used_devices |= {device.id}
             if device.selection_id in self.selection:
                 yield from device.points(values)
         self._is_pid_hidden = not (self.used or self.program.on_host) and self.program.computing()

@@ -21,6 +21,7 @@ from opentelemetry.instrumentation.hardware.catalog.npu import *  # noqa: F403
 from opentelemetry.instrumentation.hardware.catalog.own import *  # noqa: F403
 from opentelemetry.instrumentation.hardware.catalog.process import *  # noqa: F403
 from opentelemetry.instrumentation.hardware.catalog.scraped import *  # noqa: F403
+from opentelemetry.instrumentation.hardware.catalog.spans import *  # noqa: F403
 from opentelemetry.instrumentation.hardware.model import Metric
 
 SCHEMA_URL: Final = f"https://opentelemetry.io/schemas/{FOLLOWED.version}"

@@ -65,9 +65,9 @@ class Role:
         """Return the seconds between two attempts."""
         return min(_LONGEST, self._schedule.shortest(self._clock()) / 4)
 
-    def read(self, slow: bool = False) -> None:
+    def read(self, slow: bool = False, early: float | None = None) -> None:
         """Make an attempt. Never raises."""
-        del slow
+        del slow, early
         now = self._last = self._busy_since = self._clock()
         try:
             self._change(self._reporter.update(self.has_reader(), self._schedule.idle(now)))

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from itertools import chain
 from math import inf
 
 from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
-from opentelemetry.instrumentation.hardware.model import Metric, Number, Problem, Series, Unavailable
+from opentelemetry.instrumentation.hardware.model import Metric, Number, Point, Problem, Scope, Series, Unavailable
 from opentelemetry.instrumentation.hardware.pipeline.aggregate import Aggregator, Published
 from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStore
+from opentelemetry.instrumentation.hardware.pipeline.ledger import Demand, Ledger
 from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionSchedule
 from opentelemetry.instrumentation.hardware.redaction import redacted
 from opentelemetry.instrumentation.hardware.sources import Source
@@ -56,8 +57,10 @@ class SourceRunner:
         counters: The counters to continue.
         from_start: Counters count from their first reading.
         clock: Monotonic seconds.
+        demand: Whether spans are recorded; None if no ledger is kept for them.
 
     Attributes:
+        ledger: What it measured, for spans.
         source: The open source.
         cpu_time: CPU seconds that its thread used for it.
         duration: Seconds that the newest reading took.
@@ -77,14 +80,19 @@ class SourceRunner:
         counters: CounterStore,
         from_start: bool = False,
         clock: Callable[[], float] = time.monotonic,
+        demand: Demand | None = None,
     ) -> None:
         self.name = name
+        self.ledger = None if demand is None else Ledger(clock)
         self.state = State.STARTING
         self.problem: Problem | None = None
         self.cpu_time = 0.0
         self.duration: float | None = None
         self.busy_since: float | None = None
         self.source: Source | None = None
+        self._demand = demand or Demand()
+        self._span_interval = 0.0
+        self._read_for_spans = -inf  # when the ledger got its newest reading
         self._make = make
         self._interval = interval
         self._schedule = schedule
@@ -113,11 +121,21 @@ class SourceRunner:
             return inf
         if self.state is State.FAILED:
             return self._backoff.retry_at
+        due = self._next_sample(now)
+        if self._span_interval and self._demand.exists(now):
+            due = min(due, self._read_for_spans + self._span_interval)
+        return due
+
+    def _is_sample_due(self, now: float, early: float) -> bool:
+        """Whether the reading that is due is a usual one, and not one for spans."""
+        return self.state is not State.UP or self._next_sample(now) - now <= early
+
+    def _next_sample(self, now: float) -> float:
         newest = self.cheap.published
         if newest is None or self.is_outdated:
             return now
         idle = newest.time + max(self._interval, self._min_interval, IDLE_PERIOD)
-        if self._schedule.quiet(now):
+        if self._schedule.quiet(now) and not self._demand.exists(now):
             return idle
         sample = newest.time + self._interval if self._interval else inf
         due = self._next_collection() - self._lead() if self.sample_before_collection() else inf
@@ -132,14 +150,19 @@ class SourceRunner:
         """Return the seconds between a reading and its collection: short, but enough to complete it."""
         return min(0.05 + 3 * (self.duration or 0.0), 0.25 * self._schedule.shortest(self._clock()))
 
-    def read(self, slow: bool = False) -> None:
+    def read(self, slow: bool = False, early: float | None = None) -> None:
         """Open the source if it is closed, and read it once. Never raises.
 
         Args:
             slow: Read everything, even if it is not due.
+            early: If the usual reading is not due within so many seconds, read only what spans need. None: read it
+                anyway.
         """
         self.busy_since = self._clock()
         try:
+            if not (slow or early is None or self._is_sample_due(self.busy_since, early)):
+                self._add_to_ledger(quickly=True)
+                return
             if self.is_outdated:
                 self._close_source()
             if self.source is not None or self._open():
@@ -174,6 +197,7 @@ class SourceRunner:
         """Copy the settings and metrics of the source. Invalid values raise here, in its own thread."""
         self._min_interval, self._slow_interval = float(source.min_interval), float(source.slow_interval)
         self._sample_before_collection = bool(source.sample_before_collection)
+        self._span_interval = float(source.span_interval) if self.ledger is not None else 0.0
 
     def _read(self, slow: bool) -> None:
         source, now = self.source, self._clock()
@@ -182,7 +206,9 @@ class SourceRunner:
         newest = self.cheap.published
         if newest is not None and now > self._expires(newest):  # a pause
             self._interrupt()
-        errors = self.cheap.add(now, source.read()) + source.errors
+        points = [*source.read()]
+        errors = self.cheap.add(now, points) + source.errors
+        self._add_to_ledger(points)
         if slow or self._is_slow_due(self.counters, now) or self._is_before_collection(now):
             errors += self.counters.add(self._clock(), source.read_counters())
             self._counted = now
@@ -198,6 +224,18 @@ class SourceRunner:
             self.problem = None
         self.state, self._hangs = State.UP, False
         self._backoff.succeed()
+
+    def _add_to_ledger(self, points: Iterable[Point] = (), quickly: bool = False) -> None:
+        """Add a reading to the ledger: of what spans need while there are some, else of the usual points of devices."""
+        source, ledger = self.source, self.ledger
+        if source is None or ledger is None:
+            return
+        self._read_for_spans = now = self._clock()
+        if source.span_interval and self._demand.exists(now):
+            ledger.add(source.read_for_spans(quickly))
+        else:
+            ledger.add(point for point in points if point[0].metric.scope is Scope.HOST)
+        ledger.used = source.used_devices
 
     def _is_slow_due(self, aggregator: Aggregator, now: float) -> bool:
         last = aggregator.published
@@ -217,6 +255,8 @@ class SourceRunner:
     def _interrupt(self) -> None:
         for aggregator in (self.cheap, self.counters, self.slow):
             aggregator.interrupt()
+        if self.ledger is not None:
+            self.ledger.interrupt()
 
     def _fail(self, reason: str) -> None:
         """Close the source; it is opened again with backoff."""

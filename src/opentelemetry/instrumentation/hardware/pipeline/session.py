@@ -18,6 +18,7 @@ from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Scope, Snapshot
 from opentelemetry.instrumentation.hardware.pipeline.collector import Collector, Reader
 from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStore
+from opentelemetry.instrumentation.hardware.pipeline.ledger import Demand, Ledger
 from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
 from opentelemetry.instrumentation.hardware.pipeline.role import Role
 from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner
@@ -66,6 +67,7 @@ class Session:
         all_processes: No process is observed; per-process values are summed over all processes.
         counters: The counters of earlier sessions, which are continued.
         reporter: Decides whether this process reports the host; without it, it does.
+        spans: Whether ledgers are kept for spans.
 
     Attributes:
         is_reporter: Whether this process reports the host now.
@@ -73,6 +75,7 @@ class Session:
         threads: The threads that read them.
         on_reading: Called by our threads after their readings; see :meth:`start`.
         has_reader: Whether a reader may collect from us. A process that exports nothing does not become reporter.
+        ledgers: What the sources measured, for spans.
     """
 
     def __init__(
@@ -86,6 +89,7 @@ class Session:
         all_processes: bool = False,
         counters: CounterStore | None = None,
         reporter: Reporter | None = None,
+        spans: bool = False,
     ) -> None:
         self.config = config
         self.pid = os.getpid()
@@ -101,6 +105,8 @@ class Session:
         self._all_processes = all_processes
         self._reporter = reporter
         self._can_report = self.is_reporter or (reporter is not None and reporter.mode != "never")
+        self._demand = Demand() if spans else None
+        self.ledgers: list[Ledger] = []
         self._sources = self._find_sources(all_expected=drivers is not None)
         self._role: Role | None = None
         if reporter is not None and self._can_report and self._has_host_metrics():
@@ -158,6 +164,7 @@ class Session:
             self.counters,
             self.config.counter_origin == "start",
             self.clock,
+            self._demand,
         )
         return runner
 
@@ -240,6 +247,7 @@ class Session:
             runner.warn_if_hanging(now)
         if self._role is not None:
             self._role.check(now)
+        self.ledgers = [each.ledger for each in self.runners if each.ledger is not None and each.ledger.types]
         try:
             self.on_reading()
         except Exception:
@@ -258,6 +266,12 @@ class Session:
         reader.last = now
         for thread in self.threads:
             thread.wake()
+
+    def note_span(self) -> None:
+        """Record that a span began. Called in the threads of the application: no lock, no wait."""
+        if self._demand is not None and self._demand.note_span(self.clock()):
+            for thread in self.threads:
+                thread.wake()
 
     def read_now(self, seconds: float) -> None:
         """Read every source now, and wait for them for some seconds in total. Must not be called from a callback."""

@@ -37,7 +37,7 @@ class Task(Protocol):
     def period(self) -> float:
         """Return the seconds between two readings."""
 
-    def read(self, slow: bool = False) -> None:
+    def read(self, slow: bool = False, early: float | None = None) -> None:
         """Do it. Never raises."""
 
     def close(self) -> None:
@@ -143,8 +143,9 @@ class ReaderThread:
         if first > 0:
             return first
         for runner, pause in zip(self.runners, pauses):
-            if pause <= _EARLY * min(1.0, runner.period()) and not self._stopping:
-                runner.read(everything)
+            early = _EARLY * min(1.0, runner.period())
+            if pause <= early and not self._stopping:
+                runner.read(everything, early)
                 cpu_time = time.thread_time()
                 runner.cpu_time += cpu_time - self._cpu_time
                 self._cpu_time = cpu_time

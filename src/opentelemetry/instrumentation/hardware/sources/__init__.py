@@ -55,6 +55,8 @@ class Source(ABC):
         slow_interval: Least seconds between two calls of :meth:`read_slow`.
         min_interval: Least seconds between two calls of :meth:`read`. It may be set by :meth:`open`.
         sample_before_collection: Whether there is a reading just before each collection.
+        span_interval: Seconds between two calls of :meth:`read_for_spans` while spans are recorded; 0 for none.
+        used_devices: ``hw.id`` of the devices that the observed program has used so far.
         rows: Prefixes of the names of its metrics.
         unsupported: What this machine does not report and why, a sentence each; shown by ``doctor``.
         errors: What was wrong with the newest reading though it has points, a sentence each. The source counts as down.
@@ -65,6 +67,8 @@ class Source(ABC):
     slow_interval: ClassVar[float] = 10.0
     min_interval: float = 0.0
     sample_before_collection: ClassVar[bool] = True
+    span_interval: float = 0.0
+    used_devices: frozenset[str] = frozenset()
     rows: ClassVar[tuple[str, ...]] = ("",)
 
     def __init__(self, context: SourceContext) -> None:
@@ -124,6 +128,18 @@ class Source(ABC):
 
     def read_slow(self) -> Iterable[Point]:
         """Read the expensive values, at most once per :attr:`slow_interval`."""
+        return ()
+
+    def read_for_spans(self, quickly: bool) -> Iterable[Point]:
+        """Read what spans need: energy, busy time, throttling and used memory of devices, or CPU time and memory.
+
+        A source without a :attr:`span_interval` does not implement it: of those, the points of :meth:`read` are used.
+
+        Args:
+            quickly: Only what must be read often: the devices that the program uses. Else every device, which it may
+                begin to use.
+        """
+        del quickly
         return ()
 
     def read_all(self) -> Iterable[Point]:

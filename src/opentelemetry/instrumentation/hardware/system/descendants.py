@@ -21,6 +21,8 @@ _FEW_THREADS = 256
 def descendants(files: Files, pid: int) -> list[int]:
     """Return the descendants of a process, each behind its parent.
 
+    This process and its own are left out, if it is an agent that the other process has started.
+
     Raises:
         Unavailable: ``/proc`` belongs to another PID namespace, and the process is not this one.
     """
@@ -57,6 +59,7 @@ def _by_children(files: Files, root: str) -> list[int] | None:
                 return None
             except OSError:
                 continue
+            children = [child for child in children if child != os.getpid()]
             pids += children
             waiting += (f"/proc/{child}" for child in children)
     return pids
@@ -66,7 +69,7 @@ def _by_parents(files: Files, root: int) -> list[int]:
     """The parent of every process on the machine; a process that cannot be read is missing, with its descendants."""
     children: dict[int, list[int]] = {}
     for name in names_or_empty(files, "/proc"):
-        if name.isdigit() and name != str(root):
+        if name.isdigit() and int(name) not in (root, os.getpid()):
             with suppress(OSError, ValueError, IndexError):  # it has ended, or belongs to another user
                 children.setdefault(int(procfs.stat(files.read(f"/proc/{name}/stat"))[1]), []).append(int(name))
     pids = children.get(root, [])

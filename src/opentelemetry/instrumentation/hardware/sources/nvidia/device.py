@@ -35,6 +35,8 @@ from opentelemetry.instrumentation.hardware.sources.nvidia.visible import cuda_a
 _MOST_FAILURES: Final = 5
 """Failures at the start after which a rate is integrated until a counter answers."""
 
+_SPAN_COUNTERS: Final = (c.HW_ENERGY, c.HW_GPU_TIME, c.HW_GPU_THROTTLE_TIME)
+
 _GENERAL_SAMPLES: Final = 1
 """``NVML_GPU_UTILIZATION_SAMPLES``."""
 
@@ -74,6 +76,7 @@ class Gpu(NvmlDevice):
         self._late: set[Field] = set()
         self._newest_sample = -1
         self._moving: set[Series] = set()
+        self._for_spans: list[Call] = []
 
     # -- what it is
 
@@ -172,6 +175,22 @@ class Gpu(NvmlDevice):
             self._limit(f.POWER_MAX, "PowerManagementLimitConstraints"),
             *(self._limit(field, "TemperatureThreshold", number) for number, field in enumerate(f.THRESHOLDS)),
             *(self._limit(field, "MaxClockInfo", number) for number, field in enumerate(f.CLOCK_LIMITS.values())),
+        ]
+
+    def span_calls(self) -> list[Call]:
+        """Return the calls for spans, which are made ten times per second."""
+        counters = {number: field for number, field in f.SAMPLED.items() if field.series.metric in _SPAN_COUNTERS}
+
+        def count() -> Values:
+            answers = zip(counters.values(), self.field_values(tuple(counters)))
+            return {field: value for field, (code, value) in answers if not code and field.series in self.counters}
+
+        return [
+            Call(self._utilization, f.GENERAL),
+            Call(self.memory, f.MEMORY_USED),
+            Call(lambda: {f.POWER: self.get("PowerUsage")}, f.POWER),
+            Call(self._reasons, *f.REASONS.values()),
+            Call(count),
         ]
 
     def _limit(self, field: Field, name: str, *arguments: object) -> Call:
@@ -300,6 +319,12 @@ class Gpu(NvmlDevice):
         yield from super().read()
         for device, milliwatts in self._measured:
             yield from device.points({f.POWER_INSTANT if device is self else f.POWER: milliwatts})
+
+    def read_for_spans(self) -> Iterator[Point]:
+        """Yield energy, busy time, throttling and used memory."""
+        if not self._for_spans:
+            self._for_spans = self.span_calls()
+        yield from self.points(self.values(self._for_spans))
 
     def read_slow(self) -> Iterator[Point]:
         """Yield limits, errors, fans, and values that are only needed for a collection."""

@@ -63,6 +63,8 @@ class Library(AcceleratorDriver):
         DriverError: The library cannot be used now.
     """
 
+    span_interval = 0.1
+
     def __init__(self, source: AcceleratorSource, host: Host) -> None:
         self._source = source
         config = source.context.config

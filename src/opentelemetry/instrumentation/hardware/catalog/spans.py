@@ -1,0 +1,57 @@
+"""The attributes of spans. The semantic conventions define none of them.
+
+Those that are named like a metric mean the same quantity over the time of the span. Open proposals:
+https://github.com/open-telemetry/semantic-conventions-genai/issues/231 (spans of inference servers) and
+https://github.com/open-telemetry/community/issues/3539 (energy and carbon).
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class SpanAttribute(NamedTuple):
+    """An attribute of a span.
+
+    Attributes:
+        name: Its name, spelled nowhere else.
+        unit: UCUM.
+        help: One sentence.
+    """
+
+    name: str
+    unit: str
+    help: str
+
+
+SPAN_ENERGY: Final = SpanAttribute(
+    "hw.energy", "J", "Energy of the accelerators that the process and its descendants use, while the span ran."
+)
+SPAN_GPU_TIME: Final = SpanAttribute("hw.gpu.time", "s", "Time during which these GPUs were busy, summed over them.")
+SPAN_GPU_UTILIZATION: Final = SpanAttribute(
+    "hw.gpu.utilization", "1", "hw.gpu.time as a share of the duration, averaged over these GPUs."
+)
+SPAN_GPU_MEMORY_PEAK: Final = SpanAttribute(
+    "hw.gpu.memory.peak", "By", "Highest memory in use on any of these GPUs, by all programs."
+)
+SPAN_GPU_THROTTLE_TIME: Final = SpanAttribute(
+    "hw.gpu.throttle.time",
+    "s",
+    "Time during which clocks were throttled by power or temperature, summed over these GPUs.",
+)
+SPAN_CPU_ENERGY: Final = SpanAttribute(
+    "hw.cpu.energy", "J", "Energy of the host's CPU packages, by all programs, where it can be read."
+)
+SPAN_TREE_CPU_TIME: Final = SpanAttribute(
+    "process.tree.cpu.time", "s", "CPU time of the process and its descendants, on hosts without accelerators in use."
+)
+SPAN_TREE_MEMORY_PEAK: Final = SpanAttribute(
+    "process.tree.memory.peak",
+    "By",
+    "Highest resident memory of the process and its descendants, on hosts without accelerators in use.",
+)
+SPAN_RESOLUTION: Final = SpanAttribute(
+    "hw.sampling.interval", "s", "Time between the readings around the ends of the span. Shorter spans are left out."
+)
+
+SPAN_ATTRIBUTES: Final = tuple(value for value in vars().values() if isinstance(value, SpanAttribute))

@@ -1,0 +1,202 @@
+"""Spans: HardwareSpanProcessor adds what the hardware did while a span ran to the attributes of the span.
+
+The attributes are written in ``end()`` of the span, before any processor sees its end. So they reach exporters whose
+processor was registered earlier. The SDK has no public hook for this: in ``on_end``, a span cannot be changed any more.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from functools import partial
+from math import inf
+from typing import Any, Final
+
+from opentelemetry.context import Context
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
+
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.parsing import SPAN_FIELDS
+from opentelemetry.instrumentation.hardware.pipeline.ledger import INTERVAL, Ledger
+from opentelemetry.instrumentation.hardware.pipeline.session import Session
+from opentelemetry.instrumentation.hardware.settings import Config
+
+_LOG = logging.getLogger(__name__)
+
+
+_MOST_NAMES: Final = 1000
+"""Names of spans for which the decision of the filter is kept."""
+
+
+def measured(ledgers: Iterable[Ledger], begin: float, end: float) -> dict[str, float]:
+    """Return what the ledgers know about an interval, as attributes. What is unknown of one device is left out.
+
+    Args:
+        ledgers: The ledgers of all sources.
+        begin: Seconds since the epoch.
+        end: Seconds since the epoch.
+    """
+    energy = busy = throttled = cpu_energy = 0.0
+    memory = -inf
+    found: dict[str, float] = {}
+    process: dict[str, float] = {}
+    resolution, gpus, packages = 0.0, 0, 0
+    for ledger in ledgers:
+        rows = ledger.rows
+        first, last = rows.place(begin), rows.place(end)
+        if first is None or last is None:
+            continue
+        interval = max(first.interval, last.interval)
+        if end - begin < interval or first.rows is not last.rows:
+            continue
+        resolution = max(resolution, interval)
+        for id_ in ledger.used:
+            gpus += 1
+            energy += rows.increase((c.HW_ENERGY, id_), first, last)
+            busy += rows.increase((c.HW_GPU_TIME, id_), first, last)
+            throttled += rows.increase((c.HW_GPU_THROTTLE_TIME, id_), first, last)
+            peak = rows.peak((c.HW_GPU_MEMORY_USAGE, id_), first, last)
+            memory = memory if memory > peak else peak
+        for id_ in ledger.packages:
+            packages += 1
+            cpu_energy += rows.increase((c.HW_ENERGY, id_), first, last)
+        if "" in ledger.types:
+            process[c.SPAN_TREE_CPU_TIME.name] = rows.increase((c.PROCESS_CPU_TIME, ""), first, last)
+            process[c.SPAN_TREE_MEMORY_PEAK.name] = rows.peak((c.PROCESS_MEMORY_USAGE, ""), first, last)
+    if gpus:
+        found[c.SPAN_ENERGY.name] = energy
+        found[c.SPAN_GPU_TIME.name] = busy
+        found[c.SPAN_GPU_UTILIZATION.name] = min(1.0, busy / (end - begin) / gpus)
+        found[c.SPAN_GPU_MEMORY_PEAK.name] = memory
+        found[c.SPAN_GPU_THROTTLE_TIME.name] = throttled
+    else:
+        found = process
+    if packages:
+        found[c.SPAN_CPU_ENERGY.name] = cpu_energy
+    if found:
+        found[c.SPAN_RESOLUTION.name] = resolution
+    return {name: value for name, value in found.items() if value == value}  # noqa: PLR0124 - not NaN: unknown
+
+
+class HardwareSpanProcessor(SpanProcessor):
+    """Adds energy, busy time, peak memory and throttling to spans.
+
+    ``opentelemetry-instrument`` adds one to the global TracerProvider. By code::
+
+        provider.add_span_processor(HardwareSpanProcessor())
+
+    It may come before or after the processors that export. Spans that began before it was added, and spans that are
+    not recorded, are not changed. The values are those of the devices that this process and its descendants use, as a
+    whole: what other programs did on them at the same time is included. The names are in docs/spans.md.
+
+    Args:
+        session: The session whose sources are read; by default one of its own, which exports no metrics.
+        settings: As in :class:`~opentelemetry.instrumentation.hardware.Config`.
+    """
+
+    def __init__(self, session: Session | None = None, **settings: Any) -> None:
+        self._own: Session | None = None
+        if session is None:
+            session = self._own = Session(Config.read(settings), spans=True)
+            session.start()
+        self.session = session
+        self._failed = False
+
+    @property
+    def session(self) -> Session | None:
+        """The session whose ledgers are read. Without one, spans are not changed."""
+        return self._session
+
+    @session.setter
+    def session(self, session: Session | None) -> None:
+        self._session = session
+        if session is not None:
+            self._filter = SpanFilter(session.config)
+
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+        """Replace the ``end`` of a span."""
+        del parent_context
+        session = self._session
+        if session is not None and "end" not in vars(span):  # else another of these processors has replaced it
+            session.note_span()
+            span.end = partial(self._end, span)  # type: ignore[method-assign]
+
+    def _end(self, span: Span, end_time: int | None = None) -> None:
+        """End a span in place of its own method."""
+        try:
+            del span.end
+            self._measure(span, end_time)
+        except AttributeError:  # another thread ends it as well
+            pass
+        except Exception:
+            if not self._failed:
+                self._failed = True
+                _LOG.exception("A span could not be measured; further failures are not logged")
+        span.end(end_time)
+
+    def _measure(self, span: Span, end_time: int | None) -> None:
+        session, begin = self._session, span.start_time
+        end = time.time_ns() if end_time is None else end_time
+        if session is None or begin is None or end - begin < self._filter.min_duration:
+            return
+        if self._filter.accepts(span):
+            attributes = measured(session.ledgers, begin / 1e9, end / 1e9)
+            if attributes:
+                span.set_attributes(attributes)
+
+    def on_end(self, span: ReadableSpan) -> None:
+        """Do nothing: the span was changed before its end."""
+
+    def shutdown(self) -> None:
+        """Stop reading, if this processor started it."""
+        if self._own is not None:
+            self._own.close()
+
+    def force_flush(self, timeout_millis: int = 30000) -> bool:
+        """Return True: there is nothing to flush."""
+        del timeout_millis
+        return True
+
+
+class SpanFilter:
+    """Which spans are measured.
+
+    Args:
+        config: The settings ``SPANS_MIN_DURATION`` and ``SPANS_FILTER``.
+
+    Attributes:
+        min_duration: Nanoseconds.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.min_duration = int(1e9 * max(config.spans_min_duration or 0.0, INTERVAL))
+        self._rules = [_rule(word) for word in config.spans_filter or ()]
+        self._known: dict[tuple[str, str, str], bool] = {}
+
+    def accepts(self, span: Span) -> bool:
+        """Whether a span matches one of the words, or none of those that begin with "-"."""
+        if not self._rules:
+            return True
+        scope = span.instrumentation_scope
+        key = span.name, span.kind.name.lower(), scope.name if scope else ""
+        known = self._known.get(key)
+        if known is None:
+            known = self._decide(key)
+            if len(self._known) < _MOST_NAMES:
+                self._known[key] = known
+        return known
+
+    def _decide(self, key: tuple[str, str, str]) -> bool:
+        if any(fnmatchcase(key[field], pattern) for field, pattern, excluded in self._rules if excluded):
+            return False
+        included = [rule for rule in self._rules if not rule[2]]
+        return not included or any(fnmatchcase(key[field], pattern) for field, pattern, _ in included)
+
+
+def _rule(word: str) -> tuple[int, str, bool]:
+    """Return the field, the pattern, and whether matching spans are excluded."""
+    excluded = word.startswith("-")
+    field, _, pattern = word.removeprefix("-").partition(":")
+    return SPAN_FIELDS.index(field), pattern, excluded

@@ -1,0 +1,62 @@
+"""GlobalTracerProvider: adds a HardwareSpanProcessor to the global TracerProvider, which may be set later."""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+from opentelemetry import trace
+from opentelemetry.instrumentation.hardware.pipeline.session import Session
+
+if TYPE_CHECKING:
+    from opentelemetry.instrumentation.hardware.spans import HardwareSpanProcessor
+
+
+class GlobalTracerProvider:
+    """The global TracerProvider and its processor, which cannot be removed again and so is reused by later sessions.
+
+    :func:`opentelemetry.trace.set_tracer_provider` is replaced while a session is open, so that no span is missed.
+    Programs that have imported the function itself are noticed at the next reading of a source; see :meth:`check`.
+    """
+
+    def __init__(self) -> None:
+        self._session: Session | None = None
+        self._processor: HardwareSpanProcessor | None = None
+        self._provider: object = None
+        self._replaced: Any = None
+
+    def open(self, session: Session) -> None:
+        """Measure spans with a session."""
+        self._session = session
+        if self._replaced is None:
+            self._replaced = original = trace.set_tracer_provider
+
+            @wraps(original)
+            def set_tracer_provider(tracer_provider: trace.TracerProvider) -> None:
+                original(tracer_provider)
+                self.check()
+
+            self._replacement = trace.set_tracer_provider = set_tracer_provider
+        if self._processor is not None:
+            self._processor.session = session
+        self.check()
+
+    def check(self) -> None:
+        """Add the processor if another provider has been set."""
+        provider: Any = trace.get_tracer_provider()
+        if self._session is None or provider is self._provider or not hasattr(provider, "add_span_processor"):
+            return
+        from opentelemetry.instrumentation.hardware.spans import HardwareSpanProcessor  # it imports the SDK
+
+        self._provider = provider
+        if self._processor is None:
+            self._processor = HardwareSpanProcessor(self._session)
+        provider.add_span_processor(self._processor)
+
+    def close(self) -> None:
+        """Measure no more spans."""
+        self._session = None
+        if self._processor is not None:
+            self._processor.session = None
+        if self._replaced is not None and trace.set_tracer_provider is self._replacement:
+            trace.set_tracer_provider, self._replaced = self._replaced, None

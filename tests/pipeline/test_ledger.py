@@ -1,0 +1,200 @@
+"""The ledger: increases and peaks between any two instants, held against the trace that was read."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from itertools import pairwise
+from math import isnan
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.stage import PATIENT, Clock
+
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.model import Point, Rate, Series
+from opentelemetry.instrumentation.hardware.pipeline.ledger import ROWS, Demand, Ledger, Rows
+
+EPOCH = 1.8e9
+"""The difference between the two clocks."""
+
+GPU = {c.HW_ID: "GPU-1", c.HW_NAME: "GPU 0", c.HW_TYPE: "gpu"}
+ENERGY = Series(c.HW_ENERGY, GPU)
+MEMORY = Series(c.HW_GPU_MEMORY_USAGE, {c.HW_ID: "GPU-1", c.HW_NAME: "GPU 0"})
+BUSY = Series(c.HW_GPU_TIME, {c.HW_ID: "GPU-1", c.HW_NAME: "GPU 0", c.GPU_TASK: "general"})
+
+
+def throttle(reason: str) -> Series:
+    return Series(c.HW_GPU_THROTTLE_TIME, {c.HW_ID: "GPU-1", c.HW_NAME: "GPU 0", c.THROTTLE_REASON: reason})
+
+
+class Machine:
+    """A ledger that is filled from a trace, on a clock that is set by hand."""
+
+    def __init__(self, read: Callable[[float], list[Point]]) -> None:
+        self.clock = Clock(100.0)
+        self.wall = EPOCH
+        self.read = read
+        self.ledger = Ledger(self.clock, lambda: self.wall + self.clock.now)
+
+    def run(self, seconds: float, step: float = 0.1) -> None:
+        for _ in range(round(seconds / step)):
+            self.ledger.add(self.read(self.clock.now))
+            self.clock.now += step
+
+    def increase(self, series: Series, begin: float, end: float) -> float:
+        rows = self.ledger.rows
+        first, last = rows.place(self.wall + begin), rows.place(self.wall + end)
+        if first is None or last is None:
+            return math.nan
+        return rows.increase((series.metric, "GPU-1"), first, last)
+
+    def peak(self, series: Series, begin: float, end: float) -> float:
+        rows = self.ledger.rows
+        first, last = rows.place(self.wall + begin), rows.place(self.wall + end)
+        assert first is not None
+        assert last is not None
+        return rows.peak((series.metric, "GPU-1"), first, last)
+
+
+def joules(now: float) -> float:
+    """The energy of a power that varies slowly, between 100 and 300 W, with a period of six seconds."""
+    return 200.0 * now - 100.0 * math.cos(now) + 7.0
+
+
+@given(st.floats(100.2, 158.0), st.floats(1.0, 50.0))
+@PATIENT
+def test_energy_of_an_interval_is_the_integral_of_power(begin: float, length: float) -> None:
+    end = min(begin + length, 159.8)
+    machine = Machine(lambda now: [ENERGY(joules(now))])
+    machine.run(60.0)
+    assert machine.increase(ENERGY, begin, end) == pytest.approx(joules(end) - joules(begin), rel=0.005)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_increases_of_adjacent_intervals_add_up(seed: int) -> None:
+    dice = random.Random(seed)
+    machine = Machine(lambda now: [ENERGY(joules(now))])
+    machine.run(30.0)
+    cuts = sorted(dice.uniform(100.5, 129.0) for _ in range(40))
+    parts = [machine.increase(ENERGY, begin, end) for begin, end in pairwise(cuts)]
+    assert sum(parts) == pytest.approx(machine.increase(ENERGY, cuts[0], cuts[-1]))
+
+
+def test_rate_is_integrated() -> None:
+    machine = Machine(lambda now: [ENERGY(Rate(50.0)), BUSY(Rate(0.25))])
+    machine.run(10.0)
+    assert machine.increase(ENERGY, 101.05, 105.15) == pytest.approx(50.0 * 4.1)
+    assert machine.increase(BUSY, 101.05, 105.15) == pytest.approx(0.25 * 4.1)
+
+
+def test_rate_continues_after_the_newest_reading_for_a_while() -> None:
+    machine = Machine(lambda now: [ENERGY(joules(now))])
+    machine.run(10.0)
+    newest = machine.clock.now - 0.1
+    watts = (joules(newest) - joules(newest - 0.1)) / 0.1
+    assert machine.increase(ENERGY, newest, newest + 0.25) == pytest.approx(0.25 * watts, rel=1e-4)
+    assert isnan(machine.increase(ENERGY, newest, newest + 2.5))
+
+
+def test_instant_before_the_first_reading_is_unknown() -> None:
+    machine = Machine(lambda now: [ENERGY(joules(now))])
+    assert isnan(machine.increase(ENERGY, 100.0, 101.0))
+    machine.run(5.0)
+    assert isnan(machine.increase(ENERGY, 99.9, 101.0))
+
+
+def test_oldest_readings_are_overwritten() -> None:
+    machine = Machine(lambda now: [ENERGY(joules(now)), MEMORY(round(now))])
+    machine.run(0.1 * ROWS + 50.0)
+    oldest = machine.clock.now - 0.1 * ROWS
+    assert isnan(machine.increase(ENERGY, oldest - 1.0, oldest + 20.0))
+    begin, end = oldest + 1.0, machine.clock.now - 1.0
+    assert machine.increase(ENERGY, begin, end) == pytest.approx(joules(end) - joules(begin), rel=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_peak_is_the_highest_reading_around_the_interval(seed: int) -> None:
+    dice = random.Random(seed)
+    heard: list[tuple[float, int]] = []
+
+    def read(now: float) -> list[Point]:
+        heard.append((now, dice.randrange(10**9)))
+        return [MEMORY(heard[-1][1])]
+
+    machine = Machine(read)
+    machine.run(dice.choice([3.0, 100.0, 600.0, 700.0]))
+    newest = machine.clock.now - 0.1
+    for _ in range(50):
+        begin = dice.uniform(max(100.0, newest - 590.0), newest - 1.0)
+        end = dice.uniform(begin + 0.2, newest)
+        expected = max(value for now, value in heard if begin - 0.1 < now < end + 0.1)
+        assert machine.peak(MEMORY, begin, end) == expected
+
+
+def test_device_that_is_missing_from_a_reading_is_unknown_there() -> None:
+    machine = Machine(lambda now: [ENERGY(joules(now))] if now < 103.0 or now > 104.0 else [BUSY(Rate(1.0))])
+    machine.run(10.0)
+    assert isnan(machine.increase(ENERGY, 101.0, 103.5))
+    assert machine.increase(ENERGY, 101.0, 107.0) == pytest.approx(joules(107.0) - joules(101.0), rel=0.005)
+
+
+def test_source_that_was_closed_is_unknown_until_its_next_reading() -> None:
+    machine = Machine(lambda now: [ENERGY(joules(now))])
+    machine.run(5.0)
+    machine.ledger.interrupt()
+    assert isnan(machine.increase(ENERGY, 101.0, 105.1))
+    assert machine.increase(ENERGY, 101.0, 104.5) == pytest.approx(joules(104.5) - joules(101.0), rel=0.005)
+
+
+def test_step_of_the_wall_clock_begins_the_ledger_again() -> None:
+    machine = Machine(lambda now: [ENERGY(joules(now))])
+    machine.run(5.0)
+    machine.wall -= 3600.0
+    machine.run(5.0)
+    assert isnan(machine.increase(ENERGY, 101.0, 107.0))
+    assert machine.increase(ENERGY, 106.0, 109.0) == pytest.approx(joules(109.0) - joules(106.0), rel=0.005)
+
+
+def test_overlapping_reasons_of_throttling_count_once() -> None:
+    machine = Machine(
+        lambda now: [
+            throttle("thermal_sw")(Rate(1.0)),
+            throttle("power_cap")(Rate(1.0 if now > 102 else 0.0)),
+            throttle("application_clocks")(Rate(1.0)),
+        ]
+    )
+    machine.run(10.0)
+    assert machine.increase(throttle("power_cap"), 101.0, 104.0) == pytest.approx(3.0)
+
+
+def test_clocks_set_by_the_user_are_no_throttling() -> None:
+    machine = Machine(lambda now: [throttle("application_clocks")(Rate(1.0))])
+    machine.run(10.0)
+    assert machine.increase(throttle("power_cap"), 101.0, 104.0) == 0.0
+
+
+def test_other_metrics_take_no_row() -> None:
+    machine = Machine(lambda now: [c.HW_TEMPERATURE(50.0, GPU)])
+    machine.run(1.0)
+    assert machine.ledger.rows.count == 0
+
+
+def test_interval_is_the_distance_of_the_readings() -> None:
+    rows = Rows()
+    for now in (1.0, 2.0, 2.5, 2.6):
+        rows.add(now, {(c.HW_ENERGY, ""): now})
+    found = [rows.place(instant) for instant in (1.5, 2.2, 2.55, 2.6, 3.1)]
+    assert [place.interval for place in found if place] == pytest.approx([1.0, 0.5, 0.1, 0.1, 0.5])
+
+
+def test_demand_lasts_for_a_minute_after_a_span() -> None:
+    demand = Demand()
+    assert not demand.exists(100.0)
+    assert demand.note_span(100.0)
+    assert not demand.note_span(130.0)
+    assert demand.exists(189.0)
+    assert not demand.exists(191.0)
+    assert demand.note_span(191.0)

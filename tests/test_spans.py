@@ -1,0 +1,453 @@
+"""Hardware numbers on spans: the real SDK, the real instrumentor with its threads, and a simulated NVML."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
+from tests.children import PATIENCE, run
+from tests.tools import fake_nvml, need
+from tests.tools.nvml import MIB, FakeNvml, Gpu, h100, listed, moving
+from tests.waiting import wait_for
+
+from opentelemetry import trace
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor, HardwareSpanProcessor
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.pipeline.ledger import Ledger
+from opentelemetry.instrumentation.hardware.sources import nvidia
+from opentelemetry.instrumentation.hardware.spans import measured
+
+GPU_ATTRIBUTES = {
+    each.name
+    for each in (
+        c.SPAN_ENERGY,
+        c.SPAN_GPU_TIME,
+        c.SPAN_GPU_UTILIZATION,
+        c.SPAN_GPU_MEMORY_PEAK,
+        c.SPAN_GPU_THROTTLE_TIME,
+        c.SPAN_RESOLUTION,
+    )
+}
+TREE_ATTRIBUTES = {c.SPAN_TREE_CPU_TIME.name, c.SPAN_TREE_MEMORY_PEAK.name, c.SPAN_RESOLUTION.name}
+
+WATTS = 250.0
+LONG = 2.0
+"""Seconds of a span on the simulated machine. A busy machine may read late, but the power is constant."""
+
+
+class Tracing:
+    """A TracerProvider that exports to memory, set as the global one."""
+
+    def __init__(self, provider: TracerProvider | None = None) -> None:
+        self.exporter = InMemorySpanExporter()
+        self.provider = TracerProvider(shutdown_on_exit=False) if provider is None else provider
+        self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))  # before ours
+        self.tracer = self.provider.get_tracer("tests.scope")
+
+    def ended(self) -> ReadableSpan:
+        """The span that ended last."""
+        return self.exporter.get_finished_spans()[-1]
+
+    def span_from(self, begin: float, end: float, name: str = "past", **options: Any) -> dict[str, Any]:
+        """Make a span after the fact, and return its attributes."""
+        self.tracer.start_span(name, start_time=int(begin * 1e9), **options).end(int(end * 1e9))
+        return dict(self.ended().attributes or {})
+
+
+@contextmanager
+def global_provider(provider: TracerProvider) -> Iterator[None]:
+    """Set the global TracerProvider, which the API allows only once per process."""
+    with (
+        patch.object(trace, "_TRACER_PROVIDER", None),
+        patch.object(trace, "_TRACER_PROVIDER_SET_ONCE", type(trace._TRACER_PROVIDER_SET_ONCE)()),
+    ):
+        trace.set_tracer_provider(provider)
+        yield
+
+
+@pytest.fixture
+def tracing() -> Iterator[Tracing]:
+    found = Tracing()
+    yield found
+    found.provider.shutdown()
+
+
+def gpu(**changes: Any) -> Gpu:
+    """A GPU that draws a constant power, used by this process."""
+    return {
+        **h100(0),
+        "PowerUsage": int(1000 * WATTS),
+        "FieldValues.83": f"ullong {moving(5_000_000, 1000 * WATTS)}",
+        "UtilizationRates": (40, 10),
+        "ComputeRunningProcesses": listed((os.getpid(), 700 * MIB)),
+        **changes,
+    }
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Callable[..., FakeNvml]]:
+    """Make a machine with simulated GPUs, which the instrumented program reads with its threads."""
+    need(fake_nvml)
+    ours = HardwareInstrumentor()
+    with patch.object(nvidia.Nvidia, "slow_interval", 0.1), pytest.MonkeyPatch.context() as patches:
+
+        def make(*gpus: Gpu, **settings: Any) -> FakeNvml:
+            fake = FakeNvml(tmp_path, *gpus)
+            for name, value in fake.environment.items():
+                patches.setenv(name, value)
+            settings = {"sources": ["nvidia"], "nvidia_smi": "off", "sample_interval": 0.1, **settings}
+            ours.instrument(**settings)
+            return fake
+
+        yield make
+        ours.uninstrument()
+
+
+def ledgers() -> list[Ledger]:
+    session = HardwareInstrumentor()._session
+    return session.ledgers if session is not None else []
+
+
+def wait_for_readings(seconds: float, used: int = 1) -> tuple[float, float]:
+    """Wait until the ledger covers so many seconds in which devices are used. Returns such an interval."""
+    wait_for(lambda: any(len(each.used) == used for each in ledgers()), PATIENCE, "device that is used")
+    (ledger,) = [each for each in ledgers() if each.used]
+    begin = time.time()
+    for instant in (begin, begin + seconds + 0.2):
+        wait_for(lambda: _is_between_readings(ledger, instant), PATIENCE, "reading")  # noqa: B023
+    return begin + 0.1, begin + 0.1 + seconds
+
+
+def _is_between_readings(ledger: Ledger, instant: float) -> bool:
+    place = ledger.rows.place(instant)
+    return place is not None and place.share <= 1.0
+
+
+# -- what the attributes say
+
+
+def test_span_has_energy_busy_time_and_memory_of_the_gpu_in_use(
+    machine: Callable[..., FakeNvml], tracing: Tracing
+) -> None:
+    """Also if the provider is set after instrument(), and the exporter's processor is registered before ours."""
+    idle = {
+        **gpu(),
+        "ComputeRunningProcesses": "",
+        "UUID": "GPU-idle",
+        "FieldValues.83": f"ullong {moving(9, 70_000.0)}",
+    }
+    machine(gpu(), idle)
+    with global_provider(tracing.provider):
+        tracing.tracer.start_span("first").end()  # from now on there are readings for spans
+        wait_for_readings(0.5)
+        with tracing.tracer.start_as_current_span("step"):
+            time.sleep(LONG)
+    span = tracing.ended()
+    found: dict[str, Any] = dict(span.attributes or {})
+    assert set(found) == GPU_ATTRIBUTES
+    seconds = (span.end_time - span.start_time) / 1e9  # type: ignore[operator]
+    assert found[c.SPAN_ENERGY.name] == pytest.approx(WATTS * seconds, rel=0.02)
+    assert found[c.SPAN_GPU_TIME.name] == pytest.approx(0.4 * seconds, rel=0.02)
+    assert found[c.SPAN_GPU_UTILIZATION.name] == pytest.approx(0.4, rel=0.02)
+    assert found[c.SPAN_GPU_MEMORY_PEAK.name] > 1000 * MIB
+    assert 0 < found[c.SPAN_RESOLUTION.name] < seconds
+
+
+def test_span_that_is_made_after_the_fact_has_the_energy_of_its_time(
+    machine: Callable[..., FakeNvml], tracing: Tracing
+) -> None:
+    """As vLLM makes ``llm_request``: when the request has finished, with a start in the past."""
+    machine(gpu())
+    with global_provider(tracing.provider):
+        tracing.tracer.start_span("first").end()
+        begin, end = wait_for_readings(1.0)
+        found = tracing.span_from(begin, end, kind=trace.SpanKind.SERVER)
+    assert found[c.SPAN_ENERGY.name] == pytest.approx(WATTS * 1.0, rel=0.02)
+
+
+def test_gpu_of_a_child_process_counts(machine: Callable[..., FakeNvml], tracing: Tracing) -> None:
+    """vLLM's API server makes the span, and a child of it computes."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        machine(gpu(ComputeRunningProcesses=listed((child.pid, 700 * MIB))))
+        with global_provider(tracing.provider):
+            tracing.tracer.start_span("first").end()
+            begin, end = wait_for_readings(1.0)
+            found = tracing.span_from(begin, end)
+        child.communicate(b"\n")
+    assert found[c.SPAN_ENERGY.name] == pytest.approx(WATTS, rel=0.02)
+
+
+def test_values_are_sums_over_the_gpus_in_use(machine: Callable[..., FakeNvml], tracing: Tracing) -> None:
+    machine(gpu(), gpu(UUID="GPU-2", MemoryInfo=(81_559 * MIB, 557 * MIB, 11_002 * MIB, 70_000 * MIB)))
+    with global_provider(tracing.provider):
+        tracing.tracer.start_span("first").end()
+        begin, end = wait_for_readings(1.0, used=2)
+        found = tracing.span_from(begin, end)
+    assert found[c.SPAN_ENERGY.name] == pytest.approx(2 * WATTS, rel=0.02)
+    assert found[c.SPAN_GPU_UTILIZATION.name] == pytest.approx(0.4, rel=0.02)
+
+
+def test_host_without_accelerators_has_cpu_time_and_memory_of_the_tree(tracing: Tracing) -> None:
+    ours = HardwareInstrumentor()
+    ours.instrument(sources=["process"], sample_interval=0.1)
+    try:
+        with global_provider(tracing.provider):
+            tracing.tracer.start_span("first").end()
+            wait_for(lambda: any(each.rows.count > 2 for each in ledgers()), PATIENCE, "readings")
+            before = time.process_time()
+            with tracing.tracer.start_as_current_span("busy"):
+                while time.process_time() < before + 1.0:
+                    sum(range(1000))
+        found: dict[str, Any] = dict(tracing.ended().attributes or {})
+    finally:
+        ours.uninstrument()
+    assert set(found) == TREE_ATTRIBUTES
+    assert found[c.SPAN_TREE_CPU_TIME.name] == pytest.approx(1.0, rel=0.4)
+    assert found[c.SPAN_TREE_MEMORY_PEAK.name] > 10 * MIB
+
+
+# -- which spans
+
+
+def test_short_and_unrecorded_spans_are_not_changed(machine: Callable[..., FakeNvml], tracing: Tracing) -> None:
+    machine(gpu())
+    with global_provider(tracing.provider):
+        tracing.tracer.start_span("first").end()
+        begin, _ = wait_for_readings(1.0)
+        assert tracing.span_from(begin + 0.5, begin + 0.501) == {}
+    with global_provider(TracerProvider(ALWAYS_OFF, shutdown_on_exit=False)):
+        span = trace.get_tracer("off").start_span("never")
+        assert "end" not in vars(span)
+        span.end()
+
+
+@pytest.mark.parametrize(
+    ("settings", "measures"),
+    [
+        ({"spans_filter": "name:p*"}, True),
+        ({"spans_filter": ["name:other"]}, False),
+        ({"spans_filter": "-name:past"}, False),
+        ({"spans_filter": "kind:server"}, False),
+        ({"spans_filter": "kind:internal,-scope:elsewhere"}, True),
+        ({"spans_filter": "scope:tests.*"}, True),
+        ({"spans_filter": "-scope:tests.*,name:past"}, False),
+        ({"spans_min_duration": 0.9}, True),
+        ({"spans_min_duration": "1.5"}, False),
+        ({"spans": "off"}, False),
+    ],
+)
+def test_filters(
+    machine: Callable[..., FakeNvml], tracing: Tracing, settings: dict[str, object], measures: bool
+) -> None:
+    machine(gpu(), **settings)
+    with global_provider(tracing.provider):
+        tracing.tracer.start_span("first").end()
+        if settings.get("spans") == "off":
+            begin = time.time()
+            assert tracing.span_from(begin - 1.0, begin) == {}
+            assert ledgers() == []
+            return
+        begin, end = wait_for_readings(1.0)
+        assert bool(tracing.span_from(begin, end)) == measures
+
+
+# -- providers, sessions, processes
+
+
+def test_provider_set_by_a_function_that_was_imported_before_is_noticed(
+    machine: Callable[..., FakeNvml], tracing: Tracing
+) -> None:
+    imported = trace.set_tracer_provider
+    machine(gpu())
+    with (
+        patch.object(trace, "_TRACER_PROVIDER", None),
+        patch.object(trace, "_TRACER_PROVIDER_SET_ONCE", type(trace._TRACER_PROVIDER_SET_ONCE)()),
+    ):
+        imported(tracing.provider)
+
+        def is_measured() -> bool:
+            span = tracing.tracer.start_span("next")
+            span.end()
+            return HardwareInstrumentor()._spans._provider is tracing.provider
+
+        wait_for(is_measured, PATIENCE, "processor")
+
+
+def test_uninstrument_stops_and_instrument_continues_with_the_same_processor(
+    machine: Callable[..., FakeNvml], tracing: Tracing
+) -> None:
+    original = trace.set_tracer_provider
+    machine(gpu())
+    with global_provider(tracing.provider):
+        for _ in range(3):
+            HardwareInstrumentor().uninstrument()
+            span = tracing.tracer.start_span("without")
+            assert "end" not in vars(span)
+            span.end()
+            machine(gpu())
+            processors = tracing.provider._active_span_processor._span_processors
+            assert [type(each).__name__ for each in processors].count("HardwareSpanProcessor") == 1
+        tracing.tracer.start_span("first").end()
+        begin, end = wait_for_readings(1.0)
+        assert tracing.span_from(begin, end)[c.SPAN_ENERGY.name] == pytest.approx(WATTS, rel=0.02)
+        HardwareInstrumentor().uninstrument()
+    assert trace.set_tracer_provider is original
+
+
+def test_processor_by_code_needs_no_metrics() -> None:
+    """It also serves a child that is forked, which has no threads of ours."""
+    program = """
+import os, time
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.instrumentation.hardware import HardwareSpanProcessor
+from tests.programs.traces import threads, until
+memory = InMemorySpanExporter()
+provider = TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(memory))
+provider.add_span_processor(HardwareSpanProcessor(sources=["process"], sample_interval=0.1))
+tracer = provider.get_tracer("by code")
+def measured():
+    with tracer.start_as_current_span("work"):
+        time.sleep(0.5)
+    return memory.get_finished_spans()[-1].attributes
+until(measured, "attributes")
+print(*sorted(measured()))
+span = tracer.start_span("at fork")
+if os.fork() == 0:
+    span.end()
+    with tracer.start_as_current_span("in the child"):
+        pass
+    os._exit(0)
+assert os.wait()[1] == 0
+span.end()
+provider.shutdown()
+until(lambda: not threads(), "end of the threads")
+"""
+    answer = run([sys.executable, "-c", program])
+    assert answer.returncode == 0, answer.stderr
+    assert set(answer.stdout.split()) == TREE_ATTRIBUTES
+    assert answer.stderr == ""
+
+
+def test_forked_child_ends_spans_of_its_parent(machine: Callable[..., FakeNvml], tracing: Tracing) -> None:
+    machine(gpu())
+    with global_provider(tracing.provider):
+        tracing.tracer.start_span("first").end()
+        wait_for_readings(0.5)
+        span = tracing.tracer.start_span("before the fork")
+        pid = os.fork()
+        if not pid:
+            status = 1
+            try:
+                span.end()
+                with tracing.tracer.start_as_current_span("in the child"):
+                    pass
+                status = 0
+            finally:
+                os._exit(status)
+        assert os.waitpid(pid, 0)[1] == 0
+        span.end()
+
+
+# -- faults
+
+
+def test_failure_is_logged_once_and_spans_end(tracing: Tracing, caplog: pytest.LogCaptureFixture) -> None:
+    ours = HardwareInstrumentor()
+    ours.instrument(sources=["process"])
+    try:
+        with (
+            global_provider(tracing.provider),
+            patch("opentelemetry.instrumentation.hardware.spans.measured", side_effect=ZeroDivisionError),
+        ):
+            for number in range(3):
+                tracing.span_from(time.time() - 1.0, time.time(), name=f"span {number}")
+    finally:
+        ours.uninstrument()
+    assert [span.name for span in tracing.exporter.get_finished_spans()] == ["span 0", "span 1", "span 2"]
+    assert [each.message for each in caplog.records if each.levelno >= logging.ERROR] == [
+        "A span could not be measured; further failures are not logged"
+    ]
+
+
+def test_second_end_has_the_warning_of_the_sdk(tracing: Tracing, caplog: pytest.LogCaptureFixture) -> None:
+    ours = HardwareInstrumentor()
+    ours.instrument(sources=["process"])
+    try:
+        with global_provider(tracing.provider):
+            span = tracing.tracer.start_span("twice")
+            barrier = threading.Barrier(2)
+
+            def end() -> None:
+                barrier.wait()
+                span.end()
+
+            both = [threading.Thread(target=end) for _ in range(2)]
+            for each in both:
+                each.start()
+            for each in both:
+                each.join()
+    finally:
+        ours.uninstrument()
+    assert len(tracing.exporter.get_finished_spans()) == 1
+    assert [each.message for each in caplog.records] == ["Calling end() on an ended span."]
+
+
+def test_memory_of_open_spans_is_bounded_and_released(tracing: Tracing) -> None:
+    ours = HardwareInstrumentor()
+    ours.instrument(sources=["process"])
+    try:
+        with global_provider(tracing.provider):
+            plain = _size_of_spans(TracerProvider(shutdown_on_exit=False).get_tracer("plain"), 20_000)
+            with_ours = _size_of_spans(tracing.tracer, 20_000)
+    finally:
+        ours.uninstrument()
+    assert with_ours - plain < 400, "bytes per open span"
+
+
+def _size_of_spans(tracer: trace.Tracer, count: int) -> float:
+    tracemalloc.start()
+    spans = [tracer.start_span("open") for _ in range(count)]
+    size = tracemalloc.get_traced_memory()[0] / len(spans)
+    tracemalloc.stop()
+    return size
+
+
+def test_unknown_of_one_device_is_absent() -> None:
+    ledger = Ledger()
+    ledger.used = frozenset({"GPU-1", "GPU-2"})
+    begin = time.time()
+    points = [
+        c.HW_ENERGY(1.0, {c.HW_ID: "GPU-1", c.HW_NAME: "GPU 0", c.HW_TYPE: "gpu"}),
+        *(c.HW_GPU_TIME(5.0, {c.HW_ID: each, c.HW_NAME: each, c.GPU_TASK: "general"}) for each in ("GPU-1", "GPU-2")),
+    ]
+    with patch.object(ledger, "_wall_clock", lambda: begin + ledger.rows.count):
+        for _ in range(10):
+            ledger._offset = begin + ledger.rows.count - ledger._clock()
+            ledger.add(points)
+    found = measured([ledger], begin + 2.0, begin + 7.0)
+    assert c.SPAN_ENERGY.name not in found
+    assert found[c.SPAN_GPU_TIME.name] == 0.0
+
+
+def test_public_name_is_a_span_processor() -> None:
+    from opentelemetry.sdk.trace import SpanProcessor
+
+    assert issubclass(HardwareSpanProcessor, SpanProcessor)
