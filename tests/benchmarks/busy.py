@@ -91,6 +91,7 @@ def _reading(provider: MeterProvider) -> Iterator[Counter[str]]:
     try:
         session = instrumentor._session
         assert session is not None
+        wait_for(lambda: session.is_reporter, 30, "lock of the reporter")
         wait_for(lambda: all(runner.state is not State.STARTING for runner in session.runners), 30, "first reading")
         for runner in session.runners:
             if runner.source is not None:

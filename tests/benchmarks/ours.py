@@ -54,7 +54,7 @@ class ByHand:
         self.reader = InMemoryMetricReader()
         provider = MeterProvider([self.reader], shutdown_on_exit=False)
         with patch.object(instrumentor, "Session", self._still):
-            HardwareInstrumentor().instrument(meter_provider=provider)
+            HardwareInstrumentor().instrument(meter_provider=provider, reporter="always")
         self.read()
         self.session.after_reading()
         self.cost()

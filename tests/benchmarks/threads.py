@@ -26,6 +26,7 @@ def figures(seconds: float) -> list[Figure]:
     HardwareInstrumentor().instrument(meter_provider=MeterProvider([reader], shutdown_on_exit=False))
     session = HardwareInstrumentor()._session
     assert session is not None
+    wait_for(lambda: session.is_reporter, 30, "lock of the reporter")
     wait_for(lambda: all(runner.state is not State.STARTING for runner in session.runners), 30, "first reading")
     reader.get_metrics_data()
     pause = min(_SAMPLE / 4, seconds / 8)

@@ -97,7 +97,7 @@ def outcome(pid: int) -> object:
 
 exporter = Nowhere("/dev/null")
 provider = MeterProvider([PeriodicExportingMetricReader(exporter, export_interval_millis=20)])
-HardwareInstrumentor().instrument(sample_interval=0.001, meter_provider=provider)
+HardwareInstrumentor().instrument(sample_interval=0.001, meter_provider=provider, reporter="always")
 readers = len(traces.threads())
 outcomes: list[object] = []
 for number in range(COUNT):

@@ -14,7 +14,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 
 instrumentor = HardwareInstrumentor()
-instrumentor.instrument(meter_provider=MeterProvider(), sample_interval=0.001)
+instrumentor.instrument(meter_provider=MeterProvider(), sample_interval=0.001, reporter="always")
 assert instrumentor._session is not None
 instrumentor._session.read_now(10)
 if sys.argv[1:]:
