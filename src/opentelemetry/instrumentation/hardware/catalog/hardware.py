@@ -97,7 +97,7 @@ HW_FAN_SPEED_RATIO = gauge(
 HW_VOLTAGE = gauge(
     "hw.voltage", "V", (*HW_DEVICE, HW_SENSOR_LOCATION),
     "Supply voltage of a component.",
-    source="amdgpu: hwmon in*_input, by label, gpu_metrics (soc, memory)",
+    source="nvidia-smi: graphics_volt; amdgpu: hwmon in*_input, by label, gpu_metrics (soc, memory)",
     window=Window.MEAN, opt_in_extras="with DETAIL=sensors all voltages in /sys/class/hwmon",
 )
 HW_ERRORS = counter(

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.drivers import DriverError
+from opentelemetry.instrumentation.hardware.drivers.number import number
 from opentelemetry.instrumentation.hardware.drivers.subprocess import setting_path
 from opentelemetry.instrumentation.hardware.model import Point
 from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia
 from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import Nvml
+from opentelemetry.instrumentation.hardware.sources.nvidia.tool import SmiGpu
 from opentelemetry.instrumentation.hardware.wandb.probe import (
     Device,
     Devices,
@@ -50,6 +53,12 @@ _ERRORS: Final = {
 }
 """``nvmlMemoryErrorType_t``, with the keys. W&B's pages spell the last one as its program does not."""
 
+_ELEMENTS: Final = {
+    0: ("dram_correctable", "single_bit/device_memory"),
+    1: ("dram_uncorrectable", "double_bit/device_memory"),
+}
+"""Where the XML of nvidia-smi has them, by schema."""
+
 _VOLATILE = 0
 """``NVML_VOLATILE_ECC``: since the driver was loaded. The source exports lifetime counts."""
 
@@ -70,6 +79,9 @@ class Probe(SourceProbe[Nvidia, Devices]):
         for part in devices:
             if part.is_used and part.index in gpus:
                 gpus[part.index].is_used = True
+        for device in source.devices:
+            if isinstance(device, SmiGpu) and device.index in gpus:
+                _add_volatile_errors(gpus[device.index], device.texts)
         self._call_nvml(gpus)
         return gpus
 
@@ -113,6 +125,15 @@ def _add(gpu: Device, nvml: Nvml, device: str) -> None:
         for name, (code, value) in zip(_GPM.values(), nvml.gpm(device, tuple(_GPM)) or ()):
             if not code and 0 <= value < math.inf:
                 gpu.values[name] = value
+
+
+def _add_volatile_errors(gpu: Device, texts: Mapping[str, str]) -> None:
+    """Add the errors since the driver was loaded that nvidia-smi reports."""
+    for kind, names in _ERRORS.items():
+        for path in _ELEMENTS[kind]:
+            with suppress(KeyError, ValueError):
+                gpu.values |= dict.fromkeys(names, number(texts[f"ecc_errors/volatile/{path}"]))
+                break
 
 
 def _of_process(key: Key[Devices]) -> Key[Devices]:

@@ -22,6 +22,7 @@ from opentelemetry.instrumentation.hardware.accelerators.fields import (
     temperature_limit,
     throttle,
     utilization,
+    voltage,
 )
 
 ALL_LINKS: Final = 0xFFFFFFFF
@@ -276,6 +277,9 @@ _CEILING: Final = "gpu_power_readings/gpu_ceiling_power_limit"  # since 610
 _COUNT: Final = (1 << 32) - 2
 """The greatest count: all ones stand for "not available"."""
 
+_LINK: Final = "pci/pci_gpu_link_info"
+
+XML_POWER: Final = power()
 XML_TOTAL: Final = memory_total("MiB")
 XML_USED: Final = memory_used("MiB")
 
@@ -294,7 +298,7 @@ XML: Final[Mapping[Field, tuple[str, ...]]] = {
     temperature_limit("gpu", "high.degraded"): ("temperature/gpu_temp_slow_threshold",),
     temperature_limit("gpu", "max"): ("temperature/gpu_temp_max_gpu_threshold",),
     temperature_limit("memory", "max"): ("temperature/gpu_temp_max_mem_threshold",),
-    power(): (
+    XML_POWER: (
         "gpu_power_readings/power_draw",
         "power_readings/power_draw",
         "gpu_power_readings/average_power_draw",
@@ -333,13 +337,32 @@ XML: Final[Mapping[Field, tuple[str, ...]]] = {
         f"{_ECC}/double_bit/device_memory",
         f"{_ECC}/double_bit/total",
     ),
+    errors("sram_corrected", most=_COUNT): (
+        f"{_ECC}/sram_correctable",
+        f"{_ECC}/single_bit/total - {_ECC}/single_bit/device_memory",
+    ),
+    errors("sram_uncorrected", most=_COUNT): (
+        f"{_ECC}/sram_uncorrectable",
+        f"{_ECC}/sram_uncorrectable_parity + {_ECC}/sram_uncorrectable_secded",
+        f"{_ECC}/double_bit/total - {_ECC}/double_bit/device_memory",
+    ),
     errors("retired_page", most=_COUNT): (
         f"{_RETIRED.format('multiple_single_bit')} + {_RETIRED.format('double_bit')}",
     ),
     errors("row_remap", most=_COUNT): ("remapped_rows/remapped_row_corr + remapped_rows/remapped_row_unc",),
     errors("pcie_replay", most=_COUNT): ("pci/replay_counter",),
+    RECOVERY_ACTION: ("gpu_recovery_action",),
+    voltage("gpu"): ("voltage/graphics_volt",),
+    PCIE_NOW["CurrPcieLinkGeneration"]: (f"{_LINK}/pcie_gen/current_link_gen",),
+    PCIE_NOW["CurrPcieLinkWidth"]: (f"{_LINK}/link_widths/current_link_width",),
+    PCIE_MAX["MaxPcieLinkGeneration"]: (f"{_LINK}/pcie_gen/max_link_gen",),
+    PCIE_MAX["MaxPcieLinkWidth"]: (f"{_LINK}/link_widths/max_link_width",),
+    Field(c.HW_GPU_BAR1_USAGE, unit="MiB"): ("bar1_memory_usage/used",),
+    Field(c.HW_GPU_BAR1_LIMIT, unit="MiB"): ("bar1_memory_usage/total",),
+    Field(c.HW_POWER_INSTANT, unit="W"): ("gpu_power_readings/instant_power_draw",),
 }
-"""The elements of each value in all schemas. The first one with a plausible value is used. ``a + b`` is a sum.
+"""The elements of each value in all schemas. The first one with a plausible value is used. ``a + b`` is a sum,
+and ``a - b`` a difference.
 
 Not read: the PCIe throughput, which covers only 20 ms, and ``tlimit``, which is the distance to a threshold.
 """
@@ -372,5 +395,31 @@ XML_DEGRADED: Final = (
     "remapped_rows/remapped_row_pending",
     "remapped_rows/remapped_row_failure",
     "gpu_reset_status/reset_required",
+    "ecc_errors/channel_repair_pending",
+    "ecc_errors/tpc_repair_pending",
+    "ecc_errors/unrepairable_memory",
+    "ecc_errors/aggregate/sram_threshold_exceeded",
 )
 """Elements that are ``Yes`` while a repair is pending or has failed."""
+
+XML_ACTIONS: Final = {"None": "0", "Reset": "1", "Reboot": "2", "Drain P2P": "3", "Drain and Reset": "4"}
+"""The words for a recovery action, and their numbers in NVML."""
+
+XML_SCOPES: Final = {
+    "module": ("module_power_readings/power_draw", "module_power_readings/average_power_draw"),
+    "memory": ("gpu_memory_power_readings/average_power_draw",),
+}
+"""The elements with the power of a component."""
+
+XML_FABRIC: Final = {"Not Started": 1, "In Progress": 2, "Completed": 3}
+"""The states of ``fabric/state``, and their numbers in NVML."""
+
+XML_FABRIC_FAULTS: Final = {
+    ("summary", "Unhealthy"),
+    ("summary", "Limited Capacity"),
+    ("bandwidth", "Degraded"),
+    ("route_recovery_in_progress", "True"),
+    ("route_unhealthy", "True"),
+    ("access_timeout_recovery", "True"),
+}
+"""The elements below ``fabric/health``, with the text of a fault."""

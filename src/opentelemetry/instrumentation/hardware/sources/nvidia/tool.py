@@ -20,9 +20,10 @@ from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
 from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
 from opentelemetry.instrumentation.hardware.drivers.number import number
-from opentelemetry.instrumentation.hardware.model import Point
+from opentelemetry.instrumentation.hardware.model import Point, Series
 from opentelemetry.instrumentation.hardware.sources.nvidia import fields as f
 from opentelemetry.instrumentation.hardware.sources.nvidia.calls import REMEDIES
+from opentelemetry.instrumentation.hardware.sources.nvidia.components import component, fabric_state
 from opentelemetry.instrumentation.hardware.sources.nvidia.jetson import Host
 from opentelemetry.instrumentation.hardware.sources.nvidia.processes import shared_memory, usage
 from opentelemetry.instrumentation.hardware.sources.nvidia.tool_output import (
@@ -69,10 +70,12 @@ class SmiDevice(Device):
         """Return the first plausible value of a field; else None, with the reason in :attr:`unsupported`."""
         reason = _NOT_REPORTED
         for spelling in spellings:
-            paths = spelling.split(" + ")
+            path, *others = re.split(" (?=[+-] )", spelling)
             try:
-                parts = [self._text(path) for path in paths]
-                value: object = sum(map(number, parts)) if len(parts) > 1 else parts[0]
+                value: object = self._text(path)
+                for other in others:
+                    sign, _, path = other.partition(" ")
+                    value = number(value) + (1 if sign == "+" else -1) * number(self._text(path))
                 field.value(value)
             except KeyError:
                 continue
@@ -91,6 +94,8 @@ class SmiDevice(Device):
         """
         if path == "performance_state":
             return re.sub("^P(?=[0-9])", "", self.texts[path])
+        if path == "gpu_recovery_action":
+            return f.XML_ACTIONS.get(self.texts[path], self.texts[path])
         around = path
         while around not in self.texts and "/" in around:
             around = around.rpartition("/")[0]
@@ -139,11 +144,13 @@ class SmiGpu(SmiDevice):
         self.is_unidentified = id == f"gpu{index}"
         self.aliases = () if self.is_unidentified else cuda_aliases(id)
         self._fan = Device(f"{id}/fan0", f"{self.name} fan 0", "fan", id)
+        self._fabric = component(self, "fabric", "network")
+        self._components = {name: component(self, name, name) for name in f.XML_SCOPES}
         self._host = host
         self._lost = ""
         self._is_decided = self._has_processes = False
 
-    def update(self, element: Element, driver: str) -> None:
+    def update(self, element: Element, driver: str, cuda: str = "") -> None:
         """Store the values of the newest document."""
         self.texts = words = texts(element)
         self._lost = next((text for text in words.values() if text in LOST), "")
@@ -156,9 +163,13 @@ class SmiGpu(SmiDevice):
             c.HW_FIRMWARE_VERSION: fact(words.get("vbios_version", ""), "[0-9A-Fa-f.]{1,64}"),
             c.PCI_BDF: self.address,
             c.GPU_TYPE: self._type(),
+            c.GPU_ECC_MODE: fact(words.get("ecc_mode/current_ecc", ""), "Enabled|Disabled").lower(),
+            c.GPU_PERSISTENCE_MODE: fact(words.get("persistence_mode", ""), "Enabled|Disabled").lower(),
+            c.GPU_CUDA_VERSION: cuda,
         }
         self.facts = {name: value for name, value in facts.items() if value} | {c.GPU_INDEX: self.index}
         self.state = "degraded" if self._is_degraded() else "ok"
+        self._fabric.state = "" if self._lost else self._fabric_state()
         self.parts = {} if self._lost else dict(self._instances(element))
         self.is_divided = bool(self.parts) or words.get("mig_mode/current_mig") == "Enabled"
         self._take_users(element)
@@ -174,6 +185,14 @@ class SmiGpu(SmiDevice):
     def _is_degraded(self) -> bool:
         action = fact(self.texts.get("gpu_recovery_action", ""))
         return bool(action) or any(self.texts.get(path) == "Yes" for path in f.XML_DEGRADED)
+
+    def _fabric_state(self) -> str:
+        """Return the state of the NVLink fabric by the rules of :func:`~.components.fabric_state`."""
+        texts = self.texts
+        state = f.XML_FABRIC.get(texts.get("fabric/state", ""), 0)
+        has_error = fact(texts.get("fabric/status", "")) not in ("", "Success")
+        has_fault = any(texts.get(f"fabric/health/{name}") == word for name, word in f.XML_FABRIC_FAULTS)
+        return fabric_state(state, int(has_error), int(has_fault))
 
     def _instances(self, element: Element) -> Iterator[tuple[int, SmiInstance]]:
         for each in element.iter("mig_device"):
@@ -236,6 +255,13 @@ class SmiGpu(SmiDevice):
         yield from self.points({**self._of_the_host(), **reasons, **found})
         if fan is not None:
             yield from self._fan.points({f.FAN_RATIO: fan})
+        for name, paths in f.XML_SCOPES.items():
+            plausible = (path for path in paths if f.XML_POWER.is_plausible(self.texts.get(path)))
+            path = next(plausible, "")
+            if path:
+                yield from self._components[name].points({f.XML_POWER: self.texts[path]})
+        for series in [key for key in self.unsupported if isinstance(key, Series) and key.metric.opt_in]:
+            del self.unsupported[series]
         self.unsupported.update((field.series, _NOT_REPORTED) for field in f.NOT_IN_XML)
         self.unsupported[c.PROCESS_GPU_UTILIZATION.name] = _NOT_REPORTED
 
@@ -246,6 +272,11 @@ class SmiGpu(SmiDevice):
         memory = shared_memory(self.users, self._host.total_memory()) if self._has_processes else {}
         known = {field: value for field, value in memory.items() if value is not None}
         return {**self._host.jetson.values(), **known}
+
+    def identity_points(self) -> Iterator[Point]:
+        """Yield info, and the status of the GPU and of its fabric."""
+        yield from super().identity_points()
+        yield from self._fabric.identity_points()
 
     def check_suspended(self) -> bool:
         """Whether all GPUs are suspended. The tool would wake all of them."""
@@ -282,7 +313,7 @@ class NvidiaSmi(AcceleratorDriver):
         for index, element in enumerate(document.gpus):
             uuid = fact(element.findtext("uuid") or "", "(GPU-)?[0-9a-fA-F-]{4,64}") or f"gpu{index}"
             gpu = self._gpus.setdefault(uuid, SmiGpu(uuid, index, self._host))
-            gpu.update(element, document.driver)
+            gpu.update(element, document.driver, document.cuda)
             self._listed.append(gpu)
 
     def devices(self) -> Sequence[SmiGpu]:

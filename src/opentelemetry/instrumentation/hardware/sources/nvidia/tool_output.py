@@ -74,11 +74,13 @@ class Document(NamedTuple):
         driver: Version of the driver; "" if unknown.
         gpus: The GPUs that are complete.
         problem: What is wrong with the rest; "" if it is valid.
+        cuda: The newest version of CUDA that the driver supports; "" if unknown.
     """
 
     driver: str
     gpus: Sequence[Element]
     problem: str = ""
+    cuda: str = ""
 
 
 def parse(printed: bytes) -> Document:
@@ -101,14 +103,15 @@ def parse(printed: bytes) -> Document:
         for element in _elements(body + end):
             if element.tag == "gpu":
                 gpus.append(element)
-            elif element.tag in ("driver_version", "kmd_version", "attached_gpus"):
+            elif element.tag in ("driver_version", "kmd_version", "cuda_version", "cuda_umd_version", "attached_gpus"):
                 facts.setdefault(element.tag, fact((element.text or "").partition("[")[0]))
     except (ParseError, ValueError) as error:
         attached = facts.get("attached_gpus") or "some"
         reason = str(error).partition(": line")[0]
         problem = f"the output of nvidia-smi ends after {len(gpus)} of {attached} GPUs: {reason}"
     # The first name is deprecated since 610, which prints that behind the number, in brackets.
-    return Document(facts.get("driver_version") or facts.get("kmd_version", ""), gpus, problem)
+    driver = facts.get("driver_version") or facts.get("kmd_version", "")
+    return Document(driver, gpus, problem, facts.get("cuda_umd_version") or facts.get("cuda_version", ""))
 
 
 def _decode(printed: bytes) -> str:
