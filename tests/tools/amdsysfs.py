@@ -39,6 +39,7 @@ class Gpu:
     memory: int = 46_000
     power_file: str = "power1_average"
     power: int | None = 41_000_000
+    instant: int | None = None
     cap: int = 300_000_000
     graphics: int = 800
     clock: int = 1600
@@ -119,6 +120,7 @@ class Gpu:
             "temp2_emergency": "105000\n",
             "temp3_input": _line(self.memory),
             "temp3_label": "mem\n",
+            "power1_input": _line(self.instant),
             self.power_file: _line(self.power),
             "power1_cap": _line(self.cap),
             "power1_cap_max": _line(self.cap),

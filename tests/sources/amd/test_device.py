@@ -293,6 +293,14 @@ def test_power_falls_back_to_power1_input(average: OSError | str) -> None:
     assert values(read(files), c.HW_POWER) == [97]
 
 
+def test_instant_power_is_read_beside_the_average() -> None:
+    found = read(amdsysfs.machine([Gpu(instant=55_000_000)]))
+    assert values(found, c.HW_POWER) == [41.0]
+    assert values(found, c.HW_POWER_INSTANT) == [55.0]
+    for gpu in (Gpu(), Gpu(power_file="power1_input"), Gpu(instant=0)):
+        assert values(read(amdsysfs.machine([gpu])), c.HW_POWER_INSTANT) == []
+
+
 def test_lost_card_and_its_recovery_are_logged_once_each(caplog: pytest.LogCaptureFixture) -> None:
     gpu = Gpu()
     drivers = Equipped(amdsysfs.machine([gpu]))

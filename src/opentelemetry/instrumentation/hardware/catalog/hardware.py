@@ -44,7 +44,7 @@ HW_POWER_PEAK = gauge(
 HW_POWER_INSTANT = gauge(
     "hw.power.instant", "W", HW_COMPONENT,
     "Power drawn by a component at the newest reading. hw.power of NVIDIA GPUs is a mean of one second.",
-    source="NVML field POWER_INSTANT",
+    source="NVML field POWER_INSTANT; amdgpu: hwmon power1_input beside power1_average",
     opt_in="gpu", standard=False,
 )
 HW_POWER_LIMIT = gauge(

@@ -48,6 +48,7 @@ UTILIZATION: Final = utilization("general")
 MEMORY_USED: Final = memory_used()
 MEMORY_TOTAL: Final = memory_total()
 POWER: Final = _power("µW")
+POWER_INSTANT: Final = Field(c.HW_POWER_INSTANT, unit="µW", least=0.01, most=20_000)
 
 SYSFS: Final[Mapping[str, Field]] = {
     "gpu_busy_percent": UTILIZATION,
@@ -220,11 +221,13 @@ ROCM_SMI: Final[Mapping[str, Field]] = {
     "Fan Speed (%)": FAN_SPEED_RATIO,
     "Fan RPM": Field(c.HW_FAN_SPEED, most=100_000),
     "PCIe Replay Count": errors("pcie_replay", most=_COUNT),
+    "pcie generation": PCIE_GENERATION,
+    "pcie width": PCIE_WIDTH,
 }
 """Keys of ``rocm-smi -a --json``; of several for one series the newest first.
 
 The tool prints 0 for some values that it cannot read, so 0 is plausible only for utilization, clocks, counts and fans.
-Left out: ``Accumulated Energy (uJ)``, the energy counter times a factor that some versions round.
+The last two are the parts of ``pcie clock level``. Left out: ``Accumulated Energy (uJ)``, the energy counter times a factor that some versions round.
 """
 
 # -- facts that the tools report

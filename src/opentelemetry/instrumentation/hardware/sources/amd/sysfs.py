@@ -16,6 +16,7 @@ from opentelemetry.instrumentation.hardware.sources.amd.fields import (
     HWMON,
     HWMON_SLOW,
     POWER,
+    POWER_INSTANT,
     RAS,
     RAS_BLOCKS,
     SYSFS,
@@ -198,6 +199,7 @@ def _find_sensors(files: Files, folder: str, often: list[File], slow: list[File]
                 found.append(File(f"{folder}/{name}", field))
     power = [File(f"{folder}/{name}", POWER) for name in ("power1_average", "power1_input") if name in present]
     often += ([file for file in power if file.read_plausible(files) is not None] or power)[:1]
+    slow += [File(file.path, POWER_INSTANT) for file in power[1:] if file.read_plausible(files) is not None]
     top = read_text(files, f"{folder}/pwm1_max") if "pwm1_max" in present else "255"
     if "pwm1" in present and top.isdecimal() and 0 < int(top) < 1 << 16:
         slow.append(File(f"{folder}/pwm1", Field(c.HW_FAN_SPEED_RATIO, unit=(1, int(top)), most=1)))
