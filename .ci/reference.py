@@ -16,6 +16,9 @@ from typing import Final
 import registry
 import ways
 
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+from tests.benchmarks import span_errors
+
 from opentelemetry.instrumentation.hardware.catalog import (
     CATALOG,
     ERROR_TYPE,
@@ -23,6 +26,7 @@ from opentelemetry.instrumentation.hardware.catalog import (
     HW_ERRORS,
     OWN_ATTRIBUTES,
     SCHEMA_URL,
+    SPAN_ATTRIBUTES,
 )
 from opentelemetry.instrumentation.hardware.endpoints import SHARE, TOTAL
 from opentelemetry.instrumentation.hardware.model import Kind, Metric, Window
@@ -162,6 +166,8 @@ def pages() -> dict[str, str]:
         "attributes": _attributes(),
         "coverage": "\n\n".join(f"## {heading}\n\n{table(head, rows)}" for heading, head, rows in ways.tables()),
         "settings": _settings(),
+        "spans": "\n".join(f"| `{each.name}` | {each.unit} | {each.help} |" for each in SPAN_ATTRIBUTES),
+        "span_errors": span_errors.table(),
         "options": "\n".join(f"      # {setting.name}: {setting.metadata['form']}" for setting in fields(Config)),
         "series_total": str(TOTAL),
         "series_endpoint": str(SHARE),

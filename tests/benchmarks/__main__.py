@@ -21,6 +21,7 @@ PARTS = {
     "threads": ("Our threads at the defaults, in an idle program", 20),
     "busy": ("A thread that computes without pause, beside our threads", 35),
     "growth": ("One reading on a crowded machine", 25),
+    "spans": ("Starting and ending a span", 10),
     "imports": ("Importing the package where OpenTelemetry is imported already", 30),
     "gpu": ("Eight NVIDIA GPUs of a simulated driver; CPU time without the driver's own", 50),
     "amd": ("Eight AMD GPUs as files", 10),

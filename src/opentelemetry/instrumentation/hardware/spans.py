@@ -26,6 +26,16 @@ from opentelemetry.instrumentation.hardware.settings import Config
 _LOG = logging.getLogger(__name__)
 
 
+_ENERGY: Final = c.SPAN_ENERGY.name
+_GPU_TIME: Final = c.SPAN_GPU_TIME.name
+_GPU_UTILIZATION: Final = c.SPAN_GPU_UTILIZATION.name
+_GPU_MEMORY_PEAK: Final = c.SPAN_GPU_MEMORY_PEAK.name
+_GPU_THROTTLE_TIME: Final = c.SPAN_GPU_THROTTLE_TIME.name
+_CPU_ENERGY: Final = c.SPAN_CPU_ENERGY.name
+_TREE_CPU_TIME: Final = c.SPAN_TREE_CPU_TIME.name
+_TREE_MEMORY_PEAK: Final = c.SPAN_TREE_MEMORY_PEAK.name
+_RESOLUTION: Final = c.SPAN_RESOLUTION.name
+
 _MOST_NAMES: Final = 1000
 """Names of spans for which the decision of the filter is kept."""
 
@@ -48,10 +58,10 @@ def measured(ledgers: Iterable[Ledger], begin: float, end: float) -> dict[str, f
         first, last = rows.place(begin), rows.place(end)
         if first is None or last is None:
             continue
-        interval = max(first.interval, last.interval)
+        interval = first.interval if first.interval > last.interval else last.interval
         if end - begin < interval or first.rows is not last.rows:
             continue
-        resolution = max(resolution, interval)
+        resolution = interval if interval > resolution else resolution
         for id_ in ledger.used:
             gpus += 1
             energy += rows.increase((c.HW_ENERGY, id_), first, last)
@@ -63,20 +73,20 @@ def measured(ledgers: Iterable[Ledger], begin: float, end: float) -> dict[str, f
             packages += 1
             cpu_energy += rows.increase((c.HW_ENERGY, id_), first, last)
         if "" in ledger.types:
-            process[c.SPAN_TREE_CPU_TIME.name] = rows.increase((c.PROCESS_CPU_TIME, ""), first, last)
-            process[c.SPAN_TREE_MEMORY_PEAK.name] = rows.peak((c.PROCESS_MEMORY_USAGE, ""), first, last)
+            process[_TREE_CPU_TIME] = rows.increase((c.PROCESS_CPU_TIME, ""), first, last)
+            process[_TREE_MEMORY_PEAK] = rows.peak((c.PROCESS_MEMORY_USAGE, ""), first, last)
     if gpus:
-        found[c.SPAN_ENERGY.name] = energy
-        found[c.SPAN_GPU_TIME.name] = busy
-        found[c.SPAN_GPU_UTILIZATION.name] = min(1.0, busy / (end - begin) / gpus)
-        found[c.SPAN_GPU_MEMORY_PEAK.name] = memory
-        found[c.SPAN_GPU_THROTTLE_TIME.name] = throttled
+        found[_ENERGY] = energy
+        found[_GPU_TIME] = busy
+        found[_GPU_UTILIZATION] = min(1.0, busy / (end - begin) / gpus)
+        found[_GPU_MEMORY_PEAK] = memory
+        found[_GPU_THROTTLE_TIME] = throttled
     else:
         found = process
     if packages:
-        found[c.SPAN_CPU_ENERGY.name] = cpu_energy
+        found[_CPU_ENERGY] = cpu_energy
     if found:
-        found[c.SPAN_RESOLUTION.name] = resolution
+        found[_RESOLUTION] = resolution
     return {name: value for name, value in found.items() if value == value}  # noqa: PLR0124 - not NaN: unknown
 
 

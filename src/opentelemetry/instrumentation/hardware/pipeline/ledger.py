@@ -75,6 +75,7 @@ class Place(NamedTuple):
         before: The index of that row in the columns.
         after: The index of the next row.
         share: The share of the interval between them that has passed; above 1 beyond the newest row.
+        interval: The seconds between them, or from the newest row to the instant.
     """
 
     rows: Rows
@@ -82,12 +83,7 @@ class Place(NamedTuple):
     before: int
     after: int
     share: float
-
-    @property
-    def interval(self) -> float:
-        """Return the seconds between the rows before and after the instant, or from the newest row to it."""
-        times = self.rows.times
-        return (times[self.after] - times[self.before]) * max(1.0, self.share - 1.0)
+    interval: float
 
 
 class Rows:
@@ -141,7 +137,7 @@ class Rows:
         step, beyond = times[after] - times[before], instant - times[after]
         if beyond > 0 and beyond > max(_LONGEST_GAP[0] * step, _LONGEST_GAP[1]):
             return None
-        return Place(self, number, before, after, 1.0 + beyond / step)
+        return Place(self, number, before, after, 1.0 + beyond / step, step if step > beyond else beyond)
 
     def increase(self, key: Column, begin: Place, end: Place) -> float:
         """Return the increase of a total; NaN if it was not read at both instants."""
