@@ -13,8 +13,11 @@ from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionS
 
 _LOG = logging.getLogger(__name__)
 
-_LONGEST = 2.0
-"""Most seconds between two attempts to get the lock while collections are expected."""
+_LONGEST = 10.0
+"""Most seconds between two attempts to get the lock. An attempt takes CPU time, mostly to wake the thread."""
+
+_NO_READER = 2.0
+"""Seconds between two attempts while there is no reader, of which the first collection should be complete."""
 
 _HANGS = 10.0
 """Seconds after which the file system of the lock counts as hung."""
@@ -54,6 +57,7 @@ class Role:
         self._schedule = schedule
         self._change = change
         self._clock = clock
+        self._has_reader = False
         self._last: float | None = None
         self._busy_since: float | None = None
 
@@ -63,14 +67,15 @@ class Role:
 
     def period(self) -> float:
         """Return the seconds between two attempts."""
-        return min(_LONGEST, self._schedule.shortest(self._clock()) / 4)
+        return min(_LONGEST if self._has_reader else _NO_READER, self._schedule.shortest(self._clock()) / 4)
 
     def read(self, slow: bool = False, early: float | None = None) -> None:
         """Make an attempt. Never raises."""
         del slow, early
         now = self._last = self._busy_since = self._clock()
         try:
-            self._change(self._reporter.update(self.has_reader(), self._schedule.idle(now)))
+            self._has_reader = self.has_reader()
+            self._change(self._reporter.update(self._has_reader, self._schedule.idle(now)))
         except Exception:
             _LOG.debug("Whether this process reports the host is not known", exc_info=True)
         finally:
