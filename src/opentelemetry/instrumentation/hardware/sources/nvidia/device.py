@@ -3,37 +3,34 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cache
 from itertools import count
-from typing import Any, Final
+from typing import Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.device import Device
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.drivers import DriverError
-from opentelemetry.instrumentation.hardware.model import Point, Series
+from opentelemetry.instrumentation.hardware.model import Point
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources.nvidia import fields as f
 from opentelemetry.instrumentation.hardware.sources.nvidia import nvml as n
 from opentelemetry.instrumentation.hardware.sources.nvidia.calls import (
     FATAL,
     LOST,
-    NEVER,
     Call,
     NvmlDevice,
     Values,
 )
 from opentelemetry.instrumentation.hardware.sources.nvidia.components import component, fans
+from opentelemetry.instrumentation.hardware.sources.nvidia.counters import Counters
 from opentelemetry.instrumentation.hardware.sources.nvidia.health import RARELY, Health
 from opentelemetry.instrumentation.hardware.sources.nvidia.jetson import Host
 from opentelemetry.instrumentation.hardware.sources.nvidia.mig import MigInstance, instances
 from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import Nvml
 from opentelemetry.instrumentation.hardware.sources.nvidia.processes import shared_memory
 from opentelemetry.instrumentation.hardware.sources.nvidia.visible import cuda_aliases
-
-_MOST_FAILURES: Final = 5
-"""Failures at the start after which a rate is integrated until a counter answers."""
 
 _SPAN_COUNTERS: Final = (c.HW_ENERGY, c.HW_GPU_TIME, c.HW_GPU_THROTTLE_TIME)
 
@@ -68,14 +65,10 @@ class Gpu(NvmlDevice):
         is_detailed = "gpu" in (config.detail or ())
         self._health = Health(self, is_detailed, has_link_bytes=config.wants(c.HW_GPU_NVLINK_IO))
         self.gpm_fields = f.GPM | f.PIPES if is_detailed else f.GPM
-        self._measured: list[tuple[Device, object]] = []
         self._fans: list[tuple[Device, list[Call]]] = []
         self.counters = {field.series for field in f.SAMPLED.values()}
-        self._counted: set[Field] = set()
-        self._failures: dict[Field, int] = {}
-        self._late: set[Field] = set()
+        self._counted = Counters(self)
         self._newest_sample = -1
-        self._moving: set[Series] = set()
         self._for_spans: list[Call] = []
 
     # -- what it is
@@ -99,9 +92,7 @@ class Gpu(NvmlDevice):
         self.is_unidentified = False
         self._fans = fans(self)
         self._fabric = component(self, "fabric", "network")
-        self._extra: dict[tuple[int, int], Device] = {at: component(self, name, name) for at, name in f.SCOPES.items()}
-        if self._config.wants(c.HW_POWER_INSTANT):
-            self._extra[f.INSTANT] = self
+        self._counted.identify(self._config.wants(c.HW_POWER_INSTANT))
         self.is_divided = (self.get_optional("MigMode") or [0])[0] == 1
         self.address = n.pci_address((self.get_optional("PciInfo") or {}).get("busId"))
         facts = {
@@ -153,7 +144,9 @@ class Gpu(NvmlDevice):
 
     def _nvml_calls(self) -> tuple[list[Call], list[Call]]:
         return [
-            Call(self._gpm, *self.gpm_fields.values()),  # first: its general utilization is that of the last resort
+            Call(
+                lambda: self._counted.compared(self.gpm()), *self.gpm_fields.values()
+            ),  # first: its general utilization is that of the last resort
             Call(self._utilization, f.GENERAL, f.MEMORY_BUSY),
             Call(self._samples),
             Call(self.memory, f.MEMORY_USED, f.MEMORY_TOTAL),
@@ -161,7 +154,7 @@ class Gpu(NvmlDevice):
             Call(lambda: {f.POWER: self.get("PowerUsage")}, f.POWER),
             *(self._clock(domain) for domain in ("sm", "memory")),
             Call(self._reasons, *f.REASONS.values()),
-            Call(self._counters, *f.SAMPLED.values()),
+            Call(self._counted.read, *f.SAMPLED.values()),
         ], [
             *(self._engine(name) for name in f.ENGINES),
             *(self._clock(domain) for domain in ("graphics", "video")),
@@ -268,56 +261,11 @@ class Gpu(NvmlDevice):
             bits = self.get("CurrentClocksThrottleReasons")  # its name before 535
         return {field: int(bool(bits & bit)) for bit, field in f.REASONS.items()}
 
-    def _gpm(self) -> Values | None:
-        values = self.gpm()
-        rates = (values or {}).items()
-        self._moving = {field.series for field, rate in rates if isinstance(rate, float) and rate > 0}
-        return values
-
-    def _counters(self) -> Values:
-        """Return the counters. The first answer, "not supported", or several failures decide whether one exists."""
-        try:
-            answers = self.field_values((*f.SAMPLED, *self._extra))
-        except DriverError as error:
-            self._decide([(error.code, error.text)] * len(f.SAMPLED))
-            raise
-        self._decide(answers)
-        moving, self._moving = self._moving, set()
-        found: dict[Field, object] = {}
-        for field, (code, value) in zip(f.SAMPLED.values(), answers):
-            if code:
-                self.unsupported[field.series] = value
-            elif value == 0 and field.series in moving:
-                self.counters.discard(field.series)  # this counter does not count, so the rate is integrated
-            elif field.series in self.counters:
-                found[field] = value
-        for at, (code, value) in zip([*self._extra], answers[len(f.SAMPLED) :]):
-            if not code:
-                self._measured.append((self._extra[at], value))
-            elif code in NEVER:
-                del self._extra[at]
-        return found
-
-    def _decide(self, answers: Sequence[Sequence[Any]]) -> None:
-        for field, (code, _) in zip(f.SAMPLED.values(), answers):
-            if not code and field in self._late:  # its total continues the integral
-                self._late.remove(field)
-                self.counters.add(field.series)
-            if not code and field.series in self.counters:
-                self._counted.add(field)
-            elif field not in self._counted:
-                self._failures[field] = self._failures.get(field, 0) + 1
-                if code in NEVER:
-                    self.counters.discard(field.series)
-                elif code and self._failures[field] == _MOST_FAILURES:
-                    self.counters.discard(field.series)
-                    self._late.add(field)
-
     def read(self) -> Iterator[Point]:
         """Yield the sampled values, and the power of components."""
-        self._measured.clear()
+        self._counted.powers.clear()
         yield from super().read()
-        for device, milliwatts in self._measured:
+        for device, milliwatts in self._counted.powers.items():
             yield from device.points({f.POWER_INSTANT if device is self else f.POWER: milliwatts})
 
     def read_for_spans(self) -> Iterator[Point]:

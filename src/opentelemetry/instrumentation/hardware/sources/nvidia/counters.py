@@ -1,0 +1,92 @@
+"""The fields of a GPU that are sampled: counters, and the power of its components."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from opentelemetry.instrumentation.hardware.accelerators.device import Device
+from opentelemetry.instrumentation.hardware.accelerators.fields import Field
+from opentelemetry.instrumentation.hardware.drivers import DriverError
+from opentelemetry.instrumentation.hardware.model import Series
+from opentelemetry.instrumentation.hardware.sources.nvidia import fields as f
+from opentelemetry.instrumentation.hardware.sources.nvidia.calls import NEVER, NvmlDevice, Values
+from opentelemetry.instrumentation.hardware.sources.nvidia.components import component
+
+_MOST_FAILURES: Final = 5
+"""Failures at the start after which a rate is integrated until a counter answers."""
+
+
+class Counters:
+    """The sampled fields of a GPU.
+
+    Args:
+        gpu: The GPU. Its ``counters`` are the series that it counts itself.
+
+    Attributes:
+        powers: Milliwatts of components, and of the GPU at an instant, since this was cleared.
+    """
+
+    def __init__(self, gpu: NvmlDevice) -> None:
+        self._gpu = gpu
+        self._counted: set[Field] = set()
+        self._failures: dict[Field, int] = {}
+        self._late: set[Field] = set()
+        self._moving: set[Series] = set()
+        self._extra: dict[tuple[int, int], Device] = {}
+        self.powers: dict[Device, object] = {}
+
+    def identify(self, has_instant: bool) -> None:
+        """Create the components, of which it is not known yet whether the GPU has them."""
+        self._extra = {at: component(self._gpu, name, name) for at, name in f.SCOPES.items()}
+        if has_instant:
+            self._extra[f.INSTANT] = self._gpu
+
+    def compared(self, rates: Values | None) -> Values | None:
+        """Return the values of GPM. A counter that stays 0 while its rate does not is not used."""
+        pairs = (rates or {}).items()
+        self._moving = {field.series for field, rate in pairs if isinstance(rate, float) and rate > 0}
+        return rates
+
+    def read(self) -> Values:
+        """Return the counters. The first answer, "not supported", or several failures decide whether one exists.
+
+        Raises:
+            DriverError: The call failed.
+        """
+        try:
+            answers = self._gpu.field_values((*f.SAMPLED, *self._extra))
+        except DriverError as error:
+            self._decide([(error.code, error.text)] * len(f.SAMPLED))
+            raise
+        self._decide(answers)
+        moving, self._moving = self._moving, set()
+        found: dict[Field, object] = {}
+        for field, (code, value) in zip(f.SAMPLED.values(), answers):
+            if code:
+                self._gpu.unsupported[field.series] = value
+            elif value == 0 and field.series in moving:
+                self._gpu.counters.discard(field.series)  # this counter does not count, so the rate is integrated
+            elif field.series in self._gpu.counters:
+                found[field] = value
+        for at, (code, value) in zip([*self._extra], answers[len(f.SAMPLED) :]):
+            if not code:
+                self.powers[self._extra[at]] = value
+            elif code in NEVER:
+                del self._extra[at]
+        return found
+
+    def _decide(self, answers: Sequence[Sequence[Any]]) -> None:
+        for field, (code, _) in zip(f.SAMPLED.values(), answers):
+            if not code and field in self._late:  # its total continues the integral
+                self._late.remove(field)
+                self._gpu.counters.add(field.series)
+            if not code and field.series in self._gpu.counters:
+                self._counted.add(field)
+            elif field not in self._counted:
+                self._failures[field] = self._failures.get(field, 0) + 1
+                if code in NEVER:
+                    self._gpu.counters.discard(field.series)
+                elif code and self._failures[field] == _MOST_FAILURES:
+                    self._gpu.counters.discard(field.series)
+                    self._late.add(field)
