@@ -297,7 +297,6 @@ def rocm(version: str, tick: int) -> dict[str, Any]:
             "Card Series": "AMD Instinct MI300X OAM",
             "Temperature (Sensor edge) (C)": "N/A",
             "GPU Memory Allocated (VRAM%)": "15",
-            "pcie clock level": "5 (32.0GT/s x16)",
             "GPU Memory Read/Write Activity (%)": "12",
             "Avg. Memory Bandwidth": "0",
             "Current Socket Graphics Package Power (W)": "141.0",

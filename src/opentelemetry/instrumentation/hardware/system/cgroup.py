@@ -100,9 +100,11 @@ class Cgroup:
         if cpus is None and limit is None and not self._is_container:
             raise Unavailable("this process runs neither in a container nor under a cgroup limit")
         used, working_set = self._memory_usage(self._memory_limit.level)
+        level = self._cpu_limit.level
+        stat = self._read_at(self._cpu, level, "cpu.stat")
         return CgroupUsage(
-            cpu_time=self._cpu_time(self._cpu_limit.level),
-            **self._throttling(self._cpu_limit.level),
+            cpu_time=self._cpu_time(level, stat),
+            **self._throttling(level, stat),
             memory=used,
             working_set=working_set,
             cpu_limit=cpus,
@@ -161,19 +163,18 @@ class Cgroup:
 
     # -- usage
 
-    def _cpu_time(self, level: int) -> float | None:
+    def _cpu_time(self, level: int, stat: bytes) -> float | None:
         """Seconds of CPU time of the group ``level`` levels above the process's own."""
         if self._accounting is None or self._accounting.version == 2:
-            stat = self._read_at(self._cpu, level, "cpu.stat")
             return self._time.read(_folder(self._cpu, level), _seconds(_entry(stat, b"usage_usec"), 1e6))
         if self._cpu is None or len(self._cpu.folders) != len(self._accounting.folders):
             level = 0  # the two controllers of version 1 have different groups
         usage = _number(self._read_at(self._accounting, level, "cpuacct.usage"))
         return self._time.read(_folder(self._accounting, level), _seconds(usage, 1e9))
 
-    def _throttling(self, level: int) -> dict[str, float | None]:
+    def _throttling(self, level: int, stat: bytes) -> dict[str, float | None]:
         """Seconds, periods and throttled periods of the group ``level`` levels above the process's own."""
-        folder, stat = _folder(self._cpu, level), self._read_at(self._cpu, level, "cpu.stat")
+        folder = _folder(self._cpu, level)
         seconds = _seconds(_entry(stat, b"throttled_usec"), 1e6)
         if seconds is None:
             seconds = _seconds(_entry(stat, b"throttled_time"), 1e9)  # version 1

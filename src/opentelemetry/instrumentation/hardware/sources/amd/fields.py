@@ -221,13 +221,12 @@ ROCM_SMI: Final[Mapping[str, Field]] = {
     "Fan Speed (%)": FAN_SPEED_RATIO,
     "Fan RPM": Field(c.HW_FAN_SPEED, most=100_000),
     "PCIe Replay Count": errors("pcie_replay", most=_COUNT),
-    "pcie generation": PCIE_GENERATION,
-    "pcie width": PCIE_WIDTH,
 }
 """Keys of ``rocm-smi -a --json``; of several for one series the newest first.
 
 The tool prints 0 for some values that it cannot read, so 0 is plausible only for utilization, clocks, counts and fans.
-The last two are the parts of ``pcie clock level``. Left out: ``Accumulated Energy (uJ)``, the energy counter times a factor that some versions round.
+Left out: ``Accumulated Energy (uJ)``, the energy counter times a factor that some versions round, and
+``pcie clock level``, which is what the GPU is set to, not what its link has negotiated.
 """
 
 # -- facts that the tools report

@@ -179,14 +179,7 @@ def parse_rocm_smi(printed: bytes) -> dict[int, dict[str, str]]:
 
 def rocm_smi_gpus(cards: Mapping[int, Texts]) -> list[GpuOutput]:
     """The GPUs in the output of ``rocm-smi``."""
-    return _gpus({number: {**texts, **_pcie_link(texts)} for number, texts in cards.items()}, ROCM_SMI, ROCM_SMI_FACTS)
-
-
-def _pcie_link(texts: Texts) -> Texts:
-    """The PCIe link from its clock level: ``2 (16.0GT/s x16)``."""
-    link = re.search(r"\(([0-9.]{1,5})GT/s x([0-9]{1,2})\)", texts.get("pcie clock level", ""))
-    generation = GENERATIONS.get(float(link[1])) if link and re.fullmatch(r"[0-9]+(\.[0-9]+)?", link[1]) else None
-    return {"pcie generation": str(generation), "pcie width": link[2]} if link and generation else {}
+    return _gpus(cards, ROCM_SMI, ROCM_SMI_FACTS)
 
 
 # -- both

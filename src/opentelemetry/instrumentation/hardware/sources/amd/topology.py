@@ -17,7 +17,7 @@ def chip_number(text: str) -> str:
     Args:
         text: ``unique_id``, or what a tool prints: rocm-smi without leading zeros, amd-smi of ROCm 6.1 a decimal number
             behind ``0x``. A decimal number with 16 digits or less cannot be told from a hexadecimal one: these are the
-            numbers below 2**53, which chips do not have.
+            numbers below 2**53, which no known chip has.
     """
     digits = text.strip().casefold().removeprefix("0x")
     if re.fullmatch("[0-9]{17,20}", digits):
