@@ -11,7 +11,8 @@ import sys
 from dataclasses import fields
 
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, PeriodicExportingMetricReader
+from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, InMemoryMetricReader, PeriodicExportingMetricReader
+from tests.programs.traces import until
 
 from opentelemetry.instrumentation.hardware import Config, HardwareInstrumentor
 from opentelemetry.instrumentation.hardware.endpoints import Endpoint
@@ -31,9 +32,11 @@ for row in fields(Config):
 headers = {"own": {"url": f"http://127.0.0.1:1/m?key={MARK}", "headers": {"X-Key": MARK}, "timeout": 1}}
 config = Config.read({"openmetrics": headers})
 print(repr(config), config, Endpoint("own", SECRET), config.openmetrics)
-provider = MeterProvider([PeriodicExportingMetricReader(ConsoleMetricExporter(), 3_600_000)])
+reader = InMemoryMetricReader()
+provider = MeterProvider([reader, PeriodicExportingMetricReader(ConsoleMetricExporter(), 3_600_000)])
 for options in ({}, {"openmetrics": headers}):
     HardwareInstrumentor().instrument(meter_provider=provider, **options)
+    until(lambda: "system.cpu.time" in str(reader.get_metrics_data()), "values of the host")
     provider.force_flush()
     HardwareInstrumentor().uninstrument()
 print("done", len(os.environ))
