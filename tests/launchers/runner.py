@@ -145,7 +145,7 @@ def _judged(case: Case, points: list[Point], roles: Mapping[int, str], problems:
     if at_a_time != 1:
         problems.append(f"{at_a_time} resources report the host at the same time")
     if processes != Counter(case.expected):
-        problems.append(f"expected {words(case.expected)}")
+        problems.append(f"expected {words(case.expected)}, not {words(processes)}")
     if len({each.pid for each in resources}) < len(resources):
         problems.append("a process has two resources")
     series = Counter(
