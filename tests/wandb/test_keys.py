@@ -768,6 +768,9 @@ def test_nvidia_smi_gives_the_keys_without_nvml(tmp_path: Path, capsys: pytest.C
         "memoryClock": 3201,
         "graphicsClock": 1755,
         "encoderUtilization": 0,
+        "correctedMemoryErrors": 0,
+        "uncorrectedMemoryErrors": 0,
+        "unCorrectedMemoryErrors": 0,
     }
     assert by_tool(tmp_path, "v13-h200", capsys) == pytest.approx(numbers(0, expected), rel=1e-5)
 
@@ -784,6 +787,21 @@ def test_nvidia_smi_instances_have_no_keys(tmp_path: Path, capsys: pytest.Captur
     }
     clocks = {"smClock": 1155, "memoryClock": 1593, "graphicsClock": 1155}
     assert row == pytest.approx({**numbers(0, {**whole, **clocks}), **numbers(0, whole, "gpu.process")}, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("document", "corrected"),
+    [
+        pytest.param("v12-l40s", 0, id="not the 9 of the whole lifetime"),
+        pytest.param("v10-v100", 1, id="of the device memory"),
+    ],
+)
+def test_nvidia_smi_gives_the_errors_since_the_driver_was_loaded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], document: str, corrected: int
+) -> None:
+    row = by_tool(tmp_path, document, capsys)
+    assert row["gpu.0.correctedMemoryErrors"] == corrected
+    assert row["gpu.0.unCorrectedMemoryErrors"] == row["gpu.0.uncorrectedMemoryErrors"] == 0
 
 
 def test_nvidia_smi_gives_fan_speed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
