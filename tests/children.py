@@ -136,17 +136,6 @@ def in_pid_namespace(*flags: str) -> list[str]:
     pytest.skip("PID namespaces are not allowed here")
 
 
-def has_setpriv() -> bool:
-    """Whether util-linux's setpriv is installed, which makes a child die with its parent."""
-    line = ["sh", "-c", "setpriv --pdeathsig KILL --version"]
-    return subprocess.run(line, env=environment(), capture_output=True, check=False).returncode == 0
-
-
-def without_setpriv(name: str, path: str | None = None) -> str | None:
-    """A replacement of `shutil.which` that does not find setpriv."""
-    return None if name == "setpriv" else which(name, path=path)
-
-
 def descriptors() -> dict[str, str]:
     """Return the open descriptors of this process with their targets."""
     found = {}

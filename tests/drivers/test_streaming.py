@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.children import PROGRAMS, descriptors, has_setpriv, lives, started, without_setpriv
+from tests.children import descriptors, lives
 from tests.stage import Clock
 from tests.waiting import wait_for
 
@@ -66,14 +66,6 @@ def make_stream(tmp_path: Path) -> Iterator[Callable[..., StreamingCommand]]:
     yield make
     for stream in streams:
         stream.close()
-
-
-@pytest.fixture(params=["setpriv", "keeper"])
-def launcher(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The two means by which a tool dies with its parent."""
-    if request.param == "keeper":
-        monkeypatch.setattr("opentelemetry.instrumentation.hardware.drivers.subprocess.shutil.which", without_setpriv)
-    return str(request.param)
 
 
 @pytest.fixture
@@ -133,7 +125,6 @@ def _read_lines(stream: StreamingCommand, count: int) -> list[bytes]:
 def test_closed_pipes_end_the_tool_and_leave_other_descriptors_alone(
     make_stream: Callable[..., StreamingCommand],
     tmp_path: Path,
-    launcher: str,
     number: str,
     pipes: Callable[[], list[int]],
 ) -> None:
@@ -168,7 +159,7 @@ def test_closed_pipes_end_the_tool_and_leave_other_descriptors_alone(
 # -- lines
 
 
-def test_lines_are_whole_and_in_order(make_stream: Callable[..., StreamingCommand], launcher: str) -> None:
+def test_lines_are_whole_and_in_order(make_stream: Callable[..., StreamingCommand]) -> None:
     stream = make_stream("for number in range(500): put(f'line {number} {sys.argv[1]}\\n')\nsignal.pause()")
     stream.open(["x y"], LONG)
     assert _read_lines(stream, 500) == [f"line {number} x y".encode() for number in range(500)]
@@ -245,7 +236,7 @@ def test_output_above_the_limit_kills_the_tool(
     assert not lives(_pids(tmp_path / "pid")[0])
 
 
-def test_last_line_of_stderr_is_in_the_error(make_stream: Callable[..., StreamingCommand], launcher: str) -> None:
+def test_last_line_of_stderr_is_in_the_error(make_stream: Callable[..., StreamingCommand]) -> None:
     stream = make_stream(
         "sys.stderr.write('x' * (5 << 20) + '\\nno such sensor\\n'); sys.stderr.flush()\nput('a\\nhalf'); sys.exit(3)"
     )
@@ -345,9 +336,7 @@ def test_lines_of_a_long_pause_are_kept_unless_the_pipe_was_full(
 # -- end and restart of the tool
 
 
-def test_last_lines_are_read_before_the_end_is_an_error(
-    make_stream: Callable[..., StreamingCommand], launcher: str
-) -> None:
+def test_last_lines_are_read_before_the_end_is_an_error(make_stream: Callable[..., StreamingCommand]) -> None:
     stream = make_stream("put('a\\nb\\nhalf a l'); os.kill(os.getpid(), signal.SIGKILL)")
     stream.open([], LONG)
     assert _read_lines(stream, 2) == [b"a", b"b"]
@@ -366,8 +355,6 @@ def test_grandchild_with_open_output_is_not_waited_for(
         f"open({str(tmp_path / 'pid')!r}, 'w').write(f'{{pid}}\\n'); put('a\\n')"
     )
     stream = make_stream(program)
-    if not has_setpriv():
-        pytest.skip("there is no setpriv; then the end of the output is the end")
     stream.open([], LONG)
     assert _read_lines(stream, 1) == [b"a"]
     with pytest.raises(ChildProcessError, match="tool exited"):
@@ -434,9 +421,7 @@ def test_reports_skip_other_lines_expire_and_continue_with_the_next_run(
     assert (reports.newest, reports.error) == (2, "")
 
 
-def test_reopening_ends_the_tool_before(
-    make_stream: Callable[..., StreamingCommand], tmp_path: Path, launcher: str
-) -> None:
+def test_reopening_ends_the_tool_before(make_stream: Callable[..., StreamingCommand], tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     stream = make_stream(f"note({str(pids)!r}); put('a\\n'); time.sleep(3600)")
     for number in range(1, 4):
@@ -453,6 +438,7 @@ def test_unkillable_tool_is_abandoned_and_not_started_twice(
     make_stream: Callable[..., StreamingCommand], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A process that sleeps in its driver; here, killpg does nothing."""
+    monkeypatch.setattr("opentelemetry.instrumentation.hardware.drivers.child._KEEPER", ["/nowhere/sh"])
     stream = make_stream(f"note({str(tmp_path / 'pids')!r}); put('a\\n'); time.sleep(3600)")
     stream.open([], LONG)
     assert _read_lines(stream, 1) == [b"a"]
@@ -481,21 +467,8 @@ def test_missing_tool_is_unavailable(make_stream: Callable[..., StreamingCommand
 # -- the program that reads the stream
 
 
-def test_tool_dies_when_the_program_is_killed(tmp_path: Path) -> None:
-    for launcher in ("setpriv", "keeper"):
-        pid = tmp_path / launcher
-        with started([sys.executable, str(PROGRAMS / "runs_stream.py"), str(pid), launcher]) as parent:
-            tool = _pids(pid)[0]
-            assert lives(tool)
-            parent.kill()
-            parent.wait()
-            _only([tool], -1)
-
-
 @forks
-def test_forked_child_opens_its_own_tool(
-    make_stream: Callable[..., StreamingCommand], tmp_path: Path, launcher: str
-) -> None:
+def test_forked_child_opens_its_own_tool(make_stream: Callable[..., StreamingCommand], tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     stream = make_stream(f"note({str(pids)!r}); put('a\\n'); time.sleep(3600)")
     stream.open([], LONG)
@@ -570,30 +543,24 @@ def test_stream_is_recorded_and_replayed() -> None:
 # -- documents and arguments
 
 
-def test_document_file_exists_until_the_first_line(
-    make_stream: Callable[..., StreamingCommand], tmp_path: Path
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs memfd_create")
+@pytest.mark.parametrize("wrapper", ["", "#!/bin/sh\n"], ids=["tool", "script"])
+def test_document_is_read_from_memory(
+    make_stream: Callable[..., StreamingCommand], tmp_path: Path, wrapper: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    word = tmp_path / "word"
-    word.write_text("")
-    program = (
-        f"next_word({str(word)!r}, 'read')\ntext = open(sys.argv[2]).read()\n"
-        "put(f'{sys.argv[1]} {sys.argv[2]} {text}\\n'); signal.pause()"
+    """As often as the tool likes, and by a tool that a script starts. The folder of temporary files stays empty."""
+    (tmp_path / "empty").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "empty"))
+    stream = make_stream(
+        "for _ in range(2): put(f'{sys.argv[1]} {sys.argv[2]} {open(sys.argv[2]).read()}\\n')\nsignal.pause()"
     )
-    stream = make_stream(program)
+    if wrapper:
+        (tmp_path / "tool").rename(tmp_path / "real")
+        (tmp_path / "tool").write_text(f'{wrapper}"{tmp_path}/real" "$@"\nexit 1\n')
+        (tmp_path / "tool").chmod(0o755)
     stream.open(["-c", "{document}"], LONG, "a text")
-    (path,) = Path(os.environ.get("TMPDIR", "/tmp")).glob(f"otel-hardware-{os.getpid()}-*")
-    assert stream.read(0.1) == []
-    assert path.stat().st_mode & 0o777 == 0o600
-    word.write_text("read")
-    assert _read_lines(stream, 1) == [f"-c {path} a text".encode()]
-    assert not path.exists()
-
-
-def test_unread_document_file_is_removed(make_stream: Callable[..., StreamingCommand]) -> None:
-    stream = make_stream("signal.pause()")
-    stream.open(["{document}"], LONG, "a text")
-    stream.close()
-    assert not [*Path(os.environ.get("TMPDIR", "/tmp")).glob(f"otel-hardware-{os.getpid()}-*")]
+    assert _read_lines(stream, 2) == [b"-c /dev/stdin a text"] * 2
+    assert not [*(tmp_path / "empty").iterdir()]
 
 
 def test_fixed_arguments_come_first(make_stream: Callable[..., StreamingCommand]) -> None:

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.children import PROGRAMS, has_setpriv, lives, started, without_setpriv
+from tests.children import PROGRAMS, lives, started
 from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware.drivers import Drivers
@@ -82,6 +82,7 @@ def unkillable(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Make tools ignore SIGKILL, like one that sleeps in its driver, until the returned function is called."""
     reached = os.killpg
     monkeypatch.setattr(f"{DRIVERS}.child._GRACE", 0.05)
+    monkeypatch.setattr(f"{DRIVERS}.child._KEEPER", ["/nowhere/sh"])
     monkeypatch.setattr(os, "killpg", lambda *arguments: None)
     return lambda: monkeypatch.setattr(os, "killpg", reached)
 
@@ -218,9 +219,9 @@ def test_unkillable_tool_is_abandoned_and_not_started_twice(
 # -- how a tool is started
 
 
-def test_tool_has_empty_stdin_and_its_own_session(make_command: Callable[..., Command]) -> None:
-    program = "import os, sys; print([sys.stdin.read(), os.getsid(0) == os.getpgid(0) == os.getpid()])"
-    assert make_command(program).run([], LONG).stdout == b"['', True]\n"
+def test_tool_has_empty_stdin_and_its_own_process_group(make_command: Callable[..., Command]) -> None:
+    output = make_command("import os, sys; print(sys.stdin.read(), os.getpgid(0))").run([], LONG)
+    assert int(output.stdout) != os.getpgid(0)
 
 
 def test_tool_has_default_signals() -> None:
@@ -238,15 +239,23 @@ def test_tool_has_default_signals() -> None:
 def test_tool_gets_a_scrubbed_environment(
     make_command: Callable[..., Command], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("OTEL_PYTHON_CONFIGURATOR", "PYTHONPATH", "PYTHONSTARTUP", "LD_PRELOAD", "AWS_SECRET", "NVIDIA_X"):
+    for name in (
+        "OTEL_PYTHON_CONFIGURATOR",
+        "PYTHONPATH",
+        "PYTHONSTARTUP",
+        "LD_PRELOAD",
+        "AWS_SECRET",
+        "NVIDIA_X",
+        "NVIDIA_XY",
+    ):
         monkeypatch.setenv(name, "/nowhere")
-    monkeypatch.setenv("LD_LIBRARY_PATH", "/driver")
+    monkeypatch.setenv("LD_LIBRARY_PATH", ":/driver:lib")
     monkeypatch.setenv("LANG", "de_DE.UTF-8")
     program = "import os; print({name: os.environ[name] for name in os.environ if name != 'LC_CTYPE'})"
     kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     expected = {**kept, "LD_LIBRARY_PATH": "/driver", "LANG": "C", "LC_ALL": "C"}
     assert eval(make_command(program).run([], LONG).stdout) == expected
-    assert eval(make_command(program, environment=("NVIDIA_",)).run([], LONG).stdout) == {
+    assert eval(make_command(program, environment=("NVIDIA_X",)).run([], LONG).stdout) == {
         **expected,
         "NVIDIA_X": "/nowhere",
     }
@@ -313,18 +322,34 @@ def test_removed_tool_is_unavailable(make_command: Callable[..., Command], tmp_p
     assert error.value.fix == "reinstall it"
 
 
-@pytest.mark.parametrize("launched", [True, False], ids=["setpriv", "without-setpriv"])
-def test_script_with_missing_interpreter_is_unavailable_or_exits_127(
-    make_command: Callable[..., Command], launched: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_script_with_missing_interpreter_is_unavailable(make_command: Callable[..., Command]) -> None:
     command = make_command("", interpreter="/nowhere/python")
-    if launched and has_setpriv():
-        output = command.run([], LONG)
-        assert (output.code, output.stdout) == (127, b"")
-    else:
-        monkeypatch.setattr(f"{DRIVERS}.subprocess.shutil.which", without_setpriv)
-        with pytest.raises(Unavailable, match=r"tool cannot be started: No such file"):
-            command.run([], LONG)
+    with pytest.raises(Unavailable, match=r"tool cannot be started: No such file"):
+        command.run([], LONG)
+
+
+@pytest.mark.parametrize("search", [":/nowhere", "/nowhere::", ".", "", "tools"])
+def test_tool_is_never_taken_from_the_current_folder(
+    search: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tools").mkdir()
+    for path in (tmp_path / "some-smi", tmp_path / "tools/some-smi"):
+        path.write_text("#!/bin/sh\n")
+        path.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", search)
+    with pytest.raises(Unavailable, match="some-smi is not installed"):
+        Command(Tool("some-smi"))
+
+
+def test_tool_gets_a_path_without_the_current_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", ":/usr/bin::bin:/bin:.")
+    assert Command(Tool("sh")).run(["-c", "echo $PATH"], LONG).stdout == b"/usr/bin:/bin\n"
+
+
+def test_command_runs_without_a_shell(make_command: Callable[..., Command], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{DRIVERS}.child._KEEPER", ["/nowhere/sh"])
+    assert make_command("print('x')").run([], LONG).stdout == b"x\n"
 
 
 def test_drivers_keep_one_command_per_tool() -> None:
@@ -339,16 +364,22 @@ def test_drivers_keep_one_command_per_tool() -> None:
 # -- the program that runs tools
 
 
-def test_tool_dies_when_the_program_is_killed(tmp_path: Path) -> None:
-    if not has_setpriv():
-        assert not os.environ.get("CI"), "there is no setpriv that knows --pdeathsig"
-        pytest.skip("there is no setpriv that knows --pdeathsig")
-    with started([sys.executable, str(PROGRAMS / "runs_tool.py"), str(tmp_path / "pid")]) as parent:
-        tool = _pid_in(tmp_path / "pid")
-        assert lives(tool)
-        parent.kill()
-        parent.wait()
-        wait_for(lambda: not lives(tool), LONG, "end of the tool after its parent was killed")
+ENDS = {
+    "that is killed": "os.kill(os.getpid(), signal.SIGKILL)",
+    "that ends": "os._exit(0)",
+    "that becomes another one": "os.execv('/bin/true', ['true'])",
+    "that has forked a worker": "os.fork() or time.sleep(3600)\nos.kill(os.getpid(), signal.SIGKILL)",
+}
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+@pytest.mark.parametrize("way", ["command", "stream"])
+def test_whole_process_group_of_a_tool_ends_with_the_program(way: str, end: str, tmp_path: Path) -> None:
+    """The tool is a script that runs its work in a child."""
+    pids = tmp_path / "pids"
+    with started([sys.executable, str(PROGRAMS / "runs_tool.py"), way, str(pids), end]):
+        wait_for(lambda: len(_pids(pids)) == 2, LONG, "the tool and its child")
+        wait_for(lambda: not any(map(lives, _pids(pids))), LONG, "end of the tool and its child")
 
 
 @forks

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from opentelemetry.instrumentation.hardware.drivers.child import Child
-from opentelemetry.instrumentation.hardware.drivers.subprocess import python_executable
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool, python_executable
 from opentelemetry.instrumentation.hardware.settings import PREFIX
 
 _LOG = logging.getLogger(__name__)
@@ -118,7 +118,7 @@ class Agent:
         """
         arguments = ["run", "--attach", str(os.getpid())]
         program = _PROGRAM.format(path=_search_path(sys.path), arguments=arguments)
-        line = [python_executable(), "-I", "-c", program]
+        line = [Tool("Python", python_executable()).find(), "-I", "-c", program]
         child = self._child = Child("the agent", line, {**_environment(), **_as_variables(self._options)})
         last = ""
         deadline = None

@@ -7,12 +7,17 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Iterator
+import weakref
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Final, NamedTuple
+from functools import cache
+from typing import Any, Final, NamedTuple
 
 if sys.platform != "win32":
     import fcntl
+
+_KEEPER: Final = ["/bin/sh", "-c", "read -r _; kill -KILL 0"]
+"""Kills its process group at the end of its stdin, which is a pipe: when our process ends in any way."""
 
 LIMIT: Final = 16 << 20
 """Maximum bytes of output; a tool that prints more is killed."""
@@ -45,63 +50,82 @@ class Output(NamedTuple):
 
 
 class Child:
-    """One run of a tool, in its own session and process group, with empty stdin.
+    """One run of a tool, in its own process group.
 
-    It is spawned directly and not by :mod:`subprocess`. Popen waits for the end of a pipe that a process forked by the
-    program at the same moment, such as a worker, keeps open for its whole life.
+    With a keeper, the group's first process is a shell that waits until the end of a pipe, whose other end only this
+    process has, and then kills the group. So nothing that the tool started is left, even if this process is killed. A
+    process that this one forks inherits the pipe and closes it; if it is forked without Python's hooks, the group may
+    live as long as it does. A process of the tool that leaves the group is not killed.
+
+    A child is spawned directly and not by :mod:`subprocess`. Popen waits for the end of a pipe that a process forked by
+    the program at the same moment, such as a worker, keeps open for its whole life.
 
     Args:
         name: The name of the tool, for error messages.
         line: The path and the arguments.
         environment: The environment variables.
-        keeper: Whether stdin is a pipe that ends when this process dies, for :data:`_KEEPER`.
+        keeper: Whether the process group is killed when this process ends. It is not where ``/bin/sh`` is missing.
+        stdin: A descriptor that the tool reads; without it, stdin is empty.
 
     Attributes:
-        pid: Its PID, and the number of its session and process group.
+        pid: Its PID.
         stderr: The last 4 KiB of its stderr.
         code: Its exit code, or the negated signal number, after :meth:`has_exited`; None while it runs.
     """
 
-    def __init__(self, name: str, line: list[str], environment: dict[str, str], keeper: bool = False) -> None:
+    def __init__(
+        self, name: str, line: list[str], environment: dict[str, str], keeper: bool = False, stdin: int | None = None
+    ) -> None:
         self.stderr = bytearray()
         self._name = name
         self.code: int | None = None
         self._pipes: dict[int, tuple[int, int] | None] = {}
-        child_ends: list[int] = []
+        self._keeper: int | None = None
+        self._group = 0
+        _children().add(self)
+        theirs: list[int] = []
         try:
-            for stream in range(2 + keeper):
-                reader, writer = map(_above_standard_streams, os.pipe())
-                ours, theirs = (reader, writer) if stream < 2 else (writer, reader)
-                self._pipes[ours] = file_identity(ours)
-                child_ends.append(theirs)
-            stdin: tuple[object, ...] = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
             if keeper:
-                stdin = (os.POSIX_SPAWN_DUP2, child_ends[2], 0)
-            self.pid = os.posix_spawn(
-                line[0],
-                line,
-                environment,
-                file_actions=[
-                    *((os.POSIX_SPAWN_CLOSE, descriptor) for descriptor in _inheritable()),
-                    stdin,
-                    (os.POSIX_SPAWN_DUP2, child_ends[0], 1),
-                    (os.POSIX_SPAWN_DUP2, child_ends[1], 2),
-                ],
-                setsid=True,
-                setsigmask=(),
-                setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),  # Python ignores them, and a child would inherit that
-            )
+                self._keeper = self._start_keeper()
+                self._group = self._keeper or 0
+            for _ in range(2):
+                ours, writer = map(above_standard_streams, os.pipe())
+                theirs.append(writer)
+                self._pipes[ours] = file_identity(ours)
+            self._stdout, stderr = [*self._pipes][-2:]
+            self.pid = _spawn(line, environment, (stdin, *theirs), self._keeper)
+            self._group = self._group or self.pid
         except BaseException:
+            self._kill_group()
             self.close()
+            self._reap_keeper(time.monotonic() + _GRACE)
             raise
         finally:
-            for descriptor in child_ends:
+            for descriptor in theirs:
                 os.close(descriptor)
-        self._stdout, stderr = list(self._pipes)[:2]
         self._open = {self._stdout, stderr}
         self._poll = select.poll()
         for descriptor in self._open:
             self._poll.register(descriptor, select.POLLIN)
+
+    def _start_keeper(self) -> int | None:
+        theirs, ours = map(above_standard_streams, os.pipe())
+        self._pipes[ours] = file_identity(ours)
+        try:
+            return _spawn(_KEEPER, {}, (theirs, None, None), 0)
+        except (FileNotFoundError, PermissionError):  # there is no shell
+            return None
+        finally:
+            os.close(theirs)
+
+    def _reap_keeper(self, deadline: float) -> None:
+        """Reap the keeper, which was killed with its group."""
+        with suppress(ChildProcessError):  # the program reaps all children, or this is a forked child of it
+            while self._keeper is not None and os.waitpid(self._keeper, os.WNOHANG)[0] == 0:
+                if time.monotonic() > deadline:
+                    return
+                time.sleep(_PAUSE)
+        self._keeper = None
 
     def read_all(self, deadline: float) -> Output:
         """Read until the tool exits.
@@ -133,7 +157,8 @@ class Child:
             return None  # with open pipes: a grandchild still holds them
         output = b""
         for descriptor, _ in ready:
-            if file_identity(descriptor) != self._pipes[descriptor]:
+            expected = self._pipes.get(descriptor)
+            if expected is None or file_identity(descriptor) != expected:
                 raise ChildProcessError(f"the program closed the pipe to {self._name}")
             chunk = os.read(descriptor, 1 << 16)
             if not chunk:
@@ -148,10 +173,12 @@ class Child:
 
     def kill(self) -> bool:
         """Kill the tool with its process group and reap it. Returns False if it does not exit in time."""
-        self.close()
         if not self.has_exited():
             self._kill_group()
-        return self._wait(time.monotonic() + _GRACE)
+        self.close()
+        deadline = time.monotonic() + _GRACE
+        self._reap_keeper(deadline)
+        return self._wait(deadline)
 
     def has_exited(self) -> bool:
         """Whether the tool has exited. If so, it is reaped and the rest of its process group is killed."""
@@ -162,13 +189,14 @@ class Child:
                 self.code = 0
             else:
                 if pid:
-                    self._kill_group()  # at once: the number can be reused when no process of the group is left
+                    self._kill_group()  # at once: its number can be reused when no process of the group is left
                     self.code = os.waitstatus_to_exitcode(status)
         return self.code is not None
 
     def _kill_group(self) -> None:
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
+            if self._group:
+                os.killpg(self._group, signal.SIGKILL)
 
     def _wait(self, deadline: float) -> bool:
         """Wait until the tool has exited. Returns False if the deadline passes."""
@@ -187,6 +215,48 @@ class Child:
                 os.close(descriptor)
 
 
+@cache
+def _children() -> weakref.WeakSet[Child]:
+    """Return all children. Processes that this one forks close their pipes."""
+    children: weakref.WeakSet[Child] = weakref.WeakSet()
+
+    def close() -> None:
+        for child in [*children]:
+            child.close()
+
+    os.register_at_fork(after_in_child=close)
+    return children
+
+
+def _spawn(line: list[str], environment: dict[str, str], streams: Sequence[int | None], group: int | None) -> int:
+    """Start a process.
+
+    Args:
+        line: The path and the arguments.
+        environment: The environment variables.
+        streams: Its standard streams; None: nothing.
+        group: Its process group; 0: a new one; None: a new one in a new session.
+    """
+    where: dict[str, Any] = {"setsid": True} if group is None else {"setpgroup": group}
+    return os.posix_spawn(
+        line[0],
+        line,
+        environment,
+        file_actions=[
+            *((os.POSIX_SPAWN_CLOSE, descriptor) for descriptor in _inheritable()),
+            *(
+                (os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0)
+                if stream is None
+                else (os.POSIX_SPAWN_DUP2, stream, number)
+                for number, stream in enumerate(streams)
+            ),
+        ],
+        setsigmask=(),
+        setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),  # Python ignores them, and a child would inherit that
+        **where,
+    )
+
+
 def file_identity(descriptor: int) -> tuple[int, int] | None:
     """Return the device and inode of an open descriptor; None if it is closed.
 
@@ -199,7 +269,7 @@ def file_identity(descriptor: int) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def _above_standard_streams(descriptor: int) -> int:
+def above_standard_streams(descriptor: int) -> int:
     """Return the descriptor, moved above 2 if needed: 0 to 2 are free if the program closed its standard streams."""
     if descriptor > 2:
         return descriptor

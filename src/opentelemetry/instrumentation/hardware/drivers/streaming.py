@@ -9,12 +9,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
-from opentelemetry.instrumentation.hardware.drivers.child import LIMIT, POLL, Child
+from opentelemetry.instrumentation.hardware.drivers.child import LIMIT, POLL, Child, above_standard_streams
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool
 from opentelemetry.instrumentation.hardware.model import Unavailable
 
@@ -54,7 +53,6 @@ class StreamingCommand:
         self._child: Child | None = None
         self._failure = ""
         self._backoff = Backoff(1.0, _LONGEST_BACKOFF)
-        self._document = ""
 
     def open(self, arguments: Sequence[str], period: float, document: str = "") -> None:
         """Start the tool. A running one is ended first.
@@ -62,8 +60,8 @@ class StreamingCommand:
         Args:
             arguments: The arguments of the tool.
             period: Seconds between two lines.
-            document: Content of a file for the tool; ``{document}`` in the arguments is replaced by its path. The file
-                is removed after the first output.
+            document: Content of a file for the tool; ``{document}`` in the arguments is replaced by its path. It is
+                in memory, and the stdin of the tool. Linux only.
 
         Raises:
             ChildProcessError: The backoff after a failure is not over, or the running tool cannot be killed.
@@ -74,14 +72,13 @@ class StreamingCommand:
         now = self._clock()
         if self._backoff.is_waiting(now):
             raise ChildProcessError(f"{self._failure}; retry in {self._backoff.retry_at - now:.0f} s")
-        if document:
-            self._document = _write_document(document)
-            arguments = [each.replace("{document}", self._document) for each in arguments]
+        stdin = _in_memory(document) if document else None
         try:
-            self._child = self._command.start(arguments, end_with_us=True)
-        except BaseException:
-            self._remove_document()
-            raise
+            arguments = [each.replace("{document}", "/dev/stdin") for each in arguments]
+            self._child = self._command.start(arguments, stdin)
+        finally:
+            if stdin is not None:
+                os.close(stdin)
         self._period = period
         self._started = self._last_read = now
         self._deadline = now + max(_FIRST_LINE, PERIODS * period)
@@ -108,7 +105,6 @@ class StreamingCommand:
             if chunk is None and not lines:
                 raise ChildProcessError(self._fail(f"{self._name} exited{_last_line(self._child.stderr)}"))
             if chunk:
-                self._remove_document()
                 *complete, self._partial = (self._partial + chunk).split(b"\n")
                 if complete and self._skip_next:
                     self._skip_next = False
@@ -128,7 +124,6 @@ class StreamingCommand:
         child, self._child = self._child, None
         if child is not None:
             self._command.stop(child)
-        self._remove_document()
 
     def _without_old(self, lines: list[bytes], start: float) -> list[bytes]:
         """Drop lines that waited in a full pipe.
@@ -158,12 +153,6 @@ class StreamingCommand:
         self._failure = failure
         self.close()
         return failure
-
-    def _remove_document(self) -> None:
-        path, self._document = self._document, ""
-        if f"-{os.getpid()}-" in path:  # in a forked child, the file belongs to the parent
-            with suppress(OSError):
-                os.unlink(path)
 
 
 @dataclass
@@ -223,12 +212,15 @@ class Reports(Generic[T]):
         return reports
 
 
-def _write_document(document: str) -> str:
-    """Write a temporary file that only our user can read, and return its path."""
-    path = f"{os.environ.get('TMPDIR') or '/tmp'}/otel-hardware-{os.getpid()}-{os.urandom(8).hex()}"
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-        file.write(document)
-    return path
+def _in_memory(document: str) -> int:
+    """Return a descriptor of a file in memory, which leaves nothing behind."""
+    descriptor = above_standard_streams(os.memfd_create("otel-hardware"))
+    try:
+        os.pwrite(descriptor, document.encode(), 0)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def _last_line(stderr: bytearray) -> str:

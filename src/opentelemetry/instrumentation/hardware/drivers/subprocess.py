@@ -12,22 +12,16 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from opentelemetry.instrumentation.hardware.drivers.child import Child, Output
 from opentelemetry.instrumentation.hardware.model import Unavailable
 
-_ENVIRONMENT = ("PATH", "HOME", "LD_LIBRARY_PATH")
+_ENVIRONMENT = ("HOME",)
 """Environment variables passed to every tool. PYTHONPATH, LD_PRELOAD and credentials are not passed on."""
 
-_KEEPER: Final = (
-    "/bin/sh",
-    "-c",
-    '"$@" </dev/null & exec >/dev/null 2>&1; read -r _; kill -KILL 0',
-    "sh",
-)
-"""Runs a tool in the background and kills its whole process group as soon as stdin is closed."""
+_SEARCHED = ("PATH", "LD_LIBRARY_PATH")
+"""Further variables passed to every tool, without relative folders."""
 
 
 class Tool(NamedTuple):
@@ -37,7 +31,7 @@ class Tool(NamedTuple):
         name: The name of the executable.
         path: Its path. If empty, it is looked up on PATH and then in the folders.
         folders: Where the vendor installs it.
-        environment: Prefixes of further environment variables to pass on.
+        environment: Names of further environment variables to pass on.
         fix: What to do if it is not installed.
         arguments: Arguments before all others, such as an interpreter's program.
     """
@@ -54,12 +48,12 @@ class Tool(NamedTuple):
         return self._replace(path=setting_path(setting) or self.path)
 
     def find(self) -> str:
-        """Return the absolute path.
+        """Return the absolute path. A name is never looked up in the current folder, even if PATH contains it.
 
         Raises:
             Unavailable: The tool is not installed.
         """
-        folders = os.pathsep.join([os.environ.get("PATH", os.defpath), *self.folders])
+        folders = _absolute(os.pathsep.join([os.environ.get("PATH", os.defpath), *self.folders]))
         path = shutil.which(self.path or self.name, path=folders)
         if path is None:
             reason = f"{self.path} is not executable" if self.path else f"{self.name} is not installed"
@@ -70,6 +64,11 @@ class Tool(NamedTuple):
 def setting_path(setting: str | None) -> str:
     """Return the path in the setting of a tool or library; empty for None, "auto" and "off"."""
     return "" if setting in (None, "auto", "off") else str(setting)
+
+
+def _absolute(folders: str) -> str:
+    """Return a list of folders without relative ones. An empty one is the current folder."""
+    return os.pathsep.join(folder for folder in folders.split(os.pathsep) if os.path.isabs(folder))
 
 
 def python_executable() -> str:
@@ -88,7 +87,6 @@ class Command:
     def __init__(self, tool: Tool) -> None:
         self._tool = tool
         self._path = tool.find()
-        self._launcher: tuple[str, ...] | None = None
         self._unkillable: Child | None = None
 
     def run(self, arguments: Sequence[str], seconds: float) -> Output:
@@ -102,20 +100,18 @@ class Command:
         """
         return self._run(self.start(arguments), seconds)
 
-    def start(self, arguments: Sequence[str], end_with_us: bool = False) -> Child:
+    def start(self, arguments: Sequence[str], stdin: int | None = None) -> Child:
         """Start the tool. The caller reads its output and passes it to :meth:`stop`.
 
         Args:
             arguments: The arguments of the tool.
-            end_with_us: Kill the tool when this process dies, even if setpriv is not installed.
+            stdin: A descriptor that the tool reads; without it, stdin is empty.
 
         Raises:
             ChildProcessError: An earlier child cannot be killed.
             OSError: The system cannot start a process now.
             Unavailable: The tool has been removed or is not executable.
         """
-        if self._launcher is None:
-            self._launcher = self._find_launcher()
         if self._unkillable is not None and not self._unkillable.has_exited():
             raise ChildProcessError(
                 f"{self._tool.name} hangs and cannot be killed; it is not started again while process "
@@ -124,35 +120,22 @@ class Command:
         self._unkillable = None
         if not os.access(self._path, os.X_OK):
             raise Unavailable(f"{self._path} is not executable", self._tool.fix)
-        keeper = end_with_us and not self._launcher
-        line = [*(_KEEPER if keeper else self._launcher), self._path, *self._tool.arguments, *arguments]
-        return self._spawn(line, keeper)
+        line = [self._path, *self._tool.arguments, *arguments]
+        try:
+            return Child(self._tool.name, line, self._environment(), keeper=True, stdin=stdin)
+        except (FileNotFoundError, PermissionError) as error:
+            raise Unavailable(f"{line[0]} cannot be started: {error.strerror}", self._tool.fix) from None
 
     def stop(self, child: Child) -> None:
         """Kill a child with all processes that it started, and reap it."""
         if not child.kill():
             self._unkillable = child
 
-    def _find_launcher(self) -> tuple[str, ...]:
-        """Return the command prefix that makes the kernel kill a tool when the thread that started it ends.
-
-        PR_SET_PDEATHSIG has to be set between fork and exec, where a multithreaded program cannot run Python code, so
-        util-linux's setpriv sets it. Without setpriv a tool that hangs while this process is killed outlives it.
-        """
-        setpriv = shutil.which("setpriv")
-        launcher = (setpriv, "--pdeathsig", "KILL") if setpriv else ()
-        with suppress(OSError, Unavailable):
-            if launcher and b"util-linux" in self._run(self._spawn([*launcher, "--version"]), 2.0).stdout:
-                return launcher
-        return ()
-
-    def _spawn(self, line: list[str], keeper: bool = False) -> Child:
-        names = [name for name in os.environ if name in _ENVIRONMENT or name.startswith(self._tool.environment)]
-        environment = {name: os.environ.get(name, "") for name in names}
-        try:
-            return Child(self._tool.name, line, {**environment, "LANG": "C", "LC_ALL": "C"}, keeper)
-        except (FileNotFoundError, PermissionError) as error:
-            raise Unavailable(f"{line[0]} cannot be started: {error.strerror}", self._tool.fix) from None
+    def _environment(self) -> dict[str, str]:
+        environment = {name: os.environ.get(name) for name in (*_ENVIRONMENT, *self._tool.environment)}
+        environment |= {name: _absolute(os.environ.get(name, "")) or None for name in _SEARCHED}
+        passed = {name: value for name, value in environment.items() if value is not None}
+        return {**passed, "LANG": "C", "LC_ALL": "C"}
 
     def _run(self, child: Child, seconds: float) -> Output:
         try:

@@ -27,7 +27,10 @@ from opentelemetry.instrumentation.hardware.sources.amd.topology import chip_num
 from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
 
 AMD_SMI_TOOL: Final = Tool(
-    "amd-smi", folders=("/opt/rocm/bin", "/usr/bin"), environment=("ROCM_", "HIP_", "HSA_"), fix="it is part of ROCm"
+    "amd-smi",
+    folders=("/opt/rocm/bin", "/usr/bin"),
+    environment=("ROCM_PATH", "ROCM_HOME", "ROCM_SMI_LIB_PATH"),
+    fix="it is part of ROCm",
 )
 ROCM_SMI_TOOL: Final = AMD_SMI_TOOL._replace(name="rocm-smi", fix="it is part of ROCm, and Debian's package rocm-smi")
 

@@ -27,8 +27,15 @@ NAME: Final = "gcipuinfo"
 
 _FIX: Final = "source the enable script of the Poplar SDK, or set GCIPUINFO to the folder that has the module"
 
-_ENVIRONMENT: Final = ("IPUOF_", "GCDA_", "VIPU_", "POPLAR_")
-"""Prefixes of the environment variables that the child needs."""
+_ENVIRONMENT: Final = (
+    "IPUOF_CONFIG_PATH",
+    "IPUOF_VIPU_API_GCD_ID",
+    "IPUOF_VIPU_API_HOST",
+    "IPUOF_VIPU_API_PARTITION_ID",
+    "IPUOF_VIPU_API_PORT",
+    "IPUOF_VIPU_API_TIMEOUT",
+)
+"""The environment variables that the child needs: they select the partition."""
 
 _FIRST_LINE: Final = 4.0
 """Seconds that opening waits for the first line: if IPUs are shared, the library asks a server."""

@@ -19,7 +19,7 @@ from opentelemetry.instrumentation.hardware.sources.nvidia import nvml
 TOOL: Final = Tool(
     "nvidia-smi",
     folders=("/usr/bin", "/usr/local/nvidia/bin", "/usr/lib/wsl/lib"),
-    environment=("NVIDIA_", "CUDA_", "__NVML_"),
+    environment=("NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "CUDA_VISIBLE_DEVICES"),
     fix="it comes with NVIDIA's driver",
 )
 

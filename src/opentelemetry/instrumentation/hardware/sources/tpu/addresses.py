@@ -29,6 +29,16 @@ print(json.dumps(Client(name, zone=zone, project=project).network_endpoints()))
 """
 _RESOLVE_TIMEOUT: Final = 30.0
 
+_ENVIRONMENT: Final = (
+    "CLOUDSDK_COMPUTE_ZONE",
+    "CLOUDSDK_CONFIG",
+    "CLOUDSDK_CORE_PROJECT",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+    "GOOGLE_CLOUD_PROJECT",
+    "TPU_API_DISCOVERY_URL",
+)
+"""The environment variables with which Google's client finds the project and its credentials."""
+
 
 def has_runtime(environ: Mapping[str, str]) -> bool:
     """Whether the environment names a metric service."""
@@ -97,7 +107,7 @@ def resolved(drivers: Drivers, node: str, environ: Mapping[str, str]) -> str:
     """
     if not node or _port(node) is not None or node.startswith("unix:"):
         return node
-    tool = Tool("cloud-tpu-client", python_executable(), environment=("TPU_", "CLOUDSDK_", "GOOGLE_"))
+    tool = Tool("cloud-tpu-client", python_executable(), environment=_ENVIRONMENT)
     zone, project = (environ.get(f"CLOUDSDK_{word}", "") for word in ("COMPUTE_ZONE", "CORE_PROJECT"))
     output = drivers.command(tool).run(["-I", "-c", _RESOLVE, node, zone, project], _RESOLVE_TIMEOUT)
     last_line = output.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2][:200]

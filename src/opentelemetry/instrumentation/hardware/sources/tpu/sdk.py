@@ -45,9 +45,32 @@ while True:
 """
 
 
+_ENVIRONMENT: Final = (
+    "CLOUD_TPU_TASK_ID",
+    "LIBTPU_INIT_ARGS",
+    "TPU_ACCELERATOR_TYPE",
+    "TPU_CHIPS_PER_HOST_BOUNDS",
+    "TPU_CHIPS_PER_PROCESS_BOUNDS",
+    "TPU_HOST_BOUNDS",
+    "TPU_LIBRARY_PATH",
+    "TPU_PROCESS_BOUNDS",
+    "TPU_RUNTIME_METRICS_ADDRESS",
+    "TPU_RUNTIME_METRICS_PORTS",
+    "TPU_RUNTIME_PRIMARY_METRIC_PORT",
+    "TPU_SDK_GRPC_TIMEOUT_SEC",
+    "TPU_SKIP_MDS_QUERY",
+    "TPU_TOPOLOGY",
+    "TPU_VISIBLE_CHIPS",
+    "TPU_VISIBLE_DEVICES",
+    "TPU_WORKER_HOSTNAMES",
+    "TPU_WORKER_ID",
+)
+"""The environment variables of the library: the chips of this host, and where the runtime serves its metrics."""
+
+
 def tool() -> Tool:
     """Return the tool for the child process, which is this Python interpreter."""
-    return Tool("libtpu", python_executable(), environment=("TPU_", "LIBTPU_", "CLOUD_TPU_"))
+    return Tool("libtpu", python_executable(), environment=_ENVIRONMENT)
 
 
 class Values(NamedTuple):

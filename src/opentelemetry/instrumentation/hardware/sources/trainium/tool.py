@@ -22,7 +22,12 @@ from opentelemetry.instrumentation.hardware.sources.trainium.report import Repor
 TOOL: Final = Tool(
     "neuron-monitor",
     folders=("/opt/aws/neuron/bin",),
-    environment=("NEURON_", "AWS_NEURON_"),
+    environment=(
+        "AWS_NEURON_VISIBLE_DEVICES",
+        "NEURON_RT_LOG_LEVEL",
+        "NEURON_RT_NUM_CORES",
+        "NEURON_RT_VISIBLE_CORES",
+    ),
     fix="install the package aws-neuronx-tools; a container needs it as well",
 )
 
