@@ -869,3 +869,43 @@ def test_deltas_are_not_negative_after_reinstrument(instrumentor: HardwareInstru
         instrumentor.uninstrument()
     assert {name: min(values) for name, values in seen.items() if min(values) < 0} == {}
     assert sum(seen["process.cpu.time{'cpu.mode': 'user'}"]) > 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no FIFO")
+def test_hanging_source_keeps_one_thread_however_often_the_program_instruments(
+    instrumentor: HardwareInstrumentor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading the token from a FIFO does not return. When it does, the next session reads the source again."""
+    monkeypatch.setattr(session, "_LONGEST_JOIN", 0.1)
+    fifo = tmp_path / "token"
+    os.mkfifo(fifo)
+    endpoint = {"url": "http://127.0.0.1:9/metrics", "bearer_token_file": str(fifo)}
+    settings: dict[str, Any] = {"sources": ["openmetrics"], "openmetrics": {"dead": endpoint}, "reporter": "always"}
+
+    def problem() -> str:
+        assert instrumentor._session is not None
+        (runner,) = instrumentor._session.runners
+        source = runner.source
+        return runner.problem.reason if runner.problem else ", ".join(source.errors) if source else ""
+
+    def is_reading() -> bool:
+        assert instrumentor._session is not None
+        return instrumentor._session.runners[0].busy_since is not None
+
+    provider = MeterProvider([InMemoryMetricReader()])
+    instrumentor.instrument(meter_provider=provider, **settings)
+    wait_for(is_reading, 60, "reading that hangs")
+    for _ in range(5):
+        instrumentor.uninstrument()
+        assert traces.threads() == ["otel-hardware-openmetrics:dead"]
+        instrumentor.instrument(meter_provider=provider, **settings)
+        wait_for(problem, 60, "report that the source hangs")
+        assert problem() == "TimeoutError: it has not responded since an earlier session"
+    instrumentor.uninstrument()
+    fifo.write_text("secret")
+    wait_for(lambda: not traces.threads(), 60, "end of the thread")
+    instrumentor.instrument(meter_provider=provider, **settings)
+    wait_for(is_reading, 60, "new reading")
+    fifo.write_text("secret")
+    instrumentor.uninstrument()
+    wait_for(lambda: not traces.threads(), 60, "end of the thread")

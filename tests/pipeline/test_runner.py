@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import re
 from collections.abc import Callable, Iterator
 from itertools import accumulate, pairwise
 from math import inf
@@ -554,6 +555,26 @@ def test_failing_source_constructor_is_logged_once(caplog: pytest.LogCaptureFixt
     assert stage.up() == {"player": 0}
     assert len(warnings(caplog)) == 1
     assert "not a source" in warnings(caplog)[0]
+
+
+def test_flapping_source_warns_once_in_ten_minutes_with_the_number(caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage(interval=2.0, expected=2.0)
+
+    def flap(now: float) -> list[Point]:
+        if int(now - stage.start) % 20 < 10:
+            raise OSError("no answer")
+        return [POWER(1.0)]
+
+    stage.player.read = flap
+    stage.run(1300.0)
+    first, *later = warnings(caplog)
+    assert first == "Source player: OSError: no answer; its metrics are missing until it recovers"
+    assert len(later) == 2
+    for each in later:
+        found = re.search(r"recovers \((\d+) interruptions since the last warning\)$", each)
+        assert found
+        assert 20 <= int(found[1]) <= 40
+    assert len([text for text in infos(caplog) if "no answer" in text]) >= 50, "the others are at INFO"
 
 
 # -- hangs

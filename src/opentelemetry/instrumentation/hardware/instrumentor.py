@@ -20,6 +20,7 @@ from opentelemetry.instrumentation.hardware.agent import Agent, is_supported
 from opentelemetry.instrumentation.hardware.instruments import Instruments, is_proxy
 from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
+from opentelemetry.instrumentation.hardware.pipeline.thread import ReaderThread
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.system.interpreter import is_helper
 from opentelemetry.instrumentation.hardware.tracer_provider import GlobalTracerProvider
@@ -49,6 +50,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     _session: Session | None
     _agent: Agent | None
     _reporter: Reporter | None
+    _former: dict[str, ReaderThread]
     _spans: GlobalTracerProvider
     _instruments: weakref.WeakKeyDictionary[MeterProvider, Instruments]
     _attached: list[Instruments]
@@ -64,6 +66,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         begin("_session", None)
         begin("_agent", None)
         begin("_reporter", None)
+        begin("_former", {})
         begin("_spans", GlobalTracerProvider())
         begin("_instruments", weakref.WeakKeyDictionary())
         begin("_attached", [])
@@ -122,7 +125,8 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
 
     def _new_session(self, provider: MeterProvider, config: Config) -> Session:
         spans = config.spans != "off"
-        return Session(config, counters=self._instruments_of(provider).counters, reporter=self._reporter, spans=spans)
+        counters = self._instruments_of(provider).counters
+        return Session(config, counters=counters, reporter=self._reporter, spans=spans, former=self._former)
 
     def _start(self, provider: MeterProvider, session: Session) -> None:
         self._session, self._has_warned = session, False

@@ -38,6 +38,10 @@ RETRY = (1.0, 60.0)
 """First and longest delay in seconds until a failed source is opened again."""
 
 
+_WARNING_PERIOD = 600.0
+"""Least seconds between two warnings that the metrics of a source are missing."""
+
+
 class State(Enum):
     """The condition of a source."""
 
@@ -100,6 +104,8 @@ class SourceRunner:
         self._was_open = False
         self.is_outdated = False
         self._hangs = False
+        self._warned = -inf  # when there was a warning that its metrics are missing
+        self._interruptions = 0  # since then
         self._backoff = Backoff(*RETRY)
         self._due = -inf  # when its thread makes the next reading
         self._counted = -inf  # when the newest reading with counters began
@@ -267,8 +273,18 @@ class SourceRunner:
 
     def _warn(self, problem: Problem) -> None:
         if self.problem is None and not self._hangs:  # else there was a warning already
-            _LOG.warning("Source %s: %s; its metrics are missing until it recovers", self.name, problem.reason)
+            self._log_interruption(f": {problem.reason}; its metrics are missing until it recovers", self._clock())
         self.problem = problem
+
+    def _log_interruption(self, text: str, now: float) -> None:
+        """Log why its metrics are missing: as a warning once in ten minutes, with the number since the last one."""
+        self._interruptions += 1
+        if now - self._warned < _WARNING_PERIOD:
+            _LOG.info("Source %s%s", self.name, text)
+            return
+        more = f" ({self._interruptions} interruptions since the last warning)" if self._interruptions > 1 else ""
+        _LOG.warning("Source %s%s%s", self.name, text, more)
+        self._warned, self._interruptions = now, 0
 
     def close(self) -> None:
         """Close the source. The next :meth:`read` opens it again."""
@@ -328,8 +344,8 @@ class SourceRunner:
         since = self.busy_since
         if since is not None and not self._hangs and now - since > self._expiry():
             self._hangs = True
-            _LOG.warning(
-                "Source %s has not responded for %.0f s; its metrics are missing until it does", self.name, now - since
+            self._log_interruption(
+                f" has not responded for {now - since:.0f} s; its metrics are missing until it does", now
             )
 
     def health(self, now: float) -> Problem | None:

@@ -37,6 +37,10 @@ _LONGEST_JOIN = 1.0
 """Seconds to wait for the threads when closing. A thread that hangs in its driver ends when the driver returns."""
 
 
+_FORMER_JOIN = 0.2
+"""Seconds for which a source waits for the end of an earlier thread that reads it."""
+
+
 class _Found(NamedTuple):
     """A source to be read.
 
@@ -68,6 +72,7 @@ class Session:
         counters: The counters of earlier sessions, which are continued.
         reporter: Decides whether this process reports the host; without it, it does.
         spans: Whether ledgers are kept for spans.
+        former: The threads of earlier sessions that hang, by source. Such a source is not opened until its thread ends.
 
     Attributes:
         is_reporter: Whether this process reports the host now.
@@ -90,6 +95,7 @@ class Session:
         counters: CounterStore | None = None,
         reporter: Reporter | None = None,
         spans: bool = False,
+        former: dict[str, ReaderThread] | None = None,
     ) -> None:
         self.config = config
         self.pid = os.getpid()
@@ -104,6 +110,7 @@ class Session:
         self._observed = self.pid if pid is None else pid
         self._all_processes = all_processes
         self._reporter = reporter
+        self._former = {} if former is None else former
         self._can_report = self.is_reporter or (reporter is not None and reporter.mode != "never")
         self._demand = Demand() if spans else None
         self.ledgers: list[Ledger] = []
@@ -153,6 +160,9 @@ class Session:
             if self._role is not None and self._has_started:
                 self._role.decided.wait(_ROLE_WAIT)
             runner.is_outdated = False
+            former = self._former.get(runner.name)
+            if former is not None and not former.join(_FORMER_JOIN):
+                raise TimeoutError("it has not responded since an earlier session")
             context = SourceContext(self.config, drivers, self._observed, self.is_reporter)
             return found.make(context._replace(instance=instance, all_processes=self._all_processes))
 
@@ -185,6 +195,7 @@ class Session:
                 self._replace(own, [thread for thread in self.threads if thread not in ended])
                 for thread in ended:
                     thread.stop()
+                    self._remember(thread)
             for runner in self.runners:
                 if runner.name in both:
                     runner.is_outdated = True
@@ -291,8 +302,17 @@ class Session:
         for thread in threads:
             if not thread.join(deadline - time.monotonic()):
                 _LOG.debug("Source %s hangs; its thread ends when its driver returns", thread.name)
+                self._remember(thread)
         if self._reporter is not None:
             self._reporter.release()
+
+    def _remember(self, thread: ReaderThread) -> None:
+        """Keep a thread that may hang, so that no second one hangs in the same driver."""
+        for runner in thread.runners:
+            if isinstance(runner, SourceRunner):
+                former = self._former.get(runner.name)
+                if former is None or former.join(0.0):
+                    self._former[runner.name] = thread
 
     def abandon(self) -> None:
         """Close the inherited descriptors in a forked child, without locks, threads or waiting."""
