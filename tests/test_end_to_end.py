@@ -210,8 +210,7 @@ def check_words(points: Sequence[Point], temporality: str) -> None:
         assert (point.kind, point.monotonic) == KINDS[row.kind], point.name
         assert point.temporality == (None if row.kind is Kind.GAUGE else counted), point.name
         assert (point.unit, point.description) == (row.unit, row.help), point.name
-        # Only parts have a parent, and a GeForce has no serial number.
-        sometimes = {c.HW_PARENT} | ({c.HW_SERIAL_NUMBER} if point.name == c.HW_GPU_INFO.name else set())
+        sometimes = {c.HW_PARENT} | SOMETIMES.get(row, set())  # only parts have a parent
         always = set(row.attributes) - {c.CPU_NUMBER}  # on request only
         assert point.attributes.keys() | sometimes == always | sometimes, point.name
         assert all(text != "" for text in point.attributes.values()), point
@@ -222,6 +221,13 @@ def check_words(points: Sequence[Point], temporality: str) -> None:
 def test_arrived_metrics_match_the_vocabulary(run: Run) -> None:
     check_words(run.points, run.way.temporality)
 
+
+SOMETIMES = {
+    c.HW_GPU_INFO: {c.HW_SERIAL_NUMBER, c.GPU_ECC_MODE},  # a GeForce has neither
+    c.HW_ERRORS: {c.GPU_XID},  # only errors of that type
+    c.HW_GPU_NVLINK_UP: {c.GPU_LINK_NUMBER},  # on request
+}
+"""Attributes that not every point of a metric has."""
 
 OPTIONAL = {
     c.SYSTEM_CPU_PHYSICAL_COUNT: "some virtual machines report no topology",
@@ -243,6 +249,8 @@ OPTIONAL = {
     c.CONTAINER_MEMORY_LIMIT: "no such limit",
     c.CONTAINER_CPU_LIMIT: "no such limit",
     c.CONTAINER_CPU_THROTTLED_TIME: "no such limit",
+    c.CONTAINER_CPU_PERIODS: "no such limit",
+    c.CONTAINER_CPU_THROTTLED_PERIODS: "no such limit",
     c.HW_VOLTAGE: "not of these GPUs",
     c.HW_HOST_POWER: "reported on Macs",
     c.HW_CPU_SPEED: "reported on Macs",

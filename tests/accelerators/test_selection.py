@@ -105,9 +105,9 @@ def opened(kind: type[Source], drivers: Drivers, devices: str | None, environ: E
 
 
 def reported(source: Source) -> set[str]:
-    """The hw.id of each device with a point in one reading; a fan counts as its GPU."""
+    """The hw.id of each device with a point in one reading; a component such as a fan counts as its GPU."""
     ids = (str(series.attributes.get("hw.id", "")) for series in all_of(source))
-    return {each.partition("/fan")[0] for each in ids if each}
+    return {re.sub("/(fan.*|fabric|module|memory)$", "", each) for each in ids if each}
 
 
 def by_source(

@@ -161,7 +161,7 @@ def test_timed_drivers_time_every_call(tmp_path: Path, monkeypatch: pytest.Monke
         _read(source)
         assert len(drivers.seconds["get PowerUsage"]) == fake.calls()["gpu0.PowerUsage"] == 1
         assert len(drivers.seconds["processes Compute"]) == 1
-        assert len(drivers.seconds["fields"]) == fake.calls()["gpu0.FieldValues"] == 2
+        assert len(drivers.seconds["fields"]) == fake.calls()["gpu0.FieldValues"] == 3
         assert all(0 < second < 10 for seconds in drivers.seconds.values() for second in seconds)
 
 

@@ -12,7 +12,7 @@ NAMES = ("graphcore", "tpu", "trainium")
 LIBRARIES = ("grpc", "tensorflow", "libtpu", "cloud_tpu_client", "gcipuinfo", "google.protobuf")
 
 instrumentor = HardwareInstrumentor()
-instrumentor.instrument(sample_interval=0.1)
+instrumentor.instrument(sample_interval=0.1, reporter="always")
 session = instrumentor._session
 assert session is not None
 session.read_now(10)

@@ -8,7 +8,7 @@ import sys
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 
 instrumentor = HardwareInstrumentor()
-instrumentor.instrument(sources=["tpu", "process"])
+instrumentor.instrument(sources=["tpu", "process"], reporter="always")
 session = instrumentor._session
 assert session is not None
 session.read_now(10)

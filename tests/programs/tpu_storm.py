@@ -105,6 +105,7 @@ def outcome(pid: int) -> object:
 
 reader = InMemoryMetricReader()
 settings = {
+    "reporter": "always",
     "sources": ["tpu"],
     "tpu_runtime": [ADDRESS],
     "sample_interval": 0.001,

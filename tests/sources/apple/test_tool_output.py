@@ -40,6 +40,8 @@ RECORDED = {
     "apple_gpu_stats_v2_swift_m1max.json": {
         "gpu0": {
             "hw.gpu.utilization general": 0.29,
+            "hw.gpu.utilization renderer": 0.0,
+            "hw.gpu.utilization tiler": 0.0,
             "hw.gpu.memory.usage": 698499072,
             "hw.temperature gpu": (57.583431243896484 + 58.314537048339844 + 55.276527404785156 + 55.203269958496094)
             / 4,
@@ -81,7 +83,13 @@ RECORDED = {
         "fan1": {"hw.fan.speed": 1200, "hw.fan.speed_ratio": 1200 / 5200},
     },
     "ioreg_IOAccelerator_M1Pro_macOS12.6.txt": {
-        "gpu0": {"hw.gpu.utilization general": 0.02, "hw.gpu.memory.usage": 340983808, "hw.errors recovery": 0}
+        "gpu0": {
+            "hw.gpu.utilization general": 0.02,
+            "hw.gpu.utilization renderer": 0.02,
+            "hw.gpu.utilization tiler": 0.02,
+            "hw.gpu.memory.usage": 340983808,
+            "hw.errors recovery": 0,
+        }
     },
 }
 """By file, its values, checked by hand."""
