@@ -1,6 +1,7 @@
-"""A program without OpenTelemetry code that ends in one way or another.
+"""A program without OpenTelemetry code of its own that ends in one way or another.
 
-Usage: ends.py return|exit|exception|handler|_exit|term|kill|abort; it waits for the end of its standard input first.
+Usage: ends.py return|exit|exception|handler|_exit|term|kill|abort; it waits for the end of its standard input first. If
+it is instrumented, it also waits for the first reading of the host: on a busy machine, it would end before.
 """
 
 from __future__ import annotations
@@ -13,6 +14,16 @@ WAY = sys.argv[1]
 if WAY == "handler":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
 sys.stdin.read()
+instrumentor = sys.modules.get("opentelemetry.instrumentation.hardware.instrumentor")
+session = instrumentor.HardwareInstrumentor()._session if instrumentor else None
+if session is not None:
+    from tests.programs.traces import until
+
+    collector = session.collector
+    until(
+        lambda: any(each.name == "host" and each.counters.published for each in collector.runners),
+        "reading of the host",
+    )
 print("ends", flush=True)
 if WAY == "exit":
     sys.exit(4)
