@@ -17,7 +17,6 @@ from opentelemetry.instrumentation.hardware import HardwareInstrumentor, instrum
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.drivers.streaming import StreamingCommand
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool
-from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStore
 from opentelemetry.instrumentation.hardware.pipeline.runner import State
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.settings import Config
@@ -103,8 +102,8 @@ def playing(
     clock = Clock()
     made: list[Session] = []
 
-    def session(config: Config, counters: CounterStore, reporter: object, spans: bool) -> Session:
-        made.append(_Stepped(config, pid, 60.0, drivers, {}, clock, counters=counters, spans=spans))
+    def session(config: Config, reporter: object, **options: Any) -> Session:
+        made.append(_Stepped(config, pid, 60.0, drivers, {}, clock, **options))
         return made[0]
 
     reader = InMemoryMetricReader()
