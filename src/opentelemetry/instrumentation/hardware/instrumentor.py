@@ -9,8 +9,9 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, ClassVar
 
 from opentelemetry.instrumentation.instrumentor import BaseInstrumentor  # type: ignore[attr-defined]
@@ -22,6 +23,7 @@ from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.pipeline.thread import ReaderThread
 from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.system import uwsgi
 from opentelemetry.instrumentation.hardware.system.interpreter import is_helper
 from opentelemetry.instrumentation.hardware.tracer_provider import GlobalTracerProvider
 
@@ -54,6 +56,8 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     _spans: GlobalTracerProvider
     _instruments: weakref.WeakKeyDictionary[MeterProvider, Instruments]
     _attached: list[Instruments]
+    _deferred: list[Callable[[], None]]
+    _pid: int
     _has_fork_hook: bool
     _waits_for_provider: bool
     _has_warned: bool
@@ -70,6 +74,8 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         begin("_spans", GlobalTracerProvider())
         begin("_instruments", weakref.WeakKeyDictionary())
         begin("_attached", [])
+        begin("_deferred", [])
+        begin("_pid", os.getpid())
         begin("_has_fork_hook", False)
         begin("_waits_for_provider", False)
         begin("_has_warned", False)
@@ -82,6 +88,8 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     def instrument(self, **kwargs: Any) -> None:
         """Start, or report to another provider; see the class."""
         provider = kwargs.get("meter_provider")
+        if self._has_fork_hook and self._pid != os.getpid():
+            self._forked_in_c(provider)
         with self._lock:
             try:
                 session = self._session
@@ -98,11 +106,16 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     def uninstrument(self, **kwargs: Any) -> None:
         """Stop; see the class."""
         with self._lock:
+            if self._deferred:
+                self._deferred = []
+                self._uninstrument()
+                return
             super().uninstrument(**kwargs)
 
     def _instrument(self, **kwargs: Any) -> None:
         if is_helper():
             return
+        again = partial(self.instrument, **kwargs)
         try:
             provider = kwargs.pop("meter_provider", None)
             if provider is None:
@@ -115,6 +128,9 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
             if session is None:
                 self._reporter = Reporter(os.environ, config.reporter or "auto")
                 self._reporter.join()
+                if uwsgi.forks_later():
+                    self._defer(again)
+                    return
                 if config.mode == "agent" and self._start_agent(provider, config, kwargs):
                     return
             self._start(provider, session or self._new_session(provider, config))
@@ -122,6 +138,20 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
             _LOG.exception("Hardware telemetry could not start; the program continues without it")
             with suppress(Exception):
                 self._uninstrument()
+
+    def _defer(self, start: Callable[[], None]) -> None:
+        """Start after the fork, in each worker of uWSGI."""
+        self._deferred.append(start)
+        if len(self._deferred) == 1:
+            uwsgi.call_in_workers(self._start_deferred)
+
+    def _start_deferred(self) -> None:
+        deferred, self._deferred = self._deferred, []
+        if deferred and not uwsgi.has_threads():
+            _LOG.warning("uWSGI runs no Python threads; hardware telemetry needs its option --enable-threads")
+            return
+        for start in deferred:
+            start()
 
     def _new_session(self, provider: MeterProvider, config: Config) -> Session:
         spans = config.spans != "off"
@@ -218,8 +248,17 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         except Exception:
             _LOG.debug("The last values could not be read", exc_info=True)
 
+    def _forked_in_c(self, provider: MeterProvider | None) -> None:
+        """Do in a child of a fork that ran no fork hooks what ours and the SDK's would have done."""
+        self._forked()
+        try:
+            self._instruments_of(provider or get_meter_provider()).restart()
+        except Exception:
+            _LOG.debug("The MeterProvider could not be restarted after a fork", exc_info=True)
+
     def _forked(self) -> None:
         """Drop the session of the parent in a forked child, where ``instrument()`` starts a new one."""
+        self._pid = os.getpid()
         self._lock = threading.RLock()  # a thread of the parent may hold the other
         self._is_instrumented_by_opentelemetry = False
         session, self._session = self._session, None

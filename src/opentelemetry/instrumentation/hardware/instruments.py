@@ -35,7 +35,7 @@ It is not empty because the SDK would replace an empty one with the current cont
 _NOT_THE_PROGRAMS = (SCOPE, "opentelemetry.sdk")
 """Scopes of metrics that the program would not export without us."""
 
-_LOCK = type(threading.Lock())
+_LOCKS: Mapping[type, Callable[[], object]] = {type(make()): make for make in (threading.Lock, threading.RLock)}
 
 _Key: TypeAlias = "tuple[str, ...]"
 """See :attr:`.model.Metric.key`."""
@@ -125,10 +125,21 @@ class Instruments:
         self._lock = threading.Lock()
         self.close()
         provider = self._real_provider()
-        for owner in (getattr(provider, "_measurement_consumer", None), *(_storages(provider) or ())):
+        storages = _storages(provider) or {}
+        for owner in (getattr(provider, "_measurement_consumer", None), *storages, *storages.values()):
             for name in ("_lock", "_export_lock"):
-                if isinstance(getattr(owner, name, None), _LOCK):
-                    setattr(owner, name, threading.Lock())
+                make = _LOCKS.get(type(getattr(owner, name, None)))
+                if make is not None:
+                    setattr(owner, name, make())
+
+    def restart(self) -> None:
+        """Run the fork hooks of the SDK in the child of a fork that ran none, so that its readers have threads."""
+        provider: Any = self._real_provider()
+        if hasattr(provider, "_handle_fork"):
+            provider._handle_fork()
+        for reader in _storages(provider) or ():
+            if getattr(reader, "_daemon_thread", None) is not None and hasattr(reader, "_at_fork_reinit"):
+                reader._at_fork_reinit()
 
     # -- callbacks: no lock, no wait, no exception
 

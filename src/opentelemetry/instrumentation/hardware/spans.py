@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import partial
 from math import inf
@@ -22,6 +22,7 @@ from opentelemetry.instrumentation.hardware.parsing import SPAN_FIELDS
 from opentelemetry.instrumentation.hardware.pipeline.ledger import INTERVAL, Ledger
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.system.uwsgi import call_in_workers, forks_later
 
 _LOG = logging.getLogger(__name__)
 
@@ -108,11 +109,16 @@ class HardwareSpanProcessor(SpanProcessor):
 
     def __init__(self, session: Session | None = None, **settings: Any) -> None:
         self._own: Session | None = None
-        if session is None:
-            session = self._own = Session(Config.read(settings), spans=True)
-            session.start()
-        self.session = session
         self._failed = False
+        self.session = session
+        if session is None and forks_later():
+            call_in_workers(partial(self._start, settings))
+        elif session is None:
+            self._start(settings)
+
+    def _start(self, settings: Mapping[str, Any]) -> None:
+        self.session = self._own = Session(Config.read(settings), spans=True)
+        self._own.start()
 
     @property
     def session(self) -> Session | None:

@@ -1,0 +1,78 @@
+"""uWSGI, which forks in C: every worker answers and reports itself, and one of them reports the host.
+
+UWSGI_STARTS is how often each way is started, and UWSGI the program.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import urllib.request
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from tests import children
+from tests.sink import Sink
+from tests.tools.daemon import free_addresses
+from tests.waiting import wait_for
+
+PROGRAM = os.environ.get("UWSGI", str(Path(sys.executable).parent / "uwsgi"))
+STARTS = int(os.environ.get("UWSGI_STARTS", "1"))
+APP = str(children.PROGRAMS / "uwsgi_app.py")
+HOST, PROCESS = "system.memory.usage", "process.memory.usage"
+
+pytestmark = pytest.mark.skipif(not Path(PROGRAM).exists(), reason="pyuwsgi is not installed")
+
+WAYS = {
+    "master": ["--master", "--processes=2"],
+    "master-threads": ["--master", "--processes=2", "--enable-threads", "--threads=2"],
+    "master-lazy": ["--master", "--processes=2", "--lazy-apps"],
+    "master-lazy-threads": ["--master", "--processes=2", "--lazy-apps", "--enable-threads"],
+    "fork-hooks": ["--master", "--processes=2", "--py-call-osafterfork"],
+    "alone": ["--enable-threads"],
+    "without-master": ["--processes=2", "--enable-threads"],
+}
+
+
+def serve(sink: Sink, options: list[str], extra: dict[str, str]) -> None:
+    """Start uWSGI, and kill it when each worker has answered and exported twice, and one of them the host."""
+    (address,) = free_addresses(1)
+    count = 2 if "--processes=2" in options else 1
+    answered: dict[int, int] = {}
+
+    def ask() -> bool:
+        with suppress(OSError):
+            answer = urllib.request.urlopen(f"http://{address}/", timeout=5).read().split()
+            answered[int(answer[0])] = int(answer[1])
+        return len(answered) == count
+
+    def exported(pid: int) -> int:
+        return sum(export.pid == pid and PROCESS in export.names() for export in sink.exports)
+
+    def hosts() -> set[int]:
+        return {export.pid for export in sink.exports if HOST in export.names()}
+
+    line = ["opentelemetry-instrument", PROGRAM, f"--http-socket={address}", f"--wsgi-file={APP}", *options]
+    environment = sink.environment(0.5) | {"OTEL_PYTHON_HARDWARE_SAMPLE_INTERVAL": "0.25"} | extra
+    line += ["--need-app", "--disable-logging", "--logto=/dev/null"]
+    with children.started(line, environment):
+        wait_for(ask, children.PATIENCE, f"answer of {count} workers; there were {answered}")
+        wait_for(lambda: all(exported(pid) >= 2 for pid in answered), children.PATIENCE, "two exports of each worker")
+        wait_for(hosts, children.PATIENCE, "host")
+    assert len(hosts()) == 1
+    assert {*answered.values()} == {1 if extra else 0}, "the application's own hook ran once in each worker"
+    assert {export.pid for export in sink.exports if PROCESS in export.names()} == {*answered}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_each_worker_answers_and_reports_itself(way: str) -> None:
+    for _ in range(STARTS):
+        with Sink() as sink:
+            serve(sink, WAYS[way], {})
+
+
+@pytest.mark.parametrize("hook", ["decorator", "attribute"])
+def test_hook_of_the_application_runs_too(hook: str) -> None:
+    with Sink() as sink:
+        serve(sink, WAYS["master"], {"UWSGI_HOOK": hook})
