@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -336,6 +337,58 @@ def test_gzip_bomb_takes_little_memory() -> None:
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     assert peak < 8_000_000
+
+
+# -- floods
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("beginning", "flood", "why"),
+    [
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n", "header of the response is longer than 64 KiB"),
+        (b"HTTP/1.1 200 OK\r\n", b"X: " + b"x" * 30_000 + b"\r\n", "header of the response is longer than 64 KiB"),
+        (CHUNKED, b"1\r\nx\r\n", "the page comes in pieces of a few bytes"),
+    ],
+    ids=["100-continue", "headers", "chunks"],
+)
+def test_server_that_floods_is_left_alone_for_a_while(
+    beginning: bytes, flood: bytes, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        request.wfile.write(beginning)
+        while True:
+            request.wfile.write(flood * 1000)
+
+    clock = SimpleNamespace(now=1000.0, sleep=time.sleep)
+    clock.monotonic = lambda: clock.now
+    monkeypatch.setattr("opentelemetry.instrumentation.hardware.drivers.http.time", clock)
+    with Web(answer) as web:
+        http = Http(Endpoint("a", web.url, timeout=60))
+        for number, pause in enumerate((60, 120, 240), 1):
+            with pytest.raises(DriverError, match=f"{why} "):
+                http.get()
+            assert len(web.requests) == number
+            clock.now += pause - 1
+            with pytest.raises(DriverError, match=f"{why}; retry in 1 s"):
+                http.get()
+            clock.now += 1
+        web.answer = page(TEXT)
+        assert http.get()["body"] == TEXT.encode()
+        assert http.get()["body"] == TEXT.encode()
+
+
+def test_page_in_a_chunk_per_line_is_read() -> None:
+    line = b'some_metric_of_an_exporter{label="value of the label",other="%06d"} 1\n'
+    lines = [line % number for number in range(30_000)]
+
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        request.wfile.write(CHUNKED + b"".join(b"%x\r\n%s\r\n" % (len(each), each) for each in lines) + b"0\r\n\r\n")
+
+    with Web(answer) as web:
+        assert fetch(web.url, timeout=60) == b"".join(lines)
 
 
 # -- TLS

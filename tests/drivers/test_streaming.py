@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import array
 import os
+import re
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -234,6 +236,26 @@ def test_output_above_the_limit_kills_the_tool(
     with pytest.raises(ChildProcessError, match="tool printed more than 0 MiB at once"):
         stream.read()
     assert not lives(_pids(tmp_path / "pid")[0])
+
+
+def test_tool_that_prints_without_end_is_killed_and_restarted_with_backoff(
+    make_stream: Callable[..., StreamingCommand], tmp_path: Path, buffered: Callable[[], int]
+) -> None:
+    clock = Clock()
+    pids = tmp_path / "pids"
+    stream = make_stream(f"note({str(pids)!r})\nwhile True: put('{{}}\\n' * 1000)", clock)
+    parsed: list[bytes] = []
+    reports = Reports(stream, "tool", parsed.append, [], 1.0, clock=clock)
+    for _ in range(100):  # seconds
+        with suppress(ChildProcessError):
+            reports.read()
+            wait_for(lambda: buffered() > 30_000, LONG, "full pipe")
+            reports.read()
+        clock.now += 1.0
+    assert re.match(r"tool printed \d+ lines at once; retry in 24 s", reports.error)
+    assert len(_pids(pids)) == 7, "at once and after 1, 2, 4, 8, 16 and 32 s"
+    assert len(parsed) <= 7 * 1000
+    _only(_pids(pids), -1)
 
 
 def test_last_line_of_stderr_is_in_the_error(make_stream: Callable[..., StreamingCommand]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import re
+import time
 from collections.abc import Callable, Iterator
 from itertools import accumulate, pairwise
 from math import inf
@@ -575,6 +576,23 @@ def test_flapping_source_warns_once_in_ten_minutes_with_the_number(caplog: pytes
         assert found
         assert 20 <= int(found[1]) <= 40
     assert len([text for text in infos(caplog) if "no answer" in text]) >= 50, "the others are at INFO"
+
+
+def test_source_that_takes_much_cpu_time_rests() -> None:
+    """A reading of 0.2 s of CPU time every second is 20 % of a core."""
+    stage = Stage(interval=1.0)
+
+    def work(now: float) -> list[Point]:
+        end = time.thread_time() + 0.2
+        while time.thread_time() < end:
+            pass
+        return [POWER(1.0)]
+
+    stage.player.read = work
+    stage.run(20.0)
+    assert 3 <= len(stage.player.readings) <= 7
+    assert stage.up() == {"player": 1}
+    assert one(stage.collect(), POWER) == 1.0
 
 
 # -- hangs

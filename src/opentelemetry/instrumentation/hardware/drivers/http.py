@@ -17,16 +17,33 @@ from typing import Any, Final, cast
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 from opentelemetry.instrumentation.hardware.drivers import DriverError
+from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
 from opentelemetry.instrumentation.hardware.endpoints import Endpoint
 from opentelemetry.instrumentation.hardware.version import __version__
 
 _CHUNK: Final = 1 << 16
 _REDIRECTS: Final = 2
+
+_HEAD: Final = 1 << 16
+"""Maximum bytes that are received before the body."""
+
+_PIECES: Final = 10_000
+_PIECE: Final = 64
+"""A page may come in so many pieces, and in more if each has on average so many bytes."""
+
+_PAUSE: Final = 1e-4
+_PIECES_PER_PAUSE: Final = 20
+"""Seconds for which the interpreter lock is released after so many pieces."""
+
 _REDIRECT_CODES: Final = (301, 302, 303, 307, 308)
 
 
+class _FloodError(DriverError):
+    """The response takes more CPU time than a page does."""
+
+
 class Http:
-    """Fetches the page of an endpoint.
+    """Fetches the page of an endpoint. A server that floods is not contacted for one to ten minutes.
 
     The deadline holds for the whole call, but a lookup of the host name that takes longer is not interrupted.
 
@@ -39,6 +56,8 @@ class Http:
         self._endpoint = endpoint
         self._accept = accept
         self._url = urlsplit(endpoint.url)
+        self._backoff = Backoff(60.0, 600.0)
+        self._flood = ""
 
     def get(self) -> dict[str, Any]:
         """Fetch the page.
@@ -52,6 +71,8 @@ class Http:
             OSError: The server cannot be reached.
         """
         start = time.monotonic()
+        if self._backoff.is_waiting(start):
+            raise DriverError(0, f"{self._flood}; retry in {self._backoff.retry_at - start:.0f} s")
         deadline = start + self._endpoint.timeout
         url = self._url
         for _ in range(1 + _REDIRECTS):
@@ -59,7 +80,12 @@ class Http:
                 kind, body, location = self._fetch(url, deadline)
             except (HTTPException, UnicodeError) as error:
                 raise DriverError(0, f"invalid HTTP response ({type(error).__name__})") from None
+            except _FloodError as flood:
+                self._backoff.fail(time.monotonic())
+                self._flood = flood.text
+                raise
             if location is None:
+                self._backoff.succeed()
                 return {"type": kind, "body": body, "seconds": round(time.monotonic() - start, 6)}
             url = urlsplit(urljoin(url.geturl(), location))
             if (url.scheme, url.netloc) != (self._url.scheme, self._url.netloc):
@@ -75,12 +101,14 @@ class Http:
             plain.settimeout(_left(deadline))
             with closing(self._encrypted(plain, host) if url.scheme == "https" else plain) as connected:
                 connection = HTTPConnection(host, port)
-                connection.sock = cast(socket.socket, _Deadline(connected, deadline))
+                limited = _Limited(connected, deadline, _HEAD)
+                connection.sock = cast(socket.socket, limited)
                 connection.putrequest("GET", (url.path or "/") + (f"?{url.query}" if url.query else ""), True, True)
                 for name, value in headers.items():
                     connection.putheader(name, value)
                 connection.endheaders()
                 with closing(connection.getresponse()) as response:
+                    limited.left = None
                     if response.status in _REDIRECT_CODES and response.headers["Location"]:
                         return "", b"", response.headers["Location"]
                     if response.status != 200:
@@ -124,8 +152,14 @@ class Http:
             raise DriverError(0, f"unsupported Content-Encoding: {coding[:20]}")
         gzip = zlib.decompressobj(31) if coding == "gzip" else None
         body, received, limit = bytearray(), 0, self._endpoint.max_bytes
+        pieces = 0
         while chunk := response.read1(_CHUNK):
             received += len(chunk)
+            pieces += 1
+            if pieces > _PIECES + received // _PIECE:
+                raise _FloodError(0, "the page comes in pieces of a few bytes")
+            if pieces % _PIECES_PER_PAUSE == 0:
+                time.sleep(_PAUSE)
             while chunk:
                 if gzip and gzip.eof:  # the data has several members
                     gzip = zlib.decompressobj(31)
@@ -187,10 +221,15 @@ def _connected(host: str, port: int, deadline: float) -> socket.socket:
     raise OSError(f"{host} has no address")
 
 
-class _Deadline(io.RawIOBase):
-    """A socket for HTTPConnection with one deadline for all calls, so that a trickle of bytes times out as well."""
+class _Limited(io.RawIOBase):
+    """A socket for HTTPConnection with one deadline for all calls, so that a trickle of bytes times out as well.
 
-    def __init__(self, connection: socket.socket, deadline: float) -> None:
+    Attributes:
+        left: Bytes that may still be received; None: any number.
+    """
+
+    def __init__(self, connection: socket.socket, deadline: float, left: int) -> None:
+        self.left: int | None = left
         self._connection = connection
         self._deadline = deadline
 
@@ -199,11 +238,20 @@ class _Deadline(io.RawIOBase):
         self._connection.sendall(data)
 
     def makefile(self, mode: str) -> io.BufferedReader:
-        return io.BufferedReader(_Deadline(self._connection, self._deadline))
+        return io.BufferedReader(self)
+
+    def close(self) -> None:
+        """Do nothing: the connection is closed by its owner."""
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         self._connection.settimeout(_left(self._deadline))
-        return self._connection.recv_into(buffer)
+        received = self._connection.recv_into(buffer)
+        if self.left is not None:
+            self.left -= received
+            if self.left < 0:
+                raise _FloodError(0, f"the header of the response is longer than {_HEAD >> 10} KiB")
+            time.sleep(_PAUSE)
+        return received

@@ -25,6 +25,10 @@ LINE_LIMIT: Final = 8 << 20
 PERIODS: Final = 3
 """Periods without output after which a tool is killed, and after which a line is out of date."""
 
+_BURST: Final = 1000
+_TIMES: Final = 10
+"""A tool is killed that prints more lines at once than :data:`_BURST` and ten per period since they were read last."""
+
 _FIRST_LINE = 10.0
 """Minimum timeout for the first line in seconds; the timeout is three periods if they are longer."""
 
@@ -95,6 +99,7 @@ class StreamingCommand:
         if self._child is None:
             raise ChildProcessError(self._failure or f"{self._name} is not running")
         start = self._clock()
+        most = _BURST + _TIMES * (start - self._last_read) / self._period
         lines: list[bytes] = []
         size = 0
         while True:
@@ -113,6 +118,8 @@ class StreamingCommand:
                 size += len(chunk)
             elif left <= 0:
                 break
+            if len(lines) > most:
+                raise ChildProcessError(self._fail(f"{self._name} printed {len(lines)} lines at once"))
             if size > LIMIT:
                 raise ChildProcessError(self._fail(f"{self._name} printed more than {LIMIT >> 20} MiB at once"))
             if len(self._partial) > LINE_LIMIT:

@@ -42,6 +42,13 @@ _WARNING_PERIOD = 600.0
 """Least seconds between two warnings that the metrics of a source are missing."""
 
 
+_LONG = 0.05
+"""CPU seconds of each of two readings after which the source rests. One may contain a garbage collection."""
+
+_REST = 20
+"""Length of the rest, as a multiple of the CPU seconds: a source that floods takes 5 % of a core."""
+
+
 class State(Enum):
     """The condition of a source."""
 
@@ -107,6 +114,8 @@ class SourceRunner:
         self._warned = -inf  # when there was a warning that its metrics are missing
         self._interruptions = 0  # since then
         self._backoff = Backoff(*RETRY)
+        self._rests_until = -inf
+        self._last_cpu_time = 0.0  # of the last reading
         self._due = -inf  # when its thread makes the next reading
         self._counted = -inf  # when the newest reading with counters began
         # What the source wants, as of its last reading: other threads use it while the source may be closed.
@@ -118,7 +127,7 @@ class SourceRunner:
 
     def next_reading(self, now: float) -> float:
         """Return when the next reading is due."""
-        due = self._next_reading(now)
+        due = max(self._next_reading(now), self._rests_until)
         self._due = max(due, min(now, self._due))  # a thread that is woken early is not late
         return due
 
@@ -165,13 +174,16 @@ class SourceRunner:
                 anyway.
         """
         self.busy_since = self._clock()
+        cpu_time = time.thread_time()
         try:
             if not (slow or early is None or self._is_sample_due(self.busy_since, early)):
                 self._add_to_ledger(quickly=True)
                 return
             if self.is_outdated:
                 self._close_source()
-            if self.source is not None or self._open():
+            if self.source is None and self._open():
+                cpu_time = time.thread_time()  # opening may import modules, which happens once
+            if self.source is not None:
                 self._read(slow)
         except Unavailable as error:
             self._fail(error.reason)
@@ -181,6 +193,10 @@ class SourceRunner:
             self._fail(f"{type(error).__name__}: {error}")
         finally:
             self.busy_since = None
+            cpu_time = time.thread_time() - cpu_time
+            if min(cpu_time, self._last_cpu_time) > _LONG:
+                self._rests_until = self._clock() + _REST * cpu_time
+            self._last_cpu_time = cpu_time
 
     def _open(self) -> bool:
         """Open the source. Returns False if it is not available on this machine."""

@@ -15,7 +15,7 @@ from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
 from opentelemetry.instrumentation.hardware.sources import Source
 from opentelemetry.instrumentation.hardware.sources.openmetrics.filters import Filters
 from opentelemetry.instrumentation.hardware.sources.openmetrics.metrics import instrument_kind, scraped_metric
-from opentelemetry.instrumentation.hardware.sources.openmetrics.page import ACCEPT, Page, Parser, Sample
+from opentelemetry.instrumentation.hardware.sources.openmetrics.page import ACCEPT, Page, Parser, Sample, paced
 
 _EXTRA = "pip install 'opentelemetry-instrumentation-hardware[openmetrics]'"
 
@@ -89,7 +89,7 @@ class Openmetrics(Source):
             return
         values: dict[Series, float] = {}
         over_limit = 0
-        for sample in page.samples:
+        for sample in paced(page.samples):
             kind = instrument_kind(sample)
             if kind is not None:
                 series = self._series_of(sample, kind)

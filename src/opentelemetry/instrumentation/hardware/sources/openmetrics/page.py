@@ -6,12 +6,16 @@ Lines that no filter matches are dropped before parsing. For an invalid line, on
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from math import isfinite
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from opentelemetry.instrumentation.hardware.sources.openmetrics.filters import Filters
+
+T = TypeVar("T")
 
 ACCEPT: Final = (
     "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.7,"
@@ -32,6 +36,10 @@ _MAX_AGE: Final = 300.0
 
 _WHOLE_FAMILY: Final = ("histogram", "gaugehistogram")
 """Types for which the OpenMetrics parser needs all lines of the family."""
+
+_PAUSE: Final = 1e-4
+_LINES_PER_PAUSE: Final = 20
+"""Seconds for which the interpreter lock is released after so many lines: a long page delays no other thread."""
 
 _INVALID: Final = (ValueError, TypeError, IndexError, KeyError, AttributeError)
 """Errors that the parsers raise for invalid lines."""
@@ -86,8 +94,26 @@ class _Block:
         self.lines: list[str] = []
         self.wanted = False
 
-    def text(self) -> str:
-        return "\n".join([*self.head, *self.lines, ""])
+    def each(self) -> Iterator[str]:
+        """Yield the lines with their ends."""
+        return (f"{line}\n" for line in chain(self.head, self.lines))
+
+
+def paced(each: Iterable[T], count: int = _LINES_PER_PAUSE) -> Iterator[T]:
+    """Yield the same, and release the interpreter lock after so many."""
+    for number, one in enumerate(each, 1):
+        yield one
+        if number % count == 0:
+            time.sleep(_PAUSE)
+
+
+def _lines(text: str) -> Iterator[str]:
+    """Yield the lines one by one; to split a long text at once takes milliseconds."""
+    start = 0
+    while (end := text.find("\n", start)) >= 0:
+        yield text[start:end]
+        start = end + 1
+    yield text[start:]
 
 
 class Parser:
@@ -98,8 +124,8 @@ class Parser:
     """
 
     def __init__(self, filters: Filters) -> None:
-        from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
-        from prometheus_client.parser import text_string_to_metric_families as prometheus
+        from prometheus_client.openmetrics.parser import text_fd_to_metric_families as openmetrics
+        from prometheus_client.parser import text_fd_to_metric_families as prometheus
 
         self._filters = filters
         self._parsers: dict[bool, Any] = {True: openmetrics, False: prometheus}
@@ -134,7 +160,7 @@ class Parser:
         """Yield the metric families, without the lines that cannot match a filter."""
         matching, may_match = self._filters.matching, self._filters.may_match
         block, left = _Block(), _MAX_LINES
-        for line in text.split("\n"):
+        for line in paced(_lines(text), 2 * _LINES_PER_PAUSE):
             if line[:1] == "#":
                 meta = _META.match(line)
                 if meta is not None:
@@ -173,18 +199,19 @@ class Parser:
 
     def _families(self, blocks: Iterable[_Block], strict: bool, page: Page) -> Iterator[Any]:
         """Parse all families at once, or one by one if any is invalid."""
-        parse, end = self._parsers[strict], "# EOF\n" if strict else ""
+        parse, end = self._parsers[strict], ["# EOF\n"] if strict else []
         try:
-            yield from list(parse("".join(block.text() for block in blocks) + end))
+            lines = chain.from_iterable(block.each() for block in blocks)
+            yield from list(parse(paced(chain(lines, end))))
         except _INVALID:
             for block in blocks:
                 try:
-                    yield from list(parse(block.text() + end))
+                    yield from list(parse(paced(chain(block.each(), end))))
                 except _INVALID as error:
                     page.invalid.append(f"{block.name or 'a family'}: {error}"[:200])
 
     def _samples(self, family: Any, strict: bool, names: set[str], now: float, page: Page) -> Iterator[Sample]:
-        for name, labels, value, timestamp, *_ in family.samples:
+        for name, labels, value, timestamp, *_ in paced(family.samples):
             if not strict and family.type == "counter" and name not in names:
                 name = name.removesuffix("_total")  # noqa: PLW2901 - the parser adds it where the page has none
             if not isinstance(value, (int, float)) or not isfinite(value) or not self._filters.matches(name, labels):
