@@ -110,6 +110,19 @@ def test_child_that_is_forked_during_an_export_ends_at_once() -> None:
     assert (outcome.stdout, outcome.stderr) == ("3\n", "")
 
 
+@pytest.mark.parametrize("way", ["gevent", "gevent-late", "eventlet", "eventlet-late"])
+def test_replaced_threads_read_and_end_silently(way: str) -> None:
+    pytest.importorskip(way.partition("-")[0])
+    outcome = children.run(children.command("greened", way), {"PYTHONWARNINGS": "ignore"})
+    assert (outcome.returncode, outcome.stdout, outcome.stderr) == (0, "5 []\n", "")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_child_that_is_forked_at_any_point_of_a_collection_ends(seed: int) -> None:
+    outcome = children.run(children.command("forks_in_collection", seed), {"PYTHONWARNINGS": "ignore"})
+    assert (outcome.stdout, outcome.stderr) == ("[0, 0, 0, 0, 0]\n", "")
+
+
 def test_reading_threads_import_no_module() -> None:
     """A child forked while a thread imports a module hangs when it imports the same module."""
     outcome = children.run(children.command("imports"))
