@@ -19,6 +19,8 @@ from packaging.version import Version
 from tests import children
 from tests.programs.journal import OURS, Export, exports, repeated
 from tests.sink import Sink
+from tests.tools import fake_nvml, need
+from tests.tools.nvml import FakeNvml, h100
 from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware.catalog import CATALOG
@@ -310,3 +312,127 @@ def test_exec_keeps_the_reporter(journal: Path) -> None:
     *_, first, final = exports(journal)
     assert first.names(OURS) & HOST
     assert final.names(OURS) & HOST
+
+
+# -- the devices of a job
+
+
+@pytest.fixture
+def gpus(tmp_path: Path) -> FakeNvml:
+    need(fake_nvml)
+    return FakeNvml(tmp_path, h100(0), h100(1))
+
+
+def task(gpus: FakeNvml, job: str, devices: str) -> dict[str, str]:
+    """The environment of a SLURM task on this machine that may use these GPUs."""
+    return gpus.environment | {"SLURM_JOB_ID": job, "SLURM_STEP_ID": "0", "CUDA_VISIBLE_DEVICES": devices}
+
+
+def gpus_by_process(found: list[Export]) -> list[tuple[int, str]]:
+    """Return who reported which GPU, once for each export, from what is sampled and from what is read slowly."""
+    sampled, slow = (
+        [(each.pid, point.attributes["hw.id"]) for each in found for point in each.points if point.name == name]
+        for name in ("hw.gpu.memory.usage", "hw.gpu.info")
+    )
+    assert sorted(sampled) == sorted(slow)
+    return sorted(sampled)
+
+
+def host_reporters(found: list[Export]) -> list[int]:
+    return [export.pid for export in found if "system.cpu.time" in export.names()]
+
+
+ZERO, ONE = (str(h100(index)["UUID"]) for index in range(2))
+
+
+def test_ranks_with_a_gpu_each_report_the_host_once_and_each_gpu_once(journal: Path, gpus: FakeNvml) -> None:
+    """As with srun --gpus-per-task=1."""
+    job = str(uuid4())
+    with ExitStack() as stack:
+        first, second = (Rank(stack, journal, task(gpus, job, devices)) for devices in "01")
+        for rank in (first, second):
+            rank.report()
+        found = exports(journal)
+        assert host_reporters(found) == [first.pid] * 2
+        assert gpus_by_process(found) == sorted([(first.pid, ZERO), (second.pid, ONE)] * 2)
+
+
+def test_ranks_in_cgroups_report_each_gpu_once(journal: Path, tmp_path: Path) -> None:
+    """With ConstrainDevices=yes SLURM numbers the only GPU of each task 0."""
+    need(fake_nvml)
+    job = str(uuid4())
+    with ExitStack() as stack:
+        ranks = []
+        for index in range(2):
+            (folder := tmp_path / str(index)).mkdir()
+            ranks.append(Rank(stack, journal, task(FakeNvml(folder, h100(index)), job, "0")))
+        assert gpus_by_process(exports(journal)) == sorted(zip((rank.pid for rank in ranks), (ZERO, ONE)))
+
+
+def test_ranks_with_the_same_gpus_report_each_once_and_take_over(journal: Path, gpus: FakeNvml) -> None:
+    job = str(uuid4())
+    with ExitStack() as stack:
+        ranks = [Rank(stack, journal, task(gpus, job, "0,1")) for _ in range(3)]
+        assert gpus_by_process(exports(journal)) == sorted([(ranks[0].pid, ZERO), (ranks[0].pid, ONE)])
+        while len(ranks) > 1:
+            ranks.pop(0).kill()
+            before = len(exports(journal))
+            for rank in ranks:  # any of them may be the first to notice
+                rank.report()
+            found = exports(journal)[before:]
+            assert sorted(gpu for _, gpu in gpus_by_process(found)) == sorted([ZERO, ONE])
+
+
+def test_rank_takes_over_only_the_gpus_that_it_may_use(journal: Path, gpus: FakeNvml) -> None:
+    job = str(uuid4())
+    with ExitStack() as stack:
+        host, first, second = (Rank(stack, journal, task(gpus, job, devices)) for devices in ("0", "1", "1"))
+        first.kill()
+        before = len(exports(journal))
+        for rank in (host, second):
+            rank.report()
+        found = exports(journal)[before:]
+        assert host_reporters(found) == [host.pid]
+        assert gpus_by_process(found) == sorted([(host.pid, ZERO), (second.pid, ONE)])
+
+
+@pytest.mark.parametrize("order", [("0,1", "0", "1"), ("0", "0,1", "1")])
+def test_gpus_of_a_batch_script_and_of_its_tasks_are_reported_once(
+    journal: Path, gpus: FakeNvml, order: tuple[str, ...]
+) -> None:
+    job = str(uuid4())
+    with ExitStack() as stack:
+        for devices in order:
+            Rank(stack, journal, task(gpus, job, devices))
+        assert sorted(gpu for _, gpu in gpus_by_process(exports(journal))) == sorted([ZERO, ONE])
+
+
+def test_gpus_of_a_rank_that_ends_are_free_at_once(journal: Path, gpus: FakeNvml) -> None:
+    job = str(uuid4())
+    with ExitStack() as stack:
+        host, first, second = (Rank(stack, journal, task(gpus, job, devices)) for devices in ("0", "1", "1"))
+        assert first.child.communicate(timeout=children.PATIENCE) == ("", "")
+        before = len(exports(journal))
+        second.report()
+        assert gpus_by_process(exports(journal)[before:]) == [(second.pid, ONE)]
+        assert host.child.poll() is None
+
+
+@pytest.mark.parametrize("mode", ["always", "never"])
+def test_setting_reporter_applies_to_gpus(journal: Path, gpus: FakeNvml, mode: str) -> None:
+    job = str(uuid4())
+    with ExitStack() as stack:
+        first = Rank(stack, journal, task(gpus, job, "0"))
+        other = Rank(stack, journal, task(gpus, job, "0,1") | {"OTEL_PYTHON_HARDWARE_REPORTER": mode})
+        all_gpus = {"always": [(other.pid, ZERO), (other.pid, ONE)], "never": []}
+        assert gpus_by_process(exports(journal)) == sorted([(first.pid, ZERO), *all_gpus[mode]])
+
+
+def test_outside_of_a_scheduler_one_process_reports_all_gpus(
+    journal: Path, gpus: FakeNvml, job: dict[str, str]
+) -> None:
+    with ExitStack() as stack:
+        first, _ = (
+            Rank(stack, journal, gpus.environment | job | {"CUDA_VISIBLE_DEVICES": devices}) for devices in "01"
+        )
+        assert gpus_by_process(exports(journal)) == sorted([(first.pid, ZERO), (first.pid, ONE)])

@@ -100,8 +100,8 @@ class Config:
     reporter: str | None = setting(
         choice("auto", "always", "never"),
         "auto",
-        "Whether this process reports the host and its devices. auto: one process of each job does. always, never: "
-        "whatever the other processes of the job do.",
+        "Whether this process reports the host and its devices. auto: one process of each job does; ranks that see "
+        "different devices each report theirs. always, never: whatever the other processes of the job do.",
     )
     include_metrics: list[str] | None = setting(
         words("metric names or patterns, such as system.cpu.load_average.*", str.lower),

@@ -206,6 +206,13 @@ def printable(text: str) -> str:
 # -- the filter of a source
 
 
+def selection_words(words: Sequence[str] | None, environ: Mapping[str, str]) -> list[str]:
+    """Return the setting ``DEVICES``, or its default."""
+    if words is not None:
+        return [*words]
+    return ["visible"] if any(environ.get(name, "").strip() for name in SCHEDULERS) else ["all"]
+
+
 class DeviceFilter:
     """The devices that are reported. It is updated as devices and their use change.
 
@@ -218,6 +225,7 @@ class DeviceFilter:
     Attributes:
         devices: All devices.
         by_use: Whether the selection depends on what the observed program uses.
+        by_environ: Whether it depends on the environment.
     """
 
     def __init__(
@@ -227,9 +235,7 @@ class DeviceFilter:
         rule: VisibilityRule = VisibilityRule(),  # noqa: B008 - immutable
         files: Files | None = None,
     ) -> None:
-        if words is None:
-            words = ["visible"] if any(environ.get(name, "").strip() for name in SCHEDULERS) else ["all"]
-        self._words = list(words)
+        self._words = selection_words(words, environ)
         self._environ = environ
         self._rule = rule
         self._files = files
@@ -238,6 +244,7 @@ class DeviceFilter:
         self._selection = Selection(frozenset())
         self.devices: Sequence[FoundDevice] = ()
         self.by_use = self._words == ["process"]
+        self.by_environ = self._words == ["visible"]
 
     def update(self, devices: Sequence[FoundDevice]) -> None:
         """Select among these devices. A word that matches none is logged once."""
@@ -259,7 +266,7 @@ class DeviceFilter:
     def _select(self) -> Selection:
         if self.by_use:
             return Selection(all_ids(self.devices) & self._used)
-        if self._words == ["visible"]:
+        if self.by_environ:
             return self._rule.select(self._environ, self.devices)
         if self._words == ["all"]:
             return Selection(all_ids(self.devices))
@@ -297,7 +304,7 @@ class DeviceFilter:
             return []
         if self.by_use:
             return [f"{rule.metrics}: the program has used no {rule.noun} so far ({PREFIX}DEVICES=process)"]
-        if self._words == ["visible"]:
+        if self.by_environ:
             values = [f"{name}={printable(self._environ[name])}" for name in rule.variables if name in self._environ]
             subject = " and ".join(values) or "this container"
             return [f"{rule.metrics}: {subject} {'show' if len(values) > 1 else 'shows'} the program no {rule.noun}"]

@@ -88,6 +88,8 @@ class AcceleratorSource(Source):
         self.driver: AcceleratorDriver | None = None
         self.devices: Sequence[Device] = ()
         self.used: set[str] = set()
+        self._reports_devices = context.is_reporter
+        self._reported_by_others: frozenset[str] = frozenset()
         self._instead = ""
         self._is_pid_hidden = False
 
@@ -163,7 +165,10 @@ class AcceleratorSource(Source):
         if not (self._has_sign or any(setting_path(getattr(config, setting)) for setting in self.settings)):
             raise Unavailable(self.absent)
         words = config.devices if self.is_selectable else ["all"]
-        self.selection = DeviceFilter(words, environ, self.visibility(), self.files)
+        rule = self.visibility()
+        self.selection = DeviceFilter(words, environ, rule, self.files)
+        if self.context.claim and self.selection.by_environ and not environ.keys().isdisjoint(rule.variables):
+            self.context = self.context._replace(is_reporter=True)  # of its own devices, which others may not see
         self.program = ProcessTree(machine(self.context.drivers), self.files, self.context.pid, *self.compute_files())
         self._refresh_program()
         self._open_driver()
@@ -185,6 +190,20 @@ class AcceleratorSource(Source):
         self.devices = driver.devices()
         if self.devices:  # else it is not known yet which there are
             self.selection.update([device.described() for device in self.devices])
+        self._claim()
+
+    def _claim(self) -> None:
+        """Find out which of the selected devices other processes of the job report."""
+        is_reporter, claim = self.context.is_reporter, self.context.claim
+        if claim is not None and self.selection.by_environ:
+            ids = frozenset(device.selection_id for device in self.selected() if is_reporter)
+            self._reported_by_others = ids.difference(claim(ids))
+            is_reporter = is_reporter and (not ids or ids != self._reported_by_others)
+        self._reports_devices = is_reporter
+
+    def _is_reported(self, device: Device) -> bool:
+        is_free = device.selection_id not in self._reported_by_others
+        return self._reports_devices and is_free and device.selection_id in self.selection
 
     # -- reading
 
@@ -201,20 +220,21 @@ class AcceleratorSource(Source):
     def read(self) -> Iterator[Point]:
         """Read the sampled values of each device that is awake."""
         driver = self.driver
-        if driver is None or not (self.context.is_reporter or self.usage_is_cheap):
+        self._claim()
+        if driver is None or not (self._reports_devices or self.usage_is_cheap):
             return
         if driver.sample():
             self._refresh(driver)
         self.errors = [*driver.errors]
         usage = [*self._usage(driver)] if self.usage_is_cheap else []  # first: DEVICES=process depends on it
-        if self.context.is_reporter:
+        if self._reports_devices:
             yield from self._sampled()
         yield from usage
         self.min_interval = driver.min_interval
 
     def _sampled(self) -> Iterator[Point]:
         for device in self.all_devices():
-            is_selected = self.context.is_reporter and device.selection_id in self.selection
+            is_selected = self._is_reported(device)
             if not (is_selected or device.trouble):
                 continue
             device.readings += 1
@@ -232,13 +252,13 @@ class AcceleratorSource(Source):
         if driver is None:
             self.unsupported = [_ALL_SUSPENDED]
             return
-        if not self.context.is_reporter:
+        if not self._reports_devices:
             driver.sample()
             yield from self._sampled()  # of failed devices, to find out which they are
         driver.sample_slow()
         self._refresh(driver)
         usage = [] if self.usage_is_cheap else [*self._usage(driver)]
-        for device in self.selected() if self.context.is_reporter else ():
+        for device in filter(self._is_reported, self.all_devices()):
             if not (device.is_suspended or device.trouble):
                 yield from self._points(device, device.read_slow)
             yield from device.identity_points()

@@ -274,7 +274,11 @@ def _reporting(
             reason = "OTEL_PYTHON_HARDWARE_REPORTER=never"
         else:
             reason = f"process {reporter.holder() or 'of another user'} reports the host of this job already"
-        say(f"{reason}; this command reports process.* only")
+        from opentelemetry.instrumentation.hardware.accelerators.selection import selection_words
+
+        is_restricted = selection_words(config.devices, os.environ) == ["visible"]
+        also = ", and devices that no other process of the job reports" if is_restricted else " only"
+        say(f"{reason}; this command reports process.*{also if reporter.mode != 'never' else ' only'}")
     session = Session(config, pid, all_processes=pid == os.getpid(), reporter=reporter if target else None)
     try:
         if target:

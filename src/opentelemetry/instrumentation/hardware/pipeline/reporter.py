@@ -6,6 +6,10 @@ that outlives the reporter never keeps the lock. The number of the byte is deriv
 user share one empty file, and none is left behind by each job. A record lock is lost if the process closes any other
 descriptor of the file, or all descriptors, as daemons do; so the lock is requested again each time, which costs nothing
 if it is held.
+
+The ranks of a batch job may be restricted to different devices, which the reporter of the host cannot see. So there,
+each process reports those of its devices that it locks, each with a byte of its own. The file is another one, because
+closing it must not release the lock of the host.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ import os
 import stat
 import struct
 import sys
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Collection, Iterator, Mapping, MutableMapping
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -50,19 +54,22 @@ class Reporter:
     Args:
         environ: Contains the key of the job, or the variables of a launcher.
         mode: ``auto``; ``always``: report the host even without the lock; ``never``: do not try to get it.
+        file: The name of the file. A process uses one object for each, because closing a file releases all its locks.
 
     Attributes:
         holds: Whether this process has the lock, or reports the host because no lock can be used.
     """
 
-    def __init__(self, environ: MutableMapping[str, str], mode: str = "auto") -> None:
+    def __init__(self, environ: MutableMapping[str, str], mode: str = "auto", file: str = _FILE) -> None:
         self.mode = mode
         self.holds = False
         self._environ = environ
-        self._user, key = _job(environ)
-        self._value = f"{self._user}/{key}"
+        self._user, self._key = _job(environ)
+        self._value = f"{self._user}/{self._key}"
         self._is_ours = environ.get(JOB) != self._value
-        self._byte = _byte(key)
+        self._byte = _byte(self._key)
+        self._claimed: dict[str, int] = {}
+        self._name = file
         self._file: _LockFile | None = None
         self._warned = False
 
@@ -102,7 +109,7 @@ class Reporter:
             if idle and self._file.is_locked(self._byte + 1):
                 self.release()
                 return False
-            if not self.holds and self._is_held_by_another_user():
+            if not self.holds and self._is_held_by_another_user(self._byte):
                 return False
             if self._file.lock(self._byte):
                 self._file.unlock(self._byte + 1)
@@ -114,6 +121,37 @@ class Reporter:
             self.give_up(str(error))
             return True
         return False
+
+    def of_devices(self, source: str) -> Reporter:
+        """Return the locks of the devices of a source; see :meth:`claim`."""
+        return Reporter(self._environ, self.mode, f"otel-hardware-{source}.lock")
+
+    def claim(self, ids: Collection[str]) -> Collection[str]:
+        """Lock these devices, and unlock all others. Reads files.
+
+        Returns:
+            Those that this process reports: all that no other process of the job has locked, or all if no lock can be
+            used.
+        """
+        if fcntl is None or (self._file is None and not ids):
+            return ids
+        try:
+            if self._file is None or not self._file.is_current():
+                self.release()
+                self._file = self._open()
+            for other in self._claimed.keys() - ids:
+                self._file.unlock(self._claimed.pop(other))
+            for each in ids:
+                byte = self._claimed.get(each) or _byte(f"{self._key}\0{each}")
+                is_free = each in self._claimed or not self._is_held_by_another_user(byte)
+                if is_free and self._file.lock(byte):
+                    self._claimed[each] = byte
+                else:
+                    self._claimed.pop(each, None)
+        except OSError:  # the lock of the host cannot be used either, so there is a warning
+            self.release()
+            return ids
+        return ids if self.mode == "always" else [*self._claimed]
 
     def give_up(self, reason: str) -> None:
         """Report the host without a lock, and log a warning, once."""
@@ -128,8 +166,9 @@ class Reporter:
             )
 
     def release(self) -> None:
-        """Release the lock."""
+        """Release the lock, and those of devices."""
         self.holds = False
+        self._claimed.clear()
         file, self._file = self._file, None
         if file is not None:
             file.close()
@@ -158,7 +197,7 @@ class Reporter:
         for folder, create in _folders(self._environ):
             file = None
             try:
-                file = _LockFile(folder, create)
+                file = _LockFile(folder, create, self._name)
                 file.is_locked(self._byte)  # some file systems have no locks
                 return file
             except _HostileError as error:
@@ -171,13 +210,13 @@ class Reporter:
                 file.close()
         raise OSError("; ".join(problems))
 
-    def _is_held_by_another_user(self) -> bool:
+    def _is_held_by_another_user(self, byte: int) -> bool:
         """Whether a process of the user who began the job has the lock, whose file this process cannot open."""
         if self._user == os.geteuid():
             return False
-        byte = str(self._byte).encode()
+        number = str(byte).encode()
         with suppress(OSError), open("/proc/locks", "rb") as locks:  # it also lists processes that /proc hides
-            return any(line.split()[-2:-1] == [byte] for line in locks)
+            return any(line.split()[-2:-1] == [number] for line in locks)
         return False
 
 
@@ -192,8 +231,8 @@ class _LockFile:
         OSError: It cannot be used.
     """
 
-    def __init__(self, folder: str, create: bool) -> None:
-        self._path = os.path.join(folder, _FILE)
+    def __init__(self, folder: str, create: bool, name: str) -> None:
+        self._path = os.path.join(folder, name)
         user = os.geteuid()
         if create:
             with suppress(FileExistsError):

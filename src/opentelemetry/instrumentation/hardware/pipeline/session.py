@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
@@ -111,6 +111,7 @@ class Session:
         self._all_processes = all_processes
         self._reporter = reporter
         self._former = {} if former is None else former
+        self._devices: list[Reporter] = []
         self._can_report = self.is_reporter or (reporter is not None and reporter.mode != "never")
         self._demand = Demand() if spans else None
         self.ledgers: list[Ledger] = []
@@ -154,6 +155,7 @@ class Session:
     def _runner(self, found: _Found, instance: str) -> SourceRunner:
         # Created once: the drivers keep track of children that cannot be killed, even if a source is reopened.
         drivers = Drivers() if self._drivers is None else self._drivers(found.name)
+        claim = self._claim_of(found)
 
         def make() -> Source:
             """Create the source, in its own thread. It is not opened twice because the role is not known yet."""
@@ -164,7 +166,7 @@ class Session:
             if former is not None and not former.join(_FORMER_JOIN):
                 raise TimeoutError("it has not responded since an earlier session")
             context = SourceContext(self.config, drivers, self._observed, self.is_reporter)
-            return found.make(context._replace(instance=instance, all_processes=self._all_processes))
+            return found.make(context._replace(instance=instance, all_processes=self._all_processes, claim=claim))
 
         runner = SourceRunner(
             make,
@@ -177,6 +179,15 @@ class Session:
             self._demand,
         )
         return runner
+
+    def _claim_of(self, found: _Found) -> Callable[[Collection[str]], Collection[str]] | None:
+        """Return :attr:`SourceContext.claim` of a source. A process without a reader leaves its devices to others."""
+        is_selectable = getattr(found.make, "is_selectable", False)  # of accelerators only
+        if self._reporter is None or not (self._can_report and is_selectable):
+            return None
+        locks = self._reporter.of_devices(found.name)
+        self._devices.append(locks)
+        return lambda ids: locks.claim(ids if self.has_reader() and not self._is_closed else ())
 
     def _set_role(self, is_reporter: bool) -> None:
         """Begin or end to report the host. Called by our threads."""
@@ -303,8 +314,7 @@ class Session:
             if not thread.join(deadline - time.monotonic()):
                 _LOG.debug("Source %s hangs; its thread ends when its driver returns", thread.name)
                 self._remember(thread)
-        if self._reporter is not None:
-            self._reporter.release()
+        self._release()
 
     def _remember(self, thread: ReaderThread) -> None:
         """Keep a thread that may hang, so that no second one hangs in the same driver."""
@@ -318,8 +328,12 @@ class Session:
         """Close the inherited descriptors in a forked child, without locks, threads or waiting."""
         for runner in self.runners:
             runner.abandon()
-        if self._reporter is not None:
-            self._reporter.release()
+        self._release()
+
+    def _release(self) -> None:
+        for each in (self._reporter, *self._devices):
+            if each is not None:
+                each.release()
 
 
 def _reports_host(make: type[Source]) -> bool:

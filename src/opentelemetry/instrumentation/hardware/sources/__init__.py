@@ -11,7 +11,7 @@ import logging
 import os
 import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import entry_points
 from typing import ClassVar, NamedTuple
@@ -31,6 +31,8 @@ class SourceContext(NamedTuple):
         drivers: The ways to reach its driver.
         pid: The observed process.
         is_reporter: Whether this process reports the host and its devices; in a job, only one process does.
+        claim: Returns those of the devices with these ids that no other process of the job reports, for ranks that are
+            restricted to different devices; None if this process is in no job, or never reports devices.
         environ: The environment in which variables such as ``CUDA_VISIBLE_DEVICES`` restrict the devices.
         instance: Which of its instances the source is; see :meth:`Source.instances`.
         all_processes: Whether per-process values are summed over all processes, because no process is observed.
@@ -43,6 +45,7 @@ class SourceContext(NamedTuple):
     environ: Mapping[str, str] = os.environ
     instance: str = ""
     all_processes: bool = False
+    claim: Callable[[Collection[str]], Collection[str]] | None = None
 
 
 class Source(ABC):
