@@ -95,7 +95,7 @@ def test_collector_that_does_not_respond_does_not_delay_the_end(
             stack.enter_context(listener.accept()[0])
         elif during:
             assert child.stderr is not None
-            assert "retrying" in child.stderr.readline()
+            assert "xport" in child.stderr.readline()  # retried, or with SDK 1.39 failed
 
     with ExitStack() as stack:
         listener = stack.enter_context(port(answers))

@@ -118,7 +118,8 @@ def test_replaced_threads_read_and_end_silently(way: str) -> None:
     if find_spec(way.partition("-")[0]) is None:  # importing eventlet here would make forks of other tests warn
         pytest.skip("it is not installed")
     outcome = children.run(children.command("greened", way), {"PYTHONWARNINGS": "ignore"})
-    assert (outcome.returncode, outcome.stdout, outcome.stderr) == (0, "5 []\n", "")
+    lines = [line for line in outcome.stderr.splitlines() if "not greened" not in line]  # of eventlet on Python 3.10
+    assert (outcome.returncode, outcome.stdout, lines) == (0, "5 []\n", [])
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -9,9 +9,11 @@ import os
 import sys
 import urllib.request
 from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 from tests import children
 from tests.sink import Sink
 from tests.tools.daemon import free_addresses
@@ -22,7 +24,13 @@ STARTS = int(os.environ.get("UWSGI_STARTS", "1"))
 APP = str(children.PROGRAMS / "uwsgi_app.py")
 HOST, PROCESS = "system.memory.usage", "process.memory.usage"
 
-pytestmark = pytest.mark.skipif(not Path(PROGRAM).exists(), reason="pyuwsgi is not installed")
+pytestmark = [
+    pytest.mark.skipif(not Path(PROGRAM).exists(), reason="pyuwsgi is not installed"),
+    pytest.mark.skipif(
+        Version(version("opentelemetry-sdk")) < Version("1.44"),
+        reason="before 1.44, the resource of a forked worker has the process.pid of its parent",
+    ),
+]
 
 WAYS = {
     "master": ["--master", "--processes=2"],

@@ -308,6 +308,7 @@ def test_limit_of_last_export_is_the_one_in_the_help() -> None:
     assert int(promised) >= run_command._LAST_EXPORT_WITHOUT_CONNECTION
 
 
+@pytest.mark.filterwarnings("ignore:You should use:DeprecationWarning")  # SDK 1.39, when it is configured
 def test_run_within_a_job_reports_its_process_only(sink: Sink) -> None:
     job = sink.environment() | {JOB: f"{os.geteuid()}/test:{uuid4()}"}
     with simulated(), members(job) as (reporter,):
