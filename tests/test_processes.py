@@ -122,12 +122,6 @@ def test_replaced_threads_read_and_end_silently(way: str) -> None:
     assert (outcome.returncode, outcome.stdout, lines) == (0, "5 []\n", [])
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_child_that_is_forked_at_any_point_of_a_collection_ends(seed: int) -> None:
-    outcome = children.run(children.command("forks_in_collection", seed), {"PYTHONWARNINGS": "ignore"})
-    assert (outcome.stdout, outcome.stderr) == ("[0, 0, 0, 0, 0]\n", "")
-
-
 def test_reading_threads_import_no_module() -> None:
     """A child forked while a thread imports a module hangs when it imports the same module."""
     outcome = children.run(children.command("imports"))

@@ -340,7 +340,7 @@ span.end()
 provider.shutdown()
 until(lambda: not threads(), "end of the threads")
 """
-    answer = run([sys.executable, "-c", program])
+    answer = run([sys.executable, "-W", "ignore::DeprecationWarning", "-c", program])  # fork beside threads
     assert answer.returncode == 0, answer.stderr
     assert set(answer.stdout.split()) == TREE_ATTRIBUTES
     assert answer.stderr == ""

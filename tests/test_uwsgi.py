@@ -75,6 +75,8 @@ def serve(sink: Sink, options: list[str], extra: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_each_worker_answers_and_reports_itself(way: str) -> None:
+    if way == "fork-hooks" and sys.version_info >= (3, 13):
+        pytest.skip("with this option, the workers of uWSGI 2.0.30 crash on Python 3.13, also without this package")
     for _ in range(STARTS):
         with Sink() as sink:
             serve(sink, WAYS[way], {})
