@@ -6,6 +6,7 @@ of date.
 
 from __future__ import annotations
 
+import argparse
 import re
 import sys
 from collections.abc import Iterable, Sequence
@@ -208,4 +209,6 @@ def write(root: Path) -> None:
 
 
 if __name__ == "__main__":
-    write(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parents[1])
+    parser = argparse.ArgumentParser(description="Write the reference documentation.")
+    parser.add_argument("root", nargs="?", type=Path, default=Path(__file__).resolve().parents[1])
+    write(parser.parse_args().root)

@@ -55,6 +55,13 @@ def test_reference_command_writes_all_pages(tmp_path: Path) -> None:
         assert (tmp_path / page).read_text() == (ROOT / page).read_text(), AGAIN
 
 
+def test_reference_command_writes_nothing_for_a_flag(tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / ".ci" / "reference.py"), "--help"]
+    done = subprocess.run(command, check=True, timeout=60, cwd=tmp_path, capture_output=True, text=True)
+    assert "usage" in done.stdout
+    assert [*tmp_path.iterdir()] == []
+
+
 def test_readme_links_exist() -> None:
     links = re.findall(r"\]\(([^)#:]+)\)", (ROOT / "README.md").read_text())
     assert links

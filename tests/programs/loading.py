@@ -15,7 +15,7 @@ import threading
 import time
 from pathlib import Path
 
-from opentelemetry.instrumentation.hardware.drivers import library
+from opentelemetry.instrumentation.hardware.drivers import shared_library as library
 
 seconds, path, *functions = sys.argv[1:]
 library.DEADLINE = float(seconds)

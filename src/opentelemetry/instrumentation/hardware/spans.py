@@ -1,7 +1,7 @@
 """Spans: HardwareSpanProcessor adds what the hardware did while a span ran to the attributes of the span.
 
-The attributes are written in ``end()`` of the span, before any processor sees its end. So they reach exporters whose
-processor was registered earlier. The SDK has no public hook for this: in ``on_end``, a span cannot be changed any more.
+The attributes are written in ``end()`` of the span, before any processor sees its end. So they reach exporters with
+a processor that was registered earlier. The SDK has no public hook for this: in ``on_end``, a span cannot be changed.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import partial
 from math import inf
@@ -103,7 +104,7 @@ class HardwareSpanProcessor(SpanProcessor):
     whole: what other programs did on them at the same time is included. The names are in docs/spans.md.
 
     Args:
-        session: The session whose sources are read; by default one of its own, which exports no metrics.
+        session: The session that reads the sources; by default a separate one, which exports no metrics.
         settings: As in :class:`~opentelemetry.instrumentation.hardware.Config`.
     """
 
@@ -122,7 +123,7 @@ class HardwareSpanProcessor(SpanProcessor):
 
     @property
     def session(self) -> Session | None:
-        """The session whose ledgers are read. Without one, spans are not changed."""
+        """The session with the ledgers. Without one, spans are not changed."""
         return self._session
 
     @session.setter
@@ -141,11 +142,10 @@ class HardwareSpanProcessor(SpanProcessor):
 
     def _end(self, span: Span, end_time: int | None = None) -> None:
         """End a span in place of its own method."""
-        try:
+        with suppress(AttributeError):  # another thread ends it as well
             del span.end
+        try:
             self._measure(span, end_time)
-        except AttributeError:  # another thread ends it as well
-            pass
         except Exception:
             if not self._failed:
                 self._failed = True

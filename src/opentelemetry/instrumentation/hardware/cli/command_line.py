@@ -87,7 +87,7 @@ def run(argv: Sequence[str] | None) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors show no secret: of unknown flags the names only."""
+    """A parser with errors that show no secrets: only the names of unknown flags."""
 
     def error(self, message: str) -> NoReturn:
         """Print usage and message, and exit with status 2."""

@@ -211,7 +211,7 @@ class Reporter:
         raise OSError("; ".join(problems))
 
     def _is_held_by_another_user(self, byte: int) -> bool:
-        """Whether a process of the user who began the job has the lock, whose file this process cannot open."""
+        """Whether a process of the user who began the job has the lock. This process cannot open its file."""
         if self._user == os.geteuid():
             return False
         number = str(byte).encode()

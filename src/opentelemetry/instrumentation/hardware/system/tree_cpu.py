@@ -15,8 +15,8 @@ class TreeCpuTime:
 
     When a process ends, its CPU time leaves the tree. The kernel adds it to the time of the parent's ended children
     when the parent waits for it (``cutime`` in proc_pid_stat(5)). So what a process used between the last walk and its
-    end is counted, and what was counted before is not counted twice. Time is lost if nobody in the tree waits for the
-    process: if the parent ignores SIGCHLD, or has ended before it.
+    end is counted, and what was counted before is not counted twice. Time is lost if no process of the tree waits for
+    it: if the parent ignores SIGCHLD, or has ended before it.
 
     Attributes:
         seconds: The CPU time.

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, TypeAlias
 
 from opentelemetry.instrumentation.hardware.drivers import DriverError
-from opentelemetry.instrumentation.hardware.drivers.library import load
+from opentelemetry.instrumentation.hardware.drivers.shared_library import load
 from opentelemetry.instrumentation.hardware.sources.nvidia.gpm import GpmSamples
 
 UNINITIALIZED: Final = 1

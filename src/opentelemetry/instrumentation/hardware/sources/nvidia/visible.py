@@ -31,7 +31,7 @@ _UNSPECIFIED: Final = ("", "void")
 
 
 def cuda_aliases(uuid: str) -> tuple[str, ...]:
-    """Return the name for CUDA of a GPU whose UUID has no prefix, such as that of a Jetson."""
+    """Return the name for CUDA of a GPU with a UUID without prefix, such as that of a Jetson."""
     return () if uuid.startswith("GPU-") else (f"GPU-{uuid}",)
 
 

@@ -16,7 +16,7 @@ from tests.children import command, run
 from tests.tools import Missing, need
 from tests.waiting import wait_for
 
-from opentelemetry.instrumentation.hardware.drivers.library import load
+from opentelemetry.instrumentation.hardware.drivers.shared_library import load
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="on Linux only, a child loads it first")
 
@@ -164,7 +164,7 @@ def test_library_is_loaded_where_no_child_can_be_started(build: Build, monkeypat
 def test_second_child_is_not_started_while_the_first_cannot_be_killed(
     build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from opentelemetry.instrumentation.hardware.drivers import library
+    from opentelemetry.instrumentation.hardware.drivers import shared_library as library
     from opentelemetry.instrumentation.hardware.drivers.child import Child
 
     path = str(build(CONSTRUCTOR.format("for (;;) pause();")))

@@ -1,7 +1,7 @@
 """Load a driver's shared library without risk for the program.
 
 While a library is loaded, its constructors run, under a lock of the dynamic loader that every import of an extension
-module needs. A library that is a FIFO, lies on a file system that does not respond, or whose constructor does not
+module needs. A library that is a FIFO, lies on a file system that does not respond, or has a constructor that does not
 return would freeze the program; one that crashes would end it. So a child loads it first, with a deadline.
 """
 
