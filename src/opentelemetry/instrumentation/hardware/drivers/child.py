@@ -54,8 +54,8 @@ class Child:
 
     With a keeper, the group's first process is a shell that kills the group at the end of a pipe. Only this process has
     the other end. So nothing that the tool started is left, even if this process is killed. A process that this one
-    forks inherits the pipe and closes it; if it is forked without Python's hooks, the group may live as long as it does.
-    A process of the tool that leaves the group is not killed.
+    forks inherits the pipe and closes it. If it is forked without Python's hooks, the group may live as long as it
+    does. A process of the tool that leaves the group is not killed.
 
     A child is spawned directly and not by :mod:`subprocess`. Popen waits for the end of a pipe that a process forked by
     the program at the same moment, such as a worker, keeps open for its whole life.
