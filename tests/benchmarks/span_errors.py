@@ -13,6 +13,7 @@ from itertools import accumulate, pairwise
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Series
 from opentelemetry.instrumentation.hardware.pipeline.ledger import INTERVAL, Ledger
+from opentelemetry.instrumentation.hardware.pipeline.rows import ENERGY
 
 DURATIONS = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 60.0)
 """Seconds."""
@@ -48,15 +49,17 @@ def errors(seed: int = 1) -> Iterator[tuple[float, float, float]]:
     power, dice, now = Power(seed), random.Random(seed), [0.0]
     found: dict[float, list[float]] = {duration: [] for duration in DURATIONS}
     ledger = Ledger(lambda: now[0], lambda: _EPOCH + now[0])
+    ledger.use(frozenset({"GPU-1"}))
     while now[0] < _LENGTH:
         ledger.add([_ENERGY(power.joules(now[0]))])
+        assert ledger.rows is not None
         end = now[0] + dice.uniform(0.0, INTERVAL)
         last = ledger.rows.place(_EPOCH + end)
         for duration in DURATIONS:
             first = ledger.rows.place(_EPOCH + end - duration)
             if first is not None and last is not None:
                 exact = power.joules(end) - power.joules(end - duration)
-                measured = ledger.rows.increase((c.HW_ENERGY, "GPU-1"), first, last)
+                measured = ledger.rows.increase(ENERGY, first, last)
                 found[duration].append(abs(measured / exact - 1.0))
         now[0] += INTERVAL
     for duration, each in found.items():

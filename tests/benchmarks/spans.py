@@ -7,17 +7,19 @@ of ours runs, so the figures are those of the calls alone.
 from __future__ import annotations
 
 import time
-from types import SimpleNamespace
-from typing import Any, cast
+from collections.abc import Callable
+from typing import Any
 
 from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import Tracer
 from tests.benchmarks.figure import Figure
 from tests.benchmarks.steady import in_turn
 
 from opentelemetry.instrumentation.hardware import HardwareSpanProcessor
 from opentelemetry.instrumentation.hardware import catalog as c
-from opentelemetry.instrumentation.hardware.pipeline.ledger import ROWS, Ledger
+from opentelemetry.instrumentation.hardware.pipeline.ledger import Ledger
+from opentelemetry.instrumentation.hardware.pipeline.rows import SIZE
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.settings import Config
 
@@ -28,58 +30,77 @@ _LONG = 2_000_000_000
 
 
 def figures(seconds: float) -> list[Figure]:
-    ledger = _full_ledger()
-    session = SimpleNamespace(config=Config(), ledgers=[ledger], note_span=lambda: None)
+    ledger, read = _full_ledger()
+    session = Session(Config(sources=["process"]), spans=True)  # it is not started
+    session.ledgers = [ledger]
     ours, plain = TracerProvider(shutdown_on_exit=False), TracerProvider(shutdown_on_exit=False)
-    ours.add_span_processor(HardwareSpanProcessor(cast("Session", session)))
-    slowest: list[float] = []
-    tracers = {"ours": ours.get_tracer("ours"), "plain": plain.get_tracer("plain")}
+    ours.add_span_processor(HardwareSpanProcessor(session))
+    unrecorded = TracerProvider(ALWAYS_OFF, shutdown_on_exit=False)
+    unrecorded.add_span_processor(HardwareSpanProcessor(session))
+    off = TracerProvider(ALWAYS_OFF, shutdown_on_exit=False)
+    slow: dict[str, float] = {}
+
+    def cost(name: str, provider: TracerProvider, length: int) -> float:
+        read()
+        median, slow[name] = _cost(provider.get_tracer("spans"), length)
+        return median
+
     rounds = in_turn(
         {
-            "long": lambda: _cost(tracers["ours"], _LONG, slowest),
-            "short": lambda: _cost(tracers["ours"], 0),
-            "bare": lambda: _cost(tracers["plain"], _LONG),
+            "long": lambda: cost("long", ours, _LONG),
+            "long p99": lambda: slow["long"],
+            "short": lambda: cost("short", ours, 0),
+            "bare": lambda: cost("bare", plain, _LONG),
+            "bare p99": lambda: slow["bare"],
+            "unrecorded": lambda: cost("unrecorded", unrecorded, _LONG),
+            "off": lambda: cost("off", off, _LONG),
         },
         seconds,
     )
-    slowest.sort()
-    p99 = slowest[int(0.99 * len(slowest))] if slowest else 0.0
+    bare, p99, without = rounds["bare"], rounds["bare p99"], rounds["off"]
+    unrecorded_cost = max(0.0, rounds["unrecorded"] - without)
     return rounds.marked(
-        Figure(
-            "added to a span of 2 s, median", rounds["long"] - rounds["bare"], "µs", "a bare span", rounds["bare"], 10
-        ),
-        Figure("added to a span of 2 s, p99", p99 - rounds["bare"], "µs", bound=25),
-        Figure("added to a short span, median", rounds["short"] - rounds["bare"], "µs", "a bare span", rounds["bare"]),
+        Figure("added to a span of 2 s, median", rounds["long"] - bare, "µs", "a bare span", bare, 10),
+        Figure("added to a span of 2 s, p99", rounds["long p99"] - p99, "µs", "a bare span, p99", p99, 25),
+        Figure("added to a short span, median", rounds["short"] - bare, "µs", "a bare span", bare),
+        Figure("added to a span that is not recorded", unrecorded_cost, "µs", "a bare one", without),
     )
 
 
-def _cost(tracer: Tracer, length: int, costs: list[float] | None = None) -> float:
-    """The median microseconds of starting and ending a span."""
+def _cost(tracer: Tracer, length: int) -> tuple[float, float]:
+    """The median and the 99th percentile of the microseconds of starting and ending a span."""
     found = []
     for _ in range(_SPANS):
         start = time.time_ns() - length
         begin = time.perf_counter_ns()
         tracer.start_span("span", start_time=start).end()
         found.append((time.perf_counter_ns() - begin) / 1e3)
-    if costs is not None:
-        costs += found
-    return sorted(found)[_SPANS // 2]
+    found.sort()
+    return found[_SPANS // 2], found[int(0.99 * _SPANS)]
 
 
-def _full_ledger() -> Ledger:
-    """A ledger of ten minutes of a GPU that is in use, whose newest reading is in the future."""
-    now = [time.time() - 0.1 * ROWS + 300.0]
+def _full_ledger() -> tuple[Ledger, Callable[[], None]]:
+    """A ledger of ten minutes of a GPU that is in use, and what adds a reading to it."""
+    now = [time.time() - 0.1 * SIZE]
     ledger = Ledger(lambda: now[0], lambda: now[0])
     gpu: dict[str, Any] = {c.HW_ID: "GPU-1", c.HW_NAME: "GPU 0"}
-    for number in range(ROWS + 10):
-        now[0] += 0.1
+
+    def read() -> None:
         ledger.add(
             [
-                c.HW_ENERGY(20.0 * number, {**gpu, c.HW_TYPE: "gpu"}),
-                c.HW_GPU_TIME(0.05 * number, {**gpu, c.GPU_TASK: "general"}),
-                c.HW_GPU_MEMORY_USAGE(number << 20, gpu),
-                c.HW_GPU_THROTTLE_TIME(0.01 * number, {**gpu, c.THROTTLE_REASON: "power_cap"}),
+                c.HW_ENERGY(200.0 * now[0], {**gpu, c.HW_TYPE: "gpu"}),
+                c.HW_GPU_TIME(0.5 * now[0], {**gpu, c.GPU_TASK: "general"}),
+                c.HW_GPU_MEMORY_USAGE(int(now[0]) << 20, gpu),
+                c.HW_GPU_THROTTLE_TIME(0.1 * now[0], {**gpu, c.THROTTLE_REASON: "power_cap"}),
             ]
         )
-    ledger.used = frozenset({"GPU-1"})
-    return ledger
+
+    def read_now() -> None:
+        now[0] = max(time.time(), now[0])
+        read()
+
+    for _ in range(SIZE):
+        now[0] += 0.1
+        read()
+    ledger.use(frozenset({"GPU-1"}))
+    return ledger, read_now

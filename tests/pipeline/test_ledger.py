@@ -15,7 +15,9 @@ from tests.stage import PATIENT, Clock
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Point, Rate, Series
-from opentelemetry.instrumentation.hardware.pipeline.ledger import ROWS, Demand, Ledger, Rows
+from opentelemetry.instrumentation.hardware.pipeline import rows as r
+from opentelemetry.instrumentation.hardware.pipeline.ledger import Demand, Ledger
+from opentelemetry.instrumentation.hardware.pipeline.rows import SIZE, Place, Rows
 
 EPOCH = 1.8e9
 """The difference between the two clocks."""
@@ -38,25 +40,27 @@ class Machine:
         self.wall = EPOCH
         self.read = read
         self.ledger = Ledger(self.clock, lambda: self.wall + self.clock.now)
+        self.ledger.use(frozenset({"GPU-1"}))
 
     def run(self, seconds: float, step: float = 0.1) -> None:
         for _ in range(round(seconds / step)):
             self.ledger.add(self.read(self.clock.now))
             self.clock.now += step
 
-    def increase(self, series: Series, begin: float, end: float) -> float:
+    def places(self, begin: float, end: float) -> tuple[Rows, Place | None, Place | None]:
         rows = self.ledger.rows
-        first, last = rows.place(self.wall + begin), rows.place(self.wall + end)
-        if first is None or last is None:
-            return math.nan
-        return rows.increase((series.metric, "GPU-1"), first, last)
+        assert rows is not None
+        return rows, rows.place(self.wall + begin), rows.place(self.wall + end)
 
-    def peak(self, series: Series, begin: float, end: float) -> float:
-        rows = self.ledger.rows
-        first, last = rows.place(self.wall + begin), rows.place(self.wall + end)
+    def increase(self, column: int, begin: float, end: float) -> float:
+        rows, first, last = self.places(begin, end)
+        return math.nan if first is None or last is None else rows.increase(column, first, last)
+
+    def peak(self, begin: float, end: float) -> float:
+        rows, first, last = self.places(begin, end)
         assert first is not None
         assert last is not None
-        return rows.peak((series.metric, "GPU-1"), first, last)
+        return rows.peak(r.GPU_MEMORY, first, last)
 
 
 def joules(now: float) -> float:
@@ -70,7 +74,7 @@ def test_energy_of_an_interval_is_the_integral_of_power(begin: float, length: fl
     end = min(begin + length, 159.8)
     machine = Machine(lambda now: [ENERGY(joules(now))])
     machine.run(60.0)
-    assert machine.increase(ENERGY, begin, end) == pytest.approx(joules(end) - joules(begin), rel=0.005)
+    assert machine.increase(r.ENERGY, begin, end) == pytest.approx(joules(end) - joules(begin), rel=0.005)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -79,15 +83,15 @@ def test_increases_of_adjacent_intervals_add_up(seed: int) -> None:
     machine = Machine(lambda now: [ENERGY(joules(now))])
     machine.run(30.0)
     cuts = sorted(dice.uniform(100.5, 129.0) for _ in range(40))
-    parts = [machine.increase(ENERGY, begin, end) for begin, end in pairwise(cuts)]
-    assert sum(parts) == pytest.approx(machine.increase(ENERGY, cuts[0], cuts[-1]))
+    parts = [machine.increase(r.ENERGY, begin, end) for begin, end in pairwise(cuts)]
+    assert sum(parts) == pytest.approx(machine.increase(r.ENERGY, cuts[0], cuts[-1]))
 
 
 def test_rate_is_integrated() -> None:
     machine = Machine(lambda now: [ENERGY(Rate(50.0)), BUSY(Rate(0.25))])
     machine.run(10.0)
-    assert machine.increase(ENERGY, 101.05, 105.15) == pytest.approx(50.0 * 4.1)
-    assert machine.increase(BUSY, 101.05, 105.15) == pytest.approx(0.25 * 4.1)
+    assert machine.increase(r.ENERGY, 101.05, 105.15) == pytest.approx(50.0 * 4.1)
+    assert machine.increase(r.GPU_TIME, 101.05, 105.15) == pytest.approx(0.25 * 4.1)
 
 
 def test_rate_continues_after_the_newest_reading_for_a_while() -> None:
@@ -95,24 +99,24 @@ def test_rate_continues_after_the_newest_reading_for_a_while() -> None:
     machine.run(10.0)
     newest = machine.clock.now - 0.1
     watts = (joules(newest) - joules(newest - 0.1)) / 0.1
-    assert machine.increase(ENERGY, newest, newest + 0.25) == pytest.approx(0.25 * watts, rel=1e-4)
-    assert isnan(machine.increase(ENERGY, newest, newest + 2.5))
+    assert machine.increase(r.ENERGY, newest, newest + 0.25) == pytest.approx(0.25 * watts, rel=1e-4)
+    assert isnan(machine.increase(r.ENERGY, newest, newest + 2.5))
 
 
 def test_instant_before_the_first_reading_is_unknown() -> None:
     machine = Machine(lambda now: [ENERGY(joules(now))])
-    assert isnan(machine.increase(ENERGY, 100.0, 101.0))
+    assert machine.ledger.rows is None
     machine.run(5.0)
-    assert isnan(machine.increase(ENERGY, 99.9, 101.0))
+    assert isnan(machine.increase(r.ENERGY, 99.9, 101.0))
 
 
 def test_oldest_readings_are_overwritten() -> None:
     machine = Machine(lambda now: [ENERGY(joules(now)), MEMORY(round(now))])
-    machine.run(0.1 * ROWS + 50.0)
-    oldest = machine.clock.now - 0.1 * ROWS
-    assert isnan(machine.increase(ENERGY, oldest - 1.0, oldest + 20.0))
+    machine.run(0.1 * SIZE + 50.0)
+    oldest = machine.clock.now - 0.1 * SIZE
+    assert isnan(machine.increase(r.ENERGY, oldest - 1.0, oldest + 20.0))
     begin, end = oldest + 1.0, machine.clock.now - 1.0
-    assert machine.increase(ENERGY, begin, end) == pytest.approx(joules(end) - joules(begin), rel=1e-5)
+    assert machine.increase(r.ENERGY, begin, end) == pytest.approx(joules(end) - joules(begin), rel=1e-5)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -131,22 +135,22 @@ def test_peak_is_the_highest_reading_around_the_interval(seed: int) -> None:
         begin = dice.uniform(max(100.0, newest - 590.0), newest - 1.0)
         end = dice.uniform(begin + 0.2, newest)
         expected = max(value for now, value in heard if begin - 0.1 < now < end + 0.1)
-        assert machine.peak(MEMORY, begin, end) == expected
+        assert machine.peak(begin, end) == expected
 
 
 def test_device_that_is_missing_from_a_reading_is_unknown_there() -> None:
     machine = Machine(lambda now: [ENERGY(joules(now))] if now < 103.0 or now > 104.0 else [BUSY(Rate(1.0))])
     machine.run(10.0)
-    assert isnan(machine.increase(ENERGY, 101.0, 103.5))
-    assert machine.increase(ENERGY, 101.0, 107.0) == pytest.approx(joules(107.0) - joules(101.0), rel=0.005)
+    assert isnan(machine.increase(r.ENERGY, 101.0, 103.5))
+    assert machine.increase(r.ENERGY, 101.0, 107.0) == pytest.approx(joules(107.0) - joules(101.0), rel=0.005)
 
 
 def test_source_that_was_closed_is_unknown_until_its_next_reading() -> None:
     machine = Machine(lambda now: [ENERGY(joules(now))])
     machine.run(5.0)
     machine.ledger.interrupt()
-    assert isnan(machine.increase(ENERGY, 101.0, 105.1))
-    assert machine.increase(ENERGY, 101.0, 104.5) == pytest.approx(joules(104.5) - joules(101.0), rel=0.005)
+    assert isnan(machine.increase(r.ENERGY, 101.0, 105.1))
+    assert machine.increase(r.ENERGY, 101.0, 104.5) == pytest.approx(joules(104.5) - joules(101.0), rel=0.005)
 
 
 def test_step_of_the_wall_clock_begins_the_ledger_again() -> None:
@@ -154,8 +158,8 @@ def test_step_of_the_wall_clock_begins_the_ledger_again() -> None:
     machine.run(5.0)
     machine.wall -= 3600.0
     machine.run(5.0)
-    assert isnan(machine.increase(ENERGY, 101.0, 107.0))
-    assert machine.increase(ENERGY, 106.0, 109.0) == pytest.approx(joules(109.0) - joules(106.0), rel=0.005)
+    assert isnan(machine.increase(r.ENERGY, 101.0, 107.0))
+    assert machine.increase(r.ENERGY, 106.0, 109.0) == pytest.approx(joules(109.0) - joules(106.0), rel=0.005)
 
 
 def test_overlapping_reasons_of_throttling_count_once() -> None:
@@ -167,27 +171,27 @@ def test_overlapping_reasons_of_throttling_count_once() -> None:
         ]
     )
     machine.run(10.0)
-    assert machine.increase(throttle("power_cap"), 101.0, 104.0) == pytest.approx(3.0)
+    assert machine.increase(r.THROTTLE_TIME, 101.0, 104.0) == pytest.approx(3.0)
 
 
 def test_clocks_set_by_the_user_are_no_throttling() -> None:
     machine = Machine(lambda now: [throttle("application_clocks")(Rate(1.0))])
     machine.run(10.0)
-    assert machine.increase(throttle("power_cap"), 101.0, 104.0) == 0.0
+    assert machine.increase(r.THROTTLE_TIME, 101.0, 104.0) == 0.0
 
 
 def test_other_metrics_take_no_row() -> None:
     machine = Machine(lambda now: [c.HW_TEMPERATURE(50.0, GPU)])
     machine.run(1.0)
-    assert machine.ledger.rows.count == 0
+    assert machine.ledger.rows is None
 
 
 def test_interval_is_the_distance_of_the_readings() -> None:
     rows = Rows()
     for now in (1.0, 2.0, 2.5, 2.6):
-        rows.add(now, {(c.HW_ENERGY, ""): now})
+        rows.add(now, [now] * len(r.TOTALS), [now] * len(r.LEVELS))
     found = [rows.place(instant) for instant in (1.5, 2.2, 2.55, 2.6, 3.1)]
-    assert [place.interval for place in found if place] == pytest.approx([1.0, 0.5, 0.1, 0.1, 0.5])
+    assert [place[4] for place in found if place] == pytest.approx([1.0, 0.5, 0.1, 0.1, 0.5])
 
 
 def test_demand_lasts_for_a_minute_after_a_span() -> None:
@@ -198,3 +202,32 @@ def test_demand_lasts_for_a_minute_after_a_span() -> None:
     assert demand.exists(189.0)
     assert not demand.exists(191.0)
     assert demand.note_span(191.0)
+
+
+def test_device_that_is_used_later_counts_from_the_first_reading() -> None:
+    other = Series(c.HW_ENERGY, {**GPU, c.HW_ID: "GPU-2"})
+    machine = Machine(lambda now: [ENERGY(joules(now)), other(10.0 * now), MEMORY(round(now))])
+    machine.run(0.1 * SIZE + 20.0)
+    begin, end = machine.clock.now - 500.0, machine.clock.now - 1.0
+    alone, peak = machine.increase(r.ENERGY, begin, end), machine.peak(begin, end)
+    machine.ledger.use(frozenset({"GPU-1", "GPU-2"}))
+    machine.run(5.0)
+    assert machine.increase(r.ENERGY, begin, end) == pytest.approx(alone + 10.0 * (end - begin))
+    assert isnan(machine.peak(begin, end)), "the memory of the other one is unknown"
+    machine.ledger.use(frozenset({"GPU-1"}))
+    assert machine.peak(begin, end) == peak
+
+
+def test_rows_in_memory_that_is_shared_are_read_by_others() -> None:
+    memory = memoryview(bytearray(8 * r.LENGTH)).cast("d")
+    rows = Rows(memory)
+    rows.clear(2, 0, True)
+    for second in range(200):
+        rows.add(second, [2.0 * second] * len(r.TOTALS), [second % 70] * len(r.LEVELS))
+    other = Rows(memory.toreadonly())
+    assert (other.count, other.devices, other.packages, other.has_process) == (200, 2, 0, 1)
+    first, last = other.place(1.5), other.place(150.5)
+    assert first is not None
+    assert last is not None
+    assert other.increase(r.CPU_TIME, first, last) == pytest.approx(2.0 * 149)
+    assert other.peak(r.TREE_MEMORY, first, last) == 69

@@ -9,18 +9,28 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import partial
-from math import inf
-from typing import Any, Final
+from math import inf, isnan
+from typing import Any, Final, Protocol
 
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.parsing import SPAN_FIELDS
-from opentelemetry.instrumentation.hardware.pipeline.ledger import INTERVAL, Ledger
+from opentelemetry.instrumentation.hardware.pipeline.ledger import INTERVAL
+from opentelemetry.instrumentation.hardware.pipeline.rows import (
+    CPU_ENERGY,
+    CPU_TIME,
+    ENERGY,
+    GPU_MEMORY,
+    GPU_TIME,
+    THROTTLE_TIME,
+    TREE_MEMORY,
+    Place,
+    Rows,
+)
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.system.uwsgi import call_in_workers, forks_later
@@ -42,7 +52,7 @@ _MOST_NAMES: Final = 1000
 """Names of spans for which the decision of the filter is kept."""
 
 
-def measured(ledgers: Iterable[Ledger], begin: float, end: float) -> dict[str, float]:
+def measured(ledgers: Iterable[HasRows], begin: float, end: float) -> dict[str, float]:
     """Return what the ledgers know about an interval, as attributes. What is unknown of one device is left out.
 
     Args:
@@ -50,46 +60,60 @@ def measured(ledgers: Iterable[Ledger], begin: float, end: float) -> dict[str, f
         begin: Seconds since the epoch.
         end: Seconds since the epoch.
     """
-    energy = busy = throttled = cpu_energy = 0.0
+    energy = busy = throttled = cpu_energy = resolution = 0.0
     memory = -inf
-    found: dict[str, float] = {}
-    process: dict[str, float] = {}
-    resolution, gpus, packages = 0.0, 0, 0
+    gpus = packages = 0
+    process: tuple[Rows, tuple[Place, Place, float]] | None = None
     for ledger in ledgers:
         rows = ledger.rows
-        first, last = rows.place(begin), rows.place(end)
-        if first is None or last is None:
+        if rows is None:
             continue
-        interval = first.interval if first.interval > last.interval else last.interval
-        if end - begin < interval or first.rows is not last.rows:
+        places = rows.places(begin, end)
+        if places is None:
             continue
+        first, last, interval = places
         resolution = interval if interval > resolution else resolution
-        for id_ in ledger.used:
-            gpus += 1
-            energy += rows.increase((c.HW_ENERGY, id_), first, last)
-            busy += rows.increase((c.HW_GPU_TIME, id_), first, last)
-            throttled += rows.increase((c.HW_GPU_THROTTLE_TIME, id_), first, last)
-            peak = rows.peak((c.HW_GPU_MEMORY_USAGE, id_), first, last)
-            memory = memory if memory > peak else peak
-        for id_ in ledger.packages:
+        devices = rows.devices
+        if devices:
+            gpus += devices
+            energy += rows.increase(ENERGY, first, last)
+            busy += rows.increase(GPU_TIME, first, last)
+            throttled += rows.increase(THROTTLE_TIME, first, last)
+            peak = rows.peak(GPU_MEMORY, first, last)
+            if peak > memory or peak != peak:  # noqa: PLR0124 - NaN: unknown
+                memory = peak
+        if rows.packages:
             packages += 1
-            cpu_energy += rows.increase((c.HW_ENERGY, id_), first, last)
-        if "" in ledger.types:
-            process[_TREE_CPU_TIME] = rows.increase((c.PROCESS_CPU_TIME, ""), first, last)
-            process[_TREE_MEMORY_PEAK] = rows.peak((c.PROCESS_MEMORY_USAGE, ""), first, last)
+            cpu_energy += rows.increase(CPU_ENERGY, first, last)
+        if rows.has_process:
+            process = rows, places
+    found = {}
     if gpus:
+        utilization = busy / (end - begin) / gpus
         found[_ENERGY] = energy
         found[_GPU_TIME] = busy
-        found[_GPU_UTILIZATION] = min(1.0, busy / (end - begin) / gpus)
+        found[_GPU_UTILIZATION] = 1.0 if utilization > 1.0 else utilization
         found[_GPU_MEMORY_PEAK] = memory
         found[_GPU_THROTTLE_TIME] = throttled
-    else:
-        found = process
+    elif process is not None:
+        rows, (first, last, _) = process
+        found[_TREE_CPU_TIME] = rows.increase(CPU_TIME, first, last)
+        found[_TREE_MEMORY_PEAK] = rows.peak(TREE_MEMORY, first, last)
     if packages:
         found[_CPU_ENERGY] = cpu_energy
     if found:
         found[_RESOLUTION] = resolution
-    return {name: value for name, value in found.items() if value == value}  # noqa: PLR0124 - not NaN: unknown
+    if isnan(sum(found.values())):
+        found = {name: value for name, value in found.items() if not isnan(value)}
+    return found
+
+
+class HasRows(Protocol):
+    """A ledger, of this process or of its agent."""
+
+    @property
+    def rows(self) -> Rows | None:
+        """Return the readings; None before the first one."""
 
 
 class HardwareSpanProcessor(SpanProcessor):
@@ -142,8 +166,10 @@ class HardwareSpanProcessor(SpanProcessor):
 
     def _end(self, span: Span, end_time: int | None = None) -> None:
         """End a span in place of its own method."""
-        with suppress(AttributeError):  # another thread ends it as well
+        try:  # noqa: SIM105 - suppress() takes half a microsecond
             del span.end
+        except AttributeError:  # another thread ends it as well
+            pass
         try:
             self._measure(span, end_time)
         except Exception:
@@ -160,7 +186,7 @@ class HardwareSpanProcessor(SpanProcessor):
         if self._filter.accepts(span):
             attributes = measured(session.ledgers, begin / 1e9, end / 1e9)
             if attributes:
-                span.set_attributes(attributes)
+                _set_attributes(span, attributes)
 
     def on_end(self, span: ReadableSpan) -> None:
         """Do nothing: the span was changed before its end."""
@@ -174,6 +200,22 @@ class HardwareSpanProcessor(SpanProcessor):
         """Return True: there is nothing to flush."""
         del timeout_millis
         return True
+
+
+def _set_attributes(span: Span, attributes: dict[str, Any]) -> None:
+    """Set attributes without validation, which takes longer than all the rest. They are valid: strings and floats.
+
+    If the SDK has changed, or if the attributes would exceed the limit of the span, the public method is used.
+    """
+    try:
+        bounded: Any = span._attributes
+        inner = bounded._dict
+        if bounded.maxlen is None or len(inner) + len(attributes) <= bounded.maxlen:
+            inner.update(attributes)
+            return
+    except AttributeError:
+        pass
+    span.set_attributes(attributes)
 
 
 class SpanFilter:

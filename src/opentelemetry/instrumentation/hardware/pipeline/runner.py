@@ -257,7 +257,7 @@ class SourceRunner:
             ledger.add(source.read_for_spans(quickly))
         else:
             ledger.add(point for point in points if point[0].metric.scope is Scope.HOST)
-        ledger.used = source.used_devices
+        ledger.use(source.used_devices)
 
     def _is_slow_due(self, aggregator: Aggregator, now: float) -> bool:
         last = aggregator.published
