@@ -1,7 +1,8 @@
-"""A process of a job that exports, forks or ends when it is told to, at a socket with the name of its PID.
+"""A process of a job that exports, forks or starts another one when it is told to, at a socket named after its PID.
 
-Usage: chaos.py FOLDER; it answers each datagram: "report" exports, "fork" makes a child that instruments itself and has
-32 MiB more than its parent. The journal is FOLDER/journal.
+Usage: chaos.py FOLDER [URL]; it answers each datagram: "report" exports, "fork" makes a child that instruments itself
+and has 32 MiB more than its parent, "spawn" starts this program. The journal is FOLDER/journal; with the URL of a
+Collector, exports go there instead.
 """
 
 from __future__ import annotations
@@ -9,10 +10,14 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.metrics import set_meter_provider
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from tests.programs.journal import provider
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
@@ -20,6 +25,12 @@ from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 FOLDER = Path(sys.argv[1])
 BALLAST = 32 << 20
 ballast: list[bytes] = []
+
+
+def exporting_to(url: str) -> MeterProvider:
+    """Return a provider that exports to a Collector, without a connection that a forked child would share."""
+    exporter = OTLPMetricExporter(f"{url}/v1/metrics", headers={"Connection": "close"})
+    return MeterProvider([PeriodicExportingMetricReader(exporter, 3_600_000)])
 
 
 def serve() -> None:
@@ -36,6 +47,8 @@ def serve() -> None:
                 pid = os.fork()
                 if not pid:
                     break
+            elif word == b"spawn":
+                pid = subprocess.Popen([sys.executable, *sys.argv]).pid
             else:
                 assert instrumentor._session is not None
                 instrumentor._session.read_now(60)
@@ -47,6 +60,6 @@ def serve() -> None:
 
 
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-meters = provider(FOLDER / "journal", 3600)
+meters = exporting_to(sys.argv[2]) if len(sys.argv) > 2 else provider(FOLDER / "journal", 3600)
 set_meter_provider(meters)
 serve()
