@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -30,13 +31,16 @@ class Scope:
 class Sink:
     """An OTLP receiver for metrics while its block lasts.
 
+    Args:
+        before_answer: Called after each request was received, and before it is answered.
+
     Attributes:
         exports: The exports received, oldest first. The PID is that of the ``process`` resource detector.
         scopes: All scopes received.
         resources: The attributes of all resources received.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, before_answer: Callable[[], object] = lambda: None) -> None:
         self.exports: list[Export] = []
         self.scopes: set[Scope] = set()
         self.resources: list[dict[str, Any]] = []
@@ -46,12 +50,14 @@ class Sink:
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 sink._take(ExportMetricsServiceRequest.FromString(body))
+                before_answer()
                 answer = ExportMetricsServiceResponse().SerializeToString()
-                self.send_response(200)
-                self.send_header("Content-Type", "application/x-protobuf")
-                self.send_header("Content-Length", str(len(answer)))
-                self.end_headers()
-                self.wfile.write(answer)
+                with suppress(ConnectionError):  # the sender has ended
+                    self.send_response(200)
+                    self.send_header("Content-Type", "application/x-protobuf")
+                    self.send_header("Content-Length", str(len(answer)))
+                    self.end_headers()
+                    self.wfile.write(answer)
 
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002
                 pass

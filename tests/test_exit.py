@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -28,6 +30,12 @@ WAYS = {
 }
 AT_EXIT = ("return", "exit", "exception", "handler")
 """Ways in which Python runs exit hooks, so that the SDK exports once more."""
+
+LONGEST = 2.0
+"""Seconds that the main thread may wait at the end. Our limit is 1 s; it does not count the time that others run."""
+
+SLOW = 3.0
+"""Seconds until a slow Collector answers: more than our limit."""
 
 UNRESPONSIVE = {
     "OTEL_EXPORTER_OTLP_TIMEOUT": "300",  # without a limit of ours, the SDK waits for its export for 30 s
@@ -87,7 +95,7 @@ def test_status_and_output_are_those_without_us_and_last_values_are_exported(way
 @pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
 @pytest.mark.parametrize("answers", [False, True], ids=["refused", "silent"])
 @pytest.mark.parametrize("during", [False, True], ids=["first export", "during an export"])
-def test_collector_that_does_not_respond_does_not_delay_the_end(
+def test_collector_that_does_not_respond_delays_the_end_by_a_second_at_most(
     protocol: str, answers: bool, during: bool, tmp_path: Path
 ) -> None:
     def wait_for_export(child: Child) -> None:
@@ -102,4 +110,43 @@ def test_collector_that_does_not_respond_does_not_delay_the_end(
         env = stack.enter_context(Sink()).environment(0.2 if during else 3600) | UNRESPONSIVE
         env["OTEL_EXPORTER_OTLP_ENDPOINT"] = f"http://127.0.0.1:{listener.getsockname()[1]}"
         env["OTEL_EXPORTER_OTLP_PROTOCOL"] = protocol
-        assert end("exit", env, tmp_path / "with", wait_for_export if during else lambda child: None) == (4, "ends\n")
+        waited = end_after_waiting(env, tmp_path / "with", wait_for_export if during else lambda child: None)
+    assert waited < LONGEST
+
+
+def end_after_waiting(
+    env: dict[str, str], folder: Path, before: Callable[[Child], object] = lambda child: None
+) -> float:
+    """Run the program to its normal end. Returns the seconds for which its main thread has waited."""
+    status, output = end("exit", env | {"ENDS_WAITED": "1"}, folder, before)
+    match = re.fullmatch(r"ends\nwaited ([0-9.]+) s\n", output)
+    assert match, output
+    assert status == 4
+    return float(match[1])
+
+
+def test_slow_collector_has_the_last_values_although_the_program_does_not_wait_for_its_answer(tmp_path: Path) -> None:
+    ended = threading.Event()
+    with Sink(before_answer=ended.wait) as sink:
+        try:
+            waited = end_after_waiting(sink.environment(3600) | UNRESPONSIVE, tmp_path / "with")
+        finally:
+            ended.set()
+    assert waited < LONGEST
+    assert [SYSTEM_CPU_TIME.name in export.names() for export in sink.exports] == [True]
+
+
+@pytest.mark.parametrize(
+    "patient",
+    [
+        pytest.param({"OTEL_PYTHON_HARDWARE_EXIT_TIMEOUT": "60"}, id="by our setting"),
+        pytest.param(UNRESPONSIVE | {"ENDS_METRIC": "1"}, id="by the SDK"),
+    ],
+)
+def test_program_waits_for_a_slow_collector_if_it_should(patient: dict[str, str], tmp_path: Path) -> None:
+    with Sink(before_answer=lambda: threading.Event().wait(SLOW)) as sink:
+        waited = end_after_waiting(sink.environment(3600) | patient, tmp_path / "with")
+        assert waited > SLOW - 0.1
+        assert SYSTEM_CPU_TIME.name in sink.exports[0].names()
+        if "ENDS_METRIC" in patient:
+            assert end_after_waiting(without(sink.environment(3600) | patient), tmp_path / "without") > SLOW - 0.1

@@ -1,7 +1,10 @@
-"""A program without OpenTelemetry code of its own that ends in one way or another.
+"""A program that ends in one way or another.
 
 Usage: ends.py return|exit|exception|handler|_exit|term|kill|abort; it waits for the end of its standard input first. If
 it is instrumented, it also waits for the first reading of the host: on a busy machine, it would end before.
+
+With ENDS_METRIC, it has a metric of its own. With ENDS_WAITED, it prints at last how long its main thread has waited
+since it ended: neither running nor ready to run, so on a busy machine this is no longer than on another one.
 """
 
 from __future__ import annotations
@@ -9,11 +12,34 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+
+class Waited:
+    """Prints the seconds for which the main thread has waited, when the interpreter clears the program's variables."""
+
+    def __init__(self) -> None:
+        self._begin = self._seconds()
+
+    @staticmethod
+    def _seconds(now: Callable[[], int] = time.monotonic_ns, schedule: Path = Path("/proc/self/schedstat")) -> float:
+        running, ready, _ = map(int, schedule.read_text().split())
+        return (now() - running - ready) / 1e9
+
+    def __del__(self, write: Callable[[int, bytes], int] = os.write) -> None:
+        write(1, b"waited %.3f s\n" % (self._seconds() - self._begin))
+
 
 WAY = sys.argv[1]
 if WAY == "handler":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
 sys.stdin.read()
+if "ENDS_METRIC" in os.environ:
+    from opentelemetry.metrics import get_meter
+
+    get_meter("application").create_counter("application.steps").add(1)
 instrumentor = sys.modules.get("opentelemetry.instrumentation.hardware.instrumentor")
 session = instrumentor.HardwareInstrumentor()._session if instrumentor else None
 if session is not None:
@@ -25,6 +51,7 @@ if session is not None:
         "reading of the host",
     )
 print("ends", flush=True)
+waited = Waited() if "ENDS_WAITED" in os.environ else None
 if WAY == "exit":
     sys.exit(4)
 elif WAY == "exception":
