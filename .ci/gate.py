@@ -19,6 +19,7 @@ import subprocess
 import sys
 import threading
 import time
+import zipfile
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache
@@ -66,8 +67,12 @@ def environment() -> dict[str, str]:
     return {"UV_PYTHON_DOWNLOADS": "never", "PIP_DISABLE_PIP_VERSION_CHECK": "1", **kept, "CI": "true"}
 
 
-def run(*command: str | Path) -> None:
+def run(*command: str | Path, **variables: str) -> None:
     """Run a command in the checkout and pass its output on.
+
+    Args:
+        command: The command line.
+        variables: Environment variables to add.
 
     Raises:
         StepError: The command cannot be started, or its exit status is not 0.
@@ -79,7 +84,7 @@ def run(*command: str | Path) -> None:
         process = subprocess.Popen(
             words,
             cwd=ROOT,
-            env=environment(),
+            env=environment() | variables,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -222,10 +227,36 @@ def types() -> None:
 
 
 def package() -> None:
-    """Build sdist and wheel into dist/ and check their metadata."""
+    """Build sdist and wheel into dist/; check their metadata and contents; use the wheel alone and from typed code."""
     shutil.rmtree(DIST, ignore_errors=True)
     run(uv(), "build", "-q", "--out-dir", DIST)
     run(uv(), "tool", "run", "-q", "twine", "check", "--strict", *sorted(DIST.glob("opentelemetry*")))
+    built = wheel()
+    check_contents(built)
+    programs = install("package", sys.executable, built)
+    run(programs / "otel-hardware", "doctor", OTEL_METRICS_EXPORTER="console")
+    run(programs / "python", ROOT / ".ci" / "consumer.py")
+    # Without the configuration of this repository, mypy sees only what a user's mypy sees.
+    mypy = (uv(), "tool", "run", "-q", "mypy", "--strict", "--config-file=", f"--cache-dir={programs.parent / 'mypy'}")
+    run(*mypy, f"--python-executable={programs / 'python'}", ROOT / ".ci" / "consumer.py")
+
+
+def check_contents(built: str) -> None:
+    """Check that the wheel has only the package, with its marker of types, and that no link of the README is relative.
+
+    Raises:
+        StepError: It does not.
+    """
+    with zipfile.ZipFile(built) as archive:
+        names = archive.namelist()
+        metadata = archive.read(next(name for name in names if name.endswith(".dist-info/METADATA"))).decode()
+    home = "opentelemetry/instrumentation/hardware/"
+    others = [name for name in names if not name.startswith(home) and ".dist-info/" not in name]
+    if others or f"{home}py.typed" not in names:
+        raise StepError(f"the wheel has no {home}py.typed, or files of others: {others}")
+    relative = re.findall(r"\]\((?!https?:|#)[^)]*\)", metadata)
+    if relative:
+        raise StepError(f"these links of the README lead nowhere on a package index: {relative}")
 
 
 def components() -> None:
