@@ -32,11 +32,6 @@ def test_every_page_has_a_template() -> None:
     assert tuple(reference.pages()) == PAGES
 
 
-def test_readme_table_is_current() -> None:
-    text = (ROOT / "README.md").read_text()
-    assert text == reference.readme(text), AGAIN
-
-
 def test_every_metric_has_one_heading() -> None:
     headings = re.findall(r"^### `(.+)`$", reference.pages()["metrics.md"], re.MULTILINE)
     assert sorted(headings) == sorted(row.name for row in CATALOG)
@@ -48,10 +43,9 @@ def test_every_setting_has_an_environment_variable_constant() -> None:
 
 
 def test_reference_command_writes_all_pages(tmp_path: Path) -> None:
-    (tmp_path / "README.md").write_text((ROOT / "README.md").read_text())
     command = [sys.executable, str(ROOT / ".ci" / "reference.py"), str(tmp_path)]
     subprocess.run(command, check=True, timeout=60)
-    for page in ("README.md", "docs/registry/metrics.yaml", *(f"docs/{page}" for page in PAGES)):
+    for page in ("docs/registry/metrics.yaml", *(f"docs/{page}" for page in PAGES)):
         assert (tmp_path / page).read_text() == (ROOT / page).read_text(), AGAIN
 
 
@@ -60,9 +54,3 @@ def test_reference_command_writes_nothing_for_a_flag(tmp_path: Path) -> None:
     done = subprocess.run(command, check=True, timeout=60, cwd=tmp_path, capture_output=True, text=True)
     assert "usage" in done.stdout
     assert [*tmp_path.iterdir()] == []
-
-
-def test_readme_links_exist() -> None:
-    links = re.findall(r"\]\(([^)#:]+)\)", (ROOT / "README.md").read_text())
-    assert links
-    assert [link for link in links if not (ROOT / link).exists()] == []

@@ -1,0 +1,159 @@
+"""Every code block of the README and of docs/ runs as it stands, or has a reason; every link leads somewhere."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+import yaml
+from tests import children
+from tests.blocks import PAGES, Block, bash, blocks, desk, the_block
+from tests.children import PATIENCE, ROOT
+from tests.sink import Sink
+from tests.tools import need, program
+from tests.tools.daemon import Prometheus, free_addresses, get, wait
+
+BLOCKS = [block for page in PAGES for block in blocks(page)]
+README = ROOT / "README.md"
+TEXT = ("", "mermaid", "text")
+"""Languages of blocks that are no code."""
+
+SHORT = "print('done')\n"
+WAITING = """\
+import pathlib, time
+end = time.monotonic() + 120
+while not pathlib.Path("stop").exists() and time.monotonic() < end:
+    time.sleep(0.05)
+"""
+"""A program that runs until the test has seen its metrics."""
+
+
+def of(*languages: str) -> list[Block]:
+    return [block for block in BLOCKS if block.language in languages and not block.reason]
+
+
+def test_every_block_has_a_known_language_and_most_of_the_code_runs() -> None:
+    known = {"sh", "python", "yaml", "ini", *TEXT}
+    assert [str(block) for block in BLOCKS if block.language not in known] == []
+    assert len(of("sh", "python")) >= 8
+
+
+@pytest.mark.parametrize("block", of("sh"), ids=str)
+def test_shell_block_runs(block: Block, tmp_path: Path) -> None:
+    (address,) = free_addresses(1)
+    with Sink() as sink:
+        # Other than on a reader's machine: the Collector's port, the exporter's port, and no traces and logs.
+        here = sink.environment() | {"OTEL_EXPORTER_PROMETHEUS_PORT": address.partition(":")[2]}
+        done = children.run(bash(block), here | desk(tmp_path, SHORT), cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("block", of("python"), ids=str)
+def test_python_block_runs(block: Block, tmp_path: Path) -> None:
+    (tmp_path / "block.py").write_text(block.text)
+    done = children.run(["python", "block.py"], cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("block", of("yaml"), ids=str)
+def test_yaml_block_is_valid(block: Block, tmp_path: Path) -> None:
+    document = yaml.safe_load(block.text)
+    assert isinstance(document, dict)
+    if "scrape_configs" in document:
+        file = tmp_path / "prometheus.yaml"
+        file.write_text(block.text)
+        subprocess.run([need(lambda: program("promtool")), "check", "config", file], check=True, capture_output=True)
+
+
+def test_first_metrics_of_the_zero_code_command_arrive_while_the_program_runs(tmp_path: Path) -> None:
+    block = the_block(README, "\nopentelemetry-instrument python train.py")
+    interval = re.search(r"OTEL_METRIC_EXPORT_INTERVAL=(\d+)", block.text)
+    assert interval is not None
+    assert int(interval[1]) < 10_000
+    with Sink() as sink:
+        here = sink.environment() | desk(tmp_path, WAITING)
+        with children.started(bash(block), here, cwd=tmp_path) as running:
+            wait(lambda: sink.exports or running.poll() is not None, PATIENCE, "an export")
+            assert running.poll() is None, running.communicate()
+            (tmp_path / "stop").touch()
+            children.end_of(running)
+    names = {point.name for point in sink.exports[0].points}
+    assert {"system.memory.usage", "process.cpu.time"} <= names
+    assert sink.resources[0]["service.name"] == "train"
+    assert "host.name" in sink.resources[0]
+
+
+def test_python_snippet_of_the_readme_prints_metrics(tmp_path: Path) -> None:
+    block = the_block(README, "HardwareInstrumentor().instrument(")
+    (tmp_path / "block.py").write_text(block.text)
+    done = children.run(["python", "block.py"], cwd=tmp_path)
+    assert "system.memory.usage" in done.stdout
+
+
+def test_prometheus_scrapes_the_command_of_the_readme(tmp_path: Path) -> None:
+    need(lambda: program("prometheus"))
+    block = the_block(README, "OTEL_METRICS_EXPORTER=prometheus")
+    (address,) = free_addresses(1)
+    here = {"OTEL_EXPORTER_PROMETHEUS_PORT": address.partition(":")[2], "OTEL_LOGS_EXPORTER": "none"}
+    folder = tmp_path / "desk"
+    folder.mkdir()
+    here |= {"OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "system_metrics"} | desk(folder, WAITING)
+    target = address.replace("127.0.0.1", "localhost")
+    with children.started(bash(block), here, cwd=folder) as running, Prometheus(tmp_path, {"t": target}) as server:
+        limit = f"system_memory_limit_bytes{{instance='{target}'}}"
+        (found,) = wait(lambda: server.query(limit), PATIENCE, lambda: get(f"{server.url}/api/v1/targets"))
+        assert found[1] > 0
+        assert server.query("process_cpu_time_seconds_total")
+        (folder / "stop").touch()
+        children.end_of(running)
+
+
+# -- links
+
+
+def written() -> list[Path]:
+    """The Markdown files of the repository."""
+    return [*PAGES, *sorted((ROOT / "examples").rglob("*.md"))]
+
+
+def prose(page: Path) -> str:
+    """The text of a page without its code."""
+    return re.sub(r"`[^`\n]*`", "", re.sub(r"^ *```.*?^ *```$", "", page.read_text("utf-8"), flags=re.M | re.S))
+
+
+def links(page: Path) -> list[str]:
+    text = prose(page)
+    return re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r"^\[[^\]]+\]: (\S+)$", text, re.MULTILINE)
+
+
+@cache
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", written(), ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_of_a_page_lead_somewhere(page: Path) -> None:
+    broken = []
+    for link in links(page):
+        if re.match(r"(https?|mailto):", link):
+            continue
+        name, _, anchor = link.partition("#")
+        target = (page.parent / name).resolve() if name else page
+        if not target.exists() or not target.is_relative_to(ROOT) or (anchor and anchor not in anchors(target)):
+            broken.append(link)
+    assert broken == []
+
+
+def test_readme_and_index_lead_to_every_page() -> None:
+    index = {(ROOT / "docs" / link).name for link in links(ROOT / "docs" / "README.md")}
+    assert {page.name for page in PAGES[1:]} - {"README.md"} <= index
+    assert "docs/README.md" in links(README)
+
+
+def test_readme_is_short() -> None:
+    assert len(README.read_text("utf-8").splitlines()) <= 150
