@@ -210,7 +210,7 @@ def without_export() -> Iterator[None]:
     """While the block lasts, `run` exports nothing, and finds no Collector."""
     with (
         patch.object(otlp, "connection_error", refused),
-        patch.object(run, "_exported", lambda session, pid, attached: nullcontext()),
+        patch.object(run, "_exported", lambda session, pid, target, limit: nullcontext(())),
     ):
         yield
 

@@ -1,6 +1,7 @@
-"""Start `otel-hardware run`, and a Collector on the default port only after the first export has failed.
+"""Start `otel-hardware run`, and a Collector on the default port that comes late, goes away and returns.
 
-Run it in a separate network namespace. Prints the exit status and the output of the command.
+Run it in a separate network namespace, with the protocol as argument. Prints the exit status, the standard output and
+the messages of the command.
 """
 
 from __future__ import annotations
@@ -10,40 +11,79 @@ import os
 import socket
 import struct
 import subprocess
+import sys
 import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
 
 SET_FLAGS, UP = 0x8914, 1
 
 
-class Collector(BaseHTTPRequestHandler):
-    """Accepts exports."""
+@contextmanager
+def http_collector(has_export: threading.Event) -> Iterator[None]:
+    class Collector(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.end_headers()
+            has_export.set()
 
-    has_export = threading.Event()
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            pass
 
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
-        self.send_response(200)
-        self.end_headers()
-        self.has_export.set()
+    with HTTPServer(("127.0.0.1", 4318), Collector) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        yield
+        server.shutdown()
+        thread.join()
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        pass
+
+@contextmanager
+def grpc_collector(has_export: threading.Event) -> Iterator[None]:
+    import grpc
+    from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metrics_service_pb2_grpc
+
+    class Service(metrics_service_pb2_grpc.MetricsServiceServicer):
+        def Export(self, request: Any, context: Any) -> Any:  # noqa: N802 - the service calls it so
+            has_export.set()
+            return metrics_service_pb2.ExportMetricsServiceResponse()
+
+    with ThreadPoolExecutor(2) as threads:
+        server = grpc.server(threads)
+        metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server(Service(), server)  # type: ignore[no-untyped-call]
+        server.add_insecure_port("127.0.0.1:4317")
+        server.start()
+        yield
+        server.stop(None).wait()
+
+
+def interrupt(port: int) -> None:
+    """Accept a connection and close it: an export has failed."""
+    with socket.create_server(("127.0.0.1", port)) as server:
+        server.accept()[0].close()
 
 
 if __name__ == "__main__":
     with socket.socket() as any_socket:
         fcntl.ioctl(any_socket, SET_FLAGS, struct.pack("16sh", b"lo", UP))
-    env = {**os.environ, "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}
+    protocol = sys.argv[1]
+    collector, port = (grpc_collector, 4317) if protocol == "grpc" else (http_collector, 4318)
+    env = {**os.environ, "OTEL_EXPORTER_OTLP_PROTOCOL": protocol}
     line = ["otel-hardware", "run", "--interval", "0.2", "--sources", "process"]
     with subprocess.Popen(line, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as agent:
         assert agent.stderr is not None
-        for _ in range(3):  # that nothing answers, where it exports to, and the SDK's message about the first export
-            agent.stderr.readline()
-        with HTTPServer(("127.0.0.1", 4318), Collector) as server:
-            threading.Thread(target=server.serve_forever, daemon=True).start()
-            Collector.has_export.wait()
+        while "waiting for a Collector" not in agent.stderr.readline():
+            assert agent.poll() is None
+        with collector(has_export := threading.Event()):
+            has_export.wait()
+        interrupt(port)
+        with collector(has_export := threading.Event()):
+            has_export.wait()
             agent.terminate()
-            out = agent.communicate()[0]
-            server.shutdown()
+            out, err = agent.communicate()
     print(agent.returncode, repr(out))
+    print(err)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stderr, suppress
 
 from opentelemetry.instrumentation.hardware.cli.layout import wrap
 from opentelemetry.instrumentation.hardware.redaction import redacted
+
+_START = "otel-hardware: "
 
 _SDK_INTERVAL = 60.0
 """Seconds between two messages of the SDK, which logs a failed export each time."""
@@ -24,9 +27,21 @@ class Mistake(Exception):  # noqa: N818 - the user's, not ours
         self.status = status
 
 
+@contextmanager
+def held() -> Iterator[None]:
+    """Hold back the sentences of the block, which shows a live screen, and print them after it, each once."""
+    text = io.StringIO()
+    try:
+        with redirect_stderr(text):
+            yield
+    finally:
+        for line in dict.fromkeys(text.getvalue().splitlines()):
+            say(line.removeprefix(_START))
+
+
 def say(sentence: str) -> None:
     """Print a sentence to stderr, wrapped on a terminal and in one line elsewhere."""
-    text = f"otel-hardware: {redacted(sentence)}"
+    text = _START + redacted(sentence)
     with suppress(OSError, ValueError):  # stderr is closed
         if sys.stderr.isatty():
             text = _wrapped(text)
@@ -54,6 +69,8 @@ class Messages(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print the message in one line."""
+        if record.name == "opentelemetry.util.re":  # headers, with their values: see otlp.header_problems
+            return
         if not record.name.startswith("opentelemetry.instrumentation.hardware"):
             now = self._clock()
             if now < self._quiet_until:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
+
+from opentelemetry.instrumentation.hardware.cli.failures import Failure, failure, unreachable
 
 SERVICE: Final = "otel-hardware"
 """The service name of these commands, unless the environment sets another."""
@@ -112,6 +114,23 @@ def connection_error(where: Destination, seconds: float = 2.0) -> str:
     return ""
 
 
+def connection_failure(where: Destination, seconds: float = 2.0) -> Failure | None:
+    """Return why a TCP connection fails; None if it succeeds or cannot be tested."""
+    reason = connection_error(where, seconds)
+    if not reason:
+        return None
+    known = failure(reason)
+    return known if known.is_unreachable else unreachable(reason)
+
+
+def header_problems(environ: Mapping[str, str]) -> Iterator[str]:
+    """Yield a sentence for each variable with headers that the SDK ignores. It has no value, which may be secret."""
+    for name in ("OTEL_EXPORTER_OTLP_METRICS_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"):
+        words = [word.strip() for word in environ.get(name, "").split(",")]
+        if any(word and word.find("=") < 1 for word in words):
+            yield f"{name}: a header is not of the form name=value and is ignored"
+
+
 def _is_proxied(url: str, host: str) -> bool:
     from urllib.request import getproxies, proxy_bypass
 
@@ -126,6 +145,7 @@ def set_defaults(environ: MutableMapping[str, str], interval: float | None, serv
         interval: Seconds between exports, from the command line.
         service: The service name; None for that of the SDK.
     """
+    environ.setdefault("GRPC_VERBOSITY", "NONE")  # else the library itself prints each failed TLS handshake
     environ.setdefault("OTEL_TRACES_EXPORTER", "none")
     environ.setdefault("OTEL_LOGS_EXPORTER", "none")
     environ["OTEL_METRICS_EXPORTER"] = environ.get("OTEL_METRICS_EXPORTER") or "otlp"

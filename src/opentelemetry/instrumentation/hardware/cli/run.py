@@ -3,51 +3,47 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import math
 import os
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, NamedTuple
 
 from opentelemetry.instrumentation.hardware.cli import program, settings
-from opentelemetry.instrumentation.hardware.cli.messages import Mistake, collected_logs, say
+from opentelemetry.instrumentation.hardware.cli.messages import Mistake, held, say
 from opentelemetry.instrumentation.hardware.cli.settings import seconds
 from opentelemetry.instrumentation.hardware.cli.signals import CHILD, ENDING, FORWARDED, Signals
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
 
+    from opentelemetry.instrumentation.hardware.cli.exports import Exports
+    from opentelemetry.instrumentation.hardware.cli.failures import Failure
     from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
     from opentelemetry.instrumentation.hardware.pipeline.session import Session
 
 HELP = "export this machine's metrics over OTLP, alone or with a program"
 
 DESCRIPTION = """\
-Exports this machine's metrics over OTLP until it is stopped. With a program, it starts the program, also exports what
-the program and its descendants use, and stops when the program ends. The program itself is not changed.
+Exports this machine's metrics over OTLP until it is stopped. With a program, it also exports what the program and its
+descendants use, and stops when the program ends. The program itself is not changed.
 
 examples:
-  otel-hardware run                        to the Collector on this machine
-  otel-hardware run -- python train.py     with the resources that the program uses
-  otel-hardware run --attach 4711          with those that a running process uses, until it ends
-  OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4317 otel-hardware run
+  otel-hardware run                      to the Collector on this machine
+  otel-hardware run -- python train.py   with the resources that the program uses
+  otel-hardware run --attach 4711        with those of a running process
   OTEL_METRICS_EXPORTER=console otel-hardware run --duration 20
 
-The standard variables configure export: OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_PROTOCOL (grpc or
-http/protobuf), OTEL_EXPORTER_OTLP_HEADERS, OTEL_METRICS_EXPORTER, OTEL_RESOURCE_ATTRIBUTES, OTEL_SERVICE_NAME
-(default: otel-hardware). If an endpoint does not accept connections, export is retried. Only on a terminal, or with a
-program, and if no endpoint is set, nothing is exported, and a table shows the values instead.
+Variables configure export: OTEL_EXPORTER_OTLP_ENDPOINT, _PROTOCOL (grpc or http/protobuf) and _HEADERS,
+OTEL_METRICS_EXPORTER, OTEL_RESOURCE_ATTRIBUTES, OTEL_SERVICE_NAME (default: otel-hardware). If no Collector accepts
+connections, export is retried until one does. At the end, the last values are exported within 5 seconds.
 
-At the end, the last values are exported within 5 seconds. If that fails, a message says so. As process 1 of a
-container, the command also reaps orphaned processes, so no separate init is needed.
-
-exit status: 0 after SIGINT, SIGTERM or --duration; with a program its own (128 + n if signal n killed it, 126 or 127
-if it cannot be started); 2 for wrong arguments. An invalid variable causes a warning, and its default is used.
+exit status: 0; 1 if nothing arrived; with a program its own (128 + n if signal n killed it, 126 or 127 if it cannot be
+started); 2 for wrong arguments.
 """
 
 _FIRST_READING = 0.5
@@ -108,26 +104,55 @@ def run(arguments: argparse.Namespace) -> int:
     return _run_with_program(command, arguments) if status is None else status
 
 
+class _Target(NamedTuple):
+    """Where metrics are exported to.
+
+    Attributes:
+        text: The destination, for messages; "" if nothing is exported.
+        url: The endpoint of OTLP; "" for another exporter or a configuration file.
+        down: Why the endpoint does not accept connections; None if it does, or if that is not known.
+        is_default: Whether no variable sets the endpoint, and there is no other exporter.
+    """
+
+    text: str = ""
+    url: str = ""
+    down: Failure | None = None
+    is_default: bool = False
+
+    @property
+    def has_nobody(self) -> bool:
+        """Whether nothing accepts connections at the default endpoint: then a table is shown, too."""
+        return not self.text or (self.down is not None and self.is_default)
+
+
 def _run_alone(arguments: argparse.Namespace) -> int:
     from opentelemetry.instrumentation.hardware.cli.otlp import set_defaults
 
     with Signals(ENDING, even_ignored=True) as signals:
         set_defaults(os.environ, arguments.interval)
         target = _target(arguments)
-        with _reporting(arguments, os.getpid(), target) as session:
-            if target:
-                say(f"exporting metrics of {socket.gethostname()} {target}; Ctrl-C stops")
-            if arguments.console or not target:
-                _watch(session, arguments, signals, f"exporting {target}" if target else _NOT_EXPORTED)
+        with _reporting(arguments, os.getpid(), target) as (session, exports):
+            if target.text:
+                say(f"exporting metrics of {socket.gethostname()} {target.text}; Ctrl-C stops")
+            if arguments.console or (target.has_nobody and sys.stdout.isatty()):
+                _watch(session, arguments, signals, lambda: _note(target, exports))
             else:
                 signals.wait(arguments.duration)
-    return 0
+    return _status(exports)
 
 
-_NOT_EXPORTED = "nothing is exported (no Collector)"
+def _note(target: _Target, exports: Sequence[Exports]) -> str:
+    """Return the state of export, for the first line of the screen."""
+    status = next((each.status for each in exports if each.status), "")
+    return status or (f"exporting {target.text}" if target.text else "nothing is exported")
 
 
-def _watch(session: Session, arguments: argparse.Namespace, signals: Signals, note: str) -> None:
+def _status(exports: Sequence[Exports]) -> int:
+    """Return the exit status: 1 if nothing arrived at an exporter's destination."""
+    return int(any(not each.arrived for each in exports))
+
+
+def _watch(session: Session, arguments: argparse.Namespace, signals: Signals, note: Callable[[], str]) -> None:
     """Show tables until a signal or the end of the duration."""
     from opentelemetry.instrumentation.hardware.cli.screen import Screen
     from opentelemetry.instrumentation.hardware.cli.view import Viewer
@@ -135,7 +160,7 @@ def _watch(session: Session, arguments: argparse.Namespace, signals: Signals, no
     viewer = Viewer(session)
     due = time.monotonic()
     end = due + (arguments.duration or math.inf)
-    with Screen(sys.stdout, live=True) as screen:
+    with Screen(sys.stdout, live=True) as screen, held() if screen.in_place else nullcontext():
         interval = arguments.interval or (_TABLE_INTERVAL if screen.in_place else _interval())
         wait = min(interval, 1.0)  # the first table comes soon
         while True:
@@ -144,7 +169,8 @@ def _watch(session: Session, arguments: argparse.Namespace, signals: Signals, no
             if not has_ended or wait != interval or due >= end:
                 view = viewer.collect()
                 # Within a job the host has a reporter already, and only the process is left.
-                screen.show(view.of_host() if session.is_reporter else view, f"otel-hardware run: {note}; Ctrl-C stops")
+                shown = view.of_host() if session.is_reporter else view
+                screen.show(shown, f"otel-hardware run: {note()}; Ctrl-C stops")
             if has_ended:
                 return
             wait = interval
@@ -157,10 +183,10 @@ def _run_attached(arguments: argparse.Namespace) -> int:
     with Signals(ENDING, even_ignored=True) as signals:
         process = program.Attached(arguments.attach)
         set_defaults(os.environ, arguments.interval, service=None)
-        with _reporting(arguments, process.pid, _target(arguments)):
+        with _reporting(arguments, process.pid, _target(arguments)) as (_, exports):
             while not process.wait(signals, _interval()):
                 pass
-    return 0
+    return _status(exports)
 
 
 def _run_with_program(command: Sequence[str], arguments: argparse.Namespace) -> int:
@@ -190,15 +216,15 @@ def _report_program(
     from opentelemetry.instrumentation.hardware.cli.view import Viewer
 
     set_defaults(os.environ, arguments.interval)
-    target = _target(arguments, has_program=True)
-    with _reporting(arguments, child.pid, target, reporter) as session:
-        viewer = Viewer(session, child.pid) if arguments.console or not target else None
+    target = _target(arguments)
+    with _reporting(arguments, child.pid, target, reporter) as (session, exports):
+        viewer = Viewer(session, child.pid) if arguments.console or target.has_nobody else None
         if viewer is None:  # a table shows it
             _warn_if_process_is_missing(session)
         while not program.has_ended(child, signals, _interval()):
             if viewer is not None:
                 viewer.keep_sampling()
-        if viewer is not None:
+        if viewer is not None and (arguments.console or not any(each.arrived for each in exports)):
             with Screen(sys.stderr) as screen:
                 screen.show(viewer.collect().of_process())
 
@@ -219,37 +245,36 @@ def _warn_if_process_is_missing(session: Session) -> None:
 # -- export
 
 
-def _target(arguments: argparse.Namespace, has_program: bool = False) -> str:
-    """Return the destination of metrics, for messages; "" after a message if nothing is exported."""
+def _target(arguments: argparse.Namespace) -> _Target:
+    """Return the destination of metrics. Problems with it are printed.
+
+    Raises:
+        Mistake: Export is disabled, and there is no table either.
+    """
     from opentelemetry.instrumentation.hardware.cli import otlp
 
     if os.environ.get("OTEL_CONFIG_FILE"):
-        return f"as configured in {os.environ['OTEL_CONFIG_FILE']}"
+        return _Target(f"as configured in {os.environ['OTEL_CONFIG_FILE']}")
     words = otlp.exporters(os.environ)
     is_disabled = os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
     if is_disabled or not words:
         if arguments.console:
-            return ""
+            return _Target()
         variable = "OTEL_SDK_DISABLED=true" if is_disabled else "OTEL_METRICS_EXPORTER=none"
         raise Mistake(f"metrics export is disabled by {variable}; unset it, or use --console for a table")
+    for problem in otlp.header_problems(os.environ):
+        say(problem)
     found = otlp.destination(os.environ)
     if found is None:
-        return f"every {_interval():g} s to {', '.join(words)}"
-    if found.mismatch:
-        say(found.mismatch)
-    reason = otlp.connection_error(found)
-    # Else a Collector may start later.
-    is_watched = arguments.attach is None and (has_program or arguments.console or sys.stdout.isatty())
-    if reason and not found.variable and words == [found.exporter] and is_watched:
-        instead = "a table follows when the program ends" if has_program else "a table follows"
-        say(
-            f"nothing is exported: no endpoint is set, and connecting to {found.url} failed ({reason}); {instead}; "
-            "to export, start a Collector or set OTEL_EXPORTER_OTLP_ENDPOINT"
-        )
-        return ""
-    if reason:
-        say(f"cannot connect to {found.url} ({reason}); export is retried")
-    return f"every {_interval():g} s to {found.url} ({found.protocol})"
+        return _Target(f"every {_interval():g} s to {', '.join(words)}")
+    text = f"every {_interval():g} s to {found.url} ({found.protocol})"
+    down = otlp.connection_failure(found)
+    if down is not None:
+        if found.mismatch:
+            say(found.mismatch)
+        other = "" if found.variable else "; OTEL_EXPORTER_OTLP_ENDPOINT sets another endpoint"
+        say(f"cannot connect to {found.url} ({down.reason}); waiting for a Collector{other}")
+    return _Target(text, found.url, down, not found.variable and words == [found.exporter])
 
 
 def _interval() -> float:
@@ -260,8 +285,8 @@ def _interval() -> float:
 
 @contextmanager
 def _reporting(
-    arguments: argparse.Namespace, pid: int, target: str, reporter: Reporter | None = None
-) -> Iterator[Session]:
+    arguments: argparse.Namespace, pid: int, target: _Target, reporter: Reporter | None = None
+) -> Iterator[tuple[Session, Sequence[Exports]]]:
     """Run a session, which is exported if there is a target. Without one, it does not keep others from reporting."""
     from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
     from opentelemetry.instrumentation.hardware.pipeline.session import Session
@@ -269,7 +294,7 @@ def _reporting(
     config = settings.config(arguments)
     reporter = reporter or Reporter(os.environ)
     reporter.mode = config.reporter or "auto"
-    if not reporter.update(has_reader=bool(target)) and target and arguments.attach is None:
+    if not reporter.update(has_reader=bool(target.text)) and target.text and arguments.attach is None:
         if reporter.mode == "never":
             reason = "OTEL_PYTHON_HARDWARE_REPORTER=never"
         else:
@@ -279,22 +304,26 @@ def _reporting(
         is_restricted = selection_words(config.devices, os.environ) == ["visible"]
         also = ", and devices that no other process of the job reports" if is_restricted else " only"
         say(f"{reason}; this command reports process.*{also if reporter.mode != 'never' else ' only'}")
-    session = Session(config, pid, all_processes=pid == os.getpid(), reporter=reporter if target else None)
+    session = Session(config, pid, all_processes=pid == os.getpid(), reporter=reporter if target.text else None)
     try:
-        if target:
-            with _exported(session, pid, arguments.attach is not None):
-                yield session
+        if target.text:
+            with _exported(
+                session, pid, target, _LAST_EXPORT if arguments.attach is None else _LAST_EXPORT_ATTACHED
+            ) as exports:
+                yield session, exports
         else:
             session.start()
-            yield session
+            yield session, ()
     finally:
         session.close()
 
 
 @contextmanager
-def _exported(session: Session, pid: int, attached: bool) -> Iterator[None]:
+def _exported(session: Session, pid: int, target: _Target, limit: float) -> Iterator[Sequence[Exports]]:
+    """Export a session during the block, and once more at its end, which takes so many seconds at most."""
     from opentelemetry.metrics import get_meter_provider
 
+    from opentelemetry.instrumentation.hardware.cli.exports import watched
     from opentelemetry.instrumentation.hardware.cli.otlp import configure
     from opentelemetry.instrumentation.hardware.instrumentor import HardwareInstrumentor
 
@@ -303,13 +332,20 @@ def _exported(session: Session, pid: int, attached: bool) -> Iterator[None]:
     instrumentor = HardwareInstrumentor()
     if instrumentor.is_instrumented_by_opentelemetry:  # OTEL_CONFIG_FILE did it; this session takes its place
         instrumentor.uninstrument()
-    instrumentor.instrument(meter_provider=provider, session=session)
-    try:
-        yield
-    finally:
-        session.read_now(_LAST_READING)
-        _shut_down(provider, _LAST_EXPORT_ATTACHED if attached else _LAST_EXPORT)
-        instrumentor.uninstrument()
+    with watched(provider, target.url, say) as exports:
+        for each in exports:
+            if each.name == target.url:
+                each.failure = target.down  # its sentence has been printed
+        instrumentor.instrument(meter_provider=provider, session=session)
+        try:
+            yield exports
+        finally:
+            session.read_now(_LAST_READING)
+            _shut_down(provider, limit)
+            instrumentor.uninstrument()
+    for each in exports:
+        if each.summary:
+            say(each.summary)
 
 
 def _shut_down(provider: MeterProvider, limit: float) -> None:
@@ -317,19 +353,12 @@ def _shut_down(provider: MeterProvider, limit: float) -> None:
     from opentelemetry.instrumentation.hardware.cli import otlp
 
     found = None if os.environ.get("OTEL_CONFIG_FILE") else otlp.destination(os.environ)
-    reason = otlp.connection_error(found, 1.0) if found is not None else ""
-    if found is not None and reason:
-        say(f"cannot connect to {found.url} ({reason}); the last values are lost")
+    if found is not None and otlp.connection_failure(found, 1.0) is not None:
+        limit = _LAST_EXPORT_WITHOUT_CONNECTION
     shutdown = getattr(provider, "shutdown", None)
-    if shutdown is not None:
-        limit = _LAST_EXPORT_WITHOUT_CONNECTION if reason else limit
-        start = time.monotonic()
-        with collected_logs(logging.ERROR) as errors:  # the exporter logs a failure, and raises nothing
-            try:
-                shutdown(timeout_millis=1000 * limit)
-            except Exception as error:
-                errors.append(str(error))
-        if time.monotonic() - start >= limit:
-            errors.append(f"no success within {limit:g} s")
-        if errors and not reason:
-            say(f"the last values were not exported: {errors[-1]}")
+    if shutdown is None:
+        return
+    try:
+        shutdown(timeout_millis=1000 * limit)
+    except Exception as error:
+        say(f"the last values were not exported: {error}")

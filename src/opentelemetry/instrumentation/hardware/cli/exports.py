@@ -1,0 +1,261 @@
+"""The exports of a MeterProvider: what arrived, what did not, and why."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from opentelemetry.instrumentation.hardware.cli.failures import Failure, failure, of_grpc, of_http
+
+if TYPE_CHECKING:
+    import requests
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
+    from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult, MetricsData
+
+_PERIOD, _MOST = 600.0, 5
+"""Seconds, and how many failures are printed in them if the endpoint comes and goes."""
+
+
+class Exports:
+    """Counts the exports of one exporter, and prints a sentence for each new cause of a failure.
+
+    The results of OTLP exporters are seen where they send, which has the reasons and partial success; the SDK passes
+    on neither. Its own messages, which are repeated at each export, are not printed.
+
+    Args:
+        exporter: An exporter. Its methods are replaced.
+        name: The destination, for messages.
+        tell: Prints a sentence.
+        clock: Returns monotonic seconds.
+
+    Attributes:
+        arrived: The number of exports that were accepted, at least in part.
+        failed: The number of others.
+        rejected: The number of values that the receiver rejected of accepted exports.
+        failure: Why the last export failed; None if it arrived, or there was none.
+    """
+
+    def __init__(
+        self,
+        exporter: MetricExporter,
+        name: str,
+        tell: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.arrived = self.failed = self.rejected = 0
+        self.failure: Failure | None = None
+        self.name = name
+        self._last: Failure | None = None
+        self._tell = tell
+        self._clock = clock
+        self._told: set[str] = set()
+        self._times: list[float] = []
+        self._is_told = True
+        self._attempt: Failure | None = None
+        self._logged = ""
+        self._partial = 0
+        self._is_exporting = False
+        self._send = exporter.export
+        exporter.export = self._export  # type: ignore[method-assign, assignment]
+        _watch_grpc(exporter, self)
+        _watch_http(exporter, self)
+
+    @property
+    def status(self) -> str:
+        """What is wrong now, in a few words; "" while exports arrive."""
+        if self.failure is None:
+            return ""
+        return f"no Collector at {self.name} yet" if self.failure.is_unreachable else f"exports fail: {self.failure}"
+
+    @property
+    def summary(self) -> str:
+        """Return how many exports failed, and values were rejected; "" if all arrived."""
+        failed, found = self.failed, []
+        if self._is_exporting:  # it has not ended in time
+            failed += 1
+            self._last = self._attempt or self._last or Failure("no response in time")
+        count = f"{failed} export{'s' if failed > 1 else ''}"
+        if failed and not self.arrived:
+            found.append(f"nothing arrived at {self.name}: {count} failed: {self._last}")
+        elif failed:
+            found.append(f"{failed} of {failed + self.arrived} exports to {self.name} failed: {self._last}")
+        if self.rejected:
+            found.append(f"{self.name} rejected {self.rejected} values")
+        return "; ".join(found)
+
+    def log(self, text: str) -> None:
+        """Note a message of the exporter: the reason of a failure, if there is no better one."""
+        self._logged = text
+
+    # -- what happens in the exporter
+
+    def attempt_failed(self, reason: Failure) -> None:
+        """Note a failure, after which the exporter may try again."""
+        self._attempt = reason
+
+    def attempt_succeeded(self, response: ExportMetricsServiceResponse) -> None:
+        """Note a response."""
+        self._attempt = None
+        self._partial = response.partial_success.rejected_data_points
+        message = response.partial_success.error_message.strip()
+        if self._partial:
+            self._say_once(f"{self.name} rejects values: {message or 'it gives no reason'}")
+        elif message:
+            self._say_once(f"{self.name} accepts the values with a warning: {message}")
+
+    def _export(self, data: MetricsData, *arguments: Any, **options: Any) -> MetricExportResult:
+        from opentelemetry.sdk.metrics.export import MetricExportResult
+
+        self._attempt, self._partial, self._logged, self._is_exporting = None, 0, "", True
+        try:
+            result = self._send(data, *arguments, **options)
+        except Exception as error:  # the SDK would log a traceback each time
+            result = MetricExportResult.FAILURE
+            self._attempt = self._attempt or failure(f"{type(error).__name__}: {error}")
+        finally:
+            self._is_exporting = False
+        if result is not MetricExportResult.SUCCESS or self._attempt is not None:
+            self._has_failed(self._attempt or failure(self._logged))
+        elif self._partial and self._partial >= _count(data):
+            self.failed += 1
+            self.failure = self._last = Failure("all values were rejected")
+        else:
+            self.arrived += 1
+            self.rejected += self._partial
+            if self.failure is not None and self._is_told:
+                self._tell(f"connected: metrics arrive at {self.name}")
+            self.failure = None
+        return result
+
+    def _has_failed(self, reason: Failure) -> None:
+        """Print a sentence, unless the previous export failed for the same reason or there were too many."""
+        self.failed += 1
+        before, self.failure, self._last = self.failure, reason, reason
+        if before == reason:
+            return
+        now = self._clock()
+        self._times = [each for each in self._times if now - each < _PERIOD]
+        self._is_told = len(self._times) < _MOST
+        if self._is_told:
+            self._times.append(now)
+            waits = f"cannot connect to {self.name} ({reason.reason}); waiting for a Collector"
+            self._tell(waits if reason.is_unreachable else f"exports to {self.name} fail: {reason}")
+
+    def _say_once(self, sentence: str) -> None:
+        if sentence not in self._told:
+            self._told.add(sentence)
+            self._tell(sentence)
+
+
+@contextmanager
+def watched(provider: MeterProvider, url: str, tell: Callable[[str], None]) -> Iterator[list[Exports]]:
+    """Watch the exporters of a provider during the block.
+
+    Args:
+        provider: A MeterProvider of the SDK.
+        url: The destination of OTLP, for messages; "" if it is not known.
+        tell: Prints a sentence.
+    """
+    readers = getattr(getattr(provider, "_measurement_consumer", None), "_reader_storages", ())
+    exporters = [getattr(reader, "_exporter", None) for reader in readers]  # those that pull have none
+    found = [Exports(each, _name(each, url), tell) for each in exporters if each is not None]
+
+    class Log(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            for each in found:
+                each.log(record.getMessage())
+
+    logger = logging.getLogger("opentelemetry.exporter")
+    handler, propagate = Log(logging.WARNING), logger.propagate
+    logger.addHandler(handler)
+    logger.propagate = False
+    try:
+        yield found
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = propagate
+
+
+def _name(exporter: MetricExporter, url: str) -> str:
+    is_otlp = "otlp" in type(exporter).__module__
+    return (url if is_otlp else "") or getattr(exporter, "_endpoint", "") or type(exporter).__name__
+
+
+def _count(data: MetricsData) -> int:
+    return sum(
+        len(metric.data.data_points)
+        for resource in data.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+    )
+
+
+# -- where the exporters send: private to the SDK. Without it, only their own result and messages are seen.
+
+
+def _watch_grpc(exporter: Any, exports: Exports) -> None:
+    """See the responses of gRPC. The exporter makes another stub when it connects again."""
+    make: Any = getattr(exporter, "_stub", None)
+    channel = getattr(exporter, "_channel", None)
+    if make is None or channel is None:
+        return
+    import grpc
+
+    class Stub:
+        def __init__(self, channel: grpc.Channel) -> None:
+            self._stub = make(channel)
+
+        def Export(self, **call: Any) -> ExportMetricsServiceResponse:  # noqa: N802 - the exporter calls it
+            try:
+                response: ExportMetricsServiceResponse = self._stub.Export(**call)
+            except grpc.RpcError as error:
+                exports.attempt_failed(of_grpc(error))
+                raise
+            exports.attempt_succeeded(response)
+            return response
+
+    exporter._stub = Stub
+    exporter._client = Stub(channel)
+
+
+def _watch_http(exporter: Any, exports: Exports) -> None:
+    """See the responses of HTTP."""
+    transport = getattr(getattr(exporter, "_client", None), "_transport", exporter)  # since SDK 1.44
+    session: requests.Session | None = getattr(transport, "_session", None)
+    if session is None or not hasattr(session, "adapters"):
+        return
+    from google.protobuf.message import DecodeError
+    from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
+    from requests.adapters import BaseAdapter
+
+    class Adapter(BaseAdapter):
+        def __init__(self, adapter: BaseAdapter) -> None:
+            super().__init__()
+            self._adapter = adapter
+
+        def send(self, request: requests.PreparedRequest, *arguments: Any, **options: Any) -> requests.Response:
+            try:
+                response = self._adapter.send(request, *arguments, **options)
+                content = response.content
+            except Exception as error:
+                exports.attempt_failed(failure(f"{type(error).__name__}: {error}"))
+                raise
+            found = of_http(response)
+            if found is not None:
+                exports.attempt_failed(found)
+                return response
+            try:
+                exports.attempt_succeeded(ExportMetricsServiceResponse.FromString(content))
+            except DecodeError:  # not an OTLP receiver, or one that responds in JSON
+                exports.attempt_succeeded(ExportMetricsServiceResponse())
+            return response
+
+        def close(self) -> None:
+            self._adapter.close()
+
+    for prefix, adapter in [*session.adapters.items()]:
+        session.mount(prefix, Adapter(adapter))

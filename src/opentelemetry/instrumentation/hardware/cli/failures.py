@@ -1,0 +1,123 @@
+"""Why an export failed, and what to do: the causes in the errors of the OTLP exporters."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    import requests
+
+_LONGEST: Final = 200
+"""Characters of an unknown error that are shown."""
+
+
+class Failure(NamedTuple):
+    """A failed export.
+
+    Attributes:
+        reason: What happened, as a clause.
+        fix: What to do; "" if unknown.
+        is_unreachable: Whether no connection was accepted, which may change without the user.
+    """
+
+    reason: str
+    fix: str = ""
+    is_unreachable: bool = False
+
+    def __str__(self) -> str:
+        return self.reason + (f"; {self.fix}" if self.fix else "")
+
+
+_KEY: Final = "set the key of the backend in OTEL_EXPORTER_OTLP_HEADERS, as name=value"
+
+_RECEIVER: Final = "check that this is an OTLP receiver; OTEL_EXPORTER_OTLP_METRICS_ENDPOINT has to end in /v1/metrics"
+
+_NOT_GRPC: Final = (
+    "check the port, usually 4317; if it accepts OTLP over HTTP, set OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf"
+)
+
+_NOT_HTTP: Final = (
+    "if the port accepts OTLP over gRPC, set OTEL_EXPORTER_OTLP_PROTOCOL=grpc; if it requires TLS, use https://"
+)
+
+_CAUSES: Final = (
+    (
+        r"CERTIFICATE_VERIFY_FAILED",
+        "the certificate of the endpoint is not trusted",
+        "set OTEL_EXPORTER_OTLP_CERTIFICATE to the file with the certificate of its authority",
+    ),
+    (r"WRONG_VERSION_NUMBER|wrong version number", "the endpoint does not use TLS", "use http:// instead of https://"),
+    (r"HTTP request to an HTTPS server", "the endpoint requires TLS", "use https:// instead of http://"),
+    (r"Failed parsing HTTP/2|http1\.x server", "the endpoint does not speak gRPC", _NOT_GRPC),
+    (
+        r"^[A-Z]+: .*(Socket closed|reset by peer)",  # gRPC
+        "the endpoint closes the connection",
+        "check that the port accepts OTLP over gRPC; if it requires TLS, use https://",
+    ),
+    (
+        r"Connection aborted|RemoteDisconnected|reset by peer|Broken ?[Pp]ipe",
+        "the endpoint closes the connection without a response in HTTP",
+        _NOT_HTTP,
+    ),
+    (r"UNAUTHENTICATED|PERMISSION_DENIED|^HTTP 40[13]\b", "", _KEY),
+    (r"UNIMPLEMENTED|^HTTP 40[45]\b", "", _RECEIVER),
+    (r"DEADLINE_EXCEEDED|Read timed out|read timeout", "no response before the timeout", ""),
+)
+"""A regular expression for each known error, the reason ("" for the error itself) and what to do."""
+
+_UNREACHABLE: Final = (
+    (r"[Cc]onnection refused", "connection refused"),
+    (r"resolv|lookup error|Name or service not known", "the host name cannot be resolved"),
+    (r"No route to host|unreachable", "the host cannot be reached"),
+    (r"[Cc]onnect(ion)?[\w ]* timed? ?out|ConnectTimeout|FD Shutdown", "connection timed out"),
+)
+
+
+def unreachable(reason: str) -> Failure:
+    """Return the failure of a connection."""
+    return Failure(reason, is_unreachable=True)
+
+
+def failure(text: str) -> Failure:
+    """Return the failure that an error message describes."""
+    text = " ".join(text.split())
+    for pattern, reason in _UNREACHABLE:
+        if re.search(pattern, text):
+            return unreachable(reason)
+    shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    for pattern, reason, fix in _CAUSES:
+        if re.search(pattern, text):
+            return Failure(reason or shown, fix)
+    return Failure(shown or "the exporter gives no reason")
+
+
+def of_grpc(call: Any) -> Failure:
+    """Return the failure of a call, a ``grpc.RpcError``."""
+    return failure(f"{call.code().name}: {call.details()}")
+
+
+def of_http(response: requests.Response) -> Failure | None:
+    """Return the failure of a request; None if it succeeded."""
+    status = response.status_code
+    if 200 <= status < 300:
+        return None
+    text = f"HTTP {status} {response.reason}"
+    if 300 <= status < 400:
+        return Failure(f"{text}: the endpoint redirects to {response.headers.get('Location', '?')}", "use that address")
+    body = (
+        _status_message(response) if "protobuf" in response.headers.get("Content-Type", "") else response.text.strip()
+    )
+    return failure(f"{text}: {body}" if body and body.isprintable() and not body.startswith("<") else text)
+
+
+def _status_message(response: requests.Response) -> str:
+    """Return the message of an OTLP receiver."""
+    from google.protobuf.message import DecodeError
+    from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
+
+    try:
+        message: str = Status.FromString(response.content).message
+    except DecodeError:
+        return ""
+    return message.strip()

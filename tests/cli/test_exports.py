@@ -1,0 +1,371 @@
+"""What becomes of exports: real exporters and the real SDK, with a real Collector and receivers of both protocols."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import grpc
+import pytest
+from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
+from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2_grpc
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import MetricExporter, PeriodicExportingMetricReader
+from tests.stage import Clock
+from tests.tools import need, otelcol
+from tests.tools.collector import LOCAL, Collector
+
+from opentelemetry.instrumentation.hardware.cli.exports import Exports, watched
+
+GRPC, HTTP = "grpc", "http/protobuf"
+VALUES = 3
+PROTOBUF = {"Content-Type": "application/x-protobuf"}
+TIMEOUT = 1.0
+"""The timeout of the exporters that are expected to fail, for which they retry."""
+
+
+# -- receivers whose responses a test chooses
+
+
+@dataclass
+class Answers:
+    """What a receiver responds.
+
+    Attributes:
+        status: The status of HTTP; other than 200, the call of gRPC fails with `code`.
+        code: The status of gRPC.
+        rejected: The number of values that are rejected.
+        message: The error message of partial success.
+        headers: Further headers of HTTP.
+        body: The body of HTTP; None for that of the protocol.
+        calls: The number of requests received.
+    """
+
+    status: int = 200
+    code: grpc.StatusCode = grpc.StatusCode.OK
+    rejected: int = 0
+    message: str = ""
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes | None = None
+    calls: int = 0
+
+    def response(self) -> ExportMetricsServiceResponse:
+        self.calls += 1
+        found = ExportMetricsServiceResponse()
+        found.partial_success.rejected_data_points = self.rejected
+        found.partial_success.error_message = self.message
+        return found
+
+
+@contextmanager
+def grpc_receiver(answers: Answers) -> Iterator[str]:
+    class Service(metrics_service_pb2_grpc.MetricsServiceServicer):
+        def Export(self, request: Any, context: Any) -> Any:  # noqa: N802 - the service calls it so
+            response = answers.response()
+            if answers.code is not grpc.StatusCode.OK:
+                context.abort(answers.code, "no")
+            return response
+
+    with ThreadPoolExecutor(2) as threads:
+        server = grpc.server(threads)
+        metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server(Service(), server)  # type: ignore[no-untyped-call]
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        yield f"http://127.0.0.1:{port}"
+        server.stop(None).wait()
+
+
+@contextmanager
+def http_receiver(answers: Answers) -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            response = answers.response().SerializeToString()
+            body = response if answers.body is None else answers.body
+            self.send_response(answers.status)
+            for name, value in answers.headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def receiver(protocol: str, answers: Answers) -> Any:
+    return grpc_receiver(answers) if protocol == GRPC else http_receiver(answers)
+
+
+# -- a program that exports
+
+
+def exporter(protocol: str, url: str, timeout: float = 60.0, certificate: Path | None = None) -> MetricExporter:
+    if protocol == GRPC:
+        from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter as Grpc
+
+        trusted = None if certificate is None else grpc.ssl_channel_credentials(certificate.read_bytes())
+        return Grpc(endpoint=url, timeout=timeout, credentials=trusted)
+    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter as Http
+
+    path = None if certificate is None else str(certificate)
+    return Http(endpoint=f"{url}/v1/metrics", timeout=timeout, certificate_file=path)
+
+
+class Program:
+    """A program with three values, whose exports are watched."""
+
+    def __init__(self, stack: ExitStack, *exporters: MetricExporter, url: str = "URL") -> None:
+        self.provider = MeterProvider(
+            [PeriodicExportingMetricReader(each, export_interval_millis=math.inf) for each in exporters],
+            shutdown_on_exit=False,
+        )
+        stack.callback(self.provider.shutdown)
+        self.said: list[str] = []
+        self.exports: Sequence[Exports] = stack.enter_context(watched(self.provider, url, self.said.append))
+        for number in range(VALUES):
+            self.provider.get_meter("test").create_counter(f"counter.{number}").add(1)
+
+    def export(self) -> None:
+        self.provider.force_flush(60_000)
+
+
+@pytest.fixture
+def stack(monkeypatch: pytest.MonkeyPatch) -> Iterator[ExitStack]:
+    monkeypatch.setenv("NO_PROXY", "*")
+    for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):  # requests prefers them to the exporter's certificate
+        monkeypatch.delenv(name, raising=False)
+    with ExitStack() as each:
+        yield each
+
+
+@pytest.mark.parametrize("protocol", [GRPC, HTTP])
+def test_accepted_exports_are_counted_without_a_message(protocol: str, stack: ExitStack) -> None:
+    answers = Answers()
+    program = Program(stack, exporter(protocol, stack.enter_context(receiver(protocol, answers))))
+    program.export()
+    program.export()
+    (exports,) = program.exports
+    assert (exports.arrived, exports.failed, exports.summary, exports.status, program.said) == (2, 0, "", "", [])
+    assert answers.calls == 2
+
+
+@pytest.mark.parametrize("protocol", [GRPC, HTTP])
+def test_partial_success_is_one_sentence_and_a_count(protocol: str, stack: ExitStack) -> None:
+    answers = Answers(rejected=2, message="too old")
+    program = Program(stack, exporter(protocol, stack.enter_context(receiver(protocol, answers))))
+    program.export()
+    program.export()
+    (exports,) = program.exports
+    assert program.said == ["URL rejects values: too old"]
+    assert (exports.arrived, exports.rejected, exports.summary) == (2, 4, "URL rejected 4 values")
+
+
+@pytest.mark.parametrize("protocol", [GRPC, HTTP])
+def test_rejection_of_all_values_is_a_failed_export(protocol: str, stack: ExitStack) -> None:
+    answers = Answers(rejected=VALUES)
+    program = Program(stack, exporter(protocol, stack.enter_context(receiver(protocol, answers))))
+    program.export()
+    (exports,) = program.exports
+    assert program.said == ["URL rejects values: it gives no reason"]
+    assert (exports.arrived, exports.failed) == (0, 1)
+    assert exports.summary == "nothing arrived at URL: 1 export failed: all values were rejected"
+
+
+@pytest.mark.parametrize("protocol", [GRPC, HTTP])
+def test_warning_of_the_receiver_is_one_sentence(protocol: str, stack: ExitStack) -> None:
+    answers = Answers(message="use a newer protocol")
+    program = Program(stack, exporter(protocol, stack.enter_context(receiver(protocol, answers))))
+    program.export()
+    program.export()
+    assert program.said == ["URL accepts the values with a warning: use a newer protocol"]
+    assert program.exports[0].summary == ""
+
+
+@pytest.mark.parametrize(
+    ("protocol", "answers", "sentence"),
+    [
+        (GRPC, Answers(code=grpc.StatusCode.UNAUTHENTICATED), "UNAUTHENTICATED: no; set the key of the backend in"),
+        (GRPC, Answers(code=grpc.StatusCode.PERMISSION_DENIED), "PERMISSION_DENIED: no; set the key of the backend in"),
+        (GRPC, Answers(code=grpc.StatusCode.UNIMPLEMENTED), "UNIMPLEMENTED: no; check that this is an OTLP receiver"),
+        (GRPC, Answers(code=grpc.StatusCode.INVALID_ARGUMENT), "INVALID_ARGUMENT: no"),
+        (HTTP, Answers(401), "HTTP 401 Unauthorized; set the key of the backend in OTEL_EXPORTER_OTLP_HEADERS"),
+        (HTTP, Answers(403), "HTTP 403 Forbidden; set the key of the backend in OTEL_EXPORTER_OTLP_HEADERS"),
+        (HTTP, Answers(404), "HTTP 404 Not Found; check that this is an OTLP receiver"),
+        (HTTP, Answers(400), "HTTP 400 Bad Request"),
+        (
+            HTTP,
+            Answers(400, headers=PROTOBUF, body=Status(message="no").SerializeToString()),
+            "HTTP 400 Bad Request: no",
+        ),
+        (HTTP, Answers(400, headers=PROTOBUF, body=b"<html>"), "HTTP 400 Bad Request"),
+        (HTTP, Answers(400, body=b"<html>"), "HTTP 400 Bad Request"),
+        (HTTP, Answers(413, body=b"x" * 500), "HTTP 413 Request Entity Too Large: xxx"),
+    ],
+)
+def test_rejected_export_is_one_sentence_and_a_count(
+    protocol: str, answers: Answers, sentence: str, stack: ExitStack
+) -> None:
+    program = Program(stack, exporter(protocol, stack.enter_context(receiver(protocol, answers)), TIMEOUT))
+    program.export()
+    program.export()
+    (said,) = program.said
+    assert said.startswith(f"exports to URL fail: {sentence}")
+    (exports,) = program.exports
+    assert (exports.arrived, exports.failed) == (0, 2)
+    reason = sentence.partition(";")[0]
+    assert exports.summary.startswith(f"nothing arrived at URL: 2 exports failed: {reason}")
+    assert exports.status.startswith(f"exports fail: {reason}")
+
+
+def test_redirection_is_one_sentence(stack: ExitStack) -> None:
+    answers = Answers(301, headers={"Location": "http://no-such-host.invalid"})
+    program = Program(stack, exporter(HTTP, stack.enter_context(http_receiver(answers)), TIMEOUT))
+    program.export()
+    (said,) = program.said
+    assert "the endpoint redirects to http://no-such-host.invalid" in said or "cannot be resolved" in said  # SDK 1.39
+    assert program.exports[0].arrived == 0
+
+
+@pytest.mark.parametrize("protocol", [GRPC, HTTP])
+def test_temporary_failure_is_followed_by_a_message_of_success(protocol: str, stack: ExitStack) -> None:
+    answers = Answers(400, grpc.StatusCode.INVALID_ARGUMENT)
+    program = Program(stack, exporter(protocol, stack.enter_context(receiver(protocol, answers)), TIMEOUT))
+    program.export()
+    answers.status, answers.code = 200, grpc.StatusCode.OK
+    program.export()
+    program.export()
+    (exports,) = program.exports
+    assert program.said[1:] == ["connected: metrics arrive at URL"]
+    assert (exports.arrived, exports.failed, exports.status) == (2, 1, "")
+    assert exports.summary.startswith("1 of 3 exports to URL failed: ")
+
+
+def test_exporter_that_raises_is_a_failure_without_a_traceback(
+    stack: ExitStack, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = exporter(HTTP, "http://127.0.0.1:1", TIMEOUT)
+    broken.export = lambda *_, **__: 1 / 0  # type: ignore[method-assign, assignment]
+    program = Program(stack, broken)
+    program.export()
+    assert program.said == ["exports to URL fail: ZeroDivisionError: division by zero"]
+    assert caplog.messages == []
+
+
+def test_messages_about_an_endpoint_that_comes_and_goes_are_limited(stack: ExitStack) -> None:
+    answers, clock = Answers(400), Clock()
+    said: list[str] = []
+    each = exporter(HTTP, stack.enter_context(http_receiver(answers)), TIMEOUT)
+    exports = Exports(each, "URL", said.append, clock=clock)
+    program = Program(stack, each)
+    for status in (400, 200) * 7:
+        answers.status = status
+        program.export()
+    assert said == ["exports to URL fail: HTTP 400 Bad Request", "connected: metrics arrive at URL"] * 5
+    clock.now += 3600
+    answers.status = 400
+    program.export()
+    assert len(said) == 11
+    assert (exports.arrived, exports.failed) == (7, 8)
+
+
+# -- a real Collector
+
+
+@pytest.fixture(scope="module")
+def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
+    need(otelcol)
+    with Collector(tmp_path_factory.mktemp("collector")) as each:
+        yield each
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A self-signed certificate of the loopback address, with its key beside it."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed: apt-get install openssl")
+    folder = tmp_path_factory.mktemp("certificate")
+    line = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    line += ["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    line += ["-keyout", str(folder / "key.pem"), "-out", str(folder / "certificate.pem")]
+    subprocess.run(line, check=True, capture_output=True)
+    return folder / "certificate.pem"
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory, certificate: Path) -> Iterator[Collector]:
+    need(otelcol)
+    files = {"tls": {"cert_file": str(certificate), "key_file": str(certificate.parent / "key.pem")}}
+    config = {"receivers": {"otlp": {"protocols": {"grpc": files, "http": files}}}}
+    with Collector(tmp_path_factory.mktemp("secured"), LOCAL, config) as each:
+        yield each
+
+
+@pytest.mark.parametrize("protocol", [GRPC, HTTP])
+def test_collector_accepts_exports(collector: Collector, protocol: str, stack: ExitStack) -> None:
+    program = Program(stack, exporter(protocol, collector.grpc if protocol == GRPC else collector.http))
+    program.export()
+    (exports,) = program.exports
+    assert (exports.arrived, exports.summary, program.said) == (1, "", [])
+
+
+def failed(stack: ExitStack, protocol: str, url: str) -> str:
+    """The one sentence about an export that fails, after the beginning that is the same for all."""
+    program = Program(stack, exporter(protocol, url, TIMEOUT))
+    program.export()
+    assert len(program.said) == 1, program.said
+    (sentence,) = program.said
+    assert program.exports[0].arrived == 0
+    assert program.exports[0].summary.startswith("nothing arrived at URL: 1 export failed: ")
+    return sentence.removeprefix("exports to URL fail: ")
+
+
+def test_wrong_protocol_is_named(collector: Collector, stack: ExitStack) -> None:
+    assert failed(stack, GRPC, collector.http).startswith("the endpoint does not speak gRPC; check the port, usually")
+    assert failed(stack, HTTP, collector.grpc).startswith("the endpoint closes the connection without a response in")
+
+
+@pytest.mark.parametrize("protocol", [GRPC, HTTP])
+def test_tls_to_an_endpoint_without_is_named(collector: Collector, protocol: str, stack: ExitStack) -> None:
+    url = (collector.grpc if protocol == GRPC else collector.http).replace("http:", "https:")
+    assert failed(stack, protocol, url) == "the endpoint does not use TLS; use http:// instead of https://"
+
+
+@pytest.mark.parametrize("protocol", [GRPC, HTTP])
+def test_no_tls_to_an_endpoint_that_requires_it_is_named(secured: Collector, protocol: str, stack: ExitStack) -> None:
+    sentence = failed(stack, protocol, secured.grpc if protocol == GRPC else secured.http)
+    assert "use https://" in sentence
+
+
+@pytest.mark.parametrize("protocol", [GRPC, HTTP])
+def test_unknown_certificate_is_named(secured: Collector, certificate: Path, protocol: str, stack: ExitStack) -> None:
+    url = (secured.grpc if protocol == GRPC else secured.http).replace("http:", "https:")
+    assert failed(stack, protocol, url).startswith(
+        "the certificate of the endpoint is not trusted; set OTEL_EXPORTER_OTLP_CERTIFICATE"
+    )
+    program = Program(stack, exporter(protocol, url, certificate=certificate))
+    program.export()
+    assert (program.exports[0].arrived, program.said) == (1, [])
+
+
+@pytest.mark.parametrize("protocol", [GRPC, HTTP])
+def test_unknown_host_is_named(protocol: str, stack: ExitStack) -> None:
+    sentence = failed(stack, protocol, "http://no-such-host.invalid:4317")
+    assert sentence == "cannot connect to URL (the host name cannot be resolved); waiting for a Collector"
