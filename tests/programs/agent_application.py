@@ -1,6 +1,6 @@
 """A program whose hardware is reported by an agent.
 
-Usage: agent_application.py SETTING=VALUE...
+Usage: agent_application.py SETTING=VALUE...; APPLICATION_RESOURCE is the resource of its MeterProvider as JSON.
 
 Executes one command per line of its standard input, prints one line of JSON for each, and exits at its end:
 state (the PID of the agent, our threads and the CPU time of the program), fork, uninstrument.
@@ -15,12 +15,17 @@ import sys
 import time
 from pathlib import Path
 
+from opentelemetry.metrics import set_meter_provider
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.resources import Resource
 from tests.programs import traces
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor, agent
 
 logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
 agent._PAUSES = (0.01, 0.02)
+if "APPLICATION_RESOURCE" in os.environ:
+    set_meter_provider(MeterProvider(resource=Resource.create(json.loads(os.environ["APPLICATION_RESOURCE"]))))
 begin = time.perf_counter()
 HardwareInstrumentor().instrument(**dict(word.split("=") for word in sys.argv[1:]))
 started = time.perf_counter() - begin

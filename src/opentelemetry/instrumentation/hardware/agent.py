@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from urllib.parse import quote
 
 from opentelemetry.instrumentation.hardware.drivers.child import Child
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool, python_executable
@@ -34,6 +35,9 @@ _CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGILL, signal.SIGFPE, getatt
 
 _NOT_PASSED = ("PYTHON", "LD_PRELOAD", "LD_AUDIT", "MALLOC_", "COVERAGE_", PREFIX + "MODE")
 """Prefixes of variables that change how a Python process starts, or that would start another agent."""
+
+_OF_EACH_PROCESS = ("telemetry.", "service.instance.id", "process.")
+"""Prefixes of resource attributes that the application and the agent have of their own."""
 
 _PROGRAM = """\
 import sys
@@ -59,11 +63,15 @@ class Agent:
 
     Args:
         options: Settings that were given in code, which override those of the environment.
+        resource: Returns the resource attributes of the application.
         give_up: Called after the third failure, in that thread.
     """
 
-    def __init__(self, options: Mapping[str, object], give_up: Callable[[], None]) -> None:
+    def __init__(
+        self, options: Mapping[str, object], resource: Callable[[], Mapping[str, object]], give_up: Callable[[], None]
+    ) -> None:
         self._options = options
+        self._resource = resource
         self._give_up = give_up
         self._child: Child | None = None
         self._stopping = threading.Event()
@@ -119,7 +127,8 @@ class Agent:
         arguments = ["run", "--attach", str(os.getpid())]
         program = _PROGRAM.format(path=_search_path(sys.path), arguments=arguments)
         line = [Tool("Python", python_executable()).find(), "-I", "-c", program]
-        child = self._child = Child("the agent", line, {**_environment(), **_as_variables(self._options)})
+        environ = {**_environment(), **_resource_variables(self._resource()), **_as_variables(self._options)}
+        child = self._child = Child("the agent", line, environ)
         last = ""
         deadline = None
         while child.read_chunk(1.0) is not None:
@@ -153,6 +162,24 @@ def _search_path(path: Sequence[str]) -> list[str]:
 
 def _environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(_NOT_PASSED)}
+
+
+def _resource_variables(resource: Mapping[str, object]) -> dict[str, str]:
+    """Return the resource of the application as environment variables, which have text only.
+
+    Numbers are left out: the agent detects ranks and PIDs itself, and as numbers.
+    """
+    texts = {
+        name: value
+        for name, value in resource.items()
+        if isinstance(value, str) and not name.startswith(_OF_EACH_PROCESS) and not {*name} & {*"=,"}
+    }
+    if not texts:
+        return {}
+    variables = {"OTEL_RESOURCE_ATTRIBUTES": ",".join(f"{name}={quote(value)}" for name, value in texts.items())}
+    if "service.name" in texts:
+        variables["OTEL_SERVICE_NAME"] = texts["service.name"]
+    return variables
 
 
 def _as_variables(options: Mapping[str, object]) -> dict[str, str]:

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 from opentelemetry.instrumentation.instrumentor import BaseInstrumentor  # type: ignore[attr-defined]
 from opentelemetry.metrics import MeterProvider, get_meter_provider
+from opentelemetry.trace import get_tracer_provider
 
 from opentelemetry.instrumentation.hardware.agent import Agent, is_supported
 from opentelemetry.instrumentation.hardware.instruments import Instruments, is_proxy
@@ -178,7 +179,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
                     self._agent = None
                     self._start(provider, self._new_session(provider, config))
 
-        agent = self._agent = Agent(options, give_up)
+        agent = self._agent = Agent(options, partial(_resource_attributes, provider), give_up)
         agent.start()
         return True
 
@@ -287,6 +288,16 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
             agent.stop()
         if reporter is not None:
             reporter.leave()
+
+
+def _resource_attributes(provider: MeterProvider) -> Mapping[str, object]:
+    """Return the resource attributes of the application, from the first of its providers that is the SDK's."""
+    meters = (getattr(each, "_sdk_config", None) for each in (provider, get_meter_provider()))
+    for each in (*meters, get_tracer_provider()):
+        attributes = getattr(getattr(each, "resource", None), "attributes", None)
+        if attributes:
+            return dict(attributes)
+    return {}
 
 
 def _is_peer_active() -> bool:
