@@ -163,6 +163,19 @@ def test_settings_given_in_code_reach_the_agent(sink: Sink) -> None:
     assert not [name for name in names(sink) if name.startswith(("process.", "system.cpu."))]
 
 
+def test_agent_has_the_resource_that_the_application_sets_in_code(sink: Sink) -> None:
+    given = {"service.name": "trainer", "team": "a=b, c;d %41 \N{SNOWMAN}", "dl.rank": 3, "service.instance.id": "mine"}
+    env = {"APPLICATION_RESOURCE": json.dumps(given), "OTEL_SERVICE_NAME": "of the environment"}
+    with application(sink, env=env) as app:
+        wait_for(lambda: "process.cpu.time" in names(sink), PATIENCE, "export")
+        pid = app.process.pid
+    (resource,) = sink.resources
+    assert (resource["service.name"], resource["team"]) == (given["service.name"], given["team"])
+    assert (resource["process.pid"], resource["telemetry.sdk.language"]) == (pid, "python")
+    assert resource.get("service.instance.id") != "mine"
+    assert "dl.rank" not in resource, "a number would arrive as text"
+
+
 def test_setting_without_text_form_is_named_and_the_application_reports(sink: Sink) -> None:
     program = (
         "import logging, sys; logging.basicConfig()\n"
@@ -202,6 +215,19 @@ def test_attach_reports_a_running_process_until_it_ends(sink: Sink) -> None:
             out, err = attached.communicate(timeout=END)
     assert (attached.returncode, out) == (0, "")
     assert err.count("\n") == 0, err
+
+
+def test_attached_to_a_process_of_a_job_it_leaves_the_host_to_the_reporter(sink: Sink, tmp_path: Path) -> None:
+    with started(command("job", tmp_path / "journal", "wait")) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline()  # it has reported the host
+        line = ["otel-hardware", "run", "--attach", str(program.pid), "--interval", "0.3"]
+        with started(line, {**sink.environment(), **FAST}) as attached:
+            wait_for(lambda: "process.cpu.time" in names(sink), PATIENCE, "export of the process")
+            assert not [name for name in names(sink) if name.startswith("system.")]
+            program.communicate("")
+            _, err = attached.communicate(timeout=END)
+    assert f"process {program.pid} reports the host of this job already" in err
 
 
 @pytest.mark.parametrize(

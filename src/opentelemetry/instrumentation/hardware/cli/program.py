@@ -70,6 +70,23 @@ class Attached:
             except psutil.Error:
                 raise Mistake(f"there is no process {pid}") from None
 
+    def is_parent(self) -> bool:
+        """Whether the process has started this command, as its agent."""
+        return self.pid == os.getppid()
+
+    def environ(self) -> dict[str, str]:
+        """Return the environment that the process was started with, without the folders of another user.
+
+        Raises:
+            OSError: It is not known, or may not be read.
+        """
+        with open(f"/proc/{self.pid}/environ", "rb") as file:
+            pairs = (os.fsdecode(pair).partition("=") for pair in file.read().split(b"\0"))
+        environ = {name: value for name, separator, value in pairs if separator}
+        if os.stat(f"/proc/{self.pid}").st_uid != os.geteuid():
+            environ.pop("XDG_RUNTIME_DIR", None)
+        return environ
+
     def wait(self, signals: Signals, seconds: float) -> bool:
         """Wait for its end or for a signal. Returns False after the timeout."""
         if self._descriptor is None:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from opentelemetry.instrumentation.hardware.cli import program, settings
@@ -183,10 +183,20 @@ def _run_attached(arguments: argparse.Namespace) -> int:
     with Signals(ENDING, even_ignored=True) as signals:
         process = program.Attached(arguments.attach)
         set_defaults(os.environ, arguments.interval, service=None)
-        with _reporting(arguments, process.pid, _target(arguments)) as (_, exports):
+        with _reporting(arguments, process.pid, _target(arguments), _reporter_of(process)) as (_, exports):
             while not process.wait(signals, _interval()):
                 pass
     return _status(exports)
+
+
+def _reporter_of(process: program.Attached) -> Reporter:
+    """Return the lock of the job of a running process. An agent has the environment of the process already."""
+    from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
+
+    if not process.is_parent():
+        with suppress(OSError):
+            return Reporter(process.environ(), pid=process.pid)
+    return Reporter(os.environ)
 
 
 def _run_with_program(command: Sequence[str], arguments: argparse.Namespace) -> int:
@@ -294,7 +304,7 @@ def _reporting(
     config = settings.config(arguments)
     reporter = reporter or Reporter(os.environ)
     reporter.mode = config.reporter or "auto"
-    if not reporter.update(has_reader=bool(target.text)) and target.text and arguments.attach is None:
+    if not reporter.update(has_reader=bool(target.text)) and target.text and arguments.attach != os.getppid():
         if reporter.mode == "never":
             reason = "OTEL_PYTHON_HARDWARE_REPORTER=never"
         else:

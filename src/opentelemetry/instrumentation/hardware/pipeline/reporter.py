@@ -55,16 +55,20 @@ class Reporter:
         environ: Contains the key of the job, or the variables of a launcher.
         mode: ``auto``; ``always``: report the host even without the lock; ``never``: do not try to get it.
         file: The name of the file. A process uses one object for each, because closing a file releases all its locks.
+        pid: The process whose job it is, with these environment variables; by default this one.
 
     Attributes:
         holds: Whether this process has the lock, or reports the host because no lock can be used.
     """
 
-    def __init__(self, environ: MutableMapping[str, str], mode: str = "auto", file: str = _FILE) -> None:
+    def __init__(
+        self, environ: MutableMapping[str, str], mode: str = "auto", file: str = _FILE, pid: int | None = None
+    ) -> None:
         self.mode = mode
         self.holds = False
         self._environ = environ
-        self._user, self._key = _job(environ)
+        self._pid = os.getpid() if pid is None else pid
+        self._user, self._key = _job(environ, self._pid)
         self._value = f"{self._user}/{self._key}"
         self._is_ours = environ.get(JOB) != self._value
         self._byte = _byte(self._key)
@@ -124,7 +128,7 @@ class Reporter:
 
     def of_devices(self, source: str) -> Reporter:
         """Return the locks of the devices of a source; see :meth:`claim`."""
-        return Reporter(self._environ, self.mode, f"otel-hardware-{source}.lock")
+        return Reporter(self._environ, self.mode, f"otel-hardware-{source}.lock", self._pid)
 
     def claim(self, ids: Collection[str]) -> Collection[str]:
         """Lock these devices, and unlock all others. Reads files.
@@ -330,19 +334,27 @@ def _folders(environ: Mapping[str, str]) -> Iterator[tuple[str, bool]]:
 # -- the job
 
 
-def _job(environ: Mapping[str, str]) -> tuple[int, str]:
-    """Return the user who began the job of this process, and the key of the job."""
+def _job(environ: Mapping[str, str], pid: int) -> tuple[int, str]:
+    """Return the user who began the job of a process, and the key of the job."""
     job = read_job(environ)
     user, slash, inherited = environ.get(JOB, "").partition("/")
     if not (slash and user.isascii() and user.isdecimal() and len(user) < 11 and 0 < len(inherited) < 1000):
-        user, inherited = str(os.geteuid() if hasattr(os, "geteuid") else 0), ""
+        user, inherited = str(_owner(pid)), ""
     if job.system == "slurm":  # jobs that were submitted by one instrumented program inherit its key
         return int(user), job.key
     if inherited or job.key:
         return int(user), inherited or job.key
     if environ.get("KUBERNETES_SERVICE_HOST"):
         return int(user), "container"
-    return int(user), f"process:{_named(_root(os.getpid(), job.rank is not None))}"
+    return int(user), f"process:{_named(_root(pid, job.rank is not None))}"
+
+
+def _owner(pid: int) -> int:
+    """Return the effective user of a process; 0 on Windows."""
+    if pid != os.getpid():
+        with suppress(OSError):
+            return os.stat(f"/proc/{pid}").st_uid
+    return os.geteuid() if hasattr(os, "geteuid") else 0
 
 
 def _byte(key: str) -> int:
@@ -402,12 +414,14 @@ def _root(pid: int, is_rank: bool) -> int:
     The ranks of a launcher are one job; so are the workers of a server that forks, even if the server itself is not
     instrumented.
     """
-    begun_by = getattr(sys.modules.get("multiprocessing"), "parent_process", lambda: None)()
+    begun_by = None
+    if pid == os.getpid():
+        begun_by = getattr(sys.modules.get("multiprocessing"), "parent_process", lambda: None)()
     if begun_by is not None and begun_by.pid is not None:
         pid = begun_by.pid
     process = _stat("self" if pid == os.getpid() else pid)  # /proc may be of another PID namespace
     if process is None:
-        return os.getppid() if is_rank else pid
+        return os.getppid() if is_rank and pid == os.getpid() else pid
     while (parent := _stat(process.parent)) is not None and _is_fork(process, parent):
         process = parent
     return process.parent if is_rank else process.pid
