@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import inf
 from types import SimpleNamespace
 
 import pytest
@@ -18,6 +19,7 @@ from tests.waiting import wait_for
 from opentelemetry.instrumentation.hardware.model import Point, Series, Unavailable
 from opentelemetry.instrumentation.hardware.pipeline import runner as source_runner
 from opentelemetry.instrumentation.hardware.pipeline import thread as reader_thread
+from opentelemetry.instrumentation.hardware.pipeline.clock import RunningClock
 from opentelemetry.instrumentation.hardware.pipeline.collector import Reader
 from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStore
 from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner, State
@@ -205,8 +207,8 @@ def test_request_to_an_ended_thread_returns_at_once() -> None:
     assert stage.threads[0].request().is_set()
 
 
-def test_collection_after_a_time_without_thread_wakes_it() -> None:
-    """As after SIGSTOP and SIGCONT: the first collection has nothing, and the next one is complete."""
+def test_collection_after_a_stop_of_the_process_is_complete() -> None:
+    """As after SIGSTOP and SIGCONT: the threads should have read long ago, and none has run."""
     session = Session(Config(sources=["process"]), interval=5.0, environ={}, clock=(clock := Clock()))
     reader = Reader()
     session.start()
@@ -215,13 +217,40 @@ def test_collection_after_a_time_without_thread_wakes_it() -> None:
             clock.now += 5.0
             session.read_now(20.0)
             session.collect(reader)
+        (runner,), (thread,) = session.runners, session.threads
+        wait_for(lambda: thread.wakes_at < inf, 20, "sleep of the thread")
+        before, read = session.clock(), runner.points(session.clock())
+        assert read
         clock.now += 1000.0
-        (runner,) = session.runners
-        assert runner.points(clock.now) == [], "a reading from before is reported"
+        assert before <= session.clock() <= thread.wakes_at
+        assert runner.points(session.clock()) == read
+        assert runner.health(session.clock()) is None
         session.collect(reader)
-        wait_for(lambda: runner.points(clock.now), 4, "reading after the pause")
     finally:
         session.close()
+
+
+def test_running_clock_leaves_out_stops_only() -> None:
+    raw = Clock()
+    wakes = [inf]
+    clock = RunningClock(lambda: wakes[0], raw)
+    raw.now += 100.0
+    assert clock() == 1100.0, "no thread should have woken"
+    wakes[0] = 1110.0
+    raw.now += 9.5
+    assert clock() == 1109.5
+    raw.now += 1.4
+    assert clock() == pytest.approx(1110.9), "a thread is a little late on a busy machine"
+    wakes[0] = 1112.9
+    raw.now += 3600.0
+    assert clock() == pytest.approx(1112.9), "it was stopped when the thread should have woken"
+    raw.now += 0.5
+    assert clock() == pytest.approx(1113.4)
+    raw.now += 3600.0
+    assert clock() == pytest.approx(1113.4), "stopped again before the thread ran"
+    wakes[0] = inf
+    raw.now += 50.0
+    assert clock() == pytest.approx(1163.4), "the thread hangs in its driver: the time counts"
 
 
 def test_hanging_source_is_reported_down_alone_and_recovers(caplog: pytest.LogCaptureFixture) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import math
 import os
 import sys
 import threading
@@ -16,6 +17,7 @@ from typing import NamedTuple
 from opentelemetry.instrumentation.hardware.catalog import CATALOG
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Scope, Snapshot
+from opentelemetry.instrumentation.hardware.pipeline.clock import RunningClock
 from opentelemetry.instrumentation.hardware.pipeline.collector import Collector, Reader
 from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStore
 from opentelemetry.instrumentation.hardware.pipeline.ledger import Demand, Ledger
@@ -67,7 +69,7 @@ class Session:
         drivers: Makes the drivers of a source; by default those of this machine.
         environ: Where the export interval is configured. Which devices the program may use is always read from this
             process's own environment.
-        clock: Monotonic seconds.
+        clock: Monotonic seconds. The session leaves out those in which the process was stopped.
         all_processes: No process is observed; per-process values are summed over all processes.
         counters: The counters of earlier sessions, which are continued.
         reporter: Decides whether this process reports the host; without it, it does.
@@ -99,7 +101,8 @@ class Session:
     ) -> None:
         self.config = config
         self.pid = os.getpid()
-        self.clock = clock
+        self.threads: list[ReaderThread] = []
+        self.clock = clock = RunningClock(self._first_wake, clock)
         self.counters = CounterStore() if counters is None else counters
         environ = os.environ if environ is None else environ
         self.is_reporter = reporter is None or reporter.holds or reporter.mode == "always"
@@ -123,9 +126,11 @@ class Session:
         self._lock = threading.Lock()
         self._has_started = self._is_closed = False
         self.runners: list[SourceRunner] = []
-        self.threads: list[ReaderThread] = []
         self.collector = Collector((), config, self.counters, clock, [self._role] if self._role else ())
         self._add([found for found in self._sources if self.is_reporter or found.make.scope is Scope.PROCESS])
+
+    def _first_wake(self) -> float:
+        return min((thread.wakes_at for thread in self.threads), default=math.inf)
 
     def _add(self, sources: Sequence[_Found]) -> list[ReaderThread]:
         """Add sources, and return their threads, which are not started yet."""

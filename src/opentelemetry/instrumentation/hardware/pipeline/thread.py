@@ -52,6 +52,9 @@ class ReaderThread:
         runners: Its sources. Those that are absent from this machine are dropped after their first reading.
         after_reading: Called by the thread after each round of readings.
         clock: Monotonic seconds.
+
+    Attributes:
+        wakes_at: When it wakes; infinity while it does not sleep.
     """
 
     def __init__(
@@ -63,6 +66,7 @@ class ReaderThread:
     ) -> None:
         self.runners = runners
         self.name = name
+        self.wakes_at = inf
         self._after_reading = after_reading
         self._clock = clock
         self._cpu_time = 0.0
@@ -126,10 +130,13 @@ class ReaderThread:
             done.set()
 
     def _sleep(self, seconds: float) -> None:
+        self.wakes_at = self._clock() + seconds
         with suppress(queue.Empty):
             self._wakeups.get(timeout=None if seconds == inf else min(seconds, threading.TIMEOUT_MAX))
             while True:
                 self._wakeups.get_nowait()
+        self._clock()
+        self.wakes_at = inf
 
     def _read_due(self, everything: bool) -> float:
         """Read the sources that are due, or everything.

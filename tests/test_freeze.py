@@ -1,0 +1,93 @@
+"""A program that is stopped for longer than its readings are valid exports everything from the first collection on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from tests.children import PATIENCE, instrumented, started
+from tests.programs.journal import Export
+from tests.sink import Sink
+from tests.waiting import wait_for
+
+from opentelemetry.instrumentation.hardware.pipeline.runner import PERIODS, SHORTEST_PERIOD
+
+HOST, RSS = "system.cpu.time", "process.memory.usage"
+UP, SOURCE = "otel_hardware.source.up", "otel_hardware.source"
+
+_FREEZERS = (  # the folder of new groups, the file that stops a group, and its words for stop and run
+    (Path("/sys/fs/cgroup/freezer"), "freezer.state", "FROZEN", "THAWED"),
+    (Path("/sys/fs/cgroup"), "cgroup.freeze", "1", "0"),
+)
+
+
+@contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    """Stop a process by a signal."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+@contextmanager
+def frozen(pid: int) -> Iterator[None]:
+    """Stop a process by the freezer of its control group."""
+    for folder, file, stop, run in _FREEZERS:
+        group = folder / f"otel-hardware-test-{pid}"
+        try:
+            before = Path(f"/proc/{pid}/cgroup").read_text()
+            group.mkdir()
+        except OSError:
+            continue
+        try:
+            if (group / file).exists():
+                (group / "cgroup.procs").write_text(str(pid))
+                (group / file).write_text(stop)
+                try:
+                    yield
+                finally:
+                    (group / file).write_text(run)
+                    line = next(line for line in before.splitlines() if "freezer" in line or line.startswith("0::"))
+                    (folder / line.rpartition(":")[2].lstrip("/") / "cgroup.procs").write_text(str(pid))
+                return
+        finally:
+            with suppress(OSError):
+                group.rmdir()
+    pytest.skip("there is no freezer that this user may use")
+
+
+def down(export: Export) -> set[str]:
+    """The sources that are not up."""
+    points = (point for point in export.points if point.name == UP and point.value != 1)
+    return {str(point.attributes[SOURCE]) for point in points}
+
+
+def next_exports(sink: Sink) -> list[Export]:
+    """Wait for the next two exports."""
+    count = len(sink.exports)
+    wait_for(lambda: len(sink.exports) >= count + 2, PATIENCE, "export")
+    return sink.exports[count : count + 2]
+
+
+@pytest.mark.parametrize("stop", [stopped, frozen])
+def test_first_export_after_a_stop_is_complete(stop: Callable[[int], AbstractContextManager[None]]) -> None:
+    with Sink() as sink:
+        env = {**sink.environment(1.0), "OTEL_PYTHON_HARDWARE_SAMPLE_INTERVAL": "0.2"}
+        with started(instrumented("ends", "return"), env) as child:
+            wait_for(lambda: any(HOST in export.names() for export in sink.exports), PATIENCE, "export of the host")
+            expected = next_exports(sink)[0].names()
+            assert {HOST, RSS} <= expected
+            for _ in range(2):
+                with stop(child.pid):
+                    threading.Event().wait((PERIODS + 1) * SHORTEST_PERIOD)
+                for export in next_exports(sink):
+                    assert expected - export.names() == set()
+                    assert down(export) == set()
+            child.communicate("", timeout=PATIENCE)
