@@ -6,7 +6,6 @@ Error messages contain no secrets: no headers, and only the scheme, host and pat
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -141,7 +140,7 @@ def _file(path: str) -> object:
         raise EndpointConfigError(f"cannot read {path}: {reason}") from None
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         if path.endswith(".json"):
             raise EndpointConfigError(f"{path} is not JSON: {error}") from None
     try:
@@ -150,7 +149,7 @@ def _file(path: str) -> object:
         raise EndpointConfigError(f"{path} is not JSON, and YAML needs PyYAML (pip install pyyaml)") from None
     try:
         return yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:  # ValueError: an impossible date
         line = getattr(getattr(error, "problem_mark", None), "line", None)
         raise EndpointConfigError(f"{path} is not YAML{'' if line is None else f', line {line + 1}'}") from None
 
@@ -218,8 +217,7 @@ def _path(value: object) -> str:
 
 def _number(kind: type, least: float, most: float) -> Callable[[object], Any]:
     def parse(value: object) -> Any:
-        is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-        if not is_number or not least <= value <= most:  # type: ignore[operator]
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
             raise EndpointConfigError(f"is not a number from {least:g} to {most}")
         return kind(value)
 
@@ -236,7 +234,7 @@ def filters(value: object) -> Words:
         text = value.strip()
         try:
             value = json.loads(text) if text[:1] in ("[", "{") else list(filter(None, map(str.strip, text.split(","))))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise EndpointConfigError(f"is not JSON: {error}") from None
     pairs = dict.fromkeys(value) if isinstance(value, (list, tuple)) and all(map(_is_text, value)) else value
     if not isinstance(pairs, Mapping) or not pairs:
@@ -249,7 +247,7 @@ def filters(value: object) -> Words:
         try:
             for expression in (name, *(labels or {}).values()):
                 re.compile(expression)
-        except (re.error, TypeError) as error:
+        except (re.error, TypeError, OverflowError, RecursionError) as error:
             problems.append(f"{expression!r} is not a regular expression: {error}")
         else:
             parsed[name] = dict(labels or {})

@@ -60,7 +60,7 @@ class Parser:
             return self._parse(value)
         except InvalidValueError:
             raise
-        except (ValueError, TypeError, OverflowError) as error:
+        except (ValueError, TypeError, OverflowError, RecursionError) as error:
             if isinstance(error, EndpointConfigError) and error.valid:
                 raise InvalidValueError(str(error), error.valid) from None
             shown = "the value" if self.secret else repr(value)
@@ -176,7 +176,7 @@ def regular_expression(word: str) -> str | None:
     """Return the word if it is a regular expression, else None."""
     try:
         re.compile(word)
-    except re.error:
+    except (re.error, OverflowError, RecursionError):
         return None
     return word
 

@@ -268,7 +268,7 @@ class Hwmon(Source):
         """The value of a file in base units; None if it cannot be read or is not plausible."""
         try:
             value = int(self._text(path)) / _SCALES[kind]
-        except ValueError:
+        except (ValueError, OverflowError):
             return None
         return value if kind != "temp" or _COLDEST <= value <= _HOTTEST else None
 

@@ -1,5 +1,7 @@
 """Parsers of files in ``/proc``: each takes the content of one file. See proc(5) and the kernel's admin guide.
 
+A content in another format raises ValueError, IndexError or OverflowError, and the reading of the source fails.
+
 https://docs.kernel.org/filesystems/proc.html, https://docs.kernel.org/admin-guide/iostats.html
 """
 

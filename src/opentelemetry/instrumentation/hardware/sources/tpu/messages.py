@@ -85,7 +85,7 @@ def page(data: bytes) -> str:
     Raises:
         ValueError: The data is not a ``MonitorResponse``.
     """
-    return str(_parsed("MonitorResponse", data).data)
+    return _text(_parsed("MonitorResponse", data).data)
 
 
 def samples(data: bytes) -> list[Sample]:
@@ -112,9 +112,10 @@ def _labels(attribute: Any) -> Iterator[tuple[str, str | int]]:
     value = attribute.value
     for nested in value.kvlist_attr.attributes:
         yield from _labels(nested)
-    for field in ("string_attr", "int_attr"):
-        if value.HasField(field):
-            yield attribute.key, getattr(value, field)
+    if value.HasField("string_attr"):
+        yield _text(attribute.key), _text(value.string_attr)
+    if value.HasField("int_attr"):
+        yield _text(attribute.key), value.int_attr
 
 
 def _value(gauge: Any) -> Number | None:
@@ -123,11 +124,16 @@ def _value(gauge: Any) -> Number | None:
         if gauge.HasField(field):
             try:
                 value = getattr(gauge, field)
-                value = float(value) if isinstance(value, str) else value
+                value = value if field != "as_string" else float(_text(value))
             except ValueError:
                 return None
             return value if math.isfinite(value) else None
     return None
+
+
+def _text(value: str | bytes) -> str:
+    """Return a text. protobuf returns bytes for a string that is not UTF-8."""
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
 def _distribution(message: Any) -> dict[str, Any]:

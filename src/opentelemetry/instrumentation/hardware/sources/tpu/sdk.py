@@ -94,7 +94,10 @@ def parse(line: bytes) -> Values:
         Unavailable: The line reports that the SDK cannot be imported.
         ValueError: The line is invalid.
     """
-    values = json.loads(line)
+    try:
+        values = json.loads(line)
+    except RecursionError:
+        values = None
     if not isinstance(values, dict):
         raise ValueError("invalid line")
     if "missing" in values:

@@ -1,0 +1,21 @@
+"""Fuzz one target until the limits in the arguments: ``python -m tests.fuzz.one TARGET [libFuzzer's arguments]``."""
+
+from __future__ import annotations
+
+import sys
+
+import atheris
+
+INSTRUMENTED = ("opentelemetry.instrumentation.hardware", "prometheus_client", "h2", "hpack", "hyperframe", "plistlib")
+
+if __name__ == "__main__":
+    with atheris.instrument_imports(include=[*INSTRUMENTED]):
+        from tests.fuzz.targets import TARGETS, quiet
+
+        from opentelemetry.instrumentation.hardware.drivers import http
+        from opentelemetry.instrumentation.hardware.sources.openmetrics import page
+    quiet()
+    http._PAUSE = page._PAUSE = 0.0  # type: ignore[misc]
+    _, target, *options = sys.argv
+    atheris.Setup([target, *options], TARGETS[target].run)
+    atheris.Fuzz()
