@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from fnmatch import fnmatchcase
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -203,21 +206,6 @@ def test_resource_detectors_with_the_host_give_host_name(detectors: str) -> None
     assert [finding.state for finding in findings if finding.subject == "host.name"] == ["ok"]
 
 
-@pytest.mark.parametrize(
-    ("protocol", "error", "advice"),
-    [
-        ("grpc", "error code: UNAVAILABLE", "check that the port accepts OTLP over gRPC"),
-        ("http/protobuf", "error code: 502", "check that the port accepts OTLP over HTTP"),
-        ("grpc", "error code: UNIMPLEMENTED", "check that this is an OTLP receiver"),
-        ("http/protobuf", "error code: 404", "check that this is an OTLP receiver"),
-        ("grpc", "error code: UNAUTHENTICATED", "set the backend's key in OTEL_EXPORTER_OTLP_HEADERS"),
-        ("http/protobuf", "error code: 403", "set the backend's key in OTEL_EXPORTER_OTLP_HEADERS"),
-    ],
-)
-def test_advice_for_a_failed_request_follows_error_and_protocol(protocol: str, error: str, advice: str) -> None:
-    assert delivery._advice(error, Destination("otlp", protocol, "http://c.example:9", ENDPOINT)).startswith(advice)
-
-
 def test_note_about_job_names_reporter_and_setting() -> None:
     job = {JOB: f"{os.geteuid()}/test:{uuid4()}", "OTEL_METRICS_EXPORTER": "console"}
     with members(job) as (reporter,):
@@ -242,24 +230,197 @@ def test_doctor_reports_gpu_models_and_why_metrics_are_missing(tmp_path: Path) -
     assert lacking.endswith(" of GPU 2: Not Supported")
     lines = otel_hardware("doctor", "--sources", "nvidia", env=env).out.partition("\nsettings")[0].splitlines()
     assert max(map(len, lines[1:])) <= 80
-    assert any(line.startswith("  note   nvidia           hw.gpu.utilization (sm") for line in lines)
+    assert any(line.startswith("  nvidia           hw.gpu.utilization (sm") for line in lines[lines.index("notes") :])
+
+
+# -- exporters: in a child interpreter, without some of the installed packages
+
+
+def _mirrored(source: Path, target: Path, without: Sequence[str]) -> None:
+    """Fill a folder with links to what another one contains, except some paths in it (patterns)."""
+    target.mkdir()
+    for each in source.iterdir():
+        below = [pattern.partition("/")[2] for pattern in without if fnmatchcase(each.name, pattern.partition("/")[0])]
+        if "" in below:
+            continue
+        if below:
+            _mirrored(each, target / each.name, below)
+        else:
+            (target / each.name).symlink_to(each)
+
+
+def doctor_without(tmp_path: Path, without: Sequence[str], env: dict[str, str], command: str = "doctor") -> Any:
+    """Run the command where some installed packages are missing."""
+    packages, sources = Path(grpc.__file__).parents[1], Path(delivery.__file__).parents[4]
+    target = tmp_path / "packages"
+    _mirrored(packages, target, without)
+    path = [str(target), *([] if sources == packages else [str(sources)])]
+    line = [sys.executable, "-S", "-m", "opentelemetry.instrumentation.hardware", command, *QUICK]
+    return run(line, {"PYTHONPATH": os.pathsep.join(path), "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"} | env)
+
+
+OTLP = "opentelemetry/exporter/otlp/proto"
+GRPC = (f"{OTLP}/grpc", "opentelemetry_exporter_otlp_proto_grpc-*", "opentelemetry_exporter_otlp-*")
+HTTP = (f"{OTLP}/http", "opentelemetry_exporter_otlp_proto_http-*", "opentelemetry_exporter_otlp-*")
+PROMETHEUS = ("opentelemetry/exporter/prometheus", "opentelemetry_exporter_prometheus-*")
 
 
 @pytest.mark.parametrize(
-    ("env", "package"),
+    ("without", "env", "text", "fix"),
     [
-        ({}, "opentelemetry-exporter-otlp-proto-grpc"),
-        ({"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}, "opentelemetry-exporter-otlp-proto-http"),
-        ({"OTEL_METRICS_EXPORTER": "otlp_proto_http"}, "opentelemetry-exporter-otlp-proto-http"),
-        ({"OTEL_METRICS_EXPORTER": "prometheus"}, "opentelemetry-exporter-prometheus"),
+        (
+            GRPC,
+            {},
+            "the exporter otlp_proto_grpc is not installed",
+            "pip install opentelemetry-exporter-otlp-proto-grpc, or set OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf, "
+            "which is installed",
+        ),
+        (
+            (*GRPC, *HTTP),
+            {},
+            "the exporter otlp_proto_grpc is not installed",
+            "pip install opentelemetry-exporter-otlp-proto-grpc",
+        ),
+        (
+            HTTP,
+            {"OTEL_METRICS_EXPORTER": "otlp_proto_http"},
+            "the exporter otlp_proto_http is not installed",
+            "pip install opentelemetry-exporter-otlp-proto-http, or set OTEL_EXPORTER_OTLP_PROTOCOL=grpc, "
+            "which is installed",
+        ),
+        (
+            PROMETHEUS,
+            {"OTEL_METRICS_EXPORTER": "prometheus"},
+            "the exporter prometheus is not installed",
+            "pip install opentelemetry-exporter-prometheus",
+        ),
+        (
+            ("grpc",),
+            {},
+            "the exporter otlp_proto_grpc is installed, but cannot be loaded: ModuleNotFoundError: No module named "
+            "'grpc'",
+            "pip install --force-reinstall opentelemetry-exporter-otlp-proto-grpc",
+        ),
+        (
+            (f"{OTLP}/http",),
+            {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"},
+            "the exporter otlp_proto_http is installed, but cannot be loaded: ModuleNotFoundError: No module named "
+            "'opentelemetry.exporter.otlp.proto.http'",
+            "pip install --force-reinstall opentelemetry-exporter-otlp-proto-http",
+        ),
+    ],
+    ids=["no grpc", "no otlp", "no http", "no prometheus", "broken grpc", "broken http"],
+)
+def test_missing_and_broken_exporters_are_told_apart(
+    tmp_path: Path, without: Sequence[str], env: dict[str, str], text: str, fix: str
+) -> None:
+    answer = doctor_without(tmp_path, without, env)
+    assert (answer.returncode, answer.stderr) == (1, "")
+    verdict = answer.stdout.splitlines()[1]
+    assert verdict == "1 problem found:"
+    problem = " ".join(answer.stdout.partition("\n\n")[0].partition(verdict)[2].split())
+    assert problem == f"exporter {text} → {fix}"
+
+
+def test_run_names_the_package_of_a_missing_exporter(tmp_path: Path) -> None:
+    answer = doctor_without(tmp_path, (*GRPC, *HTTP), {}, "run")
+    assert answer.returncode == 2
+    last = answer.stderr.splitlines()[-1]
+    assert last.startswith("otel-hardware: the exporter otlp_proto_grpc is not installed; pip install ")
+
+
+@pytest.mark.parametrize(
+    ("env", "fix"),
+    [
+        ({"OTEL_METRICS_EXPORTER": "prometeus"}, "did you mean prometheus?"),
+        ({"OTEL_METRICS_EXPORTER": "abacus"}, "set OTEL_METRICS_EXPORTER=otlp"),
+        ({"OTEL_EXPORTER_OTLP_PROTOCOL": "httpx"}, "set OTEL_EXPORTER_OTLP_PROTOCOL to grpc or http/protobuf"),
+        ({"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuff"}, "did you mean http/protobuf?"),
     ],
 )
-def test_missing_exporter_is_named_with_its_package(
-    monkeypatch: pytest.MonkeyPatch, env: dict[str, str], package: str
-) -> None:
-    monkeypatch.setattr(delivery, "entry_points", lambda **chosen: [])
-    (found,) = delivery.export(env)
-    assert (found.state, found.subject, found.fix) == ("wrong", "exporter", f"pip install {package}")
+def test_misspelt_exporter_and_protocol_get_a_suggestion(env: dict[str, str], fix: str) -> None:
+    status, findings = examined(env)
+    assert (status, [finding.fix for finding in wrong(findings)]) == (1, [fix])
+
+
+def test_headers_without_name_are_wrong(sink: Sink) -> None:
+    status, findings = examined(sink.environment() | {"OTEL_EXPORTER_OTLP_HEADERS": "secret-token"})
+    (found,) = wrong(findings)
+    assert (status, found.subject) == (1, "headers")
+    assert "secret" not in str(findings)
+
+
+# -- the report for people, and comparison
+
+
+def test_report_begins_with_the_verdict_and_what_is_wrong(refusing: str) -> None:
+    with simulated():
+        lines = otel_hardware("doctor", *QUICK, env={ENDPOINT: refusing}).out.splitlines()
+    assert lines[1] == "1 problem found:"
+    assert lines[2].startswith(
+        f"  connection       cannot connect to {refusing}: connection refused → start a Collector"
+    )
+
+
+def test_absent_sources_are_one_line_or_with_all_one_each() -> None:
+    env = {"OTEL_METRICS_EXPORTER": "console"}
+    with simulated():
+        short = otel_hardware("doctor", env=env).out
+        full = otel_hardware("doctor", "--all", env=env).out
+    (line,) = re.findall(r"^  absent +(.*(?:\n {19}.*)*)$", short, re.MULTILINE)
+    assert {"amd", "tpu", "trainium", "graphcore", "apple"} <= {*re.findall(r"\w+", line)}
+    assert line.endswith("(--all shows why)")
+    assert re.search(r"^  apple            \w+ \w+", full, re.MULTILINE)
+    assert "\n  absent" not in full
+
+
+def test_number_of_series_is_the_same_in_each_run() -> None:
+    """A utilization needs two readings."""
+    line = ["otel-hardware", "doctor", "--format", "json", "--sources", "host"]
+    series = json.loads(run(line, {"OTEL_METRICS_EXPORTER": "console"}).stdout)["series"]
+    assert series["host"]["system.cpu.utilization"] >= 4
+
+
+def compared(tmp_path: Path, report: object) -> tuple[int, list[Finding]]:
+    before = tmp_path / "before.json"
+    before.write_text(json.dumps(report))
+    status, findings = examined({"OTEL_METRICS_EXPORTER": "console"}, *QUICK, "--compare", str(before))
+    return status, [finding for finding in findings if finding.part == "compare"]
+
+
+def test_comparison_names_missing_metrics_and_fewer_series(tmp_path: Path) -> None:
+    with simulated():
+        now = otel_hardware("doctor", "--format", "json", *QUICK, env={"OTEL_METRICS_EXPORTER": "console"}).out
+    report = json.loads(now)
+    assert compared(tmp_path, report) == (
+        0,
+        [Finding("compare", "ok", "comparison", "all metrics of the earlier report are there")],
+    )
+    report["series"]["process"] |= {"process.gone": 1, "process.cpu.time": 9}
+    report["series"]["nvidia"] = {"hw.gpu.utilization": 8, "hw.power": 8}
+    status, findings = compared(tmp_path, report)
+    assert status == 1
+    assert findings == [
+        Finding("compare", "wrong", "process", "reported before, and not now: process.gone"),
+        Finding("compare", "note", "process", "fewer series than before: process.cpu.time (2 of 9)"),
+        Finding(
+            "compare", "wrong", "nvidia", "the source was available before, with 2 metrics", "see its reason: --all"
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"series": 1}', '{"series": {"host": []}}', '{"series": {"a": {"b": "c"}}}']
+)
+def test_file_that_is_no_report_is_one_sentence(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "report.json"
+    file.write_text(text)
+    answer = otel_hardware("doctor", "--compare", str(file))
+    assert (answer.status, answer.out) == (2, "")
+    assert answer.err == f"otel-hardware: --compare: {file} is not the output of 'otel-hardware doctor --format json'\n"
+    file.unlink()
+    answer = otel_hardware("doctor", "--compare", str(file))
+    assert answer.err == f"otel-hardware: --compare: cannot read {file}: no such file or directory\n"
 
 
 def test_missing_distro_and_entry_point_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

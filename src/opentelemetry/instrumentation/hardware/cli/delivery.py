@@ -4,26 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, MutableMapping
+from difflib import get_close_matches
 from importlib.metadata import entry_points
 
-from opentelemetry.instrumentation.hardware.cli import otlp
+from opentelemetry.instrumentation.hardware.cli import exporters, otlp
+from opentelemetry.instrumentation.hardware.cli.failures import Failure
 from opentelemetry.instrumentation.hardware.cli.findings import Finding
 from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
 from opentelemetry.instrumentation.hardware.settings import PREFIX, export_interval
 
 _TIMEOUT = 2
 """The exporter's timeout in seconds."""
-
-
-_EXPORTERS = "opentelemetry_metrics_exporter"
-"""The entry point group of exporters."""
-
-_PACKAGES = {
-    "otlp_proto_grpc": "opentelemetry-exporter-otlp-proto-grpc",
-    "otlp_proto_http": "opentelemetry-exporter-otlp-proto-http",
-    "prometheus": "opentelemetry-exporter-prometheus",
-}
-"""The package of each exporter."""
 
 
 def zero_code(environ: MutableMapping[str, str]) -> Iterator[Finding]:
@@ -82,27 +73,19 @@ def export(environ: Mapping[str, str]) -> Iterator[Finding]:
         return
     words = otlp.exporters(environ)
     if not words:
-        yield Finding(
-            part,
-            "wrong",
-            "exporter",
-            "metrics export is disabled by OTEL_METRICS_EXPORTER=none",
-            "unset it, or set it to otlp",
-        )
+        text, fix = "metrics export is disabled by OTEL_METRICS_EXPORTER=none", "unset it, or set it to otlp"
+        yield Finding(part, "wrong", "exporter", text, fix)
         return
-    origin = (
-        "OTEL_METRICS_EXPORTER" if environ.get("OTEL_METRICS_EXPORTER") else "default of distro and otel-hardware run"
-    )
+    for text in otlp.header_problems(environ):
+        yield Finding(part, "wrong", "headers", text, "correct it; values are URL-encoded")
     where = otlp.destination(environ)
-    ours = otlp.EXPORTERS.get(where.protocol, "") if where is not None else ""
-    names = [ours if where is not None and word == where.exporter else word for word in words]
-    missing = [name for name in names if name and not entry_points(group=_EXPORTERS, name=name)]
-    for name in missing:
-        fix = f"pip install {_PACKAGES[name]}" if name in _PACKAGES else "set OTEL_METRICS_EXPORTER=otlp"
-        yield Finding(part, "wrong", "exporter", f"no installed package provides the metrics exporter {name}", fix)
-    if not missing:
+    problems = exporters.problems(words, where)
+    for problem in problems.values():
+        yield Finding(part, "wrong", "exporter", problem.text, problem.fix)
+    if not problems:
+        origin = "OTEL_METRICS_EXPORTER" if environ.get("OTEL_METRICS_EXPORTER") else "default"
         yield Finding(part, "ok", "exporter", f"{', '.join(words)} ({origin}), {_pace(environ)}")
-    if where is not None and ours not in missing:
+    if where is not None and exporters.entry_point(where.exporter, where) not in problems:
         yield from _connection(where)
 
 
@@ -116,51 +99,42 @@ def _pace(environ: Mapping[str, str]) -> str:
 def _connection(where: otlp.Destination) -> Iterator[Finding]:
     part = "export"
     if where.protocol not in otlp.EXPORTERS:
-        fix = "set OTEL_EXPORTER_OTLP_PROTOCOL to grpc or http/protobuf"
-        yield Finding(part, "wrong", "protocol", f"{where.protocol} is not supported by the Python SDK", fix)
+        known = get_close_matches(where.protocol, otlp.EXPORTERS, 1)
+        fix = f"did you mean {known[0]}?" if known else "set OTEL_EXPORTER_OTLP_PROTOCOL to grpc or http/protobuf"
+        yield Finding(part, "wrong", "protocol", f"{where.protocol} is not a protocol of the Python SDK", fix)
         return
     yield Finding(part, "ok", "endpoint", f"{where.url}, {where.protocol} ({where.variable or 'default'})")
     if where.mismatch:
         text, _, fix = where.mismatch.partition("; ")
         yield Finding(part, "wrong", "protocol", text, fix)
-    reason = otlp.connection_error(where)
-    if reason:
+    down = otlp.connection_failure(where)
+    if down is not None:
         start = "start a Collector there, or set OTEL_EXPORTER_OTLP_ENDPOINT"
-        yield Finding(part, "wrong", "connection", f"cannot connect to {where.url}: {reason}", start)
+        yield Finding(part, "wrong", "connection", f"cannot connect to {where.url}: {down.reason}", start)
         return
     yield Finding(part, "ok", "connection", "connected")
-    error = _request_error(where)
-    if error is None:
+    failure = _request_failure(where)
+    if failure is None:
         yield Finding(part, "ok", "request", "test export accepted")
     else:
-        yield Finding(part, "wrong", "request", f"test export failed: {error}", _advice(error, where))
+        yield Finding(part, "wrong", "request", f"test export failed: {failure.reason}", failure.fix)
 
 
-def _request_error(where: otlp.Destination) -> str | None:
-    """Send an empty request through the configured exporter. Returns its error, or None."""
-    from opentelemetry.sdk.metrics.export import MetricExportResult, MetricsData
+def _request_failure(where: otlp.Destination) -> Failure | None:
+    """Send an empty request through the configured exporter. Returns why it failed, or None."""
+    from opentelemetry.sdk.metrics.export import MetricsData
 
+    from opentelemetry.instrumentation.hardware.cli.exports import Exports
     from opentelemetry.instrumentation.hardware.cli.messages import collected_logs
 
-    with collected_logs() as messages:
+    with collected_logs():
         try:
-            (entry,) = entry_points(group=_EXPORTERS, name=otlp.EXPORTERS[where.protocol])
-            exporter = entry.load()(timeout=_TIMEOUT)
-            try:
-                if exporter.export(MetricsData(resource_metrics=[])) is MetricExportResult.SUCCESS:
-                    return None
-            finally:
-                exporter.shutdown()
+            exporter = exporters.load(otlp.EXPORTERS[where.protocol])(timeout=_TIMEOUT)
         except Exception as error:
-            return f"{type(error).__name__}: {error}"
-    return messages[-1] if messages else "the exporter logged no reason"
-
-
-def _advice(error: str, where: otlp.Destination) -> str:
-    if " 404" in error or "UNIMPLEMENTED" in error:
-        return "check that this is an OTLP receiver; OTEL_EXPORTER_OTLP_METRICS_ENDPOINT has to end in /v1/metrics"
-    if any(word in error for word in (" 401", " 403", "UNAUTHENTICATED", "PERMISSION_DENIED")):
-        return "set the backend's key in OTEL_EXPORTER_OTLP_HEADERS"
-    if where.protocol == "grpc":
-        return "check that the port accepts OTLP over gRPC, and the scheme (http:// plain, https:// TLS)"
-    return "check that the port accepts OTLP over HTTP, and the scheme (http:// plain, https:// TLS)"
+            return Failure(f"{type(error).__name__}: {error}")
+        exports = Exports(exporter, where.url, lambda sentence: None)
+        try:
+            exporter.export(MetricsData(resource_metrics=[]))
+        finally:
+            exporter.shutdown()
+    return exports.failure

@@ -8,15 +8,17 @@ import os
 import shutil
 import socket
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from opentelemetry.instrumentation.hardware.catalog import DEVICE
 from opentelemetry.instrumentation.hardware.cli import settings
 from opentelemetry.instrumentation.hardware.cli.delivery import export, zero_code
 from opentelemetry.instrumentation.hardware.cli.findings import Finding, report, versions
+from opentelemetry.instrumentation.hardware.cli.messages import Mistake
 from opentelemetry.instrumentation.hardware.redaction import redacted
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
 
@@ -26,23 +28,31 @@ if TYPE_CHECKING:
 HELP = "check sources, settings and export, and say what to do"
 
 DESCRIPTION = """\
-Checks the sources (what each found, or why it is not available), the settings, what opentelemetry-instrument needs,
-and the connection to the OTLP endpoint, to which it sends an empty request. Run it with the environment and the Python
-of the program to be reported.
+Checks the sources, the settings, what opentelemetry-instrument needs, and the connection to the OTLP endpoint, to which
+it sends an empty request. Run it with the environment and the Python of the program to be reported.
 
 examples:
   otel-hardware doctor
-  OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4317 otel-hardware doctor
-  otel-hardware doctor --format json | jq '.findings[] | select(.state == "wrong")'
+  otel-hardware doctor --format json > before.json
+  otel-hardware doctor --compare before.json         what was reported then, and is not now
 
-states: ok; note, for information; WRONG, prevents metrics from being exported; off, turned off by a setting; in JSON
-also default, a setting that is not set.
+In JSON, the state of a finding is ok, note, wrong, absent (not on this machine), off (turned off by a setting) or
+default (a setting that is not set).
 
-exit status: 0; 1 if something prevents metrics from being exported; 2 for wrong arguments.
+exit status: 0; 1 if something is wrong; 2 for wrong arguments.
 """
 
 _TIMEOUT = 3.0
 """Seconds after which a source counts as hung."""
+
+_WINDOW = 0.1
+"""Seconds between two readings: some values need two."""
+
+_OPTIONAL = ("container", "hwmon", "infiniband", "openmetrics", "powercap")
+"""Sources that many machines do not have."""
+
+_NAMED = 5
+"""Metrics that a message names."""
 
 _NOUNS = {
     DEVICE: "disk",
@@ -56,54 +66,121 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
     parser.usage = "otel-hardware doctor [flags]"
     parser.add_argument("--format", choices=("table", "json"), default="table", help="default: table")
+    parser.add_argument("--all", action="store_true", help="show why each source is absent")
+    parser.add_argument(
+        "--compare", metavar="FILE", help="name metrics that are missing since FILE, the JSON of an earlier run"
+    )
     settings.add(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the findings."""
+    """Print the findings.
+
+    Raises:
+        Mistake: The file to compare with cannot be read.
+    """
     from opentelemetry.instrumentation.hardware.cli.messages import collected_logs
 
+    before = None if arguments.compare is None else _earlier(arguments.compare)
     with collected_logs() as messages:
         config = settings.config(arguments)
-        findings = [*_sources(config)]
+        findings, series = _sources(config)
     findings += _settings(arguments, config, messages)
     findings += zero_code(os.environ)
     findings += export(os.environ)
+    if before is not None:
+        findings += _missing(before, series)
     findings = [finding._replace(text=redacted(finding.text), fix=redacted(finding.fix)) for finding in findings]
     wrong = sum(finding.state == "wrong" for finding in findings)
     if arguments.format == "json":
-        about = {"host": socket.gethostname(), "wrong": wrong, "versions": versions()}
+        about = {"host": socket.gethostname(), "wrong": wrong, "versions": versions(), "series": series}
         print(json.dumps(about | {"findings": [finding._asdict() for finding in findings]}, indent=2))
     else:
         width = shutil.get_terminal_size((100, 24)).columns
-        for line in report(findings, width, sys.stdout.isatty() and "NO_COLOR" not in os.environ):
+        bold = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+        for line in report(findings, width, bold, arguments.all):
             print(line)
     return 1 if wrong else 0
+
+
+# -- comparison
+
+
+_Series: TypeAlias = "Mapping[str, Mapping[str, int]]"
+"""The number of series of each metric, by source."""
+
+
+def _earlier(path: str) -> _Series:
+    """Return the series of an earlier report.
+
+    Raises:
+        Mistake: The file is not a report.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            series = json.load(file)["series"]
+        return {source: {name: int(count) for name, count in each.items()} for source, each in series.items()}
+    except OSError as error:
+        raise Mistake(f"--compare: cannot read {path}: {(error.strerror or str(error)).lower()}") from None
+    except (ValueError, TypeError, LookupError, AttributeError):
+        raise Mistake(f"--compare: {path} is not the output of 'otel-hardware doctor --format json'") from None
+
+
+def _missing(before: _Series, now: _Series) -> Iterator[Finding]:
+    """Yield what was reported before and is not now."""
+    for source, metrics in before.items():
+        found = now.get(source, {})
+        missing = [name for name in metrics if name not in found]
+        if not found and missing:
+            text = f"the source was available before, with {len(missing)} metrics"
+            yield Finding("compare", "wrong", source, text, "see its reason: --all")
+        elif missing:
+            yield Finding("compare", "wrong", source, f"reported before, and not now: {_listed(missing)}")
+        fewer = [
+            f"{name} ({found[name]} of {count})" for name, count in metrics.items() if 0 < found.get(name, 0) < count
+        ]
+        if fewer:
+            yield Finding("compare", "note", source, f"fewer series than before: {_listed(fewer)}")
+    if not any(set(metrics) - set(now.get(source, {})) for source, metrics in before.items()):
+        yield Finding("compare", "ok", "comparison", "all metrics of the earlier report are there")
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = [f"{len(names) - _NAMED} more"] if len(names) > _NAMED else []
+    return ", ".join([*names[:_NAMED], *more])
 
 
 # -- sources
 
 
-def _sources(config: Config) -> Iterator[Finding]:
+def _sources(config: Config) -> tuple[list[Finding], dict[str, dict[str, int]]]:
+    """Return the findings about the sources, and the number of series of each metric by source."""
     from opentelemetry.instrumentation.hardware.pipeline.session import Session
     from opentelemetry.instrumentation.hardware.sources import discover
 
     session = Session(config, environ={})
     session.start()
+    findings: list[Finding] = []
+    series = {}
     try:
+        session.read_now(_TIMEOUT)
+        time.sleep(_WINDOW)
         session.read_now(_TIMEOUT)
         runners = {runner.name: runner for runner in session.runners}
         for name in discover():
             parts = [each for label, each in runners.items() if label.partition(":")[0] == name]
-            if parts:
-                for runner in parts:
-                    yield from _source(runner, session.clock())
-            elif config.selects(name):
-                yield Finding("sources", "wrong", name, "cannot be loaded; a warning below has the reason")
-            else:
-                yield Finding("sources", "off", name, "turned off by SOURCES")
+            for runner in parts:
+                findings += _source(runner, session.clock())
+                metrics = Counter(each.metric.name for each, _ in runner.points(session.clock()))
+                if metrics:
+                    series[runner.name] = dict(sorted(metrics.items()))
+            if not parts and config.selects(name):
+                findings.append(Finding("sources", "wrong", name, "cannot be loaded; a note below has the reason"))
+            elif not parts:
+                findings.append(Finding("sources", "off", name, "turned off by SOURCES"))
     finally:
         session.close()
+    return findings, series
 
 
 def _source(runner: SourceRunner, now: float) -> Iterator[Finding]:
@@ -111,7 +188,8 @@ def _source(runner: SourceRunner, now: float) -> Iterator[Finding]:
 
     problem, source = runner.health(now), runner.source
     if runner.state is State.ABSENT and problem is not None:
-        yield Finding("sources", "note", runner.name, f"not available: {problem.reason}", problem.fix)
+        is_expected = not problem.fix or runner.name in _OPTIONAL
+        yield Finding("sources", "absent" if is_expected else "note", runner.name, problem.reason, problem.fix)
     elif problem is not None:
         yield Finding("sources", "wrong", runner.name, problem.reason, problem.fix)
     elif runner.state is not State.UP:

@@ -6,7 +6,6 @@ import socket
 import sys
 from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from itertools import groupby
 from typing import NamedTuple
 
 from opentelemetry.instrumentation.hardware.cli.layout import wrap
@@ -16,9 +15,9 @@ class Finding(NamedTuple):
     """The result of one check.
 
     Attributes:
-        part: Sources, settings, zero code or export.
-        state: Ok; note for information; wrong for what prevents metrics from being exported; default for a setting that
-            has its default, and off for a source that a setting turns off.
+        part: Sources, settings, zero code, export or compare.
+        state: Ok; note for information; wrong for what has to be corrected; default for a setting that has its default,
+            off for a source that a setting turns off, and absent for one that this machine does not have.
         subject: What was checked.
         text: The result.
         fix: What to do.
@@ -42,8 +41,15 @@ def versions() -> dict[str, str]:
     return found
 
 
-def report(findings: Sequence[Finding], width: int, bold: bool) -> Iterator[str]:
-    """Return the lines of the report."""
+def report(findings: Sequence[Finding], width: int, bold: bool, everything: bool = False) -> Iterator[str]:
+    """Return the lines of the report: the verdict, what is wrong, what was found, notes, settings and export.
+
+    Args:
+        findings: The findings.
+        width: Columns of the terminal.
+        bold: Whether headings are bold.
+        everything: Whether to show each source that is absent or turned off, with the reason.
+    """
     strong, plain = ("\x1b[1m", "\x1b[0m") if bold else ("", "")
     known = versions()
     yield (
@@ -51,33 +57,38 @@ def report(findings: Sequence[Finding], width: int, bold: bool) -> Iterator[str]
         + ", ".join(f"{name} {number}" for name, number in known.items())
     )
     wrong = [finding for finding in findings if finding.state == "wrong"]
-    if wrong:
-        yield f"{strong}{len(wrong)} wrong:{plain} {', '.join(dict.fromkeys(finding.subject for finding in wrong))}"
-    else:
-        yield "No problems found."
-    part = ""
-    for finding in _condensed(findings):
-        if finding.part != part:
-            part = finding.part
-            yield f"\n{strong}{part}{plain}"
-        yield from _lines(finding, finding.state.upper() if finding.state == "wrong" else finding.state, width)
+    count = f"{len(wrong)} problem{'s' if len(wrong) > 1 else ''}" if wrong else "No problems"
+    yield f"{strong}{count} found{'' if wrong else '.'}{plain}" + (":" if wrong else "")
+    sections = {
+        "": wrong,
+        "sources": [*_of(findings, "ok", "sources"), *_missing(findings, everything)],
+        "notes": [finding for finding in findings if finding.state == "note"],
+        "settings": _of(findings, "ok", "settings"),
+        "export": [*_of(findings, "ok", "zero code"), *_of(findings, "ok", "export"), *_of(findings, "ok", "compare")],
+    }
+    for title, shown in sections.items():
+        if shown and title:
+            yield f"\n{strong}{title}{plain}"
+        for finding in shown:
+            yield from _lines(finding, width)
 
 
-def _condensed(findings: Sequence[Finding]) -> Iterator[Finding]:
-    """Yield the findings, with one line for all sources that are off and one for all settings with their default."""
-    for part, group in groupby(findings, lambda finding: finding.part):
-        found = [*group]
-        shown = [finding for finding in found if finding.state not in ("off", "default")]
-        yield from shown
-        off = [finding.subject for finding in found if finding.state == "off"]
-        if off:
-            yield Finding(part, "off", ", ".join(off), "")
-        if any(finding.state == "default" for finding in found):
-            others = "other settings" if shown else "settings"
-            yield Finding(part, "", "", f"all {others} have their defaults; --format json lists them")
+def _of(findings: Sequence[Finding], state: str, part: str) -> list[Finding]:
+    return [finding for finding in findings if finding.state == state and finding.part == part]
 
 
-def _lines(finding: Finding, state: str, width: int) -> Iterator[str]:
+def _missing(findings: Sequence[Finding], everything: bool) -> Iterator[Finding]:
+    """Yield one line for all sources that are absent and one for all that are off, or one for each."""
+    absent, off = _of(findings, "absent", "sources"), _of(findings, "off", "sources")
+    if everything:
+        yield from (*absent, *off)
+        return
+    for title, group in (("absent", absent), ("turned off", off)):
+        if group:
+            names = ", ".join(finding.subject for finding in group)
+            yield Finding("sources", "", title, names + (" (--all shows why)" if group is absent else ""))
+
+
+def _lines(finding: Finding, width: int) -> Iterator[str]:
     text = finding.text + (f" → {finding.fix}" if finding.fix else "")
-    start = f"  {state:<5}  {finding.subject:<15}  " if text and finding.subject else f"  {state:<5}  "
-    yield from wrap(text or finding.subject, max(width, 60), start, " " * 26)
+    yield from wrap(text, max(width, 60), f"  {finding.subject:<15}  ", " " * 19)

@@ -169,7 +169,7 @@ def configure(pid: int) -> None:
         pid: The process that the resource describes.
 
     Raises:
-        Mistake: The SDK rejects the configuration.
+        Mistake: An exporter is missing or broken, or the SDK rejects the configuration.
     """
     from opentelemetry.sdk._configuration import _OTelSDKConfigurator
 
@@ -179,6 +179,11 @@ def configure(pid: int) -> None:
     class Configurator(_OTelSDKConfigurator):
         """A configurator. The SDK's class is abstract."""
 
+    if not os.environ.get("OTEL_CONFIG_FILE"):
+        from opentelemetry.instrumentation.hardware.cli.exporters import problems
+
+        for problem in problems(exporters(os.environ), destination(os.environ)).values():
+            raise Mistake(f"{problem.text}; {problem.fix}")
     # A configuration file describes its own resource.
     options = {} if os.environ.get("OTEL_CONFIG_FILE") else {"resource_attributes": of_process(pid)}
     try:

@@ -1,0 +1,82 @@
+"""The exporters that ``OTEL_METRICS_EXPORTER`` can name: whether each is installed and can be loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from importlib.metadata import entry_points
+from typing import Any, Final, NamedTuple
+
+from opentelemetry.instrumentation.hardware.cli import otlp
+
+_GROUP: Final = "opentelemetry_metrics_exporter"
+
+_PACKAGES: Final = {
+    "otlp_proto_grpc": "opentelemetry-exporter-otlp-proto-grpc",
+    "otlp_proto_http": "opentelemetry-exporter-otlp-proto-http",
+    "prometheus": "opentelemetry-exporter-prometheus",
+    "console": "opentelemetry-sdk",
+}
+"""The package of each exporter."""
+
+
+class Problem(NamedTuple):
+    """What is wrong with an exporter, and what to do."""
+
+    text: str
+    fix: str
+
+
+def entry_point(word: str, where: otlp.Destination | None) -> str:
+    """Return the name of the entry point that a word of ``OTEL_METRICS_EXPORTER`` stands for."""
+    return otlp.EXPORTERS.get(where.protocol, "") if where is not None and word == where.exporter else word
+
+
+def load(name: str) -> Any:
+    """Return the class of an exporter.
+
+    Raises:
+        LookupError: It is not installed.
+        Exception: It cannot be loaded.
+    """
+    found = [*entry_points(group=_GROUP, name=name)]
+    if not found:
+        raise LookupError(name)
+    return found[0].load()
+
+
+def problem(name: str) -> Problem | None:
+    """Return what is wrong with an exporter; None if it can be used."""
+    try:
+        load(name)
+    except LookupError as error:
+        if error.args == (name,):
+            return _missing(name)
+        return _broken(name, error)
+    except Exception as error:
+        return _broken(name, error)
+    return None
+
+
+def _missing(name: str) -> Problem:
+    if name not in _PACKAGES:
+        known = get_close_matches(name, ["otlp", *_PACKAGES], 1)
+        fix = f"did you mean {known[0]}?" if known else "set OTEL_METRICS_EXPORTER=otlp"
+        return Problem(f"no installed package provides the metrics exporter {name}", fix)
+    fix = f"pip install {_PACKAGES[name]}"
+    for protocol, other in otlp.EXPORTERS.items():
+        if name in otlp.EXPORTERS.values() and other != name and entry_points(group=_GROUP, name=other):
+            fix += f", or set OTEL_EXPORTER_OTLP_PROTOCOL={protocol}, which is installed"
+    return Problem(f"the exporter {name} is not installed", fix)
+
+
+def _broken(name: str, error: Exception) -> Problem:
+    package = _PACKAGES.get(name, "its package")
+    text = f"the exporter {name} is installed, but cannot be loaded: {type(error).__name__}: {error}"
+    return Problem(text, f"pip install --force-reinstall {package}")
+
+
+def problems(words: Sequence[str], where: otlp.Destination | None) -> dict[str, Problem]:
+    """Return what is wrong with the exporters, by the names of their entry points."""
+    names = dict.fromkeys(name for word in words if (name := entry_point(word, where)))
+    return {name: found for name in names if (found := problem(name)) is not None}
