@@ -28,6 +28,7 @@ from tests.waiting import wait_for
 from opentelemetry import trace
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor, HardwareSpanProcessor
 from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.pipeline.collector import Reader
 from opentelemetry.instrumentation.hardware.pipeline.ledger import Ledger
 from opentelemetry.instrumentation.hardware.sources import nvidia
 from opentelemetry.instrumentation.hardware.spans import _set_attributes, measured
@@ -264,6 +265,33 @@ def test_filters(
             return
         begin, end = wait_for_readings(1.0)
         assert bool(tracing.span_from(begin, end)) == measures
+
+
+def test_shares_and_the_metric_of_the_rest_add_up_to_the_energy(
+    machine: Callable[..., FakeNvml], tracing: Tracing
+) -> None:
+    machine(gpu(), spans_shares="equal")
+    session = HardwareInstrumentor()._session
+    assert session is not None
+    assert session.shares is not None
+
+    def unattributed() -> float:
+        values = session.collect(Reader()).values.get(c.SPANS_ENERGY_UNATTRIBUTED, [(0.0, {})])
+        return values[0][0]
+
+    with global_provider(tracing.provider):
+        tracing.tracer.start_span("first").end()
+        wait_for_readings(0.5)
+        before = unattributed()
+        assert before > 0
+        with tracing.tracer.start_as_current_span("parent"), tracing.tracer.start_as_current_span("child"):
+            time.sleep(LONG)
+        wait_for(lambda: unattributed() > before, PATIENCE, "energy of no span")
+    child, parent = (dict(span.attributes or {}) for span in tracing.exporter.get_finished_spans()[-2:])
+    assert set(child) == set(parent) == {*GPU_ATTRIBUTES, c.SPAN_SHARE_ENERGY.name, c.SPAN_SHARE_METHOD.name}
+    assert child[c.SPAN_SHARE_ENERGY.name] == pytest.approx(child[c.SPAN_ENERGY.name], rel=0.25)
+    total = child[c.SPAN_SHARE_ENERGY.name] + parent[c.SPAN_SHARE_ENERGY.name]  # type: ignore[operator]
+    assert total == pytest.approx(parent[c.SPAN_ENERGY.name], rel=0.25)
 
 
 # -- providers, sessions, processes

@@ -165,6 +165,12 @@ class Config:
         "none",
         "Spans that get attributes, by name, kind and instrumentation scope; - excludes them. none: all.",
     )
+    spans_shares: str | None = setting(
+        choice("off", "equal", "tokens"),
+        "off",
+        "Whether spans get their own part of the energy, which adds up over spans that overlap. equal: spans that run "
+        "at the same time have equal parts. tokens: in proportion to their gen_ai.usage tokens per second.",
+    )
     counter_origin: str | None = setting(
         choice("boot", "start"),
         "boot, or start where OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE is delta",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from math import inf, isnan
@@ -28,10 +28,12 @@ from opentelemetry.instrumentation.hardware.pipeline.rows import (
     GPU_TIME,
     THROTTLE_TIME,
     TREE_MEMORY,
+    HasRows,
     Place,
     Rows,
 )
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
+from opentelemetry.instrumentation.hardware.pipeline.shares import Shares
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.system.uwsgi import call_in_workers, forks_later
 
@@ -47,6 +49,11 @@ _CPU_ENERGY: Final = c.SPAN_CPU_ENERGY.name
 _TREE_CPU_TIME: Final = c.SPAN_TREE_CPU_TIME.name
 _TREE_MEMORY_PEAK: Final = c.SPAN_TREE_MEMORY_PEAK.name
 _RESOLUTION: Final = c.SPAN_RESOLUTION.name
+_SHARE: Final = c.SPAN_SHARE_ENERGY.name
+_SHARE_METHOD: Final = c.SPAN_SHARE_METHOD.name
+
+_LATEST: Final = 100_000_000
+"""Nanoseconds between the start of a span and its creation, for a share."""
 
 _MOST_NAMES: Final = 1000
 """Names of spans for which the decision of the filter is kept."""
@@ -108,12 +115,24 @@ def measured(ledgers: Iterable[HasRows], begin: float, end: float) -> dict[str, 
     return found
 
 
-class HasRows(Protocol):
-    """A ledger, of this process or of its agent."""
+class Measurements(Protocol):
+    """What spans need of a session, of this process or of its agent.
+
+    Attributes:
+        config: The settings.
+        ledgers: What the sources measured.
+        shares: The shares of spans, if they are wanted.
+    """
+
+    config: Config
+    shares: Shares | None
 
     @property
-    def rows(self) -> Rows | None:
-        """Return the readings; None before the first one."""
+    def ledgers(self) -> Sequence[HasRows]:
+        """Return what the sources measured."""
+
+    def note_span(self) -> None:
+        """Record that a span began. No lock, no wait."""
 
 
 class HardwareSpanProcessor(SpanProcessor):
@@ -128,11 +147,11 @@ class HardwareSpanProcessor(SpanProcessor):
     whole: what other programs did on them at the same time is included. The names are in docs/spans.md.
 
     Args:
-        session: The session that reads the sources; by default a separate one, which exports no metrics.
+        session: The session with the ledgers; by default a separate one, which exports no metrics.
         settings: As in :class:`~opentelemetry.instrumentation.hardware.Config`.
     """
 
-    def __init__(self, session: Session | None = None, **settings: Any) -> None:
+    def __init__(self, session: Measurements | None = None, **settings: Any) -> None:
         self._own: Session | None = None
         self._failed = False
         self.session = session
@@ -146,12 +165,12 @@ class HardwareSpanProcessor(SpanProcessor):
         self._own.start()
 
     @property
-    def session(self) -> Session | None:
+    def session(self) -> Measurements | None:
         """The session with the ledgers. Without one, spans are not changed."""
         return self._session
 
     @session.setter
-    def session(self, session: Session | None) -> None:
+    def session(self, session: Measurements | None) -> None:
         self._session = session
         if session is not None:
             self._filter = SpanFilter(session.config)
@@ -163,6 +182,17 @@ class HardwareSpanProcessor(SpanProcessor):
         if session is not None and "end" not in vars(span):  # else another of these processors has replaced it
             session.note_span()
             span.end = partial(self._end, span)  # type: ignore[method-assign]
+            if session.shares is not None:
+                try:
+                    self._begin_share(span, session.shares)
+                except Exception:
+                    self._fail()
+
+    def _begin_share(self, span: Span, shares: Shares) -> None:
+        """Begin the share of a span. One that is made after the fact has none: others have claimed its energy."""
+        begin = span.start_time
+        if begin is not None and time.time_ns() - begin < _LATEST and self._filter.accepts(span):
+            shares.begin(span, span.get_span_context().span_id, span.parent.span_id if span.parent else None)
 
     def _end(self, span: Span, end_time: int | None = None) -> None:
         """End a span in place of its own method."""
@@ -173,20 +203,26 @@ class HardwareSpanProcessor(SpanProcessor):
         try:
             self._measure(span, end_time)
         except Exception:
-            if not self._failed:
-                self._failed = True
-                _LOG.exception("A span could not be measured; further failures are not logged")
+            self._fail()
         span.end(end_time)
+
+    def _fail(self) -> None:
+        if not self._failed:
+            self._failed = True
+            _LOG.exception("A span could not be measured; further failures are not logged")
 
     def _measure(self, span: Span, end_time: int | None) -> None:
         session, begin = self._session, span.start_time
-        end = time.time_ns() if end_time is None else end_time
-        if session is None or begin is None or end - begin < self._filter.min_duration:
+        if session is None or begin is None:
             return
-        if self._filter.accepts(span):
+        end = time.time_ns() if end_time is None else end_time
+        attributes: dict[str, Any] = {}
+        if end - begin >= self._filter.min_duration and self._filter.accepts(span):
             attributes = measured(session.ledgers, begin / 1e9, end / 1e9)
-            if attributes:
-                _set_attributes(span, attributes)
+        if session.shares is not None:
+            _add_share(attributes, span, session.shares, session.config.spans_shares == "tokens")
+        if attributes:
+            _set_attributes(span, attributes)
 
     def on_end(self, span: ReadableSpan) -> None:
         """Do nothing: the span was changed before its end."""
@@ -200,6 +236,21 @@ class HardwareSpanProcessor(SpanProcessor):
         """Return True: there is nothing to flush."""
         del timeout_millis
         return True
+
+
+def _add_share(attributes: dict[str, Any], span: Span, shares: Shares, by_tokens: bool) -> None:
+    """End the share of a span, and add it to its attributes if it is measured; else its parent gets the share."""
+    tokens = _tokens(span.attributes or {}) if by_tokens else 0.0
+    share = shares.end(span.get_span_context().span_id, tokens, _ENERGY in attributes)
+    if share is not None and _ENERGY in attributes:
+        attributes[_SHARE] = share.energy
+        attributes[_SHARE_METHOD] = "tokens" if share.is_weighted else "equal"
+
+
+def _tokens(attributes: Mapping[str, Any]) -> float:
+    """Return the number of tokens that a span processed; 0 if it is unknown."""
+    counts = [next((attributes[name] for name in names if name in attributes), 0) for names in c.TOKEN_COUNTS]
+    return float(sum(count for count in counts if isinstance(count, (int, float)) and count > 0))
 
 
 def _set_attributes(span: Span, attributes: dict[str, Any]) -> None:

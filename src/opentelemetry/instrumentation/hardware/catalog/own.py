@@ -27,3 +27,9 @@ OWN_CPU_TIME = counter(
     source="CLOCK_THREAD_CPUTIME_ID of each thread",
     scope=Scope.PROCESS, standard=False,
 )
+SPANS_ENERGY_UNATTRIBUTED = counter(
+    "otel_hardware.spans.energy.unattributed", "J", (),
+    "Energy of the accelerators in use that belongs to no span. Only where SPANS_SHARES is on.",
+    source="this package",
+    scope=Scope.PROCESS, standard=False,
+)

@@ -53,5 +53,22 @@ SPAN_TREE_MEMORY_PEAK: Final = SpanAttribute(
 SPAN_RESOLUTION: Final = SpanAttribute(
     "hw.sampling.interval", "s", "Time between the readings around the ends of the span. Shorter spans are left out."
 )
+SPAN_SHARE_ENERGY: Final = SpanAttribute(
+    "hw.share.energy", "J", "The span's own part of hw.energy: what spans that overlap have does not count twice."
+)
+SPAN_SHARE_METHOD: Final = SpanAttribute(
+    "hw.share.method",
+    "",
+    "How it was divided among the spans that ran at the same time. `tokens`: by the tokens per second of this span. "
+    "`equal`: as for a span like the mean of the others.",
+)
 
 SPAN_ATTRIBUTES: Final = tuple(value for value in vars().values() if isinstance(value, SpanAttribute))
+
+TOKEN_COUNTS: Final = (
+    ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens"),
+    ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens"),
+)
+"""Attributes with the tokens that a span processed; the former names come second.
+https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/
+"""

@@ -8,11 +8,18 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from opentelemetry.instrumentation.hardware.catalog import OWN_CPU_TIME, SOURCE, SOURCE_READ_DURATION, SOURCE_UP
+from opentelemetry.instrumentation.hardware.catalog import (
+    OWN_CPU_TIME,
+    SOURCE,
+    SOURCE_READ_DURATION,
+    SOURCE_UP,
+    SPANS_ENERGY_UNATTRIBUTED,
+)
 from opentelemetry.instrumentation.hardware.model import Metric, Problem, Series, Snapshot, Values
 from opentelemetry.instrumentation.hardware.pipeline.aggregate import Aggregator, Totals
 from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStore
 from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner, State
+from opentelemetry.instrumentation.hardware.pipeline.shares import Shares
 from opentelemetry.instrumentation.hardware.pipeline.thread import Task
 from opentelemetry.instrumentation.hardware.settings import Config
 
@@ -66,6 +73,7 @@ class Collector:
         counters: The counters to continue.
         clock: Monotonic seconds.
         tasks: What else uses CPU time of our threads.
+        shares: The shares of spans, if there are any.
     """
 
     def __init__(
@@ -75,6 +83,7 @@ class Collector:
         counters: CounterStore,
         clock: Callable[[], float] = time.monotonic,
         tasks: Sequence[Task] = (),
+        shares: Shares | None = None,
     ) -> None:
         self.runners = runners
         self._tasks = tasks
@@ -82,6 +91,12 @@ class Collector:
         self._clock = clock
         self._cpu_time = counters.resume(Series(OWN_CPU_TIME))
         self._cpu_time_before = self._cpu_time.total
+        self._shares = shares
+        self._own: tuple[Metric, ...] = _OWN
+        if shares is not None:
+            self._own = (*_OWN, SPANS_ENERGY_UNATTRIBUTED)
+            self._unattributed = counters.resume(Series(SPANS_ENERGY_UNATTRIBUTED))
+            self._unattributed_before = self._unattributed.total
         self._read: list[tuple[Metric, ...]] | None = None
         self._metrics: dict[Metric, None] = {}
 
@@ -89,7 +104,7 @@ class Collector:
         """Return the wanted metrics of the sources, and ours; the same object until they change."""
         read = [runner.metrics for runner in self.runners]
         if read != self._read:
-            every = (metric for metrics in (*read, _OWN) for metric in metrics)
+            every = (metric for metrics in (*read, self._own) for metric in metrics)
             self._metrics = dict.fromkeys(filter(self._wants, every))
             self._read = read
         return self._metrics
@@ -126,6 +141,9 @@ class Collector:
         total = self._cpu_time_before + sum(task.cpu_time for task in (*self.runners, *self._tasks))
         self._cpu_time.total = max(self._cpu_time.total, total)
         own[OWN_CPU_TIME].append((total, {}))
+        if self._shares is not None:
+            self._unattributed.total = self._unattributed_before + self._shares.unattributed
+            own[SPANS_ENERGY_UNATTRIBUTED].append((self._unattributed.total, {}))
         readings.append((now, own))
         _merge(values, _select(own, wanted))
         return Snapshot(values, tuple(problems), times, readings)

@@ -9,7 +9,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
 from math import inf, nan
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 SIZE: Final = 6000
 """Readings that are kept: ten minutes at ten per second."""
@@ -156,3 +156,11 @@ class Rows:
             highest = max(highest, value)
             number += step
         return nan if highest == -inf else highest
+
+
+class HasRows(Protocol):
+    """A ledger, of this process or of its agent."""
+
+    @property
+    def rows(self) -> Rows | None:
+        """Return the readings; None before the first one."""

@@ -25,6 +25,7 @@ from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
 from opentelemetry.instrumentation.hardware.pipeline.role import Role
 from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner
 from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionSchedule
+from opentelemetry.instrumentation.hardware.pipeline.shares import Shares
 from opentelemetry.instrumentation.hardware.pipeline.thread import ReaderThread, read_all
 from opentelemetry.instrumentation.hardware.redaction import redacted
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config, export_interval
@@ -83,6 +84,7 @@ class Session:
         on_reading: Called by our threads after their readings; see :meth:`start`.
         has_reader: Whether a reader may collect from us. A process that exports nothing does not become reporter.
         ledgers: What the sources measured, for spans.
+        shares: The shares of spans, if they are wanted.
     """
 
     def __init__(
@@ -118,6 +120,8 @@ class Session:
         self._can_report = self.is_reporter or (reporter is not None and reporter.mode != "never")
         self._demand = Demand() if spans else None
         self.ledgers: list[Ledger] = []
+        has_shares = spans and config.spans_shares in ("equal", "tokens")
+        self.shares = Shares(lambda: self.ledgers, clock) if has_shares else None
         self._sources = self._find_sources(all_expected=drivers is not None)
         self._role: Role | None = None
         if reporter is not None and self._can_report and self._has_host_metrics():
@@ -126,7 +130,7 @@ class Session:
         self._lock = threading.Lock()
         self._has_started = self._is_closed = False
         self.runners: list[SourceRunner] = []
-        self.collector = Collector((), config, self.counters, clock, [self._role] if self._role else ())
+        self.collector = Collector((), config, self.counters, clock, [self._role] if self._role else (), self.shares)
         self._add([found for found in self._sources if self.is_reporter or found.make.scope is Scope.PROCESS])
 
     def _first_wake(self) -> float:
@@ -275,6 +279,8 @@ class Session:
         if self._role is not None:
             self._role.check(now)
         self.ledgers = [each.ledger for each in self.runners if each.ledger is not None and each.ledger.types]
+        if self.shares is not None:
+            self.shares.advance()
         try:
             self.on_reading()
         except Exception:

@@ -1,0 +1,242 @@
+"""Shares: divides the energy of the accelerators among the spans that run at the same time.
+
+Each joule belongs to one span, or to none: the shares of all spans and what is unattributed add up to the energy. It
+is divided among the leaf spans that run, which are those without an open child. The time is cut into slots where spans
+begin and end, at most ten per second. A slot has the energy that is not claimed yet, and how long the spans ran in it
+that have not claimed yet. A span that ends claims its part of each slot; the last one takes the rest.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable
+from math import isnan
+from typing import Final
+
+from opentelemetry.instrumentation.hardware.pipeline.ledger import INTERVAL
+from opentelemetry.instrumentation.hardware.pipeline.rows import ENERGY, SIZE, HasRows, Rows
+
+_LEAST: Final = 1e-6
+"""Seconds. If all other spans ran less in a slot, they have claimed already, and this is a rounding error."""
+
+
+class Share:
+    """The share of one span.
+
+    Attributes:
+        parent: The share of its parent, if that was open.
+        children: How many of its children are open.
+        since: When it became a leaf; None if it is none.
+        seconds: How long it was a leaf before that.
+        energy: What it has claimed, in joules.
+        is_weighted: Whether it was weighted by its tokens.
+        owner: The span.
+    """
+
+    __slots__ = ("children", "energy", "is_weighted", "owner", "parent", "seconds", "since")
+
+    def __init__(self, parent: Share | None, since: float) -> None:
+        self.parent = parent
+        self.children = 0
+        self.since: float | None = since
+        self.seconds = self.energy = 0.0
+        self.is_weighted = False
+        self.owner: weakref.ref[object] | None = None
+
+
+class _Slot:
+    """A part of the time, in monotonic seconds; energy in joules; time that spans ran in it, summed over them."""
+
+    __slots__ = ("begin", "end", "energy", "presence")
+
+    def __init__(self, begin: float) -> None:
+        self.begin = self.end = begin
+        self.energy = self.presence = 0.0
+
+
+class Shares:
+    """The shares of the spans of this process.
+
+    Args:
+        ledgers: Returns the ledgers of all sources.
+        clock: Monotonic seconds.
+        wall_clock: Seconds since the epoch.
+
+    Attributes:
+        unattributed: Joules that no span has claimed or can claim any more.
+    """
+
+    def __init__(
+        self,
+        ledgers: Callable[[], Iterable[HasRows]],
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.unattributed = 0.0
+        self._energy = _Energy(ledgers, wall_clock)
+        self._clock = clock
+        self._pid = os.getpid()
+        self._lock = threading.RLock()  # a signal handler may begin a span
+        self._open: dict[int, Share] = {}  # by the ID of the span
+        self._leaves = 0
+        self._lost: deque[int] = deque()
+        self._slots = deque([_Slot(clock())])
+        self._tokens = self._seconds = 0.0  # of the spans that ended
+
+    def begin(self, span: object, span_id: int, parent_id: int | None) -> None:
+        """Begin the share of a span. It is released if the span is forgotten without an end."""
+        if self._pid != os.getpid():  # forked: the lock is the parent's
+            return
+        with self._lock:
+            self._release_lost()
+            now = self._advance()
+            parent = None if parent_id is None else self._open.get(parent_id)
+            if parent is not None:
+                if not parent.children:
+                    self._claim(parent, now)
+                parent.children += 1
+            share = self._open[span_id] = Share(parent, now)
+            share.owner = weakref.ref(span, lambda _: self._lost.append(span_id))  # no lock: any thread may collect it
+            self._leaves += 1
+            self._cut(now)
+
+    def end(self, span_id: int, tokens: float = 0.0, is_kept: bool = True) -> Share | None:
+        """End the share of a span.
+
+        Args:
+            span_id: Its ID.
+            tokens: How many tokens it processed; 0 if unknown: then it counts as one with the mean tokens per second.
+            is_kept: Otherwise, the share is given to the parent, or is unattributed if there is none.
+
+        Returns:
+            The share; None if it was not begun.
+        """
+        if self._pid != os.getpid():
+            return None
+        with self._lock:
+            share = self._open.pop(span_id, None)
+            if share is None:
+                return None
+            now = self._advance()
+            share.owner = None
+            if share.since is not None:
+                self._claim(share, now, tokens)
+            parent = share.parent
+            if parent is not None:
+                parent.children -= 1
+                if not parent.children and parent.owner is not None:
+                    parent.since = now
+                    self._leaves += 1
+            if not is_kept and parent is not None and parent.owner is not None:
+                parent.energy += share.energy
+            elif not is_kept:
+                self.unattributed += share.energy
+            self._cut(now)
+            return share
+
+    def advance(self) -> None:
+        """Take over the energy up to now. Called by our threads."""
+        if self._pid == os.getpid():
+            with self._lock:
+                self._release_lost()
+                self._advance()
+
+    def _release_lost(self) -> None:
+        while self._lost:
+            self.end(self._lost.popleft(), is_kept=False)
+
+    def _advance(self) -> float:
+        now, slot = self._clock(), self._slots[-1]
+        energy = self._energy.increase()
+        if self._leaves:
+            slot.energy += energy
+            slot.presence += self._leaves * (now - slot.end)
+        else:
+            self.unattributed += energy
+        slot.end = now
+        return now
+
+    def _cut(self, now: float) -> None:
+        """Begin another slot, if the last one is long enough, and drop those of which everything is claimed."""
+        slots = self._slots
+        if now - slots[-1].begin >= INTERVAL:
+            slots.append(_Slot(now))
+        while len(slots) > 1 and slots[0].presence <= _LEAST:
+            self.unattributed += slots.popleft().energy
+        if len(slots) > SIZE:  # of a span that takes more than ten minutes, while others come and go
+            self._slots = deque(_merged(slots))
+
+    def _claim(self, share: Share, now: float, tokens: float = 0.0) -> None:
+        """Add to a share what belongs to the time since it became a leaf."""
+        since, share.since = share.since, None
+        assert since is not None
+        self._leaves -= 1
+        share.seconds += now - since
+        rate = expected = 1.0
+        if self._tokens:
+            rate = expected = self._tokens / self._seconds
+        if tokens and share.seconds:
+            rate = tokens / share.seconds
+            expected = expected if self._tokens else rate
+            share.is_weighted = True
+            self._tokens += tokens
+            self._seconds += share.seconds
+        for slot in reversed(self._slots):
+            if slot.end <= since:
+                break
+            present = slot.end - (slot.begin if slot.begin > since else since)
+            others = slot.presence - present
+            if others <= _LEAST:
+                part = slot.energy
+            else:
+                part = slot.energy * present * rate / (present * rate + others * expected)
+            share.energy += part
+            slot.energy -= part
+            slot.presence -= present
+
+
+class _Energy:
+    """The energy of the accelerators in use."""
+
+    def __init__(self, ledgers: Callable[[], Iterable[HasRows]], wall_clock: Callable[[], float]) -> None:
+        self._ledgers = ledgers
+        self._wall_clock = wall_clock
+        self._last: dict[HasRows, tuple[Rows, float, float]] = {}  # the rows, the total and its time
+
+    def increase(self) -> float:
+        """Return the joules since the last call. What is unknown now is counted when it is known."""
+        now, increase = self._wall_clock(), 0.0
+        for ledger in self._ledgers():
+            rows = ledger.rows
+            place = rows.place(now) if rows is not None and rows.devices else None
+            if rows is None or place is None:
+                continue
+            total = rows.total(ENERGY, place)
+            if isnan(total):
+                continue
+            known, last, before = self._last.get(ledger, (rows, total, now))
+            if known is not rows:  # other devices are in use, or the clock was set
+                place = rows.place(before)
+                last = total if place is None else rows.total(ENERGY, place)
+            if total >= last:
+                increase += total - last
+                self._last[ledger] = rows, total, now
+            else:  # the last total was extrapolated, and is too high; or it is unknown in these rows
+                self._last[ledger] = rows, total if isnan(last) else last, now
+        return increase
+
+
+def _merged(slots: deque[_Slot]) -> Iterable[_Slot]:
+    """Return half as many slots, each in place of two."""
+    pairs = iter(slots)
+    for first in pairs:
+        second = next(pairs, None)
+        if second is not None:
+            first.end = second.end
+            first.energy += second.energy
+            first.presence += second.presence
+        yield first

@@ -1,0 +1,345 @@
+"""Energy and shares of spans that nest and overlap: the real TracerProvider on a simulated power trace and clock."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import math
+import os
+import random
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from tests.stage import PATIENT, Clock
+
+from opentelemetry import trace
+from opentelemetry.instrumentation.hardware import HardwareSpanProcessor
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.model import Series
+from opentelemetry.instrumentation.hardware.pipeline.ledger import INTERVAL, Ledger
+from opentelemetry.instrumentation.hardware.pipeline.session import Session
+from opentelemetry.instrumentation.hardware.pipeline.shares import Shares
+from opentelemetry.instrumentation.hardware.settings import Config
+
+EPOCH = 4e9
+"""The difference between the two clocks, in the future: no span seems to be made after the fact."""
+
+ENERGY = Series(c.HW_ENERGY, {c.HW_ID: "GPU-1", c.HW_NAME: "GPU 0", c.HW_TYPE: "gpu"})
+
+SHARE, METHOD = c.SPAN_SHARE_ENERGY.name, c.SPAN_SHARE_METHOD.name
+
+Power = Callable[[float], float]
+"""Joules since the beginning, at a time."""
+
+
+def constant(now: float) -> float:
+    return 100.0 * now
+
+
+def wavering(seed: int) -> Power:
+    """A power of 100 to 500 W that changes by at most 100 W per second."""
+    dice = random.Random(seed)
+    waves = [(dice.uniform(20.0, 66.0), dice.uniform(0.1, 0.5), dice.uniform(0.0, 6.0)) for _ in range(3)]
+    return lambda now: 300.0 * now - sum(watts / rate * math.cos(rate * now + phase) for watts, rate, phase in waves)
+
+
+class Simulation:
+    """A program whose spans begin and end at given times, beside a GPU that is read ten times per second."""
+
+    def __init__(self, joules: Power = constant, shares: str = "equal", **settings: Any) -> None:
+        self.clock = Clock(100.0)
+        self.joules = joules
+        self.ledger = Ledger(self.clock, self._wall)
+        self.ledger.use(frozenset({"GPU-1"}))
+        self.session = Session(Config(sources=["process"], spans_shares=shares, **settings), spans=True)
+        self.session.ledgers = [self.ledger]
+        self.session.shares = self.shares = Shares(lambda: self.session.ledgers, self.clock, self._wall)
+        self.exporter = InMemorySpanExporter()
+        self.provider = TracerProvider(shutdown_on_exit=False)
+        self.provider.add_span_processor(HardwareSpanProcessor(self.session))
+        self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
+        self.tracer = self.provider.get_tracer("simulation")
+        self.spans: dict[str, trace.Span] = {}
+        self._next_reading = self.clock.now
+        self.go_to(100.3)
+        self.shares.advance()
+        self.begin = self.clock.now
+
+    def _wall(self) -> float:
+        return EPOCH + self.clock.now
+
+    def go_to(self, instant: float) -> None:
+        while self._next_reading <= instant:
+            self.clock.now = self._next_reading
+            self.ledger.add([ENERGY(self.joules(self.clock.now))])
+            self._next_reading += INTERVAL
+        self.clock.now = instant
+
+    def start(self, instant: float, name: str, parent: str | None = None) -> None:
+        self.go_to(instant)
+        context = trace.set_span_in_context(self.spans[parent] if parent else trace.INVALID_SPAN)
+        self.spans[name] = self.tracer.start_span(name, context, start_time=int(1e9 * self._wall()))
+
+    def end(self, instant: float, name: str, **attributes: int) -> None:
+        self.go_to(instant)
+        span = self.spans.pop(name)
+        span.set_attributes({key.replace("__", "."): value for key, value in attributes.items()})
+        span.end(int(1e9 * self._wall()))
+
+    def attributes(self) -> dict[str, dict[str, Any]]:
+        return {span.name: dict(span.attributes or {}) for span in self.exporter.get_finished_spans()}
+
+    def found(self) -> dict[str, float]:
+        return {name: each[SHARE] for name, each in self.attributes().items() if SHARE in each}
+
+    def total(self) -> float:
+        """What the shares of all spans and the rest must be."""
+        self.shares.advance()
+        return self.joules(self.clock.now) - self.joules(self.begin)
+
+
+def near(expected: float) -> Any:
+    return pytest.approx(expected, rel=0.005)
+
+
+def test_spans_at_the_same_time_have_equal_parts() -> None:
+    program = Simulation()
+    program.start(110.0, "a")
+    program.start(115.0, "b")
+    program.end(120.0, "a")
+    program.end(125.0, "b")
+    program.go_to(130.0)
+    assert program.found() == {"a": near(750.0), "b": near(750.0)}
+    assert {each[METHOD] for each in program.attributes().values()} == {"equal"}
+    assert program.attributes()["a"][c.SPAN_ENERGY.name] == near(1000.0)
+    assert program.total() == near(1500.0 + program.shares.unattributed)
+
+
+def test_span_with_open_children_has_none() -> None:
+    program = Simulation()
+    program.start(110.0, "parent")
+    program.start(112.0, "child", "parent")
+    program.start(113.0, "grandchild", "child")
+    program.end(115.0, "grandchild")
+    program.end(116.0, "child")
+    program.end(120.0, "parent")
+    assert program.found() == {"grandchild": near(200.0), "child": near(200.0), "parent": near(600.0)}
+
+
+def test_share_of_a_span_that_is_too_short_to_be_measured_is_that_of_its_parent() -> None:
+    program = Simulation()
+    program.start(110.0, "parent")
+    program.start(112.0, "short", "parent")
+    program.end(112.05, "short")
+    program.end(120.0, "parent")
+    assert program.found() == {"parent": near(1000.0)}
+    program.start(130.0, "alone")
+    program.end(130.05, "alone")
+    program.go_to(140.0)
+    assert program.total() == near(1000.0 + program.shares.unattributed)
+
+
+def test_child_may_outlive_its_parent() -> None:
+    program = Simulation()
+    program.start(110.0, "parent")
+    program.start(112.0, "child", "parent")
+    program.end(115.0, "parent")
+    program.end(120.0, "child")
+    assert program.found() == {"parent": near(200.0), "child": near(800.0)}
+
+
+def test_tokens_weigh_the_parts() -> None:
+    program = Simulation(shares="tokens")
+    program.start(110.0, "first")
+    program.end(120.0, "first", gen_ai__usage__input_tokens=500, gen_ai__usage__output_tokens=1500)
+    program.start(130.0, "slow")
+    program.start(130.0, "fast")
+    program.end(140.0, "slow", gen_ai__usage__prompt_tokens=400, gen_ai__usage__completion_tokens=600)
+    program.end(140.0, "fast", gen_ai__usage__output_tokens=3000)
+    found = program.found()
+    assert found["first"] == near(1000.0)
+    assert found["slow"] == near(1000.0 * 100 / (100 + 200)), "the other one was expected to be like the first"
+    assert found["slow"] + found["fast"] == near(1000.0)
+    assert {each[METHOD] for each in program.attributes().values()} == {"tokens"}
+
+
+def test_span_without_tokens_counts_as_a_mean_one() -> None:
+    program = Simulation(shares="tokens")
+    program.start(110.0, "other")
+    program.start(110.0, "model")
+    program.end(120.0, "other")
+    program.end(120.0, "model", gen_ai__usage__output_tokens=100)
+    assert program.found() == {"other": near(500.0), "model": near(500.0)}
+    assert [each[METHOD] for each in program.attributes().values()] == ["equal", "tokens"]
+
+
+def test_span_that_is_made_after_the_fact_has_no_share() -> None:
+    program = Simulation()
+    now = int(1e9 * (EPOCH + 109.0))
+    program.go_to(110.0)
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr("time.time_ns", lambda: now + 10**9)
+        program.tracer.start_span("late", start_time=now - 8 * 10**9).end(now)
+    assert program.attributes()["late"].keys() == {c.SPAN_ENERGY.name, c.SPAN_RESOLUTION.name}
+    assert program.total() == near(program.shares.unattributed)
+
+
+def test_spans_that_are_left_out_take_no_part() -> None:
+    program = Simulation(spans_filter=["-name:health"])
+    program.start(110.0, "request")
+    program.start(110.0, "health")
+    program.end(120.0, "health")
+    program.end(120.0, "request")
+    assert program.found() == {"request": near(1000.0)}
+
+
+def test_span_that_is_forgotten_is_released() -> None:
+    program = Simulation()
+    program.start(110.0, "forgotten")
+    program.start(110.0, "other")
+    program.go_to(115.0)
+    del program.spans["forgotten"]
+    gc.collect()
+    program.end(120.0, "other")
+    program.go_to(125.0)
+    assert program.total() == near(program.found()["other"] + program.shares.unattributed)
+    assert not program.shares._open
+
+
+def test_energy_is_counted_when_it_is_known() -> None:
+    """A source that is read late, and a second device that comes into use."""
+    program = Simulation()
+    program.start(110.0, "a")
+    program._next_reading = 140.0
+    program.clock.now = 130.0  # the newest reading is too old to be extrapolated
+    program.shares.advance()
+    program.end(150.0, "a")
+    program.go_to(151.0)
+    program.ledger.use(frozenset())
+    program.shares.advance()
+    program.ledger.use(frozenset({"GPU-1"}))
+    program.go_to(160.0)
+    assert program.found() == {"a": near(4000.0)}
+    assert program.total() == near(4000.0 + program.shares.unattributed)
+
+
+def test_slots_of_a_long_span_are_bounded() -> None:
+    program = Simulation(shares="tokens")
+    program.start(110.0, "long")
+    for number in range(7000):
+        program.clock.now = 110.0 + 0.2 * number  # without readings
+        program.shares.begin(program, number, None)
+        program.shares.end(number)
+    assert len(program.shares._slots) <= 6000
+    assert len(program.shares._open) == 1
+
+
+def test_forked_child_has_no_shares() -> None:
+    """The lock may be held by a thread of the parent."""
+    program = Simulation()
+    program.start(110.0, "span")
+    with program.shares._lock:
+        pid = os.fork()
+        if not pid:
+            status = 1
+            try:
+                with ThreadPoolExecutor(1) as other:
+                    other.submit(program.end, 120.0, "span").result(10.0)
+                status = 0 if program.found() == {} else 2
+            finally:
+                os._exit(status)
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+# -- any spans
+
+Plan = Sequence[tuple[float, float, int, int, int]]
+"""Of each span: when it begins, its length, the number of its parent, where it begins and ends, and its tokens."""
+
+PLANS = st.lists(
+    st.tuples(
+        st.floats(0.0, 30.0), st.floats(0.01, 40.0), st.integers(0, 12), st.integers(0, 8), st.integers(0, 10_000)
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@contextmanager
+def carriers() -> Iterator[list[Callable[[Callable[[], None]], object]]]:
+    """Ways to call a function: in this thread, in two others, in a task of a loop."""
+    loop = asyncio.new_event_loop()
+
+    async def task(call: Callable[[], None]) -> None:
+        await asyncio.sleep(0)
+        call()
+
+    with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as other:
+        yield [
+            lambda call: call(),
+            lambda call: [each.submit(call).result() for each in (one, other)[:1]],
+            lambda call: loop.run_until_complete(task(call)),
+        ]
+    loop.close()
+
+
+def run(program: Simulation, plan: Plan) -> None:
+    """Begin and end the spans of a plan."""
+    events: list[tuple[float, int, int]] = []
+    for number, (begin, length, *_) in enumerate(plan):
+        events += [(105.0 + begin, 0, number), (105.0 + begin + length, 1, number)]
+    with carriers() as ways:
+        for instant, is_end, number in sorted(events):
+            _, _, parent, way, tokens = plan[number]
+            if is_end:
+                more = {"gen_ai__usage__output_tokens": tokens} if tokens else {}
+                ways[way // 3](lambda: program.end(instant, str(number), **more))  # noqa: B023
+            else:
+                known = str(parent) if str(parent) in program.spans else None
+                ways[way % 3](lambda: program.start(instant, str(number), known))  # noqa: B023
+    program.go_to(200.0)
+
+
+@given(PLANS, st.integers(0, 1000), st.sampled_from(["equal", "tokens"]))
+@PATIENT
+def test_energy_is_the_integral_of_power_and_shares_add_up(plan: Plan, seed: int, method: str) -> None:
+    program = Simulation(wavering(seed), method)
+    run(program, plan)
+    attributes = program.attributes()
+    assert len(attributes) == len(plan)
+    for number, (begin, length, *_) in enumerate(plan):
+        found = attributes[str(number)]
+        if length >= 2.0:
+            exact = program.joules(105.0 + begin + length) - program.joules(105.0 + begin)
+            assert found[c.SPAN_ENERGY.name] == near(exact)
+        if length > 2 * INTERVAL:
+            assert 0.0 <= found[SHARE] <= found[c.SPAN_ENERGY.name] + 500.0 * INTERVAL
+    assert program.total() == near(sum(program.found().values()) + program.shares.unattributed)
+    assert program.shares._open == {}
+
+
+@pytest.mark.parametrize("method", ["equal", "tokens"])
+@pytest.mark.parametrize("seed", range(3))
+def test_64_overlapping_requests_add_up(seed: int, method: str) -> None:
+    dice = random.Random(seed)
+    plan = [
+        (dice.uniform(0.0, 20.0), dice.uniform(19.0, 21.0), 99, dice.randrange(9), dice.randrange(100, 4000))
+        for _ in range(64)
+    ]
+    program = Simulation(wavering(seed), method)
+    run(program, plan)
+    found = program.found()
+    assert len(found) == 64
+    assert program.total() == near(sum(found.values()) + program.shares.unattributed)
+    if method == "tokens":  # more tokens, more energy: the rank correlation is high
+        order = sorted(found, key=lambda name: found[name])
+        ranks = [plan[int(name)][4] for name in order]
+        assert sum(ranks[32:]) > 1.7 * sum(ranks[:32])
