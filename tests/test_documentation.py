@@ -93,9 +93,16 @@ def test_python_snippet_of_the_readme_prints_metrics(tmp_path: Path) -> None:
     assert "system.memory.usage" in done.stdout
 
 
-def test_prometheus_scrapes_the_command_of_the_readme(tmp_path: Path) -> None:
+AGENT = "OTEL_METRICS_EXPORTER=prometheus otel-hardware run"
+
+
+@pytest.mark.parametrize("command", ["readme", "agent"])
+def test_prometheus_scrapes_the_command_of_the_documentation(command: str, tmp_path: Path) -> None:
     need(lambda: program("prometheus"))
     block = the_block(README, "OTEL_METRICS_EXPORTER=prometheus")
+    if command == "agent":
+        assert f"`{AGENT}`" in (ROOT / "docs" / "collector.md").read_text()
+        block = block._replace(text=f"exec {AGENT.replace('OTEL', 'env OTEL', 1)}\n")
     (address,) = free_addresses(1)
     here = {"OTEL_EXPORTER_PROMETHEUS_PORT": address.partition(":")[2], "OTEL_LOGS_EXPORTER": "none"}
     folder = tmp_path / "desk"
@@ -108,6 +115,8 @@ def test_prometheus_scrapes_the_command_of_the_readme(tmp_path: Path) -> None:
         assert found[1] > 0
         assert server.query("process_cpu_time_seconds_total")
         (folder / "stop").touch()
+        if command == "agent":
+            running.terminate()
         children.end_of(running)
 
 
