@@ -26,6 +26,7 @@ from opentelemetry.instrumentation.hardware.catalog import (
     ERROR_TYPES,
     HW_ERRORS,
     OWN_ATTRIBUTES,
+    PROPOSALS,
     SCHEMA_URL,
     SPAN_ATTRIBUTES,
 )
@@ -171,6 +172,18 @@ def _wandb() -> str:
     return "\n\n".join(parts)
 
 
+def _spans() -> str:
+    """Return the attributes of spans, each with the metric of the same quantity and the proposals it could follow."""
+    metrics = {row.name: row for row in CATALOG}
+    rows = []
+    for each in SPAN_ATTRIBUTES:
+        row = metrics.get(each.name)
+        same = f"[{'standard' if row.standard else 'own'}](metrics.md#{_anchor(row.name)})" if row else ""
+        proposals = [f"[{proposal.title}]({proposal.url})" for proposal in PROPOSALS if each in proposal.attributes]
+        rows.append((f"`{each.name}`", each.unit, each.help, same, "<br>".join(proposals)))
+    return table(("attribute", "unit", "meaning", "metric of that name", "open proposals"), rows)
+
+
 def pages() -> dict[str, str]:
     """Return the text of each page in ``docs/``."""
     values = {
@@ -182,7 +195,7 @@ def pages() -> dict[str, str]:
         "attributes": _attributes(),
         "coverage": "\n\n".join(f"## {heading}\n\n{table(head, rows)}" for heading, head, rows in ways.tables()),
         "settings": _settings(),
-        "spans": "\n".join(f"| `{each.name}` | {each.unit} | {each.help} |" for each in SPAN_ATTRIBUTES),
+        "spans": _spans(),
         "span_errors": span_errors.table(),
         "options": "\n".join(f"      # {setting.name}: {setting.metadata['form']}" for setting in fields(Config)),
         "series_total": str(TOTAL),

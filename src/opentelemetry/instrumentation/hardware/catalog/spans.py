@@ -1,8 +1,6 @@
-"""The attributes of spans. The semantic conventions define none of them.
+"""The attributes of spans. The semantic conventions define none of them; `PROPOSALS` has what may become of them.
 
-Those that are named like a metric mean the same quantity over the time of the span. Open proposals:
-https://github.com/open-telemetry/semantic-conventions-genai/issues/231 (spans of inference servers) and
-https://github.com/open-telemetry/community/issues/3539 (energy and carbon).
+Those that are named like a metric mean the same quantity over the time of the span.
 """
 
 from __future__ import annotations
@@ -72,3 +70,36 @@ TOKEN_COUNTS: Final = (
 """Attributes with the tokens that a span processed; the former names come second.
 https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/
 """
+
+
+class Proposal(NamedTuple):
+    """An open proposal to the semantic conventions.
+
+    Attributes:
+        title: What it would define.
+        url: Where it is discussed.
+        attributes: The attributes that could follow it.
+    """
+
+    title: str
+    url: str
+    attributes: tuple[SpanAttribute, ...]
+
+
+PROPOSALS: Final = (
+    Proposal(
+        "energy and carbon of software",
+        "https://github.com/open-telemetry/community/issues/3539",
+        (SPAN_ENERGY, SPAN_CPU_ENERGY, SPAN_SHARE_ENERGY),
+    ),
+    Proposal(
+        "energy of inference",
+        "https://github.com/aitra-ai/aitra-meter/issues/38",
+        (SPAN_ENERGY, SPAN_SHARE_ENERGY),
+    ),
+    Proposal(
+        "spans of inference servers",
+        "https://github.com/open-telemetry/semantic-conventions-genai/issues/231",
+        (SPAN_ENERGY, SPAN_GPU_TIME, SPAN_GPU_UTILIZATION, SPAN_GPU_MEMORY_PEAK, SPAN_GPU_THROTTLE_TIME),
+    ),
+)
