@@ -15,6 +15,8 @@ from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTr
 Usage = tuple[Device, Mapping[Field, object]]
 """A device that the observed program uses, and how much of it, by fields of ``process.*`` metrics."""
 
+Holders = Mapping[int, "int | None"]
+"""By PID of each process that uses a device, the bytes of its memory in use; None if unknown."""
 
 EXCLUSIVE_PROCESS: Final = "EXCLUSIVE_PROCESS"
 PROHIBITED: Final = "PROHIBITED"
@@ -73,6 +75,10 @@ class AcceleratorDriver(ABC):
             program: The processes of the observed program; ``program.among(pids)`` selects them from a list.
         """
         del program
+        return ()
+
+    def holders(self) -> Iterable[tuple[Device, Holders]]:
+        """Yield the processes that use each device, those of other programs included. Called after :meth:`usage`."""
         return ()
 
     def occupancy(self) -> Iterable[tuple[Device, Occupancy]]:

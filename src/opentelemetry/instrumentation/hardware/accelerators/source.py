@@ -34,7 +34,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import ClassVar, Final
+from typing import ClassVar, Final, NamedTuple
 
 from opentelemetry.instrumentation.hardware.accelerators.device import Device, DeviceFailed
 from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver, DriverChoice, open_first
@@ -54,6 +54,22 @@ _ALL_SUSPENDED: Final = (
 )
 
 
+class Holder(NamedTuple):
+    """A process that uses a device.
+
+    Attributes:
+        device: ``hw.id``.
+        pid: Its PID, as the driver reports it.
+        memory: Bytes of the device's memory that it uses; None if unknown.
+        is_known: Whether it is the process with this PID in ``/proc``. In a container, that may be another one.
+    """
+
+    device: str
+    pid: int
+    memory: int | None
+    is_known: bool
+
+
 class AcceleratorSource(Source):
     """The devices of one vendor, and their usage by the observed program.
 
@@ -70,6 +86,8 @@ class AcceleratorSource(Source):
         usage_is_cheap: Whether usage is read at every sampling interval.
         is_selectable: Whether ``DEVICES`` applies; otherwise all devices are reported.
         used: The ids of the devices that the observed program uses, as of the newest reading.
+        holders: Who uses each device, as of the newest slow reading, if no program is observed. Other threads may read
+            it: it is replaced, never changed.
     """
 
     scope = Scope.PROCESS
@@ -88,6 +106,7 @@ class AcceleratorSource(Source):
         self.driver: AcceleratorDriver | None = None
         self.devices: Sequence[Device] = ()
         self.used: set[str] = set()
+        self.holders: Sequence[Holder] = ()
         self._reports_devices = context.is_reporter
         self._reported_by_others: frozenset[str] = frozenset()
         self._instead = ""
@@ -263,6 +282,8 @@ class AcceleratorSource(Source):
                 yield from self._points(device, device.read_slow)
             yield from device.identity_points()
         yield from usage
+        if self.context.all_processes:
+            self.holders = self._found_holders(driver)
         self.errors = [*driver.errors]
         self.unsupported = [*self._unsupported(driver)]
 
@@ -296,6 +317,16 @@ class AcceleratorSource(Source):
             if device.selection_id in self.selection:
                 yield from device.points(values)
         self._is_pid_hidden = not (self.used or self.program.on_host) and self.program.computing()
+
+    def _found_holders(self, driver: AcceleratorDriver) -> tuple[Holder, ...]:
+        listed = [
+            (device.id, pid, size)
+            for device, sizes in driver.holders()
+            if device.selection_id in self.selection
+            for pid, size in sizes.items()
+        ]
+        known = self.program.identifiable(pid for _, pid, _ in listed)
+        return tuple(Holder(device, pid, size, pid in known) for device, pid, size in listed)
 
     # -- what is missing
 

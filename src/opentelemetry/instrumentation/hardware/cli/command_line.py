@@ -52,9 +52,17 @@ def commands() -> dict[str, ModuleType]:
     ``add_arguments(parser)``; and ``run(arguments)``, which returns the exit status. It raises Mistake if the user has
     to change something; that sentence is printed instead of a traceback.
     """
-    from opentelemetry.instrumentation.hardware.cli import doctor, free, metrics, record, run, snapshot
+    from opentelemetry.instrumentation.hardware.cli import doctor, free, metrics, record, run, snapshot, top
 
-    return {"run": run, "snapshot": snapshot, "doctor": doctor, "free": free, "metrics": metrics, "record": record}
+    return {
+        "top": top,
+        "run": run,
+        "snapshot": snapshot,
+        "doctor": doctor,
+        "free": free,
+        "metrics": metrics,
+        "record": record,
+    }
 
 
 def run(argv: Sequence[str] | None) -> int:

@@ -60,6 +60,10 @@ class Signals:
         self._read.close()
         self._write.close()
 
+    def fileno(self) -> int:
+        """Return a descriptor that is readable when a signal may have come; see :meth:`wait`."""
+        return self._read.fileno()
+
     def wait(self, seconds: float | None = None, *also: int) -> int:
         """Wait for the next signal; 0 after the timeout, or when one of the descriptors is readable."""
         deadline = None if seconds is None else time.monotonic() + seconds

@@ -77,6 +77,17 @@ class ProcessTree:
         """Return those PIDs of this process's own namespace that belong to the tree and compute."""
         return {pid for pid in pids if pid in self._folder_by_pid and self._holds_evidence(self._folder_by_pid[pid])}
 
+    def identifiable(self, pids: Iterable[int]) -> set[int]:
+        """Return those of a driver's PIDs, of any program, that certainly are the processes in ``/proc``.
+
+        Args:
+            pids: All PIDs that the driver reports at a time.
+        """
+        pids = {*pids}
+        if self.on_host:
+            return pids
+        return {pid for pid in pids if self._holds_evidence(f"/proc/{pid}")} if self.exist(pids) else set()
+
     def exist(self, pids: Iterable[int]) -> bool:
         """Whether there are processes with all of these PIDs in ``/proc``. On the host, the answer is not needed."""
         files = self._files

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from opentelemetry.instrumentation.hardware.accelerators.device import Device
-from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver, Occupancy, Usage
+from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver, Holders, Occupancy, Usage
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.sources.amd import sysfs
 from opentelemetry.instrumentation.hardware.sources.amd.device import Identification, SysfsGpu
@@ -53,6 +53,10 @@ class Amdgpu(AcceleratorDriver):
     def usage(self, program: ProcessTree) -> Iterable[Usage]:
         """Yield the usage of each GPU by the observed program."""
         return self._processes.usage(program, self._gpus)
+
+    def holders(self) -> Iterable[tuple[Device, Holders]]:
+        """Yield the processes of ROCm that use each GPU, with their memory."""
+        return self._processes.holders(self._gpus)
 
     def occupancy(self) -> Iterable[tuple[Device, Occupancy]]:
         """Yield the processes of ROCm that use each GPU."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
-from opentelemetry.instrumentation.hardware.accelerators.driver import Occupancy, Usage
+from opentelemetry.instrumentation.hardware.accelerators.driver import Holders, Occupancy, Usage
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.sources.amd.device import Gpu
 from opentelemetry.instrumentation.hardware.sources.amd.fields import PROCESS_MEMORY, PROCESS_UTILIZATION
@@ -101,16 +101,21 @@ class Processes:
                     values[PROCESS_UTILIZATION[task]] = share
             yield gpu, values
 
-    def occupancy(self, gpus: Sequence[Gpu]) -> Iterator[tuple[Gpu, Occupancy]]:
-        """Yield the processes of ROCm, also those of other users and containers, that have memory of each GPU."""
+    def holders(self, gpus: Sequence[Gpu]) -> Iterator[tuple[Gpu, Holders]]:
+        """Yield the processes of ROCm, also those of other users and containers, with their memory of each GPU."""
         cards = self._topology.cards([gpu.address for gpu in gpus])
-        computing: dict[str, set[int]] = {gpu.address: set() for gpu in gpus}
+        memory: dict[str, dict[int, int | None]] = {gpu.address: {} for gpu in gpus}
         for pid in self._kfd_pids():
-            for address in self._kfd_memory(pid, cards):
-                computing[address].add(pid)
+            for address, size in self._kfd_memory(pid, cards).items():
+                memory[address][pid] = size
         for gpu in gpus:
             if gpu.address in cards.values():
-                yield gpu, Occupancy(computing[gpu.address])
+                yield gpu, memory[gpu.address]
+
+    def occupancy(self, gpus: Sequence[Gpu]) -> Iterator[tuple[Gpu, Occupancy]]:
+        """Yield the processes of ROCm, also those of other users and containers, that have memory of each GPU."""
+        for gpu, sizes in self.holders(gpus):
+            yield gpu, Occupancy(sizes.keys())
 
     def unsupported(self) -> Iterator[str]:
         """Yield sentences about missing metrics."""

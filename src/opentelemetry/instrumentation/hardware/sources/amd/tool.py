@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.device import Device, DeviceFailed
-from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver, Occupancy, Usage
+from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver, Holders, Occupancy, Usage
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool
 from opentelemetry.instrumentation.hardware.model import Point, Unavailable
 from opentelemetry.instrumentation.hardware.sources.amd.device import Gpu
@@ -155,6 +155,10 @@ class ToolDriver(AcceleratorDriver):
     def usage(self, program: ProcessTree) -> Iterable[Usage]:
         """Yield the usage of each GPU by the observed program."""
         return self._processes.usage(program, self.devices())
+
+    def holders(self) -> Iterable[tuple[Device, Holders]]:
+        """Yield the processes of ROCm that use each GPU, with their memory."""
+        return self._processes.holders(self.devices())
 
     def occupancy(self) -> Iterable[tuple[Device, Occupancy]]:
         """Yield the processes of ROCm that use each GPU."""

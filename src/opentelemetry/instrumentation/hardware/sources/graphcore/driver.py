@@ -14,7 +14,8 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Final
 
-from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver, Usage
+from opentelemetry.instrumentation.hardware.accelerators.device import Device
+from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver, Holders, Usage
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
 from opentelemetry.instrumentation.hardware.drivers.streaming import Reports
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool, python_executable
@@ -156,6 +157,11 @@ class Library(AcceleratorDriver):
         for ipu in self._listed:
             if ipu.pid in ours:
                 yield ipu, {SESSION_UTILIZATION: ipu.words[SESSION]} if SESSION in ipu.words else {}
+
+    def holders(self) -> Iterator[tuple[Device, Holders]]:
+        """Yield the process that uses each IPU."""
+        for ipu in self._listed:
+            yield ipu, {} if ipu.pid is None else {ipu.pid: None}
 
     def unsupported(self) -> Iterator[str]:
         """Yield a sentence if no IPU is listed."""

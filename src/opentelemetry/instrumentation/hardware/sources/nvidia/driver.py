@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -26,7 +26,7 @@ from opentelemetry.instrumentation.hardware.sources.nvidia import nvml as n
 from opentelemetry.instrumentation.hardware.sources.nvidia.calls import FATAL
 from opentelemetry.instrumentation.hardware.sources.nvidia.device import Gpu
 from opentelemetry.instrumentation.hardware.sources.nvidia.jetson import Host
-from opentelemetry.instrumentation.hardware.sources.nvidia.processes import usage
+from opentelemetry.instrumentation.hardware.sources.nvidia.processes import Users, usage
 from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
 
 _LOG = logging.getLogger(__name__)
@@ -75,6 +75,7 @@ class Library(AcceleratorDriver):
                 raise Unavailable(error.text, _PERMANENT[error.code]) from None
             raise
         self._logged: set[tuple[str, int]] = set()
+        self._users: Sequence[tuple[Device, Users]] = ()
         self._is_listening = False
         try:
             self._open(host)
@@ -181,12 +182,17 @@ class Library(AcceleratorDriver):
             for device in gpu.parts.values() or (gpu,)
             if selection.by_use or device.id in selection
         }
+        self._users = [*users.items()]
         program_pids = program.among(pid for listed in users.values() for pid in listed)
         for device, listed in users.items():
             own = program_pids & listed.keys()
             if own:
                 shares = device.shares()
                 yield device, usage(listed, own, shares if shares is not None and program.exist(shares) else None)
+
+    def holders(self) -> Iterable[tuple[Device, Users]]:
+        """Return the processes that use each GPU, or its MIG instances, as of the newest :meth:`usage`."""
+        return self._users
 
     def occupancy(self) -> Iterator[tuple[Device, Occupancy]]:
         """Yield the compute processes and the compute mode of each GPU, or of its MIG instances."""

@@ -13,6 +13,7 @@ from opentelemetry.instrumentation.hardware.accelerators.driver import (
     EXCLUSIVE_PROCESS,
     PROHIBITED,
     AcceleratorDriver,
+    Holders,
     Occupancy,
     Usage,
 )
@@ -336,6 +337,12 @@ class NvidiaSmi(AcceleratorDriver):
             own = program_pids & device.users.keys()
             if own and (selection.by_use or device.id in selection):
                 yield device, usage(device.users, own)
+
+    def holders(self) -> Iterator[tuple[Device, Holders]]:
+        """Yield the processes that use each GPU or MIG instance."""
+        for gpu in self._listed:
+            for device in gpu.parts.values() or (gpu,):
+                yield device, device.users
 
     def occupancy(self) -> Iterator[tuple[Device, Occupancy]]:
         """Yield the compute processes and the compute mode of each GPU, or of its MIG instances."""

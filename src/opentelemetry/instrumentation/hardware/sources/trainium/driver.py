@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
-from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver
+from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver, Holders
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
 from opentelemetry.instrumentation.hardware.drivers.streaming import Reports
 from opentelemetry.instrumentation.hardware.model import Number, Unavailable
@@ -132,6 +132,18 @@ class Neuron(AcceleratorDriver):
                 physical = PhysicalCore(self._sysfs, *divmod(number, per_device))
             core = self._cores[number] = NeuronCore(number, parent, physical)
         return core
+
+    def holders(self) -> Iterator[tuple[NeuronDevice, Holders]]:
+        """Yield the runtimes of all programs that use cores of each device, with their memory on these."""
+        for device in self._devices.values():
+            sizes: dict[int, int | None] = {}
+            for runtime in self._report.runtimes if self._report else ():
+                cores = runtime.core_numbers & {*device.cores}
+                if cores:
+                    used = [runtime.cores.get(core) for core in cores]
+                    known = [sum(each.values()) for each in used if each is not None]
+                    sizes[runtime.pid] = sum(known) if len(known) == len(used) else None
+            yield device, sizes
 
     def unsupported(self) -> Iterator[str]:
         """Yield the metrics that need the missing tool, errors in its report, and runtimes that cannot be matched."""

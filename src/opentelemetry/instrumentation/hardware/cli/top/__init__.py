@@ -1,0 +1,145 @@
+"""``otel-hardware top``: a live view of this machine in the terminal."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from opentelemetry.instrumentation.hardware.cli import settings
+from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
+from opentelemetry.instrumentation.hardware.cli.settings import seconds
+from opentelemetry.instrumentation.hardware.cli.signals import ENDING, Signals
+
+if TYPE_CHECKING:
+    from opentelemetry.instrumentation.hardware.pipeline.session import Session
+
+HELP = "a live view of this machine in the terminal"
+
+DESCRIPTION = """\
+Shows accelerators, the processes that use them, CPU, memory, disks, network, file systems and temperatures, with
+their history. Nothing is exported; 'otel-hardware run' exports the same values.
+
+examples:
+  otel-hardware top
+  otel-hardware top --every 1
+  otel-hardware top --sources nvidia,host
+
+keys:
+  q quit   ? help   tab next panel   s sort   r reverse   z enlarge   p pause   + - interval   m what is missing
+
+It needs Textual: pip install 'opentelemetry-instrumentation-hardware[top]'. Without it, or if the output is no
+terminal, 'otel-hardware snapshot --watch' prints a table instead.
+
+exit status: 0; 2 for wrong arguments.
+"""
+
+INTERVAL = 2.0
+"""Seconds between two readings."""
+
+_INSTALL = "the live view needs Textual: pip install 'opentelemetry-instrumentation-hardware[top]'"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags."""
+    parser.usage = "otel-hardware top [flags]"
+    parser.add_argument("--every", type=seconds, metavar="SECONDS", help="time between two readings; default: 2")
+    parser.add_argument("--duration", type=seconds, metavar="SECONDS", help="end after this time")
+    settings.add(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Show the view until a key, a signal or the end of the duration."""
+    from opentelemetry.instrumentation.hardware.pipeline.session import Session
+
+    if not is_terminal():
+        raise Mistake("top needs a terminal; 'otel-hardware snapshot' prints the values")
+    config = settings.config(arguments)
+    config = replace(config, detail=[*(config.detail or ()), "cpu"])
+    if "process" not in (config.sources or ()):  # it would be this command itself
+        config = replace(config, sources=[*(config.sources or ()), "-process"])
+    interval = arguments.every or INTERVAL
+    with Signals(ENDING, even_ignored=True) as signals:
+        session = Session(config, interval=interval, environ={}, all_processes=True)
+        session.start()
+        try:
+            show(session, signals, interval, arguments.duration)
+        finally:
+            session.close()
+    return 0
+
+
+def is_terminal() -> bool:
+    """Whether the view can be shown."""
+    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def is_installed() -> bool:
+    """Whether Textual is installed."""
+    return find_spec("textual") is not None
+
+
+def show(
+    session: Session,
+    signals: Signals,
+    interval: float = INTERVAL,
+    duration: float | None = None,
+    note: Callable[[], str] = str,
+) -> None:
+    """Show a started session in the terminal until a key, a signal or the end of the duration.
+
+    Without Textual, a table is redrawn instead, and a message says how to install it.
+
+    Args:
+        session: The session.
+        signals: Signals that end the view.
+        interval: Seconds between two readings.
+        duration: Seconds after which the view ends.
+        note: Returns what the first line says about the export. It is called after each reading.
+    """
+    if not is_installed():
+        say(_INSTALL)
+        _show_table(session, signals, interval, duration, note)
+        return
+    from opentelemetry.instrumentation.hardware.cli.top.app import Top
+    from opentelemetry.instrumentation.hardware.cli.top.feed import Feed
+
+    feed = Feed(session)
+    app = Top(feed, interval, note, signals, duration)
+    try:
+        app.run()
+    finally:
+        feed.close()
+    for text in app.printed:
+        print(text, file=sys.stderr)
+
+
+def _show_table(
+    session: Session, signals: Signals, interval: float, duration: float | None, note: Callable[[], str]
+) -> None:
+    """Redraw a table until a signal or the end of the duration."""
+    import math
+    import time
+
+    from opentelemetry.instrumentation.hardware.cli.screen import Screen
+    from opentelemetry.instrumentation.hardware.cli.view import Viewer
+
+    viewer = Viewer(session)
+    due = time.monotonic()
+    end = due + (duration or math.inf)
+    wait = min(interval, 1.0)  # the first table comes soon
+    with Screen(sys.stdout, live=True) as screen:
+        while True:
+            due = max(due + wait, time.monotonic())
+            has_ended = signals.wait(max(0.0, min(due, end) - time.monotonic())) or time.monotonic() >= end
+            if not has_ended or wait != interval or due >= end:
+                view = viewer.collect()
+                # Within a job the host has a reporter already, and only the process is left.
+                screen.show(view.of_host() if session.is_reporter else view, note())
+            if has_ended:
+                return
+            wait = interval

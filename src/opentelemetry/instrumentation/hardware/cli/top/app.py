@@ -1,0 +1,539 @@
+"""The application: panels that are redrawn where they changed, and keys."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, ClassVar, NamedTuple
+
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual import message as messages
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Grid, VerticalScroll
+from textual.geometry import Region, Size
+from textual.screen import ModalScreen
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+from textual.widget import Widget
+
+from opentelemetry.instrumentation.hardware.cli.signals import Signals
+from opentelemetry.instrumentation.hardware.cli.top import panels
+from opentelemetry.instrumentation.hardware.cli.top.arrangement import arranged
+from opentelemetry.instrumentation.hardware.cli.top.feed import Feed, Readout
+from opentelemetry.instrumentation.hardware.cli.top.help import HELP_LINES, KEYS
+from opentelemetry.instrumentation.hardware.cli.top.history import History
+from opentelemetry.instrumentation.hardware.cli.top.shapes import (
+    DIM,
+    STRONG,
+    WARNING,
+    Layout,
+    Line,
+)
+
+BACKGROUND = "#121212"
+
+_STYLES = {
+    "": Style.parse(f"#c6c6c6 on {BACKGROUND}"),
+    "dim": Style.parse(f"#808080 on {BACKGROUND}"),
+    "strong": Style.parse(f"bold #eeeeee on {BACKGROUND}"),
+    "brand": Style.parse("bold #121212 on #87d7af"),
+    "track": Style.parse(f"#3a3a3a on {BACKGROUND}"),
+    "good": Style.parse(f"#5fd787 on {BACKGROUND}"),
+    "warning": Style.parse(f"#ffd75f on {BACKGROUND}"),
+    "bad": Style.parse(f"bold #ff5f5f on {BACKGROUND}"),
+    "busy": Style.parse(f"#5fd7d7 on {BACKGROUND}"),
+    "memory": Style.parse(f"#af87ff on {BACKGROUND}"),
+    "disk": Style.parse(f"#d7af5f on {BACKGROUND}"),
+    "network": Style.parse(f"#5fafff on {BACKGROUND}"),
+    "key": Style.parse(f"bold #87d7af on {BACKGROUND}"),
+} | {
+    f"level{at}": Style.parse(f"{color} on {BACKGROUND}")
+    for at, color in enumerate(("#5fd787", "#87d787", "#afd787", "#d7d787", "#ffd75f", "#ffaf5f", "#ff875f", "#ff5f5f"))
+}
+"""Colours of the 256 that every terminal has, so that nothing changes without true colour."""
+
+_FASTEST, _SLOWEST = 0.5, 60.0
+"""Bounds of the seconds between two readings."""
+
+
+def strip_of(line: Line, width: int) -> Strip:
+    """Return a line of exactly this width."""
+    segments = [Segment(text, _STYLES[style]) for text, style in line if text]
+    return Strip(segments).adjust_cell_length(width, _STYLES[""])
+
+
+class Drawn(NamedTuple):
+    """What a panel shows.
+
+    Attributes:
+        lines: Its lines.
+        title, note: Its title, and what stands beside it.
+        fixed: The number of first lines that do not scroll.
+        layout: The columns of a table.
+    """
+
+    lines: Sequence[Line]
+    title: str
+    note: str = ""
+    fixed: int = 0
+    layout: Layout[Any] | None = None
+
+
+Draw = Callable[[int, int], Drawn]
+"""Returns what a panel shows in so many columns and lines."""
+
+
+class Panel(ScrollView, can_focus=True):
+    """Lines in a frame. Only those that changed are drawn again."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j", "scroll_down", show=False),
+        Binding("k", "scroll_up", show=False),
+    ]
+
+    class Sorted(messages.Message):
+        """A title was clicked."""
+
+        def __init__(self, panel: str, column: str) -> None:
+            super().__init__()
+            self.panel = panel
+            self.column = column
+
+    def __init__(self, name: str) -> None:
+        super().__init__(id=name)
+        self._draw: Draw = lambda width, height: Drawn((), "")
+        self._drawn = Drawn((), "")
+
+    def show(self, draw: Draw) -> None:
+        """Show this from now on."""
+        self._draw = draw
+        self.redraw()
+
+    def redraw(self) -> None:
+        """Draw what changed."""
+        width, height = self.size
+        if width < 1 or height < 1:
+            return
+        before, drawn = self._drawn, self._draw(width, height)
+        self._drawn = drawn
+        if len(before.lines) != len(drawn.lines) or self.virtual_size.width != width:
+            self.virtual_size = Size(width, len(drawn.lines))
+            self.refresh()
+        else:
+            top = round(self.scroll_y)
+            for at, (old, new) in enumerate(zip(before.lines, drawn.lines)):
+                y = at if at < drawn.fixed else at - top
+                if old != new and (at < drawn.fixed or drawn.fixed <= y < height):
+                    self.refresh(Region(0, y, width, 1))
+        self._label()
+
+    def _label(self) -> None:
+        """Write the frame, if it changed."""
+        drawn, visible = self._drawn, self.size.height - self._drawn.fixed
+        rows = len(drawn.lines) - drawn.fixed
+        first = round(self.scroll_y)
+        scrolled = f"{first + 1}-{min(first + visible, rows)} of {rows}" if rows > visible > 0 else ""
+        for name, text in (
+            ("border_title", " · ".join(filter(None, (drawn.title, drawn.note)))),
+            ("border_subtitle", scrolled),
+        ):
+            if getattr(self, name) != text:
+                setattr(self, name, text)
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Update the frame."""
+        super().watch_scroll_y(old_value, new_value)
+        self._label()
+
+    def on_resize(self) -> None:
+        """Draw everything for the new size."""
+        self.redraw()
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """Return a line of the screen."""
+        drawn = self._drawn
+        at = y if y < drawn.fixed else y + round(self.scroll_y)
+        return strip_of(drawn.lines[at] if at < len(drawn.lines) else [], self.size.width)
+
+    def on_click(self, event: events.Click) -> None:
+        """Sort by the column of a title."""
+        offset = event.get_content_offset(self)
+        if offset is not None and self._drawn.layout is not None and offset.y == 0:
+            column = self._drawn.layout.column_at(offset.x)
+            if column is not None:
+                self.post_message(self.Sorted(self.id or "", column.title))
+
+
+class Bar(Widget):
+    """A line of the screen without a frame."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(id=name)
+        self._line: Line = []
+
+    def show(self, line: Line) -> None:
+        """Show this line."""
+        if line != self._line:
+            self._line = line
+            self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """Return the line."""
+        return strip_of(self._line, self.size.width)
+
+
+class Message(ModalScreen[None]):
+    """Lines over the view, until a key is pressed."""
+
+    def __init__(self, lines: Sequence[Line], title: str) -> None:
+        super().__init__()
+        self._lines = lines
+        self._title = title
+
+    def compose(self) -> ComposeResult:
+        """Make the panel."""
+        panel = Panel("message")
+        panel.styles.height = len(self._lines) + 2
+        yield panel
+
+    def on_mount(self) -> None:
+        """Show the lines."""
+        panel = self.query_one(Panel)
+        panel.show(lambda width, height: Drawn(self._lines, self._title, "esc closes"))
+        panel.focus()
+
+    async def on_key(self, event: events.Key) -> None:
+        """Close, unless the key scrolls."""
+        if event.key not in ("up", "down", "pageup", "pagedown", "home", "end", "j", "k"):
+            event.stop()
+            self.dismiss()
+
+
+class Top(App[None]):
+    """The live view.
+
+    Args:
+        feed: What it shows.
+        interval: Seconds between two readings; None for readings on request, for tests.
+        note: Returns what the first line says about the export.
+        signals: Signals that end it.
+        duration: Seconds after which it ends; None if only a key or a signal ends it.
+    """
+
+    ENABLE_COMMAND_PALETTE = False
+    AUTO_FOCUS = None
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q,ctrl+c,ctrl+q", "quit", "quit", priority=True),
+        Binding("question_mark,h,f1", "help", "help"),
+        Binding("s", "sort", "sort"),
+        Binding("r", "reverse", "reverse"),
+        Binding("z,enter", "zoom", "zoom"),
+        Binding("escape", "unzoom", "unzoom"),
+        Binding("p,space", "pause", "pause"),
+        Binding("m", "missing", "missing"),
+        Binding("plus,equals_sign", "faster", "faster"),
+        Binding("minus", "slower", "slower"),
+        Binding("ctrl+z", "suspend_process", "suspend"),
+    ]
+    CSS = f"""
+    Screen {{ background: {BACKGROUND}; color: #c6c6c6; }}
+    Bar {{ height: 1; background: {BACKGROUND}; }}
+    #problem {{ display: none; }}
+    #body {{ background: {BACKGROUND}; scrollbar-size-vertical: 0; scrollbar-size-horizontal: 0; height: 1fr; }}
+    #grid {{ grid-size: 12; grid-gutter: 0; background: {BACKGROUND}; }}
+    Panel {{
+        border: round #585858; border-title-color: #eeeeee; border-title-style: bold; border-subtitle-color: #87d7af;
+        background: {BACKGROUND}; padding: 0 1; scrollbar-size-vertical: 0; scrollbar-size-horizontal: 0;
+    }}
+    Panel:focus {{ border: round #87d7af; }}
+    #cpu {{ border-title-color: #87d787; }}
+    #devices {{ border-title-color: #5fd7d7; }}
+    #memory {{ border-title-color: #af87ff; }}
+    #traffic {{ border-title-color: #5fafff; }}
+    #storage {{ border-title-color: #d7af5f; }}
+    Message {{ align: center middle; background: #000000 60%; }}
+    #message {{ width: 78; max-width: 100%; max-height: 100%; }}
+    """
+
+    def __init__(
+        self,
+        feed: Feed,
+        interval: float | None,
+        note: Callable[[], str] = str,
+        signals: Signals | None = None,
+        duration: float | None = None,
+    ) -> None:
+        super().__init__()
+        self._feed = feed
+        self._interval = interval
+        self._note = note
+        self._signals = signals
+        self._duration = duration
+        self._history = History()
+        self._readout: Readout | None = None
+        self._orders = {"devices": ("DEVICE", False), "processes": ("DEVICE", False)}
+        self._zoomed = ""
+        self._is_paused = False
+        self._wake = asyncio.Event()
+        self._error = ""
+        self._printed: list[str] = []
+
+    # -- life
+
+    def compose(self) -> ComposeResult:
+        """Make the panels."""
+        yield Bar("header")
+        with VerticalScroll(id="body", can_focus=False), Grid(id="grid"):
+            for name in ("devices", "processes", "cpu", "memory", "traffic", "storage"):
+                yield Panel(name)
+        yield Bar("problem")
+        yield Bar("footer")
+
+    def on_mount(self) -> None:
+        """Begin to read."""
+        self.begin_capture_print(self, stdout=False)  # messages would be printed over the view
+        if self._signals is not None:
+            asyncio.get_running_loop().add_reader(self._signals.fileno(), self._take_signal)
+        if self._duration is not None:
+            self.set_timer(self._duration, self.exit)
+        self._arrange()
+        if self._interval is not None:
+            self.run_worker(self._watch(), exclusive=True)
+
+    def _take_signal(self) -> None:
+        if self._signals is not None and self._signals.wait(0.0):
+            self.exit()
+
+    def on_print(self, event: events.Print) -> None:
+        """Keep a message; it is shown below the panels, and printed at the end."""
+        text = event.text.strip()
+        if text:
+            self._printed.append(text)
+            self._show_bars()
+
+    @property
+    def printed(self) -> Sequence[str]:
+        """The messages that were printed while the view was open."""
+        return self._printed
+
+    async def _watch(self) -> None:
+        """Read and show, until the end."""
+        await asyncio.to_thread(self._feed.open)
+        due, wait = time.monotonic(), _FASTEST  # the first values come soon
+        while True:
+            due = max(due + wait, time.monotonic())
+            wait = self._interval or _SLOWEST
+            self._wake.clear()
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), max(0.0, due - time.monotonic()))
+            if not self._is_paused:
+                await self.read()
+
+    async def read(self) -> None:
+        """Read once and show the values."""
+        try:
+            self._readout = await asyncio.to_thread(self._feed.collect)
+        except Exception as error:
+            self._error = f"{type(error).__name__}: {error}"
+        else:
+            self._error = ""
+            self._history.add(self._readout.view, self._readout.devices)
+        self._show()
+
+    # -- what is shown
+
+    def on_resize(self) -> None:
+        """Arrange the panels for the new size."""
+        self._arrange()
+        self._show_bars()
+
+    def _show(self) -> None:
+        self._arrange()
+        self._show_bars()
+        if self._readout is None:
+            return
+        view, history = self._readout.view, self._history
+        contents: dict[str, Draw] = {
+            "devices": self._draw_devices,
+            "processes": self._draw_processes,
+            "cpu": lambda width, height: Drawn(*panels.cpu(view, history, width, height)),
+            "memory": lambda width, height: Drawn(*panels.memory(view, history, width, height)),
+            "traffic": lambda width, height: Drawn(*panels.traffic(view, history, width, height)),
+            "storage": lambda width, height: Drawn(*panels.storage(view, width)),
+        }
+        for name, draw in contents.items():
+            self._panel(name).show(draw)
+
+    def _panel(self, name: str) -> Panel:
+        return self.screen_stack[0].query_one(f"#{name}", Panel)
+
+    def _arrange(self) -> None:
+        """Place the panels."""
+        body = self.screen_stack[0].query_one("#body")
+        grid = self.screen_stack[0].query_one("#grid", Grid)
+        width, height = self.size.width, self.size.height - 2 - (1 if self._problem() else 0)
+        rows = arranged(width, height, self._needs(), self._graphs(width), self._zoomed)
+        order = [name for row in rows for name in row.panels]
+        heights = tuple(row.height for row in rows)
+        layout = (order, heights, [row.spans for row in rows], width)
+        if layout == getattr(self, "_layout", None):
+            return
+        self._layout = layout
+        for panel in grid.query(Panel):
+            panel.display = panel.id in order
+        grid.sort_children(key=lambda panel: order.index(panel.id) if panel.id in order else len(order))
+        for row in rows:
+            for name, span in zip(row.panels, row.spans):
+                self._panel(name).styles.column_span = span
+        grid.styles.grid_rows = tuple(heights)
+        grid.styles.height = sum(heights)
+        body.refresh(layout=True)
+
+    def _needs(self) -> dict[str, int]:
+        """Return the lines of each panel with its border, without those that have nothing to show."""
+        if self._readout is None:
+            return {"cpu": 7, "memory": 7}
+        view = self._readout.view
+        devices, processes = self._readout.devices, self._readout.processes
+        needs = {"devices": len(devices) + 3} if devices else {}
+        needs |= {"processes": max(len(processes), 1) + 3} if devices else {}
+        traffic, storage = panels.traffic(view, self._history, 80, 0).lines, panels.storage(view, 40).lines
+        return needs | {"cpu": 7, "memory": 7, "traffic": len(traffic) + 2, "storage": len(storage) + 2}
+
+    def _graphs(self, width: int) -> dict[str, int]:
+        """Return the lines that panels can use for graphs, if there is room."""
+        devices = self._readout.devices if self._readout else []
+        has_tiles = bool(panels.device_tiles(devices, self._history, width - 4, 3))
+        return ({"devices": 8} if has_tiles else {}) | {"cpu": 9 if devices else 100}
+
+    def _draw_devices(self, width: int, height: int) -> Drawn:
+        devices = self._readout.devices if self._readout else []
+        tiles = panels.device_tiles(devices, self._history, width, height - len(devices) - 2)
+        layout = Layout(panels.device_columns(self._history, devices, bool(tiles)), width)
+        lines = self._table("devices", layout, devices)
+        return Drawn([*lines, *([[]] if tiles else []), *tiles], *panels.device_title(devices), 1, layout)
+
+    def _draw_processes(self, width: int, height: int) -> Drawn:
+        processes = self._readout.processes if self._readout else []
+        layout = Layout(panels.process_columns(processes), width)
+        lines = self._table("processes", layout, processes)
+        if not processes:
+            lines.append([("no process uses a device", DIM)])
+        return Drawn(lines, f"Processes {len(processes)}", "", 1, layout)
+
+    def _table(self, name: str, layout: Layout[Any], rows: Sequence[Any]) -> list[Line]:
+        title, is_reversed = self._orders[name]
+        by = next((column for column, _ in layout.columns if column.title == title), None)
+        if by is not None:
+            rows = sorted(rows, key=by.order, reverse=is_reversed)
+        return [layout.heading(title, is_reversed), *map(layout.row, rows)]
+
+    def _problem(self) -> str:
+        """Return what is wrong, in a sentence."""
+        problems = self._readout.view.snapshot.problems if self._readout else ()
+        found = [self._error, *(f"{each.source}: {each.reason}" for each in problems), *self._printed[-1:]]
+        return next(filter(None, found), "")
+
+    def _show_bars(self) -> None:
+        screen = self.screen_stack[0]
+        view = self._readout.view if self._readout else None
+        clock = time.strftime("%H:%M:%S", time.localtime(view.time)) if view else ""
+        width = self.size.width
+        note = "paused" if self._is_paused else self._note()
+        screen.query_one("#header", Bar).show(panels.header(socket.gethostname(), view, note, clock, width))
+        problem = self._problem()
+        bar = screen.query_one("#problem", Bar)
+        if bar.display != bool(problem):
+            bar.display = bool(problem)
+        bar.show([(f" {problem}", WARNING)])
+        keys: Line = [(" ", "")]
+        for key, text in KEYS:
+            keys += [(key, "key"), (f" {text}  ", DIM)]
+        every = f"every {self._interval:g} s " if self._interval else ""
+        space = width - sum(len(text) for text, _ in keys) - len(every)
+        screen.query_one("#footer", Bar).show([*keys, (" " * max(space, 0), ""), (every if space >= 0 else "", DIM)])
+
+    # -- keys
+
+    def _table_in_focus(self) -> str:
+        focused = self.focused.id if self.focused else ""
+        return focused if focused in self._orders else "devices"
+
+    def action_sort(self) -> None:
+        """Sort the table by its next column."""
+        name = self._table_in_focus()
+        draw = {"devices": self._draw_devices, "processes": self._draw_processes}[name]
+        panel = self._panel(name)
+        layout = draw(*panel.size).layout
+        titles = [column.title for column, _ in layout.columns if column.title != "HISTORY"] if layout else []
+        title, _ = self._orders[name]
+        at = titles.index(title) + 1 if title in titles else 0
+        self._orders[name] = (titles[at % len(titles)], False)
+        panel.redraw()
+
+    def action_reverse(self) -> None:
+        """Reverse the order of the table."""
+        name = self._table_in_focus()
+        title, is_reversed = self._orders[name]
+        self._orders[name] = (title, not is_reversed)
+        self._panel(name).redraw()
+
+    def on_panel_sorted(self, message: Panel.Sorted) -> None:
+        """Sort by the column that was clicked, or reverse its order."""
+        title, is_reversed = self._orders[message.panel]
+        self._orders[message.panel] = (message.column, message.column == title and not is_reversed)
+        self._panel(message.panel).redraw()
+
+    def action_zoom(self) -> None:
+        """Show only the panel that has the focus, or all of them again."""
+        focused = self.focused.id if self.focused else ""
+        self._zoomed = "" if self._zoomed else focused or "devices"
+        self._arrange()
+
+    def action_unzoom(self) -> None:
+        """Show all panels."""
+        self._zoomed = ""
+        self._arrange()
+
+    def action_pause(self) -> None:
+        """Stop to read, or go on."""
+        self._is_paused = not self._is_paused
+        self._wake.set()
+        self._show_bars()
+
+    def action_faster(self) -> None:
+        """Read twice as often."""
+        self._set_interval(0.5)
+
+    def action_slower(self) -> None:
+        """Read half as often."""
+        self._set_interval(2.0)
+
+    def _set_interval(self, factor: float) -> None:
+        if self._interval is not None:
+            self._interval = min(max(self._interval * factor, _FASTEST), _SLOWEST)
+            self._wake.set()
+            self._show_bars()
+
+    def action_help(self) -> None:
+        """Show the keys and what the colours mean."""
+        self.push_screen(Message(HELP_LINES, "otel-hardware top"))
+
+    def action_missing(self) -> None:
+        """Show what is missing and why."""
+        from opentelemetry.instrumentation.hardware.cli.layout import wrap
+
+        sentences = self._readout.view.unsupported if self._readout else ()
+        lines: list[Line] = [
+            [(line, STRONG if not at else "")]
+            for sentence in sentences
+            for at, line in enumerate(wrap(sentence, 72, "", "  "))
+        ]
+        self.push_screen(Message(lines or [[("nothing is missing", "")]], "Missing"))

@@ -1,0 +1,69 @@
+"""Where the panels are, for a size of the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+COLUMNS = 12
+"""Columns of the grid."""
+
+_WIDE = 100
+"""The width from which three panels are side by side."""
+
+_LEAST = {"devices": 7, "processes": 5, "cpu": 5, "memory": 5, "traffic": 5, "storage": 5}
+"""Lines of a panel, with its border, if there is little room."""
+
+_GRAPH = 4
+"""The least lines of a graph."""
+
+
+class Row(NamedTuple):
+    """Panels side by side.
+
+    Attributes:
+        height: Lines, with the border.
+        panels: The names of the panels.
+        spans: The columns of the grid that each takes.
+    """
+
+    height: int
+    panels: tuple[str, ...]
+    spans: tuple[int, ...]
+
+
+def arranged(
+    width: int, height: int, needs: Mapping[str, int], graphs: Mapping[str, int], zoomed: str = ""
+) -> list[Row]:
+    """Return the rows of panels. They may be higher than the screen, which then scrolls.
+
+    Args:
+        width: Columns of the screen.
+        height: Lines for the panels.
+        needs: Lines of each panel with its border; panels that are not shown are missing.
+        graphs: By the name of a panel, the lines that its row can use for graphs if there is much room.
+        zoomed: The only panel to show.
+    """
+    if zoomed in needs:
+        return [Row(height, (zoomed,), (COLUMNS,))]
+    rows = [tuple(name for name in row if name in needs) for row in (_WIDE_ROWS if width >= _WIDE else _NARROW_ROWS)]
+    rows = [row for row in rows if row]
+    heights = [max(needs[name] for name in row) for row in rows]
+    least = [min(wanted, max(_LEAST[name] for name in row)) for wanted, row in zip(heights, rows)]
+    for at in range(len(rows)):  # the first row has the most lines to spare
+        excess = sum(heights) - height
+        heights[at] -= min(max(excess, 0), heights[at] - least[at])
+    for name, most in graphs.items():
+        place = next((at for at, row in enumerate(rows) if name in row), None)
+        if place is not None and height - sum(heights) >= _GRAPH:
+            heights[place] += min(height - sum(heights), most)
+    heights[-1] += max(height - sum(heights), 0)
+    return [Row(lines, row, _spans(row)) for lines, row in zip(heights, rows)]
+
+
+_NARROW_ROWS = (("devices",), ("processes",), ("cpu", "memory"), ("traffic", "storage"))
+_WIDE_ROWS = (("devices",), ("cpu", "memory", "traffic"), ("processes", "storage"))
+
+
+def _spans(row: Sequence[str]) -> tuple[int, ...]:
+    return (8, 4) if row == ("processes", "storage") else (COLUMNS // len(row),) * len(row)

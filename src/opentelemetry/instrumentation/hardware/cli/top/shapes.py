@@ -1,0 +1,183 @@
+"""Lines of styled text, and what they are made of: bars, graphs, numbers and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from opentelemetry.instrumentation.hardware.cli.layout import clip
+from opentelemetry.instrumentation.hardware.cli.quantity import quantity
+from opentelemetry.instrumentation.hardware.model import Number
+
+Line = list[tuple[str, str]]
+"""Pieces of text, each with the name of its style."""
+
+GOOD, WARNING, BAD, DIM, STRONG, TRACK = "good", "warning", "bad", "dim", "strong", "track"
+
+UNKNOWN: Line = [("-", DIM)]
+
+_GRADIENT = 8
+"""The number of styles from ``level0`` to ``level7``, from good to bad."""
+
+_LEFT, _RIGHT = (0, 0x40, 0x44, 0x46, 0x47), (0, 0x80, 0xA0, 0xB0, 0xB8)
+"""The dots of a Braille character up to a height of 0 to 4, in both of its columns."""
+
+_CELLS = [[chr(0x2800 + left + right) if left + right else " " for right in _RIGHT] for left in _LEFT]
+"""The character of two heights."""
+
+
+def level(share: float, warning: float, bad: float) -> str:
+    """Return the style of a share, or of another number, by two thresholds."""
+    return BAD if share >= bad else WARNING if share >= warning else GOOD
+
+
+def width_of(line: Line) -> int:
+    """Return the number of columns of a line."""
+    return sum(len(text) for text, _ in line)
+
+
+def fitted(line: Line, width: int, right: bool = False) -> Line:
+    """Return a line of exactly this width."""
+    missing = width - width_of(line)
+    if missing >= 0:
+        space: Line = [(" " * missing, "")] if missing else []
+        return [*space, *line] if right else [*line, *space]
+    cut: Line = []
+    for text, style in line:
+        left = width - width_of(cut)
+        if left > 0:
+            cut.append((clip(text, left), style))
+    return cut
+
+
+def bar(share: float | None, width: int, style: str) -> Line:
+    """Return a horizontal bar, in steps of half a column."""
+    if share is None:
+        return [("━" * width, TRACK)]
+    halves = round(2 * width * min(max(share, 0.0), 1.0))
+    full, half = "━" * (halves // 2), "╸" * (halves % 2)
+    return [(full + half, style), ("━" * (width - len(full + half)), TRACK)]
+
+
+def graph(values: Sequence[float | None], width: int, height: int, style: str = "") -> list[Line]:
+    """Return an area chart of the newest values, the last one at the right.
+
+    Args:
+        values: Shares of the height; None leaves a gap.
+        width: Columns, with two values each.
+        height: Lines.
+        style: The style; "" colours each line by its height.
+    """
+    newest = [None] * max(0, 2 * width - len(values)) + [*values[-2 * width :]]
+    steps = 4 * height
+    heights = [0 if value is None else max(1, round(steps * min(value, 1.0))) for value in newest]
+    lines: list[Line] = []
+    for row in range(height):
+        below = 4 * (height - 1 - row)
+        cells = [
+            _CELLS[min(max(left - below, 0), 4)][min(max(right - below, 0), 4)]
+            for left, right in zip(heights[::2], heights[1::2])
+        ]
+        name = style or f"level{round((_GRADIENT - 1) * (height - 1 - row) / max(height - 1, 1))}"
+        lines.append([("".join(cells), name)])
+    return lines
+
+
+def percent(share: float | None) -> str:
+    """Format a share in at most four columns."""
+    return "-" if share is None else f"{100 * share:.0f}%"
+
+
+def size(value: Number | None) -> str:
+    """Format bytes in at most six columns: ``48.8G``."""
+    return "-" if value is None else quantity(value, "By").replace(" ", "").replace("iB", "")
+
+
+def part(used: Number | None, total: Number | None) -> str:
+    """Format ``48.8/79.6G``."""
+    text, limit = size(used), size(total)
+    if total is None or used is None:
+        return text
+    return f"{text[:-1] if text[-1] == limit[-1] else text}/{limit}"
+
+
+# -- tables
+
+_SPACIOUS = 110
+"""The width from which there are two columns of space between the columns of a table."""
+
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True)
+class Column(Generic[Row]):
+    """A column of a table.
+
+    Attributes:
+        title: Its title.
+        width: Its least width.
+        cell: Returns the cell of a row for a width.
+        order: Returns what rows are sorted by, the first of an ascending order first.
+        grows: Its share of the columns that are left.
+        rank: Columns with the highest rank are left out first if there is no room.
+        right: Whether it is aligned to the right.
+    """
+
+    title: str
+    width: int
+    cell: Callable[[Row, int], Line]
+    order: Callable[[Row], Any]
+    grows: int = 0
+    rank: int = 0
+    right: bool = False
+
+
+class Layout(Generic[Row]):
+    """The columns of a table in a width. Columns that have no room are left out.
+
+    Attributes:
+        columns: The columns, each with its width.
+    """
+
+    def __init__(self, columns: Sequence[Column[Row]], width: int) -> None:
+        self._gap = 2 if width >= _SPACIOUS else 1
+        shown = [*columns]
+        while len(shown) > 1 and self._sum([each.width for each in shown]) > width:
+            shown.remove(max(shown, key=lambda each: each.rank))
+        left = max(0, width - self._sum([each.width for each in shown]))
+        shares = sum(each.grows for each in shown)
+        self.columns: list[tuple[Column[Row], int]] = []
+        for each in shown:
+            more = left * each.grows // shares if each.grows else 0
+            left, shares = left - more, shares - each.grows
+            self.columns.append((each, each.width + more))
+
+    def _sum(self, widths: Sequence[int]) -> int:
+        return sum(widths) + self._gap * (len(widths) - 1)
+
+    def heading(self, sorted_by: str, is_reversed: bool) -> Line:
+        """Return the titles, with a mark at the one that the rows are sorted by."""
+        cells: list[Line] = []
+        for column, _ in self.columns:
+            mark = ("▲" if is_reversed else "▼") if column.title == sorted_by else ""
+            cells.append([(column.title + mark, STRONG if mark else DIM)])
+        return self._line(cells)
+
+    def row(self, row: Row) -> Line:
+        """Return the cells of a row."""
+        return self._line([column.cell(row, width) for column, width in self.columns])
+
+    def _line(self, cells: Sequence[Line]) -> Line:
+        line: Line = []
+        for cell, (column, width) in zip(cells, self.columns):
+            line += [*([(" " * self._gap, "")] if line else []), *fitted(cell, width, column.right)]
+        return line
+
+    def column_at(self, x: int) -> Column[Row] | None:
+        """Return the column at a position."""
+        for column, width in self.columns:
+            if x < width + self._gap:
+                return column
+            x -= width + self._gap
+        return None

@@ -1,0 +1,305 @@
+"""The live view on simulated machines, and its screen as text and as a picture."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from html import escape
+from math import sin
+from pathlib import Path
+from typing import NamedTuple
+from unittest.mock import patch
+
+from rich.style import Style
+from tests.children import environment
+from tests.commands import Time, simulated
+from tests.sources import machines
+from tests.sources.sensors import driver
+from tests.sources.tree import Fabricated, Tree
+from tests.tools.nvml import MIB, FakeNvml, Gpu, Value, h100, listed
+from textual.pilot import Pilot
+from textual.strip import Strip
+
+from opentelemetry.instrumentation.hardware.cli.top.app import BACKGROUND, Top
+from opentelemetry.instrumentation.hardware.cli.top.feed import Feed
+from opentelemetry.instrumentation.hardware.cli.top.holders import Facts, ProcessReader
+from opentelemetry.instrumentation.hardware.pipeline import session
+from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.system import process_tree
+from opentelemetry.instrumentation.hardware.system.files import FilesystemSpace
+
+CORES = 32
+STEPS = 45
+"""Readings before a screen is compared, so that there is some history."""
+
+# -- a machine that trains
+
+
+def _wave(tick: int, phase: float, slow: float = 9.0) -> float:
+    """A number from 0 to 1 that looks like a load."""
+    return (2 + sin(tick / slow + phase) + sin(tick / (0.37 * slow) + 2.1 * phase)) / 4
+
+
+def trainer(tick: int) -> Fabricated:
+    """A server for training: 32 cores, disks, an Ethernet and an InfiniBand port, sensors."""
+    loads = [sum(0.25 + 0.75 * _wave(second, 0.5 * core) for second in range(tick)) for core in range(CORES)]
+    rows = [
+        [int(70 * load), 0, int(12 * load), 100 * tick - int(85 * load), int(3 * load), 0, 0, 0, 0, 0] for load in loads
+    ]
+    stat = [("", [sum(column) for column in zip(*rows)]), *((str(core), row) for core, row in enumerate(rows))]
+    moved = sum(int(100 * _wave(second, 1.0, 5.0)) for second in range(tick))
+    received = sum(int(100 * _wave(second, 2.0, 7.0)) for second in range(tick))
+    total, used = 512 << 20, int((180 + 60 * _wave(tick, 0.3, 40.0)) * (1 << 20))
+    files: machines.Files = {
+        "/proc/stat": "\n".join(f"cpu{name} {' '.join(map(str, row))}" for name, row in stat) + "\nbtime 1762000000\n",
+        "/proc/loadavg": "14.20 12.80 11.90 9/2300 90000\n",
+        "/proc/meminfo": machines.meminfo(total, total - used - (80 << 20), 1 << 20, 88 << 20, (33 << 20, 31 << 20)),
+        "/proc/vmstat": machines.vmstat(tick),
+        "/proc/diskstats": machines.diskstats(["nvme0n1"], 0)
+        + f" 259       1 nvme1n1 1 0 {9000 * moved} 9 7 0 {1100 * moved} 0 0 {4 * moved} 9\n",
+        "/proc/net/dev": machines.dev(["lo"], 0)
+        + f"  eth0: {8_000_000 * received} 1 0 0 0 0 0 0 {3_100_000 * received} 1 0 0 0 0 0 0\n",
+        "/sys/block/nvme0n1/device/model": "some disk\n",
+        "/sys/block/nvme1n1/device/model": "some disk\n",
+        "/sys/class/net/eth0/device/vendor": "0x15b3\n",
+        "/sys/class/net/lo/mtu": "65536\n",
+        "/proc/filesystems": machines.FILESYSTEMS,
+        "/proc/{pid}/mountinfo": machines.mountinfo(machines.ROOT, machines.DATA),
+        **_pressure(tick),
+        **driver(0, "k10temp", "pci/0000:00:18.3", temp1_label="Tctl", temp1_input=71_000 + 100 * (tick % 20)),
+        **driver(1, "nvme", "nvme/nvme0", temp1_label="Composite", temp1_input=48_850, temp1_max=81_850),
+        **driver(2, "nvme", "nvme/nvme1", temp1_label="Composite", temp1_input=74_850, temp1_max=81_850),
+    }
+    spaces = {
+        "/": FilesystemSpace(440 << 30, 210 << 30, 188 << 30),
+        "/data": FilesystemSpace(14_000 << 30, 1_500 << 30, 1_500 << 30),
+    }
+    return Fabricated(Tree(files, spaces, CORES, 1_345_600.25 + tick))
+
+
+def _pressure(tick: int) -> machines.Files:
+    files: machines.Files = {}
+    for resource, share in (("cpu", 31_000), ("memory", 400), ("io", 164_000)):
+        files[f"/proc/pressure/{resource}"] = "".join(
+            f"{kind} avg10=0.00 avg60=0.00 avg300=0.00 total={part * tick}\n"
+            for kind, part in (("some", share), ("full", share // 3))
+        )
+    return files
+
+
+_STILL: tuple[str, ...] = (
+    "Name",
+    "UUID",
+    "PciInfo",
+    "Architecture",
+    "MinorNumber",
+    "UtilizationRates",
+    "MemoryInfo",
+    "Temperature",
+)
+_STILL += ("PowerUsage", "EnforcedPowerLimit", "CurrentClocks", "ClockInfo", "MaxClockInfo", "MigMode", "MaxMig")
+"""The NVML calls with values that do not depend on the real time."""
+
+FIRST_PID = 4_100_000
+
+
+def gpu(index: int) -> Gpu:
+    """An H100 that a rank of a training uses. The third is held but idle, the fourth is throttled."""
+    known: Gpu = {call: value for call, value in h100(index).items() if call.startswith(_STILL)}
+    slowed = {"CurrentClocksEventReasons": 4, "ClockInfo.0": 1410, "ClockInfo.1": 1410} if index % 16 == 3 else {}
+    return known | slowed | {"ComputeRunningProcesses": listed((FIRST_PID + 7 * index, _used(index) * MIB))}
+
+
+def _used(index: int) -> int:
+    return 78_300 if index % 16 == 1 else 61_500 + 137 * index
+
+
+def _gpu_at(index: int, tick: int) -> dict[str, Value]:
+    busy = 0 if index % 16 == 2 else round(100 - 60 * _wave(tick, 0.9 * index, 6.0) ** 3)
+    busy = 8 if index % 16 != 2 and tick % 60 in range(24, 32) else busy  # a checkpoint
+    return {
+        f"gpu{index}.UtilizationRates": (busy, busy // 2),
+        f"gpu{index}.MemoryInfo": (81_559 * MIB, 557 * MIB, (81_002 - _used(index)) * MIB, _used(index) * MIB),
+        f"gpu{index}.PowerUsage": 700_000 if index % 16 == 3 else 118_000 + 5_400 * busy + 900 * index,
+        f"gpu{index}.TemperatureV.0": (84 if index % 16 == 3 else 41 + busy // 4 + index % 5),
+        f"gpu{index}.Temperature.0": (84 if index % 16 == 3 else 41 + busy // 4 + index % 5),
+    }
+
+
+class Ranks(ProcessReader):
+    """The processes of the training."""
+
+    def read(self, pids: Iterable[int]) -> dict[int, Facts]:
+        return {pid: self._rank((pid - FIRST_PID) // 7) for pid in pids}
+
+    @staticmethod
+    def _rank(rank: int) -> Facts:
+        if rank == 2:
+            return Facts("bob", "/opt/conda/bin/python -m ipykernel_launcher -f kernel.json", 0.0, 3 << 30, 190_000.0)
+        command = f"/opt/conda/bin/python train.py --config llama-8b.yaml --rank {rank}"
+        return Facts("alice", command, 1.02 + 0.03 * rank, (21 << 30) + (rank << 28), 7_260.0)
+
+
+# -- the view on it
+
+
+class Shown(NamedTuple):
+    """A screen."""
+
+    text: str
+    strips: Sequence[Strip]
+
+
+Act = Callable[[Pilot[None], Top], Awaitable[None]]
+
+
+async def _nothing(pilot: Pilot[None], app: Top) -> None:
+    """Press no key."""
+
+
+def shown(folder: Path, gpus: int, size: tuple[int, int], act: Act = _nothing, steps: int = STEPS) -> Shown:
+    """Return the screen of a machine with so many GPUs, after some readings."""
+    fake = FakeNvml(folder, *map(gpu, range(gpus))) if gpus else None
+    env = environment({"TZ": "UTC", **(fake.environment if fake else {})})
+    with (
+        patch.dict(os.environ, env, clear=True),
+        patch.object(process_tree, "_is_host_namespace", lambda files: True),
+        simulated(trainer) as clock,
+    ):
+        return asyncio.run(_shown(fake, gpus, clock, size, act, steps))
+
+
+async def _shown(fake: FakeNvml | None, gpus: int, clock: Time, size: tuple[int, int], act: Act, steps: int) -> Shown:
+    config = Config.read({"detail": ["cpu"], "sources": ["-process"]})
+    started = session.Session(config, interval=2.0, environ={}, all_processes=True)
+    started.start()
+    feed = Feed(started, Ranks())
+    app = Top(feed, None, lambda: "exporting every 15 s to http://localhost:4317 (grpc)")
+    try:
+        async with app.run_test(size=size) as pilot:
+            for step in range(steps):
+                clock.sleep(2.0)
+                if fake is not None:
+                    fake.set_lines(
+                        {key: value for index in range(gpus) for key, value in _gpu_at(index, 2 * step).items()}
+                    )
+                await app.read()
+            await pilot.pause()
+            await act(pilot, app)
+            await pilot.pause()
+            strips = app.screen._compositor.render_strips()
+    finally:
+        feed.close()
+        started.close()
+    return Shown("".join(f"{strip.text.rstrip()}\n" for strip in strips), strips)
+
+
+# -- pictures
+
+_CELL, _LINE, _SIZE = 8.4, 18, 14
+_FONT = "DejaVu Sans Mono, Menlo, Consolas, monospace"
+_MARGIN = 14
+
+
+def picture(strips: Sequence[Strip]) -> str:
+    """Return the screen as SVG. Bars, graphs and frames are shapes, so that they do not depend on a font."""
+    width = _CELL * strips[0].cell_length + 2 * _MARGIN
+    height = _LINE * len(strips) + 2 * _MARGIN
+    shapes: dict[str, list[str]] = {}
+    texts: list[str] = []
+    for row, strip in enumerate(strips):
+        column, y = 0, _MARGIN + _LINE * row
+        for segment in strip:
+            style = segment.style or Style()
+            ink, paper = _colors(style)
+            if paper != BACKGROUND:
+                shapes.setdefault(paper, []).append(_box(column, y, 0, 0, len(segment.text) * _CELL, _LINE))
+            for start, word in _words(segment.text):
+                x = _MARGIN + _CELL * (column + start)
+                weight = ' font-weight="bold"' if style.bold else ""
+                texts.append(
+                    f'<text x="{x:.1f}" y="{y + 13}" fill="{ink}"{weight} textLength="{_CELL * len(word):.1f}">'
+                    f"{escape(word)}</text>"
+                )
+            for at, char in enumerate(segment.text):
+                drawn = _shape(char, column + at, y)
+                if drawn:
+                    shapes.setdefault(ink, []).append(drawn)
+            column += len(segment.text)
+    paths = [f'<path fill="{color}" d="{"".join(parts)}"/>' for color, parts in shapes.items()]
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" width="{width:.0f}" '
+        f'height="{height}" font-family="{_FONT}" font-size="{_SIZE}" xml:space="preserve">'
+    )
+    frame = f'<rect width="100%" height="100%" rx="8" fill="{BACKGROUND}"/>'
+    return "\n".join([head, "<title>otel-hardware top</title>", frame, *paths, *texts, "</svg>", ""])
+
+
+def _colors(style: Style) -> tuple[str, str]:
+    found = [
+        BACKGROUND if color is None or color.is_default else color.get_truecolor().hex
+        for color in (style.color, style.bgcolor)
+    ]
+    ink, paper = found[0] if style.color else "#c6c6c6", found[1]
+    return (paper, ink) if style.reverse else (ink, paper)
+
+
+def _words(text: str) -> Iterable[tuple[int, str]]:
+    """The parts of a text that are not shapes, without the spaces around them."""
+    start = None
+    for at, char in enumerate(f"{text}\u2501"):
+        if _is_shape(char) or (char == " " and text[at : at + 2] in ("  ", " ")):
+            if start is not None:
+                word = text[start:at]
+                yield start, word
+                start = None
+        elif start is None and char != " ":
+            start = at
+
+
+def _is_shape(char: str) -> bool:
+    return "\u2500" <= char <= "\u259f" or "\u2800" <= char <= "\u28ff"
+
+
+def _box(column: int, y: float, left: float, top: float, width: float, height: float) -> str:
+    return f"M{_MARGIN + _CELL * column + left:.1f},{y + top:.1f}h{width:.1f}v{height:.1f}h{-width:.1f}z"
+
+
+def _shape(char: str, column: int, y: float) -> str:
+    half, middle = _CELL / 2, _LINE / 2
+    if "\u2800" < char <= "\u28ff":
+        dots = ord(char) - 0x2800
+        places = [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (0, 3), (1, 3)]
+        return "".join(
+            _box(column, y, 0.9 + half * x, 1.1 + 4.5 * line, 2.6, 2.6)
+            for bit, (x, line) in enumerate(places)
+            if dots & 1 << bit
+        )
+    if "\u2581" <= char <= "\u2588":
+        tall = _LINE * (ord(char) - 0x2580) / 8
+        return _box(column, y, 0.6, _LINE - tall, _CELL - 1.2, tall)
+    if char == "━":
+        return _box(column, y, 0, middle - 2.5, _CELL, 5)
+    if char == "╸":
+        return _box(column, y, 0, middle - 2.5, half, 5)
+    horizontal = {
+        "─": (0.0, _CELL),
+        "╭": (half, half),
+        "╰": (half, half),
+        "╮": (0.0, half + 0.5),
+        "╯": (0.0, half + 0.5),
+    }
+    vertical = {
+        "│": (0.0, float(_LINE)),
+        "╭": (middle, middle),
+        "╮": (middle, middle),
+        "╰": (0.0, middle),
+        "╯": (0.0, middle),
+    }
+    found = ""
+    if char in horizontal:
+        found += _box(column, y, horizontal[char][0], middle - 0.5, horizontal[char][1], 1)
+    if char in vertical:
+        found += _box(column, y, half - 0.5, vertical[char][0], 1, vertical[char][1])
+    return found
