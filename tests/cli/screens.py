@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from html import escape
 from math import sin
 from pathlib import Path
-from typing import NamedTuple
 from unittest.mock import patch
 
 from rich.style import Style
@@ -30,7 +29,7 @@ from opentelemetry.instrumentation.hardware.system import process_tree
 from opentelemetry.instrumentation.hardware.system.files import FilesystemSpace
 
 CORES = 32
-STEPS = 45
+STEPS = 40
 """Readings before a screen is compared, so that there is some history."""
 
 # -- a machine that trains
@@ -144,22 +143,8 @@ class Ranks(ProcessReader):
 # -- the view on it
 
 
-class Shown(NamedTuple):
-    """A screen."""
-
-    text: str
-    strips: Sequence[Strip]
-
-
-Act = Callable[[Pilot[None], Top], Awaitable[None]]
-
-
-async def _nothing(pilot: Pilot[None], app: Top) -> None:
-    """Press no key."""
-
-
-def shown(folder: Path, gpus: int, size: tuple[int, int], act: Act = _nothing, steps: int = STEPS) -> Shown:
-    """Return the screen of a machine with so many GPUs, after some readings."""
+def on(folder: Path, gpus: int, size: tuple[int, int], act: Act, steps: int = STEPS) -> None:
+    """Show a machine with so many GPUs, and act on the view after some readings."""
     fake = FakeNvml(folder, *map(gpu, range(gpus))) if gpus else None
     env = environment({"TZ": "UTC", **(fake.environment if fake else {})})
     with (
@@ -167,32 +152,82 @@ def shown(folder: Path, gpus: int, size: tuple[int, int], act: Act = _nothing, s
         patch.object(process_tree, "_is_host_namespace", lambda files: True),
         simulated(trainer) as clock,
     ):
-        return asyncio.run(_shown(fake, gpus, clock, size, act, steps))
+        asyncio.run(_on(View(fake, gpus, clock), size, act, steps))
 
 
-async def _shown(fake: FakeNvml | None, gpus: int, clock: Time, size: tuple[int, int], act: Act, steps: int) -> Shown:
+class View:
+    """The machine, and the view on it.
+
+    Attributes:
+        app: The view.
+        pilot: Presses keys.
+    """
+
+    app: Top
+    pilot: Pilot[None]
+
+    def __init__(self, fake: FakeNvml | None, gpus: int, clock: Time) -> None:
+        self._fake = fake
+        self._gpus = gpus
+        self._clock = clock
+        self._step = 0
+
+    async def read(self) -> None:
+        """Let two seconds pass, and show the machine."""
+        self._clock.sleep(2.0)
+        if self._fake is not None:
+            lines = (_gpu_at(index, 2 * self._step).items() for index in range(self._gpus))
+            self._fake.set_lines({key: value for each in lines for key, value in each})
+        self._step += 1
+        await self.app.read()
+
+    async def press(self, *keys: str) -> None:
+        """Press keys, and wait until the screen shows their effect."""
+        await self.pilot.press(*keys)
+        await self.pilot.pause()
+
+    async def resize(self, size: tuple[int, int]) -> None:
+        """Change the size of the terminal."""
+        await self.pilot.resize_terminal(*size)
+        await self.pilot.pause()
+
+    @property
+    def strips(self) -> list[Strip]:
+        """The lines of the screen with their styles."""
+        return self.app.screen._compositor.render_strips()
+
+    @property
+    def text(self) -> str:
+        """The screen."""
+        return "".join(f"{strip.text.rstrip()}\n" for strip in self.strips)
+
+    def style(self, word: str) -> str:
+        """Return the colour of the first piece of text that has this word."""
+        for strip in self.strips:
+            for segment in strip:
+                if word in segment.text:
+                    return _colors(segment.style or Style())[0]
+        raise AssertionError(f"{word!r} is not on the screen:\n{self.text}")
+
+
+Act = Callable[[View], Awaitable[None]]
+
+
+async def _on(view: View, size: tuple[int, int], act: Act, steps: int) -> None:
     config = Config.read({"detail": ["cpu"], "sources": ["-process"]})
     started = session.Session(config, interval=2.0, environ={}, all_processes=True)
     started.start()
     feed = Feed(started, Ranks())
-    app = Top(feed, None, lambda: "exporting every 15 s to http://localhost:4317 (grpc)")
+    view.app = Top(feed, None, lambda: "exporting every 15 s to http://localhost:4317 (grpc)")
     try:
-        async with app.run_test(size=size) as pilot:
-            for step in range(steps):
-                clock.sleep(2.0)
-                if fake is not None:
-                    fake.set_lines(
-                        {key: value for index in range(gpus) for key, value in _gpu_at(index, 2 * step).items()}
-                    )
-                await app.read()
-            await pilot.pause()
-            await act(pilot, app)
-            await pilot.pause()
-            strips = app.screen._compositor.render_strips()
+        async with view.app.run_test(size=size) as view.pilot:
+            for _ in range(steps):
+                await view.read()
+            await view.pilot.pause()
+            await act(view)
     finally:
         feed.close()
         started.close()
-    return Shown("".join(f"{strip.text.rstrip()}\n" for strip in strips), strips)
 
 
 # -- pictures

@@ -6,19 +6,55 @@ what changed.
 
 from __future__ import annotations
 
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
+import psutil
 import pytest
-from tests.cli.screens import Act, picture, shown
+from tests.children import environment
+from tests.cli.screens import View, on, picture
+from tests.commands import otel_hardware
+from tests.sources.macs import MACS
+from tests.sources.npus import NPUS
+from tests.sources.radeons import RADEONS
+from tests.sources.tpus import TPUS
+from tests.stage import Clock
 from tests.tools import fake_nvml, need
-from textual.pilot import Pilot
+from tests.tools.nvml import MIB, FakeNvml, h100, listed
+from textual.geometry import Region
 
-from opentelemetry.instrumentation.hardware.cli.top.app import Top
+from opentelemetry.instrumentation.hardware.cli import figures
+from opentelemetry.instrumentation.hardware.cli.top.app import Drawn, Panel
+from opentelemetry.instrumentation.hardware.cli.top.arrangement import arranged
+from opentelemetry.instrumentation.hardware.cli.top.holders import ProcessReader, holders
+from opentelemetry.instrumentation.hardware.cli.top.shapes import GOOD, Column, Layout, bar, graph, width_of
+from opentelemetry.instrumentation.hardware.cli.view import Viewer
+from opentelemetry.instrumentation.hardware.pipeline.runner import State
+from opentelemetry.instrumentation.hardware.pipeline.session import Session
+from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.system import process_tree
 
 FOLDER = Path(__file__).parent / "top"
 PICTURE = Path(__file__).parents[2] / "docs" / "images" / "top.svg"
 
-SIZES = [(80, 24), (120, 40), (200, 50)]
+SIZES = ((80, 24), (120, 40), (200, 50))
+YELLOW, RED = "#ffd75f", "#ff5f5f"
+
+
+# -- whole screens
 
 
 def compare(found: str, path: Path, rewrite: bool) -> None:
@@ -28,24 +64,365 @@ def compare(found: str, path: Path, rewrite: bool) -> None:
     assert found.splitlines() == path.read_text(encoding="utf-8").splitlines()
 
 
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
 @pytest.mark.parametrize("gpus", [0, 1, 16])
-def test_screen(gpus: int, size: tuple[int, int], tmp_path: Path, rewrite: bool) -> None:
+def test_screen(gpus: int, tmp_path: Path, rewrite: bool) -> None:
     need(fake_nvml)
-    screen = shown(tmp_path, gpus, size)
-    lines = screen.text.splitlines()
-    assert len(lines) == size[1]
-    assert max(map(len, lines)) <= size[0]
-    compare(screen.text, FOLDER / f"{gpus}-gpus-{size[0]}x{size[1]}.txt", rewrite)
+    found: dict[str, str] = {}
+
+    async def act(view: View) -> None:
+        for size in SIZES:
+            await view.resize(size)
+            lines = view.text.splitlines()
+            assert len(lines) == size[1]
+            assert max(map(len, lines)) <= size[0]
+            found[f"{size[0]}x{size[1]}"] = view.text
+
+    on(tmp_path, gpus, SIZES[-1], act)
+    for size, text in found.items():
+        compare(text, FOLDER / f"{gpus}-gpus-{size}.txt", rewrite)
 
 
 def test_picture_of_the_readme(tmp_path: Path, rewrite: bool) -> None:
     need(fake_nvml)
-    compare(picture(shown(tmp_path, 4, (120, 40)).strips), PICTURE, rewrite)
+
+    async def act(view: View) -> None:
+        compare(picture(view.strips), PICTURE, rewrite)
+
+    on(tmp_path, 4, (120, 40), act, 68)
 
 
-def pressing(*keys: str) -> Act:
-    async def act(pilot: Pilot[None], app: Top) -> None:
-        await pilot.press(*keys)
+# -- keys and colours
 
-    return act
+
+def rows(view: View, panel: str) -> list[str]:
+    """The rows of a table, by their first two words."""
+    lines = view.app.query_one(f"#{panel}", Panel)._drawn.lines[1:]
+    return [" ".join("".join(text for text, _ in line).split()[:2]) for line in lines if line]
+
+
+def test_keys(tmp_path: Path) -> None:
+    need(fake_nvml)
+
+    async def act(view: View) -> None:
+        assert rows(view, "devices")[:3] == ["GPU 0", "GPU 1", "GPU 2"]
+        await view.press("r")
+        assert rows(view, "devices")[0] == "GPU 15"
+        await view.press("r", "s", "s")
+        assert "MEMORY▼" in view.text
+        assert rows(view, "devices")[:2] == ["GPU 1", "GPU 15"], "by memory in use"
+        await view.press("tab", "tab", "s", "s", "s", "s")
+        assert "CPU▼" in view.text
+        assert rows(view, "processes")[0] == "GPU 15"
+        assert "1-2 of 16" in view.text
+        await view.press("end")
+        assert "15-16 of 16" in view.text
+        await view.press("z")
+        assert "CPU 32 threads" not in view.text, "only the processes"
+        assert view.text.count("python train.py") == 15, "all processes have room"
+        await view.press("escape")
+        assert "CPU 32 threads" in view.text
+        await view.press("p")
+        assert "paused" in view.text
+        await view.press("p", "question_mark")
+        assert "next panel" in view.text
+        await view.press("escape", "m")
+        assert "Missing" in view.text
+        assert "graphcore: there is no IPU" in view.text
+        await view.press("escape", "q")
+        assert view.app.return_code == 0
+
+    on(tmp_path, 16, (80, 24), act, 3)
+
+
+def test_click_on_a_title_sorts(tmp_path: Path) -> None:
+    need(fake_nvml)
+
+    async def act(view: View) -> None:
+        at = view.text.splitlines()[2].index("TEMP")
+        await view.pilot.click(offset=(at, 2))
+        await view.pilot.pause()
+        assert "TEMP▼" in view.text
+        assert rows(view, "devices")[0] == "GPU 3"
+        await view.pilot.click(offset=(at, 2))
+        await view.pilot.pause()
+        assert "TEMP▲" in view.text
+
+    on(tmp_path, 4, (120, 40), act, 3)
+
+
+def test_colours_show_what_is_wrong(tmp_path: Path) -> None:
+    need(fake_nvml)
+
+    async def act(view: View) -> None:
+        assert view.style("   0%") == YELLOW, "GPU 2 is idle, but a process holds its memory"
+        assert view.style("76.5/79.6G") == YELLOW, "96 % of the memory"
+        assert view.style("60.3/79.6G") not in (YELLOW, RED)
+        assert view.style("84°C") == YELLOW
+        assert view.style("power cap") == YELLOW
+        assert view.style("89%") == YELLOW, "a file system"
+
+    on(tmp_path, 4, (120, 40), act, 3)
+
+
+def test_only_changed_lines_are_drawn(tmp_path: Path) -> None:
+    async def act(view: View) -> None:
+        panel = view.app.query_one("#storage", Panel)
+        panel.show(lambda width, height: Drawn([[("one", "")], [("two", "")]], "title"))
+        drawn: list[tuple[Region, ...]] = []
+        with patch.object(panel, "refresh", lambda *regions, **options: drawn.append(regions)):
+            panel.show(lambda width, height: Drawn([[("one", "")], [("2", "")]], "title"))
+            panel.show(lambda width, height: Drawn([[("one", "")], [("2", "")]], "title"))
+        assert [[region.y for region in regions] for regions in drawn] == [[1]]
+
+    on(tmp_path, 0, (80, 24), act, 1)
+
+
+def test_message_is_shown_and_kept(tmp_path: Path) -> None:
+    async def act(view: View) -> None:
+        print("otel-hardware: export to http://localhost:4317 fails", file=sys.stderr)
+        await view.pilot.pause()
+        assert "export to http://localhost:4317 fails" in view.text
+        assert len(view.text.splitlines()) == 24
+
+    on(tmp_path, 0, (80, 24), act, 1)
+
+
+def test_failed_reading_is_shown_and_the_next_one_works(tmp_path: Path) -> None:
+    async def act(view: View) -> None:
+        with patch.object(view.app._feed, "collect", side_effect=OSError("broken")):
+            await view.app.read()
+            await view.pilot.pause()
+        assert "OSError: broken" in view.text
+        await view.read()
+        await view.pilot.pause()
+        assert "broken" not in view.text
+
+    on(tmp_path, 0, (80, 24), act, 1)
+
+
+# -- shapes
+
+
+def test_bar_and_graph() -> None:
+    assert bar(0.5, 4, GOOD) == [("━━", GOOD), ("━━", "track")]
+    assert bar(None, 4, GOOD) == [("━━━━", "track")]
+    assert bar(7.0, 4, GOOD)[0] == ("━━━━", GOOD)
+    assert ["".join(text for text, _ in line) for line in graph([None, None, 0.0, 1.0], 2, 2)] == [" ⢸", " ⣸"]
+
+
+def test_columns_without_room_are_left_out() -> None:
+    columns = [Column[str](name, 6, lambda row, _: [(row, "")], str, rank=at) for at, name in enumerate("ABC")]
+    assert [column.title for column, _ in Layout(columns, 20).columns] == ["A", "B", "C"]
+    assert [column.title for column, _ in Layout(columns, 19).columns] == ["A", "B"]
+    assert width_of(Layout(columns, 13).row("wide text")) == 13
+
+
+@pytest.mark.parametrize("devices", [0, 1, 4, 16, 128])
+@pytest.mark.parametrize("size", [(40, 10), (80, 22), (100, 30), (120, 38), (200, 48)])
+def test_panels_fill_the_screen(devices: int, size: tuple[int, int]) -> None:
+    needs = {"cpu": 7, "memory": 7, "traffic": 6, "storage": 6}
+    if devices:
+        needs |= {"devices": devices + 3, "processes": devices + 3}
+    placed = arranged(*size, needs, {"cpu": 9})
+    assert sorted(name for row in placed for name in row.panels) == sorted(needs)
+    assert all(sum(row.spans) == 12 for row in placed)
+    height = sum(row.height for row in placed)
+    assert height == size[1] or (size[1] < 22 and height > size[1]), "a small screen scrolls"
+
+
+# -- devices of every vendor, and who uses them
+
+
+class Stepped(Session):
+    """A session that is read in the calling thread."""
+
+    def start(self, on_reading: Callable[[], None] = lambda: None) -> None:
+        self.on_reading = on_reading
+
+    def read_now(self, seconds: float) -> None:
+        for runner in self.runners:
+            if runner.state is not State.ABSENT:
+                runner.read(slow=True)
+        self.after_reading()
+
+    def close(self) -> None:
+        super().close()
+        for runner in self.runners:
+            runner.close()
+
+
+STORIES = {f"{story.source}/{story.name}": story for story in (*RADEONS, *TPUS, *NPUS, *MACS)}
+
+
+@pytest.mark.parametrize(
+    ("name", "device", "model", "known", "pids"),
+    [
+        ("amd/mi300x", "GPU 0", "MI300X", {"busy", "used", "total", "power", "temperature", "clock"}, True),
+        ("amd/amd-smi-7", "GPU 0", "MI3", {"busy", "used", "total", "power", "temperature"}, False),
+        ("tpu/v5e", "TPU 0", "TPU v5e", {"busy", "used", "total"}, False),
+        ("trainium/trn1", "Neuron 0", "", {"busy", "used"}, True),
+        ("graphcore/c600", "IPU 0", "C600", {"busy", "temperature"}, True),
+        ("apple/macmon-0.8.2", "GPU", "M", {"busy", "power", "temperature", "clock"}, False),
+    ],
+)
+def test_devices_of_other_vendors(name: str, device: str, model: str, known: set[str], pids: bool) -> None:
+    story = STORIES[name]
+    clock, machine = Clock(), story.at(0)
+    config = Config.read({"sources": [story.source], **story.settings}, {})
+    session = Stepped(config, story.pid, 10.0, lambda source: machine, {}, clock, all_processes=True)
+    try:
+        viewer = Viewer(session)
+        for number in (1, 2):
+            clock.now += 10.0
+            machine.become(story.at(number))
+            view = viewer.collect()
+        devices = figures.devices(view)
+        first = devices[0]
+        assert first.name.startswith(device)
+        assert model in first.model
+        assert known <= {field for field, value in first._asdict().items() if value is not None}
+        processes = holders(session, {each.id: each.name for each in devices}, lambda pids: {})
+        assert bool(processes) is pids
+    finally:
+        session.close()
+
+
+def test_processes_have_user_and_command(tmp_path: Path) -> None:
+    need(fake_nvml)
+    with subprocess.Popen([sys.executable, "-c", "input()  # \x1b[31m"], stdin=subprocess.PIPE) as child:
+        gone = child.pid + 1_000_000
+        used = listed((child.pid, 40_000 * MIB), (gone, 9 * MIB))
+        fake = FakeNvml(tmp_path, h100(0) | {"ComputeRunningProcesses": used})
+        with (
+            patch.dict(os.environ, environment(fake.environment), clear=True),
+            patch.object(process_tree, "_is_host_namespace", lambda files: True),
+        ):
+            session = Stepped(Config.read({"sources": ["nvidia"]}), interval=2.0, environ={}, all_processes=True)
+            reader = ProcessReader()
+            try:
+                session.read_now(1.0)
+                holders(session, {}, reader.read)
+                first, second = holders(session, {str(h100(0)["UUID"]): "GPU 0"}, reader.read)
+            finally:
+                session.close()
+        child.communicate(b"\n")
+    assert (first.device, first.pid, first.device_memory) == ("GPU 0", child.pid, 40_000 * MIB)
+    assert first.user == psutil.Process().username()
+    assert first.command == f"{sys.executable} -c input()  # ?[31m"
+    assert first.cpu is not None
+    assert first.memory is not None
+    assert first.memory > MIB
+    assert (second.pid, second.user, second.command, second.cpu) == (gone, "", "", None)
+
+
+def test_in_a_container_a_pid_alone_names_no_process(tmp_path: Path) -> None:
+    need(fake_nvml)
+    fake = FakeNvml(tmp_path, h100(0) | {"ComputeRunningProcesses": listed((os.getpid(), 40_000 * MIB))})
+    with (
+        patch.dict(os.environ, environment(fake.environment), clear=True),
+        patch.object(process_tree, "_is_host_namespace", lambda files: False),
+    ):
+        session = Stepped(Config.read({"sources": ["nvidia"]}), interval=2.0, environ={}, all_processes=True)
+        try:
+            session.read_now(1.0)
+            (found,) = holders(session, {}, ProcessReader().read)
+        finally:
+            session.close()
+    assert (found.pid, found.user, found.command) == (os.getpid(), "", "")
+
+
+# -- a real terminal
+
+
+class RealTerminal:
+    """A command in a terminal of its own.
+
+    Attributes:
+        child: The command.
+        output: What it has written.
+    """
+
+    def __init__(self, *arguments: str, code: str = "", term: str = "screen-256color") -> None:
+        main = f"{code}\nimport sys\nfrom opentelemetry.instrumentation.hardware.cli import main\nsys.exit(main())"
+        self._terminal, other = pty.openpty()
+        fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        self.before = termios.tcgetattr(other)
+        env = {key: value for key, value in environment({"TERM": term}).items() if key != "COLORTERM"}
+        self.child = subprocess.Popen(
+            [sys.executable, "-c", main, *arguments], stdin=other, stdout=other, stderr=other, env=env, close_fds=True
+        )
+        self._other = other
+        self.output = ""
+
+    def wait_for(self, text: str, seconds: float = 120.0) -> None:
+        """Read until there is this text."""
+        deadline = time.monotonic() + seconds
+        while text not in self.output:
+            assert time.monotonic() < deadline, f"{text!r} does not come: {self.output[-2000:]!r}"
+            self._read(1.0)
+
+    def _read(self, seconds: float) -> None:
+        if select.select([self._terminal], [], [], seconds)[0]:
+            self.output += os.read(self._terminal, 65536).decode(errors="replace")
+
+    def press(self, keys: str) -> None:
+        os.write(self._terminal, keys.encode())
+
+    def end(self) -> int:
+        """Wait for the end of the command, and return its exit status."""
+        deadline = time.monotonic() + 120.0
+        while self.child.poll() is None:
+            assert time.monotonic() < deadline, self.output[-2000:]
+            self._read(0.1)
+        while select.select([self._terminal], [], [], 0.0)[0]:
+            self._read(0.0)
+        assert termios.tcgetattr(self._other) == self.before, "the terminal is as it was"
+        return self.child.returncode
+
+    def close(self) -> None:
+        self.child.kill()
+        self.child.wait()
+        os.close(self._terminal)
+        os.close(self._other)
+
+
+@contextmanager
+def terminal(*arguments: str, **options: str) -> Iterator[RealTerminal]:
+    opened = RealTerminal(*arguments, **options)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+OPENED, CLOSED = "\x1b[?1049h", "\x1b[?1049l"
+"""The terminal's second screen."""
+
+
+@pytest.mark.parametrize("way", ["q", "\x03", "SIGTERM", "SIGHUP"])
+def test_real_terminal_is_restored(way: str) -> None:
+    with terminal("top", "--sources", "host", "--every", "0.5") as found:
+        found.wait_for("Memory")
+        if way.startswith("SIG"):
+            found.child.send_signal(getattr(signal, way))
+        else:
+            found.press(way)
+        assert found.end() == 0
+    assert found.output.rindex(CLOSED) > found.output.index(OPENED)
+    assert "38;5;" in found.output, "one of 256 colours"
+    assert "38;2;" not in found.output, "no true colour, which this terminal does not have"
+
+
+def test_without_textual_there_is_a_table() -> None:
+    hidden = "import sys; sys.modules['textual'] = None"
+    with terminal("top", "--sources", "host", "--every", "0.5", "--duration", "2", code=hidden) as found:
+        assert found.end() == 0
+    text = re.sub(r"\s+", " ", found.output)
+    assert "pip install 'opentelemetry-instrumentation-hardware[top]'" in text
+    assert "system.memory.limit" in text
+
+
+def test_no_terminal() -> None:
+    answer = otel_hardware("top")
+    assert answer.status == 2
+    assert answer.err == "otel-hardware: top needs a terminal; 'otel-hardware snapshot' prints the values\n"

@@ -432,7 +432,8 @@ class Top(App[None]):
         title, is_reversed = self._orders[name]
         by = next((column for column, _ in layout.columns if column.title == title), None)
         if by is not None:
-            rows = sorted(rows, key=by.order, reverse=is_reversed)
+            rows = sorted(rows, key=by.order)
+            rows = rows[::-1] if is_reversed else rows
         return [layout.heading(title, is_reversed), *map(layout.row, rows)]
 
     def _problem(self) -> str:

@@ -50,7 +50,7 @@ def arranged(
     rows = [row for row in rows if row]
     heights = [max(needs[name] for name in row) for row in rows]
     least = [min(wanted, max(_LEAST[name] for name in row)) for wanted, row in zip(heights, rows)]
-    for at in range(len(rows)):  # the first row has the most lines to spare
+    for at in sorted(range(len(rows)), key=lambda at: "processes" not in rows[at]):  # the list of processes first
         excess = sum(heights) - height
         heights[at] -= min(max(excess, 0), heights[at] - least[at])
     for name, most in graphs.items():

@@ -78,7 +78,10 @@ class Content(NamedTuple):
 
 
 def device_columns(history: History, devices: Sequence[Device], has_graphs: bool) -> list[Column[Device]]:
-    """Return the columns of the devices; those without any value are left out, and the history if it has graphs."""
+    """Return the columns of the devices.
+
+    Columns without any value are left out. If all models are equal, the title has it; a graph replaces the history.
+    """
     name = max((len(_indented(device)) for device in devices), default=5)
     model = max((len(device.model) for device in devices), default=5)
     columns = [
@@ -95,7 +98,7 @@ def device_columns(history: History, devices: Sequence[Device], has_graphs: bool
         Column[Device]("THROTTLED", 15, _throttled, lambda device: -device.throttled, rank=4),
     ]
     is_shown = {
-        "MODEL": any(device.model for device in devices),
+        "MODEL": len({device.model for device in devices}) > 1,
         "BUSY": any(device.busy is not None for device in devices),
         "HISTORY": not has_graphs and any(device.busy is not None for device in devices),
         "MEMORY": any(device.used is not None for device in devices),
@@ -125,11 +128,14 @@ def device_tiles(devices: Sequence[Device], history: History, width: int, height
 def device_title(devices: Sequence[Device]) -> tuple[str, str]:
     """Return the title of the devices, and their sums."""
     wholes = [device for device in devices if not device.parent]
-    kind = "GPUs" if all(device.name.startswith("GPU") for device in wholes) else "Accelerators"
+    kind = "GPU" if all(device.name.startswith("GPU") for device in wholes) else "accelerator"
+    kind += "" if len(wholes) == 1 else "s"
     busy = sum(1 for device in wholes if (device.busy or 0.0) >= _IDLE)
     watts = [device.power for device in wholes if device.power is not None]
     power = f" · {quantity(sum(watts), 'W')}" if watts else ""
-    return f"{kind} {len(wholes)}", f"{busy} busy{power}"
+    models = {device.model for device in devices} - {""}
+    model = f" {models.pop()}" if len(models) == 1 else ""
+    return f"{len(wholes)} {kind}{model}", f"{busy} busy{power}"
 
 
 def _indented(device: Device) -> str:
@@ -281,7 +287,7 @@ def cpu(view: View, history: History, width: int, height: int) -> Content:
     count = figures.total(view, c.SYSTEM_CPU_LOGICAL_COUNT) or len(cores)
     load = figures.total(view, c.SYSTEM_CPU_LOAD_1M)
     return Content(
-        [*lines, *grid], f"CPU {count} cores" if count else "CPU", f"load {load:.2f}" if load is not None else ""
+        [*lines, *grid], f"CPU {count} threads" if count else "CPU", f"load {load:.2f}" if load is not None else ""
     )
 
 
@@ -388,7 +394,7 @@ def _pressure(view: View) -> Iterator[Line]:
 def traffic(view: View, history: History, width: int, height: int) -> Content:
     """Return the rates of disks and network interfaces, with the history of their sums if there is room."""
     flows = {"disk": figures.disks(view), "network": figures.networks(view)}
-    name = width - 26
+    name = max(8, width - 26)
     lines: list[Line] = [[(f"{'':{name}} {'READ/IN':>9} {'WRITE/OUT':>9} BUSY", DIM)]] if any(flows.values()) else []
     lines += [_flow(flow, name) for each in flows.values() for flow in each]
     shown = [kind for kind, each in flows.items() if each]
