@@ -5,14 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource, Holder
 from opentelemetry.instrumentation.hardware.redaction import redacted
 
 if TYPE_CHECKING:
-    import psutil
-
     from opentelemetry.instrumentation.hardware.pipeline.session import Session
 
 
@@ -80,7 +78,7 @@ class ProcessReader:
     """Reads processes with psutil. To be used in one thread."""
 
     def __init__(self) -> None:
-        self._known: dict[int, psutil.Process] = {}
+        self._known: dict[int, Any] = {}  # of psutil.Process, which is imported on first use
 
     def read(self, pids: Iterable[int]) -> dict[int, Facts]:
         """Return the facts of each process that exists. CPU utilization is that since the previous call."""
@@ -92,14 +90,14 @@ class ProcessReader:
             with suppress(psutil.Error):  # it has ended
                 process = known.get(pid)
                 is_new = process is None or not process.is_running()  # another process may have got its PID
-                if process is None or is_new:
+                if is_new:
                     process = psutil.Process(pid)
                 self._known[pid] = process
                 found[pid] = _facts(process, is_new)
         return found
 
 
-def _facts(process: psutil.Process, is_new: bool) -> Facts:
+def _facts(process: Any, is_new: bool) -> Facts:
     import psutil
 
     user = command = ""
