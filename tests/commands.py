@@ -21,6 +21,7 @@ from opentelemetry.instrumentation.hardware.cli.otlp import Destination
 from opentelemetry.instrumentation.hardware.cli.signals import Signals
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.pipeline import session
+from opentelemetry.instrumentation.hardware.pipeline.ledger import Demand
 from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
 from opentelemetry.instrumentation.hardware.pipeline.runner import State
 from opentelemetry.instrumentation.hardware.settings import Config
@@ -158,10 +159,10 @@ def simulated(at: Callable[[int], Fabricated] = workstation) -> Iterator[Time]:
             environ: MutableMapping[str, str] | None = None,
             all_processes: bool = False,
             reporter: Reporter | None = None,
+            demand: Demand | None = None,
         ) -> None:
-            super().__init__(
-                config, pid, interval, self._drivers, environ, clock.monotonic, all_processes, reporter=reporter
-            )
+            make, now = self._drivers, clock.monotonic
+            super().__init__(config, pid, interval, make, environ, now, all_processes, reporter=reporter, demand=demand)
 
         @staticmethod
         def _drivers(source: str) -> Drivers:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from urllib.parse import quote
 
-from opentelemetry.instrumentation.hardware.drivers.child import Child
+from opentelemetry.instrumentation.hardware.drivers.child import Child, file_identity
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool, python_executable
 from opentelemetry.instrumentation.hardware.settings import PREFIX
 
@@ -65,14 +65,24 @@ class Agent:
         options: Settings that were given in code, which override those of the environment.
         resource: Returns the resource attributes of the application.
         give_up: Called after the third failure, in that thread.
+        check: Called in that thread about once per second.
+        ledgers: The file for the ledgers of spans, which is closed with the agent; None if spans are not measured.
     """
 
     def __init__(
-        self, options: Mapping[str, object], resource: Callable[[], Mapping[str, object]], give_up: Callable[[], None]
+        self,
+        options: Mapping[str, object],
+        resource: Callable[[], Mapping[str, object]],
+        give_up: Callable[[], None],
+        check: Callable[[], None],
+        ledgers: int | None = None,
     ) -> None:
         self._options = options
         self._resource = resource
         self._give_up = give_up
+        self._check = check
+        self._ledgers = ledgers
+        self._identity = None if ledgers is None else file_identity(ledgers)
         self._child: Child | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="otel-hardware-agent", daemon=True)
@@ -90,11 +100,18 @@ class Agent:
                 os.kill(child.pid, signal.SIGTERM)
         if self._thread is not threading.current_thread():
             self._thread.join(_STOP + 1.0)
+        self._close_ledgers()
 
     def abandon(self) -> None:
         """Close the inherited descriptors in a forked child. The agent belongs to the parent."""
         if self._child is not None:
             self._child.close()
+        self._close_ledgers()
+
+    def _close_ledgers(self) -> None:
+        descriptor, self._ledgers = self._ledgers, None
+        if descriptor is not None and file_identity(descriptor) == self._identity:
+            os.close(descriptor)
 
     def _run(self) -> None:
         failures = 0
@@ -112,6 +129,7 @@ class Agent:
             _LOG.info("The agent has ended (%s); it is started again", reason)
             if self._stopping.wait(_PAUSES[failures - 1]):
                 return
+        self._close_ledgers()
         if crashed:  # in this process, a driver would crash the program
             _LOG.warning("The agent has crashed %d times (%s); hardware metrics are missing", failures, reason)
         else:
@@ -125,14 +143,19 @@ class Agent:
             The reason, and whether it was a crash.
         """
         arguments = ["run", "--attach", str(os.getpid())]
+        if self._ledgers is not None and file_identity(self._ledgers) != self._identity:
+            self._ledgers = None  # the program has closed it, and its number may be that of another file
+        if self._ledgers is not None:
+            arguments.append("--ledgers")
         program = _PROGRAM.format(path=_search_path(sys.path), arguments=arguments)
         line = [Tool("Python", python_executable()).find(), "-I", "-c", program]
         environ = {**_environment(), **_resource_variables(self._resource()), **_as_variables(self._options)}
-        child = self._child = Child("the agent", line, environ)
+        child = self._child = Child("the agent", line, environ, stdin=self._ledgers)
         last = ""
         deadline = None
         while child.read_chunk(1.0) is not None:
             last = self._log(child) or last
+            self._check()
             if self._stopping.is_set():
                 deadline = deadline or time.monotonic() + _STOP
                 if time.monotonic() > deadline:

@@ -19,6 +19,7 @@ from opentelemetry.metrics import MeterProvider, get_meter_provider
 from opentelemetry.trace import get_tracer_provider
 
 from opentelemetry.instrumentation.hardware.agent import Agent, is_supported
+from opentelemetry.instrumentation.hardware.drivers.child import above_standard_streams
 from opentelemetry.instrumentation.hardware.instruments import Instruments, is_proxy
 from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
@@ -179,9 +180,23 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
                     self._agent = None
                     self._start(provider, self._new_session(provider, config))
 
-        agent = self._agent = Agent(options, partial(_resource_attributes, provider), give_up)
+        ledgers = self._share_ledgers(config) if config.spans != "off" else None
+        resource = partial(_resource_attributes, provider)
+        agent = self._agent = Agent(options, resource, give_up, self._spans.check, ledgers)
         agent.start()
         return True
+
+    def _share_ledgers(self, config: Config) -> int | None:
+        """Create the memory in which an agent keeps the ledgers of spans, and measure spans with it."""
+        from opentelemetry.instrumentation.hardware.pipeline import shared_ledgers  # not on Windows
+
+        try:
+            descriptor = above_standard_streams(shared_ledgers.create())
+            self._spans.open(shared_ledgers.AgentLedgers(descriptor, config))
+        except (AttributeError, OSError) as error:
+            _LOG.info("Spans are not measured beside an agent: %s", error)
+            return None
+        return descriptor
 
     def _register_fork_hook(self) -> None:
         if not self._has_fork_hook and hasattr(os, "register_at_fork"):  # it cannot be unregistered

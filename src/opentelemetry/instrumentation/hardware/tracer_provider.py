@@ -6,10 +6,9 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry import trace
-from opentelemetry.instrumentation.hardware.pipeline.session import Session
 
 if TYPE_CHECKING:
-    from opentelemetry.instrumentation.hardware.spans import HardwareSpanProcessor
+    from opentelemetry.instrumentation.hardware.spans import HardwareSpanProcessor, Measurements
 
 
 class GlobalTracerProvider:
@@ -20,13 +19,13 @@ class GlobalTracerProvider:
     """
 
     def __init__(self) -> None:
-        self._session: Session | None = None
+        self._session: Measurements | None = None
         self._processor: HardwareSpanProcessor | None = None
         self._provider: object = None
         self._replaced: Any = None
 
-    def open(self, session: Session) -> None:
-        """Measure spans with a session."""
+    def open(self, session: Measurements) -> None:
+        """Measure spans with a session, or with the ledgers of an agent."""
         self._session = session
         if self._replaced is None:
             self._replaced = original = trace.set_tracer_provider

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from opentelemetry.instrumentation.hardware.cli.exports import Exports
     from opentelemetry.instrumentation.hardware.cli.failures import Failure
+    from opentelemetry.instrumentation.hardware.pipeline.ledger import Demand
     from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
     from opentelemetry.instrumentation.hardware.pipeline.session import Session
 
@@ -79,6 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PID",
         help="also export what this running process and its descendants use; stop when it ends",
     )
+    parser.add_argument("--ledgers", action="store_true", help=argparse.SUPPRESS)  # standard input is their memory
     parser.add_argument("--console", action="store_true", help="also show a live table in the terminal")
     settings.add(parser)
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- PROGRAM ...", help="program to start")
@@ -314,7 +316,9 @@ def _reporting(
         is_restricted = selection_words(config.devices, os.environ) == ["visible"]
         also = ", and devices that no other process of the job reports" if is_restricted else " only"
         say(f"{reason}; this command reports process.*{also if reporter.mode != 'never' else ' only'}")
-    session = Session(config, pid, all_processes=pid == os.getpid(), reporter=reporter if target.text else None)
+    demand = _shared_demand() if arguments.ledgers else None
+    reporter_of_session = reporter if target.text else None
+    session = Session(config, pid, all_processes=pid == os.getpid(), reporter=reporter_of_session, demand=demand)
     try:
         if target.text:
             with _exported(
@@ -326,6 +330,17 @@ def _reporting(
             yield session, ()
     finally:
         session.close()
+
+
+def _shared_demand() -> Demand | None:
+    """Return whether the application records spans. It has made the memory that is this program's standard input."""
+    from opentelemetry.instrumentation.hardware.pipeline.shared_ledgers import SharingDemand
+
+    try:
+        return SharingDemand(sys.stdin.fileno())
+    except (OSError, ValueError) as error:
+        say(f"the spans of the program are not measured: standard input has no ledgers: {error}")
+        return None
 
 
 @contextmanager

@@ -67,6 +67,10 @@ class Demand:
         """Whether a span began within the last minute."""
         return now < self._until[0]
 
+    def ledger(self, clock: Callable[[], float]) -> Ledger:
+        """Return a new ledger for a source."""
+        return Ledger(clock)
+
 
 class Ledger:
     """The ledger of one source.

@@ -18,7 +18,7 @@ from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
 from opentelemetry.instrumentation.hardware.model import Metric, Number, Point, Problem, Scope, Series, Unavailable
 from opentelemetry.instrumentation.hardware.pipeline.aggregate import Aggregator, Published
 from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStore
-from opentelemetry.instrumentation.hardware.pipeline.ledger import Demand, Ledger
+from opentelemetry.instrumentation.hardware.pipeline.ledger import Demand
 from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionSchedule
 from opentelemetry.instrumentation.hardware.redaction import redacted
 from opentelemetry.instrumentation.hardware.sources import Source
@@ -94,7 +94,7 @@ class SourceRunner:
         demand: Demand | None = None,
     ) -> None:
         self.name = name
-        self.ledger = None if demand is None else Ledger(clock)
+        self.ledger = None if demand is None else demand.ledger(clock)
         self.state = State.STARTING
         self.problem: Problem | None = None
         self.cpu_time = 0.0

@@ -75,6 +75,7 @@ class Session:
         counters: The counters of earlier sessions, which are continued.
         reporter: Decides whether this process reports the host; without it, it does.
         spans: Whether ledgers are kept for spans.
+        demand: Whether another process records spans, for which ledgers are kept.
         former: The threads of earlier sessions that hang, by source. Such a source is not opened until its thread ends.
 
     Attributes:
@@ -99,6 +100,7 @@ class Session:
         counters: CounterStore | None = None,
         reporter: Reporter | None = None,
         spans: bool = False,
+        demand: Demand | None = None,
         former: dict[str, ReaderThread] | None = None,
     ) -> None:
         self.config = config
@@ -118,7 +120,7 @@ class Session:
         self._former = {} if former is None else former
         self._devices: list[Reporter] = []
         self._can_report = self.is_reporter or (reporter is not None and reporter.mode != "never")
-        self._demand = Demand() if spans else None
+        self._demand = Demand() if spans else demand
         self.ledgers: list[Ledger] = []
         has_shares = spans and config.spans_shares in ("equal", "tokens")
         self.shares = Shares(lambda: self.ledgers, clock) if has_shares else None

@@ -1,0 +1,79 @@
+"""A program with spans and a simulated GPU, which it uses itself.
+
+Usage: agent_spans.py FOLDER SETTING=VALUE...
+
+Executes one command per line of its standard input and prints one line of JSON for each: a number of seconds (the
+attributes of a span that took so long and ends now), children, descriptors, fork (the attributes of a span that ends in
+a forked child), uninstrument.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import time
+from pathlib import Path
+
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from tests.tools.nvml import MIB, FakeNvml, h100, listed, moving
+
+from opentelemetry import trace
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor, agent
+from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia
+
+logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
+agent._PAUSES = (0.01, float(os.environ.get("SECOND_PAUSE", "0.02")))
+Nvidia.slow_interval = 0.1
+gpu = {
+    **h100(0),
+    "FieldValues.83": f"ullong {moving(5_000_000, 250_000.0)}",
+    "UtilizationRates": (40, 10),
+    "ComputeRunningProcesses": listed((os.getpid(), 700 * MIB)),
+}
+os.environ.update(FakeNvml(Path(sys.argv[1]), gpu).environment)
+exporter = InMemorySpanExporter()
+provider = TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(exporter))
+before = len(os.listdir("/proc/self/fd"))
+HardwareInstrumentor().instrument(**dict(word.split("=") for word in sys.argv[2:]))
+trace.set_tracer_provider(provider)
+tracer = provider.get_tracer("program")
+
+
+def attributes(seconds: float) -> dict[str, object]:
+    """Return those of a span that ends now."""
+    now = time.time_ns()
+    tracer.start_span("span", start_time=now - int(1e9 * seconds)).end(now)
+    return dict(exporter.get_finished_spans()[-1].attributes or {})
+
+
+def children() -> list[int]:
+    """Return the children of this process."""
+    return [int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()]
+
+
+for line in sys.stdin:
+    command = line.strip()
+    answer: object = None
+    if command == "fork":
+        open_span = tracer.start_span("open", start_time=time.time_ns() - 10**9)
+        pid = os.fork()
+        open_span.end()
+        if not pid:
+            print(json.dumps(attributes(1.0)), flush=True)
+            os._exit(0)
+        os.waitpid(pid, 0)
+        continue
+    if command == "uninstrument":
+        HardwareInstrumentor().uninstrument()
+    elif command == "children":
+        answer = children()
+    elif command == "descriptors":
+        answer = len(os.listdir("/proc/self/fd")) - before
+    else:
+        answer = attributes(float(command))
+    print(json.dumps(answer), flush=True)

@@ -1,0 +1,108 @@
+"""Spans beside an agent: a real agent, which reads a simulated GPU, and shares its ledgers with a program."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.children import PATIENCE, command, end_of, started
+from tests.sink import Sink
+from tests.tools import fake_nvml, need
+from tests.waiting import wait_for
+
+from opentelemetry.instrumentation.hardware import agent
+from opentelemetry.instrumentation.hardware import catalog as c
+
+pytestmark = pytest.mark.skipif(not agent.is_supported(), reason="an agent needs pidfd_open(2) of Linux 5.3")
+
+SECONDS = 2.0
+
+
+class Program:
+    """A running ``programs/agent_spans.py``."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+
+    def ask(self, what: object) -> Any:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(f"{what}\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+    def wait_for_values(self) -> None:
+        """Wait until a span that ends now has values of the GPU."""
+        wait_for(lambda: c.SPAN_ENERGY.name in self.ask(SECONDS), PATIENCE, "span with energy")
+
+    def end(self) -> list[str]:
+        """End it, and return its warnings and errors."""
+        log = end_of(self.process)[1]
+        assert self.process.returncode == 0
+        return [line for line in log.splitlines() if not line.startswith("INFO ")]
+
+
+@contextmanager
+def program(tmp_path: Path, *settings: str, **env: str) -> Iterator[Program]:
+    need(fake_nvml)
+    with Sink() as sink:
+        variables = {**sink.environment(0.3), "OTEL_PYTHON_HARDWARE_SAMPLE_INTERVAL": "0.2", **env}
+        line = command("agent_spans", str(tmp_path), "nvidia_smi=off", *settings)
+        with started(line, variables) as process:
+            yield Program(process)
+
+
+def test_values_are_those_of_a_program_without_an_agent(tmp_path: Path) -> None:
+    found = {}
+    for mode in ("process", "agent"):
+        (tmp_path / mode).mkdir()
+        with program(tmp_path / mode, f"mode={mode}", "spans_shares=equal") as app:
+            app.wait_for_values()
+            found[mode] = app.ask(SECONDS)
+            assert len(app.ask("children")) == (mode == "agent")
+            assert app.end() == []
+    assert set(found["agent"]) == set(found["process"])
+    for values in found.values():
+        assert values[c.SPAN_ENERGY.name] == pytest.approx(250.0 * SECONDS, rel=0.02)
+        assert values[c.SPAN_GPU_TIME.name] == pytest.approx(0.4 * SECONDS, rel=0.02)
+    peak = c.SPAN_GPU_MEMORY_PEAK.name
+    assert found["agent"][peak] == found["process"][peak]
+
+
+def test_spans_have_no_values_after_the_agent_was_killed(tmp_path: Path) -> None:
+    """Until the next agent. The program has no error."""
+    with program(tmp_path, "mode=agent", SECOND_PAUSE="1000") as app:
+        for _ in range(2):
+            app.wait_for_values()
+            (pid,) = app.ask("children")
+            os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: app.ask(SECONDS) == {}, PATIENCE, "span without values")
+        assert app.end() == []
+
+
+def test_forked_child_has_no_values_and_no_descriptors(tmp_path: Path) -> None:
+    with program(tmp_path, "mode=agent") as app:
+        app.wait_for_values()
+        assert app.ask("descriptors") > 0
+        assert "otel-hardware" in Path(f"/proc/{app.process.pid}/maps").read_text()
+        assert app.ask("fork") == {}
+        app.wait_for_values()
+        app.ask("uninstrument")
+        assert app.ask("descriptors") == 0
+        assert app.ask(SECONDS) == {}
+        assert app.end() == []
+
+
+def test_spans_that_are_switched_off_share_no_memory(tmp_path: Path) -> None:
+    with program(tmp_path, "mode=agent", OTEL_PYTHON_HARDWARE_SPANS="off") as app:
+        wait_for(lambda: app.ask("children"), PATIENCE, "agent")
+        maps = Path(f"/proc/{app.process.pid}/maps").read_text()
+        assert "otel-hardware" not in maps
+        assert app.ask(SECONDS) == {}
