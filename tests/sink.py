@@ -91,6 +91,11 @@ class Sink:
             "OTEL_PYTHON_HARDWARE_EXIT_TIMEOUT": "60",  # a slow machine
         }
 
+    @property
+    def names(self) -> set[str]:
+        """The names of all metrics received."""
+        return {point.name for export in self.exports for point in export.points}
+
     def _take(self, request: ExportMetricsServiceRequest) -> None:
         for batch in request.resource_metrics:
             resource = _plain(batch.resource.attributes)

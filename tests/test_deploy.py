@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 import yaml
 from tests import children
-from tests.blocks import blocks, desk, substitute
-from tests.children import ROOT
+from tests.blocks import WAITING, blocks, desk, substitute
+from tests.children import PATIENCE, ROOT
 from tests.sink import Sink
+from tests.tools.daemon import wait
 
 FOLDER = ROOT / "examples" / "deploy"
 UNIT = FOLDER / "otel-hardware.service"
@@ -103,14 +104,19 @@ def test_image_gets_all_files_that_the_build_needs() -> None:
 def test_slurm_script_runs_the_program_and_its_metrics_arrive(tmp_path: Path) -> None:
     with Sink() as sink:
         here = sink.environment()
-        line = f"export OTEL_EXPORTER_OTLP_ENDPOINT={here['OTEL_EXPORTER_OTLP_ENDPOINT']}"
-        text = substitute(
-            SCRIPT.read_text(),
-            {"export OTEL_EXPORTER_OTLP_ENDPOINT=http://collector.example:4317": line, "srun ": ""},
-        )
-        done = children.run(["bash", "-euc", text], here | desk(tmp_path, "print('trained')\n"), cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (0, "trained\n"), done.stderr
-    assert {"process.cpu.time", "system.memory.usage"} <= {each.name for one in sink.exports for each in one.points}
+        endpoint = f"export OTEL_EXPORTER_OTLP_ENDPOINT={here['OTEL_EXPORTER_OTLP_ENDPOINT']}"
+        changes = {
+            "export OTEL_EXPORTER_OTLP_ENDPOINT=http://collector.example:4317": endpoint,
+            "INTERVAL=15000": "INTERVAL=500",
+            "srun ": "",
+        }
+        script = ["bash", "-euc", substitute(SCRIPT.read_text(), changes)]
+        with children.started(script, here | desk(tmp_path, WAITING), cwd=tmp_path) as running:
+            wait(lambda: sink.names >= {"process.cpu.time", "system.memory.usage"}, PATIENCE, "metrics")
+            (tmp_path / "stop").touch()
+            running.communicate(timeout=PATIENCE)
+    assert running.returncode == 0
+    assert {resource["service.name"] for resource in sink.resources} == {"train"}
 
 
 def test_slurm_script_on_the_page_is_that_of_the_file() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from tests import children
-from tests.blocks import PAGES, Block, bash, blocks, desk, the_block
+from tests.blocks import PAGES, WAITING, Block, bash, blocks, desk, substitute, the_block
 from tests.children import PATIENCE, ROOT
 from tests.sink import Sink
 from tests.tools import need, program
@@ -22,13 +22,7 @@ TEXT = ("", "mermaid", "text")
 """Languages of blocks that are no code."""
 
 SHORT = "print('done')\n"
-WAITING = """\
-import pathlib, time
-end = time.monotonic() + 120
-while not pathlib.Path("stop").exists() and time.monotonic() < end:
-    time.sleep(0.05)
-"""
-"""A program that runs until the test has seen its metrics."""
+EXPECTED = {"system.memory.usage", "process.cpu.time"}
 
 
 def of(*languages: str) -> list[Block]:
@@ -55,7 +49,8 @@ def test_shell_block_runs(block: Block, tmp_path: Path) -> None:
 def test_python_block_runs(block: Block, tmp_path: Path) -> None:
     (tmp_path / "block.py").write_text(block.text)
     done = children.run(["python", "block.py"], cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("block", of("yaml"), ids=str)
@@ -76,21 +71,28 @@ def test_first_metrics_of_the_zero_code_command_arrive_while_the_program_runs(tm
     with Sink() as sink:
         here = sink.environment() | desk(tmp_path, WAITING)
         with children.started(bash(block), here, cwd=tmp_path) as running:
-            wait(lambda: sink.exports or running.poll() is not None, PATIENCE, "an export")
+            wait(lambda: sink.names >= EXPECTED or running.poll() is not None, PATIENCE, "metrics")
             assert running.poll() is None, running.communicate()
             (tmp_path / "stop").touch()
-            children.end_of(running)
-    names = {point.name for point in sink.exports[0].points}
-    assert {"system.memory.usage", "process.cpu.time"} <= names
+            running.communicate(timeout=PATIENCE)
     assert sink.resources[0]["service.name"] == "train"
     assert "host.name" in sink.resources[0]
 
 
 def test_python_snippet_of_the_readme_prints_metrics(tmp_path: Path) -> None:
     block = the_block(README, "HardwareInstrumentor().instrument(")
-    (tmp_path / "block.py").write_text(block.text)
-    done = children.run(["python", "block.py"], cwd=tmp_path)
-    assert "system.memory.usage" in done.stdout
+    flushed = WAITING.replace("    time.sleep(0.05)", "    time.sleep(0.05)\n    provider.force_flush()")
+    (tmp_path / "block.py").write_text(substitute(block.text, {"time.sleep(2)  # your program": flushed}))
+    with children.started(["sh", "-c", "exec python block.py > printed"], cwd=tmp_path) as running:
+        printed = tmp_path / "printed"
+        wait(lambda: printed.exists() and words(printed.read_text()) >= EXPECTED, PATIENCE, "metrics")
+        (tmp_path / "stop").touch()
+        _, errors = running.communicate(timeout=PATIENCE)
+    assert running.returncode == 0, errors
+
+
+def words(text: str) -> set[str]:
+    return {*re.findall(r"[\w.]+", text)}
 
 
 AGENT = "OTEL_METRICS_EXPORTER=prometheus otel-hardware run"
@@ -111,13 +113,13 @@ def test_prometheus_scrapes_the_command_of_the_documentation(command: str, tmp_p
     target = address.replace("127.0.0.1", "localhost")
     with children.started(bash(block), here, cwd=folder) as running, Prometheus(tmp_path, {"t": target}) as server:
         limit = f"system_memory_limit_bytes{{instance='{target}'}}"
-        (found,) = wait(lambda: server.query(limit), PATIENCE, lambda: get(f"{server.url}/api/v1/targets"))
+        seen = f"{limit} and on() process_cpu_time_seconds_total"
+        (found,) = wait(lambda: server.query(seen), PATIENCE, lambda: get(f"{server.url}/api/v1/targets"))
         assert found[1] > 0
-        assert server.query("process_cpu_time_seconds_total")
         (folder / "stop").touch()
         if command == "agent":
             running.terminate()
-        children.end_of(running)
+        running.communicate(timeout=PATIENCE)
 
 
 # -- links
